@@ -19,7 +19,7 @@ from bench_canon import ACCENTS
 from harness import Row, at_most, run
 from traceforge.canon import digest_text
 from traceforge.modelio import CallableAdapter, Completion, RecordingSession, ReplayAdapter, write_session
-from traceforge.redact import Redactor
+from traceforge.redact.redactor import Redactor
 
 COMMAND = str(Path(sys.executable).parent / "traceforge")
 INTERACTIONS = 10_000

@@ -12,7 +12,7 @@ import orjson
 
 from bench_canon import conversation
 from harness import Row, Work, at_least, measure
-from traceforge.redact import Redactor
+from traceforge.redact.redactor import Redactor
 from traceforge.redact.scanner import built_in_detectors, compile_bytes
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests"))

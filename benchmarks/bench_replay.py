@@ -14,7 +14,7 @@ from tempfile import TemporaryDirectory
 from harness import Row, measure
 from sdk_replay import sdk_rows
 from traceforge.exchange import Caller
-from traceforge.redact import Redactor
+from traceforge.redact.redactor import Redactor
 from traceforge.replay.library import Library, Recording
 from traceforge.replay.player import Player
 from traceforge.replay.recorded_response import RecordedResponse

@@ -19,7 +19,7 @@ from pathlib import Path
 
 from harness import Row, measure
 from traceforge.exchange import Caller, Chunk, Exchange
-from traceforge.redact import Redactor
+from traceforge.redact.redactor import Redactor
 from traceforge.traces.spool import SpoolWriter
 from traceforge.traces.trace_composer import TraceComposer
 from traceforge.traces.trace_index import TraceFilter

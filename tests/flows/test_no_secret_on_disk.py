@@ -27,7 +27,7 @@ from support.secrets import SECRETS, draw
 from support.texts import fuzz
 from support.wire import CHAT, GEMINI, MESSAGES, OLLAMA_CHAT, OLLAMA_GENERATE, RESPONSES
 from traceforge.exchange import Caller, CallOutcome, Chunk, Exchange
-from traceforge.redact import Redactor
+from traceforge.redact.redactor import Redactor
 from traceforge.traces.spool import SpoolWriter
 from traceforge.traces.trace_archive import TraceArchive, find_archives
 from traceforge.traces.trace_composer import TraceComposer

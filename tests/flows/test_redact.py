@@ -11,7 +11,7 @@ from random import Random
 from support.command import COMMAND, traceforge
 from support.corpus import PROJECT
 from support.secrets import SECRETS
-from traceforge.redact import REDACTED
+from traceforge.redact.redactions import REDACTED
 
 SOURCE = Random(15)
 KEY = SECRETS["ANTHROPIC_KEY"](SOURCE)

@@ -19,7 +19,7 @@ from support.upstream import unasked
 from traceforge.canon import canonical_bytes, digest_canonical, digest_text
 from traceforge.modelio import MockAdapter, RecordingSession, write_session
 from traceforge.modelio.adapter import content_to_message
-from traceforge.redact import Redactor
+from traceforge.redact.redactor import Redactor
 
 # google-genai does what aiohttp discourages.
 pytestmark = pytest.mark.filterwarnings("ignore:Inheritance class AiohttpClientSession:DeprecationWarning")

@@ -16,7 +16,7 @@ import pytest
 from support.command import COMMAND, Ran, traceforge
 from support.stored import TRACES, ago, call, keep, trace_id
 from traceforge.exchange import Caller
-from traceforge.redact import Redactor
+from traceforge.redact.redactor import Redactor
 from traceforge.traces.spool import SpoolWriter
 from traceforge.traces.trace_composer import TraceComposer
 from traceforge.traces.trace_format import trace_file_name

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 from support.extractor import NotABody, Said, read_facts
 from support.traffic import Interaction, interactions
 from support.upstream import Answer, Received
-from traceforge.redact import Redactor
+from traceforge.redact.redactor import Redactor
 
 BYTES_MAX = 60_000  # of an answer: enough for all but a few, and quick
 TOOL = "look"

@@ -16,7 +16,8 @@ from support.traffic import _ADDRESSES, Interaction
 from support.wire import CHAT
 from traceforge.canon import JSON, JSONObject, parse_json
 from traceforge.exchange import Caller, CallOutcome, Chunk, Exchange
-from traceforge.redact import REDACTED, Redactor
+from traceforge.redact.redactions import REDACTED
+from traceforge.redact.redactor import Redactor
 from traceforge.traces.body_reader import write_body
 from traceforge.traces.chunk_file import read_chunks
 from traceforge.traces.trace_composer import TraceComposer

@@ -20,7 +20,8 @@ from typing import Any, NamedTuple
 import zstandard
 
 from support.corpus import shared
-from traceforge.redact import Redactor, TextSpan
+from traceforge.redact.redactions import TextSpan
+from traceforge.redact.redactor import Redactor
 
 PERSONAL = {"EMAIL_ADDRESS": "EMAIL", "PHONE_NUMBER": "PHONE", "US_SSN": "US_SSN", "CREDIT_CARD": "CREDIT_CARD"}
 GOALS = {

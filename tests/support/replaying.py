@@ -8,7 +8,8 @@ from pathlib import Path
 
 from support.exchanges import REDACTOR
 from traceforge.exchange import Caller, Exchange
-from traceforge.redact import Redaction, Redactor
+from traceforge.redact.redactions import Redaction
+from traceforge.redact.redactor import Redactor
 from traceforge.replay.library import Library
 from traceforge.replay.player import Player, ReplayResult
 from traceforge.replay.request_key import KeyedRequest, RequestKeyer

@@ -16,7 +16,7 @@ from typing import Any
 from support.wire import SSE, sse
 from traceforge.clock import now, timestamp_text
 from traceforge.exchange import Caller, CallOutcome, Chunk, Exchange
-from traceforge.redact import Redactor
+from traceforge.redact.redactor import Redactor
 from traceforge.traces.spool import SpoolWriter
 from traceforge.traces.trace_composer import TraceComposer
 from traceforge.traces.trace_summary import TraceSummary

@@ -17,7 +17,7 @@ from traceforge.capture.recording_counts import RecordingCounts
 from traceforge.config import LoadedConfig, find_match_key
 from traceforge.errors import TraceForgeError
 from traceforge.exchange import Exchange
-from traceforge.redact import Redactor
+from traceforge.redact.redactor import Redactor
 from traceforge.traces.spool import SpoolWriter
 from traceforge.traces.spool_drain import DrainResult, drain_spool
 from traceforge.traces.trace_composer import TraceComposer

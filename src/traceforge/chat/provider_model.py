@@ -20,7 +20,7 @@ from traceforge.http.plain_response import reason_phrase
 from traceforge.http.thread_pool import ThreadPool
 from traceforge.modelio.model_call import ModelResponse
 from traceforge.modelio.provider_adapters import adapter_for
-from traceforge.redact import Redactor
+from traceforge.redact.redactor import Redactor
 
 TIMEOUT_S = 120.0  # From the request to the last byte of the response.
 CALLS_MAX = 64  # Calls in flight, each in a thread; further ones wait in order of arrival.

@@ -14,7 +14,7 @@ from traceforge.config import current_folder, load_config
 from traceforge.errors import CannotRead, NotJSON
 from traceforge.files import list_folder, read_file
 from traceforge.findings import IO, Finding, exit_code
-from traceforge.redact import Redactor
+from traceforge.redact.redactor import Redactor
 from traceforge.report.text_format import count, findings_verdict
 
 SKIPPED_FOLDERS = frozenset({".git", ".hg", ".venv", "node_modules", "__pycache__"})

@@ -26,7 +26,8 @@ from traceforge.cli.output import (
 )
 from traceforge.cli.trace_options import PAGE, ProgressLine, filter_options, make_filter, open_store
 from traceforge.clock import days_ago, now, timestamp_text
-from traceforge.compare import ComparedCall, compare
+from traceforge.compare.compared_call import ComparedCall
+from traceforge.compare.comparison import compare
 from traceforge.config import current_folder, load_config
 from traceforge.errors import CannotWrite
 from traceforge.findings import ExitCode

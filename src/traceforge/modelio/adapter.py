@@ -18,7 +18,7 @@ from traceforge.modelio.prompt import Prompt
 from traceforge.wire.unified import as_object, list_objects
 
 if TYPE_CHECKING:
-    from traceforge.redact import Redactor
+    from traceforge.redact.redactor import Redactor
 
 Context = Mapping[str, JSON]  # What a call has beside its prompt, such as a temperature. No part of its hash.
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, cast
 from traceforge.canon import JSON, Digest, JSONObject, canonical_bytes, digest_bytes, digest_canonical, digest_text
 
 if TYPE_CHECKING:
-    from traceforge.redact import Redactor
+    from traceforge.redact.redactor import Redactor
 
 Prompt = str | Sequence[JSONObject]
 
@@ -70,6 +70,6 @@ def default_redactor() -> Redactor:
         InvalidConfig: the project's configuration cannot be used.
     """
     from traceforge.config import current_folder, load_config
-    from traceforge.redact import Redactor
+    from traceforge.redact.redactor import Redactor
 
     return Redactor.from_config(load_config(current_folder()).config)

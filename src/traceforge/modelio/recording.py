@@ -23,7 +23,7 @@ from traceforge.modelio.recording_format import INTERACTIONS_MAX, RESPONSE_BYTES
 from traceforge.modelio.recording_journal import JournalHeader, RecordingJournal, WrittenRecording
 
 if TYPE_CHECKING:
-    from traceforge.redact import Redactor
+    from traceforge.redact.redactor import Redactor
 
 RECORD, REPLAY = "record", "replay"
 

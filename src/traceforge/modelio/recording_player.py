@@ -24,7 +24,7 @@ from traceforge.wire.unified import as_text
 
 if TYPE_CHECKING:
     from traceforge.config import Config
-    from traceforge.redact import Redactor
+    from traceforge.redact.redactor import Redactor
 
 
 class RecordingFallback:
@@ -96,7 +96,7 @@ def open_recording_player(config: Config, session: JSONObject) -> tuple[Player, 
 
     What a project declares as volatile is part of a prompt's hash all the same: it was when it was recorded.
     """
-    from traceforge.redact import Redactor
+    from traceforge.redact.redactor import Redactor
 
     redactor = Redactor.from_config(config)
     fallback = RecordingFallback(session, redactor)

@@ -21,7 +21,7 @@ from traceforge.modelio.prompt import Prompt, default_redactor, hash_prompt, has
 from traceforge.modelio.recording_verifier import check_session, read_session
 
 if TYPE_CHECKING:
-    from traceforge.redact import Redactor
+    from traceforge.redact.redactor import Redactor
 
 
 class InteractionQueue:

@@ -23,7 +23,7 @@ from traceforge.wire.endpoints import find_endpoint
 from traceforge.wire.unified import as_object, as_text
 
 if TYPE_CHECKING:
-    from traceforge.redact import Redactor
+    from traceforge.redact.redactor import Redactor
     from traceforge.traces.trace_index import TraceRow
     from traceforge.traces.trace_store import TraceStore
 

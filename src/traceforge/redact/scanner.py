@@ -132,11 +132,7 @@ def compile_bytes(expression: bytes) -> _Regexp:
 
 def built_in_detectors(fields: Iterable[str] = ()) -> tuple[Detector, ...]:
     """Every detector, the most certain first; `fields` are more names of secret JSON members."""
-    from traceforge.redact import (
-        context_detectors,  # Their expressions take milliseconds to compile.
-        key_detectors,
-        personal_detectors,
-    )
+    from traceforge.redact import context_detectors, key_detectors, personal_detectors
 
     member = context_detectors.member_detector([*FIELD_NAMES, *fields])
     return (

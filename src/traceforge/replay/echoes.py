@@ -13,7 +13,7 @@ from typing import Any
 
 from traceforge.canon import DEPTH_MAX, json_bytes, try_parse_json
 from traceforge.exchange import Chunk
-from traceforge.redact import REDACTED, Redaction
+from traceforge.redact.redactions import REDACTED, Redaction
 from traceforge.redact.stream_redaction import (
     ByteEdit,
     StreamEvent,

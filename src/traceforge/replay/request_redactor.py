@@ -7,8 +7,8 @@ from typing import NamedTuple
 
 from traceforge.canon import JSON
 from traceforge.exchange import Headers, find_header
-from traceforge.redact import Redaction, Redactor
-from traceforge.redact.redactor import is_redacted_by_type
+from traceforge.redact.redactions import Redaction
+from traceforge.redact.redactor import Redactor, is_redacted_by_type
 from traceforge.replay.fingerprints import HEADERS_PATH, PERSONAL_TYPES, URL_PATH
 from traceforge.traces.body_reader import redact_value
 from traceforge.wire.content_encoding import decode_chunks

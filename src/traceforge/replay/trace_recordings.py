@@ -17,7 +17,7 @@ from traceforge.canon import JSON, JSONObject, json_bytes
 from traceforge.config import LoadedConfig, find_match_key
 from traceforge.errors import CannotRead, InvalidFile, NotFound, NotJSON
 from traceforge.exchange import CallOutcome, Chunk, Headers
-from traceforge.redact import REDACTED
+from traceforge.redact.redactions import REDACTED
 from traceforge.replay.fingerprints import read_fingerprints
 from traceforge.replay.library import Library, Recording
 from traceforge.replay.player import Player

@@ -17,20 +17,12 @@ import sys
 from collections.abc import Iterable, Iterator
 
 from traceforge.canon import JSON, json_path
-from traceforge.compare import (
-    ABSENT,
-    Absent,
-    ChoiceDiff,
-    ClassifiedChange,
-    Comparison,
-    ItemChange,
-    TextSegment,
-    ToolCallChange,
-    ValueChange,
-    count_words,
-    value_text,
-)
-from traceforge.compare.text_diff import diff_words, split_tokens
+from traceforge.compare.answer_diff import ChoiceDiff, ToolCallChange
+from traceforge.compare.classification import ClassifiedChange, value_text
+from traceforge.compare.comparison import Comparison
+from traceforge.compare.json_diff import ABSENT, Absent, ValueChange
+from traceforge.compare.request_diff import ItemChange
+from traceforge.compare.text_diff import TextSegment, count_words, diff_words, split_tokens
 from traceforge.report.text_format import count, one_line
 
 CONTEXT_WORDS = 8  # As many words around an edit as tell where it is.

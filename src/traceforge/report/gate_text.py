@@ -13,7 +13,9 @@ from typing import TYPE_CHECKING, cast
 
 from traceforge.canon import JSON, JSONObject
 from traceforge.capture.run.offline import OfflineReport
-from traceforge.compare import ComparedCall, compare, value_text
+from traceforge.compare.classification import value_text
+from traceforge.compare.compared_call import ComparedCall
+from traceforge.compare.comparison import compare
 from traceforge.report.diff_text import comparison_text
 from traceforge.report.observation_text import observation_lines
 from traceforge.report.text_format import count, one_line

@@ -19,8 +19,9 @@ from typing import NamedTuple, cast
 from traceforge.canon import DEPTH_MAX, JSON, JSONObject, digest_bytes, is_deeper_than, json_bytes, parse_json
 from traceforge.errors import NotJSON
 from traceforge.exchange import Exchange, find_header
-from traceforge.redact import Redacted, Redaction, Redactor, SecretMarkers, pair_echoes
-from traceforge.redact.redactor import is_redacted_by_type
+from traceforge.redact.markers import SecretMarkers
+from traceforge.redact.redactions import Redacted, Redaction, pair_echoes
+from traceforge.redact.redactor import Redactor, is_redacted_by_type
 from traceforge.wire.content_encoding import EncodingState, decode_chunks
 from traceforge.wire.endpoints import Dialect, Endpoint
 from traceforge.wire.response_reader import (

@@ -17,7 +17,8 @@ from urllib.parse import unquote
 from traceforge.canon import JSON, JSONObject, digest_bytes, digest_canonical, json_bytes
 from traceforge.errors import InvalidFile
 from traceforge.exchange import CallOutcome, Exchange, Headers, find_header
-from traceforge.redact import REDACTED, Redaction, Redactor
+from traceforge.redact.redactions import REDACTED, Redaction
+from traceforge.redact.redactor import Redactor
 from traceforge.traces.body_reader import UNREADABLE, RedactedBody, find_echoes, omit_body, read_body, read_response
 from traceforge.traces.chunk_file import write_chunks
 from traceforge.traces.trace_format import SCHEMA_VERSION, write_parsed_trace

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from traceforge.compare import ComparedAnswer, ComparedChoice, ToolCall, ToolCallChange
-from traceforge.compare.answer_diff import AnswerDiff, diff_answer
+from traceforge.compare.answer_diff import AnswerDiff, ToolCallChange, diff_answer
+from traceforge.compare.compared_call import ComparedAnswer, ComparedChoice, ToolCall
 from traceforge.compare.json_diff import ValueChange
 
 

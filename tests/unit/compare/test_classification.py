@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
-from traceforge.compare import RULES, ComparedAnswer, ComparedCall, ComparedChoice, ToolCall, compare
-from traceforge.compare.classification import value_text
+from traceforge.compare.classification import RULES, value_text
+from traceforge.compare.compared_call import ComparedAnswer, ComparedCall, ComparedChoice, ToolCall
+from traceforge.compare.comparison import compare
 from traceforge.compare.json_diff import ABSENT
 
 PAGE = Path(__file__).resolve().parents[3] / "docs" / "explanation" / "how-changes-are-classified.md"

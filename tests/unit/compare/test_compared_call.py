@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from support.artefacts import SPECIFIED_DOCUMENT, SPECIFIED_TRACE, full_record
-from traceforge.compare import ComparedAnswer, ComparedCall, ComparedChoice, ToolCall
+from traceforge.compare.compared_call import ComparedAnswer, ComparedCall, ComparedChoice, ToolCall
 
 
 def _answer(message: dict[str, Any], **choice: Any) -> ComparedChoice:

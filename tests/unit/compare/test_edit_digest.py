@@ -7,7 +7,9 @@ from typing import Any
 import pytest
 
 from traceforge.canon import digest_fields
-from traceforge.compare import ComparedAnswer, ComparedCall, ComparedChoice, ToolCall, compare, digest_edit
+from traceforge.compare.compared_call import ComparedAnswer, ComparedCall, ComparedChoice, ToolCall
+from traceforge.compare.comparison import compare
+from traceforge.compare.edit_digest import digest_edit
 
 
 def _key(before: dict[str, Any], after: dict[str, Any], answers: tuple[str, str] = ("", "")) -> str | None:

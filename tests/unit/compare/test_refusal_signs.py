@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from traceforge.compare import ComparedChoice
+from traceforge.compare.compared_call import ComparedChoice
 from traceforge.compare.refusal_signs import find_refusal_sign
 
 

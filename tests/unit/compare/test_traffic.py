@@ -12,7 +12,10 @@ import pytest
 import zstandard
 
 from support.corpus import each_shared
-from traceforge.compare import ComparedCall, ValueChange, compare, digest_edit
+from traceforge.compare.compared_call import ComparedCall
+from traceforge.compare.comparison import compare
+from traceforge.compare.edit_digest import digest_edit
+from traceforge.compare.json_diff import ValueChange
 from traceforge.report.diff_text import comparison_text
 
 ROWS_MAX = 50  # A file; enough to meet every dialect, quick enough for every run.

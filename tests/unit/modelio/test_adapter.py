@@ -10,7 +10,7 @@ import pytest
 from traceforge.errors import NotFound
 from traceforge.modelio import CallableAdapter, Completion, MockAdapter, Stream
 from traceforge.modelio.adapter import content_to_message, message_to_content, redact_content
-from traceforge.redact import Redactor
+from traceforge.redact.redactor import Redactor
 
 TEXT = {"type": "output_text", "text": "a"}
 CALL = {"id": "call_1", "type": "function", "function": {"name": "look_up", "arguments": '{"id":1}'}}

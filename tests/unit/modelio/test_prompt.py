@@ -10,7 +10,8 @@ import pytest
 
 from traceforge.errors import NotCanonical
 from traceforge.modelio.prompt import hash_prompt, hash_redacted_prompt, redact_prompt, request_prompt_hashes
-from traceforge.redact import REDACTED, Redactor
+from traceforge.redact.redactions import REDACTED
+from traceforge.redact.redactor import Redactor
 
 REDACTOR = Redactor()
 CHAT: list[Any] = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "Où est Lyon ?"}]

@@ -32,7 +32,8 @@ from traceforge.modelio import (
     write_session,
 )
 from traceforge.modelio import recording as module
-from traceforge.redact import REDACTED, Redactor
+from traceforge.redact.redactions import REDACTED
+from traceforge.redact.redactor import Redactor
 
 REDACTOR = Redactor()
 SECRET = "sk-proj-" + "Ab1" * 16

@@ -14,7 +14,7 @@ from traceforge.canon import digest_text
 from traceforge.errors import CannotRead, InvalidFile, NotJSON, PromptNotRecorded, UnusedInteractions
 from traceforge.modelio import Completion, ReplayAdapter, write_session
 from traceforge.modelio.prompt import hash_redacted_prompt
-from traceforge.redact import Redactor
+from traceforge.redact.redactor import Redactor
 
 REDACTOR = Redactor()
 

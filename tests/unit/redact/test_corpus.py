@@ -10,7 +10,7 @@ from support.corpus import need_shared
 from support.redaction import GOALS, changed_negatives, scores
 from traceforge.canon import parse_json
 from traceforge.errors import NotJSON
-from traceforge.redact import Redactor
+from traceforge.redact.redactor import Redactor
 
 REDACTOR = Redactor()
 

@@ -8,7 +8,8 @@ import pytest
 
 from support.secrets import SECRETS, draw, jwt, luhn, pem
 from support.work import count_lines
-from traceforge.redact import REDACTED, Redactor
+from traceforge.redact.redactions import REDACTED
+from traceforge.redact.redactor import Redactor
 
 REDACTOR = Redactor()
 SOURCE = Random(2)

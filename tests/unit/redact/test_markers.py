@@ -9,7 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from support.texts import fuzz
-from traceforge.redact import REDACTED, Redactor, SecretMarkers
+from traceforge.redact.markers import SecretMarkers
+from traceforge.redact.redactions import REDACTED
+from traceforge.redact.redactor import Redactor
 
 REDACTOR = Redactor()
 MAILS = [f"{name}@corp-example.org" for name in ("ann", "bob", "eve")]

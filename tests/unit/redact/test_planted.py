@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from support.secrets import SECRETS
 from traceforge.canon import JSON, parse_json
-from traceforge.redact import REDACTED, Redactor
+from traceforge.redact.redactions import REDACTED
+from traceforge.redact.redactor import Redactor
 
 REDACTOR = Redactor()
 WORDS = [

@@ -7,7 +7,8 @@ import pickle
 
 import pytest
 
-from traceforge.redact import Redaction, Redactor, pair_echoes
+from traceforge.redact.redactions import Redaction, pair_echoes
+from traceforge.redact.redactor import Redactor
 
 REDACTOR = Redactor()
 MAIL = "ann" + "@" + "example.org"

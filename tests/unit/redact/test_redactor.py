@@ -11,7 +11,8 @@ import pytest
 
 from support.secrets import SECRETS, luhn
 from traceforge.errors import InvalidConfig
-from traceforge.redact import REDACTED, Redactor, TextSpan
+from traceforge.redact.redactions import REDACTED, TextSpan
+from traceforge.redact.redactor import Redactor
 from traceforge.redact.secret_finder import TEXTS_REMEMBERED_BYTES
 
 REDACTOR = Redactor()

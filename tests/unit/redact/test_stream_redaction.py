@@ -8,7 +8,8 @@ from random import Random
 import pytest
 
 from support.secrets import SECRETS, pem
-from traceforge.redact import REDACTED, Redactor
+from traceforge.redact.redactions import REDACTED
+from traceforge.redact.redactor import Redactor
 
 REDACTOR = Redactor()
 SOURCE = Random(11)

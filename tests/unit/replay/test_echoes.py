@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from support.texts import fuzz
 from support.wire import ndjson, sse
 from traceforge.canon import json_bytes
-from traceforge.redact import REDACTED as R
+from traceforge.redact.redactions import REDACTED as R
 from traceforge.replay.echoes import escape_for_depth, find_marker_depths
 
 ARGUMENTS = json.dumps({"to": R, "cc": [R], R: 1})

@@ -13,7 +13,7 @@ from support.exchanges import call, chat_answer, chat_request
 from support.replaying import play, recorded
 from support.wire import CHAT
 from traceforge.exchange import Caller, Exchange
-from traceforge.redact import REDACTED
+from traceforge.redact.redactions import REDACTED
 from traceforge.replay.player import Player, ReplayResult
 from traceforge.replay.volatile import VolatileRules
 

@@ -16,7 +16,8 @@ from support.replaying import redactions_of
 from support.texts import fuzz
 from support.wire import CHAT, MESSAGES, OLLAMA_CHAT, SSE, sse
 from traceforge.exchange import CallOutcome, Exchange, Headers
-from traceforge.redact import REDACTED, Redactor
+from traceforge.redact.redactions import REDACTED
+from traceforge.redact.redactor import Redactor
 from traceforge.replay.echoes import refill_echoes
 from traceforge.replay.recorded_response import RecordedResponse
 from traceforge.replay.trace_recordings import response_from_trace

@@ -27,7 +27,7 @@ from support.wire import CHAT, GENERATING, MESSAGES, OLLAMA_CHAT, RESPONSES
 from traceforge.canon import JSON, json_bytes
 from traceforge.compare.json_diff import is_same_json
 from traceforge.exchange import Exchange, Headers
-from traceforge.redact import Redactor
+from traceforge.redact.redactor import Redactor
 from traceforge.replay.request_key import (
     BEHAVIOUR_HEADERS,
     CACHED_REQUEST_BYTES_MAX,

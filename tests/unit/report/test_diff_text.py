@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from traceforge.compare import ComparedAnswer, ComparedCall, ComparedChoice, Comparison, ToolCall, compare
+from traceforge.compare.compared_call import ComparedAnswer, ComparedCall, ComparedChoice, ToolCall
+from traceforge.compare.comparison import Comparison, compare
 from traceforge.report.diff_text import SECTION_LINES_MAX, comparison_text
 
 _ANSI = re.compile("\x1b\\[(?:31|32|0)m")

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from support.stored import call, trace_id
 from traceforge.canon import parse_json
 from traceforge.exchange import Caller
-from traceforge.redact import Redactor
+from traceforge.redact.redactor import Redactor
 from traceforge.report.text_format import bytes_text
 from traceforge.report.trace_text import (
     LINE_LENGTH_MAX,

@@ -29,7 +29,7 @@ from support.texts import fuzz, json_texts, nest
 from support.traffic import interactions, one_in
 from support.wire import CHAT, GEMINI, GENERATING, MESSAGES, OLLAMA_CHAT, RESPONSES, ndjson, sse
 from traceforge.exchange import Caller, CallOutcome, Exchange
-from traceforge.redact import REDACTED
+from traceforge.redact.redactions import REDACTED
 from traceforge.traces.chunk_file import read_chunks
 from traceforge.traces.trace_composer import TraceComposer
 from traceforge.traces.trace_format import read_trace

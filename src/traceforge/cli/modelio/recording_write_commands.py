@@ -16,7 +16,7 @@ from traceforge.findings import ExitCode
 from traceforge.modelio.recording import recover_recording as recover_session
 from traceforge.modelio.recording_journal import check_path_is_free
 from traceforge.modelio.traces_to_recording import RecordedTraces, record_traces
-from traceforge.redact import Redactor
+from traceforge.redact.redactor import Redactor
 from traceforge.report.recording_text import (
     recorded_lines,
 )

@@ -18,7 +18,8 @@ import msgspec
 from msgspec import Struct
 
 from traceforge.canon import JSON, JSONObject
-from traceforge.compare import ComparedCall, compare
+from traceforge.compare.compared_call import ComparedCall
+from traceforge.compare.comparison import compare
 from traceforge.context.model.content import ContentBlock
 from traceforge.context.model.objects import Target
 from traceforge.context.responses.model_calls import ModelClients, check_response

@@ -12,9 +12,9 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, NamedTuple
 
-from traceforge import compare as comparing
 from traceforge.canon import JSON, JSONObject
 from traceforge.capture.run.network_access import RefusedConnection
+from traceforge.compare.compared_call import ComparedCall
 from traceforge.compare.json_diff import is_same_json
 from traceforge.config import ModelRule
 from traceforge.findings import Finding
@@ -24,6 +24,7 @@ from traceforge.snapshots.tree.run_scopes import RunScopes, is_test_scope
 from traceforge.wire.dialects import decode_request
 
 if TYPE_CHECKING:
+    from traceforge.compare.comparison import Comparison
     from traceforge.replay.unmatched import UnmatchedRequest
 
 CHANGED_RULE = "GT1"
@@ -51,7 +52,7 @@ class GateFinding(NamedTuple):
     calls: int = 1
     scopes: tuple[str, ...] = ()
     nearest: str = ""
-    comparison: comparing.Comparison | None = None  # of the approved request with this one
+    comparison: Comparison | None = None  # of the approved request with this one
     explanation: str = ""  # where the comparison shows no difference that the model sees
 
     def to_json(self) -> JSONObject:
@@ -82,9 +83,22 @@ def find_unapproved_requests(
                 continue
             seen_requests.add(request)
         gate_finding = _explain_miss(miss, calls_by_id.get(miss.nearest), use_counts, models)
-        edit = comparing.digest_edit(gate_finding.comparison) if gate_finding.comparison is not None else None
+        edit = _digest_edit(gate_finding.comparison) if gate_finding.comparison is not None else None
         groups.setdefault((gate_finding.finding.rule, edit or gate_finding.finding.message), []).append(gate_finding)
     return [_merge_findings(group) for group in groups.values()]
+
+
+# Deferred: what compares calls takes 20 ms to import, and most runs have nothing to compare.
+def _compare_calls(before: ComparedCall, after: ComparedCall) -> Comparison:
+    from traceforge.compare.comparison import compare
+
+    return compare(before, after)
+
+
+def _digest_edit(comparison: Comparison) -> str | None:
+    from traceforge.compare.edit_digest import digest_edit
+
+    return digest_edit(comparison)
 
 
 def find_refused_connections(
@@ -115,7 +129,7 @@ def _explain_miss(
     request = decode_request(miss.request.endpoint, body) if isinstance(body, dict) else {}
     if nearest.record is not None:
         request = draft_request(request, models)
-    comparison = comparing.compare(before, comparing.ComparedCall(request, before.answer))
+    comparison = _compare_calls(before, ComparedCall(request, before.answer))
     comparison_shown = comparison if comparison.request_changes else None
     explanation = "" if comparison_shown else miss.message
     if _is_used_elsewhere(nearest, miss.caller.scope, use_counts):

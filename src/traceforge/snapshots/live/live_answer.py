@@ -12,7 +12,7 @@ from typing import Any, cast
 from msgspec import Struct
 
 from traceforge.canon import JSON, JSONObject, parse_json
-from traceforge.compare import ComparedCall
+from traceforge.compare.compared_call import ComparedCall
 from traceforge.config import ModelRule
 from traceforge.replay.request_key import RequestKeyer
 from traceforge.snapshots.formats.raw_response import decode_comparable_answer

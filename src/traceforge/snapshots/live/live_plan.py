@@ -17,7 +17,7 @@ from msgspec import UNSET, Struct
 from traceforge.canon import Digest, JSONObject, digest_fields, json_bytes
 from traceforge.config import ModelRule
 from traceforge.exchange import Headers
-from traceforge.redact import REDACTED
+from traceforge.redact.redactions import REDACTED
 from traceforge.replay.fingerprints import HEADERS_PATH, PERSONAL_TYPES, URL_PATH
 from traceforge.snapshots.formats.raw_response import RawResponse, decode_call
 from traceforge.snapshots.formats.record_draft import find_model_rule

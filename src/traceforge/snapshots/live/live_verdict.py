@@ -16,8 +16,9 @@ from enum import StrEnum
 from itertools import zip_longest
 
 from traceforge.canon import JSON, JSONObject
-from traceforge.compare import ComparedCall, Comparison, compare, count_words
-from traceforge.compare.text_diff import split_tokens
+from traceforge.compare.compared_call import ComparedCall
+from traceforge.compare.comparison import Comparison, compare
+from traceforge.compare.text_diff import count_words, split_tokens
 from traceforge.snapshots.live.live_answer import FailedRequest, LiveAnswer
 from traceforge.snapshots.tree.approved_calls import REQUEST_GATE, ApprovedCall
 

@@ -14,9 +14,9 @@ from typing import NamedTuple, cast
 
 from msgspec import Struct, field
 
-from traceforge import compare as comparing
 from traceforge.canon import JSON, Digest, JSONObject, digest_fields
 from traceforge.compare.compared_call import ComparedCall
+from traceforge.compare.comparison import compare
 from traceforge.replay.request_key import KeyFields, RequestKeyer
 from traceforge.replay.unmatched import MISSING_WEIGHT, request_distance
 from traceforge.snapshots.formats.raw_response import write_raw_response
@@ -146,7 +146,7 @@ def _group_calls(
 def _find_group(candidate: Candidate, same_key: Sequence[_CallGroup]) -> _CallGroup | None:
     """The group of the same request and answer; under `gate: "behaviour"`, of the same request."""
     for group in same_key:
-        if not comparing.compare(group.first.call, candidate.call).answer_changes:
+        if not compare(group.first.call, candidate.call).answer_changes:
             return group
     if same_key and candidate.gate == BEHAVIOUR_GATE and not candidate.is_error:
         group = same_key[0]
@@ -220,7 +220,7 @@ def _is_comparable(group: _CallGroup, call: ApprovedCall) -> bool:
 def _distance(group: _CallGroup, call: ApprovedCall, index: _ApprovedIndex) -> int:
     question = index.question(call)
     if question is None:
-        return len(comparing.compare(index.call(call), group.first.call).request_changes) * 100
+        return len(compare(index.call(call), group.first.call).request_changes) * 100
     return request_distance(question, group.first.keyed_request.key_fields)
 
 
@@ -237,7 +237,7 @@ def _find_change_kind(group: _CallGroup, index: _ApprovedIndex) -> ChangeKind | 
     predecessor = group.predecessor
     if predecessor is None:
         return ChangeKind.REFUSED if group.reasons else ChangeKind.NEW
-    comparison = comparing.compare(index.call(predecessor), group.first.call)
+    comparison = compare(index.call(predecessor), group.first.call)
     approved_key = index.key(predecessor)
     is_request_changed = (
         approved_key != group.first.key if approved_key is not None else bool(comparison.request_changes)

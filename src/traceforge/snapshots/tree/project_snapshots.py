@@ -67,7 +67,7 @@ def open_snapshots(loaded: LoadedConfig, *, fresh: bool = False, words: Sequence
         fallback=SynthesisedAnswers(answering_calls, config.models),
     )
     if words:
-        from traceforge.redact import Redactor
+        from traceforge.redact.redactor import Redactor
 
         player.default_scope = Redactor.from_config(config).redact_text(command_scope(words))
     return ProjectSnapshots(loaded, tree_report, approved_calls, keys, player)
