@@ -210,7 +210,7 @@ def test_nobody_listens(site: Site) -> None:
     ran = check(site, of(site, "chat"), "--target", "openai=http://127.0.0.1:9")
 
     assert 3 == ran.code
-    assert "nobody listens there (1×)" in ran.out
+    assert "nothing listens at that address (1×)" in ran.out
 
 
 def test_a_check_that_was_killed_goes_on_where_it_was(site: Site, flaky: FlakyServer) -> None:

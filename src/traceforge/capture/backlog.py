@@ -1,7 +1,7 @@
-"""A backlog: what waits to be worked on, up to a size.
+"""A queue of items that wait to be worked on, up to a number of bytes.
 
-In: items and their sizes, from any thread. Out: the same, oldest first. Never: makes anybody wait who puts something
-in: what does not fit any more is lost, and counted.
+In: items and their sizes, from any thread. Out: the same, oldest first. Never: makes a producer wait: an item that
+does not fit is lost, and counted.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ Item = TypeVar("Item")
 
 
 class Backlog(Generic[Item]):
-    """Items that wait; `bytes_max` is what they may hold together."""
+    """Items that wait; `bytes_max` is the limit of their sizes together."""
 
     def __init__(self, bytes_max: int) -> None:
         self._bytes_max = bytes_max
@@ -26,7 +26,7 @@ class Backlog(Generic[Item]):
         self.lost = 0
 
     def put(self, item: Item, size: int) -> None:
-        """Let it wait, or count it as lost."""
+        """Add an item, or count it as lost."""
         with self._lock:
             self.accepted += 1
             if self.bytes + size > self._bytes_max:
@@ -38,7 +38,7 @@ class Backlog(Generic[Item]):
             self._has_items.set()
 
     def get(self, timeout: float, bytes_max: int) -> list[Item]:
-        """Some that wait, oldest first; none where none came in time, or somebody called `wake`."""
+        """Take some items, oldest first; none where none came in time, or `wake` was called."""
         self._has_items.wait(timeout)
         batch: list[Item] = []
         room = bytes_max
@@ -57,7 +57,7 @@ class Backlog(Generic[Item]):
         self._has_items.set()
 
     def discard_all(self) -> None:
-        """Nobody will work on what waits: it is lost."""
+        """Count everything that waits as lost."""
         with self._lock:
             self.lost += len(self._waiting)
             self._waiting.clear()

@@ -1,6 +1,6 @@
-"""A plain HTTP client for calls of our own.
+"""A plain HTTP client for model calls of our own.
 
-In: an address, a body and headers; a `CallControl`, where a call has a time or may be ended by somebody else. Out:
+In: a URL, a body and headers; a `CallControl`, where a call has a time limit or may be cancelled. Out:
 the response, whatever its status, to be read as it comes. Never: follows a redirect (the key would go with it), asks
 for a compressed answer, or tries twice. `HTTPS_PROXY` and `NO_PROXY` are heeded; what is on this machine is asked
 directly.
@@ -40,64 +40,63 @@ BeginRecording = Callable[[str, str, Headers], InFlightCall]
 
 
 class CallCancelled(ConnectionAbortedError):
-    """Nobody wants the rest: the line was cut on this side."""
+    """The call was cancelled on this side."""
 
 
 class MalformedResponse(http.client.HTTPException):
-    """What came is not HTTP as it must be; the message says what."""
+    """The response is not valid HTTP; the message says why."""
 
 
 class CallControl:
-    """One call: how long it may take as a whole, who may end it, and under which id it is recorded.
+    """One call: how long it may take as a whole, how to cancel it, and the id of its trace.
 
-    `cut` may be called from any thread, and as often as one likes. Everything else is for who makes the call.
+    `cancel` may be called from any thread, any number of times; the rest is for the thread that makes the call.
     """
 
     def __init__(self, timeout_s: float | None = None, begin_recording: BeginRecording | None = None) -> None:
         self._timeout_s = timeout_s
-        self.begin_recording = begin_recording  # Who records it, where nobody else in this process does.
+        self.begin_recording = begin_recording  # used where no watcher of this process records the call
         self._deadline: float | None = None
         self._lock = threading.Lock()
         self._socket: socket.socket | None = None
         self.was_cancelled = False
         self.was_connected = False
-        self.trace_id = ""  # where somebody records it
+        self.trace_id = ""  # set where the call is recorded
 
     def start_timer(self) -> None:
-        """The time begins."""
         self._deadline = None if self._timeout_s is None else time.monotonic() + self._timeout_s
 
     def seconds_left(self) -> float:
         """Seconds for the next step.
 
         Raises:
-            CallCancelled: nobody waits for it.
+            CallCancelled: the call was cancelled.
             TimeoutError: there are none.
         """
         if self.was_cancelled:
-            raise CallCancelled("nobody wants the rest")
+            raise CallCancelled("the call was cancelled")
         seconds_left = TIMEOUT_S if self._deadline is None else min(TIMEOUT_S, self._deadline - time.monotonic())
         if seconds_left <= 0:
             raise TimeoutError("timed out")
         return seconds_left
 
     def cancel(self) -> None:
-        """End the call now; who waits for it is woken."""
+        """End the call now; a thread that waits for it is woken."""
         with self._lock:
             self.was_cancelled = True
             if self._socket is not None:
-                with suppress(OSError):  # It is gone already.
+                with suppress(OSError):  # It is closed already.
                     socket.socket.shutdown(self._socket, socket.SHUT_RDWR)  # Below TLS, which another thread reads.
 
     def attach(self, was_connected: socket.socket) -> None:
-        """This is its connection."""
+        """The call has this connection now."""
         with self._lock:
             self._socket = was_connected
         self.was_connected = True
         was_connected.settimeout(self.seconds_left())
 
     def release(self, raw: io.RawIOBase) -> None:
-        """Close it; not while somebody cuts it, whose number may then be another connection's."""
+        """Close the connection, but not during `cancel`: its descriptor may then be another connection's."""
         with self._lock:
             self._socket = None
             raw.close()
@@ -113,7 +112,7 @@ class HttpClient:
     def post(
         self, url: str, body: bytes, headers: Mapping[str, str], control: CallControl | None = None
     ) -> http.client.HTTPResponse:
-        """Send one request; the response is open.
+        """Send one request; the body of the response is read by the caller.
 
         Raises:
             OSError, http.client.HTTPException: there is no response; `explain_failure` says why.
@@ -123,7 +122,7 @@ class HttpClient:
         parts = urlsplit(url)
         connection, target, proxy_headers = self._open_connection(parts, control)
         request = _format_head(target, self._headers(parts, len(body), {**headers, **proxy_headers})) + body
-        with closing(connection):  # The response holds its socket until it is read.
+        with closing(connection):  # The response keeps the socket until it is read.
             connected = _connect(connection)
             control.attach(connected)
             connected.sendall(request)
@@ -151,7 +150,7 @@ class HttpClient:
     def _open_connection(
         self, parts: SplitResult, control: CallControl
     ) -> tuple[http.client.HTTPConnection, str, dict[str, str]]:
-        """What is connected to, what is asked for there, and what must be said beside."""
+        """The connection, the request target on it, and headers for the proxy."""
         target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
         host, tls = parts.hostname or "", parts.scheme == "https"
         port = parts.port or (443 if tls else 80)
@@ -182,12 +181,12 @@ class HttpClient:
 
     @cached_property
     def _tls_context(self) -> ssl.SSLContext:
-        """Trust as the system has it, `SSL_CERT_FILE` included; read once, because that takes its time."""
+        """The trust of the system, `SSL_CERT_FILE` included; read once, because that takes long."""
         return ssl.create_default_context()
 
 
 class _ControlledResponse(http.client.HTTPResponse):
-    """A response that is read within the time of its line, and whose announcements (1xx) are passed over."""
+    """A response that is read within the time limit of its call; interim responses (1xx) are skipped."""
 
     def __init__(self, control: CallControl, sock: socket.socket, method: str) -> None:
         super().__init__(sock, method=method)
@@ -198,7 +197,7 @@ class _ControlledResponse(http.client.HTTPResponse):
         while True:
             version, status, reason = cast("tuple[str, int, str]", super()._read_status())  # type: ignore[misc]
             if status == HTTPStatus.SWITCHING_PROTOCOLS:
-                raise MalformedResponse("it switched protocols, and was not asked to")
+                raise MalformedResponse("it switched protocols without being asked to")
             if status >= 200:
                 return version, status, reason
             http.client.parse_headers(self.fp)
@@ -216,7 +215,7 @@ class _ControlledResponse(http.client.HTTPResponse):
 
 
 class _TimedReader(io.RawIOBase):
-    """What comes over a socket, as long as there is time."""
+    """Reads from a socket, as long as there is time."""
 
     def __init__(self, control: CallControl, sock: socket.socket) -> None:
         self._control = control
@@ -224,23 +223,20 @@ class _TimedReader(io.RawIOBase):
         self._raw = sock.makefile("rb", buffering=0)
 
     def readable(self) -> bool:
-        """As a buffer asks."""
         return True
 
     def readinto(self, buffer: Any) -> int | None:  # noqa: ANN401 (as its base has it)
-        """The next bytes; 0 at the end."""
         self._sock.settimeout(self._control.seconds_left())
         try:
             count = self._raw.readinto(buffer)
         except OSError:
-            self._control.seconds_left()  # Where it was cut here, that is why.
+            self._control.seconds_left()  # Raises where the call was cancelled.
             raise
         if not count:
             self._control.seconds_left()
         return count
 
     def close(self) -> None:
-        """No more of it is wanted."""
         if not self.closed:
             self._control.release(self._raw)
             super().close()
@@ -258,11 +254,11 @@ def _format_head(target: str, headers: list[tuple[str, str]]) -> bytes:
     """The head of a request.
 
     Raises:
-        ValueError: something in it would end its line; it is not repeated, because it may be a key.
+        ValueError: a header would end its line; it is not repeated in the message, because it may be a key.
     """
     lines = [f"POST {target} HTTP/1.1", *(f"{name}: {value}" for name, value in headers)]
     if " " in target or any(ord(char) < 0x20 or char == "\x7f" for line in lines for char in line):
-        raise ValueError("an address or a header has a character that HTTP does not allow there")
+        raise ValueError("a URL or a header has a character that HTTP does not allow there")
     return "\r\n".join([*lines, "", ""]).encode("latin-1")
 
 
@@ -274,27 +270,27 @@ def _proxy_credentials(proxy: SplitResult) -> dict[str, str]:
 
 
 def explain_failure(exc: OSError | http.client.HTTPException) -> tuple[str, bool]:
-    """What went wrong, for a person; and whether trying again is in vain."""
+    """What went wrong, for a person; and whether trying again is pointless."""
     reason = exc.reason if isinstance(exc, urllib.error.URLError) else exc
     match reason:
         case ConnectionRefusedError():
-            return "nobody listens there", True
+            return "nothing listens at that address", True
         case socket.gaierror():
-            return "the host's name is not known", True
+            return "the host name cannot be resolved", True
         case ssl.SSLCertVerificationError():
             return f"its certificate cannot be trusted: {reason.verify_message}", True
         case ssl.SSLError():
             return f"no secure connection: {reason.reason or reason.strerror}".lower(), True
         case TimeoutError():
-            return "no answer came in time", False
+            return "no response came in time", False
         case http.client.RemoteDisconnected():
-            return "the connection was closed before an answer came", False
+            return "the connection was closed before a response came", False
         case http.client.IncompleteRead():
-            return "the connection was closed within the answer", False
+            return "the connection was closed within the response", False
         case MalformedResponse():
-            return f"it speaks malformed HTTP: {reason}", False
+            return f"the response is not valid HTTP: {reason}", False
         case http.client.HTTPException():
-            return f"it speaks malformed HTTP: {type(reason).__name__}", False
+            return f"the response is not valid HTTP: {type(reason).__name__}", False
         case OSError() if reason.strerror:
             return reason.strerror.lower(), False
     return f"the connection broke: {type(reason).__name__}", False

@@ -18,11 +18,11 @@ from collections import Counter, deque
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
-from functools import cached_property
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
+from traceforge.capture.engine import Engine
 from traceforge.capture.hook import clients, dispatch
 from traceforge.capture.hook.callsite import current_test
 from traceforge.capture.hook.in_flight_call import CLIENT_LEFT, InFlightCall
@@ -32,11 +32,10 @@ from traceforge.config import LoadedConfig, current_folder, load_config
 from traceforge.exchange import Caller, Exchange, Headers
 
 if TYPE_CHECKING:
-    from traceforge.capture.engine import Engine
     from traceforge.capture.recorder import Recorder
 
-CLOSE_S = 5.0  # How long the end of a capture makes files; the next command makes the rest.
-IDS_MAX = 100_000  # Ids of traces that a capture remembers; of more, the oldest go.
+CLOSE_S = 5.0  # How long the end of a capture makes files; the next command makes the others.
+IDS_MAX = 100_000  # Ids of traces that a capture remembers; older ones are forgotten.
 CHILD_HOOK = "_traceforge_hook"  # The hook's name in a process that `traceforge run` has instrumented.
 
 
@@ -47,7 +46,7 @@ class Capture(Watcher):
         self._sink = sink
         self._begun = 0
         self._open: dict[str, tuple[int, InFlightCall]] = {}  # by id: the process in which it began, and the call
-        self._session_id = session_id
+        self._engine = Engine(self, session_id=session_id)
         self._dispatch, self._clients = find_hook()
         self.exchanges = 0  # calls that have ended
         self.ids: deque[str] = deque(maxlen=IDS_MAX)  # of their traces, in the order in which they ended
@@ -59,12 +58,6 @@ class Capture(Watcher):
             "hosts": config.hosts,
         }
         self._subscription: Any = None
-
-    @cached_property
-    def _engine(self) -> Engine:
-        from traceforge.capture.engine import Engine  # deferred: a strict replay records nothing
-
-        return Engine(self, session_id=self._session_id)
 
     def take(self, exchange: Exchange) -> None:
         self._open.pop(exchange.id, None)
@@ -189,7 +182,7 @@ def _new_capture(session_id: str, sink: Recorder | None) -> Capture:
 
 def open_recorder(loaded: LoadedConfig) -> Recorder:
     """A recorder that stores the calls of this process in the traces of a project."""
-    from traceforge.capture.recorder import ThreadRecorder  # deferred: a replay does not need what records
+    from traceforge.capture.recorder import ThreadRecorder  # deferred: 50 ms that a replay does not need
     from traceforge.capture.trace_writer import RecorderSettings
 
     return ThreadRecorder(RecorderSettings.from_project(loaded))

@@ -1,10 +1,10 @@
 """The tripwire in this process, for as long as a suite is replayed in it.
 
-In: what Python says before it connects (see `hook/tripwire.py`), and which scopes are left alone. Out: an error for
-who wanted to connect elsewhere, and who it was. Never: refuses anything once it was taken down, or says anything
-about other processes.
+In: Python's audit events before it connects (see `hook/tripwire.py`), and which tests are excluded. Out: an error for
+a test that connects elsewhere, and which connections were refused. Never: refuses anything once it is stopped, or
+watches other processes.
 
-Python cannot be told to stop saying such things, so the ear stays and hears nothing.
+Python cannot remove an audit hook, so ours stays and does nothing.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ REFUSALS_MAX = 1000  # Different ones that a process remembers; a loop over addr
 
 
 class NetworkGuard(Tripwire):
-    """Every port of loopback is open, but for those of `models`. Tests that are off connect as they like."""
+    """Every port of loopback is open, except those of `models`. Tests for which `is_off` holds are not restricted."""
 
     def __init__(self, models: Collection[int], is_off: Callable[[str], bool]) -> None:
         super().__init__(f"*|{','.join(map(str, sorted(models)))}", "", "")
@@ -34,39 +34,34 @@ class NetworkGuard(Tripwire):
         self.refused: Counter[tuple[str, str, str]] = Counter()  # scope, place, why
 
     def start(self) -> None:
-        """From now on."""
         self._is_on = True
         tripwire.activate(self)
         _install_audit_hook()
 
     def stop(self) -> None:
-        """No longer."""
         self._is_on = False
         tripwire.deactivate(self)
 
     def take_refusals(self, scope: str) -> Counter[RefusedConnection]:
-        """What was refused in a scope, since the last time this was asked."""
+        """The connections that were refused in a scope, since the last call."""
         with self._lock:
             keys = [one for one in self.refused if one[0] == scope]
             return Counter({RefusedConnection(one[1], one[2]): self.refused.pop(one) for one in keys})
 
     def audit(self, event: str, args: Any) -> None:  # noqa: ANN401 (of any shape)
-        """An audit event."""
         if self._is_enforced():
             super().audit(event, args)
 
     def check(self, host: Any, port: Any) -> None:  # noqa: ANN401 (whatever a program took for a host)
-        """May it be connected to?"""
         if self._is_enforced():
             super().check(host, port)
 
     def check_name(self, host: Any, port: Any) -> None:  # noqa: ANN401
-        """May it be resolved?"""
         if self._is_enforced():
             super().check_name(host, port)
 
     def refuse(self, host: Any, port: Any, why: str) -> NoReturn:  # noqa: ANN401
-        """Say so to the test, and keep it: the test may swallow the error."""
+        """Raise in the test, and remember it: the test may swallow the error."""
         name = host.decode("latin-1") if isinstance(host, (bytes, bytearray)) else str(host)
         name = f"[{name}]" if ":" in name else name
         place = f"{name}:{port}" if port else name
@@ -80,14 +75,14 @@ class NetworkGuard(Tripwire):
         return self._is_on and not self._is_off(current_test())
 
     def _report_child(self, event: str, args: Any) -> None:  # noqa: ANN401
-        """Other processes are not looked at."""
+        """Other processes are not watched."""
 
 
 _has_audit_hook = False
 
 
 def _install_audit_hook() -> None:
-    global _has_audit_hook  # noqa: PLW0603 (one ear for the process is what it is)
+    global _has_audit_hook  # noqa: PLW0603 (one hook for the process is the point)
     if not _has_audit_hook:
         _has_audit_hook = True
         sys.addaudithook(_on_audit_event)

@@ -1,11 +1,12 @@
-"""Recorders: sinks that keep what they take, beside the call.
+"""Recorders: sinks that turn exchanges into traces, without making the call wait.
 
-In: exchanges, from any thread. Out: traces. Never: waits in `take`: what does not fit any more is counted as lost,
-because an application must not slow down for being watched.
+In: exchanges, from any thread. Out: traces. Never: waits in `take`: an exchange that does not fit is counted as lost,
+because an application must not slow down for being recorded.
 
-`ThreadRecorder` works in a thread of this process, for hooks. `ProcessRecorder` hands exchanges to a process of its
-own, for a proxy that must not share its core; they travel over a pair of sockets, never over a disk, because they
-still hold every secret.
+`ThreadRecorder` works in a thread of this process, for hooks: a call costs its thread the `take` alone, and the few
+calls a second of an application leave the interpreter time for the rest. `ProcessRecorder` hands exchanges to a
+process of its own (`recorder_process.py`), for a proxy: redacting and writing a trace takes more CPU time than
+relaying its call. They travel over a pair of sockets, never over a disk, because they still hold every secret.
 """
 
 from __future__ import annotations
@@ -29,22 +30,24 @@ from traceforge.conversion import decode_msgpack, encode_msgpack
 from traceforge.exchange import Exchange
 
 BACKLOG_BYTES_MAX = 256 << 20  # Of exchanges that wait; beyond this, calls are counted as lost.
-SENDING_BYTES_MAX = 32 << 20  # Of those, what waits on this side of the border: a killed process takes it along.
-BATCH_BYTES_MAX = 256 << 10  # Sent at once to another process; the proxy waits while it is written down.
-CLOSE_SECONDS = 5.0  # How long a stop makes files; the rest is safe, and the next command goes on.
+SENDING_BYTES_MAX = 32 << 20  # Of those, what may wait to be sent to the process: lost if this process is killed.
+BATCH_BYTES_MAX = 256 << 10  # Sent to the process at once; the proxy waits while it is encoded.
+CLOSE_SECONDS = 5.0  # How long closing makes files; the rest is safe in the spool, and the next command goes on.
 FORK_SECONDS_MAX = 5.0  # A disk that stalls for longer must not stop a program that forks.
-WRITE_SECONDS_MAX = 30.0  # How long a stop keeps what is only in memory: enough for a full backlog. The rest is lost.
-BEHIND_BYTES = 2 << 20  # When more waits to be sent, four times as much is sent at once, and without a nap.
-NAP_SECONDS = 0.02  # A sender gathers for this long, so that a busy proxy is not woken for every call.
-STILL_AT_WORK = "the recorder was not done in time, and goes on"
+WRITE_SECONDS_MAX = (
+    30.0  # How long closing writes what is only in memory: enough for a full backlog. The rest is lost.
+)
+BEHIND_BYTES = 2 << 20  # When more waits to be sent, four times as much is sent at once, and without a pause.
+PAUSE_SECONDS = 0.02  # The sender gathers for this long, so that a busy proxy is not interrupted for every call.
+STILL_AT_WORK = "the recorder had not finished in time, and goes on"
 
 LENGTH = struct.Struct("<I")
 _NO_LENGTH = bytes(LENGTH.size)
-END_FRAME = struct.Struct("<Id")  # A frame without length, and how long to work on files.
+END_FRAME = struct.Struct("<Id")  # A length of 0, and for how many seconds to make files.
 
 
 class Recorder(Protocol):
-    """A sink that can be asked and closed."""
+    """A sink that counts what it took, and can be closed."""
 
     def take(self, exchange: Exchange) -> None:
         """Accept an exchange at once, or count it as lost."""
@@ -56,15 +59,15 @@ class Recorder(Protocol):
         ...
 
     def close(self, seconds: float = CLOSE_SECONDS) -> RecordingCounts:
-        """Keep what was taken and turn it into files, for so long at most; safe to call twice.
+        """Write what was taken and turn it into files, for so long at most; safe to call twice.
 
-        What is `waiting` then is kept by another process, which goes on; what nobody will keep is `lost`.
+        What is `waiting` afterwards is written by another process, which goes on; everything else is `lost`.
         """
         ...
 
 
 def exchange_size(exchange: Exchange) -> int:
-    """About how much memory an exchange needs."""
+    """About how many bytes of memory an exchange needs."""
     return 2_000 + len(exchange.request_body) + sum(len(chunk.data) + 100 for chunk in exchange.chunks)
 
 
@@ -76,47 +79,42 @@ class MemoryRecorder:
         self.closed = False
 
     def take(self, exchange: Exchange) -> None:
-        """Keep it."""
         self.exchanges.append(exchange)
 
     @property
     def counts(self) -> RecordingCounts:
-        """Nothing is lost."""
         return RecordingCounts(taken=len(self.exchanges), kept=len(self.exchanges))
 
     def close(self, seconds: float = CLOSE_SECONDS) -> RecordingCounts:
-        """Memory is where they stay."""
         self.closed = True
         return self.counts
 
 
 class IdCollectingRecorder:
-    """A recorder that also knows which calls it was given, in the order in which they ended."""
+    """Wraps a recorder and collects the ids of its calls, in the order in which they ended."""
 
     def __init__(self, recorder: Recorder) -> None:
         self._recorder = recorder
         self.ids: list[str] = []
 
     def take(self, exchange: Exchange) -> None:
-        """Keep it."""
         self.ids.append(exchange.id)
         self._recorder.take(exchange)
 
     @property
     def counts(self) -> RecordingCounts:
-        """What became of everything so far."""
         return self._recorder.counts
 
     def close(self, seconds: float = CLOSE_SECONDS) -> RecordingCounts:
-        """Keep what was taken."""
         return self._recorder.close(seconds)
 
 
 class ThreadRecorder:
-    """Keeps exchanges in a thread of this process. Files are made when it is closed, at the latest at exit.
+    """Writes traces in a thread of this process. Files are made when it is closed, at the latest at exit.
 
-    A forked child has no such thread, and may end without a word (`os._exit`): there, `take` keeps at once. A fork
-    waits until nothing is being kept: the expressions have locks, and a child would wait for a held one for ever.
+    A forked child has no such thread, and may end without cleaning up (`os._exit`): there, `take` writes at once. A
+    fork waits until no trace is being written: the redaction's expressions have locks, and in the child nobody would
+    release one that is held.
     """
 
     def __init__(self, settings: RecorderSettings) -> None:
@@ -132,7 +130,6 @@ class ThreadRecorder:
         _thread_recorders.add(self)
 
     def take(self, exchange: Exchange) -> None:
-        """Accept an exchange at once, or count it as lost."""
         if os.getpid() == self._owner_pid:
             self._backlog.put(exchange, exchange_size(exchange))
             return
@@ -140,26 +137,24 @@ class ThreadRecorder:
             self._writer.write(exchange)
 
     def pause_for_fork(self) -> bool:
-        """Before a fork: wait until nothing is being kept, and keep nothing. False: it takes too long."""
+        """Before a fork: write nothing from now on. False: a trace is still being written, and takes too long."""
         return self._write_lock.acquire(timeout=FORK_SECONDS_MAX)
 
     def resume_after_fork(self) -> None:
-        """After a fork, in the parent."""
         self._write_lock.release()
 
     def reset_lock_in_child(self) -> None:
-        """In a forked child: whoever held the lock is not here."""
+        """The thread that held the lock does not exist in a forked child."""
         self._write_lock = threading.Lock()
 
     @property
     def counts(self) -> RecordingCounts:
-        """What became of everything so far."""
         counts = self._writer.counts
         counts.taken, counts.lost = self._backlog.accepted, self._backlog.lost
         return counts
 
     def close(self, seconds: float = CLOSE_SECONDS) -> RecordingCounts:
-        """Keep what was taken, and make files for so long at most: this process may be about to end."""
+        """Write what was taken, and make files for so long at most: this process may be about to end."""
         if not self._stopped and os.getpid() == self._owner_pid:
             self._stopped = True
             atexit.unregister(self.close)
@@ -168,7 +163,7 @@ class ThreadRecorder:
             self._thread.join(max(seconds, WRITE_SECONDS_MAX))
             if self._thread.is_alive():
                 self._backlog.discard_all()
-                self._thread.join(seconds)  # It still has some in hand.
+                self._thread.join(seconds)  # It is still at work on a batch.
             if not self._thread.is_alive():
                 self._writer.write_files(seconds)
                 self._writer.prune()
@@ -187,7 +182,7 @@ class ThreadRecorder:
 
 
 _thread_recorders: WeakSet[ThreadRecorder] = WeakSet()
-_paused = threading.local()  # by a fork, which begins and ends in one thread
+_paused = threading.local()  # recorders that a fork has paused; it begins and ends in one thread
 
 
 def _pause_all() -> None:
@@ -209,14 +204,14 @@ if hasattr(os, "register_at_fork"):
 
 
 class ProcessRecorder:
-    """Keeps exchanges in a process of its own, which outlives this one until everything is kept."""
+    """Hands exchanges to a process of its own, which outlives this one until everything is written."""
 
     def __init__(self, settings: RecorderSettings) -> None:
         self._settings = settings
         self._backlog: Backlog[Exchange] = Backlog(min(SENDING_BYTES_MAX, BACKLOG_BYTES_MAX))
         self._closing = threading.Event()
         self._stopped = False
-        self._deadline = 0.0  # when the work on files ends, once we are closing
+        self._deadline = 0.0  # when making files ends, once this is closing
         self._sent = 0
         self._finished_counts = RecordingCounts()  # of processes that died
         self._counts = RecordingCounts()
@@ -225,19 +220,16 @@ class ProcessRecorder:
         self._sender.start()
 
     def take(self, exchange: Exchange) -> None:
-        """Accept an exchange at once, or count it as lost."""
         self._backlog.put(exchange, exchange_size(exchange))
 
     @property
     def counts(self) -> RecordingCounts:
-        """What became of everything so far."""
         counts = self._finished_counts + self._counts
         counts.taken = self._backlog.accepted
         counts.lost += self._backlog.lost
         return counts
 
     def close(self, seconds: float = CLOSE_SECONDS) -> RecordingCounts:
-        """Keep what was taken and turn it into files."""
         if not self._stopped:
             self._stopped = True
             self._deadline = time.monotonic() + seconds
@@ -246,7 +238,7 @@ class ProcessRecorder:
             self._sender.join(seconds)
             if self._sender.is_alive():
                 self._backlog.discard_all()  # The other process does not read, and this one is about to end.
-            self._reader.join(max(0.0, self._deadline - time.monotonic()) + 1)  # The last counts come at its end.
+            self._reader.join(max(0.0, self._deadline - time.monotonic()) + 1)  # The last counts come when it ends.
             if self._reader.is_alive():
                 self._finished_counts.troubles[STILL_AT_WORK] = 1
             else:
@@ -255,7 +247,7 @@ class ProcessRecorder:
         return self.counts
 
     def _wait_for_process(self, seconds: float) -> None:
-        """Wait for the process, not for ever: it goes on by itself."""
+        """Wait for the process, but not for long: it ends by itself."""
         try:
             self._process.wait(seconds)
         except subprocess.TimeoutExpired:
@@ -265,7 +257,7 @@ class ProcessRecorder:
 
     def _start_process(self) -> None:
         ours, theirs = socket.socketpair()
-        command = [sys.executable, "-m", "traceforge.capture.recorder", str(theirs.fileno())]
+        command = [sys.executable, "-m", "traceforge.capture.recorder_process", str(theirs.fileno())]
         with theirs:
             self._process = subprocess.Popen(  # noqa: S603 (our own interpreter and module)
                 command, pass_fds=(theirs.fileno(),), stdin=subprocess.DEVNULL, start_new_session=True
@@ -276,14 +268,14 @@ class ProcessRecorder:
         self._reader.start()
 
     def _send_batches(self) -> None:
-        """The only thread that writes, so that no frame is cut in two by another."""
+        """In a thread of its own, the only one that writes to the socket, so that frames do not mix."""
         while True:
-            behind = self._backlog.bytes > BEHIND_BYTES  # Each turn costs a wait for the interpreter, twice.
+            behind = self._backlog.bytes > BEHIND_BYTES  # Each turn waits for the interpreter twice.
             batch = self._backlog.get(0.2, 4 * BATCH_BYTES_MAX if behind else BATCH_BYTES_MAX)
             if batch:
                 self._send_batch(batch)
                 if not behind:
-                    self._closing.wait(NAP_SECONDS)
+                    self._closing.wait(PAUSE_SECONDS)
             elif self._closing.is_set():
                 break
         with suppress(OSError):
@@ -302,14 +294,16 @@ class ProcessRecorder:
         except OSError:
             self._restart_process()
             try:
-                self._socket.sendall(data)  # A trace that both have kept is one file: its name says so.
+                self._socket.sendall(
+                    data
+                )  # A trace that both processes have written becomes one file: its id is its name.
             except OSError:
                 self._finished_counts.lost += len(batch)
                 return
         self._sent += len(batch)
 
     def _restart_process(self) -> None:
-        """The other process died. What it had kept is on the disk; what was on its way is lost, and counted."""
+        """The process died. What it had written is on the disk; what was on its way is lost, and counted."""
         self._reader.join(1)
         self._wait_for_process(1)
         self._finished_counts += self._counts
@@ -321,19 +315,17 @@ class ProcessRecorder:
         return max(0, self._sent - self._counts.kept - self._counts.lost - self._counts.failures)
 
     def _read_counts(self, connection: socket.socket) -> None:
-        """Counts, as they come."""
         with suppress(OSError):
             while (data := receive_frame(connection)) is not None:
                 self._counts = decode_msgpack(data, RecordingCounts)
 
 
 def send_frame(connection: socket.socket, data: bytes) -> None:
-    """One frame."""
     connection.sendall(LENGTH.pack(len(data)) + data)
 
 
 def receive_frame(connection: socket.socket) -> bytes | None:
-    """One frame; None at the end."""
+    """The next frame; None at the end."""
     head = _receive_exactly(connection, LENGTH.size)
     return None if head is None else _receive_exactly(connection, LENGTH.unpack(head)[0])
 
@@ -347,16 +339,3 @@ def _receive_exactly(connection: socket.socket, size: int) -> bytes | None:
         parts.append(data)
         size -= len(data)
     return b"".join(parts)
-
-
-def main() -> None:
-    """The process of a `ProcessRecorder`: its descriptor is the only argument."""
-    from traceforge.capture.recorder_process import serve
-
-    with socket.socket(fileno=int(sys.argv[1])) as connection:
-        os.set_inheritable(connection.fileno(), False)
-        serve(connection)
-
-
-if __name__ == "__main__":
-    main()

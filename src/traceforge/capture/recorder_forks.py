@@ -1,11 +1,17 @@
-"""Forks of the recorder: other cores that work for it, when there is much to do.
+"""Forks of the recorder process: more cores, for as long as traces come faster than one can write them.
 
-In: what is to be kept, or a spool that is to become files. Out: the counts, as they go. Never: outlives the recorder
-for longer than the segment that is in hand: the end of its socket is its end.
+In: frames that are to be written, or a spool that is to become files. Out: counts, as they grow. Never: outlives the
+recorder for longer than one segment takes: a fork ends when its socket does.
+
+What they gain: of the CPU time of a trace, a quarter is redacting and writing it to the spool and three quarters are
+making its file (180 and 500 us on a busy machine). One process can do only both in turn; with a fork, two cores make
+nearly twice as many files a second, and the proxy's goal is 5,000 traces a second until the last is a file
+(`benchmarks/bench_proxy.py`).
 """
 
 from __future__ import annotations
 
+import ctypes
 import os
 import select
 import socket
@@ -20,20 +26,20 @@ from traceforge.capture.trace_writer import TraceWriter
 from traceforge.conversion import decode_msgpack, encode_msgpack
 
 REPORT_EVERY = 100
-DRAIN_SECONDS = 0.2  # Beyond this no other segment is begun before the drainer has looked whether it shall end.
+DRAIN_SECONDS = 0.2  # How long the drainer makes files before it looks whether it has to end.
 
 
 def can_fork() -> bool:
-    """Is there a core for a fork, and are there forks?"""
+    """Whether there is a core for a fork, and a system that can fork."""
     return (os.cpu_count() or 1) > 1 and hasattr(os, "fork")
 
 
 class _Fork:
-    """A process that does some work and tells its counts."""
+    """A forked process that does some work and reports its counts."""
 
     def __init__(self, work: Callable[[socket.socket], None], inherited: socket.socket) -> None:
-        """`inherited` is not for the fork: whoever is at its other end must see that the recorder died."""
-        self.counts = RecordingCounts()  # as it has told them
+        """`inherited` is closed in the fork: else the proxy would not notice that the recorder died."""
+        self.counts = RecordingCounts()  # as reported so far
         self._socket, theirs = socket.socketpair()
         self._process = os.fork()
         if not self._process:
@@ -54,10 +60,10 @@ class _Fork:
         self._finish_counts()
 
     def _finish_counts(self) -> None:
-        """It tells nothing more."""
+        """No more counts will come."""
 
     def wait(self) -> None:
-        """Until it has ended."""
+        """Wait until it has ended."""
         with suppress(OSError):
             self._socket.shutdown(socket.SHUT_WR)
         self._listener.join()
@@ -66,19 +72,19 @@ class _Fork:
 
 
 class WriterFork(_Fork):
-    """Keeps some of what is left at the end, when nobody else needs the other cores; then makes files."""
+    """At the end, when the proxy no longer needs the other core: writes a share of what is left, then makes files."""
 
-    def __init__(self, writer: TraceWriter, inherited: socket.socket, frames: list[bytes], until: float) -> None:
+    def __init__(self, writer: TraceWriter, inherited: socket.socket, frames: list[bytes], deadline: float) -> None:
         self._count = len(frames)
 
-        def work(speak: socket.socket) -> None:
+        def work(reports: socket.socket) -> None:
             before = writer.counts
-            for place, frame in enumerate(frames, 1):
+            for number, frame in enumerate(frames, 1):
                 writer.write(frame)
-                if place % REPORT_EVERY == 0 or place == len(frames):
-                    _send_counts(speak, writer.counts - before)
-            speak.shutdown(socket.SHUT_WR)
-            writer.write_files(max(0.0, until - time.monotonic()))
+                if number % REPORT_EVERY == 0 or number == len(frames):
+                    _send_counts(reports, writer.counts - before)
+            reports.shutdown(socket.SHUT_WR)
+            writer.write_files(max(0.0, deadline - time.monotonic()))
 
         super().__init__(work, inherited)
 
@@ -87,43 +93,41 @@ class WriterFork(_Fork):
         self.counts += RecordingCounts(lost=missing)  # None, unless it died.
 
     def is_finished(self, seconds: float) -> bool:
-        """Has it kept everything, or died? Waits for so long."""
+        """Whether it has written everything, or died; waits for so long."""
         self._listener.join(seconds)
         return not self._listener.is_alive()
 
 
 class DrainerFork(_Fork):
-    """Makes files whenever it is told that there is a segment, for a recorder that has no time for it."""
+    """Makes files of each segment that is finished, while the recorder goes on writing."""
 
     def __init__(self, writer: TraceWriter, inherited: socket.socket) -> None:
-        def work(speak: socket.socket) -> None:
+        def work(reports: socket.socket) -> None:
             before = writer.counts
-            while speak.recv(1024):
-                while writer.drain_spool(DRAIN_SECONDS).traces and not _has_input(speak):
+            while reports.recv(1024):
+                while writer.drain_spool(DRAIN_SECONDS).traces and not _has_input(reports):
                     pass
-                _send_counts(speak, writer.counts - before)
+                _send_counts(reports, writer.counts - before)
                 trim_memory()  # A segment is read whole.
 
         super().__init__(work, inherited)
 
     def wake(self) -> None:
-        """There is a segment."""
-        with suppress(OSError):  # It died: files are made at the end.
+        """A segment is finished."""
+        with suppress(OSError):  # It died: the recorder makes the files at the end.
             self._socket.send(b".", getattr(socket, "MSG_DONTWAIT", 0))
 
 
-def _send_counts(speak: socket.socket, counts: RecordingCounts) -> None:
-    with suppress(OSError):  # The recorder died; what it has sent us is kept all the same.
-        send_frame(speak, encode_msgpack(counts))
+def _send_counts(reports: socket.socket, counts: RecordingCounts) -> None:
+    with suppress(OSError):  # The recorder died; what it has sent is written all the same.
+        send_frame(reports, encode_msgpack(counts))
 
 
-def _has_input(speak: socket.socket) -> bool:
-    return bool(select.select([speak], [], [], 0)[0])
+def _has_input(reports: socket.socket) -> bool:
+    return bool(select.select([reports], [], [], 0)[0])
 
 
 def trim_memory() -> None:
-    """Give free memory back, where the C library can be asked to (glibc)."""
-    import ctypes
-
+    """Give free memory back to the system, where the C library can do that (glibc)."""
     with suppress(AttributeError, OSError, TypeError):
         ctypes.CDLL(None).malloc_trim(0)

@@ -1,18 +1,20 @@
-"""The other end of a `ProcessRecorder`: a process that keeps what it is sent.
+"""The process of a `ProcessRecorder`: writes the exchanges that it is sent.
 
-In: a setting, then exchanges, over a socket. Out: traces, and now and then the counts. Never: ends before everything
-it was sent is kept, not even where the process that sent it has died; and never for a signal that was meant for a
-proxy: its end is the end of the socket.
+In: settings, then exchanges, over a socket. Out: traces, and counts every half second. Never: ends before everything
+it was sent is written, not even where the process that sent it has died; and never because of a signal that was meant
+for the proxy: it ends when the socket does.
 
-One thread reads, and holds what has come; another keeps it, and turns the spool into files, or has a fork do so where
-more comes than it can follow. So what was sent is here, and safe from the death of the sender, however long the work
+One thread reads from the socket into memory; the other writes traces and turns the spool into files, or has a fork do
+so where more comes than it can follow. So what was sent is safe from the death of the sender, however long the work
 on it takes.
 """
 
 from __future__ import annotations
 
+import os
 import signal
 import socket
+import sys
 import threading
 import time
 from contextlib import suppress
@@ -32,12 +34,12 @@ from traceforge.capture.trace_writer import RecorderSettings, TraceWriter
 from traceforge.conversion import decode_msgpack, encode_msgpack
 
 READ_BYTES = 1 << 20
-BURST_BYTES = 16 << 20  # What waited at most, beyond which memory is given back afterwards.
-SLICE_BYTES = 64 << 10  # Worked on at once; in between we look at the clock.
+TRIM_BYTES = 16 << 20  # When more has waited, memory is given back to the system afterwards.
+BATCH_BYTES = 64 << 10  # Written at once; in between, counts and files may be due.
 COUNTS_SECONDS = 0.5
 FORK_FRAMES_MIN = 2000  # Frames left at the end that are worth a fork: about a third of a second of work.
-FRAME_BYTES = 100  # What a frame costs beside its bytes.
-BEHIND_BYTES = 8 << 20  # When so much waits, files are made by another process.
+FRAME_BYTES = 100  # The memory of a frame besides its bytes.
+BEHIND_BYTES = 8 << 20  # When more waits, files are made by a fork.
 # In a burst, we rest for so many times as long as we worked: the proxy and its clients share our cores. A backlog
 # that is larger, or older, is no burst and would not shrink by resting.
 BURST_REST_FACTOR = 3
@@ -46,7 +48,7 @@ BURST_SECONDS_MAX = 3.0
 
 
 def serve(connection: socket.socket) -> None:
-    """Keep exchanges until the socket ends, then turn everything into files."""
+    """Write exchanges until the socket ends, then turn everything into files."""
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
     first = receive_frame(connection)
@@ -58,31 +60,31 @@ def serve(connection: socket.socket) -> None:
 
 
 class _FrameReader:
-    """Reads frames as they come, in a thread of its own."""
+    """Reads frames as they come, in a thread of its own, into a backlog."""
 
     def __init__(self, connection: socket.socket) -> None:
         self._connection = connection
         self._partial_frame = b""  # the beginning of a frame
         self.backlog: Backlog[bytes] = Backlog(BACKLOG_BYTES_MAX - SENDING_BYTES_MAX)
-        self.deadline = 0.0  # when the work on files ends; 0 while more may come
-        threading.Thread(target=self._read, name="traceforge-inbox", daemon=True).start()
+        self.deadline = 0.0  # when making files ends; 0 while more frames may come
+        threading.Thread(target=self._read, name="traceforge-frames", daemon=True).start()
 
     def _read(self) -> None:
         seconds = None
         with suppress(OSError):
             while seconds is None and (data := self._receive()):
                 seconds = self._split_frames(self._partial_frame + data if self._partial_frame else data)
-        self.deadline = time.monotonic() + (CLOSE_SECONDS if seconds is None else seconds)  # None: without a word.
+        self.deadline = time.monotonic() + (CLOSE_SECONDS if seconds is None else seconds)  # None: the sender died.
         self.backlog.wake()
 
     def _receive(self) -> bytes:
         try:
             return self._connection.recv(READ_BYTES)
-        except ConnectionResetError:  # Said once, where the sender died before it read our counts;
+        except ConnectionResetError:  # Raised once, where the sender died before it read our counts;
             return self._connection.recv(READ_BYTES)  # what it had sent is still here.
 
     def _split_frames(self, data: bytes) -> float | None:
-        """Take every whole frame; the last word is one without length, and how long to go on."""
+        """Put every complete frame into the backlog; returns the seconds of the end frame, or None."""
         place, end = 0, len(data)
         while end - place >= LENGTH.size:
             (size,) = LENGTH.unpack_from(data, place)
@@ -98,7 +100,7 @@ class _FrameReader:
 
 
 class _RecorderProcess:
-    """Keeps what the inbox holds; after a while, turns the spool into files."""
+    """Writes the frames of the backlog; after a while, turns the spool into files."""
 
     def __init__(self, connection: socket.socket, writer: TraceWriter) -> None:
         self._connection = connection
@@ -111,16 +113,16 @@ class _RecorderProcess:
         self._drainer: DrainerFork | None = None
 
     def run(self) -> None:
-        """Until the end: first everything is kept, and said to be; then there is time for files."""
+        """Until the end: first everything is written, and reported; then files are made, as long as there is time."""
         while not self._frames.deadline:
             self._write_batch(0.2)
         frames = self._frames.backlog.get(0, BACKLOG_BYTES_MAX)
         if len(frames) >= FORK_FRAMES_MIN and can_fork():
             self._writer_fork = WriterFork(self._writer, self._connection, frames[1::2], self._frames.deadline)
             frames = frames[::2]
-        for place, frame in enumerate(frames):
+        for number, frame in enumerate(frames):
             self._writer.write(frame)
-            if place % REPORT_EVERY == 0:
+            if number % REPORT_EVERY == 0:
                 self._report_when_due()
         while self._writer_fork is not None and not self._writer_fork.is_finished(COUNTS_SECONDS):
             self._report_counts()
@@ -129,15 +131,15 @@ class _RecorderProcess:
         for fork in (self._drainer, self._writer_fork):
             if fork is not None:
                 fork.wait()
-        self._write_files()  # What a fork has left.
+        self._write_files()  # What the forks have left.
         self._report_counts()
 
     def _write_files(self) -> None:
         self._writer.write_files(max(0.0, self._frames.deadline - time.monotonic()))
 
     def _write_batch(self, timeout: float) -> None:
-        """Keep a slice of what waits."""
-        batch = self._frames.backlog.get(timeout, SLICE_BYTES)
+        """Write a part of what waits."""
+        batch = self._frames.backlog.get(timeout, BATCH_BYTES)
         began = time.monotonic()
         for frame in batch:
             self._writer.write(frame)
@@ -151,13 +153,13 @@ class _RecorderProcess:
             time.sleep(BURST_REST_FACTOR * (time.monotonic() - began))
 
     def _release_memory(self) -> None:
-        """After a burst, memory goes back to the system: the C library would keep it for the next one."""
-        if self._waiting_bytes_max > BURST_BYTES:
+        """After a burst, give memory back to the system: the C library would keep it."""
+        if self._waiting_bytes_max > TRIM_BYTES:
             self._waiting_bytes_max = 0
             trim_memory()
 
     def _is_burst(self, now: float) -> bool:
-        """Is there more than we have done, and not for long?"""
+        """Whether something waits, and not for long: then the proxy needs the cores more than we do."""
         waiting = self._frames.backlog.bytes
         self._waiting_bytes_max = max(self._waiting_bytes_max, waiting)
         self._behind_since = (self._behind_since or now) if waiting else 0.0
@@ -165,7 +167,7 @@ class _RecorderProcess:
         return 0 < waiting < BURST_BACKLOG_BYTES_MAX and is_short and not self._frames.deadline
 
     def _drain_segments(self) -> None:
-        """Here, as long as nothing waits for us; else beside us, from then on."""
+        """Turn segments into files: here, or in a fork once too much waits."""
         if self._drainer is None and self._frames.backlog.bytes >= BEHIND_BYTES and can_fork():
             self._drainer = DrainerFork(self._writer, self._connection)
         if self._drainer is None:
@@ -185,5 +187,16 @@ class _RecorderProcess:
             if fork is not None:
                 counts += fork.counts
         counts.lost += self._frames.backlog.lost
-        with suppress(OSError):  # Nobody listens any more.
+        with suppress(OSError):  # The sender is gone.
             send_frame(self._connection, encode_msgpack(counts))
+
+
+def main() -> None:
+    """The process of a `ProcessRecorder`: the descriptor of its socket is the only argument."""
+    with socket.socket(fileno=int(sys.argv[1])) as connection:
+        os.set_inheritable(connection.fileno(), False)
+        serve(connection)
+
+
+if __name__ == "__main__":
+    main()

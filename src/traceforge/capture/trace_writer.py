@@ -1,7 +1,7 @@
-"""The keeper: exchanges go in, traces are on the disk.
+"""Writes exchanges to the disk as traces.
 
 In: exchanges, one after another. Out: traces in the spool, and files once there is time for it. Never: raises: what
-cannot be kept is counted, with the reason, and the next exchange is taken.
+cannot be written is counted, with the reason, and the next exchange is taken.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from traceforge.traces.spool import SpoolWriter
 from traceforge.traces.spool_drain import DrainResult, drain_spool
 from traceforge.traces.trace_composer import TraceComposer
 
-SEGMENT_SECONDS_MAX = 2.0  # A segment is handed to the drainer after this, so that a file is seldom older.
+SEGMENT_SECONDS_MAX = 2.0  # The age at which a segment is turned into files.
 TIME_IS_UP = "there was no time to make files; the next command does"
 
 
 class RecorderSettings(Struct, frozen=True):
-    """Everything a keeper needs to know; it can cross a process border."""
+    """The project's configuration of a recorder; it can cross a process border."""
 
     traces_dir: str
     redact_fields: tuple[str, ...] = ()
@@ -39,7 +39,6 @@ class RecorderSettings(Struct, frozen=True):
 
     @classmethod
     def from_project(cls, loaded: LoadedConfig) -> RecorderSettings:
-        """What a project has configured."""
         config = loaded.config
         return cls(
             os.path.join(loaded.project, config.traces_dir),
@@ -52,16 +51,16 @@ class RecorderSettings(Struct, frozen=True):
         )
 
     def redactor(self) -> Redactor:
-        """The redactor that is configured.
+        """The redactor with these settings.
 
         Raises:
-            InvalidConfig: a pattern is no google-re2 expression.
+            InvalidConfig: a pattern is not a google-re2 expression.
         """
         return Redactor(self.redact_fields, self.redact_patterns, self.allow)
 
 
 class TraceWriter:
-    """Composes and appends. Used by one thread."""
+    """Redacts exchanges and appends them to the spool. Used by one thread."""
 
     def __init__(self, settings: RecorderSettings) -> None:
         self._settings = settings
@@ -69,7 +68,7 @@ class TraceWriter:
         self._writer = SpoolWriter(settings.traces_dir, durable=settings.durable)
         self._failed: Counter[str] = Counter()
         self._troubles: Counter[str] = Counter()
-        self._segment_started = 0.0  # when the open segment got its first trace; 0 where there is none
+        self._segment_started = 0.0  # when the open segment got its first trace; 0 where it is empty
         self.written = 0
         self.drained = 0
 
@@ -80,41 +79,41 @@ class TraceWriter:
         )
 
     def write(self, exchange: Exchange | bytes) -> None:
-        """Keep one call, which may come as the bytes in which it crossed a border."""
+        """Write one call, which may come as the bytes in which it crossed a process border."""
         try:
             if isinstance(exchange, bytes):
                 exchange = Exchange.from_bytes(exchange)
             self._writer.append(self._composer.compose(exchange))
         except TraceForgeError as exc:
             self._failed[f"{exc.code} {exc.message}"] += 1
-        except Exception as exc:  # noqa: BLE001 (a mistake of ours must not end the recording of other calls)
+        except Exception as exc:  # noqa: BLE001 (a mistake of ours must not stop the recording of other calls)
             self._failed[f"internal error: {type(exc).__name__}"] += 1
         else:
             self.written += 1
             self._segment_started = self._segment_started or time.monotonic()
 
     def has_due_segment(self) -> bool:
-        """Is there a segment that has waited long enough to become files?"""
+        """Whether the open segment is old enough to become files."""
         return bool(self._segment_started) and time.monotonic() - self._segment_started >= SEGMENT_SECONDS_MAX
 
     def sync(self) -> None:
-        """Wait for the disk."""
+        """Wait until the disk has everything."""
         self._try_on_disk(self._writer.sync)
 
     def seal(self) -> None:
-        """Let go of the open segment, so that another process can turn it into files."""
+        """Finish the open segment, so that another process can turn it into files."""
         self._segment_started = 0.0
         self._try_on_disk(self._writer.seal)
 
     def write_files(self, seconds: float = float("inf")) -> None:
-        """Turn what is in the spool into files, as far as time allows."""
+        """Turn the spool into files, as far as time allows."""
         self.seal()
         until = time.monotonic() + seconds
         if self.drain_spool(seconds).remaining and time.monotonic() >= until:
             self._troubles[TIME_IS_UP] += 1
 
     def drain_spool(self, seconds: float) -> DrainResult:
-        """Turn segments that nobody owns into files."""
+        """Turn finished segments, and those of dead processes, into files."""
         drained: list[DrainResult] = []
         self._try_on_disk(lambda: drained.append(drain_spool(self._settings.traces_dir, seconds=seconds)))
         result = drained[0] if drained else DrainResult()
@@ -123,9 +122,7 @@ class TraceWriter:
 
     def prune(self) -> None:
         """Remove what is too old, at most once a day."""
-        from traceforge.traces.retention import (
-            prune_traces_when_due,
-        )  # It brings a database, and most keepers never get here.
+        from traceforge.traces.retention import prune_traces_when_due  # deferred: 25 ms, for SQLite
 
         self._try_on_disk(lambda: prune_traces_when_due(self._settings.traces_dir, self._settings.retention_days))
 

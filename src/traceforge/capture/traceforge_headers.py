@@ -31,7 +31,7 @@ _SOURCE = r".+:[0-9]{1,9}:[^:]*"
 
 
 class HeaderClaims(NamedTuple):
-    """What a request's headers say about its call."""
+    """What the headers of a request claim about its call."""
 
     caller: Caller
     upstream: Headers  # without ours
@@ -114,7 +114,7 @@ def _read_state(own: dict[str, str], problems: list[str], default: Caller) -> di
         problems.append(f"{STATE} is longer than {STATE_BYTES_MAX} bytes")
         return default.state
     try:
-        value = parse_json(text.encode("latin-1"))  # HTTP's bytes as they came; JSON is UTF-8
+        value = parse_json(text.encode("latin-1"))  # the bytes of the header; JSON is UTF-8
     except (NotJSON, UnicodeEncodeError):
         value = None
     if not isinstance(value, dict):

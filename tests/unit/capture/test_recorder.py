@@ -191,7 +191,7 @@ def test_files_are_made_beside_the_recorder_when_it_is_behind(
 ) -> None:
     """In a process that ends with it; where that dies, files are made at the end."""
     monkeypatch.setattr(recorder_process, "BEHIND_BYTES", 0)
-    monkeypatch.setattr(recorder_process, "SLICE_BYTES", 1)
+    monkeypatch.setattr(recorder_process, "BATCH_BYTES", 1)
     monkeypatch.setattr(os, "cpu_count", lambda: 2)
     folder = tmp_path / "traces"
     writer, owner, makers = TraceWriter(RecorderSettings(str(folder))), os.getpid(), tmp_path / "makers"

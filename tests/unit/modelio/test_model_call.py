@@ -174,7 +174,7 @@ def test_malformed_http_is_unreadable(said: bytes) -> None:
         failed = _failed(url)
 
     assert FailureKind.UNREADABLE is failed.kind
-    assert "malformed HTTP" in failed.reason
+    assert "not valid HTTP" in failed.reason
 
 
 @pytest.mark.parametrize("cut", [b"5\r\nabc", b"5\r\nabcde\r\n", b"5\r\nabcde"])

@@ -137,7 +137,7 @@ def test_what_is_no_whole_answer_is_an_error(answer: Answer, why: str) -> None:
 
 def test_nobody_there_is_an_error() -> None:
     """At once."""
-    with pytest.raises(ProviderFailed, match="nobody listens there"):
+    with pytest.raises(ProviderFailed, match="nothing listens at that address"):
         _adapter(OllamaAdapter, "http://127.0.0.1:9").complete("Hello?")
 
 

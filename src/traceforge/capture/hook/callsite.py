@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import os
 import sys
+import sysconfig
 from collections.abc import Sequence
 from contextlib import suppress
 from types import FrameType
@@ -132,8 +133,6 @@ def _is_installed(path: str) -> bool:
 
 def _foreign_folders() -> tuple[str, ...]:
     """The standard library and the scripts of this Python, and TraceForge; each also by its real path."""
-    import sysconfig  # deferred: reads a file of the installation (2 ms), which a replay does not need
-
     paths = sysconfig.get_paths()
     candidates = [paths.get(key) for key in ("stdlib", "platstdlib", "scripts", "purelib", "platlib")]
     candidates += [os.path.dirname(os.__file__), os.path.dirname(sys.executable or ""), _PACKAGE]

@@ -1,8 +1,8 @@
 """Run a command and record the model calls of every process it starts.
 
-In: the command, the project, a sink; in a replay, what answers its calls. Out: the command's own exit code, and what
-was seen. Never: changes what the command does: where recording fails, it runs on, and the summary says so. In a
-replay, a call that is not answered fails instead.
+In: the command, the project, a recorder; in a replay, what answers its calls. Out: the command's own exit code, and
+what was recorded. Never: changes what the command does: where recording fails, the command runs on, and the summary
+says so. In a replay, a call without a recording fails instead.
 """
 
 from __future__ import annotations
@@ -27,29 +27,31 @@ from traceforge.capture.run.spawn import blocked_signals, run_process
 from traceforge.config import LoadedConfig
 from traceforge.errors import CannotListen
 
-DRAIN_S = 5.0  # How long the end of a run waits for what its processes said, and how long it makes files.
+DRAIN_S = 5.0  # How long the end of a run waits for reports of its processes, and how long it makes files.
 
 
 @dataclass(frozen=True)
 class CommandRun:
-    """One run, when it is over."""
+    """The result of one run."""
 
     exit_code: int
     session_id: str
-    processes: int  # Python processes that were entered
+    processes: int  # Python processes that were instrumented
     hosts: Mapping[str, int]  # calls that began
     recorded: int
     lost: int
     unfinished: int
     problems: Mapping[str, int]
     not_seen: Mapping[str, int]
-    replayed: int = 0  # calls of Python processes that were answered from recordings, or refused for want of one
+    replayed: int = (
+        0  # calls of Python processes that were answered from recordings, or refused because there is none
+    )
     tests: Mapping[str, str] = field(default_factory=dict)  # by node id: "passed", "failed" or "skipped"
-    offline_report: OfflineReport | None = None  # where it was to stay offline
+    offline_report: OfflineReport | None = None  # where the run had no network
 
     @property
     def calls(self) -> int:
-        """How many were seen."""
+        """How many calls began."""
         return sum(self.hosts.values())
 
 
@@ -64,12 +66,12 @@ def run_command(
     replay: ReplayResponder | None = None,
     offline: bool = False,
 ) -> CommandRun:
-    """Run `words` to its end; `with_proxy` also sees programs that no hook can enter, with `replay` its calls are
-    answered from recordings, and `offline` keeps it from the network.
+    """Run a command to its end. `with_proxy` also records programs that cannot be instrumented; with `replay`, calls
+    are answered from recordings; `offline` keeps the command from the network.
 
     Raises:
         CannotStart: there is no such command, or it may not be run.
-        CannotListen: calls would have to be replayed to programs that no hook can enter, and there is no address.
+        CannotListen: no address is free for the proxy that a replay needs.
     """
     environment = os.environ if environ is None else environ
     session_id = f"run-{uuid4()}"
@@ -147,5 +149,5 @@ def _count_problems(engine: Engine, reports: ProcessReports) -> dict[str, int]:
 
 
 def _script_name(words: Sequence[str]) -> str:
-    """What a person would call the command: the first of its words that is a file here, else its program."""
+    """What a person would call the command: the first of its words that is a file, else its program."""
     return next((word for word in words[1:] if not word.startswith("-") and os.path.isfile(word)), words[0])

@@ -1,13 +1,13 @@
-"""The environment of the command: how Python children are entered, and others are pointed at a proxy.
+"""The environment of the command: instruments Python children, and points other programs at a proxy.
 
-In: the environment that we were given. Out: the one that the command gets. Never: sets a base-URL variable without a
-proxy behind it, or loses what the user had set: that becomes the proxy's upstream.
+In: our own environment. Out: the one that the command gets. Never: sets a base-URL variable without a proxy behind
+it, or loses what the user had set: that becomes the proxy's upstream.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, MutableMapping
 from pathlib import Path
 from typing import NamedTuple
 
@@ -23,10 +23,10 @@ StartProxy = Callable[[Mapping[str, str]], str]
 
 
 class OfflineEnvironment(NamedTuple):
-    """What a run that may not reach the network tells its processes."""
+    """The variables of a run that has no network."""
 
-    allowed: str  # what a Python may reach, as `tripwire.py` reads it
-    proxy_variables: Mapping[str, str]  # variables that name a proxy which refuses; a Python does not see them
+    allowed: str  # what a Python may connect to, as `tripwire.py` reads it
+    proxy_variables: Mapping[str, str]  # variables that name a refusing proxy; hidden from Python
     node_variables: Mapping[str, str]  # variables for other programs
 
 
@@ -35,8 +35,8 @@ class BaseUrlVariable(NamedTuple):
 
     name: str
     provider: str
-    path: str = ""  # what an SDK expects behind the proxy's prefix for the provider
-    is_always_set: bool = True  # False: only where the user has set it, because its mere presence steers SDKs
+    path: str = ""  # what an SDK expects after the proxy's prefix for the provider
+    is_always_set: bool = True  # False: only where the user has set it, because SDKs choose a provider by it
 
 
 BASE_URL_VARIABLES = (
@@ -49,8 +49,8 @@ BASE_URL_VARIABLES = (
     BaseUrlVariable("AZURE_OPENAI_ENDPOINT", "azure", is_always_set=False),
 )
 
-# Variables in which SDKs look for a key. Their mere presence steers applications to a provider, and without one most
-# clients cannot even be made.
+# Variables in which SDKs look for a key. Applications choose a provider by them, and without a key most clients
+# cannot be created.
 KEY_VARIABLES = frozenset(
     {
         "ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "AZURE_OPENAI_API_KEY", "CO_API_KEY", "COHERE_API_KEY",
@@ -60,6 +60,8 @@ KEY_VARIABLES = frozenset(
     }
 )  # fmt: skip
 DUMMY_KEY = "traceforge-test-dummy-key"
+
+Values = Mapping[str, str | None]  # None: it is not set
 
 
 def set_key_variables(environ: Mapping[str, str]) -> tuple[str, ...]:
@@ -73,8 +75,45 @@ def with_dummy_keys(environ: Mapping[str, str], names: Collection[str]) -> dict[
     return {**kept, **dict.fromkeys(KEY_VARIABLES.intersection(names), DUMMY_KEY)}
 
 
+class DummyKeys:
+    """Dummy keys in this process, for as long as a suite runs in it: those of `names` are set, and no others.
+
+    Without `names` it is not known which were set while the suite was recorded, and nothing is changed. Variables
+    that the suite itself has set stay.
+    """
+
+    def __init__(self, environ: MutableMapping[str, str], names: Collection[str]) -> None:
+        self._environ = environ
+        replacement = with_dummy_keys(environ, names) if names else {**environ}
+        changed = [name for name in KEY_VARIABLES if environ.get(name) != replacement.get(name)]
+        self._dummies: Values = {name: replacement.get(name) for name in changed}
+        self._originals: Values = {name: environ.get(name) for name in changed}
+        self._is_installed = False
+
+    def install(self) -> None:
+        """A second time changes nothing."""
+        if not self._is_installed:
+            self._is_installed = True
+            self._swap(self._originals, self._dummies)
+
+    def remove(self) -> None:
+        """Restore the keys; they can be installed again."""
+        if self._is_installed:
+            self._is_installed = False
+            self._swap(self._dummies, self._originals)
+
+    def _swap(self, before: Values, after: Values) -> None:
+        for name, value in after.items():
+            if self._environ.get(name) != before[name]:
+                continue  # the suite has set another value
+            if value is None:
+                del self._environ[name]
+            else:
+                self._environ[name] = value
+
+
 def read_upstreams(environ: Mapping[str, str]) -> dict[str, str]:
-    """Where the user wants each provider to be, as far as they said so and a proxy can go there."""
+    """The upstream of each provider for which the user has set one that a proxy can use."""
     urls = {
         variable.provider: _as_url(environ[variable.name])
         for variable in reversed(BASE_URL_VARIABLES)
@@ -84,7 +123,7 @@ def read_upstreams(environ: Mapping[str, str]) -> dict[str, str]:
 
 
 def _as_url(value: str) -> str:
-    """OLLAMA_HOST is a host and a port as often as it is an address."""
+    """OLLAMA_HOST is a host and a port as often as it is a URL."""
     return value if "://" in value else f"http://{value}"
 
 
@@ -98,8 +137,8 @@ def command_environment(
     plays: bool = False,
     offline: OfflineEnvironment | None = None,
 ) -> dict[str, str]:
-    """The environment for the command; `proxy` is a base URL, or "" where there is none. Where it `plays`, calls are
-    replayed, and a process that cannot be entered must not go on; where it is `offline`, nothing reaches the network.
+    """The environment for the command; `proxy` is a base URL, or "" where there is none. With `plays`, calls are
+    replayed, and a process that cannot be instrumented must not run; with `offline`, nothing reaches the network.
     """
     base_urls = _base_urls(environ, proxy) if proxy else {}
     config = loaded.config
@@ -108,7 +147,7 @@ def command_environment(
     )
     proxy_variables = offline.proxy_variables if offline is not None else {}
     hidden = [f"{name}\x1f{value}\x1f{_original_value(environ, name)}" for name, value in base_urls.items()]
-    hidden += [f"{name}\x1f{value}\x1f-" for name, value in proxy_variables.items()]  # a Python has its tripwire
+    hidden += [f"{name}\x1f{value}\x1f-" for name, value in proxy_variables.items()]  # Python has its tripwire
     allowed = offline.allowed if offline is not None else ""
     run_settings = "\n".join([address, token, "\x1e".join(hidden), allowed, options])
     result = {
@@ -132,7 +171,7 @@ def _original_value(environ: Mapping[str, str], name: str) -> str:
 
 
 def _base_urls(environ: Mapping[str, str], proxy: str) -> dict[str, str]:
-    """What the user had set is the proxy's upstream, path and all, so that nothing is put behind the prefix then."""
+    """What the user had set is the proxy's upstream with its path, so that no path follows the prefix then."""
     configured = {variable.provider for variable in BASE_URL_VARIABLES if environ.get(variable.name)}
     usable = read_upstreams(environ)
     urls = {}

@@ -1,4 +1,4 @@
-"""The local socket on which processes that were entered are heard.
+"""The local socket on which child processes report.
 
 In: connections of our own children. Out: their frames, handed to the reports of the run, and answers for those that
 ask. Never: listens beyond this machine: a Unix socket in a folder of ours alone, or, where there are none, loopback;
@@ -19,11 +19,11 @@ from traceforge.capture.hook.frame_sender import connect
 from traceforge.capture.hook.frames import read_frame
 from traceforge.capture.run.process_reports import ProcessConnection, ProcessReports
 
-QUIET_S = 0.3  # A process that outlives the command and is silent for so long has said what it had to say.
+QUIET_S = 0.3  # A process that outlives the command and reports nothing for so long is not waited for.
 
 
 class ProcessListener:
-    """Hears every process of one run."""
+    """Receives the reports of every process of one run."""
 
     def __init__(self, reports: ProcessReports) -> None:
         self._reports = reports
@@ -47,11 +47,11 @@ class ProcessListener:
         return listener, f"tcp:127.0.0.1:{listener.getsockname()[1]}"
 
     def close(self, timeout_s: float) -> None:
-        """The command has ended: hear to the end what its processes said, for at most so long."""
+        """The command has ended: read the reports that are on their way, for at most so long."""
         until = time.monotonic() + timeout_s
         self._closing = True
         with suppress(OSError):
-            connect(self.address).close()  # wakes the thread, which takes whoever still stands in line
+            connect(self.address).close()  # wakes the thread, which accepts the connections that still wait
         self._accepting.join(timeout_s)
         while self._connections and time.monotonic() < until:
             if time.monotonic() - self._last_frame_at > QUIET_S:

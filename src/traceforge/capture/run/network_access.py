@@ -1,7 +1,7 @@
-"""What a test may reach: where models answer, and a connection that was refused.
+"""Network access of a test: the ports at which models answer, and connections that were refused.
 
-In: what the environment and the project say about providers. Out: ports of loopback; refusals in words. Never:
-imports what keeps a whole command from the network: a suite in one process needs none of it.
+In: the environment and the configuration of providers. Out: ports of loopback; refusals in words. Never: imports what
+keeps a whole command from the network: a suite in one process needs none of it.
 """
 
 from __future__ import annotations
@@ -15,28 +15,28 @@ from traceforge.capture.hook.tripwire import REASONS, is_loopback
 from traceforge.capture.run import environment
 from traceforge.config import LoadedConfig
 
-OLLAMA_PORT = 11434  # Where its clients look without being told.
+OLLAMA_PORT = 11434  # The default of its clients.
 
 
 class RefusedConnection(NamedTuple):
-    """A connection that a process wanted and did not get."""
+    """A connection that a process was not allowed to open."""
 
     address: str
     why: str  # one of `tripwire.REASONS`
 
     @property
     def host(self) -> str:
-        """Without its port."""
+        """The address without its port."""
         return self.address.rpartition(":")[0] or self.address
 
     @property
     def reason(self) -> str:
-        """For a person."""
+        """The reason as a sentence."""
         return REASONS.get(self.why, "")
 
 
 def model_ports(loaded: LoadedConfig, environ: Mapping[str, str]) -> set[int]:
-    """Ports of loopback at which models answer, as far as the environment and the project say."""
+    """Ports of loopback at which models answer, according to the environment and the configuration."""
     urls = [*environment.read_upstreams(environ).values(), *loaded.config.upstreams.values()]
     urls += [f"//{host}" for host in loaded.config.hosts]
     ports = {OLLAMA_PORT}

@@ -1,8 +1,8 @@
-"""Offline for real: everything that keeps a test from the network, and what can be said about it afterwards.
+"""Everything that keeps a test from the network, and a report about it.
 
 In: what the project allows, and the environment. Out: variables for the command, the ports to which its processes may
-connect, and at the end which connections were refused and which programs nobody watched. Never: claims more than it
-did: where nothing could be sealed, it says so and why.
+connect, and at the end which connections were refused and which programs were not watched. Never: claims more than it
+did: where nothing could be sealed, the report says so and why.
 
     the seal            no TCP but to a few ports, for every process whatever it does      seal.py
     the tripwire        in Python, loopback and nothing else                               hook/tripwire.py
@@ -39,16 +39,16 @@ REPORT_BYTES_MAX = 1 << 20
 
 
 class OfflineReport(NamedTuple):
-    """What became of a run that was to stay offline."""
+    """How a run was kept from the network, and what it tried."""
 
     strength: SealStatus
     refused: Mapping[RefusedConnection, int]
-    uninstrumented: Mapping[str, int]  # Pythons that did not say hello
+    uninstrumented: Mapping[str, int]  # Pythons that could not be instrumented
     other_programs: Mapping[str, int]  # other programs
 
 
 class OfflineRun:
-    """One run that may not reach the network."""
+    """One run without a network."""
 
     def __init__(self, loaded: LoadedConfig, environ: Mapping[str, str]) -> None:
         rule = loaded.config.test
@@ -62,7 +62,7 @@ class OfflineRun:
         self._environ = environ
 
     def environment(self, proxy: str, address: str) -> environment.OfflineEnvironment:
-        """What the processes are told; `proxy` is the run's own, `address` where they are heard."""
+        """The variables of the command; `proxy` is the run's own, `address` that of the listener."""
         open_ports = ",".join(_format_range(one) for one in self._ranges(proxy, address))
         reach = f"{open_ports if self.strength.is_sealed else '*'}|{','.join(map(str, sorted(self.model_ports)))}"
         options = self._environ.get("NODE_OPTIONS", "")
@@ -74,7 +74,7 @@ class OfflineRun:
         return environment.OfflineEnvironment(reach, dict.fromkeys(PROXY_VARIABLES, self._refusing.url), others)
 
     def open_ports(self, proxy: str, address: str) -> set[int] | None:
-        """The ports that stay open; None: nothing is sealed."""
+        """The ports that stay open under a seal; None: the run is not sealed."""
         if not self.strength.is_sealed:
             return None
         return {port for one in self._ranges(proxy, address) for port in one} - self.model_ports
@@ -85,7 +85,7 @@ class OfflineRun:
         return [*self._allowed, *(range(port, port + 1) for port in ours if port)]
 
     def close(self, reports: ProcessReports) -> OfflineReport:
-        """The run is over: what became of it."""
+        """The run is over: the report about it."""
         self._scan.close()
         self._refusing.close()
         node_pids, refused = self._read_node_reports()
@@ -104,7 +104,7 @@ class OfflineRun:
         return OfflineReport(self.strength, dict(refused), dict(uninstrumented), dict(others))
 
     def _read_node_reports(self) -> tuple[set[int], Counter[RefusedConnection]]:
-        """Lines of JSON: processes that have the tripwire, and what they refused."""
+        """Lines of JSON: Node.js processes that have the tripwire, and what they refused."""
         pids: set[int] = set()
         refused: Counter[RefusedConnection] = Counter()
         with suppress(OSError), open(os.path.join(self._folder, "said"), "rb") as file:

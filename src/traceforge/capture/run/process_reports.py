@@ -1,8 +1,8 @@
-"""What processes that were entered say, made exchanges.
+"""What child processes report, turned into exchanges.
 
-In: frames of any number of connections, each in its own order. Out: exchanges in the sink, with their places in their
-sessions, and counts for the summary; in a replay, answers. Never: trusts a frame: what cannot be understood is
-counted and left out, and where somebody waits for an answer, refused.
+In: frames of any number of connections, each in its own order. Out: exchanges in the sink, numbered in their
+sessions, and counts for the summary; in a replay, responses. Never: trusts a frame: one that cannot be read is
+counted and left out, and a request in it is refused.
 """
 
 from __future__ import annotations
@@ -26,38 +26,38 @@ from traceforge.exchange import Caller, CallOutcome, Headers
 
 Reply = Callable[[bytes], object]
 
-NAME_LENGTH_MAX = 300  # of a host that a process wanted to connect to
+NAME_LENGTH_MAX = 300  # of a host or a program that a process reports
 _OUTCOMES = ("passed", "skipped", "failed")  # of a test, the worst last
 
 
 class ProcessReports:
-    """Everything that was said so far. Safe to use from several threads."""
+    """Everything that was reported so far. Safe to use from several threads."""
 
     def __init__(self, engine: Engine, token: str, replay: ReplayResponder | None = None) -> None:
         self._engine = engine
         self._token = token
         self._replay = replay
         self._lock = threading.Lock()
-        self.processes: set[int] = set()  # that were entered
+        self.processes: set[int] = set()  # that were instrumented
         self.hosts: Counter[str] = Counter()  # of calls that began
-        self.unseen: Counter[str] = Counter()  # what could not be seen into
-        self.faults: Counter[str] = Counter()  # what failed in a process that was entered
+        self.unseen: Counter[str] = Counter()  # traffic that could not be watched
+        self.faults: Counter[str] = Counter()  # failures of the hook in a process
         self.ended = 0
-        self.unfinished = 0  # calls whose process went away without a word
-        self.lost = 0  # calls that a process could not hand over
-        self.malformed = 0  # frames that were none
+        self.unfinished = 0  # calls whose process ended without reporting their end
+        self.lost = 0  # calls that a process could not report
+        self.malformed = 0  # frames that could not be read
         self.too_large = 0
         self.replayed = 0  # calls that were answered from recordings, or refused because there is none
-        self.refused_connections: Counter[tuple[str, str]] = (
+        self.refused_connections: Counter[tuple[str, str]] = Counter()  # by address and reason
+        self.started_programs: Counter[tuple[str, bool]] = (
             Counter()
-        )  # connections that were refused: the place, and why
-        self.started_programs: Counter[tuple[str, bool]] = Counter()  # programs; is it a Python that is lost to us?
-        self.stack_starts: set[str] = set()  # of the processes, as `bootstrap.started_as` has it
+        )  # by program, and whether it is a Python that cannot be instrumented
+        self.stack_starts: set[str] = set()  # of the processes: see `bootstrap.stack_start`
         self.tests: dict[str, str] = {}  # by node id: how each ended
 
 
 class ProcessConnection:
-    """What one process says; `reply` sends it an answer."""
+    """The reports of one connection; `reply` sends a frame back."""
 
     def __init__(self, reports: ProcessReports, reply: Reply | None = None) -> None:
         self._reports = reports
@@ -66,10 +66,10 @@ class ProcessConnection:
         self._is_authenticated = False
 
     def handle_frame(self, head: dict[str, Any], pieces: list[bytes]) -> bool:
-        """One frame. False: it is not one of ours, and nothing more is to be heard."""
+        """One frame. False: the process is not one of this run, and the connection is to be closed."""
         reports = self._reports
         if head.get("kind") == "play" and self._is_authenticated:
-            self._reply(self._replay(head, pieces))  # without the lock: a player has its own
+            self._reply(self._replay(head, pieces))  # without the lock: the player has its own
             return True
         with reports._lock:
             try:
@@ -79,7 +79,7 @@ class ProcessConnection:
                 return self._is_authenticated
 
     def close(self) -> None:
-        """The connection is over."""
+        """The connection has ended."""
         with self._reports._lock:
             self._reports.unfinished += len(self._open_calls)
             self._open_calls.clear()
@@ -118,11 +118,11 @@ class ProcessConnection:
         return True
 
     def _replay(self, head: dict[str, Any], pieces: list[bytes]) -> bytes:
-        """The answer to a whole request, as a frame. Whatever is wrong with it, it gets one."""
+        """The response to a whole request, as a frame; also where the request cannot be read."""
         replay = self._reports._replay
         try:
             if replay is None:
-                raise ValueError("this run replays nothing")
+                raise ValueError("this run does not replay")
             (body,) = pieces
             headers, caller = _read_caller(head)
             url = str(head["url"])
@@ -140,7 +140,7 @@ class ProcessConnection:
         return _response_frame(response)
 
     def _record_test_event(self, scope: str, what: str) -> None:
-        """A test began, maybe once more, or one of its phases ended; the worst of them counts."""
+        """A test began, maybe once more, or one of its phases ended; the worst outcome counts."""
         tests = self._reports.tests
         if what == "began":
             tests.pop(scope, None)
@@ -177,7 +177,7 @@ def _discard_reply(_: bytes) -> None:
 
 
 def _read_caller(head: dict[str, Any]) -> tuple[Headers, Caller]:
-    """The headers of a request, and who sends it."""
+    """The headers of a request, and its caller."""
     headers, source = apply_call_site(_read_headers(head["headers"]), head["source"], lambda: str(head["fallback"]))
     scope = str(head["scope"])
     return headers, Caller(source, scope, scope)

@@ -1,11 +1,11 @@
 """Which programs a command started, and which of them none of our hooks watched.
 
-In: `/proc`, looked at again and again while the command runs; later, which processes said hello. Out: Pythons that
-were never entered, and other programs by name. Never: slows a process down, or is complete: a program that lives for
-less than a look is missed. Elsewhere than on Linux, nothing is known.
+In: `/proc`, scanned repeatedly while the command runs; later, which processes reported to us. Out: Pythons that were
+not instrumented, and other programs by name. Never: slows a process down, or is complete: a program that ends between
+two scans is missed. On other systems than Linux, nothing is known.
 
-A fork is the same program as its parent. The kernel puts the stack of a program at a random place when it starts it,
-and forks keep it: that place tells programs apart, whatever number their processes have.
+A fork runs the same program as its parent. The kernel puts the stack of a program at a random address when it starts
+it, and forks keep that: the address tells programs apart, whatever their process ids.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ class StartedProgram(NamedTuple):
     """One program that was started."""
 
     pid: int
-    stack_start: str  # where its stack begins
+    stack_start: str  # the address at which its stack begins
     name: str
     words: tuple[str, ...]
 
     @property
     def command_line(self) -> str:
-        """For a person: what stands behind -c is nobody's business."""
+        """For a report: the code behind -c is left out."""
         words = [os.path.basename(self.words[0]) if self.words else self.name]
         for word in self.words[1:WORDS_MAX]:
             words.append(word if len(word) < 60 and word.isprintable() else "…")
@@ -46,11 +46,11 @@ class StartedProgram(NamedTuple):
 
 
 class ProcessScan:
-    """Looks at the processes of this one, until it is closed."""
+    """Scans the descendants of this process until it is closed."""
 
     def __init__(self) -> None:
         self._root = os.getpid()
-        self._own_stack_start = ""  # a child that has not started its program yet has ours
+        self._own_stack_start = ""  # also that of a child that has not started its program yet
         self._descendants: set[int] = set()
         self._unrelated: set[int] = set()
         self._programs: dict[tuple[str, str], StartedProgram] = {}
@@ -58,18 +58,17 @@ class ProcessScan:
         self._thread: threading.Thread | None = None
         if sys.platform.startswith("linux") and os.path.exists("/proc/self/stat"):
             self._own_stack_start = _stat("self")[1]
-            self._unrelated = set(_pids())  # whoever was there before us
+            self._unrelated = set(_pids())  # processes that were there before us
             self._thread = threading.Thread(target=self._scan_repeatedly, name="traceforge scan", daemon=True)
             self._thread.start()
 
     def close(self) -> None:
-        """Look no more."""
         self._stop.set()
         if self._thread is not None:
             self._thread.join()
 
     def uninstrumented_pythons(self, stack_starts: Collection[str], pids: Collection[int]) -> Counter[str]:
-        """Pythons of which no process said hello."""
+        """Pythons of which no process reported to us."""
         return Counter(
             program.command_line
             for program in self._programs.values()
@@ -80,7 +79,7 @@ class ProcessScan:
         )
 
     def other_programs(self, watched: Collection[int]) -> Counter[str]:
-        """Programs that are not Python, but for these."""
+        """Programs that are not Python, except those in `watched`."""
         return Counter(
             program.name
             for program in self._programs.values()
@@ -116,7 +115,7 @@ class ProcessScan:
                 return
             with open(f"/proc/{pid}/cmdline", "rb") as file:
                 words = tuple(word.decode(errors="replace") for word in file.read().split(b"\0")[:-1])
-            if _stat(pid)[1] == start:  # it did not start another one meanwhile
+            if _stat(pid)[1] == start:  # it did not start another program meanwhile
                 self._programs[start, name] = StartedProgram(pid, start, name, words)
 
 
@@ -125,7 +124,7 @@ def _pids() -> list[int]:
 
 
 def _stat(pid: int | str) -> tuple[int, str]:
-    """The parent of a process, and where its stack begins."""
+    """The parent of a process, and the address at which its stack begins."""
     with open(f"/proc/{pid}/stat", "rb") as file:
         fields = file.read().rpartition(b")")[2].split()
     return int(fields[1]), fields[25].decode()

@@ -1,6 +1,7 @@
-"""A proxy that refuses: programs that heed `HTTPS_PROXY` learn there that a test has no network, and name the host.
+"""A proxy that refuses every request: programs that use `HTTPS_PROXY` learn that a test has no network, and name the
+host that they wanted.
 
-In: requests of HTTP proxies. Out: 403 with a sentence, and which hosts were asked for. Never: connects anywhere.
+In: requests of HTTP proxies. Out: 403 with a sentence, and the requested hosts. Never: connects anywhere.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from collections import Counter
 from urllib.parse import urlsplit
 
 HEAD_BYTES_MAX = 64 << 10
-HEAD_S = 10.0  # How long a client may take to say what it wants.
+HEAD_S = 10.0  # How long a client may take to send its request.
 HOST_LENGTH_MAX = 255
 
 # Both spellings: curl reads one, Java's and Go's clients the other; gRPC has one of its own.
@@ -34,11 +35,10 @@ class RefusingProxy:
 
     @property
     def url(self) -> str:
-        """What the variables say."""
+        """The value of the proxy variables."""
         return f"http://127.0.0.1:{self.port}"
 
     def close(self) -> None:
-        """Listen no more."""
         self._server.shutdown()
         self._server.server_close()
 
@@ -67,7 +67,7 @@ class _Client(socketserver.BaseRequestHandler):
                 self.server.proxy.requested_hosts[host] += 1
             connection.sendall(_refusal(host))
         except OSError:
-            pass  # it went away; what it asked for is known
+            pass  # the client went away; its request is known
 
 
 def requested_host(line: bytes) -> str:

@@ -1,8 +1,8 @@
-"""The proxy of a run: for programs that no hook can enter.
+"""The proxy of a run: for programs that cannot be instrumented.
 
 In: an engine and where the user wants each provider to be. Out: the base URL of a proxy on loopback, which serves in
 a thread of this process until the run is over. Never: a reason for a run to fail: without a proxy, other programs are
-not seen.
+not recorded.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class RunProxy:
         self.calls: Counter[str] = Counter()  # by host, once it is closed
 
     def start(self, upstreams: Mapping[str, str]) -> str:
-        """Serve; the base URL, or "" where no address could be had."""
+        """Begin to serve; the base URL, or "" where no address is free."""
         try:
             sock = bind_socket(HOST, 0)
         except CannotListen:
@@ -66,7 +66,7 @@ class RunProxy:
         return socket_url(sock) if ready.wait(START_SECONDS_MAX) else ""
 
     def close(self) -> None:
-        """Stop serving, after calls in flight had their time."""
+        """Stop serving; calls in flight have a little time to end."""
         if self._loop is not None and self._stop is not None and self._thread is not None:
             with suppress(RuntimeError):  # The loop is gone already.
                 self._loop.call_soon_threadsafe(self._stop.set)

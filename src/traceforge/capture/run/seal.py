@@ -1,4 +1,4 @@
-"""The seal: no process of the command opens a TCP connection, but to the ports that the test needs.
+"""The seal: no process of the command can open a TCP connection, except to the ports that the test needs.
 
 In: ports. Out: a thread whose children are sealed, by Landlock (Linux 6.7 and later, no root needed). Never: seals
 this process itself: the kernel seals one thread, and what that thread starts inherits it, across fork, exec and
@@ -36,27 +36,27 @@ Result = TypeVar("Result")
 
 
 class SealStatus(NamedTuple):
-    """How strongly a run was kept from the network."""
+    """Whether a run was sealed."""
 
     is_sealed: bool
-    why: str = ""  # it is not
+    why: str = ""  # why it was not
     ports: tuple[str, ...] = ()  # that the project allows
 
     @property
     def word(self) -> str:
-        """As a report says it."""
+        """The word in a report."""
         return "sealed" if self.is_sealed else "hooks only"
 
 
 def reason_not_sealable() -> str:
-    """Why nothing can be sealed here; "" where it can."""
+    """Why this system cannot seal a run; "" where it can."""
     if not sys.platform.startswith("linux"):
-        return "Landlock is a part of Linux"
+        return "Landlock exists on Linux only"
     abi = _libc().syscall(_CREATE_RULESET, None, ctypes.c_size_t(0), ctypes.c_uint32(_ASK_VERSION))
     if abi < 0:
         return f"this kernel ({platform.release()}) has no Landlock, or it is switched off"
     if abi < ABI_MIN:
-        return f"Landlock of this kernel ({platform.release()}) knows no TCP: that of Linux 6.7 does"
+        return f"Landlock of this kernel ({platform.release()}) cannot restrict TCP: Linux 6.7 or later can"
     try:
         run_sealed(lambda: None, ())
     except OSError as exc:
@@ -65,10 +65,10 @@ def reason_not_sealable() -> str:
 
 
 def run_sealed(work: Callable[[], Result], ports: Collection[int]) -> Result:
-    """Do `work` in a thread that may connect to these ports alone, and whose children may not either.
+    """Call `work` in a thread that may connect to these ports only; so may the processes that it starts.
 
     Raises:
-        OSError: it could not be sealed, and nothing was done.
+        OSError: the thread could not be sealed, and `work` was not called.
     """
     results: list[Result] = []
     errors: list[BaseException] = []

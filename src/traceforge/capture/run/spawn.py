@@ -1,4 +1,4 @@
-"""The command as a process: it has our terminal, our files and our place, and gets our signals.
+"""The command as a process: it has our terminal, our files and our working directory, and gets our signals.
 
 In: words and an environment. Out: its exit code, as a shell would report it. Never: stands between the command and
 its terminal: it is in our process group, so what the terminal sends reaches it directly, and only a signal that some
@@ -23,7 +23,7 @@ FORWARDED = tuple(
     if hasattr(signal, name)
 )
 CAN_WAIT = hasattr(os, "posix_spawnp") and hasattr(signal, "sigtimedwait")
-LOOK_S = (
+CHECK_S = (
     0.5  # Where a thread that is not ours took the signal that the command has ended, this is when it is noticed.
 )
 RESET = tuple(
@@ -36,8 +36,8 @@ Mask = set[signal.Signals] | set[int]
 
 @contextmanager
 def blocked_signals() -> Iterator[Mask]:
-    """Keep signals for the thread that waits for the command; those started meanwhile leave them alone. Yields what
-    was held before, which is what the command gets.
+    """Block signals for the thread that waits for the command, and for threads that are started meanwhile. Yields the
+    mask from before, which the command gets.
     """
     if not CAN_WAIT:
         yield set()
@@ -74,7 +74,7 @@ def _spawn(words: Sequence[str], environ: Mapping[str, str], mask: Mask) -> int:
 def _wait(pid: int) -> int:
     watched = {*FORWARDED, signal.SIGCHLD}
     while True:
-        info = signal.sigtimedwait(watched, LOOK_S)
+        info = signal.sigtimedwait(watched, CHECK_S)
         if info is None or info.si_signo == signal.SIGCHLD:
             ended, status = os.waitpid(pid, os.WNOHANG)
             if ended:
@@ -86,7 +86,7 @@ def _wait(pid: int) -> int:
 
 
 def _run_without_sigwait(words: Sequence[str], environ: Mapping[str, str]) -> int:
-    """Where signals cannot be waited for (macOS, Windows): those of the terminal reach the command by themselves."""
+    """Where Python cannot wait for signals (macOS, Windows): those of the terminal reach the command anyway."""
     try:
         process = subprocess.Popen(list(words), env=dict(environ))  # noqa: S603 (it is what we are for)
     except OSError as exc:

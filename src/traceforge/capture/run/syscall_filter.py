@@ -1,4 +1,4 @@
-"""Ways to a TCP connection that Landlock does not know, closed with a filter of system calls.
+"""A filter of system calls that closes ways to a TCP connection which Landlock does not cover.
 
 In: a thread that is about to be sealed. Out: the same, in which these fail with "permission denied":
 
@@ -23,7 +23,7 @@ from typing import NamedTuple
 
 
 class SyscallNumbers(NamedTuple):
-    """What an architecture calls itself, and the numbers of its system calls."""
+    """The number of an architecture, and the numbers of its system calls."""
 
     audit: int
     socket: int
@@ -37,7 +37,7 @@ ARCHITECTURES = {
     "x86_64": SyscallNumbers(0xC000003E, 41, 44, 46, 307),
     "aarch64": SyscallNumbers(0xC00000B7, 198, 206, 211, 269),
 }
-X32_BIT = 0x40000000  # Calls of a second ABI of x86-64, which nobody uses.
+X32_BIT = 0x40000000  # Calls of a second ABI of x86-64, which hardly any program uses.
 
 PROTOCOLS = (33, 132, 262)  # DCCP, SCTP, MPTCP
 FAMILIES = (21, 30, 40, 43)  # RDS, TIPC, VSOCK, SMC
@@ -50,10 +50,10 @@ _SET_SECCOMP, _MODE_FILTER = 22, 2
 
 
 def install_filter(libc: ctypes.CDLL) -> None:
-    """For this thread and what it starts; `no_new_privs` is set.
+    """Filter the system calls of this thread and of what it starts; `no_new_privs` must be set.
 
     Raises:
-        OSError: the kernel did not take the filter.
+        OSError: the kernel refused the filter.
     """
     calls = ARCHITECTURES.get(platform.machine())
     if calls is None or ctypes.sizeof(ctypes.c_void_p) != 8:
@@ -86,7 +86,7 @@ def make_program(calls: SyscallNumbers) -> bytes:
 
 
 def _refused_arguments(number: int, place: int, values: tuple[int, ...], test: int = _EQUAL) -> list[bytes]:
-    """Refuse a call by one of its arguments; anything else goes on behind, with its number loaded again."""
+    """Refuse a call by one of its arguments; for any other call, continue after this with its number loaded again."""
     checks = [
         part for value in values for part in (_instruction(test, 0, 1, value), _instruction(_RETURN, value=_REFUSE))
     ]

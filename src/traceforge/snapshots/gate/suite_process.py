@@ -10,12 +10,11 @@ import os
 from typing import TYPE_CHECKING
 from uuid import uuid4
 
-from traceforge.capture.dummy_keys import DummyKeys
 from traceforge.capture.inprocess import open_recorder
 from traceforge.capture.network_guard import NetworkGuard
 from traceforge.capture.replay_responder import ReplayResponder
 from traceforge.capture.replaying_capture import ReplayingCapture
-from traceforge.capture.run.environment import set_key_variables
+from traceforge.capture.run.environment import DummyKeys, set_key_variables
 from traceforge.capture.run.network_access import model_ports
 from traceforge.config import LoadedConfig
 from traceforge.snapshots.gate.gate_findings import GateFinding

@@ -42,7 +42,7 @@ def test_where_nothing_can_be_sealed_it_is_said_why(monkeypatch: pytest.MonkeyPa
     """Another system has no Landlock."""
     monkeypatch.setattr(sys, "platform", "darwin")
 
-    assert "Landlock is a part of Linux" == seal.reason_not_sealable()
+    assert "Landlock exists on Linux only" == seal.reason_not_sealable()
     assert ("sealed", "hooks only") == (seal.SealStatus(True).word, seal.SealStatus(False, "x").word)
 
 

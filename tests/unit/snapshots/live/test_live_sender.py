@@ -148,8 +148,8 @@ def test_nobody_and_nowhere_are_said_at_once() -> None:
     """A port on which nobody listens, and a name that nobody has."""
     approved = approved_of(proposed(asks("Hi")).changes[0])
     for url, why in (
-        ("http://127.0.0.1:9", "nobody listens there"),
-        ("http://no.invalid", "the host's name is not known"),
+        ("http://127.0.0.1:9", "nothing listens at that address"),
+        ("http://no.invalid", "the host name cannot be resolved"),
     ):
         (call,) = make_plan([approved], ProviderAddresses({"openai": url}, {}, {}), {}, runs=1).calls
         got = LiveSender(HostPacing(threading.Event())).send(call, {})

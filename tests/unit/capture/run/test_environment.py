@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from traceforge.capture.dummy_keys import DummyKeys
-from traceforge.capture.run.environment import DUMMY_KEY
+from traceforge.capture.run.environment import DUMMY_KEY, DummyKeys
 
 THEIRS = {"HOME": "/home/a", "OPENAI_API_KEY": "sk-real", "GROQ_API_KEY": "gsk-real"}
 
