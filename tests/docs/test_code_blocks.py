@@ -44,7 +44,7 @@ READERS: dict[str, Callable[[bytes], object]] = {
     "pack-run": read_run,
     "snapshot": read_document,
     "trace": read_trace,
-    "wire-answer": read_raw_response,
+    "raw-response": read_raw_response,
 }
 
 page_by_page = pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)

@@ -181,33 +181,33 @@ def test_every_route_of_the_context_store_is_documented() -> None:
     assert [] == [number for number in numbers if number not in text]
 
 
-def test_every_refusal_of_the_context_store_is_documented() -> None:
-    """Each code that the source can say stands beside its status and its type, and no other does."""
+def test_every_error_of_the_context_store_is_documented() -> None:
+    """The page lists each error code that the source can send, with its status and type, and no other."""
     text = (REFERENCE / "context-api.md").read_text(encoding="utf-8")
     rows = re.findall(r"^\| (\d{3}) \| `(\w+)` \| (.*) \| .* \|$", text, re.MULTILINE)
 
-    told = {(int(status), code) for status, _, codes in rows for code in re.findall(r"`(\w+)`", codes)}
+    documented = {(int(status), code) for status, _, codes in rows for code in re.findall(r"`(\w+)`", codes)}
 
     assert [] == [(status, kind) for status, kind, _ in rows if TYPES.get(int(status), INVALID) != kind]
-    assert set(_refusals()) == told
+    assert set(_error_codes()) == documented
 
 
-def _refusals() -> Iterator[tuple[int, str]]:
-    """Those in the source: StoreRefused(…, reason=CODE, status=STATUS), Refusal(STATUS, CODE, …) and others."""
+def _error_codes() -> Iterator[tuple[int, str]]:
+    """Those in the source: StoreRefused(…, reason=CODE, status=STATUS), ErrorResponse(STATUS, CODE, …) and others."""
     source = ROOT / "src" / "traceforge"
     for path in [*(source / "context").rglob("*.py"), *(source / "web").rglob("*.py"), source / "errors.py"]:
         for call in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             if not isinstance(call, ast.Call):
                 continue
             name = call.func.id if isinstance(call.func, ast.Name) else ""
-            named = {one.arg: one.value.value for one in call.keywords if isinstance(one.value, ast.Constant)}
-            texts = [one.value for one in call.args if isinstance(one, ast.Constant)]
-            if isinstance(code := named.get("reason"), str):
-                yield int(str(named.get("status", 400))), code
-            elif name == "Refusal" and [int, str] == [type(one) for one in texts[:2]]:
-                yield int(str(texts[0])), str(texts[1])
+            keywords = {word.arg: word.value.value for word in call.keywords if isinstance(word.value, ast.Constant)}
+            constants = [argument.value for argument in call.args if isinstance(argument, ast.Constant)]
+            if isinstance(code := keywords.get("reason"), str):
+                yield int(str(keywords.get("status", 400))), code
+            elif name == "ErrorResponse" and [int, str] == [type(constant) for constant in constants[:2]]:
+                yield int(str(constants[0])), str(constants[1])
             elif name == "_refused" and path.name == "prompt_rendering.py":
-                yield 422, next(str(one) for one in texts if re.fullmatch(r"[a-z_]+", str(one)))
+                yield 422, next(str(text) for text in constants if re.fullmatch(r"[a-z_]+", str(text)))
     yield from ((400, "unknown_field"), (400, "invalid_fields"))  # InvalidFields.
     yield from ((405, "method_not_allowed"), (403, "other_origin"), (421, "other_host"))
     yield from ((503, "store_unavailable"), (503, "outcome_unknown"), (504, "provider_timeout"))
