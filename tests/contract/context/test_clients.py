@@ -8,6 +8,7 @@ import json
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -19,8 +20,8 @@ from support.serving import new_key, served
 from support.upstream import Answer, Upstream
 from traceforge.context import AsyncClient, Client
 from traceforge.context.api.context_store import Store
+from traceforge.context.api.embedded_transport import AsyncEmbeddedTransport, EmbeddedTransport
 from traceforge.context.api.operations import OPERATIONS, OPERATIONS_BY_NAME
-from traceforge.context.api.store_client import EmbeddedTransport
 from traceforge.context.model.inputs import NewEvent, NewPurge
 from traceforge.context.model.objects import BundleItem, EventType, Target
 from traceforge.errors import BranchConflict, ContentPurged, InvalidFields, StoreRefused, StoreUnavailable
@@ -96,24 +97,37 @@ def store(store: Store, upstream: Upstream) -> Store:
 def client(request: pytest.FixtureRequest, store: Store) -> Iterator[Any]:
     """One project, by every way to it. The async ones have the methods of `Client`, awaited by the fixture."""
     way = str(request.param)
-    if way.endswith("embedded"):
-        found = Client(EmbeddedTransport(store))
-        yield from _as_asked(found, way)
+    if way == "embedded":
+        yield Client(EmbeddedTransport(store))
+    elif way == "remote":
+        with (
+            served(store, required=True) as site,
+            Client.connect(site.url, api_key=new_key(store, "admin")) as client,
+        ):
+            yield client
+    else:
+        with asyncio.Runner() as runner, _open_async_client(way, store, runner) as async_client:
+            yield _Awaited(async_client, runner.get_loop())
+
+
+@contextmanager
+def _open_async_client(way: str, store: Store, runner: asyncio.Runner) -> Iterator[AsyncClient]:
+    if way == "async embedded":
+        transport = AsyncEmbeddedTransport(_KeptOpen(store))
+        yield AsyncClient(transport)
+        runner.run(transport.close())
         return
     with served(store, required=True) as site:
-        found = Client.connect(site.url, api_key=new_key(store, "admin"))
-        yield from _as_asked(found, way)
-        found.close()
-
-
-def _as_asked(client: Client, way: str) -> Iterator[Any]:
-    if not way.startswith("async"):
+        client = runner.run(AsyncClient.connect(site.url, api_key=new_key(store, "admin")))
         yield client
-        return
-    loop = asyncio.new_event_loop()
-    yield _Awaited(AsyncClient(client), loop)
-    loop.run_until_complete(loop.shutdown_default_executor())
-    loop.close()
+        runner.run(client.close())
+
+
+class _KeptOpen(EmbeddedTransport):
+    """A store that other tests use too."""
+
+    def close(self) -> None:
+        """Leave it open."""
 
 
 def says(text: str, kind: EventType = EventType.USER_MESSAGE) -> NewEvent:
@@ -435,3 +449,85 @@ def test_a_response_that_is_waited_for_has_no_stream(client: Any, upstream: Upst
     assert not json.loads(upstream.received[0].body).get("stream")
     with pytest.raises(TypeError, match="stream"):
         client.create_response(model="openai/m", session_id=made.session_id, stream=True)
+
+
+WAITING_CALLS = 40
+
+
+@pytest.mark.parametrize("way", ["async embedded", "async remote"])
+@pytest.mark.parametrize("is_streamed", [False, True])
+def test_calls_that_wait_for_a_model_hold_up_no_other_call(
+    store: Store, upstream: Upstream, way: str, is_streamed: bool
+) -> None:
+    """40 calls wait for a model; other operations are answered before any of them."""
+    gate = threading.Semaphore(0)
+    answer = chat_answer("Yes.")
+    held = streamed("Yes.", gate=gate) if is_streamed else Answer([answer[:9], answer[9:]], gate=gate, chunked=True)
+    upstream.answers(*[held] * WAITING_CALLS)
+
+    async def work(client: AsyncClient) -> None:
+        sessions = [await client.create_session() for _ in range(WAITING_CALLS)]
+        bodies: list[Any] = [{"model": "openai/m", "session_id": session.id, "input": "Hi"} for session in sessions]
+        waiting: list[asyncio.Task[Any]] = [
+            asyncio.create_task(
+                _gather(client.stream_response(**body)) if is_streamed else client.create_response(**body)
+            )
+            for body in bodies
+        ]
+        while len(upstream.received) < WAITING_CALLS:
+            await asyncio.sleep(0.01)
+
+        artifact = await client.create_artifact(artifact_type="document", content="x")
+        assert artifact == await client.get_artifact(artifact.id)
+        assert WAITING_CALLS == len([session async for session in client.iterate_sessions()])
+        assert not any(task.done() for task in waiting)
+        gate.release(2 * WAITING_CALLS)
+        for answer in await asyncio.gather(*waiting):
+            assert "completed" == (answer[-1].response if is_streamed else answer).status
+
+    with asyncio.Runner() as runner, _open_async_client(way, store, runner) as client:
+        runner.run(work(client))
+
+
+def test_an_async_connection_that_the_server_closed_is_opened_again(store: Store) -> None:
+    """Also after `close`, and in another event loop."""
+    with served(store) as site, asyncio.Runner() as runner:
+        client = runner.run(AsyncClient.connect(site.url))
+        session = runner.run(client.create_session())
+        for connection in client.transport._idle:
+            connection._writer.transport.get_extra_info("socket").shutdown(2)
+        assert [session] == runner.run(client.list_sessions()).data
+        runner.run(client.close())
+        assert [session] == runner.run(client.list_sessions()).data
+        runner.run(client.close())
+
+
+def test_a_cancelled_async_call_leaves_its_connection_to_nobody(store: Store, upstream: Upstream) -> None:
+    """The response to a cancelled call is never read as that of the next one."""
+    gate = threading.Semaphore(0)
+    upstream.answers(streamed("Yes.", gate=gate))
+
+    async def work(url: str) -> None:
+        async with await AsyncClient.connect(url) as client:
+            session = await client.create_session()
+            call = asyncio.create_task(client.create_response(model="openai/m", session_id=session.id, input="Hi"))
+            while not upstream.received:
+                await asyncio.sleep(0.01)
+            call.cancel()
+            gate.release(2)
+            assert session == await client.get_session(session.id)
+
+    with served(store) as site:
+        asyncio.run(work(site.url))
+
+
+def test_an_async_server_that_is_not_there_is_an_error_that_says_so() -> None:
+    """The error names the server; nothing was sent."""
+
+    async def work() -> None:
+        async with await AsyncClient.connect("http://127.0.0.1:9") as client:
+            await client.create_session()
+
+    with pytest.raises(StoreUnavailable, match=r"127\.0\.0\.1:9") as gone:
+        asyncio.run(work())
+    assert not gone.value.outcome_unknown

@@ -12,7 +12,7 @@ from traceforge.cli.context.context_options import print_result, with_client
 from traceforge.cli.output import print_json
 from traceforge.context.api.client_blocks import open_blocks
 from traceforge.context.api.client_verification import verify_store
-from traceforge.context.api.store_client import Client, EmbeddedTransport
+from traceforge.context.api.store_client import Client
 from traceforge.context.compiler.cache_linter import lint as advise
 from traceforge.context.model.cache_keys import kv_compatibility_key, materialization_key, read_runtime
 from traceforge.context.model.objects import Project, StoreCheck
@@ -51,9 +51,7 @@ def verify(client: Client, snapshots: tuple[str, ...], as_json: bool) -> None:
 
 
 def _check_store(client: Client) -> StoreCheck:
-    if isinstance(client.transport, EmbeddedTransport):
-        return client.transport.store.verify()
-    return verify_store(client)
+    return verify_store(client) if client.store is None else client.store.verify()
 
 
 def _verify_snapshots(client: Client, snapshots: tuple[str, ...], as_json: bool) -> NoReturn:
@@ -96,8 +94,8 @@ def cache_key(client: Client, snapshot_id: str, runtime: str, as_json: bool) -> 
 
 def _project(client: Client) -> Project:
     """The project of the caller: the first that a server lists is the key's own, or the oldest."""
-    if isinstance(client.transport, EmbeddedTransport):
-        return client.transport.store.get_project()
+    if client.store is not None:
+        return client.store.get_project()
     try:
         return client.list_projects(limit=1).data[0]
     except StoreRefused as exc:

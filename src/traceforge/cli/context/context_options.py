@@ -15,8 +15,9 @@ import msgspec
 from traceforge.canon import JSON, parse_json
 from traceforge.cli.output import json_option, print_json
 from traceforge.config import current_folder, load_config
+from traceforge.context.api.context_store import Store
 from traceforge.context.api.operations import LIMIT_DEFAULT, LIMIT_MAX
-from traceforge.context.api.store_client import Client, EmbeddedTransport
+from traceforge.context.api.store_client import Client
 from traceforge.context.responses.model_calls import ModelClients
 from traceforge.context.responses.model_releases import PROVIDERS
 from traceforge.errors import NotJSON
@@ -117,11 +118,11 @@ def open_client(db: str, keys_file: str, project: str) -> Iterator[Client]:
         yield client
 
 
-def require_database(client: Client) -> EmbeddedTransport:
+def require_database(client: Client) -> Store:
     """The store of a command that works on the database itself."""
-    if not isinstance(client.transport, EmbeddedTransport):
+    if client.store is None:
         raise click.UsageError("This command works on a database, not on a server: name it with --db.")
-    return client.transport
+    return client.store
 
 
 def print_result(answer: Any, lines: Callable[[Any], list[str]], as_json: bool) -> None:  # noqa: ANN401 (any answer)
@@ -198,7 +199,7 @@ def read_upstreams(values: tuple[str, ...]) -> dict[str, str]:
 def use_upstreams(client: Client, upstreams: tuple[str, ...]) -> None:
     """Let the store of a command ask providers there."""
     if upstreams:
-        require_database(client).store.models = ModelClients(read_upstreams(upstreams))
+        require_database(client).models = ModelClients(read_upstreams(upstreams))
 
 
 def resolve_branch(client: Client, session_id: str, branch_id: str) -> str:

@@ -21,7 +21,7 @@ from traceforge.cli.context.context_options import (
     use_upstreams,
     with_client,
 )
-from traceforge.context.api.store_client import Client, EmbeddedTransport
+from traceforge.context.api.store_client import Client
 from traceforge.context.comparison.ray_engine import RayEngine
 from traceforge.context.comparison.replay_worker import execute_run
 from traceforge.context.model.inputs import NewReplayRun
@@ -92,7 +92,7 @@ def resume(client: Client, run_id: str, upstreams: tuple[str, ...], as_json: boo
     Finished items are kept.
     """
     use_upstreams(client, upstreams)
-    _print_end(client, execute_run(require_database(client).store, run_id), as_json)
+    _print_end(client, execute_run(require_database(client), run_id), as_json)
 
 
 @replay.command("list")
@@ -146,13 +146,13 @@ def _wait_for_end(client: Client, replay_run: ReplayRun) -> ReplayRun:
     while replay_run.status not in _ENDED:
         time.sleep(_POLL_S)
         replay_run = client.get_replay_run(replay_run.id)
-        if isinstance(client.transport, EmbeddedTransport) and replay_run.status is Progress.RUNNING:
-            client.transport.store.resume_replay_runs()
+        if client.store is not None and replay_run.status is Progress.RUNNING:
+            client.store.resume_replay_runs()
     return replay_run
 
 
 def _run_on_ray(client: Client, body: dict[str, Any]) -> ReplayRun:
-    store = require_database(client).store
+    store = require_database(client)
     engine = RayEngine(store.models)
     return execute_run(store, store.create_replay_run(NewReplayRun(**body), start=False).id, engine)
 
