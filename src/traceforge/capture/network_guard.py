@@ -45,8 +45,8 @@ class NetworkGuard(Tripwire):
     def take_refusals(self, scope: str) -> Counter[RefusedConnection]:
         """The connections that were refused in a scope, since the last call."""
         with self._lock:
-            keys = [one for one in self.refused if one[0] == scope]
-            return Counter({RefusedConnection(one[1], one[2]): self.refused.pop(one) for one in keys})
+            keys = [key for key in self.refused if key[0] == scope]
+            return Counter({RefusedConnection(key[1], key[2]): self.refused.pop(key) for key in keys})
 
     def audit(self, event: str, args: Any) -> None:  # noqa: ANN401 (of any shape)
         if self._is_enforced():

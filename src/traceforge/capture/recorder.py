@@ -83,7 +83,7 @@ class MemoryRecorder:
 
     @property
     def counts(self) -> RecordingCounts:
-        return RecordingCounts(taken=len(self.exchanges), kept=len(self.exchanges))
+        return RecordingCounts(taken=len(self.exchanges), recorded=len(self.exchanges))
 
     def close(self, seconds: float = CLOSE_SECONDS) -> RecordingCounts:
         self.closed = True
@@ -312,7 +312,7 @@ class ProcessRecorder:
         self._start_process()
 
     def _count_unreported(self) -> int:
-        return max(0, self._sent - self._counts.kept - self._counts.lost - self._counts.failures)
+        return max(0, self._sent - self._counts.recorded - self._counts.lost - self._counts.failures)
 
     def _read_counts(self, connection: socket.socket) -> None:
         with suppress(OSError):

@@ -14,7 +14,7 @@ class RecordingCounts(Struct):
     """Counts of exchanges. They can be added up, and cross process borders."""
 
     taken: int = 0  # by a recorder; what only writes traces leaves it at 0
-    kept: int = 0  # as a trace in the spool or in a file
+    recorded: int = 0  # as a trace in the spool or in a file
     lost: int = 0  # the backlog was full, or the process that writes traces died
     failed: dict[str, int] = field(default_factory=dict)  # a reason, and how many could not be kept for it
     troubles: dict[str, int] = field(default_factory=dict)  # what else went wrong, and cost no call
@@ -23,7 +23,7 @@ class RecordingCounts(Struct):
     def __add__(self, other: RecordingCounts) -> RecordingCounts:
         return RecordingCounts(
             self.taken + other.taken,
-            self.kept + other.kept,
+            self.recorded + other.recorded,
             self.lost + other.lost,
             dict(Counter(self.failed) + Counter(other.failed)),
             dict(Counter(self.troubles) + Counter(other.troubles)),
@@ -34,7 +34,7 @@ class RecordingCounts(Struct):
         """What has happened since `earlier`."""
         return RecordingCounts(
             self.taken - earlier.taken,
-            self.kept - earlier.kept,
+            self.recorded - earlier.recorded,
             self.lost - earlier.lost,
             dict(Counter(self.failed) - Counter(earlier.failed)),
             dict(Counter(self.troubles) - Counter(earlier.troubles)),
@@ -49,8 +49,8 @@ class RecordingCounts(Struct):
     @property
     def waiting(self) -> int:
         """How many were taken and are not kept yet."""
-        return max(0, self.taken - self.lost - self.kept - self.failures)
+        return max(0, self.taken - self.lost - self.recorded - self.failures)
 
     def by_result(self) -> dict[str, int]:
         """How many ended how; together they are all that were taken."""
-        return {"recorded": self.kept, "lost": self.lost, "failed": self.failures, "waiting": self.waiting}
+        return {"recorded": self.recorded, "lost": self.lost, "failed": self.failures, "waiting": self.waiting}

@@ -75,7 +75,7 @@ class TraceWriter:
     @property
     def counts(self) -> RecordingCounts:
         return RecordingCounts(
-            kept=self.written, failed=dict(self._failed), troubles=dict(self._troubles), drained=self.drained
+            recorded=self.written, failed=dict(self._failed), troubles=dict(self._troubles), drained=self.drained
         )
 
     def write(self, exchange: Exchange | bytes) -> None:

@@ -73,7 +73,7 @@ def test_everything_taken_is_a_file_after_close(make: Callable[[RecorderSettings
         recorder.take(exchange(number))
     told = recorder.close(20)
 
-    assert (50, 0, 50, {}) == (told.taken, told.lost, told.kept, told.failed)
+    assert (50, 0, 50, {}) == (told.taken, told.lost, told.recorded, told.failed)
     assert [exchange(number).id for number in range(50)] == ids(folder)
     assert [] == os.listdir(folder / "spool")
     assert not any(b"Ab1Ab1" in file.read_bytes() for file in folder.glob("*.json"))
@@ -90,7 +90,7 @@ def test_a_full_backlog_loses_and_counts(
     recorder.take(exchange())
     told = recorder.close(20)
 
-    assert (1, 1, 0) == (told.taken, told.lost, told.kept)
+    assert (1, 1, 0) == (told.taken, told.lost, told.recorded)
 
 
 @pytest.mark.parametrize("make", RECORDERS)
@@ -104,7 +104,7 @@ def test_a_folder_that_cannot_be_written_is_counted_with_the_reason(
     recorder.take(exchange(2))
     told = recorder.close(20)
 
-    assert (2, 0, 0) == (told.taken, told.lost, told.kept)
+    assert (2, 0, 0) == (told.taken, told.lost, told.recorded)
     assert 2 == max(told.failed.values())
     assert any("TF202" in reason for reason in told.failed)
 
@@ -114,7 +114,7 @@ def test_a_process_that_does_not_answer_is_not_waited_for(tmp_path: Path, monkey
     monkeypatch.setattr(module, "BATCH_BYTES_MAX", 100 << 10)
     recorder = ProcessRecorder(RecorderSettings(str(tmp_path / "traces")))
     recorder.take(exchange(0))
-    wait_for(lambda: recorder.counts.kept == 1)
+    wait_for(lambda: recorder.counts.recorded == 1)
     os.kill(recorder._process.pid, signal.SIGSTOP)
     try:
         for number in range(1, 300):
@@ -127,7 +127,7 @@ def test_a_process_that_does_not_answer_is_not_waited_for(tmp_path: Path, monkey
 
     assert 0 < told.lost
     assert 0 < told.waiting
-    assert 300 == told.taken == told.kept + told.lost + told.waiting
+    assert 300 == told.taken == told.recorded + told.lost + told.waiting
     assert {module.STILL_AT_WORK: 1} == told.troubles
 
 
@@ -145,9 +145,9 @@ def test_a_thread_that_is_too_slow_is_given_up_and_what_it_leaves_is_counted(
         recorder.take(exchange(number))
     told = recorder.close(0.2)
 
-    assert 0 < told.kept == len(ids(folder))
+    assert 0 < told.recorded == len(ids(folder))
     assert 0 < told.lost
-    assert (200, 0) == (told.kept + told.lost, told.waiting)
+    assert (200, 0) == (told.recorded + told.lost, told.waiting)
 
 
 def test_what_was_kept_and_had_no_time_to_become_files_is_said(tmp_path: Path) -> None:
@@ -156,7 +156,7 @@ def test_what_was_kept_and_had_no_time_to_become_files_is_said(tmp_path: Path) -
     recorder.take(exchange(1))
     told = recorder.close(0)
 
-    assert (1, {TIME_IS_UP: 1}) == (told.kept, told.troubles)
+    assert (1, {TIME_IS_UP: 1}) == (told.recorded, told.troubles)
     assert 1 == drain_spool(str(tmp_path / "traces")).traces
 
 
@@ -179,8 +179,8 @@ def test_help_at_the_end_is_counted_as_it_goes(tmp_path: Path, monkeypatch: pyte
     monkeypatch.setattr(writer, "write", write_or_die)
     told = receive(writer, 40)
 
-    assert (27 if dies else 40) == told[-1].kept == len(ids(folder))
-    assert 40 == told[-1].kept + told[-1].lost
+    assert (27 if dies else 40) == told[-1].recorded == len(ids(folder))
+    assert 40 == told[-1].recorded + told[-1].lost
     assert [] == os.listdir(folder / "spool")
 
 
@@ -208,7 +208,7 @@ def test_files_are_made_beside_the_recorder_when_it_is_behind(
     monkeypatch.setattr(writer, "has_due_segment", lambda: writer.written > 0)
     told = receive(writer, 5, wait=makers.exists)
 
-    assert (5, 0) == (told[-1].kept, told[-1].lost)
+    assert (5, 0) == (told[-1].recorded, told[-1].lost)
     assert 5 == len(ids(folder))
     assert [] == os.listdir(folder / "spool")
     (fork,) = {int(line) for line in makers.read_text().split()} - {owner}
@@ -266,11 +266,11 @@ def test_what_cannot_become_a_file_is_no_loss(tmp_path: Path) -> None:
     folder = tmp_path / "traces"
     recorder = ThreadRecorder(RecorderSettings(str(folder)))
     recorder.take(exchange(1))
-    wait_for(lambda: recorder.counts.kept == 1)
+    wait_for(lambda: recorder.counts.recorded == 1)
     (folder / exchange_file(1)).mkdir()
     told = recorder.close(20)
 
-    assert (1, 1, {}) == (told.taken, told.kept, told.failed)
+    assert (1, 1, {}) == (told.taken, told.recorded, told.failed)
     assert any("TF202" in reason for reason in told.troubles)
 
 
@@ -284,7 +284,7 @@ def test_a_process_that_died_is_replaced_and_its_loss_counted(tmp_path: Path) ->
     folder = tmp_path / "traces"
     recorder = ProcessRecorder(RecorderSettings(str(folder)))
     recorder.take(exchange(1))
-    wait_for(lambda: recorder.counts.kept == 1)
+    wait_for(lambda: recorder.counts.recorded == 1)
     os.kill(recorder._process.pid, signal.SIGKILL)
     recorder._process.wait()
     for number in range(2, 6):
@@ -292,10 +292,10 @@ def test_a_process_that_died_is_replaced_and_its_loss_counted(tmp_path: Path) ->
         time.sleep(0.05)
     told = recorder.close(20)
 
-    assert told.taken == told.kept + told.lost == 5
+    assert told.taken == told.recorded + told.lost == 5
     assert exchange(1).id in ids(folder)
     assert exchange(5).id in ids(folder)
-    assert len(ids(folder)) == told.kept
+    assert len(ids(folder)) == told.recorded
 
 
 def test_everything_is_kept_though_the_sender_is_killed(tmp_path: Path) -> None:
@@ -332,7 +332,7 @@ def test_a_mistake_of_ours_costs_one_trace_and_not_the_recording(
     writer.write(exchange(1))
     writer.write(exchange(2))
 
-    assert (1, {"internal error: ZeroDivisionError": 1}) == (writer.counts.kept, writer.counts.failed)
+    assert (1, {"internal error: ZeroDivisionError": 1}) == (writer.counts.recorded, writer.counts.failed)
 
 
 def test_a_setting_is_what_the_project_has_configured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

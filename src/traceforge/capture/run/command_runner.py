@@ -129,7 +129,7 @@ def _summarize(
         session_id,
         len(reports.processes),
         reports.hosts,
-        counts.kept,
+        counts.recorded,
         counts.lost + counts.waiting + counts.failures + reports.lost,
         reports.unfinished,
         {**_count_problems(engine, reports), **counts.failed},

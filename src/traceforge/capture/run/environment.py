@@ -71,8 +71,8 @@ def set_key_variables(environ: Mapping[str, str]) -> tuple[str, ...]:
 
 def with_dummy_keys(environ: Mapping[str, str], names: Collection[str]) -> dict[str, str]:
     """The environment with these keys, none of them real, and no others."""
-    kept = {name: value for name, value in environ.items() if name not in KEY_VARIABLES}
-    return {**kept, **dict.fromkeys(KEY_VARIABLES.intersection(names), DUMMY_KEY)}
+    other_variables = {name: value for name, value in environ.items() if name not in KEY_VARIABLES}
+    return {**other_variables, **dict.fromkeys(KEY_VARIABLES.intersection(names), DUMMY_KEY)}
 
 
 class DummyKeys:

@@ -53,9 +53,9 @@ class OfflineRun:
     def __init__(self, loaded: LoadedConfig, environ: Mapping[str, str]) -> None:
         rule = loaded.config.test
         self.model_ports = model_ports(loaded, environ)
-        self._allowed = [found for one in rule.allow_ports if (found := port_range(one))]
+        self._allowed = [ports for text in rule.allow_ports if (ports := port_range(text))]
         why = "test.seal is off" if rule.seal == "off" else reason_not_sealable()
-        self.strength = SealStatus(not why, why, tuple(_format_ports(one) for one in self._allowed))
+        self.strength = SealStatus(not why, why, tuple(map(_format_ports, self._allowed)))
         self._folder = tempfile.mkdtemp(prefix="traceforge-node-")
         self._refusing = RefusingProxy()
         self._scan = ProcessScan()
@@ -63,21 +63,23 @@ class OfflineRun:
 
     def environment(self, proxy: str, address: str) -> environment.OfflineEnvironment:
         """The variables of the command; `proxy` is the run's own, `address` that of the listener."""
-        open_ports = ",".join(_format_range(one) for one in self._ranges(proxy, address))
-        reach = f"{open_ports if self.strength.is_sealed else '*'}|{','.join(map(str, sorted(self.model_ports)))}"
+        open_ports = ",".join(_format_range(ports) for ports in self._ranges(proxy, address))
+        allowed = f"{open_ports if self.strength.is_sealed else '*'}|{','.join(map(str, sorted(self.model_ports)))}"
         options = self._environ.get("NODE_OPTIONS", "")
         quoted = json_bytes(NODE_FILE).decode()
-        others = {
+        node_variables = {
             "NODE_OPTIONS": f"--require {quoted}{' ' if options else ''}{options}",
-            "TRACEFORGE_TRIPWIRE": f"{os.path.join(self._folder, 'said')}|{reach}",
+            "TRACEFORGE_TRIPWIRE": f"{os.path.join(self._folder, 'said')}|{allowed}",
         }
-        return environment.OfflineEnvironment(reach, dict.fromkeys(PROXY_VARIABLES, self._refusing.url), others)
+        return environment.OfflineEnvironment(
+            allowed, dict.fromkeys(PROXY_VARIABLES, self._refusing.url), node_variables
+        )
 
     def open_ports(self, proxy: str, address: str) -> set[int] | None:
         """The ports that stay open under a seal; None: the run is not sealed."""
         if not self.strength.is_sealed:
             return None
-        return {port for one in self._ranges(proxy, address) for port in one} - self.model_ports
+        return {port for ports in self._ranges(proxy, address) for port in ports} - self.model_ports
 
     def _ranges(self, proxy: str, address: str) -> list[range]:
         ours = [self._refusing.port, urlsplit(proxy).port if proxy else None]
@@ -89,10 +91,10 @@ class OfflineRun:
         self._scan.close()
         self._refusing.close()
         node_pids, refused = self._read_node_reports()
-        for (place, why), times in reports.refused_connections.items():
-            refused[RefusedConnection(place, why)] += times
-        for place, times in self._refusing.requested_hosts.items():
-            refused[RefusedConnection(place, REMOTE)] += times
+        for (address, why), times in reports.refused_connections.items():
+            refused[RefusedConnection(address, why)] += times
+        for address, times in self._refusing.requested_hosts.items():
+            refused[RefusedConnection(address, REMOTE)] += times
         shutil.rmtree(self._folder, ignore_errors=True)
         uninstrumented = self._scan.uninstrumented_pythons(reports.stack_starts - {""}, reports.processes)
         others = self._scan.other_programs(node_pids)

@@ -47,7 +47,7 @@ class RunProxy:
         except CannotListen:
             return ""
         routes = UpstreamRoutes({**self._configured, **upstreams})
-        hosts = {one.name: one.authority for one in routes.upstreams}
+        hosts = {upstream.name: upstream.authority for upstream in routes.upstreams}
         ready = threading.Event()
 
         async def serve() -> None:

@@ -94,9 +94,9 @@ def _run_without_sigwait(words: Sequence[str], environ: Mapping[str, str]) -> in
     signal.signal(
         signal.SIGINT, signal.SIG_IGN if sys.stdin is not None and sys.stdin.isatty() else _forwarder(process)
     )
-    for one in FORWARDED:
-        if one is not signal.SIGINT:
-            signal.signal(one, _forwarder(process))
+    for number in FORWARDED:
+        if number is not signal.SIGINT:
+            signal.signal(number, _forwarder(process))
     code = process.wait()
     return code if code >= 0 else 128 - code
 
