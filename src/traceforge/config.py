@@ -53,9 +53,9 @@ class ModelRule(Struct, forbid_unknown_fields=True, frozen=True):
     gate: Literal["behaviour", "request"] = "behaviour"
     temperature: Annotated[float, Meta(ge=0, le=2)] | UnsetType = UNSET
     max_tokens: float | UnsetType = UNSET
-    usage: Literal["required", "absent"] = "required"
-    input_price: Annotated[float, Meta(ge=0)] | UnsetType = UNSET
-    output_price: Annotated[float, Meta(ge=0)] | UnsetType = UNSET
+    usage_in_answers: Literal["required", "absent"] = "required"
+    input_price_per_million: Annotated[float, Meta(ge=0)] | UnsetType = UNSET
+    output_price_per_million: Annotated[float, Meta(ge=0)] | UnsetType = UNSET
 
 
 class CallSiteRule(Struct, forbid_unknown_fields=True, frozen=True):
@@ -67,8 +67,8 @@ class CallSiteRule(Struct, forbid_unknown_fields=True, frozen=True):
 class MatchRule(Struct, forbid_unknown_fields=True, frozen=True):
     """What a project declares about when two requests are the same."""
 
-    ignore: list[NonEmptyText] = msgspec.field(default_factory=list)
-    patterns: list[NonEmptyText] = msgspec.field(default_factory=list)
+    ignore_paths: list[NonEmptyText] = msgspec.field(default_factory=list)
+    ignore_patterns: list[NonEmptyText] = msgspec.field(default_factory=list)
     redacted: Literal["compare", "require"] = "compare"
 
 
@@ -77,7 +77,7 @@ class TestRule(Struct, forbid_unknown_fields=True, frozen=True):
 
     __test__: ClassVar[bool] = False  # for pytest, which takes the name for one of its own
 
-    seal: Literal["auto", "require", "off"] = "auto"
+    seal_network: Literal["auto", "require", "off"] = "auto"
     allow_ports: list[float | NonEmptyText] = msgspec.field(default_factory=list)
     ignore_hosts: list[NonEmptyText] = msgspec.field(default_factory=list)
 

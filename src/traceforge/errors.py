@@ -272,7 +272,7 @@ class CallNotRecorded(TraceForgeError):
         more = f" (and {len(distinct) - 1} other misses)" if len(distinct) > 1 else ""
         super().__init__(
             f"{calls} in a replay had no answer: {next(iter(distinct), '')}{more}",
-            hint="Record the call again, or declare what may differ in match.ignore.",
+            hint="Record the call again, or declare what may differ in match.ignore_paths.",
         )
         self.misses = tuple(misses)
 

@@ -70,10 +70,10 @@ CONFIG = """{
   "callsite": { "skip": [] },
 
   // Parts of a request that may differ when it is replayed: paths such as "$.messages[0].content", and expressions.
-  "match": { "ignore": [], "patterns": [], "redacted": "compare" },
+  "match": { "ignore_paths": [], "ignore_patterns": [], "redacted": "compare" },
 
   // How `traceforge test` keeps a command from the network, and which ports of loopback it may reach all the same.
-  "test": { "seal": "auto", "allow_ports": [], "ignore_hosts": [] }
+  "test": { "seal_network": "auto", "allow_ports": [], "ignore_hosts": [] }
 }
 """
 

@@ -84,7 +84,7 @@ def test_an_estimate_comes_first_and_without_a_terminal_nothing_is_sent(site: Si
 
 def test_a_price_is_told_where_the_configuration_declares_one(site: Site) -> None:
     """Tokens of both directions by their prices; models without one are named."""
-    prices = {"gpt-*": {"input_price": 1000, "output_price": 1000}}
+    prices = {"gpt-*": {"input_price_per_million": 1000, "output_price_per_million": 1000}}
     (site.folder / "traceforge.config.json").write_text(json.dumps({"models": {**CONFIG["models"], **prices}}))
 
     ran = check(site, "--json", of(site, "chat"))

@@ -125,7 +125,7 @@ def test_the_seal_needs_no_hook(site: Site, place: str) -> None:
 @pytest.mark.parametrize("place", ["loopback", "elsewhere"])
 def test_hooks_alone_stop_what_goes_through_python(site: Site, place: str) -> None:
     """Its sockets, those of its threads and forks, of uvloop, and what resolves names past it."""
-    site.configure(seal="off")
+    site.configure(seal_network="off")
 
     ran = site.test(every(ALONE), _host(place), "--json")
 
@@ -138,12 +138,12 @@ def test_hooks_alone_stop_what_goes_through_python(site: Site, place: str) -> No
 def test_hooks_alone_stop_another_program_or_the_report_lists_it(site: Site, way: str) -> None:
     """A Python that was not entered is exit code 3; another program is named as unguarded."""
     _needs(way)
-    site.configure(seal="off")
+    site.configure(seal_network="off")
 
     ran = site.test(way, _host("elsewhere"), "--json")
 
     said = _last(ran)["offline"]
-    assert ("hooks only", "test.seal is off") == (said["strength"], said["why"])
+    assert ("hooks only", "test.seal_network is off") == (said["strength"], said["why"])
     assert not site.target.came or _last(ran)["exit_code"] == 3 or said["unguarded"], ran
     if way.startswith(("curl", "bash", "node, cleaned")):
         assert way.partition(",")[0].partition(" ")[0] in said["unguarded"], ran
@@ -153,7 +153,7 @@ def test_hooks_alone_stop_another_program_or_the_report_lists_it(site: Site, way
 @pytest.mark.parametrize("way", ["python -I", "cleaned environment", "shell, python -I", "spawned python -I"])
 def test_a_python_that_was_never_entered_is_exit_code_3(site: Site, way: str, seal: str) -> None:
     """Sealed or not: its calls were not seen."""
-    site.configure(seal=seal)
+    site.configure(seal_network=seal)
 
     ran = site.test(way, "127.0.0.1", "--json")
 
@@ -201,7 +201,7 @@ def test_a_port_that_is_closed_says_how_to_open_it(site: Site) -> None:
     ran = site.test(serve, "127.0.0.1")
     site.configure(allow_ports=["1024-65535"])
     allowed = site.test(serve, "127.0.0.1")
-    site.configure(seal="off")
+    site.configure(seal_network="off")
     unsealed = site.test(serve, "127.0.0.1")
 
     assert (1, True) == (ran.code, "test.allow_ports" in ran.err)
@@ -210,7 +210,7 @@ def test_a_port_that_is_closed_says_how_to_open_it(site: Site) -> None:
 
 def test_a_model_on_loopback_is_blocked_where_everything_else_is_open(site: Site) -> None:
     """The port of a base-URL variable, of an upstream, and Ollama's own."""
-    site.configure(seal="off", allow_ports=["1-65535"])
+    site.configure(seal_network="off", allow_ports=["1-65535"])
 
     ran = site.test("socket", "127.0.0.1", "--json")
     ollama = site.test("socket", "localhost", "--json", port=11434)
@@ -224,7 +224,7 @@ def test_a_model_on_loopback_is_blocked_where_everything_else_is_open(site: Site
 
 def test_a_seal_that_is_required_and_cannot_be_had_is_exit_code_3(site: Site) -> None:
     """Where it can, it is green."""
-    site.configure(seal="require")
+    site.configure(seal_network="require")
 
     ran = site.test("pass", "127.0.0.1")
 

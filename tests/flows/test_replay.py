@@ -206,8 +206,11 @@ def test_replay_works_in_ci(recorded: Recorded, other: Upstream) -> None:
 @pytest.mark.parametrize(
     ("match", "told"),
     [
-        ({"ignore": ["messages"]}, "traceforge.config.json: match.ignore[0] is no path: 'messages'"),
-        ({"patterns": ["x", "("]}, "traceforge.config.json: match.patterns[1] is no google-re2 expression"),
+        ({"ignore_paths": ["messages"]}, "traceforge.config.json: match.ignore_paths[0] is no path: 'messages'"),
+        (
+            {"ignore_patterns": ["x", "("]},
+            "traceforge.config.json: match.ignore_patterns[1] is no google-re2 expression",
+        ),
         ({"redacted": "sometimes"}, "match.redacted"),
         ({"ignored": []}, "unknown key match.ignored"),
     ],
@@ -244,7 +247,7 @@ def test_answers_come_in_turn_and_errors_are_replayed_as_they_were(tmp_path: Pat
 
 def test_what_is_volatile_is_ignored_and_reported(tmp_path: Path, other: Upstream) -> None:
     """Each declaration, with how often it was used."""
-    settings = {"match": {"ignore": ["$.user"], "patterns": ["Today is [0-9-]+"]}}
+    settings = {"match": {"ignore_paths": ["$.user"], "ignore_patterns": ["Today is [0-9-]+"]}}
     (tmp_path / "traceforge.config.json").write_text(json.dumps(settings), encoding="utf-8")
     record(tmp_path, (chat_request("Today is 2026-01-01.", user="a"), Answer([b'{"n": 1}'])))
 
@@ -263,7 +266,9 @@ def test_the_path_that_a_miss_names_makes_it_pass_once_it_is_declared(tmp_path: 
     record(tmp_path, (before, Answer([b'{"n": 1}'])))
     (got,), _ = replay(tmp_path, other, after)
     path = got["error"]["message"].partition("differs at ")[2].partition(": recorded 1, asked 2")[0]
-    (tmp_path / "traceforge.config.json").write_text(json.dumps({"match": {"ignore": [path]}}), encoding="utf-8")
+    (tmp_path / "traceforge.config.json").write_text(
+        json.dumps({"match": {"ignore_paths": [path]}}), encoding="utf-8"
+    )
 
     got, ended = replay(tmp_path, other, after)
 

@@ -177,7 +177,7 @@ def test_a_secret_in_another_dialect_is_redacted_alike_on_both_sides(tmp_path: P
 
 def test_what_a_project_declares_as_volatile_is_part_of_a_prompt(tmp_path: Path) -> None:
     """It was when the recording was made, so it is when it is looked up."""
-    (tmp_path / "traceforge.config.json").write_text('{"match": {"patterns": ["capital"]}}')
+    (tmp_path / "traceforge.config.json").write_text('{"match": {"ignore_patterns": ["capital"]}}')
     _write(tmp_path, (digest_text(QUESTION), "Paris."))
     with proxy(tmp_path, *REPLAY) as running:
         answer = httpx.post(f"{running.url}/openai/v1/chat/completions", json={"messages": MESSAGES})

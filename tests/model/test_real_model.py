@@ -25,7 +25,9 @@ from support.environments import linked
 from support.local import Asked, Local, find_weights, local_server
 
 APP = PROJECT / "tests" / "apps" / "local.py"
-CONFIG = {"models": {"smollm2-*": {"usage": "absent"}}}  # Streams of this server do not say how long they are.
+CONFIG = {
+    "models": {"smollm2-*": {"usage_in_answers": "absent"}}
+}  # Streams of this server do not say how long they are.
 RUNS = 10
 COMMAND_S = 1800
 

@@ -209,7 +209,7 @@ def test_the_effective_settings_are_all_there_with_value_and_origin(tmp_path: Pa
     shown = effective_settings(loaded)
 
     assert {"value": 30, "from": "default"} == shown["max_trace_retention"]
-    rule = {"gate": "behaviour", "temperature": 0, "usage": "required"}
+    rule = {"gate": "behaviour", "temperature": 0, "usage_in_answers": "required"}
     assert {"value": {"gpt-*": rule}, "from": CONFIG_FILE} == shown["models"]
     assert list(Config.__struct_fields__) == list(shown)
 

@@ -51,8 +51,8 @@ def _pattern_findings(loaded: LoadedConfig) -> list[Finding]:
     if loaded.config.redact_patterns:
         findings += pattern_findings(loaded.config.redact_patterns, loaded.origins["redact_patterns"])
     match = loaded.config.match
-    if match.ignore or match.patterns:
-        findings += find_declaration_problems(match.ignore, match.patterns, loaded.origins["match"])
+    if match.ignore_paths or match.ignore_patterns:
+        findings += find_declaration_problems(match.ignore_paths, match.ignore_patterns, loaded.origins["match"])
     return findings
 
 

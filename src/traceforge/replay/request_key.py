@@ -213,7 +213,7 @@ def make_request_keyer(loaded: LoadedConfig) -> RequestKeyer:
         InvalidConfig: a declaration of volatile parts, or a pattern to redact, is invalid.
     """
     config = loaded.config
-    volatile = VolatileRules(config.match.ignore, config.match.patterns, where=loaded.origins["match"])
+    volatile = VolatileRules(config.match.ignore_paths, config.match.ignore_patterns, where=loaded.origins["match"])
     if not (config.redact_fields or config.redact_patterns or config.allow):
         return RequestKeyer(None, volatile)
     from traceforge.redact.redactor import Redactor

@@ -99,7 +99,13 @@ class VolatileRules:
 def find_declaration_problems(paths: Sequence[str], patterns: Sequence[str], where: str) -> list[Finding]:
     """What is wrong with declarations; `where` names the file they stand in."""
     findings = [
-        Finding(where, json_path("$.match.ignore", place), RULE, f"match.ignore[{place}] is no path: {path!r}", _HINT)
+        Finding(
+            where,
+            json_path("$.match.ignore_paths", place),
+            RULE,
+            f"match.ignore_paths[{place}] is no path: {path!r}",
+            _HINT,
+        )
         for place, path in enumerate(paths)
         if not parse_path(path)
     ]
@@ -107,7 +113,7 @@ def find_declaration_problems(paths: Sequence[str], patterns: Sequence[str], whe
         return findings
     from traceforge.redact.custom_patterns import pattern_findings
 
-    return [*findings, *pattern_findings(patterns, where, "match.patterns")]
+    return [*findings, *pattern_findings(patterns, where, "match.ignore_patterns")]
 
 
 def parse_path(path: str) -> list[Step] | None:

@@ -92,8 +92,8 @@ def test_what_is_no_path_is_named_with_its_place(path: str) -> None:
     with pytest.raises(InvalidConfig) as caught:
         VolatileRules(["$.id", path], where="traceforge.config.json")
 
-    assert "traceforge.config.json: match.ignore[1] is no path" in str(caught.value)
-    assert "$.match.ignore[1]" == caught.value.findings[0].path
+    assert "traceforge.config.json: match.ignore_paths[1] is no path" in str(caught.value)
+    assert "$.match.ignore_paths[1]" == caught.value.findings[0].path
 
 
 @pytest.mark.parametrize(("pattern", "told"), [("(?=x)", "no google-re2"), ("(", "no google-re2"), ("a*", "empty")])
@@ -102,13 +102,13 @@ def test_what_is_no_expression_is_named_with_its_place(pattern: str, told: str) 
     with pytest.raises(InvalidConfig) as caught:
         VolatileRules(patterns=["x", pattern])
 
-    assert f"match.patterns[1] {'matches' if told == 'empty' else 'is'}" in str(caught.value)
+    assert f"match.ignore_patterns[1] {'matches' if told == 'empty' else 'is'}" in str(caught.value)
     assert told in str(caught.value)
 
 
 def test_every_bad_declaration_is_found_at_once() -> None:
     """Paths and expressions."""
-    assert ["$.match.ignore[0]", "$.match.patterns[1]"] == [
+    assert ["$.match.ignore_paths[0]", "$.match.ignore_patterns[1]"] == [
         one.path for one in find_declaration_problems(["x"], ["x", "("], "f")
     ]
 

@@ -54,7 +54,7 @@ class OfflineRun:
         rule = loaded.config.test
         self.model_ports = model_ports(loaded, environ)
         self._allowed = [ports for text in rule.allow_ports if (ports := port_range(text))]
-        why = "test.seal is off" if rule.seal == "off" else reason_not_sealable()
+        why = "test.seal_network is off" if rule.seal_network == "off" else reason_not_sealable()
         self.strength = SealStatus(not why, why, tuple(map(_format_ports, self._allowed)))
         self._folder = tempfile.mkdtemp(prefix="traceforge-node-")
         self._refusing = RefusingProxy()

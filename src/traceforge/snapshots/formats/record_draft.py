@@ -61,10 +61,10 @@ def draft_record(request: JSONObject, response: JSONObject | None, models: Mappi
     record_request, reasons = _convert_request(request, models)
     rule = find_model_rule(str(request.get("model")), models)
     record_response, response_reasons = _convert_response(
-        response, has_usage=rule is None or rule.usage == "required"
+        response, has_usage=rule is None or rule.usage_in_answers == "required"
     )
     reasons += response_reasons
-    if record_response["tokens_used"] == 0 and rule is not None and rule.usage == "absent":
+    if record_response["tokens_used"] == 0 and rule is not None and rule.usage_in_answers == "absent":
         record_request["declared"] = [*cast("list[JSON]", record_request.get("declared", [])), "tokens_used"]
     return RecordDraft(
         DraftKind.REFUSED if reasons else DraftKind.SNAPSHOT, record_request, record_response, tuple(reasons)
@@ -119,7 +119,7 @@ def _convert_response(response: JSONObject, *, has_usage: bool) -> tuple[JSONObj
     if not is_number(total) and not has_usage:
         total = 0
     if not is_number(total):
-        hint = 'Ask for it (stream_options.include_usage), or declare "usage": "absent" for this model.'
+        hint = 'Ask for it (stream_options.include_usage), or declare "usage_in_answers": "absent" for this model.'
         reasons.append(RefusalReason("response.usage", "the answer has no token usage", hint))
     reason = choice.get("finish_reason")
     if not isinstance(reason, str) or not reason:

@@ -31,7 +31,7 @@ _NOT_SEEN_HINT = "Let it use HTTP, or do not run it in a test."
 _NO_CALL_HINT = "Is this the command that was recorded? traceforge status says what there is."
 _PYTHON_HINT = "Start it without -I, -E and -S, and with the environment it has."
 _PENDING_HINT = "See it: traceforge diff {id}; then approve or reject it."
-_SEAL_HINT = "Run it on Linux 6.7 or later, or set test.seal to auto."
+_SEAL_HINT = "Run it on Linux 6.7 or later, or set test.seal_network to auto."
 
 
 @dataclass
@@ -79,7 +79,7 @@ def _find_unseen(run: CommandRun) -> Iterator[Finding]:
 
 
 def _find_unguarded(loaded: LoadedConfig, run: CommandRun) -> Iterator[Finding]:
-    """Python processes that were not instrumented, and a missing seal that `test.seal` requires."""
+    """Python processes that were not instrumented, and a missing seal that `test.seal_network` requires."""
     if run.offline_report is None:
         return
     strength = run.offline_report.strength
@@ -88,7 +88,7 @@ def _find_unguarded(loaded: LoadedConfig, run: CommandRun) -> Iterator[Finding]:
         repeated = f" ({times} times)" if times > 1 else ""
         message = f"a Python process could not be instrumented: {program}{repeated}; {network}"
         yield Finding(COMMAND, "", IO, message, _PYTHON_HINT)
-    if loaded.config.test.seal == "require" and not strength.is_sealed:
+    if loaded.config.test.seal_network == "require" and not strength.is_sealed:
         yield Finding(COMMAND, "", IO, f"the run was not sealed: {strength.why}", _SEAL_HINT)
 
 

@@ -194,13 +194,13 @@ def _price(call: LiveCall, models: Mapping[str, ModelRule]) -> float | None:
     input_tokens, output_tokens = (_number(call.usage.get(name)) for name in ("prompt_tokens", "completion_tokens"))
     if (
         rule is None
-        or rule.input_price is UNSET
-        or rule.output_price is UNSET
+        or rule.input_price_per_million is UNSET
+        or rule.output_price_per_million is UNSET
         or input_tokens is None
         or output_tokens is None
     ):
         return None
-    return (input_tokens * rule.input_price + output_tokens * rule.output_price) / MILLION
+    return (input_tokens * rule.input_price_per_million + output_tokens * rule.output_price_per_million) / MILLION
 
 
 def _number(value: object) -> float | None:

@@ -106,8 +106,8 @@ def test_a_key_in_the_query_does_not_go_along() -> None:
     ("rule", "price", "unpriced"),
     [
         (None, None, ["gpt-4o-mini"]),
-        (ModelRule(input_price=1), None, ["gpt-4o-mini"]),
-        (ModelRule(input_price=2_000_000, output_price=1_000_000), 3 * (2 * 5 + 7), []),
+        (ModelRule(input_price_per_million=1), None, ["gpt-4o-mini"]),
+        (ModelRule(input_price_per_million=2_000_000, output_price_per_million=1_000_000), 3 * (2 * 5 + 7), []),
     ],
 )
 def test_a_price_is_declared_or_there_is_none(

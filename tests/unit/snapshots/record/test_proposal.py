@@ -244,7 +244,7 @@ def test_missing_usage_is_refused_or_declared() -> None:
     one = call(CHAT, request, chat_answer("y", usage=None), caller=Caller("a.py:1:f"))
 
     refused = only(proposed(one))
-    declared = only(proposed(one, models={"gpt-*": ModelRule(usage="absent")}))
+    declared = only(proposed(one, models={"gpt-*": ModelRule(usage_in_answers="absent")}))
 
     assert ["response.usage"] == [reason.field for reason in refused.reasons]
     assert (ChangeKind.NEW, ["tokens_used"]) == (declared.kind, declared.call.request["declared"])
