@@ -11,16 +11,16 @@ from traceforge.http.body_framing import CHUNKED, UNTIL_CLOSE, ChunkedBody, Inva
 
 
 def feed(body: MessageBody, pieces: list[bytes]) -> tuple[bytes, bytes, bytes]:
-    """What was passed on, what it held, and what lay beyond."""
-    raw, held, rest = b"", b"", b""
-    for piece in pieces:
+    """The raw bytes, the payload, and the bytes beyond the body."""
+    raw, payload, beyond = b"", b"", b""
+    for chunk in pieces:
         if body.is_complete:
-            rest += piece
+            beyond += chunk
             continue
-        rest += body.feed(piece)
+        beyond += body.feed(chunk)
         raw += body.raw
-        held += b"".join(body.payload)
-    return raw, held, rest
+        payload += b"".join(body.payload)
+    return raw, payload, beyond
 
 
 def split(data: bytes, cuts: list[int]) -> list[bytes]:
@@ -33,8 +33,10 @@ cuts = st.lists(st.integers(0, 10_000), max_size=12)
 
 
 @given(st.binary(max_size=200), st.binary(max_size=20), cuts)
-def test_a_counted_body_ends_where_it_says_however_it_is_split(body: bytes, beyond: bytes, places: list[int]) -> None:
-    """What is beyond belongs to the next message."""
+def test_a_sized_body_ends_after_its_length_however_it_is_split(
+    body: bytes, beyond: bytes, places: list[int]
+) -> None:
+    """The bytes beyond belong to the next message."""
     assert (body, body, beyond) == feed(open_body(len(body)), split(body + beyond, places))
 
 
@@ -48,15 +50,15 @@ def test_a_counted_body_ends_where_it_says_however_it_is_split(body: bytes, beyo
 def test_a_chunked_body_is_the_same_however_it_is_split(
     chunks: list[bytes], extension: bytes, trailers: bytes, beyond: bytes, places: list[int]
 ) -> None:
-    """Its bytes are passed on as they are, with extensions and trailers; what it holds is without framing."""
+    """Its bytes are forwarded unchanged, with extensions and trailers; its payload has no framing."""
     wire = b"".join(b"%x%s\r\n%s\r\n" % (len(chunk), extension, chunk) for chunk in chunks)
     wire += b"0" + extension + b"\r\n" + trailers + b"\r\n"
 
     assert (wire, b"".join(chunks), beyond) == feed(open_body(CHUNKED), split(wire + beyond, places))
 
 
-def test_each_chunk_is_a_piece_of_its_own() -> None:
-    """Chunks that came together stay apart, as the upstream had divided them."""
+def test_each_chunk_is_its_own_payload() -> None:
+    """Chunks that arrived in one read stay separate, as the upstream divided them."""
     body = ChunkedBody()
     body.feed(b"1\r\na\r\n2\r\nbc\r\n")
 
@@ -87,20 +89,20 @@ def test_each_chunk_is_a_piece_of_its_own() -> None:
         b"0\r\n\n",
     ],
 )
-def test_framing_that_could_be_read_in_two_ways_is_refused(wire: bytes) -> None:
-    """Requests are smuggled in such gaps."""
+def test_ambiguous_framing_is_refused(wire: bytes) -> None:
+    """Requests are smuggled through ambiguous framing."""
     for pieces in ([wire], [bytes([byte]) for byte in wire]):
         with pytest.raises(InvalidBody):
             feed(open_body(CHUNKED), pieces)
 
 
-def test_an_upstream_may_fill_a_size_up_with_spaces() -> None:
+def test_an_upstream_may_pad_a_chunk_size_with_spaces() -> None:
     """Old servers do, and clients accept it."""
     assert b"a" == feed(open_body(CHUNKED, allow_padding=True), [b"1  \r\na\r\n0\r\n\r\n"])[1]
 
 
-def test_a_line_and_trailers_have_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nobody makes us keep more than that."""
+def test_lines_and_trailers_have_a_size_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A peer cannot make us keep more than that."""
     monkeypatch.setattr(module, "LINE_BYTES_MAX", 10)
     monkeypatch.setattr(module, "TRAILERS_BYTES_MAX", 20)
 
@@ -109,7 +111,7 @@ def test_a_line_and_trailers_have_a_limit(monkeypatch: pytest.MonkeyPatch) -> No
             feed(open_body(CHUNKED), pieces)
 
 
-def test_a_body_without_a_length_is_never_done() -> None:
+def test_a_body_without_a_length_is_never_complete() -> None:
     """Only the end of its connection ends it."""
     body = open_body(UNTIL_CLOSE)
 

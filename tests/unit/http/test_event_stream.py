@@ -48,7 +48,7 @@ def parse_in(pieces: list[bytes]) -> list[ServerSentEvent]:
 
 @fuzz(1000)
 @given(streams)
-def test_any_stream_in_one_piece_gives_what_the_standard_says(stream: bytes) -> None:
+def test_any_stream_in_one_read_gives_the_events_of_the_standard(stream: bytes) -> None:
     """The parser agrees with the standard's own algorithm."""
     assert reference(stream) == parse_in([stream])
 
@@ -56,12 +56,12 @@ def test_any_stream_in_one_piece_gives_what_the_standard_says(stream: bytes) -> 
 @fuzz(1000)
 @given(st.lists(st.binary(max_size=4) | st.sampled_from(_PIECES), max_size=25))
 def test_any_split_of_any_bytes_gives_the_same_events(pieces: list[bytes]) -> None:
-    """Where the bytes are divided does not matter, empty pieces included."""
+    """Where the bytes are divided does not matter, empty reads included."""
     assert reference(b"".join(pieces)) == parse_in(pieces)
 
 
-def test_an_event_is_given_as_soon_as_it_is_whole() -> None:
-    """Nothing is held back that could be handed on."""
+def test_an_event_is_returned_as_soon_as_it_is_complete() -> None:
+    """A complete event is not held back."""
     parser = EventStreamParser()
 
     assert [] == parser.feed(b"data: 1\n")
@@ -79,18 +79,18 @@ def test_every_line_end_ends_a_line(ending: bytes) -> None:
 
 
 def test_a_character_may_be_split() -> None:
-    """Data are bytes until somebody reads them."""
+    """Data stay bytes, so half a character is no problem."""
     stream = "data: 😀\n\n".encode()
 
     assert [ServerSentEvent("", "😀".encode())] == parse_in([stream[:8], stream[8:]])
 
 
-def test_an_unterminated_last_event_counts() -> None:
-    """Recordings end where the last byte came."""
+def test_an_unterminated_last_event_is_returned_at_the_end() -> None:
+    """A recording ends with the last byte that came."""
     assert [ServerSentEvent("", b"1"), ServerSentEvent("x", b"2")] == parse_in([b"data: 1\n\nevent: x\ndata: 2"])
 
 
-def test_a_long_event_in_small_pieces_takes_linear_time() -> None:
+def test_a_long_event_in_small_chunks_takes_linear_time() -> None:
     """An image of several megabytes, 1 KiB at a time."""
     parser, piece = EventStreamParser(), b"A" * 1024
     start = time.process_time()

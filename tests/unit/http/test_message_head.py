@@ -1,4 +1,4 @@
-"""Heads: found, judged, taken apart."""
+"""Heads of requests and responses: read, validated, parsed."""
 
 from __future__ import annotations
 
@@ -18,21 +18,21 @@ def read(data: bytes, pieces: int = 1) -> RequestHead:
     reader = HeadReader(HttpRequestParser(object()), 65536)
     size = -(-len(data) // pieces)
     for at in range(0, len(data), size):
-        found = reader.feed(data[at : at + size])
-        if found is not None:
-            return RequestHead(found)
+        head_bytes = reader.feed(data[at : at + size])
+        if head_bytes is not None:
+            return RequestHead(head_bytes)
     raise AssertionError("no head")
 
 
 def answer(data: bytes, method: str = "POST") -> ResponseHead:
     """Read the head of a response."""
-    found = HeadReader(HttpResponseParser(object()), 65536).feed(data)
-    assert found is not None
-    return ResponseHead(found, method)
+    head_bytes = HeadReader(HttpResponseParser(object()), 65536).feed(data)
+    assert head_bytes is not None
+    return ResponseHead(head_bytes, method)
 
 
-def test_lines_keep_their_order_case_and_duplicates() -> None:
-    """What is passed on is what was sent."""
+def test_header_lines_keep_their_order_case_and_duplicates() -> None:
+    """The forwarded lines are the received ones."""
     lines = [b"b: 1", b"HOST: x", b"A:2", b"a:  3 ", b"Content-Length: 0"]
     head = read(b"POST /x HTTP/1.1\r\n" + b"\r\n".join(lines) + b"\r\n\r\n")
 
@@ -44,15 +44,15 @@ def test_lines_keep_their_order_case_and_duplicates() -> None:
 
 
 @pytest.mark.parametrize("pieces", [1, 2, 3, 7, 1000])
-def test_a_head_may_come_in_pieces(pieces: int) -> None:
-    """It is the same head."""
+def test_a_head_may_arrive_in_several_reads(pieces: int) -> None:
+    """The parsed head is the same."""
     head = read(b"GET /a HTTP/1.1\r\nHost: b\r\nX: y\r\n\r\n", pieces)
 
     assert ("GET", [b"Host: b", b"X: y"]) == (head.method, head.lines)
 
 
-def test_what_belongs_to_one_connection_is_not_passed_on() -> None:
-    """The hop-by-hop headers, those that Connection names, and the token for us; never the framing."""
+def test_hop_by_hop_headers_are_not_forwarded() -> None:
+    """Nor are the headers that Connection names, and our token; the framing headers always are."""
     head = read(
         b"POST / HTTP/1.1\r\nX-Hop: 1\r\nHost: a\r\nConnection: keep-alive, X-Hop, Host, Content-Length\r\n"
         b"Keep-Alive: 5\r\nTE: trailers\r\nProxy-Authorization: b\r\nX-TraceForge-Token: t\r\nContent-Length: 3\r\n"
@@ -90,8 +90,8 @@ def test_what_belongs_to_one_connection_is_not_passed_on() -> None:
         (b"A: " + b"x" * 65536 + b"\r\n", 431),
     ],
 )
-def test_a_head_that_two_readers_could_read_differently_is_refused(head: bytes, status: int) -> None:
-    """Lengths, chunks, line ends and hosts are said once, and plainly."""
+def test_an_ambiguous_head_is_refused(head: bytes, status: int) -> None:
+    """Lengths, chunks, line ends and hosts must be unique and well-formed."""
     with pytest.raises(InvalidHead) as caught:
         read(b"POST / HTTP/1.1\r\n" + HOST + head + b"\r\n")
 
@@ -109,7 +109,7 @@ def test_a_head_that_two_readers_could_read_differently_is_refused(head: bytes, 
         (b"POST / HTTP/1.0\r\nTransfer-Encoding: chunked\r\n\r\n", 400),
     ],
 )
-def test_what_is_no_request_is_refused(data: bytes, status: int) -> None:
+def test_a_head_that_is_no_http_1_request_is_refused(data: bytes, status: int) -> None:
     """TLS on a plain port, another version, no host."""
     with pytest.raises(InvalidHead) as caught:
         read(data)
@@ -118,14 +118,14 @@ def test_what_is_no_request_is_refused(data: bytes, status: int) -> None:
 
 
 @given(st.binary(max_size=60))
-def test_our_lines_are_the_parsers_headers(noise: bytes) -> None:
-    """Where llhttp accepts a head, it saw the same headers as we: nothing hides between two readings."""
+def test_we_see_the_same_headers_as_llhttp(noise: bytes) -> None:
+    """Nothing hides between two readings of a head that llhttp accepts."""
     data = b"POST /x HTTP/1.1\r\nHost: a\r\n" + noise + b"\r\n\r\n"
-    seen: list[tuple[bytes, bytes]] = []
+    parsed: list[tuple[bytes, bytes]] = []
 
     class Listener:
         def on_header(self, name: bytes, value: bytes) -> None:
-            seen.append((name, value.strip(b" \t")))
+            parsed.append((name, value.strip(b" \t")))
 
     parser = HttpRequestParser(Listener())
     try:
@@ -133,9 +133,9 @@ def test_our_lines_are_the_parsers_headers(noise: bytes) -> None:
         head = read(data)
     except (HttpParserError, InvalidHead):
         return
-    known = [(name.encode("latin-1"), value.encode("latin-1")) for name, value in head.headers]
+    ours = [(name.encode("latin-1"), value.encode("latin-1")) for name, value in head.headers]
     if "connection" not in head.inspected:
-        assert known == [one for one in seen if one[0].decode().lower() not in HOP_BY_HOP]
+        assert ours == [header for header in parsed if header[0].decode().lower() not in HOP_BY_HOP]
 
 
 @pytest.mark.parametrize(
@@ -154,8 +154,10 @@ def test_our_lines_are_the_parsers_headers(noise: bytes) -> None:
         (b"HTTP/1.0 200 OK\r\nContent-Length: 5\r\nConnection: keep-alive\r\n", "POST", 5, True),
     ],
 )
-def test_a_response_says_where_it_ends(head: bytes, method: str, length: int, keep: bool) -> None:
-    """By its method, its status and its headers, as HTTP says."""
+def test_the_length_of_a_response_follows_from_method_status_and_headers(
+    head: bytes, method: str, length: int, keep: bool
+) -> None:
+    """As HTTP defines it."""
     read = answer(head + b"\r\n", method)
 
     assert (length, keep) == (read.length, read.keep_alive)

@@ -18,8 +18,8 @@ from traceforge.http.thread_pool import ThreadPool
 _where: ContextVar[str] = ContextVar("where", default="nowhere")
 
 
-def test_no_more_threads_than_it_was_told_and_the_others_wait_in_order() -> None:
-    """A hundred come at once; three are done at a time, and each begins in its turn."""
+def test_work_beyond_the_threads_waits_in_order_of_arrival() -> None:
+    """A hundred jobs at once; three run at a time."""
     began: list[int] = []
     busy: list[int] = []
     lock = threading.Lock()
@@ -38,34 +38,34 @@ def test_no_more_threads_than_it_was_told_and_the_others_wait_in_order() -> None
 
     async def run() -> tuple[list[int], int]:
         pool = ThreadPool(3, "crew")
-        done = await asyncio.gather(*(pool.run(lambda number=number: work(number)) for number in range(100)))  # type: ignore[misc]
-        return done, pool.threads
+        results = await asyncio.gather(*(pool.run(lambda number=number: work(number)) for number in range(100)))  # type: ignore[misc]
+        return results, pool.threads
 
-    done, threads = asyncio.run(run())
+    results, threads = asyncio.run(run())
 
-    assert [number * 2 for number in range(100)] == done
+    assert [number * 2 for number in range(100)] == results
     assert (3, 3) == (threads, max(busy))
     assert all(abs(place - number) < 3 for place, number in enumerate(began))  # threads note it in any order
 
 
-def test_one_after_the_other_needs_one_thread() -> None:
+def test_consecutive_work_needs_one_thread() -> None:
     """Threads are started when they are needed, and kept."""
 
     async def run() -> tuple[set[int], int]:
         pool = ThreadPool(64, "crew")
-        seen = set()
+        thread_ids = set()
         for _ in range(20):
-            seen.add(await pool.run(threading.get_ident))
+            thread_ids.add(await pool.run(threading.get_ident))
             await asyncio.sleep(0.002)  # until it waits again
-        return seen, pool.threads
+        return thread_ids, pool.threads
 
-    seen, threads = asyncio.run(run())
+    thread_ids, threads = asyncio.run(run())
 
-    assert len(seen) == threads <= 2
+    assert len(thread_ids) == threads <= 2
 
 
-def test_what_nobody_waits_for_is_not_begun() -> None:
-    """Whoever leaves the line is not served, and those behind are."""
+def test_work_of_a_cancelled_caller_is_never_started() -> None:
+    """It is not kept in memory either, and the work behind it runs."""
     gate = threading.Event()
     began: list[str] = []
 
@@ -95,8 +95,8 @@ def test_what_nobody_waits_for_is_not_begun() -> None:
     assert ["first", "last"] == began
 
 
-def test_what_is_raised_is_raised_there_and_the_thread_goes_on() -> None:
-    """And a caller who has left is not told anything."""
+def test_an_exception_is_raised_in_the_caller_and_the_thread_goes_on() -> None:
+    """A caller that was cancelled gets nothing."""
     gate = threading.Event()
 
     async def run() -> str:
@@ -122,8 +122,8 @@ def test_what_is_raised_is_raised_there_and_the_thread_goes_on() -> None:
     assert "still here" == asyncio.run(run())
 
 
-def test_work_is_done_in_the_context_of_who_asked() -> None:
-    """Whoever watches that context sees what is done in it."""
+def test_work_runs_in_the_context_of_its_caller() -> None:
+    """Context variables have the caller's values."""
 
     async def run() -> list[str]:
         pool = ThreadPool(1, "crew")
@@ -134,8 +134,8 @@ def test_work_is_done_in_the_context_of_who_asked() -> None:
     assert ["nowhere", "here"] == asyncio.run(run())
 
 
-def test_a_thread_at_work_does_not_keep_the_process() -> None:
-    """A name server that does not answer must not be waited for at the end."""
+def test_a_busy_thread_does_not_keep_the_process_from_ending() -> None:
+    """The end does not wait for, say, a name server that does not answer."""
     script = (
         "import asyncio, time\nfrom traceforge.http.thread_pool import ThreadPool\n"
         "async def main():\n"
@@ -151,8 +151,8 @@ def test_a_thread_at_work_does_not_keep_the_process() -> None:
     assert ("late\n", "") == (ran.stdout, ran.stderr)
 
 
-def test_what_work_returns_and_raises_comes_back_from_another_thread() -> None:
-    """A result, an error, and a thread that is fit for the next one."""
+def test_results_and_exceptions_come_back_from_another_thread() -> None:
+    """The thread is fit for the next job afterwards."""
     pool = ThreadPool(2, "crew")
 
     async def work() -> None:
@@ -165,13 +165,13 @@ def test_what_work_returns_and_raises_comes_back_from_another_thread() -> None:
     pool.close()
 
 
-def test_close_waits_for_what_has_begun_and_takes_nothing_more() -> None:
-    """Even where its caller has gone."""
-    pool, done = ThreadPool(2, "crew"), list[str]()
+def test_close_waits_for_running_work_and_accepts_no_more() -> None:
+    """Even if the caller was cancelled."""
+    pool, results = ThreadPool(2, "crew"), list[str]()
 
     def slow() -> None:
         time.sleep(0.1)
-        done.append("slow")
+        results.append("slow")
 
     async def work() -> None:
         task = asyncio.create_task(pool.run(slow))
@@ -180,6 +180,6 @@ def test_close_waits_for_what_has_begun_and_takes_nothing_more() -> None:
 
     asyncio.run(work())
     pool.close()
-    assert ["slow"] == done
+    assert ["slow"] == results
     with pytest.raises(RuntimeError):
         asyncio.run(pool.run(lambda: None))

@@ -18,9 +18,9 @@ pytestmark = pytest.mark.skipif(os.name != "posix", reason="only the transport w
 class Transport:
     """A transport that notes what it is left with."""
 
-    def __init__(self, *, held: int = 0, closing: bool = False, **extra: Any) -> None:
+    def __init__(self, *, buffered: int = 0, closing: bool = False, **extra: Any) -> None:
         self.written = b""
-        self._held = held
+        self._buffered = buffered
         self._closing = closing
         self._extra = extra
 
@@ -30,7 +30,7 @@ class Transport:
 
     def get_write_buffer_size(self) -> int:
         """What it could not send so far."""
-        return self._held
+        return self._buffered
 
     def is_closing(self) -> bool:
         """Is its descriptor perhaps somebody else's by now?"""
@@ -59,24 +59,24 @@ def pipe() -> Iterator[tuple[int, int]]:
         os.close(hear)
 
 
-def test_what_there_is_room_for_is_written_before_the_transport_hears_of_it(pipe: tuple[int, int]) -> None:
-    """All of it, most times."""
+def test_bytes_are_written_to_the_socket_without_the_transport(pipe: tuple[int, int]) -> None:
+    """Usually all of them."""
     hear, speak = pipe
 
     assert b"" == write(Transport(), speak, b"data: 1\n\n")
     assert b"data: 1\n\n" == os.read(hear, 100)
 
 
-def test_the_transport_sends_what_there_is_no_room_for(pipe: tuple[int, int]) -> None:
-    """Nothing is lost between the two, nothing is written twice, and a full socket is no failure."""
+def test_the_transport_sends_what_the_socket_has_no_room_for(pipe: tuple[int, int]) -> None:
+    """Nothing is lost or written twice, and a full socket is not an error."""
     hear, speak = pipe
     data = bytes(range(256)) * 1024
-    left = write(Transport(), speak, data)
+    remaining = write(Transport(), speak, data)
     full = write(Transport(), speak, b"more")
     sent = b"".join(iter(lambda: _read(hear), b""))
 
-    assert 0 < len(left) < len(data)
-    assert data == sent + left
+    assert 0 < len(remaining) < len(data)
+    assert data == sent + remaining
     assert b"more" == full
 
 
@@ -88,17 +88,17 @@ def _read(hear: int) -> bytes:
         return b""
 
 
-@pytest.mark.parametrize("transport", [Transport(held=1), Transport(closing=True)], ids=["holds some", "closing"])
+@pytest.mark.parametrize("transport", [Transport(buffered=1), Transport(closing=True)], ids=["holds some", "closing"])
 def test_the_order_is_kept_and_a_closed_descriptor_is_left_alone(pipe: tuple[int, int], transport: Transport) -> None:
-    """What the transport holds comes first, and after its end the number may belong to another connection."""
+    """Bytes that the transport holds go first, and a closed descriptor may already belong to another connection."""
     hear, speak = pipe
 
     assert b"x" == write(transport, speak, b"x")
     assert b"" == _read(hear)
 
 
-def test_a_failure_is_the_transports_to_find() -> None:
-    """Nobody listens: the transport notices, as it would have."""
+def test_a_failed_write_is_left_to_the_transport() -> None:
+    """The transport notices that the peer is gone, as it would have."""
     hear, speak = os.pipe()
     os.close(hear)
 
@@ -107,7 +107,7 @@ def test_a_failure_is_the_transports_to_find() -> None:
 
 
 def test_tls_is_written_by_the_transport_alone() -> None:
-    """So is what has no socket."""
+    """So is a transport without a socket."""
     raw = SimpleNamespace(fileno=lambda: 7)
 
     assert -1 == find_descriptor(cast("asyncio.Transport", Transport(socket=raw, ssl_object=object())))

@@ -30,8 +30,8 @@ def error_of(answer: bytes) -> tuple[int, str, str]:
 # -- the client leaves
 
 
-def test_a_client_that_leaves_mid_stream_ends_the_upstreams_call(pair: Pair) -> None:
-    """At once, not at the next piece; what came is kept."""
+def test_a_client_that_leaves_mid_stream_ends_the_upstream_call(pair: Pair) -> None:
+    """At once, not at the next chunk; the chunks so far are recorded."""
     upstream, proxy = pair
     client = proxy.post()
     server = upstream.accept()
@@ -41,16 +41,16 @@ def test_a_client_that_leaves_mid_stream_ends_the_upstreams_call(pair: Pair) -> 
     client.close()
 
     assert server.gone()
-    (seen,) = proxy.sink.wait()
+    (exchange,) = proxy.sink.wait()
     assert (CallOutcome.CLIENT_LEFT, 200, [b"ab"]) == (
-        seen.outcome,
-        seen.status,
-        [chunk.data for chunk in seen.chunks],
+        exchange.outcome,
+        exchange.status,
+        [chunk.data for chunk in exchange.chunks],
     )
 
 
-def test_a_client_that_leaves_before_the_answer_ends_the_upstreams_call(pair: Pair) -> None:
-    """There is no status; the request is kept."""
+def test_a_client_that_leaves_before_the_response_ends_the_upstream_call(pair: Pair) -> None:
+    """There is no status; the request is recorded."""
     upstream, proxy = pair
     client = proxy.post(body=b"ask")
     server = upstream.accept()
@@ -58,11 +58,11 @@ def test_a_client_that_leaves_before_the_answer_ends_the_upstreams_call(pair: Pa
     client.reset()
 
     assert server.gone()
-    (seen,) = proxy.sink.wait()
-    assert (CallOutcome.CLIENT_LEFT, 0, b"ask") == (seen.outcome, seen.status, seen.request_body)
+    (exchange,) = proxy.sink.wait()
+    assert (CallOutcome.CLIENT_LEFT, 0, b"ask") == (exchange.outcome, exchange.status, exchange.request_body)
 
 
-def test_a_client_that_leaves_within_its_request_is_seen(pair: Pair) -> None:
+def test_a_client_that_leaves_within_its_request_is_recorded(pair: Pair) -> None:
     """The upstream gets no end that the client did not send."""
     upstream, proxy = pair
     client = proxy.connect()
@@ -72,12 +72,12 @@ def test_a_client_that_leaves_within_its_request_is_seen(pair: Pair) -> None:
     client.close()
 
     assert server.gone()
-    (seen,) = proxy.sink.wait()
-    assert (CallOutcome.CLIENT_LEFT, b"abc") == (seen.outcome, seen.request_body)
+    (exchange,) = proxy.sink.wait()
+    assert (CallOutcome.CLIENT_LEFT, b"abc") == (exchange.outcome, exchange.request_body)
 
 
-def test_a_client_that_leaves_after_the_end_was_answered(pair: Pair) -> None:
-    """The connection to the upstream stays for the next one."""
+def test_a_client_that_leaves_after_its_response_ends_no_call(pair: Pair) -> None:
+    """The upstream connection stays for the next call."""
     upstream, proxy = pair
     client = proxy.post()
     server = upstream.accept()
@@ -88,11 +88,11 @@ def test_a_client_that_leaves_after_the_end_was_answered(pair: Pair) -> None:
     proxy.post()
     server.request()
 
-    assert [CallOutcome.ANSWERED] == [seen.outcome for seen in proxy.sink.wait()]
+    assert [CallOutcome.ANSWERED] == [exchange.outcome for exchange in proxy.sink.wait()]
 
 
-def test_a_client_that_leaves_while_we_connect_is_let_go() -> None:
-    """Nothing is left behind, and the call is told as left."""
+def test_a_client_that_leaves_while_we_connect_cancels_the_connection() -> None:
+    """Nothing is left behind, and the call is recorded as left."""
     full = socket.create_server(("127.0.0.1", 0), backlog=0)  # It never accepts, so a later connection hangs.
     fillers = [socket.socket() for _ in range(8)]
     for filler in fillers:
@@ -104,8 +104,8 @@ def test_a_client_that_leaves_while_we_connect_is_let_go() -> None:
         pass
     client.close()
 
-    (seen,) = proxy.sink.wait()
-    assert CallOutcome.CLIENT_LEFT is seen.outcome
+    (exchange,) = proxy.sink.wait()
+    assert CallOutcome.CLIENT_LEFT is exchange.outcome
     proxy.stop()
     for sock in (*fillers, full):
         sock.close()
@@ -115,7 +115,7 @@ def test_a_client_that_leaves_while_we_connect_is_let_go() -> None:
 
 
 @pytest.mark.parametrize(
-    ("sent", "kept"),
+    ("sent", "recorded_body"),
     [
         (STREAM + b"2\r\nab\r\n", b"ab"),
         (STREAM + b"5\r\nab", b"ab"),
@@ -124,9 +124,9 @@ def test_a_client_that_leaves_while_we_connect_is_let_go() -> None:
 )
 @pytest.mark.parametrize("how", ["close", "reset"])
 def test_an_upstream_that_breaks_off_breaks_off_for_the_client(
-    pair: Pair, sent: bytes, kept: bytes, how: str
+    pair: Pair, sent: bytes, recorded_body: bytes, how: str
 ) -> None:
-    """After what it had sent, in the same way, and without an end that nobody sent."""
+    """The client's connection breaks in the same way, after the same bytes, without an invented end."""
     upstream, proxy = pair
     client = proxy.post()
     server = upstream.accept()
@@ -141,13 +141,17 @@ def test_an_upstream_that_breaks_off_breaks_off_for_the_client(
     else:
         assert b"" == client.rest()
     assert sent == got
-    (seen,) = proxy.sink.wait()
-    assert (CallOutcome.CUT, 200, kept) == (seen.outcome, seen.status, b"".join(chunk.data for chunk in seen.chunks))
-    assert how in seen.error
+    (exchange,) = proxy.sink.wait()
+    assert (CallOutcome.CUT, 200, recorded_body) == (
+        exchange.outcome,
+        exchange.status,
+        b"".join(chunk.data for chunk in exchange.chunks),
+    )
+    assert how in exchange.error
 
 
-def test_a_reset_is_no_end_of_an_answer_without_a_length(pair: Pair) -> None:
-    """A close would have been one; so the client sees a reset too."""
+def test_a_reset_does_not_end_a_response_without_a_length(pair: Pair) -> None:
+    """A close would have ended it; so the client gets a reset too."""
     upstream, proxy = pair
     client = proxy.post()
     server = upstream.accept()
@@ -158,8 +162,8 @@ def test_a_reset_is_no_end_of_an_answer_without_a_length(pair: Pair) -> None:
 
     with pytest.raises(ConnectionResetError):
         client.rest()
-    (seen,) = proxy.sink.wait()
-    assert CallOutcome.CUT is seen.outcome
+    (exchange,) = proxy.sink.wait()
+    assert CallOutcome.CUT is exchange.outcome
 
 
 def broken(client: Peer, how: str) -> bytes:
@@ -173,10 +177,10 @@ def broken(client: Peer, how: str) -> bytes:
 
 @pytest.mark.parametrize("how", ["close", "reset"])
 @pytest.mark.parametrize("begun", [b"", b"HTTP/1.1 200 O", b"HTTP/1.1 200 OK\r\nContent-Le"])
-def test_an_upstream_that_breaks_off_before_it_answers_breaks_off_for_the_client(
+def test_an_upstream_that_breaks_off_before_its_response_breaks_off_for_the_client(
     pair: Pair, how: str, begun: bytes
 ) -> None:
-    """In the same way, after the same bytes: an application's client says what it would have said."""
+    """In the same way, after the same bytes: the application's client reports what it would have without us."""
     upstream, proxy = pair
     client = proxy.post("/up/v1/x?key=s3cret")
     server = upstream.accept()
@@ -188,15 +192,15 @@ def test_an_upstream_that_breaks_off_before_it_answers_breaks_off_for_the_client
     getattr(server, how)()
 
     assert (begun if how == "close" else b"") == broken(client, how)
-    (seen,) = proxy.sink.wait()
-    assert (CallOutcome.FAILED, 0) == (seen.outcome, seen.status)
-    assert "s3cret" not in seen.error
+    (exchange,) = proxy.sink.wait()
+    assert (CallOutcome.FAILED, 0) == (exchange.outcome, exchange.status)
+    assert "s3cret" not in exchange.error
     assert {"no-answer": 1} == proxy.state.metrics.upstream_errors
 
 
 def upstreams(proxy: Proxy) -> list[Any]:
     """The connections to the upstream that have a call."""
-    calls = [one._call for one in proxy.state.connections]
+    calls = [connection._call for connection in proxy.state.connections]
     return [relay._upstream for relay in calls if relay is not None and relay._upstream is not None]
 
 
@@ -216,15 +220,15 @@ MALFORMED = [
 @pytest.mark.parametrize("answer", MALFORMED, ids=range(len(MALFORMED)))
 @pytest.mark.parametrize("how", ["close", "reset"])
 @pytest.mark.parametrize("pieces", [1, 2])
-def test_malformed_http_is_for_the_client_to_judge(pair: Pair, answer: bytes, how: str, pieces: int) -> None:
-    """Its bytes are passed on, with what follows and with their end; the call has failed."""
+def test_a_malformed_response_is_forwarded_unchanged(pair: Pair, answer: bytes, how: str, pieces: int) -> None:
+    """With all that follows and its end; the call is recorded as failed."""
     upstream, proxy = pair
     client = proxy.post()
     server = upstream.accept()
     server.request()
     for part in [answer] if pieces == 1 else [answer[:14], answer[14:]]:
         server.send(part)
-    (seen,) = proxy.sink.wait()
+    (exchange,) = proxy.sink.wait()
     got = client.exactly(len(answer))
     server.send(b"more")
     more = client.exactly(4)
@@ -232,15 +236,15 @@ def test_malformed_http_is_for_the_client_to_judge(pair: Pair, answer: bytes, ho
 
     assert b"" == broken(client, how)
     assert (answer, b"more") == (got, more)
-    assert (CallOutcome.FAILED, 0) == (seen.outcome, seen.status)
-    assert seen.error.startswith("malformed: ")
+    assert (CallOutcome.FAILED, 0) == (exchange.outcome, exchange.status)
+    assert exchange.error.startswith("malformed: ")
     assert {"malformed": 1} == proxy.state.metrics.upstream_errors
 
 
 @pytest.mark.parametrize("answer", [b"zz\r\n", b"1\r\nabc\r\n"])
 @pytest.mark.parametrize("together", [True, False])
-def test_malformed_chunks_are_for_the_client_to_judge(pair: Pair, answer: bytes, together: bool) -> None:
-    """What came before them is kept, and the answer is said to have been cut."""
+def test_malformed_chunks_are_forwarded_unchanged(pair: Pair, answer: bytes, together: bool) -> None:
+    """What came before them is recorded, and the response is marked as cut."""
     upstream, proxy = pair
     client = proxy.post()
     server = upstream.accept()
@@ -251,17 +255,17 @@ def test_malformed_chunks_are_for_the_client_to_judge(pair: Pair, answer: bytes,
         server.send(STREAM)
         client.head()
         server.send(b"2\r\nok\r\n" + answer)
-    (seen,) = proxy.sink.wait()
+    (exchange,) = proxy.sink.wait()
     server.close()
 
     assert (STREAM if together else b"") + b"2\r\nok\r\n" + answer == client.rest()
-    assert (CallOutcome.CUT, 200) == (seen.outcome, seen.status)
-    assert b"".join(chunk.data for chunk in seen.chunks).startswith(b"ok")
-    assert "malformed" in seen.error
+    assert (CallOutcome.CUT, 200) == (exchange.outcome, exchange.status)
+    assert b"".join(chunk.data for chunk in exchange.chunks).startswith(b"ok")
+    assert "malformed" in exchange.error
 
 
-def test_a_client_that_understood_what_we_could_not_may_ask_again(pair: Pair) -> None:
-    """A bare newline is fine for some: the answer was whole for them, and the next call is one like any other."""
+def test_a_client_may_send_its_next_request_after_a_response_that_we_could_not_parse(pair: Pair) -> None:
+    """Some clients accept a bare newline: for them the response was complete."""
     upstream, proxy = pair
     client = proxy.post()
     server = upstream.accept()
@@ -275,11 +279,11 @@ def test_a_client_that_understood_what_we_could_not_may_ask_again(pair: Pair) ->
 
     assert response() == client.response()
     assert server.gone()
-    assert [CallOutcome.FAILED, CallOutcome.ANSWERED] == [one.outcome for one in proxy.sink.wait(2)]
+    assert [CallOutcome.FAILED, CallOutcome.ANSWERED] == [exchange.outcome for exchange in proxy.sink.wait(2)]
 
 
-def test_a_client_that_leaves_what_we_could_not_read_ends_it(pair: Pair) -> None:
-    """The upstream is let go, and the call is told once."""
+def test_a_client_that_leaves_a_malformed_response_ends_the_upstream_call(pair: Pair) -> None:
+    """The call is recorded once."""
     upstream, proxy = pair
     client = proxy.post()
     server = upstream.accept()
@@ -289,11 +293,11 @@ def test_a_client_that_leaves_what_we_could_not_read_ends_it(pair: Pair) -> None
     client.close()
 
     assert server.gone()
-    assert [CallOutcome.FAILED] == [one.outcome for one in proxy.sink.wait()]
+    assert [CallOutcome.FAILED] == [exchange.outcome for exchange in proxy.sink.wait()]
     assert 0 == proxy.call(lambda: proxy.state.metrics.in_flight)
 
 
-def test_an_upstream_that_is_not_there_is_a_502() -> None:
+def test_an_unreachable_upstream_is_a_502() -> None:
     """The reason is the system's own."""
     closed = Upstream()
     closed.close()
@@ -307,8 +311,8 @@ def test_an_upstream_that_is_not_there_is_a_502() -> None:
     proxy.stop()
 
 
-def test_a_name_that_does_not_exist_is_a_502() -> None:
-    """`.invalid` never does."""
+def test_a_host_name_that_does_not_exist_is_a_502() -> None:
+    """`.invalid` never exists."""
     proxy = Proxy({"up": "http://nowhere.invalid"})
 
     assert (502, "upstream_name") == error_of(proxy.post().response())[:2]
@@ -316,7 +320,7 @@ def test_a_name_that_does_not_exist_is_a_502() -> None:
 
 
 def test_an_upstream_that_does_not_accept_in_time_is_a_504(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Connecting has a limit; answering has none."""
+    """Connecting has a time limit; responding has none."""
     monkeypatch.setattr(pool_module, "CONNECT_SECONDS_MAX", 0.05)
     full = socket.create_server(("127.0.0.1", 0), backlog=0)
     fillers = [socket.socket() for _ in range(8)]
@@ -331,8 +335,8 @@ def test_an_upstream_that_does_not_accept_in_time_is_a_504(monkeypatch: pytest.M
         sock.close()
 
 
-def test_an_upstream_that_speaks_no_tls_is_a_502() -> None:
-    """https to a plain port."""
+def test_https_to_a_plain_port_is_a_502() -> None:
+    """The TLS handshake fails."""
     plain = Upstream()
     proxy = Proxy({"up": plain.url.replace("http", "https")})
     client = proxy.post()
@@ -360,7 +364,7 @@ def stale(upstream: Upstream, proxy: Proxy) -> Peer:
 
 
 def test_a_kept_connection_that_the_upstream_closed_is_not_used(pair: Pair) -> None:
-    """It is known to be gone before the next call."""
+    """It is known to be closed before the next call."""
     upstream, proxy = pair
     stale(upstream, proxy).close()
     client = proxy.post(body=b"again")
@@ -372,7 +376,7 @@ def test_a_kept_connection_that_the_upstream_closed_is_not_used(pair: Pair) -> N
 
 
 def test_a_stale_connection_is_replaced_once(pair: Pair) -> None:
-    """It took the request and died without a byte: the request is sent again, whole, over a new connection."""
+    """It took the request and closed without a byte: the whole request is sent again over a new connection."""
     upstream, proxy = pair
     old = stale(upstream, proxy)
     client = proxy.post(body=b"again")
@@ -387,7 +391,7 @@ def test_a_stale_connection_is_replaced_once(pair: Pair) -> None:
     assert (2, 1) == (len(proxy.sink.wait(2)), proxy.state.metrics.upstream_retries)
 
 
-def test_a_request_under_way_goes_on_over_the_new_connection(pair: Pair) -> None:
+def test_an_incomplete_request_continues_over_the_new_connection(pair: Pair) -> None:
     """What had come is sent again, and the rest follows."""
     upstream, proxy = pair
     old = stale(upstream, proxy)
@@ -402,8 +406,8 @@ def test_a_request_under_way_goes_on_over_the_new_connection(pair: Pair) -> None
     assert b"def" == server.exactly(3)
 
 
-def test_an_answer_that_began_is_not_asked_for_again(pair: Pair) -> None:
-    """One byte is an answer: the upstream was there."""
+def test_a_request_is_not_sent_again_after_a_byte_of_the_response(pair: Pair) -> None:
+    """One byte shows that the upstream was there."""
     upstream, proxy = pair
     old = stale(upstream, proxy)
     client = proxy.post()
@@ -415,8 +419,8 @@ def test_an_answer_that_began_is_not_asked_for_again(pair: Pair) -> None:
     assert upstream.nobody_else()
 
 
-def test_a_request_that_is_not_held_is_not_sent_again(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It was too large to keep for a second time."""
+def test_a_request_beyond_the_resend_limit_is_not_sent_again(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It was too large to keep."""
     monkeypatch.setattr(relay_module, "RESEND_BYTES_MAX", 100)
     upstream, proxy = pair
     old = stale(upstream, proxy)
@@ -428,8 +432,8 @@ def test_a_request_that_is_not_held_is_not_sent_again(pair: Pair, monkeypatch: p
     assert upstream.nobody_else()
 
 
-def test_bytes_that_nobody_asked_for_close_a_kept_connection(pair: Pair) -> None:
-    """They could be taken for the answer to the next call."""
+def test_bytes_without_a_request_close_a_kept_connection(pair: Pair) -> None:
+    """They could be taken for the response to the next call."""
     upstream, proxy = pair
     old = stale(upstream, proxy)
     old.send(response(b"poison"))
@@ -442,8 +446,8 @@ def test_bytes_that_nobody_asked_for_close_a_kept_connection(pair: Pair) -> None
     assert response() == client.response()
 
 
-def test_bytes_behind_an_answer_close_the_connection(pair: Pair) -> None:
-    """The same, where they come with the answer."""
+def test_bytes_after_a_response_close_the_connection(pair: Pair) -> None:
+    """They could be taken for the response to the next call."""
     upstream, proxy = pair
     client = proxy.post()
     server = upstream.accept()
@@ -455,7 +459,7 @@ def test_bytes_behind_an_answer_close_the_connection(pair: Pair) -> None:
 
 
 def test_idle_connections_are_bounded_in_number_and_time(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
-    """One beyond the limit is closed after its call; one that was idle for too long is closed then."""
+    """One beyond the limit is closed after its call; one that is idle for too long is closed then."""
     upstream, proxy = pair
     monkeypatch.setattr(pool_module, "IDLE_MAX", 1)
     clients = [proxy.post() for _ in range(2)]
@@ -491,7 +495,7 @@ def certificate(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 @pytest.mark.parametrize("trusted", [True, False])
-def test_upstreams_speak_tls_and_must_be_trusted(
+def test_the_certificate_of_an_upstream_must_be_trusted(
     certificate: str, trusted: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """SSL_CERT_FILE adds to what is trusted; the name is sent and checked."""
@@ -530,7 +534,7 @@ def test_upstreams_speak_tls_and_must_be_trusted(
 
 
 def test_an_upstream_that_is_the_proxy_itself_is_refused() -> None:
-    """By its address; and where a name hides it, by what was connected to."""
+    """By its address, or by the connected address where a name hides it."""
     with between() as (_, proxy):
         proxy.state.routes = UpstreamRoutes({"self": f"http://127.0.0.1:{proxy.port}"})
         proxy.state.add_own_address("127.0.0.1", proxy.port)

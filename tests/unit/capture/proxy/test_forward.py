@@ -11,8 +11,8 @@ Pair = tuple[Upstream, Proxy]
 CHUNKS = b"5;a=b\r\nhello\r\n1\r\n!\r\n0\r\nX-Sum: 6\r\n\r\n"
 
 
-def test_a_request_arrives_as_it_was_sent_but_for_its_host(pair: Pair) -> None:
-    """Order, case, duplicates and the body are the client's own; the prefix of the path is gone."""
+def test_a_request_arrives_unchanged_except_for_its_host(pair: Pair) -> None:
+    """Order, case, duplicates and the body are the client's own; the prefix of the path is removed."""
     upstream, proxy = pair
     client = proxy.connect()
     client.send(
@@ -28,8 +28,8 @@ def test_a_request_arrives_as_it_was_sent_but_for_its_host(pair: Pair) -> None:
     )
 
 
-def test_an_answer_arrives_as_it_was_sent(pair: Pair) -> None:
-    """Status, reason, headers and body; only what belongs to one connection is not passed on."""
+def test_a_response_arrives_unchanged(pair: Pair) -> None:
+    """Status, reason, headers and body; only hop-by-hop headers are dropped."""
     upstream, proxy = pair
     client = proxy.post()
     server = upstream.accept()
@@ -45,7 +45,7 @@ def test_an_answer_arrives_as_it_was_sent(pair: Pair) -> None:
 
 
 @pytest.mark.parametrize("cut", [1, 7, 30, 48, 60, 75, 1000])
-def test_a_chunked_answer_keeps_its_chunks_extensions_and_trailers(pair: Pair, cut: int) -> None:
+def test_a_chunked_response_keeps_its_chunks_extensions_and_trailers(pair: Pair, cut: int) -> None:
     """Wherever the network splits it."""
     upstream, proxy = pair
     client = proxy.post()
@@ -56,13 +56,13 @@ def test_a_chunked_answer_keeps_its_chunks_extensions_and_trailers(pair: Pair, c
     server.send(wire[cut:])
 
     assert wire == client.exactly(len(wire))
-    (seen,) = proxy.sink.wait()
-    assert b"hello!" == b"".join(chunk.data for chunk in seen.chunks)
+    (exchange,) = proxy.sink.wait()
+    assert b"hello!" == b"".join(chunk.data for chunk in exchange.chunks)
 
 
 @pytest.mark.parametrize("cut", [20, 90, 105, 118, 1000])
 def test_a_chunked_request_keeps_its_chunks(pair: Pair, cut: int) -> None:
-    """It is streamed on, with its trailers, and its body is known without them."""
+    """It is streamed on, with its trailers, and recorded without them."""
     upstream, proxy = pair
     client = proxy.connect()
     wire = b"POST /up/v1/x HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n" + CHUNKS
@@ -74,12 +74,12 @@ def test_a_chunked_request_keeps_its_chunks(pair: Pair, cut: int) -> None:
     assert CHUNKS == server.exactly(len(CHUNKS))
     server.send(response())
     client.response()
-    (seen,) = proxy.sink.wait()
-    assert b"hello!" == seen.request_body
+    (exchange,) = proxy.sink.wait()
+    assert b"hello!" == exchange.request_body
 
 
-def test_the_first_piece_is_relayed_before_the_second_is_sent(pair: Pair) -> None:
-    """Nothing is held back: the upstream sends on only when the client has seen what it sent."""
+def test_the_first_chunk_is_forwarded_before_the_second_is_sent(pair: Pair) -> None:
+    """The upstream sends on only after the client has read the first chunk."""
     upstream, proxy = pair
     client = proxy.post()
     server = upstream.accept()
@@ -93,13 +93,13 @@ def test_the_first_piece_is_relayed_before_the_second_is_sent(pair: Pair) -> Non
     server.send(b"0\r\n\r\n")
 
     assert b"0\r\n\r\n" == client.exactly(5)
-    (seen,) = proxy.sink.wait()
-    assert [b"data: %d\n" % number for number in range(5)] == [chunk.data for chunk in seen.chunks]
-    assert sorted(chunk.t_ms for chunk in seen.chunks) == [chunk.t_ms for chunk in seen.chunks]
+    (exchange,) = proxy.sink.wait()
+    assert [b"data: %d\n" % number for number in range(5)] == [chunk.data for chunk in exchange.chunks]
+    assert sorted(chunk.t_ms for chunk in exchange.chunks) == [chunk.t_ms for chunk in exchange.chunks]
 
 
 def test_a_request_is_streamed_before_it_is_complete(pair: Pair) -> None:
-    """The upstream sees the first half before the client sends the second."""
+    """The upstream gets the first half before the client sends the second."""
     upstream, proxy = pair
     client = proxy.connect()
     client.send(b"POST /up/x HTTP/1.1\r\nHost: localhost\r\nContent-Length: 6\r\n\r\nabc")
@@ -111,7 +111,7 @@ def test_a_request_is_streamed_before_it_is_complete(pair: Pair) -> None:
     assert b"def" == server.exactly(3)
 
 
-def test_an_answer_that_ends_with_its_connection_ends_so_here_too(pair: Pair) -> None:
+def test_a_response_that_ends_with_its_connection_does_so_for_the_client(pair: Pair) -> None:
     """No length is invented; the client sees the close."""
     upstream, proxy = pair
     client = proxy.post()
@@ -122,8 +122,8 @@ def test_an_answer_that_ends_with_its_connection_ends_so_here_too(pair: Pair) ->
     server.close()
 
     assert b"HTTP/1.1 200 OK\r\nA: b\r\nConnection: close\r\n\r\nabcdef" == client.rest()
-    (seen,) = proxy.sink.wait()
-    assert CallOutcome.ANSWERED is seen.outcome
+    (exchange,) = proxy.sink.wait()
+    assert CallOutcome.ANSWERED is exchange.outcome
 
 
 @pytest.mark.parametrize(
@@ -134,25 +134,25 @@ def test_an_answer_that_ends_with_its_connection_ends_so_here_too(pair: Pair) ->
         (b"GET", b"HTTP/1.1 304 Not Modified\r\nContent-Length: 5\r\n\r\n"),
     ],
 )
-def test_an_answer_without_a_body_ends_with_its_head(pair: Pair, method: bytes, answer: bytes) -> None:
-    """And the next call uses the same two connections."""
+def test_a_response_without_a_body_ends_with_its_head(pair: Pair, method: bytes, answer: bytes) -> None:
+    """The next call uses the same two connections."""
     upstream, proxy = pair
     client = proxy.connect()
-    ask = method + b" /up/v1/models HTTP/1.1\r\nHost: localhost\r\n\r\n"
-    client.send(ask)
+    head_only_request = method + b" /up/v1/models HTTP/1.1\r\nHost: localhost\r\n\r\n"
+    client.send(head_only_request)
     server = upstream.accept()
     for _ in range(2):
         server.head()
         server.send(answer)
         assert answer == client.head()
-        client.send(ask)
+        client.send(head_only_request)
     server.head()
 
     assert upstream.nobody_else()
 
 
-def test_a_client_is_told_to_go_on_by_the_upstream_itself(pair: Pair) -> None:
-    """`Expect` goes through, 100 and 103 come back, and then the body goes."""
+def test_100_continue_comes_from_the_upstream(pair: Pair) -> None:
+    """`Expect` is forwarded, 100 and 103 come back, and then the body is sent."""
     upstream, proxy = pair
     client = proxy.connect()
     client.send(b"POST /up/x HTTP/1.1\r\nHost: localhost\r\nExpect: 100-continue\r\nContent-Length: 2\r\n\r\n")
@@ -166,12 +166,12 @@ def test_a_client_is_told_to_go_on_by_the_upstream_itself(pair: Pair) -> None:
     server.send(response())
 
     assert response() == client.response()
-    (seen,) = proxy.sink.wait()
-    assert 200 == seen.status
+    (exchange,) = proxy.sink.wait()
+    assert 200 == exchange.status
 
 
-def test_requests_sent_ahead_are_served_in_turn(pair: Pair) -> None:
-    """Three in one packet: each waits for the answer to the one before, over one upstream connection."""
+def test_pipelined_requests_are_served_in_turn(pair: Pair) -> None:
+    """Three in one packet: each waits for the previous response, over one upstream connection."""
     upstream, proxy = pair
     client = proxy.connect()
     client.send(b"".join(request(f"/up/{number}", b"%d" % number) for number in range(3)))
@@ -187,8 +187,8 @@ def test_requests_sent_ahead_are_served_in_turn(pair: Pair) -> None:
     assert upstream.nobody_else()
 
 
-def test_own_answers_keep_their_turn_among_requests_sent_ahead(pair: Pair) -> None:
-    """An unknown path behind a call is refused after the call was answered."""
+def test_our_own_responses_keep_their_turn_among_pipelined_requests(pair: Pair) -> None:
+    """An unknown path after a call is refused after the call's response."""
     upstream, proxy = pair
     client = proxy.connect()
     client.send(request() + request("/nowhere") + request("/healthz") + request("/up/last"))
@@ -223,8 +223,8 @@ def test_connections_are_kept_on_both_sides(pair: Pair) -> None:
     assert 1 == proxy.state.metrics.upstream_connections
 
 
-def test_an_old_client_gets_its_answer_without_chunks(pair: Pair) -> None:
-    """HTTP/1.0 knows no chunks, no trailers and no 1xx: it is sent what they hold, and then the end."""
+def test_an_http_1_0_client_gets_its_response_without_chunks(pair: Pair) -> None:
+    """HTTP/1.0 has no chunks, no trailers and no 1xx: the client gets the payload, then the close."""
     upstream, proxy = pair
     client = proxy.connect()
     client.send(b"POST /up/x HTTP/1.0\r\nContent-Length: 2\r\n\r\n{}")
@@ -236,7 +236,7 @@ def test_an_old_client_gets_its_answer_without_chunks(pair: Pair) -> None:
     assert b"HTTP/1.1 200 OK\r\nA: b\r\nConnection: close\r\n\r\nhello!" == client.rest()
 
 
-def test_a_client_that_wants_to_close_is_closed(pair: Pair) -> None:
+def test_connection_close_of_a_client_is_respected(pair: Pair) -> None:
     """The upstream's connection is kept all the same."""
     upstream, proxy = pair
     client = proxy.post(headers=b"Connection: close\r\n")
@@ -249,7 +249,7 @@ def test_a_client_that_wants_to_close_is_closed(pair: Pair) -> None:
     assert server.request()
 
 
-def test_a_whole_url_as_a_target_is_understood(pair: Pair) -> None:
+def test_a_request_target_may_be_a_complete_url(pair: Pair) -> None:
     """Some clients send it."""
     upstream, proxy = pair
     client = proxy.connect()
@@ -258,8 +258,8 @@ def test_a_whole_url_as_a_target_is_understood(pair: Pair) -> None:
     assert upstream.accept().head().startswith(b"GET /v1/models?a=b HTTP/1.1\r\n")
 
 
-def test_h2c_is_offered_in_vain_and_the_call_goes_through(pair: Pair) -> None:
-    """Some clients offer HTTP/2 with each request; an offer may be passed over."""
+def test_an_offer_of_h2c_is_ignored_and_the_call_goes_through(pair: Pair) -> None:
+    """Some clients offer HTTP/2 with each request; a server may ignore the offer."""
     upstream, proxy = pair
     client = proxy.connect()
     client.send(
@@ -270,8 +270,8 @@ def test_h2c_is_offered_in_vain_and_the_call_goes_through(pair: Pair) -> None:
     assert b"GET /x HTTP/1.1\r\nHost: 127.0.0.1:%d\r\n\r\n" % upstream.port == upstream.accept().head()
 
 
-def test_an_answer_before_the_end_of_the_request_is_passed_on(pair: Pair) -> None:
-    """The rest of the request is taken and thrown away, and the client goes on with the next."""
+def test_a_response_before_the_end_of_the_request_is_forwarded(pair: Pair) -> None:
+    """The rest of the request is discarded, and the client goes on with the next one."""
     upstream, proxy = pair
     client = proxy.connect()
     client.send(b"POST /up/x HTTP/1.1\r\nHost: localhost\r\nContent-Length: 10\r\n\r\nabc")
@@ -285,8 +285,8 @@ def test_an_answer_before_the_end_of_the_request_is_passed_on(pair: Pair) -> Non
     assert second.request().startswith(b"POST /next ")
 
 
-def test_a_large_body_goes_through_slow_readers_whole(pair: Pair) -> None:
-    """Neither side is made to hold it: reading stops until the other side has taken what came."""
+def test_a_large_body_reaches_slow_readers_completely(pair: Pair) -> None:
+    """Neither side buffers it: reading pauses until the other side has taken what came."""
     upstream, proxy = pair
     body = bytes(range(256)) * 20_000
     client = proxy.connect()
@@ -304,12 +304,12 @@ def test_a_large_body_goes_through_slow_readers_whole(pair: Pair) -> None:
     client.head()
 
     assert body == client.exactly(len(body))
-    (seen,) = proxy.sink.wait()
-    assert body == seen.request_body == b"".join(chunk.data for chunk in seen.chunks)
+    (exchange,) = proxy.sink.wait()
+    assert body == exchange.request_body == b"".join(chunk.data for chunk in exchange.chunks)
 
 
-def test_with_recording_off_calls_only_go_through() -> None:
-    """Our headers still do not reach the upstream, and none is sent back."""
+def test_with_recording_off_calls_are_only_forwarded() -> None:
+    """TraceForge headers still do not reach the upstream, and none is sent back."""
     with between(sink=False) as (upstream, proxy):
         client = proxy.post(headers=b"X-TraceForge-Session-ID: s\r\nX-TraceForge-Other: 1\r\n")
         server = upstream.accept()
@@ -320,8 +320,8 @@ def test_with_recording_off_calls_only_go_through() -> None:
 
 
 @pytest.mark.parametrize("spoken", [True, False])
-def test_our_headers_are_taken_out_and_answered_only_to_those_who_sent_some(pair: Pair, spoken: bool) -> None:
-    """The upstream sees none; a client that sent none gets the upstream's answer and nothing else."""
+def test_traceforge_headers_are_removed_and_returned_only_to_clients_that_sent_some(pair: Pair, spoken: bool) -> None:
+    """The upstream gets none; a client that sent none gets the upstream's response and nothing else."""
     upstream, proxy = pair
     client = proxy.post(headers=b"x-TRACEFORGE-session-id: s1\r\n" if spoken else b"")
     server = upstream.accept()
@@ -329,28 +329,28 @@ def test_our_headers_are_taken_out_and_answered_only_to_those_who_sent_some(pair
     server.send(response())
     got = client.response()
 
-    (seen,) = proxy.sink.wait()
-    told = f"X-TraceForge-Trace-ID: {seen.id}\r\n".encode()
-    assert (spoken, spoken) == (told in got, b"X-TraceForge-Next-Step: 1\r\n" in got)
+    (exchange,) = proxy.sink.wait()
+    trace_header = f"X-TraceForge-Trace-ID: {exchange.id}\r\n".encode()
+    assert (spoken, spoken) == (trace_header in got, b"X-TraceForge-Next-Step: 1\r\n" in got)
     assert spoken or response() == got
 
 
 @pytest.mark.parametrize("cut", [5, 40, 1000])
-def test_a_head_that_comes_again_is_read_as_the_first_was(pair: Pair, cut: int) -> None:
-    """After the same, after another, in two pieces, with another body, and where it answers HEAD."""
+def test_a_repeated_response_head_is_read_like_the_first(pair: Pair, cut: int) -> None:
+    """After the same head, after another, in two reads, with another body, and in response to HEAD."""
     upstream, proxy = pair
     plain = b"HTTP/1.1 200 OK\r\nSet-Cookie: a\r\nContent-Length: 3\r\n\r\n"
     chunked = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
-    said = [plain + b"one", plain + b"two", chunked + CHUNKS, chunked + CHUNKS, plain + b"six"]
+    responses = [plain + b"one", plain + b"two", chunked + CHUNKS, chunked + CHUNKS, plain + b"six"]
     client = proxy.post()
     server = upstream.accept()
-    for number, wire in enumerate(said):
+    for number, wire in enumerate(responses):
         server.request()
         server.send(wire[:cut])
         if wire[cut:]:
             server.send(wire[cut:])
         assert wire == client.exactly(len(wire))
-        client.send(request() if number < len(said) - 1 else request().replace(b"POST", b"HEAD"))
+        client.send(request() if number < len(responses) - 1 else request().replace(b"POST", b"HEAD"))
     server.request()
     server.send(plain)
 
@@ -359,6 +359,6 @@ def test_a_head_that_comes_again_is_read_as_the_first_was(pair: Pair, cut: int) 
     server.request()
     server.send(plain + b"end")
     assert plain + b"end" == client.exactly(len(plain) + 3)
-    bodies = [b"".join(chunk.data for chunk in one.chunks) for one in proxy.sink.wait(7)]
+    bodies = [b"".join(chunk.data for chunk in exchange.chunks) for exchange in proxy.sink.wait(7)]
     assert [b"one", b"two", b"hello!", b"hello!", b"six", b"", b"end"] == bodies
     assert [("Set-Cookie", "a"), ("Content-Length", "3")] == [*proxy.sink.exchanges[1].response_headers]

@@ -43,10 +43,8 @@ def status_of(answer: bytes) -> int:
         (b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", 505),
     ],
 )
-def test_a_request_that_cannot_be_read_in_one_way_is_refused_and_the_connection_closed(
-    pair: Pair, sent: bytes, status: int
-) -> None:
-    """Nothing of it, and nothing behind it, reaches an upstream."""
+def test_an_ambiguous_request_is_refused_and_the_connection_closed(pair: Pair, sent: bytes, status: int) -> None:
+    """Nothing of it, and nothing after it, reaches an upstream."""
     upstream, proxy = pair
     client = proxy.connect()
     client.send(sent)
@@ -59,7 +57,7 @@ def test_a_request_that_cannot_be_read_in_one_way_is_refused_and_the_connection_
 
 
 def test_malformed_chunks_within_a_request_end_the_call(pair: Pair) -> None:
-    """The upstream sees a request that breaks off, the client a 400."""
+    """The upstream gets a request that breaks off, the client a 400."""
     upstream, proxy = pair
     client = proxy.connect()
     client.send(b"POST /up/x HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nab\r\n")
@@ -93,7 +91,7 @@ def test_malformed_chunks_within_a_request_end_the_call(pair: Pair) -> None:
     ],
 )
 def test_on_loopback_host_and_origin_must_be_of_this_machine(pair: Pair, headers: bytes, status: int) -> None:
-    """A page from elsewhere, or a name that was bent to us, is not let in."""
+    """A page of another site, or a name that was resolved to loopback (DNS rebinding), is refused."""
     _, proxy = pair
     client = proxy.connect()
     client.send(b"GET /nowhere HTTP/1.1\r\n" + headers + b"\r\n")
@@ -102,7 +100,7 @@ def test_on_loopback_host_and_origin_must_be_of_this_machine(pair: Pair, headers
 
 
 def test_a_target_that_names_another_host_is_refused(pair: Pair) -> None:
-    """We are no forward proxy."""
+    """This is not a forward proxy."""
     _, proxy = pair
     client = proxy.connect()
     client.send(b"GET http://example.com/up/x HTTP/1.1\r\nHost: localhost\r\n\r\n")
@@ -111,7 +109,7 @@ def test_a_target_that_names_another_host_is_refused(pair: Pair) -> None:
 
 
 def test_an_unknown_path_is_a_404_that_names_the_prefixes(pair: Pair) -> None:
-    """And the connection goes on, also behind a body."""
+    """The connection stays open, even after a request with a body."""
     _, proxy = pair
     client = proxy.connect()
     for _ in range(2):
@@ -129,8 +127,8 @@ def test_an_unknown_path_is_a_404_that_names_the_prefixes(pair: Pair) -> None:
         b"CONNECT api.example.com:443 HTTP/1.1\r\nHost: api.example.com:443\r\n\r\n",
     ],
 )
-def test_what_could_not_be_seen_is_refused_and_counted(pair: Pair, sent: bytes) -> None:
-    """Upgrades and tunnels."""
+def test_upgrades_and_tunnels_are_refused_and_counted(pair: Pair, sent: bytes) -> None:
+    """The proxy could not record them."""
     upstream, proxy = pair
     client = proxy.connect()
     client.send(sent)
@@ -140,8 +138,8 @@ def test_what_could_not_be_seen_is_refused_and_counted(pair: Pair, sent: bytes) 
     assert upstream.nobody_else()
 
 
-def test_health_and_metrics_are_ours_and_never_forwarded(pair: Pair) -> None:
-    """They tell of the calls that went before."""
+def test_healthz_and_metrics_are_never_forwarded(pair: Pair) -> None:
+    """The metrics count the calls before."""
     upstream, proxy = pair
     client = proxy.post(body=b"12345")
     server = upstream.accept()
@@ -168,8 +166,8 @@ def test_health_and_metrics_are_ours_and_never_forwarded(pair: Pair) -> None:
 
 
 @pytest.mark.parametrize("sent", [b"", b"GET /up/x HTTP/1.1\r\nHost: loc", b"\r\n"])
-def test_a_head_must_come_in_time(pair: Pair, sent: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Half of one is told so; nothing at all is closed without a word."""
+def test_a_head_must_arrive_in_time(pair: Pair, sent: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Half a head gets a 408; a connection without a byte is just closed."""
     _, proxy = pair
     monkeypatch.setattr(client_module, "HEAD_SECONDS_MAX", 0.0)
     client = proxy.connect()
@@ -180,7 +178,7 @@ def test_a_head_must_come_in_time(pair: Pair, sent: bytes, monkeypatch: pytest.M
     assert answer.startswith(b"HTTP/1.1 408 ") if b"GET" in sent else answer == b""
 
 
-def test_an_idle_connection_is_closed_and_a_slow_answer_is_not(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_idle_connection_is_closed_and_a_slow_response_is_not(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
     """Models may take their time; connections without a call may not."""
     upstream, proxy = pair
     monkeypatch.setattr(client_module, "IDLE_SECONDS_MAX", 0.0)
@@ -197,7 +195,7 @@ def test_an_idle_connection_is_closed_and_a_slow_answer_is_not(pair: Pair, monke
     assert response() == slow.response()
 
 
-def test_a_body_that_nobody_wants_is_taken_only_so_far(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_rest_of_an_answered_request_is_read_up_to_a_limit(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
     """Then the connection is closed."""
     _, proxy = pair
     monkeypatch.setattr(client_module, "DISCARDED_BYTES_MAX", 1000)
@@ -209,8 +207,8 @@ def test_a_body_that_nobody_wants_is_taken_only_so_far(pair: Pair, monkeypatch: 
     assert client.gone()
 
 
-def test_requests_sent_ahead_are_read_only_so_far(pair: Pair) -> None:
-    """A client that does not wait for its answers is not read any further."""
+def test_pipelined_requests_are_read_up_to_a_limit(pair: Pair) -> None:
+    """A client that does not wait for its responses is not read any further."""
     upstream, proxy = pair
     client = proxy.post()
     server = upstream.accept()
@@ -221,8 +219,8 @@ def test_requests_sent_ahead_are_read_only_so_far(pair: Pair) -> None:
     assert len(connection._pipelined) < 1 << 20
 
 
-def test_a_client_that_takes_nothing_is_not_served_more(pair: Pair) -> None:
-    """Its answers do not pile up here."""
+def test_a_client_that_reads_nothing_is_not_served_more(pair: Pair) -> None:
+    """Its responses do not pile up here."""
     _, proxy = pair
     client = proxy.connect()
     client.send(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n")

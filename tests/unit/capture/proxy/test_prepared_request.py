@@ -1,4 +1,4 @@
-"""A head that comes again is forwarded as if it had been read."""
+"""A repeated head is forwarded as if it had been parsed."""
 
 from __future__ import annotations
 
@@ -16,27 +16,27 @@ HEAD = (
 ROUTES = UpstreamRoutes({"up": "http://there:1"})
 
 
-def ask(head: bytes) -> PreparedRequest:
-    """What a head asks for."""
+def prepare(head: bytes) -> PreparedRequest:
+    """The request of a head."""
     read = RequestHead(head)
     route = ROUTES.find_route(read.method, read.target, is_anthropic=False)
     assert route is not None
     return prepare_request(read, route)
 
 
-def again(head: bytes = HEAD) -> RepeatedHead:
+def remembered(head: bytes = HEAD) -> RepeatedHead:
     """A head that is remembered."""
-    found = remember_head(head, ask(head))
-    assert found is not None
-    return found
+    repeated_head = remember_head(head, prepare(head))
+    assert repeated_head is not None
+    return repeated_head
 
 
 @pytest.mark.parametrize("length", [b"3", b"0", b"1048576"])
-def test_the_same_head_with_another_length_is_what_reading_it_would_give(length: bytes) -> None:
-    """In every part, and it ends where the body begins."""
+def test_a_repeated_head_with_another_length_equals_a_parsed_one(length: bytes) -> None:
+    """In every field, and it ends where the body begins."""
     head = HEAD.replace(b"Length: 3", b"Length: " + length)
 
-    assert (ask(head), len(head)) == again().match(head + b"body")
+    assert (prepare(head), len(head)) == remembered().match(head + b"body")
 
 
 @pytest.mark.parametrize(
@@ -58,9 +58,9 @@ def test_the_same_head_with_another_length_is_what_reading_it_would_give(length:
         b"",
     ],
 )
-def test_any_other_head_is_read(head: bytes) -> None:
-    """Only a number may differ: everything else is judged anew."""
-    assert None is again().match(head)
+def test_any_other_head_is_parsed_again(head: bytes) -> None:
+    """Only the length may differ."""
+    assert None is remembered().match(head)
 
 
 @pytest.mark.parametrize(
@@ -73,13 +73,13 @@ def test_any_other_head_is_read(head: bytes) -> None:
         HEAD.replace(b"Authorization: Bearer k", b"X-TraceForge-Session-ID: s"),
     ],
 )
-def test_a_head_that_says_more_than_a_length_is_not_remembered(head: bytes) -> None:
-    """One without a length, one in an odd spelling, and one that speaks to us."""
-    assert None is remember_head(head, ask(head))
+def test_some_heads_are_not_remembered(head: bytes) -> None:
+    """One without a length, one in an odd spelling, and one with a TraceForge header."""
+    assert None is remember_head(head, prepare(head))
 
 
-def test_requests_of_one_connection_go_on_byte_for_byte(pair: tuple[Upstream, Proxy]) -> None:
-    """Also those sent ahead, and each exchange has the length that was sent."""
+def test_repeated_requests_are_forwarded_byte_for_byte(pair: tuple[Upstream, Proxy]) -> None:
+    """Pipelined ones too, and each exchange has the length that was sent."""
     upstream, proxy = pair
     client = proxy.connect()
     bodies = [b"abc", b"", b"x" * 100_000, b"abcd"]
@@ -89,8 +89,8 @@ def test_requests_of_one_connection_go_on_byte_for_byte(pair: tuple[Upstream, Pr
     for number, body in enumerate(bodies):
         if number > 1:
             client.send(sent[number])
-        asked = server.request()
-        assert asked == (
+        received = server.request()
+        assert received == (
             b"POST /v1/x HTTP/1.1\r\nHost: %s\r\nContent-Length: %d\r\nAuthorization: Bearer k\r\n\r\n"
             % (upstream.url.removeprefix("http://").encode(), len(body))
             + body
@@ -98,6 +98,8 @@ def test_requests_of_one_connection_go_on_byte_for_byte(pair: tuple[Upstream, Pr
         server.send(response(b"answer %d" % number))
         assert client.response().endswith(b"answer %d" % number)
 
-    kept = proxy.sink.wait(len(bodies))
-    assert bodies == [one.request_body for one in kept]
-    assert [str(len(body)) for body in bodies] == [dict(one.request_headers)["Content-Length"] for one in kept]
+    exchanges = proxy.sink.wait(len(bodies))
+    assert bodies == [exchange.request_body for exchange in exchanges]
+    assert [str(len(body)) for body in bodies] == [
+        dict(exchange.request_headers)["Content-Length"] for exchange in exchanges
+    ]

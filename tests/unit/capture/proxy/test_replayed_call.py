@@ -1,4 +1,4 @@
-"""Calls that the proxy answers from what was recorded: transcripts on sockets, and time without one."""
+"""Calls that the proxy answers from recordings: transcripts on sockets, and timers without one."""
 
 from __future__ import annotations
 
@@ -37,14 +37,14 @@ EVENTS = [
 ] + [b"data: [DONE]\n\n"]  # fmt: skip
 
 
-def asked(answer: object, **more: Any) -> Exchange:
+def recorded_call(answer: object, **more: Any) -> Exchange:
     """A recorded call with one question."""
     return call(CHAT, QUESTION, answer, **more)
 
 
 def streamed(pieces: list[bytes] = EVENTS, times: list[float] | None = None, **more: Any) -> Exchange:
     """One whose answer is a stream in these pieces."""
-    exchange = asked(b"".join(pieces), media_type=SSE, **more)
+    exchange = recorded_call(b"".join(pieces), media_type=SSE, **more)
     chunks = tuple(Chunk(time, data) for time, data in zip(times or [1.0] * len(pieces), pieces, strict=True))
     return msgspec.structs.replace(exchange, chunks=chunks)
 
@@ -53,7 +53,7 @@ def streamed(pieces: list[bytes] = EVENTS, times: list[float] | None = None, **m
 def replaying(
     folder: Path, *exchanges: Exchange, loop: str = "uvloop", auto: bool = False, pace: float = 0.0
 ) -> Iterator[tuple[Upstream, Proxy, Player]]:
-    """A proxy that replays, and an upstream that nobody should ask."""
+    """A proxy that replays, and an upstream that should get no call."""
     player = recorded(folder, *exchanges)
     upstream = Upstream()
     replay = ReplayResponder(player, pace, auto)
@@ -66,9 +66,9 @@ def replaying(
         upstream.close()
 
 
-def test_a_plain_answer_is_sent_as_it_was(tmp_path: Path) -> None:
-    """Status, headers and body; the connection stays, and the next request gets the next answer."""
-    calls = [asked({"n": 1}, number=1), asked({"n": 2}, number=2)]
+def test_a_plain_response_is_replayed_unchanged(tmp_path: Path) -> None:
+    """Status, headers and body; the connection stays, and the next request gets the next response."""
+    calls = [recorded_call({"n": 1}, number=1), recorded_call({"n": 2}, number=2)]
     with replaying(tmp_path, *calls) as (_, proxy, player):
         client = proxy.post(body=QUESTION)
         first = client.response()
@@ -81,8 +81,8 @@ def test_a_plain_answer_is_sent_as_it_was(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("loop", LOOPS)
-def test_a_stream_has_its_chunks(tmp_path: Path, loop: str) -> None:
-    """Each is one HTTP chunk, whatever its borders are; one that redaction has emptied is left out."""
+def test_a_stream_keeps_its_chunks(tmp_path: Path, loop: str) -> None:
+    """Each is one HTTP chunk, whatever its borders; one that redaction has emptied is left out."""
     pieces = [EVENTS[0][:7], EVENTS[0][7:], b"".join(EVENTS[1:3]), b"", EVENTS[3]]
     with replaying(tmp_path, streamed(pieces), loop=loop) as (_, proxy, _):
         client = proxy.post(body=QUESTION)
@@ -95,14 +95,16 @@ def test_a_stream_has_its_chunks(tmp_path: Path, loop: str) -> None:
     assert [piece for piece in pieces if piece] == chunks
 
 
-def test_real_streams_have_their_chunks(tmp_path: Path, record_property: Callable[[str, object], None]) -> None:
+def test_real_streams_keep_their_chunks(tmp_path: Path, record_property: Callable[[str, object], None]) -> None:
     """A sample of the corpus over the socket: the HTTP chunks are the recorded ones."""
-    found = [
-        one for one in interactions(need_shared("corpus/llm")) if one.streaming and one.request and one.generates
+    streams = [
+        interaction
+        for interaction in interactions(need_shared("corpus/llm"))
+        if interaction.streaming and interaction.request and interaction.generates
     ]
     calls = []
-    for number, one in enumerate(found[::40]):
-        exchange = recorded_exchange(one, number)
+    for number, interaction in enumerate(streams[::40]):
+        exchange = recorded_exchange(interaction, number)
         body = b"".join(chunk.data for chunk in exchange.chunks)
         borders = accumulate([0, *[1 + (number * 7919 + n * 104729) % 2000 for n in range(len(body) // 600)]])
         cuts = [*(border for border in borders if border < len(body)), len(body)]
@@ -132,10 +134,10 @@ def test_real_streams_have_their_chunks(tmp_path: Path, record_property: Callabl
 
 
 @pytest.mark.parametrize("status", [400, 401, 404, 429, 500, 503, 529, 299])
-def test_an_error_of_the_provider_is_replayed_as_it_was(tmp_path: Path, status: int) -> None:
-    """With its headers; also a status that has no name."""
+def test_a_provider_error_is_replayed_unchanged(tmp_path: Path, status: int) -> None:
+    """With its headers; also a status without a standard phrase."""
     body = {"error": {"message": "slow down"}}
-    with replaying(tmp_path, asked(body, status=status)) as (_, proxy, player):
+    with replaying(tmp_path, recorded_call(body, status=status)) as (_, proxy, player):
         got = proxy.post(body=QUESTION).response()
 
     assert got.startswith(f"HTTP/1.1 {status} ".encode())
@@ -145,8 +147,8 @@ def test_an_error_of_the_provider_is_replayed_as_it_was(tmp_path: Path, status: 
 
 @pytest.mark.parametrize("status", [204, 304])
 def test_a_status_without_a_body_has_none(tmp_path: Path, status: int) -> None:
-    """And says nothing about its length."""
-    with replaying(tmp_path, asked(b"", status=status)) as (_, proxy, _):
+    """Nor does the response have a length."""
+    with replaying(tmp_path, recorded_call(b"", status=status)) as (_, proxy, _):
         client = proxy.post(body=QUESTION)
         head = client.head()
         client.send(request(body=QUESTION))
@@ -156,10 +158,14 @@ def test_a_status_without_a_body_has_none(tmp_path: Path, status: int) -> None:
     assert b"transfer-encoding" not in head.lower()
 
 
-def test_head_has_no_body(tmp_path: Path) -> None:
-    """The next answer on the connection is read right."""
+def test_the_response_to_head_has_no_body(tmp_path: Path) -> None:
+    """The next response on the connection is read correctly."""
     one = call("/v1/models", b"", b"", media_type="application/json", asked_as="")
-    with replaying(tmp_path, msgspec.structs.replace(one, method="HEAD"), asked({"n": 1}, number=1)) as (_, proxy, _):
+    with replaying(tmp_path, msgspec.structs.replace(one, method="HEAD"), recorded_call({"n": 1}, number=1)) as (
+        _,
+        proxy,
+        _,
+    ):
         client = proxy.connect()
         client.send(b"HEAD /up/v1/models HTTP/1.1\r\nHost: localhost\r\n\r\n")
         head = client.head()
@@ -169,8 +175,8 @@ def test_head_has_no_body(tmp_path: Path) -> None:
         assert client.response().endswith(b'{"n":1}')
 
 
-def test_a_client_of_http_1_0_gets_a_stream_until_the_end(tmp_path: Path) -> None:
-    """It knows no chunks."""
+def test_an_http_1_0_client_gets_a_stream_until_the_close(tmp_path: Path) -> None:
+    """HTTP/1.0 has no chunks."""
     with replaying(tmp_path, streamed()) as (_, proxy, _):
         client = proxy.connect()
         client.send(b"POST /up%s HTTP/1.0\r\nContent-Length: %d\r\n\r\n%s" % (CHAT.encode(), len(QUESTION), QUESTION))
@@ -182,8 +188,8 @@ def test_a_client_of_http_1_0_gets_a_stream_until_the_end(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("minor", [0, 1])
-def test_an_answer_that_broke_off_breaks_off_again(tmp_path: Path, minor: int) -> None:
-    """No end is made up: a client would take half an answer for a whole one."""
+def test_a_cut_stream_is_cut_again(tmp_path: Path, minor: int) -> None:
+    """No end is invented: a client would take half a response for a complete one."""
     with replaying(tmp_path, streamed(EVENTS[:2], outcome=CallOutcome.CUT)) as (_, proxy, player):
         client = proxy.connect()
         head = b"POST /up%s HTTP/1.%d\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n"
@@ -197,18 +203,18 @@ def test_an_answer_that_broke_off_breaks_off_again(tmp_path: Path, minor: int) -
     assert [] == player.unmatched
 
 
-def test_a_plain_answer_that_broke_off_breaks_off_again(tmp_path: Path) -> None:
-    """Half a document is no document."""
-    with replaying(tmp_path, asked(b'{"choices": [', outcome=CallOutcome.CUT)) as (_, proxy, _):
+def test_a_cut_plain_response_is_cut_again(tmp_path: Path) -> None:
+    """Half a document is not a document."""
+    with replaying(tmp_path, recorded_call(b'{"choices": [', outcome=CallOutcome.CUT)) as (_, proxy, _):
         client = proxy.post(body=QUESTION)
         client.head()
 
         assert b'd\r\n{"choices": [\r\n' == client.rest()
 
 
-def test_a_miss_is_answered_at_once_and_counted(tmp_path: Path) -> None:
-    """In one piece, on a connection that stays."""
-    with replaying(tmp_path, asked({"n": 1})) as (_, proxy, player):
+def test_an_unmatched_request_is_answered_at_once_and_counted(tmp_path: Path) -> None:
+    """In one response, on a connection that stays."""
+    with replaying(tmp_path, recorded_call({"n": 1})) as (_, proxy, player):
         client = proxy.post(body=json.dumps(chat_request("hallo")).encode())
         got = client.response()
         client.send(request(body=QUESTION))
@@ -220,27 +226,27 @@ def test_a_miss_is_answered_at_once_and_counted(tmp_path: Path) -> None:
     assert (1, 1) == (len(player.unmatched), player.played_count)
 
 
-def test_a_library_without_recordings_answers_with_misses(tmp_path: Path) -> None:
-    """Never with the upstream."""
+def test_without_recordings_every_request_is_unmatched(tmp_path: Path) -> None:
+    """The upstream is never called."""
     with replaying(tmp_path) as (_, proxy, player):
         assert b"nothing was recorded" in proxy.post(body=QUESTION).response()
     assert 1 == len(player.unmatched)
 
 
-def test_a_client_that_speaks_to_us_is_told_which_trace_answered(tmp_path: Path) -> None:
-    """Others get what the provider sent, and nothing else."""
-    one = asked({"n": 1})
-    with replaying(tmp_path, one) as (_, proxy, _):
+def test_a_client_with_traceforge_headers_gets_the_name_of_the_trace(tmp_path: Path) -> None:
+    """Other clients get the provider's response and nothing else."""
+    exchange = recorded_call({"n": 1})
+    with replaying(tmp_path, exchange) as (_, proxy, _):
         spoken = proxy.post(body=QUESTION, headers=b"X-TraceForge-Session-ID: s\r\n").response()
         silent = proxy.post(body=QUESTION).response()
 
-    assert f"\r\nX-TraceForge-Replayed: {one.id}\r\n".encode() in spoken
+    assert f"\r\nX-TraceForge-Replayed: {exchange.id}\r\n".encode() in spoken
     assert b"TraceForge" not in silent
 
 
-def test_a_header_of_ours_that_cannot_be_used_is_refused(tmp_path: Path) -> None:
-    """While recording it is counted and the call goes on; here it would be another call."""
-    with replaying(tmp_path, asked({"n": 1})) as (_, proxy, player):
+def test_an_unusable_traceforge_header_is_refused(tmp_path: Path) -> None:
+    """While recording it is counted and the call goes on; in a replay it would be another call."""
+    with replaying(tmp_path, recorded_call({"n": 1})) as (_, proxy, player):
         client = proxy.post(body=QUESTION, headers=b"X-TraceForge-Step-Index: first\r\n")
         got = client.response()
         client.send(request(body=QUESTION))
@@ -252,10 +258,10 @@ def test_a_header_of_ours_that_cannot_be_used_is_refused(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("auto", [False, True])
-def test_what_is_refused_at_the_door_is_a_miss_in_a_strict_replay(tmp_path: Path, auto: bool) -> None:
-    """A path that nobody has, and what nobody can see: the application did not get what it got."""
+def test_a_request_that_is_not_admitted_is_unmatched_in_a_strict_replay(tmp_path: Path, auto: bool) -> None:
+    """An unknown path, an upgrade: the application did not get what it got when recording."""
     upgrade = b"GET /up/v1/realtime HTTP/1.1\r\nHost: localhost\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n"
-    with replaying(tmp_path, asked({"n": 1}), auto=auto) as (_, proxy, player):
+    with replaying(tmp_path, recorded_call({"n": 1}), auto=auto) as (_, proxy, player):
         assert proxy.post("/nowhere/x").response().startswith(b"HTTP/1.1 404 ")
         client = proxy.connect()
         client.send(upgrade)
@@ -266,9 +272,9 @@ def test_what_is_refused_at_the_door_is_a_miss_in_a_strict_replay(tmp_path: Path
     assert (0 if auto else 2) == len(player.unmatched)
 
 
-def test_a_fault_of_ours_is_an_answer_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A connection that breaks would be tried again, and nobody would know why."""
-    with replaying(tmp_path, asked({"n": 1})) as (_, proxy, player):
+def test_a_bug_of_ours_gets_a_response(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A connection that breaks would be tried again without a reason."""
+    with replaying(tmp_path, recorded_call({"n": 1})) as (_, proxy, player):
         monkeypatch.setattr(player, "play", lambda *_, **__: 1 / 0)
         got = proxy.post(body=QUESTION).response()
 
@@ -277,9 +283,9 @@ def test_a_fault_of_ours_is_an_answer_too(tmp_path: Path, monkeypatch: pytest.Mo
     assert 1 == len(player.unmatched)
 
 
-def test_a_body_may_come_in_pieces_and_after_it_was_asked_for(tmp_path: Path) -> None:
-    """Chunked, or after `100 Continue`."""
-    with replaying(tmp_path, asked({"n": 1})) as (_, proxy, _):
+def test_a_body_may_arrive_in_several_reads_and_after_100_continue(tmp_path: Path) -> None:
+    """Chunked, too."""
+    with replaying(tmp_path, recorded_call({"n": 1})) as (_, proxy, _):
         client = proxy.connect()
         client.send(b"POST /up%s HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n" % CHAT.encode())
         for piece in (QUESTION[:9], QUESTION[9:]):
@@ -294,9 +300,9 @@ def test_a_body_may_come_in_pieces_and_after_it_was_asked_for(tmp_path: Path) ->
         assert client.response().endswith(b'{"n":1}')
 
 
-def test_requests_sent_ahead_are_answered_in_turn(tmp_path: Path) -> None:
-    """Pipelined on one connection."""
-    calls = [asked({"n": n}, number=n) for n in range(3)]
+def test_pipelined_requests_are_answered_in_turn(tmp_path: Path) -> None:
+    """On one connection."""
+    calls = [recorded_call({"n": n}, number=n) for n in range(3)]
     with replaying(tmp_path, *calls) as (_, proxy, _):
         client = proxy.connect()
         client.send(request(body=QUESTION) * 3)
@@ -307,10 +313,10 @@ def test_requests_sent_ahead_are_answered_in_turn(tmp_path: Path) -> None:
 # -- auto
 
 
-def test_in_auto_mode_what_is_new_goes_to_the_upstream_and_is_recorded(tmp_path: Path) -> None:
-    """What was recorded does not; nothing is a miss."""
+def test_in_auto_mode_an_unmatched_request_is_relayed_and_recorded(tmp_path: Path) -> None:
+    """Recorded ones are not relayed; none counts as unmatched."""
     other = json.dumps(chat_request("new")).encode()
-    with replaying(tmp_path, asked({"n": 1}), auto=True) as (upstream, proxy, player):
+    with replaying(tmp_path, recorded_call({"n": 1}), auto=True) as (upstream, proxy, player):
         assert proxy.post(body=QUESTION).response().endswith(b'{"n":1}')
         client = proxy.post(body=other)
         server = upstream.accept()
@@ -326,7 +332,7 @@ def test_in_auto_mode_what_is_new_goes_to_the_upstream_and_is_recorded(tmp_path:
     assert 0 == proxy.state.metrics.in_flight
 
 
-def test_in_auto_mode_a_chunked_body_goes_on_as_it_came(tmp_path: Path) -> None:
+def test_in_auto_mode_a_chunked_body_is_relayed_unchanged(tmp_path: Path) -> None:
     """Byte for byte."""
     with replaying(tmp_path, auto=True) as (upstream, proxy, _):
         client = proxy.connect()
@@ -361,7 +367,7 @@ class Loop:
         return handle
 
     def run(self, *, late: float = 0.0) -> None:
-        """Let the time of the next one come; timers may be late."""
+        """Advance to the time of the next timer; timers may be late."""
         when, work, arguments, handle = self.due.pop(0)
         self.now = max(self.now, when + late)
         if not handle.cancelled:
@@ -385,9 +391,11 @@ class Stage:
         head = RequestHead(f"POST /up{CHAT} HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n\r\n".encode())
         route = UpstreamRoutes({"up": HOST}).find_route("POST", f"/up{CHAT}", is_anthropic=False)
         assert route is not None
-        ask = prepare_request(head, route)
-        self.playback = ReplayedCall(cast("Any", state), cast("Any", client), ask, ReplayResponder(player, pace))
-        self.playback.start(ask, QUESTION, [QUESTION], True)
+        prepared_request = prepare_request(head, route)
+        self.call = ReplayedCall(
+            cast("Any", state), cast("Any", client), prepared_request, ReplayResponder(player, pace)
+        )
+        self.call.start(prepared_request, QUESTION, [QUESTION], True)
 
     def _write(self, data: bytes) -> None:
         self.written.append((round(self.loop.now - 100, 6), data))
@@ -407,8 +415,8 @@ def framed(pieces: list[bytes]) -> list[bytes]:
 
 
 @pytest.mark.parametrize(("pace", "times"), [(1.0, [0.02, 0.02, 0.5, 1.25]), (10.0, [0.002, 0.002, 0.05, 0.125])])
-def test_at_a_pace_chunks_come_when_they_came(tmp_path: Path, pace: float, times: list[float]) -> None:
-    """As recorded, or so many times as fast; two that came together are written together, in their order."""
+def test_with_a_pace_chunks_come_at_their_recorded_times(tmp_path: Path, pace: float, times: list[float]) -> None:
+    """Or so many times as fast; two that came together are written together, in order."""
     stage = Stage(recorded(tmp_path, streamed(times=[20, 20, 500, 1250])), pace)
     assert [] == stage.chunks
     while stage.loop.due:
@@ -420,8 +428,8 @@ def test_at_a_pace_chunks_come_when_they_came(tmp_path: Path, pace: float, times
     assert 0 == stage.metrics.in_flight
 
 
-def test_a_late_timer_loses_no_time_and_no_order(tmp_path: Path) -> None:
-    """What is due is written; the next is due at its own time, not later by as much."""
+def test_a_late_timer_delays_no_later_chunk(tmp_path: Path) -> None:
+    """What is due is written; the next chunk is due at its own time."""
     stage = Stage(recorded(tmp_path, streamed(times=[10, 20, 30, 1000])), 1.0)
     stage.loop.run(late=0.5)
     assert framed(EVENTS[:3]) == [data for _, data in stage.chunks]
@@ -439,22 +447,22 @@ def test_without_a_pace_everything_comes_at_once(tmp_path: Path) -> None:
     assert {0.0} == {time for time, _ in stage.written}
 
 
-def test_a_plain_answer_does_not_wait(tmp_path: Path) -> None:
+def test_a_plain_response_does_not_wait(tmp_path: Path) -> None:
     """A pace is for streams."""
-    assert Stage(recorded(tmp_path, asked({"n": 1})), 1.0).over
+    assert Stage(recorded(tmp_path, recorded_call({"n": 1})), 1.0).over
 
 
 @pytest.mark.parametrize("how", ["on_client_disconnected", "abort"])
-def test_who_leaves_gets_nothing_more(tmp_path: Path, how: str) -> None:
+def test_after_a_disconnect_or_abort_nothing_more_is_written(tmp_path: Path, how: str) -> None:
     """Between two chunks; the call ends once."""
     stage = Stage(recorded(tmp_path, streamed(times=[10, 500, 900, 1000])), 1.0)
     stage.loop.run()
     before = list(stage.written)
-    getattr(stage.playback, how)()
+    getattr(stage.call, how)()
     assert [True] == [handle.cancelled for *_, handle in stage.loop.due]
     while stage.loop.due:
         stage.loop.run()
-    getattr(stage.playback, how)()
+    getattr(stage.call, how)()
 
     assert before == stage.written
     assert not stage.over
@@ -462,27 +470,31 @@ def test_who_leaves_gets_nothing_more(tmp_path: Path, how: str) -> None:
 
 
 @pytest.mark.parametrize("size", [10, REMEMBERED_BYTES_MAX])
-def test_what_is_remembered_is_never_taken_for_another_answer(tmp_path: Path, size: int) -> None:
-    """By turns, past the last, after others, and beside an answer that the request is put back into."""
+def test_a_remembered_response_is_never_sent_for_another(tmp_path: Path, size: int) -> None:
+    """In turn, past the last one, after others, and beside a response that is filled from the request."""
     mails = ("ada@lovelace.org", "grace@hopper.org")
-    calls = [asked({"n": n, "fill": "x" * size}, number=n) for n in range(1, 4)]
+    calls = [recorded_call({"n": n, "fill": "x" * size}, number=n) for n in range(1, 4)]
     others = [call(CHAT, chat_request(f"q{n}"), {"q": n}, number=10 + n) for n in range(REMEMBERED_MAX)]
     echo = call(CHAT, chat_request(f"write to {mails[0]}"), {"to": mails[0]}, number=4)
     with replaying(tmp_path, *calls, *others, echo) as (_, proxy, _):
         client = proxy.connect()
 
-        def ask(body: bytes) -> dict[str, Any]:
+        def send_request(body: bytes) -> dict[str, Any]:
             client.send(request(body=body))
-            found: dict[str, Any] = json.loads(client.response().partition(b"\r\n\r\n")[2])
-            return found
+            answer: dict[str, Any] = json.loads(client.response().partition(b"\r\n\r\n")[2])
+            return answer
 
-        turns = [ask(QUESTION)["n"] for _ in range(5)]
-        told = [ask(json.dumps(chat_request(f"write to {mail}")).encode())["to"] for mail in (*mails, *mails)]
-        rest = [ask(json.dumps(chat_request(f"q{n}")).encode())["q"] for n in [*range(REMEMBERED_MAX), 0, 1]]
+        turns = [send_request(QUESTION)["n"] for _ in range(5)]
+        echoed = [
+            send_request(json.dumps(chat_request(f"write to {mail}")).encode())["to"] for mail in (*mails, *mails)
+        ]
+        numbers = [
+            send_request(json.dumps(chat_request(f"q{n}")).encode())["q"] for n in [*range(REMEMBERED_MAX), 0, 1]
+        ]
 
     assert [1, 2, 3, 3, 3] == turns
-    assert [*mails, *mails] == told
-    assert [*range(REMEMBERED_MAX), 0, 1] == rest
+    assert [*mails, *mails] == echoed
+    assert [*range(REMEMBERED_MAX), 0, 1] == numbers
 
 
 def test_a_client_may_leave_a_paced_stream(tmp_path: Path) -> None:

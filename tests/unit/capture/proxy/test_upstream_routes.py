@@ -41,8 +41,8 @@ ROUTES = UpstreamRoutes({"corp": "https://LLM.example.com:8443/gateway/", "ollam
         ("POST", "/v1/models/g:generateContent", False, "https://generativelanguage.googleapis.com/v1/models/g:generateContent"),
     ],
 )  # fmt: skip
-def test_a_prefix_or_a_known_path_names_the_upstream(method: str, target: str, anthropic: bool, url: str) -> None:
-    """What is behind the prefix goes on as it is."""
+def test_a_prefix_or_a_known_path_selects_the_upstream(method: str, target: str, anthropic: bool, url: str) -> None:
+    """What follows the prefix is forwarded unchanged."""
     route = ROUTES.find_route(method, target, is_anthropic=anthropic)
 
     assert route is not None
@@ -54,12 +54,12 @@ def test_a_prefix_or_a_known_path_names_the_upstream(method: str, target: str, a
     "target",
     ["/", "*", "/x", "/crop/v1/messages", "/Openai/v1/x", "//openai/v1/x", "/v1/unknown", "/api/x", "/v2/models"],
 )
-def test_nobody_guesses_where_a_call_goes(target: str) -> None:
-    """A misspelt name does not send somebody's key to a provider that only happens to speak alike."""
+def test_an_unknown_prefix_has_no_route(target: str) -> None:
+    """A misspelt name does not send an API key to a provider with a similar API."""
     assert ROUTES.find_route("POST", target, is_anthropic=False) is None
 
 
-def test_an_upstream_that_cannot_be_used_is_refused() -> None:
+def test_an_invalid_upstream_is_refused() -> None:
     """When the proxy starts, not when a call comes."""
     with pytest.raises(InvalidUpstream, match="password"):
         read_upstream("a", "http://me:s3cret@a")
@@ -73,8 +73,8 @@ def test_an_upstream_that_cannot_be_used_is_refused() -> None:
         ("http://[::1]:8080", "::1", 8080, "[::1]:8080"),
     ],
 )
-def test_an_address_has_a_host_a_port_and_an_authority(url: str, host: str, port: int, authority: str) -> None:
-    """The port is the scheme's where none is given, and Host is what the address says."""
+def test_an_upstream_has_a_host_a_port_and_an_authority(url: str, host: str, port: int, authority: str) -> None:
+    """The scheme gives the default port, and Host is the authority of the URL."""
     upstream = read_upstream("a", url)
 
     assert (host, port, authority) == (upstream.host, upstream.port, upstream.authority)
@@ -91,6 +91,6 @@ def test_an_address_has_a_host_a_port_and_an_authority(url: str, host: str, port
         ("example.com", False),
     ],
 )
-def test_loopback_is_what_stays_on_this_machine(host: str, local: bool) -> None:
+def test_loopback_names_and_addresses_are_recognised(host: str, local: bool) -> None:
     """Names and addresses alike."""
     assert local is is_loopback(host)

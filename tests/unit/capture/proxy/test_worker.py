@@ -37,8 +37,8 @@ class BrokenSink(Kept):
         raise OSError(28, "No space left on device")
 
 
-def test_the_sink_is_given_its_time_and_a_hurry_ends_it() -> None:
-    """A person who asks twice to stop does not wait for a disk."""
+def test_the_recorder_gets_its_time_until_a_second_signal() -> None:
+    """A person who stops the proxy twice does not wait for a disk."""
     sink = SlowSink()
 
     async def end() -> bool:
@@ -55,13 +55,13 @@ def test_the_sink_is_given_its_time_and_a_hurry_ends_it() -> None:
     sink.let_go.set()
 
 
-def test_a_sink_that_cannot_be_closed_is_counted() -> None:
-    """The end comes all the same."""
+def test_a_recorder_that_cannot_be_closed_is_counted() -> None:
+    """The worker ends all the same."""
     metrics = ProxyMetrics()
-    said: list[str] = []
-    asyncio.run(_close(BrokenSink(), CallRecording(None, metrics, said.append)))
+    messages: list[str] = []
+    asyncio.run(_close(BrokenSink(), CallRecording(None, metrics, messages.append)))
 
-    assert ({"close-OSError": 1}, 1) == (metrics.recording_failures, len(said))
+    assert ({"close-OSError": 1}, 1) == (metrics.recording_failures, len(messages))
 
 
 async def _close(sink: Kept, recording: CallRecording) -> None:
@@ -72,7 +72,7 @@ async def _close(sink: Kept, recording: CallRecording) -> None:
     ("sent", "outcome"),
     [(b"", CallOutcome.FAILED), (b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nab", CallOutcome.CUT)],
 )
-def test_a_call_that_is_cut_at_the_stop_says_so(sent: bytes, outcome: CallOutcome) -> None:
+def test_a_call_that_is_cut_at_the_stop_is_recorded_so(sent: bytes, outcome: CallOutcome) -> None:
     """It was not the client that left."""
     with between() as (upstream, proxy):
         client = proxy.post()
@@ -82,5 +82,5 @@ def test_a_call_that_is_cut_at_the_stop_says_so(sent: bytes, outcome: CallOutcom
             server.send(sent)
             client.until(b"ab")
 
-    (seen,) = proxy.sink.exchanges
-    assert (outcome, "the proxy was stopped") == (seen.outcome, seen.error)
+    (exchange,) = proxy.sink.exchanges
+    assert (outcome, "the proxy was stopped") == (exchange.outcome, exchange.error)
