@@ -1,7 +1,6 @@
-"""Check one file or folder of any kind.
+"""Check one file of any kind.
 
-In: a path. Out: its kind and its findings. Never: imports the rules of a kind before the first file of that kind:
-`traceforge verify` of one snapshot would start four times as slowly with all of them.
+In: a path. Out: its kind and its findings. Never: raises: a bug in a check becomes a finding.
 """
 
 from __future__ import annotations
@@ -11,9 +10,15 @@ from typing import NamedTuple
 
 from traceforge.audit.file_kinds import FileKind, find_kind
 from traceforge.canon import JSON, parse_json
+from traceforge.chat.execution_trace import check_execution_trace
+from traceforge.context.model.context_snapshot import check_context_snapshot
 from traceforge.errors import CannotRead, NotJSON
 from traceforge.files import read_file
 from traceforge.findings import IO, Finding, internal_error_finding
+from traceforge.modelio.recording_verifier import verify_session
+from traceforge.snapshots.formats.approval_format import check_approval
+from traceforge.snapshots.formats.snapshot_format import check_document
+from traceforge.traces.trace_format import check_file_name, check_trace
 
 
 class AuditTask(NamedTuple):
@@ -51,45 +56,26 @@ def check_value(kind: FileKind, value: JSON, task: AuditTask) -> list[Finding]:
     """Check a parsed document of a known kind."""
     match kind:
         case FileKind.SNAPSHOT:
-            from traceforge.snapshots.formats.snapshot_format import check_document
-
             return check_document(value, task.file, owned=True)
         case FileKind.MANIFEST:
             return [Finding(task.file, "", IO, "a manifest is checked with its tree", "Name its folder.")]
         case FileKind.APPROVAL:
-            from traceforge.snapshots.formats.approval_format import check_approval
-
             return check_approval(value, task.file)
         case FileKind.MODEL_IO:
-            from traceforge.modelio.recording_verifier import verify_session
-
             return [
                 Finding(task.file, violation.path, violation.rule_id, violation.message)
                 for violation in verify_session(value).violations
             ]
         case FileKind.CONTEXT_SNAPSHOT:
-            from traceforge.context.model.context_snapshot import check_context_snapshot
-
             return check_context_snapshot(value, task.file)
         case FileKind.EXECUTION_TRACE:
-            from traceforge.chat.execution_trace import check_execution_trace
-
             return check_execution_trace(value, task.file)
         case FileKind.TRACE:
-            from traceforge.traces.trace_format import check_file_name, check_trace
-
             name = os.path.basename(task.file)
             misnamed = check_file_name(name, value, task.file) if task.kind is FileKind.TRACE else []
             return check_trace(value, task.file) + misnamed
         case FileKind.PACK:
             raise AssertionError("a pack is a folder")
-
-
-def check_pack(folder: str) -> list[Finding]:
-    """Check a pack; findings name its files relative to the current folder."""
-    from traceforge.packs.pack_verifier import pack_findings, verify_pack
-
-    return pack_findings(verify_pack(folder))
 
 
 def _unknown_file_findings(task: AuditTask) -> list[Finding]:

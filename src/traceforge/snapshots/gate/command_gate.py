@@ -19,6 +19,7 @@ from traceforge.snapshots.gate.gate_findings import GateFinding
 from traceforge.snapshots.gate.gate_judgement import RunObservations, judge_requests, judge_run, observe_replay
 from traceforge.snapshots.gate.null_recorder import NullRecorder
 from traceforge.snapshots.record.pending_changes import ChangeKind, PendingChange
+from traceforge.snapshots.record.record_run import redacted_scope
 from traceforge.snapshots.tree.project_snapshots import ProjectSnapshots, list_key_names, open_snapshots
 
 PENDING_RULE = "GT4"
@@ -49,7 +50,7 @@ class TestRun:
 
 def run_test(loaded: LoadedConfig, command: Sequence[str], *, allow_unused: bool = False) -> TestRun:
     """Run a command with every model call answered from snapshots, and judge what it asked."""
-    snapshots = open_snapshots(loaded, words=command)
+    snapshots = open_snapshots(loaded, scope=redacted_scope(loaded, command))
     if snapshots.findings:
         return TestRun(snapshots, None, [GateFinding(finding) for finding in snapshots.findings])
     names = list_key_names(snapshots.approved_calls)

@@ -1,7 +1,7 @@
 """The gate: whether the calls of a run are the approved ones. `traceforge test` and the pytest plugin both use it.
 
 In: what the processes of a run asked, and how its tests ended. Out: findings, and what could not be checked. Never:
-passes a request that nobody approved because the application swallowed the error, or judges from one process of
+passes an unapproved request because the application swallowed the error, or judges from one process of
 several what only all of them know, such as a snapshot that no test asks for.
 """
 
@@ -122,7 +122,7 @@ def judge_requests(
     refused: Mapping[RefusedConnection, int],
     location: str,
 ) -> list[GateFinding]:
-    """Requests that nobody approved, and connections that were refused: those of one test, or of a whole run."""
+    """Unapproved requests, and connections that were refused: those of one test, or of a whole run."""
     config = snapshots.loaded.config
     findings = find_unapproved_requests(
         unmatched, snapshots.approved_calls, snapshots.player.use_counts, config.models

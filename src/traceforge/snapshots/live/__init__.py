@@ -1,1 +1,1 @@
-"""Approved requests sent to the provider again: does the model still answer the same?"""
+"""The live check: sends approved requests to the provider again, and compares the answers."""

@@ -115,6 +115,6 @@ def needs_key(provider: str, url: str) -> bool:
 
 
 def is_confidential(url: str) -> bool:
-    """Whether nobody on the network can read a request to this URL."""
+    """Whether requests to this URL are encrypted, or stay on this machine."""
     parts = urlsplit(url)
     return parts.scheme == "https" or parts.hostname in LOOPBACK

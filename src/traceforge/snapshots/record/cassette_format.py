@@ -16,15 +16,17 @@ import base64
 import binascii
 import os
 import re
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from traceforge.canon import json_bytes, parse_json
 from traceforge.errors import InvalidFile, MissingExtra, NotJSON
 from traceforge.exchange import Headers
 from traceforge.findings import Finding
 
-if TYPE_CHECKING:
+try:
     import yaml
+except ImportError:  # The extra `vcr` is not installed: JSON cassettes can still be read.
+    yaml = None  # type: ignore[assignment]
 
 YAML_ENDS, JSON_END = (".yaml", ".yml"), ".json"
 CASSETTE_BYTES_MAX = 64 << 20
@@ -77,12 +79,10 @@ def _load_json(data: bytes) -> object:
 
 
 def _load_yaml(data: bytes) -> object:
+    if yaml is None:
+        raise MissingExtra("YAML cassettes cannot be read here: PyYAML is not installed", "vcr")
     try:
-        import yaml
-    except ImportError:
-        raise MissingExtra("YAML cassettes cannot be read here: PyYAML is not installed", "vcr") from None
-    try:
-        loaded: object = yaml.load(data, Loader=_make_loader())  # noqa: S506 (a safe loader, and four harmless tags)
+        loaded: object = yaml.load(data, Loader=_make_loader())
     except (yaml.YAMLError, ValueError, RecursionError) as exc:
         mark = getattr(exc, "problem_mark", None)
         where = f" at line {mark.line + 1}" if mark is not None else ""
@@ -93,7 +93,6 @@ def _load_yaml(data: bytes) -> object:
 
 def _make_loader() -> type[yaml.SafeLoader]:
     """The safe loader, with the tags of Python 2 texts and of bodies that were streams."""
-    import yaml
 
     class Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]  # one of two, both safe
         pass
@@ -108,8 +107,6 @@ def _make_loader() -> type[yaml.SafeLoader]:
 
 def _construct_stream(loader: Any, node: Any) -> object:  # noqa: ANN401 (PyYAML's own, which has no types for it)
     """The bytes of a `BytesIO` that was dumped as an object: the first item of its state or arguments."""
-    import yaml
-
     value = (
         loader.construct_mapping(node, deep=True)
         if isinstance(node, yaml.MappingNode)

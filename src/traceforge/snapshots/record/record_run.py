@@ -21,12 +21,13 @@ from traceforge.capture.run.environment import set_key_variables
 from traceforge.capture.trace_writer import RecorderSettings
 from traceforge.config import LoadedConfig
 from traceforge.errors import NotFound
+from traceforge.redact.redactor import Redactor
 from traceforge.replay.player import Player
 from traceforge.snapshots.record.candidates import Candidate, find_candidates
 from traceforge.snapshots.record.pending_changes import PendingChange, load_pending, save_pending
 from traceforge.snapshots.record.proposal import Proposal, propose_changes
 from traceforge.snapshots.tree.project_snapshots import ProjectSnapshots, make_run_scopes, open_snapshots
-from traceforge.snapshots.tree.run_scopes import is_test_scope
+from traceforge.snapshots.tree.run_scopes import command_scope, is_test_scope
 from traceforge.traces.index_update import read_any_version
 from traceforge.traces.trace_store import TraceStore
 
@@ -51,7 +52,8 @@ def run_record(
     A live call may refer to something the provider stores (`previous_response_id`) that was only replayed, which the
     provider does not know. Then `notify` is called, and the command is run again with those tests fully live.
     """
-    snapshots = open_snapshots(loaded, fresh=fresh, words=command)
+    scope = redacted_scope(loaded, command)
+    snapshots = open_snapshots(loaded, fresh=fresh, scope=scope)
     if snapshots.findings:
         return RecordRun(snapshots)
     live_run = _run_live(snapshots, command)
@@ -60,13 +62,18 @@ def run_record(
         all_tests = all(map(is_test_scope, broken_scopes))
         tests = f"{len(broken_scopes)} test{'s' if len(broken_scopes) > 1 else ''}" if all_tests else "the command"
         notify(f"{tests} referred to a replayed answer that the provider does not know: running again, all live")
-        snapshots = open_snapshots(loaded, words=command)
+        snapshots = open_snapshots(loaded, scope=scope)
         snapshots.player.fresh_scopes = broken_scopes
         live_run = _run_live(snapshots, command)
     proposal = file_changes(snapshots, live_run.candidates, snapshots.player.use_counts, live_run.run.tests)
     return RecordRun(
         snapshots, live_run.run, proposal.changes, len(live_run.candidates), proposal.unchanged, live_run.unread
     )
+
+
+def redacted_scope(loaded: LoadedConfig, command: Sequence[str]) -> str:
+    """The scope of a command, which is stored in snapshots and may hold a secret."""
+    return Redactor.from_config(loaded.config).redact_text(command_scope(command))
 
 
 class _LiveRun(NamedTuple):

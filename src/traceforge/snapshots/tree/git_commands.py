@@ -6,6 +6,7 @@ In: a folder. Out: the output of `git` there. Never: runs a hook, or reaches a n
 from __future__ import annotations
 
 import os
+import subprocess
 from collections.abc import Iterator
 
 SECONDS_MAX = 60.0  # Git reads from the disk; if it hangs, it waits for something that will not come.
@@ -21,8 +22,6 @@ def run_git(folder: str, *arguments: str, data: bytes = b"") -> bytes | None:
     Raises:
         GitUnavailable: Git cannot be run.
     """
-    import subprocess  # Most checks never ask Git.
-
     environment = {**os.environ, "GIT_OPTIONAL_LOCKS": "0", "GIT_TERMINAL_PROMPT": "0", "GIT_NO_LAZY_FETCH": "1"}
     try:
         completed = subprocess.run(  # noqa: S603 (a fixed command, no shell)

@@ -17,7 +17,7 @@ from traceforge.replay.player import Player
 from traceforge.replay.request_key import RequestKeyer, make_request_keyer
 from traceforge.snapshots.formats.tree_layout import has_interrupted_approval
 from traceforge.snapshots.tree.approved_calls import ApprovedCall, build_recordings, list_approved_calls
-from traceforge.snapshots.tree.run_scopes import RunScopes, command_scope
+from traceforge.snapshots.tree.run_scopes import RunScopes
 from traceforge.snapshots.tree.synthesised_answers import SynthesisedAnswers
 from traceforge.snapshots.tree.tree_verification import TreeContent, TreeReport, verify_tree
 
@@ -37,11 +37,11 @@ class ProjectSnapshots(NamedTuple):
         return self.tree_report.findings
 
 
-def open_snapshots(loaded: LoadedConfig, *, fresh: bool = False, words: Sequence[str] = ()) -> ProjectSnapshots:
+def open_snapshots(loaded: LoadedConfig, *, fresh: bool = False, scope: str = "") -> ProjectSnapshots:
     """Verify the tree of a project, and load its approved calls.
 
-    With `fresh` the player answers nothing. `words` is the command whose calls will be replayed, if it is one: it is
-    the scope of calls outside of tests. An interrupted approval is finished first.
+    With `fresh` the player answers nothing. `scope` is that of calls outside of tests. An interrupted approval is
+    finished first.
 
     Raises:
         InvalidConfig: what is declared as volatile cannot be read.
@@ -56,9 +56,8 @@ def open_snapshots(loaded: LoadedConfig, *, fresh: bool = False, words: Sequence
     content = TreeContent()
     tree_report = verify_tree(root, config.models, content=content) if os.path.isdir(root) else TreeReport(0, 0, ())
     keys = make_request_keyer(loaded)
-    approved_calls = (
-        [] if tree_report.findings else list_approved_calls(content, config.models)
-    )  # From the bytes that were verified.
+    # From the bytes that were verified: the files may have changed since.
+    approved_calls = [] if tree_report.findings else list_approved_calls(content, config.models)
     answering_calls = [] if fresh else approved_calls
     player = Player(
         keys,
@@ -66,10 +65,7 @@ def open_snapshots(loaded: LoadedConfig, *, fresh: bool = False, words: Sequence
         match_key=find_match_key(loaded.project),
         fallback=SynthesisedAnswers(answering_calls, config.models),
     )
-    if words:
-        from traceforge.redact.redactor import Redactor
-
-        player.default_scope = Redactor.from_config(config).redact_text(command_scope(words))
+    player.default_scope = scope
     return ProjectSnapshots(loaded, tree_report, approved_calls, keys, player)
 
 
