@@ -119,7 +119,7 @@ def test_a_miss_is_one_attempt_and_the_exception_says_everything(
         ask(f"{strict.url}/up")
 
     told = str(caught.value).replace('\\"', '"')
-    assert f'{path}: recorded "{before}", asked "What is the capital of Spain?"' in told
+    assert f'{path}: recorded "{before}", sent "What is the capital of Spain?"' in told
     assert 1 == misses(strict) - missed
 
 
@@ -147,7 +147,7 @@ def test_a_miss_that_is_swallowed_fails_the_run(recorded: Recorded, other: Upstr
 
     _, ended = replay(recorded[0], other, *bodies)
 
-    assert 'asked "What is the capital of Spain?" (2 times)\n' in ended.err
+    assert 'sent "What is the capital of Spain?" (2 times)\n' in ended.err
     assert "replayed 1 call, 2 missed" in ended.err
     assert 1 == ended.code
 
@@ -206,7 +206,10 @@ def test_replay_works_in_ci(recorded: Recorded, other: Upstream) -> None:
 @pytest.mark.parametrize(
     ("match", "told"),
     [
-        ({"ignore_paths": ["messages"]}, "traceforge.config.json: match.ignore_paths[0] is no path: 'messages'"),
+        (
+            {"ignore_paths": ["messages"]},
+            "traceforge.config.json: match.ignore_paths[0] is not a JSON path: 'messages'",
+        ),
         (
             {"ignore_patterns": ["x", "("]},
             "traceforge.config.json: match.ignore_patterns[1] is no google-re2 expression",
@@ -265,7 +268,7 @@ def test_the_path_that_a_miss_names_makes_it_pass_once_it_is_declared(tmp_path: 
     before, after = ({**chat_request("x"), "meta data": {"id": n}} for n in (1, 2))
     record(tmp_path, (before, Answer([b'{"n": 1}'])))
     (got,), _ = replay(tmp_path, other, after)
-    path = got["error"]["message"].partition("differs at ")[2].partition(": recorded 1, asked 2")[0]
+    path = got["error"]["message"].partition("differs at ")[2].partition(": recorded 1, sent 2")[0]
     (tmp_path / "traceforge.config.json").write_text(
         json.dumps({"match": {"ignore_paths": [path]}}), encoding="utf-8"
     )

@@ -115,7 +115,7 @@ def test_a_miss_is_one_attempt_and_the_exception_says_everything(
         ask(other.url)
 
     told = str(caught.value).replace('\\"', '"')
-    assert f'{path}: recorded "{before}", asked "What is the capital of Spain?"' in told
+    assert f'{path}: recorded "{before}", sent "What is the capital of Spain?"' in told
     assert (1, 0) == (len(replayed.unmatched), replayed.played)
 
 

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from support.packing import make_key, write_sources
-from traceforge.packs.pack_contents import PackContents, read_pack
+from traceforge.packs.pack_archive import read_pack
+from traceforge.packs.pack_contents import PackContents
 from traceforge.packs.pack_signature import load_public_key
 from traceforge.packs.pack_verifier import PackReport, verify_contents, verify_pack
 from traceforge.packs.pack_writer import create_pack, export_archive

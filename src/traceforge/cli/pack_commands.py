@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from traceforge.cli.output import exit_on_refusal, json_option, print_findings_and_exit, print_json
-from traceforge.packs.pack_contents import read_pack
+from traceforge.packs.pack_archive import read_pack
 from traceforge.packs.pack_signature import load_public_key
 from traceforge.packs.pack_verifier import PackReport, pack_findings, verify_contents, verify_pack
 from traceforge.packs.pack_writer import create_pack, export_archive

@@ -8,17 +8,15 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 from msgspec import Struct
 
 from traceforge.canon import JSON, JSONObject, canonical_bytes, encode_utf8, parse_json
 from traceforge.errors import NotFound, NotJSON
 from traceforge.modelio.prompt import Prompt
+from traceforge.redact.redactor import Redactor
 from traceforge.wire.unified import as_object, list_objects
-
-if TYPE_CHECKING:
-    from traceforge.redact.redactor import Redactor
 
 Context = Mapping[str, JSON]  # What a call has beside its prompt, such as a temperature. No part of its hash.
 

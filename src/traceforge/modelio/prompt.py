@@ -9,12 +9,11 @@ In: prompts as a program has them. Out: their hashes, and clean copies for expla
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, cast
+from typing import cast
 
 from traceforge.canon import JSON, Digest, JSONObject, canonical_bytes, digest_bytes, digest_canonical, digest_text
-
-if TYPE_CHECKING:
-    from traceforge.redact.redactor import Redactor
+from traceforge.config import current_folder, load_config
+from traceforge.redact.redactor import Redactor
 
 Prompt = str | Sequence[JSONObject]
 
@@ -69,7 +68,4 @@ def default_redactor() -> Redactor:
     Raises:
         InvalidConfig: the project's configuration cannot be used.
     """
-    from traceforge.config import current_folder, load_config
-    from traceforge.redact.redactor import Redactor
-
     return Redactor.from_config(load_config(current_folder()).config)

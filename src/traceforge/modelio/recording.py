@@ -12,7 +12,7 @@ import threading
 import time
 from collections.abc import Callable, Generator
 from types import TracebackType
-from typing import TYPE_CHECKING, Self
+from typing import Self
 
 from traceforge.canon import Digest, JSONObject, digest_bytes, encode_utf8
 from traceforge.clock import now_text
@@ -21,9 +21,7 @@ from traceforge.modelio.adapter import Adapter, Completion, Context, Stream, red
 from traceforge.modelio.prompt import Prompt, default_redactor, hash_prompt
 from traceforge.modelio.recording_format import INTERACTIONS_MAX, RESPONSE_BYTES_MAX, TOTAL_BYTES_MAX
 from traceforge.modelio.recording_journal import JournalHeader, RecordingJournal, WrittenRecording
-
-if TYPE_CHECKING:
-    from traceforge.redact.redactor import Redactor
+from traceforge.redact.redactor import Redactor
 
 RECORD, REPLAY = "record", "replay"
 

@@ -7,12 +7,14 @@ a miss that says so.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, cast
+from typing import cast
 
 from traceforge.canon import Digest, JSONObject
+from traceforge.config import Config
 from traceforge.modelio.adapter import Completion, content_to_message
 from traceforge.modelio.prompt import request_prompt_hashes
 from traceforge.modelio.replay_adapter import InteractionQueue
+from traceforge.redact.redactor import Redactor
 from traceforge.replay.library import Library
 from traceforge.replay.player import Player
 from traceforge.replay.recorded_response import RecordedResponse
@@ -21,10 +23,6 @@ from traceforge.replay.response_synthesis import synthesize_response
 from traceforge.replay.volatile import VolatileRules
 from traceforge.wire.dialects import decode_request
 from traceforge.wire.unified import as_text
-
-if TYPE_CHECKING:
-    from traceforge.config import Config
-    from traceforge.redact.redactor import Redactor
 
 
 class RecordingFallback:
@@ -96,8 +94,6 @@ def open_recording_player(config: Config, session: JSONObject) -> tuple[Player, 
 
     What a project declares as volatile is part of a prompt's hash all the same: it was when it was recorded.
     """
-    from traceforge.redact.redactor import Redactor
-
     redactor = Redactor.from_config(config)
     fallback = RecordingFallback(session, redactor)
     return Player(RequestKeyer(redactor, VolatileRules()), Library([]), fallback=fallback), fallback

@@ -11,7 +11,7 @@ import os
 import threading
 from collections.abc import Iterable
 from types import TracebackType
-from typing import TYPE_CHECKING, Self, cast
+from typing import Self, cast
 
 from traceforge.canon import JSON, Digest, JSONObject, parse_json
 from traceforge.errors import InvalidFile, NotJSON, PromptNotRecorded, UnusedInteractions
@@ -19,9 +19,8 @@ from traceforge.files import read_file
 from traceforge.modelio.adapter import Completion, Context, Stream, stream_as_one_text
 from traceforge.modelio.prompt import Prompt, default_redactor, hash_prompt, hash_redacted_prompt, redact_prompt
 from traceforge.modelio.recording_verifier import check_session, read_session
-
-if TYPE_CHECKING:
-    from traceforge.redact.redactor import Redactor
+from traceforge.redact.redactor import Redactor
+from traceforge.replay.unmatched import find_nearest_value
 
 
 class InteractionQueue:
@@ -199,10 +198,10 @@ class ReplayAdapter:
         ]
         if not candidates:
             return ""
-        from traceforge.replay.unmatched import find_nearest_value
-
-        name, places = find_nearest_value(redact_prompt(prompt, self._redactor), candidates)
-        shown = "; ".join(f"{at.path}: recorded {at.recorded}, asked {at.live}" for at in places)
+        name, differences = find_nearest_value(redact_prompt(prompt, self._redactor), candidates)
+        shown = "; ".join(
+            f"{difference.path}: recorded {difference.recorded}, sent {difference.live}" for difference in differences
+        )
         return f"the nearest of them is {name}, which differs at {shown}"
 
 

@@ -10,22 +10,21 @@ from __future__ import annotations
 import os
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, NamedTuple, NoReturn, cast
+from typing import NamedTuple, NoReturn, cast
 
 from traceforge.canon import Digest, JSONObject
+from traceforge.config import current_folder, load_config
 from traceforge.errors import CannotRead, InvalidFile, NotFound, NotJSON
 from traceforge.modelio.adapter import Completion, Context, Stream
 from traceforge.modelio.prompt import Prompt, request_prompt_hashes
 from traceforge.modelio.provider_adapters import completion_from_response
 from traceforge.modelio.recording import RecordingSession
 from traceforge.modelio.recording_journal import WrittenRecording
+from traceforge.redact.redactor import Redactor
+from traceforge.traces.trace_index import TraceFilter, TraceRow
+from traceforge.traces.trace_store import TraceStore
 from traceforge.wire.endpoints import find_endpoint
 from traceforge.wire.unified import as_object, as_text
-
-if TYPE_CHECKING:
-    from traceforge.redact.redactor import Redactor
-    from traceforge.traces.trace_index import TraceRow
-    from traceforge.traces.trace_store import TraceStore
 
 SKIPPED_FAILED = "failed, or cut short"
 SKIPPED_NOT_GENERATION = "no generation"
@@ -105,10 +104,6 @@ def load_session_prompts(session_id: str = "") -> list[Prompt]:
     """The (redacted) prompts that this project has traces of, of one session or of all: for a `ReplayAdapter`, whose
     misses then say which prompt is the nearest, and what differs.
     """
-    from traceforge.config import current_folder, load_config
-    from traceforge.traces.trace_index import TraceFilter
-    from traceforge.traces.trace_store import TraceStore
-
     loaded = load_config(current_folder())
     store = TraceStore(os.path.join(loaded.project, loaded.config.traces_dir))
     if not os.path.isdir(store.folder):

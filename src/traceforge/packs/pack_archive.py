@@ -14,12 +14,15 @@ import os
 from collections.abc import Iterator
 from typing import BinaryIO
 
+import zstandard
+
 from traceforge.errors import CannotRead
 from traceforge.files import FILE_BYTES_MAX
 from traceforge.modelio import Violation
-from traceforge.packs.pack_contents import PackContents
+from traceforge.packs.pack_contents import PackContents, read_folder
 from traceforge.packs.pack_format import ALL_FILES, SIGNATURE_SUFFIX
 
+ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
 MEMBER_FOLDER = "pack/"
 SIGNATURE_MEMBER = f"pack{SIGNATURE_SUFFIX}"
 BLOCK = 512
@@ -40,10 +43,25 @@ class InvalidArchive(Exception):
         self.violation = (rule, path, message)
 
 
+def read_pack(pack: str) -> PackContents:
+    """Read a pack: a folder, or an archive of one.
+
+    Raises:
+        CannotRead: the pack is missing or not readable.
+    """
+    return read_archive(pack) if os.path.isfile(pack) and _is_archive(pack) else read_folder(pack)
+
+
+def _is_archive(path: str) -> bool:
+    try:
+        with open(path, "rb") as file:
+            return file.read(len(ZSTD_MAGIC)) == ZSTD_MAGIC
+    except OSError:
+        return False
+
+
 def write_archive(files: dict[str, bytes], signature: bytes | None) -> bytes:
     """The archive of a pack."""
-    import zstandard
-
     members = {f"{MEMBER_FOLDER}{name}": data for name, data in files.items()}
     if signature is not None:
         members[SIGNATURE_MEMBER] = signature
@@ -152,8 +170,6 @@ class _FrameReader:
     """The bytes behind a zstd frame, given as they are asked for."""
 
     def __init__(self, file: BinaryIO, path: str) -> None:
-        import zstandard
-
         self._file = file
         self._frame = zstandard.ZstdDecompressor(max_window_size=WINDOW_BYTES_MAX).decompressobj()
         self._error = zstandard.ZstdError

@@ -16,8 +16,6 @@ from traceforge.findings import IO
 from traceforge.modelio import Violation
 from traceforge.packs.pack_format import ALL_FILES, SIGNATURE_SUFFIX
 
-_ZSTD = b"\x28\xb5\x2f\xfd"
-
 
 @dataclass
 class PackContents:
@@ -32,34 +30,17 @@ class PackContents:
     is_broken: bool = False  # an archive that is none of ours: nothing is known about what it holds
 
 
-def read_pack(pack: str) -> PackContents:
-    """Read a pack: a folder, or a file that is an archive of one.
-
-    Raises:
-        CannotRead: there is nothing, or it is not ours to read.
-    """
-    if os.path.isfile(pack) and _is_archive(pack):
-        from traceforge.packs.pack_archive import read_archive
-
-        return read_archive(pack)
-    return _read_folder(pack)
-
-
-def _is_archive(path: str) -> bool:
-    """Does it begin as a zstd frame? Any other file is no pack at all."""
-    try:
-        with open(path, "rb") as file:
-            return file.read(len(_ZSTD)) == _ZSTD
-    except OSError:
-        return False
-
-
 def signature_path(pack: str) -> str:
     """Where the signature of a folder stands: beside it."""
     return os.path.normpath(pack) + SIGNATURE_SUFFIX
 
 
-def _read_folder(pack: str) -> PackContents:
+def read_folder(pack: str) -> PackContents:
+    """Read a pack that is a folder.
+
+    Raises:
+        CannotRead: the folder is missing or not readable.
+    """
     entries = list_folder(pack)
     names = tuple(entry.name for entry in entries if entry.is_file(follow_symlinks=False))
     contents = PackContents(pack, names, violations=[*_check_names(entries)])

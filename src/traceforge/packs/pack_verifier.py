@@ -16,7 +16,8 @@ from traceforge.errors import CannotRead, NotJSON
 from traceforge.findings import IO, Finding, printable_name
 from traceforge.modelio import ValidRecording, Violation, verify_session
 from traceforge.modelio.recording_verifier import VerifyResult
-from traceforge.packs.pack_contents import PackContents, read_pack, signature_path
+from traceforge.packs.pack_archive import read_pack
+from traceforge.packs.pack_contents import PackContents, signature_path
 from traceforge.packs.pack_format import (
     BUNDLE_FILE,
     LEDGER_FILE,

@@ -18,6 +18,7 @@ from traceforge.errors import CannotWrite, InvalidFile, NotJSON, PathInUse
 from traceforge.files import read_file, sync_folder, write_atomic
 from traceforge.findings import Finding
 from traceforge.modelio import InvalidRecording, model_io_hash, verify_session
+from traceforge.packs.pack_archive import write_archive
 from traceforge.packs.pack_contents import PackContents, signature_path
 from traceforge.packs.pack_format import BUNDLE_FILE, LEDGER_FILE, MODEL_IO_FILE, RUN_FILE, write_member
 from traceforge.packs.pack_signature import sign_files
@@ -127,8 +128,6 @@ def export_archive(contents: PackContents, out: str) -> int:
     Raises:
         CannotWrite: it cannot be written.
     """
-    from traceforge.packs.pack_archive import write_archive
-
     data = write_archive(contents.files, contents.signature)
     write_atomic(out, data)
     return len(data)

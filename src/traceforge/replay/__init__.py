@@ -1,7 +1,7 @@
-"""Replay: requests are recognised, and answered from what was recorded.
+"""Replay: answer live requests from recordings.
 
-The package can be called: `traceforge.replay()` is `traceforge.snapshots.tree.replay_context.replay()`. It is looked
-up by its name when it is called, because this package stands below the edges and imports none of them.
+The package can be called: `traceforge.replay()` is `traceforge.snapshots.tree.replay_context.replay()`. That module
+is imported by its name when it is called, because this package may not import `snapshots`.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from typing import Any
 
 
 class _Callable(ModuleType):
-    """A module that is also the function people know it by."""
+    """Makes `traceforge.replay` both a package and a function."""
 
     def __call__(self, **options: Any) -> Any:  # noqa: ANN401 (typed where it is defined)
-        """Answer the calls of this context from what was recorded until it ends."""
+        """Answer the calls in this `with` block from recordings."""
         return import_module("traceforge.snapshots.tree.replay_context").replay(**options)
 
 

@@ -62,7 +62,7 @@ def _values_by_place(redactions: Sequence[Redaction]) -> dict[tuple[str, int], s
 
 
 def find_marker_depths(data: bytes) -> list[int]:
-    """The depth of every marker, in their order."""
+    """For each `[REDACTED]` in order, the number of JSON strings around it."""
     document = _parse_document(data)
     if document is not None:
         elements = document if isinstance(document, list) else []  # Gemini may stream an array.
@@ -72,16 +72,16 @@ def find_marker_depths(data: bytes) -> list[int]:
     events = list(find_events(data))
     part_depths = _find_part_depths(events)
     depths: list[int] = []
-    place = 0
+    position = 0
     for event in events:
-        depths += [0] * data.count(_MARKER, place, event.start)
+        depths += [0] * data.count(_MARKER, position, event.start)
         depths += _checked_depths(_depths_in_value(event.value, part_depths), data[event.start : event.end])
-        place = event.end
-    return depths + [0] * data.count(_MARKER, place)
+        position = event.end
+    return depths + [0] * data.count(_MARKER, position)
 
 
 def escape_for_depth(value: str, depth: int) -> bytes:
-    """A value as it is written at a depth."""
+    """A value as it is written inside so many JSON strings."""
     for _ in range(depth):
         value = json_bytes(value).decode()[1:-1]
     return value.encode("utf-8", "replace")
@@ -95,14 +95,14 @@ def _parse_document(data: bytes | str) -> Any:  # noqa: ANN401 (any JSON)
 
 
 def _checked_depths(depths: Iterator[int], data: bytes) -> list[int]:
-    """What was found in a value, if its text has as many: a member that another replaced is in the text alone."""
+    """The depths, if the text has as many markers; a duplicate member is in the text but not in the value."""
     found_depths = list(depths)
     count = data.count(_MARKER)
     return found_depths if len(found_depths) == count else [1] * count
 
 
 def _find_part_depths(events: list[StreamEvent]) -> PartDepths:
-    """Texts that go on over several events are judged when they are whole."""
+    """The depths in texts that several events share: each text is parsed as a whole."""
     texts: dict[tuple[object, ...], list[TextPart]] = {}
     for number, event in enumerate(events):
         collect_texts(event.value, (), number, texts)

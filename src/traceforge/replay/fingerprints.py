@@ -1,10 +1,8 @@
-"""Were the redacted parts of two requests the same?
+"""Fingerprints of the redacted parts of requests, to compare these parts without storing their values.
 
-In: what was redacted in a live request, or what a trace says was. Out: fingerprints by place, to be compared by those
-who hold the project's key. Never: a value; or a credential, which says who asks and not what is asked.
-
-Two requests whose keys are the same have their redacted parts at the same places, so the fingerprints at each place
-are compared in their order.
+A fingerprint is an HMAC under the project's match key. Credentials have none: they identify the caller and are not
+part of what is asked. Requests with equal keys have redacted parts at the same paths, so the fingerprints of each
+path are compared in order.
 """
 
 from __future__ import annotations
@@ -19,21 +17,21 @@ from traceforge.redact.redactions import Redaction
 PERSONAL_TYPES = frozenset({"EMAIL", "PHONE", "US_SSN", "CREDIT_CARD", "CUSTOM"})
 URL_PATH, HEADERS_PATH = "$.url", "$.headers"  # where traces locate redactions of a request's head
 
-# By place, sorted. Empty: nothing was redacted. None: something was, and it cannot be compared.
+# Sorted by path. Empty: nothing was redacted. None: something was redacted and cannot be compared.
 Fingerprints: TypeAlias = tuple[tuple[str, tuple[str, ...]], ...] | None
 
 NOTHING_REDACTED: Fingerprints = ()
 
 
 def fingerprint_redactions(redactions: Sequence[Redaction], key: bytes | None) -> Fingerprints:
-    """The fingerprints of what was redacted in a live request."""
+    """The fingerprints of a live request."""
     if not redactions:
         return NOTHING_REDACTED
     return _group_by_path((item.path, item.fingerprint(key)) for item in redactions) if key is not None else None
 
 
 def read_fingerprints(redacted: JSON, body: JSON, is_volatile: Callable[[str], bool]) -> Fingerprints:
-    """The fingerprints that are kept with a request: `redacted` as a trace has it, `asked` its body."""
+    """The fingerprints of a stored request: `redacted` as in its trace, `body` its body."""
     entries = cast("list[JSONObject]", redacted.get("request", [])) if isinstance(redacted, dict) else []
     if not entries:
         return NOTHING_REDACTED
@@ -43,7 +41,7 @@ def read_fingerprints(redacted: JSON, body: JSON, is_volatile: Callable[[str], b
         path, fingerprint = str(entry.get("path")), entry.get("fingerprint")
         if _is_below(path, URL_PATH) or _is_below(path, HEADERS_PATH):
             if path[2:].partition(".")[0].partition("[")[0] in members:
-                return None  # A body with a member of that name: nobody can say which of the two is meant.
+                return None  # The body has a member of that name, so the path is ambiguous.
             if not _is_below(path, URL_PATH) or entry.get("type") not in PERSONAL_TYPES:
                 continue
         elif is_volatile(path):
@@ -55,7 +53,7 @@ def read_fingerprints(redacted: JSON, body: JSON, is_volatile: Callable[[str], b
 
 
 def find_differing_path(recorded: Fingerprints, live: Fingerprints) -> str:
-    """The first place at which two differ; empty where they do not, or nobody can say."""
+    """The first path with different fingerprints; "" where none differs or they cannot be compared."""
     if recorded is None or live is None:
         return ""
     before, after = dict(recorded), dict(live)

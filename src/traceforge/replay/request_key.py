@@ -1,14 +1,14 @@
 """The key of a request: two requests with the same key ask the same.
 
-In: a request as it was sent, or as it was kept. Out: a digest over what decides the answer: the endpoint, the model,
-the headers that change behaviour, and the body, cleaned of secrets and of what is declared volatile. Never: depends
-on the order of keys, white space, the host, the way a body is compressed, a random boundary, or who asks.
+The key is a digest of what decides the response: the endpoint, the model, the headers that change behaviour, and
+the body without secrets and volatile parts. It does not depend on the order of members, white space, the host,
+compression, the random boundary of a form, or the caller's identity.
 
     digest_fields("request-key/1", [method, address, query, headers, body])
 
-`address` is the dialect, the kind, the model in the path and the last part of the path, which says whether Gemini
-streams; of an endpoint that is not known, it is the whole path. `query` is every parameter that is no credential, and
-`headers` are those of BEHAVIOUR_HEADERS, both as sorted pairs.
+`address` is the dialect, the kind, the model in the path and the last part of the path (whether Gemini streams);
+for an unknown endpoint it is the whole path. `query` is every parameter except credentials, `headers` are those of
+BEHAVIOUR_HEADERS, both as sorted pairs.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ _NO_COUNTS: Counter[str] = Counter()  # shared by requests without volatile part
 
 
 class KeyFields(NamedTuple):
-    """What a request asks: exactly what its key is made of."""
+    """The values that a key is computed from."""
 
     method: str
     address: str
@@ -65,7 +65,7 @@ class KeyFields(NamedTuple):
 
 
 class KeyPrefix(NamedTuple):
-    """What a question has beside its body."""
+    """The key fields except the body, and the digest that only needs the body."""
 
     endpoint: Endpoint
     method: str
@@ -73,27 +73,25 @@ class KeyPrefix(NamedTuple):
     query: Pairs
     headers: Pairs
     boundary: str  # of a form
-    digest: FieldsDigest  # of all that and a body
+    digest: FieldsDigest
 
 
 class KeyedRequest(NamedTuple):
-    """A request that was understood: its key, and what the key was made from."""
+    """A request with its key, and what the key was computed from."""
 
     key: Digest
     prefix: KeyPrefix
-    body: JSON  # of the question
-    volatile_counts: Counter[str]  # which declarations of volatile parts were used
-    redactions: Sequence[Redaction] = ()  # everything that was redacted in the URL and the body, in memory only
-    compared_redactions: Sequence[Redaction] = ()  # those of them that belong to the question
+    body: JSON  # redacted, volatile parts replaced
+    volatile_counts: Counter[str]  # uses of each declaration of volatile parts
+    redactions: Sequence[Redaction] = ()  # in the URL and the body; never stored
+    compared_redactions: Sequence[Redaction] = ()  # those of them that are part of what is asked
 
     @property
     def endpoint(self) -> Endpoint:
-        """Where it was asked."""
         return self.prefix.endpoint
 
     @property
     def key_fields(self) -> KeyFields:
-        """What it asks; put together for a miss, which few requests are."""
         prefix = self.prefix
         return KeyFields(prefix.method, prefix.address, prefix.query, prefix.headers, self.body)
 
@@ -162,7 +160,7 @@ class RequestKeyer:
         return self._key_body(prefix, value, [*head.redactions, *redactions], [*head.compared_redactions, *compared])
 
     def key_stored_request(self, method: str, url: str, headers: Headers, body: JSON) -> KeyedRequest:
-        """The key of a request that was kept: redacted, its body a value."""
+        """The key of a stored request, which is redacted already."""
         return self._key_body(self._prefix(method, url, headers), body)
 
     def _key_body(
@@ -176,7 +174,7 @@ class RequestKeyer:
         )
 
     def is_volatile(self, path: str) -> bool:
-        """Is this place of a body declared to be volatile?"""
+        """Whether a path of the body is declared to be volatile."""
         return self._volatile.is_volatile(path)
 
     def find_header_redactions(self, headers: Headers) -> Sequence[Redaction]:
@@ -197,7 +195,7 @@ class RequestKeyer:
         return KeyPrefix(endpoint, *fields[:4], boundary, _begin_digest(fields))
 
     def _compared_query(self, query: str) -> Pairs:
-        """Every parameter that is no credential, sorted."""
+        """Every parameter except credentials, sorted."""
         pairs = parse_qsl(query, keep_blank_values=True)
         return tuple(
             (name, value)
@@ -263,7 +261,7 @@ def _header_values(headers: Headers) -> Iterable[tuple[str, str]]:
 
 
 def _without_boundary(body: JSON, boundary: str) -> JSON:
-    """The random text between the parts of a form is the same in every key."""
+    """Replace the random text between the parts of a form."""
     if isinstance(body, str):
         return body.replace(boundary, "boundary")
     if isinstance(body, dict) and isinstance(body.get("b64"), str):

@@ -1,8 +1,4 @@
-"""An answer that nobody has seen on the wire, in the words of the provider that was asked.
-
-In: a request, and a response in the unified view. Out: the answer, whole or as a stream, as the request wants it.
-Never: stands in where the bytes of an answer were kept.
-"""
+"""Synthesise a provider's response, for recordings that hold only the content of a response and not its bytes."""
 
 from __future__ import annotations
 
@@ -15,7 +11,7 @@ from traceforge.wire.endpoints import Dialect
 
 
 def synthesize_response(request: KeyedRequest, body: JSONObject, unified: JSONObject) -> RecordedResponse:
-    """The provider's own answer to this request that says what the unified response says."""
+    """Encode a unified response in the provider's format, as a stream if the request asks for one."""
     endpoint = request.endpoint
     if not _is_streamed(request, body):
         response_body = json_bytes(encode_response(endpoint, unified))

@@ -32,7 +32,7 @@ from traceforge.wire.content_encoding import EncodingState
 from traceforge.wire.response_reader import ResponseEnding
 
 RESPONSES_CACHED = 256
-KEY_FIELDS_CACHED = 256  # More than a miss compares, so that the next one reads nothing again.
+KEY_FIELDS_CACHED = 256  # More than one unmatched request is compared with, so the next one reads nothing again.
 
 # They describe the connection or the encoding of the original response; lengths are computed again.
 DROPPED_HEADERS = frozenset(
@@ -79,7 +79,7 @@ def open_trace_player(loaded: LoadedConfig, session_id: str = "") -> TracePlayer
 
 
 class TraceRecordings:
-    """The traces of a store as recordings. The store is read under a lock: it is made for one thread."""
+    """The traces of a store as recordings. Reads the store under a lock, because a store is for one thread."""
 
     def __init__(self, store: TraceStore, keyer: RequestKeyer) -> None:
         self._store = store
@@ -90,7 +90,7 @@ class TraceRecordings:
         self.load_key_fields = lru_cache(KEY_FIELDS_CACHED)(self._read_key_fields)
 
     def load_recordings(self, trace_filter: TraceFilter = TraceFilter()) -> Iterator[Recording]:  # noqa: B008 (frozen)
-        """Every call that can be played again."""
+        """Every call that got a response, oldest first."""
         for row in self._store.list_rows(trace_filter, oldest_first=True):
             try:
                 body, _ = self._read(row)
@@ -128,7 +128,7 @@ class TraceRecordings:
     def _read_response(self, source: _TraceSource) -> RecordedResponse:
         response = response_from_trace(*self._read(source.row))
         if response is None:
-            raise NotFound(f"the trace {source.row.summary.id} holds no answer any more")
+            raise NotFound(f"the trace {source.row.summary.id} has no response any more")
         return response
 
     def _read_key_fields(self, source: _TraceSource) -> KeyFields:

@@ -1,8 +1,7 @@
-"""A miss: a request that nothing recorded answers, explained.
+"""Explain a request without a recording: the nearest recording, and where the two differ.
 
-In: what was asked, and the recordings there are. Out: the nearest of them, the places that differ with both values
-(redacted, and only as much of them as tells them apart), and the answer that says so in the provider's own error
-shape. Never: an answer that an SDK would try again, or take for one of the model's.
+Values are redacted, and shortened to the part that differs. The explanation is sent as an error response in the
+provider's format that no SDK retries or takes for a model's answer.
 """
 
 from __future__ import annotations
@@ -19,18 +18,18 @@ from traceforge.replay.recorded_response import RecordedResponse
 from traceforge.replay.request_key import KeyedRequest, KeyFields, Pairs
 from traceforge.wire.endpoints import Dialect
 
-UNMATCHED_STATUS = 418  # No SDK tries it again, and no provider sends it.
+UNMATCHED_STATUS = 418  # No SDK retries it, and no provider sends it.
 UNMATCHED_HEADERS: Headers = (("content-type", "application/json"), ("x-should-retry", "false"))
 ERROR_TYPE = "traceforge_replay_miss"
-CANDIDATES_MAX = 200  # Compared in full; among more, the latest count.
-MISSING_WEIGHT = 1000  # How far a message or a field that is only in one of two questions puts them apart.
+CANDIDATES_MAX = 200  # Only the latest recordings are compared.
+MISSING_WEIGHT = 1000  # The distance for a message or field that only one of two requests has.
 DIFFERENCES_MAX = 5
 VALUE_LENGTH_MAX = 120
-CONTEXT_LENGTH = 30  # How much of two texts is shown before the place where they part.
+CONTEXT_LENGTH = 30  # How much of two texts is shown before the first difference.
 
 
 class FieldDifference(NamedTuple):
-    """One place that differs, as it is shown."""
+    """One difference between the nearest recording and the live request, as it is shown."""
 
     path: str
     recorded: str
@@ -38,35 +37,35 @@ class FieldDifference(NamedTuple):
 
 
 class UnmatchedRequest(NamedTuple):
-    """Why a request was not answered."""
+    """A request without a recording, and why."""
 
     endpoint: str
     recording_count: int
-    nearest: str = ""  # the name of a recording; empty where there is none of this endpoint
+    nearest: str = ""  # the name of the nearest recording; empty where none is for this endpoint
     differences: tuple[FieldDifference, ...] = ()
-    omitted_count: int = 0  # places that are not shown
-    reason: str = ""  # where it is not about places
+    omitted_count: int = 0  # differences that are not shown
+    reason: str = ""  # instead of differences
     caller: Caller = Caller()
-    request: KeyedRequest | None = None  # clean; None where the request could not even be looked up
+    request: KeyedRequest | None = None  # without redacted values; None where it could not be looked up
 
     @property
     def message(self) -> str:
-        """One text that says everything."""
+        """The whole explanation in one line."""
         if self.reason:
             return f"no recorded call matches: {self.reason}"
         if not self.recording_count:
             return "no recorded call matches: nothing was recorded"
         if not self.nearest:
-            return f"no recorded call matches: none of {self.recording_count} recordings is of {self.endpoint}"
+            return f"no recorded call matches: none of {self.recording_count} recordings is for {self.endpoint}"
         shown = "; ".join(
-            f"{difference.path}: recorded {difference.recorded}, asked {difference.live}"
+            f"{difference.path}: recorded {difference.recorded}, sent {difference.live}"
             for difference in self.differences
         )
-        omitted_count = f"; and at {self.omitted_count} more" if self.omitted_count else ""
-        return f"no recorded call matches; the nearest is {self.nearest}, which differs at {shown}{omitted_count}"
+        omitted = f"; and at {self.omitted_count} more" if self.omitted_count else ""
+        return f"no recorded call matches; the nearest is {self.nearest}, which differs at {shown}{omitted}"
 
     def to_response(self, dialect: Dialect | None) -> RecordedResponse:
-        """The miss as the provider's SDK can show it."""
+        """The explanation as an error of the provider."""
         body = json_bytes(_error_body(dialect, f"TraceForge replay: {self.message}"))
         return RecordedResponse(UNMATCHED_STATUS, UNMATCHED_HEADERS, (Chunk(0.0, body),), streamed=False)
 
@@ -76,47 +75,47 @@ def explain_unmatched(
 ) -> UnmatchedRequest:
     """Find the nearest recording, and what differs.
 
-    One of the same scope, which are those `here`, is nearer than any other as long as the two have their fields and
-    messages in common: a test that asks something else now is compared with what it asked.
+    Recordings of the same scope (`in_scope`) are preferred while they have all fields and messages of the request: a
+    test whose prompt changed is compared with its own recording.
     """
     if lookup.differs_at:
-        reason = (
-            f"a redacted part differs at {lookup.differs_at} from {lookup.nearest}, or the match key is another one"
-        )
+        difference = f"a redacted part differs at {lookup.differs_at} from {lookup.nearest}"
+        reason = f"{difference}, or it was recorded with another match key"
         return unmatched_for_reason(request, len(recordings), reason)._replace(nearest=lookup.nearest)
-    weight, nearest, rows = _find_nearest(request, in_scope)
+    weight, nearest, changes = _find_nearest(request, in_scope)
     if weight >= MISSING_WEIGHT:
-        weight, nearest, rows = min(
-            (weight, nearest, rows), _find_nearest(request, recordings), key=lambda one: one[0]
+        weight, nearest, changes = min(
+            (weight, nearest, changes), _find_nearest(request, recordings), key=lambda nearest: nearest[0]
         )
-    if nearest and not rows:
-        rows = [ValueChange("how often it was asked", "as often as it was recorded", "once more")]
+    if nearest and not changes:
+        changes = [ValueChange("the number of identical requests", "as recorded", "one more")]
     shown_differences = tuple(
-        FieldDifference(row.path, *_shorten_pair(row.before, row.after)) for row in rows[:DIFFERENCES_MAX]
+        FieldDifference(change.path, *_shorten_pair(change.before, change.after))
+        for change in changes[:DIFFERENCES_MAX]
     )
-    omitted_count = max(0, len(rows) - DIFFERENCES_MAX)
+    omitted_count = max(0, len(changes) - DIFFERENCES_MAX)
     return UnmatchedRequest(_endpoint_name(request), len(recordings), nearest, shown_differences, omitted_count)
 
 
 def _find_nearest(request: KeyedRequest, recordings: Iterable[Recording]) -> tuple[int, str, list[ValueChange]]:
-    """How far the nearest is, its name, and where it differs; far away and without a name where there is none."""
+    """The distance of the nearest recording, its name, and its differences; the name is empty where there is none."""
     best: tuple[int, str, list[ValueChange]] = (1 << 60, "", [])
-    candidates = [one for one in recordings if one.endpoint[:2] == request.endpoint[:2]]
-    for one in candidates[-CANDIDATES_MAX:]:
+    candidates = [recording for recording in recordings if recording.endpoint[:2] == request.endpoint[:2]]
+    for recording in candidates[-CANDIDATES_MAX:]:
         try:
-            rows = list(_find_differences(one.source.load_key_fields(), request.key_fields))
+            changes = list(_find_differences(recording.source.load_key_fields(), request.key_fields))
         except TraceForgeError:
-            continue  # It was removed or damaged since, and says nothing any more.
-        weight = _total_weight(rows)
+            continue  # It was removed or damaged since.
+        weight = _total_weight(changes)
         if weight < best[0]:
-            best = (weight, one.name, rows)
+            best = (weight, recording.name, changes)
     return best
 
 
 def explain_unreadable(
     request: KeyedRequest, name: str, error: TraceForgeError, recording_count: int
 ) -> UnmatchedRequest:
-    """The recording that would answer cannot be read any more."""
+    """The matching recording cannot be read any more."""
     reason = f"the recording {name} cannot be read: {error}"
     return unmatched_for_reason(request, recording_count, reason)._replace(nearest=name)
 
@@ -131,29 +130,29 @@ def _endpoint_name(request: KeyedRequest) -> str:
 
 
 def request_distance(before: KeyFields, after: KeyFields) -> int:
-    """How far apart two questions are; 0 where they are the same."""
+    """How different two requests are; 0 where they are equal."""
     return _total_weight(_find_differences(before, after))
 
 
 def find_nearest_value(
     actual: JSON, named_values: Sequence[tuple[str, JSON]]
 ) -> tuple[str, tuple[FieldDifference, ...]]:
-    """Which of some named values is the nearest, and the places at which it differs."""
+    """The name of the nearest value, and its differences from the actual one."""
     candidates = [
         (name, list(list_differences(value, actual, "$"))) for name, value in named_values[-CANDIDATES_MAX:]
     ]
-    name, rows = min(candidates, key=lambda one: _total_weight(one[1]))
+    name, changes = min(candidates, key=lambda candidate: _total_weight(candidate[1]))
     return name, tuple(
-        FieldDifference(row.path, *_shorten_pair(row.before, row.after)) for row in rows[:DIFFERENCES_MAX]
+        FieldDifference(change.path, *_shorten_pair(change.before, change.after))
+        for change in changes[:DIFFERENCES_MAX]
     )
 
 
-def _total_weight(rows: Iterable[ValueChange]) -> int:
-    return sum(map(_weight, rows))
+def _total_weight(changes: Iterable[ValueChange]) -> int:
+    return sum(map(_weight, changes))
 
 
 def _find_differences(before: KeyFields, after: KeyFields) -> Iterator[ValueChange]:
-    """Every place at which two questions differ."""
     if before.method != after.method:
         yield ValueChange("the method", before.method, after.method)
     if before.address != after.address:
@@ -175,18 +174,18 @@ def _joined_values(pairs: Pairs, name: str) -> Side:
     return ", ".join(values) if values else ABSENT
 
 
-def _weight(row: ValueChange) -> int:
-    """A changed word is nearer than a missing message, and a longer text that is missing is farther."""
-    if isinstance(row.before, Absent) or isinstance(row.after, Absent):
+def _weight(change: ValueChange) -> int:
+    """A changed word weighs less than a missing message, and a short change less than a long one."""
+    if isinstance(change.before, Absent) or isinstance(change.after, Absent):
         return MISSING_WEIGHT
-    if isinstance(row.before, str) and isinstance(row.after, str):
-        start, end = _common_lengths(row.before, row.after)
-        return 10 + min(900, max(len(row.before), len(row.after)) - start - end)
+    if isinstance(change.before, str) and isinstance(change.after, str):
+        start, end = _common_lengths(change.before, change.after)
+        return 10 + min(900, max(len(change.before), len(change.after)) - start - end)
     return 100
 
 
 def _common_lengths(before: str, after: str) -> tuple[int, int]:
-    """How long the common beginning and the common end of two texts are; they do not overlap."""
+    """The lengths of the common beginning and of the common end of two texts, without overlap."""
     shorter = min(len(before), len(after))
     start = _largest_size(shorter, lambda size: before[:size] == after[:size])
     end = _largest_size(shorter - start, lambda size: before[len(before) - size :] == after[len(after) - size :])
@@ -194,7 +193,7 @@ def _common_lengths(before: str, after: str) -> tuple[int, int]:
 
 
 def _largest_size(limit: int, holds: Callable[[int], bool]) -> int:
-    """The largest size up to a limit for which it holds; it holds for every smaller one, too."""
+    """Binary search for the largest size up to `limit` for which `holds` is true."""
     low, high = 0, limit
     while low < high:
         middle = (low + high + 1) // 2
@@ -203,7 +202,7 @@ def _largest_size(limit: int, holds: Callable[[int], bool]) -> int:
 
 
 def _shorten_pair(before: Side, after: Side) -> tuple[str, str]:
-    """Both sides, from shortly before the place where they part if they are long."""
+    """Both values as text; long ones from shortly before their first difference."""
     texts = [_value_text(side) for side in (before, after)]
     if max(map(len, texts)) <= VALUE_LENGTH_MAX:
         return texts[0], texts[1]

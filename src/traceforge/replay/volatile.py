@@ -1,11 +1,10 @@
-"""Volatile parts: what may differ between two requests that are the same.
+"""Volatile parts: parts of requests that a project declares to be irrelevant for matching.
 
-In: a JSON value and what a project has declared: JSON paths, and expressions that match inside texts. Out: the value
-with those parts replaced by `[VOLATILE]`, and which declarations were used, so that every report can say so. Never:
-guesses: what is not declared counts.
+A declaration is a JSON path, or an expression that matches inside texts. Declared parts are replaced by `[VOLATILE]`,
+and every use of a declaration is counted for the reports. Nothing is volatile that is not declared.
 
-A path is `$`, then `.name`, `["name"]`, `[3]`, `[*]` (every item) or `.*` (every member): what a miss prints can be
-declared as it stands.
+A path is `$`, then `.name`, `["name"]`, `[3]`, `[*]` (every item) or `.*` (every member). The paths in the
+explanation of an unmatched request can be declared as they are printed.
 """
 
 from __future__ import annotations
@@ -18,6 +17,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from traceforge.canon import JSON, json_path, parse_json
 from traceforge.errors import InvalidConfig, NotJSON
 from traceforge.findings import Finding
+from traceforge.redact.custom_patterns import compile_patterns, pattern_findings
 
 if TYPE_CHECKING:
     from re2 import _Regexp
@@ -25,24 +25,26 @@ if TYPE_CHECKING:
 VOLATILE = "[VOLATILE]"
 RULE = "CF1"
 
-_STEP = r'\.(?P<name>[A-Za-z_][\w-]*)|\[(?P<quoted>"(?:[^"\\]|\\.)*")\]|\[(?P<index>\d{1,6})\]|(?P<all>\[\*\]|\.\*)'
+_STEP = re.compile(
+    r'\.(?P<name>[A-Za-z_][\w-]*)|\[(?P<quoted>"(?:[^"\\]|\\.)*")\]|\[(?P<index>\d{1,6})\]|(?P<all>\[\*\]|\.\*)'
+)
 _HINT = "Write it as $.messages[0].content, with [*] for every item."
 
 Step = str | int | None  # a member, an item, or all of them
 
 
 class VolatileReplaced(NamedTuple):
-    """A value without its volatile parts, and how often each declaration was used."""
+    """A value with `[VOLATILE]` in place of its volatile parts."""
 
     value: JSON
-    use_counts: Counter[str]
+    use_counts: Counter[str]  # by declaration
 
 
 class VolatileRules:
-    """What a project has declared as volatile.
+    """The declarations of a project.
 
     Raises:
-        InvalidConfig: a path or an expression that cannot be read; each is named.
+        InvalidConfig: a path or an expression is invalid; the error names each.
     """
 
     def __init__(self, paths: Sequence[str] = (), patterns: Sequence[str] = (), *, where: str = "match") -> None:
@@ -52,15 +54,13 @@ class VolatileRules:
         self._paths = [(path, parse_path(path) or []) for path in paths]
         self._patterns: list[tuple[str, _Regexp]] = []
         if patterns:
-            from traceforge.redact.custom_patterns import compile_patterns
-
             self._patterns = list(zip(patterns, compile_patterns(patterns), strict=True))
 
     def __bool__(self) -> bool:
         return bool(self._paths or self._patterns)
 
     def replace_parts(self, value: JSON) -> VolatileReplaced:
-        """The value without its volatile parts; the same object where it has none."""
+        """Replace the volatile parts of a value; one without such parts is returned as it is."""
         use_counts: Counter[str] = Counter()
         for path, steps in self._paths:
             value, times = _replace_at(value, steps)
@@ -71,7 +71,7 @@ class VolatileRules:
         return VolatileReplaced(value, use_counts)
 
     def is_volatile(self, path: str) -> bool:
-        """Does a place stand at or below a path that was declared?"""
+        """Whether a path is declared, or lies below a declared path."""
         if not self._paths:
             return False
         place = parse_path(path) or []
@@ -97,13 +97,13 @@ class VolatileRules:
 
 
 def find_declaration_problems(paths: Sequence[str], patterns: Sequence[str], where: str) -> list[Finding]:
-    """What is wrong with declarations; `where` names the file they stand in."""
+    """Every invalid declaration; `where` is the file that declares them."""
     findings = [
         Finding(
             where,
             json_path("$.match.ignore_paths", place),
             RULE,
-            f"match.ignore_paths[{place}] is no path: {path!r}",
+            f"match.ignore_paths[{place}] is not a JSON path: {path!r}",
             _HINT,
         )
         for place, path in enumerate(paths)
@@ -111,22 +111,19 @@ def find_declaration_problems(paths: Sequence[str], patterns: Sequence[str], whe
     ]
     if not patterns:
         return findings
-    from traceforge.redact.custom_patterns import pattern_findings
-
     return [*findings, *pattern_findings(patterns, where, "match.ignore_patterns")]
 
 
 def parse_path(path: str) -> list[Step] | None:
-    """The steps of a path; None where it is none. The root alone has no steps, and is none to declare."""
+    """The steps of a path; None where it is invalid. The root alone has no steps, and cannot be declared."""
     steps: list[Step] = []
-    step = re.compile(_STEP)  # here: most projects declare none
-    place = 1
-    while place < len(path):
-        match = step.match(path, place)
+    position = 1
+    while position < len(path):
+        match = _STEP.match(path, position)
         if match is None:
             return None
         steps.append(_read_step(match))
-        place = match.end()
+        position = match.end()
     return steps if path.startswith("$") else None
 
 
@@ -148,7 +145,7 @@ def _leads_to(steps: Sequence[Step], place: Sequence[Step]) -> bool:
 
 
 def _replace_at(value: JSON, steps: Sequence[Step]) -> tuple[JSON, int]:
-    """Put VOLATILE at every place the steps lead to; how many there were."""
+    """Replace every value that the steps lead to; return the new value and the number of replacements."""
     if not steps:
         return VOLATILE, 1
     step, remaining = steps[0], steps[1:]

@@ -5,6 +5,7 @@ In: an open file. Out: whether this process holds it alone. Never: a lock file t
 
 from __future__ import annotations
 
+import os
 import sys
 
 if sys.platform == "win32":
@@ -14,8 +15,6 @@ if sys.platform == "win32":
 
     def lock_file(descriptor: int, *, wait: bool = False) -> bool:
         """Take the lock; False where somebody else has it."""
-        import os
-
         os.lseek(descriptor, _FAR, os.SEEK_SET)
         try:
             msvcrt.locking(descriptor, msvcrt.LK_LOCK if wait else msvcrt.LK_NBLCK, 1)

@@ -23,18 +23,16 @@ import secrets
 import struct
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Annotated, NamedTuple
+from typing import Annotated, NamedTuple
 
 import msgspec
+import zstandard
 
 from traceforge.conversion import decode_msgpack, encode_msgpack
 from traceforge.errors import CannotRead, InvalidFile
 from traceforge.files import list_folder, make_private_folder, read_file, write_atomic
 from traceforge.findings import Finding
 from traceforge.traces.trace_summary import StoredTrace, TraceSummary
-
-if TYPE_CHECKING:
-    import zstandard
 
 ARCHIVE_FOLDER = "archive"
 ARCHIVE_SUFFIX = ".tfz"
@@ -177,8 +175,6 @@ def _split_into_blocks(traces: Sequence[StoredTrace]) -> Iterator[list[StoredTra
 
 def _train_dictionary(samples: Sequence[bytes]) -> bytes:
     """A dictionary of what the samples have in common; none where they are too few or too small."""
-    import zstandard
-
     step = max(1, sum(map(len, samples)) // SAMPLES_BYTES_MAX)
     chosen_samples: list[bytes | bytearray | memoryview] = list(samples[::step])
     if len(chosen_samples) < SAMPLES_MIN:
@@ -191,21 +187,15 @@ def _train_dictionary(samples: Sequence[bytes]) -> bytes:
 
 
 def _dictionary(data: bytes) -> zstandard.ZstdCompressionDict | None:
-    import zstandard
-
     return zstandard.ZstdCompressionDict(data) if data else None
 
 
 def _compress(data: bytes, dictionary: bytes) -> bytes:
-    import zstandard
-
     return zstandard.ZstdCompressor(LEVEL, dict_data=_dictionary(dictionary), write_checksum=True).compress(data)
 
 
 def _decompress(data: bytes, dictionary: bytes) -> bytes:
     """Raises ValueError where it is not what was written."""
-    import zstandard
-
     try:
         size = zstandard.frame_content_size(data)
         if not 0 <= size <= ARCHIVE_BYTES_MAX * 2:

@@ -214,7 +214,7 @@ def test_a_miss_is_answered_and_counted_although_it_is_swallowed(driver: Driver,
 
     assert 418 == got.status
     assert ("x-should-retry", "false") in got.headers
-    assert 'recorded "hello", asked "goodbye"' in json.loads(got.body)["error"]["message"]
+    assert 'recorded "hello", sent "goodbye"' in json.loads(got.body)["error"]["message"]
     assert 1 == len(replayed.unmatched)
 
 

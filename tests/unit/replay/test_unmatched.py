@@ -55,20 +55,20 @@ def test_the_nearest_recording_and_both_values_are_named(tmp_path: Path) -> None
     assert miss.nearest.startswith(name(1))
     assert (
         f"no recorded call matches; the nearest is {miss.nearest}, which differs at $.messages[0].content: "
-        'recorded "What is the capital of France?", asked "What is the capital of Spain?"'
+        'recorded "What is the capital of France?", sent "What is the capital of Spain?"'
     ) == miss.message
 
 
 @pytest.mark.parametrize(
     ("changed", "told"),
     [
-        ({"model": "gpt-5"}, '$.model: recorded "gpt-4o-mini", asked "gpt-5"'),
-        ({"temperature": 1}, "$.temperature: recorded nothing, asked 1"),
-        ({"seed": 8}, "$.seed: recorded 7, asked 8"),
-        ({"tools": [{"name": "b"}]}, '$.tools[0].name: recorded "a", asked "b"'),
-        ({"tools": []}, '$.tools: recorded [{"name":"a"}], asked []'),
-        ({"stop": None}, '$.stop: recorded "x", asked null'),
-        ({"stream": True}, "$.stream: recorded nothing, asked true"),
+        ({"model": "gpt-5"}, '$.model: recorded "gpt-4o-mini", sent "gpt-5"'),
+        ({"temperature": 1}, "$.temperature: recorded nothing, sent 1"),
+        ({"seed": 8}, "$.seed: recorded 7, sent 8"),
+        ({"tools": [{"name": "b"}]}, '$.tools[0].name: recorded "a", sent "b"'),
+        ({"tools": []}, '$.tools: recorded [{"name":"a"}], sent []'),
+        ({"stop": None}, '$.stop: recorded "x", sent null'),
+        ({"stream": True}, "$.stream: recorded nothing, sent true"),
     ],
 )
 def test_every_kind_of_change_is_told(tmp_path: Path, changed: dict[str, Any], told: str) -> None:
@@ -90,13 +90,13 @@ def test_a_difference_in_the_head_is_told(tmp_path: Path) -> None:
         return said(player, call(address, body, headers=headers)).message
 
     same = ("api-version", "1")
-    assert 'flash:generateContent", asked "gemini:generate:gemini-2.5-pro:' in told(
+    assert 'flash:generateContent", sent "gemini:generate:gemini-2.5-pro:' in told(
         f"{GEMINI.replace('flash', 'pro')}?alt=json", same
     )
     assert "streamGenerateContent" in told(f"{GEMINI.replace(':g', ':streamG')}?alt=json", same)
-    assert 'the parameter alt: recorded "json", asked "sse"' in told(f"{GEMINI}?alt=sse", same)
-    assert 'the header api-version: recorded "1", asked "2"' in told(f"{GEMINI}?alt=json", ("api-version", "2"))
-    assert 'the header api-version: recorded "1", asked nothing' in told(f"{GEMINI}?alt=json")
+    assert 'the parameter alt: recorded "json", sent "sse"' in told(f"{GEMINI}?alt=sse", same)
+    assert 'the header api-version: recorded "1", sent "2"' in told(f"{GEMINI}?alt=json", ("api-version", "2"))
+    assert 'the header api-version: recorded "1", sent nothing' in told(f"{GEMINI}?alt=json")
 
 
 def test_the_nearest_is_the_one_with_the_least_changed(tmp_path: Path) -> None:
@@ -124,7 +124,7 @@ def test_where_nothing_is_alike_that_is_said(tmp_path: Path) -> None:
     assert "no recorded call matches: nothing was recorded" == said(recorded(tmp_path / "a"), asked("x")).message
     player = recorded(tmp_path / "b", asked("x"))
     message = said(player, call(MESSAGES, {"model": "m"})).message
-    assert "no recorded call matches: none of 1 recordings is of anthropic messages" == message
+    assert "no recorded call matches: none of 1 recordings is for anthropic messages" == message
     assert "an unknown dialect other" in said(player, call("/v1/files", b"")).message
 
 
@@ -133,7 +133,7 @@ def test_asked_more_often_than_recorded_is_said(tmp_path: Path) -> None:
     player = recorded(tmp_path, asked("x"), repeat=False)
     play(player, asked("x"))
 
-    assert "how often it was asked" in said(player, asked("x")).message
+    assert "the number of identical requests" in said(player, asked("x")).message
 
 
 def test_only_so_many_places_are_shown(tmp_path: Path) -> None:

@@ -92,7 +92,7 @@ def test_what_is_no_path_is_named_with_its_place(path: str) -> None:
     with pytest.raises(InvalidConfig) as caught:
         VolatileRules(["$.id", path], where="traceforge.config.json")
 
-    assert "traceforge.config.json: match.ignore_paths[1] is no path" in str(caught.value)
+    assert "traceforge.config.json: match.ignore_paths[1] is not a JSON path" in str(caught.value)
     assert "$.match.ignore_paths[1]" == caught.value.findings[0].path
 
 

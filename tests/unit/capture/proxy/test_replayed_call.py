@@ -222,7 +222,7 @@ def test_an_unmatched_request_is_answered_at_once_and_counted(tmp_path: Path) ->
 
     assert got.startswith(b"HTTP/1.1 418 ")
     assert b"\r\nx-should-retry: false\r\n" in got
-    assert b'recorded \\"hello\\", asked \\"hallo\\"' in got
+    assert b'recorded \\"hello\\", sent \\"hallo\\"' in got
     assert (1, 1) == (len(player.unmatched), player.played_count)
 
 
