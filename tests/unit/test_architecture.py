@@ -1,0 +1,273 @@
+"""What docs/explanation/architecture.md says about the rooms holds, for every module of the package.
+
+Each rule is checked on the syntax tree, and each exception is listed here with its reason. An exception that is not
+needed any more fails as well, so that the lists stay true.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+import tomllib
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+import traceforge
+
+SOURCE = Path(traceforge.__file__).parent
+PYPROJECT = Path(__file__).parents[2] / "pyproject.toml"
+
+HOOK = "runs in processes that do not have the package installed, so it uses the standard library alone"
+MODEL_SERVER = "stands in for a provider and uses the standard library alone"
+
+# Who reads and writes JSON values. Typed objects are read and written by `conversion`.
+JSON_MODULES = {"json", "orjson", "simplejson", "ujson", "msgspec.json"}
+JSON_USERS = {
+    "canon": "the only room that parses and prints JSON values",
+    "conversion": "decodes JSON to types, and writes typed objects",
+    "capture.hook": HOOK,
+    "model_server": MODEL_SERVER,
+}
+
+# Who takes hashes. `canon` names content by its digest.
+HASH_USERS = {
+    "canon": "the digests of stored content",
+    "redact.redactions": "fingerprints of redacted values, with HMAC under the match key",
+    "modelio.recording_journal": "a running hash over the journal of a recording",
+    "context.storage.projects": "API keys are stored as hashes",
+    "model_server": MODEL_SERVER,
+}
+
+# Who opens files. `files` is the only module that opens a file in order to check it.
+FILE_OPENERS = {
+    "files": "reads and writes files safely",
+    "schemas": "the schemas that ship with the package",
+    "report.explanations": "the explanations that ship with the package",
+    "chat.chat_server": "the page that ships with the package",
+    "cli.main": "the null device, when standard output was closed",
+    "cli.trace_commands": "writes an export to the file or device that the user names",
+    "cli.ci_report_files": "appends to the summary file that GitHub Actions names",
+    "packs.pack_archive": "streams the archive of a pack, which may be larger than memory",
+    "packs.pack_contents": "streams the files of a pack, which may be larger than memory",
+    "ssh_signing": "writes key and signature for `ssh-keygen` into a temporary folder",
+    "capture.run": "the report of a run's Node.js processes, and what /proc says about processes",
+    "capture.hook": HOOK,
+    "context.storage.keyring": "the keyring, read and written under its lock",
+    "traces": "the spool, its segments, locks and index belong to this room",
+    "snapshots.tree.tree_transaction": "the lock and the journal of a change to the tree",
+    "snapshots.live.live_journal": "the journal of a live check",
+    "modelio.recording_journal": "the journal of a recording",
+}
+OPENING_CALLS = {"open", "os.open", "io.open"}
+OPENING_METHODS = {"read_bytes", "read_text", "write_bytes", "write_text"}
+
+# Who knows the database.
+DATABASE_USERS = {
+    "sqlalchemy": {"context": "the context store; the dialect is known in `context.storage` only"},
+    "sqlite3": {"context.storage": "the driver of the embedded store", "traces": "the index of traces"},
+    "psycopg": {"context.storage": "the driver of PostgreSQL"},
+}
+
+# Rooms that do no I/O: bytes and values in, values out.
+PURE_ROOMS = ("canon", "wire", "redact", "compare")
+IMPURE_MODULES = {
+    "asyncio", "builtins", "ctypes", "fcntl", "glob", "http", "io", "mmap", "multiprocessing", "os", "pathlib",
+    "random", "secrets", "select", "selectors", "shutil", "signal", "socket", "sqlite3", "ssl", "subprocess",
+    "tempfile", "threading", "time", "traceforge.clock", "traceforge.files", "traceforge.ids",
+    "traceforge.ssh_signing", "urllib.request",
+}  # fmt: skip
+RANDOM_MARKERS = {("redact.markers", "secrets")}  # Random, so that no answer can contain a marker on purpose.
+
+# Strings that name a module of a higher room.
+UPWARD_NAMES = {
+    ("replay", "traceforge.snapshots.tree.replay_context"): "`traceforge.replay()` is a function and a package",
+}
+
+
+def test_only_canon_and_conversion_read_and_write_json() -> None:
+    """No other room imports a JSON library, except those that cannot import the package."""
+    users = {module for module in _modules() for name in _imports(module) if name in JSON_MODULES}
+    users |= {module for module in _modules() if "msgspec.json" in _dotted_names(module)}
+
+    assert [] == sorted(module for module in users if not _is_listed(module, JSON_USERS))
+    assert [] == sorted(entry for entry in JSON_USERS if not any(_is_inside(module, entry) for module in users))
+
+
+def test_only_canon_takes_the_digest_of_content() -> None:
+    """No other module imports hashlib, except for keys, fingerprints and journals."""
+    users = {module for module in _modules() if "hashlib" in _imports(module)}
+
+    assert [] == sorted(module for module in users if not _is_listed(module, HASH_USERS))
+    assert [] == sorted(entry for entry in HASH_USERS if not any(_is_inside(module, entry) for module in users))
+
+
+def test_only_listed_modules_open_files() -> None:
+    """Whatever is checked is opened by `files`; the others open what they own."""
+    users = {module for module in _modules() if _opens_files(module)}
+
+    assert [] == sorted(module for module in users if not _is_listed(module, FILE_OPENERS))
+    assert [] == sorted(entry for entry in FILE_OPENERS if not any(_is_inside(module, entry) for module in users))
+
+
+def test_only_listed_rooms_know_the_database() -> None:
+    """Drivers are imported in the storage of their owner, and SQLAlchemy in the context store."""
+    for library, users in DATABASE_USERS.items():
+        found = {
+            module
+            for module in _modules()
+            for name in _imports(module)
+            if name == library or name.startswith(f"{library}.")
+        }
+
+        assert [] == sorted(module for module in found if not _is_listed(module, users)), library
+
+
+def test_the_dialect_of_the_database_is_known_in_storage_only() -> None:
+    """Nobody else imports a dialect of SQLAlchemy, or asks a connection for its own."""
+    found = [
+        module
+        for module in _modules()
+        if module.startswith("context.") and not _is_inside(module, "context.storage")
+        if any(name.startswith("sqlalchemy.dialects") for name in _imports(module))
+        or any(name.endswith(".dialect.name") for name in _dotted_names(module))
+    ]
+
+    assert [] == found
+
+
+def test_pure_rooms_do_no_input_and_output() -> None:
+    """They import nothing that reads a file, a socket, a clock or a source of chance, and open nothing."""
+    modules = [module for module in _modules() if _room(module) in PURE_ROOMS]
+    impure = {(module, name) for module in modules for name in _imports(module) & IMPURE_MODULES}
+
+    assert set(RANDOM_MARKERS) == impure
+    assert [] == [module for module in modules if _opens_files(module)]
+
+
+def test_a_name_in_a_string_obeys_the_order_of_the_rooms() -> None:
+    """import-linter sees `import`; a module that is named in a string must be in the same room, or in a lower one."""
+    rank = _room_ranks()
+    upward = {
+        (module, name)
+        for module in _modules()
+        if module  # `traceforge/__init__.py` names the public functions.
+        for name in _modules_named_in_strings(module)
+        if rank[_room(name.removeprefix("traceforge."))] < rank[_room(module)]
+    }
+
+    assert set(UPWARD_NAMES) == upward
+
+
+def test_strings_that_name_modules_are_seen() -> None:
+    """The check above sees the tables of commands, f-strings and `-m` arguments."""
+    assert "traceforge.cli.verify_command" in _modules_named_in_strings("cli.command_table")
+    assert "traceforge.wire" in _modules_named_in_strings("wire.dialects")
+    assert "traceforge.capture.recorder_process" in _modules_named_in_strings("capture.recorder")
+
+
+@cache
+def _modules() -> tuple[str, ...]:
+    """Every module, named without the package: `canon.digests`, `canon` for a package's own file."""
+    paths = (path.relative_to(SOURCE).with_suffix("") for path in SOURCE.rglob("*.py"))
+    return tuple(sorted(".".join(path.parts).removesuffix("__init__").removesuffix(".") for path in paths))
+
+
+@cache
+def _tree(module: str) -> ast.Module:
+    path = SOURCE.joinpath(*module.split(".")) if module else SOURCE
+    file = path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
+    return ast.parse(file.read_text(encoding="utf-8"))
+
+
+@cache
+def _imports(module: str) -> frozenset[str]:
+    """Every absolute import, also inside functions: `a`, `a.b`, and for `from a import b` both `a` and `a.b`."""
+    names: set[str] = set()
+    for node in ast.walk(_tree(module)):
+        if isinstance(node, ast.Import):
+            names |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            names |= {node.module, *(f"{node.module}.{alias.name}" for alias in node.names)}
+    return frozenset(names)
+
+
+def _dotted_names(module: str) -> set[str]:
+    return {_dotted(node) for node in ast.walk(_tree(module)) if isinstance(node, ast.Attribute)}
+
+
+def _called_names(module: str) -> set[str]:
+    return {_dotted(node.func) for node in ast.walk(_tree(module)) if isinstance(node, ast.Call)}
+
+
+def _dotted(node: ast.expr) -> str:
+    """`a.b.c` as text; a part that is no name is empty."""
+    if isinstance(node, ast.Attribute):
+        return f"{_dotted(node.value)}.{node.attr}"
+    return node.id if isinstance(node, ast.Name) else ""
+
+
+def _opens_files(module: str) -> bool:
+    calls = _called_names(module)
+    return bool(calls & OPENING_CALLS) or any(
+        call.rpartition(".")[2] in OPENING_METHODS for call in calls if "." in call
+    )
+
+
+def _is_inside(module: str, entry: str) -> bool:
+    return module == entry or module.startswith(f"{entry}.")
+
+
+def _is_listed(module: str, entries: dict[str, str]) -> bool:
+    return any(_is_inside(module, entry) for entry in entries)
+
+
+def _room(module: str) -> str:
+    return module.partition(".")[0]
+
+
+@cache
+def _room_ranks() -> dict[str, int]:
+    """The place of each room in the contract of import-linter; the highest room is 0."""
+    contracts = tomllib.loads(PYPROJECT.read_text(encoding="utf-8"))["tool"]["importlinter"]["contracts"]
+    (layers,) = [contract["layers"] for contract in contracts if contract["containers"] == ["traceforge"]]
+    ranks = {name.strip(" ()"): rank for rank, layer in enumerate(layers) for name in layer.split("|")}
+    return {"__main__": -1, **ranks}
+
+
+def _modules_named_in_strings(module: str) -> set[str]:
+    return {
+        name
+        for node in ast.walk(_tree(module))
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and (name := _named_module(node.value))
+    }
+
+
+def _named_module(text: str) -> str:
+    """The module that a text names: `traceforge.cli.x`, `traceforge.cli.x:attribute`, `traceforge.wire.`; else ""."""
+    match = re.fullmatch(r"(traceforge(?:\.\w+)+)(?::\w+|\.)?", text)
+    if match is None or match[1].removeprefix("traceforge.") not in _modules():
+        return ""
+    return match[1]
+
+
+def test_a_text_that_names_no_module_is_passed_over() -> None:
+    """Domains of digests and file names look alike."""
+    assert ["", "", "", ""] == [
+        _named_module(text)
+        for text in ("traceforge.edit/1", "traceforge.kv.v1", "traceforge.config.json", "see traceforge.cli.main")
+    ]
+
+
+def _exceptions() -> Iterator[str]:
+    yield from JSON_USERS.values()
+    yield from HASH_USERS.values()
+    yield from FILE_OPENERS.values()
+    yield from UPWARD_NAMES.values()
+    for users in DATABASE_USERS.values():
+        yield from users.values()
+
+
+def test_every_exception_has_a_reason() -> None:
+    """A list without reasons grows."""
+    assert all(reason.strip() for reason in _exceptions())
