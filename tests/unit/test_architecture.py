@@ -49,7 +49,6 @@ FILE_OPENERS = {
     "cli.trace_commands": "writes an export to the file or device that the user names",
     "cli.ci_report_files": "appends to the summary file that GitHub Actions names",
     "packs.pack_archive": "streams the archive of a pack, which may be larger than memory",
-    "packs.pack_contents": "streams the files of a pack, which may be larger than memory",
     "ssh_signing": "writes key and signature for `ssh-keygen` into a temporary folder",
     "capture.run": "the report of a run's Node.js processes, and what /proc says about processes",
     "capture.hook": HOOK,
