@@ -4,8 +4,7 @@ In: frames that are to be written, or a spool that is to become files. Out: coun
 recorder for longer than one segment takes: a fork ends when its socket does.
 
 What they gain: 20,000 traces of a proxy under load, until the last is a file, took the busiest process 5.0 s of CPU
-time with forks and 7.6 s without. The goal is 5,000 traces a second (`benchmarks/bench_proxy.py`), which the proxy's
-two cores reach only together.
+time with forks and 7.6 s without. The goal is 5,000 traces a second (`benchmarks/bench_proxy.py`).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What waits, up to a size."""
+"""A queue up to a number of bytes."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from support.work import finish
 from traceforge.capture.backlog import Backlog
 
 
-def test_what_was_put_comes_out_in_its_order() -> None:
-    """As much at once as was asked for."""
+def test_items_come_out_in_their_order() -> None:
+    """As many bytes at once as asked for."""
     backlog: Backlog[str] = Backlog(100)
     for item in "abc":
         backlog.put(item, 10)
@@ -17,8 +17,8 @@ def test_what_was_put_comes_out_in_its_order() -> None:
     assert [] == backlog.get(0, 20)
 
 
-def test_what_does_not_fit_is_lost_and_counted() -> None:
-    """Room that was made is used again."""
+def test_items_that_do_not_fit_are_lost_and_counted() -> None:
+    """Room that becomes free is used again."""
     backlog: Backlog[str] = Backlog(25)
     for item in "abc":
         backlog.put(item, 10)
@@ -29,8 +29,8 @@ def test_what_does_not_fit_is_lost_and_counted() -> None:
     assert (4, 1) == (backlog.accepted, backlog.lost)
 
 
-def test_what_is_given_up_is_lost() -> None:
-    """Nobody gets it any more."""
+def test_discarded_items_are_counted_as_lost() -> None:
+    """`get` no longer returns them."""
     backlog: Backlog[str] = Backlog(100)
     backlog.put("a", 10)
     backlog.discard_all()
@@ -39,8 +39,8 @@ def test_what_is_given_up_is_lost() -> None:
     assert (1, 1, 0) == (backlog.accepted, backlog.lost, backlog.bytes)
 
 
-def test_a_wait_can_be_ended() -> None:
-    """By somebody who has nothing to put."""
+def test_wake_ends_a_wait() -> None:
+    """Without an item."""
     backlog: Backlog[str] = Backlog(100)
     backlog.wake()
 

@@ -1,4 +1,4 @@
-"""What happens to a call, told by an edge."""
+"""Calls in flight become exchanges."""
 
 from __future__ import annotations
 
@@ -12,51 +12,50 @@ from traceforge.exchange import Caller, CallOutcome, Exchange, Headers
 URL = "https://api.example.com/v1/chat/completions"
 
 
-class Kept:
-    """A sink that keeps what it is given."""
+class ListSink:
+    """A sink that collects exchanges."""
 
     def __init__(self) -> None:
         self.exchanges: list[Exchange] = []
 
     def take(self, exchange: Exchange) -> None:
-        """Keep it."""
         self.exchanges.append(exchange)
 
 
-def call(engine: Engine, headers: Headers = (), caller: Caller | None = None) -> Headers:
-    """One whole call; what the client is told."""
-    one = engine.begin("POST", URL, headers, caller)
-    one.start_response(200, ())
-    one.end(CallOutcome.ANSWERED)
-    return one.extra_response_headers
+def make_call(engine: Engine, headers: Headers = (), caller: Caller | None = None) -> Headers:
+    """One complete call; the headers that are added to its response."""
+    call = engine.begin("POST", URL, headers, caller)
+    call.start_response(200, ())
+    call.end(CallOutcome.ANSWERED)
+    return call.extra_response_headers
 
 
 def test_a_call_becomes_one_exchange() -> None:
-    """Everything an edge told is in it, in order, once."""
-    sink = Kept()
-    one = Engine(sink).begin("POST", URL, (("Accept", "*/*"),), provider="corp")
-    one.add_request_chunk(b"ab")
-    one.add_request_chunk(b"c")
-    one.start_response(200, (("X", "1"),))
-    one.add_response_chunk(b"12")
-    one.add_response_chunk(b"3")
-    one.end(CallOutcome.ANSWERED)
-    one.end(CallOutcome.FAILED, "a second end is ignored")
+    """Everything the edge reported is in it, in order, once."""
+    sink = ListSink()
+    call = Engine(sink).begin("POST", URL, (("Accept", "*/*"),), provider="corp")
+    call.add_request_chunk(b"ab")
+    call.add_request_chunk(b"c")
+    call.start_response(200, (("X", "1"),))
+    call.add_response_chunk(b"12")
+    call.add_response_chunk(b"3")
+    call.end(CallOutcome.ANSWERED)
+    call.end(CallOutcome.FAILED, "a second end is ignored")
 
-    (seen,) = sink.exchanges
-    assert (one.id, "POST", URL, (("Accept", "*/*"),), b"abc") == (
-        seen.id, seen.method, seen.url, seen.request_headers, seen.request_body,
+    (exchange,) = sink.exchanges
+    assert (call.id, "POST", URL, (("Accept", "*/*"),), b"abc") == (
+        exchange.id, exchange.method, exchange.url, exchange.request_headers, exchange.request_body,
     )  # fmt: skip
     assert (200, (("X", "1"),), [b"12", b"3"]) == (
-        seen.status, seen.response_headers, [chunk.data for chunk in seen.chunks],
+        exchange.status, exchange.response_headers, [chunk.data for chunk in exchange.chunks],
     )  # fmt: skip
-    assert (CallOutcome.ANSWERED, "", "corp") == (seen.outcome, seen.error, seen.provider)
-    assert 0 <= seen.chunks[0].t_ms <= seen.chunks[1].t_ms <= seen.duration_ms
+    assert (CallOutcome.ANSWERED, "", "corp") == (exchange.outcome, exchange.error, exchange.provider)
+    assert 0 <= exchange.chunks[0].t_ms <= exchange.chunks[1].t_ms <= exchange.duration_ms
 
 
-def test_our_headers_never_go_upstream_and_say_who_calls() -> None:
-    """They are taken out whatever their case, and fill the caller."""
-    sink = Kept()
+def test_headers_of_traceforge_never_go_upstream_and_describe_the_caller() -> None:
+    """They are taken out, whatever their case."""
+    sink = ListSink()
     sent = (
         ("x-traceforge-SESSION-id", "s1"),
         ("X-TraceForge-Step-Index", "4"),
@@ -66,19 +65,21 @@ def test_our_headers_never_go_upstream_and_say_who_calls() -> None:
         ("X-TraceForge-Anything", "1"),
         ("Accept", "*/*"),
     )
-    told = call(Engine(sink), sent)
+    added = make_call(Engine(sink), sent)
 
-    (seen,) = sink.exchanges
-    assert (("Accept", "*/*"),) == seen.request_headers
-    assert Caller("app.py:3:ask", "", "s1", 4, "p", {"mood": "café"}) == seen.caller
-    assert {"X-TraceForge-Trace-ID": seen.id, "X-TraceForge-Session-ID": "s1", "X-TraceForge-Next-Step": "5"} == dict(
-        told
-    )
+    (exchange,) = sink.exchanges
+    assert (("Accept", "*/*"),) == exchange.request_headers
+    assert Caller("app.py:3:ask", "", "s1", 4, "p", {"mood": "café"}) == exchange.caller
+    assert {
+        "X-TraceForge-Trace-ID": exchange.id,
+        "X-TraceForge-Session-ID": "s1",
+        "X-TraceForge-Next-Step": "5",
+    } == dict(added)
 
 
-def test_a_client_that_did_not_speak_to_us_is_told_nothing() -> None:
+def test_a_client_without_headers_of_traceforge_gets_none_back() -> None:
     """Its response has the upstream's headers and no others."""
-    assert () == call(Engine(Kept(), session_id="run"))
+    assert () == make_call(Engine(ListSink(), session_id="run"))
 
 
 @pytest.mark.parametrize(
@@ -100,10 +101,10 @@ def test_a_client_that_did_not_speak_to_us_is_told_nothing() -> None:
     ],
 )
 def test_a_malformed_header_is_counted_and_the_call_goes_on(name: str, value: str) -> None:
-    """It is named, not echoed: what it holds could be a secret."""
-    sink = Kept()
+    """The problem names the header, not its value: that could be a secret."""
+    sink = ListSink()
     engine = Engine(sink)
-    call(engine, ((f"X-TraceForge-{name}", value),))
+    make_call(engine, ((f"X-TraceForge-{name}", value),))
 
     (problem,) = engine.header_problems
     assert problem.startswith(f"X-TraceForge-{name} ")
@@ -111,9 +112,9 @@ def test_a_malformed_header_is_counted_and_the_call_goes_on(name: str, value: st
     assert Caller() == sink.exchanges[0].caller
 
 
-def test_steps_are_numbered_where_the_caller_does_not() -> None:
-    """Each session counts for itself, and goes on behind a number that a caller gave."""
-    sink = Kept()
+def test_steps_are_numbered_unless_the_caller_numbers_them() -> None:
+    """Each session counts for itself, and continues after a number that a caller gave."""
+    sink = ListSink()
     engine = Engine(sink, session_id="run")
     for caller in (
         Caller(),
@@ -124,36 +125,36 @@ def test_steps_are_numbered_where_the_caller_does_not() -> None:
         Caller(session_id="a", step_index=2),
         Caller(session_id="a"),
     ):
-        call(engine, caller=caller)
+        make_call(engine, caller=caller)
 
-    told = [(seen.caller.session_id, seen.caller.step_index) for seen in sink.exchanges]
-    assert [("run", 0), ("a", 0), ("run", 1), ("a", 7), ("a", 8), ("a", 2), ("a", 9)] == told
+    steps = [(exchange.caller.session_id, exchange.caller.step_index) for exchange in sink.exchanges]
+    assert [("run", 0), ("a", 0), ("run", 1), ("a", 7), ("a", 8), ("a", 2), ("a", 9)] == steps
 
 
 def test_memory_for_sessions_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     """The session that was used least recently starts again from 0."""
     monkeypatch.setattr(module, "SESSIONS_MAX", 2)
-    sink = Kept()
+    sink = ListSink()
     engine = Engine(sink)
     for session in ("a", "b", "a", "c", "b", "a"):
-        call(engine, caller=Caller(session_id=session))
+        make_call(engine, caller=Caller(session_id=session))
 
-    assert [0, 0, 1, 0, 0, 0] == [seen.caller.step_index for seen in sink.exchanges]
+    assert [0, 0, 1, 0, 0, 0] == [exchange.caller.step_index for exchange in sink.exchanges]
 
 
-def test_a_body_beyond_the_limit_is_counted_and_said(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It is not kept, nor a part of it, and the exchange says so."""
+def test_a_body_beyond_the_limit_is_counted_and_not_recorded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No part of it is recorded, and the exchange says so."""
     monkeypatch.setattr(in_flight_call, "BODY_BYTES_MAX", 4)
-    sink = Kept()
+    sink = ListSink()
     engine = Engine(sink)
-    one = engine.begin("POST", URL, ())
-    one.add_request_chunk(b"1234")
-    one.start_response(200, ())
-    one.add_response_chunk(b"123")
-    one.add_response_chunk(b"45")
-    one.add_response_chunk(b"6")
-    one.end(CallOutcome.ANSWERED)
+    call = engine.begin("POST", URL, ())
+    call.add_request_chunk(b"1234")
+    call.start_response(200, ())
+    call.add_response_chunk(b"123")
+    call.add_response_chunk(b"45")
+    call.add_response_chunk(b"6")
+    call.end(CallOutcome.ANSWERED)
 
-    (seen,) = sink.exchanges
-    assert (b"1234", (), 1) == (seen.request_body, seen.chunks, engine.too_large)
-    assert "a body of more than 4 bytes is not kept" == seen.error
+    (exchange,) = sink.exchanges
+    assert (b"1234", (), 1) == (exchange.request_body, exchange.chunks, engine.too_large)
+    assert "a body of more than 4 bytes is not kept" == exchange.error

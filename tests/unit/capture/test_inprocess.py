@@ -58,13 +58,13 @@ def server() -> Iterator[Upstream]:
 
 @pytest.fixture
 def url(server: Upstream) -> str:
-    """Where a model answers."""
+    """The URL of a model."""
     server.answers(Answer([b"{}"]))
     return server.url + PATH
 
 
 def bodies(sink: MemoryRecorder) -> list[bytes]:
-    """What was asked, in any order."""
+    """The request bodies, in any order."""
     return sorted(exchange.request_body for exchange in sink.exchanges)
 
 
@@ -73,10 +73,10 @@ def ask(url: str, text: str = "") -> None:
     httpx.post(url, content=text.encode(), verify=False)
 
 
-def test_the_innermost_capture_has_the_call(url: str) -> None:
+def test_the_innermost_capture_records_the_call(url: str) -> None:
     """A capture within a capture takes over until it ends."""
     outer, inner = MemoryRecorder(), MemoryRecorder()
-    with traceforge.capture(sink=outer) as seen:
+    with traceforge.capture(sink=outer) as captured:
         ask(url, "before")
         with traceforge.capture(sink=inner):
             ask(url, "within")
@@ -84,7 +84,7 @@ def test_the_innermost_capture_has_the_call(url: str) -> None:
     ask(url, "outside")
 
     assert ([b"after", b"before"], [b"within"]) == (bodies(outer), bodies(inner))
-    assert (2, 0, [one.id for one in outer.exchanges]) == (seen.exchanges, seen.open, list(seen.ids))
+    assert (2, 0, [one.id for one in outer.exchanges]) == (captured.exchanges, captured.open, list(captured.ids))
     assert outer.closed
 
 
@@ -115,60 +115,62 @@ def test_captures_in_threads_are_kept_apart(url: str) -> None:
         return bodies(sink)
 
     with ThreadPoolExecutor(8) as pool:
-        seen = list(pool.map(one, range(24)))
+        captured = list(pool.map(one, range(24)))
 
-    assert [[b"%d-%d" % (name, part) for part in range(5)] for name in range(24)] == seen
+    assert [[b"%d-%d" % (name, part) for part in range(5)] for name in range(24)] == captured
 
 
 def test_a_thread_without_context_belongs_to_the_only_capture(url: str) -> None:
-    """Where there is one capture, nobody else can be meant."""
+    """There is no other capture."""
     sink = MemoryRecorder()
     with ThreadPoolExecutor(1) as pool:
         pool.submit(int).result()  # the thread is older than the capture
-        with traceforge.capture(sink=sink) as seen:
+        with traceforge.capture(sink=sink) as captured:
             pool.submit(ask, url, "x").result()
 
-    assert ([b"x"], 0) == (bodies(sink), seen.unknown)
+    assert ([b"x"], 0) == (bodies(sink), captured.unknown)
 
 
-def test_a_copied_context_tells_a_thread_where_it_belongs(url: str) -> None:
+def test_a_thread_in_a_copied_context_belongs_to_its_capture(url: str) -> None:
     """Two captures at once; the thread runs in a copy of the inner one's context."""
     outer, inner = MemoryRecorder(), MemoryRecorder()
-    with ThreadPoolExecutor(1) as pool, traceforge.capture(sink=outer) as seen:
+    with ThreadPoolExecutor(1) as pool, traceforge.capture(sink=outer) as captured:
         with traceforge.capture(sink=inner):
             pool.submit(contextvars.copy_context().run, ask, url, "x").result()
 
-        assert ([], [b"x"], 0) == (bodies(outer), bodies(inner), seen.unknown)
+        assert ([], [b"x"], 0) == (bodies(outer), bodies(inner), captured.unknown)
 
 
-def test_a_lost_thread_among_several_captures_is_counted_and_kept(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It could belong to either: it is recorded under the outermost, and said to be unknown."""
+def test_a_thread_without_context_among_several_captures_is_recorded_and_counted(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It could belong to either: the outermost records it, and counts it as unknown."""
     monkeypatch.delenv("PYTEST_CURRENT_TEST")
     outer, inner = MemoryRecorder(), MemoryRecorder()
     with (
         ThreadPoolExecutor(1) as pool,
-        traceforge.capture(sink=outer) as seen,
+        traceforge.capture(sink=outer) as captured,
         traceforge.capture(sink=inner),
     ):
         pool.submit(ask, url, "x").result()
 
-    assert ([b"x"], [], 1) == (bodies(outer), bodies(inner), seen.unknown)
+    assert ([b"x"], [], 1) == (bodies(outer), bodies(inner), captured.unknown)
 
 
-def test_a_lost_thread_belongs_to_the_test_that_runs(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """pytest's variable survives where contexts do not."""
+def test_a_thread_without_context_belongs_to_the_test_that_runs(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """pytest's variable is there without a context."""
     first, second = MemoryRecorder(), MemoryRecorder()
     monkeypatch.setenv("PYTEST_CURRENT_TEST", "tests/a.py::test_first (call)")
-    with ThreadPoolExecutor(1) as pool, traceforge.capture(sink=first) as seen:
+    with ThreadPoolExecutor(1) as pool, traceforge.capture(sink=first) as captured:
         monkeypatch.setenv("PYTEST_CURRENT_TEST", "tests/a.py::test_second[x y] (call)")
         with traceforge.capture(sink=second):
             pool.submit(ask, url, "x").result()
 
     (exchange,) = second.exchanges
-    assert ("tests/a.py::test_second[x y]", 0) == (exchange.caller.scope, seen.unknown)
+    assert ("tests/a.py::test_second[x y]", 0) == (exchange.caller.scope, captured.unknown)
 
 
-def test_a_lost_thread_belongs_to_what_is_installed(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_thread_without_context_belongs_to_the_installed_capture(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """`install` is for the whole process."""
     monkeypatch.delenv("PYTEST_CURRENT_TEST")
     everywhere, here = MemoryRecorder(), MemoryRecorder()
@@ -214,7 +216,7 @@ def test_steps_are_counted_once_each_under_threads(url: str) -> None:
 
 
 def test_the_classes_are_as_before_when_the_last_capture_ends(url: str) -> None:
-    """The same function objects, whatever the order in which captures end; and nobody waits for imports."""
+    """The same function objects, whatever the order in which captures end; and no import hook is left."""
     before = [vars(owner)[name] for owner, name in HOOKED]
     path = list(sys.meta_path)
     traceforge.install(sink=MemoryRecorder())
@@ -228,7 +230,7 @@ def test_the_classes_are_as_before_when_the_last_capture_ends(url: str) -> None:
 
 
 def test_a_patch_on_top_of_ours_is_left_alone(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Ours stays below it and is silent; the next capture uses it again, and no call is told twice."""
+    """Ours stays below it and does nothing; the next capture uses it again, and no call is recorded twice."""
     original = httpx.HTTPTransport.handle_request
     with traceforge.capture(sink=MemoryRecorder()):
         below = httpx.HTTPTransport.handle_request
@@ -246,8 +248,8 @@ def test_a_patch_on_top_of_ours_is_left_alone(url: str, monkeypatch: pytest.Monk
     assert httpx.HTTPTransport.handle_request is original
 
 
-def test_clients_and_connections_that_were_there_before_are_seen(url: str) -> None:
-    """Classes are hooked, so that an old client is watched too."""
+def test_clients_and_connections_from_before_are_recorded(url: str) -> None:
+    """Classes are hooked, not instances."""
     sink = MemoryRecorder()
     with httpx.Client() as client, requests.Session() as session:
         client.post(url)
@@ -259,15 +261,15 @@ def test_clients_and_connections_that_were_there_before_are_seen(url: str) -> No
     assert [b"1", b"2"] == bodies(sink)
 
 
-def test_a_response_that_is_dropped_is_told_at_the_next_chance(server: Upstream) -> None:
-    """Nobody closed it, nobody will: it ends as left."""
+def test_a_dropped_response_is_recorded_with_the_next_call(server: Upstream) -> None:
+    """It was never closed: its outcome is `left`."""
     sink = MemoryRecorder()
     gate = threading.Semaphore(0)
     server.answers(Answer([b"data: 1\n\n", b"data: 2\n\n"], chunked=True, gate=gate))
     client = httpx.Client()
-    with traceforge.capture(sink=sink) as seen:
+    with traceforge.capture(sink=sink) as captured:
         response = client.send(client.build_request("POST", server.url + PATH), stream=True)
-        assert 1 == seen.open
+        assert 1 == captured.open
         del response
         gc.collect()
     gate.release(9)
@@ -276,13 +278,13 @@ def test_a_response_that_is_dropped_is_told_at_the_next_chance(server: Upstream)
     assert [CallOutcome.CLIENT_LEFT] == [exchange.outcome for exchange in sink.exchanges]
 
 
-def test_a_stream_that_is_open_when_the_capture_ends_is_kept_as_far_as_it_came(server: Upstream) -> None:
-    """Its reader reads on as if nothing had been; a child that was forked meanwhile does not tell of it again."""
+def test_an_open_stream_at_the_end_of_a_capture_is_recorded_as_far_as_it_came(server: Upstream) -> None:
+    """Its reader reads on; a child that was forked meanwhile does not record it again."""
     sink = MemoryRecorder()
     gate = threading.Semaphore(0)
     server.answers(Answer([b"data: 1\n\n", b"data: 2\n\n"], chunked=True, gate=gate))
     with httpx.Client() as client:
-        with traceforge.capture(sink=sink) as seen:
+        with traceforge.capture(sink=sink) as captured:
             response = client.send(client.build_request("POST", server.url + PATH), stream=True)
             pieces = response.iter_raw()
             first = next(pieces)
@@ -290,7 +292,7 @@ def test_a_stream_that_is_open_when_the_capture_ends_is_kept_as_far_as_it_came(s
 
         assert b"data: 1\n\ndata: 2\n\n" == first + b"".join(pieces)
         response.close()
-    assert 0 == seen.open
+    assert 0 == captured.open
     (exchange,) = sink.exchanges
     assert (CallOutcome.CLIENT_LEFT, [b"data: 1\n\n"]) == (
         exchange.outcome,
@@ -298,8 +300,8 @@ def test_a_stream_that_is_open_when_the_capture_ends_is_kept_as_far_as_it_came(s
     )
 
 
-def test_a_stream_that_is_open_when_the_process_ends_is_kept(server: Upstream, tmp_path: Path) -> None:
-    """Of what was installed for the whole process, too."""
+def test_an_open_stream_at_the_end_of_the_process_is_recorded(server: Upstream, tmp_path: Path) -> None:
+    """Also by an installed capture."""
     server.answers(Answer([b"data: 1\n\n"], chunked=True))
     script = f"""
 import httpx, traceforge
@@ -318,8 +320,8 @@ next(response.iter_raw())
     )
 
 
-def test_a_cancelled_stream_is_said_to_have_been_left(server: Upstream) -> None:
-    """The task goes away while it waits for the next piece."""
+def test_a_cancelled_stream_is_recorded_as_left(server: Upstream) -> None:
+    """The task is cancelled while it waits for the next chunk."""
     sink = MemoryRecorder()
     gate = threading.Semaphore(0)
     server.answers(Answer([b"data: 1\n\n", b"data: 2\n\n"], chunked=True, gate=gate))
@@ -340,13 +342,16 @@ def test_a_cancelled_stream_is_said_to_have_been_left(server: Upstream) -> None:
 
     asyncio.run(main())
     gate.release(9)
-    (seen,) = sink.exchanges
-    assert (CallOutcome.CLIENT_LEFT, [b"data: 1\n\n"]) == (seen.outcome, [chunk.data for chunk in seen.chunks])
+    (captured,) = sink.exchanges
+    assert (CallOutcome.CLIENT_LEFT, [b"data: 1\n\n"]) == (
+        captured.outcome,
+        [chunk.data for chunk in captured.chunks],
+    )
 
 
 @pytest.mark.parametrize("client", ["httpx", "httpx2", "aiohttp"])
-def test_a_call_that_is_cancelled_before_its_answer_has_failed(server: Upstream, client: str) -> None:
-    """There was no response at all, and the application sees its own cancellation."""
+def test_a_call_that_is_cancelled_before_its_response_has_failed(server: Upstream, client: str) -> None:
+    """There was no response, and the application sees its own cancellation."""
     sink = MemoryRecorder()
     gate = threading.Semaphore(0)
     server.answers(Answer([b"{}"], stalled=True, gate=gate))
@@ -364,16 +369,16 @@ def test_a_call_that_is_cancelled_before_its_answer_has_failed(server: Upstream,
 
     asyncio.run(main())
     gate.release()
-    (seen,) = sink.exchanges
-    assert (CallOutcome.FAILED, 0, "CancelledError") == (seen.outcome, seen.status, seen.error)
+    (captured,) = sink.exchanges
+    assert (CallOutcome.FAILED, 0, "CancelledError") == (captured.outcome, captured.status, captured.error)
 
 
 async def _post(client: object, url: str) -> object:
     return await client.post(url)  # type: ignore[attr-defined]
 
 
-def test_a_socket_to_a_provider_is_noted_and_other_sockets_are_not(url: str) -> None:
-    """Through websockets and through aiohttp: what is said on it is not seen, that it was opened is."""
+def test_a_websocket_to_a_provider_is_noted_and_others_are_not(url: str) -> None:
+    """Through websockets and through aiohttp: its messages are not recorded, only that it was opened."""
     import websockets.asyncio.client
 
     async def open_sockets() -> None:
@@ -386,15 +391,15 @@ def test_a_socket_to_a_provider_is_noted_and_other_sockets_are_not(url: str) -> 
 
     before = guarded_call.faults.count
     sink = MemoryRecorder()
-    with traceforge.capture(sink=sink) as seen:
+    with traceforge.capture(sink=sink) as captured:
         asyncio.run(open_sockets())
 
-    assert ({"a WebSocket to 127.0.0.1:1": 2}, []) == (seen.not_seen, bodies(sink))
+    assert ({"a WebSocket to 127.0.0.1:1": 2}, []) == (captured.not_seen, bodies(sink))
     assert before == guarded_call.faults.count
 
 
 class Broken:
-    """A sink that cannot."""
+    """A sink that raises."""
 
     recorded = lost = 0
 
@@ -407,7 +412,7 @@ class Broken:
 
 
 def test_a_sink_that_fails_never_reaches_the_application(url: str) -> None:
-    """The call goes through; the fault is counted."""
+    """The call goes through; the failure is counted."""
     before = guarded_call.faults.count
     with traceforge.capture(sink=Broken()):
         response = httpx.post(url)
@@ -416,11 +421,11 @@ def test_a_sink_that_fails_never_reaches_the_application(url: str) -> None:
 
 
 def test_a_watcher_that_cannot_begin_never_reaches_the_application(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The call is not recorded, and counted."""
+    """The call is not recorded, and the failure is counted."""
     before = guarded_call.faults.count
     sink = MemoryRecorder()
-    with traceforge.capture(sink=sink) as seen:
-        monkeypatch.setattr(type(seen), "begin_call", lambda *_: 1 / 0)
+    with traceforge.capture(sink=sink) as captured:
+        monkeypatch.setattr(type(captured), "begin_call", lambda *_: 1 / 0)
         assert 200 == httpx.post(url).status_code
         assert 200 == requests.post(url).status_code
 
@@ -428,7 +433,7 @@ def test_a_watcher_that_cannot_begin_never_reaches_the_application(url: str, mon
 
 
 def test_importing_traceforge_imports_nothing_else() -> None:
-    """Neither the recorder nor any client: an application pays for what it uses."""
+    """Neither the recorder nor any client: an application loads only what it uses."""
     program = "import sys, traceforge; print(sorted(n for n in sys.modules if n.startswith('traceforge.')))"
     ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
 
@@ -436,7 +441,7 @@ def test_importing_traceforge_imports_nothing_else() -> None:
 
 
 def test_a_client_that_is_imported_during_a_capture_is_hooked(url: str, tmp_path: Path) -> None:
-    """And one that is not is not imported by us."""
+    """A client that the application does not import is not imported."""
     program = f"""
 import sys, traceforge
 from traceforge.capture.recorder import MemoryRecorder
@@ -454,7 +459,7 @@ print([e.request_body for e in sink.exchanges], httpx2.HTTPTransport.handle_requ
 
 
 def test_the_test_that_runs_is_known_where_the_environment_was_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
-    """By pytest's own variable, in the environment as it is, and in one that a test has put in its place."""
+    """pytest's variable is read from the environment that a test has put in place of the real one, too."""
     monkeypatch.setenv("PYTEST_CURRENT_TEST", "a.py::test_é[x (call)] (call)")
     assert "a.py::test_é[x (call)]" == current_test()
 

@@ -1,4 +1,4 @@
-"""Calls that are answered in this process: every client gets what was recorded, and nothing reaches the network."""
+"""Replay in this process: every client gets the recorded response, and nothing reaches the network."""
 
 from __future__ import annotations
 
@@ -43,32 +43,32 @@ each_driver = pytest.mark.parametrize("driver", DRIVERS, ids=lambda driver: driv
 
 @pytest.fixture
 def server() -> Iterator[Upstream]:
-    """A provider that nobody may ask."""
+    """A provider that no call may reach."""
     with unasked() as one:
         yield one
 
 
 @pytest.fixture
 def url(server: Upstream) -> str:
-    """Where it is asked."""
+    """The URL of a model at it."""
     return server.url + CHAT
 
 
 @pytest.fixture(autouse=True)
 def no_faults() -> Iterator[None]:
-    """No test may pass because a fault of ours was swallowed."""
+    """No test may pass because a failure of the hook was swallowed."""
     before = faults.count
     yield
     assert before == faults.count, faults.first
 
 
 def plain(text: str = "Paris", question: bytes = QUESTION, **more: Any) -> Exchange:
-    """A call with a plain answer."""
+    """A call with a plain response."""
     return call(CHAT, question, chat_answer(text), **more)
 
 
 def streamed(times: list[float] | None = None, **more: Any) -> Exchange:
-    """One whose answer came in pieces."""
+    """A call whose response came in chunks."""
     exchange = call(CHAT, QUESTION, b"".join(PIECES), media_type=SSE, **more)
     when = times or [1.0] * len(PIECES)
     return msgspec.structs.replace(
@@ -77,13 +77,13 @@ def streamed(times: list[float] | None = None, **more: Any) -> Exchange:
 
 
 def says(got: bytes) -> str:
-    """The text of a chat's answer."""
+    """The text of a chat completion."""
     return str(json.loads(got)["choices"][0]["message"]["content"])
 
 
 @each_driver
-def test_a_call_is_answered_as_it_was(driver: Driver, url: str, tmp_path: Path) -> None:
-    """Status, headers and body; each answer in its turn."""
+def test_a_call_gets_the_recorded_response(driver: Driver, url: str, tmp_path: Path) -> None:
+    """Status, headers and body; repeated requests get one response after another."""
     player = recorded(tmp_path, plain("one", number=1), plain("two", number=2, status=429))
     with traceforge.replay(player=player) as replayed:
         first, second = driver.post(url, QUESTION), driver.post(url, QUESTION)
@@ -95,8 +95,8 @@ def test_a_call_is_answered_as_it_was(driver: Driver, url: str, tmp_path: Path) 
 
 
 @pytest.mark.parametrize("module", [httpx, httpx2], ids=lambda module: module.__name__)
-def test_a_response_is_its_applications_own(module: Any, url: str, tmp_path: Path) -> None:
-    """What an application does to one response is not seen in the next, though both have the same answer."""
+def test_changing_a_response_does_not_change_the_next(module: Any, url: str, tmp_path: Path) -> None:
+    """Although both come from the same recording."""
     with traceforge.replay(player=recorded(tmp_path, plain())), module.Client() as client:
         first = client.post(url, content=QUESTION)
         before = [first.headers.raw, dict(first.extensions)]
@@ -109,8 +109,10 @@ def test_a_response_is_its_applications_own(module: Any, url: str, tmp_path: Pat
 
 
 @each_driver
-def test_a_key_that_stands_in_the_answer_is_the_live_one(driver: Driver, url: str, tmp_path: Path) -> None:
-    """Headers are read whole where the answer refers to one of them."""
+def test_a_redacted_key_in_a_response_is_refilled_from_the_live_request(
+    driver: Driver, url: str, tmp_path: Path
+) -> None:
+    """Where the response refers to one of its headers."""
     answer = chat_answer("You are sk-proj-recorded0recorded0recorded0.")
     one = call(CHAT, QUESTION, answer, headers=[("X-Api-Key", "sk-proj-recorded0recorded0recorded0")])
     with traceforge.replay(player=recorded(tmp_path, one)):
@@ -120,8 +122,10 @@ def test_a_key_that_stands_in_the_answer_is_the_live_one(driver: Driver, url: st
 
 
 @each_driver
-def test_a_client_that_speaks_to_us_is_told_which_recording_it_was(driver: Driver, url: str, tmp_path: Path) -> None:
-    """And one whose headers cannot be used is told that."""
+def test_a_client_with_headers_of_traceforge_gets_the_name_of_the_recording(
+    driver: Driver, url: str, tmp_path: Path
+) -> None:
+    """One whose headers cannot be used gets an error."""
     one = plain()
     said = [{"X-TraceForge-Session-ID": "s"}, {}, {"X-TraceForge-Step-Index": "first"}]
     with pytest.raises(CallNotRecorded), traceforge.replay(player=recorded(tmp_path, one)):
@@ -133,8 +137,8 @@ def test_a_client_that_speaks_to_us_is_told_which_recording_it_was(driver: Drive
 
 
 @each_driver
-def test_headers_that_change_behaviour_are_a_part_of_the_question(driver: Driver, url: str, tmp_path: Path) -> None:
-    """However they are spelled."""
+def test_headers_that_change_behaviour_are_part_of_the_key(driver: Driver, url: str, tmp_path: Path) -> None:
+    """In any case."""
     one = plain(headers=[("OpenAI-Beta", "assistants=v2")])
     said = [{"openai-BETA": "assistants=v2"}, {"OpenAI-Beta": "assistants=v3"}]
     with pytest.raises(CallNotRecorded), traceforge.replay(player=recorded(tmp_path, one)):
@@ -144,8 +148,8 @@ def test_headers_that_change_behaviour_are_a_part_of_the_question(driver: Driver
 
 
 @each_driver
-def test_a_stream_keeps_its_pieces(driver: Driver, url: str, tmp_path: Path) -> None:
-    """Each as it came, however it was cut."""
+def test_a_stream_keeps_its_chunks(driver: Driver, url: str, tmp_path: Path) -> None:
+    """Each as it was recorded, wherever it begins and ends."""
     pieces: list[bytes] = []
     with traceforge.replay(player=recorded(tmp_path, streamed())):
         driver.stream(url, QUESTION, pieces.append)
@@ -153,7 +157,7 @@ def test_a_stream_keeps_its_pieces(driver: Driver, url: str, tmp_path: Path) -> 
     assert PIECES == pieces
 
 
-def test_a_stream_keeps_its_pieces_under_uvloop(url: str, tmp_path: Path) -> None:
+def test_a_stream_keeps_its_chunks_under_uvloop(url: str, tmp_path: Path) -> None:
     """aiohttp on another event loop."""
 
     async def ask() -> list[bytes]:
@@ -168,7 +172,7 @@ def test_a_stream_keeps_its_pieces_under_uvloop(url: str, tmp_path: Path) -> Non
 
 @each_driver
 def test_a_request_that_streams_is_read_to_its_end_first(driver: Driver, url: str, tmp_path: Path) -> None:
-    """Its pieces make the same question."""
+    """Its chunks make the same request."""
     with traceforge.replay(player=recorded(tmp_path, plain())):
         got = driver.post(url, iter([QUESTION[:9], QUESTION[9:]]))
 
@@ -176,8 +180,8 @@ def test_a_request_that_streams_is_read_to_its_end_first(driver: Driver, url: st
 
 
 @each_driver
-def test_an_answer_that_was_cut_breaks_off_again(driver: Driver, url: str, tmp_path: Path) -> None:
-    """As the client reports it, after the pieces that came."""
+def test_a_response_that_was_cut_breaks_off_again(driver: Driver, url: str, tmp_path: Path) -> None:
+    """With the client's own error, after the recorded chunks."""
     pieces: list[bytes] = []
     exchange = call(CHAT, QUESTION, PIECES[1], media_type=SSE, outcome=CallOutcome.CUT, error="reset")
     with (
@@ -190,8 +194,8 @@ def test_an_answer_that_was_cut_breaks_off_again(driver: Driver, url: str, tmp_p
 
 
 @each_driver
-def test_at_a_pace_pieces_come_when_they_came(driver: Driver, url: str, tmp_path: Path) -> None:
-    """Twice as fast as they were recorded; at once where nothing is said."""
+def test_at_a_pace_chunks_come_at_their_times(driver: Driver, url: str, tmp_path: Path) -> None:
+    """Twice as fast as recorded; at once without a pace."""
     player = recorded(tmp_path, streamed([0.0, 100.0, 200.0, 300.0, 400.0]))
     took = {}
     for pace in ("x2", "none"):
@@ -204,8 +208,10 @@ def test_at_a_pace_pieces_come_when_they_came(driver: Driver, url: str, tmp_path
 
 
 @each_driver
-def test_a_miss_is_answered_and_counted_although_it_is_swallowed(driver: Driver, url: str, tmp_path: Path) -> None:
-    """The application sees 418 and everything that is to be said; the end of the replay raises."""
+def test_an_unmatched_request_is_refused_and_counted_although_it_is_swallowed(
+    driver: Driver, url: str, tmp_path: Path
+) -> None:
+    """The application sees 418 and the explanation; the end of the replay raises."""
     with (
         pytest.raises(CallNotRecorded, match=r"1 call in a replay had no answer.*\$.messages\[0\].content"),
         traceforge.replay(player=recorded(tmp_path, plain())) as replayed,
@@ -218,15 +224,15 @@ def test_a_miss_is_answered_and_counted_although_it_is_swallowed(driver: Driver,
     assert 1 == len(replayed.unmatched)
 
 
-def test_an_error_on_its_way_is_not_hidden_by_a_miss(url: str, tmp_path: Path) -> None:
-    """The application's own says more."""
+def test_another_error_is_not_hidden_by_an_unmatched_request(url: str, tmp_path: Path) -> None:
+    """The application's own error is more useful."""
     with pytest.raises(ZeroDivisionError), traceforge.replay(player=recorded(tmp_path)):
         1 // (httpx.post(url, content=NEW).status_code - 418)
 
 
 @pytest.mark.parametrize("options", [{"pace": "fast"}, {"pace": "x0"}, {"pace": "2"}, {"source": "cassettes"}])
 def test_unknown_names_are_errors(options: dict[str, str], tmp_path: Path) -> None:
-    """Never a guess."""
+    """They are not guessed."""
     with pytest.raises(ValueError, match=r"pace|source"), traceforge.replay(player=recorded(tmp_path), **options):
         pass
 
@@ -236,10 +242,10 @@ def test_unknown_names_are_errors(options: dict[str, str], tmp_path: Path) -> No
 
 @each_driver
 @pytest.mark.parametrize("fault", ["play", "begin", "respond", "nothing", "answer"])
-def test_a_mistake_of_ours_is_an_answer_and_a_miss(
+def test_a_failure_of_ours_is_a_refusal_and_counted(
     driver: Driver, fault: str, url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whatever breaks, the network is not reached: 418, counted."""
+    """Whatever fails, the network is not reached: 418, counted as unmatched."""
     player = recorded(tmp_path, plain())
 
     def broken(*_: object, **__: object) -> Any:
@@ -264,7 +270,7 @@ def test_a_mistake_of_ours_is_an_answer_and_a_miss(
 
 @each_driver
 def test_a_capture_inside_a_replay_does_not_reach_the_network(driver: Driver, url: str, tmp_path: Path) -> None:
-    """The replay takes the call."""
+    """The replay answers the call."""
     sink = MemoryRecorder()
     with traceforge.replay(player=recorded(tmp_path, plain())), traceforge.capture(sink=sink):
         got = driver.post(url, QUESTION)
@@ -274,7 +280,7 @@ def test_a_capture_inside_a_replay_does_not_reach_the_network(driver: Driver, ur
 
 
 def test_a_thread_without_a_context_is_answered(url: str, tmp_path: Path) -> None:
-    """Also where an outer capture is there, which would only record."""
+    """Also where there is an outer capture, which would only record."""
     got = []
     with traceforge.capture(sink=MemoryRecorder()), traceforge.replay(player=recorded(tmp_path, plain())) as replayed:
         empty = contextvars.Context()
@@ -285,8 +291,8 @@ def test_a_thread_without_a_context_is_answered(url: str, tmp_path: Path) -> Non
     assert ([200], 1) == ([one.status_code for one in got], replayed.played)
 
 
-def test_every_call_to_a_provider_is_ours(tmp_path: Path) -> None:
-    """Also one that asks no model: it is a miss, and does not go out."""
+def test_every_call_to_a_provider_is_answered(tmp_path: Path) -> None:
+    """Also one that asks no model: it is unmatched, and does not reach the network."""
     with pytest.raises(CallNotRecorded), traceforge.replay(player=recorded(tmp_path, plain())):
         got = httpx.get("https://api.openai.com/v1/models")
 
@@ -295,7 +301,7 @@ def test_every_call_to_a_provider_is_ours(tmp_path: Path) -> None:
 
 @each_driver
 def test_telemetry_is_refused_silently(driver: Driver, tmp_path: Path) -> None:
-    """It goes nowhere, and nobody misses it."""
+    """It is not sent, and not counted."""
     with traceforge.replay(player=recorded(tmp_path, plain())) as replayed:
         got = driver.post("https://api.openai.com/v1/traces/ingest", b"{}")
 
@@ -327,7 +333,7 @@ def test_a_websocket_to_a_provider_is_refused_and_counted(tmp_path: Path) -> Non
 
 
 def test_a_client_that_cannot_be_hooked_stops_the_replay(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A recording would go on without it; a replay would let its calls out."""
+    """A recording goes on without it; a replay would let its calls reach the network."""
 
     def hook(module: Any, patches: Any) -> None:
         raise AttributeError("another make")
@@ -342,7 +348,7 @@ def test_a_client_that_cannot_be_hooked_stops_the_replay(tmp_path: Path, monkeyp
 
 
 def test_a_client_is_as_before_after_the_replay(url: str, tmp_path: Path) -> None:
-    """Then it asks the provider again."""
+    """Its calls reach the provider again."""
     before = httpx.HTTPTransport.handle_request
     with traceforge.replay(player=recorded(tmp_path, plain())):
         assert before is not httpx.HTTPTransport.handle_request
@@ -350,8 +356,8 @@ def test_a_client_is_as_before_after_the_replay(url: str, tmp_path: Path) -> Non
     assert before is httpx.HTTPTransport.handle_request
 
 
-def test_an_answer_larger_than_aiohttp_wants_at_once_comes_whole(url: str, tmp_path: Path) -> None:
-    """It pauses the transport, and goes on."""
+def test_a_response_larger_than_aiohttp_reads_at_once_is_complete(url: str, tmp_path: Path) -> None:
+    """aiohttp pauses the transport, and resumes it."""
     text = "x" * 3_000_000
     with traceforge.replay(player=recorded(tmp_path, plain(text))):
         got = Aiohttp().post(url, QUESTION)

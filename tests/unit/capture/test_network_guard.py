@@ -1,4 +1,4 @@
-"""The tripwire in this process: there while it is wanted, and gone afterwards."""
+"""The tripwire in this process: active while a suite runs, and not afterwards."""
 
 from __future__ import annotations
 
@@ -20,32 +20,32 @@ ELSEWHERE = ("192.0.2.1", 443)
 
 @pytest.fixture
 def off() -> set[str]:
-    """Scopes that are left alone."""
+    """Tests that are not restricted."""
     return set()
 
 
 @pytest.fixture
 def guard(off: set[str]) -> Iterator[NetworkGuard]:
-    """One that is at work."""
-    one = NetworkGuard([4321], off.__contains__)
-    one.start()
-    yield one
-    one.stop()
+    """A started guard."""
+    guard = NetworkGuard([4321], off.__contains__)
+    guard.start()
+    yield guard
+    guard.stop()
 
 
-def connect(place: tuple[str, int]) -> str:
-    """What becomes of a connection, without waiting for it."""
-    with socket.socket() as one:
-        one.setblocking(False)
+def connect(address: tuple[str, int]) -> str:
+    """How a connection attempt ends, without waiting for it."""
+    with socket.socket() as connection:
+        connection.setblocking(False)
         try:
-            one.connect_ex(place)
+            connection.connect_ex(address)
         except ConnectionRefusedError as exc:
             return str(exc)
     return ""
 
 
-def test_what_is_refused_is_kept_for_the_test_that_wanted_it(guard: NetworkGuard) -> None:
-    """Once: what was told is not told again."""
+def test_refused_connections_are_remembered_for_their_test(guard: NetworkGuard) -> None:
+    """They are taken once."""
     assert "192.0.2.1:443 was refused: a test has no network" in connect(ELSEWHERE)
     assert "a model answers there" in connect(("127.0.0.1", 4321))
     assert "" == connect(("127.0.0.1", 4322))
@@ -58,23 +58,23 @@ def test_what_is_refused_is_kept_for_the_test_that_wanted_it(guard: NetworkGuard
 
 
 def test_a_name_is_not_resolved(guard: NetworkGuard) -> None:
-    """Nobody is asked for it."""
+    """No name server is asked."""
     with pytest.raises(ConnectionRefusedError, match=r"models\.example\.com:443"):
         socket.getaddrinfo("models.example.com", 443)
 
 
-def test_a_scope_that_is_off_connects_as_it_likes(guard: NetworkGuard, off: set[str]) -> None:
-    """Datagrams included, which are refused on a way of their own."""
+def test_an_excluded_test_is_not_restricted(guard: NetworkGuard, off: set[str]) -> None:
+    """Nor are its datagrams, which are refused in another way."""
     off.add(current_test())
 
     assert "" == connect(ELSEWHERE)
-    with suppress(OSError), socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as one:  # there may be no route
-        one.sendto(b"?", ("192.0.2.1", 9))
+    with suppress(OSError), socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as connection:  # there may be no route
+        connection.sendto(b"?", ("192.0.2.1", 9))
     assert not guard.refused
 
 
-def test_once_it_was_taken_down_nothing_is_refused(guard: NetworkGuard) -> None:
-    """Nor by what has kept it, as the hook of uvloop does."""
+def test_a_stopped_guard_refuses_nothing(guard: NetworkGuard) -> None:
+    """Also through code that still holds it, such as the hook of uvloop."""
     assert guard is tripwire.current()
     guard.stop()
     guard.stop()
@@ -86,7 +86,7 @@ def test_once_it_was_taken_down_nothing_is_refused(guard: NetworkGuard) -> None:
 
 
 def test_a_loop_over_addresses_does_not_fill_the_memory(guard: NetworkGuard) -> None:
-    """All are refused; some are remembered."""
+    """All are refused; only some are remembered."""
     for number in range(REFUSALS_MAX + 10):
         with pytest.raises(ConnectionRefusedError):
             guard.check(f"host-{number}.example.com", 443)

@@ -1,4 +1,4 @@
-"""Sinks that keep what they take, beside the call."""
+"""Recorders turn exchanges into traces without making the call wait."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def ids(folder: Path) -> list[str]:
 
 
 def wait_for(condition: Callable[[], bool]) -> None:
-    """Wait until something is true; fail where it never becomes so."""
+    """Wait until a condition holds; fail where it never does."""
     until = time.monotonic() + 20
     while not condition():
         assert time.monotonic() < until, "it never happened"
@@ -71,46 +71,46 @@ def test_everything_taken_is_a_file_after_close(make: Callable[[RecorderSettings
     recorder = make(RecorderSettings(str(folder)))
     for number in range(50):
         recorder.take(exchange(number))
-    told = recorder.close(20)
+    counts = recorder.close(20)
 
-    assert (50, 0, 50, {}) == (told.taken, told.lost, told.recorded, told.failed)
+    assert (50, 0, 50, {}) == (counts.taken, counts.lost, counts.recorded, counts.failed)
     assert [exchange(number).id for number in range(50)] == ids(folder)
     assert [] == os.listdir(folder / "spool")
     assert not any(b"Ab1Ab1" in file.read_bytes() for file in folder.glob("*.json"))
-    assert told == recorder.close(), "closing twice changes nothing"
+    assert counts == recorder.close(), "closing twice changes nothing"
 
 
 @pytest.mark.parametrize("make", RECORDERS)
 def test_a_full_backlog_loses_and_counts(
     make: Callable[[RecorderSettings], Recorder], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Taking never waits: what does not fit is lost, and said."""
+    """`take` never waits: what does not fit is lost, and counted."""
     monkeypatch.setattr(module, "BACKLOG_BYTES_MAX", 10)
     recorder = make(RecorderSettings(str(tmp_path / "traces")))
     recorder.take(exchange())
-    told = recorder.close(20)
+    counts = recorder.close(20)
 
-    assert (1, 1, 0) == (told.taken, told.lost, told.recorded)
+    assert (1, 1, 0) == (counts.taken, counts.lost, counts.recorded)
 
 
 @pytest.mark.parametrize("make", RECORDERS)
 def test_a_folder_that_cannot_be_written_is_counted_with_the_reason(
     make: Callable[[RecorderSettings], Recorder], tmp_path: Path
 ) -> None:
-    """The application goes on; the summary says what happened."""
+    """The application goes on; the counts have the reason."""
     (tmp_path / "traces").write_text("a file stands in the way")
     recorder = make(RecorderSettings(str(tmp_path / "traces")))
     recorder.take(exchange(1))
     recorder.take(exchange(2))
-    told = recorder.close(20)
+    counts = recorder.close(20)
 
-    assert (2, 0, 0) == (told.taken, told.lost, told.recorded)
-    assert 2 == max(told.failed.values())
-    assert any("TF202" in reason for reason in told.failed)
+    assert (2, 0, 0) == (counts.taken, counts.lost, counts.recorded)
+    assert 2 == max(counts.failed.values())
+    assert any("TF202" in reason for reason in counts.failed)
 
 
-def test_a_process_that_does_not_answer_is_not_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The stop comes in time; what never left is lost, the rest is on its way, and nothing counts twice."""
+def test_closing_does_not_wait_for_a_process_that_hangs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It returns in time; what was not sent is lost, the rest is waiting, and nothing is counted twice."""
     monkeypatch.setattr(module, "BATCH_BYTES_MAX", 100 << 10)
     recorder = ProcessRecorder(RecorderSettings(str(tmp_path / "traces")))
     recorder.take(exchange(0))
@@ -119,51 +119,51 @@ def test_a_process_that_does_not_answer_is_not_waited_for(tmp_path: Path, monkey
     try:
         for number in range(1, 300):
             recorder.take(exchange(number, "long " * 1000))
-        told = finish(lambda: recorder.close(0.5))
+        counts = finish(lambda: recorder.close(0.5))
     finally:
         os.kill(recorder._process.pid, signal.SIGCONT)
         recorder._reader.join(20)
         recorder._socket.close()
 
-    assert 0 < told.lost
-    assert 0 < told.waiting
-    assert 300 == told.taken == told.recorded + told.lost + told.waiting
-    assert {module.STILL_AT_WORK: 1} == told.troubles
+    assert 0 < counts.lost
+    assert 0 < counts.waiting
+    assert 300 == counts.taken == counts.recorded + counts.lost + counts.waiting
+    assert {module.STILL_AT_WORK: 1} == counts.troubles
 
 
-def test_a_thread_that_is_too_slow_is_given_up_and_what_it_leaves_is_counted(
+def test_a_thread_that_is_too_slow_is_abandoned_and_its_backlog_counted_as_lost(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A process that ends takes what is in its memory along: that is said to be lost, and the rest is files."""
+    """The backlog ends with the process: it is counted as lost, and the rest is files."""
     monkeypatch.setattr(module, "WRITE_SECONDS_MAX", 0.3)
     monkeypatch.setattr(module, "BATCH_BYTES_MAX", 1)
     folder = tmp_path / "traces"
     recorder = ThreadRecorder(RecorderSettings(str(folder)))
     write = recorder._writer.write
-    monkeypatch.setattr(recorder._writer, "write", lambda one: (time.sleep(0.02), write(one)))
+    monkeypatch.setattr(recorder._writer, "write", lambda exchange: (time.sleep(0.02), write(exchange)))
     for number in range(200):
         recorder.take(exchange(number))
-    told = recorder.close(0.2)
+    counts = recorder.close(0.2)
 
-    assert 0 < told.recorded == len(ids(folder))
-    assert 0 < told.lost
-    assert (200, 0) == (told.recorded + told.lost, told.waiting)
+    assert 0 < counts.recorded == len(ids(folder))
+    assert 0 < counts.lost
+    assert (200, 0) == (counts.recorded + counts.lost, counts.waiting)
 
 
-def test_what_was_kept_and_had_no_time_to_become_files_is_said(tmp_path: Path) -> None:
-    """It is no loss: the next command makes the files."""
+def test_traces_without_time_to_become_files_are_reported(tmp_path: Path) -> None:
+    """They are not lost: the next command makes the files."""
     recorder = ThreadRecorder(RecorderSettings(str(tmp_path / "traces")))
     recorder.take(exchange(1))
-    told = recorder.close(0)
+    counts = recorder.close(0)
 
-    assert (1, {TIME_IS_UP: 1}) == (told.recorded, told.troubles)
+    assert (1, {TIME_IS_UP: 1}) == (counts.recorded, counts.troubles)
     assert 1 == drain_spool(str(tmp_path / "traces")).traces
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork on this system")
 @pytest.mark.parametrize("dies", [False, True])
-def test_help_at_the_end_is_counted_as_it_goes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, dies: bool) -> None:
-    """A fork keeps half of what is left; what it had not kept when it died is lost, and everything is counted."""
+def test_a_writer_fork_at_the_end_is_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, dies: bool) -> None:
+    """It writes half of what is left; what it had not written when it died is lost, and everything is counted."""
     monkeypatch.setattr(recorder_process, "FORK_FRAMES_MIN", 2)
     monkeypatch.setattr(recorder_forks, "REPORT_EVERY", 1)
     monkeypatch.setattr(os, "cpu_count", lambda: 2)
@@ -171,25 +171,25 @@ def test_help_at_the_end_is_counted_as_it_goes(tmp_path: Path, monkeypatch: pyte
     writer, owner = TraceWriter(RecorderSettings(str(folder))), os.getpid()
     write = writer.write
 
-    def write_or_die(one: Exchange | bytes) -> None:
+    def write_or_die(exchange: Exchange | bytes) -> None:
         if dies and os.getpid() != owner and writer.written == 7:
             os._exit(1)
-        write(one)
+        write(exchange)
 
     monkeypatch.setattr(writer, "write", write_or_die)
-    told = receive(writer, 40)
+    reports = receive(writer, 40)
 
-    assert (27 if dies else 40) == told[-1].recorded == len(ids(folder))
-    assert 40 == told[-1].recorded + told[-1].lost
+    assert (27 if dies else 40) == reports[-1].recorded == len(ids(folder))
+    assert 40 == reports[-1].recorded + reports[-1].lost
     assert [] == os.listdir(folder / "spool")
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork on this system")
 @pytest.mark.parametrize("dies", [False, True])
-def test_files_are_made_beside_the_recorder_when_it_is_behind(
+def test_a_drainer_fork_makes_files_when_the_recorder_is_behind(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, dies: bool
 ) -> None:
-    """In a process that ends with it; where that dies, files are made at the end."""
+    """It ends with the recorder; where it dies, files are made at the end."""
     monkeypatch.setattr(recorder_process, "BEHIND_BYTES", 0)
     monkeypatch.setattr(recorder_process, "BATCH_BYTES", 1)
     monkeypatch.setattr(os, "cpu_count", lambda: 2)
@@ -206,23 +206,23 @@ def test_files_are_made_beside_the_recorder_when_it_is_behind(
 
     monkeypatch.setattr(writer, "drain_spool", make_or_die)
     monkeypatch.setattr(writer, "has_due_segment", lambda: writer.written > 0)
-    told = receive(writer, 5, wait=makers.exists)
+    reports = receive(writer, 5, wait=makers.exists)
 
-    assert (5, 0) == (told[-1].recorded, told[-1].lost)
+    assert (5, 0) == (reports[-1].recorded, reports[-1].lost)
     assert 5 == len(ids(folder))
     assert [] == os.listdir(folder / "spool")
     (fork,) = {int(line) for line in makers.read_text().split()} - {owner}
     with pytest.raises(ProcessLookupError):
         os.kill(fork, 0)
     if not dies:
-        assert 5 == told[-1].drained
+        assert 5 == reports[-1].drained
 
 
 def test_the_recorder_rests_in_a_burst_and_not_when_it_is_behind_for_long(tmp_path: Path) -> None:
-    """A proxy that is busy for a moment has the cores; what waits for seconds is worked on."""
+    """A proxy that is busy for a moment gets the cores; what waits for seconds is written."""
     ours, theirs = socket.socketpair()
     with ours, theirs:
-        one = recorder_process._RecorderProcess(theirs, TraceWriter(RecorderSettings(str(tmp_path / "traces"))))
+        process = recorder_process._RecorderProcess(theirs, TraceWriter(RecorderSettings(str(tmp_path / "traces"))))
         rests = []
         for waiting, now in (
             (0, 1.0),
@@ -233,26 +233,26 @@ def test_the_recorder_rests_in_a_burst_and_not_when_it_is_behind_for_long(tmp_pa
             (1, 7.0),
             (recorder_process.BURST_BACKLOG_BYTES_MAX, 8.0),
         ):
-            one._frames.backlog.bytes = waiting
-            rests.append(one._is_burst(now))
+            process._frames.backlog.bytes = waiting
+            rests.append(process._is_burst(now))
 
     assert [False, True, True, False, False, True, False] == rests
 
 
 def receive(writer: TraceWriter, number: int, wait: Callable[[], bool] = lambda: True) -> list[RecordingCounts]:
-    """Be the process that keeps: what it tells."""
+    """Run the recorder process here; the counts that it reports."""
     ours, theirs = socket.socketpair()
     with ours, theirs:
         for place in range(number):
             data = bytearray()
             exchange(place).write_to(data)
             module.send_frame(ours, bytes(data))
-        one = recorder_process._RecorderProcess(theirs, writer)
+        process = recorder_process._RecorderProcess(theirs, writer)
         last = threading.Thread(target=lambda: (wait_for(wait), ours.sendall(module.END_FRAME.pack(0, 20.0))))
         last.start()
         if wait():
-            wait_for(lambda: bool(one._frames.deadline))
-        one.run()
+            wait_for(lambda: bool(process._frames.deadline))
+        process.run()
         last.join()
         theirs.shutdown(socket.SHUT_WR)
         return [
@@ -261,26 +261,26 @@ def receive(writer: TraceWriter, number: int, wait: Callable[[], bool] = lambda:
         ]
 
 
-def test_what_cannot_become_a_file_is_no_loss(tmp_path: Path) -> None:
-    """The trace is kept in the spool: the reason is told, and no call is counted as failed for it."""
+def test_traces_that_cannot_become_files_are_not_lost(tmp_path: Path) -> None:
+    """They stay in the spool: the reason is reported, and no call is counted as failed."""
     folder = tmp_path / "traces"
     recorder = ThreadRecorder(RecorderSettings(str(folder)))
     recorder.take(exchange(1))
     wait_for(lambda: recorder.counts.recorded == 1)
     (folder / exchange_file(1)).mkdir()
-    told = recorder.close(20)
+    counts = recorder.close(20)
 
-    assert (1, 1, {}) == (told.taken, told.recorded, told.failed)
-    assert any("TF202" in reason for reason in told.troubles)
+    assert (1, 1, {}) == (counts.taken, counts.recorded, counts.failed)
+    assert any("TF202" in reason for reason in counts.troubles)
 
 
 def exchange_file(number: int) -> str:
-    """What the file of an exchange's trace is called."""
+    """The name of the file of an exchange's trace."""
     return f"2026-01-01T00-00-00-000Z_{exchange(number).id}.json"
 
 
 def test_a_process_that_died_is_replaced_and_its_loss_counted(tmp_path: Path) -> None:
-    """What it had kept is there; what was on its way is counted; what comes later is kept."""
+    """What it had written is there; what was on its way is lost and counted; what comes later is written."""
     folder = tmp_path / "traces"
     recorder = ProcessRecorder(RecorderSettings(str(folder)))
     recorder.take(exchange(1))
@@ -290,16 +290,16 @@ def test_a_process_that_died_is_replaced_and_its_loss_counted(tmp_path: Path) ->
     for number in range(2, 6):
         recorder.take(exchange(number))
         time.sleep(0.05)
-    told = recorder.close(20)
+    counts = recorder.close(20)
 
-    assert told.taken == told.recorded + told.lost == 5
+    assert counts.taken == counts.recorded + counts.lost == 5
     assert exchange(1).id in ids(folder)
     assert exchange(5).id in ids(folder)
-    assert len(ids(folder)) == told.recorded
+    assert len(ids(folder)) == counts.recorded
 
 
-def test_everything_is_kept_though_the_sender_is_killed(tmp_path: Path) -> None:
-    """The process that keeps goes on until all it was sent is a file."""
+def test_everything_sent_is_written_although_the_sender_is_killed(tmp_path: Path) -> None:
+    """The recorder process goes on until everything it was sent is a file."""
     folder = tmp_path / "traces"
     script = f"""
 import os, signal, sys, time
@@ -317,14 +317,14 @@ os.kill(os.getpid(), signal.SIGKILL)
     wait_for(lambda: len(list(folder.glob("*.json"))) == 200 and not os.listdir(folder / "spool"))
 
 
-def test_a_mistake_of_ours_costs_one_trace_and_not_the_recording(
+def test_a_failure_of_ours_costs_one_trace_and_not_the_recording(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It is counted under its name, and the next call is kept."""
+    """It is counted under its name, and the next call is written."""
     writer = TraceWriter(RecorderSettings(str(tmp_path)))
     compose = writer._composer.compose
 
-    def fail_once(one: Exchange) -> object:
+    def fail_once(exchange: Exchange) -> object:
         monkeypatch.setattr(writer._composer, "compose", compose)
         raise ZeroDivisionError("secret in a message")
 
@@ -335,8 +335,8 @@ def test_a_mistake_of_ours_costs_one_trace_and_not_the_recording(
     assert (1, {"internal error: ZeroDivisionError": 1}) == (writer.counts.recorded, writer.counts.failed)
 
 
-def test_a_setting_is_what_the_project_has_configured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every part of it that a writer needs, and it can cross a process border."""
+def test_settings_are_what_the_project_has_configured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """All that a writer needs; they can cross a process border."""
     monkeypatch.setenv("TRACEFORGE_MATCH_KEY", "k1")
     monkeypatch.delenv("TRACEFORGE_TRACES_DIR", raising=False)
     config = {
@@ -361,8 +361,8 @@ recorder = ThreadRecorder(RecorderSettings({str(folder)!r}))
     subprocess.run([sys.executable, "-c", head + lines], check=True)
 
 
-def test_a_process_that_forgets_to_close_keeps_everything(tmp_path: Path) -> None:
-    """The end of the interpreter closes what is open, and traces are files."""
+def test_a_process_that_does_not_close_loses_nothing(tmp_path: Path) -> None:
+    """The end of the interpreter closes the recorder, and traces are files."""
     folder = tmp_path / "traces"
     _run_script(folder, "for number in range(20): recorder.take(exchange(number))")
 
@@ -370,8 +370,8 @@ def test_a_process_that_forgets_to_close_keeps_everything(tmp_path: Path) -> Non
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork on this system")
-def test_a_forked_child_that_ends_without_a_word_loses_nothing(tmp_path: Path) -> None:
-    """What the child took is kept at once, and becomes files with the parent's."""
+def test_a_forked_child_that_exits_at_once_loses_nothing(tmp_path: Path) -> None:
+    """What the child took is written at once, and becomes files with the parent's."""
     folder = tmp_path / "traces"
     _run_script(
         folder,
@@ -390,8 +390,8 @@ recorder.close()
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork on this system")
-def test_a_child_that_is_forked_while_something_is_kept_does_not_hang(tmp_path: Path) -> None:
-    """The expressions that redact have locks; one that is held during a fork would never be free in the child."""
+def test_a_child_that_is_forked_during_a_write_does_not_hang(tmp_path: Path) -> None:
+    """The redaction's expressions have locks; one that is held during a fork would never be released in the child."""
     folder = tmp_path / "traces"
     _run_script(
         folder,
@@ -415,7 +415,7 @@ for turn in range(15):
 
 @pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="only glibc can be asked to give memory back")
 def test_memory_that_a_burst_took_is_given_back() -> None:
-    """Blocks that lie below one that is still used are free, and stay with the process until somebody asks."""
+    """Free blocks below one that is still used stay with the process until it trims its memory."""
     program = """
 import os
 from traceforge.capture.recorder_forks import trim_memory

@@ -23,8 +23,8 @@ SMALL = {
 }
 
 
-def test_it_waits_for_every_module_that_the_hook_knows() -> None:
-    """A client that is added to the one must be added to the other."""
+def test_every_hooked_module_triggers_the_bootstrap() -> None:
+    """A client that is added to the hooks must be added to the triggers."""
     assert {
         *clients.HOOKS,
         *child_processes.make_hooks({}, None),
@@ -32,8 +32,8 @@ def test_it_waits_for_every_module_that_the_hook_knows() -> None:
     } == bootstrap.TRIGGER_MODULES
 
 
-def test_a_small_program_imports_hardly_more_than_without_us(tmp_path: Path) -> None:
-    """The hook itself comes in with the first client; nobody listens, and nobody minds."""
+def test_a_small_program_imports_hardly_more_under_the_hook(tmp_path: Path) -> None:
+    """The rest of the hook is loaded with the first client. That the parent's socket does not exist does no harm."""
     show = "import sys; print(*sorted(sys.modules))"
     environ = command_environment(os.environ, load_config(str(tmp_path)), f"unix:{tmp_path}/nobody", "t")
     bare, entered = (
@@ -47,8 +47,8 @@ def test_a_small_program_imports_hardly_more_than_without_us(tmp_path: Path) -> 
     }  # fmt: skip
 
 
-def test_variables_cross_the_border_and_are_hidden(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """What the user had is seen again; what was not set is gone; what somebody else has set since stays."""
+def test_variables_are_hidden_from_the_application(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """It sees what the user had set, nothing where the user had set nothing, and what was set since."""
     before = {"OPENAI_BASE_URL": "http://corp/v1", "OLLAMA_HOST": ""}
     given = command_environment(before, load_config(str(tmp_path)), "unix:/x", "t", "http://127.0.0.1:1/")
     for one in BASE_URL_VARIABLES:

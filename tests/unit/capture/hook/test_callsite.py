@@ -31,7 +31,7 @@ PATH = "/v1/responses"
 
 @pytest.fixture(scope="module")
 def url() -> Iterator[str]:
-    """Where a model answers."""
+    """The URL of a model."""
     with upstream() as server:
         yield server.url + PATH
 
@@ -61,13 +61,13 @@ async def ask_async(url: str) -> None:
         await client.post(url)
 
 
-def test_it_is_the_line_of_the_application(url: str) -> None:
+def test_the_call_site_is_a_line_of_the_application(url: str) -> None:
     """File from the root of the project, line, function."""
     assert f"{THIS}:{line_of(ask_httpx, 2)}:ask_httpx" == source_of(lambda: ask_httpx(url))
 
 
 def test_the_awaiting_coroutine_is_the_caller(url: str) -> None:
-    """While a coroutine runs, those that await it are on the stack; so in a task of its own."""
+    """The coroutines that await it are on the stack, also in a task of its own."""
     expected = f"{THIS}:{line_of(ask_async, 3)}:ask_async"
 
     async def in_a_task() -> None:
@@ -97,7 +97,7 @@ async def grouped_by_anyio(work):
 @pytest.mark.parametrize(
     "how", [line.split()[2].partition("(")[0] for line in LIBRARY.splitlines() if "def " in line]
 )
-def test_a_task_of_a_library_is_followed_to_those_who_wait_for_it(url: str, how: str) -> None:
+def test_a_task_of_a_library_is_followed_to_the_task_that_waits_for_it(url: str, how: str) -> None:
     """LangChain gathers, others have groups: the line of the application is the one that awaits the library."""
     library: dict[str, Callable[..., Any]] = {}
     exec(compile(LIBRARY + PARTLY, httpx.__file__, "exec"), library)
@@ -125,8 +125,8 @@ async def post(url):
 """
 
 
-def test_a_task_that_nobody_waits_for_is_of_whoever_runs_the_loop(url: str) -> None:
-    """Which is the best that is known."""
+def test_a_task_without_a_waiter_belongs_to_the_line_that_runs_the_loop(url: str) -> None:
+    """No better line is known."""
     library: dict[str, Callable[..., Any]] = {}
     exec(compile(PARTLY, httpx.__file__, "exec"), library)
 
@@ -150,7 +150,7 @@ def test_a_comprehension_is_a_part_of_its_function(url: str) -> None:
 
 
 def test_a_function_in_a_thread_is_the_caller(url: str) -> None:
-    """The thread's own stack has it."""
+    """It is on the thread's own stack."""
     with ThreadPoolExecutor(1) as pool:
         source = source_of(lambda: pool.submit(ask_httpx, url).result())
 
@@ -159,20 +159,20 @@ def test_a_function_in_a_thread_is_the_caller(url: str) -> None:
 
 @pytest.mark.parametrize("driver", DRIVERS, ids=lambda driver: driver.name)
 def test_every_client_is_skipped(driver: Driver, url: str) -> None:
-    """The file that drives the client is named, not the client, asyncio or ourselves."""
+    """The call site is the file that uses the client, not the client, asyncio or TraceForge."""
     assert source_of(lambda: driver.post(url, b"{}")).startswith("tests/support/drivers.py:")
 
 
-def test_where_no_frame_is_ours_the_test_is_named(url: str) -> None:
+def test_without_a_frame_of_the_application_the_call_site_is_the_test(url: str) -> None:
     """A client's method given to a pool leaves only library frames."""
     with ThreadPoolExecutor(1) as pool:
         source = source_of(lambda: pool.submit(functools.partial(requests.post, url)).result())
 
-    assert f"{THIS}:0:test_where_no_frame_is_ours_the_test_is_named" == source
+    assert f"{THIS}:0:test_without_a_frame_of_the_application_the_call_site_is_the_test" == source
 
 
-def test_a_header_stands_in_where_no_frame_is_ours_and_only_there(url: str) -> None:
-    """The stack's word counts first."""
+def test_a_header_counts_only_without_a_frame_of_the_application(url: str) -> None:
+    """The stack comes first."""
     headers = {"X-TraceForge-Source": "app.py:3:ask"}
     with ThreadPoolExecutor(1) as pool:
         without = source_of(lambda: pool.submit(functools.partial(requests.post, url, headers=headers)).result())
@@ -224,13 +224,13 @@ def test_folders_and_files_that_the_project_skips_are_skipped() -> None:
         ("/usr/lib/python3/dist-packages/x.py", ""),
     ],
 )
-def test_a_file_is_the_applications_or_it_is_not(file: str, expected: str) -> None:
+def test_files_of_the_application_are_told_from_others(file: str, expected: str) -> None:
     """The standard library, installed packages, scripts and TraceForge are not."""
     assert expected == CallSites(str(PROJECT))._name(file)
 
 
-def test_a_script_is_named_where_nothing_else_is(url: str, tmp_path: Path) -> None:
-    """With line 0, because no line of it is known to have asked; and a typed program with its own line."""
+def test_a_script_is_the_last_resort(url: str, tmp_path: Path) -> None:
+    """With line 0, because its line is not known; code of `python -c` has its own line."""
     script = tmp_path / "job.py"
     script.write_text(f"""
 import functools, requests, traceforge

@@ -1,4 +1,4 @@
-"""Every client, watched: the application gets what it would have got, and each call is told once and truly."""
+"""Every hooked client: the application gets what it would get without the hook, and each call is recorded once."""
 
 from __future__ import annotations
 
@@ -38,14 +38,14 @@ def server() -> Iterator[Upstream]:
 
 @pytest.fixture(autouse=True)
 def no_faults() -> Iterator[None]:
-    """No test may pass because a fault of ours was swallowed."""
+    """No test may pass because a failure of the hook was swallowed."""
     before = faults.count
     yield
     assert before == faults.count, faults.first
 
 
 def watched(work: Callable[[], object]) -> tuple[object, list[Exchange]]:
-    """What `work` returns or raises under a capture, and the exchanges that were seen."""
+    """What `work` returns or raises under a capture, and the recorded exchanges."""
     sink = MemoryRecorder()
     with traceforge.capture(sink=sink):
         try:
@@ -56,7 +56,7 @@ def watched(work: Callable[[], object]) -> tuple[object, list[Exchange]]:
 
 
 def twice(server: Upstream, answer: Callable[[], Answer], work: Callable[[], Got]) -> tuple[Got, Exchange]:
-    """Do it without us and with us: the application and the upstream must see the same."""
+    """Run it without and with the hook: the application and the upstream must see the same."""
     server.answers(answer())
     bare, bare_received = work(), server.received
     server.answers(answer())
@@ -67,8 +67,8 @@ def twice(server: Upstream, answer: Callable[[], Answer], work: Callable[[], Got
 
 
 @each_driver
-def test_a_call_is_told_once_and_changes_nothing(driver: Driver, server: Upstream) -> None:
-    """The request, the answer and every byte on the wire are as without us."""
+def test_a_call_is_recorded_once_and_not_changed(driver: Driver, server: Upstream) -> None:
+    """The request, the response and every byte on the wire are as without the hook."""
     url = server.url + PATH
     got, seen = twice(server, lambda: Answer([b'{"id": "x"}']), lambda: driver.post(url, BODY))
 
@@ -81,7 +81,7 @@ def test_a_call_is_told_once_and_changes_nothing(driver: Driver, server: Upstrea
 
 
 @each_driver
-def test_a_compressed_answer_is_kept_as_it_was_sent(driver: Driver, server: Upstream) -> None:
+def test_a_compressed_response_is_recorded_as_it_was_sent(driver: Driver, server: Upstream) -> None:
     """The application gets the text, the exchange has the bytes of the wire."""
     packed = gzip.compress(b'{"id": "packed"}', mtime=0)
     headers = {"content-type": "application/json", "content-encoding": "gzip"}
@@ -93,8 +93,8 @@ def test_a_compressed_answer_is_kept_as_it_was_sent(driver: Driver, server: Upst
 
 @each_driver
 @pytest.mark.parametrize("status", [204, 400, 429, 500])
-def test_an_error_answer_is_an_answer(driver: Driver, server: Upstream, status: int) -> None:
-    """Whatever its status, a response that came to its end was answered."""
+def test_an_error_response_is_a_complete_response(driver: Driver, server: Upstream, status: int) -> None:
+    """The outcome of a response that came to its end is `answered`, whatever its status."""
     pieces = [] if status == 204 else [b'{"error": {}}']
     _, seen = twice(server, lambda: Answer(pieces, status), lambda: driver.post(server.url + PATH, BODY))
 
@@ -102,8 +102,8 @@ def test_an_error_answer_is_an_answer(driver: Driver, server: Upstream, status: 
 
 
 @each_driver
-def test_a_stream_is_relayed_piece_by_piece_as_it_comes(driver: Driver, server: Upstream) -> None:
-    """The server sends the next piece only when the application has the one before."""
+def test_a_stream_is_handed_on_chunk_by_chunk_as_it_comes(driver: Driver, server: Upstream) -> None:
+    """The server sends the next chunk only when the application has the one before."""
 
     def work() -> Got:
         gate = threading.Semaphore(0)
@@ -121,8 +121,8 @@ def test_a_stream_is_relayed_piece_by_piece_as_it_comes(driver: Driver, server: 
 
 
 @each_driver
-def test_an_application_that_leaves_a_stream_is_said_to_have_left(driver: Driver, server: Upstream) -> None:
-    """What came before it left is kept."""
+def test_closing_a_stream_early_is_recorded_as_left(driver: Driver, server: Upstream) -> None:
+    """The chunks that came before are recorded."""
     gate = threading.Semaphore(0)
     server.answers(Answer(SSE, chunked=True, gate=gate))
     _, (seen,) = watched(lambda: driver.stream(server.url + PATH, BODY, lambda _: True))
@@ -137,7 +137,7 @@ def test_an_application_that_leaves_a_stream_is_said_to_have_left(driver: Driver
 
 @each_driver
 def test_a_stream_that_the_server_breaks_off_is_cut(driver: Driver, server: Upstream) -> None:
-    """The application sees its own error, and the exchange says what came and why it ended."""
+    """The application sees the client's error, and the exchange has the chunks that came and the reason."""
 
     def work() -> Got:
         gate = threading.Semaphore(0)
@@ -154,8 +154,8 @@ def test_a_stream_that_the_server_breaks_off_is_cut(driver: Driver, server: Upst
 
 
 @each_driver
-def test_an_answer_that_is_shorter_than_it_said_is_cut(driver: Driver, server: Upstream) -> None:
-    """The application sees its own error, and the exchange has at least what the application had."""
+def test_a_response_shorter_than_its_content_length_is_cut(driver: Driver, server: Upstream) -> None:
+    """The application sees the client's error, and the exchange has at least what the application had."""
     pieces: list[bytes] = []
     server.answers(Answer(SSE[:2], reset=True))
     with pytest.raises(driver.error) as bare:
@@ -168,8 +168,8 @@ def test_an_answer_that_is_shorter_than_it_said_is_cut(driver: Driver, server: U
 
 
 @each_driver
-def test_a_server_that_says_nothing_is_a_failed_call(driver: Driver, server: Upstream) -> None:
-    """The application sees its own error, and the exchange has no response."""
+def test_a_server_that_sends_nothing_is_a_failed_call(driver: Driver, server: Upstream) -> None:
+    """The application sees the client's error, and the exchange has no response."""
     server.answers(Answer([], silent=True))
     with pytest.raises(driver.error) as bare:
         driver.post(server.url + PATH, BODY)
@@ -182,7 +182,7 @@ def test_a_server_that_says_nothing_is_a_failed_call(driver: Driver, server: Ups
 
 @each_driver
 def test_a_refused_connection_is_a_failed_call(driver: Driver) -> None:
-    """Nobody listens there any more."""
+    """The server is closed."""
     with upstream() as gone:
         url = gone.url + PATH
     error, (seen,) = watched(lambda: driver.post(url, BODY))
@@ -193,7 +193,7 @@ def test_a_refused_connection_is_a_failed_call(driver: Driver) -> None:
 
 @each_driver
 def test_a_request_that_streams_is_copied_as_it_goes(driver: Driver, server: Upstream) -> None:
-    """An iterator is consumed once, and upstream gets the same pieces."""
+    """The iterator is consumed once, and the upstream gets the same chunks."""
     _, seen = twice(
         server, lambda: Answer([b"{}"]), lambda: driver.post(server.url + PATH, iter([b'{"a":', b"1", b"}"]))
     )
@@ -202,7 +202,7 @@ def test_a_request_that_streams_is_copied_as_it_goes(driver: Driver, server: Ups
 
 
 def test_a_form_with_files_is_copied_as_it_goes(server: Upstream) -> None:
-    """However each client builds one: what upstream got is what was kept."""
+    """However a client builds it: what the upstream got is what was recorded."""
     server.answers(Answer([b"{}"]))
     url = server.url + PATH
 
@@ -234,8 +234,10 @@ def test_a_form_with_files_is_copied_as_it_goes(server: Upstream) -> None:
 
 
 @each_driver
-def test_our_headers_stay_here_and_the_reply_names_the_trace(driver: Driver, server: Upstream) -> None:
-    """They never go upstream; a client that sent one is told its trace."""
+def test_headers_of_traceforge_do_not_go_upstream_and_the_response_names_the_trace(
+    driver: Driver, server: Upstream
+) -> None:
+    """A client that sent one gets the id of its trace."""
     server.answers(Answer([b"{}"]))
     headers = {"X-TraceForge-Session-ID": "s1", "X-Other": "1"}
     got, (seen,) = watched(lambda: driver.post(server.url + PATH, BODY, headers))
@@ -250,8 +252,8 @@ def test_our_headers_stay_here_and_the_reply_names_the_trace(driver: Driver, ser
 
 @each_driver
 @pytest.mark.parametrize("path", ["/v1/rows", "/telemetry", "/v1/threads/t/messages", "/v1/traces/ingest"])
-def test_other_traffic_is_not_ours(driver: Driver, server: Upstream, path: str) -> None:
-    """A database, telemetry: nothing of it is seen."""
+def test_other_traffic_is_not_recorded(driver: Driver, server: Upstream, path: str) -> None:
+    """A database, telemetry."""
     server.answers(Answer([b"{}"]))
     got, seen = watched(lambda: driver.post(server.url + path, BODY))
 
@@ -260,8 +262,8 @@ def test_other_traffic_is_not_ours(driver: Driver, server: Upstream, path: str) 
     assert [Received] == [type(one) for one in server.received]
 
 
-def test_an_answer_that_is_closed_late_does_not_end_the_next_call(server: Upstream) -> None:
-    """aiohttp gives a connection back at the end of an answer, which an application may close much later."""
+def test_a_response_that_is_closed_late_does_not_end_the_next_call(server: Upstream) -> None:
+    """aiohttp gives a connection back at the end of a response, which an application may close much later."""
     sink = MemoryRecorder()
     gate = threading.Semaphore(0)
     whole = Answer([b"{}"])

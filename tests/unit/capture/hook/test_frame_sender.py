@@ -1,4 +1,4 @@
-"""The line to the parent: nothing is held up, nothing is lost without being counted."""
+"""The connection to the parent: it never blocks, and counts what it loses."""
 
 from __future__ import annotations
 
@@ -17,41 +17,41 @@ from traceforge.capture.hook.frames import read_frame, write_frame
 
 @pytest.fixture
 def listener(tmp_path: Path) -> Iterator[socket.socket]:
-    """Somebody to talk to."""
-    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as one:
-        one.bind(str(tmp_path / "s"))
-        one.listen()
-        one.settimeout(10)
-        yield one
+    """The parent's socket."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listener:
+        listener.bind(str(tmp_path / "s"))
+        listener.listen()
+        listener.settimeout(10)
+        yield listener
 
 
 @pytest.fixture
 def sender(listener: socket.socket) -> Iterator[FrameSender]:
-    """One that talks to it."""
-    one = FrameSender(f"unix:{listener.getsockname()}", "token")
-    yield one
-    one.close()
+    """A sender that is connected to it."""
+    sender = FrameSender(f"unix:{listener.getsockname()}", "token")
+    yield sender
+    sender.close()
 
 
-def heard(connection: socket.socket) -> list[str]:
-    """What kinds of frames came until the end."""
+def read_kinds(connection: socket.socket) -> list[str]:
+    """The kinds of the frames that came until the end."""
     with connection, connection.makefile("rb") as stream:
         frames = iter(lambda: read_frame(stream.read), None)
         return [frame[0]["kind"] for frame in frames]
 
 
 def test_frames_come_in_order_after_hello(listener: socket.socket, sender: FrameSender) -> None:
-    """One connection a process, opened when there is something to say."""
+    """One connection a process, opened for the first frame."""
     for kind in ("a", "b", "c"):
         sender.send(write_frame({"kind": kind}))
     sender.close()
     connection, _ = listener.accept()
 
-    assert ["hello", "a", "b", "c"] == heard(connection)
+    assert ["hello", "a", "b", "c"] == read_kinds(connection)
 
 
-def test_no_thread_is_there_while_the_parent_keeps_up(listener: socket.socket, sender: FrameSender) -> None:
-    """A process that forks is not one with threads on our account."""
+def test_no_thread_runs_while_the_parent_keeps_up(listener: socket.socket, sender: FrameSender) -> None:
+    """A process that forks must not have threads because of the hook."""
     before = threading.active_count()
     for _ in range(10):
         sender.send(write_frame({"kind": "a"}))
@@ -59,13 +59,15 @@ def test_no_thread_is_there_while_the_parent_keeps_up(listener: socket.socket, s
     assert before == threading.active_count()
 
 
-def test_a_parent_that_does_not_read_holds_nobody_up(listener: socket.socket, sender: FrameSender) -> None:
+def test_a_parent_that_does_not_read_does_not_block_the_application(
+    listener: socket.socket, sender: FrameSender
+) -> None:
     """What the socket does not take waits in memory, and comes in order once the parent reads again."""
     for number in range(200):
         sender.send(write_frame({"kind": str(number)}, [b"x" * 50_000]))
     connection, _ = listener.accept()
     result: list[list[str]] = []
-    reader = threading.Thread(target=lambda: result.append(heard(connection)))
+    reader = threading.Thread(target=lambda: result.append(read_kinds(connection)))
     reader.start()
     sender.flush(10)
     sender.close()
@@ -75,7 +77,7 @@ def test_a_parent_that_does_not_read_holds_nobody_up(listener: socket.socket, se
     assert 0 == sender.lost
 
 
-def test_what_waits_is_bounded_and_the_rest_is_counted(
+def test_memory_is_bounded_and_lost_frames_are_counted(
     listener: socket.socket, sender: FrameSender, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Memory does not grow with a parent that has stopped reading."""
@@ -87,7 +89,7 @@ def test_what_waits_is_bounded_and_the_rest_is_counted(
     assert 60 < sender.lost < 100
 
 
-def test_a_parent_that_is_gone_costs_nothing(tmp_path: Path) -> None:
+def test_a_missing_parent_does_no_harm(tmp_path: Path) -> None:
     """Nothing is raised, and everything is counted."""
     sender = FrameSender(f"unix:{tmp_path}/nobody", "token")
     for _ in range(3):
@@ -108,10 +110,10 @@ def test_a_parent_that_goes_away_is_noticed(listener: socket.socket, sender: Fra
     assert sender.lost > 0
 
 
-def test_a_number_that_the_application_has_taken_over_is_not_written_to(
+def test_a_descriptor_that_the_application_has_reused_is_not_written_to(
     listener: socket.socket, sender: FrameSender, tmp_path: Path
 ) -> None:
-    """A daemon closes every file it has; ours must then not speak into another."""
+    """A daemon closes all its descriptors; our frames must not go into another file."""
     sender.send(write_frame({"kind": "first"}))
     assert sender._socket is not None
     number = sender._socket.fileno()
@@ -125,15 +127,15 @@ def test_a_number_that_the_application_has_taken_over_is_not_written_to(
     sender.close()
 
     assert b"" == (tmp_path / "file").read_bytes()
-    assert ["hello", "a"] == heard(connection)
+    assert ["hello", "a"] == read_kinds(connection)
 
 
-def test_loopback_serves_where_there_are_no_unix_sockets() -> None:
-    """The same frames over TCP."""
+def test_frames_travel_over_tcp_where_there_are_no_unix_sockets() -> None:
+    """The same frames, over loopback."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         sender = FrameSender(f"tcp:127.0.0.1:{listener.getsockname()[1]}", "token")
         sender.send(write_frame({"kind": "a"}))
         sender.close()
         connection, _ = listener.accept()
 
-        assert ["hello", "a"] == heard(connection)
+        assert ["hello", "a"] == read_kinds(connection)

@@ -1,4 +1,4 @@
-"""What a process that was entered says, byte by byte."""
+"""The protocol between a child process and its parent, byte by byte."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ TEXTS = st.text(st.characters(codec="utf-8"))
 
 
 @given(st.dictionaries(TEXTS.filter(lambda name: name != "sizes"), TEXTS), st.lists(st.binary()))
-def test_what_is_written_is_read(head: dict[str, str], pieces: list[bytes]) -> None:
-    """Pieces keep their boundaries, empty ones too; frames follow one another."""
+def test_frames_are_read_as_they_were_written(head: dict[str, str], pieces: list[bytes]) -> None:
+    """Chunks keep their boundaries, empty ones too; frames follow one another."""
     stream = io.BytesIO(write_frame(dict(head), pieces) + write_frame({"kind": "next"}))
 
     first, second = read_frame(stream.read), read_frame(stream.read)
@@ -31,7 +31,7 @@ def test_what_is_written_is_read(head: dict[str, str], pieces: list[bytes]) -> N
 
 
 def test_a_frame_that_breaks_off_is_the_end() -> None:
-    """Wherever it breaks off: the process that wrote it is gone."""
+    """Wherever it breaks off: the process that wrote it has ended."""
     whole = write_frame({"kind": "x"}, [b"12345"])
 
     assert [None] * len(whole) == [read_frame(io.BytesIO(whole[:cut]).read) for cut in range(len(whole))]
@@ -50,7 +50,7 @@ def test_a_frame_that_breaks_off_is_the_end() -> None:
     ],
     ids=["short", "head beyond the frame", "too large", "no object", "no JSON", "piece beyond", "negative piece"],
 )
-def test_what_is_no_frame_is_refused(data: bytes) -> None:
-    """And never read beyond its own length."""
+def test_invalid_frames_are_refused(data: bytes) -> None:
+    """Nothing is read beyond their length."""
     with pytest.raises(ValueError, match=r"frame|JSON|Expecting"):
         read_frame(io.BytesIO(data).read)

@@ -1,4 +1,4 @@
-"""Which calls are model calls: the hook's rules, and that they are those of the wire."""
+"""Which calls are model calls: the hook's rules agree with the wire room."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ HOSTS = ["http://127.0.0.1:8080", "https://example.com", "https://u:p@gateway.ex
     parts=st.lists(st.sampled_from(PARTS), max_size=6),
     end=st.sampled_from(["", "/", "//", "?alt=sse", "\n"]),
 )
-def test_the_paths_are_those_that_the_wire_understands(method: str, host: str, parts: list[str], end: str) -> None:
-    """Where no host says otherwise, a call is ours exactly if a dialect is spoken at its address."""
+def test_the_paths_are_those_of_the_known_dialects(method: str, host: str, parts: list[str], end: str) -> None:
+    """For an unknown host, a call is recorded exactly if its path is one of a dialect."""
     url = f"{host}/{'/'.join(parts)}{end}"
 
     assert (find_endpoint(method, url).dialect is not None) == is_model_call(method, url)
@@ -49,6 +49,6 @@ def test_the_paths_are_those_that_the_wire_understands(method: str, host: str, p
         ("POST", "http://[broken/v1/chat/completions", False),
     ],
 )
-def test_a_known_host_is_ours_whatever_is_asked_of_it(method: str, url: str, expected: bool) -> None:
+def test_every_call_to_a_known_host_is_recorded(method: str, url: str, expected: bool) -> None:
     """Providers, and the hosts that a project names, with or without a port; telemetry never."""
     assert expected == is_model_call(method, url, normalize_hosts(["LLM.corp:9000", "any.corp"]))

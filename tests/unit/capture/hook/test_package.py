@@ -36,7 +36,7 @@ print(sorted(name for name in sys.modules if name.partition(".")[0] == "tracefor
 
 @pytest.mark.parametrize("file", FILES, ids=lambda file: file.name)
 def test_a_module_is_valid_python_3_9(file: Path) -> None:
-    """Its syntax is that of the oldest Python that it enters."""
+    """The hook runs in the oldest supported Python."""
     ast.parse(file.read_text(encoding="utf-8"), feature_version=(3, 9))
 
 
@@ -58,7 +58,7 @@ def test_a_module_imports_the_standard_library_and_its_neighbours(file: Path) ->
 
 @pytest.mark.parametrize("python", OLD_PYTHONS[:1] or [NO_OLD_PYTHON])
 def test_it_loads_on_python_3_9_without_traceforge(python: str) -> None:
-    """Every module of it, under another name, in a Python that has never heard of us."""
+    """Every module of it, under another name, in a Python without TraceForge."""
     ran = subprocess.run(
         [python, "-I", "-c", LOAD, str(HOOK)], capture_output=True, text=True, timeout=60, check=False
     )

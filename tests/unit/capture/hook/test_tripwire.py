@@ -1,4 +1,4 @@
-"""What a Python may reach in a test."""
+"""What a Python process may connect to in a test."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ ELSEWHERE = ["example.com", "127.0.0.1.example.com", "localhost.example.com", "1
              "::ffff:10.0.0.1", "1270.0.0.1"]  # fmt: skip
 
 
-class Wire(Tripwire):
-    """One that keeps to itself what it would tell."""
+class QuietTripwire(Tripwire):
+    """A tripwire that does not report to a parent."""
 
     def refuse(self, host: Any, port: Any, why: str) -> None:
-        """Say why alone."""
+        """Raise with the reason only."""
         raise ConnectionRefusedError(why)
 
 
@@ -34,20 +34,20 @@ def verdict(wire: Tripwire, event: str, *args: Any) -> str:
 
 
 @pytest.mark.parametrize("host", LOOPBACK)
-def test_this_machine_is_known_in_all_its_spellings(host: Any) -> None:
+def test_loopback_is_recognised_in_every_spelling(host: Any) -> None:
     """Also as bytes."""
     assert is_loopback(host)
 
 
 @pytest.mark.parametrize("host", ELSEWHERE)
-def test_nothing_else_passes_for_this_machine(host: str) -> None:
-    """Nor what only looks like it."""
+def test_other_hosts_are_not_loopback(host: str) -> None:
+    """Also those that look like it."""
     assert not is_loopback(host)
 
 
-def test_a_connection_is_judged_by_its_host_then_by_its_port() -> None:
-    """A datagram socket may be connected anywhere, and a Unix socket is not our business."""
-    wire = Wire("5000-5001|5001", "unix:/nowhere", "t")
+def test_a_connection_is_checked_by_its_host_then_by_its_port() -> None:
+    """A datagram socket may be connected anywhere, and a Unix socket is not checked."""
+    wire = QuietTripwire("5000-5001|5001", "unix:/nowhere", "t")
     with socket.socket() as tcp, socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as udp:
         judged = [
             verdict(wire, "socket.connect", tcp, ("127.0.0.1", 5000)),
@@ -68,15 +68,15 @@ def test_a_connection_is_judged_by_its_host_then_by_its_port() -> None:
     assert ["", MODEL, PORT, REMOTE, "", REMOTE, "", "", REMOTE, "", "", "", ""] == judged
 
 
-def test_without_a_seal_every_port_of_loopback_is_open_but_a_models() -> None:
-    """A star stands for all."""
-    wire = Wire("*|11434", "unix:/nowhere", "t")
+def test_without_a_seal_every_port_of_loopback_is_open_except_a_models() -> None:
+    """A star means all of them."""
+    wire = QuietTripwire("*|11434", "unix:/nowhere", "t")
     with socket.socket() as tcp:
         assert ["", MODEL] == [verdict(wire, "socket.connect", tcp, ("::1", port)) for port in (9, 11434)]
 
 
-def test_a_refusal_names_the_place_and_the_reason() -> None:
-    """Also where nobody hears of it."""
+def test_a_refusal_names_the_address_and_the_reason() -> None:
+    """Also where the parent is gone."""
     wire = Tripwire("*|", "unix:/nowhere", "t")
 
     with pytest.raises(

@@ -16,8 +16,8 @@ def test_the_keys_that_were_set_are_set_and_no_others() -> None:
     assert {"HOME": "/home/a", "OPENAI_API_KEY": DUMMY_KEY, "XAI_API_KEY": DUMMY_KEY} == environ
 
 
-def test_what_is_no_key_is_never_set() -> None:
-    """Whatever a snapshot says."""
+def test_other_variables_are_never_set() -> None:
+    """Whatever names a snapshot holds."""
     environ = {**THEIRS}
 
     DummyKeys(environ, ["PATH"]).install()
@@ -25,8 +25,8 @@ def test_what_is_no_key_is_never_set() -> None:
     assert {"HOME": "/home/a"} == environ
 
 
-def test_afterwards_all_is_as_it_was() -> None:
-    """As often as they are put and taken off."""
+def test_removing_dummy_keys_restores_the_environment() -> None:
+    """However often they are installed and removed."""
     environ = {**THEIRS}
     dummies = DummyKeys(environ, ["XAI_API_KEY"])
     for _ in range(2):
@@ -38,7 +38,7 @@ def test_afterwards_all_is_as_it_was() -> None:
     assert THEIRS == environ
 
 
-def test_where_no_key_is_known_nothing_is_changed() -> None:
+def test_without_recorded_names_nothing_is_changed() -> None:
     """Snapshots of an older recording name none."""
     environ = {**THEIRS}
 
@@ -47,8 +47,8 @@ def test_where_no_key_is_known_nothing_is_changed() -> None:
     assert THEIRS == environ
 
 
-def test_what_the_suite_sets_itself_stays() -> None:
-    """It is neither put over nor taken off."""
+def test_keys_that_the_suite_sets_itself_stay() -> None:
+    """They are neither replaced nor removed."""
     environ = {**THEIRS}
     dummies = DummyKeys(environ, ["OPENAI_API_KEY"])
     dummies.install()

@@ -1,4 +1,4 @@
-"""The proxy that refuses, and names the host."""
+"""The refusing proxy: 403 for every request, and the names of the hosts."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from traceforge.capture.run.refusing_proxy import RefusingProxy, requested_host
         (b"", ""),
     ],
 )
-def test_the_host_is_all_that_is_kept_of_a_request(line: bytes, host: str) -> None:
+def test_only_the_host_of_a_request_is_remembered(line: bytes, host: str) -> None:
     """No path, no user, no password."""
     assert host == requested_host(line)
 
@@ -32,12 +32,12 @@ def test_every_request_is_answered_with_403_and_counted() -> None:
     proxy = RefusingProxy()
     try:
         for _ in range(2):
-            with socket.create_connection(("127.0.0.1", proxy.port)) as one:
-                one.sendall(b"CONNECT api.example.com:443 HTTP/1.1\r\nHost: x\r\n\r\n")
-                answer = one.makefile("rb").read()
+            with socket.create_connection(("127.0.0.1", proxy.port)) as client:
+                client.sendall(b"CONNECT api.example.com:443 HTTP/1.1\r\nHost: x\r\n\r\n")
+                response = client.makefile("rb").read()
     finally:
         proxy.close()
 
-    assert answer.startswith(b"HTTP/1.1 403 Forbidden\r\n")
-    assert b"a connection to api.example.com:443 was refused" in answer
+    assert response.startswith(b"HTTP/1.1 403 Forbidden\r\n")
+    assert b"a connection to api.example.com:443 was refused" in response
     assert {"api.example.com:443": 2} == dict(proxy.requested_hosts)

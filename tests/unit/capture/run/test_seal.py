@@ -19,26 +19,26 @@ needs_seal = pytest.mark.skipif(bool(seal.reason_not_sealable()), reason=seal.re
 def test_a_sealed_child_reaches_the_open_ports_and_no_other() -> None:
     """Whatever its environment; the thread that started it is sealed, this one is not."""
     with socket.create_server(("127.0.0.1", 0)) as shut, socket.create_server(("127.0.0.1", 0)) as free:
-        ports = [one.getsockname()[1] for one in (shut, free)]
+        ports = [listener.getsockname()[1] for listener in (shut, free)]
         ask = f"import socket; print([socket.socket().connect_ex(('127.0.0.1', port)) for port in {ports}])"
 
-        told = seal.run_sealed(
+        output = seal.run_sealed(
             lambda: subprocess.run([sys.executable, "-I", "-c", ask], env={}, capture_output=True, check=True).stdout,
             {ports[1]},
         )
 
-        assert b"[13, 0]\n" == told
+        assert b"[13, 0]\n" == output
         socket.create_connection(("127.0.0.1", ports[0])).close()
 
 
 @needs_seal
-def test_what_fails_in_the_sealed_thread_is_raised_here() -> None:
-    """As if it had been done here."""
+def test_errors_of_the_sealed_thread_are_raised_in_the_caller() -> None:
+    """With their own type."""
     with pytest.raises(FileNotFoundError):
         seal.run_sealed(lambda: os.stat("/no/such/file"), ())
 
 
-def test_where_nothing_can_be_sealed_it_is_said_why(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_where_sealing_is_impossible_the_reason_is_given(monkeypatch: pytest.MonkeyPatch) -> None:
     """Another system has no Landlock."""
     monkeypatch.setattr(sys, "platform", "darwin")
 
