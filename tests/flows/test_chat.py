@@ -65,7 +65,7 @@ def _sha256sum(path: Path) -> str:
     return subprocess.run(["sha256sum", str(path)], capture_output=True, text=True, check=True).stdout.split()[0]
 
 
-def test_it_runs_without_a_key_and_without_an_argument(tmp_path: Path) -> None:
+def test_the_chat_runs_without_a_key_and_without_an_argument(tmp_path: Path) -> None:
     """The model server and the prompts come with the package."""
     with chat_serve(tmp_path) as chat:
         plain = chat.ask("hello")
@@ -80,10 +80,10 @@ def test_it_runs_without_a_key_and_without_an_argument(tmp_path: Path) -> None:
     assert [] == list(tmp_path.iterdir())
 
 
-def test_the_upstream_sees_model_and_messages_and_nothing_else(
+def test_the_upstream_gets_model_and_messages_and_nothing_else(
     tmp_path: Path, prompts: Path, model: Upstream
 ) -> None:
-    """Four layers in their order; nothing at all is sent at the start; the trace is nowhere in it."""
+    """Four layers in order; nothing is sent at the start; the trace is not part of it."""
     with chat_serve(tmp_path, "--prompts", str(prompts), "--upstream", model.url, "--model", "m-1") as chat:
         at_start = list(model.received)
         first = chat.ask("a", trace=True)
@@ -102,8 +102,8 @@ def test_the_upstream_sees_model_and_messages_and_nothing_else(
     ] == [json.loads(one.body) for one in model.received]
 
 
-def test_the_trace_says_what_was_used(tmp_path: Path, prompts: Path, model: Upstream) -> None:
-    """The locked object in its order; the hashes are those of the files."""
+def test_the_trace_has_the_hashes_of_the_prompt_files(tmp_path: Path, prompts: Path, model: Upstream) -> None:
+    """It is the locked object in its order."""
     with chat_serve(tmp_path, "--prompts", str(prompts), "--upstream", model.url, "--model", "m-1") as chat:
         answer = chat.ask("a", "session 1", trace=True)
     trace = answer["trace"]
@@ -118,7 +118,7 @@ def test_the_trace_says_what_was_used(tmp_path: Path, prompts: Path, model: Upst
 
 
 def test_only_the_session_prompt_changes_without_a_restart(tmp_path: Path, prompts: Path) -> None:
-    """The hash and what the model sees change together; after a restart all three are new."""
+    """The hash and the model's input change together; after a restart all three are new."""
     with chat_serve(tmp_path, "--prompts", str(prompts)) as chat:
         before = chat.ask("hi", "1", trace=True)["trace"]["inputs"]
         for name in PROMPTS:
@@ -134,7 +134,7 @@ def test_only_the_session_prompt_changes_without_a_restart(tmp_path: Path, promp
 
 
 @pytest.mark.parametrize("trace", [False, True])
-def test_a_session_prompt_that_is_gone_stops_the_turn_before_the_model(
+def test_a_missing_session_prompt_fails_the_turn_before_the_model_is_called(
     tmp_path: Path, prompts: Path, model: Upstream, trace: bool
 ) -> None:
     """With or without a trace; and the next request reads the file again."""
@@ -152,7 +152,7 @@ def test_a_session_prompt_that_is_gone_stops_the_turn_before_the_model(
 
 
 def test_the_memory_is_twenty_messages_and_gone_on_restart(tmp_path: Path, prompts: Path, model: Upstream) -> None:
-    """Three prompts, at most twenty messages before, and the one that is asked."""
+    """Three prompts, at most twenty earlier messages, and the new one."""
     arguments = ("--prompts", str(prompts), "--upstream", model.url, "--model", "m")
     with chat_serve(tmp_path, *arguments) as chat:
         counts = [int(chat.ask(str(number))["reply"].split()[0]) for number in range(13)]
@@ -168,7 +168,7 @@ def test_the_memory_is_twenty_messages_and_gone_on_restart(tmp_path: Path, promp
 
 
 def test_the_number_of_sessions_is_bounded(tmp_path: Path, prompts: Path, model: Upstream) -> None:
-    """The one used longest ago is forgotten."""
+    """The session that was used longest ago is forgotten."""
     arguments = ("--prompts", str(prompts), "--upstream", model.url, "--model", "m", "--sessions-max", "2")
     with chat_serve(tmp_path, *arguments) as chat:
         replies = [chat.ask("x", name)["reply"].split()[0] for name in ("a", "b", "a", "c", "a", "b")]
@@ -176,8 +176,8 @@ def test_the_number_of_sessions_is_bounded(tmp_path: Path, prompts: Path, model:
     assert ["4", "4", "6", "4", "8", "4"] == replies
 
 
-def test_a_failed_turn_is_told_and_not_remembered(tmp_path: Path, prompts: Path, model: Upstream) -> None:
-    """502 with a reason, 504 where it takes too long, and the session as it was."""
+def test_a_failed_turn_gets_an_error_and_is_not_remembered(tmp_path: Path, prompts: Path, model: Upstream) -> None:
+    """502 with a reason, 504 if it takes too long, and the session is as it was."""
     arguments = ("--prompts", str(prompts), "--upstream", model.url, "--model", "m", "--timeout", "0.5")
     choose = model.choose
     with chat_serve(tmp_path, *arguments) as chat:
@@ -200,7 +200,7 @@ def test_a_failed_turn_is_told_and_not_remembered(tmp_path: Path, prompts: Path,
 
 
 def test_requests_of_one_session_are_answered_in_the_order_of_arrival(tmp_path: Path, prompts: Path) -> None:
-    """Each sees the answer to the one before it, though all came while the first was being answered."""
+    """Each has the previous answer in its history, though all came while the first was answered."""
     gate = threading.Semaphore(0)
     seen: list[str] = []
 
@@ -235,7 +235,7 @@ def test_requests_of_one_session_are_answered_in_the_order_of_arrival(tmp_path: 
 
 @pytest.mark.parametrize("name", list(PROMPTS))
 def test_a_missing_prompt_is_an_error_at_the_start(tmp_path: Path, prompts: Path, name: str) -> None:
-    """With the code, the place, and what to do."""
+    """With the code, the place, and a hint."""
     (prompts / name).unlink()
     ran = traceforge("chat", "serve", "--port", "0", "--prompts", prompts, cwd=tmp_path)
 
@@ -266,8 +266,8 @@ def test_a_missing_prompt_is_an_error_at_the_start(tmp_path: Path, prompts: Path
         (["extra"], "unexpected extra argument"),
     ],
 )
-def test_wrong_usage_is_said_before_anything_listens(tmp_path: Path, arguments: list[str], told: str) -> None:
-    """Exit 2 and one clear line; there is no way to listen on another address than loopback."""
+def test_wrong_usage_is_exit_2_before_the_server_listens(tmp_path: Path, arguments: list[str], told: str) -> None:
+    """One clear line; there is no option to listen on another address than loopback."""
     ran = traceforge("chat", "serve", "--port", "0", *arguments, cwd=tmp_path)
 
     assert (2, "") == (ran.code, ran.out)
@@ -283,7 +283,7 @@ def test_a_port_that_is_taken_is_an_error_at_the_start(tmp_path: Path) -> None:
     assert "error TF501: cannot listen on 127.0.0.1 port" in ran.err
 
 
-def test_it_listens_on_loopback_alone(tmp_path: Path) -> None:
+def test_the_chat_listens_on_loopback_only(tmp_path: Path) -> None:
     """Neither on another address of this machine nor on all of them."""
     with chat_serve(tmp_path) as chat:
         port = int(chat.url.rpartition(":")[2])
@@ -296,8 +296,8 @@ def test_it_listens_on_loopback_alone(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_a_stop_lets_the_answer_in_flight_end(tmp_path: Path, prompts: Path, model: Upstream, number: int) -> None:
-    """The client has its reply, and the exit code is 0."""
+def test_a_stop_lets_the_turn_in_flight_end(tmp_path: Path, prompts: Path, model: Upstream, number: int) -> None:
+    """The client gets its reply, and the exit code is 0."""
     gate = threading.Semaphore(0)
     model.choose = None
     body = json.dumps({"choices": [{"message": {"content": "done"}}]}).encode()
@@ -318,7 +318,7 @@ def test_a_stop_lets_the_answer_in_flight_end(tmp_path: Path, prompts: Path, mod
 
 
 def test_a_stop_lets_a_slow_client_read_to_the_end(tmp_path: Path, prompts: Path, model: Upstream) -> None:
-    """An answer of megabytes that was begun is not cut."""
+    """A response of megabytes that has begun is not cut."""
     model.choose = None
     text = "x" * 6_000_000
     model.answers(Answer([json.dumps({"choices": [{"message": {"content": text}}]}).encode()]))
@@ -339,8 +339,8 @@ def test_a_stop_lets_a_slow_client_read_to_the_end(tmp_path: Path, prompts: Path
     assert json.dumps({"reply": text}, separators=(",", ":")).encode() == found.partition(b"\r\n\r\n")[2]
 
 
-def test_traces_are_printed_only_where_the_operator_says_so(tmp_path: Path) -> None:
-    """--debug-trace says at the start that it is on, and prints each trace that was asked for, on stderr."""
+def test_traces_are_printed_only_with_debug_trace(tmp_path: Path) -> None:
+    """A note at the start says that it is on; each requested trace goes to stderr."""
     with chat_serve(tmp_path, "--debug-trace") as chat:
         chat.ask("untraced", "1")
         trace = chat.ask("traced \ud83d", "2", trace=True)["trace"]
@@ -353,17 +353,15 @@ def test_traces_are_printed_only_where_the_operator_says_so(tmp_path: Path) -> N
     assert b"" == chat.out
 
 
-def test_an_answer_does_not_depend_on_whether_a_trace_can_be_printed(tmp_path: Path) -> None:
-    """With a stderr that is closed, every request is answered."""
+def test_a_closed_stderr_fails_no_request(tmp_path: Path) -> None:
+    """Every request is answered though the trace cannot be printed."""
     script = 'exec "$0" "$@" 2>&-'
     with chat_serve(tmp_path, "--debug-trace", before=("bash", "-c", script)) as chat:
         assert chat.ask("a", trace=True)["trace"]
 
 
-def test_its_calls_are_recorded_where_it_asks_through_the_proxy(
-    tmp_path: Path, prompts: Path, model: Upstream
-) -> None:
-    """As those of any other application: the call is kept, and nothing of the execution trace with it."""
+def test_calls_through_the_proxy_are_recorded(tmp_path: Path, prompts: Path, model: Upstream) -> None:
+    """As those of any application, without anything of the execution trace."""
     with proxy(tmp_path, "--upstream", f"up={model.url}") as recording:
         arguments = ("--prompts", str(prompts), "--upstream", f"{recording.url}/up/v1", "--model", "m-1")
         with chat_serve(tmp_path, *arguments) as chat:
@@ -379,10 +377,8 @@ def test_its_calls_are_recorded_where_it_asks_through_the_proxy(
 
 
 @pytest.mark.parametrize("name", PROVIDERS)
-def test_its_calls_are_recorded_where_it_is_run_through_capture_and_only_then(
-    tmp_path: Path, prompts: Path, name: str
-) -> None:
-    """As those of any other application, in the words of each provider; nothing of the execution trace is kept."""
+def test_calls_are_recorded_only_under_traceforge_run(tmp_path: Path, prompts: Path, name: str) -> None:
+    """As those of any application, in each provider's API, without anything of the execution trace."""
     (tmp_path / ".git").mkdir()
     with model_server() as model:
         arguments = ("--prompts", str(prompts), "--upstream", model.url, "--provider", name, "--model", "m-1")
@@ -404,10 +400,10 @@ def test_its_calls_are_recorded_where_it_is_run_through_capture_and_only_then(
     assert [] == [text for text in secret if text.encode() in kept]
 
 
-def test_a_capture_around_it_sees_its_calls(
+def test_a_capture_in_this_process_records_the_chats_calls(
     tmp_path: Path, prompts: Path, model: Upstream, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """In this process: those of its context, though other threads make them."""
+    """Those of its context, though other threads make them."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / ".git").mkdir()
 
@@ -423,8 +419,8 @@ def test_a_capture_around_it_sees_its_calls(
 
 
 @pytest.mark.parametrize("name", PROVIDERS)
-def test_a_conversation_in_the_words_of_each_provider(tmp_path: Path, prompts: Path, name: str) -> None:
-    """The model server speaks all four: it is asked in each, remembers the turn, and the trace is the same object."""
+def test_a_conversation_in_the_api_of_each_provider(tmp_path: Path, prompts: Path, name: str) -> None:
+    """The model server has all four; the turn is remembered, and the trace is the same object."""
     with model_server() as model:
         arguments = ("--prompts", str(prompts), "--upstream", model.url, "--provider", name, "--model", "m-1")
         with chat_serve(tmp_path, *arguments) as chat:
@@ -453,7 +449,7 @@ def test_the_defaults_of_the_command_are_those_of_the_code() -> None:
 
 
 def test_the_page_and_the_prompts_come_with_the_package() -> None:
-    """What is served is in the package, next to the code."""
+    """The served files are in the package, next to the code."""
     folder = Path(conversation_memory.__file__).parent
     assert {"page.html", "chat.css", "chat.js"} == set(os.listdir(folder / "frontend"))
     assert set(PROMPTS) == set(os.listdir(folder / "prompts"))

@@ -65,13 +65,16 @@ class Talk(threading.Thread):
 def _run(folder: Path) -> tuple[list[Talk], dict[str, list[tuple[str, str]]], list[Received]]:
     with upstream() as model:
         model.choose = _answer
-        with chatting(ProviderModel(find_address(f"{model.url}/v1", {}), "m-1"), write_prompts(folder)) as here:
-            talks = [Talk(here.url, mode, number) for number in range(CONVERSATIONS) for mode in MODES]
+        with chatting(ProviderModel(find_address(f"{model.url}/v1", {}), "m-1"), write_prompts(folder)) as running:
+            talks = [Talk(running.url, mode, number) for number in range(CONVERSATIONS) for mode in MODES]
             for talk in talks:
                 talk.start()
             for talk in talks:
                 talk.join()
-            memory = {talk.session: [tuple(one) for one in here.chat.memory.history(talk.session)] for talk in talks}
+            memory = {
+                talk.session: [tuple(message) for message in running.chat.memory.history(talk.session)]
+                for talk in talks
+            }
         return talks, memory, list(model.received)
 
 
@@ -83,11 +86,11 @@ def test_two_hundred_turns_are_the_same_with_and_without_traces(
     The requests do not name their session, so each must have come exactly three times, head and body.
     """
     talks, memory, received = _run(tmp_path / "prompts")
-    asked = Counter(received)
+    request_counts = Counter(received)
 
     assert {0, TURNS} < {talk.traced for talk in talks}
-    assert {3} == set(asked.values())
-    assert CONVERSATIONS * TURNS == len(asked)
+    assert {3} == set(request_counts.values())
+    assert CONVERSATIONS * TURNS == len(request_counts)
     for number in range(CONVERSATIONS):
         same = [talk for talk in talks if talk.conversation == number]
         assert same[0].replies == same[1].replies == same[2].replies

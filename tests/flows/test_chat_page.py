@@ -55,7 +55,7 @@ def _serve(tmp_path: Path, prompts: Path) -> Any:
 
 
 def test_a_conversation_by_keyboard_without_the_switch(tmp_path: Path, prompts: Path) -> None:
-    """The focus is where one types; Enter sends, Shift and Enter starts a line; no trace is asked for or shown."""
+    """The focus is in the text box; Enter sends, Shift+Enter starts a line; no trace is requested or shown."""
     markup = "<b onclick=x>&amp;</b><script>document.title = 'owned'</script>"
 
     async def work(page: Page) -> None:
@@ -129,8 +129,8 @@ def _sha256sum(path: Path) -> str:
     return subprocess.run(["sha256sum", str(path)], capture_output=True, text=True, check=True).stdout.split()[0]
 
 
-def test_a_failure_is_said_and_what_was_typed_is_kept(tmp_path: Path, prompts: Path) -> None:
-    """The reason stands in the status, which is read out; the message is back in its box and can be sent again."""
+def test_a_failure_is_shown_and_the_typed_message_stays(tmp_path: Path, prompts: Path) -> None:
+    """The reason is in the status, which screen readers announce; the message can be sent again."""
 
     async def work(page: Page) -> None:
         await page.type("try this")
@@ -158,8 +158,8 @@ def test_a_failure_is_said_and_what_was_typed_is_kept(tmp_path: Path, prompts: P
             _visit(tmp_path, chat.url, work)
 
 
-def test_it_can_be_heard_and_used_without_a_mouse(tmp_path: Path, prompts: Path) -> None:
-    """Every control has a role and a name, is reached with Tab, in the order of the page, and shows where one is."""
+def test_the_page_is_usable_with_keyboard_and_screen_reader(tmp_path: Path, prompts: Path) -> None:
+    """Every control has a role and a name, is reached with Tab in page order, and shows its focus."""
 
     async def work(page: Page) -> None:
         order = []
@@ -245,8 +245,8 @@ PALE = """
 """
 
 
-def test_the_page_keeps_nothing_and_asks_nobody_else(tmp_path: Path, prompts: Path) -> None:
-    """No cookie, no storage, no cache, no other host; a new conversation has another name, and the log is empty."""
+def test_the_page_stores_nothing_and_calls_no_other_host(tmp_path: Path, prompts: Path) -> None:
+    """No cookie, no storage, no cache; a new conversation has another id, and the log is empty."""
 
     async def work(page: Page) -> None:
         await page.click("#trace")
@@ -277,8 +277,8 @@ def test_the_page_keeps_nothing_and_asks_nobody_else(tmp_path: Path, prompts: Pa
         _visit(tmp_path, chat.url, work)
 
 
-def test_a_page_from_elsewhere_cannot_use_the_chat(tmp_path: Path, prompts: Path) -> None:
-    """Neither ask nor read, nor show it in a frame: another server of this machine tries, in the same browser."""
+def test_a_page_of_another_origin_cannot_use_the_chat(tmp_path: Path, prompts: Path) -> None:
+    """It can neither send, nor read, nor frame it: another server of this machine tries, in the same browser."""
     script = """
     const tries = {};
     for (const [name, options] of Object.entries({

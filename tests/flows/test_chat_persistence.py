@@ -62,7 +62,7 @@ def _found(needles: list[bytes], data: bytes) -> list[bytes]:
 
 @pytest.mark.parametrize("variables", [QUIET, LOUD], ids=["as it is", "with every debug switch"])
 def test_nothing_is_opened_logged_or_printed(tmp_path: Path, variables: dict[str, str]) -> None:
-    """Audit hooks see every open and every change of the file system, a root logger every record at every level."""
+    """Audit hooks see every open and every change of the file system, a root logger every record."""
     begun = time.time() - 1
     home, notes = tmp_path / "home", tmp_path / "notes"
     home.mkdir()
@@ -81,7 +81,7 @@ def test_nothing_is_opened_logged_or_printed(tmp_path: Path, variables: dict[str
     assert [] == [(path, found) for path, data in _files(tmp_path, since=begun) if (found := _found(needles, data))]
 
 
-def test_the_hook_would_have_seen_it(tmp_path: Path) -> None:
+def test_the_audit_hook_catches_a_write_and_a_log_line(tmp_path: Path) -> None:
     """A process that writes one file and logs one line is caught by the same hook."""
     notes = tmp_path / "notes"
     script = "import logging; open('x', 'w').write('a'); logging.getLogger('q').debug('needle')"
@@ -117,7 +117,7 @@ def _suspicious(line: str) -> bool:
 
 
 def test_no_system_call_writes_anything_but_to_sockets(tmp_path: Path) -> None:
-    """As strace sees it, below Python and below the event loop; then all that changed on the disk is searched."""
+    """As strace sees it, below Python and the event loop; then every changed file on the disk is searched."""
     strace = shutil.which("strace")
     if strace is None:
         pytest.fail("strace is not on PATH: `make strace` installs it", pytrace=False)
@@ -157,13 +157,13 @@ def test_no_system_call_writes_anything_but_to_sockets(tmp_path: Path) -> None:
         ("+++ exited with 0 +++", False),
     ],
 )
-def test_what_counts_as_a_write(line: str, expected: bool) -> None:
-    """The judge of the test above, judged."""
+def test_system_calls_that_write_are_recognised(line: str, expected: bool) -> None:
+    """The check that the test above relies on."""
     assert expected is _suspicious(line)
 
 
-def test_a_failure_leaves_nothing_either(tmp_path: Path) -> None:
-    """Where the model fails a turn that asked for a trace, no part of one is anywhere, the answer included."""
+def test_a_failed_turn_leaves_no_part_of_a_trace(tmp_path: Path) -> None:
+    """Neither on disk nor in the response, if the model fails a turn with a trace."""
     notes = tmp_path / "notes"
     places = {"WATCHED": str(notes), "PYTHONPATH": str(WATCHED), **QUIET}
     with upstream() as model:

@@ -46,8 +46,8 @@ class Saying:
 
 def _objects(schema: Any) -> list[Any]:
     nested = schema.values() if isinstance(schema, dict) else schema if isinstance(schema, list) else []
-    found = [one for inner in nested for one in _objects(inner)]
-    return [schema, *found] if isinstance(schema, dict) and schema.get("type") == "object" else found
+    objects = [item for inner in nested for item in _objects(inner)]
+    return [schema, *objects] if isinstance(schema, dict) and schema.get("type") == "object" else objects
 
 
 def test_the_schema_has_no_additional_properties() -> None:
@@ -55,8 +55,8 @@ def test_the_schema_has_no_additional_properties() -> None:
     objects = _objects(SCHEMA)
 
     assert 3 == len(objects)
-    assert [(False, list(one["properties"])) for one in objects] == [
-        (one["additionalProperties"], one["required"]) for one in objects
+    assert [(False, list(item["properties"])) for item in objects] == [
+        (item["additionalProperties"], item["required"]) for item in objects
     ]
 
 
@@ -70,7 +70,7 @@ def test_the_schema_has_no_additional_properties() -> None:
 def test_a_trace_is_the_locked_object(
     tmp_path: Path, message: str, session: str, reply: str, prompts: tuple[bytes, bytes, bytes], model: str
 ) -> None:
-    """For every message, session, reply, prompt and model; and the rest of the answer is the reply alone."""
+    """For every message, session, reply, prompt and model; beside it the response has only the reply."""
     folder = write_prompts(tmp_path / "prompts", system=prompts[0], developer=prompts[1], session=prompts[2])
     chat = Chat(model, Saying(reply), PromptFolder(folder), ConversationMemory())
     body = json.dumps({"message": message, "session_id": session, "trace": True}).encode()
@@ -101,11 +101,11 @@ def test_a_trace_is_the_locked_object(
     ],
     ids=ascii,
 )
-def test_the_same_over_http(tmp_path: Path, message: str) -> None:
+def test_a_trace_over_http_is_the_locked_object(tmp_path: Path, message: str) -> None:
     """Through the server and back, byte for byte."""
     model = Echo()
-    with chatting(model, write_prompts(tmp_path / "prompts")) as here:
-        answer = here.ask(message, trace=True)
+    with chatting(model, write_prompts(tmp_path / "prompts")) as running:
+        answer = running.ask(message, trace=True)
 
     VALIDATOR.validate(answer["trace"])
     assert message == answer["trace"]["inputs"]["user_message"]
@@ -113,9 +113,9 @@ def test_the_same_over_http(tmp_path: Path, message: str) -> None:
     assert message == json.loads(model.bodies[0])["messages"][-1]["content"]
 
 
-def test_no_two_traces_have_the_same_name(tmp_path: Path) -> None:
-    """A trace is of one answer."""
-    with chatting(Echo(), write_prompts(tmp_path / "prompts")) as here:
-        names = {here.ask("the same", trace=True)["trace"]["trace_id"] for _ in range(100)}
+def test_trace_ids_are_unique(tmp_path: Path) -> None:
+    """A trace belongs to one answer."""
+    with chatting(Echo(), write_prompts(tmp_path / "prompts")) as running:
+        names = {running.ask("the same", trace=True)["trace"]["trace_id"] for _ in range(100)}
 
     assert 100 == len(names)

@@ -48,8 +48,8 @@ def server() -> Iterator[ModelServer]:
 
 
 @pytest.mark.parametrize("ask", ASKS, ids=lambda ask: ask.name)
-def test_every_sdk_is_answered_the_same_every_time(server: ModelServer, ask: Ask) -> None:
-    """Plain and streaming, sync and async; a stream has several pieces."""
+def test_every_sdk_gets_the_same_answer_every_time(server: ModelServer, ask: Ask) -> None:
+    """Plain and streaming, sync and async; a stream has several chunks."""
     served = server.served
     first, second = (ask.ask(server.url, lambda event: None) for _ in range(2))
 
@@ -266,7 +266,7 @@ AGENTS = [
 
 
 @pytest.mark.parametrize("agent", AGENTS, ids=lambda agent: agent.__name__)
-def test_an_agent_calls_its_tool_and_is_answered_from_the_result(
+def test_an_agent_calls_its_tool_and_gets_an_answer_from_the_result(
     server: ModelServer, agent: Callable[[str], str]
 ) -> None:
     """The arguments fit the schema, and come from the question."""
@@ -284,7 +284,7 @@ class Verdict(pydantic.BaseModel):
     steps: list[str]
 
 
-def test_answers_fit_the_schema_that_was_asked_for(server: ModelServer) -> None:
+def test_answers_fit_the_requested_schema(server: ModelServer) -> None:
     """With each SDK."""
     prompt: Any = [{"role": "user", "content": QUESTION}]
     schema = Verdict.model_json_schema()
@@ -337,7 +337,7 @@ def test_completions_and_embeddings(server: ModelServer) -> None:
 
 
 def test_gemini_streams_an_array_without_alt_sse(server: ModelServer) -> None:
-    """What the REST API does by default: the same documents."""
+    """As the REST API does by default: the same documents."""
     url = f"{server.url}/v1beta/models/m:streamGenerateContent"
     body = {"contents": [{"role": "user", "parts": [{"text": "hello"}]}]}
 
@@ -348,8 +348,8 @@ def test_gemini_streams_an_array_without_alt_sse(server: ModelServer) -> None:
     assert len(frames) > 2
 
 
-def test_usage_of_a_stream_comes_when_it_is_asked_for(server: ModelServer) -> None:
-    """In a last chunk without choices, and only then."""
+def test_a_stream_has_usage_only_on_request(server: ModelServer) -> None:
+    """In a last chunk without choices."""
     with openai.OpenAI(base_url=f"{server.url}/v1", api_key=KEY) as client:
         ask: Any = {"model": "m", "messages": [{"role": "user", "content": "hi"}], "stream": True}
         without = [chunk.usage for chunk in client.chat.completions.create(**ask)]
@@ -366,8 +366,10 @@ def test_usage_of_a_stream_comes_when_it_is_asked_for(server: ModelServer) -> No
     [("/v1/chat/completions", b"{", 400), ("/v1/messages", b"[]", 400), ("/v1/nothing", b"{}", 404),
      ("/v1/chat/completions", b'{"messages": 1}', 400)],
 )  # fmt: skip
-def test_nonsense_is_refused_and_not_counted(server: ModelServer, path: str, data: bytes, status: int) -> None:
-    """With a message in the shape that SDKs look for."""
+def test_a_malformed_request_is_refused_and_not_counted(
+    server: ModelServer, path: str, data: bytes, status: int
+) -> None:
+    """With the error object that SDKs read."""
     served = server.served
     refused = httpx.post(server.url + path, content=data)
 
@@ -376,7 +378,7 @@ def test_nonsense_is_refused_and_not_counted(server: ModelServer, path: str, dat
     assert served == server.served
 
 
-def test_the_command_says_its_url_and_counts() -> None:
+def test_the_command_prints_its_url_and_counts_calls() -> None:
     """One line, a free port, and a salt."""
     body = {"model": "m", "messages": [{"role": "user", "content": "hi"}]}
     with started_model_server() as one, started_model_server("--salt", "x") as other:
@@ -387,8 +389,8 @@ def test_the_command_says_its_url_and_counts() -> None:
     assert [1, 1] == counts
 
 
-def test_it_needs_python_and_nothing_else() -> None:
-    """Without any installed package, it starts from a checkout."""
+def test_the_model_server_needs_the_standard_library_only() -> None:
+    """It starts from a checkout without any installed package."""
     command = [sys.executable, "-S", str(EXAMPLES / "model_server"), "--help"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
 
@@ -396,8 +398,8 @@ def test_it_needs_python_and_nothing_else() -> None:
     assert "Run a model server without a model" in done.stdout
 
 
-def test_half_of_a_character_is_answered_with_an_escape(server: ModelServer) -> None:
-    """JSON can say a lone surrogate and UTF-8 cannot: the answer that repeats it is still UTF-8."""
+def test_a_lone_surrogate_is_answered_with_an_escape(server: ModelServer) -> None:
+    """JSON can hold it and UTF-8 cannot: the answer that repeats it is still UTF-8."""
     body = b'{"model": "m", "messages": [{"role": "user", "content": "half \\ud83d"}]}'
     answer = httpx.post(f"{server.url}/v1/chat/completions", content=body)
 
@@ -470,7 +472,7 @@ def words(reply: bytes) -> set[str]:
 
 @pytest.mark.parametrize("path", BODIES)
 def test_one_character_of_the_request_gives_other_words(server: ModelServer, path: str) -> None:
-    """Whichever it is, in every format; also one of the path."""
+    """Any character, in every API; also one of the path."""
     body = BODIES[path]
     mutants = [(path, changed) for changed in changes(body)] + [(path.replace("m-1", "m-2"), body)] * ("m-1" in path)
     said = [words(server.reply(at, "", json.dumps(one).encode()).chunks[0]) for at, one in [(path, body), *mutants]]
@@ -481,7 +483,7 @@ def test_one_character_of_the_request_gives_other_words(server: ModelServer, pat
 
 @pytest.mark.parametrize("path", BODIES)
 def test_key_order_and_white_space_change_nothing(server: ModelServer, path: str) -> None:
-    """They are not what was asked, and neither is the way a number is written."""
+    """Nor does the way a number is written."""
 
     def turned(value: Any) -> Any:
         if isinstance(value, dict):
@@ -523,7 +525,7 @@ SCHEMAS: list[dict[str, Any]] = [
 
 @pytest.mark.parametrize("schema", SCHEMAS, ids=lambda schema: next(iter(schema["properties"])))
 def test_arguments_fit_the_schema_of_the_tool(server: ModelServer, schema: dict[str, Any]) -> None:
-    """Whatever the dice say."""
+    """Whatever the seed."""
     tool = {"type": "function", "function": {"name": "act", "parameters": schema}}
     for seed in range(30):
         body = {"model": "m", "messages": [{"role": "user", "content": "do"}], "tools": [tool], "seed": seed}
@@ -533,8 +535,8 @@ def test_arguments_fit_the_schema_of_the_tool(server: ModelServer, schema: dict[
         jsonschema.validate(json.loads(call["function"]["arguments"]), schema)
 
 
-def test_a_tool_is_called_as_the_choice_says(server: ModelServer) -> None:
-    """None, any, or the one that is named; and each tool that the question speaks of, in turn."""
+def test_tool_choice_is_respected(server: ModelServer) -> None:
+    """None, any, or a named tool; and each tool that the question mentions, in turn."""
     tools = [{"type": "function", "function": {"name": name}} for name in ("look_up_order", "compute_refund")]
     messages: list[Any] = [{"role": "user", "content": QUESTION}]
     with openai.OpenAI(base_url=f"{server.url}/v1", api_key=KEY) as client:

@@ -87,7 +87,7 @@ def running(folder: Path, *arguments: str, **variables: str) -> Iterator[Running
         upstream.close()
 
 
-def test_it_says_where_it_is_forwards_and_stops_with_a_summary(tmp_path: Path) -> None:
+def test_the_proxy_prints_its_url_forwards_and_stops_with_a_summary(tmp_path: Path) -> None:
     """One line of JSON when it is ready; a summary on stderr and exit 0 at the end."""
     with running(tmp_path) as proxy:
         assert response(b"answer") == proxy.call()
@@ -100,7 +100,7 @@ def test_it_says_where_it_is_forwards_and_stops_with_a_summary(tmp_path: Path) -
 
 
 def test_a_call_in_flight_ends_before_the_proxy_does(tmp_path: Path) -> None:
-    """After SIGTERM nobody new is accepted, idle clients are closed, and the answer under way comes whole."""
+    """After SIGTERM no client is accepted, idle ones are closed, and the response in flight is completed."""
     with running(tmp_path) as proxy:
         idle = proxy.connect()
         idle.send(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n")
@@ -124,7 +124,7 @@ def test_a_call_in_flight_ends_before_the_proxy_does(tmp_path: Path) -> None:
 
 
 def test_a_call_that_does_not_end_in_time_is_cut_and_counted(tmp_path: Path) -> None:
-    """`--drain-seconds` is all it gets."""
+    """`--drain-seconds` is its limit."""
     with running(tmp_path, "--drain-seconds", "0.1") as proxy:
         client = proxy.connect()
         client.send(request())
@@ -139,7 +139,7 @@ def test_a_call_that_does_not_end_in_time_is_cut_and_counted(tmp_path: Path) -> 
 
 
 def test_a_second_signal_stops_at_once(tmp_path: Path) -> None:
-    """Who asks twice does not want to wait."""
+    """A user who stops twice does not want to wait."""
     with running(tmp_path, "--drain-seconds", "600") as proxy:
         idle = proxy.connect()
         idle.send(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n")
@@ -156,7 +156,7 @@ def test_a_second_signal_stops_at_once(tmp_path: Path) -> None:
 
 
 def test_upstreams_come_from_the_project_and_the_command_line_wins(tmp_path: Path) -> None:
-    """`upstreams` in the configuration names them for everybody."""
+    """`upstreams` in the configuration names them for the whole project."""
     other = Upstream()
     settings = {"upstreams": {"corp": other.url, "up": "http://127.0.0.1:9"}}
     (tmp_path / "traceforge.config.json").write_text(json.dumps(settings), encoding="utf-8")
@@ -169,7 +169,7 @@ def test_upstreams_come_from_the_project_and_the_command_line_wins(tmp_path: Pat
 
 
 @pytest.mark.parametrize(
-    ("arguments", "told"),
+    ("arguments", "message"),
     [
         (["--mode", "sometimes"], "sometimes"),
         (["--upstream", "corp"], "NAME=URL"),
@@ -181,12 +181,12 @@ def test_upstreams_come_from_the_project_and_the_command_line_wins(tmp_path: Pat
         (["--workers", "0"], "workers"),
     ],
 )
-def test_wrong_usage_is_exit_2_and_says_what(tmp_path: Path, arguments: list[str], told: str) -> None:
+def test_wrong_usage_of_the_proxy_is_exit_2_with_a_reason(tmp_path: Path, arguments: list[str], message: str) -> None:
     """Nothing is started; a password is not repeated."""
     ran = traceforge("proxy", *arguments, cwd=tmp_path)
 
     assert 2 == ran.code
-    assert told in ran.err
+    assert message in ran.err
     assert "pass@" not in ran.err
 
 
@@ -200,8 +200,8 @@ def test_a_port_that_is_taken_is_an_error(tmp_path: Path) -> None:
     assert f"TF501: cannot listen on 127.0.0.1 port {other.port}: address already in use" in ran.err
 
 
-def test_on_another_address_only_those_with_the_token_are_let_in(tmp_path: Path) -> None:
-    """And the upstream never sees it."""
+def test_on_another_address_the_token_is_required(tmp_path: Path) -> None:
+    """The upstream never gets it."""
     with running(tmp_path, "--host", "0.0.0.0", TRACEFORGE_PROXY_TOKEN="s3cret") as proxy:
         client = proxy.connect()
         client.send(request())
@@ -213,7 +213,7 @@ def test_on_another_address_only_those_with_the_token_are_let_in(tmp_path: Path)
 
 
 def test_workers_share_a_port_and_a_dead_one_is_replaced(tmp_path: Path) -> None:
-    """All of them answer; one that is killed comes back and is counted; the counts are summed."""
+    """All of them answer; one that is killed is started again and counted; the totals are summed."""
     with running(tmp_path, "--workers", "2") as proxy:
         for _ in range(8):
             assert response(b"answer") == proxy.call()
@@ -230,8 +230,8 @@ def test_workers_share_a_port_and_a_dead_one_is_replaced(tmp_path: Path) -> None
     assert not any(Path(f"/proc/{worker}").exists() for worker in (first, second))
 
 
-def test_workers_end_when_their_parent_is_killed(tmp_path: Path) -> None:
-    """Nobody holds the port when the one who minded them is gone."""
+def test_workers_end_when_their_supervisor_is_killed(tmp_path: Path) -> None:
+    """The port is free afterwards."""
     with running(tmp_path, "--workers", "2") as proxy:
         workers = children(proxy.process.pid)
         proxy.process.kill()
@@ -242,4 +242,4 @@ def test_workers_end_when_their_parent_is_killed(tmp_path: Path) -> None:
 
 def children(process: int) -> list[int]:
     """The processes that a process has started."""
-    return [int(one) for one in Path(f"/proc/{process}/task/{process}/children").read_text().split()]
+    return [int(child) for child in Path(f"/proc/{process}/task/{process}/children").read_text().split()]

@@ -54,8 +54,8 @@ class Client:
         """What is answered, when it is."""
         answer = self.post({"message": message, "session_id": session_id, **more})
         assert 200 == answer.status_code, answer.text
-        found: dict[str, Any] = answer.json()
-        return found
+        body: dict[str, Any] = answer.json()
+        return body
 
     def get(self, path: str) -> httpx.Response:
         """Read a page."""
@@ -142,14 +142,14 @@ class Echo:
         return f"echo: {messages[-1]['content']}"
 
 
-class Here(Client):
+class RunningChat(Client):
     """A chat on its real loop, in a thread of this process."""
 
     def __init__(
         self, model: ChatModel, prompts: Path, memory: ConversationMemory | None = None, name: str = "m-1"
     ) -> None:
         self._up = threading.Event()
-        self.said: list[str] = []
+        self.log_lines: list[str] = []
         self._peers: list[Peer] = []
         self.chat = Chat(name, model, PromptFolder(prompts), memory or ConversationMemory())
         self._thread = threading.Thread(target=self._run, daemon=True)
@@ -165,7 +165,7 @@ class Here(Client):
         self._loop = asyncio.get_running_loop()
         self._stop = asyncio.Event()
         self._sock = bind_socket("127.0.0.1", 0)
-        self.server = ChatServer(self.chat, self.said.append)
+        self.server = ChatServer(self.chat, self.log_lines.append)
         server = await self._loop.create_server(self.server.open_connection, sock=self._sock)
         self._up.set()
         await self._stop.wait()
@@ -199,10 +199,10 @@ class Here(Client):
 
 
 @contextmanager
-def chatting(model: ChatModel, prompts: Path, memory: ConversationMemory | None = None) -> Iterator[Here]:
+def chatting(model: ChatModel, prompts: Path, memory: ConversationMemory | None = None) -> Iterator[RunningChat]:
     """A chat for the time of a test."""
-    here = Here(model, prompts, memory)
+    running = RunningChat(model, prompts, memory)
     try:
-        yield here
+        yield running
     finally:
-        here.stop()
+        running.stop()

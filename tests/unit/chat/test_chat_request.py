@@ -26,7 +26,7 @@ def _refusal(body: object) -> tuple[int, str, str]:
 
 
 @pytest.mark.parametrize(("more", "wanted"), [({}, False), ({"trace": False}, False), ({"trace": True}, True)])
-def test_a_trace_is_made_only_where_it_is_asked_for(more: dict[str, Any], wanted: bool) -> None:
+def test_a_trace_is_made_only_on_request(more: dict[str, Any], wanted: bool) -> None:
     """Absent and false are the same."""
     assert ChatRequest("hi", "s", wanted) == read_chat_request(json.dumps({**GOOD, **more}).encode())
 
@@ -72,20 +72,20 @@ def test_a_trace_is_made_only_where_it_is_asked_for(more: dict[str, Any], wanted
     ],
     ids=lambda value: repr(value)[:50],
 )
-def test_what_is_wrong_is_named(body: object, code: str, field: str) -> None:
-    """Every bad input is a 400 with a code and, where there is one, the field."""
+def test_an_invalid_request_names_code_and_field(body: object, code: str, field: str) -> None:
+    """Every bad input is a 400."""
     assert (400, code, field) == _refusal(body)
 
 
-def test_a_long_name_is_not_given_back_whole() -> None:
+def test_a_long_field_name_is_shortened_in_the_error() -> None:
     """An unknown field may have a name of any length."""
     _, code, field = _refusal({**GOOD, "x" * 10_000: 1})
 
     assert ("unknown_field", "x" * 64) == (code, field)
 
 
-def test_no_value_of_a_request_is_repeated() -> None:
-    """A refusal names fields and types; what somebody wrote is not given back."""
+def test_errors_repeat_no_value_of_the_request() -> None:
+    """An error names fields and types only."""
     with pytest.raises(ChatError) as caught:
         read_chat_request(json.dumps({"message": "my secret", "session_id": ["private"], "trace": "hidden"}).encode())
 
@@ -96,8 +96,8 @@ ANY_TEXT = st.text(st.characters(), min_size=1)
 
 
 @given(ANY_TEXT, ANY_TEXT, st.booleans())
-def test_any_text_is_read_as_it_is(message: str, session_id: str, trace: bool) -> None:
-    """Control characters, lone surrogates, right-to-left text: nothing is changed."""
+def test_any_text_is_read_unchanged(message: str, session_id: str, trace: bool) -> None:
+    """Control characters, lone surrogates, right-to-left text."""
     body = json.dumps({"message": message, "session_id": session_id, "trace": trace}).encode()
 
     assert ChatRequest(message, session_id, trace) == read_chat_request(body)
@@ -111,8 +111,8 @@ JSON_VALUES = st.recursive(
 
 
 @given(st.dictionaries(st.sampled_from(["message", "session_id", "trace", "x"]), JSON_VALUES) | JSON_VALUES)
-def test_a_request_is_read_or_refused_and_nothing_else(value: Any) -> None:
-    """Whatever JSON is sent: it is what the specification says, or it is a 400."""
+def test_any_json_is_a_valid_request_or_a_400(value: Any) -> None:
+    """As the specification says."""
     data = json.dumps(value).encode()
     fine = (
         isinstance(value, dict)

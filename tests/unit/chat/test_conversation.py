@@ -30,10 +30,10 @@ def _broken(*_: object, **__: object) -> str:
 
 
 @pytest.mark.parametrize("part", ["new_id", "now_text", "Inputs", "ExecutionTrace", "Output", "TraceDraft"])
-def test_whatever_fails_of_a_trace_fails_before_the_model_is_asked(
+def test_a_failing_trace_fails_before_the_model_is_called(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, part: str
 ) -> None:
-    """Nothing is sent, nothing is remembered; and the same request without a trace is answered."""
+    """Nothing is sent or remembered; and the same request without a trace is answered."""
     model = Echo()
     chat = Chat("m", model, PromptFolder(write_prompts(tmp_path)), ConversationMemory())
     monkeypatch.setattr(conversation, part, _broken)
@@ -44,8 +44,8 @@ def test_whatever_fails_of_a_trace_fails_before_the_model_is_asked(
     assert {"reply": "echo: hi"} == json.loads(asyncio.run(chat.answer(PLAIN)))
 
 
-def test_a_value_that_the_type_refuses_is_found_before_the_model_is_asked(tmp_path: Path) -> None:
-    """A model without a name cannot be explained."""
+def test_an_invalid_trace_is_found_before_the_model_is_called(tmp_path: Path) -> None:
+    """A model without a name cannot be in a trace."""
     model = Echo()
     chat = Chat("", model, PromptFolder(write_prompts(tmp_path)), ConversationMemory())
 
@@ -54,8 +54,8 @@ def test_a_value_that_the_type_refuses_is_found_before_the_model_is_asked(tmp_pa
     assert [] == model.bodies
 
 
-def test_what_a_trace_says_is_what_was_used(tmp_path: Path) -> None:
-    """A prompt that changes while the model thinks is not in the trace: the one that was sent is."""
+def test_a_trace_has_the_prompts_that_were_sent(tmp_path: Path) -> None:
+    """Not a prompt file that changed while the model was answering."""
 
     class Meddling(Echo):
         async def reply(self, messages: Sequence[JSONObject]) -> str:
@@ -70,10 +70,12 @@ def test_what_a_trace_says_is_what_was_used(tmp_path: Path) -> None:
     second = json.loads(asyncio.run(chat.answer(TRACED)))["trace"]["inputs"]["session_prompt_hash"]
 
     assert before == first != second
-    assert ["It is Monday.\n", "Another one."] == [json.loads(one)["messages"][2]["content"] for one in model.bodies]
+    assert ["It is Monday.\n", "Another one."] == [
+        json.loads(body)["messages"][2]["content"] for body in model.bodies
+    ]
 
 
-def test_nothing_is_remembered_of_a_turn_that_failed(tmp_path: Path) -> None:
+def test_a_failed_turn_is_not_remembered(tmp_path: Path) -> None:
     """Whatever the reason, with and without a trace."""
 
     class Failing(Echo):

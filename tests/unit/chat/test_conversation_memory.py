@@ -17,11 +17,11 @@ async def _turn(memory: ConversationMemory, session_id: str, message: str) -> No
 
 
 def _texts(memory: ConversationMemory, session_id: str) -> list[str]:
-    return [one.content for one in memory.history(session_id)]
+    return [message.content for message in memory.history(session_id)]
 
 
-def test_the_last_twenty_messages_are_kept_in_order() -> None:
-    """Ten questions with their answers; an eleventh pushes the first out, both sides of it."""
+def test_a_session_keeps_its_last_twenty_messages_in_order() -> None:
+    """Ten questions with their answers; an eleventh pushes out the first, with its answer."""
     memory = ConversationMemory()
     for number in range(25):
         asyncio.run(_turn(memory, "s", str(number)))
@@ -29,11 +29,11 @@ def test_the_last_twenty_messages_are_kept_in_order() -> None:
     expected = [text for number in range(15, 25) for text in (str(number), f"re: {number}")]
     assert 20 == MESSAGES_MAX
     assert expected == _texts(memory, "s")
-    assert ["user", "assistant"] * 10 == [one.role for one in memory.history("s")]
+    assert ["user", "assistant"] * 10 == [message.role for message in memory.history("s")]
 
 
-def test_the_session_goes_that_was_used_longest_ago() -> None:
-    """Being asked counts as use; what goes, goes whole, and is a new session when it comes again."""
+def test_the_session_that_was_used_longest_ago_is_dropped() -> None:
+    """A request counts as use; a dropped session is empty when it comes again."""
     memory = ConversationMemory(sessions_max=3)
 
     async def work() -> None:
@@ -48,16 +48,16 @@ def test_the_session_goes_that_was_used_longest_ago() -> None:
     assert ["a", "d", "b"] == memory.sessions
 
 
-def test_a_session_in_use_is_never_forgotten() -> None:
-    """Where all are in use, a further one is refused, and nobody else loses anything."""
+def test_a_session_in_use_is_never_dropped() -> None:
+    """If all are in use, a further one is refused, and no other loses anything."""
     memory = ConversationMemory(sessions_max=2)
 
     async def work() -> None:
-        async with memory.turn("a") as one, memory.turn("b"):
+        async with memory.turn("a") as session, memory.turn("b"):
             with pytest.raises(ChatError) as caught:
                 await _turn(memory, "c", "hi")
             assert (503, "too_busy") == (caught.value.status, caught.value.code.word)
-            memory.append(one, "x", "y")
+            memory.append(session, "x", "y")
         await _turn(memory, "c", "hi")
 
     asyncio.run(work())
@@ -65,7 +65,7 @@ def test_a_session_in_use_is_never_forgotten() -> None:
     assert ["x", "y"] == _texts(memory, "a")
 
 
-def test_a_turn_that_fails_leaves_nothing() -> None:
+def test_a_failed_turn_leaves_no_trace_in_memory() -> None:
     """Neither a message, nor an empty session, nor a session that stays in use."""
     memory = ConversationMemory()
 
@@ -84,7 +84,7 @@ def test_a_turn_that_fails_leaves_nothing() -> None:
 
 
 def test_the_bytes_of_all_sessions_are_bounded() -> None:
-    """Old sessions go before the bound is passed by more than the turn that passed it, and the count is exact."""
+    """Old sessions are dropped as soon as a turn exceeds the limit, and the count is exact."""
     memory = ConversationMemory(bytes_max=100_000)
 
     async def work() -> None:
@@ -98,12 +98,12 @@ def test_the_bytes_of_all_sessions_are_bounded() -> None:
     assert memory.size == sum(memory._sessions[name].size for name in memory.sessions)
 
 
-def test_requests_of_a_session_are_served_in_the_order_in_which_they_came() -> None:
-    """However long each takes, and also where some leave the queue; other sessions do not wait."""
+def test_requests_of_a_session_are_served_in_order_of_arrival() -> None:
+    """However long each takes, and also if some are cancelled; other sessions do not wait."""
     served: list[tuple[str, int]] = []
     inside = {"a": 0, "b": 0}
 
-    async def one(memory: ConversationMemory, name: str, number: int, seconds: float) -> None:
+    async def take_turn(memory: ConversationMemory, name: str, number: int, seconds: float) -> None:
         async with memory.turn(name):
             inside[name] += 1
             assert 1 == inside[name]
@@ -115,7 +115,7 @@ def test_requests_of_a_session_are_served_in_the_order_in_which_they_came() -> N
         memory = ConversationMemory()
         dice = random.Random(7)
         tasks = [
-            asyncio.create_task(one(memory, name, number, dice.random() / 200))
+            asyncio.create_task(take_turn(memory, name, number, dice.random() / 200))
             for number in range(40)
             for name in ("a", "b")
         ]
@@ -126,8 +126,8 @@ def test_requests_of_a_session_are_served_in_the_order_in_which_they_came() -> N
         assert [] == memory.sessions
 
     asyncio.run(work())
-    left = set(range(5, 15))
-    assert [number for number in range(40) if number not in left] == [
+    leavers = set(range(5, 15))
+    assert [number for number in range(40) if number not in leavers] == [
         number for name, number in served if name == "a"
     ]
     assert list(range(40)) == [number for name, number in served if name == "b"]
@@ -135,13 +135,13 @@ def test_requests_of_a_session_are_served_in_the_order_in_which_they_came() -> N
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_the_books_are_right_whatever_happens(seed: int) -> None:
-    """Turns that end, fail, are refused and are left at any time: nothing stays in use, and the sum is exact."""
+def test_the_counts_are_exact_whatever_happens(seed: int) -> None:
+    """Turns that end, fail, are refused or cancelled at any time: nothing stays in use, and the sum is exact."""
     dice = random.Random(seed)
     memory = ConversationMemory(sessions_max=3, bytes_max=20_000)
     remembered = 0
 
-    async def one(name: str) -> None:
+    async def take_turn(name: str) -> None:
         nonlocal remembered
         async with memory.turn(name) as session:
             await asyncio.sleep(dice.random() / 500)
@@ -154,7 +154,7 @@ def test_the_books_are_right_whatever_happens(seed: int) -> None:
     async def work() -> None:
         tasks = []
         for _ in range(120):
-            tasks.append(asyncio.create_task(one(dice.choice("abcdefg"))))
+            tasks.append(asyncio.create_task(take_turn(dice.choice("abcdefg"))))
             if dice.random() < 0.5:
                 await asyncio.sleep(dice.random() / 500)
             if dice.random() < 0.3:
@@ -164,6 +164,6 @@ def test_the_books_are_right_whatever_happens(seed: int) -> None:
     asyncio.run(work())
     sessions = [memory._sessions[name] for name in memory.sessions]
     assert (True, True) == (remembered > 20, len(sessions) <= 3)  # none, where the last three to come have failed
-    assert [0] * len(sessions) == [one.requests for one in sessions]
-    assert all(one.messages and not one.turn_lock.locked() for one in sessions)
-    assert sum(one.size for one in sessions) == memory.size <= 20_000
+    assert [0] * len(sessions) == [session.requests for session in sessions]
+    assert all(session.messages and not session.turn_lock.locked() for session in sessions)
+    assert sum(session.size for session in sessions) == memory.size <= 20_000

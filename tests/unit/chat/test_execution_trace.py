@@ -62,14 +62,14 @@ def test_the_object_has_the_locked_structure_of_the_specification() -> None:
     text = need_shared("seeds/001_45a0da39cc1470d0.txt").read_text(encoding="utf-8")
     block = re.search(r"TRACE OBJECT \(LOCKED STRUCTURE\)\s*(\{.*?\n\})", text, re.DOTALL)
     assert block
-    seed, ours = json.loads(block[1]), execution_trace()
+    seed, trace = json.loads(block[1]), execution_trace()
 
-    assert list(seed) == list(ours)
-    assert list(seed["inputs"]) == list(ours["inputs"])
-    assert list(seed["output"]) == list(ours["output"])
+    assert list(seed) == list(trace)
+    assert list(seed["inputs"]) == list(trace["inputs"])
+    assert list(seed["output"]) == list(trace["output"])
 
 
-def test_what_is_written_is_read_again_in_the_seeds_order() -> None:
+def test_a_written_trace_has_the_key_order_of_the_specification() -> None:
     """Two spaces, a final newline, whatever order it was read in."""
     value = {name: execution_trace()[name] for name in reversed(execution_trace())}
     trace = read_execution_trace(json.dumps(value).encode())
@@ -81,7 +81,7 @@ def test_what_is_written_is_read_again_in_the_seeds_order() -> None:
 
 
 def test_a_prompt_appears_as_its_bare_hash_only() -> None:
-    """Lower-case hex SHA-256 of the UTF-8 text; a tag in front, as our other digests have it, is refused."""
+    """Lower-case hex SHA-256 of the UTF-8 text; a `sha256:` prefix, which our other digests have, is refused."""
     digest = hashlib.sha256(b"You are helpful.\n").hexdigest()
 
     assert [] == check_execution_trace(_set(("inputs", "system_prompt_hash"), digest))
@@ -90,29 +90,29 @@ def test_a_prompt_appears_as_its_bare_hash_only() -> None:
 
 
 @pytest.mark.parametrize("path", PATHS, ids=_spelled)
-def test_no_key_fewer(path: tuple[str, ...]) -> None:
-    """Partial traces are not allowed."""
+def test_a_missing_key_is_refused(path: tuple[str, ...]) -> None:
+    """There are no partial traces."""
     assert [("ET1", _spelled(path))] == _rules(_drop(path))
 
 
 @pytest.mark.parametrize(
     "path", [("extra",), ("inputs", "system_prompt"), ("inputs", "history"), ("output", "tokens")]
 )
-def test_no_key_more(path: tuple[str, ...]) -> None:
+def test_an_additional_key_is_refused(path: tuple[str, ...]) -> None:
     """The structure is locked at every level."""
     assert [("ET1", _spelled(path))] == _rules(_set(path, "x"))
 
 
 @pytest.mark.parametrize("path", PATHS, ids=_spelled)
 @pytest.mark.parametrize("bad", [None, 5, True, [], ["x"]], ids=ascii)
-def test_another_type_is_one_finding(path: tuple[str, ...], bad: Any) -> None:
+def test_a_value_of_another_type_is_one_finding(path: tuple[str, ...], bad: Any) -> None:
     """Every key, every other type."""
     assert [("ET1", _spelled(path))] == _rules(_set(path, bad))
 
 
 @pytest.mark.parametrize("path", [path for path in PATHS if path not in (("inputs",), ("output",))], ids=_spelled)
 def test_only_an_answer_may_be_empty(path: tuple[str, ...]) -> None:
-    """A model may say nothing; everything else has a value."""
+    """A model may answer with nothing; everything else has a value."""
     expected = [] if path[-1] == "assistant_message" else [("ET1", _spelled(path))]
 
     assert expected == _rules(_set(path, ""))
@@ -126,8 +126,8 @@ def test_a_time_is_an_instant_that_exists(bad: str) -> None:
     assert [("ET1", "$.timestamp")] == _rules(_set(("timestamp",), bad))
 
 
-def test_everything_wrong_is_reported_and_nothing_of_it_is_read() -> None:
-    """Three findings in the error; a text that is not JSON is no trace at all."""
+def test_all_findings_are_reported_together() -> None:
+    """Three findings in the error; a text that is not JSON is refused as such."""
     value = execution_trace() | {"model": "", "extra": 1, "output": {}}
     with pytest.raises(InvalidFile) as caught:
         read_execution_trace(json.dumps(value).encode())
@@ -139,7 +139,7 @@ def test_everything_wrong_is_reported_and_nothing_of_it_is_read() -> None:
 
 
 def test_a_message_may_hold_any_text() -> None:
-    """Lone surrogates, newlines and quotes come out as they went in."""
+    """Lone surrogates, newlines and quotes are unchanged."""
     text = '"\n\ud800é😀\u2028'
     trace = read_execution_trace(json.dumps(_set(("inputs", "user_message"), text)).encode())
 
@@ -148,7 +148,7 @@ def test_a_message_may_hold_any_text() -> None:
 
 
 def test_a_trace_cannot_be_changed() -> None:
-    """It explains one answer and is then done."""
+    """It is a frozen object."""
     trace = msgspec.convert(execution_trace(), ExecutionTrace)
     with pytest.raises(AttributeError):
         trace.model = "other"  # type: ignore[misc]

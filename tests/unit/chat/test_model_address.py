@@ -11,7 +11,7 @@ KEYS = {"OPENAI_API_KEY": "sk-o", "ANTHROPIC_API_KEY": "sk-a", "GEMINI_API_KEY":
 
 
 @pytest.mark.parametrize(
-    ("named", "path"),
+    ("upstream", "path"),
     [
         ("http://127.0.0.1:8000", "/v1/chat/completions"),
         ("http://127.0.0.1:8000/", "/v1/chat/completions"),
@@ -22,13 +22,13 @@ KEYS = {"OPENAI_API_KEY": "sk-o", "ANTHROPIC_API_KEY": "sk-a", "GEMINI_API_KEY":
         ("http://127.0.0.1:11434/api/chat", "/api/chat"),
     ],
 )
-def test_a_base_url_is_completed_and_an_endpoint_is_taken_as_it_is(named: str, path: str) -> None:
+def test_a_base_url_is_completed_and_an_endpoint_is_used_unchanged(upstream: str, path: str) -> None:
     """As the SDKs do."""
-    assert path == find_address(named, {}).path
+    assert path == find_address(upstream, {}).path
 
 
 @pytest.mark.parametrize(
-    ("named", "provider", "spoken", "path"),
+    ("upstream", "provider", "spoken", "path"),
     [
         ("http://127.0.0.1:8000/v1/messages", "", "anthropic", "/v1/messages"),
         ("http://127.0.0.1:8000/own/messages/", "", "anthropic", "/own/messages"),
@@ -51,17 +51,15 @@ def test_a_base_url_is_completed_and_an_endpoint_is_taken_as_it_is(named: str, p
          "/openai/deployments/d/chat/completions"),
     ],
 )  # fmt: skip
-def test_what_is_spoken_is_said_by_the_path_the_operator_or_the_host(
-    named: str, provider: str, spoken: str, path: str
-) -> None:
-    """In this order; who is none of them speaks as OpenAI does."""
-    found = find_address(named, KEYS, provider=provider)
+def test_the_api_is_known_by_path_then_option_then_host(upstream: str, provider: str, spoken: str, path: str) -> None:
+    """Any other server has OpenAI's API."""
+    address = find_address(upstream, KEYS, provider=provider)
 
-    assert (spoken, path) == (found.provider, found.path)
+    assert (spoken, path) == (address.provider, address.path)
 
 
 @pytest.mark.parametrize(
-    ("named", "host", "header"),
+    ("upstream", "host", "header"),
     [
         ("openai", "api.openai.com", ("authorization", "Bearer sk-o")),
         ("anthropic", "api.anthropic.com", ("x-api-key", "sk-a")),
@@ -74,31 +72,31 @@ def test_what_is_spoken_is_said_by_the_path_the_operator_or_the_host(
         ("http://127.0.0.1:9/v1/messages", "127.0.0.1", None),
     ],
 )
-def test_a_key_goes_only_where_it_belongs(
-    monkeypatch: pytest.MonkeyPatch, named: str, host: str, header: tuple[str, str] | None
+def test_a_key_is_sent_only_to_its_owner(
+    monkeypatch: pytest.MonkeyPatch, upstream: str, host: str, header: tuple[str, str] | None
 ) -> None:
-    """A provider's key to the provider; to an address of your own, the one you name, and none of the environment."""
+    """A provider's key to the provider; to your own address, only the key you name."""
     for name, key in KEYS.items():
         monkeypatch.setenv(name, key)
-    found = find_address(named, KEYS)
-    sent = adapter_for(found.provider, "m", url=found.url, api_key=found.key).headers()
+    address = find_address(upstream, KEYS)
+    sent = adapter_for(address.provider, "m", url=address.url, api_key=address.key).headers()
 
-    assert host == found.host
+    assert host == address.host
     assert {*([header] if header else [])} == set(sent.items()) - {("anthropic-version", "2023-06-01")}
     assert "mine" == find_address("https://llm.example.com/v1", KEYS, "MY_KEY").key
 
 
-def test_every_provider_is_spoken_to_in_its_own_words() -> None:
-    """OpenAI has a role for developers; elsewhere they speak as the system."""
-    found = {name: find_address(name, KEYS) for name in PROVIDERS}
+def test_only_openai_has_a_developer_role() -> None:
+    """For other providers, the developer prompt has the role system."""
+    addresses = {name: find_address(name, KEYS) for name in PROVIDERS}
 
-    assert list(PROVIDERS) == [one.provider for one in found.values()] == list(ADAPTERS)
-    assert "developer" == found["openai"].developer_role
-    assert {"system"} == {found[name].developer_role for name in ("anthropic", "gemini", "ollama")}
+    assert list(PROVIDERS) == [address.provider for address in addresses.values()] == list(ADAPTERS)
+    assert "developer" == addresses["openai"].developer_role
+    assert {"system"} == {addresses[name].developer_role for name in ("anthropic", "gemini", "ollama")}
 
 
 @pytest.mark.parametrize(
-    ("named", "key_from", "told"),
+    ("upstream", "key_from", "message"),
     [
         ("nobody", "", "one of openai, anthropic, gemini, ollama"),
         ("ftp://127.0.0.1/v1", "", "must begin with http"),
@@ -114,28 +112,28 @@ def test_every_provider_is_spoken_to_in_its_own_words() -> None:
         ("http://llm.example.com/v1", "MY_KEY", "unencrypted"),
     ],
 )
-def test_an_address_that_cannot_work_is_refused_at_the_start(named: str, key_from: str, told: str) -> None:
+def test_an_unusable_address_is_refused_at_the_start(upstream: str, key_from: str, message: str) -> None:
     """And no key is repeated."""
-    with pytest.raises(InvalidModelAddress, match=told) as caught:
-        find_address(named, KEYS, key_from)
+    with pytest.raises(InvalidModelAddress, match=message) as caught:
+        find_address(upstream, KEYS, key_from)
     assert not any(key in str(caught.value) for key in (*KEYS.values(), "pw"))
 
 
 def test_a_provider_without_its_key_is_refused_at_the_start() -> None:
-    """The variable is named."""
+    """The error names the environment variable."""
     with pytest.raises(InvalidModelAddress, match="GOOGLE_API_KEY or GEMINI_API_KEY"):
         find_address("gemini", {})
 
 
 @pytest.mark.parametrize(
-    ("named", "provider", "told"),
+    ("upstream", "provider", "message"),
     [
         ("openai", "gemini", "names another provider"),
         ("http://127.0.0.1/v1/messages", "openai", "this endpoint is anthropic's"),
         ("http://127.0.0.1/v1/chat/completions", "anthropic", "this endpoint is openai's"),
     ],
 )
-def test_two_that_do_not_fit_are_refused(named: str, provider: str, told: str) -> None:
-    """Nobody guesses which of them was meant."""
-    with pytest.raises(InvalidModelAddress, match=told):
-        find_address(named, KEYS, provider=provider)
+def test_an_option_that_contradicts_the_address_is_refused(upstream: str, provider: str, message: str) -> None:
+    """The chat does not guess which of them is right."""
+    with pytest.raises(InvalidModelAddress, match=message):
+        find_address(upstream, KEYS, provider=provider)

@@ -48,8 +48,8 @@ def test_a_missing_file_is_an_error_at_the_start(tmp_path: Path, name: str) -> N
 
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("kind", ["folder", "fifo", "not UTF-8", "too large"])
-def test_what_is_no_prompt_is_refused(tmp_path: Path, name: str, kind: str) -> None:
-    """A folder, a FIFO that nobody writes to, another encoding, a file of a megabyte and a byte."""
+def test_an_unreadable_prompt_file_is_refused(tmp_path: Path, name: str, kind: str) -> None:
+    """A folder, a FIFO without a writer, another encoding, a file of a megabyte and a byte."""
     path = write_prompts(tmp_path) / name
     path.unlink()
     if kind == "folder":
@@ -64,12 +64,12 @@ def test_what_is_no_prompt_is_refused(tmp_path: Path, name: str, kind: str) -> N
 
 
 def test_only_the_session_prompt_is_read_again(tmp_path: Path) -> None:
-    """Its hash changes with the file; those of the other two are what they were at the start."""
+    """Its hash changes with the file; the other two hashes stay as they were at the start."""
     prompts = PromptFolder(write_prompts(tmp_path))
-    before = [one.hash for one in prompts.read_layers()]
+    before = [prompt.hash for prompt in prompts.read_layers()]
     for name in NAMES:
         (tmp_path / name).write_text(f"changed {name}")
-    after = [one.hash for one in prompts.read_layers()]
+    after = [prompt.hash for prompt in prompts.read_layers()]
 
     assert before[:2] == after[:2]
     assert before[2] != after[2]
@@ -79,8 +79,8 @@ def test_only_the_session_prompt_is_read_again(tmp_path: Path) -> None:
 
 @settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.one_of(st.binary(), st.text().map(str.encode), st.sampled_from([b"", b"\xef\xbb\xbfx", b"a\r\nb\r\n"])))
-def test_a_hash_is_what_sha256sum_says(tmp_path: Path, data: bytes) -> None:
-    """Byte for byte: no newline added, no byte-order mark or carriage return taken away."""
+def test_a_prompt_hash_is_that_of_sha256sum(tmp_path: Path, data: bytes) -> None:
+    """Byte for byte: no newline is added, no byte-order mark or carriage return removed."""
     path = tmp_path / "system.md"
     path.write_bytes(data)
     try:
@@ -96,4 +96,4 @@ def test_a_hash_is_what_sha256sum_says(tmp_path: Path, data: bytes) -> None:
 
 def test_the_bundled_prompts_can_be_used() -> None:
     """They come with the package."""
-    assert all(one.text for one in PromptFolder(BUNDLED).read_layers())
+    assert all(prompt.text for prompt in PromptFolder(BUNDLED).read_layers())

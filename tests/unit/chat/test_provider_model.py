@@ -29,31 +29,31 @@ BODY = b'{"model":"m","messages":[]}'
 @pytest.fixture
 def server() -> Iterator[Upstream]:
     """A provider that does as it is told."""
-    with upstream() as one:
-        yield one
+    with upstream() as server:
+        yield server
 
 
-def _ask(url: str, *, timeout_s: float = 5.0, **environ: str) -> str:
+def _reply(url: str, *, timeout_s: float = 5.0, **environ: str) -> str:
     address = find_address(url, environ, next(iter(environ), ""))
     return asyncio.run(Model(address, "m", timeout_s).reply([]))
 
 
 def _refused(url: str, **options: Any) -> tuple[int, str, str]:
     with pytest.raises(ChatError) as caught:
-        _ask(url, **options)
+        _reply(url, **options)
     return caught.value.status, caught.value.code.word, caught.value.message
 
 
 def completion(content: Any = "Hello.", **message: Any) -> bytes:
     """An answer of OpenAI's shape."""
-    told = {"role": "assistant", "content": content, **message}
-    return json.dumps({"choices": [{"index": 0, "message": told, "finish_reason": "stop"}]}).encode()
+    text = {"role": "assistant", "content": content, **message}
+    return json.dumps({"choices": [{"index": 0, "message": text, "finish_reason": "stop"}]}).encode()
 
 
-def test_the_request_is_these_bytes(server: Upstream) -> None:
-    """Nothing in it depends on when, how often or by whom it is sent."""
+def test_the_request_has_exactly_these_bytes(server: Upstream) -> None:
+    """They do not depend on the time, on earlier requests, or on the sender."""
     server.answers(Answer([completion()]))
-    replies = [_ask(f"{server.url}/v1", MY_KEY="sk-1") for _ in range(2)]
+    replies = [_reply(f"{server.url}/v1", MY_KEY="sk-1") for _ in range(2)]
     first, second = server.received
 
     authority = server.url.removeprefix("http://")
@@ -83,28 +83,28 @@ def test_the_request_is_these_bytes(server: Upstream) -> None:
     ],
     ids=["plain", "chunked", "gzip", "unlabelled", "a refusal in words", "parts", "a stream nobody asked for"],
 )  # fmt: skip
-def test_an_answer_is_read_however_it_comes(server: Upstream, answer: Answer) -> None:
+def test_an_answer_is_read_in_every_encoding_and_framing(server: Upstream, answer: Answer) -> None:
     """Through the adapters that read recorded traffic."""
     server.answers(answer)
 
-    assert "Hello." == _ask(server.url)
+    assert "Hello." == _reply(server.url)
 
 
-def test_ollama_streams_unless_it_is_told_not_to(server: Upstream) -> None:
-    """And it is not told: the body is model and messages."""
+def test_ollama_answers_with_a_stream(server: Upstream) -> None:
+    """Because the body has only model and messages, and streaming is its default."""
     lines = [
         b'{"message":{"role":"assistant","content":"Hel"},"done":false}\n',
         b'{"message":{"role":"assistant","content":"lo."},"done":true,"done_reason":"stop"}\n',
     ]
     server.answers(Answer(lines, headers={"content-type": "application/x-ndjson"}, chunked=True))
-    assert "Hello." == _ask(f"{server.url}/api/chat")
+    assert "Hello." == _reply(f"{server.url}/api/chat")
 
     server.answers(Answer(lines[:1], headers={"content-type": "application/x-ndjson"}, chunked=True))
     assert (502, "upstream_broke_off") == _refused(f"{server.url}/api/chat")[:2]
 
 
 @pytest.mark.parametrize(
-    ("answer", "code", "told"),
+    ("answer", "code", "text"),
     [
         (
             Answer([b'{"error":{"message":"No such model."}}'], 404),
@@ -138,16 +138,16 @@ def test_ollama_streams_unless_it_is_told_not_to(server: Upstream) -> None:
     ],
     ids=lambda value: value if isinstance(value, str) else repr(value)[:60],
 )
-def test_a_failure_is_a_502_with_a_reason(server: Upstream, answer: Answer, code: str, told: str) -> None:
+def test_a_failure_is_a_502_with_a_reason(server: Upstream, answer: Answer, code: str, text: str) -> None:
     """Never an empty reply."""
     server.answers(answer)
     status, word, message = _refused(server.url)
 
     assert (502, code) == (status, word), message
-    assert re.search(told, message), message
+    assert re.search(text, message), message
 
 
-def test_nobody_who_listens_is_a_502() -> None:
+def test_an_unreachable_server_is_a_502() -> None:
     """A port without a server; a name without an address."""
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
@@ -158,36 +158,36 @@ def test_nobody_who_listens_is_a_502() -> None:
 
 
 def test_malformed_http_is_a_502() -> None:
-    """Whatever it is that listens there."""
-    for said in (b"SSH-2.0-x\r\n\r\n", b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n", b""):
+    """Whatever listens there."""
+    for response in (b"SSH-2.0-x\r\n\r\n", b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n", b""):
         with socket.create_server(("127.0.0.1", 0)) as listener:
-            thread = threading.Thread(target=_speak, args=(listener, said))
+            thread = threading.Thread(target=_speak, args=(listener, response))
             thread.start()
             status, word, _ = _refused(f"http://127.0.0.1:{listener.getsockname()[1]}/v1")
             thread.join()
-        assert (502, "upstream_unreadable" if said else "upstream_broke_off") == (status, word)
+        assert (502, "upstream_unreadable" if response else "upstream_broke_off") == (status, word)
 
 
-def _speak(listener: socket.socket, said: bytes) -> None:
+def _speak(listener: socket.socket, response: bytes) -> None:
     connection, _ = listener.accept()
     with connection:
         connection.recv(65536)
-        connection.sendall(said)
+        connection.sendall(response)
 
 
-def test_an_announcement_before_the_answer_is_passed_over() -> None:
-    """103 Early Hints, then the answer; and an answer that ends with its connection."""
-    said = b"HTTP/1.1 103 Early Hints\r\nLink: x\r\n\r\nHTTP/1.1 200 OK\r\n\r\n" + completion()
+def test_an_interim_response_is_skipped() -> None:
+    """103 Early Hints, then the response; and a response that ends with its connection."""
+    response = b"HTTP/1.1 103 Early Hints\r\nLink: x\r\n\r\nHTTP/1.1 200 OK\r\n\r\n" + completion()
     with socket.create_server(("127.0.0.1", 0)) as listener:
-        thread = threading.Thread(target=_speak, args=(listener, said))
+        thread = threading.Thread(target=_speak, args=(listener, response))
         thread.start()
-        assert "Hello." == _ask(f"http://127.0.0.1:{listener.getsockname()[1]}/v1")
+        assert "Hello." == _reply(f"http://127.0.0.1:{listener.getsockname()[1]}/v1")
         thread.join()
 
 
 @pytest.mark.parametrize("stalled", [True, False], ids=["before its answer", "within its answer"])
 def test_a_model_that_takes_too_long_is_a_504(server: Upstream, stalled: bool) -> None:
-    """The time is for the whole answer, and a byte now and then does not lengthen it."""
+    """The time limit is for the complete answer; a byte now and then does not extend it."""
     gate = threading.Semaphore(0)
     server.answers(Answer([completion()[:9], completion()[9:]], gate=gate, stalled=stalled))
     status, word, message = _refused(server.url, timeout_s=0.2)
@@ -197,7 +197,7 @@ def test_a_model_that_takes_too_long_is_a_504(server: Upstream, stalled: bool) -
     assert "within 0.2 seconds" in message
 
 
-def test_an_answer_that_is_too_large_is_a_502(server: Upstream, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_response_that_is_too_large_is_a_502(server: Upstream, monkeypatch: pytest.MonkeyPatch) -> None:
     """It is read no further."""
     monkeypatch.setattr(module, "RESPONSE_BYTES_MAX", 1000)
     server.answers(Answer([completion("x" * 2000)]))
@@ -205,11 +205,11 @@ def test_an_answer_that_is_too_large_is_a_502(server: Upstream, monkeypatch: pyt
     assert (502, "upstream_unreadable") == _refused(server.url)[:2]
 
 
-def test_a_key_that_the_provider_repeats_is_taken_out(server: Upstream) -> None:
-    """The reason goes to whoever asked, who need not know the operator's key."""
+def test_a_key_that_the_provider_repeats_is_redacted(server: Upstream) -> None:
+    """The client that gets the reason need not know the operator's key."""
     key = "sk-proj-" + "A1b2C3d4E5f6G7h8I9j0" * 3
-    told = json.dumps({"error": {"message": f"Incorrect API key provided: {key}. " + "x" * 900}})
-    server.answers(Answer([told.encode()], 401))
+    text = json.dumps({"error": {"message": f"Incorrect API key provided: {key}. " + "x" * 900}})
+    server.answers(Answer([text.encode()], 401))
     message = _refused(f"{server.url}/v1", MY_KEY=key)[2]
 
     assert "401 Unauthorized: Incorrect API key provided:" in message
@@ -217,8 +217,10 @@ def test_a_key_that_the_provider_repeats_is_taken_out(server: Upstream) -> None:
     assert len(message) < 400
 
 
-def test_tls_is_trusted_as_the_system_trusts_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where nobody vouches for a certificate, the key is not sent: 502 with the reason. SSL_CERT_FILE counts."""
+def test_certificates_are_checked_with_the_systems_trust_store(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without trust, the key is not sent: 502 with the reason. SSL_CERT_FILE is respected."""
     certificate, key = tmp_path / "cert.pem", tmp_path / "key.pem"
     subprocess.run(
         ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days",
@@ -228,29 +230,29 @@ def test_tls_is_trusted_as_the_system_trusts_it(tmp_path: Path, monkeypatch: pyt
     )  # fmt: skip
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(certificate, key)
-    seen: list[bytes] = []
-    said = b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%b" % (len(completion()), completion())
+    received: list[bytes] = []
+    response = b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%b" % (len(completion()), completion())
     with socket.create_server(("127.0.0.1", 0)) as listener:
-        thread = threading.Thread(target=_speak_tls, args=(listener, context, said, seen))
+        thread = threading.Thread(target=_speak_tls, args=(listener, context, response, received))
         thread.start()
         url = f"https://localhost:{listener.getsockname()[1]}/v1"
         status, word, message = _refused(url, MY_KEY="sk-1")
         monkeypatch.setenv("SSL_CERT_FILE", str(certificate))
-        reply = _ask(url, MY_KEY="sk-1")
+        reply = _reply(url, MY_KEY="sk-1")
         thread.join()
 
     assert (502, "upstream_unreachable") == (status, word)
     assert "its certificate cannot be trusted: self-signed certificate" in message
     assert "Hello." == reply
-    assert [1] == [one.count(b"Bearer sk-1") for one in seen]
+    assert [1] == [request.count(b"Bearer sk-1") for request in received]
 
 
-def _speak_tls(listener: socket.socket, context: ssl.SSLContext, said: bytes, seen: list[bytes]) -> None:
+def _speak_tls(listener: socket.socket, context: ssl.SSLContext, response: bytes, received: list[bytes]) -> None:
     for _ in range(2):
         connection, _ = listener.accept()
         with connection, suppress(OSError), context.wrap_socket(connection, server_side=True) as secure:
-            seen.append(secure.recv(65536))
-            secure.sendall(said)
+            received.append(secure.recv(65536))
+            secure.sendall(response)
 
 
 ANSWERS: dict[str, tuple[str, list[bytes], str]] = {
@@ -291,14 +293,14 @@ SAID: list[Any] = [
 
 
 @pytest.mark.parametrize("name", ANSWERS)
-def test_a_provider_is_asked_and_read_in_its_own_words(server: Upstream, name: str) -> None:
-    """What it thought is not what it says; and it fails in the same ways as every other."""
+def test_each_provider_is_called_and_read_in_its_own_api(server: Upstream, name: str) -> None:
+    """Reasoning is not part of the answer; failures are the same for all."""
     path, pieces, kind = ANSWERS[name]
     address = find_address(server.url, {"MY_KEY": "k-1"}, "MY_KEY", name)
     model = Model(address, "m", 5.0)
     server.answers(Answer(pieces, headers={"content-type": kind}, chunked=True))
     reply = asyncio.run(model.reply(SAID))
-    (asked,) = server.received
+    (sent,) = server.received
     refusals = []
     for answer in (
         Answer([b'{"error":{"message":"overloaded"}}'], 529),
@@ -312,8 +314,8 @@ def test_a_provider_is_asked_and_read_in_its_own_words(server: Upstream, name: s
         refusals.append((caught.value.status, caught.value.code.word))
 
     assert "Hello." == reply
-    assert f"POST {path} HTTP/1.1".encode() == asked.line
-    assert 1 == asked.head.count(b"k-1")
+    assert f"POST {path} HTTP/1.1".encode() == sent.line
+    assert 1 == sent.head.count(b"k-1")
     assert [
         (502, "upstream_refused"), (502, "upstream_broke_off"), (502, "upstream_unreadable"), (502, "upstream_empty"),
     ] == refusals  # fmt: skip
@@ -338,17 +340,17 @@ def test_a_provider_is_asked_and_read_in_its_own_words(server: Upstream, name: s
         ("openai", json.dumps({"model": "m", "messages": SAID}, separators=(",", ":")).encode()),
     ],
 )
-def test_a_provider_is_sent_these_bytes(server: Upstream, name: str, body: bytes) -> None:
-    """Model and messages; Anthropic's limit is the one value that nobody has said. An empty layer is no block."""
+def test_each_provider_gets_exactly_these_bytes(server: Upstream, name: str, body: bytes) -> None:
+    """Model and messages; Anthropic's limit is the only value of our own. An empty layer is no block."""
     server.answers(Answer([b"{}"]))
     with pytest.raises(ChatError):
         asyncio.run(Model(find_address(server.url, {}, provider=name), "m", 5.0).reply(SAID))
 
-    assert [body] == [one.body for one in server.received]
+    assert [body] == [request.body for request in server.received]
 
 
-def test_the_limit_of_anthropic_can_be_said(server: Upstream) -> None:
-    """Instead of the usual one."""
+def test_the_token_limit_for_anthropic_can_be_set(server: Upstream) -> None:
+    """Instead of the default."""
     server.answers(Answer(ANSWERS["anthropic"][1]))
     model = Model(find_address(server.url, {}, provider="anthropic"), "m", 5.0, tokens_max=77)
 
@@ -356,8 +358,8 @@ def test_the_limit_of_anthropic_can_be_said(server: Upstream) -> None:
     assert 77 == json.loads(server.received[0].body)["max_tokens"]
 
 
-def test_who_leaves_ends_the_call() -> None:
-    """The provider sees the connection go, and the thread is free for the next."""
+def test_a_cancelled_caller_ends_the_call() -> None:
+    """The provider's connection is closed, and the thread is free for the next call."""
     gone = threading.Event()
 
     def serve(listener: socket.socket) -> None:
@@ -392,7 +394,7 @@ def test_who_leaves_ends_the_call() -> None:
 
 
 def test_a_thousand_slow_sessions_do_not_starve_the_server(server: Upstream, monkeypatch: pytest.MonkeyPatch) -> None:
-    """So many are asked at a time, the others wait in order, and the loop goes on; no thread is there for each."""
+    """A limited number of calls is in flight, the others wait in order, and the event loop goes on."""
     monkeypatch.setattr(module, "CALLS_MAX", 8)
     gate = threading.Semaphore(0)
     server.answers(Answer([completion()], gate=gate, stalled=True))
@@ -406,21 +408,21 @@ def test_a_thousand_slow_sessions_do_not_starve_the_server(server: Upstream, mon
         while len(server.received) < 8:
             await asyncio.sleep(0.005)
         await asyncio.sleep(0.1)
-        asked, threads = len(server.received), threading.active_count() - before
+        sent, threads = len(server.received), threading.active_count() - before
         gate.release(1000)
-        return await asyncio.gather(*turns), asked, threads
+        return await asyncio.gather(*turns), sent, threads
 
-    replies, asked, threads = asyncio.run(run())
-    order = [int(json.loads(one.body)["messages"][0]["content"]) for one in server.received]
+    replies, sent, threads = asyncio.run(run())
+    order = [int(json.loads(request.body)["messages"][0]["content"]) for request in server.received]
 
     assert ["Hello."] * 1000 == replies
-    assert 8 == asked
+    assert 8 == sent
     assert threads <= 16  # those of the test's own server included
     assert all(number - place < 8 for place, number in enumerate(order))  # Nobody overtakes but those under way.
 
 
-def test_waiting_in_line_is_a_part_of_the_time(server: Upstream, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whoever does not come to the front in time is told so, and was never asked about."""
+def test_the_time_limit_includes_the_wait_for_a_thread(server: Upstream, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A request that is not started in time gets a 504, and the model is never called."""
     monkeypatch.setattr(module, "CALLS_MAX", 1)
     free = threading.Event()
     server.answers(Answer([completion()]))
@@ -429,23 +431,23 @@ def test_waiting_in_line_is_a_part_of_the_time(server: Upstream, monkeypatch: py
         model = Model(find_address(server.url, {}), "m", 0.3)
         busy = asyncio.create_task(model._threads.run(lambda: free.wait(10)))
         await asyncio.sleep(0)
-        found = await asyncio.gather(*(model.reply([]) for _ in range(3)), return_exceptions=True)
+        errors = await asyncio.gather(*(model.reply([]) for _ in range(3)), return_exceptions=True)
         free.set()
         await busy
-        return [*found, await model.reply([])]
+        return [*errors, await model.reply([])]
 
     *late, reply = asyncio.run(run())
 
-    assert [504, 504, 504] == [one.status for one in late]
+    assert [504, 504, 504] == [error.status for error in late]
     assert "Hello." == reply
     assert 1 == len(server.received)
 
 
 @pytest.mark.parametrize("name", PROVIDERS)
-def test_no_key_of_the_environment_goes_to_an_address_of_your_own(
+def test_no_provider_key_of_the_environment_is_sent_to_your_own_address(
     server: Upstream, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
-    """Only the one that was named for it; adapters would take a provider's."""
+    """Only the key that was named for it; adapters alone would take a provider's."""
     keys = {"OPENAI_API_KEY": "k-o", "ANTHROPIC_API_KEY": "k-a", "GEMINI_API_KEY": "k-g", "GOOGLE_API_KEY": "k-go"}
     for variable, key in keys.items():
         monkeypatch.setenv(variable, key)

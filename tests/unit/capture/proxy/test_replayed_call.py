@@ -160,12 +160,9 @@ def test_a_status_without_a_body_has_none(tmp_path: Path, status: int) -> None:
 
 def test_the_response_to_head_has_no_body(tmp_path: Path) -> None:
     """The next response on the connection is read correctly."""
-    one = call("/v1/models", b"", b"", media_type="application/json", asked_as="")
-    with replaying(tmp_path, msgspec.structs.replace(one, method="HEAD"), recorded_call({"n": 1}, number=1)) as (
-        _,
-        proxy,
-        _,
-    ):
+    models = call("/v1/models", b"", b"", media_type="application/json", asked_as="")
+    head_call = msgspec.structs.replace(models, method="HEAD")
+    with replaying(tmp_path, head_call, recorded_call({"n": 1}, number=1)) as (_, proxy, _):
         client = proxy.connect()
         client.send(b"HEAD /up/v1/models HTTP/1.1\r\nHost: localhost\r\n\r\n")
         head = client.head()
