@@ -34,7 +34,7 @@ def test_nothing_differs(project: Project) -> None:
     """The tree of the commit itself, by any name of it."""
     for name in ("main", "v1", "HEAD", project.git("rev-parse", "HEAD").strip()):
         done = project.verify(base=name)
-        assert (0, "checked 1 approval, 3 snapshots (1 gated on the request only): all valid\n") == (
+        assert (0, "checked 1 approval, 3 snapshots (1: prompt checked, answer not checked): all valid\n") == (
             done.code,
             done.out,
         )

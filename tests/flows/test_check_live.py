@@ -103,9 +103,10 @@ def test_another_answer_is_red_and_shown(site: Site, flaky: FlakyServer) -> None
     assert 1 == ran.code
     assert "❌ The answer changed\n   1/1 runs differ from the approved answer\n   → CI fails\n" in ran.out
     assert "⚠️ The answer changed" in ran.out
-    assert "only the request is gated: reported, and no failure" in ran.out
+    assert "prompt checked, answer not checked: reported, not a failure" in ran.out
     assert "text: [-" in ran.out
-    assert ran.out.endswith(f", 0 the same, {SNAPSHOTS} changed, {REQUEST_GATED} of them request gated\n")
+    not_failures = f"{REQUEST_GATED} of them not failures (prompt checked, answer not checked)"
+    assert ran.out.endswith(f", 0 the same, {SNAPSHOTS} changed, {not_failures}\n")
 
 
 def test_what_only_the_request_is_gated_of_fails_when_strict(site: Site, flaky: FlakyServer) -> None:

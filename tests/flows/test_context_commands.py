@@ -87,7 +87,7 @@ def test_a_purge_asks_first_and_shows_its_receipt(tmp_path: Path) -> None:
     assert [] == made("purge", "list", cwd=tmp_path)["data"]
     told = run("purge", "create", event, "--yes", "--reason", "asked for", cwd=tmp_path).out
     assert re.match(r"receipt pur_\w{26} of pjb_\w{26}, generation 2\nremoved: 1 event\n  evt_\w{26}\n", told)
-    assert f"can be read no more: 2 snapshots\n  {min(found['one'], found['two'])}\n" in told
+    assert f"no longer readable: 2 snapshots\n  {min(found['one'], found['two'])}\n" in told
 
     [job] = made("purge", "list", cwd=tmp_path)["data"]
     assert ("completed", "asked for", [event]) == (job["status"], job["reason"], job["targets"])

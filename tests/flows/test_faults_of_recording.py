@@ -272,7 +272,7 @@ def test_a_file_in_the_way_stops_no_call(server: Upstream, tmp_path: Path) -> No
 
     assert (200, "m", 0) == (got.status_code, got.json()["model"], process.returncode)
     assert "1 not recorded: " in err.decode()
-    assert "1 failures of recording" in err.decode()
+    assert "1 recording failures" in err.decode()
 
 
 @contextlib.contextmanager

@@ -137,7 +137,7 @@ def test_the_command_s_own_exit_code_is_ours_where_nothing_is_found(site: Site) 
 
     assert 1 == ran.code
     assert "GT" not in ran.err
-    assert "the command ended with 1" in ran.err
+    assert "the command exited with code 1" in ran.err
 
 
 @pytest.mark.parametrize("kind", ["snapshot", "wire", "manifest", "approval"])

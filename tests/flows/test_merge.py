@@ -44,7 +44,10 @@ def test_the_manifest_is_the_only_step(project: Project, autocrlf: str) -> None:
     project.commit("merged")
 
     done = traceforge("verify", cwd=project.folder)
-    assert (0, "checked 3 approvals, 6 snapshots (1 gated on the request only): all valid\n") == (done.code, done.out)
+    assert (0, "checked 3 approvals, 6 snapshots (1: prompt checked, answer not checked): all valid\n") == (
+        done.code,
+        done.out,
+    )
     for parent in ("HEAD^1", "HEAD^2"):  # What the other branch brought was approved there.
         assert 0 == traceforge("verify", "--base", parent, cwd=project.folder).code
 

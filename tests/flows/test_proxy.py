@@ -120,7 +120,7 @@ def test_a_call_in_flight_ends_before_the_proxy_does(tmp_path: Path) -> None:
         assert b"2\r\nok\r\n0\r\n\r\n" == client.rest()
         code, err = proxy.ended()
     assert 0 == code
-    assert "cut at the stop" not in err
+    assert "cut off at the stop" not in err
 
 
 def test_a_call_that_does_not_end_in_time_is_cut_and_counted(tmp_path: Path) -> None:
@@ -135,7 +135,7 @@ def test_a_call_that_does_not_end_in_time_is_cut_and_counted(tmp_path: Path) -> 
         assert server.gone()
         assert client.gone()
     assert 0 == code
-    assert "1 cut at the stop" in err
+    assert "1 cut off at the stop" in err
 
 
 def test_a_second_signal_stops_at_once(tmp_path: Path) -> None:
@@ -152,7 +152,7 @@ def test_a_second_signal_stops_at_once(tmp_path: Path) -> None:
         code, err = proxy.stop()
 
     assert 0 == code
-    assert "1 cut at the stop" in err
+    assert "1 cut off at the stop" in err
 
 
 def test_upstreams_come_from_the_project_and_the_command_line_wins(tmp_path: Path) -> None:

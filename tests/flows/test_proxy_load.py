@@ -25,7 +25,7 @@ from traceforge.traces.trace_format import read_trace
 
 CLIENTS = 8
 SECONDS_MAX = 60
-SUMMARY = re.compile(r"stopped: (\d+) calls?, (\d+) recorded, (\d+) lost, (\d+) failures of recording")
+SUMMARY = re.compile(r"stopped: (\d+) calls?, (\d+) recorded, (\d+) lost, (\d+) recording failures")
 WAITING = re.compile(r"(\d+) still being recorded")
 STOP_SECONDS_MAX = 10 + 30 + 5  # for calls in flight, for what was recorded, and for a machine that does other things
 ANSWER = json.dumps(

@@ -92,7 +92,7 @@ def test_every_sdk_gets_back_what_it_got(recorded: Recorded, other: Upstream) ->
             assert results[ask.name] == ask.ask(f"{running.url}/up", unheard), ask.name
         ended = running.stop()
 
-    assert f"replayed {len(ASKS)} calls, 0 missed" in ended.err
+    assert f"replayed {len(ASKS)} calls, 0 not recorded" in ended.err
     assert "compared without" not in ended.err
     assert 0 == ended.code
 
@@ -148,7 +148,7 @@ def test_a_miss_that_is_swallowed_fails_the_run(recorded: Recorded, other: Upstr
     _, ended = replay(recorded[0], other, *bodies)
 
     assert 'sent "What is the capital of Spain?" (2 times)\n' in ended.err
-    assert "replayed 1 call, 2 missed" in ended.err
+    assert "replayed 1 call, 2 not recorded" in ended.err
     assert 1 == ended.code
 
 
@@ -159,7 +159,7 @@ def test_nothing_asked_is_not_a_pass(recorded: Recorded, other: Upstream) -> Non
     """A gate that compared nothing: exit 3."""
     _, ended = replay(recorded[0], other)
 
-    assert "replayed 0 calls, 0 missed" in ended.err
+    assert "replayed 0 calls, 0 not recorded" in ended.err
     assert 3 == ended.code
 
 
@@ -168,7 +168,7 @@ def test_an_empty_project_has_only_misses(tmp_path: Path, other: Upstream) -> No
     (got,), ended = replay(tmp_path, other, chat_request("hello"))
 
     assert "nothing was recorded" in got["error"]["message"]
-    assert "note: there is nothing to replay" in ended.err
+    assert "note: nothing to replay" in ended.err
     assert 1 == ended.code
 
 
@@ -245,7 +245,7 @@ def test_answers_come_in_turn_and_errors_are_replayed_as_they_were(tmp_path: Pat
         ended = running.stop()
 
     assert ["a", "b", "b"] == [one.choices[0].message.content for one in said]
-    assert "replayed 4 calls, 0 missed" in ended.err
+    assert "replayed 4 calls, 0 not recorded" in ended.err
 
 
 def test_what_is_volatile_is_ignored_and_reported(tmp_path: Path, other: Upstream) -> None:
@@ -326,7 +326,7 @@ def test_without_the_key_it_is_counted_or_required(tmp_path: Path, other: Upstre
     (got,), ended = replay(tmp_path, other, chat_request(f"Write to {OTHER}."))
 
     assert (f"Writing to {OTHER}.", OTHER) == addresses(got)
-    assert "compared without 1 redacted part in 1 call" in ended.err
+    assert "1 call compared without 1 redacted value" in ended.err
     assert code == ended.code
 
 
@@ -358,7 +358,7 @@ def test_auto_replays_what_it_knows_and_records_what_is_new(tmp_path: Path) -> N
         assert 1 == len(server.received)
 
     assert [{"n": 1}, {"n": 2}] == got == again
-    assert "replayed 1 call, 0 missed, 1 new" in ended.err
+    assert "replayed 1 call, 0 not recorded, 1 new" in ended.err
     assert 0 == ended.code
 
 
@@ -390,5 +390,5 @@ def test_a_damaged_trace_is_said(tmp_path: Path, other: Upstream) -> None:
 
     assert "no recorded call matches" in got[0]["error"]["message"]
     assert {"n": 2} == got[1]
-    assert "note: 1 trace cannot be read: traceforge trace verify says why" in ended.err
+    assert "note: 1 trace cannot be read: see traceforge trace verify" in ended.err
     assert 1 == ended.code

@@ -61,7 +61,7 @@ def test_every_sdk_is_answered_from_a_recording(tmp_path: Path) -> None:
     assert all(contents.values())
     assert {} == {name: text for name, text in results.items() if not _says(text, contents[name])}
     assert 0 == ended.code, ended.err
-    assert f"replayed {len(GENERATING)} calls, 0 missed" in ended.err
+    assert f"replayed {len(GENERATING)} calls, 0 not recorded" in ended.err
 
 
 def _says(text: str, content: str) -> bool:
@@ -100,7 +100,7 @@ def test_a_miss_says_the_hash_and_why(tmp_path: Path) -> None:
     assert digest_canonical(other) in unknown.text  # type: ignore[arg-type]
     assert "which was not recorded" in unknown.text
     assert "answers generations alone" in embedding.text
-    assert (1, True) == (ended.code, "not asked for: 1 interaction" in ended.err)
+    assert (1, True) == (ended.code, "unused: 1 interaction" in ended.err)
 
 
 @pytest.mark.parametrize(

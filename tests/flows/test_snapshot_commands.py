@@ -96,7 +96,7 @@ def test_a_wire_answer_alone_is_shown_as_it_was(project: Project) -> None:
     """What was asked and what came back."""
     done = run(project, "show", "oops")
 
-    assert "gate      request (a wire answer without a record)\n" in done.out
+    assert "gate      request (a raw response without a record)\n" in done.out
     assert "  status        429\n" in done.out
     assert "rate_limit_exceeded" in done.out
 

@@ -18,7 +18,7 @@ from traceforge.findings import ExitCode, exit_code
 from traceforge.report.ci_report import build_test_report, build_tree_report
 from traceforge.report.finding_locations import FindingLocator
 from traceforge.report.gate_text import gate_finding_lines, gate_report_lines, offline_json
-from traceforge.report.text_format import count
+from traceforge.report.text_format import PROMPT_ONLY, count
 from traceforge.snapshots.gate.command_gate import find_pending_changes, run_test
 from traceforge.snapshots.gate.gate_findings import GateFinding, list_failed_tests
 from traceforge.snapshots.gate.gate_findings import findings_json as shown_json
@@ -105,6 +105,6 @@ def _check_without_command(loaded: LoadedConfig, as_json: bool, junit: str, sari
 
 
 def _tree_summary(records: int, request_gated: int, gate_findings: list[GateFinding]) -> str:
-    gated = f", {request_gated} of them request gated" if request_gated else ""
+    gated = f" ({request_gated}: {PROMPT_ONLY})" if request_gated else ""
     text = f"{count(records, 'snapshot')} checked{gated}, {count(len(gate_findings), 'finding')}"
     return f"{'RED' if gate_findings else 'GREEN'}: {text}"

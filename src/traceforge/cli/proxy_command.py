@@ -107,7 +107,7 @@ def proxy(
     _print_summary(counted)
     if replay is not None:
         if session is not None and session.unused:
-            click.echo(f"not asked for: {count(session.unused, 'interaction')}", err=True)
+            click.echo(f"unused: {count(session.unused, 'interaction')}", err=True)
         required = loaded.config.match.redacted == "require"
         raise click.exceptions.Exit(_report_replay(replay.player, strict=mode == "replay", required=required))
 
@@ -125,7 +125,7 @@ def _open_snapshots(loaded: LoadedConfig, _: str, pace: float, *, auto: bool) ->
         click.echo(finding_lines(list(gate.findings)), err=True)
         raise click.exceptions.Exit(int(exit_code(gate.findings)))
     if not gate.approved_calls and not auto:
-        click.echo("note: there is nothing to replay: nothing was approved", err=True)
+        click.echo("note: nothing to replay: there are no approved snapshots", err=True)
     return ReplayResponder(gate.player, pace, auto)
 
 
@@ -137,9 +137,9 @@ def _open_recording(loaded: LoadedConfig, file: str, pace: float) -> tuple[Repla
 def _open_traces(loaded: LoadedConfig, session_id: str, pace: float, *, auto: bool) -> ReplayResponder:
     player, recordings, unread = open_trace_player(loaded, session_id)
     if unread:
-        click.echo(f"note: {count(unread, 'trace')} cannot be read: traceforge trace verify says why", err=True)
+        click.echo(f"note: {count(unread, 'trace')} cannot be read: see traceforge trace verify", err=True)
     if not recordings and not auto:
-        click.echo("note: there is nothing to replay: no traces were recorded", err=True)
+        click.echo("note: nothing to replay: there are no traces", err=True)
     return ReplayResponder(player, pace, auto)
 
 
@@ -147,16 +147,16 @@ def _report_replay(player: Player, *, strict: bool, required: bool) -> int:
     """Say what was replayed, and what was not; a miss that the application swallowed counts as well."""
     misses = Counter(miss.message for miss in player.unmatched)
     for message, times in misses.most_common(MISSES_SHOWN):
-        click.echo(f"miss: {one_line(message)}{_times(times)}", err=True)
+        click.echo(f"not recorded: {one_line(message)}{_times(times)}", err=True)
     if len(misses) > MISSES_SHOWN:
-        click.echo(f"misses of {len(misses) - MISSES_SHOWN} other kinds are not shown", err=True)
+        click.echo(f"{len(misses) - MISSES_SHOWN} more kinds of unmatched requests are not listed", err=True)
     for declared, times in sorted(player.volatile_counts.items()):
         click.echo(f"ignored as volatile: {one_line(declared)}{_times(times)}", err=True)
     if player.uncompared_calls:
-        parts = count(player.uncompared_parts, "redacted part")
-        message = f"compared without {parts} in {count(player.uncompared_calls, 'call')}"
-        click.echo(f"{message}: there was no match key then, or there is none now", err=True)
-    summary = [f"replayed {count(player.played_count, 'call')}", f"{misses.total()} missed"]
+        parts = count(player.uncompared_parts, "redacted value")
+        message = f"{count(player.uncompared_calls, 'call')} compared without {parts}"
+        click.echo(f"{message}: the match key was missing when they were recorded, or is missing now", err=True)
+    summary = [f"replayed {count(player.played_count, 'call')}", f"{misses.total()} not recorded"]
     summary += [f"{player.new_count} new"] if player.new_count else []
     summary += [f"{player.redacted_count} with parts that replay as [REDACTED]"] if player.redacted_count else []
     click.echo(", ".join(summary), err=True)
@@ -199,11 +199,11 @@ def _print_summary(counted: Mapping[str, int]) -> None:
         count(counted.get("calls", 0), "call"),
         f"{counted.get('recorded', 0)} recorded",
         f"{counted.get('lost', 0)} lost",
-        f"{counted.get('recording_failures', 0) + counted.get('failed', 0)} failures of recording",
+        f"{counted.get('recording_failures', 0) + counted.get('failed', 0)} recording failures",
         f"{counted.get('upstream_errors', 0)} upstream errors",
     ]
-    names = {"header_problems": "unusable headers", "refused": "refused", "unseen": "not seen",
-             "cut_at_stop": "cut at the stop", "waiting": "still being recorded",
+    names = {"header_problems": "unusable headers", "refused": "refused", "unseen": "not recordable",
+             "cut_at_stop": "cut off at the stop", "waiting": "still being recorded",
              "restarted": "workers restarted"}  # fmt: skip
     parts += [f"{counted[name]} {label}" for name, label in names.items() if counted.get(name)]
     click.echo(f"stopped: {', '.join(parts)}", err=True)

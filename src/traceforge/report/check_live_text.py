@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from traceforge.report.diff_text import comparison_text
-from traceforge.report.text_format import count, one_line, table
+from traceforge.report.text_format import PROMPT_ONLY, count, one_line, table
 from traceforge.snapshots.live.live_plan import CostEstimate, LiveCall, LivePlan, list_cleartext_hosts
 from traceforge.snapshots.live.live_verdict import (
     AnswerCluster,
@@ -31,11 +31,11 @@ def plan_lines(plan: LivePlan, missing: Sequence[LiveCall], cost: CostEstimate) 
     runs = f" × {count(plan.runs, 'run')}" if plan.runs > 1 else ""
     yield f"{count(len(missing), 'call')} to make: {count(len(plan.calls), 'snapshot')}{runs}"
     if reused:
-        yield f"    {count(reused, 'answer')} of a check that was stopped {'is' if reused == 1 else 'are'} used again"
+        yield f"    {count(reused, 'answer')} of an interrupted check {'is' if reused == 1 else 'are'} reused"
     for destination, calls in sorted(Counter(map(_destination, missing)).items()):
         yield f"    {destination}: {count(calls, 'call')}"
     without_count = f"; {count(cost.without_usage, 'call')} recorded none" if cost.without_usage else ""
-    yield f"    about {cost.tokens:,} tokens, as many as were recorded{without_count}"
+    yield f"    about {cost.tokens:,} tokens, as recorded{without_count}"
     if cost.price is not None:
         yield f"    about {cost.price:,.4f} by the prices in the configuration"
     if cost.unpriced:
@@ -68,7 +68,7 @@ def _difference_lines(result: CheckedCall, *, strict: bool, colour: bool) -> Ite
     yield f"{'❌' if fails else '⚠️'} {'Non-deterministic behavior detected' if varies else 'The answer changed'}"
     sentence = "produced different outputs" if varies else "differ from the approved answer"
     yield f"   {result.different_runs}/{len(result.answers)} runs {sentence}"
-    yield "   → CI fails" if fails else "   → only the request is gated: reported, and no failure"
+    yield "   → CI fails" if fails else f"   → {PROMPT_ONLY}: reported, not a failure"
     yield f"   {result.approved.id}, {_call_site(result)}"
     for number, cluster in enumerate(result.clusters):
         yield f"   {_letter(number)}: {count(len(cluster.runs), 'run')}, {_cluster(cluster)}"
@@ -142,7 +142,7 @@ def _summary_line(results: Sequence[CheckedCall], *, strict: bool) -> str:
     parts = [f"{count(len(results), 'snapshot')} checked live", f"{verdicts[LiveVerdict.SAME]} the same"]
     parts += [f"{verdicts[LiveVerdict.CHANGED]} changed"] if verdicts[LiveVerdict.CHANGED] else []
     parts += [f"{verdicts[LiveVerdict.VARIES]} not deterministic"] if verdicts[LiveVerdict.VARIES] else []
-    parts += [f"{lenient} of them request gated"] if lenient else []
+    parts += [f"{lenient} of them not failures ({PROMPT_ONLY})"] if lenient else []
     parts += [f"{unchecked} not checked"] if unchecked else []
     red = unchecked or any(result.is_failure(strict=strict) for result in results)
     return f"{'RED' if red else 'GREEN'}: {', '.join(parts)}"

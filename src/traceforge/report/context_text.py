@@ -77,11 +77,11 @@ def purge_job_line(job: PurgeJob) -> str:
 def receipt_lines(receipt: Receipt) -> list[str]:
     """A receipt: what went, what cannot be read because of it, and the generation after it."""
     lines = [f"receipt {receipt.id} of {receipt.purge_job_id}, generation {receipt.generation}"]
-    for label, groups in (("removed", receipt.removed), ("can be read no more", receipt.invalidated)):
+    for label, groups in (("removed", receipt.removed), ("no longer readable", receipt.invalidated)):
         for group in groups:
             lines.append(f"{label}: {count(group.count, group.kind.replace('_', ' '))}")
             lines += [f"  {name}" for name in group.ids]
-    return lines if len(lines) > 1 else [*lines, "nothing was left to remove"]
+    return lines if len(lines) > 1 else [*lines, "nothing to remove"]
 
 
 def session_line(session: Session) -> str:

@@ -18,7 +18,7 @@ from traceforge.compare.compared_call import ComparedCall
 from traceforge.compare.comparison import compare
 from traceforge.report.diff_text import comparison_text
 from traceforge.report.observation_text import observation_lines
-from traceforge.report.text_format import count, one_line
+from traceforge.report.text_format import PROMPT_ONLY, count, one_line
 from traceforge.snapshots.gate.gate_findings import GateFinding
 from traceforge.snapshots.record.pending_changes import ChangeKind, PendingChange
 from traceforge.snapshots.tree.approved_calls import REQUEST_GATE, ApprovedCall
@@ -66,7 +66,7 @@ def _test_names(change: PendingChange) -> str:
 
 
 def _gate_note(change: PendingChange) -> str:
-    return "  (request gated)" if change.gate == REQUEST_GATE else ""
+    return f"  ({PROMPT_ONLY})" if change.gate == REQUEST_GATE else ""
 
 
 def change_json(change: PendingChange) -> JSONObject:
@@ -93,7 +93,7 @@ def diff_lines(change: PendingChange, before: ApprovedCall | None, *, colour: bo
         if comparison.has_changed:
             yield comparison_text(comparison, colour=colour, full=full)
         else:
-            yield "    what the model sees and says is the same; the request differs in how it is sent"
+            yield "    same prompt and same answer; only the way the request is sent differs"
     for reason in change.reasons:
         yield f"refused: {reason.field}: {one_line(reason.message)} → {one_line(reason.hint)}"
     if change.redacted_count:
@@ -136,7 +136,7 @@ def record_lines(record_run: RecordRun) -> Iterator[str]:
     if record_run.unchanged:
         yield f"unchanged: {record_run.unchanged}"
     if record_run.unread:
-        yield f"{count(record_run.unread, 'call')} could not be kept, and nothing is known about them"
+        yield f"{count(record_run.unread, 'call')} could not be recorded"
     yield from refused_model_lines(record_run.changes)
     if any(change.kind is not ChangeKind.REFUSED for change in record_run.changes):
         yield 'next: traceforge diff, then traceforge approve --all --reason "…"'
@@ -153,7 +153,7 @@ def refused_model_lines(changes: Iterable[PendingChange]) -> Iterator[str]:
         field_counts = ", ".join(f"{name.partition('.')[2]} ({times})" for name, times in fields.most_common())
         yield f"{one_line(model)}: refused for {field_counts}"
     if missing:
-        yield "declare what these models do: traceforge record --propose-config"
+        yield "to declare what these models support: traceforge record --propose-config"
 
 
 def gate_finding_lines(gate_findings: Sequence[GateFinding], *, colour: bool = False) -> Iterator[str]:
@@ -184,7 +184,7 @@ def gate_report_lines(test_run: TestRun, command: Sequence[str], *, colour: bool
     observations = test_run.observations
     yield from observation_lines(observations)
     if any(gate_finding.calls for gate_finding in test_run.findings):
-        yield "to accept what changed:"
+        yield "to approve the changes:"
         yield f"    traceforge record -- {shlex.join(command)}"
         yield '    traceforge approve --all --reason "…"'
     if test_run.run is not None and test_run.run.offline_report is not None:
@@ -193,7 +193,7 @@ def gate_report_lines(test_run: TestRun, command: Sequence[str], *, colour: bool
     summary += [f"{count(len(test_run.findings), 'finding')}"] if test_run.findings else []
     summary += [f"{len(test_run.unchecked)} unchecked"] if test_run.unchecked else []
     if test_run.run is not None and test_run.run.exit_code and not test_run.findings:
-        summary.append(f"the command ended with {test_run.run.exit_code}")
+        summary.append(f"the command exited with code {test_run.run.exit_code}")
     red = bool(test_run.findings or test_run.unchecked or (test_run.run is not None and test_run.run.exit_code))
     yield f"{'RED' if red else 'GREEN'}: {', '.join(summary)}"
 
@@ -234,11 +234,11 @@ def status_lines(
     """What is approved, and what is pending."""
     gated = sum(call.gate == REQUEST_GATE for call in approved)
     approved_line = f"approved: {count(len(approved), 'call')}"
-    yield f"{approved_line}, {gated} of them request gated" if gated else approved_line
+    yield f"{approved_line} ({gated}: {PROMPT_ONLY})" if gated else approved_line
     if finding_count:
         yield f"the snapshot tree has {count(finding_count, 'finding')}: traceforge verify"
     yield from change_lines(changes)
     if not changes:
         yield "nothing is pending"
     elif set(kinds) - {ChangeKind.REFUSED}:
-        yield 'see them: traceforge diff; then traceforge approve --all --reason "…", or traceforge review'
+        yield 'next: traceforge diff, then traceforge approve --all --reason "…", or traceforge review'

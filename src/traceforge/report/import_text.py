@@ -22,9 +22,9 @@ def import_lines(imported: CassetteImport) -> Iterator[str]:
     if imported.unchanged:
         yield f"unchanged: {imported.unchanged}"
     if imported.unread:
-        yield f"{count(imported.unread, 'call')} could not be kept, and nothing is known about them"
+        yield f"{count(imported.unread, 'call')} could not be recorded"
     if imported.without_test:
-        yield f"{count(imported.without_test, 'cassette')} of no known test: what was in them answers any test"
+        yield f"{count(imported.without_test, 'cassette')} of no known test: any test can use the answers"
     broken = f", {count(len(imported.findings), 'finding')}" if imported.findings else ""
     others = f", {count(imported.others, 'other interaction')}" if imported.others else ""
     yield f"{count(imported.cassettes, 'cassette')} read: {count(imported.calls, 'model call')}{others}{broken}"

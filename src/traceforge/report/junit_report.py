@@ -26,7 +26,7 @@ def junit_bytes(report: CIReport, instant: datetime) -> bytes:
     """The whole document."""
     root = Element("testsuites")
     suites = [("findings", [_finding_case(item) for item in report.findings])]
-    suites.append(("tests" if report.command == "test" else "artefacts", [_case(case) for case in report.cases]))
+    suites.append(("tests" if report.command == "test" else "files", [_case(case) for case in report.cases]))
     for number, (name, cases) in enumerate(suites):
         root.append(_suite(f"traceforge {report.command}: {name}", number, report, cases, instant))
     text: bytes = tostring(root, encoding="utf-8", xml_declaration=True)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from traceforge.report.text_format import count, one_line
+from traceforge.report.text_format import PROMPT_ONLY, count, one_line
 from traceforge.snapshots.gate.gate_judgement import RunObservations
 
 
@@ -17,12 +17,12 @@ def observation_lines(observations: RunObservations) -> Iterator[str]:
     for declared, times in sorted(observations.volatile.items()):
         yield f"ignored as volatile: {one_line(declared)} ({times} times)"
     if observations.uncompared_calls:
-        parts = count(observations.uncompared_parts, "redacted part")
+        parts = count(observations.uncompared_parts, "redacted value")
         calls = count(observations.uncompared_calls, "call")
-        yield f"compared without {parts} in {calls}: there is no match key for them"
+        yield f"{calls} compared without {parts}: the match key that they were recorded with is missing"
     if observations.synthesised:
-        yield f"{count(observations.synthesised, 'answer')} made from snapshots that have no raw response"
+        yield f"{count(observations.synthesised, 'answer')} built from snapshots without a raw response"
     if observations.ungated_calls:
-        yield f"{count(observations.ungated_calls, 'call')} of tests that are marked as off: not gated"
+        yield f"{count(observations.ungated_calls, 'call')} of tests that are marked as off: not checked"
     if observations.request_gated:
-        yield f"prompt checked, answer not checked: {count(observations.request_gated, 'call')}"
+        yield f"{PROMPT_ONLY}: {count(observations.request_gated, 'call')}"

@@ -17,11 +17,15 @@ def run_lines(run: CommandRun) -> list[str]:
     host_counts = f" ({_counts(run.hosts)})" if run.hosts else ""
     trace_counts = [f"{count(run.recorded, 'trace')} recorded"]
     trace_counts += [f"{run.lost} lost"] if run.lost else []
-    trace_counts += [f"{run.unfinished} never ended"] if run.unfinished else []
+    trace_counts += [f"{run.unfinished} unfinished"] if run.unfinished else []
     lines = [f"{count(run.calls, 'model call')} seen{host_counts}, {', '.join(trace_counts)}"]
     if not run.processes and not run.calls:
-        lines.append("no Python process was entered; other programs are seen if they read a base-URL variable")
-    lines += [f"could not see into {one_line(name)}{_times(number)}" for name, number in run.not_seen.items()]
+        lines.append(
+            "no Python process was instrumented; other programs are recorded if they read a base-URL variable"
+        )
+    lines += [
+        f"could not record the calls of {one_line(name)}{_times(number)}" for name, number in run.not_seen.items()
+    ]
     lines += [f"problem: {one_line(name)}{_times(number)}" for name, number in run.problems.items()]
     return [f"traceforge: {line}" for line in lines]
 

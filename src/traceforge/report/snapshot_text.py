@@ -30,7 +30,7 @@ def snapshot_list_text(snapshots: Sequence[ListedSnapshot], models: Mapping[str,
 def _cells(snapshot: ListedSnapshot, models: Mapping[str, ModelRule]) -> tuple[str, ...]:
     return (
         snapshot.id,
-        one_line(snapshot.provider) or "(wire answer)",
+        one_line(snapshot.provider) or "(raw response)",
         one_line(snapshot.model) or "-",
         snapshot.gate(models),
         str(len(snapshot.approvals)),
@@ -73,7 +73,10 @@ def _snapshot_lines(snapshot: ListedSnapshot, models: Mapping[str, ModelRule], f
 def _facts(snapshot: ListedSnapshot, models: Mapping[str, ModelRule]) -> Iterator[tuple[str, str]]:
     yield "file", snapshot.file
     yield "hash", snapshot.hash
-    yield "gate", snapshot.gate(models) if snapshot.record is not None else "request (a wire answer without a record)"
+    yield (
+        "gate",
+        snapshot.gate(models) if snapshot.record is not None else "request (a raw response without a record)",
+    )
     if snapshot.record is not None:
         yield "recorded", str(snapshot.record["timestamp"])
     if snapshot.source:

@@ -9,6 +9,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from traceforge.findings import Finding
 
+PROMPT_ONLY = "prompt checked, answer not checked"  # how every report describes gate: "request"
+
 
 def finding_lines(findings: Iterable[Finding]) -> str:
     """One line a finding, `file: place: RULE message`, and its hint below it."""
@@ -29,7 +31,7 @@ def one_line(text: str) -> str:
 def audit_summary(checked: Mapping[str, int], findings: list[Finding], request_gated: int) -> str:
     """The last line: what was checked, and how it went."""
     parts = ", ".join(f"{count(number, kind)}" for kind, number in sorted(checked.items()) if number)
-    gated = f" ({request_gated} gated on the request only)" if request_gated else ""
+    gated = f" ({request_gated}: {PROMPT_ONLY})" if request_gated else ""
     return f"checked {parts or 'nothing'}{gated}: {findings_verdict(findings) or 'all valid'}"
 
 

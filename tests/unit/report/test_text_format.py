@@ -29,7 +29,7 @@ def test_no_text_from_a_file_leaves_its_line(text: str) -> None:
         ({"snapshot": 2, "pack": 1}, [], 0, "checked 1 pack, 2 snapshots: all valid"),
         ({"snapshot": 1}, ["SN1", "IO"], 0, "checked 1 snapshot: 1 finding, 1 could not be checked"),
         ({}, ["IO"], 0, "checked nothing: 1 could not be checked"),
-        ({"modelio": 3}, [], 2, "checked 3 modelio (2 gated on the request only): all valid"),
+        ({"modelio": 3}, [], 2, "checked 3 modelio (2: prompt checked, answer not checked): all valid"),
     ],
 )
 def test_the_summary_counts(checked: dict[str, int], rules: list[str], gated: int, line: str) -> None:

@@ -50,7 +50,9 @@ def record(command: tuple[str, ...], out: str) -> None:
         raise click.exceptions.Exit(code or int(exc.exit_code)) from None
     _print_recorded(recorded)
     if lost:
-        click.echo(f"traceforge: {count(lost, 'call')} could not be kept, so the recording is not whole", err=True)
+        click.echo(
+            f"traceforge: {count(lost, 'call')} could not be recorded, so the recording is incomplete", err=True
+        )
     raise click.exceptions.Exit(code or int(ExitCode.UNCHECKED if lost else ExitCode.OK))
 
 
