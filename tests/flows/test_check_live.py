@@ -333,11 +333,11 @@ def test_no_key_for_a_real_provider_is_said(site: Site) -> None:
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["--target", "openai"], "write it as PROVIDER=URL"),
+        (["--target", "openai"], "write PROVIDER=URL"),
         (["--target", "openai=ftp://x"], "must begin with http:// or https://"),
         (
             ["--target", "groq=http://127.0.0.1:9"],
-            "No snapshot asks groq; there is anthropic, gemini, ollama, openai.",
+            "No snapshot uses groq; providers are anthropic, gemini, ollama, openai.",
         ),
         (["--runs", "0"], "0 is not in the range"),
     ],

@@ -154,7 +154,7 @@ def test_a_story_on_a_database(tmp_path: Path) -> None:
         assert page["data"]
         assert all(len(line) <= 80 for line in run(*words, cwd=tmp_path).out.splitlines())
     part = run("event", "list", session, "--limit", "1", cwd=tmp_path)
-    assert re.fullmatch(r"there are more: --after evt_\w+\n", part.err)
+    assert re.fullmatch(r"for more: --after evt_\w+\n", part.err)
 
     snapshot = traceforge("context", "snapshot", "show", found["one"], "--json", cwd=tmp_path).out
     (tmp_path / "snapshot.json").write_text(snapshot)
@@ -203,7 +203,7 @@ def test_a_server_is_verified_and_keys_are_the_same_there(tmp_path: Path) -> Non
         there = made(*words_there, cwd=tmp_path, **{**where, "TRACEFORGE_CONTEXT_API_KEY": theirs})
         assert there == made(*words_there, "--db", "c.db", "--project", neighbour, cwd=tmp_path)
         refused = run(*words, cwd=tmp_path, code=3, **{**where, "TRACEFORGE_CONTEXT_API_KEY": reader})
-        assert "hint: The namespace and the generation are the project's" in refused.err
+        assert "hint: Use an API key with the scope admin" in refused.err
         event = made("event", "list", found["session"], cwd=tmp_path, **where)["data"][-1]["id"]
         run("purge", "create", event, "--yes", cwd=tmp_path, **where)
         second = made(*words, cwd=tmp_path, **where)
@@ -288,7 +288,7 @@ def test_what_a_person_gets_wrong_is_said_in_one_line(tmp_path: Path) -> None:
     """Usage is exit code 2, a refusal 3; no traceback."""
     session = made("session", "create", cwd=tmp_path)["id"]
     for words, code, told in (
-        (["event", "append", session], 2, "Give one of --content, --file and --artifact."),
+        (["event", "append", session], 2, "Pass exactly one of --content, --file and --artifact."),
         (["event", "append", session, "--content", "x", "--idempotency-key", "k"], 2, "needs --expected-version"),
         (["event", "append", session, "--content", "{", "--json-content"], 2, "It is not JSON"),
         (["session", "create", "--metadata", "[]"], 2, "It is an object"),
@@ -449,4 +449,4 @@ def test_a_replay_run_is_of_snapshots_or_of_a_session(tmp_path: Path) -> None:
     for more in ([], ["--snapshot", "snp_1", "--session", "ses_1"]):
         ran = run(*asked, *more, cwd=tmp_path, code=2)
 
-        assert "Name pinned inputs with --snapshot, or one --session." in ran.err
+        assert "Pass pinned inputs with --snapshot, or one --session." in ran.err

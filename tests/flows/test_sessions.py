@@ -49,7 +49,7 @@ def test_sessions_are_listed_with_the_newest_call_first(project: Path) -> None:
         "2025-03-02 09:05:00  agent-1      5       1      84  claude-haiku-4-5, gpt-4.1-mini\n",
         "",
     ) == run(project, "list")[1:]
-    assert "the newest 1; more: --limit 2\n" == run(project, "list", "--limit", "1").err
+    assert "showing the newest 1; for more: --limit 2\n" == run(project, "list", "--limit", "1").err
 
 
 def test_sessions_in_json_have_names(project: Path) -> None:
@@ -62,7 +62,7 @@ def test_sessions_in_json_have_names(project: Path) -> None:
 
 def test_a_project_without_sessions_says_so(tmp_path: Path) -> None:
     """On stderr, and in JSON with an empty list."""
-    assert ("", "no sessions: a call belongs to one if it names it\n") == run(tmp_path, "list")[1:]
+    assert ("", "no sessions: a call belongs to a session if it sends a session id\n") == run(tmp_path, "list")[1:]
     assert "[]\n" == run(tmp_path, "list", "--json").out
 
 

@@ -67,7 +67,7 @@ def test_a_traces_folder_that_is_none_is_not_taken_for_an_empty_one(tmp_path: Pa
 
     for name in ("file", "link") if words == ["list"] else ("file",):
         ran = run(tmp_path, *words, code=3, TRACEFORGE_TRACES_DIR=name)
-        assert ("", f"error TF201: {name}: traces_dir is no folder") == (ran.out, ran.err.splitlines()[0])
+        assert ("", f"error TF201: {name}: traces_dir is not a folder") == (ran.out, ran.err.splitlines()[0])
         assert "hint: It comes from: environment variable TRACEFORGE_TRACES_DIR." in ran.err
 
 
@@ -173,7 +173,7 @@ def test_an_empty_list_says_why(project: Path, tmp_path_factory: pytest.TempPath
     assert "no traces yet: there is no .ai-tests/traces; `traceforge proxy` records calls\n" == run(empty, "list").err
     (empty / TRACES).mkdir(parents=True)
     assert "no traces in .ai-tests/traces\n" == run(empty, "list").err
-    assert "no trace in .ai-tests/traces is like that\n" == run(project, "list", "--model", "x").err
+    assert "no trace in .ai-tests/traces matches these options\n" == run(project, "list", "--model", "x").err
 
 
 def test_files_that_are_no_traces_are_said_on_stderr(project: Path) -> None:
@@ -184,11 +184,11 @@ def test_files_that_are_no_traces_are_said_on_stderr(project: Path) -> None:
 
     ran = run(project, "list", "--limit", "6")
     assert 7 == len(ran.out.splitlines())
-    assert "note: 1 file in .ai-tests/traces is not a trace; `traceforge trace verify` says why\n" == ran.err
+    assert "note: 1 file in .ai-tests/traces is not a trace; see `traceforge trace verify`\n" == ran.err
 
     file_of(project, 1).rename(project / TRACES / "renamed.json")
     ran = run(project, "list", "--limit", "6")
-    assert "note: 2 files in .ai-tests/traces are not traces; `traceforge trace verify` says why\n" == ran.err
+    assert "note: 2 files in .ai-tests/traces are not traces; see `traceforge trace verify`\n" == ran.err
     assert [6, 5, 4, 3, 2] == listed(project)
 
 
@@ -240,7 +240,7 @@ def test_chunks_are_printed_as_they_are_kept(project: Path) -> None:
 
     assert ("", (project / TRACES / "chunks" / f"{trace_id(3)}.jsonl").read_text()) == (chunks.err, chunks.out)
     assert [0, 1, 2, 3, 4, 5] == [json.loads(line)["i"] for line in chunks.out.splitlines()]
-    assert ("", "the answer was no stream: there are no chunks\n") == (none.out, none.err)
+    assert ("", "this answer was not streamed: it has no chunks\n") == (none.out, none.err)
 
 
 def test_a_trace_is_found_by_id_by_its_beginning_and_by_its_file(project: Path) -> None:
@@ -435,7 +435,7 @@ def test_a_retention_of_0_keeps_traces_for_ever(project: Path) -> None:
     (project / "traceforge.config.json").write_text('{"max_trace_retention": 0}')
 
     assert (
-        "max_trace_retention is 0: traces are kept for ever. Name --older-than DAYS."
+        "max_trace_retention is 0, so traces are kept for ever. Pass --older-than DAYS."
         in run(project, "prune", code=2).err
     )
     assert 6 == len(listed(project))
@@ -471,7 +471,8 @@ def test_prune_leaves_what_a_living_process_still_writes(project: Path) -> None:
     ran = run(project, "prune")
 
     assert "removed 6 traces older than 30 days\n" == ran.out
-    assert "note: 1 trace stays in the spool of a process that records; prune again when it has ended\n" == ran.err
+    note = "note: kept 1 trace in the spool of a process that is still recording; prune again when it has ended\n"
+    assert note == ran.err
     assert [40] == listed(project)
     writer.seal()
     assert "removed 1 trace older than 30 days\n" == run(project, "prune").out
@@ -614,7 +615,7 @@ def _damage_a_segment(traces: Path) -> None:
     data[200] ^= 0x20
     segment.write_bytes(data)
     ran = traceforge("trace", "list", cwd=traces.parent.parent)
-    assert "holds traces that cannot be read; all others of it were kept\n" in ran.err
+    assert "holds traces that cannot be read; the others were kept\n" in ran.err
     assert "00000033" in ran.out
 
 

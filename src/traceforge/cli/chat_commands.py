@@ -1,4 +1,4 @@
-"""`traceforge chat`: a chat that can explain one answer."""
+"""`traceforge chat`: serve a chat that can explain its answers."""
 
 from __future__ import annotations
 
@@ -77,11 +77,11 @@ def serve(
     answers in flight and exits with 0.
     """
     if upstream and not name:
-        raise click.UsageError("--upstream needs --model: nobody but you knows what models are there.")
+        raise click.UsageError("--upstream needs --model: name the model to ask.")
     if key_from and not upstream:
-        raise click.UsageError("--key-from needs --upstream: the bundled model server takes no key.")
+        raise click.UsageError("--key-from needs --upstream: the bundled model server needs no key.")
     if provider and not upstream:
-        raise click.UsageError("--provider needs --upstream: the bundled model server is spoken to as OpenAI is.")
+        raise click.UsageError("--provider needs --upstream: the bundled model server speaks the OpenAI API.")
 
     loaded = PromptFolder(prompts or BUNDLED)
     if debug_trace:
@@ -91,7 +91,9 @@ def serve(
     with nullcontext(upstream) if upstream else serve_local_model() as url:
         address = _find_address(url, key_from, provider or "")
         if tokens_max is not None and address.provider != "anthropic":
-            raise click.UsageError("--max-tokens is for Anthropic: others are sent the model and the messages alone.")
+            raise click.UsageError(
+                "--max-tokens is for Anthropic only: other providers get the model and the messages."
+            )
         sock = bind_socket(HOST, port)
         model = ProviderModel(address, name or LOCAL_MODEL, timeout_s, tokens_max=tokens_max)
         show_trace = _log_trace if debug_trace else None

@@ -1,4 +1,4 @@
-"""`traceforge check-live`: send what was approved again, and compare what comes back."""
+"""`traceforge check-live`: send approved requests again and compare the answers."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ CONCURRENCY_MAX = 64
 
 
 def _read_targets(_: click.Context, __: click.Parameter, values: tuple[str, ...]) -> dict[str, str]:
-    """`provider=URL`, each provider once."""
+    """Read PROVIDER=URL, each provider once."""
     targets: dict[str, str] = {}
     for text in values:
         name, equals, url = text.partition("=")
-        problem = upstream_problem(name, url) if equals else "write it as PROVIDER=URL"
+        problem = upstream_problem(name, url) if equals else "write PROVIDER=URL"
         if problem or name in targets:
             raise click.BadParameter(problem or f"{name} is named twice")
         targets[name] = url
@@ -91,7 +91,7 @@ def check_live(
                 pass
         except KeyboardInterrupt:
             answered = plan.request_count - len(check.missing)
-            message = f"{answered} of {plan.request_count} answers are kept; the same command goes on from there"
+            message = f"{answered} of {plan.request_count} answers are saved; run the same command to continue"
             click.echo(f"\n{message}", err=True)
             raise
         _print_results_and_exit(check.verdicts(), strict=strict, as_json=as_json)
@@ -107,7 +107,7 @@ def _make_plan(
 ) -> LivePlan:
     if gate.findings:
         click.echo(finding_lines(list(gate.findings)), err=True)
-        click.echo("the snapshot tree does not verify, so nothing was sent", err=True)
+        click.echo("the snapshot tree is invalid, so nothing was sent", err=True)
         raise click.exceptions.Exit(int(exit_code(gate.findings)))
     if not gate.approved_calls:
         hint = "Record and approve calls first: traceforge record -- COMMAND."
@@ -120,7 +120,7 @@ def _make_plan(
     providers = {call.provider for call in chosen}
     if unknown := sorted(set(targets) - providers - {"azure"}):
         provider_names = ", ".join(sorted(providers))
-        raise click.UsageError(f"No snapshot asks {', '.join(unknown)}; there is {provider_names}.")
+        raise click.UsageError(f"No snapshot uses {', '.join(unknown)}; providers are {provider_names}.")
     addresses = ProviderAddresses(targets, loaded.config.upstreams, os.environ)
     return make_plan(chosen, addresses, os.environ, runs=runs, model=model)
 
@@ -134,7 +134,7 @@ def _confirm(yes: bool) -> None:
     if yes:
         return
     if not (sys.stdin is not None and sys.stdin.isatty() and has_stderr_terminal()):
-        raise click.UsageError("These calls may cost money, and there is no terminal to ask on: give --yes.")
+        raise click.UsageError("These calls may cost money, and there is no terminal to confirm them: pass --yes.")
     click.confirm("Make these calls?", abort=True, err=True)
 
 

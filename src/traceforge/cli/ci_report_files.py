@@ -55,7 +55,7 @@ def _write_report(path: str, data: bytes) -> None:
 
 
 def _annotate_github(report: CIReport) -> None:
-    """Annotations on stderr, which the runner reads as it reads stdout; the summary into the file it names."""
+    """Print annotations on stderr, which the runner reads too, and append the summary to the file it names."""
     for line in annotation_lines(report):
         click.echo(line, err=True)
     path = os.environ.get(STEP_SUMMARY, "")
@@ -66,4 +66,4 @@ def _annotate_github(report: CIReport) -> None:
         with open(path, "ab") as file:
             file.write(summary_markdown(report, SUMMARY_BYTES_MAX - written).encode())
     except OSError as exc:
-        click.echo(f"the summary of the step cannot be written: {exc.strerror or exc}", err=True)
+        click.echo(f"GitHub's step summary cannot be written: {exc.strerror or exc}", err=True)

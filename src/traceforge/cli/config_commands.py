@@ -1,4 +1,4 @@
-"""`traceforge config`: what a project declares."""
+"""`traceforge config`: check and show the configuration."""
 
 from __future__ import annotations
 
@@ -42,11 +42,11 @@ def check(as_json: bool) -> None:
     if as_json:
         print_json({"ok": True, "findings": []})
     else:
-        click.echo(f"valid: {', '.join(origins) or 'no configuration file, every value is the default'}")
+        click.echo(f"valid: {', '.join(origins) or 'no configuration file; every setting has its default'}")
 
 
 def _pattern_findings(loaded: LoadedConfig) -> list[Finding]:
-    """What is wrong with expressions and paths: only here, because it takes google-re2 to say."""
+    """Findings about expressions and paths. Loading the configuration skips them, because they need google-re2."""
     findings: list[Finding] = []
     if loaded.config.redact_patterns:
         findings += pattern_findings(loaded.config.redact_patterns, loaded.origins["redact_patterns"])

@@ -1,4 +1,4 @@
-"""`traceforge test`: strict replay of a command, or a check of the tree and what is pending."""
+"""`traceforge test`: replay a command offline, or check the snapshot tree and pending changes."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def test(command: tuple[str, ...], allow_unused: bool, as_json: bool, junit: str
 
 
 def _check_without_command(loaded: LoadedConfig, as_json: bool, junit: str, sarif: str) -> None:
-    """What `test` can say without running anything."""
+    """Check the snapshot tree, and that no change is pending."""
     root = snapshots_root(loaded)
     audit = AuditReport()
     records, request_gated, gate_findings = 0, 0, list[GateFinding]()

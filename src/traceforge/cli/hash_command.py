@@ -1,4 +1,4 @@
-"""`traceforge hash`: name a file by its content."""
+"""`traceforge hash`: the digest of a JSON file."""
 
 from __future__ import annotations
 

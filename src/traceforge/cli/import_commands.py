@@ -1,4 +1,4 @@
-"""`traceforge import`: what other tools have recorded."""
+"""`traceforge import`: recordings of other tools."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def vcr(folder: str, as_json: bool) -> None:
     gate = open_snapshots(load_project())
     if gate.findings:
         click.echo(finding_lines(list(gate.findings)), err=True)
-        click.echo("the snapshot tree does not verify, so nothing was imported", err=True)
+        click.echo("the snapshot tree is invalid, so nothing was imported", err=True)
         raise click.exceptions.Exit(int(exit_code(gate.findings)))
     imported = import_cassettes(gate, folder)
     code = ExitCode.UNCHECKED if imported.findings or imported.unread or not imported.calls else ExitCode.OK

@@ -1,4 +1,4 @@
-"""`traceforge init`: a project that is ready to record."""
+"""`traceforge init`: prepare a project."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A group of commands whose modules are imported when a command runs; its help comes from `command_table.py`."""
+"""A group of commands that imports a module only to run its command; its help comes from `command_table.py`."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class LazyGroup(click.Group):
-    """Lists its commands in the sections of a table, and imports one only to run it."""
+    """Lists the commands of a table in sections, and imports one only to run it."""
 
     table: ClassVar[CommandTable]
 

@@ -1,7 +1,6 @@
-"""The command line's front: finds a command, runs it, and turns errors into one clear line.
+"""The entry point of the command line: runs a command, and turns every error into one line and an exit code.
 
-Commands are imported when they are called, so that `traceforge --version` costs no more than click itself.
-No traceback reaches a person unless they ask for it with --debug.
+No traceback is printed without --debug.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ from traceforge.errors import CannotWrite, InternalError, TraceForgeError
 from traceforge.findings import ExitCode
 
 INTERRUPTED = 130  # what a shell reports for Ctrl-C
-BROKEN_PIPE = 141  # what a shell reports for a reader that left
+BROKEN_PIPE = 141  # what a shell reports when the reader of a pipe has ended
 
 
 class _TopGroup(LazyGroup):
@@ -45,13 +44,13 @@ def main(args: list[str] | None = None) -> None:
     """Run the command line and exit."""
     arguments = sys.argv[1:] if args is None else args
     for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, TextIOWrapper):  # Whatever a file holds, printing it must not fail.
+        if isinstance(stream, TextIOWrapper):  # Any text can be printed.
             stream.reconfigure(errors="backslashreplace")
     sys.exit(_run(arguments))
 
 
 def _run(arguments: list[str]) -> int:
-    """Run a command; every way it can end is an exit code."""
+    """Run a command and return its exit code, whatever happens."""
     debug = "--debug" in arguments
     try:
         return _invoke(arguments)
@@ -59,23 +58,23 @@ def _run(arguments: list[str]) -> int:
         _print_to_stderr(exc.show)
         return ExitCode.USAGE
     except (click.Abort, KeyboardInterrupt):
-        _print_to_stderr(lambda: click.echo("stopped", err=True))
+        _print_to_stderr(lambda: click.echo("interrupted", err=True))
         return INTERRUPTED
     except BrokenPipeError:
         _discard_stdout()
         return BROKEN_PIPE
     except TraceForgeError as exc:
         return _report_error(exc, debug)
-    except OSError as exc:  # Files have errors of their own: this is the answer that could not be written.
+    except OSError as exc:  # Our own files raise CannotWrite: this is stdout.
         _discard_stdout()
-        return _report_error(CannotWrite("the answer", (exc.strerror or str(exc)).lower()), debug)
+        return _report_error(CannotWrite("the output", (exc.strerror or str(exc)).lower()), debug)
     except Exception as exc:  # noqa: BLE001 (no traceback reaches a person who did not ask for one)
-        hint = "Run it again with `traceforge --debug` before the command, and report what it says."
+        hint = "Run it again with `traceforge --debug` before the command, and report the output."
         return _report_error(InternalError(f"internal error: {type(exc).__name__}", hint=hint), debug)
 
 
 def _invoke(arguments: list[str]) -> int:
-    """As `cli.main`, but that a broken pipe reaches us: click would end with exit 1, which means findings."""
+    """As `cli.main`, except that a broken pipe is not turned into exit code 1, which means findings."""
     if "_TRACEFORGE_COMPLETE" in os.environ:
         cli.main(arguments, prog_name="traceforge")
     try:
@@ -110,7 +109,7 @@ def _report_error(error: TraceForgeError, debug: bool) -> int:
 
 
 def _print_to_stderr(print_lines: Callable[[], None]) -> None:
-    """Talk to the person; a stderr that is full or closed must not change the exit code."""
+    """Print lines; a full or closed stderr must not change the exit code."""
     try:
         print_lines()
         if sys.stderr is not None:
@@ -121,6 +120,6 @@ def _print_to_stderr(print_lines: Callable[[], None]) -> None:
 
 
 def _discard_stdout() -> None:
-    """Nobody takes our output; Python must not complain about that at exit."""
+    """Redirect stdout to nowhere, so that Python does not report the broken pipe again at exit."""
     with suppress(OSError, ValueError, AttributeError):
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -1,8 +1,7 @@
-"""What a server says on stderr while it serves.
+"""The log of a server on stderr, which never makes the server wait.
 
-In: lines. Out: the same lines, where somebody takes them. Never: a wait for a reader: a pipe that nobody reads is
-full after a few hundred lines, and a server that waits for it answers nobody any more. A line that does not fit is
-dropped and counted; how many it were is said when there is room again.
+A pipe without a reader is full after a few hundred lines, and a server that waits for it answers no more requests. A
+line that does not fit is dropped and counted; the number is written when there is room again.
 """
 
 from __future__ import annotations
@@ -15,23 +14,23 @@ import sys
 import threading
 from collections.abc import Callable
 
-PIECE_BYTES = getattr(select, "PIPE_BUF", 512)  # A pipe that says it has room takes as much at once.
-NEXT_PIECE_WAIT_MS = 100  # For what is left of a line that is longer than that.
+PIECE_BYTES = getattr(select, "PIPE_BUF", 512)  # A pipe that polls as writable takes this much at once.
+NEXT_PIECE_WAIT_MS = 100  # For the next piece of a longer line.
 
 
 class NonBlockingStderr:
-    """Says lines; `lost` words how many could not be said."""
+    """Writes lines to stderr; `drop_note` words the number of lines that were dropped."""
 
     def __init__(self, drop_note: Callable[[int], str]) -> None:
         self._drop_note = drop_note
         self._dropped = 0
-        self._is_line_cut = False  # Was a line broken off?
-        self._descriptor = -1  # of the file that stderr is
+        self._is_line_cut = False  # A line was written in part.
+        self._descriptor = -1  # of stderr, when it was last polled
         self._poller: select.poll | None = None
         self._lock = threading.Lock()
 
     def __call__(self, text: str) -> None:
-        """Say it, or count it."""
+        """Write a line, or count it as dropped."""
         with self._lock:
             if self._dropped and self._try_write(self._drop_note(self._dropped)):
                 self._dropped = 0
@@ -42,13 +41,13 @@ class NonBlockingStderr:
         data = (b"\n" if self._is_line_cut else b"") + text.encode(errors="replace") + b"\n"
         try:
             return self._write_pieces(data)
-        except (OSError, ValueError, AttributeError):  # It is closed, or there is none.
+        except (OSError, ValueError, AttributeError):  # stderr is closed or missing.
             return False
 
     def _write_pieces(self, data: bytes) -> bool:
         try:
             descriptor = sys.stderr.fileno()
-        except io.UnsupportedOperation:  # It is something in memory.
+        except io.UnsupportedOperation:  # stderr is in memory, as in a test.
             sys.stderr.write(data.decode())
             sys.stderr.flush()
             return True
@@ -69,7 +68,7 @@ class NonBlockingStderr:
 
 
 def _make_poller(descriptor: int) -> select.poll | None:
-    """Who knows whether there is room; None for a file, which always has some, and where the system cannot tell."""
+    """A poller that says whether stderr has room; None for a file, and where the system has no poll."""
     kind = os.fstat(descriptor).st_mode
     can_block = stat.S_ISFIFO(kind) or stat.S_ISSOCK(kind) or os.isatty(descriptor)
     if not can_block or not hasattr(select, "poll"):

@@ -1,4 +1,4 @@
-"""What every command does with its answer: stdout is the answer, stderr is talk."""
+"""Output that all commands share: results go to stdout, everything else to stderr."""
 
 from __future__ import annotations
 
@@ -17,27 +17,27 @@ from traceforge.report.text_format import finding_lines
 
 Outcome = TypeVar("Outcome")
 
-BAR_FROM = 500  # Fewer files are done before a bar could be read.
+BAR_FROM = 500  # Fewer files are checked before a bar could be read.
 
 json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON document on stdout.")
 
 
 def print_json(value: JSON) -> None:
-    """One document, as JavaScript would indent it."""
+    """Print one document, indented as JavaScript does."""
     write_stdout(ecmascript_bytes(value, indent=2) + b"\n")
 
 
 def write_stdout(data: bytes) -> None:
     """Write bytes to stdout exactly as they are."""
-    if sys.stdout is None:  # It was closed before we started.
-        raise CannotWrite("the answer", "standard output is closed")
+    if sys.stdout is None:  # stdout was closed before the process started.
+        raise CannotWrite("the output", "standard output is closed")
     sys.stdout.flush()
     sys.stdout.buffer.write(data)
     sys.stdout.buffer.flush()
 
 
 def print_findings_and_exit(findings: Iterable[Finding], summary: str, report: JSON, as_json: bool) -> NoReturn:
-    """Print findings and a summary, or the JSON report, and exit as the findings demand."""
+    """Print findings and a summary, or the JSON report, and exit with the findings' code."""
     finding_list = list(findings)
     print_findings(finding_list, summary, report, as_json)
     raise click.exceptions.Exit(int(exit_code(finding_list)))
@@ -55,7 +55,7 @@ def print_findings(findings: list[Finding], summary: str, report: JSON, as_json:
 
 @contextmanager
 def exit_on_refusal(root: str) -> Iterator[None]:
-    """Say every reason why something is not written, and exit as they demand; files are named from `root`."""
+    """Print the findings of a refused write and exit with their code; files are named relative to `root`."""
     try:
         yield
     except InvalidFile as exc:
@@ -65,29 +65,31 @@ def exit_on_refusal(root: str) -> Iterator[None]:
 
 
 def print_ready(url: str, as_json: bool) -> None:
-    """Print the address of a server that accepts connections, and its process where a program asked."""
+    """Print the address of a server that accepts connections; as JSON, also its process id."""
     line: JSON = {"url": url, "pid": os.getpid()}
     write_stdout(ecmascript_bytes(line) + b"\n" if as_json else f"listening on {url}\n".encode())
 
 
 def refuse_in_ci(command: str) -> None:
-    """CI never writes what a person approves: where CI is set, a command that would is refused."""
+    """Refuse a command that writes where CI is set: what is approved is written on a developer's machine."""
     if os.environ.get("CI", "").lower() not in ("", "0", "false"):
-        raise click.UsageError(f"`traceforge {command}` writes, and CI is set. Run it on your machine and commit.")
+        raise click.UsageError(
+            f"`traceforge {command}` writes files, and CI is set. Run it on your machine and commit the result."
+        )
 
 
 def progress_bar(outcomes: Iterable[Outcome], total: int) -> Iterable[Outcome]:
-    """Show a bar on stderr while outcomes come in; only where somebody can see it."""
+    """Show a progress bar on stderr for many files, on a terminal only."""
     return _with_bar(outcomes, total, 100, "checking") if total >= BAR_FROM and has_stderr_terminal() else outcomes
 
 
 def slow_progress_bar(outcomes: Iterable[Outcome], total: int, label: str) -> Iterable[Outcome]:
-    """The same for outcomes that take their time: each moves the bar."""
+    """As `progress_bar`, for slow outcomes: each one moves the bar."""
     return _with_bar(outcomes, total, 1, label) if has_stderr_terminal() else outcomes
 
 
 def has_stderr_terminal() -> bool:
-    """Is there somebody who reads stderr as it is written?"""
+    """Whether stderr is a terminal."""
     return sys.stderr is not None and sys.stderr.isatty()
 
 

@@ -1,4 +1,4 @@
-"""`traceforge pack`: evidence about one run."""
+"""`traceforge pack`: packs of evidence about a run."""
 
 from __future__ import annotations
 
@@ -120,5 +120,5 @@ def _reference_count(report: PackReport) -> str:
 def _signature_note(report: PackReport) -> str:
     if report.signature is None:
         return ""
-    trust_note = "" if report.signature.trusted else ", which no --key vouches for"
+    trust_note = "" if report.signature.trusted else ", not checked against a --key"
     return f", signed by {report.signature.key}{trust_note}"

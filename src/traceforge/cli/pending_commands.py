@@ -1,4 +1,4 @@
-"""`traceforge status`, `diff`, `approve`, `reject`, `review`: pending changes, and what becomes of them."""
+"""`traceforge status`, `diff`, `approve`, `reject` and `review`: pending changes."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ full_option = click.option("--full", is_flag=True, help="Show long texts in full
 
 
 def _load_changes() -> tuple[LoadedConfig, list[PendingChange], dict[str, ApprovedCall], int]:
-    """The project, what is pending, what is approved, and how much is wrong with that."""
+    """The project, its pending changes, its approved calls by id, and the number of findings in its snapshot tree."""
     loaded = load_project()
     root = os.path.join(loaded.project, SNAPSHOTS_DIR)
     broken = len(verify_tree(root, loaded.config.models).findings) if os.path.isdir(root) else 0
@@ -96,9 +96,9 @@ def approve(names: tuple[str, ...], everything: bool, reason: str, tag: str, sig
     """
     refuse_in_ci("approve")
     if everything == bool(names):
-        raise click.UsageError("Name the changes to approve, or give --all.")
+        raise click.UsageError("Name the changes to approve, or pass --all.")
     if not reason.strip():
-        raise click.BadParameter("an approval without a reason is none.", param_hint="--reason")
+        raise click.BadParameter("The reason must not be empty.", param_hint="--reason")
     loaded, changes, _, _ = _load_changes()
     chosen = (
         [change for change in changes if change.kind is not ChangeKind.REFUSED]
@@ -120,7 +120,7 @@ def approve(names: tuple[str, ...], everything: bool, reason: str, tag: str, sig
             click.echo(f"approved: {change.id} ({change.kind}){redacted}")
         click.echo(f"wrote {SNAPSHOTS_DIR}/{one_line(approval.approval.file)}; commit {SNAPSHOTS_DIR}/")
     if refused:
-        click.echo(f"{count(len(refused), 'change')} cannot be approved: traceforge status says why", err=True)
+        click.echo(f"{count(len(refused), 'change')} cannot be approved: see traceforge status", err=True)
         raise click.exceptions.Exit(1)
 
 
@@ -147,7 +147,7 @@ def review(full: bool, sign: bool) -> None:
     """
     refuse_in_ci("review")
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
-        raise click.UsageError("A review needs a terminal; elsewhere: traceforge diff, then traceforge approve.")
+        raise click.UsageError("A review needs a terminal. Without one, use traceforge diff and traceforge approve.")
     loaded, changes, approved, _ = _load_changes()
     accepted: list[str] = []
     place = 0

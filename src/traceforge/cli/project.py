@@ -1,4 +1,4 @@
-"""The project around the person, ready to be read: what every command about snapshots starts with."""
+"""The current project, as every command about snapshots loads it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from traceforge.snapshots.tree.tree_transaction import finish_interrupted_approv
 
 
 def load_project() -> LoadedConfig:
-    """The project's configuration; what an approval that was cut short had yet to do is done first.
+    """Load the project's configuration, and finish an approval that was interrupted.
 
     Raises:
         InvalidConfig, CannotRead: as `load_config`.
@@ -19,10 +19,10 @@ def load_project() -> LoadedConfig:
     """
     loaded = load_config(current_folder())
     if finish_interrupted_approval(loaded.project):
-        click.echo("finished an approval that was cut short", err=True)
+        click.echo("finished an interrupted approval", err=True)
     return loaded
 
 
 def snapshots_root(loaded: LoadedConfig) -> str:
-    """The project's snapshot tree, as seen from where the person stands."""
+    """The project's snapshot tree, relative to the current folder."""
     return os.path.relpath(os.path.join(loaded.project, SNAPSHOTS_DIR))

@@ -1,4 +1,4 @@
-"""`traceforge proxy`: record the calls of any application that can be given a base URL."""
+"""`traceforge proxy`: record or replay the calls of an application that can be given a base URL."""
 
 from __future__ import annotations
 
@@ -83,16 +83,18 @@ def proxy(
     if mode == "auto":
         refuse_in_ci("proxy --mode auto")
     if session_id and source == "snapshots":
-        raise click.UsageError("--session narrows traces; snapshots belong to no session.")
+        raise click.UsageError("--session selects traces; snapshots belong to no session.")
     if recording and (mode != "replay" or session_id or source == "snapshots"):
-        raise click.UsageError("--recording is replayed alone: with --mode replay, and without --session and --from.")
+        raise click.UsageError("--recording needs --mode replay and excludes --session and --from.")
     if mode in ("replay", "auto") and workers > 1:
-        raise click.UsageError("A replay counts how often a request came, so it needs one worker.")
+        raise click.UsageError("A replay counts how often each request came, so it needs --workers 1.")
     token = os.environ.get(TOKEN_VARIABLE, "")
     if not token and not is_loopback(host):
-        raise click.UsageError(f"{host} is reachable from elsewhere: set {TOKEN_VARIABLE}, or listen on 127.0.0.1.")
+        raise click.UsageError(
+            f"{host} can be reached from other machines: set {TOKEN_VARIABLE}, or listen on 127.0.0.1."
+        )
     if workers > 1 and not sys.platform.startswith("linux"):
-        raise click.UsageError("--workers needs Linux, which spreads connections over them.")
+        raise click.UsageError("--workers needs Linux, which spreads connections over processes.")
     loaded = load_config(current_folder())
     all_upstreams = {**loaded.config.upstreams, **dict(map(_read_upstream, upstreams))}
     replay = None
@@ -144,7 +146,7 @@ def _open_traces(loaded: LoadedConfig, session_id: str, pace: float, *, auto: bo
 
 
 def _report_replay(player: Player, *, strict: bool, required: bool) -> int:
-    """Say what was replayed, and what was not; a miss that the application swallowed counts as well."""
+    """Print the result of a replay. An unmatched request counts even if the application ignored the error."""
     misses = Counter(miss.message for miss in player.unmatched)
     for message, times in misses.most_common(MISSES_SHOWN):
         click.echo(f"not recorded: {one_line(message)}{_times(times)}", err=True)
@@ -173,7 +175,7 @@ def _times(number: int) -> str:
 
 def _read_upstream(text: str) -> tuple[str, str]:
     name, equals, url = text.partition("=")
-    problem = upstream_problem(name, url) if equals else "it must be NAME=URL"
+    problem = upstream_problem(name, url) if equals else "write NAME=URL"
     if problem:
         raise click.BadParameter(f"{problem}.", param_hint="--upstream")
     return name, url
@@ -181,7 +183,7 @@ def _read_upstream(text: str) -> tuple[str, str]:
 
 def _serve(settings: ProxySettings, loaded: LoadedConfig, *, record: bool, as_json: bool) -> dict[str, int]:
     setting = RecorderSettings.from_project(loaded)
-    setting.redactor()  # A pattern that cannot be used is said now, and not by a process that nobody watches.
+    setting.redactor()  # Report an invalid pattern here, not in a background process.
 
     def sink() -> Recorder | None:
         return ProcessRecorder(setting) if record else None

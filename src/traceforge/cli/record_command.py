@@ -1,4 +1,4 @@
-"""`traceforge record`: run a command, and file what is new or changed."""
+"""`traceforge record`: run a command and save its new or changed model calls."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def record(command: tuple[str, ...], fresh: bool, propose_config: bool, as_json:
         )
         if record_run.run is None:
             click.echo(finding_lines(list(record_run.snapshots.findings)), err=True)
-            click.echo("the snapshot tree does not verify, so nothing was run", err=True)
+            click.echo("the snapshot tree is invalid, so nothing was run", err=True)
             raise click.exceptions.Exit(int(exit_code(record_run.snapshots.findings)))
         if as_json:
             report: JSON = {

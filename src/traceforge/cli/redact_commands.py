@@ -1,4 +1,4 @@
-"""`traceforge redact`: clean a text, or look for leaks in files."""
+"""`traceforge redact`: remove or find secrets."""
 
 from __future__ import annotations
 
@@ -82,9 +82,7 @@ def check(paths: tuple[str, ...], as_json: bool) -> None:
             checked += file_findings is not None
             findings += file_findings or []
     if not checked and not findings:
-        findings = [
-            Finding(paths[0], "", IO, "nothing to check: no text file was found", "Name a path that holds one.")
-        ]
+        findings = [Finding(paths[0], "", IO, "nothing to check: no text file found", "Name a path that holds one.")]
     summary = f"checked {count(checked, 'file')}: {findings_verdict(findings) or 'no secret found'}"
     report: JSON = {
         "ok": not findings,
@@ -96,7 +94,7 @@ def check(paths: tuple[str, ...], as_json: bool) -> None:
 
 
 def _files(path: str, findings: list[Finding]) -> Iterator[str]:
-    """The files under a path, sorted; links in a folder are not followed."""
+    """The files under a path, sorted; symbolic links are not followed."""
     if not os.path.isdir(path):
         yield path
         return
@@ -114,7 +112,7 @@ def _files(path: str, findings: list[Finding]) -> Iterator[str]:
 
 
 def _check_file(redactor: Redactor, file: str, *, follow: bool) -> list[Finding] | None:
-    """What is in a file; None if it is no text."""
+    """The findings of a file; None if it is not text."""
     try:
         data = read_file(file, follow_links=follow, bytes_max=SCAN_BYTES_MAX)
     except CannotRead as exc:

@@ -1,4 +1,4 @@
-"""`traceforge run`: any command, with its model calls recorded."""
+"""`traceforge run`: run a command and record its model calls."""
 
 from __future__ import annotations
 

@@ -53,8 +53,8 @@ def serve(
     """
     if auth == "off" and not is_loopback(host):
         raise click.UsageError(
-            f"--host {host} can be reached from elsewhere: it needs --auth required. "
-            "Make a key first: traceforge context api-key create --scope admin"
+            f"--host {host} can be reached from other machines: it needs --auth required. "
+            "Create a key first: traceforge context api-key create --scope admin"
         )
     try:
         from traceforge.web.janitor import running_janitor

@@ -35,9 +35,9 @@ def list_sessions(limit: int, as_json: bool) -> None:
     elif sessions:
         click.echo(session_list_text(sessions[:limit]))
         if len(sessions) > limit:
-            click.echo(f"the newest {limit}; more: --limit {limit * 2}", err=True)
+            click.echo(f"showing the newest {limit}; for more: --limit {limit * 2}", err=True)
     else:
-        click.echo("no sessions: a call belongs to one if it names it", err=True)
+        click.echo("no sessions: a call belongs to a session if it sends a session id", err=True)
 
 
 @session.command()
@@ -64,8 +64,8 @@ def show(session_id: str, state: bool, as_json: bool) -> None:
 
 
 def _find_session(store: TraceStore, wanted: str) -> tuple[str, list[TraceRow]]:
-    """The session of this id, or the only one that begins so, and its traces."""
-    rows = store.session_rows(wanted) if wanted else []  # Calls without a session are none.
+    """The session of this id, or the only one that begins with it, and its traces."""
+    rows = store.session_rows(wanted) if wanted else []  # Calls without a session are not a session.
     if rows:
         return wanted, rows
     names = [session.session_id for session in store.list_sessions() if session.session_id.startswith(wanted)]

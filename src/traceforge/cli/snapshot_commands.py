@@ -1,4 +1,4 @@
-"""`traceforge snapshot`: what was approved."""
+"""`traceforge snapshot`: approved snapshots."""
 
 from __future__ import annotations
 
@@ -121,10 +121,10 @@ def remove(snapshot_ids: tuple[str, ...], reason: str, tag: str, sign: bool) -> 
     """
     refuse_in_ci("snapshot rm")
     if not reason.strip():
-        raise click.UsageError("--reason must say something.")
+        raise click.UsageError("The reason must not be empty.")
     for name in snapshot_ids:
         if not is_snapshot_id(name):
-            raise click.UsageError(f"{name!r} is no id of a snapshot.")
+            raise click.UsageError(f"{name!r} is not a snapshot id.")
     loaded = load_project()
     changes = [SnapshotChange("", name, None, None) for name in dict.fromkeys(snapshot_ids)]
     with exit_on_refusal(snapshots_root(loaded)):
@@ -181,7 +181,7 @@ def migrate(old: str, new: str, values: tuple[str, ...], reason: str, tag: str, 
 
 
 def _read_values(pairs: tuple[str, ...]) -> dict[str, JSON]:
-    """Values as they are written in JSON; what is none is text."""
+    """Read NAME=VALUE of --set: JSON, or else text."""
     values: dict[str, JSON] = {}
     for pair in pairs:
         name, sign, text = pair.partition("=")

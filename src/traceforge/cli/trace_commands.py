@@ -1,4 +1,4 @@
-"""`traceforge trace`: what was seen."""
+"""`traceforge trace`: recorded calls."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ from traceforge.traces.trace_store import TraceStore
 from traceforge.traces.trace_summary import TraceSummary
 
 COMPRESS_AFTER_DAYS = 7
-TAIL_SECONDS = 0.5  # How often `tail` looks.
+TAIL_SECONDS = 0.5  # How often `tail` looks for new traces.
 TAIL_WINDOW = timedelta(hours=1)  # How far back it looks: a call that took longer is not shown when it ends.
 
 limit_option = click.option(
@@ -100,7 +100,7 @@ def show(trace_id: str, chunks: bool, full: bool, as_json: bool) -> None:
             pieces = store.read_stored(row).chunks
             write_stdout(pieces)
             if not pieces:
-                click.echo("the answer was no stream: there are no chunks", err=True)
+                click.echo("this answer was not streamed: it has no chunks", err=True)
         elif as_json:
             write_stdout(json_bytes(store.load_trace(row).body, indent=True) + b"\n")
         else:
@@ -170,7 +170,7 @@ def tail(lines: int, no_follow: bool, as_json: bool, **options: str) -> None:
 
 
 def _limit_to_recent(narrowed: TraceFilter) -> TraceFilter:
-    """The same, but nothing that is older than what can still come."""
+    """The same filter, limited to traces that are recent enough to be new."""
     since = timestamp_text(now() - TAIL_WINDOW)
     return narrowed if narrowed.since > since else msgspec.structs.replace(narrowed, since=since)
 
@@ -238,11 +238,11 @@ def prune(older_than: int | None, session_id: str | None, dry_run: bool, as_json
     session; with --older-than as well, only the old ones.
     """
     if session_id == "":
-        raise click.UsageError("--session is empty: name a session, or leave the option out.")
+        raise click.UsageError("--session is empty: name a session, or omit the option.")
     with open_store() as (store, config):
         days = int(config.max_trace_retention) if older_than is None else older_than
         if not session_id and older_than is None and not days:
-            raise click.UsageError("max_trace_retention is 0: traces are kept for ever. Name --older-than DAYS.")
+            raise click.UsageError("max_trace_retention is 0, so traces are kept for ever. Pass --older-than DAYS.")
         until = days_ago(days) if older_than is not None or not session_id else ""
         matching = store.list_rows(TraceFilter(session_id=session_id or "", until=until))
         rows = [row for row in matching if not _is_spooled(row)]
@@ -256,10 +256,8 @@ def prune(older_than: int | None, session_id: str | None, dry_run: bool, as_json
     age = f" older than {count(days, 'day')}" if until else ""
     click.echo(f"{'would remove' if dry_run else 'removed'} {count(len(rows), 'trace')}{whose}{age}")
     if spooled:
-        stay = (
-            f"{count(spooled, 'trace')} {'stays' if spooled == 1 else 'stay'} in the spool of a process that records"
-        )
-        click.echo(f"note: {stay}; prune again when it has ended", err=True)
+        note = f"note: kept {count(spooled, 'trace')} in the spool of a process that is still recording"
+        click.echo(f"{note}; prune again when it has ended", err=True)
 
 
 def _is_spooled(row: TraceRow) -> bool:
@@ -336,7 +334,7 @@ def verify(folder: str | None, as_json: bool) -> None:
     loaded = load_config(current_folder())
     root = folder or os.path.relpath(os.path.join(loaded.project, loaded.config.traces_dir))
     report = Auditor(loaded.config.models, root, progress_bar).verify([root])
-    if not report.checked["trace"] and not report.findings:  # Other artefacts are not what was asked about.
+    if not report.checked["trace"] and not report.findings:  # Files of other formats do not count here.
         report.findings.append(nothing_to_verify(root))
     summary = audit_summary(report.checked, report.findings, report.request_gated)
     print_findings_and_exit(report.findings, summary, report.to_json(), as_json)
@@ -349,8 +347,8 @@ def _summary_json(summary: TraceSummary) -> dict[str, JSON]:
 def _empty_message(store: TraceStore, narrowed: TraceFilter) -> str:
     where = os.path.relpath(store.folder)
     if not os.path.isdir(store.folder):
-        return f"no traces yet: there is no {where}; `traceforge proxy` records calls"
-    return f"no traces in {where}" if narrowed == TraceFilter() else f"no trace in {where} is like that"
+        return f"no traces yet: {where} does not exist; record calls with `traceforge run` or `traceforge proxy`"
+    return f"no traces in {where}" if narrowed == TraceFilter() else f"no trace in {where} matches these options"
 
 
 def _export_lines(store: TraceStore, rows: list[TraceRow], with_chunks: bool) -> Iterator[bytes]:
@@ -362,7 +360,7 @@ def _export_lines(store: TraceStore, rows: list[TraceRow], with_chunks: bool) ->
 
 
 def _private_file(path: str) -> IO[bytes]:
-    """Open a file for nobody but us. One that is there is emptied; a device or a pipe is left as it is."""
+    """Open a file that only its owner can read. A file that exists is emptied; a device or a pipe is not changed."""
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | getattr(os, "O_BINARY", 0), 0o600)
     if stat.S_ISREG(os.fstat(descriptor).st_mode):
         os.ftruncate(descriptor, 0)

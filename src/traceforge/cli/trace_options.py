@@ -1,4 +1,4 @@
-"""What every command that reads traces shares: the store, the filters, and times as people write them."""
+"""Options and helpers that the commands about traces share: the store, filters, and times."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from traceforge.report.text_format import count, one_line
 from traceforge.traces.trace_index import TraceFilter
 from traceforge.traces.trace_store import TraceStore
 
-PAGE = 20  # As many lines as a terminal shows beside a prompt.
-PROGRESS_FROM = 1000  # Fewer traces are read before a line about it could be.
+PAGE = 20  # Fits on a terminal together with the prompt.
+PROGRESS_FROM = 1000  # Fewer traces are read before a line could be read.
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -30,19 +30,19 @@ _UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks
 
 
 class ProgressLine:
-    """One line on stderr that says how far a long piece of work is; only where somebody can see it."""
+    """One line on stderr that counts the traces read so far, on a terminal only."""
 
     def __init__(self) -> None:
         self._is_shown = False
 
     def __call__(self, number: int) -> None:
-        """Say how many traces were read."""
+        """Update the line."""
         if number >= PROGRESS_FROM and sys.stderr is not None and sys.stderr.isatty():
             click.echo(f"\r{number} traces read …", nl=False, err=True)
             self._is_shown = True
 
     def clear(self) -> None:
-        """Take the line away, so that the next thing that is said has one of its own."""
+        """Erase the line before other output."""
         if self._is_shown:
             click.echo("\r\x1b[K", nl=False, err=True)
             self._is_shown = False
@@ -50,16 +50,16 @@ class ProgressLine:
 
 @contextmanager
 def open_store() -> Iterator[tuple[TraceStore, Config]]:
-    """The traces of this project, up to date; what was noticed on the way is said on stderr.
+    """Open the project's traces, up to date; notes about lost or unreadable traces go to stderr.
 
     Raises:
-        CannotRead: the traces folder cannot be read, or is none; one that is not there yet is empty.
+        CannotRead: the traces folder cannot be read, or is not a folder. A missing one is empty.
     """
     loaded = load_config(current_folder())
     store = TraceStore(os.path.join(loaded.project, loaded.config.traces_dir))
     if os.path.lexists(store.folder) and not os.path.isdir(store.folder):
         hint = f"It comes from: {loaded.origins['traces_dir']}."
-        raise CannotRead(os.path.relpath(store.folder), "traces_dir is no folder", hint=hint)
+        raise CannotRead(os.path.relpath(store.folder), "traces_dir is not a folder", hint=hint)
     line = ProgressLine()
     try:
         store.update_index(line)
@@ -74,27 +74,27 @@ def open_store() -> Iterator[tuple[TraceStore, Config]]:
 
 
 def store_notes(store: TraceStore) -> Iterator[str]:
-    """What somebody should know who looks at the traces of a project: what was lost, and what is none."""
+    """Notes about traces that were lost, damaged or are not traces."""
     if store.drain_result.torn:
         yield torn_note(store.drain_result.torn)
     for path in store.drain_result.damaged:
-        yield f"{one_line(os.path.relpath(path))} holds traces that cannot be read; all others of it were kept"
+        yield f"{one_line(os.path.relpath(path))} holds traces that cannot be read; the others were kept"
     unread = store.unreadable_files() if os.path.isdir(store.folder) else {}
     if unread:
         yield unread_note(len(unread), one_line(os.path.relpath(store.folder)))
 
 
 def torn_note(number: int) -> str:
-    """What a crash took."""
+    """Traces that a crash interrupted."""
     if number == 1:
-        return "a crash cut 1 trace off while it was written; it is lost"
-    return f"crashes cut {number} traces off while they were written; they are lost"
+        return "1 trace was lost: a crash interrupted writing it"
+    return f"{number} traces were lost: a crash interrupted writing them"
 
 
 def unread_note(number: int, folder: str) -> str:
-    """Files that stand among the traces and are none."""
+    """Files among the traces that are not traces."""
     are = "is not a trace" if number == 1 else "are not traces"
-    return f"{count(number, 'file')} in {folder} {are}; `traceforge trace verify` says why"
+    return f"{count(number, 'file')} in {folder} {are}; see `traceforge trace verify`"
 
 
 def old_versions_note(number: int) -> str:
@@ -106,7 +106,7 @@ def old_versions_note(number: int) -> str:
 
 
 def filter_options(command: Command) -> Command:
-    """The options that narrow a list."""
+    """Add the options that filter traces."""
     for option in reversed(
         (
             click.option(
@@ -136,7 +136,7 @@ def filter_options(command: Command) -> Command:
 
 
 def make_filter(options: Mapping[str, str]) -> TraceFilter:
-    """The filter that the options of `filter_options` say."""
+    """The filter of the options of `filter_options`."""
     return TraceFilter(
         provider=options["provider"],
         model=options["model"],
@@ -149,7 +149,7 @@ def make_filter(options: Mapping[str, str]) -> TraceFilter:
 
 
 def read_time(text: str, option: str) -> str:
-    """A timestamp from what a person wrote: one, a day, or how long ago."""
+    """A timestamp from the command line: a timestamp, a day, or how long ago."""
     if not text:
         return ""
     ago = _AGO.match(text)
@@ -157,8 +157,10 @@ def read_time(text: str, option: str) -> str:
         if ago:
             return timestamp_text(now() - timedelta(**{_UNITS[ago[2]]: int(ago[1])}))
     except OverflowError:
-        raise click.UsageError(f"{option}: {text} ago there was no year yet.") from None
+        raise click.UsageError(f"{option}: {text} is before the year 1.") from None
     for candidate in (text, f"{text}T00:00:00Z", f"{text}Z"):
         if find_instant(candidate):
             return candidate
-    raise click.UsageError(f"{option}: {text!r} is no time. Write 2026-01-31, 2026-01-31T12:00:00Z, 30m, 2h or 7d.")
+    raise click.UsageError(
+        f"{option}: {text!r} is not a time. Write 2026-01-31, 2026-01-31T12:00:00Z, 30m, 2h or 7d."
+    )

@@ -1,4 +1,4 @@
-"""`traceforge verify`: check everything."""
+"""`traceforge verify`: check files of every format."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def verify(paths: tuple[str, ...], base: str | None, as_json: bool, junit: str, 
     have yet: nothing in a pull request changes without an approval.
     """
     if base is not None and paths:
-        raise click.UsageError("--base is about this project: name no PATH with it.")
+        raise click.UsageError("--base checks this project: pass no PATH with it.")
     loaded = load_project()
     traces_dir = os.path.join(loaded.project, loaded.config.traces_dir)
     against = BaseCommit(loaded.project, base) if base is not None else None
@@ -38,7 +38,7 @@ def verify(paths: tuple[str, ...], base: str | None, as_json: bool, junit: str, 
 
 
 def project_paths(loaded: LoadedConfig) -> list[str]:
-    """What a project has of its own."""
+    """The folders of a project that hold files to check."""
     folders = (
         os.path.join(loaded.project, SNAPSHOTS_DIR),
         os.path.join(loaded.project, ".ai-tests"),

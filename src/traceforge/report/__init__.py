@@ -1,1 +1,1 @@
-"""How findings look to a person."""
+"""Turn results into text: lines for a terminal, and reports for CI services."""

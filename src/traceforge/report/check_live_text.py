@@ -1,7 +1,7 @@
-"""What `check-live` says to a person: what it will cost, and what came of it.
+"""Lines of `traceforge check-live`: the estimate before the calls, and the result.
 
-In: a plan, an estimate, verdicts. Out: lines of text. Never: prints, decides, or shows a key or a value that
-redaction has not seen.
+In: a plan, an estimate, verdicts. Out: lines of text. Never: prints, decides, or shows an API key or an unredacted
+value.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ MODELS_SHOWN = 5
 
 
 def plan_lines(plan: LivePlan, missing: Sequence[LiveCall], cost: CostEstimate) -> Iterator[str]:
-    """What will be sent where, and what that costs by what was recorded."""
+    """Which calls will be made, where they go, and what they cost by the recorded usage."""
     reused = plan.request_count - len(missing)
     runs = f" × {count(plan.runs, 'run')}" if plan.runs > 1 else ""
     yield f"{count(len(missing), 'call')} to make: {count(len(plan.calls), 'snapshot')}{runs}"
@@ -53,7 +53,7 @@ def _destination(call: LiveCall) -> str:
 
 
 def verdict_lines(results: Sequence[CheckedCall], *, strict: bool, colour: bool = False) -> Iterator[str]:
-    """What every snapshot came to; what is the same is only counted."""
+    """The result of every snapshot that differs or could not be checked; the others are counted."""
     for result in results:
         if result.verdict in (LiveVerdict.CHANGED, LiveVerdict.VARIES):
             yield from _difference_lines(result, strict=strict, colour=colour)
@@ -110,7 +110,7 @@ def _runs_table(result: CheckedCall) -> Iterator[str]:
 
 
 def _letter(number: int) -> str:
-    """A, B, … Z, then numbers: nobody reads more than 26 answers."""
+    """A, B, … Z, then numbers."""
     return chr(ord("A") + number) if number < 26 else str(number + 1)
 
 
@@ -132,7 +132,7 @@ def _call_site(result: CheckedCall) -> str:
 
 
 def _summary_line(results: Sequence[CheckedCall], *, strict: bool) -> str:
-    """How it ended."""
+    """The last line: RED or GREEN, and the counts."""
     verdicts = Counter(result.verdict for result in results)
     lenient = sum(
         result.verdict in (LiveVerdict.CHANGED, LiveVerdict.VARIES) and not result.is_failure(strict=strict)

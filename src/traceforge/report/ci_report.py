@@ -1,7 +1,7 @@
-"""What `test` and `verify` found, for programs: one report, which several writers turn into a format.
+"""One report of `test` or `verify`, which the writers of JUnit, SARIF and GitHub annotations read.
 
-In: the outcome of a command. Out: findings with their places and what a person needs to judge them, the tests or
-snapshots that were looked at, and counts. Never: decides anything; the exit code is the command's.
+In: the result of a command. Out: findings with their locations and details, the tests or snapshots that were checked,
+and counts. Never: decides anything; the exit code is the command's.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from traceforge.snapshots.gate.gate_findings import UNUSED_RULE, GateFinding
 
 
 class CaseOutcome(StrEnum):
-    """How a test or a snapshot came out."""
+    """How a test or the check of a snapshot ended."""
 
     PASSED = "passed"
     FAILED = "failed"
@@ -31,13 +31,13 @@ class CaseOutcome(StrEnum):
 
 
 class ReportedFinding(NamedTuple):
-    """One finding."""
+    """One finding, with its location and the lines printed below it."""
 
     finding: Finding
     location: SourceLocation
     details: str = ""  # lines below the message: the tests, the diff, the hint
     scopes: tuple[str, ...] = ()
-    snapshot_id: str = ""  # the snapshot it is about: the message names how many more there are, and so is not stable
+    snapshot_id: str = ""  # for the fingerprint: the message has a count that changes from run to run
 
     @property
     def message(self) -> str:
@@ -46,7 +46,7 @@ class ReportedFinding(NamedTuple):
 
     @property
     def text(self) -> str:
-        """The message, and what stands below it."""
+        """The message and its details."""
         return f"{self.message}\n{self.details}".rstrip()
 
 
@@ -60,7 +60,7 @@ class CaseResult(NamedTuple):
 
 
 class CIReport(NamedTuple):
-    """Everything a writer needs."""
+    """Everything that a writer needs."""
 
     command: str
     findings: tuple[ReportedFinding, ...]
@@ -97,7 +97,7 @@ def build_test_report(test_run: TestRun, code: int, folder: str) -> CIReport:
 def build_tree_report(
     audit: AuditReport, gate_findings: Sequence[GateFinding], summary: str, code: int, locations: FindingLocator
 ) -> CIReport:
-    """The report of `traceforge test` without a command: a tree, and what is pending."""
+    """The report of `traceforge test` without a command: the snapshot tree and pending changes."""
     findings = [_report_gate_finding(gate_finding, locations) for gate_finding in gate_findings]
     counts = {"snapshots": audit.checked.total(), "request_gated": audit.request_gated}
     return _build_report("test", findings, _snapshot_cases(audit), counts, summary, code)
@@ -140,7 +140,7 @@ def _report_finding(finding: Finding, locations: FindingLocator) -> ReportedFind
 
 
 def _test_cases(tests: Mapping[str, str], findings: Iterable[ReportedFinding]) -> Iterable[CaseResult]:
-    """Every test that ran; one in which something was found has failed, however it ended itself."""
+    """Every test that ran. A test with a finding has failed, even if it passed itself."""
     reasons: dict[str, list[str]] = {}
     for finding in findings:
         for scope in finding.scopes:
@@ -155,7 +155,7 @@ def _test_cases(tests: Mapping[str, str], findings: Iterable[ReportedFinding]) -
 
 
 def _snapshot_cases(audit: AuditReport) -> Iterable[CaseResult]:
-    """Every snapshot that was checked; one has failed if something is wrong with its document or its wire answer."""
+    """Every snapshot that was checked. It has failed if there is a finding about its file or its raw response."""
     reasons: dict[str, list[str]] = {}
     for finding in audit.findings:
         reasons.setdefault(os.path.normpath(finding.file), []).append(f"{finding.rule} {one_line(finding.message)}")

@@ -1,7 +1,7 @@
-"""How the context store looks on a terminal.
+"""Lines of the `traceforge context` commands.
 
-In: objects of the store. Out: lines, of which none is wider than 80 columns but for content that is. Never: a control
-character of somebody's text.
+In: objects of the store. Out: lines of at most 80 columns, unless the content is wider. Never: a control character of
+stored text.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ WIDTH = 80
 
 
 def field_lines(answer: Any) -> list[str]:  # noqa: ANN401 (any answer of the store)
-    """Every field of an object, a line each."""
+    """Every field of an object, one per line."""
     value: Mapping[str, JSON] = msgspec.to_builtins(answer)
     members = {name: member for name, member in value.items() if name != "object"}
     width = max(map(len, members))
@@ -75,7 +75,7 @@ def purge_job_line(job: PurgeJob) -> str:
 
 
 def receipt_lines(receipt: Receipt) -> list[str]:
-    """A receipt: what went, what cannot be read because of it, and the generation after it."""
+    """What a purge removed, what is no longer readable because of it, and the generation after it."""
     lines = [f"receipt {receipt.id} of {receipt.purge_job_id}, generation {receipt.generation}"]
     for label, groups in (("removed", receipt.removed), ("no longer readable", receipt.invalidated)):
         for group in groups:
@@ -95,13 +95,13 @@ def branch_line(branch: Branch) -> str:
 
 
 def event_line(event: Event) -> str:
-    """An event in one line: its place, its kind, and how its content begins."""
+    """The sequence number, id and type of an event, and the beginning of its content."""
     head = f"{event.sequence:>5}  {event.id}  {event.event_type.value:<17} "
     return f"{head} {clip(event_text(event), WIDTH - len(head) - 1)}".rstrip()
 
 
 def event_text(event: Event) -> str:
-    """What an event says, in one line."""
+    """The content of an event in one line."""
     if event.purged_by is not None:
         return f"(purged: {event.purged_by})"
     if event.payload_ref is not None:
@@ -110,21 +110,21 @@ def event_text(event: Event) -> str:
 
 
 def _content_text(content: Any) -> str:  # noqa: ANN401 (JSON)
-    """The text of a content; of other values than messages, their JSON."""
+    """The text of a message; any other content as JSON."""
     if isinstance(content, str):
         return content
     return _message_text(content) or json_bytes(content).decode()
 
 
 def _message_text(content: Any) -> str:  # noqa: ANN401 (JSON, or bytes)
-    """What a message says that holds one text and calls no tool; "" for everything else."""
+    """The text of a message that holds one text and calls no tool; "" for anything else."""
     if isinstance(content, dict) and isinstance(content.get("content"), str) and not content.get("tool_calls"):
         return str(content["content"])
     return ""
 
 
 def response_lines(response: Response) -> list[str]:
-    """A response: every field, and below them what it says, as it says it."""
+    """Every field of a response, and its output below."""
     lines = [line for line in field_lines(response) if not line.startswith("output ")]
     if response.output is None:
         return lines
@@ -143,23 +143,23 @@ def block_line(block: Block) -> str:
 
 
 def clip(text: str, width: int) -> str:
-    """A text that fits."""
+    """Cut a text to a width, with … at the end."""
     return text if len(text) <= width else text[: max(width - 1, 0)] + "…"
 
 
 def branch_graph_lines(
     branches: Sequence[Branch], events: Mapping[str, Sequence[Event]], *, colours: bool = False, width: int = WIDTH
 ) -> list[str]:
-    """Draw the branches of a session, the oldest event first; a fork stands below the event where it began.
+    """Draw the branches of a session, oldest event first; a fork stands below the event where it began.
 
-    `events` are those that each branch appended on its own, by the branch's id.
+    `events` maps a branch's id to the events that were appended on that branch itself.
     """
     forks: dict[tuple[str, str | None], list[Branch]] = {}
     branch_ids = {branch.id for branch in branches}
     owners = {event.id: branch_id for branch_id, own in events.items() for event in own}
     for branch in branches:
         if branch.parent_branch_id in branch_ids:
-            at = branch.forked_from_event_id  # It may be an event that the parent had inherited itself.
+            at = branch.forked_from_event_id  # The parent may have inherited the event itself.
             forks.setdefault((owners.get(at, "") if at else str(branch.parent_branch_id), at), []).append(branch)
     roots = [branch for branch in branches if branch.parent_branch_id not in branch_ids]
     drawing = _BranchGraph(events, forks, colours, width)
@@ -207,7 +207,7 @@ _MARKS = {"same": " ", "changed": "~", "added": "+", "removed": "-", "moved": ">
 
 
 def block_change_lines(changes: Sequence[BlockChange]) -> list[str]:
-    """What became of each block, a line each, and the words that changed below it."""
+    """One line per block with its kind of change, and the changed words below it."""
     lines = []
     for change in changes:
         block = change.after or change.before

@@ -1,13 +1,13 @@
-"""A comparison of two calls for a person at a terminal.
+"""A comparison of two calls for a terminal.
 
 In: a comparison. Out: text. Never: prints, decides, or lets a character of a call move the cursor, start a line at
-the margin, or pass for one of our own marks.
+the margin, or look like one of our own marks.
 
-    [-taken out-]  {+put in+}  … 42 words …     the last stands for words that are the same in both
-    ·  ⏎                                        a space and a line's end, where they changed
+    [-removed-]  {+added+}  … 42 words …     the last stands for words that are the same in both
+    ·  ⏎                                     a space and a line ending that changed
 
-A text keeps its lines; each begins behind a bar, so that none can be taken for one of ours. With `colour`, what was
-taken out is red and what was put in is green; the marks stay, for readers who cannot tell the two apart.
+A text keeps its lines. Each starts after a bar, so none can be mistaken for one of ours. With `colour`, removed text
+is red and added text green; the marks stay, for readers who cannot tell the two apart.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ from traceforge.compare.request_diff import ItemChange
 from traceforge.compare.text_diff import TextSegment, count_words, diff_words, split_tokens
 from traceforge.report.text_format import count, one_line
 
-CONTEXT_WORDS = 8  # As many words around an edit as tell where it is.
+CONTEXT_WORDS = 8  # Enough words around an edit to recognise the place.
 EDIT_WORDS_MAX = 400  # A screen full; more is shown with `full`.
 VALUE_CHARS_MAX = 120
-SECTION_LINES_MAX = 40  # An embedding differs in 1,536 places; nobody reads them.
+SECTION_LINES_MAX = 40  # An embedding differs in 1,536 places.
 
 _RED, _GREEN, _RESET = "\x1b[31m", "\x1b[32m", "\x1b[0m"
 _MARK = re.compile(r"\[(?=-)|-(?=\])|\{(?=\+)|\+(?=\})")
@@ -37,17 +37,17 @@ _GUTTER = "\n        | "
 
 
 def comparison_text(comparison: Comparison, *, colour: bool = False, full: bool = False) -> str:
-    """Show which rules spoke, then every difference; `full` leaves nothing out."""
+    """Print the rules that matched, then every difference; `full` shortens nothing."""
     return "\n".join(_ComparisonWriter(colour, full).lines(comparison))
 
 
 def text_diff(before: str, after: str) -> str:
-    """What changed between two texts, word by word: behind a space, or below where there are several lines."""
+    """The words that changed between two texts: on the same line, or below for texts of several lines."""
     return _ComparisonWriter(colour=False, full=False).text(diff_words(before, after).stretches)
 
 
 class _ComparisonWriter:
-    """Writes with one choice of colour and length."""
+    """Writes a comparison with one choice of colour and length."""
 
     def __init__(self, colour: bool, full: bool) -> None:
         self.colour = colour
@@ -114,7 +114,7 @@ class _ComparisonWriter:
             yield self.row(row)
 
     def row(self, row: ValueChange, label: str | None = None) -> str:
-        """One place: a text as its stretches, any other value as before and after."""
+        """One difference: a text as a diff of words, any other value as before and after."""
         name = one_line(row.path if label is None else label)
         if row.text and _is_prose(row):
             return f"    {name}:{self.text(row.text.stretches)}"
@@ -142,7 +142,7 @@ class _ComparisonWriter:
         return (_GUTTER if "\n" in text else " ") + text
 
     def elided(self, text: str, after_edit: bool, before_edit: bool) -> str:
-        """The words next to an edit, and how many were left out."""
+        """The words next to an edit, and how many words are left out."""
         total = 0 if self.full else count_words(text)
         kept_words = CONTEXT_WORDS * (after_edit + before_edit)
         if total <= kept_words + 3:  # `… 3 words …` is longer than three words.
@@ -173,7 +173,7 @@ def _change_lines(change: ClassifiedChange) -> Iterator[str]:
 
 
 def _member_rows(change: ItemChange) -> Iterator[ValueChange]:
-    """The members of an added or removed message or tool; what its heading says is left out."""
+    """The members of an added or removed message or tool, except the role, which its heading shows."""
     added = change.kind == "added"
     value = change.after if added else change.before
     if change.kind == "moved" or isinstance(value, Absent):
@@ -186,18 +186,20 @@ def _member_rows(change: ItemChange) -> Iterator[ValueChange]:
 
 
 def _is_prose(row: ValueChange) -> bool:
-    """Is a text long enough for a word-level difference to say more than both values?"""
+    """Whether a diff of words says more than both values: one of them has white space."""
     return any(isinstance(side, str) and re.search(r"\s", side) for side in (row.before, row.after))
 
 
 def _lines(text: str, line_end: str = "") -> str:
-    """A text from a call, made harmless, its lines behind the bar."""
+    """A text of a call with control characters and our marks escaped, each line after the bar."""
     harmless = (_MARK.sub(r"\g<0>\\", one_line(line)) for line in text.split("\n"))
     return f"{line_end}{_GUTTER}".join(harmless)
 
 
 def _first_words(pieces: list[str], words_max: int, *, back: bool = False) -> str:
-    """The pieces up to and with the word that makes `most`; `back` puts them in their order again."""
+    """The first pieces that hold `words_max` words; `back` restores their order when they were counted from the
+    end.
+    """
     word_count = 0
     for end, piece in enumerate(pieces):
         word_count += count_words(piece)

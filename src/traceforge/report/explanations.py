@@ -16,7 +16,7 @@ from typing import Any, NamedTuple, cast
 from traceforge.canon import JSONObject, parse_json
 
 NEAREST_MAX = 4
-LIKENESS_MIN = 0.5  # `SN99` finds its neighbours, `hello` finds nothing.
+LIKENESS_MIN = 0.5  # With difflib's default of 0.6, `SN99` finds only SN9.
 WIDTH = 80
 
 

@@ -1,8 +1,7 @@
-"""Where a finding is: a file of the repository and a line of it, as code hosts want them.
+"""The file and line of a finding, as code hosts expect them.
 
-In: findings, whose files are named as a person reads them. Out: a path from the root of the repository, with `/`, and
-a line from 1. Never: a path that leads out of the repository, or a line that is guessed: 0 says that none is
-known.
+In: findings, whose files are named as a person reads them. Out: a path relative to the root of the repository, with
+`/`, and a line from 1. Never: a path outside the repository, or a guessed line: 0 means unknown.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from traceforge.errors import CannotRead, NotJSON
 from traceforge.files import read_file
 from traceforge.findings import Finding
 
-SCAN_BYTES_MAX = 16 << 20  # A larger file is not looked into for the sake of a line number.
+SCAN_BYTES_MAX = 16 << 20  # A larger file is not read for a line number alone.
 
 _CALL_SITE = re.compile(r"(?P<file>.+?):(?P<line>[0-9]+)(?::.*| in .*)?\Z", re.DOTALL)
 _LINE = re.compile(r"\bline (?P<line>[0-9]+) column [0-9]+")
@@ -26,22 +25,22 @@ _TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|[{}\[\]:,]|\n|[^\s{}\[\]:,"]+', re.DOTAL
 
 
 class SourceLocation(NamedTuple):
-    """A file from the root of the repository, "" if none is known; a line from 1, 0 if none is known."""
+    """A file relative to the root of the repository, or ""; a line from 1, or 0 if unknown."""
 
     file: str = ""
     line: int = 0
 
 
 class FindingLocator:
-    """Finds places in one project."""
+    """Finds the locations of findings in one project."""
 
     def __init__(self, project: str, folder: str) -> None:
-        """`folder` is where the person stands: other names are relative to it."""
+        """`folder` is the current folder: relative names are resolved from it."""
         self.root = find_repository(project)
         self._bases = (folder, project)
 
     def locate(self, finding: Finding, base: str = "") -> SourceLocation:
-        """The place of a finding; `base` is the folder its file is named from, where that is known."""
+        """The location of a finding; `base` is the folder that its file name is relative to, if known."""
         name, line = finding.file, 0
         if "::" in name:  # a test, as its node id
             name = name.partition("::")[0]
@@ -55,7 +54,7 @@ class FindingLocator:
         )
 
     def _find_in_repository(self, name: str, base: str) -> str:
-        """The file, if it is one of the repository; a file that is gone is named where it would be."""
+        """The path of a file, or "" if it is outside the repository. A deleted file gets the path it would have."""
         if not name or name.startswith("("):
             return ""
         bases = (base,) if base else self._bases
@@ -81,7 +80,7 @@ def _read_json_lines(path: str) -> dict[str, int]:
 
 
 def json_lines(text: str) -> dict[str, int]:
-    """The line on which each member of a JSON text begins, by its JSON path; as far as the text is JSON."""
+    """The line on which each member of a JSON text begins, by JSON path, up to the first syntax error."""
     scanner = _JsonLineScanner()
     line = 1
     for word in (match[0] for match in _TOKEN.finditer(text)):
@@ -93,7 +92,7 @@ def json_lines(text: str) -> dict[str, int]:
 
 
 class _JsonLineScanner:
-    """Where a reader of JSON stands."""
+    """Follows the containers and members of a JSON text, token by token."""
 
     def __init__(self) -> None:
         self.lines = {"$": 1}
@@ -103,7 +102,7 @@ class _JsonLineScanner:
         self._member_path = ""  # the path of the member whose value comes next
 
     def read_token(self, word: str, line: int) -> bool:
-        """Take in one word; no, if this cannot be JSON."""
+        """Whether the text can still be JSON with this token."""
         if word in ("}", "]"):
             return bool(self._containers and self._containers.pop())
         if word == ",":

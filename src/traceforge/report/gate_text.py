@@ -1,7 +1,7 @@
-"""What `record`, `status`, `diff` and `test` say to a person.
+"""Lines of `traceforge record`, `status`, `diff` and `test`.
 
-In: what a run found, and what is pending. Out: lines of text. Never: prints, decides, or shows a value that redaction
-has not seen.
+In: the result of a run, and pending changes. Out: lines of text. Never: prints, decides, or shows an unredacted
+value.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ if TYPE_CHECKING:  # The pytest plugin prints findings with this module, and run
     from traceforge.snapshots.gate.command_gate import TestRun
     from traceforge.snapshots.record.record_run import RecordRun
 
-TEXT_LENGTH_MAX = 400  # Of a message or an answer that is new; the whole is in the file.
+TEXT_LENGTH_MAX = 400  # Of a new message or answer; the file has all of it.
 SCOPES_SHOWN = 3
 NAMES_SHOWN = 10
 
@@ -41,7 +41,7 @@ TITLES = {
 
 
 def change_lines(changes: Sequence[PendingChange]) -> Iterator[str]:
-    """Pending changes by kind, one a line; those that are refused with the reason and the fix."""
+    """Pending changes by kind, one per line; refused ones with the reason and the fix."""
     for kind, title in TITLES.items():
         of_kind = [change for change in changes if change.kind is kind]
         if not of_kind:
@@ -57,7 +57,7 @@ def change_lines(changes: Sequence[PendingChange]) -> Iterator[str]:
 
 
 def _test_names(change: PendingChange) -> str:
-    """The test that asks it; a call outside of tests has none."""
+    """The first test that makes the call, and how many more; "" for a call outside tests."""
     scopes = [turn.scope.rpartition("::")[2] for turn in change.turns if turn.scope]
     if not scopes:
         return ""
@@ -70,7 +70,7 @@ def _gate_note(change: PendingChange) -> str:
 
 
 def change_json(change: PendingChange) -> JSONObject:
-    """A pending change for a program."""
+    """A pending change as JSON."""
     return {
         "id": change.id,
         "kind": change.kind.value,
@@ -84,7 +84,7 @@ def change_json(change: PendingChange) -> JSONObject:
 
 
 def diff_lines(change: PendingChange, before: ApprovedCall | None, *, colour: bool, full: bool) -> Iterator[str]:
-    """What a pending change changes; all of it where it is new."""
+    """The diff of a pending change; the whole call if it is new."""
     yield f"{change.id}: {TITLES[change.kind]}, {one_line(change.location)}"
     if before is None:
         yield from call_lines(change.call, full=full)
@@ -101,7 +101,7 @@ def diff_lines(change: PendingChange, before: ApprovedCall | None, *, colour: bo
 
 
 def call_lines(call: ComparedCall, *, full: bool = False) -> Iterator[str]:
-    """A call that there was none of before: settings, messages, answer."""
+    """A new call: settings, messages, answer."""
     settings = dict(call.request)
     messages = settings.pop("messages", [])
     yield f"    {', '.join(f'{name}={_short(value, full)}' for name, value in settings.items())}"
@@ -129,7 +129,7 @@ def _short(value: JSON, full: bool) -> str:
 
 
 def record_lines(record_run: RecordRun) -> Iterator[str]:
-    """What `record` did, and what comes next."""
+    """The summary of `record`, and the next step."""
     played = record_run.snapshots.player.played_count
     yield f"{count(played + record_run.live, 'model call')}: {played} answered from snapshots, {record_run.live} live"
     yield from change_lines(record_run.changes)
@@ -143,7 +143,7 @@ def record_lines(record_run: RecordRun) -> Iterator[str]:
 
 
 def refused_model_lines(changes: Iterable[PendingChange]) -> Iterator[str]:
-    """One line a model whose calls are refused for what can be declared about it."""
+    """One line per model whose calls were refused for fields that the configuration can declare."""
     missing: dict[str, Counter[str]] = {}
     for change in changes:
         if change.kind is ChangeKind.REFUSED and change.record is not None:
@@ -157,7 +157,7 @@ def refused_model_lines(changes: Iterable[PendingChange]) -> Iterator[str]:
 
 
 def gate_finding_lines(gate_findings: Sequence[GateFinding], *, colour: bool = False) -> Iterator[str]:
-    """Findings, each with what a person needs to judge it."""
+    """Findings, each with its tests, its diff and its hint."""
     for gate_finding in gate_findings:
         finding = gate_finding.finding
         place = f" {finding.path}" if finding.path else ""
@@ -175,7 +175,7 @@ def gate_finding_lines(gate_findings: Sequence[GateFinding], *, colour: bool = F
 
 
 def gate_report_lines(test_run: TestRun, command: Sequence[str], *, colour: bool = False) -> Iterator[str]:
-    """The report of `test`; the last line says how it ended."""
+    """The report of `test`; the last line says RED or GREEN."""
     yield from gate_finding_lines(test_run.findings, colour=colour)
     for finding in test_run.unchecked:
         yield f"unchecked: {one_line(finding.message)}"
@@ -199,7 +199,7 @@ def gate_report_lines(test_run: TestRun, command: Sequence[str], *, colour: bool
 
 
 def offline_lines(offline: OfflineReport) -> Iterator[str]:
-    """How strongly a run was kept from the network; without a seal, also who was trusted not to use it."""
+    """How the network was closed; without a seal, also the programs that could have reached it."""
     strength = offline.strength
     if strength.is_sealed:
         yield (
@@ -214,7 +214,7 @@ def offline_lines(offline: OfflineReport) -> Iterator[str]:
 
 
 def offline_json(offline: OfflineReport) -> JSONObject:
-    """The same for a program."""
+    """How the network was closed, as JSON."""
     return {
         "strength": offline.strength.word,
         "why": offline.strength.why,
@@ -231,7 +231,7 @@ def offline_json(offline: OfflineReport) -> JSONObject:
 def status_lines(
     changes: Sequence[PendingChange], approved: Sequence[ApprovedCall], finding_count: int, kinds: Mapping[str, int]
 ) -> Iterator[str]:
-    """What is approved, and what is pending."""
+    """How many calls are approved, and the pending changes."""
     gated = sum(call.gate == REQUEST_GATE for call in approved)
     approved_line = f"approved: {count(len(approved), 'call')}"
     yield f"{approved_line} ({gated}: {PROMPT_ONLY})" if gated else approved_line

@@ -1,8 +1,8 @@
-"""A file of the snapshot tree as lines that a diff can be read in.
+"""A file of the snapshot tree as lines that read well in a diff.
 
-In: the bytes of any file. Out: text, one member a line, and a text of several lines as these lines behind a bar: an
-edited sentence of a prompt is one changed line, and not one long string of escapes. Never: fails; what is no JSON is
-shown as it is, because Git asks for old and broken files too.
+In: the bytes of any file. Out: one line per member; a text of several lines as these lines after a bar, so that an
+edited sentence of a prompt is one changed line and not a long escaped string. Never: fails; a file that is not JSON
+is returned as it is, because Git also asks for old and broken files.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _BAR = "| "
 
 
 def to_readable_text(data: bytes) -> bytes:
-    """The text of a file."""
+    """Convert a file for `git diff`."""
     try:
         value = parse_json(data)
     except NotJSON:
@@ -49,5 +49,5 @@ def _member(head: str, value: JSON, below: str) -> Iterator[str]:
 
 
 def _scalar(value: JSON) -> str:
-    """A text as it is, and anything else as JSON."""
+    """A string as it is, anything else as JSON."""
     return one_line(value if isinstance(value, str) else json_bytes(value).decode())

@@ -1,7 +1,7 @@
-"""A report as GitHub Actions shows it: annotations on lines of a change, and a summary of the step.
+"""A report for GitHub Actions: annotations on the lines of a change, and a summary of the step.
 
-In: a report. Out: workflow commands, and Markdown. Never: more than the host takes: it drops what is beyond ten
-errors of a step, cuts long texts, and refuses a summary above one mebibyte as a whole.
+In: a report. Out: workflow commands, and Markdown. Never: more than GitHub takes: it drops errors beyond ten per
+step, cuts long texts, and refuses a summary above one mebibyte as a whole.
 """
 
 from __future__ import annotations
@@ -12,17 +12,19 @@ from collections.abc import Iterator
 from traceforge.report.ci_report import CIReport, ReportedFinding
 from traceforge.report.text_format import count
 
-ERRORS_MAX = 10  # of a step; the host drops the rest without a word
-MESSAGE_CHARS_MAX = 4000  # Longer ones are cut by the host, between the two halves of an escape if it comes so.
+ERRORS_MAX = 10  # of a step; GitHub drops the others silently
+MESSAGE_CHARS_MAX = 4000  # GitHub cuts longer messages, even inside an escape.
 TITLE_CHARS_MAX = 200
-SUMMARY_BYTES_MAX = 1 << 20  # of a step; a longer one is refused as a whole
-_ROOM = 4096  # of it, kept for the note that something is missing
+SUMMARY_BYTES_MAX = 1 << 20  # of a step; GitHub refuses a longer summary as a whole
+_ROOM = 4096  # of it, reserved for the note that findings were left out
 
 _TICKS = re.compile("`+")
 
 
 def annotation_lines(report: CIReport) -> Iterator[str]:
-    """Workflow commands, a line each: an error a finding, and a notice that counts those that found no room."""
+    """Workflow commands, one per line: an error for each finding, and a notice with the number of findings beyond
+    the limit.
+    """
     for finding in report.findings[:ERRORS_MAX]:
         yield _command(
             "error", _properties(finding), _cut(f"{finding.message}\n{finding.details}".rstrip(), MESSAGE_CHARS_MAX)
@@ -48,7 +50,7 @@ def _command(name: str, properties: dict[str, str], message: str) -> str:
 
 
 def _escape(text: str) -> str:
-    """As the host reads it: a new line would end the command, and a percent sign starts an escape."""
+    """Escape a message: a line ending would end the command, and a percent sign starts an escape."""
     return text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
 
 
@@ -61,7 +63,7 @@ def _cut(text: str, length: int) -> str:
 
 
 def summary_markdown(report: CIReport, bytes_max: int = SUMMARY_BYTES_MAX) -> str:
-    """The summary of the step; whole findings are left out at the end where there is no room, and that is said."""
+    """The summary of the step. Findings beyond the size limit are left out, and their number is stated."""
     parts = list(_head(report))
     size = sum(len(part.encode()) for part in parts)
     for number, item in enumerate(report.findings):
@@ -92,7 +94,7 @@ def _section(item: ReportedFinding) -> str:
 
 
 def _code(text: str) -> str:
-    """Text from a file as it is: nothing in it is Markdown."""
+    """Text as inline code, so that nothing in it is read as Markdown."""
     line = " ".join(text.split())
     fence = "`" * (1 + max((len(run) for run in _TICKS.findall(line)), default=0))
     return f"{fence} {line} {fence}" if line[:1] == "`" or line[-1:] == "`" else f"{fence}{line}{fence}"

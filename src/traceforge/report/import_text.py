@@ -1,6 +1,6 @@
-"""What `import` says to a person.
+"""Lines of `traceforge import`.
 
-In: what an import did. Out: lines of text. Never: prints, or decides.
+In: the result of an import. Out: lines of text. Never: prints, or decides.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from traceforge.snapshots.record.pending_changes import ChangeKind
 
 
 def import_lines(imported: CassetteImport) -> Iterator[str]:
-    """Broken cassettes first, then what became of the rest, and what comes next."""
+    """Unreadable cassettes first, then pending changes, counts and the next step."""
     if imported.findings:
         yield finding_lines(imported.findings)
     yield from change_lines(imported.changes)

@@ -1,10 +1,10 @@
 """A report as JUnit XML, which every CI service shows as tests.
 
-Two suites: one testcase a finding, and one a test that ran or a snapshot that was checked. A finding is a `failure`;
-what could not be checked is an `error`. Both suites carry the counts as properties.
+Two suites: one test case per finding, and one per test that ran or snapshot that was checked. A finding is a
+`failure`; a file that could not be checked is an `error`. Both suites carry the counts as properties.
 
-In: a report. Out: bytes. Never: an element or attribute that one of the schemas in use refuses (that of Apache Ant,
-and that of Jenkins), or a character that XML cannot hold.
+In: a report. Out: bytes. Never: an element or attribute that the schemas of Apache Ant or Jenkins refuse, or a
+character that XML cannot hold.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from xml.etree.ElementTree import Element, SubElement, tostring
 from traceforge.audit.rule_catalogue import RULES
 from traceforge.report.ci_report import CaseOutcome, CaseResult, CIReport, ReportedFinding
 
-HOST = "localhost"  # The schema demands one, and says to use this where it does not matter.
+HOST = "localhost"  # Required by the schema, which suggests this value.
 
 _NOT_XML = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
 def junit_bytes(report: CIReport, instant: datetime) -> bytes:
-    """The whole document."""
+    """Write the report as one XML document."""
     root = Element("testsuites")
     suites = [("findings", [_finding_case(item) for item in report.findings])]
     suites.append(("tests" if report.command == "test" else "files", [_case(case) for case in report.cases]))

@@ -13,7 +13,7 @@ from traceforge.snapshots.gate.gate_judgement import RunObservations
 
 
 def observation_lines(observations: RunObservations) -> Iterator[str]:
-    """Calls that were compared less than whole, or not at all."""
+    """Calls that were compared only in part, or not at all."""
     for declared, times in sorted(observations.volatile.items()):
         yield f"ignored as volatile: {one_line(declared)} ({times} times)"
     if observations.uncompared_calls:

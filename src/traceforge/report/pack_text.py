@@ -1,7 +1,7 @@
-"""A pack for a person at a terminal, and for a program.
+"""A pack as lines, or as JSON.
 
-In: the files of a valid pack and the report about them. Out: lines, or JSON. Never: a value of the pack beyond the
-few that name it.
+In: the files of a valid pack and the report about them. Out: lines, or JSON. Never: a value of the pack, except the
+few that identify it.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _NAMES = ("run_id", "kernel_result_kind", "decision", "model_mode", "started_at"
 
 
 def pack_json(contents: PackContents, report: PackReport) -> JSONObject:
-    """What a pack is of, its files with size and digest, and what was checked."""
+    """The facts that identify a pack, its files with size and digest, and the references that were checked."""
     run = parse_json(contents.files[RUN_FILE])
     assert isinstance(run, dict)
     files: list[JSON] = [
@@ -36,7 +36,7 @@ def pack_json(contents: PackContents, report: PackReport) -> JSONObject:
 
 
 def pack_lines(contents: PackContents, report: PackReport) -> Iterator[str]:
-    """The same as text."""
+    """The same as lines."""
     run = parse_json(contents.files[RUN_FILE])
     assert isinstance(run, dict)
     for name in _NAMES:

@@ -1,7 +1,7 @@
-"""Recordings for a person at a terminal.
+"""Lines of the `traceforge modelio` commands.
 
-In: valid sessions, and differences of two. Out: lines of text. Never: prints, or lets a character of an answer move
-the cursor or start a line.
+In: valid sessions, and the differences of two. Out: lines of text. Never: prints, or lets a character of an answer
+move the cursor or start a line.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ HASH_CHARS = 19  # `sha256:` and twelve digits: enough to tell prompts of one se
 
 
 def session_lines(session: JSONObject, model_io_hash: str) -> Iterator[str]:
-    """The head, and one line an interaction."""
+    """The session's facts, and one line per interaction."""
     yield f"{one_line(str(session['adapter_id']))} {one_line(str(session['model_id']))}, mode {session['mode']}"
     yield f"{count(len(session_interactions(session)), 'interaction')}, {model_io_hash}"
     if not session_interactions(session):
@@ -42,7 +42,7 @@ def _preview(item: JSONObject) -> str:
 
 
 def difference_lines(differences: Iterable[RecordingDifference]) -> Iterator[str]:
-    """Each difference in one line; of an answer of several lines, what changed below it."""
+    """One line per difference; for an answer of several lines, the changed words below."""
     for difference in differences:
         name = difference.name if difference.kind == "field" else difference.name[:HASH_CHARS]
         if difference.kind == "field":
@@ -59,7 +59,7 @@ def difference_lines(differences: Iterable[RecordingDifference]) -> Iterator[str
 
 
 def difference_summary(differences: list[RecordingDifference]) -> str:
-    """How many of which kind."""
+    """The number of differences of each kind."""
     if not differences:
         return "the same session"
     kinds = Counter(difference.kind for difference in differences)
@@ -70,7 +70,7 @@ _KINDS = {"field": "of its fields", "added": "added", "removed": "removed", "cha
 
 
 def statistics_lines(numbers: JSONObject) -> Iterator[str]:
-    """A line a number."""
+    """One line per number."""
     for name, value in numbers.items():
         yield f"{name.replace('_', ' ').ljust(24)}{_number(value)}"
 
@@ -80,8 +80,8 @@ def _number(value: JSON) -> str:
 
 
 def recorded_lines(result: RecordedTraces) -> Iterator[str]:
-    """What was written, and which calls are not in it."""
+    """The file that was written, and the calls that are not in it."""
     written = result.written
     yield f"{one_line(written.path)}: {count(written.interactions, 'interaction')}, {written.model_io_hash}"
     for why, number in result.skipped.most_common():
-        yield f"left out: {why} ({count(number, 'call')})"
+        yield f"not in the recording: {why} ({count(number, 'call')})"

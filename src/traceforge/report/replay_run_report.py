@@ -1,10 +1,10 @@
-"""The report of a replay run: a page that needs nothing but itself, and lines for a terminal.
+"""The report of a replay run: lines for a terminal, and an HTML page in one file.
 
-In: the report as JSON. Out: HTML or lines. Never: a script, a picture or a style from anywhere else; a text of a
-model that is taken for markup.
+In: the report as JSON. Out: HTML or lines. Never: a script, a picture or a style from elsewhere; a text of a model
+that is read as markup.
 
-On the page every item is a part that opens and closes; those in which something changed are open. In the lanes that
-were asked again, the words that are not in the recorded answer are marked, and what is missing is struck through.
+On the page every item opens and closes; changed items are open at first. In the lanes that were asked again, words
+that are not in the recorded answer are marked, and missing words are struck through.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ DIFFERENCES = {
     "candidate": "Recorded → candidate",
     "candidate_against_fresh": "Fresh baseline → candidate",
 }
-CLIP = 160  # As much of a question as one line of the page shows.
+CLIP = 160  # The part of a question that fits on one line of the page.
 _CLOSED_VERDICTS = ("unchanged",)  # Items that are closed at first.
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'"
 _STYLE = """
@@ -80,7 +80,7 @@ td{border:0;padding:.1rem 0}td:nth-child(-n+2){display:inline-block;width:auto;m
 
 
 def replay_lines(report: JSONObject) -> list[str]:
-    """The report for a terminal."""
+    """The report as lines."""
     verdicts = as_object(as_object(report["summary"])["verdicts"])
     lines = [
         f"{report['replay_run_id']}  {report['mode']}  {count(len(list_objects(report['items'])), 'item')}",
@@ -96,7 +96,7 @@ def replay_lines(report: JSONObject) -> list[str]:
 
 
 def replay_html(report: JSONObject) -> str:
-    """The report as a page."""
+    """The report as an HTML page."""
     title = f"Replay run {as_text(report['replay_run_id'])}"
     return "".join(
         [
@@ -155,7 +155,7 @@ def _item_html(item: JSONObject) -> Iterator[str]:
 
 
 def _question_html(item: JSONObject) -> Iterator[str]:
-    """What was asked, where the report says it; those of before it did have the snapshot's id alone."""
+    """The question of an item. Reports of older versions have only the snapshot's id."""
     question = as_object(item.get("question"))
     blocks = list_objects(question.get("blocks"))
     earlier = question.get("earlier_blocks")
@@ -168,13 +168,13 @@ def _question_html(item: JSONObject) -> Iterator[str]:
 
 
 def _question_summary(item: JSONObject) -> str:
-    """The question in one line: what was said last."""
+    """The last block of the question in one line."""
     blocks = list_objects(as_object(item.get("question")).get("blocks"))
     return " ".join(_content_text(blocks[-1]).split()) if blocks else ""
 
 
 def _content_html(content: JSON) -> str:
-    """What was said: a text as prose, a value as it is written."""
+    """The content of a block: text as prose, any other value as JSON."""
     kind = ' class="words"' if isinstance(content, str) else ""
     return f"<pre{kind}>{_escape(_content_text({'content': content}))}</pre>"
 
@@ -204,7 +204,7 @@ def _lane_html(lane: JSON, against: str | None) -> str:
 
 
 def _answer_text(lane: JSON) -> str | None:
-    """The text of a lane's answer; None where it has no answer."""
+    """The text of a lane's answer; None if the lane has no answer."""
     output = lane.get("output") if isinstance(lane, dict) else None
     if not isinstance(output, dict):
         return None
@@ -213,7 +213,7 @@ def _answer_text(lane: JSON) -> str | None:
 
 
 def _mark_changes(before: str, after: str) -> str:
-    """A text with the words that are new in it, and those that are gone."""
+    """A text with the added and removed words marked."""
     parts = []
     for stretch in diff_words(before, after).stretches:
         if stretch.is_same:
@@ -238,6 +238,6 @@ def _target(target: JSONObject) -> str:
 
 
 def _escape(value: JSON) -> str:
-    """A text as HTML shows it; control characters are shown, not obeyed."""
+    """Escape text for HTML; control characters are replaced."""
     text = value if isinstance(value, str) else str(cast("object", value))
     return escape("".join(char if char.isprintable() or char in "\n\t" else "\ufffd" for char in text))

@@ -1,6 +1,6 @@
-"""What `traceforge run` saw, for a person and for a program.
+"""The summary of `traceforge run`, as lines or as JSON.
 
-In: a run that is over. Out: lines of text, or one JSON object. Never: a value of a call; hosts and counts alone.
+In: a finished run. Out: lines of text, or one JSON object. Never: a value of a call; only hosts and counts.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from traceforge.report.text_format import count, one_line
 
 
 def run_lines(run: CommandRun) -> list[str]:
-    """The summary: what was seen, what was kept, and what could not be seen."""
+    """The calls and traces, and what could not be recorded."""
     host_counts = f" ({_counts(run.hosts)})" if run.hosts else ""
     trace_counts = [f"{count(run.recorded, 'trace')} recorded"]
     trace_counts += [f"{run.lost} lost"] if run.lost else []
@@ -31,7 +31,7 @@ def run_lines(run: CommandRun) -> list[str]:
 
 
 def run_json(run: CommandRun) -> JSON:
-    """The same for a program."""
+    """The same as JSON."""
     return {
         "exit_code": run.exit_code,
         "session_id": run.session_id,

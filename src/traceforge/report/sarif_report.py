@@ -1,10 +1,10 @@
 """A report as SARIF 2.1.0, which code hosts show on the lines of a change.
 
-In: a report. Out: bytes. Never: a result without a file, which hosts refuse: what is known about no file stands at
-the manifest; and what could not be checked and is about no file is a notification of the tool.
+In: a report. Out: bytes. Never: a result without a file, which hosts refuse: a finding without a file is reported at
+the manifest, and a check without a file that could not be made is a notification of the tool.
 
-A result's fingerprint is over its rule, its file, its place and what it is about, and neither over a line nor over a
-count: an edit elsewhere in the file does not make a known finding a new one.
+A result's fingerprint covers its rule, file, place and snapshot, but no line number and no count: an edit elsewhere
+in the file does not turn a known finding into a new one.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from traceforge.report.ci_report import CIReport, ReportedFinding
 
 SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
 FINGERPRINT = "traceforgeFinding/v1"
-ROOT = "%SRCROOT%"  # what hosts take for the root of the repository
+ROOT = "%SRCROOT%"  # the root of the repository, for code hosts
 NOWHERE = f"{SNAPSHOTS_DIR}/manifest.json"
 
 _INDEX = {rule: number for number, rule in enumerate(RULES)}
 
 
 def sarif_bytes(report: CIReport) -> bytes:
-    """The whole document."""
+    """Write the report as one SARIF document."""
     placed = [item for item in report.findings if item.location.file or not item.finding.is_unchecked]
     run: JSONObject = {
         "tool": {"driver": {"name": "TraceForge", "semanticVersion": __version__, "rules": _rules()}},
@@ -54,7 +54,7 @@ def _rules() -> list[JSON]:
 
 
 def _invocation(report: CIReport) -> JSONObject:
-    """How the command ended, and what it could not check that is about no file."""
+    """The exit code, and the checks without a file that could not be made."""
     nowhere: list[JSON] = [
         {
             "level": "error",
@@ -99,7 +99,7 @@ def _physical(item: ReportedFinding) -> JSONObject:
 
 
 def fingerprint(item: ReportedFinding) -> str:
-    """A name for a finding that stays the same from run to run."""
+    """A digest that identifies a finding from run to run."""
     finding = item.finding
     parts: list[JSON] = [finding.rule, item.location.file, finding.path, item.snapshot_id or finding.message]
     return digest_bytes(canonical_bytes(parts)).partition(":")[2]

@@ -1,7 +1,7 @@
-"""Snapshots for a person at a terminal: a list, and one in full.
+"""Snapshots for a terminal: a list, and one in full.
 
 In: snapshots. Out: text. Never: prints, or lets a character of a call move the cursor or start a line at the margin:
-what a model saw and said stands behind a bar.
+prompts and answers stand after a bar.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _ANSWER_FIELDS = frozenset({"content", "tool_calls", "wire"})
 
 
 def snapshot_list_text(snapshots: Sequence[ListedSnapshot], models: Mapping[str, ModelRule]) -> str:
-    """A table, a line a snapshot."""
+    """A table with one line per snapshot."""
     return "\n".join(table(_COLUMNS, [_cells(snapshot, models) for snapshot in snapshots]))
 
 
@@ -48,7 +48,7 @@ def _call_site(source: JSONObject) -> str:
 
 
 def snapshot_text(snapshot: ListedSnapshot, models: Mapping[str, ModelRule], *, full: bool) -> str:
-    """One snapshot: where it comes from, what was asked and said, how it is replayed, who approved it."""
+    """One snapshot: source, request, answer, raw response and approvals."""
     return "\n".join(_snapshot_lines(snapshot, models, full))
 
 

@@ -1,6 +1,6 @@
-"""Findings and summaries for a person at a terminal.
+"""Shared pieces of text: findings, counts, sizes and tables.
 
-In: findings and counts. Out: text. Never: decides an exit code, prints, or colours (the command line does that).
+In: findings and values. Out: text. Never: decides an exit code, prints, or colours.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ PROMPT_ONLY = "prompt checked, answer not checked"  # how every report describes
 
 
 def finding_lines(findings: Iterable[Finding]) -> str:
-    """One line a finding, `file: place: RULE message`, and its hint below it."""
+    """One line per finding, `file: place: RULE message`, and its hint below."""
     lines = []
     for finding in findings:
         place = f"{finding.file}: {finding.path}" if finding.path else finding.file
@@ -24,19 +24,19 @@ def finding_lines(findings: Iterable[Finding]) -> str:
 
 
 def one_line(text: str) -> str:
-    """Text from a file must not move the cursor, start a new line, or forge one of our own."""
+    """Escape every unprintable character, so that text from a file cannot move the cursor or forge a line of ours."""
     return "".join(char if char.isprintable() else ascii(char)[1:-1] for char in text)
 
 
 def audit_summary(checked: Mapping[str, int], findings: list[Finding], request_gated: int) -> str:
-    """The last line: what was checked, and how it went."""
+    """The last line of a check: what was checked, and the result."""
     parts = ", ".join(f"{count(number, kind)}" for kind, number in sorted(checked.items()) if number)
     gated = f" ({request_gated}: {PROMPT_ONLY})" if request_gated else ""
     return f"checked {parts or 'nothing'}{gated}: {findings_verdict(findings) or 'all valid'}"
 
 
 def findings_verdict(findings: list[Finding]) -> str:
-    """How many findings, how many that could not be checked; empty if there is neither."""
+    """The number of findings and of files that could not be checked; "" if there is neither."""
     unchecked = sum(finding.is_unchecked for finding in findings)
     wrong = len(findings) - unchecked
     parts = [count(wrong, "finding")] if wrong else []
@@ -49,7 +49,7 @@ def count(number: int, noun: str) -> str:
 
 
 def bytes_text(number: int) -> str:
-    """`512 bytes`, `12.3 kB`, `4.5 MB`: a size that can be compared at a glance."""
+    """`512 bytes`, `12.3 kB`, `4.5 MB`."""
     if number < 1000:
         return count(number, "byte")
     size, units = number / 1000, ["TB", "GB", "MB", "kB"]
@@ -60,7 +60,7 @@ def bytes_text(number: int) -> str:
 
 
 def table(columns: Sequence[str], rows: Iterable[Sequence[str]], min_widths: Sequence[int] = ()) -> Iterator[str]:
-    """The head and the rows, padded to the widest, or to these widths at least."""
+    """A head and rows, each column as wide as its widest cell, and at least `min_widths`."""
     lines = [columns, *rows]
     widths = [max(map(len, cells)) for cells in zip(*lines, strict=True)]
     widths = [max(pair) for pair in zip(widths, min_widths, strict=True)] if min_widths else widths

@@ -1,7 +1,7 @@
-"""Traces for a person at a terminal: lists, one call in full, and the tree of a session.
+"""Traces for a terminal: lists, one call in full, and the tree of a session.
 
 In: summaries and traces. Out: text. Never: prints, or lets a character of a call move the cursor or start a line at
-the margin: what a model said stands behind a bar.
+the margin: prompts and answers stand after a bar.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from traceforge.traces.trace_format import Trace
 from traceforge.traces.trace_index import SearchHit, TraceSession
 from traceforge.traces.trace_summary import TraceSummary
 
-ID_LENGTH = 8  # Of an id, as lists show it: enough to name one of many.
+ID_LENGTH = 8  # Of an id in a list: enough to be unique.
 MODEL_LENGTH = 28
 ENDPOINT_LENGTH = 60
 TEXT_LINES_MAX = 40  # Of one message; `--full` shows all of it.
@@ -25,25 +25,25 @@ SETTINGS_LENGTH_MAX = 400
 
 _BAR = "    | "
 _COLUMNS = ("TIME (UTC)", "ID", "PROVIDER", "MODEL", "STATUS", "MS", "TOKENS", "SESSION", "ENDPOINT")
-_TAIL_WIDTHS = (19, ID_LENGTH, 9, 20, 8, 6, 6, 11, 0)  # Lines that come one by one cannot know what follows.
+_TAIL_WIDTHS = (19, ID_LENGTH, 9, 20, 8, 6, 6, 11, 0)  # Fixed: later lines are not known yet.
 _SESSION_COLUMNS = ("LAST CALL (UTC)", "SESSION", "STEPS", "ERRORS", "TOKENS", "MODELS")
 _SPACE = re.compile(r"\s+")
-_HIT_MARK = re.compile(r"\x02([^\x02\x03]*)\x03")  # What a search found, in its snippet.
+_HIT_MARK = re.compile(r"\x02([^\x02\x03]*)\x03")  # The match in a search snippet.
 
 
 def trace_list_text(summaries: Sequence[TraceSummary]) -> str:
-    """A table, a line a trace."""
+    """A table with one line per trace."""
     return "\n".join(table(_COLUMNS, [_cells(summary) for summary in summaries]))
 
 
 def trace_tail_line(summary: TraceSummary | None) -> str:
-    """One line of a table that goes on; the head of it for None."""
+    """One line of a table of fixed widths; its head for None."""
     head, *lines = table(_COLUMNS, [_cells(summary)] if summary else [], _TAIL_WIDTHS)
     return lines[0] if lines else head
 
 
 def search_hits_text(hits: Sequence[SearchHit], *, colour: bool) -> str:
-    """A table of what was found, and below each trace the words around it."""
+    """A table of the traces that match, each with the words around the match below it."""
     head, *lines = table(_COLUMNS, [_cells(hit.summary) for hit in hits])
     return "\n".join([head, *(f"{line}\n{_snippet(hit, colour)}" for line, hit in zip(lines, hits, strict=True))])
 
@@ -70,13 +70,13 @@ def _cells(summary: TraceSummary) -> tuple[str, ...]:
 
 
 def time_text(timestamp: str) -> str:
-    """A time to the second, in UTC, whatever the zone it was written in."""
+    """A time to the second, in UTC."""
     instant = find_instant(timestamp)
     return instant[0].strftime("%Y-%m-%d %H:%M:%S") if instant else one_line(timestamp)
 
 
 def trace_text(trace: Trace, chunks: int, *, full: bool) -> str:
-    """One call: how it went, what was asked, what was said."""
+    """One call: facts, request and answer."""
     return "\n".join(_trace_lines(trace.body, chunks, full)).rstrip("\n")
 
 
@@ -98,7 +98,7 @@ _SEPARATE_FIELDS = frozenset({"model", "messages", "prompt", "input"})
 
 
 def _facts(body: JSONObject, chunks: int) -> Iterator[tuple[str, str]]:
-    """What is known about a call, apart from what was said: a name and a text each."""
+    """The facts about a call as pairs of a name and a text; not the messages."""
     metadata, request, wire = _object(body["metadata"]), _object(body["request"]), _object(body.get("wire"))
     provider = f"({body['provider']})" if body.get("provider") else ""
     yield "time", f"{body['timestamp']}, {_number(metadata['duration_ms'])} ms"
@@ -180,7 +180,7 @@ def _message_lines(title: str, message: JSONObject, full: bool) -> Iterator[str]
 
 
 def _parts_text(content: JSON) -> str:
-    """Parts of a message; what is no text is shown as the JSON it is."""
+    """The parts of a message, one per line; a part without a text as JSON."""
     parts = content if isinstance(content, list) else [content]
     texts = [part if isinstance(part, str) else _object(part).get("text") for part in parts]
     return "\n".join(
@@ -199,7 +199,7 @@ def _text_lines(text: str, full: bool) -> Iterator[str]:
 
 
 def session_list_text(sessions: Iterable[TraceSession]) -> str:
-    """A table, a line a session."""
+    """A table with one line per session."""
     return "\n".join(
         table(
             _SESSION_COLUMNS,
@@ -219,7 +219,7 @@ def session_list_text(sessions: Iterable[TraceSession]) -> str:
 
 
 def session_tree_text(session_id: str, summaries: Sequence[TraceSummary], notes: Mapping[str, str]) -> str:
-    """The steps of a session; a call that names a parent stands below it. `notes` are said below a step."""
+    """The steps of a session as a tree; `notes` are printed below their step."""
     parents = _parents(summaries)
     children: dict[str, list[TraceSummary]] = {}
     for summary in summaries:
@@ -238,9 +238,9 @@ def session_tree_text(session_id: str, summaries: Sequence[TraceSummary], notes:
 
 
 def _parents(summaries: Sequence[TraceSummary]) -> dict[str, str]:
-    """The parent below which each step stands; "" at the root: it names none, or one from elsewhere.
+    """The parent of each step; "" for a root: it names no parent, or one outside the session.
 
-    Where calls name each other in a circle, the first of them stands at the root.
+    Where calls name each other in a circle, the first of them is a root.
     """
     order = {summary.id: place for place, summary in enumerate(summaries)}
     parents = {
@@ -254,13 +254,13 @@ def _parents(summaries: Sequence[TraceSummary]) -> dict[str, str]:
             rooted.add(step)
             path.append(step)
             step = parents[step]
-        if step in path:  # It came back to itself.
+        if step in path:  # The parents form a circle.
             parents[min(path[path.index(step) :], key=order.__getitem__)] = ""
     return parents
 
 
 def _parent_note(node: TraceSummary, parents: Mapping[str, str]) -> str:
-    """Why a call that names a parent does not stand below it; empty where it does."""
+    """Why a call that names a parent does not stand below it; "" if it does."""
     if not node.parent_trace_id or parents[node.id]:
         return ""
     if node.parent_trace_id in parents:
@@ -288,7 +288,7 @@ def _short(text: str, length: int) -> str:
 
 
 def _number(value: JSON) -> str:
-    """A number as a person writes it: no exponent below a million billions, and no more than three decimals."""
+    """A number without an exponent below 10**15, with at most three decimals."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return "?"
     if abs(value) >= 1e15:

@@ -24,10 +24,10 @@ NOON = datetime(2026, 1, 9, 12, 0, 0, tzinfo=UTC)
 def test_notes_are_sentences_for_one_and_for_many() -> None:
     """Noun, verb and pronoun agree."""
     assert [
-        "a crash cut 1 trace off while it was written; it is lost",
+        "1 trace was lost: a crash interrupted writing it",
         "crashes cut 2 traces off while they were written; they are lost",
-        "1 file in x is not a trace; `traceforge trace verify` says why",
-        "12 files in x are not traces; `traceforge trace verify` says why",
+        "1 file in x is not a trace; see `traceforge trace verify`",
+        "12 files in x are not traces; see `traceforge trace verify`",
         "1 trace of an older version was upgraded as it was read; `traceforge trace migrate` rewrites it",
         "3 traces of older versions were upgraded as they were read; `traceforge trace migrate` rewrites them",
     ] == [

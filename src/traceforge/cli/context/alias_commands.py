@@ -98,9 +98,9 @@ def _parse_target(text: str) -> JSON:
     named, equals, weight = text.partition("=")
     provider, _, model = named.partition("/")
     if provider not in PROVIDERS or not model:
-        message = f"It is provider/model, and the provider one of {', '.join(PROVIDERS)}."
+        message = f"Write provider/model; providers are {', '.join(PROVIDERS)}."
         raise click.BadParameter(message, param_hint="--target")
     if equals and not (weight.isascii() and weight.isdecimal()):
-        message = "A weight is a whole number. Write a model that has = in its name as a JSON object."
+        message = "The weight must be a whole number. If the model's name contains =, give a JSON object."
         raise click.BadParameter(message, param_hint="--target")
     return {"provider": provider, "model": model, "weight": int(weight) if equals else 1}

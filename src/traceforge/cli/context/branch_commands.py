@@ -1,4 +1,4 @@
-"""`traceforge context branch`: fork, merge, and look at branches."""
+"""`traceforge context branch`: fork, merge, list and label branches."""
 
 from __future__ import annotations
 
@@ -120,7 +120,7 @@ def merge(
 def read_expected_head(
     client: Client, session_id: str, branch_id: str, version: int | None, head: str | None
 ) -> tuple[int, str | None]:
-    """Where a branch must be: as the person says, or as it is found."""
+    """The version and head that the branch must have: from the options, or the current ones."""
     if version is not None:
         return version, head
     if head is not None:

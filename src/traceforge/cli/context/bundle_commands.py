@@ -1,4 +1,4 @@
-"""`traceforge context bundle`: artifacts in an order that is meaning."""
+"""`traceforge context bundle`: artifacts in order."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def create(
 def _read_item(text: str) -> BundleItem:
     role, _, artifact_id = text.partition("=")
     if role not in get_args(Role) or not artifact_id:
-        raise click.BadParameter(f"Write a role, = and an artifact; roles are {', '.join(get_args(Role))}.")
+        raise click.BadParameter(f"Write ROLE=ARTIFACT; roles are {', '.join(get_args(Role))}.")
     return BundleItem(artifact_id=artifact_id, role=cast("Role", role))
 
 

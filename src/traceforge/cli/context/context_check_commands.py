@@ -1,4 +1,4 @@
-"""`traceforge context verify`, `lint` and `keys`: is it what it says, could it be better, what is it called?"""
+"""`traceforge context verify`, `lint` and `cache-key`: commands about snapshots."""
 
 from __future__ import annotations
 
@@ -93,14 +93,16 @@ def cache_key(client: Client, snapshot_id: str, runtime: str, as_json: bool) -> 
 
 
 def _project(client: Client) -> Project:
-    """The project of the caller: the first that a server lists is the key's own, or the oldest."""
+    """The caller's project: the first that a server lists is the API key's own."""
     if client.store is not None:
         return client.store.get_project()
     try:
         return client.list_projects(limit=1).data[0]
     except StoreRefused as exc:
         if exc.status == HTTPStatus.FORBIDDEN:
-            exc.hint = "The namespace and the generation are the project's, and a key with the scope admin sees them."
+            exc.hint = (
+                "Use an API key with the scope admin: the keys depend on the project's namespace and generation."
+            )
         raise
 
 

@@ -1,4 +1,4 @@
-"""`traceforge context log` and `diff`: the branches of a session, and two snapshots, on the terminal."""
+"""`traceforge context log` and `diff`: draw branches, compare snapshots."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def log(client: Client, session_id: str, as_json: bool) -> None:
 
 
 def _own_events(client: Client, session_id: str, branches: list[Branch]) -> dict[str, list[Event]]:
-    """What each branch appended on its own: its list, from where it was forked."""
+    """The events that each branch appended itself, without those it inherited."""
     events: dict[str, list[Event]] = {}
     for branch in branches:
         own: list[Event] = []

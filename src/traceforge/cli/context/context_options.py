@@ -1,4 +1,4 @@
-"""What every command of the store does: finds its store, asks it, and shows the answer."""
+"""Options, client and output that the `traceforge context` commands share."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ idempotency_key_option = click.option(
 
 
 def with_client(command: Callable[..., None]) -> Callable[..., None]:
-    """Give a command the client of its store as its first argument, and `as_json`."""
+    """Pass the client of the store as the first argument, and add the options --db, --keys, --project and --json."""
 
     @wraps(command)
     def run(*args: Any, db: str, keys_file: str, project: str, **named: Any) -> None:  # noqa: ANN401
@@ -78,7 +78,7 @@ def with_client(command: Callable[..., None]) -> Callable[..., None]:
 
 
 def find_database(db: str) -> str:
-    """The database that is meant: as given, as the environment says, or the project's own."""
+    """The database from --db, from the environment, or the project's own."""
     database = db or os.environ.get(DB_VARIABLE, "")
     if database:
         return database
@@ -90,7 +90,7 @@ def find_database(db: str) -> str:
 
 
 def _make_folder(folder: str) -> None:
-    """The folder of a database and its keys: others may not read it, and Git passes it over, also without `init`."""
+    """Create the folder of a database: private, and ignored by Git even without `init`."""
     make_private_folder(folder)
     ignored = os.path.join(folder, ".gitignore")
     if not os.path.lexists(ignored):
@@ -98,18 +98,20 @@ def _make_folder(folder: str) -> None:
 
 
 def project_traces_dir() -> str:
-    """Where the project records: a purge removes the traces of the calls there."""
+    """The folder of the project's traces, from which a purge removes the calls."""
     loaded = load_config(current_folder())
     return os.path.join(loaded.project, loaded.config.traces_dir)
 
 
 @contextmanager
 def open_client(db: str, keys_file: str, project: str) -> Iterator[Client]:
-    """A client of the store that is meant."""
+    """Open a client of a database or of a server."""
     database = find_database(db)
     if database.startswith(("http://", "https://")):
         if keys_file or project:
-            raise click.UsageError("A server has its own keyring, and knows the project by the key it is asked with.")
+            raise click.UsageError(
+                "Omit --keys and --project: a server has its own keyring, and the API key selects the project."
+            )
         client = Client.connect(database, api_key=os.environ.get(API_KEY_VARIABLE))
     else:
         traces = project_traces_dir()
@@ -119,14 +121,14 @@ def open_client(db: str, keys_file: str, project: str) -> Iterator[Client]:
 
 
 def require_database(client: Client) -> Store:
-    """The store of a command that works on the database itself."""
+    """The store of a client that works on a database; a server is refused."""
     if client.store is None:
-        raise click.UsageError("This command works on a database, not on a server: name it with --db.")
+        raise click.UsageError("This command works on a database, not on a server: pass the database as --db.")
     return client.store
 
 
 def print_result(answer: Any, lines: Callable[[Any], list[str]], as_json: bool) -> None:  # noqa: ANN401 (any answer)
-    """Print an answer, as JSON or as lines."""
+    """Print an object as JSON or as lines."""
     if as_json:
         print_json(cast("JSON", msgspec.to_builtins(answer)))
     else:
@@ -134,47 +136,47 @@ def print_result(answer: Any, lines: Callable[[Any], list[str]], as_json: bool) 
 
 
 def print_page(page: Any, line: Callable[[Any], str], as_json: bool, cursor: str = "id") -> None:  # noqa: ANN401
-    """Print a part of a list; where it goes on is said on stderr."""
+    """Print one page of a list; how to get the next one goes to stderr."""
     if as_json:
         print_json(cast("JSON", msgspec.to_builtins(page)))
         return
     for item in page.data:
         click.echo(line(item))
     if page.has_more:
-        click.echo(f"there are more: --after {getattr(page.data[-1], cursor)}", err=True)
+        click.echo(f"for more: --after {getattr(page.data[-1], cursor)}", err=True)
     elif not page.data:
         click.echo("none", err=True)
 
 
 def read_metadata(text: str | None) -> dict[str, Any] | msgspec.UnsetType:
-    """An object from the command line."""
+    """Read --metadata, a JSON object."""
     if text is None:
         return msgspec.UNSET
     value = read_json_text(text, "--metadata")
     if not isinstance(value, dict):
-        raise click.BadParameter("It is an object: {…}.", param_hint="--metadata")
+        raise click.BadParameter("Give a JSON object: {…}.", param_hint="--metadata")
     return value
 
 
 def read_json_text(text: str, hint: str) -> JSON:
-    """JSON from the command line."""
+    """Parse JSON from the command line; `hint` names the option."""
     try:
         return parse_json(text.encode())
     except NotJSON as exc:
-        raise click.BadParameter(f"It is not JSON: {exc.message}.", param_hint=hint) from None
+        raise click.BadParameter(f"Not JSON: {exc.message}.", param_hint=hint) from None
 
 
 def read_bytes(name: str) -> bytes:
-    """A file, or stdin where its name is a dash."""
+    """Read a file; - is stdin."""
     return sys.stdin.buffer.read() if name == "-" else read_file(name)
 
 
 def read_text(name: str) -> str:
-    """A file of text, or stdin."""
+    """Read a text file; - is stdin."""
     try:
         return read_bytes(name).decode()
     except UnicodeDecodeError:
-        raise click.BadParameter("It is no text in UTF-8.", param_hint=name) from None
+        raise click.BadParameter("The file is not UTF-8 text.", param_hint=name) from None
 
 
 upstream_option = click.option(
@@ -185,23 +187,23 @@ upstream_option = click.option(
 
 
 def read_upstreams(values: tuple[str, ...]) -> dict[str, str]:
-    """Addresses of providers from the command line."""
+    """Read NAME=URL of --upstream."""
     upstreams: dict[str, str] = {}
     for text in values:
         name, equals, url = text.partition("=")
         if not equals or name not in PROVIDERS or not url.startswith(("http://", "https://")):
-            message = f"It must be NAME=URL, and NAME one of {', '.join(PROVIDERS)}."
+            message = f"Write NAME=URL; names are {', '.join(PROVIDERS)}."
             raise click.BadParameter(message, param_hint="--upstream")
         upstreams[name] = url
     return upstreams
 
 
 def use_upstreams(client: Client, upstreams: tuple[str, ...]) -> None:
-    """Let the store of a command ask providers there."""
+    """Send the model calls of an embedded store to these addresses."""
     if upstreams:
         require_database(client).models = ModelClients(read_upstreams(upstreams))
 
 
 def resolve_branch(client: Client, session_id: str, branch_id: str) -> str:
-    """The branch that is named, or the session's first."""
+    """The branch of --branch, or the session's first."""
     return branch_id or client.get_session(session_id).default_branch_id

@@ -1,4 +1,4 @@
-"""`traceforge context snapshot`: compiled input, pinned."""
+"""`traceforge context snapshot`: compile and pin the input of a model."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`traceforge context event`: what happened on a branch."""
+"""`traceforge context event`: append and list events."""
 
 from __future__ import annotations
 
@@ -59,9 +59,9 @@ def append(
     key needs --expected-version, because a retry must send the same request.
     """
     if sum(value is not None for value in (content, file, artifact)) != 1:
-        raise click.UsageError("Give one of --content, --file and --artifact.")
+        raise click.UsageError("Pass exactly one of --content, --file and --artifact.")
     if idempotency_key is not None and expected_version is None:
-        raise click.UsageError("--idempotency-key needs --expected-version: a retry must ask for the same thing.")
+        raise click.UsageError("--idempotency-key needs --expected-version: a retry must send the same request.")
     text = read_text(file) if file is not None else content
     event_content: Content | None = text
     if json_content and text is not None:

@@ -1,4 +1,4 @@
-"""`traceforge context purge`: content that has to go."""
+"""`traceforge context purge`: remove content for good."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def create(
     if job.status is not Progress.COMPLETED:
         raise StoreUnavailable(
             f"purge job {job.id} is {job.status.value}: it is not completed",
-            hint=f"It goes on when the database is opened. See: traceforge context purge receipt {job.id}",
+            hint=f"It continues when the database is opened. Then run: traceforge context purge receipt {job.id}",
         )
     print_result(client.get_receipt(job.id), receipt_lines, as_json)
 
@@ -78,5 +78,5 @@ def _confirm(yes: bool) -> None:
     if yes:
         return
     if sys.stdin is None or not sys.stdin.isatty():
-        raise click.UsageError("A purge has no way back, and there is no terminal to ask on: give --yes.")
-    click.confirm("Remove it for good, with all that was made of it?", abort=True, err=True)
+        raise click.UsageError("A purge cannot be undone, and there is no terminal to confirm it: pass --yes.")
+    click.confirm("Remove this content for good, with everything made from it?", abort=True, err=True)

@@ -1,4 +1,4 @@
-"""`traceforge context replay`: hold a candidate against what was answered before."""
+"""`traceforge context replay`: compare a candidate model with a baseline."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def run(
     writes it as a page.
     """
     if (session_id is None) == (not snapshot_ids):
-        raise click.UsageError("Name pinned inputs with --snapshot, or one --session.")
+        raise click.UsageError("Pass pinned inputs with --snapshot, or one --session.")
     use_upstreams(client, upstreams)
     body: dict[str, Any] = {
         "baseline": baseline, "candidate": candidate, "snapshot_ids": list(snapshot_ids), "session_id": session_id,

@@ -1,4 +1,4 @@
-"""`traceforge context response`: ask models, and look at what they answered."""
+"""`traceforge context response`: ask models, list and show their answers."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def create(
     use_upstreams(client, upstreams)
     value: Any = read_json_text(params, "--params")
     if not isinstance(value, dict):
-        raise click.BadParameter("It is an object: {…}.", param_hint="--params")
+        raise click.BadParameter("Give a JSON object: {…}.", param_hint="--params")
     response = client.create_response(
         model=model, session_id=session_id, branch_id=branch_id or None, snapshot_id=snapshot_id,
         input=text if text is not None else None, params=value or UNSET, idempotency_key=idempotency_key,
@@ -63,7 +63,7 @@ def create(
     print_result(response, response_lines, as_json)
     if response.status is not Progress.COMPLETED:
         if text is not None and response.status is Progress.FAILED:
-            click.echo(f"the input is on the branch: to try again, --snapshot {response.snapshot_id}", err=True)
+            click.echo(f"the input is on the branch; to try again, use --snapshot {response.snapshot_id}", err=True)
         raise click.exceptions.Exit(int(ExitCode.FINDINGS))
 
 

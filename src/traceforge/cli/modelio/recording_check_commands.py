@@ -1,4 +1,4 @@
-"""`traceforge modelio verify`, `hash`, `show`, `diff` and `stats`: recordings that are there."""
+"""`traceforge modelio verify`, `hash`, `show`, `diff` and `stats`: read recordings."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def hash_recording(file: str) -> None:
 
 
 def print_session_hash(file: str) -> None:
-    """Print the ModelIOHash, or what is wrong with the recording on stderr."""
+    """Print the ModelIOHash; for an invalid recording, print its findings on stderr and exit."""
     result = verify_session_file(file)
     if isinstance(result, InvalidRecording):
         findings = _violation_findings(file, result)
@@ -111,7 +111,7 @@ def stats(file: str, as_json: bool) -> None:
 
 
 def _load_recording(file: str) -> tuple[JSONObject, str]:
-    """A valid recording and its hash; what is wrong with any other goes to stderr."""
+    """A valid recording and its hash; for an invalid one, print its findings on stderr and exit."""
     try:
         session = parse_json(read_file(file))
         result = verify_session(session)

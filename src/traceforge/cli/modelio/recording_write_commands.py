@@ -37,7 +37,7 @@ def record(command: tuple[str, ...], out: str) -> None:
     Records as `traceforge run` does, and keeps the traces too. The exit code is that of COMMAND, or 3 if COMMAND
     succeeded and a call could not be recorded. The summary goes to stderr.
     """
-    check_path_is_free(out)  # Before the command runs, and costs something.
+    check_path_is_free(out)  # Before the command runs and costs money.
     loaded = load_config(current_folder())
     sink = IdCollectingRecorder(ThreadRecorder(RecorderSettings.from_project(loaded)))
     finished_run = run_command(command, loaded, sink, with_proxy=True)
@@ -99,7 +99,7 @@ def _rows(store: TraceStore, session_id: str, ids: Iterable[str] | None) -> list
 
 
 def _find_rows(store: TraceStore, trace_id: str) -> list[TraceRow]:
-    """The trace of a call; none where it could not be kept, which is counted as lost."""
+    """The row of a trace; none if it could not be recorded, which is counted as lost."""
     try:
         return [store.load_row(trace_id)]
     except NotFound:
