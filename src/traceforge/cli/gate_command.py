@@ -8,7 +8,7 @@ import sys
 import click
 
 from traceforge.audit.auditor import AuditReport, nothing_to_verify, verify_snapshots
-from traceforge.canon import JSON, ecmascript_bytes
+from traceforge.canon import ecmascript_bytes
 from traceforge.cli.ci_report_files import write_ci_reports
 from traceforge.cli.ci_reports import is_ci_report_wanted, report_options
 from traceforge.cli.output import print_json, progress_bar
@@ -17,11 +17,10 @@ from traceforge.config import LoadedConfig, current_folder
 from traceforge.findings import ExitCode, exit_code
 from traceforge.report.ci_report import build_test_report, build_tree_report
 from traceforge.report.finding_locations import FindingLocator
-from traceforge.report.gate_text import gate_finding_lines, gate_report_lines, offline_json
+from traceforge.report.gate_text import gate_finding_lines, gate_report_json, gate_report_lines
 from traceforge.report.text_format import PROMPT_ONLY, count
 from traceforge.snapshots.gate.command_gate import find_pending_changes, run_test
-from traceforge.snapshots.gate.gate_findings import GateFinding, list_failed_tests
-from traceforge.snapshots.gate.gate_findings import findings_json as shown_json
+from traceforge.snapshots.gate.gate_findings import GateFinding, findings_json, list_failed_tests
 from traceforge.snapshots.record.pending_changes import load_pending
 from traceforge.snapshots.tree.run_scopes import narrow_command
 
@@ -51,21 +50,7 @@ def test(command: tuple[str, ...], allow_unused: bool, as_json: bool, junit: str
     if code == ExitCode.OK and test_run.run is not None:
         code = test_run.run.exit_code
     if as_json:
-        report: JSON = {
-            "exit_code": int(code),
-            "command_exit_code": test_run.run.exit_code if test_run.run is not None else None,
-            "replayed": test_run.observations.replayed,
-            "request_gated": test_run.observations.request_gated,
-            "synthesised": test_run.observations.synthesised,
-            "volatile": dict(test_run.observations.volatile),
-            "uncompared": test_run.observations.uncompared_calls,
-            "offline": offline_json(test_run.run.offline_report)
-            if test_run.run is not None and test_run.run.offline_report is not None
-            else None,
-            "findings": shown_json(test_run.findings),
-            "unchecked": [dict(finding.to_json()) for finding in test_run.unchecked],
-        }
-        click.echo(ecmascript_bytes(report), err=True)
+        click.echo(ecmascript_bytes(gate_report_json(test_run, int(code))), err=True)
     else:
         colour = sys.stderr.isatty() and "NO_COLOR" not in os.environ
         narrowed_command = narrow_command(command, list_failed_tests(test_run.findings))
@@ -95,7 +80,7 @@ def _check_without_command(loaded: LoadedConfig, as_json: bool, junit: str, sari
     code = exit_code([gate_finding.finding for gate_finding in gate_findings])
     summary = _tree_summary(records, request_gated, gate_findings)
     if as_json:
-        print_json({"exit_code": int(code), "snapshots": records, "findings": shown_json(gate_findings)})
+        print_json({"exit_code": int(code), "snapshots": records, "findings": findings_json(gate_findings)})
     else:
         click.echo("\n".join([*gate_finding_lines(gate_findings), summary]))
     if is_ci_report_wanted(junit, sarif):

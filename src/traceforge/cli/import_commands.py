@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import click
 
-from traceforge.canon import JSON
 from traceforge.cli.output import json_option, print_json, refuse_in_ci
 from traceforge.cli.project import load_project
 from traceforge.findings import ExitCode, exit_code
-from traceforge.report.gate_text import change_json
-from traceforge.report.import_text import import_lines
+from traceforge.report.import_text import import_json, import_lines
 from traceforge.report.text_format import finding_lines
 from traceforge.snapshots.record.cassette_import import import_cassettes
 from traceforge.snapshots.tree.project_snapshots import open_snapshots
@@ -42,18 +40,7 @@ def vcr(folder: str, as_json: bool) -> None:
     imported = import_cassettes(gate, folder)
     code = ExitCode.UNCHECKED if imported.findings or imported.unread or not imported.calls else ExitCode.OK
     if as_json:
-        report: JSON = {
-            "exit_code": int(code),
-            "cassettes": imported.cassettes,
-            "calls": imported.calls,
-            "others": imported.others,
-            "without_test": imported.without_test,
-            "unread": imported.unread,
-            "unchanged": imported.unchanged,
-            "pending": [change_json(change) for change in imported.changes],
-            "findings": [dict(finding.to_json()) for finding in imported.findings],
-        }
-        print_json(report)
+        print_json(import_json(imported, int(code)))
     else:
         click.echo("\n".join(import_lines(imported)))
     raise click.exceptions.Exit(int(code))

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import click
 
-from traceforge.canon import JSON, ecmascript_bytes
+from traceforge.canon import ecmascript_bytes
 from traceforge.cli.output import refuse_in_ci
 from traceforge.config import current_folder, load_config
 from traceforge.findings import ExitCode, exit_code
-from traceforge.report.gate_text import change_json, record_lines
+from traceforge.report.gate_text import record_json, record_lines
 from traceforge.report.text_format import finding_lines
 from traceforge.snapshots.record.model_declarations import declare_models
 from traceforge.snapshots.record.record_run import run_record
@@ -44,15 +44,7 @@ def record(command: tuple[str, ...], fresh: bool, propose_config: bool, as_json:
             click.echo("the snapshot tree is invalid, so nothing was run", err=True)
             raise click.exceptions.Exit(int(exit_code(record_run.snapshots.findings)))
         if as_json:
-            report: JSON = {
-                "exit_code": record_run.run.exit_code,
-                "replayed": record_run.snapshots.player.played_count,
-                "live": record_run.live,
-                "unchanged": record_run.unchanged,
-                "unread": record_run.unread,
-                "pending": [change_json(change) for change in record_run.changes],
-            }
-            click.echo(ecmascript_bytes(report), err=True)
+            click.echo(ecmascript_bytes(record_json(record_run)), err=True)
         else:
             click.echo("\n".join(f"traceforge: {line}" for line in record_lines(record_run)), err=True)
         nothing = not record_run.live and not record_run.snapshots.player.played_count

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple, NoReturn, cast
 
 from traceforge.canon import Digest, JSONObject
-from traceforge.config import current_folder, load_config
+from traceforge.config import LoadedConfig, current_folder, load_config
 from traceforge.errors import CannotRead, InvalidFile, NotFound, NotJSON
 from traceforge.modelio.adapter import Completion, Context, Stream
 from traceforge.modelio.prompt import Prompt, request_prompt_hashes
@@ -61,6 +61,37 @@ class _FinishedAdapter:
 
     def stream(self, prompt: Prompt, context: Context | None = None) -> Stream:
         raise AssertionError("a call that is over is not made again")
+
+
+def record_project_traces(
+    loaded: LoadedConfig, out: str, *, session_id: str = "", ids: Iterable[str] | None = None
+) -> RecordedTraces:
+    """Record the traces of a project: those with these ids, of a session, or all of them.
+
+    A trace of `ids` that is missing could not be kept when it was recorded, and is counted there.
+    """
+    store = TraceStore(os.path.join(loaded.project, loaded.config.traces_dir))
+    try:
+        store.update_index()
+        return record_traces(store, _select_rows(store, session_id, ids), out, Redactor.from_config(loaded.config))
+    finally:
+        store.close()
+
+
+def _select_rows(store: TraceStore, session_id: str, ids: Iterable[str] | None) -> list[TraceRow]:
+    if ids is not None:
+        return [row for trace_id in ids for row in _find_select_rows(store, trace_id)]
+    if not os.path.isdir(store.folder):
+        return []
+    return store.list_rows(TraceFilter(session_id=session_id), oldest_first=True)
+
+
+def _find_select_rows(store: TraceStore, trace_id: str) -> list[TraceRow]:
+    """The row of a trace; none if it could not be recorded, which is counted as lost."""
+    try:
+        return [store.load_row(trace_id)]
+    except NotFound:
+        return []
 
 
 def record_traces(store: TraceStore, rows: Sequence[TraceRow], out: str, redactor: Redactor) -> RecordedTraces:

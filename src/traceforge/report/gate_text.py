@@ -19,7 +19,7 @@ from traceforge.compare.comparison import compare
 from traceforge.report.diff_text import comparison_text
 from traceforge.report.observation_text import observation_lines
 from traceforge.report.text_format import PROMPT_ONLY, count, one_line
-from traceforge.snapshots.gate.gate_findings import GateFinding
+from traceforge.snapshots.gate.gate_findings import GateFinding, findings_json
 from traceforge.snapshots.record.pending_changes import ChangeKind, PendingChange
 from traceforge.snapshots.tree.approved_calls import REQUEST_GATE, ApprovedCall
 
@@ -142,6 +142,18 @@ def record_lines(record_run: RecordRun) -> Iterator[str]:
         yield 'next: traceforge diff, then traceforge approve --all --reason "…"'
 
 
+def record_json(record_run: RecordRun) -> JSONObject:
+    """The summary of `record` as JSON."""
+    return {
+        "exit_code": record_run.run.exit_code if record_run.run is not None else None,
+        "replayed": record_run.snapshots.player.played_count,
+        "live": record_run.live,
+        "unchanged": record_run.unchanged,
+        "unread": record_run.unread,
+        "pending": [change_json(change) for change in record_run.changes],
+    }
+
+
 def refused_model_lines(changes: Iterable[PendingChange]) -> Iterator[str]:
     """One line per model whose calls were refused for fields that the configuration can declare."""
     missing: dict[str, Counter[str]] = {}
@@ -196,6 +208,24 @@ def gate_report_lines(test_run: TestRun, command: Sequence[str], *, colour: bool
         summary.append(f"the command exited with code {test_run.run.exit_code}")
     red = bool(test_run.findings or test_run.unchecked or (test_run.run is not None and test_run.run.exit_code))
     yield f"{'RED' if red else 'GREEN'}: {', '.join(summary)}"
+
+
+def gate_report_json(test_run: TestRun, code: int) -> JSONObject:
+    """The report of `test` as JSON."""
+    observations = test_run.observations
+    offline = test_run.run.offline_report if test_run.run is not None else None
+    return {
+        "exit_code": code,
+        "command_exit_code": test_run.run.exit_code if test_run.run is not None else None,
+        "replayed": observations.replayed,
+        "request_gated": observations.request_gated,
+        "synthesised": observations.synthesised,
+        "volatile": dict(observations.volatile),
+        "uncompared": observations.uncompared_calls,
+        "offline": offline_json(offline) if offline is not None else None,
+        "findings": findings_json(test_run.findings),
+        "unchecked": [dict(finding.to_json()) for finding in test_run.unchecked],
+    }
 
 
 def offline_lines(offline: OfflineReport) -> Iterator[str]:

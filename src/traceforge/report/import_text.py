@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from traceforge.report.gate_text import change_lines, refused_model_lines
+from traceforge.canon import JSONObject
+from traceforge.report.gate_text import change_json, change_lines, refused_model_lines
 from traceforge.report.text_format import count, finding_lines
 from traceforge.snapshots.record.cassette_import import CassetteImport
 from traceforge.snapshots.record.pending_changes import ChangeKind
@@ -30,3 +31,18 @@ def import_lines(imported: CassetteImport) -> Iterator[str]:
     yield f"{count(imported.cassettes, 'cassette')} read: {count(imported.calls, 'model call')}{others}{broken}"
     if any(change.kind is not ChangeKind.REFUSED for change in imported.changes):
         yield 'next: traceforge diff, then traceforge approve --all --reason "…"'
+
+
+def import_json(imported: CassetteImport, code: int) -> JSONObject:
+    """The result of an import as JSON."""
+    return {
+        "exit_code": code,
+        "cassettes": imported.cassettes,
+        "calls": imported.calls,
+        "others": imported.others,
+        "without_test": imported.without_test,
+        "unread": imported.unread,
+        "unchanged": imported.unchanged,
+        "pending": [change_json(change) for change in imported.changes],
+        "findings": [dict(finding.to_json()) for finding in imported.findings],
+    }

@@ -8,12 +8,15 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING
 
 from traceforge.canon import JSON, JSONObject, encode_utf8
 from traceforge.modelio.recording_diff import RecordingDifference, session_interactions
-from traceforge.modelio.traces_to_recording import RecordedTraces
 from traceforge.report.diff_text import text_diff
 from traceforge.report.text_format import bytes_text, count, one_line, table
+
+if TYPE_CHECKING:  # `modelio verify` prints with this module, and opens no traces.
+    from traceforge.modelio.traces_to_recording import RecordedTraces
 
 PREVIEW_CHARS = 60
 HASH_CHARS = 19  # `sha256:` and twelve digits: enough to tell prompts of one session apart.

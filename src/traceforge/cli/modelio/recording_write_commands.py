@@ -2,28 +2,20 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterable
-
 import click
 
 from traceforge.capture.recorder import IdCollectingRecorder, ThreadRecorder
 from traceforge.capture.run.command_runner import run_command
 from traceforge.capture.trace_writer import RecorderSettings
-from traceforge.config import LoadedConfig, current_folder, load_config
-from traceforge.errors import NotFound, TraceForgeError
+from traceforge.config import current_folder, load_config
+from traceforge.errors import TraceForgeError
 from traceforge.findings import ExitCode
 from traceforge.modelio.recording import recover_recording as recover_session
 from traceforge.modelio.recording_journal import check_path_is_free
-from traceforge.modelio.traces_to_recording import RecordedTraces, record_traces
-from traceforge.redact.redactor import Redactor
-from traceforge.report.recording_text import (
-    recorded_lines,
-)
+from traceforge.modelio.traces_to_recording import RecordedTraces, record_project_traces
+from traceforge.report.recording_text import recorded_lines
 from traceforge.report.run_text import run_lines
 from traceforge.report.text_format import count, one_line
-from traceforge.traces.trace_index import TraceFilter, TraceRow
-from traceforge.traces.trace_store import TraceStore
 
 _out = click.option("--out", required=True, metavar="FILE", help="Write the recording to this file.")
 
@@ -44,7 +36,7 @@ def record(command: tuple[str, ...], out: str) -> None:
     click.echo("\n".join(run_lines(finished_run)), err=True)
     code, lost = finished_run.exit_code, finished_run.lost + finished_run.unfinished
     try:
-        recorded = _record_traces(loaded, out, ids=sink.ids)
+        recorded = record_project_traces(loaded, out, ids=sink.ids)
     except TraceForgeError as exc:
         click.echo(f"error {exc.code}: {one_line(str(exc))}", err=True)
         raise click.exceptions.Exit(code or int(exc.exit_code)) from None
@@ -65,7 +57,7 @@ def from_traces(session_id: str, out: str) -> None:
     A recording cannot hold failed calls, embeddings and answers with several choices: they are left out and counted
     on stderr.
     """
-    _print_recorded(_record_traces(load_config(current_folder()), out, session_id=session_id))
+    _print_recorded(record_project_traces(load_config(current_folder()), out, session_id=session_id))
 
 
 @click.command()
@@ -77,33 +69,6 @@ def recover(file: str) -> None:
     """
     written = recover_session(file)
     click.echo(f"{one_line(file)}: {count(written.interactions, 'interaction')}, {written.model_io_hash}")
-
-
-def _record_traces(
-    loaded: LoadedConfig, out: str, *, session_id: str = "", ids: Iterable[str] | None = None
-) -> RecordedTraces:
-    store = TraceStore(os.path.join(loaded.project, loaded.config.traces_dir))
-    try:
-        store.update_index()
-        return record_traces(store, _rows(store, session_id, ids), out, Redactor.from_config(loaded.config))
-    finally:
-        store.close()
-
-
-def _rows(store: TraceStore, session_id: str, ids: Iterable[str] | None) -> list[TraceRow]:
-    if ids is not None:
-        return [row for trace_id in ids for row in _find_rows(store, trace_id)]
-    if not os.path.isdir(store.folder):
-        return []
-    return store.list_rows(TraceFilter(session_id=session_id), oldest_first=True)
-
-
-def _find_rows(store: TraceStore, trace_id: str) -> list[TraceRow]:
-    """The row of a trace; none if it could not be recorded, which is counted as lost."""
-    try:
-        return [store.load_row(trace_id)]
-    except NotFound:
-        return []
 
 
 def _print_recorded(result: RecordedTraces) -> None:

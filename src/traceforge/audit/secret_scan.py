@@ -1,0 +1,80 @@
+"""Find secrets in files: what `traceforge redact check` runs.
+
+In: paths, and a redactor. Out: a finding for each secret, by file, line, column and type. Never: the secret itself.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from traceforge.errors import CannotRead
+from traceforge.files import list_folder, read_file
+from traceforge.findings import IO, Finding
+from traceforge.redact.redactor import Redactor
+
+SKIPPED_FOLDERS = frozenset({".git", ".hg", ".venv", "node_modules", "__pycache__"})
+SCAN_BYTES_MAX = 64 << 20  # Larger files are data sets and archives, not sources.
+RULE = "RD1"
+_BINARY_PROBE_BYTES = 8192  # A NUL this early marks a binary file, as in Git.
+_HINT = "Remove it, and revoke it if it was real. To keep it, see `traceforge help RD1`."
+
+
+class SecretScan(NamedTuple):
+    """The findings of a scan, and how many text files were read."""
+
+    findings: list[Finding]
+    checked: int
+
+
+def scan_paths(redactor: Redactor, paths: Sequence[str]) -> SecretScan:
+    """Scan files, and the files in folders. Binary files and the folders of tools are skipped."""
+    findings: list[Finding] = []
+    checked = 0
+    for path in paths:
+        for file in _list_files(path, findings):
+            file_findings = _scan_file(redactor, file, follow_links=file == path)
+            checked += file_findings is not None
+            findings += file_findings or []
+    if not checked and not findings:
+        findings = [Finding(paths[0], "", IO, "nothing to check: no text file found", "Name a path that holds one.")]
+    return SecretScan(findings, checked)
+
+
+def _list_files(path: str, findings: list[Finding]) -> Iterator[str]:
+    """The files under a path, sorted; symbolic links in a folder are not followed."""
+    if not os.path.isdir(path):
+        yield path
+        return
+    try:
+        entries = list_folder(path)
+    except CannotRead as exc:
+        findings.append(exc.finding(path))
+        return
+    for entry in entries:
+        if entry.is_dir(follow_symlinks=False):
+            if entry.name not in SKIPPED_FOLDERS:
+                yield from _list_files(entry.path, findings)
+        elif entry.is_file(follow_symlinks=False):
+            yield entry.path
+
+
+def _scan_file(redactor: Redactor, file: str, *, follow_links: bool) -> list[Finding] | None:
+    """The findings of a file; None if it is not text."""
+    try:
+        data = read_file(file, follow_links=follow_links, bytes_max=SCAN_BYTES_MAX)
+    except CannotRead as exc:
+        return [exc.finding(file)]
+    if b"\0" in data[:_BINARY_PROBE_BYTES]:
+        return None
+    content = data.decode("utf-8", "replace")
+    return [
+        Finding(file, _line_and_column(content, span.start), RULE, f"{span.type} in the file", _HINT)
+        for span in redactor.find_secrets(content)
+    ]
+
+
+def _line_and_column(content: str, start: int) -> str:
+    line = content.count("\n", 0, start) + 1
+    return f"line {line} column {start - content.rfind(chr(10), 0, start)}"
