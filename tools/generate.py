@@ -84,7 +84,7 @@ def explanations() -> bytes:
         **_entries((reference / "errors.md").read_text(encoding="utf-8"), "##"),
     }
     page = (reference / "exit-codes.md").read_text(encoding="utf-8")
-    introduction = _plain(page.split("\n\n")[1])
+    introduction = "Every command uses the same exit codes."
     rows: list[JSON] = [[code, _plain(meaning)] for code, meaning in _ROW.findall(page)]
     entries["exit-codes"] = {"sentence": introduction, "paragraphs": rows}
     return ecmascript_bytes(entries, indent=2) + b"\n"

@@ -83,7 +83,7 @@ def test_a_purge_asks_first_and_shows_its_receipt(tmp_path: Path) -> None:
     event = made("event", "list", found["session"], cwd=tmp_path)["data"][0]["id"]
 
     refused = run("purge", "create", event, cwd=tmp_path, code=2)
-    assert "give --yes" in refused.err
+    assert "pass --yes" in refused.err
     assert [] == made("purge", "list", cwd=tmp_path)["data"]
     told = run("purge", "create", event, "--yes", "--reason", "asked for", cwd=tmp_path).out
     assert re.match(r"receipt pur_\w{26} of pjb_\w{26}, generation 2\nremoved: 1 event\n  evt_\w{26}\n", told)
@@ -290,7 +290,7 @@ def test_what_a_person_gets_wrong_is_said_in_one_line(tmp_path: Path) -> None:
     for words, code, told in (
         (["event", "append", session], 2, "Pass exactly one of --content, --file and --artifact."),
         (["event", "append", session, "--content", "x", "--idempotency-key", "k"], 2, "needs --expected-version"),
-        (["event", "append", session, "--content", "{", "--json-content"], 2, "It is not JSON"),
+        (["event", "append", session, "--content", "{", "--json-content"], 2, "Not JSON"),
         (["session", "create", "--metadata", "[]"], 2, "It is an object"),
         (["bundle", "create", "king=art_x"], 2, "roles are system"),
         (["alias", "create", "bot", "--target", "openai"], 2, "It is provider/model"),
@@ -349,8 +349,8 @@ def test_every_operation_has_a_command_and_every_command_speaks_json() -> None:
         verb, _, noun = operation.name.partition("_")
         noun = {
             "branches": "branch",
-            "api_key": "key",
-            "api_keys": "key",
+            "api_key": "api-key",
+            "api_keys": "api-key",
             "purge_job": "purge",
             "purge_jobs": "purge",
             "alias": "alias",

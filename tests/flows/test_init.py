@@ -188,7 +188,7 @@ def test_the_root_of_the_project_is_prepared_from_anywhere_in_it(tmp_path: Path)
 
 def test_ci_never_prepares(tmp_path: Path) -> None:
     """Exit 2, and nothing is written."""
-    assert "`traceforge init` writes, and CI is set" in init(tmp_path, code=2, CI="true").err
+    assert "`traceforge init` writes files, and CI is set" in init(tmp_path, code=2, CI="true").err
     assert [] == os.listdir(tmp_path)
 
 

@@ -170,7 +170,10 @@ def test_an_empty_list_says_why(project: Path, tmp_path_factory: pytest.TempPath
     """Nothing there, nothing yet, and nothing that fits are three things."""
     empty = tmp_path_factory.mktemp("empty")
 
-    assert "no traces yet: there is no .ai-tests/traces; `traceforge proxy` records calls\n" == run(empty, "list").err
+    assert (
+        "no traces yet: .ai-tests/traces does not exist; record calls with `traceforge run` or `traceforge proxy`\n"
+        == run(empty, "list").err
+    )
     (empty / TRACES).mkdir(parents=True)
     assert "no traces in .ai-tests/traces\n" == run(empty, "list").err
     assert "no trace in .ai-tests/traces matches these options\n" == run(project, "list", "--model", "x").err
@@ -538,7 +541,7 @@ def test_ci_never_migrates(project: Path, old_trace: Path) -> None:
     """Exit 2, and the file is as it was."""
     before = old_trace.read_bytes()
 
-    assert "`traceforge trace migrate` writes, and CI is set" in run(project, "migrate", code=2, CI="true").err
+    assert "`traceforge trace migrate` writes files, and CI is set" in run(project, "migrate", code=2, CI="true").err
     assert before == old_trace.read_bytes()
 
 

@@ -20,28 +20,30 @@ def show_help(ctx: click.Context, words: tuple[str, ...]) -> None:
     TOPIC is a command (trace list), a rule (SN3), an error code (TF201), errors for the list of all rules and codes,
     or exit-codes. Without a TOPIC, list the commands.
     """
-    code = find_code(words[0]) if len(words) == 1 else None
-    if code is not None:
-        click.echo(explanation_text(code))
-    elif words == ("errors",):
-        click.echo(errors_text())
-    else:
-        click.echo(_command_help(ctx.find_root(), words))
-
-
-def _command_help(context: click.Context, words: tuple[str, ...]) -> str:
-    command: click.Command | None = context.command
-    for word in words:
-        command = command.get_command(context, word) if isinstance(command, click.Group) else None
-        if command is None:
-            raise click.UsageError(_unknown_topic(context, words))
-        context = click.Context(command, info_name=word, parent=context)
-    return context.get_help()
-
-
-def _unknown_topic(context: click.Context, words: tuple[str, ...]) -> str:
     topic = " ".join(words)
-    root = context.find_root()
+    command = _find_command(ctx.find_root(), words)
+    code = find_code(topic)
+    if topic == "errors":
+        click.echo(errors_text())
+    elif command is not None and topic != code:  # `help schema` is the command, and `help SCHEMA` the rule.
+        click.echo(command.get_help())
+    elif code is not None:
+        click.echo(explanation_text(code))
+    else:
+        raise click.UsageError(_unknown_topic(ctx.find_root(), topic))
+
+
+def _find_command(context: click.Context, words: tuple[str, ...]) -> click.Context | None:
+    for word in words:
+        group = context.command
+        command = group.get_command(context, word) if isinstance(group, click.Group) else None
+        if command is None:
+            return None
+        context = click.Context(command, info_name=word, parent=context)
+    return context
+
+
+def _unknown_topic(root: click.Context, topic: str) -> str:
     commands = root.command.list_commands(root) if isinstance(root.command, click.Group) else []
     nearest = nearest_topics(topic, commands)
     hint = (

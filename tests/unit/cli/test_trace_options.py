@@ -25,7 +25,7 @@ def test_notes_are_sentences_for_one_and_for_many() -> None:
     """Noun, verb and pronoun agree."""
     assert [
         "1 trace was lost: a crash interrupted writing it",
-        "crashes cut 2 traces off while they were written; they are lost",
+        "2 traces were lost: a crash interrupted writing them",
         "1 file in x is not a trace; see `traceforge trace verify`",
         "12 files in x are not traces; see `traceforge trace verify`",
         "1 trace of an older version was upgraded as it was read; `traceforge trace migrate` rewrites it",
