@@ -6,8 +6,9 @@ costs (ms of CPU, Python 3.11, above the 60 ms of `traceforge --version`): what 
 help stands here too, because reading it from the modules would make `traceforge --help` import all of them (1.2 s
 instead of 0.1 s). A test compares it with the command's docstring.
 
-Three more imports are deferred inside functions, each with the figure in a comment: the reports for CI services
-(`ci_reports.py`), the server of an optional extra (`serve_command.py`), and what an error needs (`main.py`).
+Few imports are deferred inside functions, each with its figure: the reports for CI services (`ci_reports.py`), the
+server of an optional extra (`serve_command.py`), google-re2 (`config_commands.py`), and what only an error or a shell
+completion needs (`main.py`, `lazy_group.py`).
 """
 
 from __future__ import annotations
