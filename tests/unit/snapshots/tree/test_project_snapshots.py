@@ -98,7 +98,6 @@ def test_a_run_that_asks_nothing_waits_for_nothing(project: Path) -> None:
     assert "traceforge.snapshots.gate.suite_process" in imported
     assert set() == imported & {
         "re2",
-        "traceforge.capture.engine",
         "traceforge.capture.hook.client_aiohttp",
         "traceforge.capture.hook.client_httpx",
         "traceforge.capture.hook.client_requests",
