@@ -45,7 +45,7 @@ def test_dependencies_and_git_are_passed_over(tmp_path: Path) -> None:
     assert [] == audit(tmp_path).findings
 
 
-def test_a_linked_folder_is_not_entered_and_said(tmp_path: Path) -> None:
+def test_a_linked_folder_is_a_finding_and_is_not_entered(tmp_path: Path) -> None:
     """A link to a folder leads out of the tree: what is behind it is not checked, and that is no silent pass."""
     (tmp_path / "in").mkdir()
     (tmp_path / "in" / "model_io.json").write_text(json.dumps(session()))
@@ -79,7 +79,7 @@ def test_a_file_in_the_traces_folder_must_be_a_trace(tmp_path: Path) -> None:
 
 
 def test_a_manifest_named_by_a_person_means_its_tree(tmp_path: Path) -> None:
-    """Whoever names the manifest wants to know whether it is true."""
+    """Naming the manifest checks its tree."""
     root = write_tree(tmp_path / "tree", 2)
 
     assert {"snapshot": 2} == audit(root / "manifest.json").checked
@@ -94,7 +94,7 @@ def test_a_hidden_tree_without_a_manifest_is_still_a_tree(tmp_path: Path) -> Non
 
 
 def test_calls_that_are_gated_on_the_request_only_are_counted(tmp_path: Path) -> None:
-    """A declared exception is seen in every report, so nobody takes it for the full gate."""
+    """A declared exception is counted in every report, so that it does not look like the full gate."""
     root = write_tree(tmp_path / ".ai-snapshots", 2)
 
     report = Auditor({"gpt-4*": ModelRule(gate="request")}, "nowhere").verify([str(root)])
@@ -103,7 +103,7 @@ def test_calls_that_are_gated_on_the_request_only_are_counted(tmp_path: Path) ->
     assert 2 == report.to_json()["request_gated"]
 
 
-def test_many_cores_find_what_one_finds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_several_processes_find_the_same_as_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Findings are the same and in the same order, however the files were spread."""
     root = write_tree(tmp_path / ".ai-snapshots", 40)
     for number in (0, 17, 39):
@@ -121,7 +121,7 @@ def test_many_cores_find_what_one_finds(tmp_path: Path, monkeypatch: pytest.Monk
 
 
 def test_below_the_traces_folder_everything_must_be_a_trace(tmp_path: Path) -> None:
-    """A trace that lost its marks in a subfolder is broken, not somebody else's file."""
+    """A trace in a subfolder that lost its fields is broken, not an unknown file."""
     (tmp_path / "2026").mkdir()
     (tmp_path / "2026" / "x.json").write_text("{}")
     (tmp_path.parent / f"{tmp_path.name}-other").mkdir()

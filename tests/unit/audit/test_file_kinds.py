@@ -29,8 +29,8 @@ from traceforge.snapshots.formats.snapshot_format import write_document
         ("model_io_schema_version", None),
     ],
 )
-def test_a_kind_is_found_by_its_marks(value: object, kind: FileKind | None) -> None:
-    """Each kind is told from the others, and what is not ours is nobody's."""
+def test_a_kind_is_detected_by_its_fields(value: object, kind: FileKind | None) -> None:
+    """Each kind is distinguished from the others, and other files have none."""
     assert kind is find_kind(value)  # type: ignore[arg-type]  # JSON by construction
 
 

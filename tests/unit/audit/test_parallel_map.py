@@ -52,13 +52,13 @@ def test_a_worker_that_dies_loses_nothing() -> None:
 @pytest.mark.usefixtures("two_cores")
 def test_a_process_with_threads_is_not_forked() -> None:
     """A fork copies locks that other threads hold; then everything runs in place."""
-    done = threading.Event()
-    thread = threading.Thread(target=done.wait)
+    stop = threading.Event()
+    thread = threading.Thread(target=stop.wait)
     thread.start()
     try:
         outcomes = list(map_in_parallel(with_process, range(20)))
     finally:
-        done.set()
+        stop.set()
         thread.join()
 
     assert {os.getpid()} == {process for _, process in outcomes}
@@ -66,13 +66,13 @@ def test_a_process_with_threads_is_not_forked() -> None:
 
 def test_progress_sees_every_outcome_and_the_total() -> None:
     """A bar can be drawn: the total is known first, then each outcome passes."""
-    seen: list[object] = []
+    outcomes_seen: list[object] = []
 
     def progress(outcomes: Iterable[int], total: int) -> Iterable[int]:
-        seen.append(total)
+        outcomes_seen.append(total)
         for outcome in outcomes:
-            seen.append(outcome)
+            outcomes_seen.append(outcome)
             yield outcome
 
     assert [0, 1, 2] == list(map_in_parallel(int, ["0", "1", "2"], progress))  # type: ignore[arg-type]  # int for any Outcome
-    assert [3, 0, 1, 2] == seen
+    assert [3, 0, 1, 2] == outcomes_seen

@@ -29,20 +29,20 @@ def test_every_call_of_the_corpus_is_approved_as_it_is_replayed(
     one_in: int,
     record_property: Callable[[str, object], None],
 ) -> None:
-    """Its wire answer reads back, its record is valid and agrees with it, and a player answers with its bytes."""
+    """Its raw response reads back, its record is valid and agrees with it, and a player answers with its bytes."""
     counts: Counter[str] = Counter()
     nowhere = RunScopes({""}, ["/nowhere"])
-    for number, one in enumerate(interactions(need_shared("corpus/llm"))):
+    for number, interaction in enumerate(interactions(need_shared("corpus/llm"))):
         if number % one_in:
             continue
-        kept = COMPOSER.compose(recorded_exchange(one, number))
-        body = object_of(kept.trace)
-        (candidate,) = find_candidates([(body, kept.chunks)], KEYS, ANY_MODEL) or [None]
+        composed = COMPOSER.compose(recorded_exchange(interaction, number))
+        body = object_of(composed.trace)
+        (candidate,) = find_candidates([(body, composed.chunks)], KEYS, ANY_MODEL) or [None]
         if candidate is None:
-            assert response_from_trace(body, kept.chunks) is None
+            assert response_from_trace(body, composed.chunks) is None
             counts["without an answer"] += 1
             continue
-        strict = find_candidates([(body, kept.chunks)], KEYS, {})[0]
+        strict = find_candidates([(body, composed.chunks)], KEYS, {})[0]
         counts["passes the default policy"] += strict.draft.kind is DraftKind.SNAPSHOT and not strict.reasons
         assert candidate.raw_response == read_raw_response(write_raw_response(candidate.raw_response))
         (change,) = propose_changes([candidate], [], KEYS, {}, nowhere).changes
@@ -52,8 +52,8 @@ def test_every_call_of_the_corpus_is_approved_as_it_is_replayed(
             continue
         counts["a record" if candidate.has_record else "a wire answer alone"] += 1
         _check(candidate, change, number)
-    for what, count in sorted(counts.items()):
-        record_property("summary", f"calls of the corpus, {what}: {count}")
+    for outcome, count in sorted(counts.items()):
+        record_property("summary", f"calls of the corpus, {outcome}: {count}")
     assert counts["a record"] > 3000 / one_in
     assert counts["refused"] < 0.1 * counts["a record"]
 
@@ -68,8 +68,8 @@ def _check(candidate: Candidate, change: PendingChange, number: int) -> None:
     file = f"{change.provider}/{change.id}.json"
     approved = ApprovedCall(change.id, change.provider, file, candidate.key, record, change.raw_response, change.gate)
     library = Library(build_recordings([approved], KEYS))
-    found = library.find(candidate.key, "").recording
-    if found is None:  # something was redacted, and there is no key to compare it under
-        found = library.find(candidate.key, "", None).recording
-    assert found is not None
-    assert candidate.raw_response.chunks == found.source.load_response().chunks
+    recording = library.find(candidate.key, "").recording
+    if recording is None:  # something was redacted, and there is no key to compare it under
+        recording = library.find(candidate.key, "", None).recording
+    assert recording is not None
+    assert candidate.raw_response.chunks == recording.source.load_response().chunks

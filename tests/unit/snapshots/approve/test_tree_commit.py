@@ -48,8 +48,8 @@ class Project:
     def commit(self, *changes: SnapshotChange, **options: Any) -> CommitResult:
         """Approve, without a word more than needed."""
         self._now += timedelta(minutes=1)
-        given = {"models": {}, "reason": "as agreed", "now": self._now, **options}
-        return commit_changes(str(self.folder), given.pop("models"), changes, **given)
+        arguments = {"models": {}, "reason": "as agreed", "now": self._now, **options}
+        return commit_changes(str(self.folder), arguments.pop("models"), changes, **arguments)
 
     def verify(self) -> TreeReport:
         """The whole tree."""
@@ -68,13 +68,13 @@ def project(tmp_path: Path) -> Project:
 
 
 def test_a_first_record_is_written_with_everything_that_belongs_to_it(project: Project) -> None:
-    """Document, wire answer, manifest and approval; and all of it is valid."""
-    done = project.commit(_record("greeting"), tag="v1")
+    """Document, raw response, manifest and approval; and all of it is valid."""
+    result = project.commit(_record("greeting"), tag="v1")
     (record,) = read_document((project.root / "openai/greeting.json").read_bytes())
-    (change,) = done.approval.changes
+    (change,) = result.approval.changes
 
-    assert set(project.tree()) == set(done.files) == {
-        "openai/greeting.json", "wire/greeting.json", "manifest.json", done.approval.file,
+    assert set(project.tree()) == set(result.files) == {
+        "openai/greeting.json", "wire/greeting.json", "manifest.json", result.approval.file,
     }  # fmt: skip
     wire = project.tree()["wire/greeting.json"]
     assert {"file": "wire/greeting.json", "sha256": digest_bytes(wire)} == record.body["response"]["wire"]  # type: ignore[index,call-overload]
@@ -82,7 +82,7 @@ def test_a_first_record_is_written_with_everything_that_belongs_to_it(project: P
         change.id, change.file, change.before, change.after,
     )  # fmt: skip
     assert ("as agreed", "v1", "2026-01-10T09:01:00.000Z") == (
-        done.approval.reason, done.approval.tag, done.approval.approved_at,
+        result.approval.reason, result.approval.tag, result.approval.approved_at,
     )  # fmt: skip
     assert (1, 0, (), 0, 1) == project.verify()[:5]
 
@@ -93,8 +93,8 @@ def test_a_record_is_changed_and_removed_with_its_history(project: Project) -> N
     second = project.commit(_record("greeting", "It was."))
     third = project.commit(_gone("greeting"))
     states = [
-        [(change.before, change.after) for change in done.approval.changes if change.id == "greeting"]
-        for done in (first, second, third)
+        [(change.before, change.after) for change in result.approval.changes if change.id == "greeting"]
+        for result in (first, second, third)
     ]
 
     assert states[0][0][1] == states[1][0][0]
@@ -116,11 +116,11 @@ def test_the_last_snapshot_takes_the_manifest_with_it(project: Project) -> None:
     assert () == project.verify().findings
 
 
-def test_a_wire_answer_alone_is_committed_and_counted(project: Project) -> None:
+def test_a_raw_response_without_a_record_is_committed_and_counted(project: Project) -> None:
     """An error: no record holds it, so only its request is gated."""
     source = {"file": "app.py", "line": 3, "function": "ask", "scopes": [{"scope": "test_app.py::test_ask"}]}
-    done = project.commit(SnapshotChange("openai", "oops", None, wire_of_error(source=source)))
-    (change,) = done.approval.changes
+    result = project.commit(SnapshotChange("openai", "oops", None, wire_of_error(source=source)))
+    (change,) = result.approval.changes
 
     assert ("wire/oops.json", None, digest_bytes(wire_of_error(source=source))) == (
         change.file, change.before, change.after,
@@ -132,7 +132,7 @@ def test_a_wire_answer_alone_is_committed_and_counted(project: Project) -> None:
     assert (1, 0, (), 0, 3) == project.verify()[:5]
 
 
-def test_a_snapshot_may_become_a_wire_answer_and_back(project: Project) -> None:
+def test_a_record_may_become_a_raw_response_alone_and_back(project: Project) -> None:
     """The call began to fail, and was mended: one id, one history."""
     project.commit(_record("greeting"))
     project.commit(SnapshotChange("openai", "greeting", None, wire_of_error()))
@@ -142,7 +142,7 @@ def test_a_snapshot_may_become_a_wire_answer_and_back(project: Project) -> None:
     assert (1, 0, (), 0, 3) == project.verify()[:5]
 
 
-def test_a_record_without_a_wire_answer_loses_the_old_one(project: Project) -> None:
+def test_a_record_without_a_raw_response_removes_the_old_one(project: Project) -> None:
     """It is answered from its fields, so no bytes of another answer may stay."""
     project.commit(_record("greeting"))
     project.commit(SnapshotChange("openai", "greeting", _body("greeting", "By hand."), None))
@@ -162,14 +162,14 @@ def test_a_record_may_move_to_another_provider(project: Project) -> None:
 
 
 def test_what_was_written_by_hand_is_taken_as_never_approved(project: Project) -> None:
-    """The history starts with the first approval; what nobody touches stays as it is."""
+    """The history starts with the first approval; other files stay unchanged."""
     write_tree(project.root)
-    done = project.commit(_record("snap-0001"))
+    changed = project.commit(_record("snap-0001"))
 
-    assert [None] == [change.before for change in done.approval.changes]
+    assert [None] == [change.before for change in changed.approval.changes]
     assert (3, 0, (), 0, 1) == project.verify()[:5]
-    gone = project.commit(_gone("snap-0002"))
-    assert [(None, None)] == [(change.before, change.after) for change in gone.approval.changes]
+    removed = project.commit(_gone("snap-0002"))
+    assert [(None, None)] == [(change.before, change.after) for change in removed.approval.changes]
     assert (2, 0, (), 0, 2) == project.verify()[:5]
 
 
@@ -217,7 +217,7 @@ def _with(body: dict[str, Any], name: str, **values: Any) -> dict[str, Any]:
     ],
 )
 def test_what_verify_would_refuse_is_never_written(project: Project, change: SnapshotChange, rule: str) -> None:
-    """Shape, names, policy, agreement with the wire answer; the change beside it is not written either."""
+    """Shape, names, policy, agreement with the raw response; no other change of the commit is written either."""
     project.commit(_record("other"))
     before = project.tree()
 
@@ -229,8 +229,8 @@ def test_what_verify_would_refuse_is_never_written(project: Project, change: Sna
     assert before == project.tree()
 
 
-def test_everything_that_is_wrong_is_said_at_once(project: Project) -> None:
-    """Whoever approves ten changes wants to know about all that cannot be."""
+def test_all_findings_are_raised_together(project: Project) -> None:
+    """An approval of ten changes reports every change that cannot be approved."""
     loose = [
         SnapshotChange("openai", name, _with(_body(name), "request", temperature=1), None) for name in ("one", "two")
     ]
@@ -238,7 +238,9 @@ def test_everything_that_is_wrong_is_said_at_once(project: Project) -> None:
     with pytest.raises(InvalidFile) as error:
         project.commit(*loose, SnapshotChange("openai", "oops", None, b"{}"))
 
-    assert {"openai/one.json", "openai/two.json", "wire/oops.json"} == {one.file for one in error.value.findings}
+    assert {"openai/one.json", "openai/two.json", "wire/oops.json"} == {
+        finding.file for finding in error.value.findings
+    }
 
 
 def test_the_declared_gate_counts(project: Project) -> None:
@@ -289,7 +291,7 @@ def test_an_id_is_once_in_an_approval(project: Project) -> None:
         project.commit(_record("one"), _record("one", "Other."))
 
 
-def test_a_reason_is_demanded(project: Project) -> None:
+def test_a_commit_without_a_reason_is_refused(project: Project) -> None:
     """Nothing is written without."""
     with pytest.raises(InvalidFile):
         project.commit(_record("one"), reason=" ")

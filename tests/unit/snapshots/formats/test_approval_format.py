@@ -88,9 +88,9 @@ def test_the_hash_does_not_depend_on_the_order_of_keys() -> None:
 )
 def test_ap1_a_broken_approval_is_refused_at_its_place(change: dict[str, Any], path: str) -> None:
     """The hash is right each time; the shape is not."""
-    found = check_approval(_document(**change), "approvals/x.json")
+    findings = check_approval(_document(**change), "approvals/x.json")
 
-    assert [(path, "AP1")] == [(finding.path, finding.rule) for finding in found]
+    assert [(path, "AP1")] == [(finding.path, finding.rule) for finding in findings]
     with pytest.raises(InvalidFile):
         read_approval(json.dumps(_document(**change)).encode())
 
@@ -125,7 +125,7 @@ def test_the_approvals_of_a_tree_are_loaded_in_order(tmp_path: Path) -> None:
         file, data = write_approval(at, ADA, "why", CHANGES)
         (tmp_path / file).write_bytes(data)
 
-    assert ["2026-01", "2026-03"] == [kept.approval.approved_at[:7] for kept in load_approvals(str(tmp_path))]
+    assert ["2026-01", "2026-03"] == [stored.approval.approved_at[:7] for stored in load_approvals(str(tmp_path))]
 
 
 def _git(folder: Path, *arguments: str) -> None:
@@ -134,7 +134,7 @@ def _git(folder: Path, *arguments: str) -> None:
 
 @pytest.fixture
 def repository(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A repository of somebody whose settings are nobody else's."""
+    """A repository whose user has settings of their own."""
     for name in ("GIT_AUTHOR_NAME", "GIT_AUTHOR_EMAIL"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("GIT_CONFIG_GLOBAL", os.devnull)
@@ -143,7 +143,7 @@ def repository(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def test_who_approves_is_whom_git_would_name(repository: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_approver_is_named_as_git_names_an_author(repository: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The environment first, then the settings, then the login name."""
     monkeypatch.setattr("getpass.getuser", lambda: "ada42")
     assert Approver("ada42", "") == find_approver(str(repository))
@@ -193,7 +193,7 @@ def _problem(repository: Path, data: bytes) -> str:
 
 @needs_ssh
 def test_a_signature_is_good_and_covers_everything(repository: Path) -> None:
-    """Without a list of signers, whoever has the key may sign; a changed approval has no signature."""
+    """Without a list of signers any key may sign; a changed approval has no valid signature."""
     _key(repository)
     _, data = write_approval(AT, ADA, "why", CHANGES, signer=load_signing_key(str(repository)))
     document = json.loads(data)
@@ -222,7 +222,7 @@ def test_a_signer_must_be_allowed_and_be_the_approver(repository: Path) -> None:
 
 
 @needs_ssh
-def test_a_signature_by_another_key_is_found(repository: Path) -> None:
+def test_a_signature_by_another_key_is_refused(repository: Path) -> None:
     """The approval names the key, and its hash covers the name."""
     _key(repository)
     first = load_signing_key(str(repository))

@@ -42,12 +42,12 @@ def test_what_a_request_lacks_is_all_named(request_: dict[str, Any], expected: l
 
 
 @pytest.mark.parametrize("provider", ["openai", "gemini", "ollama", "my-host"])
-def test_a_seed_is_demanded_where_the_api_has_one(provider: str) -> None:
+def test_a_seed_is_required_if_the_api_has_one(provider: str) -> None:
     """Every provider but those that are known to have none."""
     assert [ShapeProblem("seed", NO_SEED)] == check_policy({"model": "m", "temperature": 0}, provider, {})
 
 
-def test_no_seed_is_demanded_of_a_provider_that_has_none() -> None:
+def test_no_seed_is_required_if_the_api_has_none() -> None:
     """Anthropic's API cannot carry one; temperature zero is still demanded."""
     assert [] == check_policy({"model": "claude-3", "temperature": 0}, "anthropic", {})
     assert [ShapeProblem("temperature", NO_TEMPERATURE)] == check_policy(
@@ -57,10 +57,10 @@ def test_no_seed_is_demanded_of_a_provider_that_has_none() -> None:
 
 def test_a_model_that_is_gated_on_its_request_owes_nothing() -> None:
     """The user's committed statement; it holds for the models its pattern names and no other."""
-    asked = {"model": "claude-3", "temperature": 1}
+    request = {"model": "claude-3", "temperature": 1}
 
-    assert [] == check_policy(asked, "anthropic", GATED_ON_REQUEST)
-    assert check_policy(asked | {"model": "gpt-4"}, "openai", GATED_ON_REQUEST)
+    assert [] == check_policy(request, "anthropic", GATED_ON_REQUEST)
+    assert check_policy(request | {"model": "gpt-4"}, "openai", GATED_ON_REQUEST)
 
 
 @pytest.mark.parametrize(
@@ -88,7 +88,7 @@ def test_the_first_pattern_that_matches_decides() -> None:
     assert "request" == find_gate("gpt-4o", dict(reversed(models.items())))
 
 
-def test_behaviour_is_gated_unless_somebody_said_otherwise() -> None:
+def test_the_answer_is_gated_unless_configured_otherwise() -> None:
     """No declaration, or one without a gate."""
     assert "behaviour" == find_gate("gpt-4", {}) == find_gate("gpt-4", {"gpt-*": ModelRule(temperature=0.0)})
 

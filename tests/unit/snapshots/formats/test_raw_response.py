@@ -1,4 +1,4 @@
-"""The wire answer: what is replayed, and that it says what its record says."""
+"""The raw response: it is replayed byte for byte, and agrees with its record."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ answers = st.builds(
 
 
 def wire(request: Any = None, *chunks: bytes, status: int = 200, media_type: str = "application/json") -> RawResponse:
-    """A wire answer of a chat."""
+    """A raw response of a chat."""
     pieces = chunks or (json.dumps(ANSWER).encode(),)
     return RawResponse(
         "POST", "/v1/chat/completions", "", (), REQUEST if request is None else request, status,
@@ -74,9 +74,9 @@ def wire(request: Any = None, *chunks: bytes, status: int = 200, media_type: str
 
 def record(answer: RawResponse) -> dict[str, Any]:
     """The record that an approval would write for it."""
-    made = draft_raw_response(answer, {})
-    assert DraftKind.SNAPSHOT is made.kind
-    return {"request": made.request, "response": {**made.response, "latency_ms": 5}}
+    draft = draft_raw_response(answer, {})
+    assert DraftKind.SNAPSHOT is draft.kind
+    return {"request": draft.request, "response": {**draft.response, "latency_ms": 5}}
 
 
 @given(answers)
@@ -109,7 +109,7 @@ def test_a_chunk_is_a_line_and_the_times_are_one() -> None:
         (lambda value: value["request"].pop("query"), "$.request.query"),
     ],
 )
-def test_a_broken_wire_answer_is_refused_at_its_place(change: Any, path: str) -> None:
+def test_a_broken_raw_response_is_refused_with_the_place(change: Any, path: str) -> None:
     """One finding, with the rule and the place."""
     value: Any = parse_json(write_raw_response(wire()))
     change(value)
@@ -119,13 +119,13 @@ def test_a_broken_wire_answer_is_refused_at_its_place(change: Any, path: str) ->
         read_raw_response(json.dumps(value).encode())
 
 
-def test_what_is_no_json_is_said() -> None:
+def test_data_that_is_not_json_is_refused() -> None:
     """With its place."""
     with pytest.raises(NotJSON):
         read_raw_response(b"{")
 
 
-def test_a_record_agrees_with_the_wire_answer_it_was_made_of() -> None:
+def test_a_record_agrees_with_its_own_raw_response() -> None:
     """Latency and the reference itself are not the model's words."""
     assert [] == find_disagreements(record(wire()), wire(), {})
 
@@ -144,15 +144,15 @@ def test_a_record_agrees_with_the_wire_answer_it_was_made_of() -> None:
         ("response", "tool_calls", [{"id": "1"}]),
     ],
 )
-def test_a_record_that_says_another_thing_is_found(side: str, field: str, value: Any) -> None:
-    """Nobody reviews one answer and replays another."""
+def test_a_changed_record_disagrees_with_its_raw_response(side: str, field: str, value: Any) -> None:
+    """The reviewed answer is the replayed one."""
     stated = copy.deepcopy(record(wire()))
     stated[side][field] = value
 
     assert [f"{side}.{field}"] == [problem.path for problem in find_disagreements(stated, wire(), {})]
 
 
-def test_a_wire_answer_that_was_changed_is_found() -> None:
+def test_a_changed_raw_response_disagrees_with_its_record() -> None:
     """Also in one chunk of a stream, and in what was asked."""
     stated = record(wire())
     other = json.dumps(ANSWER).replace("Hello", "Hullo").encode()
@@ -173,17 +173,17 @@ def test_an_error_is_no_answer_of_a_model() -> None:
 def test_every_call_of_the_corpus_agrees_with_its_own_record() -> None:
     """Of every dialect, plain and streamed; what the format cannot hold is said to be so."""
     kinds: dict[DraftKind, int] = dict.fromkeys(DraftKind, 0)
-    for one in interactions(need_shared("corpus/llm"))[::5]:
-        if not one.generates or not one.request.startswith(b"{"):
+    for interaction in interactions(need_shared("corpus/llm"))[::5]:
+        if not interaction.generates or not interaction.request.startswith(b"{"):
             continue
         answer = RawResponse(
-            one.method, _ADDRESSES[one.label], "", (), parse_json(one.request), one.status or 200,
-            (("content-type", one.media_type),), (Chunk(1.0, one.body),),
+            interaction.method, _ADDRESSES[interaction.label], "", (), parse_json(interaction.request),
+            interaction.status or 200, (("content-type", interaction.media_type),), (Chunk(1.0, interaction.body),),
         )  # fmt: skip
-        made = draft_raw_response(answer, DECLARED)
-        kinds[made.kind] += 1
-        if made.kind is DraftKind.SNAPSHOT:
-            stated = {"request": made.request, "response": {**made.response, "latency_ms": 1}}
-            assert [] == find_disagreements(stated, answer, DECLARED), one.name
+        draft = draft_raw_response(answer, DECLARED)
+        kinds[draft.kind] += 1
+        if draft.kind is DraftKind.SNAPSHOT:
+            stated = {"request": draft.request, "response": {**draft.response, "latency_ms": 1}}
+            assert [] == find_disagreements(stated, answer, DECLARED), interaction.name
 
     assert kinds[DraftKind.SNAPSHOT] > 0.9 * sum(kinds.values())

@@ -11,7 +11,7 @@ from traceforge.shape import find_problems
 from traceforge.snapshots.formats.record_draft import DraftKind, RecordDraft, draft_record, find_model_rule
 from traceforge.snapshots.formats.snapshot_format import SnapshotRequest, SnapshotResponse
 
-ASKED: dict[str, Any] = {
+REQUEST: dict[str, Any] = {
     "seed": 7, "model": "m", "messages": [{"role": "user", "content": "Hi"}], "temperature": 0, "max_tokens": 5,
     "stream": True, "logit_bias": {"1": 2}, "top_p": None,
 }  # fmt: skip
@@ -24,28 +24,28 @@ def said(message: dict[str, Any] | None = None, **changes: Any) -> dict[str, Any
     return {"object": "chat.completion", "choices": [choice], "usage": {"total_tokens": 3}, **changes}
 
 
-def fields(made: RecordDraft) -> list[str]:
+def fields(draft: RecordDraft) -> list[str]:
     """Where something is missing."""
-    return [reason.field for reason in made.reasons]
+    return [reason.field for reason in draft.reasons]
 
 
 def test_a_call_with_every_field_is_a_snapshot() -> None:
     """Its fields in the order of the format; the provider's own are kept, nulls and transport are not."""
-    made = draft_record(ASKED, said(), {})
+    draft = draft_record(REQUEST, said(), {})
 
-    assert (DraftKind.SNAPSHOT, ()) == (made.kind, made.reasons)
-    assert ["model", "messages", "temperature", "max_tokens", "seed", "logit_bias"] == list(made.request)
-    assert {"content": "Hello", "tokens_used": 3, "finish_reason": "stop"} == made.response
-    assert [] == find_problems(made.request, SnapshotRequest)
-    assert [] == find_problems({**made.response, "latency_ms": 1}, SnapshotResponse)
+    assert (DraftKind.SNAPSHOT, ()) == (draft.kind, draft.reasons)
+    assert ["model", "messages", "temperature", "max_tokens", "seed", "logit_bias"] == list(draft.request)
+    assert {"content": "Hello", "tokens_used": 3, "finish_reason": "stop"} == draft.response
+    assert [] == find_problems(draft.request, SnapshotRequest)
+    assert [] == find_problems({**draft.response, "latency_ms": 1}, SnapshotResponse)
 
 
 @pytest.mark.parametrize("field", ["temperature", "max_tokens"])
 def test_a_missing_field_is_refused_with_a_fix_and_never_inferred(field: str) -> None:
     """The message names the field; a declaration fills it and is listed."""
-    asked = {name: value for name, value in ASKED.items() if name != field}
-    refused = draft_record(asked, said(), {"other-*": ModelRule(temperature=1, max_tokens=9)})
-    declared = draft_record(asked, said(), {"m": ModelRule(temperature=1, max_tokens=9)})
+    request = {name: value for name, value in REQUEST.items() if name != field}
+    refused = draft_record(request, said(), {"other-*": ModelRule(temperature=1, max_tokens=9)})
+    declared = draft_record(request, said(), {"m": ModelRule(temperature=1, max_tokens=9)})
 
     assert (DraftKind.REFUSED, [f"request.{field}"]) == (refused.kind, fields(refused))
     assert field in refused.reasons[0].hint
@@ -56,14 +56,14 @@ def test_a_missing_field_is_refused_with_a_fix_and_never_inferred(field: str) ->
 
 def test_what_was_sent_wins_over_what_is_declared() -> None:
     """And is not listed as declared."""
-    made = draft_record(ASKED, said(), {"m": ModelRule(temperature=1, max_tokens=9)})
+    draft = draft_record(REQUEST, said(), {"m": ModelRule(temperature=1, max_tokens=9)})
 
-    assert (0, 5, False) == (made.request["temperature"], made.request["max_tokens"], "declared" in made.request)
+    assert (0, 5, False) == (draft.request["temperature"], draft.request["max_tokens"], "declared" in draft.request)
 
 
-def test_one_stop_sequence_is_a_list_of_one() -> None:
+def test_a_single_stop_sequence_becomes_a_list() -> None:
     """A translation, and nothing inferred."""
-    assert ["x"] == draft_record({**ASKED, "stop": "x"}, said(), {}).request["stop"]
+    assert ["x"] == draft_record({**REQUEST, "stop": "x"}, said(), {}).request["stop"]
 
 
 @pytest.mark.parametrize(
@@ -77,38 +77,38 @@ def test_one_stop_sequence_is_a_list_of_one() -> None:
 )
 def test_the_content_is_the_text_of_the_answer(message: dict[str, Any], content: str) -> None:
     """Of tool calls only, it is empty."""
-    made = draft_record(ASKED, said(message), {})
+    draft = draft_record(REQUEST, said(message), {})
 
-    assert (DraftKind.SNAPSHOT, content) == (made.kind, made.response["content"])
-    assert message.get("tool_calls") == made.response.get("tool_calls")
+    assert (DraftKind.SNAPSHOT, content) == (draft.kind, draft.response["content"])
+    assert message.get("tool_calls") == draft.response.get("tool_calls")
 
 
 def test_an_answer_that_does_not_say_its_tokens_or_its_end_is_refused() -> None:
     """With what to ask for."""
-    made = draft_record(
-        ASKED, {**said(usage=None), "choices": [{"index": 0, "message": MESSAGE, "finish_reason": None}]}, {}
+    draft = draft_record(
+        REQUEST, {**said(usage=None), "choices": [{"index": 0, "message": MESSAGE, "finish_reason": None}]}, {}
     )
 
-    assert (DraftKind.REFUSED, ["response.usage", "response.finish_reason"]) == (made.kind, fields(made))
-    assert "include_usage" in made.reasons[0].hint
+    assert (DraftKind.REFUSED, ["response.usage", "response.finish_reason"]) == (draft.kind, fields(draft))
+    assert "include_usage" in draft.reasons[0].hint
 
 
 @pytest.mark.parametrize(
     ("asked", "answer"),
     [
-        (ASKED, None),
-        (ASKED, said(choices=[])),
-        (ASKED, said(choices=[{"index": 0}, {"index": 1}])),
-        ({**ASKED, "prompt": ["a", "b"]}, said()),
+        (REQUEST, None),
+        (REQUEST, said(choices=[])),
+        (REQUEST, said(choices=[{"index": 0}, {"index": 1}])),
+        ({**REQUEST, "prompt": ["a", "b"]}, said()),
         ({"model": "m", "temperature": 0, "max_tokens": 1}, said()),
     ],
 )
 def test_what_the_format_cannot_hold_is_wire_only(asked: dict[str, Any], answer: dict[str, Any] | None) -> None:
-    """It is committed as its wire answer alone."""
-    made = draft_record(asked, answer, {})
+    """It is committed as its raw response alone."""
+    draft = draft_record(asked, answer, {})
 
-    assert (DraftKind.RAW_ONLY, {}, {}) == (made.kind, made.request, made.response)
-    assert made.reasons
+    assert (DraftKind.RAW_ONLY, {}, {}) == (draft.kind, draft.request, draft.response)
+    assert draft.reasons
 
 
 def test_the_first_pattern_that_fits_counts() -> None:

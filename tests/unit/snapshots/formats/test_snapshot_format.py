@@ -77,7 +77,7 @@ def _spelled(path: tuple[str | int, ...]) -> str:
 # The examples of the specification
 
 
-def test_the_complete_structure_here_is_the_one_of_the_specification() -> None:
+def test_the_example_of_the_specification_is_valid_here() -> None:
     """The constant is the specification's first JSON block, in its order."""
     text = need_shared("seeds/000_a7c11da574936ae6.txt").read_text(encoding="utf-8")
     block = text.partition("```json\n")[2].partition("```")[0]
@@ -100,17 +100,17 @@ def test_the_complete_structure_of_the_specification_is_valid_once_its_hashes_ar
     )
 
 
-def test_the_placeholders_of_the_specification_are_found_out() -> None:
+def test_the_placeholder_hashes_of_the_specification_are_findings() -> None:
     """Taken as they stand, both hashes are wrong, and the findings say what they should be."""
     document = copy.deepcopy(SPECIFIED_DOCUMENT)
     record = check_document(document)[0]
     document["snapshots"][0]["hash"] = SPECIFIED_RECORD_HASH
-    (whole,) = check_document(document)
+    (finding,) = check_document(document)
 
     assert ("SN3", "$.snapshots[0].hash") == (record.rule, record.path)
     assert SPECIFIED_RECORD_HASH in record.message
-    assert ("SN4", "$.hash") == (whole.rule, whole.path)
-    assert SPECIFIED_DOCUMENT_HASH in whole.message
+    assert ("SN4", "$.hash") == (finding.rule, finding.path)
+    assert SPECIFIED_DOCUMENT_HASH in finding.message
 
 
 def test_the_valid_record_of_the_specification_is_valid() -> None:
@@ -163,9 +163,11 @@ def test_an_invalid_example_of_the_specification_is_refused(
     path: tuple[str | int, ...], value: Any, message: str
 ) -> None:
     """The other invalid examples: each is one finding at its place."""
-    found = check_document(_set(_seed(), path, value))
+    findings = check_document(_set(_seed(), path, value))
 
-    assert [("SN1", _spelled(path), message)] == [(finding.rule, finding.path, finding.message) for finding in found]
+    assert [("SN1", _spelled(path), message)] == [
+        (finding.rule, finding.path, finding.message) for finding in findings
+    ]
     with pytest.raises(InvalidFile):
         read_document(ecmascript_bytes(_set(_seed(), path, value)))
 
@@ -174,7 +176,7 @@ def test_another_version_is_refused_with_the_words_of_the_specification() -> Non
     """Nothing else is looked at: a document of another version has other rules."""
     document: Any = {"version": "0.9.0", "records": "whatever that version had"}
     (finding,) = check_document(document, "openai/a.json")
-    said = f"{finding.message} {finding.hint}"
+    text = f"{finding.message} {finding.hint}"
 
     assert ("openai/a.json", "$.version", "SN2") == (finding.file, finding.path, finding.rule)
     for words in (
@@ -182,7 +184,7 @@ def test_another_version_is_refused_with_the_words_of_the_specification() -> Non
         "Current version: 1.0.0",
         "Re-record all snapshots",
     ):
-        assert words in said
+        assert words in text
     with pytest.raises(InvalidFile, match=r"Snapshot version 0\.9\.0 is no longer supported"):
         read_document(json.dumps(document).encode())
 
@@ -334,7 +336,7 @@ def test_an_unknown_field_is_refused_where_the_format_is_closed(path: tuple[str 
 @pytest.mark.parametrize(
     "path", [(*_RECORD, "request"), (*_RECORD, "request", "messages", 0), (*_RECORD, "request", "tools", 0)]
 )
-def test_an_unknown_field_is_kept_where_a_provider_speaks(path: tuple[str | int, ...]) -> None:
+def test_an_unknown_field_of_a_provider_is_preserved(path: tuple[str | int, ...]) -> None:
     """Requests, messages and tools are open, and what they hold is hashed."""
     document = _set(_full(), (*path, "extra"), {"deep": [1]})
 
@@ -384,7 +386,7 @@ def test_a_request_has_messages_or_a_prompt() -> None:
     assert [("SN1", "$.snapshots[0].request")] == _rules(neither)
 
 
-def test_everything_wrong_in_every_record_is_found() -> None:
+def test_every_broken_rule_of_every_record_is_a_finding() -> None:
     """One finding a place, over all records; hashes are not judged before the shape is right."""
     document = with_hashes({"version": "1.0.0", "snapshots": [full_record(), least_record()], "hash": ""})
     document["snapshots"][0]["id"] = "A"
@@ -401,14 +403,14 @@ def test_everything_wrong_in_every_record_is_found() -> None:
 
 
 @pytest.mark.parametrize("value", [None, 5, "x", [], True])
-def test_a_document_that_is_no_object_is_one_finding(value: Any) -> None:
+def test_a_document_that_is_not_an_object_is_one_finding(value: Any) -> None:
     """Whatever stands there in its place."""
     assert [("SN1", "$")] == _rules(value)
 
 
 @pytest.mark.parametrize("text", [b"", b"{", b"{} {}", b"\xef\xbb\xbf{}", b'{"a": NaN}'])
 def test_text_that_is_not_json_is_no_document(text: bytes) -> None:
-    """It is not an invalid artefact, it could not be checked."""
+    """The file is not invalid: it could not be checked."""
     with pytest.raises(NotJSON):
         read_document(text)
     with pytest.raises(NotJSON):
@@ -440,14 +442,14 @@ def test_the_order_of_members_is_under_the_hash(path: tuple[str | int, ...]) -> 
 
 
 def test_the_order_of_a_records_own_members_is_not() -> None:
-    """The five fields are always hashed in the specification's order, wherever they stand in the file."""
+    """The five fields are always hashed in the specification's order, whatever their order in the file."""
     document = _full()
     document["snapshots"] = [dict(reversed(record.items())) for record in document["snapshots"]]
 
     assert [] == check_document(dict(reversed(document.items())))
 
 
-def test_a_record_that_is_swapped_whole_is_found_by_the_document_hash() -> None:
+def test_the_document_hash_detects_an_exchanged_record() -> None:
     """Two records that are valid by themselves, in another order or fewer of them: SN4."""
     document = with_hashes({"version": "1.0.0", "snapshots": [full_record(), least_record()], "hash": ""})
     swapped = document | {"snapshots": document["snapshots"][::-1]}
@@ -501,9 +503,9 @@ PLACEHOLDER = "sha256:" + "0" * 63
 
 
 @st.composite
-def _members(draw: st.DrawFn, known: dict[str, str], *, extra: bool = False) -> str:
+def _members(draw: st.DrawFn, fields: dict[str, str], *, extra: bool = False) -> str:
     """An object as text: members in any order, some written twice, some white space."""
-    pairs = [f'"{key}"' + draw(st.sampled_from([":", ": ", " :\n"])) + text for key, text in known.items()]
+    pairs = [f'"{key}"' + draw(st.sampled_from([":", ": ", " :\n"])) + text for key, text in fields.items()]
     if extra:
         for key in draw(st.lists(st.sampled_from(EXTRA_KEYS), max_size=4)):
             value = draw(numbers | strings(lone=True) | shallow_texts.map(bytes.decode))
@@ -665,7 +667,7 @@ def test_a_body_that_json_cannot_hold_is_not_written() -> None:
         write_document([body])
 
 
-def test_writing_leaves_the_body_as_it_was() -> None:
+def test_writing_does_not_change_the_body() -> None:
     """The caller's value keeps every type and order."""
     body = full_record()
     before = repr(body)
@@ -684,7 +686,7 @@ def test_a_stale_hash_in_a_body_is_never_believed() -> None:
     assert record.hash != written.hash == record_hash(changed)
 
 
-def test_a_lone_surrogate_in_a_key_of_a_request_is_kept() -> None:
+def test_a_lone_surrogate_in_a_key_of_a_request_is_preserved() -> None:
     """A provider's member may be called anything that JSON can write."""
     body = least_record()
     body["request"]["\ud800"] = 1

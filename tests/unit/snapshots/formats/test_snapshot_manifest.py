@@ -76,7 +76,7 @@ def test_the_manifest_of_three_records_is_this_text() -> None:
     assert text.encode() == write_manifest(ENTRIES)
 
 
-def test_the_order_in_which_records_are_found_does_not_matter() -> None:
+def test_the_order_of_the_records_does_not_matter() -> None:
     """Every permutation gives the same bytes."""
     assert {write_manifest(ENTRIES)} == {write_manifest(list(order)) for order in permutations(ENTRIES)}
 
@@ -184,11 +184,11 @@ def test_a_record_without_its_entry_is_mf4_for_each() -> None:
     """The finding names the file that is not listed."""
     manifest = _manifest()
     manifest["snapshots"] = manifest["snapshots"][:1]
-    found = check_manifest(_sealed(manifest), ENTRIES)
+    findings = check_manifest(_sealed(manifest), ENTRIES)
 
-    assert [("MF4", "$.snapshots")] * 2 == [(finding.rule, finding.path) for finding in found]
+    assert [("MF4", "$.snapshots")] * 2 == [(finding.rule, finding.path) for finding in findings]
     assert ["openai/abc123def456.json", "openai/def789ghi012.json"] == [
-        finding.message.partition(" ")[0] for finding in found
+        finding.message.partition(" ")[0] for finding in findings
     ]
 
 
@@ -222,7 +222,7 @@ def test_entries_out_of_order_are_mf6() -> None:
     assert [("MF6", "$.snapshots[2]")] == _rules(_sealed(by_id)) == _rules(_sealed(by_provider))
 
 
-def test_an_entry_that_stands_twice_is_mf6() -> None:
+def test_a_duplicate_entry_is_mf6() -> None:
     """Beside its twin or far from it."""
     manifest = _manifest()
     manifest["snapshots"].append(manifest["snapshots"][0])
@@ -267,7 +267,7 @@ def test_everything_wrong_is_reported_at_once() -> None:
     assert {"MF3", "MF4", "MF5", "MF6", "MF7", "MF8"} == {rule for rule, _ in _rules(json.dumps(manifest).encode())}
 
 
-def test_what_could_not_be_read_is_not_held_against_the_manifest() -> None:
+def test_entries_of_unreadable_files_are_not_judged() -> None:
     """An unread file or folder has a finding of its own; its entries and the times cannot be judged."""
     data = write_manifest(ENTRIES)
 

@@ -41,18 +41,18 @@ def approved_calls(*calls: Exchange) -> list[ApprovedCall]:
 def ask_again(approved: list[ApprovedCall], *calls: Exchange) -> tuple[Player, list[GateFinding]]:
     """Ask these, and say what is found."""
     player = Player(KEYS, Library(build_recordings(approved, KEYS)), fallback=SynthesisedAnswers(approved, {}))
-    for one in calls:
-        play(player, one, one.caller)
+    for exchange in calls:
+        play(player, exchange, exchange.caller)
     return player, find_unapproved_requests(player.unmatched, approved, player.use_counts, {})
 
 
-def test_what_was_approved_is_answered_and_nothing_is_found() -> None:
+def test_approved_calls_are_replayed_without_findings() -> None:
     """Any number of times, in any test."""
     approved = approved_calls(asks("a", "1", scope="x"), asks("b", "2", 1, scope="x"))
 
-    player, found = ask_again(approved, asks("a", scope="x"), asks("a", scope="y"), asks("b", scope="x"))
+    player, findings = ask_again(approved, asks("a", scope="x"), asks("a", scope="y"), asks("b", scope="x"))
 
-    assert ([], 3) == (found, player.played_count)
+    assert ([], 3) == (findings, player.played_count)
 
 
 def test_one_edit_in_many_calls_is_one_finding() -> None:
@@ -60,35 +60,35 @@ def test_one_edit_in_many_calls_is_one_finding() -> None:
     texts = ["Be kind. Name a soup.", "Be kind. Name a law.", "Be kind. Count to three."]
     approved = approved_calls(*(asks(text, number=n, scope=f"t{n}") for n, text in enumerate(texts)))
 
-    _, found = ask_again(
+    _, findings = ask_again(
         approved, *(asks(text.replace("kind", "brief"), scope=f"t{n}") for n, text in enumerate(texts))
     )
 
-    (one,) = found
-    assert (CHANGED_RULE, 3, ("t0", "t1", "t2")) == (one.finding.rule, one.calls, one.scopes)
-    assert one.comparison is not None
-    assert one.comparison.request_changes
-    assert ["t0", "t1", "t2"] == list_failed_tests(found)
+    (finding,) = findings
+    assert (CHANGED_RULE, 3, ("t0", "t1", "t2")) == (finding.finding.rule, finding.calls, finding.scopes)
+    assert finding.comparison is not None
+    assert finding.comparison.request_changes
+    assert ["t0", "t1", "t2"] == list_failed_tests(findings)
 
 
 def test_a_call_that_is_tried_again_is_counted_once() -> None:
     """A framework tries again what no SDK would; another test that asks the same is another call."""
     approved = approved_calls(asks("Name a soup.", scope="t"), asks("Name a soup.", number=1, scope="u"))
 
-    _, found = ask_again(approved, *(asks("Name a salad.", scope=scope) for scope in "tttuu"))
+    _, findings = ask_again(approved, *(asks("Name a salad.", scope=scope) for scope in "tttuu"))
 
-    assert [(2, ("t", "u"))] == [(one.calls, one.scopes) for one in found]
-    assert "and the same edit in 1 more" in found[0].finding.message
+    assert [(2, ("t", "u"))] == [(finding.calls, finding.scopes) for finding in findings]
+    assert "and the same edit in 1 more" in findings[0].finding.message
 
 
 def test_a_request_beside_those_that_were_approved_is_new() -> None:
     """Its nearest is named, and was asked as well."""
     approved = approved_calls(asks("Name a soup.", scope="t"))
 
-    _, found = ask_again(approved, asks("Name a soup.", scope="t"), asks("Name a salad.", scope="t"))
+    _, findings = ask_again(approved, asks("Name a soup.", scope="t"), asks("Name a salad.", scope="t"))
 
-    assert [NEW_RULE] == [one.finding.rule for one in found]
-    assert approved[0].id == found[0].nearest
+    assert [NEW_RULE] == [finding.finding.rule for finding in findings]
+    assert approved[0].id == findings[0].nearest
 
 
 @pytest.mark.parametrize("others", [(), ("Name a soup.",)])
@@ -96,13 +96,13 @@ def test_whether_a_request_is_new_does_not_depend_on_what_other_tests_asked(othe
     """Two processes of a suite see different tests of it."""
     approved = approved_calls(asks("Name a soup.", scope="a.py::test_soup"))
 
-    _, found = ask_again(
+    _, findings = ask_again(
         approved,
         *(asks(text, scope="a.py::test_soup") for text in others),
         asks("Name a salad.", scope="a.py::test_salad"),
     )
 
-    assert [(NEW_RULE, approved[0].id)] == [(one.finding.rule, one.nearest) for one in found]
+    assert [(NEW_RULE, approved[0].id)] == [(finding.finding.rule, finding.nearest) for finding in findings]
 
 
 @pytest.mark.parametrize(
@@ -122,9 +122,9 @@ def test_unused_is_judged_for_tests_that_ran_and_passed(
     """And in which everything was answered: what comes after a miss was not reached."""
     approved = approved_calls(asks("a", scope="t"))
 
-    shown = list(find_unused(approved, {}, missed, tests, NOWHERE, command_passed=passed))
+    findings = list(find_unused(approved, {}, missed, tests, NOWHERE, command_passed=passed))
 
-    assert ([UNUSED_RULE] if found else []) == [one.finding.rule for one in shown]
+    assert ([UNUSED_RULE] if found else []) == [finding.finding.rule for finding in findings]
 
 
 def test_what_a_fixture_asks_once_is_in_use_whichever_test_comes_first() -> None:
@@ -134,12 +134,12 @@ def test_what_a_fixture_asks_once_is_in_use_whichever_test_comes_first() -> None
         asks("menu", "soup", scope="t.py::a"), asks("menu", "fish", 1, scope="t.py::b"), models=models
     ).changes
     first, second = (approved_of(change) for change in changes)
-    scope = {one.id: one.turns[0].scope for one in (first, second)}
+    scope = {snapshot.id: snapshot.turns[0].scope for snapshot in (first, second)}
     passed = {"t.py::a": "passed", "t.py::b": "passed", "t.py::c": "passed"}
 
     def unused(*used: tuple[str, str]) -> list[str]:
-        found = find_unused([first, second], dict.fromkeys(used, 1), set(), passed, NOWHERE, command_passed=True)
-        return [one.nearest for one in found]
+        findings = find_unused([first, second], dict.fromkeys(used, 1), set(), passed, NOWHERE, command_passed=True)
+        return [snapshot.nearest for snapshot in findings]
 
     assert [] == unused((scope[first.id], first.id))
     assert [] == unused(("t.py::c", first.id))
@@ -152,23 +152,27 @@ def test_outside_of_tests_the_command_has_to_pass(passed: bool) -> None:
     """A command is a scope of its own, and another one says nothing about it."""
     command = command_scope(["/usr/bin/python3.12", "app.py", "--all"])
     approved = approved_calls(asks("a", scope=command))
-    here, elsewhere = (RunScopes({scope}, []) for scope in (command, command_scope(["python", "other.py"])))
+    same_command, other_command = (
+        RunScopes({scope}, []) for scope in (command, command_scope(["python", "other.py"]))
+    )
 
     assert "$ python app.py --all" == command
-    assert passed == bool(list(find_unused(approved, {}, set(), {}, here, command_passed=passed)))
-    assert [] == list(find_unused(approved, {(command, approved[0].id): 1}, set(), {}, here, command_passed=passed))
-    assert [] == list(find_unused(approved, {}, set(), {}, elsewhere, command_passed=passed))
-    assert [] == list(find_unused(approved, {}, {command}, {}, here, command_passed=passed))
+    assert passed == bool(list(find_unused(approved, {}, set(), {}, same_command, command_passed=passed)))
+    assert [] == list(
+        find_unused(approved, {(command, approved[0].id): 1}, set(), {}, same_command, command_passed=passed)
+    )
+    assert [] == list(find_unused(approved, {}, set(), {}, other_command, command_passed=passed))
+    assert [] == list(find_unused(approved, {}, {command}, {}, same_command, command_passed=passed))
 
 
-def test_a_snapshot_without_a_wire_answer_is_answered_in_the_provider_s_shape() -> None:
-    """Plain and as a stream; it is counted, because nobody has seen these bytes."""
-    (one,) = approved_calls(asks("a", "by hand"))
-    written = [one._replace(raw_response=None)]
+def test_a_snapshot_without_a_raw_response_is_replayed_in_the_providers_format() -> None:
+    """Plain and as a stream; it is counted, because no provider sent these bytes."""
+    (approved,) = approved_calls(asks("a", "by hand"))
+    written = [approved._replace(raw_response=None)]
 
-    player, found = ask_again(written, asks("a"), asks("a", stream=True))
+    player, findings = ask_again(written, asks("a"), asks("a", stream=True))
 
-    assert ([], 2, 2) == (found, player.played_count, player.synthesised_count)
+    assert ([], 2, 2) == (findings, player.played_count, player.synthesised_count)
     plain = play(player, asks("a")).response
     stream = play(player, asks("a", stream=True)).response
     assert (b"by hand" in plain.body, plain.streamed) == (True, False)
@@ -176,37 +180,37 @@ def test_a_snapshot_without_a_wire_answer_is_answered_in_the_provider_s_shape() 
     assert play(player, asks("another")).unmatched is not None
 
 
-def test_what_is_pending_is_found() -> None:
-    """New, changed or refused: nobody has approved it."""
+def test_pending_changes_are_findings() -> None:
+    """New, changed or refused: it is not approved."""
     changes = proposed(asks("a"), asks("b", number=1, temperature=1)).changes
 
-    shown = list(find_pending_changes(changes))
+    findings = list(find_pending_changes(changes))
 
-    assert [PENDING_RULE] * 2 == [one.finding.rule for one in shown]
-    assert any("temperature must be 0" in one.finding.message for one in shown)
+    assert [PENDING_RULE] * 2 == [finding.finding.rule for finding in findings]
+    assert any("temperature must be 0" in finding.finding.message for finding in findings)
 
 
 def test_a_miss_outside_of_tests_narrows_nothing() -> None:
     """There is no test to name."""
-    _, found = ask_again(approved_calls(asks("a")), asks("b"), asks("c", scope="t"))
+    _, findings = ask_again(approved_calls(asks("a")), asks("b"), asks("c", scope="t"))
 
-    assert [] == list_failed_tests(found)
+    assert [] == list_failed_tests(findings)
 
 
-def test_a_caller_that_is_not_known_is_said_so() -> None:
+def test_an_unknown_caller_is_named_as_unknown() -> None:
     """A finding has a place in any case."""
     player = Player(KEYS, Library([]))
     play(player, asks("a", source=""), Caller())
 
-    (one,) = find_unapproved_requests(player.unmatched, [], {}, {})
+    (finding,) = find_unapproved_requests(player.unmatched, [], {}, {})
 
-    assert "(unknown)" == one.finding.file
+    assert "(unknown)" == finding.finding.file
 
 
 def test_what_a_test_asked_is_nearer_than_what_looks_more_alike() -> None:
     """A test that asks something else now is compared with what it asked; unless the two have nothing in common."""
     approved = approved_calls(asks("Name a soup.", scope="other"), asks("Name a river.", number=1, scope="t"))
-    mine = next(one for one in approved if one.turns[0].scope == "t")
+    mine = next(call for call in approved if call.turns[0].scope == "t")
 
     _, changed = ask_again(approved, asks("Name a loup.", scope="t"))
     _, elsewhere = ask_again(approved, asks("Name a loup.", scope="new"))

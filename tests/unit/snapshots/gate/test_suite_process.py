@@ -25,14 +25,14 @@ def process(tmp_path: Path) -> SuiteProcess:
 
 
 def ask(process: SuiteProcess, scope: str) -> None:
-    """Make a call that nobody approved, in a scope."""
+    """Make an unapproved call in a scope."""
     process.snapshots.player.play("POST", URL, (), BODY, Caller("app.py:1:ask", scope))
 
 
 def judge(process: SuiteProcess, observations: RunObservations) -> list[tuple[str, str]]:
     """The findings of the whole suite: where, and which rule."""
     judgement = judge_run(process.snapshots, observations, {}, command_passed=False)
-    return [(found.finding.file, found.finding.rule) for found in judgement.findings]
+    return [(gate_finding.finding.file, gate_finding.finding.rule) for gate_finding in judgement.findings]
 
 
 def test_a_test_is_judged_by_its_own_requests_and_once(process: SuiteProcess) -> None:
@@ -40,7 +40,7 @@ def test_a_test_is_judged_by_its_own_requests_and_once(process: SuiteProcess) ->
     ask(process, "t.py::a")
 
     assert [] == process.judge_test("t.py::b")
-    assert [NEW_RULE] == [found.finding.rule for found in process.judge_test("t.py::a")]
+    assert [NEW_RULE] == [gate_finding.finding.rule for gate_finding in process.judge_test("t.py::a")]
     assert [] == process.judge_test("t.py::a")
     assert [] == judge(process, process.stop())
 
@@ -65,12 +65,12 @@ def test_a_refused_connection_after_the_report_of_its_test_makes_the_suite_red(p
 
 def test_observations_of_workers_are_sent_as_plain_values_and_added_up() -> None:
     """Every field of each: one that is forgotten would not be judged."""
-    one = RunObservations(
+    observations = RunObservations(
         [("t", "a", 2)], ["t"], ["missed"], [("h:1", "remote", 1)], ["trace"], ["KEY"], 1, 2, 3, 4, 5, {"v": 6}
     )
 
-    assert one == RunObservations.from_builtins(one.to_builtins())
-    both = merge_observations([one, RunObservations.from_builtins(one.to_builtins())])
+    assert observations == RunObservations.from_builtins(observations.to_builtins())
+    both = merge_observations([observations, RunObservations.from_builtins(observations.to_builtins())])
     assert {("t", "a"): 4} == both.use_counts
     assert RunObservations(
         [("t", "a", 2)] * 2, ["t"] * 2, ["missed"] * 2, [("h:1", "remote", 1)] * 2, ["trace"] * 2, ["KEY"],

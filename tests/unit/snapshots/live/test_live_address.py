@@ -21,18 +21,18 @@ AZURE = "/openai/deployments/gpt-4o/chat/completions"
 
 
 def test_an_address_is_the_targets_then_the_environments_then_the_configurations_then_the_providers() -> None:
-    """Whoever is nearer to the person wins."""
+    """In this order."""
     environ = {"OPENAI_BASE_URL": "http://env/v1", "OLLAMA_HOST": "box:11434"}
     configured = {"openai": "http://configured", "corp": "https://llm.example.com"}
-    known = ProviderAddresses({"openai": "http://target/"}, configured, environ)
+    addresses = ProviderAddresses({"openai": "http://target/"}, configured, environ)
 
-    assert "http://target" == known.find("openai", CHAT)
+    assert "http://target" == addresses.find("openai", CHAT)
     assert "http://env/v1" == ProviderAddresses({}, configured, environ).find("openai", CHAT)
     assert "http://configured" == ProviderAddresses({}, configured, {}).find("openai", CHAT)
-    assert "https://llm.example.com" == known.find("corp", CHAT)
-    assert "http://box:11434" == known.find("ollama", "/api/chat")
-    assert "https://api.anthropic.com" == known.find("anthropic", "/v1/messages")
-    assert "" == known.find("groq", CHAT)
+    assert "https://llm.example.com" == addresses.find("corp", CHAT)
+    assert "http://box:11434" == addresses.find("ollama", "/api/chat")
+    assert "https://api.anthropic.com" == addresses.find("anthropic", "/v1/messages")
+    assert "" == addresses.find("groq", CHAT)
 
 
 def test_a_deployment_of_azure_is_not_sent_to_openai() -> None:
@@ -70,8 +70,8 @@ def test_a_model_in_the_path_is_replaced() -> None:
 
 
 def _secret(provider: str, path: str) -> tuple[tuple[str, ...], str]:
-    found = find_key_header(provider, find_endpoint("POST", path), path)
-    return found.variables, found.header
+    key_header = find_key_header(provider, find_endpoint("POST", path), path)
+    return key_header.variables, key_header.header
 
 
 def test_each_provider_has_its_variable_and_its_header() -> None:
@@ -86,7 +86,7 @@ def test_each_provider_has_its_variable_and_its_header() -> None:
 
 
 def test_a_key_never_crosses_a_network_in_the_clear() -> None:
-    """It is sent over TLS and to this machine, and to nobody else."""
+    """It is sent over TLS and to this machine only."""
     secret, environ = find_key_header("openai", find_endpoint("POST", CHAT), CHAT), {"OPENAI_API_KEY": "k"}
     sent = {"authorization": "Bearer k"}
 
@@ -96,7 +96,7 @@ def test_a_key_never_crosses_a_network_in_the_clear() -> None:
     assert not is_confidential("http://gpu.example.com")
 
 
-def test_a_key_that_would_break_a_header_is_none() -> None:
+def test_a_key_that_a_header_cannot_hold_is_ignored() -> None:
     """A line feed inside could add headers; one at the end comes from a file, and goes."""
     secret = find_key_header("openai", find_endpoint("POST", CHAT), CHAT)
 

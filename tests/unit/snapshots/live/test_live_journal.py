@@ -22,8 +22,8 @@ NOW = datetime(2026, 11, 15, 12, tzinfo=UTC)
 @pytest.fixture
 def plan() -> LivePlan:
     """One call, three runs."""
-    one = approved_of(proposed(asks("Hi")).changes[0])
-    return make_plan([one], ProviderAddresses({"openai": "http://127.0.0.1:9"}, {}, {}), {}, runs=3)
+    approved = approved_of(proposed(asks("Hi")).changes[0])
+    return make_plan([approved], ProviderAddresses({"openai": "http://127.0.0.1:9"}, {}, {}), {}, runs=3)
 
 
 def answer(plan: LivePlan, run: int, at: datetime = NOW) -> LiveAnswer:
@@ -45,8 +45,8 @@ def test_answers_are_there_after_a_stop(tmp_path: Path, plan: LivePlan) -> None:
         with LiveJournal(str(tmp_path), plan) as journal:
             journal.add(answer(plan, 1))
             journal.add(answer(plan, 2))
-        with LiveJournal(str(tmp_path), plan._replace(runs=9)) as again:
-            assert [answer(plan, 1), answer(plan, 2)] == again.answers
+        with LiveJournal(str(tmp_path), plan._replace(runs=9)) as reopened:
+            assert [answer(plan, 1), answer(plan, 2)] == reopened.answers
         with LiveJournal(str(tmp_path), plan._replace(runs=1)) as fewer:
             assert [answer(plan, 1)] == fewer.answers
 
@@ -58,16 +58,16 @@ def test_a_check_that_ended_begins_anew(tmp_path: Path, plan: LivePlan) -> None:
         journal.finish()
 
     assert [FINISHED] == files(tmp_path)
-    with LiveJournal(str(tmp_path), plan) as again:
-        assert [] == again.answers
+    with LiveJournal(str(tmp_path), plan) as reopened:
+        assert [] == reopened.answers
 
 
 def test_fresh_forgets_and_nothing_leaves_nothing(tmp_path: Path, plan: LivePlan) -> None:
     """A journal without an answer is no journal."""
     with LiveJournal(str(tmp_path), plan) as journal:
         journal.add(answer(plan, 1))
-    with LiveJournal(str(tmp_path), plan, fresh=True) as again:
-        assert [] == again.answers
+    with LiveJournal(str(tmp_path), plan, fresh=True) as reopened:
+        assert [] == reopened.answers
 
     assert [] == files(tmp_path)
 
@@ -77,8 +77,8 @@ def test_answers_of_another_day_are_not_used(tmp_path: Path, plan: LivePlan) -> 
     with LiveJournal(str(tmp_path), plan) as journal:
         journal.add(answer(plan, 1, NOW - timedelta(days=2)))
         journal.add(answer(plan, 2, NOW - timedelta(hours=2)))
-    with pinned(NOW), LiveJournal(str(tmp_path), plan) as again:
-        assert [2] == [one.run for one in again.answers]
+    with pinned(NOW), LiveJournal(str(tmp_path), plan) as reopened:
+        assert [2] == [one.run for one in reopened.answers]
 
 
 def test_a_line_that_a_crash_cut_short_is_dropped_and_any_other_is_an_error(tmp_path: Path, plan: LivePlan) -> None:
@@ -87,20 +87,20 @@ def test_a_line_that_a_crash_cut_short_is_dropped_and_any_other_is_an_error(tmp_
         with LiveJournal(str(tmp_path), plan) as journal:
             journal.add(answer(plan, 1))
         file = tmp_path / FOLDER / files(tmp_path)[0]
-        whole = file.read_bytes()
-        file.write_bytes(whole + whole[:40])
-        with LiveJournal(str(tmp_path), plan) as again:
-            again.add(answer(plan, 2))
-            assert 2 == len(again.answers)
+        complete = file.read_bytes()
+        file.write_bytes(complete + complete[:40])
+        with LiveJournal(str(tmp_path), plan) as reopened:
+            reopened.add(answer(plan, 2))
+            assert 2 == len(reopened.answers)
         assert 2 == file.read_bytes().count(b"\n")
 
-        file.write_bytes(whole[:40] + b"\n" + whole)
+        file.write_bytes(complete[:40] + b"\n" + complete)
         with pytest.raises(CannotRead, match="line 1 is not an answer"):
             LiveJournal(str(tmp_path), plan)
 
 
 def test_two_do_not_make_the_same_check(tmp_path: Path, plan: LivePlan) -> None:
-    """The second is told to wait; what is kept is for nobody else to read."""
+    """The second process is refused; only the user can read the file."""
     with LiveJournal(str(tmp_path), plan) as journal:
         with pytest.raises(PathInUse):
             LiveJournal(str(tmp_path), plan)
@@ -110,7 +110,7 @@ def test_two_do_not_make_the_same_check(tmp_path: Path, plan: LivePlan) -> None:
         assert 0o600 == os.stat(tmp_path / FOLDER / name).st_mode & 0o777
 
 
-def test_a_full_disk_is_said_and_the_piece_is_dropped(
+def test_a_full_disk_is_an_error_and_the_partial_line_is_dropped(
     tmp_path: Path, plan: LivePlan, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """An answer of which only a part could be written counts as none, here and for the next check."""
@@ -122,5 +122,5 @@ def test_a_full_disk_is_said_and_the_piece_is_dropped(
             with pytest.raises(CannotWrite, match="no space left"):
                 journal.add(answer(plan, 2))
         monkeypatch.undo()
-        with LiveJournal(str(tmp_path), plan) as again:
-            assert [answer(plan, 1)] == again.answers
+        with LiveJournal(str(tmp_path), plan) as reopened:
+            assert [answer(plan, 1)] == reopened.answers

@@ -14,7 +14,7 @@ from traceforge.snapshots.live.live_address import ProviderAddresses
 from traceforge.snapshots.live.live_plan import LivePlan, estimate_cost, list_cleartext_hosts, make_plan
 from traceforge.snapshots.tree.approved_calls import ApprovedCall
 
-HERE = ProviderAddresses({"openai": "http://127.0.0.1:8000"}, {}, {})
+LOOPBACK = ProviderAddresses({"openai": "http://127.0.0.1:8000"}, {}, {})
 
 
 def approved(call: Exchange | None = None) -> ApprovedCall:
@@ -23,10 +23,10 @@ def approved(call: Exchange | None = None) -> ApprovedCall:
 
 
 def planned(
-    one: ApprovedCall, addresses: ProviderAddresses = HERE, environ: dict[str, str] | None = None, **more: Any
+    call: ApprovedCall, addresses: ProviderAddresses = LOOPBACK, environ: dict[str, str] | None = None, **more: Any
 ) -> LivePlan:
     """A plan of one."""
-    return make_plan([one], addresses, environ or {}, **{"runs": 1, **more})
+    return make_plan([call], addresses, environ or {}, **{"runs": 1, **more})
 
 
 def why(plan: LivePlan) -> str:
@@ -36,7 +36,7 @@ def why(plan: LivePlan) -> str:
 
 
 def test_the_request_is_sent_as_it_was_approved() -> None:
-    """The body, the path and the headers of the wire answer."""
+    """The body, the path and the headers of the recorded request."""
     (call,) = planned(approved()).calls
 
     assert "http://127.0.0.1:8000/v1/chat/completions" == call.url
@@ -65,13 +65,13 @@ def test_a_prompt_that_speaks_of_redaction_is_sent() -> None:
 
 
 def test_a_snapshot_written_by_hand_has_no_request() -> None:
-    """Without a wire answer nobody knows what was sent."""
+    """Without a raw response there is no recorded request."""
     assert "the snapshot was written by hand, and has no request to send" == why(
         planned(approved()._replace(raw_response=None))
     )
 
 
-def test_a_provider_that_nobody_knows_is_named() -> None:
+def test_a_provider_without_an_address_is_named() -> None:
     """A name of the project's own needs an address."""
     plan = planned(approved()._replace(provider="corp"))
 
@@ -91,9 +91,9 @@ def test_a_key_in_the_query_does_not_go_along() -> None:
     """Gemini lets it stand there; ours is sent in a header, and other parameters stay."""
     one = approved()
     assert one.raw_response is not None
-    taken = {"request": [{"path": "$.url", "type": "SECRET_FIELD"}], "response": [], "echoes": []}
+    redacted = {"request": [{"path": "$.url", "type": "SECRET_FIELD"}], "response": [], "echoes": []}
     path = "/v1beta/models/gemini-2.5-flash:streamGenerateContent"
-    wire = one.raw_response._replace(path=path, query="alt=sse&key=%5BREDACTED%5D", redacted=taken)
+    wire = one.raw_response._replace(path=path, query="alt=sse&key=%5BREDACTED%5D", redacted=redacted)
 
     (call,) = planned(
         one._replace(provider="gemini", raw_response=wire), ProviderAddresses({}, {}, {}), {"GEMINI_API_KEY": "k"}
@@ -110,7 +110,7 @@ def test_a_key_in_the_query_does_not_go_along() -> None:
         (ModelRule(input_price_per_million=2_000_000, output_price_per_million=1_000_000), 3 * (2 * 5 + 7), []),
     ],
 )
-def test_a_price_is_declared_or_there_is_none(
+def test_without_a_declared_price_there_is_no_estimate(
     rule: ModelRule | None, price: float | None, unpriced: list[str]
 ) -> None:
     """Tokens as they were recorded, times what the configuration says a million costs."""

@@ -25,22 +25,22 @@ NOON = datetime(2026, 11, 15, 12, tzinfo=UTC)
 
 @pytest.fixture
 def provider(monkeypatch: pytest.MonkeyPatch) -> Iterator[Upstream]:
-    """One that does as it is told; nobody waits between attempts."""
+    """A scripted provider, without waits between attempts."""
     monkeypatch.setattr(live_sender, "BACKOFF_S", 0.001)
-    with upstream() as there:
-        yield there
+    with upstream() as server:
+        yield server
 
 
-def call_to(there: Upstream, path: str = "") -> LiveCall:
+def call_to(server: Upstream, path: str = "") -> LiveCall:
     """An approved call, to be sent there."""
     approved = approved_of(proposed(asks("Hi")).changes[0])
-    (made,) = make_plan([approved], ProviderAddresses({"openai": there.url + path}, {}, {}), {}, runs=1).calls
-    return made
+    (call,) = make_plan([approved], ProviderAddresses({"openai": server.url + path}, {}, {}), {}, runs=1).calls
+    return call
 
 
-def sent(there: Upstream) -> SendResult:
+def sent(server: Upstream) -> SendResult:
     """What became of it."""
-    return LiveSender(HostPacing(threading.Event())).send(call_to(there), {"authorization": "Bearer k"})
+    return LiveSender(HostPacing(threading.Event())).send(call_to(server), {"authorization": "Bearer k"})
 
 
 @pytest.mark.parametrize(
@@ -63,17 +63,17 @@ def test_a_provider_says_when_to_come_back(headers: tuple[tuple[str, str], ...],
         assert seconds == retry_after(headers)
 
 
-def test_an_answer_is_the_exchange_as_it_was(provider: Upstream) -> None:
+def test_the_exchange_holds_request_and_answer_unchanged(provider: Upstream) -> None:
     """The body, its headers and its pieces; the request has the key and asks for no compression."""
     provider.answers(Answer([b'{"a":', b"1}"], chunked=True))
 
-    got = sent(provider)
+    result = sent(provider)
 
     assert (200, b'{"a":1}', 1, "") == (
-        got.exchange.status,
-        b"".join(chunk.data for chunk in got.exchange.chunks),
-        got.attempts,
-        got.problem,
+        result.exchange.status,
+        b"".join(chunk.data for chunk in result.exchange.chunks),
+        result.attempts,
+        result.problem,
     )
     head = provider.received[0].head.lower()
     assert head.startswith(b"post /v1/chat/completions ")
@@ -87,9 +87,9 @@ def test_what_passes_is_tried_again(provider: Upstream, status: int) -> None:
     """Busy, slow, broken: the next attempt is answered."""
     provider.answers(Answer([b"{}"], status=status), Answer([b"{}"]))
 
-    got = sent(provider)
+    result = sent(provider)
 
-    assert (200, 2) == (got.exchange.status, got.attempts)
+    assert (200, 2) == (result.exchange.status, result.attempts)
 
 
 @pytest.mark.parametrize("status", [307, 400, 401, 403, 404])
@@ -97,18 +97,18 @@ def test_what_stays_is_not(provider: Upstream, status: int) -> None:
     """A wrong request stays wrong, and a redirect is not followed: the key would go with it."""
     provider.answers(Answer([b"{}"], status=status, headers={"location": f"{provider.url}/elsewhere"}))
 
-    got = sent(provider)
+    result = sent(provider)
 
-    assert (status, 1, 1) == (got.exchange.status, got.attempts, len(provider.received))
+    assert (status, 1, 1) == (result.exchange.status, result.attempts, len(provider.received))
 
 
-def test_it_is_not_tried_for_ever(provider: Upstream) -> None:
+def test_attempts_are_limited(provider: Upstream) -> None:
     """After so many attempts it is what it is."""
     provider.answers(Answer([b"{}"], status=500))
 
-    got = sent(provider)
+    result = sent(provider)
 
-    assert (500, ATTEMPTS_MAX, ATTEMPTS_MAX) == (got.exchange.status, got.attempts, len(provider.received))
+    assert (500, ATTEMPTS_MAX, ATTEMPTS_MAX) == (result.exchange.status, result.attempts, len(provider.received))
 
 
 def test_a_provider_that_wants_no_other_attempt_gets_none(provider: Upstream) -> None:
@@ -122,13 +122,13 @@ def test_a_broken_connection_is_tried_again(provider: Upstream) -> None:
     """Without a word, and in the middle of an answer."""
     provider.answers(Answer([], silent=True), Answer([b"{"], reset=True), Answer([b"{}"]))
 
-    got = sent(provider)
+    result = sent(provider)
 
-    assert (CallOutcome.ANSWERED, 3) == (got.exchange.outcome, got.attempts)
+    assert (CallOutcome.ANSWERED, 3) == (result.exchange.outcome, result.attempts)
 
 
-def test_all_wait_when_one_is_told_to() -> None:
-    """Whoever asks the same host waits; others do not; a stop ends every wait."""
+def test_retry_after_delays_every_request_to_the_host() -> None:
+    """Requests to the same host wait, others do not; a stop ends every wait."""
     stop = threading.Event()
     pace = HostPacing(stop)
     pace.delay_host("busy", 0.2)
@@ -144,20 +144,20 @@ def test_all_wait_when_one_is_told_to() -> None:
     assert pace.is_stopped
 
 
-def test_nobody_and_nowhere_are_said_at_once() -> None:
-    """A port on which nobody listens, and a name that nobody has."""
+def test_an_unreachable_host_is_not_retried() -> None:
+    """A port without a listener, and a host name that does not exist."""
     approved = approved_of(proposed(asks("Hi")).changes[0])
     for url, why in (
         ("http://127.0.0.1:9", "nothing listens at that address"),
         ("http://no.invalid", "the host name cannot be resolved"),
     ):
         (call,) = make_plan([approved], ProviderAddresses({"openai": url}, {}, {}), {}, runs=1).calls
-        got = LiveSender(HostPacing(threading.Event())).send(call, {})
+        result = LiveSender(HostPacing(threading.Event())).send(call, {})
 
-        assert (why, 1, CallOutcome.FAILED) == (got.problem, got.attempts, got.exchange.outcome)
+        assert (why, 1, CallOutcome.FAILED) == (result.problem, result.attempts, result.exchange.outcome)
 
 
-def test_headers_of_one_name_are_sent_as_one(provider: Upstream) -> None:
+def test_repeated_headers_are_joined(provider: Upstream) -> None:
     """A client may name two betas in two headers; both go along."""
     call = call_to(provider)
     twice = (*call.headers, ("anthropic-beta", "a"), ("Anthropic-Beta", "b"))

@@ -17,13 +17,13 @@ from traceforge.snapshots.live.live_verdict import (
 )
 from traceforge.snapshots.tree.approved_calls import ApprovedCall
 
-SAID = "yes, it is"
+APPROVED_TEXT = "yes, it is"
 
 
 @pytest.fixture
 def approved() -> ApprovedCall:
     """One call, approved."""
-    return approved_of(proposed(asks("Is it?", answer=SAID)).changes[0])
+    return approved_of(proposed(asks("Is it?", answer=APPROVED_TEXT)).changes[0])
 
 
 def said(run: int, text: str, **more: Any) -> LiveAnswer:
@@ -41,12 +41,12 @@ def judged(approved: ApprovedCall, *texts: str, runs: int = 0, failed: int = 0) 
 @pytest.mark.parametrize(
     ("texts", "verdict", "different", "clusters"),
     [
-        ([SAID], LiveVerdict.SAME, 0, [[1]]),
-        ([SAID] * 3, LiveVerdict.SAME, 0, [[1, 2, 3]]),
+        ([APPROVED_TEXT], LiveVerdict.SAME, 0, [[1]]),
+        ([APPROVED_TEXT] * 3, LiveVerdict.SAME, 0, [[1, 2, 3]]),
         (["no"], LiveVerdict.CHANGED, 1, [[1]]),
         (["no", "no"], LiveVerdict.CHANGED, 2, [[1, 2]]),
-        ([SAID, "no", SAID], LiveVerdict.VARIES, 1, [[1, 3], [2]]),
-        (["no", "no", SAID], LiveVerdict.VARIES, 2, [[3], [1, 2]]),
+        ([APPROVED_TEXT, "no", APPROVED_TEXT], LiveVerdict.VARIES, 1, [[1, 3], [2]]),
+        (["no", "no", APPROVED_TEXT], LiveVerdict.VARIES, 2, [[3], [1, 2]]),
         (["no", "maybe", "maybe"], LiveVerdict.VARIES, 1, [[2, 3], [1]]),
     ],
 )
@@ -54,24 +54,24 @@ def test_the_verdict(
     approved: ApprovedCall, texts: list[str], verdict: LiveVerdict, different: int, clusters: list[list[int]]
 ) -> None:
     """Held against the approved answer where a run gave it, else against the most frequent."""
-    found = judged(approved, *texts)
+    checked = judged(approved, *texts)
 
-    assert (verdict, different) == (found.verdict, found.different_runs)
-    assert clusters == [one.runs for one in found.clusters]
+    assert (verdict, different) == (checked.verdict, checked.different_runs)
+    assert clusters == [cluster.runs for cluster in checked.clusters]
 
 
 def test_runs_that_failed_leave_nothing_certain_but_a_difference(approved: ApprovedCall) -> None:
     """Same so far is not the same; another answer is another answer."""
-    assert LiveVerdict.UNCHECKED is judged(approved, SAID, failed=1).verdict
+    assert LiveVerdict.UNCHECKED is judged(approved, APPROVED_TEXT, failed=1).verdict
     assert LiveVerdict.CHANGED is judged(approved, "no", failed=1).verdict
     assert LiveVerdict.UNCHECKED is judged(approved, failed=1).verdict
 
 
 def test_under_the_request_gate_a_difference_is_no_failure_unless_strict(approved: ApprovedCall) -> None:
     """The project said so in its configuration."""
-    found = judged(approved._replace(gate="request"), "no")
+    checked = judged(approved._replace(gate="request"), "no")
 
-    assert (False, True) == (found.is_failure(strict=False), found.is_failure(strict=True))
+    assert (False, True) == (checked.is_failure(strict=False), checked.is_failure(strict=True))
     assert judged(approved, "no").is_failure(strict=False)
 
 
@@ -94,8 +94,8 @@ def test_the_first_word_that_differs(approved: ApprovedCall, text: str, word: in
 
 def test_a_difference_outside_of_the_text_names_its_place(approved: ApprovedCall) -> None:
     """The model stopped for another reason."""
-    found = judge_answers(approved, 1, [said(1, SAID, finish_reason="length")], [])
-    first = first_divergence(found.clusters[0].comparison)
+    checked = judge_answers(approved, 1, [said(1, APPROVED_TEXT, finish_reason="length")], [])
+    first = first_divergence(checked.clusters[0].comparison)
 
     assert first is not None
     assert (None, "$.response.choices[0]") == (first.word, first.path)
@@ -103,9 +103,9 @@ def test_a_difference_outside_of_the_text_names_its_place(approved: ApprovedCall
 
 def test_json_has_everything(approved: ApprovedCall) -> None:
     """Clusters, runs and failures, for a program."""
-    told = checked_json(judged(approved, SAID, "no", failed=1), strict=False)
+    report = checked_json(judged(approved, APPROVED_TEXT, "no", failed=1), strict=False)
 
     assert ("varies", True, 3, 2, 1) == tuple(
-        told[name] for name in ("verdict", "fails", "runs", "answered", "different")
+        report[name] for name in ("verdict", "fails", "runs", "answered", "different")
     )
-    assert [{"run": 99, "message": "no"}] == told["failed"]
+    assert [{"run": 99, "message": "no"}] == report["failed"]

@@ -32,11 +32,15 @@ def both(value: dict[str, Any]) -> list[tuple[bytes, str]]:
 @pytest.mark.parametrize(("data", "name"), both(cassette()))
 def test_json_and_yaml_are_read_alike(data: bytes, name: str) -> None:
     """Headers keep their order and their repetitions; texts are UTF-8."""
-    (one,) = read_cassette(data, name)
+    (interaction,) = read_cassette(data, name)
 
-    assert ("POST", "https://h/v1/chat/completions", b'{"model": "m"}') == (one.method, one.url, one.request_body)
-    assert (200, "é".encode()) == (one.status, one.response_body)
-    assert {("A", "1"), ("A", "2"), ("b", "3")} == set(one.response_headers)
+    assert ("POST", "https://h/v1/chat/completions", b'{"model": "m"}') == (
+        interaction.method,
+        interaction.url,
+        interaction.request_body,
+    )
+    assert (200, "é".encode()) == (interaction.status, interaction.response_body)
+    assert {("A", "1"), ("A", "2"), ("b", "3")} == set(interaction.response_headers)
 
 
 def test_bytes_come_as_binary_and_as_a_stream() -> None:
@@ -47,9 +51,9 @@ def test_bytes_come_as_binary_and_as_a_stream() -> None:
         "  response: {status: {code: 200}, body: {string: !!binary AP8=}}\n"
     )
 
-    (one,) = read_cassette(text.encode(), "a.yaml")
+    (interaction,) = read_cassette(text.encode(), "a.yaml")
 
-    assert (b"x", b"\x00\xff") == (one.request_body, one.response_body)
+    assert (b"x", b"\x00\xff") == (interaction.request_body, interaction.response_body)
 
 
 @pytest.mark.parametrize(
@@ -69,10 +73,10 @@ def test_bytes_come_as_binary_and_as_a_stream() -> None:
 def test_what_is_no_cassette_is_refused_with_its_place(value: dict[str, Any], place: str) -> None:
     """In both spellings."""
     for data, name in both(value):
-        with pytest.raises(InvalidFile) as found:
+        with pytest.raises(InvalidFile) as error:
             read_cassette(data, name)
 
-        assert place == found.value.findings[0].path
+        assert place == error.value.findings[0].path
 
 
 @pytest.mark.parametrize("text", ["a: [", "!!python/name:os.system", "\tx", "interactions: [&a [*a]]", "[" * 20_000])
@@ -117,6 +121,6 @@ def test_the_test_of_a_cassette(tmp_path: Path, file: str, test: str) -> None:
 )
 def test_what_a_model_call_is(request_side: dict[str, Any], is_one: bool) -> None:
     """An address that a dialect is known by, and a model; a message service is none."""
-    (one,) = read_cassette(*both(cassette(request_side))[0])
+    (interaction,) = read_cassette(*both(cassette(request_side))[0])
 
-    assert is_one is is_model_call(one)
+    assert is_one is is_model_call(interaction)

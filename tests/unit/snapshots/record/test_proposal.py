@@ -31,7 +31,7 @@ def only(proposal: Proposal) -> PendingChange:
     return change
 
 
-def test_a_call_that_nobody_approved_is_new() -> None:
+def test_an_unapproved_call_is_new() -> None:
     """Its id names the function, its record says everything, and it survives its file."""
     change = only(proposed(asks("What?", "That.", scope="tests/t.py::test_a")))
 
@@ -57,7 +57,7 @@ def test_the_same_call_has_the_same_id_everywhere() -> None:
     assert 1 == len(ids)
 
 
-def test_one_question_of_several_tests_is_one_snapshot() -> None:
+def test_the_same_call_of_several_tests_is_one_snapshot() -> None:
     """It names every test; a question that is asked twice in one test is one as well."""
     change = only(proposed(asks("a", scope="x"), asks("a", scope="y", number=1), asks("a", scope="y", number=2)))
 
@@ -65,20 +65,20 @@ def test_one_question_of_several_tests_is_one_snapshot() -> None:
     assert [{"scope": "x"}, {"scope": "y"}] == change.record["source"]["scopes"]  # type: ignore[index,call-overload]
 
 
-def test_two_answers_to_one_question_are_refused_under_the_full_gate() -> None:
-    """Nobody could say which of them is right."""
+def test_two_answers_to_a_request_are_refused_under_the_behaviour_gate() -> None:
+    """It is unknown which of them is right."""
     change = only(proposed(asks("a", "yes"), asks("a", "no", 1), asks("a", "yes", 2)))
 
     assert ChangeKind.REFUSED is change.kind
     assert "2 different answers to the same request in 3 calls" == change.reasons[0].message
 
 
-def test_two_answers_to_one_question_are_two_snapshots_where_the_request_is_gated() -> None:
+def test_two_answers_to_a_request_are_two_snapshots_under_the_request_gate() -> None:
     """They are told apart by their turn."""
-    found = proposed(asks("a", "1", 0, "x"), asks("a", "2", 1, "x"), asks("a", "1", 2, "y"), models=REQUEST_GATE)
+    proposal = proposed(asks("a", "1", 0, "x"), asks("a", "2", 1, "x"), asks("a", "1", 2, "y"), models=REQUEST_GATE)
 
-    assert [ChangeKind.NEW, ChangeKind.NEW] == kinds(found)
-    scopes = sorted(str(change.source["scopes"]) for change in found.changes)
+    assert [ChangeKind.NEW, ChangeKind.NEW] == kinds(proposal)
+    scopes = sorted(str(change.source["scopes"]) for change in proposal.changes)
     assert [
         "[{'scope': 'x', 'turn': 0}, {'scope': 'y', 'turn': 0}]",
         "[{'scope': 'x', 'turn': 1}]",
@@ -94,45 +94,45 @@ def test_two_answers_to_one_question_are_two_snapshots_where_the_request_is_gate
         ("a", "yes", None),
     ],
 )
-def test_what_changed_is_said(text: str, answer: str, kind: ChangeKind | None) -> None:
+def test_a_change_of_request_or_answer_has_its_kind(text: str, answer: str, kind: ChangeKind | None) -> None:
     """The request, the answer, or both; the successor has the id and names what it was held against."""
     before = approved_of(only(proposed(asks("a", "yes"))))
 
-    found = proposed(asks(text, answer, 5), approved=[before])
+    proposal = proposed(asks(text, answer, 5), approved=[before])
 
-    assert ([kind] if kind else []) == kinds(found)
+    assert ([kind] if kind else []) == kinds(proposal)
     if kind:
-        assert (before.id, before.hash) == (only(found).id, only(found).before)
+        assert (before.id, before.hash) == (only(proposal).id, only(proposal).before)
     else:
-        assert (1, [before.id]) == (found.unchanged, found.settled_ids)
+        assert (1, [before.id]) == (proposal.unchanged, proposal.settled_ids)
 
 
 def test_a_moved_line_and_new_ids_are_no_change() -> None:
     """Nor another time, another latency or another token count."""
     before = approved_of(only(proposed(asks("a"))))
 
-    found = proposed(asks("a", number=9, source="app.py:77:ask"), approved=[before])
+    proposal = proposed(asks("a", number=9, source="app.py:77:ask"), approved=[before])
 
-    assert ([], 1) == (found.changes, found.unchanged)
+    assert ([], 1) == (proposal.changes, proposal.unchanged)
 
 
-def test_successors_are_found_by_test_and_likeness() -> None:
+def test_successors_are_matched_by_test_and_similarity() -> None:
     """Three calls of one test, the prompt of two edited, in another order: each keeps its id."""
     texts = ["You are a cook. Name a soup.", "You are a judge. Name a law.", "Count to three."]
     first = proposed(*(asks(text, number=n, scope="t") for n, text in enumerate(texts)))
     approved = {change.call.request["messages"][-1]["content"]: approved_of(change) for change in first.changes}  # type: ignore[index,call-overload]
 
     edited = [texts[1].replace("judge", "lawyer"), texts[0].replace("cook", "chef")]
-    found = proposed(
+    proposal = proposed(
         *(asks(text, number=10 + n, scope="t") for n, text in enumerate(edited)),
         approved=list(approved.values()),
         used={("t", approved[texts[2]].id): 1},
     )
 
-    ids = {change.call.request["messages"][-1]["content"]: change.id for change in found.changes}  # type: ignore[index,call-overload]
+    ids = {change.call.request["messages"][-1]["content"]: change.id for change in proposal.changes}  # type: ignore[index,call-overload]
     assert {edited[0]: approved[texts[1]].id, edited[1]: approved[texts[0]].id} == ids
-    assert [ChangeKind.REQUEST, ChangeKind.REQUEST] == kinds(found)
-    assert 1 == found.unchanged
+    assert [ChangeKind.REQUEST, ChangeKind.REQUEST] == kinds(proposal)
+    assert 1 == proposal.unchanged
 
 
 def test_a_renamed_test_keeps_its_snapshots(tmp_path: Path) -> None:
@@ -141,8 +141,8 @@ def test_a_renamed_test_keeps_its_snapshots(tmp_path: Path) -> None:
     before = approved_of(only(proposed(asks("Name a soup, please.", scope="t.py::test_old"))))
 
     def heir(**more: Any) -> PendingChange:
-        one = asks("Name a soup.", number=3, scope="t.py::test_new", **more)
-        return only(proposed(one, approved=[before], folder=str(tmp_path)))
+        exchange = asks("Name a soup.", number=3, scope="t.py::test_new", **more)
+        return only(proposed(exchange, approved=[before], folder=str(tmp_path)))
 
     assert (before.id, ChangeKind.REQUEST) == (heir().id, heir().kind)
     assert [{"scope": "t.py::test_new"}] == heir().source["scopes"]
@@ -161,7 +161,7 @@ def test_a_test_that_did_not_run_keeps_its_snapshots(tmp_path: Path) -> None:
     assert (ChangeKind.NEW, True) == (change.kind, change.id != before.id)
 
 
-def test_scopes_that_did_not_run_are_kept() -> None:
+def test_scopes_of_tests_that_did_not_run_are_preserved() -> None:
     """A snapshot of two tests, of which one ran."""
     before = approved_of(only(proposed(asks("a", scope="x"), asks("a", scope="y", number=1))))
 
@@ -209,18 +209,18 @@ def test_a_declared_model_is_not_refused() -> None:
     assert ["temperature", "max_tokens"] == change.record["request"]["declared"]  # type: ignore[index,call-overload]
 
 
-def test_an_attempt_that_failed_before_an_identical_success_is_not_kept() -> None:
-    """It is neither new nor changed; another question that failed is approved as its wire answer alone."""
-    found = proposed(asks("a", "slow down", 0, status=429), asks("a", "yes", 1), asks("b", "no", 2, status=400))
+def test_a_failed_attempt_before_an_identical_success_is_dropped() -> None:
+    """It is neither new nor changed; another failed request is proposed as its raw response alone."""
+    proposal = proposed(asks("a", "slow down", 0, status=429), asks("a", "yes", 1), asks("b", "no", 2, status=400))
 
-    records = {change.record is not None: change for change in found.changes}
+    records = {change.record is not None: change for change in proposal.changes}
     assert {True, False} == set(records)
     assert ("request", 400) == (records[False].gate, records[False].raw_response.status)
     assert "app.py" == records[False].source["file"]
 
 
 def test_an_answer_that_was_cut_off_is_refused() -> None:
-    """Whoever ended it is named."""
+    """The reason names the side that ended it."""
     request = chat_request("a", **REPEATABLE)
     piece = {"choices": [{"index": 0, "delta": {"role": "assistant", "content": "y"}}]}
     cut = call(
@@ -241,10 +241,10 @@ def test_a_call_without_an_answer_is_no_candidate() -> None:
 def test_missing_usage_is_refused_or_declared() -> None:
     """A model that never says it can be declared so; the record lists it."""
     request = chat_request("a", **REPEATABLE)
-    one = call(CHAT, request, chat_answer("y", usage=None), caller=Caller("a.py:1:f"))
+    exchange = call(CHAT, request, chat_answer("y", usage=None), caller=Caller("a.py:1:f"))
 
-    refused = only(proposed(one))
-    declared = only(proposed(one, models={"gpt-*": ModelRule(usage_in_answers="absent")}))
+    refused = only(proposed(exchange))
+    declared = only(proposed(exchange, models={"gpt-*": ModelRule(usage_in_answers="absent")}))
 
     assert ["response.usage"] == [reason.field for reason in refused.reasons]
     assert (ChangeKind.NEW, ["tokens_used"]) == (declared.kind, declared.call.request["declared"])

@@ -1,4 +1,4 @@
-"""Everything that stands in a tree is held against its approvals."""
+"""Every snapshot of a tree is checked against its approvals."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ OOPS = "wire/oops.json"
 
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
-    """A valid tree of three documents that somebody wrote by hand."""
+    """A valid tree of three documents, written by hand."""
     return write_tree(tmp_path / ".ai-snapshots")
 
 
@@ -36,7 +36,7 @@ def _hash(root: Path) -> str:
 
 
 def _oops(root: Path, data: bytes | None = None) -> str:
-    """Put a wire answer there that no record names; its digest."""
+    """Write a raw response without a record; returns its digest."""
     (root / "wire").mkdir(exist_ok=True)
     (root / OOPS).write_bytes(data or wire_of_error())
     return digest_bytes(data or wire_of_error())
@@ -59,7 +59,7 @@ def test_any_approval_of_a_record_will_do(root: Path) -> None:
     assert 3 == verify_tree(str(root), {}).approvals
 
 
-def test_ap3_a_wire_answer_that_nobody_approved(root: Path) -> None:
+def test_ap3_a_raw_response_without_an_approval(root: Path) -> None:
     """Neither its own approval nor a record speaks for it."""
     _oops(root)
     assert [(OOPS, "", "AP3")] == _rules(root)
@@ -68,22 +68,22 @@ def test_ap3_a_wire_answer_that_nobody_approved(root: Path) -> None:
     assert [(OOPS, "", "AP3")] == _rules(root)
 
 
-def test_an_approved_wire_answer_is_counted_as_request_gated(root: Path) -> None:
+def test_an_approved_raw_response_is_counted_as_request_gated(root: Path) -> None:
     """Its answer is replayed, and not gated."""
     approve(root, ("oops", OOPS, None, _oops(root)))
 
     assert (3, 1, (), 1, 1) == verify_tree(str(root), {})[:5]
 
 
-def test_sn9_a_wire_answer_that_is_none(root: Path) -> None:
+def test_sn9_a_file_that_is_no_raw_response(root: Path) -> None:
     """Approved or not, it must be of its format."""
     approve(root, ("oops", OOPS, None, _oops(root, b"{}")))
 
     assert {(OOPS, "SN9")} == {(file, rule) for file, _, rule in _rules(root)}
 
 
-def test_sn7_a_wire_answer_beside_a_record_that_names_none(root: Path) -> None:
-    """Nobody could tell whether it is replayed."""
+def test_sn7_a_raw_response_that_its_record_does_not_name(root: Path) -> None:
+    """It is not clear whether it would be replayed."""
     approve(root, ("snap-0001", SECOND, None, _hash(root)))
     _oops(root)
     (root / OOPS).rename(root / "wire" / "snap-0001.json")
@@ -93,7 +93,7 @@ def test_sn7_a_wire_answer_beside_a_record_that_names_none(root: Path) -> None:
 
 @pytest.mark.parametrize("name", ["notes.txt", "Upper.json", "x.json", "folder"])
 @pytest.mark.parametrize("folder", ["wire", "approvals"])
-def test_a_stray_file_is_found(root: Path, folder: str, name: str) -> None:
+def test_a_stray_file_is_a_finding(root: Path, folder: str, name: str) -> None:
     """Under any name that is not one of ours; a folder too."""
     path = root / folder / name
     path.parent.mkdir()
@@ -105,16 +105,16 @@ def test_a_stray_file_is_found(root: Path, folder: str, name: str) -> None:
     assert {f"{folder}/{name}"} == {file for file, _, _ in _rules(root)}
 
 
-def test_ap1_and_ap2_are_found_in_the_tree(root: Path) -> None:
+def test_ap1_and_ap2_are_findings_of_the_tree(root: Path) -> None:
     """A broken approval, and one under another name."""
     path = approve(root, ("snap-0001", SECOND, None, _hash(root)))
     path.rename(path.with_name("copy.json"))
     (root / "approvals" / "broken.json").write_text("{}")
     (root / "approvals" / "text.json").write_text("no")
 
-    found = {(Path(file).name, rule) for file, _, rule in _rules(root)}
+    rules = {(Path(file).name, rule) for file, _, rule in _rules(root)}
 
-    assert {("copy.json", "AP2"), ("broken.json", "AP1"), ("text.json", "PARSE")} == found
+    assert {("copy.json", "AP2"), ("broken.json", "AP1"), ("text.json", "PARSE")} == rules
 
 
 def test_ap5_an_approval_that_is_missing(root: Path) -> None:
@@ -128,7 +128,7 @@ def test_ap5_an_approval_that_is_missing(root: Path) -> None:
     assert [(f"approvals/{second.name}", "$.changes[0].before", "AP5")] == _rules(root)
 
 
-def test_ap6_what_was_approved_is_gone(root: Path) -> None:
+def test_ap6_an_approved_snapshot_was_removed(root: Path) -> None:
     """A removal is approved too; a document that cannot be read is not gone."""
     path = approve(root, ("oops", OOPS, None, ONE))
     assert [(f"approvals/{path.name}", "", "AP6")] == _rules(root)
@@ -164,18 +164,18 @@ def test_ap4_a_bad_signature(root: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     for name, value in (("gpg.format", "ssh"), ("user.signingkey", str(project / "id.pub"))):
         subprocess.run(["git", "config", name, value], cwd=project, check=True)
     change = SnapshotChange("openai", "oops", None, wire_of_error())
-    done = commit_changes(str(project), {}, [change], reason="why", sign=True, now=datetime.now(UTC))
-    path = root / done.approval.file
+    result = commit_changes(str(project), {}, [change], reason="why", sign=True, now=datetime.now(UTC))
+    path = root / result.approval.file
     document = json.loads(path.read_bytes())
     assert [] == _rules(root)
 
     with monkeypatch.context() as patch:
         patch.setenv("PATH", "/nowhere")
-        assert [(done.approval.file, "$.signature", "IO")] == _rules(root)
+        assert [(result.approval.file, "$.signature", "IO")] == _rules(root)
     lines = document["signature"].split("\n")
     lines[2] = lines[2][::-1]
     path.write_text(json.dumps({**document, "signature": "\n".join(lines)}))
-    assert [(done.approval.file, "$.signature", "AP4")] == _rules(root)
+    assert [(result.approval.file, "$.signature", "AP4")] == _rules(root)
     del document["signature"]
     path.write_text(json.dumps(document))
-    assert [(done.approval.file, "$.signature", "AP1"), (OOPS, "", "AP3")] == _rules(root)
+    assert [(result.approval.file, "$.signature", "AP1"), (OOPS, "", "AP3")] == _rules(root)

@@ -21,7 +21,7 @@ def root(tmp_path: Path) -> Path:
     return write_tree(tmp_path / ".ai-snapshots")
 
 
-def test_a_right_manifest_is_left_as_it_is(root: Path) -> None:
+def test_a_correct_manifest_is_not_rewritten(root: Path) -> None:
     """Nothing is written, so nothing changes: not even the file's time."""
     before = (root / "manifest.json").stat()
 
@@ -44,7 +44,7 @@ def test_whatever_stood_there_the_same_manifest_comes_out(root: Path, text: str 
     assert () == verify_tree(str(root), {}).findings
 
 
-def test_a_new_document_and_a_deleted_one_are_taken_in(root: Path) -> None:
+def test_a_new_document_is_added_and_a_deleted_one_removed(root: Path) -> None:
     """The manifest follows the files."""
     (root / "openai" / "snap-0000.json").unlink()
     (root / "anthropic").mkdir()
@@ -55,7 +55,7 @@ def test_a_new_document_and_a_deleted_one_are_taken_in(root: Path) -> None:
     assert ["new-one", "snap-0001", "snap-0002"] == [entry["id"] for entry in manifest["snapshots"]]
 
 
-def test_a_broken_document_keeps_the_manifest_as_it_is(root: Path) -> None:
+def test_a_manifest_is_not_rebuilt_over_a_broken_document(root: Path) -> None:
     """A changed record must not be made to look approved."""
     manifest = (root / "manifest.json").read_bytes()
     file = root / "openai" / "snap-0001.json"

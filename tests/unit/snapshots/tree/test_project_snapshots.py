@@ -22,7 +22,7 @@ from traceforge.snapshots.tree.project_snapshots import open_snapshots
 
 @pytest.fixture
 def project(tmp_path: Path) -> Path:
-    """Three records that a person wrote, one with a wire answer, and a wire answer that stands for itself."""
+    """Three records written by hand, one with a raw response, and a raw response without a record."""
     root = write_tree(tmp_path / ".ai-snapshots", 3, "openai")
     (root / "wire").mkdir()
     body = snapshot_body(id="wired", timestamp="2026-01-09T11:00:00Z")
@@ -34,9 +34,11 @@ def project(tmp_path: Path) -> Path:
     (root / "wire/oops.json").write_bytes(wire_of_error())
     files = sorted((root / "openai").glob("*.json"))
     records = [(file.name, *read_document(file.read_bytes())) for file in files]
-    entries = [RecordEntry("openai", one.id, f"openai/{name}", one.hash, one.timestamp) for name, one in records]
+    entries = [
+        RecordEntry("openai", record.id, f"openai/{name}", record.hash, record.timestamp) for name, record in records
+    ]
     (root / "manifest.json").write_bytes(write_manifest(entries))
-    (wired,) = [one.hash for _, one in records if one.id == "wired"]
+    (wired,) = [record.hash for _, record in records if record.id == "wired"]
     approve(root, ("wired", "openai/wired.json", None, wired))
     approve(root, ("oops", "wire/oops.json", None, digest_bytes(wire_of_error())))
     (tmp_path / "traceforge.config.json").write_text("{}")
@@ -51,11 +53,11 @@ def test_what_was_checked_is_what_is_loaded(project: Path) -> None:
     assert () == tuple(gate.findings)
     assert 5 == len(gate.approved_calls)
     assert load_approved_calls(str(project), loaded.config.models) == gate.approved_calls
-    assert {"wired", "oops"} == {one.id for one in gate.approved_calls if one.raw_response is not None}
+    assert {"wired", "oops"} == {call.id for call in gate.approved_calls if call.raw_response is not None}
 
 
 def test_every_file_is_read_once(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """So that nobody can change a file between the check and its use."""
+    """A file that changes between the check and its use has no effect."""
     read: list[str] = []
 
     def counted(path: str, **options: Any) -> bytes:
@@ -92,8 +94,8 @@ def test_an_approval_that_was_cut_short_is_finished_first(project: Path) -> None
 
 def test_a_run_that_asks_nothing_waits_for_nothing(project: Path) -> None:
     """What a live call, a record of one or a miss needs is imported when there is one."""
-    told = subprocess.run([sys.executable, "-c", OPENS], cwd=project, capture_output=True, text=True, check=True)
-    imported = set(told.stdout.split())
+    process = subprocess.run([sys.executable, "-c", OPENS], cwd=project, capture_output=True, text=True, check=True)
+    imported = set(process.stdout.split())
 
     assert "traceforge.snapshots.gate.suite_process" in imported
     assert set() == imported & {

@@ -21,7 +21,7 @@ from traceforge.snapshots.tree.run_scopes import RunScopes
         ("", False),
     ],
 )
-def test_a_test_is_gone_only_where_that_can_be_told(tmp_path: Path, scope: str, gone: bool) -> None:
+def test_a_test_counts_as_removed_only_if_that_is_certain(tmp_path: Path, scope: str, gone: bool) -> None:
     """By its file, and its name in it."""
     (tmp_path / "tests").mkdir()
     (tmp_path / "tests" / "test_a.py").write_text("def test_one(): ...\ndef test_two(): ...\n")

@@ -36,9 +36,9 @@ def test_every_field_finds_its_place() -> None:
     assert {"file": "app.py", "line": 3, "function": "ask"} == record["source"]
     assert "declared" not in record["request"]
     assert "Hello" == record["response"]["content"]
-    kept = {**record, **record["source"], **record["request"], **record["response"]}
+    fields = {**record, **record["source"], **record["request"], **record["response"]}
     assert {name: value for name, value in FULL.items() if name != "response"} == {
-        name: kept[name] for name in FULL if name != "response"
+        name: fields[name] for name in FULL if name != "response"
     }
     write_document([body])
 
@@ -87,7 +87,7 @@ def test_what_is_not_documented_is_refused(change: dict[str, Any], path: str) ->
     assert ([], [path]) == (bodies, [finding.path for finding in findings])
 
 
-def test_every_record_is_told() -> None:
+def test_every_record_has_its_findings() -> None:
     """Not only the first."""
     document = _document(temperature=...)
     document["snapshots"] *= 3

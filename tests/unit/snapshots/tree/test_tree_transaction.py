@@ -58,7 +58,7 @@ def test_many_files_are_written_too(tmp_path: Path) -> None:
     assert len(changes) == len(_tree(tmp_path))
 
 
-def test_nothing_to_finish_costs_one_look(tmp_path: Path) -> None:
+def test_without_a_journal_finishing_takes_one_lookup(tmp_path: Path) -> None:
     """And makes no folder."""
     assert not finish_interrupted_approval(str(tmp_path))
     assert [] == os.listdir(tmp_path)
@@ -140,7 +140,7 @@ def test_no_link_is_followed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, pl
 
 
 def test_a_temporary_file_that_is_a_link_is_not_followed(tmp_path: Path) -> None:
-    """Its name is known beforehand, so somebody could put one there."""
+    """Its name can be predicted, so an attacker could create it."""
     (tmp_path / "outside").write_bytes(b"old")
     (tmp_path / ".ai-snapshots" / "openai").mkdir(parents=True)
     (tmp_path / ".ai-snapshots" / "openai" / ".one.json.tmp").symlink_to(tmp_path / "outside")

@@ -1,4 +1,4 @@
-"""`tree/tree_verification.py`: every rule on a real tree, and everything that can stand in one."""
+"""`tree/tree_verification.py`: every rule on a real tree, and every file that one can hold."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def test_a_tree_that_is_not_there_is_an_error_and_not_empty(tmp_path: Path) -> N
         verify_tree(str(tmp_path / "missing"), {})
 
 
-def test_several_providers_stand_side_by_side(root: Path) -> None:
+def test_a_tree_holds_several_providers(root: Path) -> None:
     """Each folder is a provider; the manifest covers them all."""
     (root / "my.host-1").mkdir()
     (root / "my.host-1" / "other-id.json").write_bytes(write_document([snapshot_body(id="other-id")]))
@@ -108,7 +108,7 @@ def test_what_belongs_beside_snapshots_is_left_alone(root: Path, name: str) -> N
     assert () == _findings(root)
 
 
-def test_dot_files_and_dot_folders_are_left_alone_everywhere(root: Path) -> None:
+def test_dot_files_and_dot_folders_are_ignored_everywhere(root: Path) -> None:
     """Editors and tools leave them behind."""
     (root / "openai" / ".DS_Store").write_bytes(b"\0")
     (root / "openai" / ".hidden.json").write_bytes(b"{")
@@ -120,7 +120,7 @@ def test_dot_files_and_dot_folders_are_left_alone_everywhere(root: Path) -> None
 
 @pytest.mark.parametrize("folder", ["wire", "approvals"])
 def test_a_reserved_folder_is_no_provider(root: Path, folder: str) -> None:
-    """What is in it has another format; dot files are nobody's business there either."""
+    """Its files have another format; dot files are ignored there too."""
     (root / folder).mkdir()
     (root / folder / ".x.json").write_bytes(b"{")
 
@@ -162,8 +162,8 @@ def test_sn4_the_documents_hash_was_changed(root: Path) -> None:
     assert [(SECOND, "$.hash", "SN4")] == _rules(root)
 
 
-def test_a_change_that_is_hashed_again_is_found_by_the_manifest(root: Path) -> None:
-    """Whoever edits a record and recomputes its hashes still has the manifest against them."""
+def test_a_change_with_recomputed_hashes_differs_from_the_manifest(root: Path) -> None:
+    """An edited record with recomputed hashes still differs from the manifest."""
     manifest = (root / "manifest.json").read_bytes()
     _change(root, SECOND, lambda record: record["response"].update(content="It was."))
     (root / "manifest.json").write_bytes(manifest)
@@ -192,7 +192,7 @@ def test_sn5_two_files_hold_the_same_id(root: Path) -> None:
     assert "anthropic/snap-0001.json" in finding.message
 
 
-def test_sn5_one_document_holds_the_same_id_twice(root: Path) -> None:
+def test_sn5_an_id_is_in_one_document_twice(root: Path) -> None:
     """Unique in the tree means unique in a document too."""
     bodies = [snapshot_body(id="same-id"), snapshot_body(id="same-id", timestamp="2026-01-09T11:00:00Z")]
     (root / "openai" / "many.json").write_bytes(write_document(bodies))
@@ -235,7 +235,7 @@ def test_sn6_a_folder_inside_a_provider(root: Path) -> None:
 
 
 def _wire(root: Path, data: bytes | None, **changes: str) -> None:
-    """Give the second record a wire answer with these bytes; `changes` are lies about it."""
+    """Give the second record a raw response with these bytes; `changes` falsify the reference."""
     (root / "wire").mkdir(exist_ok=True)
     if data is not None:
         (root / "wire" / "snap-0001.json").write_bytes(data)
@@ -249,8 +249,8 @@ def _second(root: Path) -> dict[str, Any]:
     return record
 
 
-def test_sn9_a_wire_answer_that_says_another_thing_than_its_record(root: Path) -> None:
-    """Its bytes are those that the record names, and still nobody approved what it says."""
+def test_sn9_a_raw_response_differs_from_its_record(root: Path) -> None:
+    """Its digest is the one in the record, but its answer is not the approved one."""
     body = _second(root)
     body["response"]["content"] = "It is not."
     _wire(root, wire_of(body))
@@ -258,21 +258,21 @@ def test_sn9_a_wire_answer_that_says_another_thing_than_its_record(root: Path) -
     assert [(SECOND, "$.snapshots[0].response.content", "SN9")] == _rules(root)
 
 
-def test_sn9_a_wire_answer_that_is_none(root: Path) -> None:
-    """What stands in its file is named there."""
+def test_sn9_a_file_that_is_no_raw_response(root: Path) -> None:
+    """The finding names the raw response's file."""
     _wire(root, b"{}")
 
     assert {"wire/snap-0001.json"} == {file for file, _, rule in _rules(root) if rule == "SN9"}
 
 
-def test_a_wire_answer_with_the_right_bytes_is_valid(root: Path) -> None:
+def test_a_raw_response_with_the_right_bytes_is_valid(root: Path) -> None:
     """They say what the record says, and their digest is the one it names."""
     _wire(root, wire_of(_second(root)))
 
     assert () == _findings(root)
 
 
-def test_sn7_a_wire_answer_was_changed(root: Path) -> None:
+def test_sn7_a_raw_response_was_changed(root: Path) -> None:
     """One byte more."""
     data = wire_of(_second(root))
     _wire(root, data)
@@ -285,21 +285,21 @@ def test_sn7_a_wire_answer_was_changed(root: Path) -> None:
     "file",
     ["wire/snap-0002.json", "wire/../wire/snap-0001.json", "/etc/passwd", "../secret", "wire/snap-0001.json "],
 )
-def test_sn7_a_wire_answer_that_stands_elsewhere(root: Path, file: str) -> None:
+def test_sn7_a_record_names_another_raw_response(root: Path, file: str) -> None:
     """It is named after its record, and no other path is opened."""
     _wire(root, b"{}", file=file)
 
     assert [(SECOND, "$.snapshots[0].response.wire.file", "SN7")] == _rules(root)
 
 
-def test_sn7_a_wire_answer_is_missing(root: Path) -> None:
-    """A record that names an answer nobody has is broken: that is known, not unchecked."""
+def test_sn7_a_raw_response_is_missing(root: Path) -> None:
+    """A record that names a missing raw response is broken, not unchecked."""
     _wire(root, None)
 
     assert [(SECOND, "$.snapshots[0].response.wire.file", "SN7")] == _rules(root)
 
 
-def test_a_wire_answer_that_is_a_link_is_not_followed(root: Path, tmp_path: Path) -> None:
+def test_a_raw_response_that_is_a_link_is_not_followed(root: Path, tmp_path: Path) -> None:
     """Even where the bytes behind it would be right."""
     _wire(root, b"{}")
     (root / "wire" / "snap-0001.json").unlink()
@@ -328,7 +328,7 @@ def test_an_id_that_leads_out_of_the_tree_opens_no_file_there(root: Path, tmp_pa
 
 @pytest.mark.parametrize("name", ["a\0b", "a\ud800b"], ids=ascii)
 def test_an_id_that_no_file_can_have_is_a_finding_and_no_crash(root: Path, name: str) -> None:
-    """A NUL or a lone surrogate in an id, and in the wire answer's name with it."""
+    """A NUL or a lone surrogate in an id, and so in the name of its raw response."""
     _change(root, SECOND, lambda record: record.update(id=name), seal=False)
     _change(
         root,
@@ -357,19 +357,19 @@ def test_sn8_a_request_that_is_not_deterministic(root: Path) -> None:
 
 
 def test_a_finding_about_a_record_names_its_place_in_the_document(root: Path) -> None:
-    """Also where something that is no record stands in front of it."""
+    """Also if an item before it is no record."""
     _change(root, SECOND, lambda record: record["request"].update(temperature=1))
     document = json.loads((root / SECOND).read_bytes())
     document["snapshots"].insert(0, 5)
     (root / SECOND).write_text(json.dumps(document))
 
-    found = [rest for file, *rest in _rules(root) if file == SECOND]
-    assert ["$.snapshots[0]", "SN1"] in found
-    assert ["$.snapshots[1].request.temperature", "SN8"] in found
+    places = [place for file, *place in _rules(root) if file == SECOND]
+    assert ["$.snapshots[0]", "SN1"] in places
+    assert ["$.snapshots[1].request.temperature", "SN8"] in places
 
 
 def test_calls_that_are_gated_on_their_request_are_counted(root: Path) -> None:
-    """Nobody should mistake them for the full gate."""
+    """They must not look like records whose answer is checked."""
     assert 3 == verify_tree(str(root), REQUEST_GATE).request_gated
     assert 0 == verify_tree(str(root), {"claude-*": ModelRule(gate="request")}).request_gated
     assert 0 == verify_tree(str(root), {"gpt-4*": ModelRule()}).request_gated
@@ -430,7 +430,7 @@ def test_mf3_a_file_was_deleted(root: Path) -> None:
 
 
 def test_mf4_a_file_was_added(root: Path) -> None:
-    """A valid document that nobody listed."""
+    """A valid document that the manifest does not list."""
     (root / "openai" / "new-one.json").write_bytes(write_document([snapshot_body(id="new-one")]))
 
     assert ("manifest.json", "$.snapshots", "MF4") in _rules(root)
@@ -443,7 +443,7 @@ def test_mf7_the_manifests_hash_was_changed(root: Path) -> None:
     assert [("manifest.json", "$.hash", "MF7")] == _rules(root)
 
 
-def test_a_manifest_without_a_tree_is_held_against_the_empty_tree(root: Path) -> None:
+def test_a_manifest_without_documents_is_compared_with_an_empty_tree(root: Path) -> None:
     """All files are gone: an entry each."""
     for file in (FIRST, SECOND, THIRD):
         (root / file).unlink()
@@ -451,7 +451,7 @@ def test_a_manifest_without_a_tree_is_held_against_the_empty_tree(root: Path) ->
     assert [("manifest.json", f"$.snapshots[{place}]", "MF3") for place in range(3)] == _rules(root)
 
 
-def test_a_time_in_another_zone_counts_as_the_instant_it_is(root: Path) -> None:
+def test_times_are_compared_as_instants_across_time_zones(root: Path) -> None:
     """The record's own spelling, in a zone that makes its text the largest."""
     _change(root, SECOND, lambda record: record.update(timestamp="2026-01-09T12:30:00.5+02:30"))
     manifest = json.loads((root / "manifest.json").read_bytes())
@@ -482,7 +482,7 @@ def _fill(path: Path, kind: str, elsewhere: Path) -> None:
 
 @pytest.mark.parametrize("kind", ["not JSON", "a folder", "a FIFO", "a link", "a dangling link"])
 @pytest.mark.parametrize("file", [SECOND, "manifest.json"])
-def test_what_cannot_be_read_is_one_finding_and_the_rest_is_checked(
+def test_an_unreadable_file_is_one_finding_and_others_are_checked(
     root: Path, tmp_path: Path, file: str, kind: str
 ) -> None:
     """In a document's place or in the manifest's: unchecked, never valid, and nothing blocks."""
@@ -520,10 +520,10 @@ def test_all_findings_of_all_files_are_reported_sorted(root: Path) -> None:
     (root / SECOND).write_bytes(b"{")
     (root / "stray.txt").write_text("x")
     (root / "manifest.json").write_bytes(b"[]")
-    found = _findings(root)
+    findings = _findings(root)
 
-    assert sorted(found) == list(found)
-    assert {"SN1", "SN8", "PARSE", "SN6", "MF2"} == {finding.rule for finding in found}
+    assert sorted(findings) == list(findings)
+    assert {"SN1", "SN8", "PARSE", "SN6", "MF2"} == {finding.rule for finding in findings}
 
 
 def test_the_findings_do_not_depend_on_how_the_files_are_mapped(root: Path) -> None:
@@ -548,7 +548,7 @@ def test_documents_can_be_checked_without_their_manifest(root: Path) -> None:
     assert 3 == len(report.entries)
 
 
-def test_a_lone_surrogate_in_a_document_is_a_finding_and_no_crash(root: Path) -> None:
+def test_a_lone_surrogate_in_a_document_is_a_finding(root: Path) -> None:
     """As a key that the format does not know: named like any other."""
     _change(root, SECOND, lambda record: record["response"].update({"\ud800": 1}), seal=False)
 
