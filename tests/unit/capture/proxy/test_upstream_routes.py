@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 
 from traceforge.capture.proxy.upstream_routes import InvalidUpstream, UpstreamRoutes, read_upstream
-from traceforge.http.access import is_loopback
 
 ROUTES = UpstreamRoutes({"corp": "https://LLM.example.com:8443/gateway/", "ollama": "http://10.0.0.9:1"})
 
@@ -78,19 +77,3 @@ def test_an_upstream_has_a_host_a_port_and_an_authority(url: str, host: str, por
     upstream = read_upstream("a", url)
 
     assert (host, port, authority) == (upstream.host, upstream.port, upstream.authority)
-
-
-@pytest.mark.parametrize(
-    ("host", "local"),
-    [
-        ("127.0.0.1", True),
-        ("::1", True),
-        ("localhost", True),
-        ("0.0.0.0", False),
-        ("::", False),
-        ("example.com", False),
-    ],
-)
-def test_loopback_names_and_addresses_are_recognised(host: str, local: bool) -> None:
-    """Names and addresses alike."""
-    assert local is is_loopback(host)
