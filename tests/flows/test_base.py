@@ -52,7 +52,7 @@ def test_nothing_differs(project: Project) -> None:
     ],
     ids=["new", "changed", "removed", "answer removed", "answer changed", "answer new"],
 )
-def test_what_was_approved_since_may_differ(project: Project, change: SnapshotChange) -> None:
+def test_a_snapshot_approved_since_may_differ(project: Project, change: SnapshotChange) -> None:
     """Whether it is committed yet or not."""
     project.approve(change)
     assert 0 == project.verify().code
@@ -103,7 +103,7 @@ CHANGES: dict[str, tuple[Callable[[Project], object], set[str]]] = {
 
 
 @pytest.mark.parametrize("kind", CHANGES)
-def test_ap7_what_was_not_approved_since_is_found(project: Project, kind: str) -> None:
+def test_ap7_an_unapproved_difference_is_a_finding(project: Project, kind: str) -> None:
     """Also where every hash is right, and where an old approval would cover it."""
     change, files = CHANGES[kind]
     change(project)
@@ -117,7 +117,7 @@ def test_ap7_what_was_not_approved_since_is_found(project: Project, kind: str) -
     assert (1, files) == (done.code, found)
 
 
-def test_the_commit_is_named_as_the_person_named_it(project: Project) -> None:
+def test_the_commit_is_named_as_the_user_named_it(project: Project) -> None:
     """Also where it is spelled with signs."""
     _forge(project, "one", "Forged.")
 
@@ -128,7 +128,7 @@ def test_the_commit_is_named_as_the_person_named_it(project: Project) -> None:
     assert "Git knows no commit HEAD~99 here" in project.verify(base="HEAD~99").err
 
 
-def test_ap7_an_approval_that_is_gone_is_found(project: Project) -> None:
+def test_ap7_a_removed_approval_is_a_finding(project: Project) -> None:
     """Approvals are added and never taken away."""
     _forget(project)
     done = project.verify("--json")
@@ -137,7 +137,7 @@ def test_ap7_an_approval_that_is_gone_is_found(project: Project) -> None:
     assert 1 == sum("/approvals/" in one["file"] and one["rule"] == "AP7" for one in json.loads(done.out)["findings"])
 
 
-def test_ap7_a_whole_tree_that_is_gone_is_found(project: Project) -> None:
+def test_ap7_a_removed_tree_is_a_finding(project: Project) -> None:
     """Nothing is left to check, and still it is not green."""
     subprocess.run(["rm", "-r", project.root], check=True)
 
@@ -155,12 +155,12 @@ def test_a_commit_that_git_does_not_know_is_an_error(project: Project, tmp_path:
     assert 3 == traceforge("verify", "--base", "main", cwd=plain).code
 
 
-def test_a_path_beside_the_base_is_wrong_usage(project: Project) -> None:
+def test_a_path_together_with_base_is_wrong_usage(project: Project) -> None:
     """The base is one of the project."""
     assert 2 == project.verify(".ai-snapshots").code
 
 
-def test_it_works_in_a_shallow_clone_below_the_top_of_the_repository(project: Project, tmp_path: Path) -> None:
+def test_base_works_in_a_shallow_clone_and_in_a_subfolder(project: Project, tmp_path: Path) -> None:
     """The commit is there, its history is not; and the project is a folder of a larger repository."""
     inner = Project(tmp_path / "outer")
     nested = inner.folder / "services" / "agent"

@@ -56,7 +56,7 @@ def report(ran: Ran) -> dict[str, dict[str, Any]]:
     return {one["id"]: one for one in json.loads(ran.out)["snapshots"]}
 
 
-def test_a_provider_that_says_the_same_is_green(site: Site) -> None:
+def test_a_provider_with_the_same_answers_is_green(site: Site) -> None:
     """Four providers, streams and plain answers, an embedding: each request is sent once and answered alike."""
     before = site.server.served
 
@@ -82,7 +82,7 @@ def test_an_estimate_comes_first_and_without_a_terminal_nothing_is_sent(site: Si
     assert not list((site.folder / ".ai-tests" / "check-live").iterdir())
 
 
-def test_a_price_is_told_where_the_configuration_declares_one(site: Site) -> None:
+def test_a_declared_price_is_part_of_the_estimate(site: Site) -> None:
     """Tokens of both directions by their prices; models without one are named."""
     prices = {"gpt-*": {"input_price_per_million": 1000, "output_price_per_million": 1000}}
     (site.folder / "traceforge.config.json").write_text(json.dumps({"models": {**CONFIG["models"], **prices}}))
@@ -94,7 +94,7 @@ def test_a_price_is_told_where_the_configuration_declares_one(site: Site) -> Non
     assert "no price" not in ran.err
 
 
-def test_another_answer_is_red_and_shown(site: Site, flaky: FlakyServer) -> None:
+def test_a_different_answer_is_red_with_its_diff(site: Site, flaky: FlakyServer) -> None:
     """One that changed fails with its diff; those of which only the request is gated are told, and do not."""
     flaky.salts = ("another",)
 
@@ -109,7 +109,7 @@ def test_another_answer_is_red_and_shown(site: Site, flaky: FlakyServer) -> None
     assert ran.out.endswith(f", 0 the same, {SNAPSHOTS} changed, {not_failures}\n")
 
 
-def test_what_only_the_request_is_gated_of_fails_when_strict(site: Site, flaky: FlakyServer) -> None:
+def test_under_the_request_gate_a_difference_fails_only_with_strict(site: Site, flaky: FlakyServer) -> None:
     """The same check of one request-gated call is green, and red with --strict."""
     flaky.salts = ("another",)
     here, name = Site(site.folder, site.python, flaky), of(site, "message")
@@ -117,7 +117,7 @@ def test_what_only_the_request_is_gated_of_fails_when_strict(site: Site, flaky: 
     assert (0, 1) == (check(here, name).code, check(here, "--strict", name).code)
 
 
-def test_ten_runs_that_do_not_agree_give_the_verdict(site: Site, flaky: FlakyServer) -> None:
+def test_ten_runs_that_differ_give_the_verdict(site: Site, flaky: FlakyServer) -> None:
     """5 of 10 runs differ: the verdict, two clusters, the first word, and the fingerprint and model of each run."""
     flaky.salts = ("", "x")
     here, name = Site(site.folder, site.python, flaky), of(site, "chat_stream")
@@ -148,7 +148,7 @@ def test_ten_runs_that_agree_are_green(site: Site) -> None:
     assert (0, f"GREEN: {SNAPSHOTS} snapshots checked live, {SNAPSHOTS} the same\n") == (ran.code, ran.out)
 
 
-def test_a_target_and_a_model_of_your_own(site: Site, flaky: FlakyServer) -> None:
+def test_target_and_model_replace_the_recorded_ones(site: Site, flaky: FlakyServer) -> None:
     """Requests go where --target says, under its path, and ask for another model, in the body or in the path."""
     gone = {"OPENAI_BASE_URL": "http://127.0.0.1:9/v1", "GOOGLE_GEMINI_BASE_URL": "http://127.0.0.1:9"}
     words = ["--target", f"openai={flaky.url}/base/v1", "--target", f"gemini={flaky.url}", "--model", "tiny"]
@@ -161,7 +161,7 @@ def test_a_target_and_a_model_of_your_own(site: Site, flaky: FlakyServer) -> Non
     }
 
 
-def test_a_provider_that_is_busy_is_asked_again_when_it_says(site: Site, flaky: FlakyServer) -> None:
+def test_a_busy_provider_is_retried_after_its_retry_after(site: Site, flaky: FlakyServer) -> None:
     """429 with seconds, 503 with a date, 500 without a word: each is tried again, and the answer counts."""
     soon = time.strftime("%a, %d %b %Y %H:%M:%S GMT", time.gmtime(time.time() + 1))
     flaky.refusals = [Refusal(429, {"retry-after": "1"}), Refusal(503, {"retry-after": soon}), Refusal(500)]
@@ -175,7 +175,7 @@ def test_a_provider_that_is_busy_is_asked_again_when_it_says(site: Site, flaky: 
     assert time.monotonic() - begun > 1
 
 
-def test_a_provider_that_stays_away_is_not_checked_and_not_asked_for_ever(site: Site, flaky: FlakyServer) -> None:
+def test_an_unavailable_provider_is_unchecked_after_limited_attempts(site: Site, flaky: FlakyServer) -> None:
     """It wants us to wait for an hour: said, exit 3, and asked once."""
     flaky.refusals = [Refusal(429, {"retry-after": "3600"})] * 9
 
@@ -206,7 +206,7 @@ def test_a_stream_that_was_interrupted_is_not_a_difference(site: Site, flaky: Fl
     assert "the answer broke off: it has no finish reason (1×)" in ran.out
 
 
-def test_nobody_listens(site: Site) -> None:
+def test_a_refused_connection_is_unchecked(site: Site) -> None:
     """A target that is not there is said at once."""
     ran = check(site, of(site, "chat"), "--target", "openai=http://127.0.0.1:9")
 
@@ -214,7 +214,7 @@ def test_nobody_listens(site: Site) -> None:
     assert "nothing listens at that address (1×)" in ran.out
 
 
-def test_a_check_that_was_killed_goes_on_where_it_was(site: Site, flaky: FlakyServer) -> None:
+def test_a_killed_check_continues_where_it_stopped(site: Site, flaky: FlakyServer) -> None:
     """SIGKILL in the middle: the answers so far are kept, the same command makes the rest, the next begins anew."""
     flaky.hangs_after = 6
     here = Site(site.folder, site.python, flaky)
@@ -229,7 +229,7 @@ def test_a_check_that_was_killed_goes_on_where_it_was(site: Site, flaky: FlakySe
     assert f"{SNAPSHOTS} calls to make" in check(here, "--concurrency", "1").err
 
 
-def test_ctrl_c_says_what_is_kept(site: Site, flaky: FlakyServer) -> None:
+def test_ctrl_c_says_how_many_answers_are_stored(site: Site, flaky: FlakyServer) -> None:
     """Ctrl-C does not wait for the model; --fresh forgets what was kept."""
     flaky.hangs_after = 2
     here = Site(site.folder, site.python, flaky)
@@ -259,7 +259,7 @@ def _stop_in_the_middle(site: Site, flaky: FlakyServer, how: signal.Signals) -> 
     return process.returncode, said
 
 
-def test_a_check_that_got_no_answer_to_some_makes_only_those_again(site: Site, flaky: FlakyServer) -> None:
+def test_a_second_check_repeats_only_unanswered_calls(site: Site, flaky: FlakyServer) -> None:
     """What was paid for is not paid again when a provider comes back."""
     flaky.refusals = [Refusal(400)]
     here = Site(site.folder, site.python, flaky)
@@ -288,7 +288,7 @@ def test_a_redacted_request_is_not_sent(site: Site, flaky: FlakyServer) -> None:
     assert SNAPSHOTS == flaky.asked - asked
 
 
-def test_a_key_is_sent_and_stands_nowhere(site: Site, flaky: FlakyServer) -> None:
+def test_a_key_is_sent_and_stored_nowhere(site: Site, flaky: FlakyServer) -> None:
     """Keys come from the environment in each provider's own header, and no file and no output holds them."""
     keys = {
         "OPENAI_API_KEY": "sk-live-0123456789",
@@ -318,7 +318,7 @@ def test_a_key_is_sent_and_stands_nowhere(site: Site, flaky: FlakyServer) -> Non
     assert [] == [key for key in keys.values() for text in written if key in text]
 
 
-def test_no_key_for_a_real_provider_is_said(site: Site) -> None:
+def test_a_missing_key_for_an_official_provider_is_named(site: Site) -> None:
     """Where a provider answers nobody without a key, nothing is sent to it."""
     environ = {"PATH": os.environ["PATH"], "HOME": os.environ.get("HOME", "/")}
     done = subprocess.run(
@@ -342,7 +342,7 @@ def test_no_key_for_a_real_provider_is_said(site: Site) -> None:
         (["--runs", "0"], "0 is not in the range"),
     ],
 )
-def test_wrong_usage_is_said(site: Site, words: list[str], said: str) -> None:
+def test_wrong_usage_is_refused(site: Site, words: list[str], said: str) -> None:
     """Exit 2, and nothing is sent."""
     before = site.server.served
 
@@ -351,7 +351,7 @@ def test_wrong_usage_is_said(site: Site, words: list[str], said: str) -> None:
     assert (2, True, before) == (ran.code, said in ran.err, site.server.served)
 
 
-def test_a_name_that_is_none_and_a_project_without_snapshots(site: Site, tmp_path: Path) -> None:
+def test_an_unknown_id_and_a_project_without_snapshots_are_errors(site: Site, tmp_path: Path) -> None:
     """There is nothing to check: exit 3, never green."""
     (tmp_path / "empty").mkdir()
 
@@ -375,7 +375,9 @@ def test_a_tree_that_was_tampered_with_sends_nothing(site: Site) -> None:
 
 
 @pytest.mark.parametrize(("said", "code", "calls"), [("n", 130, 0), ("y", 0, 1)])
-def test_on_a_terminal_a_person_is_asked_and_sees_a_bar(site: Site, said: str, code: int, calls: int) -> None:
+def test_on_a_terminal_the_user_confirms_and_sees_a_progress_bar(
+    site: Site, said: str, code: int, calls: int
+) -> None:
     """Nothing is sent before they agree."""
     before = site.server.served
     leader, follower = pty.openpty()

@@ -38,7 +38,7 @@ def served(site: Site) -> int:
     return site.server.served
 
 
-def test_what_was_approved_is_green_and_nothing_reaches_the_provider(site: Site) -> None:
+def test_an_approved_suite_is_green_and_nothing_reaches_the_provider(site: Site) -> None:
     """Four SDKs, sync, async and streaming, concurrent and repeated, with committed files alone."""
     ran = site.test()
 
@@ -62,7 +62,7 @@ def test_a_changed_prompt_is_one_finding_that_shows_the_edit(site: Site) -> None
     assert re.search(r"RED: 1 call replayed, 1 finding", ran.err)
 
 
-def test_record_takes_the_change_and_leaves_the_rest_alone(site: Site) -> None:
+def test_record_files_the_change_and_nothing_else(site: Site) -> None:
     """Only what changed goes live; ids stay; after approval it is green again."""
     before = {file.name for file in (site.folder / ".ai-snapshots" / "openai").iterdir()}
     site.edit("Name a river.", "Name a lake.")
@@ -83,7 +83,7 @@ def test_record_takes_the_change_and_leaves_the_rest_alone(site: Site) -> None:
     assert 0 == site.run("verify").code
 
 
-def test_a_new_call_is_red_and_says_what_is_nearest(site: Site) -> None:
+def test_a_new_call_is_red_and_names_the_nearest_snapshot(site: Site) -> None:
     """Beside those that were approved."""
     with (site.folder / "gated.py").open("a") as file:
         file.write('\n\ndef test_more() -> None:\n    chat("Name a soup.")\n    assert chat("Name a salad.")\n')
@@ -94,7 +94,7 @@ def test_a_new_call_is_red_and_says_what_is_nearest(site: Site) -> None:
     assert "GT2 this request was never approved; the nearest approved one is" in ran.err
 
 
-def test_a_miss_that_is_swallowed_is_red_all_the_same(site: Site) -> None:
+def test_an_unapproved_call_is_red_even_if_the_error_is_swallowed(site: Site) -> None:
     """Every test passes, and the build is red."""
     with (site.folder / "gated.py").open("a") as file:
         file.write(
@@ -129,7 +129,7 @@ def test_a_run_that_replays_nothing_is_not_green(site: Site) -> None:
     assert "no call was replayed at all" in ran.err
 
 
-def test_the_command_s_own_exit_code_is_ours_where_nothing_is_found(site: Site) -> None:
+def test_without_findings_the_exit_code_is_the_commands(site: Site) -> None:
     """A test that fails for a reason of its own."""
     site.edit('assert chat("Name a soup.")\n', "assert chat(\"Name a soup.\") == 'another'\n")
 
@@ -172,7 +172,7 @@ def test_ci_writes_nothing(site: Site) -> None:
     assert 0 == site.test("-k", CHAT, CI="true").code
 
 
-def test_fresh_asks_everything_again_and_unchanged_answers_are_no_change(recorded: Site, tmp_path: Path) -> None:
+def test_fresh_makes_every_call_live_and_equal_answers_are_unchanged(recorded: Site, tmp_path: Path) -> None:
     """The same provider: nothing is pending. Another one: every answer is."""
     site = recorded.at(tmp_path / "checkout")
 
@@ -185,7 +185,7 @@ def test_fresh_asks_everything_again_and_unchanged_answers_are_no_change(recorde
         assert "changed (answer)" in changed.record("-k", "test_chat_async", options=("--fresh",)).err
 
 
-def test_two_answers_to_one_question_are_refused_where_behaviour_is_gated(site: Site) -> None:
+def test_two_answers_to_a_request_are_refused_under_the_behaviour_gate(site: Site) -> None:
     """And approved one by one where the request is gated."""
     with (site.folder / "gated.py").open("a") as file:
         file.write(
@@ -209,7 +209,7 @@ def test_two_answers_to_one_question_are_refused_where_behaviour_is_gated(site: 
     assert 0 == site.test("-k", "test_draws").code
 
 
-def test_what_a_model_lacks_is_proposed_for_the_configuration(site: Site) -> None:
+def test_missing_values_of_a_model_are_proposed_for_the_configuration(site: Site) -> None:
     """One line a model, and one command that writes the declarations."""
     site.edit('"temperature": 0, "seed": 7, "max_tokens": 60}', '"n": 1}')
 
@@ -224,7 +224,7 @@ def test_what_a_model_lacks_is_proposed_for_the_configuration(site: Site) -> Non
     assert "refused" not in again.err
 
 
-def test_rejected_changes_are_gone_and_the_tree_is_as_it_was(site: Site) -> None:
+def test_rejected_changes_are_deleted_and_the_tree_is_unchanged(site: Site) -> None:
     """By id, or what it begins with."""
     site.edit("Name a river.", "Name a lake.")
     site.record("-k", "test_chat_async")
@@ -239,7 +239,7 @@ def test_rejected_changes_are_gone_and_the_tree_is_as_it_was(site: Site) -> None
     assert 0 == site.run("test").code
 
 
-def test_an_approval_against_another_tree_is_refused(site: Site) -> None:
+def test_a_change_recorded_against_another_tree_is_refused(site: Site) -> None:
     """Somebody else approved meanwhile."""
     site.edit("Name a river.", "Name a lake.")
     site.record("-k", "test_chat_async")
@@ -293,7 +293,7 @@ def test_review_asks_about_each_change(site: Site) -> None:
     assert 0 == site.run("verify").code
 
 
-def test_json_reports_say_what_text_says(site: Site) -> None:
+def test_json_reports_hold_what_the_text_says(site: Site) -> None:
     """For programs: `test`, `record` and `status`."""
     site.edit("Name a river.", "Name a lake.")
 
@@ -307,7 +307,7 @@ def test_json_reports_say_what_text_says(site: Site) -> None:
     assert {"both": 1} == status["counts"]
 
 
-def test_a_test_that_continues_at_the_provider_is_recorded_as_a_whole(site: Site) -> None:
+def test_a_test_that_refers_to_provider_state_is_recorded_as_a_whole(site: Site) -> None:
     """Its first answer was replayed, so the provider does not know it: the command runs again, that test live."""
     first = "    one = client.responses.create(model='gpt-5', input='Name a soup.', max_output_tokens=60)\n"
     second = "    assert client.responses.create(model='gpt-5', input='{}', previous_response_id=one.id)\n"
@@ -330,7 +330,7 @@ def test_a_test_that_continues_at_the_provider_is_recorded_as_a_whole(site: Site
     assert 0 == site.test("-k", "test_goes_on or test_local").code
 
 
-def test_what_a_script_asks_belongs_to_its_command(site: Site) -> None:
+def test_calls_of_a_script_belong_to_its_command(site: Site) -> None:
     """Another command, or the tests, say nothing about it; the same one does, with whichever interpreter."""
     (site.folder / "script.py").write_text("import sys, gated\nif sys.argv[1:] != ['quiet']: gated.chat('Script!')\n")
     command = [str(site.python), "script.py"]

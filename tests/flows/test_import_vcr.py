@@ -34,7 +34,7 @@ def run_pytest(folder: Path, python: Path, url: str, *words: str) -> list[str]:
     return command
 
 
-def test_what_pytest_recording_wrote_is_replayed_by_us(tmp_path: Path) -> None:
+def test_cassettes_of_pytest_recording_are_replayed(tmp_path: Path) -> None:
     """Recorded by vcrpy, imported, approved: the same tests pass without it, and without the provider."""
     python = installed("vcr")
     (tmp_path / "tests").mkdir()
@@ -105,7 +105,7 @@ def imported(project: Path, *words: str, **variables: str) -> Ran:
     return traceforge("import", "vcr", "tests/cassettes", *words, cwd=project, **variables)
 
 
-def test_every_way_in_which_a_body_is_written(project: Path) -> None:
+def test_every_encoding_of_a_body_is_read(project: Path) -> None:
     """A text, base64, gzip, parsed, the old shape of httpx, a stale header: six calls with one meaning."""
     said = json.dumps(chat_answer("yes", usage=USAGE))
     packed = base64.b64encode(gzip.compress(said.encode())).decode()
@@ -130,7 +130,7 @@ def test_every_way_in_which_a_body_is_written(project: Path) -> None:
     assert {"tests/test_bot.py::test_all"} == {one["record"]["source"]["scopes"][0]["scope"] for one in kept}
 
 
-def test_yaml_with_binary_bodies_and_tags_of_python(project: Path) -> None:
+def test_yaml_with_binary_bodies_and_python_tags_is_read(project: Path) -> None:
     """What older vcrpy wrote is read; a tag that would run code is refused, and nothing runs."""
     request = json.dumps(chat_request("Hi", **REPEATABLE))
     said = base64.b64encode(gzip.compress(json.dumps(chat_answer("yes", usage=USAGE)).encode())).decode()
@@ -153,7 +153,7 @@ def test_yaml_with_binary_bodies_and_tags_of_python(project: Path) -> None:
     assert not (project / "ran").exists()
 
 
-def test_broken_cassettes_are_named_and_the_rest_goes_on(project: Path) -> None:
+def test_broken_cassettes_are_named_and_others_are_imported(project: Path) -> None:
     """Not JSON, no interactions, no status, no cassette at all: each is said, or is not ours."""
     folder = project / "tests" / "cassettes"
     write(project, "test_bot/test_good.json", interaction())
@@ -187,7 +187,7 @@ def test_importing_twice_changes_nothing(project: Path) -> None:
     assert (0, True, True) == (third.code, "unchanged: 2\n" in third.out, "new" not in third.out)
 
 
-def test_a_failed_attempt_is_not_kept_and_a_refused_call_says_why(project: Path) -> None:
+def test_a_failed_attempt_is_dropped_and_a_refused_call_has_a_reason(project: Path) -> None:
     """429 and then an answer is one call; a call that cannot be repeated is refused with its fix."""
     busy = interaction("Hi", status={"code": 429}, body={"string": '{"error": {"message": "slow down"}}'})
     loose = interaction("loose")
@@ -211,7 +211,7 @@ def test_nothing_to_import_is_not_a_success(project: Path) -> None:
     assert 2 == imported(project, CI="true").code
 
 
-def test_without_pyyaml_the_one_command_is_said(project: Path, tmp_path: Path) -> None:
+def test_without_pyyaml_the_error_names_the_extra(project: Path, tmp_path: Path) -> None:
     """JSON cassettes need nothing; YAML ones need the extra."""
     (project / "tests" / "cassettes" / "a.yaml").write_text("interactions: []\n")
     blocked = tmp_path / "blocked"

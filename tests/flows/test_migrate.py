@@ -53,7 +53,7 @@ def tree(project: Project) -> dict[str, bytes]:
     return {str(path.relative_to(project.root)): path.read_bytes() for path in project.root.rglob("*.json")}
 
 
-def test_a_tree_is_migrated_whole_and_approved(project: Project) -> None:
+def test_a_whole_tree_is_migrated_and_approved(project: Project) -> None:
     """Each record gets a file of its own; what was valid before is left alone."""
     before = tree(project)
     done = migrate(project, *SETS, "--tag", "v1")
@@ -71,7 +71,7 @@ def test_a_tree_is_migrated_whole_and_approved(project: Project) -> None:
     assert ("migrated from 0.9.0 to 1.0.0", "v1") == (shown["approvals"][0]["reason"], shown["approvals"][0]["tag"])
 
 
-def test_what_is_missing_is_named_for_every_record_and_nothing_is_written(project: Project) -> None:
+def test_missing_fields_of_every_record_are_named_and_nothing_is_written(project: Project) -> None:
     """File, field and fix; exit 1."""
     before = tree(project)
     done = migrate(project, *SETS[:6])
@@ -92,7 +92,7 @@ def test_what_is_missing_is_named_for_every_record_and_nothing_is_written(projec
     ],
     ids=["no seed", "twice", "there already"],
 )
-def test_what_verify_would_refuse_is_not_written(
+def test_a_migration_that_verify_would_refuse_is_not_written(
     project: Project, file: str, records: list[dict[str, Any]], rule: str
 ) -> None:
     """The policy holds, and an id stands once, also among the snapshots that are of this version already."""
@@ -104,7 +104,7 @@ def test_what_verify_would_refuse_is_not_written(
     assert (1, True, before) == (done.code, rule in done.out, tree(project))
 
 
-def test_wrong_usage_is_told(project: Project) -> None:
+def test_wrong_usage_is_exit_code_2(project: Project) -> None:
     """Another version, an unknown name, CI."""
     before = tree(project)
     other = traceforge("snapshot", "migrate", "--from", "0.8.0", "--to", "1.0.0", cwd=project.folder)
@@ -126,7 +126,7 @@ def test_a_tree_without_old_documents_has_nothing_to_migrate(project: Project) -
     assert 3 == migrate(project, *SETS).code
 
 
-def test_an_old_tree_is_refused_everywhere_else(project: Project) -> None:
+def test_every_other_command_refuses_an_old_tree(project: Project) -> None:
     """With the words of the specification."""
     for command in (["verify"], ["snapshot", "verify"], ["snapshot", "manifest"]):
         done = traceforge(*command, cwd=project.folder)

@@ -48,7 +48,7 @@ def site(recorded: Site, tmp_path: Path) -> Iterator[Site]:
 
 
 @pytest.mark.parametrize("workers", ["0", pytest.param("2", marks=pytest.mark.slow)])
-def test_it_is_on_where_there_are_snapshots(site: Site, workers: str) -> None:
+def test_the_plugin_is_on_in_a_project_with_snapshots(site: Site, workers: str) -> None:
     """Nothing reaches the provider, in one process and in two; without keys in two, below, in every run."""
     ran = site.plugin("-n", workers)
 
@@ -58,7 +58,7 @@ def test_it_is_on_where_there_are_snapshots(site: Site, workers: str) -> None:
     assert "prompt checked, answer not checked: 3 calls" in ran.out
 
 
-def test_it_is_silent_where_there_are_none(tmp_path: Path) -> None:
+def test_the_plugin_is_silent_in_a_project_without_snapshots(tmp_path: Path) -> None:
     """Calls go where they would go without us, and nothing is said."""
     make_project(tmp_path)
     with model_server() as server:
@@ -70,7 +70,7 @@ def test_it_is_silent_where_there_are_none(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("workers", ["0", "2"])
-def test_a_test_that_asks_what_nobody_approved_fails_with_the_diff(site: Site, workers: str) -> None:
+def test_a_test_with_an_unapproved_call_fails_with_the_diff(site: Site, workers: str) -> None:
     """Also if it swallowed the miss."""
     site.edit("Name a river.", "Name a lake.")
     site.add(SWALLOWS)
@@ -85,7 +85,7 @@ def test_a_test_that_asks_what_nobody_approved_fails_with_the_diff(site: Site, w
     assert "pytest --traceforge=record" in ran.out
 
 
-def test_what_no_test_asks_for_is_said_at_the_end(site: Site) -> None:
+def test_unused_snapshots_are_reported_at_the_end(site: Site) -> None:
     """And fails the run, unless it is allowed or its test did not run."""
     site.edit('assert len(embed("soup")) > 3', "pass")
 
@@ -98,7 +98,7 @@ def test_what_no_test_asks_for_is_said_at_the_end(site: Site) -> None:
     assert ("2 passed" in ran.out, 1) == (True, ran.out.count("GT3"))
 
 
-def test_a_failing_test_says_nothing_about_what_it_did_not_reach(site: Site) -> None:
+def test_snapshots_of_a_failing_test_are_not_called_unused(site: Site) -> None:
     """Its snapshots are not unused."""
     site.edit('assert len(embed("soup")) > 3', "assert False")
 
@@ -107,7 +107,7 @@ def test_a_failing_test_says_nothing_about_what_it_did_not_reach(site: Site) -> 
     assert (1, 0) == (ran.code, ran.out.count("GT3"))
 
 
-def test_record_takes_what_changed(site: Site) -> None:
+def test_record_files_changed_calls(site: Site) -> None:
     """The rest is answered from snapshots; after approval it is green."""
     site.edit("Name a river.", "Name a lake.")
 
@@ -120,7 +120,7 @@ def test_record_takes_what_changed(site: Site) -> None:
     assert 0 == site.plugin("-k", CHAT).code
 
 
-def test_a_marked_test_is_left_alone_and_counted(site: Site) -> None:
+def test_calls_of_a_test_marked_as_off_are_counted(site: Site) -> None:
     """It asks the provider."""
     site.add('import pytest\n\n\n@pytest.mark.traceforge("off")\ndef test_live() -> None:\n    assert chat("Now.")')
 
@@ -130,7 +130,7 @@ def test_a_marked_test_is_left_alone_and_counted(site: Site) -> None:
     assert "1 call of tests that are marked as off: not gated" in ran.out
 
 
-def test_the_fixture_tells_a_test_about_its_calls(site: Site) -> None:
+def test_the_fixture_counts_the_calls_of_a_test(site: Site) -> None:
     """And is there, where the plugin is off."""
     site.add(
         "def test_counts(traceforge) -> None:\n    chat('Name a soup.')\n"
@@ -158,7 +158,7 @@ def test_ci_does_not_record(site: Site) -> None:
     assert 0 == site.plugin("-k", CHAT, CI="true").code
 
 
-def test_it_stands_aside_where_a_command_of_ours_is_at_work(site: Site) -> None:
+def test_the_plugin_does_nothing_under_a_traceforge_command(site: Site) -> None:
     """`traceforge test -- pytest` is not two gates."""
     ran = site.run("test", "--json", "--", shutil.which("python") or "python", "-c", "print()")
     assert 3 == ran.code
@@ -189,7 +189,7 @@ def pytest_unconfigure() -> None:
         print(os.environ.get("OPENAI_API_KEY"), os.environ.get("GROQ_API_KEY"), file=file)"""
 
 
-def test_what_is_recorded_names_the_keys_that_were_set(recorded: Site) -> None:
+def test_recorded_calls_name_the_keys_that_were_set(recorded: Site) -> None:
     """By name, as `traceforge record` does, whichever worker recorded it."""
     files = [*(recorded.folder / ".ai-snapshots" / "wire").glob("*.json")]
 
@@ -211,7 +211,7 @@ def test_a_suite_needs_no_key(site: Site) -> None:
 
 
 @pytest.mark.parametrize("workers", ["0", "2"])
-def test_no_key_is_real_and_there_are_no_others(site: Site, workers: str) -> None:
+def test_tests_see_dummy_keys_only(site: Site, workers: str) -> None:
     """A key that was not there while it was recorded might steer the application; afterwards all are back."""
     site.add(SHOWS_KEYS)
     (site.folder / "conftest.py").write_text(EARLY)
@@ -223,7 +223,7 @@ def test_no_key_is_real_and_there_are_no_others(site: Site, workers: str) -> Non
     assert ["sk-real gsk-real"] * (1 + int(workers)) == (site.folder / "after.txt").read_text().splitlines()
 
 
-def test_a_marked_test_has_the_keys_that_there_are(site: Site) -> None:
+def test_a_test_marked_as_off_has_the_real_keys(site: Site) -> None:
     """It asks the provider, who would not take a dummy; the test after it has the dummy again."""
     site.add(
         "import os\n\nimport pytest\n\n\n"
@@ -240,7 +240,7 @@ def test_a_marked_test_has_the_keys_that_there_are(site: Site) -> None:
     assert (0, True) == (ran.code, "2 passed" in ran.out), ran.out
 
 
-def test_a_conftest_that_calls_a_model_is_answered_too(site: Site) -> None:
+def test_a_call_of_conftest_is_replayed_or_fails_the_run(site: Site) -> None:
     """Before any test is collected: what nobody approved does not reach the provider, and fails the run."""
     (site.folder / "conftest.py").write_text(f"import sys\n\nsys.path.insert(0, '.')\n{SWALLOWED_AT_IMPORT}")
 
@@ -346,7 +346,7 @@ def test_a_test_that_connects_past_the_hooks_is_refused_and_fails(site: Site, wo
     assert "= traceforge =" in ran.out
 
 
-def test_what_connects_outside_of_the_tests_is_refused_too(site: Site) -> None:
+def test_a_connection_outside_of_the_tests_is_refused_too(site: Site) -> None:
     """It is told at the end, and the network is back when the suite has ended."""
     (site.folder / "gated.py").write_text(
         "import socket\n\ntry:\n    socket.create_connection(('models.example.com', 443))\n"
@@ -372,7 +372,7 @@ def _ours() -> list[str]:
     return ["--", sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-k", CHAT, "gated.py"]
 
 
-def test_an_order_of_its_own_and_reruns_change_nothing(site: Site) -> None:
+def test_random_order_and_reruns_change_nothing(site: Site) -> None:
     """Tests in reverse, and one that fails first and then asks again."""
     (site.folder / "conftest.py").write_text(
         "def pytest_collection_modifyitems(items): items.reverse()\n"

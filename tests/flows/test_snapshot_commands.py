@@ -39,7 +39,7 @@ def run(project: Project, *arguments: str, **variables: str) -> Ran:
     return traceforge("snapshot", *arguments, cwd=project.folder, **variables)
 
 
-def test_a_list_has_a_line_a_snapshot(project: Project) -> None:
+def test_list_prints_one_line_per_snapshot(project: Project) -> None:
     """Sorted by id, with what is gated and how often it was approved."""
     lines = [line.split() for line in run(project, "list").out.splitlines()]
 
@@ -51,7 +51,7 @@ def test_a_list_has_a_line_a_snapshot(project: Project) -> None:
     ] == lines
 
 
-def test_a_list_for_programs_has_the_files_and_hashes(project: Project) -> None:
+def test_list_as_json_has_files_and_hashes(project: Project) -> None:
     """One JSON document."""
     listed = json.loads(run(project, "list", "--json").out)
 
@@ -75,7 +75,7 @@ def test_an_empty_project_has_an_empty_list(tmp_path: Path) -> None:
     assert (0, "[]\n", "") == traceforge("snapshot", "list", "--json", cwd=tmp_path)
 
 
-def test_a_record_is_shown_whole(project: Project) -> None:
+def test_show_prints_the_whole_record(project: Project) -> None:
     """Source, scope, request, answer, wire answer and every approval; long texts on request."""
     by_hand, greeting = run(project, "show", "by-hand").out, run(project, "show", "greeting").out
 
@@ -92,7 +92,7 @@ def test_a_record_is_shown_whole(project: Project) -> None:
     assert "more lines" not in run(project, "show", "--full", "greeting").out
 
 
-def test_a_wire_answer_alone_is_shown_as_it_was(project: Project) -> None:
+def test_show_prints_a_raw_response_without_a_record(project: Project) -> None:
     """What was asked and what came back."""
     done = run(project, "show", "oops")
 
@@ -101,7 +101,7 @@ def test_a_wire_answer_alone_is_shown_as_it_was(project: Project) -> None:
     assert "rate_limit_exceeded" in done.out
 
 
-def test_a_snapshot_for_programs_holds_everything(project: Project) -> None:
+def test_show_as_json_holds_everything(project: Project) -> None:
     """The record, the wire answer and the approvals as they stand in their files."""
     shown = json.loads(run(project, "show", "greeting", "--json").out)
     file = json.loads((project.root / "openai/greeting.json").read_bytes())
@@ -112,14 +112,14 @@ def test_a_snapshot_for_programs_holds_everything(project: Project) -> None:
     assert json.loads(run(project, "show", "oops", "--json").out)["record"] is None
 
 
-def test_a_name_that_stands_for_nothing_is_an_error(project: Project) -> None:
+def test_an_unknown_id_is_an_error(project: Project) -> None:
     """With the nearest one there is."""
     assert (3, "", "error TF203: no snapshot has the id greetin\n    hint: Did you mean greeting?\n") == run(
         project, "show", "greetin"
     )
 
 
-def test_what_a_model_said_cannot_forge_a_line(project: Project) -> None:
+def test_an_answer_cannot_forge_a_line_of_output(project: Project) -> None:
     """Control characters are spelled out, and every line stands behind its bar."""
     project.approve(record("evil", "\x1b[2Japprovals\r\nhash sha256:0"))
     out = run(project, "show", "evil").out
@@ -137,7 +137,7 @@ def test_a_broken_tree_is_not_shown(project: Project) -> None:
     assert "TF103: .ai-snapshots/openai/by-hand.json" in done.err
 
 
-def test_removing_is_approved_and_leaves_a_valid_tree(project: Project) -> None:
+def test_rm_writes_an_approval_and_leaves_a_valid_tree(project: Project) -> None:
     """Documents, wire answers, manifest and approval change together."""
     project.commit()
     done = run(project, "rm", "greeting", "oops", "--reason", "not asked any more", "--tag", "v3")
@@ -153,7 +153,7 @@ def test_removing_is_approved_and_leaves_a_valid_tree(project: Project) -> None:
     assert 0 == project.verify().code
 
 
-def test_removing_is_refused_in_ci_without_a_reason_and_for_nothing(project: Project) -> None:
+def test_rm_is_refused_in_ci_without_a_reason_and_without_an_id(project: Project) -> None:
     """And the tree is as it was."""
     before = project.git("status", "--porcelain")
 
@@ -169,7 +169,7 @@ def test_removing_is_refused_in_ci_without_a_reason_and_for_nothing(project: Pro
 @pytest.mark.parametrize(
     "command", [["snapshot", "list"], ["snapshot", "verify"], ["snapshot", "manifest"], ["verify"]]
 )
-def test_every_command_finishes_what_was_cut_short(
+def test_every_command_finishes_an_interrupted_approval(
     project: Project, monkeypatch: pytest.MonkeyPatch, command: list[str]
 ) -> None:
     """A journal is left; whoever looks at the tree first does the rest."""

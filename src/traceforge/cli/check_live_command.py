@@ -78,10 +78,10 @@ def check_live(
     (gate: "request"), a different answer is reported and is no failure unless --strict is given.
     """
     loaded = load_project()
-    gate = open_snapshots(loaded)
-    plan = _make_plan(loaded, gate, names, targets, runs, model)
+    snapshots = open_snapshots(loaded)
+    plan = _make_plan(loaded, snapshots, names, targets, runs, model)
     with LiveJournal(loaded.project, plan, fresh=fresh) as journal:
-        check = open_check(loaded, gate.keys, plan, journal, os.environ)
+        check = open_check(loaded, snapshots.keys, plan, journal, os.environ)
         missing = check.missing
         _print_plan(loaded, plan, [job.call for job in missing])
         if missing:
@@ -99,23 +99,23 @@ def check_live(
 
 def _make_plan(
     loaded: LoadedConfig,
-    gate: ProjectSnapshots,
+    snapshots: ProjectSnapshots,
     names: tuple[str, ...],
     targets: dict[str, str],
     runs: int,
     model: str,
 ) -> LivePlan:
-    if gate.findings:
-        click.echo(finding_lines(list(gate.findings)), err=True)
+    if snapshots.findings:
+        click.echo(finding_lines(list(snapshots.findings)), err=True)
         click.echo("the snapshot tree is invalid, so nothing was sent", err=True)
-        raise click.exceptions.Exit(int(exit_code(gate.findings)))
-    if not gate.approved_calls:
+        raise click.exceptions.Exit(int(exit_code(snapshots.findings)))
+    if not snapshots.approved_calls:
         hint = "Record and approve calls first: traceforge record -- COMMAND."
         raise NotFound(f"there are no snapshots in {snapshots_root(loaded)}", hint=hint)
     chosen = (
-        select_by_id_prefix(gate.approved_calls, names, noun="snapshot", see="traceforge snapshot list")
+        select_by_id_prefix(snapshots.approved_calls, names, noun="snapshot", see="traceforge snapshot list")
         if names
-        else gate.approved_calls
+        else snapshots.approved_calls
     )
     providers = {call.provider for call in chosen}
     if unknown := sorted(set(targets) - providers - {"azure"}):

@@ -32,12 +32,12 @@ def vcr(folder: str, as_json: bool) -> None:
     no cassette holds a model call; the others were imported.
     """
     refuse_in_ci("import vcr")
-    gate = open_snapshots(load_project())
-    if gate.findings:
-        click.echo(finding_lines(list(gate.findings)), err=True)
+    snapshots = open_snapshots(load_project())
+    if snapshots.findings:
+        click.echo(finding_lines(list(snapshots.findings)), err=True)
         click.echo("the snapshot tree is invalid, so nothing was imported", err=True)
-        raise click.exceptions.Exit(int(exit_code(gate.findings)))
-    imported = import_cassettes(gate, folder)
+        raise click.exceptions.Exit(int(exit_code(snapshots.findings)))
+    imported = import_cassettes(snapshots, folder)
     code = ExitCode.UNCHECKED if imported.findings or imported.unread or not imported.calls else ExitCode.OK
     if as_json:
         print_json(import_json(imported, int(code)))

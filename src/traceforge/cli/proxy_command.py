@@ -122,13 +122,13 @@ def _read_pace(text: str) -> float:
 
 
 def _open_snapshots(loaded: LoadedConfig, _: str, pace: float, *, auto: bool) -> ReplayResponder:
-    gate = open_snapshots(loaded)
-    if gate.findings:
-        click.echo(finding_lines(list(gate.findings)), err=True)
-        raise click.exceptions.Exit(int(exit_code(gate.findings)))
-    if not gate.approved_calls and not auto:
+    snapshots = open_snapshots(loaded)
+    if snapshots.findings:
+        click.echo(finding_lines(list(snapshots.findings)), err=True)
+        raise click.exceptions.Exit(int(exit_code(snapshots.findings)))
+    if not snapshots.approved_calls and not auto:
         click.echo("note: nothing to replay: there are no approved snapshots", err=True)
-    return ReplayResponder(gate.player, pace, auto)
+    return ReplayResponder(snapshots.player, pace, auto)
 
 
 def _open_recording(loaded: LoadedConfig, file: str, pace: float) -> tuple[ReplayResponder, RecordingFallback]:

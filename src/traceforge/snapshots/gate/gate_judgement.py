@@ -73,7 +73,7 @@ class RunObservations(Struct):
 
 
 class RunJudgement(NamedTuple):
-    """What the gate has to say about a whole run. Either list makes it red."""
+    """The judgement of a whole run. An item in either list makes it red."""
 
     findings: list[GateFinding]
     unchecked: list[Finding]

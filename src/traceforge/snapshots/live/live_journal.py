@@ -45,8 +45,8 @@ class LiveJournal:
 
         Raises:
             Busy: another process runs the same check.
-            CannotRead: what is there cannot be read.
-            CannotWrite: it cannot be written.
+            CannotRead: the journal cannot be read.
+            CannotWrite: the journal cannot be written.
         """
         self._lock = threading.Lock()
         self._is_closed = False
@@ -81,7 +81,7 @@ class LiveJournal:
         """Store an answer; from any thread. Does nothing once the journal is closed.
 
         Raises:
-            CannotWrite: there is no room.
+            CannotWrite: the disk is full.
         """
         line = json_bytes(msgspec.to_builtins(answer)) + b"\n"
         with self._lock:

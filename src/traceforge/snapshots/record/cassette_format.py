@@ -55,7 +55,7 @@ def read_cassette(data: bytes, name: str) -> list[CassetteInteraction]:
 
     Raises:
         MissingExtra: it is YAML, and PyYAML is not installed.
-        InvalidFile: it is no cassette; the finding names the place.
+        InvalidFile: the file is not a cassette; the finding names the place.
     """
     value = _load_json(data) if name.endswith(JSON_END) else _load_yaml(data)
     if not isinstance(value, dict) or not isinstance(value.get("interactions"), list):

@@ -29,7 +29,7 @@ def replay(
     once), "recorded", or "x10" for ten times as fast; `player` replays from somewhere else.
 
     Raises:
-        ValueError: there is no such source, or pace.
+        ValueError: the source or the pace is unknown.
         CallNotRecorded: at the end, unless it ends with another error: a call was made that nothing recorded answers.
         InvalidFile: the snapshot tree does not verify.
         InvalidConfig: the project's configuration cannot be used.

@@ -67,7 +67,7 @@ def write_files_atomically(project: str, changes: Sequence[FileChange]) -> None:
 
     Raises:
         PathInUse: another process is doing the same.
-        CannotWrite: a file cannot be written, or a link stands in the way.
+        CannotWrite: a file cannot be written, or is a link.
         BrokenJournal: an earlier change was cut short and cannot be finished.
     """
     with lock_tree(project) as write:

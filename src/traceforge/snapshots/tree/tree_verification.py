@@ -198,7 +198,7 @@ def _check_file(task: DocumentTask) -> DocumentResult:
 
 
 def _list_records(value: JSON) -> list[dict[str, Any]]:
-    """The records of a document, however broken; an item that is no object counts as an empty record."""
+    """The records of a document, however broken; an item that is not an object counts as an empty record."""
     records = value.get("snapshots") if isinstance(value, dict) else None
     return [record if isinstance(record, dict) else {} for record in records] if isinstance(records, list) else []
 
