@@ -5,8 +5,8 @@ the response, whatever its status, to be read as it comes. Never: follows a redi
 for a compressed answer, or tries twice. `HTTPS_PROXY` and `NO_PROXY` are heeded; what is on this machine is asked
 directly.
 
-Every call has a connection of its own: an answer takes seconds, and of one that was kept nobody knows whether it
-still stands. Two calls with equal bodies are equal on the wire, head and body.
+Every call has a connection of its own: a response takes seconds, and an idle connection may have been closed by the
+server meanwhile. Two calls with equal bodies are equal on the wire, head and body.
 """
 
 from __future__ import annotations

@@ -113,8 +113,8 @@ class ThreadRecorder:
     """Writes traces in a thread of this process. Files are made when it is closed, at the latest at exit.
 
     A forked child has no such thread, and may end without cleaning up (`os._exit`): there, `take` writes at once. A
-    fork waits until no trace is being written: the redaction's expressions have locks, and in the child nobody would
-    release one that is held.
+    fork waits until no trace is being written: the redaction's expressions have locks, and one that is held during
+    the fork would never be released in the child.
     """
 
     def __init__(self, settings: RecorderSettings) -> None:

@@ -43,7 +43,7 @@ class RecordingCounts(Struct):
 
     @property
     def failures(self) -> int:
-        """How many could not be kept, for whatever reason."""
+        """How many could not be written, for any reason."""
         return sum(self.failed.values())
 
     @property

@@ -1,7 +1,7 @@
 """TraceForge's own headers (`X-TraceForge-…`): what a client says about its call, and what it gets back.
 
 In: the headers of a request. Out: their claims about the call, the headers that go upstream, and what was wrong with
-ours. Never: sends one of ours upstream, or lets a malformed one stop a call that is being recorded.
+ours. Never: sends one of them upstream, or lets a malformed one stop a call that is being recorded.
 """
 
 from __future__ import annotations

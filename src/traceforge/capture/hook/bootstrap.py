@@ -1,4 +1,4 @@
-"""The first code of ours in every Python process under `traceforge run`, before anything of the application runs.
+"""Runs first in every Python process under `traceforge run`, before anything of the application.
 
 In: the text of `TRACEFORGE_RUN`. Out: a hello to the parent; the rest of the hook, once a module is imported through
 which a process makes calls or starts children. Never: imports what a small program would not: most Pythons that a
@@ -7,7 +7,7 @@ command starts never call a model, and must not start later for it.
     address of the socket            unix:/tmp/traceforge-x/run
     token of the run
     variables to hide, or nothing    NAME US ours US +original (or - where there was none), joined by RS
-    what a test may reach            see `tripwire.py`; nothing where it is no test
+    what a test may reach            see `tripwire.py`; empty outside tests
     options                          one JSON object
 
 Imports inside functions, here and in `tripwire.py`, are deferred for this reason. CPU time on Python 3.11, where an
@@ -78,7 +78,7 @@ class FirstImportFinder:
 
 
 def load_hook_now() -> None:
-    """Wait no longer: somebody else is about to hook the clients of this process, and must find ours."""
+    """Load the hook without waiting for an import: `traceforge.capture` is about to use its modules."""
     for finder in sys.meta_path[:]:
         if isinstance(finder, FirstImportFinder):
             sys.meta_path.remove(finder)

@@ -106,7 +106,7 @@ class ChildWatcher(Watcher):
             self._sender.send(write_frame({"kind": "note", "what": description}))
 
     def add_fault(self, exc: BaseException) -> None:
-        """Something of ours failed; the application does not notice."""
+        """The hook failed; the application does not notice."""
         faults.add(exc)
 
     def after_fork(self) -> None:
@@ -152,7 +152,7 @@ def start_watching(address: str, token: str, variables: dict[str, tuple[str, str
 
 
 def _describe(call: InFlightCall) -> dict[str, Any]:
-    """What the parent is told about a request."""
+    """The fields of a frame that describe a request to the parent."""
     return {"id": call.id, "method": call.method, "url": call.url, "headers": call.client_headers, **call.caller}
 
 

@@ -157,7 +157,7 @@ def _watch_response(request: Any, response: Any, call: GuardedCall) -> Any:
 
 
 def _watch_raw_response(raw: Any, call: GuardedCall) -> bool:
-    """Put a subclass of ours in the place of the response's class; False: it is not one of a known urllib3."""
+    """Replace the response's class by a watched subclass; False: it is not a response of a known urllib3."""
     kind = type(raw)
     if not (hasattr(kind, "_raw_read") or hasattr(kind, "_fp_read")) or not hasattr(kind, "_handle_chunk"):
         return False
@@ -225,7 +225,7 @@ def _is_at_end(raw: Any, amt: Any, data: Any, read1: bool = False) -> bool:
 
 
 class _WatchedBody:
-    """The chunks of a request, from whatever can be iterated."""
+    """The chunks of a request, from an iterable."""
 
     def __init__(self, body: Any, call: GuardedCall) -> None:
         self._body = body

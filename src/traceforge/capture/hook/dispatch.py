@@ -108,7 +108,7 @@ def begin_call(method: str, url: str, raw_headers: Iterable[tuple[bytes, bytes]]
 
 
 def begin_after_fault(exc: BaseException) -> GuardedCall | None:
-    """Something of ours failed before a call began: it goes on unseen, and where calls are replayed, not at all."""
+    """The hook failed before a call began: the call goes on unwatched; where calls are replayed, it is refused."""
     replaying = _last_active(lambda subscription: subscription.replays)
     if replaying is not None:
         return RefusedCall(f"the call could not be replayed ({describe_error(exc)})", replaying.watcher)

@@ -173,7 +173,7 @@ def connect(address: str) -> socket.socket:
 
 
 def inode_of(connection: socket.socket) -> int:
-    """What identifies a socket, whatever its descriptor; -1 where it is closed."""
+    """The inode, which identifies a socket although its descriptor may be reused; -1 where it is closed."""
     try:
         return os.fstat(connection.fileno()).st_ino
     except OSError:

@@ -47,7 +47,7 @@ def read_frame(read: Callable[[int], bytes]) -> tuple[dict[str, Any], list[bytes
     """The next message of a connection; None at its end.
 
     Raises:
-        ValueError: the bytes are no frame.
+        ValueError: the bytes are not a frame.
     """
     lengths = read(8)
     if len(lengths) < 8:

@@ -5,7 +5,7 @@ for a call that is replayed, its response. Never: raises, and never reports anot
 has failed.
 
 In a replay the opposite holds: a call that cannot be answered is refused and counted, because nothing may reach the
-network by a mistake of ours.
+network when TraceForge fails.
 
 A response that the application drops without closing it ends inside the garbage collector, where no lock may be
 taken. Such calls wait in `dropped_calls` until the next call begins (`end_dropped_calls`).
@@ -130,7 +130,7 @@ class GuardedCall:
         self.end(CLIENT_LEFT, describe_error(exc))
 
     def end_unanswered(self, exc: BaseException) -> None:
-        """There is no response."""
+        """The call failed before a response came."""
         self.end(FAILED, describe_error(exc))
 
     def end_dropped(self) -> None:

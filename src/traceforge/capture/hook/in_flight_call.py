@@ -9,7 +9,7 @@ waits, or raises on account of what a call holds.
     call.add_response_chunk(b"…")         any number of times
     call.end(ANSWERED)                    in every case, also where the client left; a second end is ignored
 
-Chunks are bytes that nobody changes afterwards.
+Chunks are immutable bytes.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""The tripwire: in a test, a process that was entered connects to loopback, and nowhere else.
+"""The tripwire: in a test, an instrumented process connects to loopback, and nowhere else.
 
 In: Python's audit events before it connects, resolves a name or sends a datagram. Out: an error that names the host,
 and a report to the parent. Never: imports what a small program would not (see `bootstrap.py`), or is removed again.
 
-A program of compiled code that opens its sockets itself (uvloop, gRPC) says nothing to Python:
+Compiled code that opens its sockets itself (uvloop, gRPC) raises no audit events:
 `unwatched_transports.py` looks at those it knows. A datagram socket may be connected anywhere: nothing is sent by
 that, and it is how programs learn their own address.
 
@@ -143,7 +143,7 @@ def deactivate(tripwire: Any) -> None:
 
 
 def current() -> Any:
-    """The tripwire of this process; None where it is no test."""
+    """The tripwire of this process; None outside tests."""
     return _active[0] if _active else None
 
 

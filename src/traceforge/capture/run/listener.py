@@ -1,8 +1,8 @@
 """The local socket on which child processes report.
 
-In: connections of our own children. Out: their frames, handed to the reports of the run, and answers for those that
-ask. Never: listens beyond this machine: a Unix socket in a folder of ours alone, or, where there are none, loopback;
-both ask for the token of this run.
+In: connections of our own children. Out: their frames, handed to the reports of the run, and replies to$ queries.
+Never: listens beyond this machine: a Unix socket in a folder that only this user can read, or, where there are none,
+loopback; both ask for the token of this run.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ In: what the project allows, and the environment. Out: variables for the command
 connect, and at the end which connections were refused and which programs were not watched. Never: claims more than it
 did: where nothing could be sealed, the report says so and why.
 
-    the seal            no TCP but to a few ports, for every process whatever it does      seal.py
+    the seal            no TCP but to a few ports, for every process of the command        seal.py
     the tripwire        in Python, loopback and nothing else                               hook/tripwire.py
                         in Node.js, the same                                               enter/tripwire.cjs
     a refusing proxy    for programs that heed HTTPS_PROXY: it names the host              refusing_proxy.py

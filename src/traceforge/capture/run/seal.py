@@ -2,7 +2,7 @@
 
 In: ports. Out: a thread whose children are sealed, by Landlock (Linux 6.7 and later, no root needed). Never: seals
 this process itself: the kernel seals one thread, and what that thread starts inherits it, across fork, exec and
-whatever environment a child is given. Nothing takes it off again.
+any environment that a child is given. Nothing takes it off again.
 
 Landlock knows ports and no addresses, so an allowed port is open on every host; hooks, where they are, allow it on
 loopback alone. It knows connections of TCP and nothing else: UDP, and so DNS, is open, and so are Unix sockets. A few
