@@ -1,35 +1,30 @@
-"""A response as it comes, over HTTP.
-
-In: a response on its way. Out: its texts, one after the other, each sent when it is there. Never: reads a model on
-the loop's thread, or holds a text back for the next one.
-"""
+"""Responses that are sent while a model answers."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
-from contextlib import asynccontextmanager
-from typing import TypeVar
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager, suppress
+
+from starlette.responses import StreamingResponse
+from starlette.types import Receive
 
 from traceforge.context.model.objects import Response
 from traceforge.context.responses.response_generation import RunningResponse
-from traceforge.web.request_reading import Receive, Send
-
-T = TypeVar("T")
-EVENTS = b"text/event-stream; charset=utf-8"
-_HEADERS = [(b"content-type", EVENTS), (b"x-accel-buffering", b"no")]
 
 
 class TextPump:
-    """Reads a response in a thread; its texts come out on the loop."""
+    """Reads a response in a thread, to its end; its texts are iterated on the loop.
 
-    def __init__(
-        self, responding: RunningResponse, in_thread: Callable[[Callable[[], None]], Awaitable[None]]
-    ) -> None:
-        self._responding = responding
+    The thread goes on when the texts are no longer read, because the answer is paid for and must be stored.
+    """
+
+    def __init__(self, running: RunningResponse, in_thread: Callable[[Callable[[], None]], Awaitable[None]]) -> None:
+        self._running = running
         self._queue: asyncio.Queue[str | None] = asyncio.Queue()
         self._loop = asyncio.get_running_loop()
         self._task = asyncio.ensure_future(in_thread(self._read))
+        self._task.add_done_callback(lambda task: task.cancelled() or task.exception())  # Seen, if never awaited.
 
     def __aiter__(self) -> AsyncIterator[str]:
         return self
@@ -42,21 +37,25 @@ class TextPump:
         return text
 
     async def end(self) -> Response:
-        """Wait for the end; texts that are left are not wanted."""
+        """Wait for the final response; texts that were not read are dropped."""
         await self._task
-        return self._responding.response
+        return self._running.response
 
     def _read(self) -> None:
         try:
-            for text in self._responding:
-                self._loop.call_soon_threadsafe(self._queue.put_nowait, text)
+            for text in self._running:
+                self._put(text)
         finally:
-            self._loop.call_soon_threadsafe(self._queue.put_nowait, None)
+            self._put(None)
+
+    def _put(self, text: str | None) -> None:
+        with suppress(RuntimeError):  # The loop has ended: no client reads.
+            self._loop.call_soon_threadsafe(self._queue.put_nowait, text)
 
 
 @asynccontextmanager
 async def watch_for_disconnect(receive: Receive, on_disconnect: Callable[[], object]) -> AsyncIterator[None]:
-    """While the block runs, `left` is called where the client goes away."""
+    """While the block runs, call `on_disconnect` when the client closes the connection."""
 
     async def watch() -> None:
         while (await receive())["type"] != "http.disconnect":
@@ -70,13 +69,13 @@ async def watch_for_disconnect(receive: Receive, on_disconnect: Callable[[], obj
         task.cancel()
 
 
-async def open_stream(send: Send, status: int, headers: Iterable[tuple[bytes, bytes]] = ()) -> None:
-    """The head of a stream."""
-    await send({"type": "http.response.start", "status": status, "headers": [*_HEADERS, *headers]})
+def stream_response(
+    chunks: AsyncIterator[bytes], status: int = 200, headers: Mapping[str, str] | None = None
+) -> StreamingResponse:
+    """A response of server-sent events; proxies are told not to buffer it."""
+    return StreamingResponse(chunks, status, {"X-Accel-Buffering": "no", **(headers or {})}, "text/event-stream")
 
 
-async def send_frames(send: Send, frames: Iterable[bytes], *, last: bool = False) -> None:
-    """Some of its body."""
-    data = b"".join(frames)
-    if data or last:
-        await send({"type": "http.response.body", "body": data, "more_body": not last})
+async def iterate_once(body: bytes) -> AsyncIterator[bytes]:
+    """The chunks of a stream that is complete already."""
+    yield body

@@ -10,9 +10,15 @@ holds.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import asyncio
+from collections.abc import AsyncIterator, Callable
 from datetime import datetime
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
+
+from starlette.requests import Request
+from starlette.responses import Response as HTTPResponse
+from starlette.routing import Route
 
 from traceforge.canon import JSON, json_bytes
 from traceforge.context.api.context_store import Store
@@ -36,9 +42,10 @@ from traceforge.context.responses.openai_shape import (
     response_object,
 )
 from traceforge.context.responses.response_generation import CompletedResponse, RunningResponse, start_response
-from traceforge.web.event_streaming import TextPump, open_stream, send_frames, watch_for_disconnect
-from traceforge.web.operation_routes import MethodNotAllowed
-from traceforge.web.request_reading import Receive, Scope, Send, content_type_problem, read_body
+from traceforge.web.event_streaming import TextPump, iterate_once, stream_response, watch_for_disconnect
+from traceforge.web.request_lifecycle import JSON_TYPE
+from traceforge.web.request_log import RequestRecord
+from traceforge.web.request_reading import content_type_problem, read_body
 from traceforge.wire.stream_assembly import StreamFrame
 
 if TYPE_CHECKING:
@@ -46,7 +53,6 @@ if TYPE_CHECKING:
 
 SESSION = "x-traceforge-session"
 MODELS_MAX = 100
-_MODELS = "/models"
 _STATUS = {"provider_timeout": 504}
 
 
@@ -67,103 +73,100 @@ _RESPONSES = OpenAIEndpoint("/responses", "v1_responses", read_responses, respon
 ENDPOINTS = {kind.path: kind for kind in (_CHAT, _RESPONSES)}
 
 
-class OpenAIApplication:
-    """The ASGI application below `/v1`."""
+class OpenAIApi:
+    """The endpoints of `/v1`."""
 
-    def __init__(self, site: StoreApplication) -> None:
-        self._site = site
+    def __init__(self, application: StoreApplication) -> None:
+        self._application = application
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer one request."""
-        path = scope["path"].removeprefix(scope.get("root_path", ""))
-        headers: dict[str, str] = scope["state"]["headers"]
-        if path == _MODELS or path.startswith(f"{_MODELS}/"):
-            await self._models(scope, headers, path.removeprefix(_MODELS).removeprefix("/"), send)
-            return
-        kind = ENDPOINTS.get(path)
-        if kind is None:
-            raise ErrorResponse(404, "no_such_path", "there is nothing at this path")
-        scope["state"]["operation"] = kind.name
-        if scope["method"] != "POST":
-            raise MethodNotAllowed(("POST",))
-        token = self._site.service.token(headers)
+    def routes(self) -> list[Route]:
+        """The routes below `/v1`."""
+        return [
+            *(Route(kind.path, partial(self._respond, kind), methods=["POST"]) for kind in ENDPOINTS.values()),
+            Route("/models", self._list_models),
+            Route("/models/", self._list_models),
+            Route("/models/{name:path}", self._get_model),
+        ]
+
+    async def _respond(self, kind: OpenAIEndpoint, request: Request) -> HTTPResponse:
+        record: RequestRecord = request.state.record
+        record.operation = kind.name
+        headers: dict[str, str] = request.state.headers
+        token = self._application.service.token(headers)
         problem = content_type_problem(headers)
         if problem is not None:
             raise problem
-        data = await read_body(headers, receive)
+        body = await read_body(request, headers)
         key, session_id = headers.get("idempotency-key"), headers.get(SESSION)
 
         def begin() -> tuple[OpenAIRequest, RunningResponse | _RepeatedAnswer]:
-            store = self._site.service.authorize(token, "write").store
-            scope["state"]["project_id"] = store.project_id
-            request = kind.read(read_json(data))
-            return request, begin_call(store, kind, request, session_id, key)
+            store = self._application.service.authorize(token, "write").store
+            record.project_id = store.project_id
+            openai_request = kind.read(read_json(body))
+            return openai_request, begin_call(store, kind, openai_request, session_id, key)
 
-        request, running = await self._site.in_thread(begin)
+        openai_request, running = await self._application.in_thread(begin)
         if isinstance(running, _RepeatedAnswer):
-            await _send_response(send, running.answer, _id_headers(running.response))
-            return
-        pump = TextPump(running, self._site.in_long_thread)
-        # Who leaves with a key may come back for the answer.
-        async with watch_for_disconnect(receive, running.cancel if key is None else _do_nothing):
-            if request.stream:
-                await self._stream(kind, request, running, pump, scope, send)
-            else:
-                await self._send_answer(kind, request, await pump.end(), send)
+            return _encoded_response(running.answer, _id_headers(running.response))
+        pump = TextPump(running, self._application.in_model_thread)
+        # A client that leaves ends the call, unless it can come back for the answer with its key.
+        on_disconnect = running.cancel if key is None else _do_nothing
+        async with watch_for_disconnect(request.receive, on_disconnect):
+            if not openai_request.stream:
+                return _complete_response(kind, openai_request, await pump.end())
+            first_text = await anext(pump, None)
+            if first_text is None:  # Until the first text, a model that fails is an HTTP status.
+                _check_completed(await pump.end())
+        chunks = self._chunks(kind, openai_request, running, pump, first_text, record, on_disconnect)
+        return stream_response(chunks, headers=_id_headers(running.running, running.trace_id))
 
-    async def _send_answer(
-        self, kind: OpenAIEndpoint, request: OpenAIRequest, response: Response, send: Send
-    ) -> None:
-        if response.status is not Progress.COMPLETED:
-            raise _failure(response)
-        await _send_response(
-            send, _encode_completed(kind, request, CompletedResponse(response, [], response)), _id_headers(response)
-        )
-
-    async def _stream(
+    async def _chunks(
         self,
         kind: OpenAIEndpoint,
         request: OpenAIRequest,
-        responding: RunningResponse,
+        running: RunningResponse,
         pump: TextPump,
-        scope: Scope,
-        send: Send,
-    ) -> None:
-        """The head goes out with the first piece: until then, a model that fails is a status."""
-        first = await anext(pump, None)
-        if first is None:
-            response = await pump.end()
-            if response.status is not Progress.COMPLETED:
-                raise _failure(response)
-        frames = kind.stream(_heading(responding.running, request), request)
-        scope["state"]["last_words"] = lambda refusal: frames.fail(refusal.code, refusal.message)
-        await open_stream(send, 200, _id_headers(responding.running, responding.trace_id))
-        await send_frames(send, frames.start())
-        if first is not None:
-            await send_frames(send, frames.text(first))
-            async for text in pump:
-                await send_frames(send, frames.text(text))
-        await send_frames(send, _end(frames, await pump.end()), last=True)
+        first_text: str | None,
+        record: RequestRecord,
+        on_disconnect: Callable[[], object],
+    ) -> AsyncIterator[bytes]:
+        frames = kind.stream(_heading(running.running, request), request)
+        try:
+            yield b"".join(frames.start())
+            if first_text is not None:
+                yield b"".join(frames.text(first_text))
+                async for text in pump:
+                    yield b"".join(frames.text(text))
+            yield b"".join(_end(frames, await pump.end()))
+        except (asyncio.CancelledError, GeneratorExit):  # Starlette stops the stream when the client disconnects.
+            on_disconnect()
+            raise
+        except Exception as exc:  # noqa: BLE001 (whatever it is, the client is told)
+            error = self._application.errors.describe(record, exc)
+            yield b"".join(frames.fail(error.code, error.message))
 
-    async def _models(self, scope: Scope, headers: dict[str, str], name: str, send: Send) -> None:
-        """Every alias, or one."""
-        scope["state"]["operation"] = "v1_models"
-        if scope["method"] not in ("GET", "HEAD"):
-            raise MethodNotAllowed(("GET",))
-        token = self._site.service.token(headers)
+    async def _list_models(self, request: Request) -> HTTPResponse:
+        """Every alias."""
+        return await self._read_models(
+            request, lambda store: {"object": "list", "data": [_model(alias) for alias in _list_all_aliases(store)]}
+        )
+
+    async def _get_model(self, request: Request) -> HTTPResponse:
+        """One alias."""
+        name = request.path_params["name"]
+        return await self._read_models(request, lambda store: _model(store.get_alias(name)))
+
+    async def _read_models(self, request: Request, read: Callable[[Store], JSON]) -> HTTPResponse:
+        record: RequestRecord = request.state.record
+        record.operation = "v1_models"
+        token = self._application.service.token(request.state.headers)
 
         def work() -> bytes:
-            store = self._site.service.authorize(token, "read").store
-            scope["state"]["project_id"] = store.project_id
-            if name:
-                return json_bytes(_model(store.get_alias(name)))
-            models = [_model(alias) for alias in _list_all_aliases(store)]
-            return json_bytes({"object": "list", "data": models})
+            store = self._application.service.authorize(token, "read").store
+            record.project_id = store.project_id
+            return json_bytes(read(store))
 
-        body = await self._site.in_thread(work)
-        head = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]
-        await send({"type": "http.response.start", "status": 200, "headers": head})
-        await send({"type": "http.response.body", "body": body})
+        return HTTPResponse(await self._application.in_thread(work), media_type=JSON_TYPE)
 
 
 class _RepeatedAnswer(NamedTuple):
@@ -226,15 +229,17 @@ def _end(frames: ChatFrames | ResponseFrames, response: Response) -> list[Stream
     return frames.fail(*_failure_reason(response))
 
 
-async def _send_response(send: Send, answer: EncodedResponse, headers: list[tuple[bytes, bytes]]) -> None:
-    """An answer that is there as a whole."""
-    if answer.streamed:
-        await open_stream(send, answer.status, headers)
-        await send_frames(send, [answer.body], last=True)
-        return
-    head = [(b"content-type", b"application/json"), (b"content-length", str(len(answer.body)).encode())]
-    await send({"type": "http.response.start", "status": answer.status, "headers": [*head, *headers]})
-    await send({"type": "http.response.body", "body": answer.body})
+def _complete_response(kind: OpenAIEndpoint, request: OpenAIRequest, response: Response) -> HTTPResponse:
+    _check_completed(response)
+    encoded = _encode_completed(kind, request, CompletedResponse(response, [], response))
+    return _encoded_response(encoded, _id_headers(response))
+
+
+def _encoded_response(encoded: EncodedResponse, headers: dict[str, str]) -> HTTPResponse:
+    """The response to a call whose answer is complete."""
+    if encoded.streamed:
+        return stream_response(iterate_once(encoded.body), encoded.status, headers)
+    return HTTPResponse(encoded.body, encoded.status, headers, JSON_TYPE)
 
 
 def _do_nothing() -> None:
@@ -272,16 +277,16 @@ def _read_openai_answer(response: Response) -> OpenAIAnswer:
     )
 
 
-def _id_headers(response: Response, trace_id: str | None = None) -> list[tuple[bytes, bytes]]:
-    named = {
-        "session": response.session_id,
-        "branch": response.branch_id,
-        "snapshot": response.snapshot_id,
-        "release": response.alias_release_id,
-        "response": response.id,
-        "trace": response.trace_id or trace_id,
+def _id_headers(response: Response, trace_id: str | None = None) -> dict[str, str]:
+    ids = {
+        "Session": response.session_id,
+        "Branch": response.branch_id,
+        "Snapshot": response.snapshot_id,
+        "Release": response.alias_release_id,
+        "Response": response.id,
+        "Trace": response.trace_id or trace_id,
     }
-    return [(f"x-traceforge-{name}".encode(), value.encode()) for name, value in named.items() if value]
+    return {f"X-TraceForge-{name}": value for name, value in ids.items() if value}
 
 
 def _failure_reason(response: Response) -> tuple[str, str]:
@@ -290,14 +295,18 @@ def _failure_reason(response: Response) -> tuple[str, str]:
     return response.status.value, f"response {response.id} was {response.status.value}"
 
 
-class FailedResponse(ErrorResponse):
-    """A model that gave no answer: what the store knows of the call is in the headers."""
+def _check_completed(response: Response) -> None:
+    """Refuse a response without an answer.
 
-    def __init__(self, status: int, code: str, message: str, headers: list[tuple[bytes, bytes]]) -> None:
-        super().__init__(status, code, message)
-        self.headers = headers
+    Raises:
+        ErrorResponse: the model failed; its headers name what the store has of the call.
+    """
+    if response.status is not Progress.COMPLETED:
+        raise _failure(response)
 
 
-def _failure(response: Response) -> FailedResponse:
+def _failure(response: Response) -> ErrorResponse:
     code, message = _failure_reason(response)
-    return FailedResponse(_STATUS.get(code, 502), code, message, _id_headers(response))
+    error = ErrorResponse(_STATUS.get(code, 502), code, message)
+    error.headers = _id_headers(response)
+    return error

@@ -10,6 +10,7 @@ from bisect import bisect_left
 from collections.abc import Iterator
 
 from traceforge.http.metrics_text import Metric, Sample, render_metrics
+from traceforge.web.request_log import RequestRecord
 
 # Seconds: an append on a local disk takes one or two milliseconds, a model takes a minute.
 BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
@@ -28,15 +29,16 @@ class ServerMetrics:
         self.bytes_in = 0
         self.bytes_out = 0
 
-    def count_request(self, operation: str, status: int, seconds: float, bytes_in: int, bytes_out: int) -> None:
-        """One request is over; `status` is 0 where the client left before an answer began."""
-        key = (operation, status)
+    def count_request(self, record: RequestRecord, seconds: float) -> None:
+        """Count a request that ended."""
+        operation = record.operation
+        key = (operation, record.status)
         self.requests[key] = self.requests.get(key, 0) + 1
         buckets = self.seconds.setdefault(operation, [0] * (len(BUCKETS) + 1))
         buckets[bisect_left(BUCKETS, seconds)] += 1
         self.total_seconds[operation] = self.total_seconds.get(operation, 0.0) + seconds
-        self.bytes_in += bytes_in
-        self.bytes_out += bytes_out
+        self.bytes_in += record.bytes_in
+        self.bytes_out += record.bytes_out
 
     def text(self) -> bytes:
         """The page `/metrics`."""

@@ -14,9 +14,9 @@ from contextlib import contextmanager
 from typing import Any, cast
 
 import uvicorn
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from traceforge.http.serving import run_event_loop, set_on_signals
-from traceforge.web import coalescing_transport
 from traceforge.web.store_application import StoreApplication
 
 DRAIN_SECONDS = 10
@@ -27,7 +27,7 @@ IDLE_SECONDS = 75  # Of a connection between two requests: longer than most clie
 _SILENT = logging.CRITICAL + 1  # Uvicorn would write tracebacks with the texts of errors, which may quote anybody.
 
 
-class StoreProtocol(coalescing_transport.CoalescingProtocol):
+class StoreProtocol(HttpToolsProtocol):
     """HTTP on one connection."""
 
     def send_400_response(self, msg: str) -> None:

@@ -6,8 +6,8 @@ the caller's key is for; runs in a thread, and knows nothing of HTTP but its wor
 
 from __future__ import annotations
 
-from collections.abc import MutableMapping
-from typing import Any, NamedTuple
+from collections.abc import Mapping
+from typing import NamedTuple
 
 from traceforge.canon import JSON
 from traceforge.context.api.context_store import Store
@@ -24,6 +24,7 @@ from traceforge.context.api.operations import ALLOWS, Operation, OperationArgume
 from traceforge.context.api.request_decoding import read_body, read_page
 from traceforge.context.model.inputs import NewResponse
 from traceforge.context.responses.response_generation import RunningResponse
+from traceforge.web.request_log import RequestRecord
 
 
 class ReceivedRequest(NamedTuple):
@@ -32,7 +33,7 @@ class ReceivedRequest(NamedTuple):
     operation: Operation
     ids: tuple[str, ...]
     query: list[tuple[str, str]]
-    data: bytes
+    body: bytes
     token: str | None
     idempotency_key: str | None
     body_error: ErrorResponse | None = None  # Why its body was not read; said to those who may ask at all.
@@ -52,7 +53,7 @@ class StoreService:
         self._store = store
         self.requires_key = requires_key
 
-    def token(self, headers: MutableMapping[str, str]) -> str | None:
+    def token(self, headers: Mapping[str, str]) -> str | None:
         """The key that a request brings; None where none is needed.
 
         Raises:
@@ -81,14 +82,14 @@ class StoreService:
         own = api_key.project_id == self._store.project_id
         return AuthorizedCaller(self._store if own else self._store.of_project(api_key.project_id), operator=own)
 
-    def answer(self, request: ReceivedRequest, state: MutableMapping[str, Any]) -> EncodedResponse | RunningResponse:
-        """Do what is asked, or begin it where it is asked for as a stream; `state` learns whose project it was.
+    def answer(self, request: ReceivedRequest, record: RequestRecord) -> EncodedResponse | RunningResponse:
+        """Do what is asked, or begin it where it is asked for as a stream; `record` gets the project.
 
         Raises:
             ErrorResponse, TraceForgeError: it is not done.
         """
         caller = self.authorize(request.token, request.operation.scope)
-        state["project_id"] = caller.store.project_id
+        record.project_id = caller.store.project_id
         arguments, value = _decode_request(request, operator=caller.operator)
         operation = request.operation
         key = request.idempotency_key if operation.takes_key else None
@@ -96,7 +97,7 @@ class StoreService:
             return _start_response(caller.store, operation, arguments, key, value)
         return perform_operation(caller.store, operation, arguments, key, value)
 
-    def answer_nowait(self, request: ReceivedRequest, state: MutableMapping[str, Any]) -> EncodedResponse | None:
+    def answer_nowait(self, request: ReceivedRequest, record: RequestRecord) -> EncodedResponse | None:
         """The same for who must not wait for anybody; None where it would, or might.
 
         Raises:
@@ -109,7 +110,7 @@ class StoreService:
         result = at_once(self._store, arguments)
         if result is None:
             return None
-        state["project_id"] = self._store.project_id
+        record.project_id = self._store.project_id
         return encode_response(request.operation, result)
 
     def ping(self) -> None:
@@ -134,7 +135,7 @@ def _decode_request(request: ReceivedRequest, *, operator: bool) -> tuple[Operat
     if request.body_error is not None:
         raise request.body_error
     limit, after = read_page(request.operation, request.query)
-    body, value = read_body(request.operation, request.data)
+    body, value = read_body(request.operation, request.body)
     return OperationArguments(request.ids, body, limit, after, operator), value
 
 

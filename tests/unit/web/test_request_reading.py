@@ -1,4 +1,4 @@
-"""`web/door.py`: a body is read to its end, in so much time and no more."""
+"""A body is read to its end, within a time for all of it."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import asyncio
 from typing import Any
 
 import pytest
+from starlette.requests import ClientDisconnect, Request
 
 from traceforge.context.api.error_responses import ErrorResponse
 from traceforge.web import request_reading
@@ -13,60 +14,76 @@ from traceforge.web import request_reading
 HEADERS = {"content-length": "6"}
 
 
-class Client:
-    """Sends pieces, each after so many seconds of waiting; 0 is at once."""
+class SlowClient:
+    """Sends chunks, each after a pause in seconds."""
 
-    def __init__(self, *pieces: tuple[float, bytes]) -> None:
-        self.left = list(pieces)
-        self.cancelled = False
+    def __init__(self, *chunks: tuple[float, bytes]) -> None:
+        self.unsent = list(chunks)
+        self.was_cancelled = False
 
     async def receive(self) -> dict[str, Any]:
-        """The next piece."""
-        seconds, piece = self.left.pop(0)
+        """The next chunk."""
+        seconds, chunk = self.unsent.pop(0)
         try:
             if seconds:
-                await asyncio.sleep(seconds / 2)
-                await asyncio.sleep(seconds / 2)
+                await asyncio.sleep(seconds)
         except asyncio.CancelledError:
-            self.cancelled = True
+            self.was_cancelled = True
             raise
-        return {"type": "http.request", "body": piece, "more_body": bool(self.left)}
+        return {"type": "http.request", "body": chunk, "more_body": bool(self.unsent)}
+
+    async def read_body(self) -> bytes:
+        """The body as the server reads it."""
+        return await request_reading.read_body(Request({"type": "http"}, self.receive), HEADERS)
 
 
 @pytest.mark.parametrize("pauses", [(0, 0, 0), (0.01, 0, 0.01), (0, 0.01, 0.01)])
-def test_a_body_is_whole_whether_it_was_there_or_is_waited_for(pauses: tuple[float, float, float]) -> None:
-    """Pieces that were there and pieces that come later make one body."""
-    client = Client(*zip(pauses, (b"ab", b"cd", b"ef"), strict=True))
-    assert b"abcdef" == asyncio.run(request_reading.read_body(HEADERS, client.receive))
+def test_the_chunks_of_a_body_are_joined_whenever_they_arrive(pauses: tuple[float, float, float]) -> None:
+    """Chunks that have arrived and chunks that arrive later make one body."""
+    client = SlowClient(*zip(pauses, (b"ab", b"cd", b"ef"), strict=True))
+    assert b"abcdef" == asyncio.run(client.read_body())
 
 
-def test_a_body_that_is_there_sets_no_clock(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without anything that could set one, it is read all the same."""
-    monkeypatch.setattr(asyncio, "timeout_at", None)
-    assert b"abcdef" == asyncio.run(request_reading.read_body(HEADERS, Client((0, b"abc"), (0, b"def")).receive))
-
-
-@pytest.mark.parametrize("pieces", [1, 50])
-def test_all_pieces_together_have_so_much_time(pieces: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """One piece that does not come, and many of which each comes soon enough."""
+@pytest.mark.parametrize("chunks", [1, 50])
+def test_all_chunks_together_must_arrive_in_time(chunks: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One chunk that does not arrive, and many of which each arrives soon enough."""
     monkeypatch.setattr(request_reading, "BODY_SECONDS_MAX", 0.1)
-    client = Client(*[(1.0 / pieces, b"a")] * pieces)
+    client = SlowClient(*[(1.0 / chunks, b"a")] * chunks)
     with pytest.raises(ErrorResponse) as refused:
-        asyncio.run(request_reading.read_body(HEADERS, client.receive))
+        asyncio.run(client.read_body())
     assert (408, "body_timeout") == (refused.value.status, refused.value.code)
-    assert client.cancelled
+    assert client.was_cancelled
 
 
-def test_who_is_cancelled_while_a_body_comes_reads_no_more() -> None:
-    """What was begun is told too."""
-    client = Client((5.0, b"abcdef"))
+def test_a_body_larger_than_declared_is_refused_before_its_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Reading stops with the chunk that exceeds the limit."""
+    monkeypatch.setattr(request_reading, "BODY_BYTES_MAX", 8)
+    client = SlowClient((0, b"12345"), (0, b"6789"), (0, b"never read"))
+    with pytest.raises(ErrorResponse) as refused:
+        asyncio.run(client.read_body())
+    assert (413, 1) == (refused.value.status, len(client.unsent))
+
+
+def test_a_client_that_disconnects_during_its_body_ends_the_reading() -> None:
+    """No body is made of the chunks that arrived."""
+
+    async def receive() -> dict[str, Any]:
+        return {"type": "http.disconnect"}
+
+    with pytest.raises(ClientDisconnect):
+        asyncio.run(request_reading.read_body(Request({"type": "http"}, receive), HEADERS))
+
+
+def test_a_cancelled_reader_stops_waiting_for_the_client() -> None:
+    """The cancellation reaches the wait for the next chunk."""
+    client = SlowClient((5.0, b"abcdef"))
 
     async def work() -> None:
-        task = asyncio.create_task(request_reading.read_body(HEADERS, client.receive))
+        task = asyncio.create_task(client.read_body())
         await asyncio.sleep(0.01)
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
 
     asyncio.run(work())
-    assert client.cancelled
+    assert client.was_cancelled

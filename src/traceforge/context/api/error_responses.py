@@ -45,6 +45,7 @@ class ErrorResponse(Exception):
         self.message = message
         self.param = param
         self.more = more
+        self.headers: dict[str, str] = {}  # Further headers of the response.
 
     def body(self) -> bytes:
         """What the client reads."""
