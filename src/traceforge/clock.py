@@ -62,10 +62,10 @@ def now_text() -> str:
         return timestamp_text(pinned_at)
     milliseconds = time.time_ns() // 1_000_000
     second = milliseconds // 1000
-    known = _second
-    if known[0] != second:
-        known = _second = (second, time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(second)))
-    return f"{known[1]}.{milliseconds % 1000:03}Z"
+    current = _second
+    if current[0] != second:
+        current = _second = (second, time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(second)))
+    return f"{current[1]}.{milliseconds % 1000:03}Z"
 
 
 _second = (-1, "")

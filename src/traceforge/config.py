@@ -119,9 +119,9 @@ def load_config(start: str, environ: Mapping[str, str] | None = None) -> LoadedC
     values, file = _read_project(project)
     origins = dict.fromkeys(values, file)
     for variable, key in ENVIRONMENT_VARIABLES.items():
-        text = (os.environ if environ is None else environ).get(variable)
-        if text:
-            values[key] = text
+        value = (os.environ if environ is None else environ).get(variable)
+        if value:
+            values[key] = value
             origins[key] = f"environment variable {variable}"
     config = convert(values, Config)
     return LoadedConfig(
@@ -196,9 +196,9 @@ def _read_project(project: str) -> tuple[JSONObject, str]:
         values, where = table, f"{PYPROJECT_FILE} [tool.traceforge]"
     else:
         return {}, ""
-    found = tuple(_check(values, where))
-    if found:
-        raise InvalidConfig(found)
+    findings = tuple(_check(values, where))
+    if findings:
+        raise InvalidConfig(findings)
     return dict(values), where
 
 
@@ -215,9 +215,9 @@ def _read_own(path: str) -> JSONObject:
     return value
 
 
-def _blank(found: re.Match[str]) -> str:
+def _blank(match: re.Match[str]) -> str:
     """Keep strings; turn a comment into spaces, so that every place in the file stays where it is."""
-    text = found[0]
+    text = match[0]
     if text[0] == '"' or (text.startswith("/*") and not (text.endswith("*/") and len(text) >= 4)):
         return text  # A comment that never ends is left for the reader to refuse, at its place.
     return re.sub(r"[^\n]", " ", text)
@@ -255,11 +255,11 @@ def _check(values: JSONObject, where: str) -> Iterator[Finding]:
             yield from _unknown(key, ModelRule.__struct_fields__, where, f"models[{pattern!r}].")
     upstreams = values.get("upstreams")
     for name, url in (upstreams if isinstance(upstreams, dict) else {}).items():
-        if isinstance(url, str) and (why := upstream_problem(name, url)):
-            yield Finding(where, json_path("$.upstreams", name), CONFIG_RULE, f"upstreams: {why}", _UPSTREAM_HINT)
+        if isinstance(url, str) and (reason := upstream_problem(name, url)):
+            yield Finding(where, json_path("$.upstreams", name), CONFIG_RULE, f"upstreams: {reason}", _UPSTREAM_HINT)
     for name, kind in (("callsite", CallSiteRule), ("match", MatchRule), ("test", TestRule)):
-        given = values.get(name)
-        for key in given if isinstance(given, dict) else {}:
+        section = values.get(name)
+        for key in section if isinstance(section, dict) else {}:
             yield from _unknown(key, kind.__struct_fields__, where, f"{name}.")
     yield from _check_ports(values.get("test"), where)
     traces_dir = values.get("traces_dir")
@@ -270,21 +270,21 @@ def _check(values: JSONObject, where: str) -> Iterator[Finding]:
             yield Finding(where, problem.path, CONFIG_RULE, f"{problem.path.removeprefix('$.')} {problem.message}")
 
 
-def _check_ports(given: JSON, where: str) -> Iterator[Finding]:
-    listed = given.get("allow_ports") if isinstance(given, dict) else None
-    for index, one in enumerate(listed if isinstance(listed, list) else []):
-        if isinstance(one, (int, float, str)) and not isinstance(one, bool) and one != "" and not port_range(one):
+def _check_ports(section: JSON, where: str) -> Iterator[Finding]:
+    ports = section.get("allow_ports") if isinstance(section, dict) else None
+    for index, port in enumerate(ports if isinstance(ports, list) else []):
+        if isinstance(port, (int, float, str)) and not isinstance(port, bool) and port != "" and not port_range(port):
             message = f"test.allow_ports[{index}] is neither a port nor a range of ports"
             yield Finding(where, f"$.test.allow_ports[{index}]", CONFIG_RULE, message, _PORTS_HINT)
 
 
-def port_range(given: float | str) -> range:
+def port_range(port: float | str) -> range:
     """A port, or the ports of `first-last`; none where it is something else."""
-    if isinstance(given, str):
-        found = re.fullmatch(_PORTS, given)
-        first, last = (int(found[1]), int(found[2])) if found else (0, 0)
+    if isinstance(port, str):
+        match = re.fullmatch(_PORTS, port)
+        first, last = (int(match[1]), int(match[2])) if match else (0, 0)
     else:
-        first = last = int(given) if given == int(given) else 0
+        first = last = int(port) if port == int(port) else 0
     return range(first, last + 1) if 0 < first <= last <= PORT_MAX else range(0)
 
 
@@ -293,26 +293,26 @@ def upstream_problem(name: str, url: str) -> str:
     if not re.fullmatch(_UPSTREAM_NAME, name) or name in RESERVED_NAMES:
         return f"{name!r} cannot be the name of an upstream"
     try:
-        parts = urlsplit(url)
-        port = parts.port
+        address = urlsplit(url)
+        port = address.port
     except ValueError:
         return "that is no URL"
     if not (url.isascii() and url.isprintable() and " " not in url):
         return "the URL must be plain ASCII without spaces"
-    if parts.scheme not in ("http", "https") or not parts.hostname or port == 0:
+    if address.scheme not in ("http", "https") or not address.hostname or port == 0:
         return "the URL must begin with http:// or https:// and name a host"
-    if "@" in parts.netloc:
+    if "@" in address.netloc:
         return "the URL must not hold a user or a password"
-    return "the URL must end with its path" if parts.query or parts.fragment else ""
+    return "the URL must end with its path" if address.query or address.fragment else ""
 
 
-def _unknown(key: str, known: tuple[str, ...], where: str, prefix: str) -> Iterator[Finding]:
-    if key in known:
+def _unknown(key: str, known_keys: tuple[str, ...], where: str, prefix: str) -> Iterator[Finding]:
+    if key in known_keys:
         return
     from difflib import get_close_matches
 
-    nearest = get_close_matches(key, known, 1, 0.5)
-    hint = f"Did you mean {prefix}{nearest[0]}?" if nearest else f"Known here: {', '.join(sorted(known))}."
+    nearest = get_close_matches(key, known_keys, 1, 0.5)
+    hint = f"Did you mean {prefix}{nearest[0]}?" if nearest else f"Known here: {', '.join(sorted(known_keys))}."
     yield Finding(where, f"$.{prefix}{key}", CONFIG_RULE, f"unknown key {prefix}{key}", hint)
 
 

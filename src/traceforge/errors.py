@@ -377,11 +377,11 @@ class InvalidFields(StoreRefused):
     code = "TF805"
 
     def __init__(self, problems: Sequence[tuple[str, str]], reason: str = "invalid_fields") -> None:
-        self.problems = [(name[:NAME_CHARACTERS_MAX], told) for name, told in problems[:PROBLEMS_MAX]]
-        told = "; ".join(f"{name}: {told}" if name else told for name, told in self.problems)
+        self.problems = [(name[:NAME_CHARACTERS_MAX], text) for name, text in problems[:PROBLEMS_MAX]]
+        text = "; ".join(f"{name}: {text}" if name else text for name, text in self.problems)
         more = f"; and {len(problems) - PROBLEMS_MAX} more" if len(problems) > PROBLEMS_MAX else ""
         super().__init__(
-            f"{told}{more}", reason=reason, param=self.problems[0][0] or None, hint="Correct what is named."
+            f"{text}{more}", reason=reason, param=self.problems[0][0] or None, hint="Correct what is named."
         )
 
 

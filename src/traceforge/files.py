@@ -65,10 +65,10 @@ def _too_large(path: str, size_text: str, bytes_max: int) -> CannotRead:
     return CannotRead(path, f"{size_text}, more than the limit of {bytes_max}", hint=hint)
 
 
-def _explain(path: str, exc: OSError | ValueError) -> CannotRead:
-    if isinstance(exc, ValueError):  # a NUL, or text that the file system's encoding does not have
+def _explain(path: str, error: OSError | ValueError) -> CannotRead:
+    if isinstance(error, ValueError):  # a NUL, or text that the file system's encoding does not have
         return CannotRead(path, "not a name that a file can have", hint="Check the path.")
-    match exc:
+    match error:
         case FileNotFoundError():
             return CannotRead(path, "no such file or folder", hint="Check the path.")
         case PermissionError():
@@ -77,7 +77,7 @@ def _explain(path: str, exc: OSError | ValueError) -> CannotRead:
             return CannotRead(path, "a folder stands where a file should, or the other way round")
     if os.path.islink(path):
         return CannotRead(path, "a symbolic link, which is not followed here", hint=_LINK_HINT)
-    return CannotRead(path, (exc.strerror or str(exc)).lower())
+    return CannotRead(path, (error.strerror or str(error)).lower())
 
 
 def _file_kind(mode: int) -> str:

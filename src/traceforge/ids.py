@@ -44,9 +44,9 @@ def new_uuid() -> str:
         try:
             text = _spare.popleft()
         except IndexError:
-            made = os.urandom(16 * (SPARE + 1)).hex()
-            text = made[:32]
-            _spare.extend(made[at : at + 32] for at in range(32, len(made), 32))
+            digits = os.urandom(16 * (SPARE + 1)).hex()
+            text = digits[:32]
+            _spare.extend(digits[start : start + 32] for start in range(32, len(digits), 32))
     return f"{text[:8]}-{text[8:12]}-4{text[13:16]}-{_VARIANT[text[16]]}{text[17:20]}-{text[20:]}"
 
 

@@ -46,32 +46,32 @@ class SignatureCheck(NamedTuple):
 def find_ssh_key(file: str) -> SSHKey | None:
     """The key in a file, private or public; None where there is none, or no `ssh-keygen`."""
     with _scratch() as temporary:
-        shown = _run(["-l", "-f", _key_file(file, temporary)[0]], b"", CHECK_SECONDS_MAX)
-    text = shown.stdout.decode(errors="replace") if shown is not None else ""
-    found = _FINGERPRINT.search(text)
+        process = _run(["-l", "-f", _key_file(file, temporary)[0]], b"", CHECK_SECONDS_MAX)
+    text = process.stdout.decode(errors="replace") if process is not None else ""
+    fingerprint = _FINGERPRINT.search(text)
     kind = re.search(r"\(([A-Za-z0-9-]+)\)\s*\Z", text)
-    return None if found is None else SSHKey(found[0], kind[1] if kind else "")
+    return None if fingerprint is None else SSHKey(fingerprint[0], kind[1] if kind else "")
 
 
 def sign_bytes(data: bytes, file: str, namespace: str) -> str | None:
     """Sign bytes; None where `ssh-keygen` could not. `file` may be a public key whose private half an agent holds."""
     with _scratch() as folder:
         path, options = _key_file(file, folder)
-        made = _run(["-Y", "sign", *options, "-f", path, "-n", namespace], data, SIGN_SECONDS_MAX)
-    return made.stdout.decode() if made is not None and made.returncode == 0 else None
+        process = _run(["-Y", "sign", *options, "-f", path, "-n", namespace], data, SIGN_SECONDS_MAX)
+    return process.stdout.decode() if process is not None and process.returncode == 0 else None
 
 
 def is_canonical_signature(signature: str) -> bool:
     """Is it written exactly as `ssh-keygen` writes one?"""
-    found = _ARMOUR.fullmatch(signature)
-    if found is None:
+    match = _ARMOUR.fullmatch(signature)
+    if match is None:
         return False
     try:
-        data = base64.b64decode(found[1].replace("\n", ""), validate=True)
+        data = base64.b64decode(match[1].replace("\n", ""), validate=True)
     except ValueError:
         return False
     text = base64.b64encode(data).decode()
-    return found[1] == "\n".join(text[start : start + _LINE] for start in range(0, len(text), _LINE))
+    return match[1] == "\n".join(text[start : start + _LINE] for start in range(0, len(text), _LINE))
 
 
 def verify_ssh_signature(
@@ -90,17 +90,17 @@ def verify_ssh_signature(
     """
     with _scratch() as temporary:
         file = os.path.join(temporary, "signature")
-        with open(file, "w", encoding="utf-8", errors="replace") as written:
-            written.write(signature)
+        with open(file, "w", encoding="utf-8", errors="replace") as stream:
+            stream.write(signature)
         if allowed:
-            who = ["-f", allowed, "-I", principal, *options]
-            done = _run(["-Y", "verify", *who, "-n", namespace, "-s", file], data, CHECK_SECONDS_MAX)
+            verify_options = ["-f", allowed, "-I", principal, *options]
+            process = _run(["-Y", "verify", *verify_options, "-n", namespace, "-s", file], data, CHECK_SECONDS_MAX)
         else:
-            done = _run(["-Y", "check-novalidate", "-n", namespace, "-s", file], data, CHECK_SECONDS_MAX)
-    if done is None:
+            process = _run(["-Y", "check-novalidate", "-n", namespace, "-s", file], data, CHECK_SECONDS_MAX)
+    if process is None:
         raise CannotSign("a signature cannot be checked: there is no ssh-keygen", hint="Install OpenSSH.")
-    found = _FINGERPRINT.search(done.stdout.decode(errors="replace"))
-    return SignatureCheck(done.returncode == 0, found[0] if found else "")
+    fingerprint = _FINGERPRINT.search(process.stdout.decode(errors="replace"))
+    return SignatureCheck(process.returncode == 0, fingerprint[0] if fingerprint else "")
 
 
 def verify_ssh_signature_with_key(data: bytes, signature: str, namespace: str, public_key: str) -> SignatureCheck:
@@ -111,8 +111,8 @@ def verify_ssh_signature_with_key(data: bytes, signature: str, namespace: str, p
     """
     with _scratch() as temporary:
         file = os.path.join(temporary, "allowed")
-        with open(file, "w", encoding="utf-8") as written:
-            written.write(f'signer namespaces="{namespace}" {public_key}\n')
+        with open(file, "w", encoding="utf-8") as stream:
+            stream.write(f'signer namespaces="{namespace}" {public_key}\n')
         return verify_ssh_signature(data, signature, namespace, allowed=file, principal="signer")
 
 
@@ -127,8 +127,8 @@ def _key_file(file: str, folder: str) -> tuple[str, list[str]]:
     if not file.startswith(KEY_PREFIXES):
         return file, []
     path = os.path.join(folder, "key.pub")
-    with open(path, "w", encoding="utf-8") as written:
-        written.write(f"{file}\n")
+    with open(path, "w", encoding="utf-8") as stream:
+        stream.write(f"{file}\n")
     return path, ["-U"]
 
 

@@ -42,7 +42,7 @@ def test_a_regular_file_is_read_whole(tmp_path: Path, size: int, follow: bool) -
 @FOLLOW
 def test_a_missing_file_is_said_to_be_missing(tmp_path: Path, follow: bool) -> None:
     """The reason is one phrase, and the hint something to do."""
-    error = _refusal(tmp_path / "a", follow=follow)
+    error = _refusal(tmp_path / "a", follow_links=follow)
 
     assert "no such file or folder" == error.reason
     assert error.hint
@@ -51,7 +51,7 @@ def test_a_missing_file_is_said_to_be_missing(tmp_path: Path, follow: bool) -> N
 @FOLLOW
 def test_a_folder_is_not_a_file(tmp_path: Path, follow: bool) -> None:
     """A folder where a file should be is named as one."""
-    assert "a folder, not a file" == _refusal(tmp_path, follow=follow).reason
+    assert "a folder, not a file" == _refusal(tmp_path, follow_links=follow).reason
 
 
 def test_a_file_used_as_a_folder_is_explained(tmp_path: Path) -> None:
@@ -66,13 +66,13 @@ def test_a_fifo_is_refused_and_does_not_block(tmp_path: Path, follow: bool) -> N
     """Nobody writes to it, so a reader that waits would wait for ever."""
     os.mkfifo(tmp_path / "a")
 
-    assert "a FIFO, not a file" == _refusal(tmp_path / "a", follow=follow).reason
+    assert "a FIFO, not a file" == _refusal(tmp_path / "a", follow_links=follow).reason
 
 
 @FOLLOW
 def test_a_device_is_refused(follow: bool) -> None:
     """`/dev/zero` never ends."""
-    assert "a device, not a file" == _refusal("/dev/zero", follow=follow).reason
+    assert "a device, not a file" == _refusal("/dev/zero", follow_links=follow).reason
 
 
 def test_a_socket_is_refused(tmp_path: Path) -> None:
@@ -89,7 +89,7 @@ def test_a_link_is_followed_only_where_a_person_named_it(tmp_path: Path) -> None
     (tmp_path / "link").symlink_to("a")
 
     assert b"data" == read_file(str(tmp_path / "link"))
-    error = _refusal(tmp_path / "link", follow=False)
+    error = _refusal(tmp_path / "link", follow_links=False)
     assert "a symbolic link, which is not followed here" == error.reason
     assert error.hint
 
@@ -100,7 +100,7 @@ def test_a_link_to_anything_is_a_link_where_links_are_not_followed(tmp_path: Pat
     os.mkfifo(tmp_path / "fifo")
     (tmp_path / "link").symlink_to(target)
 
-    assert "a symbolic link, which is not followed here" == _refusal(tmp_path / "link", follow=False).reason
+    assert "a symbolic link, which is not followed here" == _refusal(tmp_path / "link", follow_links=False).reason
 
 
 def test_a_link_to_nothing_is_a_missing_file_where_links_are_followed(tmp_path: Path) -> None:
@@ -140,7 +140,7 @@ def test_a_file_is_read_up_to_the_limit_and_not_beyond(tmp_path: Path) -> None:
     (tmp_path / "a").write_bytes(b"x" * 10)
 
     assert b"x" * 10 == read_file(str(tmp_path / "a"), bytes_max=10)
-    assert "10 bytes, more than the limit of 9" == _refusal(tmp_path / "a", limit=9).reason
+    assert "10 bytes, more than the limit of 9" == _refusal(tmp_path / "a", bytes_max=9).reason
 
 
 def test_the_limit_is_ten_times_the_largest_recording(tmp_path: Path) -> None:
@@ -181,7 +181,7 @@ def test_a_file_that_grows_beyond_the_limit_is_refused(tmp_path: Path, monkeypat
     (tmp_path / "a").write_bytes(b"start")
     _grow(monkeypatch, tmp_path / "a", b"x" * 100)
 
-    assert "more than the limit of 50" in _refusal(tmp_path / "a", limit=50).reason
+    assert "more than the limit of 50" in _refusal(tmp_path / "a", bytes_max=50).reason
 
 
 def test_a_file_that_shrinks_while_it_is_read_gives_what_is_left(
@@ -214,7 +214,7 @@ def test_no_descriptor_stays_open(tmp_path: Path) -> None:
     before = len(os.listdir("/proc/self/fd"))
 
     read_file(str(tmp_path / "a"))
-    _refusal(tmp_path / "a", limit=1)
+    _refusal(tmp_path / "a", bytes_max=1)
     _refusal(tmp_path / "fifo")
     _refusal(tmp_path)
 

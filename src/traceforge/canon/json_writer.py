@@ -128,7 +128,7 @@ def _settle(root: dict[str, JSON] | list[JSON], mend: bool, long_lists: bool) ->
     None: something is not JSON, or must be mended and `mend` does not allow it.
     """
     nodes: list[Any] = [root]
-    done: list[Any] = []
+    checked: list[Any] = []
     add = nodes.append
     for node in nodes:
         if type(node) is dict:
@@ -140,7 +140,7 @@ def _settle(root: dict[str, JSON] | list[JSON], mend: bool, long_lists: bool) ->
             if kinds <= _NUMBERS and mend and long_lists and _mend_numbers(node, kinds):
                 continue
             if kinds == _OBJECTS and _LEAVES.issuperset(map(type, chain.from_iterable(map(dict.values, node)))):
-                done += node
+                checked += node
                 continue
             children = node
         odd = False
@@ -160,7 +160,7 @@ def _settle(root: dict[str, JSON] | list[JSON], mend: bool, long_lists: bool) ->
                 return None
         if odd and not (mend and _mend(node)):
             return None
-    return nodes + done
+    return nodes + checked
 
 
 def _mend(node: Any) -> bool:  # noqa: ANN401 (a list or a dict)
@@ -220,13 +220,13 @@ def _mend_numbers(node: list[Any], kinds: set[type]) -> bool:
 
 
 def _mend_exponents(text: bytes) -> Iterator[bytes]:
-    done = 0
-    for found in re.finditer(_EXPONENT, text):
-        start = max(text.rfind(b",", done, found.start()), done and done - 1) + 1
-        yield text[done:start]
-        yield number_text(float(text[start : found.end()])).encode()
-        done = found.end()
-    yield text[done:]
+    copied = 0
+    for match in re.finditer(_EXPONENT, text):
+        start = max(text.rfind(b",", copied, match.start()), copied and copied - 1) + 1
+        yield text[copied:start]
+        yield number_text(float(text[start : match.end()])).encode()
+        copied = match.end()
+    yield text[copied:]
 
 
 def _copy(value: Any, depth: int) -> Any:  # noqa: ANN401 (keeps the type it is given)

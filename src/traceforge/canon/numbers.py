@@ -16,11 +16,11 @@ def number_text(value: float) -> str:
         return "0"
     mantissa, _, exponent = repr(value).partition("e")
     sign, mantissa = ("-", mantissa[1:]) if mantissa[0] == "-" else ("", mantissa)
-    whole, _, fraction = mantissa.partition(".")
+    integer, _, fraction = mantissa.partition(".")
     fraction = "" if fraction == "0" else fraction
-    digits = (whole + fraction).lstrip("0")
+    digits = (integer + fraction).lstrip("0")
     # The value is 0.digits times ten to the power of `point`.
-    point = int(exponent or 0) + len(whole) - (len(whole + fraction) - len(digits))
+    point = int(exponent or 0) + len(integer) - (len(integer + fraction) - len(digits))
     digits = digits.rstrip("0")
     return sign + _lay_out(digits, point)
 

@@ -99,7 +99,7 @@ def _string_text(value: str) -> str:
     text = encode_basestring(value)
     if text.isascii() or not _SURROGATE.search(text):
         return text
-    return _SURROGATE.sub(lambda found: f"\\u{ord(found[0]):04x}", _join_surrogates(text))
+    return _SURROGATE.sub(lambda match: f"\\u{ord(match[0]):04x}", _join_surrogates(text))
 
 
 def _join_surrogates(text: str) -> str:

@@ -46,8 +46,8 @@ class ToolCallChange:
     def to_json(self) -> JSONObject:
         """The change with both calls whole."""
         calls = {"before": self.before, "after": self.after}
-        whole = {side: call.to_json() for side, call in calls.items() if call}
-        return {"kind": self.kind, "name": self.name, **whole, "rows": [row.to_json() for row in self.rows]}
+        both = {side: call.to_json() for side, call in calls.items() if call}
+        return {"kind": self.kind, "name": self.name, **both, "rows": [row.to_json() for row in self.rows]}
 
 
 @dataclass(frozen=True)
@@ -70,19 +70,19 @@ class ChoiceDiff:
 
     def to_json(self) -> JSONObject:
         """The parts that differ."""
-        found: JSONObject = {"index": self.index}
+        result: JSONObject = {"index": self.index}
         if self.before is None or self.after is None:
-            return {**found, "kind": "added" if self.before is None else "removed"}
+            return {**result, "kind": "added" if self.before is None else "removed"}
         if self.text and self.text.text:
-            found["text"] = self.text.text.to_json()
+            result["text"] = self.text.text.to_json()
         for name, row in (("refusal", self.refusal), ("finish_reason", self.finish_reason)):
             if row:
-                found[name] = row.to_json()
+                result[name] = row.to_json()
         if self.tool_calls:
-            found["tool_calls"] = [change.to_json() for change in self.tool_calls]
+            result["tool_calls"] = [change.to_json() for change in self.tool_calls]
         if self.other:
-            found["other"] = [row.to_json() for row in self.other]
-        return found
+            result["other"] = [row.to_json() for row in self.other]
+        return result
 
 
 @dataclass(frozen=True)
@@ -111,7 +111,7 @@ def diff_answer(before: ComparedAnswer | None, after: ComparedAnswer | None) -> 
     if before is None or after is None:
         return AnswerDiff("" if before is after else "appeared" if before is None else "vanished")
     pairs = enumerate(zip_longest(before.choices, after.choices))
-    choices = tuple(found for index, (old, new) in pairs if (found := _diff_choice(index, old, new)))
+    choices = tuple(diff for index, (old, new) in pairs if (diff := _diff_choice(index, old, new)))
     other = tuple(list_differences(before.other, after.other, ROOT))
     served = ValueChange(f"{ROOT}.model", before.model, after.model) if before.model != after.model else None
     return AnswerDiff("", choices, other, served if before.model and after.model else None)
@@ -121,7 +121,7 @@ def _diff_choice(index: int, before: ComparedChoice | None, after: ComparedChoic
     if before is None or after is None:
         return ChoiceDiff(index, before, after)
     path = f"{ROOT}.choices[{index}]"
-    found = ChoiceDiff(
+    diff = ChoiceDiff(
         index,
         before,
         after,
@@ -131,8 +131,8 @@ def _diff_choice(index: int, before: ComparedChoice | None, after: ComparedChoic
         tuple(_tool_call_changes(before.tool_calls, after.tool_calls)),
         tuple(list_differences(before.other, after.other, path)),
     )
-    parts = (found.text, found.refusal, found.finish_reason, found.tool_calls, found.other)
-    return found if any(parts) else None
+    parts = (diff.text, diff.refusal, diff.finish_reason, diff.tool_calls, diff.other)
+    return diff if any(parts) else None
 
 
 def _row(path: str, before: str, after: str) -> ValueChange | None:
@@ -153,12 +153,12 @@ def _pair_calls(before: tuple[ToolCall, ...], after: tuple[ToolCall, ...]) -> li
     def pair(old: range, new: range, keys: tuple[Callable[[ToolCall], object], ...]) -> list[IndexPair]:
         if not keys:
             return list(zip_longest(old, new))
-        key, *rest = keys
+        key, *other_keys = keys
         anchors = match_equal([key(before[i]) for i in old], [key(after[j]) for j in new], _CALLS_WORK_MAX) or []
-        found: list[IndexPair] = [(old[i], new[j]) for i, j in anchors]
+        pairs: list[IndexPair] = [(old[i], new[j]) for i, j in anchors]
         for gap in list_gaps(anchors, len(old), len(new)):
-            found += pair(old[gap.start : gap.end], new[gap.after_start : gap.after_end], tuple(rest))
-        return found
+            pairs += pair(old[gap.start : gap.end], new[gap.after_start : gap.after_end], tuple(other_keys))
+        return pairs
 
     places = pair(range(len(before)), range(len(after)), (_content, lambda call: call.name))
     return sorted(places, key=lambda place: tuple(len(before) if side is None else side for side in place))

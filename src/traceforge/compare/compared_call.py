@@ -93,22 +93,22 @@ def _choice(value: JSON) -> ComparedChoice:
     if not isinstance(value, dict):
         return ComparedChoice("", other={"choice": value})
     message = value.get("message")
-    said: JSONObject = message if isinstance(message, dict) else {"content": value.get("text")}
-    text, parts = _split_content(said.get("content"))
-    refusal = said.get("refusal")
-    known = {"role", "content", "refusal", "tool_calls", "function_call"}
-    rest = _without(said, known | NOISE_FIELDS)
+    message_fields: JSONObject = message if isinstance(message, dict) else {"content": value.get("text")}
+    text, parts = _split_content(message_fields.get("content"))
+    refusal = message_fields.get("refusal")
+    standard_fields = {"role", "content", "refusal", "tool_calls", "function_call"}
+    extra = _without(message_fields, standard_fields | NOISE_FIELDS)
     if parts:
-        rest["content"] = parts
-    if said.get("role", "assistant") != "assistant":
-        rest["role"] = said["role"]
+        extra["content"] = parts
+    if message_fields.get("role", "assistant") != "assistant":
+        extra["role"] = message_fields["role"]
     other = _without(value, {"message", "text", "finish_reason"} | NOISE_FIELDS)
     return ComparedChoice(
         text,
         value.get("finish_reason"),
         refusal if isinstance(refusal, str) else "",
-        _tool_calls(said),
-        {**other, **({"message": rest} if rest else {})},
+        _tool_calls(message_fields),
+        {**other, **({"message": extra} if extra else {})},
     )
 
 
@@ -139,13 +139,13 @@ def _tool_call(value: JSON) -> ToolCall:
     inner = next((value[key] for key in ("function", "custom") if isinstance(value.get(key), dict)), value)
     body = cast("JSONObject", inner)
     name = body.get("name")
-    given = "arguments" if "arguments" in body else "input"
-    other = _without(value, {"id", "index", "function", "custom", "name", given})
+    arguments_field = "arguments" if "arguments" in body else "input"
+    other = _without(value, {"id", "index", "function", "custom", "name", arguments_field})
     if other.get("type") == "function":
         del other["type"]
     if body is not value:
-        other |= _without(body, {"name", given})
-    return ToolCall(name if isinstance(name, str) else "", _parsed(body.get(given)), other)
+        other |= _without(body, {"name", arguments_field})
+    return ToolCall(name if isinstance(name, str) else "", _parsed(body.get(arguments_field)), other)
 
 
 def _parsed(arguments: JSON) -> JSON:

@@ -95,7 +95,7 @@ def _edit(row: ValueChange) -> list[JSON]:
     """The changed stretches of two texts, or the two values."""
     if row.text is None:
         return [_side(row.before), _side(row.after)]
-    return [[stretch.before, stretch.after] for stretch in row.text.edits]
+    return [[segment.before, segment.after] for segment in row.text.edits]
 
 
 def _side(value: Side) -> JSON:

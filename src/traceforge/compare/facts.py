@@ -90,20 +90,20 @@ def find_facts(text: str) -> Facts:
     order: list[str] = []
     known: dict[tuple[str | None, str], tuple[str, str]] = {}  # Texts repeat their words.
     end = 0
-    for found in _FACT.finditer(text):
-        spelled = found.lastgroup, found[0]
+    for match in _FACT.finditer(text):
+        spelled = match.lastgroup, match[0]
         kind, value = known.get(spelled) or known.setdefault(spelled, _read(*spelled))
         if kind == "word":
             lower.add(value)
         elif kind == "name":
-            names[end == 0 or bool(_SENTENCE_START.search(text, end, found.start()))].add(value)
+            names[end == 0 or bool(_SENTENCE_START.search(text, end, match.start()))].add(value)
         elif kind == "link":
             links.add(value)
         else:
             numbers.append(value)
         if kind != "word":
             order.append(value)
-        end = found.end()
+        end = match.end()
     maybe = names[True] - names[False]
     certain = frozenset(names[False])
     return Facts(Counter(numbers), frozenset(links), certain, frozenset(maybe), frozenset(lower), tuple(order))

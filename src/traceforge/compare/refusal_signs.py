@@ -37,5 +37,5 @@ def find_refusal_sign(choice: ComparedChoice) -> str:
         return "the refusal field is set"
     if isinstance(choice.finish_reason, str) and choice.finish_reason in FINISH_REASONS:
         return f"finish_reason is {choice.finish_reason}"
-    found = _PHRASE.search(choice.text[:BEGINNING_CHARS].replace("’", "'"))
-    return f"the text begins with “{found[0]}”" if found else ""
+    match = _PHRASE.search(choice.text[:BEGINNING_CHARS].replace("’", "'"))
+    return f"the text begins with “{match[0]}”" if match else ""

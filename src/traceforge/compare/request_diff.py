@@ -65,12 +65,12 @@ class ItemChange:
 
     def to_json(self) -> JSONObject:
         """The change; an added or removed item is shown whole."""
-        found: JSONObject = {"kind": self.kind, "name": self.name, "path": self.path}
+        result: JSONObject = {"kind": self.kind, "name": self.name, "path": self.path}
         if self.kind in ("added", "removed"):
-            whole = self.after if self.kind == "added" else self.before
-            return {**found, "value": None if whole is ABSENT else whole}
+            item = self.after if self.kind == "added" else self.before
+            return {**result, "value": None if item is ABSENT else item}
         return {
-            **found,
+            **result,
             "before_index": self.before_index,
             "after_index": self.after_index,
             "moved": self.moved,
@@ -121,7 +121,7 @@ def diff_request(before: JSONObject, after: JSONObject) -> RequestDiff:
             tools += _tool_changes(name, *lists)
         else:
             messages += _message_changes(name, *lists)
-    by_part = {part: tuple(found) for part, found in rows.items()}
+    by_part = {part: tuple(changes) for part, changes in rows.items()}
     return RequestDiff(**by_part, messages=tuple(messages), tools=tuple(tools))
 
 
@@ -169,10 +169,10 @@ def _part_rows(before: list[JSON], after: list[JSON], path: str) -> Iterator[Val
 def _tool_changes(name: str, before: list[JSON], after: list[JSON]) -> Iterator[ItemChange]:
     """Tools belong together by name, the n-th of a name with the n-th, wherever they stand."""
     old, new = _by_name(before), _by_name(after)
-    kept = [key for key in old if key in new]
-    order = sorted(kept, key=new.__getitem__)
-    still = match_equal(kept, order, _TOOLS_WORK_MAX) or []
-    in_place = {kept[i] for i, _ in still}
+    common = [key for key in old if key in new]
+    order = sorted(common, key=new.__getitem__)
+    unmoved = match_equal(common, order, _TOOLS_WORK_MAX) or []
+    in_place = {common[i] for i, _ in unmoved}
     for key in {**old, **new}:
         i, j = old.get(key), new.get(key)
         path = f"{json_path(ROOT, name)}[{i if j is None else j}]"
@@ -184,13 +184,13 @@ def _tool_changes(name: str, before: list[JSON], after: list[JSON]) -> Iterator[
 
 
 def _by_name(tools: list[JSON]) -> dict[tuple[str, int], int]:
-    seen: dict[str, int] = defaultdict(int)
-    found: dict[tuple[str, int], int] = {}
+    counts: dict[str, int] = defaultdict(int)
+    places: dict[tuple[str, int], int] = {}
     for place, tool in enumerate(tools):
         name = tool_name(tool)
-        found[name, seen[name]] = place
-        seen[name] += 1
-    return found
+        places[name, counts[name]] = place
+        counts[name] += 1
+    return places
 
 
 def tool_name(tool: JSON) -> str:

@@ -156,9 +156,9 @@ def _walk_back(history: list[tuple[int, list[int]]], edits: int, x: int, y: int)
     for d in range(edits, 0, -1):
         low, row = history[d - 1]
         k = x - y
-        left, above = _reached(low, row, k - 1), _reached(low, row, k + 1)
-        down = k == -d or (k != d and left < above)
-        from_x = above if down else left
+        below, above = _reached(low, row, k - 1), _reached(low, row, k + 1)
+        down = k == -d or (k != d and below < above)
+        from_x = above if down else below
         from_y = from_x - (k + 1 if down else k - 1)
         start = from_x if down else from_x + 1
         pairs += [(place, place - k) for place in range(x - 1, start - 1, -1)]

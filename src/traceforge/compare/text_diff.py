@@ -59,27 +59,27 @@ class TextDiff:
     `unit` says what was compared: `word`, or `sentence` where the texts differ too much for words.
     """
 
-    stretches: tuple[TextSegment, ...]
+    segments: tuple[TextSegment, ...]
     unit: Literal["word", "sentence"] = "word"
 
     @cached_property
     def before(self) -> str:
         """The first text, exactly."""
-        return "".join(stretch.before for stretch in self.stretches)
+        return "".join(segment.before for segment in self.segments)
 
     @cached_property
     def after(self) -> str:
         """The second text, exactly."""
-        return "".join(stretch.after for stretch in self.stretches)
+        return "".join(segment.after for segment in self.segments)
 
     @property
     def edits(self) -> tuple[TextSegment, ...]:
         """The changed stretches alone."""
-        return tuple(stretch for stretch in self.stretches if not stretch.is_same)
+        return tuple(segment for segment in self.segments if not segment.is_same)
 
     def to_json(self) -> JSON:
         """The unit and the stretches."""
-        return {"unit": self.unit, "stretches": [stretch.to_json() for stretch in self.stretches]}
+        return {"unit": self.unit, "stretches": [segment.to_json() for segment in self.segments]}
 
 
 def diff_words(before: str, after: str) -> TextDiff:
@@ -89,8 +89,8 @@ def diff_words(before: str, after: str) -> TextDiff:
     old, new = split_tokens(before), split_tokens(after)
     pairs = match_equal(old, new, WORK_MAX)
     if pairs is not None:
-        return TextDiff(tuple(_tidy(_stretches(old, new, pairs))))
-    return TextDiff(tuple(_tidy(_sentence_stretches(before, after))), "sentence")
+        return TextDiff(tuple(_merge_segments(_segments(old, new, pairs))))
+    return TextDiff(tuple(_merge_segments(_sentence_segments(before, after))), "sentence")
 
 
 def has_same_text_without_space(before: str, after: str) -> bool:
@@ -113,30 +113,30 @@ def split_words(text: str) -> list[str]:
     return _WORD.findall(text)
 
 
-def _stretches(old: list[str], new: list[str], pairs: Pairs) -> Iterator[TextSegment]:
+def _segments(old: list[str], new: list[str], pairs: Pairs) -> Iterator[TextSegment]:
     i = 0
     for gap in list_gaps(pairs, len(old), len(new)):
-        kept = "".join(old[i : gap.start])
-        yield TextSegment(kept, kept)
+        same = "".join(old[i : gap.start])
+        yield TextSegment(same, same)
         yield TextSegment("".join(old[gap.start : gap.end]), "".join(new[gap.after_start : gap.after_end]))
         i = gap.end
-    kept = "".join(old[i:])
-    yield TextSegment(kept, kept)
+    same = "".join(old[i:])
+    yield TextSegment(same, same)
 
 
-def _sentence_stretches(before: str, after: str) -> Iterator[TextSegment]:
+def _sentence_segments(before: str, after: str) -> Iterator[TextSegment]:
     """Compare sentences, then words inside each stretch that changed, while there is work left for it."""
     old, new = _sentences(before), _sentences(after)
     pairs = match_equal(old, new, WORK_MAX)
-    left = WORK_MAX
-    for stretch in _stretches(old, new, match_unique(old, new) if pairs is None else pairs):
-        if stretch.is_same or left <= 0:
-            yield stretch
+    work_left = WORK_MAX
+    for segment in _segments(old, new, match_unique(old, new) if pairs is None else pairs):
+        if segment.is_same or work_left <= 0:
+            yield segment
             continue
-        inner_old, inner_new = split_tokens(stretch.before), split_tokens(stretch.after)
-        inner, work = match_equal_counted(inner_old, inner_new, min(left, HUNK_WORK_MAX))
-        left -= work
-        yield from [stretch] if inner is None else _stretches(inner_old, inner_new, inner)
+        inner_old, inner_new = split_tokens(segment.before), split_tokens(segment.after)
+        inner, work = match_equal_counted(inner_old, inner_new, min(work_left, HUNK_WORK_MAX))
+        work_left -= work
+        yield from [segment] if inner is None else _segments(inner_old, inner_new, inner)
 
 
 def _sentences(text: str) -> list[str]:
@@ -144,25 +144,25 @@ def _sentences(text: str) -> list[str]:
     return [sentence for sentence in _SENTENCE.findall(text) if sentence]
 
 
-def _tidy(stretches: Iterable[TextSegment]) -> list[TextSegment]:
+def _merge_segments(segments: Iterable[TextSegment]) -> list[TextSegment]:
     """Drop what is empty, and join edits that only a space or a comma keeps apart."""
-    tidy: list[TextSegment] = []
-    for stretch in stretches:
-        if not stretch.before and not stretch.after:
+    merged: list[TextSegment] = []
+    for segment in segments:
+        if not segment.before and not segment.after:
             continue
-        if tidy and tidy[-1].is_same == stretch.is_same:
-            tidy[-1] = _join(tidy[-1], stretch)
-        elif not stretch.is_same and len(tidy) > 1 and _is_slight(tidy[-1].before):
-            slight = tidy.pop()
-            tidy[-1] = _join(tidy[-1], slight, stretch)
+        if merged and merged[-1].is_same == segment.is_same:
+            merged[-1] = _join(merged[-1], segment)
+        elif not segment.is_same and len(merged) > 1 and _is_slight(merged[-1].before):
+            slight = merged.pop()
+            merged[-1] = _join(merged[-1], slight, segment)
         else:
-            tidy.append(stretch)
-    return tidy
+            merged.append(segment)
+    return merged
 
 
 def _is_slight(text: str) -> bool:
     return len(text) <= FOLD_CHARS_MAX and not _HAS_WORD.search(text)
 
 
-def _join(*stretches: TextSegment) -> TextSegment:
-    return TextSegment("".join(s.before for s in stretches), "".join(s.after for s in stretches))
+def _join(*segments: TextSegment) -> TextSegment:
+    return TextSegment("".join(s.before for s in segments), "".join(s.after for s in segments))

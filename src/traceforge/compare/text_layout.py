@@ -99,16 +99,16 @@ def _json_features(value: JSON, path: str) -> Iterator[str]:
 
 def _markdown_features(text: str) -> Iterator[str]:
     fence = ""
-    for found in _BLOCK.finditer(text):
-        if mark := found["fence"]:
+    for match in _BLOCK.finditer(text):
+        if mark := match["fence"]:
             if not fence:
                 fence = mark
-                yield f"a code block ({found['language']})" if found["language"] else "a code block"
+                yield f"a code block ({match['language']})" if match["language"] else "a code block"
             elif mark.startswith(fence):
                 fence = ""
-        elif not fence and found["heading"]:
-            yield f"a heading of level {len(found['heading'])}"
-        elif not fence and found.lastgroup:
-            yield _NAMES[found.lastgroup]
+        elif not fence and match["heading"]:
+            yield f"a heading of level {len(match['heading'])}"
+        elif not fence and match.lastgroup:
+            yield _NAMES[match.lastgroup]
     if _BOLD.search(text):
         yield "bold text"

@@ -48,14 +48,14 @@ _PASSWORD_WORD = re.compile(rb"(?i)pass|pwd|secret")
 
 def _assigned(text: bytes, start: int, _: int) -> ByteRange | None:
     """`DB_PASSWORD="…"`, `api_key: …`, `secret => '…'`: a name that says secret and a value that looks like one."""
-    found = _ASSIGNED.match(text, start)
-    if found is None:
+    match = _ASSIGNED.match(text, start)
+    if match is None:
         return None
-    name = _whole_name(text, start, found.end("name"))
-    group = "quoted" if found["quoted"] else "bare"
-    if not _is_assigned(name, found[group], is_quoted=group == "quoted"):
+    name = _whole_name(text, start, match.end("name"))
+    group = "quoted" if match["quoted"] else "bare"
+    if not _is_assigned(name, match[group], is_quoted=group == "quoted"):
         return None
-    return found.span(group) if group == "quoted" else _whole_value(text, *found.span(group))
+    return match.span(group) if group == "quoted" else _whole_value(text, *match.span(group))
 
 
 def _whole_value(text: bytes, start: int, end: int) -> ByteRange:
@@ -100,13 +100,13 @@ _AUTHORIZATION = re.compile(
 
 
 def _authorization(text: bytes, start: int, _: int) -> ByteRange | None:
-    found = _AUTHORIZATION.match(text, start)
-    if found is None:
+    match = _AUTHORIZATION.match(text, start)
+    if match is None:
         return None
-    if found["aws"]:
-        return found.span("aws")
-    is_secret = _header_value(found["value"]) or _is_basic(found["value"])
-    return _whole_value(text, *found.span("value")) if is_secret else None
+    if match["aws"]:
+        return match.span("aws")
+    is_secret = _header_value(match["value"]) or _is_basic(match["value"])
+    return _whole_value(text, *match.span("value")) if is_secret else None
 
 
 _BEARER = re.compile(rb"(?i:bearer)(?:[ \t]{1,4}|%20)\\{0,3}[\"']?([A-Za-z0-9._~+/=-]{12,1024})")
@@ -114,10 +114,10 @@ _BASIC = re.compile(rb"(?i:basic)(?:[ \t]{1,4}|%20)([A-Za-z0-9+/]{8,2048}={0,2})
 
 
 def _bearer(text: bytes, start: int, _: int) -> ByteRange | None:
-    found = _BEARER.search(text, start)
-    if found is None or is_placeholder(found[1]):
+    match = _BEARER.search(text, start)
+    if match is None or is_placeholder(match[1]):
         return None
-    return _whole_value(text, *found.span(1)) if count_digits(found[1]) >= 2 or is_random(found[1]) else None
+    return _whole_value(text, *match.span(1)) if count_digits(match[1]) >= 2 or is_random(match[1]) else None
 
 
 def _is_basic(value: bytes) -> bool:
@@ -130,8 +130,8 @@ def _is_basic(value: bytes) -> bool:
 
 
 def _basic(text: bytes, start: int, _: int) -> ByteRange | None:
-    found = _BASIC.search(text, start)
-    return found.span(1) if found and _is_basic(found[1]) else None
+    match = _BASIC.search(text, start)
+    return match.span(1) if match and _is_basic(match[1]) else None
 
 
 _CURL_USER = re.compile(
@@ -146,15 +146,15 @@ _PLACEHOLDER_WORD = re.compile(
 
 def _curl_user(text: bytes, start: int, _: int) -> ByteRange | None:
     """`curl -u user:password`: the option means this only to curl."""
-    found = _CURL_USER.match(text, start)
-    if found is None or b"curl" not in text[max(0, start - 512) : start]:
+    match = _CURL_USER.match(text, start)
+    if match is None or b"curl" not in text[max(0, start - 512) : start]:
         return None
-    group = "quoted" if found["quoted"] else "bare"
-    user, _colon, password = (part.strip(b"\"'[]{}<>") for part in found[group].partition(b":"))
+    group = "quoted" if match["quoted"] else "bare"
+    user, _colon, password = (part.strip(b"\"'[]{}<>") for part in match[group].partition(b":"))
     secret = password or user  # `-u token:` has no password: the user is the secret.
-    if is_placeholder(found[group]) or _PLACEHOLDER_WORD.match(secret) or len(secret) < 4:
+    if is_placeholder(match[group]) or _PLACEHOLDER_WORD.match(secret) or len(secret) < 4:
         return None
-    return found.span(group)
+    return match.span(group)
 
 
 _CURL_HEADER = re.compile(
@@ -164,8 +164,8 @@ _CURL_HEADER = re.compile(
 
 def _curl_header(text: bytes, start: int, _: int) -> ByteRange | None:
     """`-H "X-Auth-Key: …"`: whatever a header with such a name holds."""
-    found = _CURL_HEADER.match(text, start)
-    return _whole_value(text, *found.span("value")) if found and _header_value(found["value"]) else None
+    match = _CURL_HEADER.match(text, start)
+    return _whole_value(text, *match.span("value")) if match and _header_value(match["value"]) else None
 
 
 _CURL_OPTION = re.compile(
@@ -174,8 +174,8 @@ _CURL_OPTION = re.compile(
 
 
 def _curl_option(text: bytes, start: int, _: int) -> ByteRange | None:
-    found = _CURL_OPTION.match(text, start)
-    return found.span(1) if found and not is_placeholder(found[1]) else None
+    match = _CURL_OPTION.match(text, start)
+    return match.span(1) if match and not is_placeholder(match[1]) else None
 
 
 _USERINFO = re.compile(rb"://([^\x00\s/?#@\"'<>\\]{0,256}:[^\x00\s/?#@\"'<>\\]{1,1024})@[A-Za-z0-9\[]")
@@ -183,10 +183,10 @@ _USERINFO = re.compile(rb"://([^\x00\s/?#@\"'<>\\]{0,256}:[^\x00\s/?#@\"'<>\\]{1
 
 def _userinfo(text: bytes, start: int, _: int) -> ByteRange | None:
     """`scheme://user:password@host`."""
-    found = _USERINFO.match(text, start)
-    if found is None or is_placeholder(found[1]) or b"{" in found[1]:
+    match = _USERINFO.match(text, start)
+    if match is None or is_placeholder(match[1]) or b"{" in match[1]:
         return None
-    return found.span(1)
+    return match.span(1)
 
 
 _PARAMETER = re.compile(rb"[?&][^\x00=&\s]{1,40}=([^\x00&\s#\"'<>\\)\]]{1,1024})")
@@ -194,11 +194,11 @@ _PARAMETER = re.compile(rb"[?&][^\x00=&\s]{1,40}=([^\x00&\s#\"'<>\\)\]]{1,1024})
 
 def _parameter(text: bytes, start: int, _: int) -> ByteRange | None:
     """A secret parameter of a URL in a text: `?key=…`."""
-    found = _PARAMETER.match(text, start)
-    if found is None or is_placeholder(found[1]) or b"{" in found[1]:
+    match = _PARAMETER.match(text, start)
+    if match is None or is_placeholder(match[1]) or b"{" in match[1]:
         return None
-    is_secret = len(found[1]) >= 8 and (count_digits(found[1]) > 0 or len(found[1]) >= 20)
-    return _whole_value(text, *found.span(1)) if is_secret else None
+    is_secret = len(match[1]) >= 8 and (count_digits(match[1]) > 0 or len(match[1]) >= 20)
+    return _whole_value(text, *match.span(1)) if is_secret else None
 
 
 _STRING_START = re.compile(rb"[ \t]{0,8}:\s{0,8}(\\{0,7})([\"'])")
@@ -207,14 +207,14 @@ _NUMBER = re.compile(rb"[ \t]{0,8}:\s{0,8}(-?[0-9][0-9.eE+-]{0,40})")
 
 def _member(text: bytes, _: int, end: int) -> ByteRange | None:
     """The value of a JSON member whose whole name is secret, at any depth of escaping; empty stays empty."""
-    found = _STRING_START.match(text, end)
-    if found is not None and found[1] + found[2] != _quote_before(text, end):
+    match = _STRING_START.match(text, end)
+    if match is not None and match[1] + match[2] != _quote_before(text, end):
         return None
-    if found is None:
+    if match is None:
         number = _NUMBER.match(text, end)
         return number.span(1) if number else None
-    first = found.end()
-    closing = _closing_quote(text, first, found[1], found[2])
+    first = match.end()
+    closing = _closing_quote(text, first, match[1], match[2])
     return (first, closing) if closing > first and not _MARKER.fullmatch(text[first:closing]) else None
 
 

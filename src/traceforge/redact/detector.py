@@ -45,10 +45,10 @@ def token_detector(
     exact = re.compile(prefix + body)
 
     def locate(text: bytes, start: int, _: int) -> ByteRange | None:
-        found = exact.match(text, after_edge(text, start))
-        if found is None or (is_plausible is not None and not is_plausible(found[0])):
+        match = exact.match(text, after_edge(text, start))
+        if match is None or (is_plausible is not None and not is_plausible(match[0])):
             return None
-        return found.span()
+        return match.span()
 
     return Detector(kind, (RUN_EDGE if b"-]" in body else EDGE) + prefix + lookahead, locate)
 

@@ -117,13 +117,13 @@ def _azure_service_key(text: bytes, start: int, _: int) -> ByteRange | None:
 
 
 def _azure_client_secret(text: bytes, start: int, _: int) -> ByteRange | None:
-    found = _AZURE_SECRET.match(text, after_edge(text, start))
-    return found.span() if found else None
+    match = _AZURE_SECRET.match(text, after_edge(text, start))
+    return match.span() if match else None
 
 
 def _azure_account_key(text: bytes, start: int, _: int) -> ByteRange | None:
-    found = _AZURE_ACCOUNT.match(text, start)
-    return found.span(1) if found else None
+    match = _AZURE_ACCOUNT.match(text, start)
+    return match.span(1) if match else None
 
 
 _JWT = re.compile(
@@ -144,17 +144,17 @@ def _decode(value: bytes) -> bytes:
 
 def _jwt(text: bytes, start: int, _: int) -> ByteRange | None:
     """Two parts or more, the first of which is the JSON header of a token."""
-    found = _JWT.match(text, after_edge(text, start))
-    if found is None:
+    match = _JWT.match(text, after_edge(text, start))
+    if match is None:
         return None
-    header = found[0].partition(b".")[0]
-    return found.span() if _CLAIM.search(_decode(header + b"A" * (-len(header) % 4))) else None
+    header = match[0].partition(b".")[0]
+    return match.span() if _CLAIM.search(_decode(header + b"A" * (-len(header) % 4))) else None
 
 
 def _jwt_base64(text: bytes, start: int, _: int) -> ByteRange | None:
     """A token that was encoded once more."""
-    found = _JWT_BASE64.match(text, after_edge(text, start))
-    return found.span() if found and b".ey" in _decode(found[0].rstrip(b"=")) else None
+    match = _JWT_BASE64.match(text, after_edge(text, start))
+    return match.span() if match and b".ey" in _decode(match[0].rstrip(b"=")) else None
 
 
 _PEM_BEGIN = re.compile(rb"-{4,5} ?BEGIN[ A-Z0-9]{0,24} PRIVATE KEY(?: BLOCK)? ?-{4,5}")
@@ -180,10 +180,10 @@ def _pem(text: bytes, start: int, _: int) -> ByteRange | None:
 
 def _pem_base64(text: bytes, start: int, _: int) -> ByteRange | None:
     """A block that was encoded once more, as environment variables hold it."""
-    found = _PEM_BASE64.match(text, after_edge(text, start))
-    if found is None or b"PRIVATE KEY" not in _decode(b"".join(found[0].split())[:120]):
+    match = _PEM_BASE64.match(text, after_edge(text, start))
+    if match is None or b"PRIVATE KEY" not in _decode(b"".join(match[0].split())[:120]):
         return None
-    return found.span()
+    return match.span()
 
 
 BLOCKS = (

@@ -101,14 +101,14 @@ _NO_CARD_NAME = re.compile(
 
 
 def _card(text: bytes, start: int, _: int) -> ByteRange | None:
-    found = _CARD.match(text, _digits_at(text, start))
-    if found is None or not _is_separate_number(text, *found.span()):
+    match = _CARD.match(text, _digits_at(text, start))
+    if match is None or not _is_separate_number(text, *match.span()):
         return None
-    before = text[max(0, found.start() - CONTEXT_BYTES) : found.start()]
-    number = found[0].translate(None, b" -")
-    if len(number) == len(found[0]) and _NO_CARD_NAME.search(before):
+    before = text[max(0, match.start() - CONTEXT_BYTES) : match.start()]
+    number = match[0].translate(None, b" -")
+    if len(number) == len(match[0]) and _NO_CARD_NAME.search(before):
         return None
-    return found.span() if is_card(number, is_named=_CARD_WORDS.search(before) is not None) else None
+    return match.span() if is_card(number, is_named=_CARD_WORDS.search(before) is not None) else None
 
 
 _SSN = re.compile(rb"([0-9]{3})([- ])([0-9]{2})\2([0-9]{4})(?![0-9])")
@@ -116,15 +116,15 @@ _SSN_BARE = re.compile(rb"[0-9]{9}(?![0-9])")
 
 
 def _ssn(text: bytes, start: int, _: int) -> ByteRange | None:
-    found = _SSN.match(text, _digits_at(text, start))
-    if found is None or not is_ssn(found[1] + found[3] + found[4]) or not _is_separate_number(text, *found.span()):
+    match = _SSN.match(text, _digits_at(text, start))
+    if match is None or not is_ssn(match[1] + match[3] + match[4]) or not _is_separate_number(text, *match.span()):
         return None
-    return found.span()
+    return match.span()
 
 
 def _ssn_named(text: bytes, _: int, end: int) -> ByteRange | None:
-    found = _SSN_BARE.match(text, end - 9)
-    return found.span() if found and is_ssn(found[0]) and _is_separate_number(text, *found.span()) else None
+    match = _SSN_BARE.match(text, end - 9)
+    return match.span() if match and is_ssn(match[0]) and _is_separate_number(text, *match.span()) else None
 
 
 # The country code or none, an area code of 2–9, and groups that only North America writes.
@@ -143,37 +143,37 @@ _SPACED_BEFORE = re.compile(rb"[0-9] \Z")
 def _phone(text: bytes, start: int, _: int) -> ByteRange | None:
     """Three, three and four digits, grouped; by spaces alone only if the groups are those of a real exchange."""
     first = _phone_at(text, start)
-    found = _PHONE.match(text, first)
-    if text[first] == 40 and (found is None or b")" not in found[0]):  # a bracket around the number, not in it
+    match = _PHONE.match(text, first)
+    if text[first] == 40 and (match is None or b")" not in match[0]):  # a bracket around the number, not in it
         first += 1
-        found = _PHONE.match(text, first)
-    if found is None or _PHONE_AFTER.match(text, found.end()):
+        match = _PHONE.match(text, first)
+    if match is None or _PHONE_AFTER.match(text, match.end()):
         return None
     before = text[max(0, first - 2) : first]
     if _PHONE_BEFORE.search(before):
         return None
-    is_spaced = found[1] == b" " and found[0][:1] not in b"+(0"
-    if is_spaced and (_SPACED_BEFORE.search(before) or not _SPACED.search(found[0])):
+    is_spaced = match[1] == b" " and match[0][:1] not in b"+(0"
+    if is_spaced and (_SPACED_BEFORE.search(before) or not _SPACED.search(match[0])):
         return None
-    return found.span()
+    return match.span()
 
 
 def _phone_e164(text: bytes, start: int, _: int) -> ByteRange | None:
-    found = _PHONE_E164.match(text, _digits_at(text, start) - 1)
-    return found.span() if found else None
+    match = _PHONE_E164.match(text, _digits_at(text, start) - 1)
+    return match.span() if match else None
 
 
 def _phone_named(text: bytes, _: int, end: int) -> ByteRange | None:
-    found = _PHONE_BARE.match(text, end - 10)
-    return found.span() if found and _is_separate_number(text, *found.span()) else None
+    match = _PHONE_BARE.match(text, end - 10)
+    return match.span() if match and _is_separate_number(text, *match.span()) else None
 
 
 def _phone_labelled(text: bytes, start: int, _: int) -> ByteRange | None:
     first = _digits_at(text, start)
-    found = _PHONE_BARE.match(text, first)
-    if found is None or _INSIDE_BEFORE.search(text[max(0, first - 2) : first]):
+    match = _PHONE_BARE.match(text, first)
+    if match is None or _INSIDE_BEFORE.search(text[max(0, first - 2) : first]):
         return None
-    return found.span()
+    return match.span()
 
 
 _WORD_EMAIL = rb"A-Za-z0-9\x80-\xd3"

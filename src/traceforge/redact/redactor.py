@@ -83,10 +83,10 @@ class Redactor:
     def redact_text(self, text: str) -> str:
         """The text without secrets. Text that is JSON is JSON afterwards as well."""
         data = encode(text)
-        found = self._finder.find_secrets(data)
+        spans = self._finder.find_secrets(data)
         return (
-            keep_valid_json_text(self._finder, text, decode(self._finder.replace_secrets(data, found)))
-            if found
+            keep_valid_json_text(self._finder, text, decode(self._finder.replace_secrets(data, spans)))
+            if spans
             else text
         )
 
@@ -100,9 +100,9 @@ class Redactor:
         log: list[Redaction] = []
         slots: list[Slot] = []
         places: list[int] = []
-        known = self._finder.clean_headers
+        clean = self._finder.clean_headers
         for place, header in enumerate(cleaned):
-            if header in known:
+            if header in clean:
                 continue
             name, value = header
             if self._finder.find_name_kind(name) != NameKind.FIELD:
@@ -155,16 +155,16 @@ class Redactor:
 
         A secret that crosses a border, be it of chunks or of the events in them, is found all the same.
         """
-        whole = b"".join(chunks)
-        if _base_media_type(media_type) in EVENT_TYPES or whole.lstrip()[:6] in (b"data: ", b"event:"):
+        data = b"".join(chunks)
+        if _base_media_type(media_type) in EVENT_TYPES or data.lstrip()[:6] in (b"data: ", b"event:"):
             return redact_events(self._finder, chunks)
-        array = redact_array(self._finder, chunks) if whole.lstrip()[:1] == b"[" else None
+        array = redact_array(self._finder, chunks) if data.lstrip()[:1] == b"[" else None
         if array is not None:
             return array
-        body = self.redact_body(whole, media_type)
-        if not body.log and body.value == whole:
+        body = self.redact_body(data, media_type)
+        if not body.log and body.value == data:
             return Redacted(list(chunks), [])
-        return Redacted(apply_edits(chunks, [_single_edit(whole, body.value)]), body.log)
+        return Redacted(apply_edits(chunks, [_single_edit(data, body.value)]), body.log)
 
     def redact_fragments(self, fragments: Sequence[str]) -> list[str]:
         """Clean the pieces of one text, in order: as many pieces, and joined they are the cleaned text.
@@ -181,19 +181,19 @@ class Redactor:
         cleaned = redact_json(self._finder, value, path)
         if cleaned.log:
             return Redacted(json_bytes(cleaned.value), cleaned.log)
-        found = self._finder.find_secrets(data)
-        again = json_bytes(value) if found else data
-        if any(data[item.start : item.end] not in again for item in found) and not self._finder.find_secrets(again):
+        spans = self._finder.find_secrets(data)
+        again = json_bytes(value) if spans else data
+        if any(data[item.start : item.end] not in again for item in spans) and not self._finder.find_secrets(again):
             return Redacted(again, [])  # A member that another of its name replaced held a secret.
         return Redacted(data, [])
 
     def _redact_text_body(self, data: bytes, path: str) -> Redacted[bytes]:
-        found = self._finder.find_secrets(data)
+        secrets = self._finder.find_secrets(data)
         log = [
             Redaction(path, span.start, span.type, data[item.start : item.end].decode(errors="replace"))
-            for span, item in zip(_spans(data, found, is_ascii=data.isascii()), found, strict=True)
+            for span, item in zip(_spans(data, secrets, is_ascii=data.isascii()), secrets, strict=True)
         ]
-        return Redacted(self._finder.replace_secrets(data, found) if found else data, log)
+        return Redacted(self._finder.replace_secrets(data, secrets) if secrets else data, log)
 
 
 def is_redacted_by_type(media_type: str) -> bool:

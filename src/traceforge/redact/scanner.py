@@ -44,7 +44,7 @@ class Scanner:
 
     @cached_property
     def _search(self) -> Callable[..., Any]:
-        search: Callable[..., Any] = compile_bytes(b"|".join(b"(?:%b)" % one for one in self._anchors)).search
+        search: Callable[..., Any] = compile_bytes(b"|".join(b"(?:%b)" % anchor for anchor in self._anchors)).search
         return search
 
     @cached_property

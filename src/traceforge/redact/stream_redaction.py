@@ -51,19 +51,19 @@ class ByteEdit(NamedTuple):
 def redact_fragments(finder: SecretFinder, fragments: Sequence[str]) -> list[str]:
     """Clean the pieces of one text: as many pieces, joined they are the cleaned text."""
     pieces = [encode(fragment) for fragment in fragments]
-    found = finder.find_secrets(b"".join(pieces))
-    return [decode(piece) for piece in _replace_and_split(finder, pieces, found)] if found else list(fragments)
+    spans = finder.find_secrets(b"".join(pieces))
+    return [decode(piece) for piece in _replace_and_split(finder, pieces, spans)] if spans else list(fragments)
 
 
-def _replace_and_split(finder: SecretFinder, pieces: Sequence[bytes], found: Sequence[SecretSpan]) -> list[bytes]:
+def _replace_and_split(finder: SecretFinder, pieces: Sequence[bytes], spans: Sequence[SecretSpan]) -> list[bytes]:
     """Replace what was found in the joined pieces, and cut at the same borders."""
-    return apply_edits(pieces, _span_edits(finder, b"".join(pieces), found), keep_together=True)
+    return apply_edits(pieces, _span_edits(finder, b"".join(pieces), spans), keep_together=True)
 
 
-def _span_edits(finder: SecretFinder, data: bytes, found: Sequence[SecretSpan]) -> list[ByteEdit]:
+def _span_edits(finder: SecretFinder, data: bytes, spans: Sequence[SecretSpan]) -> list[ByteEdit]:
     return [
         ByteEdit(item.start, item.end, finder.replace_secrets(data[item.start : item.end], [_relative_span(item)]))
-        for item in found
+        for item in spans
     ]
 
 
@@ -199,12 +199,12 @@ def _has_hidden_secret(finder: SecretFinder, data: bytes, event: StreamEvent, ra
 def find_events(data: bytes) -> Iterator[StreamEvent]:
     """The JSON values of a stream of lines: SSE, NDJSON."""
     for line in re.finditer(rb"[^\r\n]+", data):
-        found = _JSON_LINE.match(line[0])
-        if found is None:
+        match = _JSON_LINE.match(line[0])
+        if match is None:
             continue
-        value = _parse_event(found[1])
+        value = _parse_event(match[1])
         if value is not None:
-            yield StreamEvent(line.start() + found.start(1), line.end(), value)
+            yield StreamEvent(line.start() + match.start(1), line.end(), value)
 
 
 def _parse_event(data: bytes) -> Any:  # noqa: ANN401 (any JSON)
@@ -214,11 +214,11 @@ def _parse_event(data: bytes) -> Any:  # noqa: ANN401 (any JSON)
 
 
 def _text_edits(
-    finder: SecretFinder, data: bytes, found: Sequence[SecretSpan], log: list[Redaction]
+    finder: SecretFinder, data: bytes, spans: Sequence[SecretSpan], log: list[Redaction]
 ) -> list[ByteEdit]:
-    for item in found:
+    for item in spans:
         log.append(Redaction("$", item.start, item.type, data[item.start : item.end].decode(errors="replace")))
-    return _span_edits(finder, data, found)
+    return _span_edits(finder, data, spans)
 
 
 def _redact_joined_texts(finder: SecretFinder, events: Sequence[StreamEvent]) -> tuple[set[int], list[Redaction]]:
@@ -246,13 +246,13 @@ def _redact_joined_text(finder: SecretFinder, texts: list[str]) -> tuple[Replace
     """Clean a text that came in parts; JSON that would be broken by it is written anew, in the first part."""
     pieces = [encode(text) for text in texts]
     joined = b"".join(pieces)
-    found = finder.find_secrets(joined)
-    if not found:
+    spans = finder.find_secrets(joined)
+    if not spans:
         return Replacement("", []), texts
     secrets = [
-        (len(decode(joined[: item.start])), item.type, decode(joined[item.start : item.end])) for item in found
+        (len(decode(joined[: item.start])), item.type, decode(joined[item.start : item.end])) for item in spans
     ]
-    cleaned = [decode(piece) for piece in _replace_and_split(finder, pieces, found)]
+    cleaned = [decode(piece) for piece in _replace_and_split(finder, pieces, spans)]
     change = keep_valid_json(finder, decode(joined), Replacement("".join(cleaned), secrets))
     if change.value != "".join(cleaned):
         cleaned = [str(change.value), *([""] * (len(texts) - 1))]

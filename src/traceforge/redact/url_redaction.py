@@ -20,7 +20,7 @@ def redact_url(finder: SecretFinder, url: str, path: str = "$") -> Redacted[str]
     """Clean a URL; `path` is what it is called in the log."""
     log: list[Redaction] = []
     head, mark, query = url.partition("?")
-    head = _USERINFO.sub(lambda found: _log_redaction(log, path, found.start(), "BASIC_AUTH", found[0]), head)
+    head = _USERINFO.sub(lambda match: _log_redaction(log, path, match.start(), "BASIC_AUTH", match[0]), head)
     head = "/".join(_redact_path_part(finder, part, log, path) for part in head.split("/"))
     if not mark:
         head = _redact_pairs(finder, head, log, path)  # A fragment holds pairs, too.
@@ -35,14 +35,14 @@ def redact_form(finder: SecretFinder, form: str, path: str = "$") -> Redacted[st
 
 
 def _redact_pairs(finder: SecretFinder, text: str, log: list[Redaction], path: str) -> str:
-    def clean(found: re.Match[str]) -> str:
-        name, value = found["name"], found["value"]
+    def clean(match: re.Match[str]) -> str:
+        name, value = match["name"], match["value"]
         plain = unquote_plus(value)
-        start = found.start("value")
+        start = match.start("value")
         if finder.is_secret_parameter(unquote_plus(name)) and not finder.is_allowed(plain):
             return f"{name}={_log_redaction(log, path, start, 'PARAMETER', plain)}"
         hits = finder.find_secrets(encode(plain)) if value != plain else []
-        return f"{name}={_log_redaction(log, path, start, hits[0].type, plain)}" if hits else found[0]
+        return f"{name}={_log_redaction(log, path, start, hits[0].type, plain)}" if hits else match[0]
 
     return _PAIR.sub(clean, text)
 
@@ -58,10 +58,10 @@ def _redact_path_part(finder: SecretFinder, part: str, log: list[Redaction], pat
 
 def _redact_text(finder: SecretFinder, text: str, log: list[Redaction], path: str) -> str:
     data = encode(text)
-    found = finder.find_secrets(data)
-    for item in found:
+    spans = finder.find_secrets(data)
+    for item in spans:
         _log_redaction(log, path, len(decode(data[: item.start])), item.type, decode(data[item.start : item.end]))
-    return decode(finder.replace_secrets(data, found)) if found else text
+    return decode(finder.replace_secrets(data, spans)) if spans else text
 
 
 def _log_redaction(log: list[Redaction], path: str, start: int, kind: str, secret: str) -> str:

@@ -43,7 +43,7 @@ def comparison_text(comparison: Comparison, *, colour: bool = False, full: bool 
 
 def text_diff(before: str, after: str) -> str:
     """The words that changed between two texts: on the same line, or below for texts of several lines."""
-    return _ComparisonWriter(colour=False, full=False).text(diff_words(before, after).stretches)
+    return _ComparisonWriter(colour=False, full=False).text(diff_words(before, after).segments)
 
 
 class _ComparisonWriter:
@@ -117,7 +117,7 @@ class _ComparisonWriter:
         """One difference: a text as a diff of words, any other value as before and after."""
         name = one_line(row.path if label is None else label)
         if row.text and _is_prose(row):
-            return f"    {name}:{self.text(row.text.stretches)}"
+            return f"    {name}:{self.text(row.text.segments)}"
         if isinstance(row.before, Absent) and isinstance(row.after, str):
             return f"    {name}:{self.text((TextSegment('', row.after),))}"
         if isinstance(row.after, Absent) and isinstance(row.before, str):

@@ -215,7 +215,7 @@ def _answer_text(lane: JSON) -> str | None:
 def _mark_changes(before: str, after: str) -> str:
     """A text with the added and removed words marked."""
     parts = []
-    for stretch in diff_words(before, after).stretches:
+    for stretch in diff_words(before, after).segments:
         if stretch.is_same:
             parts.append(_escape(stretch.after))
             continue

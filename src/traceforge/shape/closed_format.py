@@ -34,9 +34,9 @@ class ClosedFormat(Generic[Value]):
             InvalidFile: it breaks a rule; the error holds every finding.
         """
         value = parse_json(data)
-        found = self.check(value)
-        if found:
-            raise InvalidFile(tuple(found))
+        findings = self.check(value)
+        if findings:
+            raise InvalidFile(tuple(findings))
         return convert(value, self._shape)
 
     def write(self, value: Value) -> bytes:
@@ -45,7 +45,7 @@ class ClosedFormat(Generic[Value]):
 
     def check(self, value: JSON, file: str = "") -> list[Finding]:
         """Find everything that is wrong with a parsed object."""
-        found = find_problems(value, self._shape)
+        problems = find_problems(value, self._shape)
         if isinstance(value, dict):
-            found += find_timestamp_problems(value.get(self._time), f"$.{self._time}")
-        return [Finding(file, problem.path, self._rule, problem.message) for problem in found]
+            problems += find_timestamp_problems(value.get(self._time), f"$.{self._time}")
+        return [Finding(file, problem.path, self._rule, problem.message) for problem in problems]

@@ -56,11 +56,11 @@ def _union(value: JSON, types: tuple[inspect.Type, ...], path: str) -> Iterator[
     candidates = [list(_differences(value, member, path)) for member in types]
     if not all(candidates):
         return
-    deeper = [found for found in candidates if found[0].path != path]
+    deeper = [problems for problems in candidates if problems[0].path != path]
     if deeper:  # The type was right and something inside it is not.
         yield from deeper[0]
         return
-    same_type = [found for found in candidates if " got " not in found[0].message]
+    same_type = [problems for problems in candidates if " got " not in problems[0].message]
     names = " or ".join(_name(member) for member in types)
     yield same_type[0][0] if same_type else _wrong_type(path, names, value)
 

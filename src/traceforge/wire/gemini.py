@@ -74,8 +74,8 @@ def decode_request(body: JSONObject, model: str) -> JSONObject:
 
 
 def _camel(name: str) -> str:
-    head, *rest = name.split("_")
-    return head + "".join(part.capitalize() for part in rest)
+    head, *words = name.split("_")
+    return head + "".join(part.capitalize() for part in words)
 
 
 def _message(item: JSONObject) -> list[JSONObject]:
@@ -344,14 +344,14 @@ def _set_argument(value: JSON, steps: list[str | int], piece: JSON) -> JSON:
     """`value` with a piece put where the steps lead; a string grows, anything else is set."""
     if not steps:
         return append_delta(value, piece)
-    step, *rest = steps
+    step, *next_steps = steps
     if isinstance(step, int):
         items = list(value) if isinstance(value, list) else []
         items.extend([None] * (step + 1 - len(items)))
-        items[step] = _set_argument(items[step], rest, piece)
+        items[step] = _set_argument(items[step], next_steps, piece)
         return items
     fields = dict(as_object(value))
-    fields[step] = _set_argument(fields.get(step), rest, piece)
+    fields[step] = _set_argument(fields.get(step), next_steps, piece)
     return fields
 
 

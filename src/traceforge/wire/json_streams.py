@@ -41,8 +41,8 @@ class LineParser:
         self._rest.append(data)
         if b"\n" not in data:  # A long line is joined once.
             return []
-        *lines, rest = b"".join(self._rest).split(b"\n")
-        self._rest = [rest]
+        *lines, unfinished = b"".join(self._rest).split(b"\n")
+        self._rest = [unfinished]
         return [line.strip() for line in lines if line.strip()]
 
     def finish(self) -> list[bytes]:
@@ -115,5 +115,5 @@ class ArrayParser:
 
     def finish(self) -> list[bytes]:
         """The stream has ended: return the item that was not closed, as far as it came."""
-        rest = self._rest.strip() if self._depth > 0 else b""
-        return [rest] if rest else []
+        unfinished = self._rest.strip() if self._depth > 0 else b""
+        return [unfinished] if unfinished else []

@@ -69,7 +69,7 @@ def test_both_texts_can_be_rebuilt_where_the_work_runs_out(before: str, after: s
 @given(texts, texts)
 def test_stretches_alternate_and_none_is_empty(before: str, after: str) -> None:
     """Two edits side by side would be one edit."""
-    stretches = diff_words(before, after).stretches
+    stretches = diff_words(before, after).segments
 
     assert [] == [stretch for stretch in stretches if not stretch.before and not stretch.after]
     assert [] == [pair for pair in pairwise(stretches) if pair[0].is_same == pair[1].is_same]

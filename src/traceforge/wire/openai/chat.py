@@ -231,8 +231,8 @@ class ChatAssembler(StreamAssembler):
 
 def _slot_without_index(calls: dict[int, JSONObject], call: JSONObject) -> int:
     """A call without a number belongs to the call of its id, else to the newest, unless it opens a new one."""
-    for slot, known in calls.items():
-        if call.get("id") and known.get("id") == call["id"]:
+    for slot, open_call in calls.items():
+        if call.get("id") and open_call.get("id") == call["id"]:
             return slot
     opens = call.get("id") or as_object(call.get("function")).get("name")
     return len(calls) if opens or not calls else max(calls)
