@@ -36,8 +36,8 @@ def _visit(folder: Path, url: str, work: Callable[[Page], Awaitable[None]]) -> N
 
 async def _answers(page: Page, number: int) -> list[str]:
     await page.until(f"document.querySelectorAll('article.model').length === {number}")
-    told: list[str] = await page.eval("[...document.querySelectorAll('article .text')].map(e => e.textContent)")
-    return told
+    text: list[str] = await page.eval("[...document.querySelectorAll('article .text')].map(e => e.textContent)")
+    return text
 
 
 def _posted(page: Page) -> list[Any]:
@@ -93,7 +93,7 @@ def test_the_trace_is_shown_and_prompt_files_are_checked_in_the_browser(tmp_path
         await page.click("#send")
         await _answers(page, 2)
         await page.click("summary")
-        shown = json.loads(await page.eval("document.querySelector('details pre').textContent"))
+        trace_json = json.loads(await page.eval("document.querySelector('details pre').textContent"))
         values = await page.eval("[...document.querySelectorAll('dd')].map(e => e.textContent)")
         hashes = await page.eval("[...document.querySelectorAll('tbody code')].map(e => e.textContent)")
         sent = len(page.requests())
@@ -103,8 +103,8 @@ def test_the_trace_is_shown_and_prompt_files_are_checked_in_the_browser(tmp_path
             assert f"Yes: {right} has this hash." == await page.until(f"{verdict}.length > 9 && {verdict}")
             if right != wrong:
                 await page.choose_file(f"tbody tr:nth-child({row}) button", prompts / wrong)
-                told = await page.until(f"{verdict}.startsWith('No') && {verdict}")
-                assert f"No: {wrong} has the hash {_sha256sum(prompts / wrong)}." == told
+                text = await page.until(f"{verdict}.startsWith('No') && {verdict}")
+                assert f"No: {wrong} has the hash {_sha256sum(prompts / wrong)}." == text
         (prompts / "session.md").write_text("Changed.")
         await page.choose_file("tbody tr:nth-child(3) button", prompts / "session.md")
         await page.until(f"document.body.textContent.includes('{_sha256sum(prompts / 'session.md')}')")
@@ -112,11 +112,17 @@ def test_the_trace_is_shown_and_prompt_files_are_checked_in_the_browser(tmp_path
         assert [False, True] == ["trace" in one for one in _posted(page)]
         assert True is _posted(page)[1]["trace"]
         assert 1 == await page.eval("document.querySelectorAll('details').length")
-        assert {name: shown["inputs"][name] for name in HASHES.values()} == dict(
+        assert {name: trace_json["inputs"][name] for name in HASHES.values()} == dict(
             zip(HASHES.values(), hashes, strict=True)
         )
-        assert [shown["trace_id"], shown["timestamp"], "local", shown["session_id"], "traced"] == values[:-1]
-        assert values[-1] == shown["output"]["assistant_message"]
+        assert [
+            trace_json["trace_id"],
+            trace_json["timestamp"],
+            "local",
+            trace_json["session_id"],
+            "traced",
+        ] == values[:-1]
+        assert values[-1] == trace_json["output"]["assistant_message"]
         assert before == dict(zip(HASHES, hashes, strict=True))
         assert sent == len(page.requests())
 
@@ -136,13 +142,13 @@ def test_a_failure_is_shown_and_the_typed_message_stays(tmp_path: Path, prompts:
         await page.type("try this")
         await page.press("Enter")
         await page.until("document.querySelector('#status').className === 'failure'")
-        told = await page.eval("document.querySelector('#status').textContent")
+        text = await page.eval("document.querySelector('#status').textContent")
         box = await page.eval("document.querySelector('#message').value")
         model.answers(Answer([b'{"choices":[{"message":{"content":"Now it works."}}]}']))
         await page.press("Enter")
         said = await _answers(page, 1)
 
-        assert "Not answered: the model's server answered 500 Internal Server Error: out of order" == told
+        assert "Not answered: the model's server responded with 500 Internal Server Error: out of order" == text
         assert "try this" == box
         assert ["try this", "Now it works."] == said
         assert "" == await page.eval("document.querySelector('#status').textContent")
@@ -181,7 +187,7 @@ def test_the_page_is_usable_with_keyboard_and_screen_reader(tmp_path: Path, prom
         heard = await page.tree()
 
         assert ["trace", "send"] == order[:2]
-        assert "anew" in order
+        assert "new-conversation" in order
         assert "solid" == outline
         assert True is checked is opened
         for expected in [
@@ -254,7 +260,7 @@ def test_the_page_stores_nothing_and_calls_no_other_host(tmp_path: Path, prompts
         await page.type("hello")
         await page.press("Enter")
         await _answers(page, 1)
-        await page.click("#anew")
+        await page.click("#new-conversation")
         await page.until("document.querySelector('#log').children.length === 0")
         await page.type("again")
         await page.press("Enter")

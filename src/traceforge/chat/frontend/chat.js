@@ -1,11 +1,11 @@
 "use strict";
-// The page of the chat. It keeps nothing: the name of the conversation lives in this variable, the texts in the page.
+// The page of the chat. It stores nothing: the session id is in a variable, the messages are in the page.
 
-const find = (id) => document.getElementById(id);
+const byId = (id) => document.getElementById(id);
 const FIELDS = [
-  ["trace_id", "name of this trace"],
+  ["trace_id", "trace id"],
   ["timestamp", "answered at"],
-  ["model", "model asked for"],
+  ["model", "model"],
   ["session_id", "conversation"],
 ];
 const PROMPTS = [
@@ -18,32 +18,32 @@ let session = crypto.randomUUID();
 let waiting = false;
 
 function element(name, text, classes = "") {
-  const made = document.createElement(name);
-  made.textContent = text;
-  made.className = classes;
-  return made;
+  const node = document.createElement(name);
+  node.textContent = text;
+  node.className = classes;
+  return node;
 }
 
-function say(who, text, classes) {
-  find("nothing")?.remove();
-  const turn = find("turn").content.cloneNode(true).firstElementChild;
+function addMessage(author, text, classes) {
+  byId("empty")?.remove();
+  const turn = byId("turn").content.cloneNode(true).firstElementChild;
   turn.className = classes;
-  turn.querySelector("h3").textContent = who;
+  turn.querySelector("h3").textContent = author;
   turn.querySelector(".text").textContent = text;
-  find("log").append(turn);
+  byId("log").append(turn);
   turn.scrollIntoView({ block: "nearest" });
   return turn;
 }
 
-function explain(turn, trace) {
-  const view = find("explained").content.cloneNode(true).firstElementChild;
+function addTrace(turn, trace) {
+  const view = byId("trace-view").content.cloneNode(true).firstElementChild;
   const list = view.querySelector("dl");
-  const facts = FIELDS.map(([name, told]) => [told, trace[name]]);
-  facts.push(["message", trace.inputs.user_message], ["answer", trace.output.assistant_message]);
-  for (const [told, value] of facts) {
-    const shown = element("dd", value);
-    shown.dir = "auto";
-    list.append(element("dt", told), shown);
+  const rows = FIELDS.map(([name, label]) => [label, trace[name]]);
+  rows.push(["message", trace.inputs.user_message], ["answer", trace.output.assistant_message]);
+  for (const [label, value] of rows) {
+    const definition = element("dd", value);
+    definition.dir = "auto";
+    list.append(element("dt", label), definition);
   }
   for (const [name, file] of PROMPTS) {
     view.querySelector("tbody").append(promptRow(file, trace.inputs[name]));
@@ -56,8 +56,8 @@ function promptRow(file, hash) {
   const row = document.createElement("tr");
   const name = element("th", file);
   name.scope = "row";
-  const shown = document.createElement("td");
-  shown.append(element("code", hash));
+  const hashCell = document.createElement("td");
+  hashCell.append(element("code", hash));
   const button = element("button", "Check a file");
   button.type = "button";
   button.setAttribute("aria-label", `Check a file against the hash of ${file}`);
@@ -68,33 +68,33 @@ function promptRow(file, hash) {
   verdict.setAttribute("role", "status");
   button.addEventListener("click", () => chooser.click());
   chooser.addEventListener("change", async () => {
-    if (chooser.files.length) await check(chooser.files[0], hash, verdict);
-    chooser.value = ""; // The same file can be chosen again, after it was changed.
+    if (chooser.files.length) await checkFile(chooser.files[0], hash, verdict);
+    chooser.value = ""; // So that the same file can be chosen again after it was changed.
   });
-  const asked = document.createElement("td");
-  asked.append(button, chooser, verdict);
-  row.append(name, shown, asked);
+  const checkCell = document.createElement("td");
+  checkCell.append(button, chooser, verdict);
+  row.append(name, hashCell, checkCell);
   return row;
 }
 
-async function check(file, hash, verdict) {
+async function checkFile(file, hash, verdict) {
   verdict.className = "verdict";
   verdict.textContent = "reading…";
   try {
     const digest = new Uint8Array(await crypto.subtle.digest("SHA-256", await file.arrayBuffer()));
-    const found = Array.from(digest, (byte) => byte.toString(16).padStart(2, "0")).join("");
-    const same = found === hash;
+    const fileHash = Array.from(digest, (byte) => byte.toString(16).padStart(2, "0")).join("");
+    const same = fileHash === hash;
     verdict.classList.add(same ? "same" : "other");
-    verdict.textContent = same ? `Yes: ${file.name} has this hash.` : `No: ${file.name} has the hash ${found}.`;
+    verdict.textContent = same ? `Yes: ${file.name} has this hash.` : `No: ${file.name} has the hash ${fileHash}.`;
   } catch (error) {
     verdict.classList.add("other");
     verdict.textContent = `${file.name} cannot be read: ${error.name}.`;
   }
 }
 
-async function ask(message) {
+async function postMessage(message) {
   const body = { message, session_id: session };
-  if (find("trace").checked) body.trace = true;
+  if (byId("trace").checked) body.trace = true;
   const response = await fetch("/chat", {
     method: "POST",
     headers: { "content-type": "application/json" },
@@ -107,51 +107,51 @@ async function ask(message) {
   return answer;
 }
 
-function wait(on, told) {
+function setWaiting(on, status) {
   waiting = on;
-  find("send").setAttribute("aria-disabled", String(on));
-  find("log").setAttribute("aria-busy", String(on));
-  find("status").className = "";
-  find("status").textContent = told;
+  byId("send").setAttribute("aria-disabled", String(on));
+  byId("log").setAttribute("aria-busy", String(on));
+  byId("status").className = "";
+  byId("status").textContent = status;
 }
 
 async function send() {
-  const box = find("message");
+  const box = byId("message");
   const message = box.value;
   if (waiting || !message) return;
-  const mine = session;
-  wait(true, "Waiting for the answer…");
-  const asked = say("You", message, "you");
+  const sentSession = session;
+  setWaiting(true, "Waiting for the answer…");
+  const sentMessage = addMessage("You", message, "you");
   box.value = "";
   try {
-    const answer = await ask(message);
-    if (mine !== session) return;
-    wait(false, "");
-    const turn = say("Model", answer.reply, "model");
-    if (answer.trace) explain(turn, answer.trace);
+    const answer = await postMessage(message);
+    if (sentSession !== session) return;
+    setWaiting(false, "");
+    const turn = addMessage("Model", answer.reply, "model");
+    if (answer.trace) addTrace(turn, answer.trace);
   } catch (error) {
-    if (mine !== session) return;
-    asked.remove(); // It was not said: the server remembers no turn that failed.
+    if (sentSession !== session) return;
+    sentMessage.remove(); // The server remembers no turn that failed.
     if (!box.value) box.value = message;
-    wait(false, `Not answered: ${error.message}`);
-    find("status").className = "failure";
+    setWaiting(false, `Not answered: ${error.message}`);
+    byId("status").className = "failure";
   }
 }
 
-find("form").addEventListener("submit", (event) => {
+byId("form").addEventListener("submit", (event) => {
   event.preventDefault();
   send();
 });
-find("message").addEventListener("keydown", (event) => {
+byId("message").addEventListener("keydown", (event) => {
   if (event.key === "Enter" && !event.shiftKey && !event.isComposing) {
     event.preventDefault();
     send();
   }
 });
-find("anew").addEventListener("click", () => {
+byId("new-conversation").addEventListener("click", () => {
   session = crypto.randomUUID();
-  wait(false, "A new conversation. The model knows nothing of the one before.");
-  find("log").replaceChildren();
-  find("message").focus();
+  setWaiting(false, "This is a new conversation. The model does not know the previous one.");
+  byId("log").replaceChildren();
+  byId("message").focus();
 });
-find("message").focus();
+byId("message").focus();
