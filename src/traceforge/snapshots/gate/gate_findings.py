@@ -73,7 +73,7 @@ def find_unapproved_requests(
     models: Mapping[str, ModelRule],
 ) -> list[GateFinding]:
     """One finding for each edit of a prompt, with the number of calls in which it repeats; retries count once."""
-    calls_by_id = {gate_finding.id: gate_finding for gate_finding in approved_calls}
+    calls_by_id = {call.id: call for call in approved_calls}
     groups: dict[tuple[str, str], list[GateFinding]] = {}
     seen_requests: set[tuple[str, str]] = set()
     for miss in misses:

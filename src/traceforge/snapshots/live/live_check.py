@@ -78,15 +78,15 @@ class LiveCheck:
                 call.approved,
                 self._plan.runs,
                 [answer for answer in self._journal.answers if answer.call == str(call.digest)],
-                [answer for answer in self._failed if answer.call == str(call.digest)],
+                [failed for failed in self._failed if failed.call == str(call.digest)],
             )
             for call in self._plan.calls
         ]
         checked += [
-            CheckedCall(answer.approved, self._plan.runs, unsendable=answer.message, hint=answer.hint)
-            for answer in self._plan.unsendable
+            CheckedCall(unsendable.approved, self._plan.runs, unsendable=unsendable.message, hint=unsendable.hint)
+            for unsendable in self._plan.unsendable
         ]
-        return sorted(checked, key=lambda answer: answer.approved.id)
+        return sorted(checked, key=lambda result: result.approved.id)
 
 
 def open_check(

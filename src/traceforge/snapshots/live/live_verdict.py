@@ -84,7 +84,7 @@ class CheckedCall:
     @property
     def different_runs(self) -> int:
         """How many runs differ from the first cluster, or, if all agree, from the approved answer."""
-        others = self.clusters[1:] if len(self.clusters) > 1 else [c for c in self.clusters if not c.is_approved]
+        others = self.clusters[1:] or [cluster for cluster in self.clusters if not cluster.is_approved]
         return sum(len(cluster.runs) for cluster in others)
 
     @property
@@ -115,7 +115,7 @@ def judge_answers(
             clusters.append(AnswerCluster(call, [answer.run], compare(approved_call, call)))
         else:
             cluster.runs.append(answer.run)
-    clusters.sort(key=lambda answer: (not answer.is_approved, -len(answer.runs), answer.runs[0]))
+    clusters.sort(key=lambda cluster: (not cluster.is_approved, -len(cluster.runs), cluster.runs[0]))
     return CheckedCall(approved, runs, tuple(ordered), tuple(clusters), tuple(failed))
 
 

@@ -17,7 +17,7 @@ from msgspec import Struct, field
 from traceforge.canon import JSON, Digest, JSONObject, digest_fields
 from traceforge.compare.compared_call import ComparedCall
 from traceforge.compare.comparison import compare
-from traceforge.replay.request_key import KeyFields, RequestKeyer
+from traceforge.replay.request_key import KeyedRequest, RequestKeyer
 from traceforge.replay.unmatched import MISSING_WEIGHT, request_distance
 from traceforge.snapshots.formats.raw_response import write_raw_response
 from traceforge.snapshots.formats.record_draft import RefusalReason
@@ -90,31 +90,26 @@ class _ApprovedIndex:
 
     def __init__(self, approved: Iterable[ApprovedCall], keys: RequestKeyer) -> None:
         self._keys = keys
-        self._questions: dict[str, tuple[Digest | None, KeyFields | None]] = {}
+        self._requests: dict[str, KeyedRequest | None] = {}
         self._calls: dict[str, ComparedCall] = {}
         self.by_id = {call.id: call for call in approved}
 
     def key(self, call: ApprovedCall) -> Digest | None:
         """The request key; None without a raw response."""
-        return self._key_and_question(call)[0]
+        request = self.request(call)
+        return request.key if request is not None else None
 
-    def question(self, call: ApprovedCall) -> KeyFields | None:
-        return self._key_and_question(call)[1]
+    def request(self, call: ApprovedCall) -> KeyedRequest | None:
+        """The request with its key; None without a raw response."""
+        if call.id not in self._requests:
+            raw = call.raw_response
+            self._requests[call.id] = key_stored_request(self._keys, raw) if raw is not None else None
+        return self._requests[call.id]
 
     def call(self, approved: ApprovedCall) -> ComparedCall:
         if approved.id not in self._calls:
             self._calls[approved.id] = approved.call
         return self._calls[approved.id]
-
-    def _key_and_question(self, call: ApprovedCall) -> tuple[Digest | None, KeyFields | None]:
-        if call.id not in self._questions:
-            keyed_request = (
-                key_stored_request(self._keys, call.raw_response) if call.raw_response is not None else None
-            )
-            self._questions[call.id] = (
-                (keyed_request.key, keyed_request.key_fields) if keyed_request else (None, None)
-            )
-        return self._questions[call.id]
 
 
 def _group_calls(
@@ -174,7 +169,9 @@ def _match_predecessors(
     )
     for scope in dict.fromkeys(turn.scope for group in groups for turn in group.turns):
         groups_in_scope = [
-            group for group in groups if group.predecessor is None and any(t.scope == scope for t in group.turns)
+            group
+            for group in groups
+            if group.predecessor is None and any(turn.scope == scope for turn in group.turns)
         ]
         calls_in_scope = [call for call in unmatched.values() if any(turn.scope == scope for turn in call.turns)]
         calls_in_scope.sort(key=_recorded_at)
@@ -218,10 +215,10 @@ def _is_comparable(group: _CallGroup, call: ApprovedCall) -> bool:
 
 
 def _distance(group: _CallGroup, call: ApprovedCall, index: _ApprovedIndex) -> int:
-    question = index.question(call)
-    if question is None:
+    request = index.request(call)
+    if request is None:
         return len(compare(index.call(call), group.first.call).request_changes) * 100
-    return request_distance(question, group.first.keyed_request.key_fields)
+    return request_distance(request.key_fields, group.first.keyed_request.key_fields)
 
 
 def _find_change_kind(group: _CallGroup, index: _ApprovedIndex) -> ChangeKind | None:
@@ -255,7 +252,7 @@ def _make_id(candidate: Candidate, taken_ids: Collection[str]) -> str:
     """A readable id, the same on every machine that records the same call."""
     function = str(candidate.source.get("function") or "")
     stem = str(candidate.source.get("file") or "").rpartition("/")[2].partition(".")[0]
-    readable = stem if not function or "<" in function else function  # `<module>` and `<lambda>` are no names
+    readable = stem if not function or "<" in function else function  # not `<module>` or `<lambda>`
     name = re.sub(r"[^a-z0-9_-]+", "-", readable.lower()).strip("-_")[:NAME_LENGTH_MAX] or candidate.provider
     digest = digest_fields(ID_TAG, [("key", candidate.key)]).removeprefix("sha256:")[:ID_DIGITS]
     base = unique = f"{name}-{digest}"

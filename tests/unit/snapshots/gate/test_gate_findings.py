@@ -139,7 +139,7 @@ def test_what_a_fixture_asks_once_is_in_use_whichever_test_comes_first() -> None
 
     def unused(*used: tuple[str, str]) -> list[str]:
         findings = find_unused([first, second], dict.fromkeys(used, 1), set(), passed, NOWHERE, command_passed=True)
-        return [snapshot.nearest for snapshot in findings]
+        return [finding.nearest for finding in findings]
 
     assert [] == unused((scope[first.id], first.id))
     assert [] == unused(("t.py::c", first.id))
