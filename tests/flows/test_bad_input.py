@@ -196,7 +196,7 @@ def test_a_named_file_of_no_kind_could_not_be_checked(tmp_path: Path) -> None:
     ran = traceforge("verify", file)
 
     assert ran.code == 3
-    assert "not an artefact" in ran.out
+    assert "not a file of a kind that TraceForge can check" in ran.out
 
 
 def test_one_bad_pack_does_not_hide_another(tmp_path: Path) -> None:

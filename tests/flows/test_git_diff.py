@@ -71,7 +71,7 @@ def test_without_a_repository_there_is_nothing_to_set(tmp_path: Path) -> None:
     ran = traceforge("init", "--git-diff", cwd=tmp_path)
 
     assert 3 == ran.code
-    assert "error TF203: no Git repository" in ran.err
+    assert "error TF203: the diff driver needs a Git repository" in ran.err
 
 
 def test_a_broken_file_is_shown_as_it_is(repository: Path) -> None:

@@ -145,7 +145,7 @@ def test_a_failing_test_says_nothing_about_snapshots(site: Site, workers: str) -
 
     assert (1, []) == (ran.code, findings(ran)), ran.out
     assert f"12 failed, {TESTS - 12} passed" in ran.out
-    assert "no call asks for this" not in ran.out
+    assert "no call uses this snapshot" not in ran.out
 
 
 @pytest.mark.slow

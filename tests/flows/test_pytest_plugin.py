@@ -80,7 +80,7 @@ def test_a_test_with_an_unapproved_call_fails_with_the_diff(site: Site, workers:
     assert (1, 0) == (ran.code, site.server.served)
     assert "2 failed" in ran.out
     assert "[-river-]{+lake+}" in ran.out
-    assert "gated.py::test_swallows: GT2 a request that nobody approved" in ran.out
+    assert "gated.py::test_swallows: GT2 this request was never approved" in ran.out
     assert "GT1 the request of" in ran.out
     assert "pytest --traceforge=record" in ran.out
 
