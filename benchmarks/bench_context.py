@@ -26,7 +26,7 @@ import psycopg
 from harness import Row, at_most, is_quick, measure
 from support.contexts import fork
 from support.databases import new_database, postgres_server
-from traceforge.context.api.context_store import Store
+from support.operation_store import Store
 from traceforge.context.history import events
 from traceforge.context.model.inputs import Append, NewEvent, NewSession, NewSnapshot
 from traceforge.context.model.objects import Event, EventType, Session

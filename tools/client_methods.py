@@ -14,7 +14,8 @@ from typing import NamedTuple
 import traceforge.context.model.context_snapshot as snapshot_types
 import traceforge.context.model.inputs as input_types
 import traceforge.context.model.objects as object_types
-from traceforge.context.api.operations import OPERATIONS, Operation
+from traceforge.context.api.operation_types import Operation
+from traceforge.context.api.operations import OPERATIONS
 
 WIDTH = 118
 
@@ -32,7 +33,7 @@ from typing import Any, Literal
 
 from msgspec import UNSET, UnsetType
 
-from traceforge.context.api.operations import LIMIT_DEFAULT, LIMIT_MAX
+from traceforge.context.api.operation_types import LIMIT_DEFAULT, LIMIT_MAX
 {imports}
 
 

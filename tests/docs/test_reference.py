@@ -30,12 +30,13 @@ from traceforge.config import (
     ModelRule,
     TestRule,
 )
-from traceforge.context.api.context_store import KEYS_VARIABLE
 from traceforge.context.api.error_responses import TYPES
 from traceforge.context.api.idempotency import LEASE_S, WAIT_S
-from traceforge.context.api.operations import LIMIT_DEFAULT, LIMIT_MAX, OPERATIONS
+from traceforge.context.api.open_store import KEYS_VARIABLE
+from traceforge.context.api.operation_types import LIMIT_DEFAULT, LIMIT_MAX
+from traceforge.context.api.operations import OPERATIONS
 from traceforge.context.api.request_decoding import KEY_CHARACTERS_MAX
-from traceforge.context.responses.model_calls import VARIABLE as UPSTREAM_VARIABLE
+from traceforge.context.model_calls import VARIABLE as UPSTREAM_VARIABLE
 from traceforge.context.responses.model_releases import PROVIDERS
 from traceforge.errors import all_errors
 from traceforge.findings import ExitCode

@@ -17,10 +17,10 @@ import click
 import pytest
 
 from support.command import COMMAND, Ran, traceforge
+from support.operation_store import Store
 from support.serving import served, serving
 from traceforge.cli.context import context
 from traceforge.cli.main import _run as command_line
-from traceforge.context.api.context_store import Store
 from traceforge.context.api.operations import OPERATIONS
 
 

@@ -8,10 +8,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from support.operation_store import Store
 from support.upstream import Answer, Upstream
 from traceforge.capture.recorder import MemoryRecorder
-from traceforge.context.api.context_store import Store
-from traceforge.context.responses.model_calls import ModelClients
+from traceforge.context.model_calls import ModelClients
 from traceforge.context.responses.model_releases import PROVIDERS
 from traceforge.model_server.http_server import ModelServer
 

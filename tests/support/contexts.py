@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from traceforge.context.api.context_store import Store
+from support.operation_store import Store
 from traceforge.context.model.inputs import Append, NewArtifact, NewBranch, NewBundle, NewEvent, NewSession
 from traceforge.context.model.objects import (
     Artifact,

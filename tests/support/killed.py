@@ -17,9 +17,10 @@ from typing import Any, NamedTuple
 from sqlalchemy import event
 from sqlalchemy.engine import Engine
 
-from traceforge.context.api.context_store import Store
+from support.operation_store import Store
 from traceforge.context.api.idempotency import EncodedResponse, perform_operation
-from traceforge.context.api.operations import OPERATIONS_BY_NAME, OperationArguments
+from traceforge.context.api.operation_types import OperationArguments
+from traceforge.context.api.operations import OPERATIONS_BY_NAME
 from traceforge.context.model.inputs import Append, NewEvent, NewSession
 from traceforge.context.model.objects import EventType
 

@@ -26,8 +26,8 @@ import pytest
 from sqlalchemy import event
 
 from support.contexts import append, artifact, every_event, session, where
+from support.operation_store import Store
 from support.purges import kept_trace, put_answer, put_response, search_files
-from traceforge.context.api.context_store import Store
 from traceforge.context.model.inputs import NewProject, NewPurge, NewSnapshot
 from traceforge.errors import ContentPurged
 from traceforge.traces.spool import SpoolWriter

@@ -11,9 +11,9 @@ from typing import Any
 import msgspec
 from sqlalchemy import insert
 
+from support.operation_store import Store
 from traceforge.canon import digest_text
 from traceforge.clock import now_text
-from traceforge.context.api.context_store import Store
 from traceforge.context.model.inputs import NewPurge
 from traceforge.context.model.objects import Receipt
 from traceforge.context.storage.sealed_tables import row_name

@@ -18,8 +18,8 @@ from typing import IO, Any
 import httpx
 
 from support.command import COMMAND
-from traceforge.context.api.context_store import Store
-from traceforge.context.api.operations import Scope
+from support.operation_store import Store
+from traceforge.context.api.operation_types import Scope
 from traceforge.context.model.inputs import NewApiKey
 from traceforge.http.serving import bind_socket, socket_url
 from traceforge.web.request_log import RequestLog

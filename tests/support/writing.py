@@ -22,7 +22,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from typing import TypeVar
 
-from traceforge.context.api.context_store import Store
+from support.operation_store import Store
 from traceforge.context.model.inputs import Append, NewEvent
 from traceforge.context.model.objects import Event, EventType
 from traceforge.errors import BranchConflict, StoreUnavailable

@@ -7,8 +7,9 @@ import click
 from traceforge.cli.context.context_options import find_database, project_traces_dir, read_upstreams
 from traceforge.cli.nonblocking_stderr import NonBlockingStderr
 from traceforge.cli.output import print_ready
-from traceforge.context.api.context_store import Store
-from traceforge.context.responses.model_calls import ModelClients
+from traceforge.context.api.open_store import open_store
+from traceforge.context.model_calls import ModelClients
+from traceforge.context.project_store import Store
 from traceforge.errors import MissingExtra
 from traceforge.http.access import is_loopback
 from traceforge.http.serving import bind_socket, socket_url
@@ -81,7 +82,7 @@ def serve(
 
 
 def _open_store(db: str, keys: str, upstreams: tuple[str, ...]) -> Store:
-    store = Store.open(find_database(db), keys=keys or None, traces_dir=project_traces_dir())
+    store = open_store(find_database(db), keys=keys or None, traces_dir=project_traces_dir())
     store.models = ModelClients(read_upstreams(upstreams))
     return store
 

@@ -11,7 +11,10 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from traceforge.context.api.context_store import Store
+from traceforge.context.api.project_operations import list_every_project
+from traceforge.context.comparison.replay_worker import resume_replay_runs
+from traceforge.context.project_store import Store
+from traceforge.context.purge.purge_jobs import finish_purges
 from traceforge.errors import TraceForgeError
 
 EVERY_S = 5.0
@@ -29,7 +32,7 @@ def running_janitor(store: Store, every_s: float = EVERY_S, fail: ReportFailure 
 
     def work() -> None:
         while True:
-            for step in (_resume_runs, Store.finish_purges, _settle):
+            for step in (_resume_runs, finish_purges, _settle):
                 try:
                     step(store)
                 except TraceForgeError:
@@ -52,9 +55,9 @@ def _resume_runs(store: Store) -> None:
     """Of every project."""
     after = None
     while True:
-        page = store.list_projects(limit=100, after=after)
+        page = list_every_project(store, 100, after)
         for project in page.data:
-            store.of_project(project.id).resume_replay_runs()
+            resume_replay_runs(store.of_project(project.id))
         if not page.has_more:
             return
         after = page.data[-1].id

@@ -21,14 +21,14 @@ from starlette.responses import Response as HTTPResponse
 from starlette.routing import Route
 
 from traceforge.canon import JSON, json_bytes
-from traceforge.context.api.context_store import Store
 from traceforge.context.api.error_responses import ErrorResponse
 from traceforge.context.api.idempotency import EncodedResponse, make_key
 from traceforge.context.api.idempotent_operations import start_response_once
 from traceforge.context.api.request_decoding import read_json
 from traceforge.context.model.inputs import NewResponse
 from traceforge.context.model.objects import Alias, Progress, Response
-from traceforge.context.responses.model_releases import check_params, resolve_release
+from traceforge.context.project_store import Store
+from traceforge.context.responses.model_releases import check_params, get_alias, list_aliases, resolve_release
 from traceforge.context.responses.openai_sessions import pin_session
 from traceforge.context.responses.openai_shape import (
     AnswerHeading,
@@ -42,6 +42,7 @@ from traceforge.context.responses.openai_shape import (
     response_object,
 )
 from traceforge.context.responses.response_generation import CompletedResponse, RunningResponse, start_response
+from traceforge.context.responses.response_operations import get_response
 from traceforge.web.event_streaming import TextPump, iterate_once, stream_response, watch_for_disconnect
 from traceforge.web.request_lifecycle import JSON_TYPE
 from traceforge.web.request_log import RequestRecord
@@ -154,7 +155,7 @@ class OpenAIApi:
     async def _get_model(self, request: Request) -> HTTPResponse:
         """One alias."""
         name = request.path_params["name"]
-        return await self._read_models(request, lambda store: _model(store.get_alias(name)))
+        return await self._read_models(request, lambda store: _model(store.read(lambda tx: get_alias(tx, name))))
 
     async def _read_models(self, request: Request, read: Callable[[Store], JSON]) -> HTTPResponse:
         record: RequestRecord = request.state.record
@@ -202,7 +203,7 @@ def begin_call(
         return running
     assert running.response_id is not None, "a key is bound to the response that it began"
     repeated = running._replace(streamed=request.stream and running.status == 200)
-    return _RepeatedAnswer(repeated, store.get_response(running.response_id))
+    return _RepeatedAnswer(repeated, get_response(store, running.response_id))
 
 
 def _encode_completed(kind: OpenAIEndpoint, request: OpenAIRequest, completed: CompletedResponse) -> EncodedResponse:
@@ -249,7 +250,8 @@ def _do_nothing() -> None:
 def _list_all_aliases(store: Store) -> list[Alias]:
     aliases: list[Alias] = []
     while True:
-        page = store.list_aliases(limit=MODELS_MAX, after=aliases[-1].name if aliases else None)
+        last = aliases[-1].name if aliases else None
+        page = store.read_list(partial(list_aliases, limit=MODELS_MAX, after=last))
         aliases += page.data
         if not page.has_more:
             return aliases

@@ -12,7 +12,8 @@ from http import HTTPStatus
 from typing import Any
 
 from traceforge import __version__
-from traceforge.context.api.operations import LIMIT_DEFAULT, LIMIT_MAX, OPERATIONS, PARAMETERS, Operation
+from traceforge.context.api.operation_types import LIMIT_DEFAULT, LIMIT_MAX, PARAMETERS, Operation
+from traceforge.context.api.operations import OPERATIONS
 from traceforge.context.api.request_decoding import KEY_CHARACTERS_MAX, KEY_PATTERN
 from traceforge.context.compiler.compiler_revisions import REVISIONS
 from traceforge.context.responses.model_releases import PINNED_PARAMETERS

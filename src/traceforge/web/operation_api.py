@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import AsyncIterator, Mapping
 from functools import partial
 from typing import TYPE_CHECKING
@@ -12,8 +11,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from traceforge.context.api.idempotency import EncodedResponse
-from traceforge.context.api.operations import OPERATIONS, Operation
+from traceforge.context.api.operation_types import Operation
+from traceforge.context.api.operations import OPERATIONS
 from traceforge.context.api.response_events import created_event, delta_event, encode_event, final_event
 from traceforge.context.responses.response_generation import RunningResponse
 from traceforge.web.event_streaming import TextPump, iterate_once, stream_response
@@ -25,20 +24,12 @@ from traceforge.web.store_service import ReceivedRequest
 if TYPE_CHECKING:
     from traceforge.web.store_application import StoreApplication
 
-# An append that finds the loop idle is done on the loop's thread: to cross to another thread and back takes a third
-# as long as the append. A disk that takes longer than NOWAIT_SECONDS_MAX would hold up other requests, so for
-# SLOW_DISK_SECONDS nothing is written on the loop's thread.
-NOWAIT_BYTES_MAX = 1 << 16
-NOWAIT_SECONDS_MAX = 0.02
-SLOW_DISK_SECONDS = 0.25
-
 
 class OperationApi:
     """The endpoints of `/v2`."""
 
     def __init__(self, application: StoreApplication) -> None:
         self._application = application
-        self._slow_disk_until = 0.0
 
     def routes(self) -> list[Route]:
         """One route for each path; its methods are those of the operations there."""
@@ -55,10 +46,8 @@ class OperationApi:
         record: RequestRecord = request.state.record
         record.operation = operation.name
         received = await self._read(request, operation)
-        answer: EncodedResponse | RunningResponse | None = self._answer_nowait(received, record)
-        if answer is None:
-            in_thread = self._application.in_model_thread if operation.is_long else self._application.in_thread
-            answer = await in_thread(lambda: self._application.service.answer(received, record))
+        in_thread = self._application.in_model_thread if operation.is_long else self._application.in_thread
+        answer = await in_thread(lambda: self._application.service.answer(received, record))
         if isinstance(answer, RunningResponse):
             pump = TextPump(answer, self._application.in_model_thread)
             return stream_response(self._events(answer, pump, record), operation.status)
@@ -74,20 +63,6 @@ class OperationApi:
         query = parse_qsl(request.scope["query_string"].decode("latin-1"), keep_blank_values=True)
         ids = tuple(request.path_params[name] for name in operation.parameters)
         return ReceivedRequest(operation, ids, query, body, token, headers.get("idempotency-key"), body_error)
-
-    def _answer_nowait(self, request: ReceivedRequest, record: RequestRecord) -> EncodedResponse | None:
-        """Answer on the loop's thread; None where the request or another one would have to wait."""
-        started = time.monotonic()
-        if request.operation.call_nowait is None or len(request.body) > NOWAIT_BYTES_MAX:
-            return None
-        if self._application.metrics.in_flight > 1 or started < self._slow_disk_until:
-            return None
-        try:
-            return self._application.service.answer_nowait(request, record)
-        finally:
-            ended = time.monotonic()
-            if ended - started > NOWAIT_SECONDS_MAX:
-                self._slow_disk_until = ended + SLOW_DISK_SECONDS
 
     async def _events(self, running: RunningResponse, pump: TextPump, record: RequestRecord) -> AsyncIterator[bytes]:
         """The events of a response. An error after the first of them, such as a purge, is the last event."""

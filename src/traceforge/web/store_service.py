@@ -10,20 +10,20 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from traceforge.canon import JSON
-from traceforge.context.api.context_store import Store
 from traceforge.context.api.error_responses import ErrorResponse
 from traceforge.context.api.idempotency import (
     EncodedResponse,
     delete_expired_answers,
-    encode_response,
     make_key,
     perform_operation,
 )
 from traceforge.context.api.idempotent_operations import completed_encoder, start_response_once
-from traceforge.context.api.operations import ALLOWS, Operation, OperationArguments
+from traceforge.context.api.operation_types import ALLOWS, Operation, OperationArguments
 from traceforge.context.api.request_decoding import read_body, read_page
 from traceforge.context.model.inputs import NewResponse
-from traceforge.context.responses.response_generation import RunningResponse
+from traceforge.context.project_store import Store
+from traceforge.context.responses.response_generation import RunningResponse, start_response
+from traceforge.context.storage.projects import find_api_key, get_project
 from traceforge.web.request_log import RequestRecord
 
 
@@ -74,7 +74,7 @@ class StoreService:
         """
         if token is None:
             return AuthorizedCaller(self._store, operator=True)
-        api_key = self._store.find_api_key(token)
+        api_key = self._store.read(lambda tx: find_api_key(tx.connection, token))
         if api_key is None:
             raise _invalid_key_error()
         if not any(scope in ALLOWS[granted_scope] for granted_scope in api_key.scopes):
@@ -97,29 +97,13 @@ class StoreService:
             return _start_response(caller.store, operation, arguments, key, value)
         return perform_operation(caller.store, operation, arguments, key, value)
 
-    def answer_nowait(self, request: ReceivedRequest, record: RequestRecord) -> EncodedResponse | None:
-        """The same for who must not wait for anybody; None where it would, or might.
-
-        Raises:
-            ErrorResponse, TraceForgeError: it is not done.
-        """
-        at_once = request.operation.call_nowait
-        if at_once is None or request.token is not None or request.idempotency_key is not None:
-            return None
-        arguments, _ = _decode_request(request, operator=True)
-        result = at_once(self._store, arguments)
-        if result is None:
-            return None
-        record.project_id = self._store.project_id
-        return encode_response(request.operation, result)
-
     def ping(self) -> None:
         """Ask the database something.
 
         Raises:
             StoreUnavailable: it does not answer.
         """
-        self._store.get_project()
+        self._store.read(get_project)
 
     def delete_expired_answers(self) -> int:
         """Drop remembered answers that are too old; how many."""
@@ -143,7 +127,7 @@ def _start_response(
     store: Store, operation: Operation, arguments: OperationArguments, key: str | None, value: JSON
 ) -> EncodedResponse | RunningResponse:
     if key is None:
-        return store.begin_response(arguments.body)
+        return start_response(store, arguments.body)
     idempotency_key = make_key(operation.fill_path(arguments.ids), key, value)
     running = start_response_once(
         store, arguments.body, idempotency_key, completed_encoder(operation, stream=True), stream=True

@@ -22,8 +22,8 @@ import pytest
 from support.asking import asking, chat_answer, scripted
 from support.counting import COUNTED, cells_of
 from support.databases import BACKENDS, empty_database, postgres_server, quick_folder
+from support.operation_store import Store
 from support.upstream import Answer, Upstream
-from traceforge.context.api.context_store import Store
 from traceforge.context.model.inputs import NewAlias, NewProject
 from traceforge.context.model.objects import Target
 

@@ -16,10 +16,10 @@ import msgspec
 import pytest
 
 from support.asking import asking, chat_answer, scripted, streamed
+from support.operation_store import Store
 from support.serving import new_key, served
 from support.upstream import Answer, Upstream
 from traceforge.context import AsyncClient, Client
-from traceforge.context.api.context_store import Store
 from traceforge.context.api.embedded_transport import AsyncEmbeddedTransport, EmbeddedTransport
 from traceforge.context.api.operations import OPERATIONS, OPERATIONS_BY_NAME
 from traceforge.context.model.inputs import NewEvent, NewPurge

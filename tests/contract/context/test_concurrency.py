@@ -12,8 +12,8 @@ import pytest
 
 from support.contexts import every_event, session
 from support.databases import empty_database, quick_folder, start_postgres
+from support.operation_store import Store
 from support.writing import check, run_all
-from traceforge.context.api.context_store import Store
 
 NAMES = "w{process}.{thread}-{number}"
 

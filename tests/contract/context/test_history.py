@@ -7,8 +7,8 @@ import threading
 import pytest
 
 from support.contexts import append, artifact, every_event, fill, fork, session, where
+from support.operation_store import Store
 from traceforge.canon import digest_text
-from traceforge.context.api.context_store import Store
 from traceforge.context.model.inputs import Append, BranchChange, NewBranch, NewEvent, SessionChange
 from traceforge.context.model.objects import Event, EventType
 from traceforge.errors import BranchConflict, StoreRefused

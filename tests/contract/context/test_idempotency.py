@@ -12,9 +12,9 @@ from sqlalchemy import select
 
 from support.contexts import every_event, session
 from support.killed import killed_at_every_statement
+from support.operation_store import Store
 from support.serving import served
 from traceforge.clock import now, pinned
-from traceforge.context.api.context_store import Store
 from traceforge.context.api.idempotency import (
     LEASE_S,
     EncodedResponse,
@@ -29,7 +29,8 @@ from traceforge.context.api.idempotency import (
     row_id,
     store_answer,
 )
-from traceforge.context.api.operations import OPERATIONS_BY_NAME, OperationArguments
+from traceforge.context.api.operation_types import OperationArguments
+from traceforge.context.api.operations import OPERATIONS_BY_NAME
 from traceforge.context.model.inputs import Append, NewEvent
 from traceforge.context.model.objects import EventType, Session
 from traceforge.context.storage.sealing import SealedColumns, Sealer

@@ -12,7 +12,7 @@ from uuid import uuid4
 import pytest
 
 from support.contexts import artifact, bundle, fork, session
-from traceforge.context.api.context_store import Store
+from support.operation_store import Store
 from traceforge.context.model.inputs import NewAlias, NewApiKey, NewProject, NewSession
 from traceforge.context.model.objects import Target
 from traceforge.context.storage import insert_locks

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from support.contexts import append, artifact, every_event, fill, fork, session
-from traceforge.context.api.context_store import Store
+from support.operation_store import Store
 from traceforge.context.model.inputs import Merge, SessionChange
 from traceforge.context.model.objects import Branch, EventType, Merged, MergeStrategy, Session
 from traceforge.errors import BranchConflict, StoreRefused

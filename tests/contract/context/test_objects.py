@@ -7,8 +7,8 @@ from base64 import b64encode
 import pytest
 
 from support.contexts import artifact, bundle, session
+from support.operation_store import Store
 from traceforge.canon import digest_bytes, digest_canonical
-from traceforge.context.api.context_store import Store
 from traceforge.context.model.inputs import NewApiKey, NewArtifact, NewBundle, NewProject, NewSession, SessionChange
 from traceforge.context.model.objects import ArtifactType, BundleItem, SessionStatus
 from traceforge.context.storage.tables import api_keys
@@ -23,14 +23,12 @@ def refused(error: pytest.ExceptionInfo[StoreRefused]) -> tuple[int, str, str | 
 
 
 def test_a_project_begins_with_the_first_generation(store: Store) -> None:
-    """It is listed, read, and renamed."""
+    """It is read through its own store."""
     made = store.create_project(NewProject(name="one"))
     own = store.of_project(made.id)
 
     assert ("one", 1) == (made.name, made.generation)
     assert made == own.get_project()
-    assert "two" == own.rename_project("two").name
-    assert "two" == own.get_project().name
 
 
 def test_projects_are_listed_in_the_order_they_were_made(store: Store) -> None:

@@ -13,10 +13,10 @@ import pytest
 
 from support.asking import chat_answer, streamed
 from support.contexts import every_event, session
+from support.operation_store import Store
 from support.serving import Served, served
 from support.upstream import Answer, Upstream
 from traceforge.clock import now, pinned
-from traceforge.context.api.context_store import Store
 from traceforge.context.model.inputs import NewPurge, NewReplayRun
 from traceforge.context.model.objects import Progress
 from traceforge.context.responses.openai_shape import read_chat

@@ -13,9 +13,9 @@ import pytest
 
 from support.asking import asking, chat_answer, model_server, streamed
 from support.contexts import every_event, session
+from support.operation_store import Store
 from support.serving import Served, bearer, new_key, served
 from support.upstream import Answer, Upstream
-from traceforge.context.api.context_store import Store
 from traceforge.context.model.inputs import NewAlias, NewPurge
 from traceforge.context.model.objects import Progress, Target
 from traceforge.context.responses.model_releases import PROVIDERS

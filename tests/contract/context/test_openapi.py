@@ -13,9 +13,9 @@ from hypothesis import HealthCheck, Phase, given, settings
 from schemathesis.checks import CHECKS
 
 from support.contexts import append, artifact, bundle, session
+from support.operation_store import Store
 from support.purges import put_response
 from support.serving import Served, bearer, new_key, served
-from traceforge.context.api.context_store import Store
 from traceforge.context.api.operations import OPERATIONS
 from traceforge.context.model.inputs import NewAlias, NewPurge, NewReplayRun, NewSnapshot
 from traceforge.context.model.objects import Target

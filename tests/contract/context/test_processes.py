@@ -23,18 +23,18 @@ from support.asking import asking, chat_answer, scripted, streamed
 from support.command import traceforge
 from support.contexts import append, session, where
 from support.databases import quick_folder, start_postgres
+from support.operation_store import Store
 from support.serving import Command, serving
 from support.upstream import Answer, Upstream
 from traceforge.capture.recorder import MemoryRecorder
 from traceforge.clock import now, timestamp_text
 from traceforge.context import Client
 from traceforge.context.api.client_verification import verify_store
-from traceforge.context.api.context_store import Store
 from traceforge.context.comparison import replay_runs as runs
 from traceforge.context.model.inputs import NewAlias, NewEvent, NewPurge, NewReplayRun, NewResponse, NewSnapshot
 from traceforge.context.model.objects import EventType, Progress, ReplayRun, Target
+from traceforge.context.model_calls import ModelClients
 from traceforge.context.purge.purge_jobs import create_purge_job as create_job
-from traceforge.context.responses.model_calls import ModelClients
 from traceforge.context.storage.keyring import Keyring
 from traceforge.context.storage.tables import idempotency, replay_runs, responses
 from traceforge.errors import BranchConflict, StoreRefused, StoreUnavailable

@@ -17,7 +17,7 @@ from hypothesis.stateful import (
 )
 
 from support.contexts import append, every_event, fork, session, where
-from traceforge.context.api.context_store import Store
+from support.operation_store import Store
 from traceforge.context.compiler.compiler_revisions import REVISIONS, compile_sources
 from traceforge.context.model.block_source import BlockSource, event_role, kind_of
 from traceforge.context.model.inputs import Merge, NewProject, NewSnapshot, SessionChange

@@ -6,8 +6,8 @@ import pytest
 from sqlalchemy import select
 
 from support.contexts import append, artifact, every_event, fill, fork, session, where
+from support.operation_store import Store
 from support.purges import gone, purge, put_answer, put_replay, put_response
-from traceforge.context.api.context_store import Store
 from traceforge.context.model.inputs import Merge, NewBundle, NewPurge, NewSession, NewSnapshot
 from traceforge.context.model.objects import Branch, BundleItem, Event, EventType, MergeStrategy, Session, Snapshot
 from traceforge.context.storage.sealed_tables import SEALED_TABLES

@@ -18,9 +18,9 @@ from sqlalchemy import create_engine, make_url, select, text
 
 from support.contexts import append, artifact, fork, session, where
 from support.databases import quick_folder, start_postgres
+from support.operation_store import Store
 from support.purges import kept_trace, purge, put_answer, put_replay, put_response, search_files, spellings
 from support.upstream import Answer
-from traceforge.context.api.context_store import Store
 from traceforge.context.model.inputs import Merge, NewArtifact, NewSession, NewSnapshot, SessionChange
 from traceforge.context.model.objects import ArtifactType, MergeStrategy
 from traceforge.context.storage.tables import artifacts, events
@@ -266,7 +266,7 @@ def test_what_is_said_after_the_purge_is_kept_nowhere(backend: str, tmp_path: Pa
     """A session is purged while a model answers in it: neither the answer nor its trace is left."""
     from support.asking import chat_answer, scripted
     from traceforge.context.model.inputs import NewResponse
-    from traceforge.context.responses.model_calls import ModelClients
+    from traceforge.context.model_calls import ModelClients
     from traceforge.errors import ContentPurged
 
     with whole_store(backend, tmp_path) as (store, folders, target), scripted() as provider:

@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 
 from support.contexts import append, artifact, every_event, session
+from support.operation_store import Store
 from support.purges import purge
 from support.writing import check, run_all
-from traceforge.context.api.context_store import Store
 from traceforge.context.model.inputs import NewPurge
 from traceforge.context.purge.purge_jobs import create_purge_job
 from traceforge.errors import ContentPurged, StoreRefused, StoreUnavailable

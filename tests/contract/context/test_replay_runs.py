@@ -13,10 +13,10 @@ import pytest
 
 from support.asking import asking, chat_answer, scripted
 from support.contexts import append, session
+from support.operation_store import Store
 from support.upstream import Answer, Received, Upstream
 from traceforge.canon import digest_canonical
 from traceforge.clock import now, pinned
-from traceforge.context.api.context_store import Store
 from traceforge.context.comparison.replay_worker import ThreadEngine, execute_run
 from traceforge.context.model.inputs import NewReplayRun, NewResponse, NewSnapshot
 from traceforge.context.model.objects import EventType, Progress, ReplayRun, Response
@@ -307,7 +307,7 @@ def test_runs_that_nobody_works_on_are_taken_up(store: Store, scene: Scene) -> N
         if store.get_replay_run(run.id).status is Progress.COMPLETED:
             break
         threading.Event().wait(0.02)
-    with store.running("something", ended.set):
+    with store.models.running("something", ended.set):
         store.models.cancel("something")
 
     assert Progress.COMPLETED is store.get_replay_run(run.id).status

@@ -10,9 +10,9 @@ import pytest
 
 from support.asking import asking, chat_answer, model_server, scripted, streamed
 from support.contexts import append, session
+from support.operation_store import Store
 from support.upstream import Answer, Upstream
 from traceforge.capture.recorder import MemoryRecorder
-from traceforge.context.api.context_store import Store
 from traceforge.context.model.cache_keys import Runtime, materialization_key
 from traceforge.context.model.inputs import NewAlias, NewRelease, NewResponse, SessionChange
 from traceforge.context.model.objects import EventType, Progress, Target

@@ -10,12 +10,13 @@ from msgspec.structs import replace
 
 from support.asking import asking, chat_answer, streamed
 from support.contexts import append, every_event, fork, session
+from support.operation_store import Store
 from support.upstream import Answer, Upstream
 from traceforge.clock import now, pinned
-from traceforge.context.api.context_store import Store
 from traceforge.context.api.idempotency import make_key, perform_operation
 from traceforge.context.api.idempotent_operations import completed_encoder, start_response_once
-from traceforge.context.api.operations import OPERATIONS_BY_NAME, OperationArguments
+from traceforge.context.api.operation_types import OperationArguments
+from traceforge.context.api.operations import OPERATIONS_BY_NAME
 from traceforge.context.model.inputs import Merge, NewArtifact, NewPurge, NewResponse
 from traceforge.context.model.objects import ArtifactType, MergeStrategy, Progress
 from traceforge.context.responses.response_generation import RunningResponse

@@ -16,8 +16,8 @@ import pytest
 
 from support.contexts import append, every_event, session
 from support.databases import start_postgres
+from support.operation_store import Store
 from support.serving import Served, bearer, new_key, served
-from traceforge.context.api.context_store import Store
 from traceforge.context.model.inputs import NewSnapshot
 from traceforge.web.request_reading import BODY_BYTES_MAX
 

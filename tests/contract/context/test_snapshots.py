@@ -8,7 +8,7 @@ import pytest
 from sqlalchemy import delete, func, select, update
 
 from support.contexts import append, artifact, every_event, fill, fork, session, where
-from traceforge.context.api.context_store import Store
+from support.operation_store import Store
 from traceforge.context.compiler import branch_compilation
 from traceforge.context.compiler.compiler_revisions import REVISIONS, compile_sources
 from traceforge.context.model.block_source import BlockSource, event_role

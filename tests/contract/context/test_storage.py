@@ -24,7 +24,8 @@ from sqlalchemy import create_engine, inspect, text
 from sqlalchemy.engine import Engine
 
 from support.contexts import append, every_event, fill, session
-from traceforge.context.api.context_store import Store, open_keyring
+from support.operation_store import Store
+from traceforge.context.api.open_store import open_keyring
 from traceforge.context.model.inputs import Append, NewEvent, NewProject, NewPurge, NewSnapshot
 from traceforge.context.model.objects import EventType
 from traceforge.context.storage import database as database_module
@@ -105,8 +106,8 @@ def test_a_database_that_is_up_to_date_is_opened_without_alembic(target: str, ke
     """To import it takes a fifth of the time of a command. A new database needs it."""
     program = (
         "import sys\n"
-        "from traceforge.context.api.context_store import Store\n"
-        "Store.open(sys.argv[1], keys=sys.argv[2]).close()\n"
+        "from traceforge.context.api.open_store import open_store\n"
+        "open_store(sys.argv[1], keys=sys.argv[2]).close()\n"
         "print('alembic' in sys.modules)\n"
     )
     words = [sys.executable, "-c", program, target, keys]
@@ -358,7 +359,7 @@ def test_a_server_needs_to_be_told_where_its_keys_are(
         if backend == "sqlite":
             assert f"{target}.keys" == open_keyring(database).path
         else:
-            with pytest.raises(StoreUnavailable, match="where the keys"):
+            with pytest.raises(StoreUnavailable, match="keyring of this database is not configured"):
                 open_keyring(database)
         monkeypatch.setenv("TRACEFORGE_CONTEXT_KEYS", f"{target.rpartition('/')[0]}/elsewhere.keys")
         assert open_keyring(database).path.endswith("/elsewhere.keys")
@@ -382,7 +383,7 @@ def test_a_project_is_used_after_a_fork_of_the_process(target: str, keys: str) -
         """
         import os, sys
         from support.contexts import append, every_event, session
-        from traceforge.context.api.context_store import Store
+        from support.operation_store import Store
         store = Store.open(sys.argv[1], keys=sys.argv[2])
         made = session(store)
         append(store, made, "before")

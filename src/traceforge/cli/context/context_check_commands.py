@@ -14,8 +14,10 @@ from traceforge.context.api.client_blocks import open_blocks
 from traceforge.context.api.client_verification import verify_store
 from traceforge.context.api.store_client import Client
 from traceforge.context.compiler.cache_linter import lint as advise
+from traceforge.context.compiler.store_verification import verify_project
 from traceforge.context.model.cache_keys import kv_compatibility_key, materialization_key, read_runtime
 from traceforge.context.model.objects import Project, StoreCheck
+from traceforge.context.storage.projects import get_project
 from traceforge.errors import StoreRefused
 from traceforge.files import read_file
 from traceforge.findings import ExitCode
@@ -51,7 +53,7 @@ def verify(client: Client, snapshots: tuple[str, ...], as_json: bool) -> None:
 
 
 def _check_store(client: Client) -> StoreCheck:
-    return verify_store(client) if client.store is None else client.store.verify()
+    return verify_store(client) if client.store is None else client.store.read(verify_project)
 
 
 def _verify_snapshots(client: Client, snapshots: tuple[str, ...], as_json: bool) -> NoReturn:
@@ -95,7 +97,7 @@ def cache_key(client: Client, snapshot_id: str, runtime: str, as_json: bool) -> 
 def _project(client: Client) -> Project:
     """The caller's project: the first that a server lists is the API key's own."""
     if client.store is not None:
-        return client.store.get_project()
+        return client.store.read(get_project)
     try:
         return client.list_projects(limit=1).data[0]
     except StoreRefused as exc:

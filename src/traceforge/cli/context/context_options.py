@@ -15,10 +15,10 @@ import msgspec
 from traceforge.canon import JSON, parse_json
 from traceforge.cli.output import json_option, print_json
 from traceforge.config import current_folder, load_config
-from traceforge.context.api.context_store import Store
-from traceforge.context.api.operations import LIMIT_DEFAULT, LIMIT_MAX
+from traceforge.context.api.operation_types import LIMIT_DEFAULT, LIMIT_MAX
 from traceforge.context.api.store_client import Client
-from traceforge.context.responses.model_calls import ModelClients
+from traceforge.context.model_calls import ModelClients
+from traceforge.context.project_store import Store
 from traceforge.context.responses.model_releases import PROVIDERS
 from traceforge.errors import NotJSON
 from traceforge.files import make_private_folder, read_file, write_atomic

@@ -23,7 +23,7 @@ from traceforge.cli.context.context_options import (
 )
 from traceforge.context.api.store_client import Client
 from traceforge.context.comparison.ray_engine import RayEngine
-from traceforge.context.comparison.replay_worker import execute_run
+from traceforge.context.comparison.replay_worker import create_replay_run, execute_run, resume_replay_runs
 from traceforge.context.model.inputs import NewReplayRun
 from traceforge.context.model.objects import Progress, ReplayRun
 from traceforge.files import write_atomic
@@ -147,14 +147,14 @@ def _wait_for_end(client: Client, replay_run: ReplayRun) -> ReplayRun:
         time.sleep(_POLL_S)
         replay_run = client.get_replay_run(replay_run.id)
         if client.store is not None and replay_run.status is Progress.RUNNING:
-            client.store.resume_replay_runs()
+            resume_replay_runs(client.store)
     return replay_run
 
 
 def _run_on_ray(client: Client, body: dict[str, Any]) -> ReplayRun:
     store = require_database(client)
     engine = RayEngine(store.models)
-    return execute_run(store, store.create_replay_run(NewReplayRun(**body), start=False).id, engine)
+    return execute_run(store, create_replay_run(store, NewReplayRun(**body), start=False).id, engine)
 
 
 def _print_end(client: Client, replay_run: ReplayRun, as_json: bool) -> None:

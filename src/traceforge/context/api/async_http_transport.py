@@ -21,7 +21,8 @@ from traceforge.context.api.http_transport import (
     decode_answer,
     name_response,
 )
-from traceforge.context.api.operations import LIMIT_DEFAULT, OPERATIONS_BY_NAME, Operation
+from traceforge.context.api.operation_types import LIMIT_DEFAULT, Operation
+from traceforge.context.api.operations import OPERATIONS_BY_NAME
 from traceforge.context.model.objects import ResponseEvent
 from traceforge.errors import StoreUnavailable
 from traceforge.http.body_framing import InvalidBody, UntilCloseBody, open_body

@@ -17,7 +17,7 @@ from typing import TypeVar, cast
 
 from traceforge.canon import JSON
 from traceforge.context.api._generated.client_methods import ClientMethods
-from traceforge.context.api.operations import LIMIT_MAX
+from traceforge.context.api.operation_types import LIMIT_MAX
 from traceforge.context.model.block_source import content_digest
 from traceforge.context.model.objects import Artifact, Branch, Bundle, Event, Session, StoreCheck, StoreProblem
 from traceforge.errors import StoreRefused

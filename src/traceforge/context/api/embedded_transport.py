@@ -9,15 +9,15 @@ import asyncio
 from collections.abc import AsyncIterator, Iterator
 from typing import Any, cast
 
-from traceforge.context.api.context_store import Store
 from traceforge.context.api.http_transport import EventReader
 from traceforge.context.api.idempotency import EncodedResponse, make_key, perform_operation
 from traceforge.context.api.idempotent_operations import completed_encoder, start_response_once
-from traceforge.context.api.operations import Operation, OperationArguments
+from traceforge.context.api.operation_types import Operation, OperationArguments
 from traceforge.context.api.request_decoding import read_json, to_body
 from traceforge.context.model.inputs import NewResponse
 from traceforge.context.model.objects import ResponseEvent
-from traceforge.context.responses.response_generation import RunningResponse
+from traceforge.context.project_store import Store
+from traceforge.context.responses.response_generation import RunningResponse, start_response
 from traceforge.conversion import decode_json
 from traceforge.http.thread_pool import ThreadPool
 
@@ -48,7 +48,7 @@ class EmbeddedTransport:
         value = read_json(body)
         request = cast("NewResponse", to_body(NewResponse, value))
         if key is None:
-            yield from _response_events(self.store.begin_response(request))
+            yield from _response_events(start_response(self.store, request))
             return
         idempotency_key = make_key(operation.fill_path(()), key, value)
         running = start_response_once(

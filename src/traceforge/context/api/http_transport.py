@@ -16,7 +16,8 @@ from urllib.parse import quote, urlencode, urlsplit
 import msgspec
 
 from traceforge.context.api.error_responses import read_error
-from traceforge.context.api.operations import LIMIT_DEFAULT, OPERATIONS_BY_NAME, Operation
+from traceforge.context.api.operation_types import LIMIT_DEFAULT, Operation
+from traceforge.context.api.operations import OPERATIONS_BY_NAME
 from traceforge.context.model.objects import ResponseEvent
 from traceforge.conversion import decode_json
 from traceforge.errors import StoreUnavailable

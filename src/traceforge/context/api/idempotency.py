@@ -27,9 +27,9 @@ from sqlalchemy import and_, delete, insert, select, update
 
 from traceforge.canon import JSON, Digest, digest_canonical, digest_text
 from traceforge.clock import days_ago, now, now_text, timestamp_text
-from traceforge.context.api.context_store import Store
-from traceforge.context.api.operations import Operation, OperationArguments
+from traceforge.context.api.operation_types import Operation, OperationArguments
 from traceforge.context.api.request_decoding import check_key
+from traceforge.context.project_store import Store
 from traceforge.context.storage.dialect_statements import LockTimeout
 from traceforge.context.storage.sealing import SealedColumns
 from traceforge.context.storage.store_transaction import StoreTransaction

@@ -18,7 +18,6 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from traceforge.context.api import idempotency
-from traceforge.context.api.context_store import Store
 from traceforge.context.api.idempotency import (
     EncodedResponse,
     IdempotencyKey,
@@ -27,11 +26,15 @@ from traceforge.context.api.idempotency import (
     encode_response,
     key_in_use,
 )
-from traceforge.context.api.operations import Operation, OperationArguments, create_api_key
+from traceforge.context.api.operation_types import Operation, OperationArguments
+from traceforge.context.api.project_operations import create_api_key
 from traceforge.context.api.response_events import encode_stream
+from traceforge.context.comparison.replay_worker import resume_replay_runs
 from traceforge.context.model.inputs import Merge
 from traceforge.context.model.objects import ApiKey, Progress
+from traceforge.context.project_store import Store
 from traceforge.context.responses import stored_responses
+from traceforge.context.responses.merge_summary import merge_with_model
 from traceforge.context.responses.response_generation import (
     CompletedResponse,
     ResponseHooks,
@@ -40,6 +43,7 @@ from traceforge.context.responses.response_generation import (
     resume_response,
     start_response,
 )
+from traceforge.context.responses.response_operations import get_response
 from traceforge.context.storage.leases import lease_owner
 from traceforge.context.storage.projects import API_KEY_BYTES, new_api_key
 from traceforge.context.storage.store_transaction import StoreTransaction
@@ -92,7 +96,7 @@ def create_response_once(
     if not isinstance(begun, EncodedResponse):
         return encode_response(operation, begun.wait_for_end())
     if ask.body.stream and begun.response_id is not None:
-        return encode_response(operation, store.get_response(begun.response_id))
+        return encode_response(operation, get_response(store, begun.response_id))
     return begun
 
 
@@ -162,8 +166,6 @@ def merge_once(store: Store, ask: OperationArguments, operation: Operation, key:
     def keep(tx: StoreTransaction, merged: Any) -> None:  # noqa: ANN401 (what a merge answers)
         idempotency.store_answer(tx, key, encode_response(operation, merged), collect_subjects(ask.ids, merged))
 
-    from traceforge.context.responses.merge_summary import merge_with_model
-
     try:
         return encode_response(operation, merge_with_model(store, ask.first_id, ask.second_id, body, keep))
     except BaseException:
@@ -207,7 +209,7 @@ def create_replay_run_once(
 ) -> EncodedResponse:
     """`create_replay_run` with a key: the row in one transaction, the work after it."""
     answer = store.transaction(lambda joined: idempotency.perform_once(joined, operation, ask, key))
-    store.resume_replay_runs()
+    resume_replay_runs(store)
     return answer
 
 

@@ -14,7 +14,7 @@ import msgspec
 from msgspec import Struct, inspect
 
 from traceforge.canon import JSON, find_repeated_name, parse_json
-from traceforge.context.api.operations import LIMIT_DEFAULT, LIMIT_MAX, Operation
+from traceforge.context.api.operation_types import LIMIT_DEFAULT, LIMIT_MAX, Operation
 from traceforge.conversion import convert, describe_type, encode_json
 from traceforge.errors import InvalidFields, NotJSON, StoreRefused
 from traceforge.shape import ShapeProblem, find_problems

@@ -17,14 +17,15 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, Self
 from traceforge.context.api._generated.client_methods import AsyncClientMethods, ClientMethods
 from traceforge.context.api.async_http_transport import AsyncHTTPTransport
 from traceforge.context.api.http_transport import HTTPTransport, ServerAddress
-from traceforge.context.api.operations import LIMIT_DEFAULT, OPERATIONS_BY_NAME, Operation
+from traceforge.context.api.operation_types import LIMIT_DEFAULT, Operation
+from traceforge.context.api.operations import OPERATIONS_BY_NAME
 from traceforge.context.api.request_decoding import check_key, check_page, to_json
 from traceforge.context.model.objects import ResponseEvent
 from traceforge.errors import MissingExtra
 
 if TYPE_CHECKING:
-    from traceforge.context.api.context_store import Store
     from traceforge.context.api.embedded_transport import EmbeddedTransport
+    from traceforge.context.project_store import Store
 
 TIMEOUT_S = 120.0  # Without a byte from the server: a model may think that long.
 
@@ -188,8 +189,8 @@ def _open_transport(
     target: str, keys: str | None, project_id: str | None, traces_dir: str | None
 ) -> EmbeddedTransport:
     try:
-        from traceforge.context.api.context_store import Store  # Needs the extra `context`.
-        from traceforge.context.api.embedded_transport import EmbeddedTransport
+        from traceforge.context.api.embedded_transport import EmbeddedTransport  # Needs the extra `context`.
+        from traceforge.context.api.open_store import open_store
     except ImportError as exc:
         raise MissingExtra(f"the context store cannot run here: {exc.name} is not installed", "context") from None
-    return EmbeddedTransport(Store.open(target, keys=keys, project_id=project_id, traces_dir=traces_dir))
+    return EmbeddedTransport(open_store(target, keys=keys, project_id=project_id, traces_dir=traces_dir))

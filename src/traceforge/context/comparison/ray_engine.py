@@ -11,7 +11,7 @@ from contextlib import suppress
 from typing import Any
 
 from traceforge.context.comparison.replay_lanes import ItemAnswers, ItemRequests, run_item
-from traceforge.context.responses.model_calls import ModelClients
+from traceforge.context.model_calls import ModelClients
 from traceforge.conversion import decode_msgpack, encode_msgpack
 from traceforge.errors import MissingExtra
 

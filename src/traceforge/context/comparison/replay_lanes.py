@@ -22,7 +22,7 @@ from traceforge.compare.compared_call import ComparedCall
 from traceforge.compare.comparison import compare
 from traceforge.context.model.content import ContentBlock
 from traceforge.context.model.objects import Target
-from traceforge.context.responses.model_calls import ModelClients, check_response
+from traceforge.context.model_calls import ModelClients, check_response
 from traceforge.conversion import convert
 from traceforge.errors import ProviderFailed, StoreRefused
 from traceforge.modelio.model_call import ModelCall

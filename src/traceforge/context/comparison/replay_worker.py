@@ -16,7 +16,6 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Protocol, cast
 
 from traceforge.canon import JSON, JSONObject
-from traceforge.context.api.context_store import Store
 from traceforge.context.comparison import replay_runs
 from traceforge.context.comparison.replay_lanes import (
     ItemAnswers,
@@ -35,8 +34,10 @@ from traceforge.context.compiler.branch_compilation import block_origins
 from traceforge.context.compiler.compiler_revisions import find_compiler
 from traceforge.context.compiler.pinned_snapshots import load_snapshot, snapshot_path
 from traceforge.context.model.content import ContentBlock
+from traceforge.context.model.inputs import NewReplayRun
 from traceforge.context.model.objects import Progress, ReplayRun
-from traceforge.context.responses.model_calls import ModelClients
+from traceforge.context.model_calls import ModelClients
+from traceforge.context.project_store import Store
 from traceforge.context.responses.model_releases import get_release
 from traceforge.context.responses.prompt_rendering import render_prompt
 from traceforge.context.responses.response_generation import answer_content, build_model_request
@@ -138,10 +139,10 @@ class ThreadEngine:
 def execute_run(store: Store, run_id: str, engine: ReplayEngine | None = None) -> ReplayRun:
     """Do what is left of a run, and make its report; one that somebody works on, or that is over, stays as it is."""
     if not store.write(lambda tx: replay_runs.claim_run(tx, run_id)):
-        return store.get_replay_run(run_id)
+        return store.read(lambda tx: replay_runs.get_run(tx, run_id))
     engine = engine or ThreadEngine(store.models)
     with (
-        store.running(run_id, engine.stop),
+        store.models.running(run_id, engine.stop),
         keep_lease(lambda: store.write(lambda tx: replay_runs.renew_run_lease(tx, run_id)), engine.stop),
     ):
         try:
@@ -149,7 +150,30 @@ def execute_run(store: Store, run_id: str, engine: ReplayEngine | None = None) -
         except (StoreRefused, ContentPurged) as exc:
             reason = exc.reason
             store.write(lambda tx: replay_runs.fail_run(tx, run_id, reason))
-    return store.get_replay_run(run_id)
+    return store.read(lambda tx: replay_runs.get_run(tx, run_id))
+
+
+def create_replay_run(store: Store, body: NewReplayRun, *, start: bool = True) -> ReplayRun:
+    """Write down a replay run, and start to work on it unless the store has joined a transaction."""
+    run = store.write(lambda tx: replay_runs.create_run(tx, body))
+    if start and not store.is_joined:
+        resume_replay_runs(store)
+    return run
+
+
+def cancel_replay_run(store: Store, run_id: str) -> ReplayRun:
+    """End a run, at once where it runs in this process. Finished items stay."""
+    canceled = store.write(lambda tx: replay_runs.cancel_run(tx, run_id))
+    store.models.cancel(run_id)
+    return canceled
+
+
+def resume_replay_runs(store: Store) -> list[str]:
+    """Start threads for the runs that no process works on: new ones, and those of processes that died."""
+    run_ids = store.read(replay_runs.list_unclaimed_runs)
+    for run_id in run_ids:
+        start_worker(store, run_id)
+    return run_ids
 
 
 def start_worker(store: Store, run_id: str) -> threading.Thread:

@@ -5,9 +5,8 @@ In: content. Out: a handle and a digest; the content on its own. Never: content 
 
 from __future__ import annotations
 
-from base64 import b64decode
+from base64 import b64decode, b64encode
 from binascii import Error as NotBase64
-from typing import NamedTuple
 
 from msgspec import UNSET
 from sqlalchemy import insert, update
@@ -15,7 +14,7 @@ from sqlalchemy import insert, update
 from traceforge.clock import now_text
 from traceforge.context.model.content import pack, pack_metadata, unpack, unpack_metadata
 from traceforge.context.model.inputs import NewArtifact
-from traceforge.context.model.objects import Artifact, ArtifactType, Content, Deleted, RetentionClass
+from traceforge.context.model.objects import Artifact, ArtifactContent, ArtifactType, Content, Deleted, RetentionClass
 from traceforge.context.storage.paging import Page, list_page
 from traceforge.context.storage.sealing import RowKey
 from traceforge.context.storage.store_transaction import AnyRow, StoreTransaction, check_text
@@ -25,13 +24,6 @@ from traceforge.ids import new_id
 
 _KIND = "artifact"
 _METADATA = b"sealed_metadata"
-
-
-class RawContent(NamedTuple):
-    """The bytes of an artifact, and what they are."""
-
-    data: bytes
-    media_type: str
 
 
 def create_artifact(tx: StoreTransaction, body: NewArtifact) -> Artifact:
@@ -71,16 +63,14 @@ def get_artifact(tx: StoreTransaction, artifact_id: str) -> Artifact:
     return _artifact(tx, tx.load(artifacts, _KIND, artifact_id))
 
 
-def get_raw_content(tx: StoreTransaction, artifact_id: str) -> RawContent:
-    """The bytes of an artifact."""
+def get_artifact_content(tx: StoreTransaction, artifact_id: str) -> ArtifactContent:
+    """The content of an artifact; bytes in base64."""
     row = tx.load(artifacts, _KIND, artifact_id)
-    return RawContent(_row_key(tx, row).open(row.sealed), row.content_media_type)
-
-
-def load_artifact_content(tx: StoreTransaction, artifact_id: str) -> tuple[AnyRow, Content | bytes]:
-    """The row of an artifact, and its content as a value."""
-    row = tx.load(artifacts, _KIND, artifact_id)
-    return row, open_artifact(tx, row)
+    content = open_artifact(tx, row)
+    if isinstance(content, bytes):
+        encoded = b64encode(content).decode()
+        return ArtifactContent(id=row.id, content_media_type=row.content_media_type, content_base64=encoded)
+    return ArtifactContent(id=row.id, content_media_type=row.content_media_type, content=content)
 
 
 def open_artifact(tx: StoreTransaction, row: AnyRow) -> Content | bytes:

@@ -19,16 +19,19 @@ One process at a time purges with one keyring.
 from __future__ import annotations
 
 from contextlib import suppress
-from typing import TYPE_CHECKING, cast
+from typing import cast
 
 from sqlalchemy import insert, select, update
 
 from traceforge.clock import now_text
 from traceforge.context.model.inputs import NewPurge
 from traceforge.context.model.objects import Progress, PurgeJob, Receipt, Removed
+from traceforge.context.project_store import Store
 from traceforge.context.purge.purge_reach import IDS_PER_STATEMENT, PurgeReach, find_reach
 from traceforge.context.purge.purge_removal import remove_content, rewrap_keys
+from traceforge.context.storage.keyring import Keyring
 from traceforge.context.storage.paging import Page, list_page
+from traceforge.context.storage.projects import get_project
 from traceforge.context.storage.sealing import BrokenSeal
 from traceforge.context.storage.store_transaction import AnyRow, StoreTransaction, check_text, not_found
 from traceforge.context.storage.tables import artifacts, events, projects, purge_jobs, receipts, responses, sessions
@@ -36,10 +39,6 @@ from traceforge.conversion import decode_json, encode_json
 from traceforge.errors import ContentPurged, StoreRefused, StoreUnavailable, TraceForgeError
 from traceforge.ids import new_id
 from traceforge.traces.trace_purge import purge_traces
-
-if TYPE_CHECKING:
-    from traceforge.context.api.context_store import Store
-    from traceforge.context.storage.keyring import Keyring
 
 _KIND = "purge job"
 _TARGETS = {"art": (artifacts, "artifact"), "evt": (events, "event"), "ses": (sessions, "session")}
@@ -75,6 +74,17 @@ def create_purge_job(tx: StoreTransaction, body: NewPurge) -> PurgeJob:
     tx.lock_inserts()
     tx.execute(insert(purge_jobs), [row])
     return get_purge_job(tx, str(row["id"]))
+
+
+def start_purge(store: Store, body: NewPurge) -> PurgeJob:
+    """Purge content for good, with all that was made of it.
+
+    A store that has joined a transaction queues the job; it runs when the transaction is committed.
+    """
+    job = store.write(lambda tx: create_purge_job(tx, body))
+    outside = store.of_project(store.project_id)
+    store.after_commit(lambda: run_purge_job(outside, job.id))
+    return store.read(lambda tx: get_purge_job(tx, job.id))
 
 
 def get_purge_job(tx: StoreTransaction, job_id: str) -> PurgeJob:
@@ -160,7 +170,7 @@ def _continue_job(store: Store, job_id: str) -> None:
         return
     if job.receipt_id is None:
         _commit_purge(store, job_id)
-    store.keyring.destroy_keys(store.project_id, before=store.get_project().generation)
+    store.keyring.destroy_keys(store.project_id, before=store.read(get_project).generation)
     store.database.truncate_log()  # Its pages are sealed, but old.
     job = store.read(lambda tx: tx.load(purge_jobs, _KIND, job_id))
     traces = decode_json(job.pending or "[]", list[str])

@@ -14,12 +14,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
-from traceforge.context.api.context_store import Store
 from traceforge.context.history import merges
-from traceforge.context.history.branches import load_branch_row
+from traceforge.context.history.branches import fork_branch, load_branch_row
 from traceforge.context.history.events import check_head, insert_events, load_branch_state, pack_event
 from traceforge.context.model.inputs import Merge, NewBranch, NewEvent, NewResponse
-from traceforge.context.model.objects import EventType, Merged, Progress
+from traceforge.context.model.objects import EventType, Merged, MergeStrategy, Progress
+from traceforge.context.project_store import Store
 from traceforge.context.responses.model_releases import resolve_release
 from traceforge.context.responses.response_generation import answer_content, start_response
 from traceforge.context.storage.store_transaction import StoreTransaction
@@ -37,6 +37,13 @@ class _SummaryBranch(NamedTuple):
     branch_id: str
     version: int
     head_event_id: str | None
+
+
+def merge_branch(store: Store, session_id: str, branch_id: str, body: Merge) -> Merged:
+    """Merge in one transaction, unless a model writes the summary."""
+    if body.model is not None and body.summary is None and body.strategy == MergeStrategy.COMPACT:
+        return merge_with_model(store, session_id, branch_id, body)
+    return store.write(lambda tx: merges.merge_branch(tx, session_id, branch_id, body))
 
 
 def merge_with_model(
@@ -98,7 +105,7 @@ def _fork_for_summary(store: Store, session_id: str, branch_id: str, body: Merge
         message = "the source has no events"
         raise StoreRefused(message, reason="nothing_to_merge", status=409, param="source_branch_id")
     resolve_release(tx, body.model or "")  # Before a branch is made for a model that is not there.
-    branch = store.fork_branch(session_id, NewBranch(fork_from_branch_id=source.id, label=SUMMARY_BRANCH_LABEL))
+    branch = fork_branch(tx, session_id, NewBranch(fork_from_branch_id=source.id, label=SUMMARY_BRANCH_LABEL))
     noted = insert_events(
         tx,
         load_branch_state(tx, session_id, branch.id),

@@ -14,15 +14,18 @@ from __future__ import annotations
 from typing import Any, cast
 
 from traceforge.canon import JSON, JSONObject
-from traceforge.context.api.context_store import Store
 from traceforge.context.compiler.block_contents import open_origins
 from traceforge.context.compiler.branch_compilation import block_origins
+from traceforge.context.history.artifacts import create_artifact
 from traceforge.context.history.branch_paths import branch_path
 from traceforge.context.history.branches import load_branch_row
+from traceforge.context.history.bundles import create_bundle
 from traceforge.context.history.events import PackedEvent, insert_events, load_branch_state, pack_event
+from traceforge.context.history.sessions import create_session, get_session
 from traceforge.context.model.content import ContentBlock
 from traceforge.context.model.inputs import NewArtifact, NewBundle, NewEvent, NewResponse, NewSession
 from traceforge.context.model.objects import ArtifactType, BundleItem, Content, EventType, Role
+from traceforge.context.project_store import Store
 from traceforge.context.responses.openai_shape import ConversationItem, OpenAIRequest, to_items
 from traceforge.context.responses.prompt_rendering import render_prompt
 from traceforge.context.storage.store_transaction import AnyRow, StoreTransaction
@@ -73,20 +76,20 @@ def _new_session(store: Store, request: OpenAIRequest, items: list[ConversationI
         base.append(_artifact(store, ArtifactType.TOOL_BUNDLE_SOURCE, tools, "system"))
     if schema:
         base.append(_artifact(store, ArtifactType.RESPONSE_SCHEMA, schema, "system"))
-    bundles = [store.create_bundle(NewBundle(items=base)).id] if base else []
-    session = store.create_session(NewSession(base_bundle_ids=bundles))
+    bundles = [create_bundle(store.tx, NewBundle(items=base)).id] if base else []
+    session = create_session(store.tx, NewSession(base_bundle_ids=bundles))
     return _append_items(store.tx, session.id, session.default_branch_id, items[cut:])
 
 
 def _artifact(store: Store, kind: ArtifactType, content: JSON, role: str) -> BundleItem:
-    artifact = store.create_artifact(NewArtifact(artifact_type=kind, content=cast("Content", content)))
+    artifact = create_artifact(store.tx, NewArtifact(artifact_type=kind, content=cast("Content", content)))
     return BundleItem(artifact_id=artifact.id, role=cast("Role", role))
 
 
 def _continue_session(store: Store, session_id: str, request: OpenAIRequest, items: list[ConversationItem]) -> AnyRow:
     tx = store.tx
     tx.load(sessions, "session", session_id, param="X-TraceForge-Session")
-    session = store.get_session(session_id)
+    session = get_session(tx, session_id)
     branch = load_branch_row(tx, session_id, session.default_branch_id)
     blocks = open_origins(tx, block_origins(tx, session_id, branch_path(tx, branch)))
     stored_messages = [_block_message(block) for block in blocks if block.type not in _NOT_MESSAGES]

@@ -22,7 +22,6 @@ from typing import NamedTuple, cast
 from msgspec import UNSET
 
 from traceforge.canon import JSON, JSONObject, is_deeper_than
-from traceforge.context.api.context_store import Store
 from traceforge.context.compiler.block_contents import open_snapshot
 from traceforge.context.compiler.pinned_snapshots import create_snapshot, get_snapshot, load_snapshot
 from traceforge.context.history.branches import load_branch_row
@@ -43,8 +42,10 @@ from traceforge.context.model.objects import (
     Target,
     Usage,
 )
+from traceforge.context.model_calls import check_response, is_storable_text
+from traceforge.context.project_store import Store
+from traceforge.context.purge.purge_jobs import finish_purges
 from traceforge.context.responses import stored_responses
-from traceforge.context.responses.model_calls import check_response, is_storable_text
 from traceforge.context.responses.model_releases import check_params, get_release, resolve_release
 from traceforge.context.responses.prompt_rendering import render_prompt
 from traceforge.context.responses.stored_responses import ResponseEnd, ResponseStart
@@ -206,7 +207,7 @@ class RunningResponse(Iterator[str]):
         store, pinned = self._store, self._pinned
         request = pinned.model_request
         call: ModelCall | None = None
-        with store.running(self.id, self.cancel), keep_lease(self._beat, self.cancel):
+        with store.models.running(self.id, self.cancel), keep_lease(self._beat, self.cancel):
             try:
                 self._call = call = store.models.start_call(
                     request.target,
@@ -243,7 +244,7 @@ class RunningResponse(Iterator[str]):
             return self._store.transaction(lambda joined: self._finish(joined.tx, end))
         except ContentPurged:  # While the model was asked. What was said is kept nowhere, and its trace goes as well.
             self._store.write(lambda tx: stored_responses.note_trace(tx, self.id, end.trace_id))
-            self._store.finish_purges()
+            finish_purges(self._store)
             raise
 
     def _finish(self, tx: StoreTransaction, end: ResponseEnd) -> Response:

@@ -20,7 +20,7 @@ from traceforge.context.storage.dialect_statements import lock_for_transaction
 from traceforge.context.storage.insert_locks import API_KEY_LIST, PROJECT_LIST, lock_inserts
 from traceforge.context.storage.keyring import Keyring
 from traceforge.context.storage.paging import Page, check_limit, unknown_cursor
-from traceforge.context.storage.store_transaction import AnyRow, check_text, is_id, not_found
+from traceforge.context.storage.store_transaction import AnyRow, StoreTransaction, check_text, is_id, not_found
 from traceforge.context.storage.tables import api_keys, projects
 from traceforge.ids import new_id
 
@@ -73,6 +73,11 @@ def load_project(connection: Connection, project_id: str, param: str | None = No
     return _project(row)
 
 
+def get_project(tx: StoreTransaction) -> Project:
+    """The project of a transaction."""
+    return load_project(tx.connection, tx.project_id)
+
+
 def list_projects(connection: Connection, limit: int, after: str | None) -> Page[Project]:
     """Every project, oldest first."""
     check_limit(limit)
@@ -88,13 +93,6 @@ def list_projects(connection: Connection, limit: int, after: str | None) -> Page
         statement = statement.where(projects.c.seq > last.seq)
     rows = connection.execute(statement).all()
     return Page(data=[_project(row) for row in rows[:limit]], has_more=len(rows) > limit)
-
-
-def rename_project(connection: Connection, project_id: str, name: str) -> Project:
-    """Give a project another name."""
-    load_project(connection, project_id)
-    connection.execute(update(projects).where(projects.c.id == project_id).values(name=check_text(name, "name")))
-    return load_project(connection, project_id)
 
 
 def new_api_key(salt: bytes = b"", text: str = "") -> str:

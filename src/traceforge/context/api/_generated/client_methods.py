@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 from msgspec import UNSET, UnsetType
 
-from traceforge.context.api.operations import LIMIT_DEFAULT, LIMIT_MAX
+from traceforge.context.api.operation_types import LIMIT_DEFAULT, LIMIT_MAX
 from traceforge.context.model.context_snapshot import (BranchId, CompilerRevision, SessionId, SnapshotId)
 from traceforge.context.model.inputs import (Base64, Label, MediaType, ModelName, Name, NewEvent, PurgeTarget, Scope)
 from traceforge.context.model.objects import (

@@ -1,0 +1,18 @@
+"""The suite is about all of the store."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from traceforge.context.api.operations import OPERATIONS
+
+
+def test_every_operation_is_called_by_the_contract() -> None:
+    """An operation that no test here calls was seen on neither database."""
+    folder = Path(__file__).parent
+    paths = [*folder.glob("test_*.py"), folder.parents[1] / "support/contexts.py"]
+    text = "".join(path.read_text(encoding="utf-8") for path in paths)
+    names = [operation.name for operation in OPERATIONS]
+
+    assert 40 < len(names)
+    assert [] == [name for name in names if f".{name}(" not in text and f".{name}," not in text]
