@@ -20,6 +20,7 @@ import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
+from pathlib import Path
 from typing import TypeVar
 
 from support.operation_store import Store
@@ -106,7 +107,8 @@ class Writer:
 def start(target: str, keys: str, ids: Ids, name: str, count: int, threads: int) -> subprocess.Popen[bytes]:
     """Start a process with as many writers."""
     command = [sys.executable, __file__, target, keys, *ids, name, str(count), str(threads)]
-    return subprocess.Popen(command, stderr=subprocess.PIPE)
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[1])}
+    return subprocess.Popen(command, stderr=subprocess.PIPE, env=environment)
 
 
 def run_all(target: str, keys: str, ids: Ids, *, processes: int, threads: int, each: int, kills: int = 0) -> int:

@@ -232,7 +232,7 @@ def test_events_are_listed_over_the_fork_page_by_page(store: Store) -> None:
             assert size == len(page.data)
         assert whole == seen
     for after in (past[4].id, NO_EVENT, "nonsense"):
-        with pytest.raises(StoreRefused, match="to go on behind"):
+        with pytest.raises(StoreRefused, match="is not in this list"):
             store.list_events(*where(side), after=after)
 
 

@@ -57,11 +57,14 @@ def alias(store: Store) -> Any:
 
 
 KINDS: dict[str, tuple[Callable[[Store], Any], Callable[..., Any]]] = {
-    "artifacts": (artifact, Store.list_artifacts),
-    "bundles": (bundle, Store.list_bundles),
-    "sessions": (session, Store.list_sessions),
-    "aliases": (alias, Store.list_aliases),
-    "api_keys": (lambda store: store.create_api_key(NewApiKey(scopes=["read"])), Store.list_api_keys),
+    "artifacts": (artifact, lambda store, **page: store.list_artifacts(**page)),
+    "bundles": (bundle, lambda store, **page: store.list_bundles(**page)),
+    "sessions": (session, lambda store, **page: store.list_sessions(**page)),
+    "aliases": (alias, lambda store, **page: store.list_aliases(**page)),
+    "api_keys": (
+        lambda store: store.create_api_key(NewApiKey(scopes=["read"])),
+        lambda store, **page: store.list_api_keys(**page),
+    ),
 }
 
 

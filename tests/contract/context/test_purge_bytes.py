@@ -206,9 +206,9 @@ def test_a_copy_from_before_opens_no_more(backend: str, tmp_path: Path) -> None:
         with closing(reopen(copy, tmp_path / "keys" / "ring", tmp_path / "ring-copy")) as old:
             assert 1 == old.get_project().generation
             for wanted in (secret.id, kept.id):
-                with pytest.raises(StoreUnavailable, match="no key of project"):
+                with pytest.raises(StoreUnavailable, match="no key for project"):
                     old.get_artifact_content(wanted)
-            with pytest.raises(StoreUnavailable, match="no key of project"):
+            with pytest.raises(StoreUnavailable, match="no key for project"):
                 old.list_events(talk.id, talk.default_branch_id)
             rows = old.read(lambda tx: (*tx.fetch_all(select(artifacts)), *tx.fetch_all(select(events))))
             assert all(MARKER.encode() not in row.sealed for row in rows)
