@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import os
 import re
+import tomllib
 from collections.abc import Iterator, Mapping
+from difflib import get_close_matches
 from typing import Annotated, ClassVar, Literal, NamedTuple, cast
 from urllib.parse import urlsplit
 
@@ -224,8 +226,6 @@ def _blank(match: re.Match[str]) -> str:
 
 
 def _read_pyproject(path: str) -> JSONObject | None:
-    import tomllib
-
     data = read_file(path, bytes_max=CONFIG_BYTES_MAX)
     if b"traceforge" not in data:
         return None  # Not about us; a broken one is not ours to judge.
@@ -309,8 +309,6 @@ def upstream_problem(name: str, url: str) -> str:
 def _unknown(key: str, known_keys: tuple[str, ...], where: str, prefix: str) -> Iterator[Finding]:
     if key in known_keys:
         return
-    from difflib import get_close_matches
-
     nearest = get_close_matches(key, known_keys, 1, 0.5)
     hint = f"Did you mean {prefix}{nearest[0]}?" if nearest else f"Known here: {', '.join(sorted(known_keys))}."
     yield Finding(where, f"$.{prefix}{key}", CONFIG_RULE, f"unknown key {prefix}{key}", hint)

@@ -12,13 +12,12 @@ from __future__ import annotations
 import base64
 import os
 import re
-from contextlib import AbstractContextManager, suppress
-from typing import TYPE_CHECKING, NamedTuple
+import subprocess
+from contextlib import suppress
+from tempfile import TemporaryDirectory
+from typing import NamedTuple
 
 from traceforge.errors import CannotSign
-
-if TYPE_CHECKING:
-    from subprocess import CompletedProcess
 
 SIGN_SECONDS_MAX = 120.0  # Somebody may have to type a passphrase, or touch a key.
 CHECK_SECONDS_MAX = 20.0
@@ -45,7 +44,7 @@ class SignatureCheck(NamedTuple):
 
 def find_ssh_key(file: str) -> SSHKey | None:
     """The key in a file, private or public; None where there is none, or no `ssh-keygen`."""
-    with _scratch() as temporary:
+    with TemporaryDirectory() as temporary:
         process = _run(["-l", "-f", _key_file(file, temporary)[0]], b"", CHECK_SECONDS_MAX)
     text = process.stdout.decode(errors="replace") if process is not None else ""
     fingerprint = _FINGERPRINT.search(text)
@@ -55,7 +54,7 @@ def find_ssh_key(file: str) -> SSHKey | None:
 
 def sign_bytes(data: bytes, file: str, namespace: str) -> str | None:
     """Sign bytes; None where `ssh-keygen` could not. `file` may be a public key whose private half an agent holds."""
-    with _scratch() as folder:
+    with TemporaryDirectory() as folder:
         path, options = _key_file(file, folder)
         process = _run(["-Y", "sign", *options, "-f", path, "-n", namespace], data, SIGN_SECONDS_MAX)
     return process.stdout.decode() if process is not None and process.returncode == 0 else None
@@ -88,7 +87,7 @@ def verify_ssh_signature(
     Raises:
         CannotSign: there is no `ssh-keygen` to ask.
     """
-    with _scratch() as temporary:
+    with TemporaryDirectory() as temporary:
         file = os.path.join(temporary, "signature")
         with open(file, "w", encoding="utf-8", errors="replace") as stream:
             stream.write(signature)
@@ -109,17 +108,11 @@ def verify_ssh_signature_with_key(data: bytes, signature: str, namespace: str, p
     Raises:
         CannotSign: there is no `ssh-keygen` to ask.
     """
-    with _scratch() as temporary:
+    with TemporaryDirectory() as temporary:
         file = os.path.join(temporary, "allowed")
         with open(file, "w", encoding="utf-8") as stream:
             stream.write(f'signer namespaces="{namespace}" {public_key}\n')
         return verify_ssh_signature(data, signature, namespace, allowed=file, principal="signer")
-
-
-def _scratch() -> AbstractContextManager[str]:
-    from tempfile import TemporaryDirectory  # Signatures are rare, and this is slow to import.
-
-    return TemporaryDirectory()
 
 
 def _key_file(file: str, folder: str) -> tuple[str, list[str]]:
@@ -132,9 +125,7 @@ def _key_file(file: str, folder: str) -> tuple[str, list[str]]:
     return path, ["-U"]
 
 
-def _run(arguments: list[str], data: bytes, seconds: float) -> CompletedProcess[bytes] | None:
-    import subprocess
-
+def _run(arguments: list[str], data: bytes, seconds: float) -> subprocess.CompletedProcess[bytes] | None:
     with suppress(OSError, subprocess.TimeoutExpired, ValueError):
         return subprocess.run(  # noqa: S603 (a fixed command, no shell)
             ["ssh-keygen", *arguments],  # noqa: S607 (as Git does)

@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+import re2
+
 from traceforge.canon import json_path
 from traceforge.errors import InvalidConfig
 from traceforge.findings import Finding
@@ -44,8 +46,6 @@ def pattern_findings(patterns: Sequence[str], where: str, setting: str = "redact
 
 
 def _pattern_problem(pattern: str) -> str:
-    import re2
-
     try:
         matches_empty = _compile(pattern).search(b"") is not None
     except re2.error as exc:
@@ -55,8 +55,6 @@ def _pattern_problem(pattern: str) -> str:
 
 
 def _compile(pattern: str) -> _Regexp:
-    import re2
-
     options = re2.Options()
     options.log_errors = False
     return re2.compile(pattern, options)
@@ -66,6 +64,4 @@ def compile_allow(allow: Sequence[str]) -> _Regexp | None:
     """One expression for every exception: a whole value, in which `*` stands for anything."""
     if not allow:
         return None
-    import re2
-
     return _compile("(?s)" + "|".join("(?:" + ".*".join(map(re2.escape, value.split("*"))) + ")" for value in allow))

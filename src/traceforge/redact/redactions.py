@@ -8,6 +8,7 @@ pickles a value: a `Redaction` keeps it in memory only, so that an answer can be
 from __future__ import annotations
 
 import hashlib
+import hmac
 from collections.abc import Iterable
 from typing import Generic, NamedTuple, NoReturn, TypeVar
 
@@ -50,8 +51,6 @@ class Redaction:
 
     def fingerprint(self, key: bytes) -> str:
         """HMAC-SHA256 of the value: says whether two redacted parts were equal to those who hold `key`."""
-        import hmac  # Most projects compare nothing that is redacted.
-
         return f"hmac-sha256:{hmac.new(key, encode_utf8(self._secret), hashlib.sha256).hexdigest()}"
 
 

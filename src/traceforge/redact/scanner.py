@@ -11,6 +11,8 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import re2
+
 from traceforge.redact.secret_names import FIELD_NAMES
 
 if TYPE_CHECKING:
@@ -121,8 +123,6 @@ def merge_spans(spans: Iterable[SecretSpan]) -> list[SecretSpan]:
 
 def compile_bytes(expression: bytes) -> _Regexp:
     """Compile an expression over bytes, without captures: google-re2 then needs its automaton alone."""
-    import re2
-
     options = re2.Options()
     options.encoding = re2.Options.Encoding.LATIN1
     options.never_capture = True

@@ -17,6 +17,7 @@ import msgspec
 from traceforge.canon import JSON
 from traceforge.clock import find_instant, is_timestamp
 from traceforge.conversion import convert
+from traceforge.shape.difference_walk import list_shape_differences
 from traceforge.shape.field_types import (
     DigestText,
     NonEmptyText,
@@ -47,16 +48,10 @@ def find_problems(value: JSON, shape: Any) -> list[ShapeProblem]:  # noqa: ANN40
     try:
         convert(value, shape)
     except msgspec.ValidationError as exc:
-        return _differences(value, shape) or [ShapeProblem("$", str(exc))]
+        return list(list_shape_differences(value, shape)) or [ShapeProblem("$", str(exc))]
     except (UnicodeError, OverflowError):  # msgspec cannot look at a lone surrogate; the walk can.
-        return _differences(value, shape)
+        return list(list_shape_differences(value, shape))
     return []
-
-
-def _differences(value: JSON, shape: Any) -> list[ShapeProblem]:  # noqa: ANN401
-    from traceforge.shape.difference_walk import differences
-
-    return list(differences(value, shape))
 
 
 def find_timestamp_problems(value: JSON, path: str) -> list[ShapeProblem]:

@@ -17,7 +17,7 @@ from traceforge.conversion import describe_type
 from traceforge.shape.field_types import ShapeProblem, json_type_name
 
 
-def differences(value: JSON, shape: Any) -> Iterator[ShapeProblem]:  # noqa: ANN401 (a type, or an Annotated one)
+def list_shape_differences(value: JSON, shape: Any) -> Iterator[ShapeProblem]:  # noqa: ANN401 (a type, or an Annotated one)
     """Every place where `value` differs from `shape`."""
     return _differences(value, describe_type(shape), "$")
 

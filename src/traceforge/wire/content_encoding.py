@@ -12,6 +12,9 @@ from collections.abc import Callable, Sequence
 from enum import StrEnum
 from typing import NamedTuple, Protocol
 
+import brotli
+import zstandard
+
 DECODED_BYTES_MAX = 256 << 20  # A model's answer is far smaller; a bomb is far larger.
 _MEMBERS_MAX = 10_000  # Nobody sends a body in more pieces than this, except to keep us busy.
 _ZSTD_WINDOW_BYTES_MAX = 8 << 20  # RFC 9659: more is not allowed in a content encoding.
@@ -123,8 +126,6 @@ def _zlib_decoder(window: int, limit: int) -> _MemberDecoder:
 
 
 def _zstd_decoder(limit: int) -> _MemberDecoder:
-    import zstandard
-
     library = zstandard.ZstdDecompressor(max_window_size=_ZSTD_WINDOW_BYTES_MAX)
     return _MemberDecoder(library.decompressobj, 128, limit)  # four bytes hold at most 128 KiB
 
@@ -163,8 +164,6 @@ class _BrotliDecoder:
     """Decodes brotli, which has one member."""
 
     def __init__(self, limit: int) -> None:
-        import brotli
-
         self._decoder = brotli.Decompressor()
         self._bytes_left = limit
 

@@ -16,7 +16,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, cast
 
-from traceforge.canon import JSON, JSONObject, ecmascript_bytes
+from traceforge.canon import JSON, JSONObject, ecmascript_bytes, parse_json
+from traceforge.errors import NotJSON
 
 COMPLETION = "chat.completion"
 RESPONSE_FIELDS = frozenset({"id", "object", "created", "model", "choices", "usage"})
@@ -116,9 +117,6 @@ def json_text(value: JSON) -> str:
 
 def parse_or_keep(text: JSON) -> JSON:
     """The value of a JSON text; the text itself if it is none."""
-    from traceforge.canon import parse_json
-    from traceforge.errors import NotJSON
-
     try:
         return parse_json(text.encode()) if isinstance(text, str) else text
     except (NotJSON, UnicodeEncodeError):

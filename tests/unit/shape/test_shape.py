@@ -27,7 +27,7 @@ from traceforge.shape import (
     find_timestamp_problems,
     json_type_name,
 )
-from traceforge.shape.difference_walk import differences
+from traceforge.shape.difference_walk import list_shape_differences
 
 EXAMPLES: dict[str, tuple[Any, tuple[Any, ...]]] = {
     **{name: (one.shape, one.examples) for name, one in FORMATS.items()},
@@ -75,7 +75,7 @@ def _cases() -> list[Any]:
 def test_a_good_example_has_no_problem(shape: Any, example: Any) -> None:
     """The fullest and the least value of every format fit its type, by either judge."""
     assert [] == find_problems(example(), shape)
-    assert [] == list(differences(example(), shape))
+    assert [] == list(list_shape_differences(example(), shape))
 
 
 @pytest.mark.parametrize("name", EXAMPLES)
@@ -86,7 +86,7 @@ def test_the_walk_finds_a_problem_exactly_where_msgspec_refuses(name: str, data:
     shape, examples = EXAMPLES[name]
     value = mutate(data.draw(st.sampled_from(examples))(), data.draw(mutations))
 
-    found = list(differences(value, shape))
+    found = list(list_shape_differences(value, shape))
 
     assert _is_accepted(value, shape) == (not found)
     assert found == find_problems(value, shape)
@@ -99,7 +99,7 @@ def test_no_problem_prints_a_string_of_the_document(name: str) -> None:
     shape, (example, *_) = EXAMPLES[name]
     secrets = [choice for choice, junk in enumerate(JUNK) if SECRET in str(junk)]
     values = [mutate(example(), [Mutation(place, 0, choice)]) for place in range(60) for choice in secrets]
-    messages = {problem.message for value in values for problem in differences(value, shape)}
+    messages = {problem.message for value in values for problem in list_shape_differences(value, shape)}
 
     assert messages
     assert not [message for message in messages if SECRET in message]
