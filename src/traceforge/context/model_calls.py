@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from traceforge.canon import JSON, JSONObject
+from traceforge.config import LoadedConfig, current_folder, load_config
 from traceforge.context.model.objects import Target
 from traceforge.conversion import encode_json
 from traceforge.errors import FailureKind, ProviderFailed, StoreRefused
@@ -26,11 +27,12 @@ from traceforge.exchange import Caller, Exchange, Headers
 from traceforge.modelio.model_call import ModelCall, ModelResponse
 from traceforge.modelio.provider_adapters import ADAPTERS, adapter_for
 
+# `capture` is imported with the first call of a model: it takes 60 ms, a tenth of the start of every `traceforge
+# context` command, and most of them call no model.
 if TYPE_CHECKING:
     from traceforge.capture.engine import Engine
     from traceforge.capture.hook.in_flight_call import InFlightCall
     from traceforge.capture.recorder import Recorder
-    from traceforge.config import LoadedConfig
 
 VARIABLE = "TRACEFORGE_UPSTREAM_"
 TIMEOUT_S = 600.0  # For a call as a whole: a model that thinks needs minutes, and nobody waits for longer.
@@ -153,8 +155,6 @@ class ModelClients:
 
     def _load_config(self) -> LoadedConfig:
         if self._loaded is None:
-            from traceforge.config import current_folder, load_config
-
             loaded = load_config(current_folder())
             if self._traces_dir is not None:
                 elsewhere = replace(loaded.config, traces_dir=os.path.abspath(self._traces_dir))
