@@ -89,8 +89,8 @@ def test_a_command_is_recorded(recorded: tuple[Path, Ran]) -> None:
     )
     assert [True] * 3 == ["“Where is Lyon?”" in item["response_content"] for item in made["interactions"]]
     assert made["interactions"][0]["tokens_output"] > 0
-    assert "left out: no generation (1 call)" in done.err
-    assert "left out: several choices, or none (1 call)" in done.err
+    assert "left out: not a generation (1 call)" in done.err
+    assert "left out: several choices or none (1 call)" in done.err
     assert "3 interactions, sha256:" in done.err
 
 
@@ -114,7 +114,7 @@ def test_the_exit_code_is_that_of_the_command(project: Path, server: ModelServer
     assert 7 == failed.code
     assert 3 == len(_read(project, "r.json")["interactions"])
     assert (3, 4) == (nothing.code, both.code)
-    assert "there is nothing to record" in nothing.err
+    assert "no trace can be recorded" in nothing.err
     assert ["app.py", "r.json"] == sorted(path.name for path in project.iterdir() if path.is_file())
 
 
@@ -132,7 +132,7 @@ def test_a_session_of_traces_becomes_a_recording(recorded: tuple[Path, Ran]) -> 
     assert (0, 0) == (named.code, everything.code), named.err + everything.err
     assert 1 == len(hashes)
     assert (3, False) == (unknown.code, (project / "no.json").exists())
-    assert "error TF203: there is nothing to record: there are no traces" in unknown.err
+    assert "error TF203: no trace can be recorded: there are no traces" in unknown.err
 
 
 def test_a_recording_of_a_command_replays_in_a_program(recorded: tuple[Path, Ran]) -> None:

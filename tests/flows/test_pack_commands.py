@@ -121,7 +121,7 @@ def test_what_cannot_be_packed_is_said(made: Path) -> None:
     (made / "in" / "run.json").write_text('{"run_id": ""}')
     wrong = traceforge("pack", "create", *words_of(sources), "--out", "two", cwd=made)
 
-    assert (3, True) == (again.code, "run-1 is there already" in again.err)
+    assert (3, True) == (again.code, "run-1 already exists" in again.err)
     assert (3, True) == (nokey.code, "error TF206" in nokey.err)
     assert (1, True) == (wrong.code, "two/run.json: PK3" in wrong.out)
     assert not (made / "two").exists()

@@ -99,7 +99,7 @@ def test_a_miss_says_the_hash_and_why(tmp_path: Path) -> None:
     assert [200, 418, 418, 418] == [one.status_code for one in (first, again, unknown, embedding)]
     assert digest_canonical(other) in unknown.text  # type: ignore[arg-type]
     assert "which was not recorded" in unknown.text
-    assert "answers generations alone" in embedding.text
+    assert "only answers generation requests" in embedding.text
     assert (1, True) == (ended.code, "unused: 1 interaction" in ended.err)
 
 

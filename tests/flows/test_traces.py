@@ -266,7 +266,7 @@ def test_an_id_that_names_none_or_several_is_not_found(project: Path) -> None:
         f"error TF203: several traces begin with 0000: {trace_id(1)}, {trace_id(2)}, {trace_id(3)} …\n" in several.err
     )
     assert "hint: Give more characters of its id." in several.err
-    assert "error TF203: there is no trace ffffffff\n    hint: See: traceforge trace list\n" == unknown.err
+    assert "error TF203: no trace matches ffffffff\n    hint: See: traceforge trace list\n" == unknown.err
     assert "Give at least four characters of its id." in short.err
 
 

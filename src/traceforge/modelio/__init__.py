@@ -1,6 +1,6 @@
-"""Recordings: the Model IO session, its core, its hash and its verifier; and the adapters that make and replay them.
+"""Model IO recordings: their format, hash and verifier, and the adapters that record and replay them.
 
-The adapters are imported when they are first named: whoever only verifies pays for no HTTP client.
+Adapters are imported when they are first used: `traceforge verify` needs no HTTP client.
 """
 
 from importlib import import_module

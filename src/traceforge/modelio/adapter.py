@@ -1,7 +1,7 @@
-"""Adapters: one small way to ask any model.
+"""Adapters: one small interface to call any model.
 
-In: a prompt, and what else the call needs. Out: a `Completion`, or a `Stream` of texts that ends with one. Never:
-records, replays or redacts; `recording` and `replaying` wrap an adapter for that.
+An adapter takes a prompt and returns a `Completion`, or a `Stream` of texts that ends with one. `recording` and
+`replay_adapter` wrap an adapter to record and replay.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from traceforge.modelio.prompt import Prompt
 from traceforge.redact.redactor import Redactor
 from traceforge.wire.unified import as_object, list_objects
 
-Context = Mapping[str, JSON]  # What a call has beside its prompt, such as a temperature. No part of its hash.
+Context = Mapping[str, JSON]  # Parameters of a call, such as a temperature. They are not part of its hash.
 
 _TEXT_PART_TYPES = frozenset({"text", "output_text", "thinking", "redacted_thinking", "reasoning"})
 
 
 class Completion(Struct, frozen=True):
-    """What a model answered: its text, or the canonical JSON of its message where that is more than text."""
+    """The answer of a model: its text, or the canonical JSON of its message where that is more than text."""
 
     text: str
     tokens_input: int | None = None
@@ -32,7 +32,7 @@ class Completion(Struct, frozen=True):
 
 
 class Stream(Iterator[str]):
-    """The texts of an answer as they come. `completion` is there once they have all come."""
+    """The texts of an answer as they arrive. `completion` is available after the last one."""
 
     def __init__(self, texts: Generator[str, None, Completion]) -> None:
         self._texts = texts
@@ -47,7 +47,7 @@ class Stream(Iterator[str]):
             raise
 
     def close(self) -> None:
-        """Stop asking: nobody wants the rest."""
+        """End the call before the answer is complete."""
         self._texts.close()
 
     @property
@@ -55,37 +55,37 @@ class Stream(Iterator[str]):
         """The whole answer.
 
         Raises:
-            ValueError: it has not come to its end.
+            ValueError: the stream has not ended.
         """
         if self._completion is None:
-            raise ValueError("the stream has not come to its end")
+            raise ValueError("the stream has not ended")
         return self._completion
 
 
 class Adapter(Protocol):
-    """A model that can be asked. `adapter_id` is the provider and the kind of endpoint, never a host or a number."""
+    """A model that can be called. `adapter_id` is the provider and the kind of endpoint, never a host."""
 
     @property
     def adapter_id(self) -> str:
-        """What is spoken, such as `openai-chat`."""
+        """The provider and the kind of endpoint, such as `openai-chat`."""
         ...
 
     @property
     def model_id(self) -> str:
-        """Which model answers."""
+        """The name of the model."""
         ...
 
     def complete(self, prompt: Prompt, context: Context | None = None) -> Completion:
-        """Ask, and wait for the whole answer."""
+        """Call the model, and wait for the whole answer."""
         ...
 
     def stream(self, prompt: Prompt, context: Context | None = None) -> Stream:
-        """Ask, and take the answer as it comes."""
+        """Call the model, and stream the answer."""
         ...
 
 
 class CallableAdapter:
-    """Any function of a prompt and a context as an adapter. Its streams have one piece."""
+    """Uses a function of a prompt and a context as an adapter. Its streams have one text."""
 
     def __init__(
         self,
@@ -104,14 +104,14 @@ class CallableAdapter:
         return answer if isinstance(answer, Completion) else Completion(answer)
 
     def stream(self, prompt: Prompt, context: Context | None = None) -> Stream:
-        """Call the function when the first piece is wanted."""
+        """Call the function when the first text is read."""
         return Stream(stream_as_one_text(lambda: self.complete(prompt, context)))
 
 
 class MockAdapter:
-    """Answers that a test has written, one for each call, in order; `prompts` are those that were asked.
+    """Returns the given answers, one for each call; `prompts` are those it was called with.
 
-    A stream has a piece for each word, so that whoever reads streams is tested with more than one.
+    A stream has one text for each word, so that readers of streams are tested with several.
     """
 
     def __init__(
@@ -127,14 +127,14 @@ class MockAdapter:
         """The next answer.
 
         Raises:
-            NotFound: there is none left.
+            NotFound: there are more calls than answers.
         """
         with self._lock:
             number = len(self.prompts)
             self.prompts.append(prompt)
         if number >= len(self._answers):
             hint = "Give the MockAdapter an answer for each call."
-            raise NotFound(f"the mock has {len(self._answers)} answers, and this is call {number + 1}", hint=hint)
+            raise NotFound(f"the mock has {len(self._answers)} answers, but this is call {number + 1}", hint=hint)
         return self._answers[number]
 
     def stream(self, prompt: Prompt, context: Context | None = None) -> Stream:
@@ -150,7 +150,7 @@ class MockAdapter:
 
 
 def stream_as_one_text(complete: Callable[[], Completion]) -> Generator[str, None, Completion]:
-    """A stream of an answer that comes as a whole; one without text has no piece."""
+    """A stream that yields a whole answer as one text; an empty answer yields none."""
     answer = complete()
     if answer.text:
         yield answer.text
@@ -158,9 +158,9 @@ def stream_as_one_text(complete: Callable[[], Completion]) -> Generator[str, Non
 
 
 def message_to_content(message: JSONObject) -> str:
-    """What a recording holds of an assistant's message: its text, or all of it where it is more than text.
+    """What a recording stores of an assistant's message: its text, or the whole message where it is more than text.
 
-    What a model thought before it answered is not its answer, and does not make it more than text.
+    Thinking parts are not part of the answer, and do not count as more than text.
     """
     content = message.get("content")
     is_plain = not any(message.get(name) for name in ("tool_calls", "refusal", "function_call", "audio"))
@@ -170,7 +170,7 @@ def message_to_content(message: JSONObject) -> str:
 
 
 def redact_content(content: str, redactor: Redactor) -> str:
-    """An answer without secrets; that of a message is the canonical JSON of a message afterwards as well."""
+    """Redact an answer; the canonical JSON of a message stays canonical JSON."""
     message = content_to_message(content)
     return (
         redactor.redact_text(content)
@@ -180,7 +180,7 @@ def redact_content(content: str, redactor: Redactor) -> str:
 
 
 def content_to_message(content: str) -> JSONObject | None:
-    """The message that `content_of` made a text of; None where the text is the answer itself."""
+    """The message that `message_to_content` encoded; None where the text is the answer itself."""
     if not content.startswith("{"):
         return None
     try:
@@ -193,7 +193,7 @@ def content_to_message(content: str) -> JSONObject | None:
 
 
 def _is_text(parts: JSON) -> bool:
-    """Is every part of a message, in whichever provider's words, text or thought?"""
+    """Whether every part of a message, in any provider's format, is text or thinking."""
     part_list = list_objects(parts) if isinstance(parts, list) else list_objects(as_object(parts).get("parts"))
     for part in part_list:
         if part.get("type") == "message":

@@ -1,7 +1,7 @@
-"""What JavaScript would say about a JSON value: `typeof` and string conversion.
+"""JavaScript's `typeof` and string conversion of JSON values.
 
-The verifier's messages were first printed by JavaScript and are part of the contract. `ABSENT` stands
-for `undefined`, which JSON does not have.
+The verifier's messages were first printed by JavaScript and are part of the contract. `UNDEFINED` is JavaScript's
+`undefined`, which JSON does not have.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from traceforge.canon import JSON, number_text
 
 
 class Undefined:
-    """The type of `ABSENT`."""
+    """The type of `UNDEFINED`."""
 
 
 UNDEFINED: Final = Undefined()
@@ -30,7 +30,7 @@ def js_typeof(value: JSON | Undefined) -> str:
 
 
 def is_js_number(value: JSON | Undefined) -> bool:
-    """Is it a number to JavaScript? `true` is not."""
+    """Whether JavaScript takes it for a number; `true` is none."""
     return type(value) is int or type(value) is float
 
 

@@ -1,8 +1,7 @@
-"""One call of a model, from its request to its whole answer.
+"""One call of a model: the texts of the response as they arrive, then the unified response.
 
-In: a request in a provider's words. Out: the texts of its answer as they come, and at the end all of it, in the
-unified view. Never: a second attempt, half an answer (one that is cut short is an error), or a provider's words, an
-address or a key in the message of an error.
+Calls are never retried, and a response that is cut short is an error. Error messages never contain the provider's
+words, a URL or an API key.
 
     call = adapter.prepare_call(messages, stream=True, timeout_s=60)    # nothing is sent yet
     for text in call: ...                                               # `call.cancel()`, from any thread, ends it
@@ -30,9 +29,9 @@ _HINT = "Ask again, or look at what the provider says about it."
 
 
 class ProviderRequest(NamedTuple):
-    """What is sent, and where to."""
+    """A request in the format of a provider."""
 
-    name: str  # of who is asked, for people: neither an address nor a key
+    name: str  # of the adapter and model, for error messages: neither a URL nor a key
     dialect: Dialect
     endpoint: Endpoint
     url: str
@@ -41,38 +40,38 @@ class ProviderRequest(NamedTuple):
 
 
 class ModelResponse(NamedTuple):
-    """A whole answer."""
+    """A complete response."""
 
     unified: JSONObject
-    body: JSON  # in the provider's words; that of a stream is put together
+    body: JSON  # in the provider's format; that of a stream is assembled
     status: int
     media_type: str
-    streamed: bool  # did it come in events or lines?
-    trace_id: str | None  # of the trace that the call becomes; None where nobody records it
+    streamed: bool  # whether it came as events or lines
+    trace_id: str | None  # of the trace of the call; None where it is not recorded
 
     @property
     def message(self) -> JSONObject:
-        """The assistant's message, of the first choice; an empty object where there is none."""
+        """The assistant's message of the first choice; empty where there is none."""
         return as_object(self._choice.get("message"))
 
     @property
     def text(self) -> str:
-        """Its text; "" where it has none."""
+        """The text of the message; "" where it has none."""
         return as_text(self.message.get("content"))
 
     @property
     def tool_calls(self) -> list[JSONObject]:
-        """The calls of tools that it asks for."""
+        """The tool calls of the message."""
         return list_objects(self.message.get("tool_calls"))
 
     @property
     def finish_reason(self) -> str | None:
-        """Why it ended, in the unified view's words; None where the provider does not say."""
+        """The unified finish reason; None where the provider gives none."""
         return as_text(self._choice.get("finish_reason")) or None
 
     @property
     def usage(self) -> JSONObject:
-        """Tokens, as far as the provider counts them."""
+        """Token counts, as far as the provider reports them."""
         return as_object(self.unified.get("usage"))
 
     @property
@@ -81,10 +80,10 @@ class ModelResponse(NamedTuple):
 
 
 class ModelCall(Iterator[str]):
-    """One call. Nothing is sent before the first text is wanted.
+    """One call. The request is sent when the first text is read.
 
-    It is read by one thread. `cancel` may be called by any other, also before it has begun: the connection is closed,
-    and the one who reads gets `ProviderFailed` of the kind `left`.
+    One thread reads it. Any other thread may call `cancel`, also before the call begins: the connection is closed,
+    and the reader gets `ProviderFailed` of the kind `left`.
     """
 
     def __init__(
@@ -107,37 +106,37 @@ class ModelCall(Iterator[str]):
             raise
 
     def wait(self) -> ModelResponse:
-        """Wait for all of it.
+        """Read all texts, and return the response.
 
         Raises:
-            ProviderFailed: there is no answer, or it is an error; `kind` says which.
+            ProviderFailed: there is no response, or it is an error; `kind` says which.
         """
         for _ in self:
             pass
         return self.response
 
     def cancel(self) -> None:
-        """Ask no further: from any thread."""
+        """End the call from any thread."""
         self._line.cancel()
 
     def close(self) -> None:
-        """Ask no further: for the one who reads."""
+        """End the call from the thread that reads it."""
         self._texts.close()
 
     @property
     def response(self) -> ModelResponse:
-        """The whole answer.
+        """The complete response.
 
         Raises:
-            ValueError: it has not come to its end.
+            ValueError: the call has not ended.
         """
         if self._response is None:
-            raise ValueError("the answer has not come to its end")
+            raise ValueError("the call has not ended")
         return self._response
 
     @property
     def trace_id(self) -> str | None:
-        """Of the trace that the call becomes, once it has begun, also where it fails; None where nobody records."""
+        """Of the trace of the call, once it has begun, also if it fails; None where it is not recorded."""
         return self._line.trace_id or None
 
     def _send(self) -> Generator[str, None, ModelResponse]:
@@ -195,7 +194,7 @@ class ModelCall(Iterator[str]):
             yield data
 
     def _decoded_pieces(self, response: StreamedResponse, pieces: Iterator[bytes]) -> Iterator[bytes]:
-        """A compressed answer, for which nobody asked, as a whole."""
+        """A compressed response, although none was requested, decoded as a whole."""
         decoded = decode_body(b"".join(pieces), response.encoding, bytes_max=self._bytes_max)
         if decoded.state is EncodingState.TOO_LARGE:
             raise self._too_large_error(response)
@@ -231,7 +230,7 @@ def _failure_kind(exc: OSError | http.client.HTTPException, *, connected: bool) 
 
 
 def _refusal_reason(answer: ParsedResponse, status: int) -> str:
-    """What went wrong; the provider's own words are left out, because they may repeat the prompt."""
+    """Why the provider refused; its own words are left out, because they may repeat the prompt."""
     kind = as_text(as_object(answer.error).get("type")) or as_text(as_object(answer.error).get("code"))
     if not 200 <= status < 300:
         return f"it answered with status {status}" + (f" ({kind})" if kind.isidentifier() else "")

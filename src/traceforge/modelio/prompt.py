@@ -1,9 +1,7 @@
-"""Prompts, and the hash that a recording knows one by.
+"""Prompts and their hashes, by which recordings are replayed.
 
-A prompt that is text is hashed over its UTF-8 bytes; one that is a chat over the canonical JSON of its messages, with
-no newline. Both are redacted first, everywhere alike, so that a secret neither reaches a hash nor changes it.
-
-In: prompts as a program has them. Out: their hashes, and clean copies for explanations. Never: keeps a prompt.
+The hash of a text prompt covers its UTF-8 bytes; the hash of a chat covers the canonical JSON of its messages,
+without a newline. Both are redacted first, so that a secret neither reaches a hash nor changes it.
 """
 
 from __future__ import annotations
@@ -19,30 +17,30 @@ Prompt = str | Sequence[JSONObject]
 
 
 def redact_prompt(prompt: Prompt, redactor: Redactor) -> JSON:
-    """The prompt without secrets: a text, or a list of messages."""
+    """The redacted prompt: a text, or a list of messages."""
     if isinstance(prompt, str):
         return redactor.redact_text(prompt)
     return redactor.redact_json(cast("JSON", list(prompt))).value
 
 
 def hash_prompt(prompt: Prompt, redactor: Redactor) -> Digest:
-    """The hash of a prompt that may hold secrets."""
     return hash_redacted_prompt(redact_prompt(prompt, redactor))
 
 
 def hash_redacted_prompt(prompt: JSON) -> Digest:
-    """The hash of a prompt that was redacted.
+    """The hash of a redacted prompt.
 
     Raises:
-        NotCanonical: a message holds what JSON cannot.
+        NotCanonical: a message holds a value that JSON cannot represent.
     """
     return digest_text(prompt) if isinstance(prompt, str) else digest_canonical(prompt)
 
 
 def request_prompt_hashes(unified: JSONObject) -> tuple[Digest, ...]:
-    """The hashes that a clean request in the unified view may be recorded under; none where it asks nothing.
+    """The hashes under which a redacted unified request may be recorded; empty where it has no prompt.
 
-    One user message that is nothing but text also counts as that text: so an adapter sends a prompt that is text.
+    A single user message that is only text also has the hash of that text, because adapters send text prompts that
+    way.
     """
     messages, prompt = unified.get("messages"), unified.get("prompt")
     if isinstance(prompt, str) and messages is None:
@@ -63,9 +61,9 @@ def request_prompt_hashes(unified: JSONObject) -> tuple[Digest, ...]:
 
 
 def default_redactor() -> Redactor:
-    """The redactor of the project that we stand in, or the one every project starts with.
+    """The redactor of the project in the current folder, or the default one.
 
     Raises:
-        InvalidConfig: the project's configuration cannot be used.
+        InvalidConfig: the project's configuration is invalid.
     """
     return Redactor.from_config(load_config(current_folder()).config)

@@ -1,7 +1,7 @@
-"""Adapters for providers: OpenAI and every server that speaks as it does, Anthropic, Gemini, Ollama.
+"""Adapters for OpenAI and compatible servers, Anthropic, Gemini and Ollama.
 
-In: prompts. Out: what the model answered, read as captured answers are. Never: an address or a key in an error or in
-an `adapter_id`, a second attempt, or half an answer: one that is cut short is an error.
+Calls are never retried, and a response that is cut short is an error. Errors and `adapter_id` never contain a URL
+or an API key.
 """
 
 from __future__ import annotations
@@ -21,15 +21,14 @@ from traceforge.wire.endpoints import Dialect, EndpointKind, find_endpoint
 from traceforge.wire.request_encoder import encode_request
 from traceforge.wire.unified import as_object, is_number, list_objects
 
-_VERSION = re.compile(r"/(v\d[a-z0-9]*|api)\Z")  # With which a base URL may end; every path begins with one.
+_VERSION = re.compile(r"/(v\d[a-z0-9]*|api)\Z")  # A base URL may end with it, and every path begins with it.
 
 
 class ProviderAdapter:
-    """One model of one provider. `parameters` go with every call, and those of a call over them.
+    """One model of one provider. `parameters` are sent with every call; those of a call override them.
 
-    A text as a prompt is sent as one user message; a chat is sent as it is. `url` is the address in front of the
-    path that the dialect is known by, or all of it; `api_key` is that of the environment where none is given, and
-    "" is no key.
+    A text prompt is sent as one user message; a chat is sent as it is. `url` is the base URL or the whole URL of the
+    endpoint. `api_key` is read from the environment where it is None; "" sends no key.
     """
 
     dialect: ClassVar[Dialect]
@@ -43,25 +42,25 @@ class ProviderAdapter:
     ) -> None:  # fmt: skip
         self._url = (url or self.default_url).rstrip("/")
         if not self._url.startswith(("http://", "https://")):
-            raise ValueError("the address of a provider begins with http:// or https://")
+            raise ValueError("the URL of a provider must begin with http:// or https://")
         self._key = (os.environ.get(self.key_variable, "") if api_key is None else api_key).strip()
         if not self._key.isascii() or (self._key and not self._key.isprintable()):
-            raise ValueError("the key of a provider has a character that no header can hold")
+            raise ValueError("the API key has a character that is not allowed in a header")
         self._parameters = dict(parameters or {})
         self._client = HttpClient(agent)
         self.adapter_id = f"{self.dialect}-{self.kind}"
         self.model_id = model
 
     def complete(self, prompt: Prompt, context: Context | None = None) -> Completion:
-        """Ask, and wait for the whole answer.
+        """Call the model, and wait for the whole answer.
 
         Raises:
-            ProviderFailed: there is none, or it is an error.
+            ProviderFailed: there is no answer, or it is an error.
         """
         return _completion(self.prepare_call(_messages(prompt), context, stream=False).wait())
 
     def stream(self, prompt: Prompt, context: Context | None = None) -> Stream:
-        """Ask for a stream, and take it as it comes; raises the same."""
+        """Call the model, and stream the answer; raises the same."""
 
         def texts() -> Generator[str, None, Completion]:
             call = self.prepare_call(_messages(prompt), context, stream=True)
@@ -78,11 +77,10 @@ class ProviderAdapter:
         stream: bool | None = False, timeout_s: float | None = None, bytes_max: int = RESPONSE_BYTES_MAX,
         begin: BeginRecording | None = None,
     ) -> ModelCall:  # fmt: skip
-        """A call that has not begun: whoever reads it begins it, and has all of the answer at its end.
+        """Prepare a call; the request is sent when its first text is read.
 
-        `stream` None says nothing about streams: the provider answers as it likes, and either is read. `timeout_s`
-        is for the call as a whole; without it, each read may take five minutes. `begin` records it, where nobody in
-        this process does.
+        With `stream` None, the provider decides whether it streams. `timeout_s` limits the whole call; without it,
+        each read may take five minutes. `begin` records the call, where no capture in this process does.
         """
         encoded = encode_request(
             self.dialect, self.model_id, messages, {**self._parameters, **(parameters or {})}, stream=stream
@@ -95,11 +93,11 @@ class ProviderAdapter:
         return ModelCall(self._client, request, timeout_s=timeout_s, bytes_max=bytes_max, begin=begin)
 
     def headers(self) -> dict[str, str]:
-        """What says who asks."""
+        """The headers that authenticate the caller."""
         return {"authorization": f"Bearer {self._key}"} if self._key else {}
 
     def _endpoint_url(self, path: str) -> str:
-        """The whole address: a version that both have, and an endpoint that is named, stand there once."""
+        """The URL of the endpoint; a version or endpoint that the base URL already has is not repeated."""
         url_endpoint = find_endpoint("POST", self._url)
         if (self.dialect, self.kind) == (
             url_endpoint.dialect,
@@ -116,7 +114,7 @@ class ProviderAdapter:
 
 
 class OpenAIAdapter(ProviderAdapter):
-    """OpenAI's chat completions, or with `url` those of any server that speaks the same."""
+    """OpenAI's chat completions; with `url`, those of any compatible server."""
 
     dialect = Dialect.OPENAI
     kind = EndpointKind.CHAT
@@ -133,7 +131,6 @@ class AnthropicAdapter(ProviderAdapter):
     key_variable = "ANTHROPIC_API_KEY"
 
     def headers(self) -> dict[str, str]:
-        """Its key has a header of its own."""
         return {**({"x-api-key": self._key} if self._key else {}), "anthropic-version": "2023-06-01"}
 
 
@@ -146,12 +143,11 @@ class GeminiAdapter(ProviderAdapter):
     key_variable = "GEMINI_API_KEY"
 
     def headers(self) -> dict[str, str]:
-        """Its key has a header of its own."""
         return {"x-goog-api-key": self._key} if self._key else {}
 
 
 class OllamaAdapter(ProviderAdapter):
-    """Ollama's chat, on this machine unless it is told otherwise."""
+    """Ollama's chat, by default on this machine."""
 
     dialect = Dialect.OLLAMA
     kind = EndpointKind.CHAT
@@ -170,10 +166,10 @@ def adapter_for(
     """The adapter of a provider by its name: openai, anthropic, gemini or ollama.
 
     Raises:
-        ValueError: there is no such provider, or the address is none.
+        ValueError: the provider is unknown, or the URL is invalid.
     """
     if provider not in ADAPTERS:
-        raise ValueError(f"a provider is one of {', '.join(ADAPTERS)}")
+        raise ValueError(f"the provider must be one of {', '.join(ADAPTERS)}")
     return ADAPTERS[provider](model, url=url, api_key=api_key, parameters=parameters, agent=agent)
 
 
@@ -182,7 +178,7 @@ def _messages(prompt: Prompt) -> list[JSONObject]:
 
 
 def completion_from_response(unified: JSONObject) -> Completion | None:
-    """What a recording holds of an answer in the unified view; None where it has no choice, or several."""
+    """What a recording stores of a unified response; None where it does not have exactly one choice."""
     choices = list_objects(unified.get("choices"))
     if len(choices) != 1:
         return None
@@ -195,7 +191,7 @@ def completion_from_response(unified: JSONObject) -> Completion | None:
 def _completion(response: ModelResponse) -> Completion:
     completion = completion_from_response(response.unified)
     if completion is None:
-        raise ProviderFailed("a model gave several answers or none, and a recording holds one for each prompt")
+        raise ProviderFailed("the model returned several answers or none; a recording stores one for each prompt")
     return completion
 
 

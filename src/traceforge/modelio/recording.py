@@ -1,8 +1,7 @@
-"""Recording: whatever an adapter answers is kept, and proves itself afterwards.
+"""Record the answers of an adapter, called from any number of threads.
 
-In: an adapter, and calls of it from any number of threads. Out: a recording in which interactions stand in the order
-in which their calls began. Never: a prompt on the disk, a secret in a hash, an answer of half a stream, or a
-recording that breaks a limit of its format: what would is refused, and what was recorded before stays valid.
+Interactions are in the order in which their calls began. Never: a prompt on disk, a secret in a hash, an incomplete
+answer, or a recording that exceeds a limit of the format: such a call is refused, and the recording stays valid.
 """
 
 from __future__ import annotations
@@ -27,14 +26,14 @@ RECORD, REPLAY = "record", "replay"
 
 
 class RecordingSession:
-    """A recording that is being made. Use it with `with`: its file is there when the block ends.
+    """A recording in progress. Use it with `with`: the file is written when the block ends.
 
-    `adapter` answers as the one that was given, and records. Every answer it has given survives the end of the
-    process, however that comes: `traceforge modelio recover` makes the recording then.
+    `adapter` answers as the given one, and records. Every answer survives a crash of the process: after a crash,
+    `traceforge modelio recover` writes the recording.
 
     Raises:
-        PathInUse: a recording is being made at this path, or one was cut short there.
-        CannotWrite: the folder is missing, full, or not ours to write.
+        PathInUse: another recording is in progress at this path, or was cut short there.
+        CannotWrite: the folder is missing, full, or not writable.
     """
 
     def __init__(
@@ -42,8 +41,8 @@ class RecordingSession:
     ) -> None:
         self._redactor = redactor if redactor is not None else default_redactor()
         self._lock = threading.Lock()
-        self._numbered_calls = 0  # calls that were numbered
-        self._open_calls = 0  # of them, those that are being made
+        self._numbered_calls = 0  # calls with a number
+        self._open_calls = 0  # of these, calls in progress
         self._saved_count = 0
         self._response_bytes = 0
         self._written: WrittenRecording | None = None
@@ -61,10 +60,10 @@ class RecordingSession:
         self.close()
 
     def close(self) -> WrittenRecording:
-        """Write the recording; doing it twice is harmless.
+        """Write the recording; a second call does nothing.
 
         Raises:
-            CannotWrite: it cannot be written; what was recorded is still in the journal.
+            CannotWrite: it cannot be written; the journal keeps what was recorded.
         """
         with self._lock:
             if self._written is None:
@@ -72,30 +71,30 @@ class RecordingSession:
             return self._written
 
     def discard(self) -> None:
-        """Write nothing, and leave nothing behind."""
+        """Remove the journal without writing a recording."""
         self._journal.discard()
 
     @property
     def model_io_hash(self) -> Digest:
-        """The name of what was recorded.
+        """The hash of the recording.
 
         Raises:
-            ValueError: it is not closed.
+            ValueError: the recording is not closed.
         """
         if self._written is None:
-            raise ValueError("a recording has its hash when it is closed")
+            raise ValueError("the recording has no hash before it is closed")
         return self._written.model_io_hash
 
     def reserve_call(self, prompt: Prompt) -> ReservedCall:
-        """A call begins; this gives it its place.
+        """Give a call its number in the recording.
 
         Raises:
-            RecordingFull: no interaction may follow. Nobody was asked.
+            RecordingFull: the recording is full. The model was not called.
         """
         return self.reserve_hashed_call(hash_prompt(prompt, self._redactor))
 
     def reserve_hashed_call(self, prompt_hash: Digest) -> ReservedCall:
-        """The same for a prompt that only its hash is known of."""
+        """As `reserve_call`, for a prompt of which only the hash is known."""
         with self._lock:
             self._check_can_add()
             n = self._numbered_calls
@@ -103,10 +102,10 @@ class RecordingSession:
         return ReservedCall(self, n, prompt_hash)
 
     def start_call(self) -> None:
-        """A call that has its place is about to be made.
+        """Begin a call that has its number.
 
         Raises:
-            RecordingFull: others have taken the last room meanwhile. Nobody was asked.
+            RecordingFull: the recording was filled by other calls meanwhile. The model was not called.
         """
         with self._lock:
             self._check_can_add()
@@ -121,10 +120,10 @@ class RecordingSession:
             raise RecordingFull(f"the responses of a recording have at most {TOTAL_BYTES_MAX} bytes (MI11)")
 
     def check_response_size(self, size: int) -> None:
-        """May a response of so many bytes follow?
+        """Check that a response of this size fits into the recording.
 
         Raises:
-            RecordingFull: it may not.
+            RecordingFull: it does not fit.
         """
         if size > RESPONSE_BYTES_MAX:
             raise RecordingFull(f"a response has more than {RESPONSE_BYTES_MAX} bytes (MI11)")
@@ -132,7 +131,7 @@ class RecordingSession:
             raise RecordingFull(f"the responses of a recording would have more than {TOTAL_BYTES_MAX} bytes (MI11)")
 
     def save_interaction(self, n: int, prompt_hash: Digest, completion: Completion, latency_ms: float) -> None:
-        """A call is over, and its answer is whole."""
+        """Store the complete answer of a call."""
         data = encode_utf8(redact_content(completion.text, self._redactor))
         content = data.decode()
         interaction: JSONObject = {
@@ -147,20 +146,20 @@ class RecordingSession:
             interaction["tokens_output"] = completion.tokens_output
         with self._lock:
             if self._written is not None:
-                raise ValueError("the recording was closed while a call was made")
+                raise ValueError("the recording was closed during a call")
             self.check_response_size(len(data))
             self._journal.add(n, interaction)
             self._response_bytes += len(data)
             self._saved_count += 1
 
     def end_call(self) -> None:
-        """A call is over, however it went."""
+        """End a call, successful or not."""
         with self._lock:
             self._open_calls -= 1
 
 
 class ReservedCall:
-    """One call that has its place in a recording. It is kept only if it is `done`."""
+    """A call with a number in a recording. It is stored only if `save` is called."""
 
     def __init__(self, session: RecordingSession, n: int, prompt_hash: Digest) -> None:
         self._session = session
@@ -179,11 +178,11 @@ class ReservedCall:
         self._session.end_call()
 
     def save(self, completion: Completion, latency_ms: float | None = None) -> None:
-        """The answer is whole: keep it. How long it took is measured where it is not known.
+        """Store the complete answer; the latency is measured where it is not given.
 
         Raises:
-            RecordingFull: it is longer than a recording may hold.
-            CannotWrite: there is no room on the disk.
+            RecordingFull: the answer is too long for the recording.
+            CannotWrite: the disk is full.
         """
         if latency_ms is None:
             latency_ms = (time.perf_counter() - self._started_at) * 1000
@@ -191,7 +190,7 @@ class ReservedCall:
 
 
 class RecordingAdapter:
-    """Answers as the adapter it wraps, and keeps every answer before it gives it."""
+    """Calls the adapter that it wraps, and stores every answer before returning it."""
 
     def __init__(self, inner: Adapter, session: RecordingSession) -> None:
         self._inner = inner
@@ -200,10 +199,10 @@ class RecordingAdapter:
         self.model_id = inner.model_id
 
     def complete(self, prompt: Prompt, context: Context | None = None) -> Completion:
-        """Ask, keep the answer, give it.
+        """Call the model, store the answer, and return it.
 
         Raises:
-            RecordingFull: the recording may not hold it. Where that is known before, nobody is asked.
+            RecordingFull: the recording cannot hold the answer. If it is full already, the model is not called.
         """
         with self._session.reserve_call(prompt) as call:
             answer = self._inner.complete(prompt, context)
@@ -211,14 +210,14 @@ class RecordingAdapter:
         return answer
 
     def stream(self, prompt: Prompt, context: Context | None = None) -> Stream:
-        """Ask, hand the answer on as it comes, and keep its full text when it is whole.
+        """Call the model, stream the answer, and store it when it is complete.
 
-        A stream that nobody reads to its end is not kept: nobody knows what would have followed.
+        A stream that is not read to its end is not stored.
 
         Raises:
-            RecordingFull: as soon as the text is longer than the recording may hold.
+            RecordingFull: the text is too long for the recording; raised while streaming.
         """
-        call = self._session.reserve_call(prompt)  # Its place is that of the call, not of the first piece.
+        call = self._session.reserve_call(prompt)  # Numbered by the call, not by its first text.
         return Stream(
             _record_stream(call, lambda: self._inner.stream(prompt, context), self._session.check_response_size)
         )
@@ -242,12 +241,12 @@ def _record_stream(
 
 
 def recover_recording(path: str | os.PathLike[str]) -> WrittenRecording:
-    """Make the recording of what a process had recorded that was killed.
+    """Write the recording of a process that was killed.
 
     Raises:
-        PathInUse: the process still records.
+        PathInUse: the process is still running.
         InvalidFile: the journal was changed.
-        CannotRead: there is none.
+        CannotRead: there is no journal.
         CannotWrite: the recording cannot be written; the journal stays.
     """
     journal = RecordingJournal.reopen(os.fspath(path))

@@ -1,7 +1,6 @@
-"""What two recordings have in common, and what one of them costs.
+"""Compare two recordings by their cores, and compute the statistics of one.
 
-In: valid sessions. Out: differences of their cores, prompt by prompt, and totals. Never: judges what is ephemeral:
-two recordings that differ only in times and tokens are the same.
+Times and tokens are not compared: recordings that differ only in those are equal.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ class RecordingDifference(NamedTuple):
 
     kind: str
     name: str  # of a field, or the hash of a prompt
-    before: JSON  # the interaction's number, or the field's value; None where it is not there
+    before: JSON  # the number of the interaction, or the value of the field; None where it is missing
     after: JSON
     old_content: str = ""
     new_content: str = ""
@@ -34,7 +33,7 @@ class RecordingDifference(NamedTuple):
 def compare_sessions(before: JSONObject, after: JSONObject) -> Iterator[RecordingDifference]:
     """Every difference of two cores: fields first, then interactions in the order of the second recording.
 
-    An interaction is paired with the one that has the same prompt for as many a time.
+    The n-th interaction of a prompt is compared with the n-th interaction of the same prompt.
     """
     for name in CORE_FIELDS:
         if before[name] != after[name]:
@@ -70,7 +69,7 @@ def session_interactions(session: JSONObject) -> list[JSONObject]:
 
 
 def session_statistics(session: JSONObject) -> JSONObject:
-    """Totals, from the interactions themselves: what the session says about itself is not believed."""
+    """Totals of the interactions; the `stats` of the session are not trusted."""
     interactions = session_interactions(session)
     sizes = [len(encode_utf8(str(item["response_content"]))) for item in interactions]
     latencies = sorted(_numbers(interactions, "latency_ms"))
@@ -93,5 +92,5 @@ def _numbers(interactions: Iterable[JSONObject], name: str) -> list[float]:
 
 
 def _quantile(ordered: list[float], share: float) -> float | None:
-    """The smallest that is not exceeded by this share of them."""
+    """The smallest value that this share of the values does not exceed."""
     return ordered[min(len(ordered) - 1, int(share * len(ordered)))] if ordered else None

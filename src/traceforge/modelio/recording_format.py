@@ -3,10 +3,10 @@
     {"model_io_schema_version", "adapter_id", "model_id", "mode", "interactions": [
         {"i", "prompt_hash", "response_hash", "response_content"}, …]}
 
-Those fields are the *core*; the ModelIOHash is the digest of its canonical text, interactions sorted by
-`i`. Everything else (times, tokens, statistics, unknown fields) is ephemeral: kept, never hashed.
+These fields are the *core*; the ModelIOHash is the digest of its canonical text, with interactions sorted by `i`. All
+other fields (times, tokens, statistics, unknown fields) are ephemeral: kept, but not hashed.
 
-In: JSON values. Out: the core and its hash. Never: checks the rules (`verify` does) or touches a disk.
+The rules are checked by `recording_verifier`.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class ModelIOSession(Struct):
 
 
 def model_io_core(session: JSONObject) -> JSONObject:
-    """The part of a session that names it: no time, no metric. A field that is absent stays absent."""
+    """The hashed part of a session. A missing field stays missing."""
     interactions = [
         {name: item[name] for name in INTERACTION_CORE_FIELDS if name in item} if isinstance(item, dict) else {}
         for item in cast("list[JSON]", session["interactions"])
@@ -71,5 +71,5 @@ def model_io_hash(session: JSONObject) -> Digest:
 
 
 def write_session(session: JSONObject) -> bytes:
-    """A session as its file holds it: canonical text and one LF."""
+    """The bytes of a session's file: canonical text and one LF."""
     return canonical_bytes(session) + b"\n"

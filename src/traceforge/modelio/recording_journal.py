@@ -1,16 +1,15 @@
-"""The journal of a recording that is being made: `<recording>.journal`, JSON lines.
+"""The journal of a recording in progress: `<recording>.journal`, JSON lines.
 
     {"journal": "1.0.0", "adapter_id", "model_id", "mode", "created_at_utc"}      the first line
     {"n": 3, "interaction": {"prompt_hash", "response_hash", "response_content", …}}
 
-A line is written, whole, before the caller gets its answer, so every interaction that was completed survives the end
-of its process, however that comes. `n` numbers the calls in the order in which they began; lines stand in the order
-in which they ended. A last line that was cut short is an interaction that was not completed. The process that writes
-it holds a lock on it, which ends with the process.
+A line is written before the caller gets its answer, so every completed interaction survives a crash of the process.
+`n` numbers the calls in the order they began; lines are in the order the calls ended. An incomplete last line is an
+interaction that was not completed. The process that writes the journal holds a lock on it, which ends with the
+process.
 
-In: interactions, as they are completed. Out: the recording, in the order of the calls, read from the disk piece by
-piece: how much memory it takes does not depend on how much was recorded. Never: overwrites a journal that somebody
-else has left.
+The recording is written from the journal piece by piece, so its size does not decide how much memory is needed. A
+journal that another process left is never overwritten.
 """
 
 from __future__ import annotations
@@ -40,7 +39,7 @@ _RECOVER_COMMAND = "traceforge modelio recover"
 
 
 class JournalHeader(NamedTuple):
-    """What a recording is of."""
+    """The fields of a recording that are known when it begins."""
 
     adapter_id: str
     model_id: str
@@ -49,7 +48,7 @@ class JournalHeader(NamedTuple):
 
 
 class JournalEntry(NamedTuple):
-    """Where a completed interaction stands in the journal, and what the totals need of it."""
+    """Where a completed interaction is in the journal, and its contribution to the totals."""
 
     n: int
     start: int
@@ -60,7 +59,7 @@ class JournalEntry(NamedTuple):
 
 
 class WrittenRecording(NamedTuple):
-    """A recording that was written."""
+    """A finished recording."""
 
     path: str
     interactions: int
@@ -68,7 +67,7 @@ class WrittenRecording(NamedTuple):
 
 
 class RecordingJournal:
-    """One journal, open for one process. The caller sees to it that one thread writes at a time."""
+    """A journal, open in one process. The caller must let only one thread write at a time."""
 
     def __init__(
         self, recording: str, header: JournalHeader, descriptor: int, entries: list[JournalEntry], size: int
@@ -81,17 +80,17 @@ class RecordingJournal:
 
     @classmethod
     def create(cls, recording: str, header: JournalHeader) -> RecordingJournal:
-        """Begin a recording that will stand at this path.
+        """Begin the journal of a recording at this path.
 
         Raises:
-            PathInUse: another process records there, or one that was killed has left a journal.
-            CannotWrite: the folder is missing, full, or not ours to write.
+            PathInUse: another process records there, or one that was killed left a journal.
+            CannotWrite: the folder is missing, full, or not writable.
         """
         path = recording + JOURNAL_SUFFIX
         check_path_is_free(recording)
         try:
             descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | _BINARY, 0o600)
-        except FileExistsError:  # Somebody was faster.
+        except FileExistsError:  # Another process created it meanwhile.
             raise _path_in_use_error(recording) from None
         except OSError as exc:
             raise CannotWrite(path, (exc.strerror or str(exc)).lower()) from None
@@ -106,12 +105,12 @@ class RecordingJournal:
 
     @classmethod
     def reopen(cls, recording: str) -> RecordingJournal:
-        """Take over what a process has left that is gone.
+        """Open the journal of a process that has ended.
 
         Raises:
-            CannotRead: there is no journal, or it is not ours to read.
-            PathInUse: the process is not gone.
-            InvalidFile: it is no journal, or was changed.
+            CannotRead: the journal is missing or not readable.
+            PathInUse: the process is still running.
+            InvalidFile: it is not a journal, or was changed.
         """
         path = recording + JOURNAL_SUFFIX
         try:
@@ -120,7 +119,7 @@ class RecordingJournal:
             raise CannotRead(path, (exc.strerror or str(exc)).lower(), hint="Name the recording itself.") from None
         try:
             if not lock_file(descriptor):
-                raise PathInUse(f"{path} belongs to a process that still records", hint="Wait until it ends.")
+                raise PathInUse(f"a running process still records to {path}", hint="Wait until it ends.")
             header, entries, size = _read_journal(descriptor, path)
         except BaseException:
             os.close(descriptor)
@@ -128,20 +127,20 @@ class RecordingJournal:
         return cls(recording, header, descriptor, entries, size)
 
     def add(self, n: int, interaction: JSONObject) -> None:
-        """Keep an interaction that is completed.
+        """Append a completed interaction.
 
         Raises:
-            CannotWrite: there is no room; what was kept before is whole.
+            CannotWrite: the disk is full; earlier interactions are intact.
         """
         start = self._size
         self._append_line({"n": n, "interaction": interaction})
         self._entries.append(_make_entry(n, start, self._size - start, interaction))
 
     def finish(self, ended_at_utc: str = "") -> WrittenRecording:
-        """Write the recording, and remove the journal. When it ended is not known of one that was cut short.
+        """Write the recording, and remove the journal. `ended_at_utc` is "" for a recording that was cut short.
 
         Raises:
-            CannotWrite: it cannot be written; the journal stays.
+            CannotWrite: the recording cannot be written; the journal stays.
         """
         self._entries.sort()
         core_hash = hashlib.sha256()
@@ -183,7 +182,7 @@ class RecordingJournal:
         return {**_core_fields(self.header), **times, "stats": stats}
 
     def _session_pieces(self, session: JSONObject, *, core_only: bool = False) -> Iterator[bytes]:
-        """The canonical text of a session with the interactions of this journal."""
+        """The canonical text of a session with the interactions of this journal, in pieces."""
         before, after = canonical_bytes({**session, "interactions": []}).split(b'"interactions":[]', 1)
         yield before + b'"interactions":['
         for i, entry in enumerate(self._entries):
@@ -203,11 +202,11 @@ class RecordingJournal:
 
 
 def check_path_is_free(recording: str) -> None:
-    """Can a recording be begun at this path?
+    """Check that a recording can begin at this path.
 
     Raises:
-        PathInUse: another process records there, or one that was killed has left a journal.
-        CannotWrite: there is no such folder.
+        PathInUse: another process records there, or one that was killed left a journal.
+        CannotWrite: the folder is missing.
     """
     path = recording + JOURNAL_SUFFIX
     if os.path.lexists(path):
@@ -217,7 +216,7 @@ def check_path_is_free(recording: str) -> None:
 
 
 def _path_in_use_error(recording: str) -> PathInUse:
-    hint = f"If no process records there any more, keep what it holds: {_RECOVER_COMMAND} {recording}"
+    hint = f"If that process has ended, save its recording: {_RECOVER_COMMAND} {recording}"
     return PathInUse(f"{recording}{JOURNAL_SUFFIX} is the journal of another recording", hint=hint)
 
 
@@ -232,11 +231,11 @@ def _make_entry(n: int, start: int, length: int, interaction: JSONObject) -> Jou
 
 
 def _read_journal(descriptor: int, path: str) -> tuple[JournalHeader, list[JournalEntry], int]:
-    """The head and every whole line; what follows the last line feed was cut short."""
+    """The header, every complete line, and their size. What follows the last line feed was cut short."""
     header: JournalHeader | None = None
     entries: list[JournalEntry] = []
     size = 0
-    with os.fdopen(os.dup(descriptor), "rb") as file:  # The copy shares the place in the file, and nothing else.
+    with os.fdopen(os.dup(descriptor), "rb") as file:  # Closing the copy leaves the descriptor open.
         while (line := file.readline(LINE_BYTES_MAX)).endswith(b"\n"):
             value = _parse_line(line, path)
             if header is None:
@@ -244,16 +243,16 @@ def _read_journal(descriptor: int, path: str) -> tuple[JournalHeader, list[Journ
             else:
                 n, interaction = value.get("n"), value.get("interaction")
                 if type(n) is not int or not isinstance(interaction, dict) or not _is_intact(interaction):
-                    raise _invalid_journal(path, f"no interaction, or a changed one, at byte {size}")
+                    raise _invalid_journal(path, f"a missing or changed interaction at byte {size}")
                 entries.append(_make_entry(n, size, len(line), interaction))
             size += len(line)
     if header is None:
-        raise _invalid_journal(path, "no first line")
+        raise _invalid_journal(path, "the first line is missing")
     return header, entries, size
 
 
 def _is_intact(interaction: JSONObject) -> bool:
-    """Is it as it was written? A recording that is made of it must be valid."""
+    """Whether an interaction matches its hashes: the recording made of it must be valid."""
     prompt_hash, content = interaction.get("prompt_hash"), interaction.get("response_content")
     return (
         isinstance(prompt_hash, str)
@@ -269,7 +268,7 @@ def _parse_line(line: bytes, path: str) -> JSONObject:
     except NotJSON as exc:
         raise _invalid_journal(path, f"not JSON: {exc.reason}") from None
     if not isinstance(value, dict):
-        raise _invalid_journal(path, "a line that is no object")
+        raise _invalid_journal(path, "a line is not an object")
     return value
 
 
@@ -282,4 +281,4 @@ def _parse_header(value: JSONObject, path: str) -> JournalHeader:
 
 
 def _invalid_journal(path: str, reason: str) -> InvalidFile:
-    return InvalidFile((Finding(path, path, "IO", f"not a journal of ours: {reason}"),))
+    return InvalidFile((Finding(path, path, "IO", f"not a valid journal: {reason}"),))

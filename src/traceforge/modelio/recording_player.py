@@ -1,8 +1,7 @@
-"""A recording for a proxy: any SDK asks, and what was recorded answers.
+"""Replay a recording through the proxy, for any SDK.
 
-In: requests as a proxy sees them, and a valid recording. Out: answers in the provider's own shape, found by the hash
-of the prompt and its turn. Never: a guess: a recording holds no prompts, so a request whose hash it does not have is
-a miss that says so.
+Requests are matched by the hash of their prompt and its occurrence. A recording stores no prompts, so an unmatched
+request cannot be compared with the nearest one.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ from traceforge.wire.unified import as_text
 
 
 class RecordingFallback:
-    """What stands beside an empty library: the interactions of a recording."""
+    """Answers the requests of a player with an empty library from a recording."""
 
     def __init__(self, session: JSONObject, redactor: Redactor) -> None:
         self._queue = InteractionQueue(session)
@@ -35,11 +34,11 @@ class RecordingFallback:
 
     @property
     def unused(self) -> int:
-        """How many interactions nobody has asked for."""
+        """How many interactions were not used."""
         return len(self._queue.unused())
 
     def find_response(self, request: KeyedRequest) -> tuple[str, RecordedResponse] | None:
-        """The interaction whose turn it is for this request, and its answer."""
+        """The next interaction for this request, and its response."""
         body = request.key_fields.body
         if not isinstance(body, dict) or request.endpoint.dialect is None or not request.endpoint.is_generative:
             return None
@@ -52,22 +51,22 @@ class RecordingFallback:
         return f"interaction {number}", synthesize_response(request, body, unified)
 
     def _prompt_hashes(self, request: JSONObject) -> tuple[Digest, ...]:
-        """The view may join texts of the clean body: they are looked at again, as those of traces are."""
+        """Redact the prompt again, as for traces: decoding may join texts of the redacted body."""
         prompt: JSONObject = {name: request[name] for name in ("messages", "prompt") if name in request}
         return request_prompt_hashes(cast("JSONObject", self._redactor.redact_json(prompt).value))
 
     def explain_no_response(self, request: KeyedRequest) -> str:
-        """Why nothing answers a request."""
+        """Why there is no response for a request."""
         body = request.key_fields.body
         endpoint = request.endpoint
         if not isinstance(body, dict) or endpoint.dialect is None or not endpoint.is_generative:
-            return "a recording answers generations alone, and this is none"
+            return "a recording only answers generation requests, and this is another kind of request"
         hashes = self._prompt_hashes(decode_request(endpoint, body))
         if not hashes:
             return "the request has no messages and no prompt"
         unused = self._queue.unused()
         unused_text = (
-            f"unused are {len(unused)}, the first is {self._queue.prompt_hash_at(unused[0])}"
+            f"{len(unused)} are unused, the first is {self._queue.prompt_hash_at(unused[0])}"
             if unused
             else "none is unused"
         )
@@ -76,7 +75,7 @@ class RecordingFallback:
 
 
 def _unified_response(number: int, answer: Completion, model: str) -> JSONObject:
-    """An answer in the unified view. Tokens that the recording does not count are 0: SDKs demand a number."""
+    """The unified response. Token counts that the recording does not have are 0, because SDKs require a number."""
     message = content_to_message(answer.text) or {"role": "assistant", "content": answer.text}
     tokens_input, tokens_output = answer.tokens_input or 0, answer.tokens_output or 0
     finish = "tool_calls" if message.get("tool_calls") else "stop"
@@ -90,9 +89,9 @@ def _unified_response(number: int, answer: Completion, model: str) -> JSONObject
 
 
 def open_recording_player(config: Config, session: JSONObject) -> tuple[Player, RecordingFallback]:
-    """What answers a proxy's requests from a valid recording.
+    """A player of a valid recording, for the proxy.
 
-    What a project declares as volatile is part of a prompt's hash all the same: it was when it was recorded.
+    Volatile parts of requests are not replaced, because they were part of the prompt's hash when it was recorded.
     """
     redactor = Redactor.from_config(config)
     fallback = RecordingFallback(session, redactor)

@@ -1,10 +1,10 @@
 """The Model IO verifier: rules MI1 to MI12.
 
-In: any JSON value. Out: `Valid` with the count and the ModelIOHash, or `Invalid` with every violation, sorted.
-Never: raises on a bad session, repairs one, or depends on the order in which rules run.
+The result is `ValidRecording` with the count and the ModelIOHash, or `InvalidRecording` with every violation, sorted.
+An invalid session raises no exception, and the order in which rules run does not matter.
 
-MI10 (stable order) is the sort below; MI12 (nothing ephemeral is hashed) is `model_io_core`. Both are
-properties that the tests prove; no violation carries their name.
+MI10 (stable order) is the sort below; MI12 (nothing ephemeral is hashed) is `model_io_core`. Both are properties that
+the tests prove; no violation has their name.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Violation(NamedTuple):
 
 
 class VerifyOptions(Struct, frozen=True):
-    """Which checks to leave out."""
+    """Which optional checks to run."""
 
     response_hashes: bool = True
     size_limits: bool = True
@@ -98,7 +98,7 @@ def verify_session_file(
     *,
     follow_links: bool = True,
 ) -> VerifyResult:
-    """Check a file; one that cannot be read or parsed gives the single violation IO or PARSE."""
+    """Check a file; one that cannot be read or parsed has the single violation IO or PARSE."""
     try:
         return verify_session(parse_json(read_file(path, follow_links=follow_links)), options)
     except CannotRead as exc:
@@ -118,7 +118,7 @@ def read_session(data: bytes) -> JSONObject:
 
 
 def check_session(session: JSON) -> JSONObject:
-    """The session, where every rule holds.
+    """Return the session if every rule holds.
 
     Raises:
         InvalidFile: it breaks a rule; the error holds every finding.

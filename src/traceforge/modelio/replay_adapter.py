@@ -1,8 +1,7 @@
-"""Replay: a recording answers in place of a model.
+"""Replay a Model IO recording in place of a model.
 
-In: a recording, whose every rule is checked before it answers anything, and the prompts of a program. Out: the n-th
-recording of a prompt for the n-th time it is asked. Never: an answer to a prompt that was not recorded, an answer
-again that was recorded once, or an empty answer instead of a miss.
+The n-th call with a prompt gets the n-th recorded answer to it. Every rule of the recording is checked first. A
+prompt that was not recorded, or was recorded fewer times, is an error and never an empty or repeated answer.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ from traceforge.replay.unmatched import find_nearest_value
 
 
 class InteractionQueue:
-    """Which interaction answers next. Safe to use from several threads."""
+    """The interactions of a recording that are not used yet. Safe to use from several threads."""
 
     def __init__(self, session: JSONObject, *, sequential: bool = False) -> None:
         items = cast("list[JSONObject]", session["interactions"])
@@ -32,7 +31,7 @@ class InteractionQueue:
         self._completions = [_read_completion(item) for item in items]
         self._used = bytearray(len(items))
         self._sequential = sequential
-        self._pending: dict[str, list[int]] = {}  # of a prompt: the next to answer stands last
+        self._pending: dict[str, list[int]] = {}  # by prompt hash, unused interactions; the next one is last
         for i in range(len(items) - 1, -1, -1):
             self._pending.setdefault(self._hashes[i], []).append(i)
         self._position = 0  # the position of the next call
@@ -42,7 +41,7 @@ class InteractionQueue:
         return len(self._completions)
 
     def take_next(self, prompt_hash: str) -> tuple[int, Completion | None]:
-        """The position of this call, and what answers it; None where nothing does."""
+        """The position of this call, and its answer; None where there is none."""
         with self._lock:
             position = self._position
             if self._sequential:
@@ -60,7 +59,7 @@ class InteractionQueue:
         return position, self._completions[index]
 
     def take_first_match(self, hashes: Iterable[str]) -> tuple[int, Completion] | None:
-        """The next interaction of the first of some hashes that has one left, and its number."""
+        """The next unused interaction of the first hash that has one, and its number."""
         with self._lock:
             self._position += 1
             for prompt_hash in hashes:
@@ -72,37 +71,37 @@ class InteractionQueue:
         return None
 
     def explain_no_match(self, prompt_hash: str) -> str:
-        """Why nothing answers."""
+        """Why there is no answer for a prompt."""
         times = self._hashes.count(Digest(prompt_hash))
         if self._sequential and self._position < len(self._hashes):
             return f"and interaction {self._position} of the recording is {self._hashes[self._position]}"
         if self._sequential:
             return f"and the recording ends after {len(self._hashes)} interactions"
         if times:
-            return f"which was recorded {times} times, and all have been given"
+            return f"which was recorded {times} times, and each answer was used"
         return "which was not recorded"
 
     def unused(self) -> list[int]:
-        """The interactions that have answered nothing."""
+        """The numbers of the interactions that were not used."""
         return [i for i, used in enumerate(self._used) if not used]
 
     def prompt_hash_at(self, i: int) -> Digest:
-        """The prompt of an interaction."""
+        """The prompt hash of an interaction."""
         return self._hashes[i]
 
 
 class ReplayAdapter:
-    """Answers from a recording, by the hash of a prompt and how often it was asked.
+    """Answers from a recording, by the hash of a prompt and its occurrence.
 
-    `sequential` also demands the order of the recording. With `all_used`, the end of a `with` block fails where
-    an interaction was not asked for. `prompts` are those of the session, if they are known from its traces: a miss
-    then says which of them is the nearest, and what differs.
+    `sequential` also requires the order of the recording. With `all_used`, the end of a `with` block fails if an
+    interaction was not used. `prompts` are those of the session, if they are known from its traces: the error for a
+    prompt that was not recorded then names the nearest one, and what differs.
 
     Raises:
         InvalidFile: the recording breaks a rule; nothing of it is replayed.
     """
 
-    recording_mode = "replay"  # A recording that is made of these answers was not made from live calls.
+    recording_mode = "replay"  # for a recording of these answers, which are not from live calls
 
     def __init__(
         self,
@@ -117,7 +116,8 @@ class ReplayAdapter:
         self._all_used = all_used
         self._redactor = redactor if redactor is not None else default_redactor()
         self._known_prompts = {
-            hash_redacted_prompt(clean): clean for clean in (redact_prompt(one, self._redactor) for one in prompts)
+            hash_redacted_prompt(clean): clean
+            for clean in (redact_prompt(prompt, self._redactor) for prompt in prompts)
         }
         self.adapter_id = str(session["adapter_id"])
         self.model_id = str(session["model_id"])
@@ -168,20 +168,20 @@ class ReplayAdapter:
         return answer
 
     def stream(self, prompt: Prompt, context: Context | None = None) -> Stream:
-        """The recorded answer, in one piece: a recording does not know in which pieces it came."""
-        answer = self.complete(prompt, context)  # A miss is a miss of the call, not of its first piece.
+        """The recorded answer as one text: a recording does not store the texts of a stream."""
+        answer = self.complete(prompt, context)  # Fail when the call is made, not when its first text is read.
         return Stream(stream_as_one_text(lambda: answer))
 
     @property
     def unused(self) -> list[int]:
-        """The interactions that nobody has asked for."""
+        """The numbers of the interactions that were not used."""
         return self._queue.unused()
 
     def check_used(self) -> None:
-        """Every interaction was asked for.
+        """Check that every interaction was used.
 
         Raises:
-            UnusedInteractions: some were not.
+            UnusedInteractions: some were not used.
         """
         unused = self.unused
         if unused:
@@ -206,10 +206,10 @@ class ReplayAdapter:
 
 
 def load_session(path: str | os.PathLike[str]) -> JSONObject:
-    """A recording whose every rule holds; the error of one that breaks any names the file.
+    """Read a valid recording; errors name the file.
 
     Raises:
-        InvalidFile, NotJSON, CannotRead: it is none, or cannot be read.
+        InvalidFile, NotJSON, CannotRead: it is not a valid recording, or not readable.
     """
     name = os.fspath(path)
     try:

@@ -1,8 +1,7 @@
-"""Recordings from traces: what was captured on the wire becomes a session of prompts and answers.
+"""Make a recording of traces, in the order of their calls.
 
-In: traces of a project, already redacted. Out: one recording of the calls that a recording can hold, in the order in
-which they were made, and how many of the others there are and why they are left out. Never: a call that failed or was
-cut short, an answer of several choices, or a prompt.
+Calls that a recording cannot hold are skipped and counted by reason: failed or incomplete calls, calls that are not
+generations, and responses with several choices.
 """
 
 from __future__ import annotations
@@ -26,14 +25,14 @@ from traceforge.traces.trace_store import TraceStore
 from traceforge.wire.endpoints import find_endpoint
 from traceforge.wire.unified import as_object, as_text
 
-SKIPPED_FAILED = "failed, or cut short"
-SKIPPED_NOT_GENERATION = "no generation"
-SKIPPED_CHOICES = "several choices, or none"
-SKIPPED_UNREADABLE = "a trace that cannot be read"
+SKIPPED_FAILED = "failed or cut short"
+SKIPPED_NOT_GENERATION = "not a generation"
+SKIPPED_CHOICES = "several choices or none"
+SKIPPED_UNREADABLE = "an unreadable trace"
 
 
 class TraceInteraction(NamedTuple):
-    """What a recording needs of a trace."""
+    """The data of a trace that a recording needs."""
 
     adapter_id: str
     model_id: str
@@ -43,24 +42,24 @@ class TraceInteraction(NamedTuple):
 
 
 class RecordedTraces(NamedTuple):
-    """A recording that was made of traces."""
+    """A recording made of traces."""
 
     written: WrittenRecording
-    skipped: Counter[str]  # why, and how many calls
+    skipped: Counter[str]  # calls by reason
 
 
 class _FinishedAdapter:
-    """Who answered, for a recording of calls that are over: nobody can be asked again."""
+    """The adapter of a recording of finished calls: it only has names and cannot be called."""
 
     def __init__(self, adapters: Iterable[str], models: Iterable[str]) -> None:
         self.adapter_id = "+".join(sorted(set(adapters)))
         self.model_id = "+".join(sorted(set(models)))
 
     def complete(self, prompt: Prompt, context: Context | None = None) -> NoReturn:
-        raise AssertionError("a call that is over is not made again")
+        raise AssertionError("a finished call is not made again")
 
     def stream(self, prompt: Prompt, context: Context | None = None) -> Stream:
-        raise AssertionError("a call that is over is not made again")
+        raise AssertionError("a finished call is not made again")
 
 
 def record_project_traces(
@@ -95,12 +94,12 @@ def _find_select_rows(store: TraceStore, trace_id: str) -> list[TraceRow]:
 
 
 def record_traces(store: TraceStore, rows: Sequence[TraceRow], out: str, redactor: Redactor) -> RecordedTraces:
-    """Write the recording of these traces. Several adapters or models are named together, sorted, with `+`.
+    """Write the recording of these traces. The names of several adapters or models are joined with `+`.
 
     Raises:
-        PathInUse, CannotWrite: it cannot be written there.
-        NotFound: no trace can stand in a recording.
-        RecordingFull: they are more than a recording may hold; nothing is written.
+        PathInUse, CannotWrite: the recording cannot be written.
+        NotFound: no trace can be recorded.
+        RecordingFull: there are too many traces for a recording; nothing is written.
     """
     skipped: Counter[str] = Counter()
     ordered = sort_rows_by_call(rows)
@@ -109,7 +108,7 @@ def record_traces(store: TraceStore, rows: Sequence[TraceRow], out: str, redacto
     ]
     if not names:
         reasons = "; ".join(f"{why} ({number})" for why, number in skipped.items()) or "there are no traces"
-        raise NotFound(f"there is nothing to record: {reasons}", hint="See: traceforge trace list")
+        raise NotFound(f"no trace can be recorded: {reasons}", hint="See: traceforge trace list")
     session = RecordingSession(out, _FinishedAdapter(*zip(*names, strict=True)), redactor=redactor)
     try:
         for interaction in _read_interactions(store, ordered, Counter()):
@@ -122,7 +121,7 @@ def record_traces(store: TraceStore, rows: Sequence[TraceRow], out: str, redacto
 
 
 def sort_rows_by_call(rows: Sequence[TraceRow]) -> list[TraceRow]:
-    """Rows in the order in which their calls began: by step where they are one session, else by time."""
+    """Sort rows by the start of their calls: by step within one session, otherwise by time."""
     one_session = len({row.summary.session_id for row in rows}) == 1
     numbered = one_session and all(row.summary.step_index is not None for row in rows)
     steps = {row.summary.id: row.summary.step_index or 0 for row in rows}
@@ -132,8 +131,9 @@ def sort_rows_by_call(rows: Sequence[TraceRow]) -> list[TraceRow]:
 
 
 def load_session_prompts(session_id: str = "") -> list[Prompt]:
-    """The (redacted) prompts that this project has traces of, of one session or of all: for a `ReplayAdapter`, whose
-    misses then say which prompt is the nearest, and what differs.
+    """The redacted prompts of the project's traces, of one session or of all.
+
+    With these prompts, the errors of a `ReplayAdapter` name the nearest prompt, and what differs.
     """
     loaded = load_config(current_folder())
     store = TraceStore(os.path.join(loaded.project, loaded.config.traces_dir))
@@ -151,7 +151,7 @@ def _read_prompts(store: TraceStore, rows: Iterable[TraceRow]) -> Iterator[Promp
         try:
             request = as_object(store.load_trace(row).body.get("request"))
         except (InvalidFile, NotFound, NotJSON, CannotRead):
-            continue  # It explains nothing.
+            continue  # It is not needed to explain an error.
         prompt = request.get("messages", request.get("prompt"))
         if isinstance(prompt, str | list):
             yield cast("Prompt", prompt)
@@ -172,7 +172,7 @@ def _read_interactions(
 
 
 def interaction_from_trace(body: JSONObject) -> TraceInteraction | str:
-    """What a recording holds of a trace, or why it holds nothing."""
+    """The interaction of a trace, or the reason to skip it."""
     request, metadata = as_object(body.get("request")), as_object(body.get("metadata"))
     endpoint = find_endpoint(
         as_text(as_object(body.get("wire")).get("method")) or "POST", as_text(body.get("endpoint"))

@@ -1,11 +1,12 @@
 """A pack as one file: `.tar.zst`, with the same bytes for the same pack.
 
-One zstd frame with a checksum around a tar of the plain form (ustar). Its members are `pack.sig.json`, where the pack
-is signed, and `pack/<name>` for each file, sorted, none twice. Each head has mode 0644, no owner, time 0 and type
-`0`; zeros fill each file to 512 bytes, and 1,024 zeros end it. Nothing else: no folder, no link, no extended head.
+One zstd frame with a checksum around a plain tar (ustar). Its members are `pack.sig.json`, where the pack is signed,
+and `pack/<name>` for each file, sorted, without duplicates. Each header has mode 0644, no owner, time 0 and type `0`;
+zeros fill each file to a multiple of 512 bytes, and 1,024 zeros end the tar. There are no folders, links or extended
+headers.
 
-In: the files of a pack, or an archive. Out: an archive, or the files, read in memory and never written to a disk.
-Never: takes a head that it would not have written itself, a second frame, or what expands beyond reason.
+An archive is read in memory and never unpacked to disk. Refused are headers that differ from those written here, a
+second frame, and archives that expand too much.
 """
 
 from __future__ import annotations
@@ -27,16 +28,16 @@ MEMBER_FOLDER = "pack/"
 SIGNATURE_MEMBER = f"pack{SIGNATURE_SUFFIX}"
 BLOCK = 512
 END = bytes(2 * BLOCK)
-LEVEL = 10  # Beyond, a recording gets a few percent smaller and takes several times as long.
-WINDOW_BYTES_MAX = 128 << 20  # What a frame may ask for before it gives a byte.
-UNCHECKED_EXPANSION_BYTES = 64 << 20  # So much any archive may hold; more only if it is not expanded beyond reason:
-EXPANSION_MAX = 1000  # Real recordings shrink 3 to 50 times; a bomb 10,000 times.
+LEVEL = 10  # A higher level makes recordings a few percent smaller and takes several times as long.
+WINDOW_BYTES_MAX = 128 << 20  # the most memory that a frame may require
+UNCHECKED_EXPANSION_BYTES = 64 << 20  # Below this size, the expansion is not checked.
+EXPANSION_MAX = 1000  # Real recordings shrink 3 to 50 times, a bomb 10,000 times.
 PIECE_BYTES = 1 << 18
-TOTAL_BYTES_MAX = FILE_BYTES_MAX  # As large as any file we read.
+TOTAL_BYTES_MAX = FILE_BYTES_MAX  # the same limit as for every file
 
 
 class InvalidArchive(Exception):
-    """The archive is not one of ours. Translated to a violation by `read_archive`."""
+    """The archive breaks a rule. `read_archive` turns it into a violation."""
 
     def __init__(self, message: str, rule: str = "PK13", path: str = "") -> None:
         super().__init__(message)
@@ -78,13 +79,13 @@ def _member_parts(name: str, data: bytes) -> Iterator[bytes]:
 
 
 def member_header(name: str, size: int) -> bytes:
-    """The one head that a member of this name and size has."""
+    """The only valid header of a member with this name and size."""
     fields = [
         name.encode().ljust(100, b"\0"),
         b"0000644\0" + b"0000000\0" * 2,
         b"%011o\0" % size,
         b"%011o\0" % 0,
-        b" " * 8,  # where the sum of all bytes will stand
+        b" " * 8,  # the checksum, filled in below
         b"0" + bytes(100),
         b"ustar\x0000" + bytes(247),
     ]
@@ -93,10 +94,10 @@ def member_header(name: str, size: int) -> bytes:
 
 
 def read_archive(path: str) -> PackContents:
-    """Read an archive in memory. One that is not ours has the violation alone, and no files.
+    """Read an archive in memory. An invalid one has a single violation and no files.
 
     Raises:
-        CannotRead: it cannot be read at all.
+        CannotRead: the file is not readable.
     """
     contents = PackContents(path, signature_name=SIGNATURE_MEMBER)
     try:
@@ -122,25 +123,25 @@ def _read_members(source: _FrameReader) -> Iterator[tuple[str, bytes]]:
         block = source.read_exactly(BLOCK)
         if not block.strip(b"\0"):
             if source.read_exactly(BLOCK).strip(b"\0"):
-                raise InvalidArchive("something follows the end of the archive")
+                raise InvalidArchive("unexpected bytes after the end of the archive")
             source.check_end()
             return
         name, size = _read_member_header(block)
         if name <= previous_name:
             raise InvalidArchive(
-                f"members are not sorted, or one stands twice: {_shorten_name(name)}", path=_shorten_name(name)
+                f"members are not sorted, or one is duplicated: {_shorten_name(name)}", path=_shorten_name(name)
             )
         previous_name = name
         data = source.read_exactly(size)
         if source.read_exactly(-size % BLOCK).strip(b"\0"):
             raise InvalidArchive(
-                f"something stands between the members: after {_shorten_name(name)}", path=_shorten_name(name)
+                f"unexpected bytes between members: after {_shorten_name(name)}", path=_shorten_name(name)
             )
         yield name, data
 
 
 def _read_member_header(block: bytes) -> tuple[str, int]:
-    """The name and the size of a member; what makes the head another than ours is named where it can be."""
+    """The name and size of a member; the error names what is wrong with the header."""
     name = block[:100].rstrip(b"\0").decode(errors="backslashreplace")
     inner = name.removeprefix(MEMBER_FOLDER)
     short_name = _shorten_name(name)
@@ -150,7 +151,7 @@ def _read_member_header(block: bytes) -> tuple[str, int]:
     if kind != b"0":
         raise InvalidArchive(f"a member is not a regular file: {short_name}", "PK12", short_name)
     if name.startswith("/") or "\\" in name or ".." in name.split("/"):
-        raise InvalidArchive(f"a member's name leads elsewhere: {short_name}", "PK7", short_name)
+        raise InvalidArchive(f"a member's name leads outside the pack: {short_name}", "PK7", short_name)
     if name != SIGNATURE_MEMBER and (inner == name or inner not in ALL_FILES):
         raise InvalidArchive(f"unknown file in pack: {short_name}", "PK2", short_name)
     try:
@@ -167,7 +168,7 @@ def _shorten_name(name: str) -> str:
 
 
 class _FrameReader:
-    """The bytes behind a zstd frame, given as they are asked for."""
+    """Decompresses a zstd frame as far as it is read."""
 
     def __init__(self, file: BinaryIO, path: str) -> None:
         self._file = file
@@ -180,7 +181,7 @@ class _FrameReader:
             raise CannotRead(path, f"more than the limit of {FILE_BYTES_MAX} bytes")
 
     def read_exactly(self, size: int) -> bytes:
-        """Exactly so many bytes."""
+        """Return exactly so many bytes."""
         if self._taken_bytes + size > TOTAL_BYTES_MAX:
             raise InvalidArchive(f"it holds more than {TOTAL_BYTES_MAX} bytes")
         while len(self._buffer) < size:
@@ -192,11 +193,11 @@ class _FrameReader:
         return data
 
     def check_end(self) -> None:
-        """There is nothing more: neither in the frame nor behind it."""
+        """Check that nothing follows, neither in the frame nor after it."""
         while not self._buffer and self._read_more():
             pass
         if self._buffer or self._frame.unused_data or self._file.read(1):
-            raise InvalidArchive("something follows the end of the archive")
+            raise InvalidArchive("unexpected bytes after the end of the archive")
         if not self._frame.eof:
             raise InvalidArchive("it ends too early")
 
@@ -208,9 +209,9 @@ class _FrameReader:
         if not data:
             return False
         try:
-            for start in range(0, len(data), 1 << 10):  # A bomb goes off in small steps, and is counted after each.
+            for start in range(0, len(data), 1 << 10):  # In small steps, so that a bomb is noticed early.
                 if self._frame.eof:
-                    raise InvalidArchive("something follows the end of the archive")
+                    raise InvalidArchive("unexpected bytes after the end of the archive")
                 self._buffer += self._frame.decompress(data[start : start + (1 << 10)])
                 self._check_expansion()
         except self._error:
@@ -222,4 +223,4 @@ class _FrameReader:
         if (
             expanded > UNCHECKED_EXPANSION_BYTES and expanded > EXPANSION_MAX * self._compressed_bytes
         ) or expanded > TOTAL_BYTES_MAX:
-            raise InvalidArchive(f"it expands to more than {EXPANSION_MAX} times its size, as only a bomb does")
+            raise InvalidArchive(f"it expands to more than {EXPANSION_MAX} times its size")

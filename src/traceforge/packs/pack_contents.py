@@ -1,7 +1,6 @@
-"""What is in a pack, wherever it stands: in a folder, or in an archive.
+"""The files of a pack, and the checks of their names.
 
-In: a path. Out: the bytes of its files by name, the signature beside it, and what is wrong with the names. Never:
-follows a link, opens what is not a regular file, or writes an archive's files to the disk.
+Links are never followed, and only regular files are opened.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from traceforge.packs.pack_format import ALL_FILES, SIGNATURE_SUFFIX
 
 @dataclass
 class PackContents:
-    """The files of a pack. Those of unknown names are named, and not read."""
+    """The files of a pack. Files with unknown names are listed and not read."""
 
     pack: str
     names: tuple[str, ...] = ()  # of regular files, sorted
@@ -27,11 +26,11 @@ class PackContents:
     violations: list[Violation] = field(default_factory=list)
     signature: bytes | None = None
     signature_name: str = ""
-    is_broken: bool = False  # an archive that is none of ours: nothing is known about what it holds
+    is_broken: bool = False  # an invalid archive, whose content is unknown
 
 
 def signature_path(pack: str) -> str:
-    """Where the signature of a folder stands: beside it."""
+    """The path of a folder's signature, which is next to the folder."""
     return os.path.normpath(pack) + SIGNATURE_SUFFIX
 
 
@@ -70,7 +69,7 @@ def _check_names(entries: list[os.DirEntry[str]]) -> Iterator[Violation]:
         if entry.name not in ALL_FILES:
             yield Violation("PK2", entry.name, f"unknown file in pack: {entry.name}")
         if "\\" in entry.name:
-            yield Violation("PK7", entry.name, f"file name leads elsewhere: {entry.name}")
+            yield Violation("PK7", entry.name, f"file name leads outside the pack: {entry.name}")
         if entry.is_symlink():
             yield Violation("PK6", entry.name, f"file is a symbolic link: {entry.name}")
         elif not entry.is_file(follow_symlinks=False):

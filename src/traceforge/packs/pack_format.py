@@ -1,9 +1,7 @@
 """The pack: a flat folder of evidence about one run.
 
-`run.json` is always there, `bundle.json` unless the run refused, the rest may be. `run.json` names what it refers to:
-`bundle {bundle_id, sha256}`, the digest of bundle.json's canonical text and one LF, and `model_io_hash`.
-
-In: bytes of single files. Out: their values, or every problem. Never: walks a folder (`verify` does).
+`run.json` is required, `bundle.json` unless the run refused; the other files are optional. `run.json` refers to
+them by digest: `bundle {bundle_id, sha256}`, of bundle.json's canonical text and one LF, and `model_io_hash`.
 """
 
 from __future__ import annotations
@@ -24,20 +22,20 @@ LEDGER_FILE = "ledger.jsonl"
 POLICY_FILE = "policy.json"
 MODEL_IO_FILE = "model_io.json"
 META_FILE = "meta.json"
-SIGNATURE_SUFFIX = ".sig.json"  # behind the name of the folder, which it stands beside
+SIGNATURE_SUFFIX = ".sig.json"  # appended to the name of the folder
 OBJECT_FILES = ("patch.json", "evidence.json", POLICY_FILE, "runner.json")
 ALL_FILES = frozenset({RUN_FILE, BUNDLE_FILE, LEDGER_FILE, MODEL_IO_FILE, META_FILE, *OBJECT_FILES})
 
 
 class BundleReference(Struct):
-    """What `run.json` says about bundle.json."""
+    """The reference from `run.json` to `bundle.json`."""
 
     bundle_id: NonEmptyText
     sha256: DigestText
 
 
 class PackRun(Struct):
-    """`run.json`. Open: an engine adds its own fields, and the shape of policy, intent and decision is its own."""
+    """`run.json`. Engines may add fields, and define policy, intent and decision themselves."""
 
     run_schema_version: NonEmptyText
     run_id: NonEmptyText
@@ -54,13 +52,13 @@ class PackRun(Struct):
 
 
 class PackBundle(Struct):
-    """`bundle.json`. Open but for its name."""
+    """`bundle.json`. Only its id is defined; engines add their own fields."""
 
     bundle_id: NonEmptyText
 
 
 class LedgerEntry(Struct):
-    """One line of `ledger.jsonl`. Open."""
+    """One line of `ledger.jsonl`. Engines may add fields."""
 
     run_id: Any
     timestamp: Any
@@ -86,7 +84,7 @@ def read_run(data: bytes) -> JSONObject:
 
 
 def find_ledger_problems(data: bytes) -> Iterator[ShapeProblem]:
-    """Every problem of a ledger; paths name the line. Blank lines are no entries."""
+    """Every problem of a ledger; the path is the line. Blank lines are ignored."""
     for number, line in enumerate(data.split(b"\n"), 1):
         if not line.strip():
             continue

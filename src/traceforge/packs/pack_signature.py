@@ -3,11 +3,8 @@
     {"files": [{"name", "sha256", "size"}, …], "key": "SHA256:…", "signature": "-----BEGIN SSH …", "version": "1.0.0"}
 
 The files are sorted by name. What is signed is the canonical text of `{"files", "version"}`, with Ed25519, by
-`ssh-keygen` under the namespace `traceforge-pack`. The file is its own canonical text and one LF, so that no byte of
-it can be changed unseen either.
-
-In: the files of a pack, a key. Out: the signature's bytes, or every file that is not as it was signed. Never: takes a
-signature of another kind of key, or one that anybody could have made for one of a key that was named.
+`ssh-keygen` under the namespace `traceforge-pack`. The file must be canonical text and one LF, so that any changed
+byte of it is noticed, too. Only Ed25519 keys are accepted.
 """
 
 from __future__ import annotations
@@ -33,7 +30,7 @@ from traceforge.ssh_signing import (
 )
 
 VERSION = "1.0.0"
-NAMESPACE = "traceforge-pack"  # A signature that was made for anything else is none for a pack.
+NAMESPACE = "traceforge-pack"  # A signature for any other purpose is not valid for a pack.
 ED25519 = "ssh-ed25519"
 _RULE = "PK14"
 
@@ -56,10 +53,10 @@ class PackSignature(Struct, forbid_unknown_fields=True):
 
 
 class VerifiedSignature(NamedTuple):
-    """What is known about a signature that is good."""
+    """A valid signature."""
 
     key: str  # its fingerprint
-    trusted: bool  # Was it made by the key that was asked for? If none was, anybody could have made it.
+    trusted: bool  # whether it was made with the required key; without one, anyone could have made it
 
     def to_json(self) -> JSONObject:
         """As `--json` prints it."""
@@ -70,12 +67,12 @@ def sign_files(files: Mapping[str, bytes], key_file: str) -> bytes:
     """Sign the files of a pack.
 
     Raises:
-        CannotSign: there is no such key, it is not Ed25519, or `ssh-keygen` could not use it.
+        CannotSign: the key is missing or not Ed25519, or `ssh-keygen` could not use it.
     """
     key = find_ssh_key(key_file)
     hint = "Make one with: ssh-keygen -t ed25519 -f pack-key"
     if key is None:
-        raise CannotSign("the pack was not signed: there is no SSH key that can be read", hint=hint)
+        raise CannotSign("the pack was not signed: the SSH key is missing or not readable", hint=hint)
     if key.kind != "ED25519":
         raise CannotSign(f"the pack was not signed: the key is {key.kind or 'unknown'}, and not ED25519", hint=hint)
     manifest = _signed_manifest(files)
@@ -96,7 +93,7 @@ def load_public_key(path: str) -> str:
     """The line of a public key.
 
     Raises:
-        CannotRead: it cannot be read, is none, or is none of Ed25519.
+        CannotRead: it is not readable, or not an Ed25519 public key.
     """
     lines = read_file(path, bytes_max=1 << 16).decode(errors="replace").strip().split("\n")
     words = lines[0].split()
@@ -106,7 +103,7 @@ def load_public_key(path: str) -> str:
 
 
 def check_signature(contents: PackContents, key: str = "") -> tuple[VerifiedSignature | None, list[Violation]]:
-    """Check what was signed; `key` is the public key that must have made it, any where it is empty."""
+    """Check the signature; `key` is the public key that must have made it, "" accepts any key."""
     name = contents.signature_name
     if contents.signature is None:
         is_missing = key and not _has_violation_at(contents, name)
@@ -122,7 +119,7 @@ def check_signature(contents: PackContents, key: str = "") -> tuple[VerifiedSign
 
 
 def _has_violation_at(contents: PackContents, name: str) -> bool:
-    """Was it said already that the signature cannot be read?"""
+    """Whether it is already reported that the signature is unreadable."""
     return any(violation.path == name for violation in contents.violations)
 
 
@@ -136,7 +133,7 @@ def _parse_signature(data: bytes) -> tuple[JSONObject | None, str]:
         return None, f"{problems[0].path}: {problems[0].message}"
     signature = cast("JSONObject", value)
     if signature["version"] != VERSION:
-        return None, f"a signature of another version than {VERSION}"
+        return None, f"the version of the signature is not {VERSION}"
     if canonical_bytes(signature) + b"\n" != data:
         return None, "not written as canonical text and one LF"
     if not is_canonical_signature(str(signature["signature"])):
@@ -149,9 +146,9 @@ def _check_files(contents: PackContents, listed: list[JSONObject]) -> Iterator[V
     for name in sorted({*contents.names, *signed}):
         item = signed.get(name)
         if item is None:
-            yield Violation(_RULE, name, "not in the signed list: it was added, or renamed")
+            yield Violation(_RULE, name, "not in the signed list: it was added or renamed")
         elif name not in contents.names:
-            yield Violation(_RULE, name, "signed, and missing: it was removed, or renamed")
+            yield Violation(_RULE, name, "signed but missing: it was removed or renamed")
         elif name in contents.files and digest_bytes(contents.files[name]) != item["sha256"]:
             yield Violation(_RULE, name, "not the bytes that were signed")
         elif name in contents.files and len(contents.files[name]) != item["size"]:
@@ -173,5 +170,5 @@ def _check_key(value: JSONObject, key: str) -> tuple[VerifiedSignature | None, V
         message = "not a signature of this key over these files" if key else "not a signature over these files"
         return None, Violation(_RULE, "", message)
     if check_result.fingerprint != value["key"]:
-        return None, Violation(_RULE, "", "made with another key than it names")
+        return None, Violation(_RULE, "", "made with a different key than the one it names")
     return VerifiedSignature(check_result.fingerprint, bool(key)), None

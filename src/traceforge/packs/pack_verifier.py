@@ -1,8 +1,7 @@
 """The pack verifier: rules PK1 to PK14.
 
-In: a folder, or an archive of one. Out: what was checked, or every violation, sorted by rule, path and message.
-Never: follows a link, opens what is not a regular file, or judges `meta.json` beyond being JSON (PK11). PK10 is the
-sort.
+Violations are sorted by rule, path and message (PK10). `meta.json` only has to be JSON (PK11). Links are never
+followed, and only regular files are opened.
 """
 
 from __future__ import annotations
@@ -36,7 +35,7 @@ _PARSE_RULES = {RUN_FILE: "PK3", BUNDLE_FILE: "PK4"}  # every other file that mu
 
 
 class DigestReference(NamedTuple):
-    """A digest that one file states about another, and what we computed."""
+    """A digest that one file states about another, and the computed one."""
 
     source: str
     target: str
@@ -46,7 +45,6 @@ class DigestReference(NamedTuple):
 
     @property
     def is_match(self) -> bool:
-        """Is the statement true?"""
         return self.expected == self.computed
 
     def to_json(self) -> JSONObject:
@@ -62,7 +60,7 @@ class DigestReference(NamedTuple):
 
 
 class PackReport(NamedTuple):
-    """What is known about a pack."""
+    """The result of verifying a pack."""
 
     pack: str
     files: tuple[str, ...]
@@ -87,8 +85,8 @@ class PackReport(NamedTuple):
 def verify_pack(pack: str, *, key: str = "", deep: bool = True) -> PackReport:
     """Check the pack at `pack`, a folder or an archive, against every rule.
 
-    `key` is a public key that must have signed it. Where it is signed, the signature is checked in any case.
-    Without `deep`, what the recording itself says is not judged.
+    `key` is a public key that must have signed it. A signature is always checked. Without `deep`, the rules of the
+    recording are not checked.
     """
     try:
         contents = read_pack(pack)
@@ -98,7 +96,7 @@ def verify_pack(pack: str, *, key: str = "", deep: bool = True) -> PackReport:
 
 
 def verify_contents(contents: PackContents, *, key: str = "", deep: bool = True) -> PackReport:
-    """Check the files of a pack, wherever they come from."""
+    """Check the files of a pack against every rule."""
     if contents.is_broken:
         return PackReport(contents.pack, (), (), tuple(contents.violations))
     values, unreadable = _parse_members(contents)
@@ -117,12 +115,12 @@ def verify_contents(contents: PackContents, *, key: str = "", deep: bool = True)
 
 
 def pack_findings(report: PackReport) -> list[Finding]:
-    """The violations as findings; files are named from where the person stands."""
+    """The violations as findings, with paths relative to the current folder."""
     return [Finding(_violation_path(report.pack, v.path), "", v.rule_id, v.message) for v in report.violations]
 
 
 def _violation_path(pack: str, path: str) -> str:
-    """Where a file stands; the signature of a folder stands beside it."""
+    """The path of the file; the signature of a folder is next to it."""
     if path == pack or path == os.path.basename(pack):
         return pack
     signature = signature_path(pack)

@@ -1,8 +1,8 @@
-"""Making a pack: the same inputs give the same bytes.
+"""Create a pack: the same inputs give the same bytes.
 
-In: the files that a pack is made of, as they stand anywhere. Out: a folder whose every JSON file is canonical text
-and one LF, in which `run.json` states the digests of the others; beside it, where a key was given, its signature.
-Never: a pack that does not verify, or half of one: it is checked in memory, written beside its place, and renamed.
+Every JSON file is canonical text and one LF, and `run.json` states the digests of the others. With a key, the
+signature is written next to the folder. A pack is verified in memory, written to a temporary folder and renamed, so
+that there is never an invalid or incomplete one.
 """
 
 from __future__ import annotations
@@ -26,18 +26,18 @@ from traceforge.packs.pack_verifier import PackReport, pack_findings, verify_con
 
 
 def create_pack(out: str, sources: Mapping[str, str], key_file: str = "") -> PackReport:
-    """Make a pack at `out` of files by their name in it; `key_file` signs it.
+    """Create a pack at `out` from files by their name in the pack; `key_file` signs it.
 
     Raises:
-        PathInUse: something stands at `out`.
-        InvalidFile: what would be written does not verify; the error has every finding.
-        NotJSON, CannotRead: a source cannot be read.
+        PathInUse: `out` exists.
+        InvalidFile: the pack would be invalid; the error has every finding.
+        NotJSON, CannotRead: a source is not readable.
         CannotSign: it cannot be signed.
         CannotWrite: it cannot be written.
     """
     if os.path.lexists(out):
         raise PathInUse(
-            f"{out} is there already", hint="A pack is evidence, and is not written over: name another folder."
+            f"{out} already exists", hint="A pack is evidence and is never overwritten: choose another folder."
         )
     files = build_files(sources)
     report = verify_contents(PackContents(out, tuple(sorted(files)), files))
@@ -53,7 +53,7 @@ def build_files(sources: Mapping[str, str]) -> dict[str, bytes]:
 
     Raises:
         InvalidFile: the run states another digest than its file has.
-        NotJSON, CannotRead: a source cannot be read.
+        NotJSON, CannotRead: a source is not readable.
     """
     values: dict[str, JSON] = {}
     files: dict[str, bytes] = {}
@@ -73,7 +73,7 @@ def build_files(sources: Mapping[str, str]) -> dict[str, bytes]:
 
 
 def _with_references(run: JSONObject, values: Mapping[str, JSON]) -> JSONObject:
-    """The run with the digests of what it goes with; one that it states already must be true."""
+    """The run with the digests of the other files; a digest that it states already must be correct."""
     stated: JSONObject = {}
     session, bundle = values.get(MODEL_IO_FILE), values.get(BUNDLE_FILE)
     if isinstance(session, dict) and not isinstance(verify_session(session), InvalidRecording):
@@ -84,12 +84,12 @@ def _with_references(run: JSONObject, values: Mapping[str, JSON]) -> JSONObject:
         current = run.get(name)
         if current is not None and not _is_consistent(current, value):
             finding = Finding(RUN_FILE, f"$.{name}", "PK5" if name == "bundle" else "PK8", "states another digest")
-            raise InvalidFile((finding._replace(hint="Take the digest out: it is written for you."),))
+            raise InvalidFile((finding._replace(hint="Remove the digest: it is written for you."),))
     return {**run, **stated}
 
 
 def _is_consistent(stated: JSON, value: JSON) -> bool:
-    """Does the run say the same? A bundle may be named alone, or have more fields than ours."""
+    """Whether a stated reference is correct; it may have fewer or more fields."""
     if isinstance(stated, dict) and isinstance(value, dict):
         return all(stated.get(name, expected) == expected for name, expected in value.items())
     return stated == value
@@ -117,13 +117,13 @@ def _write_folder(out: str, files: Mapping[str, bytes], signature: bytes | None)
 
 
 def _remove_stale_signature(path: str) -> None:
-    """A signature of a pack that stood here once is none of this one."""
+    """Remove the signature of a pack that was here before."""
     with suppress(FileNotFoundError):
         os.unlink(path)
 
 
 def export_archive(contents: PackContents, out: str) -> int:
-    """Write a pack that verifies as one file; how many bytes it has.
+    """Write a valid pack as one archive; return its size in bytes.
 
     Raises:
         CannotWrite: it cannot be written.

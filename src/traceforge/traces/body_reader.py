@@ -1,12 +1,11 @@
-"""The bodies of a call, cleaned and read.
+"""Redact and parse the bodies of a call.
 
-In: bytes as they were sent, a redactor, and for an answer the endpoint. Out: the value to keep, how to write the same
-bytes again, and what the answer says. Never: keeps bytes that were not cleaned, or loses any: what is not JSON is
-kept as text, and what is no text in base64.
+A body becomes the value that a trace stores, and how to write the same bytes again. Bytes that were not redacted are
+never stored, and none are lost: what is not JSON is stored as text, and what is not text as base64.
 
-A JSON body is kept as a value, for people to read and tools to query. Most providers write JSON in one of four
-layouts; where writing the value in one of them gives the very bytes that came, its name is enough to replay them.
-Otherwise the text is kept as well.
+A JSON body is stored as a value, for people to read and tools to query. Most providers write JSON in one of four
+layouts; where writing the value in one of them gives the same bytes, its name is enough to replay them. Otherwise the
+text is stored as well.
 """
 
 from __future__ import annotations
@@ -36,32 +35,32 @@ from traceforge.wire.response_reader import (
 STREAM_MEDIA_TYPES = {
     BodyFraming.SSE: "text/event-stream",
     BodyFraming.LINES: "application/x-ndjson",
-}  # As redaction calls them.
+}  # as the redactor knows them
 COMPACT = "compact"
 UNREADABLE = frozenset({EncodingState.FAILED, EncodingState.TOO_LARGE})
 
-TRACE_DEPTH = 50  # How much deeper a value may stand in a trace than in its body.
+TRACE_DEPTH = 50  # How much deeper a value is nested in a trace than in its body.
 
-# The name of a layout, is it indented, and does a line feed end it?
+# The name of a layout, whether it is indented, and what ends it.
 LAYOUTS = ((COMPACT, False, b""), ("compact-lf", False, b"\n"), ("indented", True, b""), ("indented-lf", True, b"\n"))
 
 
 class RedactedBody(NamedTuple):
-    """A body as it is kept."""
+    """A body as a trace stores it."""
 
     value: JSON  # JSON as a value; else its text, {"b64": …} or {"omitted": …}; None where there was no body
     redactions: list[Redaction]
     is_json: bool = False
-    layout: str = ""  # which of LAYOUTS gives the bytes
-    text: str | None = None  # the exact text, where none does
-    chunks: Sequence[bytes] = ()  # of a stream, clean
+    layout: str = ""  # which of LAYOUTS gives the same bytes
+    text: str | None = None  # the exact text, where no layout does
+    chunks: Sequence[bytes] = ()  # of a stream, redacted
     answer: ParsedResponse | None = None
     encoding: EncodingState = EncodingState.NONE
-    markers: Sequence[tuple[int, str]] = ()  # which [REDACTED] of the answer stand for a value of the request
+    markers: Sequence[tuple[int, str]] = ()  # which [REDACTED] of the response are values of the request
 
 
 def read_body(redactor: Redactor, data: bytes, media_type: str) -> RedactedBody:
-    """Clean a whole body and read it."""
+    """Redact and parse a whole body."""
     if not data:
         return RedactedBody(None, [])
     try:
@@ -86,7 +85,7 @@ def read_body(redactor: Redactor, data: bytes, media_type: str) -> RedactedBody:
 
 
 def redact_value(redactor: Redactor, data: bytes, media_type: str) -> tuple[JSON, list[Redaction]]:
-    """The value that `read_body` keeps and what it takes out, without finding out how to write the bytes again."""
+    """The value and redactions of `read_body`, without finding the layout."""
     if data and not is_redacted_by_type(media_type):
         try:
             value = parse_json(data)
@@ -103,19 +102,19 @@ def redact_value(redactor: Redactor, data: bytes, media_type: str) -> tuple[JSON
 def _read_redacted(redacted: Redacted[bytes]) -> RedactedBody:
     try:
         return RedactedBody(parse_json(redacted.value), redacted.log, is_json=True, layout=COMPACT)
-    except NotJSON:  # JSON under the label of a form, and cleaned as one
+    except NotJSON:  # JSON with the media type of a form, redacted as a form
         return RedactedBody(_text_or_base64(redacted.value), redacted.log)
 
 
 def _is_too_deep(data: bytes, value: JSON) -> bool:
-    """Would a trace that holds it nest deeper than anybody reads?"""
+    """Whether a trace with this value would be nested too deeply for our JSON reader."""
     return data.count(b"[") + data.count(b"{") > DEPTH_MAX - TRACE_DEPTH and is_deeper_than(
         value, DEPTH_MAX - TRACE_DEPTH
     )
 
 
 def find_layout(value: JSON, data: bytes) -> str:
-    """The layout in which writing `value` gives `data`; empty where none does."""
+    """The layout in which `value` is written as `data`; "" where there is none."""
     indented = data[1:2] == b"\n"
     end = b"\n" if data.endswith(b"\n") else b""
     if json_bytes(value, indent=indented) + end != data:
@@ -124,7 +123,7 @@ def find_layout(value: JSON, data: bytes) -> str:
 
 
 def write_body(value: JSON, layout: str) -> bytes:
-    """The bytes of a body that was kept as a value and the name of its layout."""
+    """The bytes of a body that was stored as a value and a layout."""
     indented, end = next((indented, end) for name, indented, end in LAYOUTS if name == layout)
     return json_bytes(value, indent=indented) + end
 
@@ -158,14 +157,15 @@ def read_response(
 
 
 def omit_body(data: bytes, state: EncodingState) -> RedactedBody:
-    """What is kept of a body that could not be decoded: nobody can say what it holds, so it may hold a secret."""
+    """What is stored of a body that could not be decoded: its size and digest, because it may hold secrets."""
     return RedactedBody({"omitted": state.value, "bytes": len(data), "digest": digest_bytes(data)}, [])
 
 
 def find_echoes(request_redactions: Iterable[Redaction], markers: Iterable[tuple[int, str]]) -> list[JSON]:
-    """References: which [REDACTED] of the answer is refilled from which place of the request.
+    """The echoes of a response: which [REDACTED] is refilled from which redaction of the request.
 
-    `marker` counts those of the answer as it is kept, `nth` those at one place of the request, both from 0.
+    `marker` counts the [REDACTED] of the stored response, `nth` the redactions at one path of the request, both
+    from 0.
     """
     first_places: dict[str, tuple[str, int]] = {}
     counts: dict[str, int] = {}
@@ -206,7 +206,7 @@ def _read_stream(
         return RedactedBody(
             answer.body, redactions, is_json=True, chunks=redacted.value, answer=answer, markers=echo_markers
         )
-    return _read_whole(redactor, endpoint, status, kind, chunks, markers)  # an error under a stream's label
+    return _read_whole(redactor, endpoint, status, kind, chunks, markers)  # an error with the media type of a stream
 
 
 def _redact_answer(redactor: Redactor, answer: ParsedResponse) -> tuple[ParsedResponse, list[Redaction]]:

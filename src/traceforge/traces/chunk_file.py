@@ -1,9 +1,8 @@
-"""The chunks of a streamed answer: `chunks/<trace id>.jsonl`.
+"""The chunks of a streamed response: `chunks/<trace id>.jsonl`.
 
-A line a chunk, in the order in which they came: `{"i": 0, "t_ms": 12.5, "data": "…"}`, or `"b64"` in place of `data`
-where the bytes are not UTF-8. `t_ms` is the time since the request was sent.
-
-In: clean bytes. Out: lines, and back. Never: joins or divides a chunk: where a stream was cut is part of it.
+One line for each chunk, in the order they arrived: `{"i": 0, "t_ms": 12.5, "data": "…"}`, or `"b64"` instead of
+`data` where the bytes are not UTF-8. `t_ms` is the time since the request was sent. Chunks are never joined or
+divided.
 """
 
 from __future__ import annotations
@@ -34,12 +33,12 @@ class _ChunkLine(Struct, forbid_unknown_fields=True):
 
 
 def chunk_file_name(trace_id: str) -> str:
-    """Where the chunks of a trace are kept, below the traces folder."""
+    """The file with the chunks of a trace, relative to the traces folder."""
     return f"{CHUNKS_FOLDER}/{trace_id}.jsonl"
 
 
 def write_chunks(chunks: Sequence[Chunk], redacted: Sequence[bytes]) -> bytes:
-    """The lines; the times of the chunks as they were seen, and the bytes that are clean."""
+    """The lines, with the times of `chunks` and the bytes of `redacted`."""
     return b"".join(
         json_bytes({"i": number, "t_ms": round(chunk.t_ms, 3), **_encode_data(data)}) + b"\n"
         for number, (chunk, data) in enumerate(zip(chunks, redacted, strict=True))
@@ -54,7 +53,7 @@ def _encode_data(data: bytes) -> dict[str, str]:
 
 
 def read_chunks(lines: bytes) -> list[Chunk]:
-    """Read them back.
+    """Read the lines of a chunk file.
 
     Raises:
         InvalidFile: a line is not a chunk, or not the next one.

@@ -1,7 +1,7 @@
-"""The gate: one process at a time moves traces.
+"""The lock of a traces folder: one process at a time moves, rewrites or removes traces.
 
-In: a traces folder. Out: the right to move, rewrite and remove what stands in it. Never: in the way of who records or
-reads. Whoever moves a trace holds a copy of it for a moment; without the gate it could come back after a purge.
+Recording and reading need no lock. A process that moves a trace holds a copy of it for a moment; without the lock,
+the copy could reappear after a purge.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ _PAUSE_S = 0.02
 
 @contextmanager
 def lock_traces_folder(traces_dir: str, *, seconds: float = float("inf")) -> Iterator[bool]:
-    """Hold the gate; False where others had it for all this time. A crash lets go of it.
+    """Hold the lock in a `with` block; False where others held it all this time. A crash releases it.
 
     Raises:
-        CannotWrite: the folder is not ours to open.
+        CannotWrite: the folder cannot be opened.
     """
     try:
         descriptor = _open_lock_target(traces_dir)
@@ -39,7 +39,7 @@ def lock_traces_folder(traces_dir: str, *, seconds: float = float("inf")) -> Ite
 
 
 def _open_lock_target(traces_dir: str) -> int:
-    """What is locked: the folder itself, and a file in it where a system locks no folders."""
+    """The folder itself, or a file in it on Windows, where folders cannot be locked."""
     if os.name == "nt":
         return os.open(os.path.join(traces_dir, LOCK_FILE), os.O_RDWR | os.O_CREAT, 0o600)
     return os.open(traces_dir, os.O_RDONLY | os.O_CLOEXEC)

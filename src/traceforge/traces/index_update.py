@@ -1,13 +1,11 @@
-"""Keeping the index true: what stands in the traces folder, and what the index says.
+"""Update the index: add the traces that are new in the traces folder, and remove those that are gone.
 
-In: a traces folder and its index. Out: an index that knows every trace there is, whether in a segment, a file or an
-archive. Never: reads a trace twice, or changes one.
+A trace only moves from a segment to a file to an archive. The three are read in that order, so that a trace that
+moves meanwhile is seen at least once; a row is removed only if its trace was missing before all archives were read.
 
-A trace only ever moves from a segment to a file to an archive. The three are looked at in that order, so that one
-that moves meanwhile is seen at least once; a row goes only when its trace was missed before all archives were read.
-A folder whose time has not changed since it was last looked at is not looked at again; a time that is too young to
-tell is not believed. A file that was replaced is read again, one that was changed in its place, which no tool of ours
-does, is not: its list entry stays until `trace reindex`, and whoever opens it sees what it says now.
+A folder is listed again only if its modification time changed; a very recent time is not trusted, because file
+systems round it. A file that was replaced is read again. A file that was edited in place, which TraceForge never
+does, is not: its row stays as it was until `trace reindex`.
 """
 
 from __future__ import annotations
@@ -28,15 +26,17 @@ from traceforge.traces.trace_migration import migrate_trace, needs_migration
 from traceforge.traces.trace_summary import summarize_trace
 
 FILES_STAMP = "."
-STAMP_AGE_MIN_NS = 2_000_000_000  # File systems keep times as coarsely as this; a younger folder may change unseen.
-INODE_MAX = 2**63 - 1  # What SQLite holds.
-BATCH = 2_000  # Rows written together: a stop half-way loses no more than this much work.
+STAMP_AGE_MIN_NS = (
+    2_000_000_000  # File systems round times by up to this much: a younger folder may change unnoticed.
+)
+INODE_MAX = 2**63 - 1  # the largest integer of SQLite
+BATCH = 2_000  # Rows in one transaction: an interrupted update loses at most this much work.
 
-Progress = Callable[[int], None]  # Is told how many traces were read.
+Progress = Callable[[int], None]  # called with the number of traces read so far
 
 
 def update_index(index: TraceIndex, traces_dir: str, progress: Progress) -> None:
-    """Make the index know what stands in the folder."""
+    """Make the index match the folder."""
     missing = _index_segments(index, traces_dir)
     missing |= _index_files(index, traces_dir, progress)
     _index_archives(index, traces_dir, missing)
@@ -44,10 +44,10 @@ def update_index(index: TraceIndex, traces_dir: str, progress: Progress) -> None
 
 
 def read_any_version(data: bytes) -> tuple[Trace, bool]:
-    """Read a trace of any version; was it an older one?
+    """Read a trace of any version, and whether it was an older one.
 
     Raises:
-        NotJSON, InvalidFile: it is none.
+        NotJSON, InvalidFile: it is not a trace.
     """
     value = parse_json(data)
     if isinstance(value, dict) and needs_migration(value):
@@ -57,7 +57,7 @@ def read_any_version(data: bytes) -> tuple[Trace, bool]:
 
 
 def _index_segments(index: TraceIndex, traces_dir: str) -> set[str]:
-    """Read what is new in segments; the names of traces whose segment is gone and that are no files."""
+    """Add new frames; return the names of traces whose segment is gone and that are not files either."""
     drained = index.containers(spool.SPOOL_FOLDER)
     for path in spool.find_segments(traces_dir):
         container = f"{spool.SPOOL_FOLDER}/{os.path.basename(path)}"
@@ -66,7 +66,7 @@ def _index_segments(index: TraceIndex, traces_dir: str) -> set[str]:
             segment = (
                 spool.read_segment(path, start) if os.path.getsize(path) > start else SpoolSegment([], start, 0, 0)
             )
-        except (CannotRead, OSError):  # Somebody else's, or drained this moment.
+        except (CannotRead, OSError):  # owned by another user, or just drained
             segment = None
         if segment is None:
             continue
@@ -93,11 +93,12 @@ def _index_segments(index: TraceIndex, traces_dir: str) -> set[str]:
 
 
 def _index_files(index: TraceIndex, traces_dir: str, progress: Progress) -> set[str]:
-    """Read files that are new or changed; the names of those that are gone."""
+    """Add new and replaced files; return the names of those that are gone."""
     stamp = _folder_stamp(traces_dir)
     if stamp >= 0 and index.read_stamp(FILES_STAMP) == stamp:
         return set()
-    indexed = index.names_in("")  # Before the folder, so that what others add meanwhile does not seem to be gone.
+    # Before listing the folder, so that a trace that is added meanwhile does not seem to be gone.
+    indexed = index.names_in("")
     on_disk = dict(_list_inodes(traces_dir))
     unreadable = {name: state for name, state in index.unreadable_files().items() if name in on_disk}
     new = iter(sorted(name for name, inode in on_disk.items() if indexed.get(name) != inode))
@@ -109,7 +110,7 @@ def _index_files(index: TraceIndex, traces_dir: str, progress: Progress) -> set[
         ]
         with index.transaction():
             index.add_rows(rows)
-            index.remove_rows(name for name in batch if name in unreadable)  # It was a trace, and is none any more.
+            index.remove_rows(name for name in batch if name in unreadable)  # The file was a trace before.
         read_count += len(batch)
         progress(read_count)
     with index.transaction():
@@ -142,7 +143,7 @@ def _reason(error: TraceForgeError) -> str:
 
 
 def _index_archives(index: TraceIndex, traces_dir: str, missing: set[str]) -> None:
-    """Read archives that are new; where traces are missing elsewhere, look for them in all."""
+    """Add new archives; where traces are missing elsewhere, look for them in every archive."""
     indexed = index.containers(trace_archive.ARCHIVE_FOLDER)
     for path in trace_archive.find_archives(traces_dir):
         container = f"{trace_archive.ARCHIVE_FOLDER}/{os.path.basename(path)}"
@@ -153,8 +154,8 @@ def _index_archives(index: TraceIndex, traces_dir: str, missing: set[str]) -> No
         try:
             entries = trace_archive.TraceArchive(path).entries
         except (CannotRead, InvalidFile):
-            continue  # `trace verify` says what is wrong with it
-        files = index.names_in("").keys() - missing  # A trace that is also a file is read from there.
+            continue  # `trace verify` reports it
+        files = index.names_in("").keys() - missing  # A trace that is also a file is read from the file.
         rows = [TraceRow(entry.summary, TraceLocation(container, number)) for number, entry in enumerate(entries)]
         with index.transaction():
             index.add_rows(
@@ -170,7 +171,7 @@ def _index_archives(index: TraceIndex, traces_dir: str, missing: set[str]) -> No
 
 
 def _remove_missing(index: TraceIndex, traces_dir: str, missing: set[str]) -> None:
-    """Forget traces that are nowhere. They were missed before the archives were read, where a trace may go."""
+    """Remove rows of traces that are gone. They were missing before the archives were read."""
     with index.transaction():
         for name in missing:
             row = index.find_by_name(name)
@@ -179,7 +180,7 @@ def _remove_missing(index: TraceIndex, traces_dir: str, missing: set[str]) -> No
 
 
 def _folder_stamp(folder: str) -> int:
-    """A folder's time; -1 where it is too young to be believed, or there is none."""
+    """The modification time of a folder; -1 where it is too recent to be trusted, or the folder is missing."""
     try:
         changed = os.stat(folder).st_mtime_ns
     except OSError:
@@ -188,7 +189,7 @@ def _folder_stamp(folder: str) -> int:
 
 
 def _file_status(path: str) -> os.stat_result | None:
-    """What the file system says about a file; None where it is gone."""
+    """The status of a file; None where it is gone."""
     try:
         return os.lstat(path)
     except OSError:
@@ -196,7 +197,7 @@ def _file_status(path: str) -> os.stat_result | None:
 
 
 def _list_inodes(traces_dir: str) -> Iterator[tuple[str, int]]:
-    """Names and inodes: a file that was replaced has another, and to list them costs nothing."""
+    """Names and inodes: a replaced file has another inode, and listing them reads no file."""
     try:
         with os.scandir(traces_dir) as entries:
             for entry in entries:

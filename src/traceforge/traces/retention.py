@@ -1,8 +1,4 @@
-"""Retention: traces go when their time is over.
-
-In: a traces folder and a number of days. Out: the traces that are younger. Never: more than once a day by itself, and
-never where the number is 0, which means for ever.
-"""
+"""Remove traces that are older than the configured number of days; 0 keeps them for ever."""
 
 from __future__ import annotations
 
@@ -17,14 +13,14 @@ from traceforge.traces.trace_index import TraceFilter
 from traceforge.traces.trace_store import TraceStore
 
 DAY_SECONDS = 86_400
-PRUNED_STAMP = "pruned"  # A file beside the index; its time says when traces were last pruned.
+PRUNED_STAMP = "pruned"  # a file in the index folder; its modification time is the time of the last pruning
 
 
 def prune_traces(store: TraceStore, days: int) -> int:
-    """Remove what is older than so many days; how many traces that were.
+    """Remove traces older than so many days; return how many.
 
     Raises:
-        CannotWrite: a file is not ours to remove.
+        CannotWrite: a file cannot be removed.
     """
     rows = store.list_rows(TraceFilter(until=days_ago(days)))
     store.remove_traces(rows)
@@ -32,7 +28,7 @@ def prune_traces(store: TraceStore, days: int) -> int:
 
 
 def prune_traces_when_due(traces_dir: str, days: int) -> int:
-    """Prune, unless it was done within the last day, or traces are kept for ever."""
+    """Prune at most once a day; return how many traces were removed."""
     stamp = os.path.join(traces_dir, trace_index.INDEX_FOLDER, PRUNED_STAMP)
     if not days or not os.path.isdir(traces_dir) or _age(stamp) < DAY_SECONDS:
         return 0

@@ -1,9 +1,7 @@
-"""The words of a trace, and of a query.
+"""The searchable text of a trace, and the SQLite expression of a query.
 
-In: the body of a trace, or what a person typed. Out: the text that is searched, and the expression that searches it.
-Never: a query that is wrong: whatever a person types is words, "phrases" and prefix*.
-
-Scripts that are written without spaces have a word a character here, and a query for several of them is a phrase.
+No query is invalid: everything is words, "phrases" and prefix*. In scripts that are written without spaces, each
+character is a word, and a query of several characters is a phrase.
 """
 
 from __future__ import annotations
@@ -13,14 +11,14 @@ from collections.abc import Iterator
 
 from traceforge.canon import JSON, JSONObject
 
-TEXT_LENGTH_MAX = 200_000  # Of one trace. Beyond, somebody sent a book, and its beginning is enough to find it.
-TERMS_MAX = 200  # Of one query. Beyond, somebody pasted a book, and its first words are enough to find it.
+TEXT_LENGTH_MAX = 200_000  # Of one trace. The beginning of a longer one is enough to find it.
+TERMS_MAX = 200  # Of one query. The first terms of a longer one are enough.
 BLOB_LENGTH_MIN = 2_000  # A text this long without a space is data, such as a picture.
 
 _UNSPACED = re.compile(r"[\u0e00-\u0e7f\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af\uf900-\ufaff]")
 _GAP = re.compile(rf"(?<={_UNSPACED.pattern})([\x02\x03]?)  ?([\x02\x03]?)(?={_UNSPACED.pattern})")
 _TERM = re.compile(r'"([^"]*)"?|(\S+)')
-_UNSEARCHED_FIELDS = frozenset(  # Ids, kinds and counts: not what was said.
+_UNSEARCHED_FIELDS = frozenset(  # ids, types and counts
     {
         "id", "object", "model", "role", "type", "created", "finish_reason", "provider_finish_reason", "usage",
         "service_tier", "system_fingerprint", "encrypted_content", "signature",
@@ -29,7 +27,7 @@ _UNSEARCHED_FIELDS = frozenset(  # Ids, kinds and counts: not what was said.
 
 
 def trace_text(body: JSONObject) -> str:
-    """Everything that was said in a call, a line each: the unified views, or where they are empty the bodies."""
+    """All texts of a call, one line each: of the unified request and response, or else of the bodies."""
     request, metadata = body["request"], body["metadata"]
     request_view = request if isinstance(request, dict) and len(request) > 1 else body.get("provider_request")
     response_view = body["response"] or body.get("provider_response")
@@ -45,7 +43,7 @@ def trace_text(body: JSONObject) -> str:
 
 
 def _texts(value: JSON) -> Iterator[str]:
-    """Every text below a value, in order, but not ids and kinds."""
+    """Every text below a value, in order, except ids and types."""
     todo = [value]
     while todo:
         item = todo.pop()
@@ -59,17 +57,17 @@ def _texts(value: JSON) -> Iterator[str]:
 
 
 def separate_characters(text: str) -> str:
-    """Put spaces around characters of scripts that have none."""
+    """Put spaces around characters of scripts that have no spaces."""
     return text if text.isascii() else _UNSPACED.sub(r" \g<0> ", text.encode("utf-8", "replace").decode())
 
 
 def join_characters(text: str) -> str:
-    """Undo `spread_out`, for a snippet."""
+    """Undo `separate_characters`."""
     return text if text.isascii() else _GAP.sub(r"\1\2", text)
 
 
 def match_expression(query: str) -> str:
-    """A query as SQLite wants it; one without words matches nothing."""
+    """A query in SQLite's syntax; one without words matches nothing."""
     terms = []
     for phrase, word in _TERM.findall(query):
         text = separate_characters(phrase or word.rstrip("*")).replace('"', " ").replace("\0", " ")

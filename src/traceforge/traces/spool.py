@@ -1,25 +1,23 @@
-"""The spool: where a trace is safe before it is a file.
+"""The spool: append-only segments that hold new traces until they are drained into files.
 
-Files cannot follow twenty thousand calls a second, appends can. A process appends each trace to a *segment* of its
-own, `spool/<pid>-<random>.segment`; a drainer turns segments that nobody owns any more into files. Byte by byte, a
-segment is frames, one after another; all numbers are little-endian:
+Creating a file for each of twenty thousand calls a second is too slow, appending is not. A process appends each
+trace to its own *segment*, `spool/<pid>-<random>.segment`; segments without an owner are drained into files. Byte
+by byte, a segment is frames, one after another; all numbers are little-endian:
 
     4 bytes   0x54 0x46 0x53 0x31 ("TFS1")
     4 bytes   length of the summary
     4 bytes   length of the trace
-    4 bytes   length of the chunks, 0 where the answer was no stream
+    4 bytes   length of the chunks, 0 where the response was not a stream
     4 bytes   CRC-32 of the three lengths, the summary, the trace and the chunks
     summary   `Summary.to_bytes`
     trace     as its file will hold it
     chunks    as their file will hold them
 
-A frame whose summary has the length 0 is *blank*: a trace that stood there was purged. The rest of it is zeros.
+A frame whose summary has the length 0 is *blank*: its trace was purged, and its content is zeros.
 
-The owner holds an exclusive lock on its segment for life, and a crash releases it. A frame that a crash cut off is a
-*torn tail*; a frame in the middle that does not match its checksum is *damaged*. Both are reported, and everything
-else counts.
-
-In: traces as they are kept. Out: the same, after any crash that came later. Never: understands a trace.
+The owner holds an exclusive lock on its segment while it runs; a crash releases it. A frame that a crash cut off is a
+*torn tail*; a frame in the middle that does not match its checksum is *damaged*. Both are reported, and all other
+frames are read.
 """
 
 from __future__ import annotations
@@ -46,9 +44,9 @@ from traceforge.traces.trace_summary import StoredTrace, TraceSummary
 SPOOL_FOLDER = "spool"
 MAGIC = b"TFS1"
 SEGMENT_SUFFIX = ".segment"
-SEGMENT_BYTES_MAX = 32 << 20  # A drainer reads a segment whole; beyond this a new one is begun.
+SEGMENT_BYTES_MAX = 32 << 20  # Draining reads a whole segment; beyond this size, a new one is begun.
 OPEN_ATTEMPTS = 10
-SYNC_INTERVAL_S = 0.2  # What a power failure can take. A crash of the process takes nothing.
+SYNC_INTERVAL_S = 0.2  # The most that a power failure can lose. A crash of the process loses nothing.
 
 _HEAD = struct.Struct("<4sIIII")
 _LENGTHS = struct.Struct("<III")
@@ -57,7 +55,7 @@ _sync = getattr(os, "fdatasync", os.fsync)
 
 
 class SpoolFrame(NamedTuple):
-    """One trace in a segment, and where it begins."""
+    """One trace in a segment."""
 
     offset: int
     summary: TraceSummary
@@ -66,16 +64,16 @@ class SpoolFrame(NamedTuple):
 
 
 class SpoolSegment(NamedTuple):
-    """What a segment holds: its frames, how many bytes of it were read, and what could not be."""
+    """The content of a segment."""
 
     frames: list[SpoolFrame]
-    end: int  # behind the last whole frame
+    end: int  # of the last complete frame
     damaged_bytes: int  # in the middle
     torn_bytes: int  # at the end
 
 
 class SpoolWriter:
-    """Appends traces to a segment of this process. Safe to use from several threads, and after a fork.
+    """Appends traces to a segment of this process. Safe to use from several threads and after a fork.
 
     `durable` makes every append wait for the disk; otherwise appends are synced in groups.
     """
@@ -91,10 +89,10 @@ class SpoolWriter:
         _writers.add(self)
 
     def append(self, stored: StoredTrace) -> None:
-        """Keep one trace: once this returns, a crash of the process loses nothing of it.
+        """Append one trace: after this returns, a crash of the process does not lose it.
 
         Raises:
-            CannotWrite: the disk is full, or the folder is not ours to write; what was kept before stays.
+            CannotWrite: the disk is full, or the folder is not writable; earlier traces stay.
         """
         frame = encode_frame(stored)
         size = len(frame[0]) + len(stored.trace) + len(stored.chunks)
@@ -105,7 +103,7 @@ class SpoolWriter:
                 raise CannotWrite(self._folder, (exc.strerror or str(exc)).lower()) from None
 
     def sync(self) -> None:
-        """Wait until everything that was appended is on the disk."""
+        """Wait until every appended trace is on disk."""
         with self._lock:
             if self._descriptor >= 0 and self._dirty:
                 _sync(self._descriptor)
@@ -113,13 +111,13 @@ class SpoolWriter:
                 self._synced_at = time.monotonic()
 
     def seal(self) -> None:
-        """Sync and let go of the segment; it can be drained from now on. The next append begins another."""
+        """Sync and release the segment, so that it can be drained. The next append begins another."""
         self.sync()
         with self._lock:
             self._close_segment()
 
     def reset_after_fork(self) -> None:
-        """In the child of a fork: a thread that held the lock is not here, and the segment is the parent's."""
+        """In a forked child, leave the segment to the parent; a thread that held the lock does not exist here."""
         self._lock = threading.Lock()
         self._dirty = False
         self._close_segment()
@@ -129,7 +127,7 @@ class SpoolWriter:
             self._close_segment()
             self._begin_segment()
         written = os.writev(self._descriptor, frame) if _HAS_WRITEV else os.write(self._descriptor, b"".join(frame))
-        if written != size:  # A full disk cuts a write short; take the piece away, so that nothing is torn.
+        if written != size:  # A full disk cuts a write short: remove the partial frame.
             os.ftruncate(self._descriptor, self._size)
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         self._size += size
@@ -139,11 +137,11 @@ class SpoolWriter:
             _sync(self._descriptor)
             self._synced_at = now
             self._dirty = False
-            if os.fstat(self._descriptor).st_nlink == 0:  # Somebody deleted the folder: begin another segment.
+            if os.fstat(self._descriptor).st_nlink == 0:  # The folder was deleted: begin another segment.
                 self._close_segment()
 
     def _begin_segment(self) -> None:
-        """Open a segment; again where somebody deleted the folder, or the file, before it was ours."""
+        """Open a segment; try again where the folder or the file was deleted before it was locked."""
         for _ in range(OPEN_ATTEMPTS - 1):
             with suppress(FileNotFoundError):
                 return self._open_segment()
@@ -155,8 +153,8 @@ class SpoolWriter:
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND | getattr(os, "O_CLOEXEC", 0)
         descriptor = os.open(name + ".new", flags | getattr(os, "O_BINARY", 0), 0o600)
         try:
-            lock_file(descriptor, wait=True)  # A drainer that looks for leftovers may hold it for a moment.
-            os.rename(name + ".new", name + SEGMENT_SUFFIX)  # Only now, so that nobody drains what is not owned yet.
+            lock_file(descriptor, wait=True)  # A process that removes leftovers may hold it for a moment.
+            os.rename(name + ".new", name + SEGMENT_SUFFIX)  # Only now, so that it is not drained unlocked.
         except BaseException:
             os.close(descriptor)
             raise
@@ -183,7 +181,7 @@ if hasattr(os, "register_at_fork"):
 
 
 def encode_frame(stored: StoredTrace) -> list[bytes]:
-    """A trace as it stands in a segment."""
+    """The parts of a frame."""
     summary = stored.summary.to_bytes()
     lengths = _LENGTHS.pack(len(summary), len(stored.trace), len(stored.chunks))
     checksum = zlib.crc32(stored.trace, zlib.crc32(lengths + summary))
@@ -194,7 +192,7 @@ def encode_frame(stored: StoredTrace) -> list[bytes]:
 
 
 def find_segments(traces_dir: str) -> list[str]:
-    """Every segment, owned or not, by name."""
+    """The paths of all segments, with or without an owner, sorted."""
     try:
         entries = list_folder(os.path.join(traces_dir, SPOOL_FOLDER))
     except CannotRead:
@@ -207,7 +205,7 @@ def find_segments(traces_dir: str) -> list[str]:
 
 
 def read_segment(path: str, start: int = 0) -> SpoolSegment | None:
-    """Read the frames of a segment from a place on; None where it is gone, because it was drained."""
+    """Read the frames of a segment from an offset on; None where it was drained meanwhile."""
     try:
         return parse_segment(read_file(path, follow_links=False), start)
     except CannotRead:
@@ -217,7 +215,7 @@ def read_segment(path: str, start: int = 0) -> SpoolSegment | None:
 
 
 def read_frame(path: str, offset: int) -> SpoolFrame | None:
-    """Read the one frame at a place, and no more; None where there is none, or the segment is gone."""
+    """Read the frame at an offset; None where there is none, or the segment is gone."""
     try:
         descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_BINARY", 0))
     except OSError:
@@ -233,7 +231,7 @@ def read_frame(path: str, offset: int) -> SpoolFrame | None:
 
 
 def parse_segment(data: bytes, start: int = 0) -> SpoolSegment:
-    """Find every whole frame."""
+    """Find every complete frame."""
     frames: list[SpoolFrame] = []
     damaged = 0
     offset = end = start
@@ -255,10 +253,10 @@ def parse_segment(data: bytes, start: int = 0) -> SpoolSegment:
 
 
 def blank_frames(path: str, ids: Collection[str]) -> int:
-    """Overwrite the frames of these traces in their place, also while the owner appends behind them; how many.
+    """Overwrite the frames of these traces in place, also while the owner appends; return how many.
 
     Raises:
-        CannotWrite: the segment is not ours to write.
+        CannotWrite: the segment is not writable.
     """
     segment = read_segment(path)
     matching = [frame for frame in segment.frames if frame.summary.id in ids] if segment is not None else []
@@ -316,13 +314,13 @@ def _parse_frame(data: bytes, offset: int) -> SpoolFrame | None:
         return None
     try:
         summary = TraceSummary.from_bytes(data[start:first])
-    except (msgspec.DecodeError, UnicodeDecodeError):  # or an id or a time that no file can be named after
+    except (msgspec.DecodeError, UnicodeDecodeError):  # or an id or time that cannot be in a file name
         return None
     return SpoolFrame(offset, summary, data[first:second], data[second:end])
 
 
 def read_frames(traces_dir: str) -> Iterator[SpoolFrame]:
-    """Every trace that is still in the spool."""
+    """Every trace in the spool."""
     for path in find_segments(traces_dir):
         segment = read_segment(path)
         if segment is not None:

@@ -1,10 +1,10 @@
-"""Draining: from segments that nobody owns to files.
+"""Drain the spool: turn segments without an owner into files.
 
-In: a traces folder. Out: each trace of an abandoned segment as `<timestamp>_<id>.json`, its chunks beside it, and the
-segment gone. Never: touches a segment whose owner lives, or removes one before all of it is on the disk: names are
-decided by content, so that doing it twice, or dying half-way, changes nothing.
+Each trace becomes `<timestamp>_<id>.json`, with its chunks in `chunks/`; then the segment is removed. Never:
+touches a segment whose owner is alive, or removes one before all its traces are on disk. File names follow from the
+content, so draining twice, or crashing half-way, does no harm.
 
-Files are written without a sync each; one sync of the whole file system comes before the segment goes.
+Files are not synced one by one; the whole file system is synced once before a segment is removed.
 """
 
 from __future__ import annotations
@@ -22,22 +22,21 @@ from traceforge.traces.folder_lock import lock_traces_folder
 from traceforge.traces.spool import SEGMENT_SUFFIX, SPOOL_FOLDER, SpoolSegment, find_segments, read_segment
 
 DAMAGED_SUFFIX = (
-    ".damaged"  # Put behind the name of a segment that holds what cannot be read: kept, and not read again.
+    ".damaged"  # Appended to the name of a segment with unreadable frames: it is kept and not read again.
 )
 
-LEFTOVER_AGE_S = 60.0  # A younger file may be a segment that its writer is about to own.
+LEFTOVER_AGE_S = 60.0  # A younger file may be a segment that its writer is about to lock.
 
 
 class DrainResult(NamedTuple):
-    """What became of the spool."""
+    """What draining did."""
 
     traces: int = 0
     torn: int = 0  # segments whose last frame was cut off by a crash
-    damaged: tuple[str, ...] = ()  # segments that hold what cannot be read; they are kept
-    remaining: int = 0  # segments that were not drained: their owner lives, or time was up
+    damaged: tuple[str, ...] = ()  # segments with unreadable frames; they are kept
+    remaining: int = 0  # segments that were not drained: their owner is alive, or time was up
 
     def combined_with(self, other: DrainResult) -> DrainResult:
-        """Both together."""
         damaged = self.damaged + other.damaged
         return DrainResult(
             self.traces + other.traces, self.torn + other.torn, damaged, self.remaining + other.remaining
@@ -45,10 +44,10 @@ class DrainResult(NamedTuple):
 
 
 def drain_spool(traces_dir: str, *, seconds: float = float("inf")) -> DrainResult:
-    """Turn every segment without an owner into files, as far as time allows.
+    """Turn segments without an owner into files, for at most so many seconds.
 
     Raises:
-        CannotWrite: the disk is full, or the folder not ours; the segment stays, and nothing is lost.
+        CannotWrite: the disk is full, or the folder is not writable; the segment stays, and nothing is lost.
     """
     deadline = time.monotonic() + seconds
     segments = find_segments(traces_dir)
@@ -61,7 +60,7 @@ def drain_spool(traces_dir: str, *, seconds: float = float("inf")) -> DrainResul
 
 
 def drain_locked_spool(traces_dir: str, deadline: float = float("inf")) -> DrainResult:
-    """The same, for whoever holds the gate."""
+    """As `drain_spool`, for a caller that holds the lock of the traces folder."""
     result = DrainResult()
     for path in find_segments(traces_dir):
         result = result.combined_with(
@@ -74,9 +73,9 @@ def _drain_segment(traces_dir: str, path: str) -> DrainResult:
     try:
         descriptor = os.open(path, os.O_RDWR)
     except FileNotFoundError:
-        return DrainResult()  # Somebody else was faster.
+        return DrainResult()  # Another process drained it.
     except PermissionError:
-        return DrainResult(remaining=1)  # Somebody else's.
+        return DrainResult(remaining=1)  # It belongs to another user.
     except OSError as exc:
         raise CannotWrite(path, (exc.strerror or str(exc)).lower()) from None
     try:
@@ -92,7 +91,7 @@ def _write_files(traces_dir: str, path: str, segment: SpoolSegment) -> DrainResu
     try:
         with _DrainFolder(traces_dir, os.path.basename(path)) as folder:
             for frame in segment.frames:
-                if frame.chunks:  # First, so that nobody finds a trace whose chunks are not there yet.
+                if frame.chunks:  # First, so that no reader finds a trace without its chunks.
                     folder.make_folder(chunk_file.CHUNKS_FOLDER)
                     folder.write_file(chunk_file.chunk_file_name(frame.summary.id), frame.chunks)
                 folder.write_file(frame.summary.file_name, frame.trace)
@@ -109,16 +108,16 @@ def _write_files(traces_dir: str, path: str, segment: SpoolSegment) -> DrainResu
 
 
 class _DrainFolder:
-    """Where the files of one segment are written: temporary file and rename, and the next file takes its name.
+    """Writes the files of one segment, each as a temporary file that is renamed.
 
-    There is no sync: the segment is there until the whole file system was synced. The temporary file is named after
-    the segment, which one drainer has at a time, so that what a crash has left of it is used up by the next.
+    There is no sync, because the segment stays until the file system was synced. The temporary file is named after
+    the segment, which only one process drains at a time, so that the next one overwrites what a crash left.
     """
 
     def __init__(self, path: str, segment: str) -> None:
         self._path = path
         self._temporary = f".{segment}.tmp"
-        self._descriptor: int | None = None  # None: names are written out, where a system knows no other way
+        self._descriptor: int | None = None  # None where the system has no dir_fd
 
     def __enter__(self) -> _DrainFolder:
         if _HAS_DIR_FD:
@@ -133,23 +132,23 @@ class _DrainFolder:
         make_private_folder(os.path.join(self._path, name))
 
     def write_file(self, name: str, data: bytes) -> None:
-        """Write a file, whole or not at all; `name` may begin with a folder."""
+        """Write a file completely or not at all; `name` may include a folder."""
         folder, slash, _ = name.rpartition("/")
         temporary = folder + slash + self._temporary
-        place = self._descriptor
-        if place is None:
+        dir_fd = self._descriptor
+        if dir_fd is None:
             name, temporary = os.path.join(self._path, name), os.path.join(self._path, temporary)
-        descriptor = os.open(temporary, _WRITE_FLAGS, 0o600, dir_fd=place)
+        descriptor = os.open(temporary, _WRITE_FLAGS, 0o600, dir_fd=dir_fd)
         try:
             written = os.write(descriptor, data)
             while written < len(data):
                 written += os.write(descriptor, data[written:])
         except OSError:
-            os.unlink(temporary, dir_fd=place)
+            os.unlink(temporary, dir_fd=dir_fd)
             raise
         finally:
             os.close(descriptor)
-        os.replace(temporary, name, src_dir_fd=place, dst_dir_fd=place)
+        os.replace(temporary, name, src_dir_fd=dir_fd, dst_dir_fd=dir_fd)
 
 
 _WRITE_FLAGS = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_BINARY", 0)
@@ -157,7 +156,7 @@ _HAS_DIR_FD = {os.open, os.rename, os.unlink} <= os.supports_dir_fd
 
 
 def _remove_leftovers(folder: str) -> None:
-    """A crash between making a segment and owning it leaves an empty file, which is nobody's once it is old."""
+    """Remove empty files that a crash left between creating a segment and locking it."""
     old = time.time() - LEFTOVER_AGE_S
     with suppress(OSError), os.scandir(folder) as entries:
         for entry in entries:

@@ -1,7 +1,4 @@
-"""Checking what stands beside the trace files: chunks, archives and the spool.
-
-In: a traces folder. Out: every finding. Never: changes anything; `audit` checks the trace files themselves.
-"""
+"""Check the chunks, archives and spool of a traces folder. The trace files themselves are checked by `audit`."""
 
 from __future__ import annotations
 
@@ -22,7 +19,7 @@ OWN_FOLDERS = frozenset(
 
 
 def check_trace_storage(traces_dir: str) -> tuple[int, list[Finding]]:
-    """How many traces stand in archives and in the spool, and everything that is wrong beside the files."""
+    """The number of traces in archives and in the spool, and every finding."""
     findings: list[Finding] = []
     count, ids = _check_archives(traces_dir, findings)
     spooled = list(spool.read_frames(traces_dir))
@@ -50,7 +47,7 @@ def _check_archives(traces_dir: str, findings: list[Finding]) -> tuple[int, set[
 
 def _check_archived_trace(trace: bytes, pieces: bytes, file: str, findings: list[Finding]) -> None:
     try:
-        read_any_version(trace)  # Nobody migrates what is in an archive: it is upgraded whenever it is read.
+        read_any_version(trace)  # Archived traces are migrated in memory whenever they are read.
         chunk_file.read_chunks(pieces)
     except NotJSON as exc:
         findings.append(exc.finding(file))
@@ -62,7 +59,7 @@ def _check_spool(traces_dir: str) -> Iterator[Finding]:
     folder = os.path.join(traces_dir, spool.SPOOL_FOLDER)
     for entry in list_folder(folder) if os.path.isdir(folder) else ():
         if entry.name.endswith(DAMAGED_SUFFIX):
-            hint = "What could be read of it was kept. Delete it, or restore it from a backup."
+            hint = "Its readable traces were saved. Delete it, or restore it from a backup."
             yield Finding(entry.path, "", SPOOL_RULE, "a segment with traces that cannot be read", hint)
 
 

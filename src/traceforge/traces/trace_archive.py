@@ -1,4 +1,4 @@
-"""The archive: old traces in little room.
+"""Archives: compressed files of old traces.
 
 `archive/<day>-<random>.tfz` holds many traces, compressed with zstd and a dictionary that was trained on them. Traces
 of one session share a block, because a conversation repeats itself. Byte by byte:
@@ -12,8 +12,7 @@ of one session share a block, because a conversation repeats itself. Byte by byt
 
 An entry is (summary, block, start in the block, length of the trace, length of the chunks).
 
-In: traces as they are kept. Out: the same bytes. Never: changed once it is written; to take a trace out, the archive
-is written anew under another name.
+An archive never changes. To remove a trace, the archive is written again under another name.
 """
 
 from __future__ import annotations
@@ -42,8 +41,8 @@ ARCHIVE_RULE = "TR5"
 BLOCK_BYTES_MAX = 256 << 10  # One trace is read by decompressing its block: a millisecond.
 ARCHIVE_BYTES_MAX = 256 << 20  # Uncompressed; more traces go to a second archive.
 DICTIONARY_BYTES = 64 << 10
-SAMPLES_BYTES_MAX = 100 * DICTIONARY_BYTES  # What a dictionary is trained on: more does not make it better.
-SAMPLES_MIN = 16  # Fewer are too few to train one.
+SAMPLES_BYTES_MAX = 100 * DICTIONARY_BYTES  # More samples do not make the dictionary better.
+SAMPLES_MIN = 16  # The fewest samples a dictionary is trained on.
 LEVEL = 9  # Twice as slow as 3 and a fifth smaller; beyond it little is gained.
 
 _END = struct.Struct("<II4s")
@@ -51,7 +50,7 @@ _Size = Annotated[int, msgspec.Meta(ge=0)]
 
 
 class ArchiveEntry(NamedTuple):
-    """Where a trace stands in an archive."""
+    """Where a trace is in an archive."""
 
     summary: TraceSummary
     block: _Size
@@ -67,7 +66,7 @@ class _TableOfContents(msgspec.Struct, array_like=True):
 
 
 class TraceArchive:
-    """An archive that is open for reading."""
+    """An archive, read into memory."""
 
     def __init__(self, path: str) -> None:
         self.path = path
@@ -76,24 +75,24 @@ class TraceArchive:
         self._cached_block: tuple[int, bytes] = (
             -1,
             b"",
-        )  # the block that was read last: neighbours are read together
+        )  # its number and bytes: neighbours are read together
 
     @property
     def entries(self) -> list[ArchiveEntry]:
-        """Everything in it, in order."""
+        """Every entry, in the order of the file."""
         return self._contents.entries
 
     def find_entry(self, summary: TraceSummary, hint: int) -> int | None:
-        """The place of a trace in `entries`, which is probably `hint`."""
+        """The number of a trace in `entries`, which is probably `hint`."""
         if hint < len(self.entries) and _is_same_trace(self.entries[hint].summary, summary):
             return hint
         return next((n for n, entry in enumerate(self.entries) if _is_same_trace(entry.summary, summary)), None)
 
     def read_entry(self, number: int) -> StoredTrace:
-        """One trace, by its place in `entries`.
+        """One trace, by its number in `entries`.
 
         Raises:
-            InvalidFile: the archive is damaged at that place.
+            InvalidFile: the block is damaged.
         """
         entry = self._contents.entries[number]
         block = self._read_block(entry.block)
@@ -128,10 +127,10 @@ def find_archives(traces_dir: str) -> list[str]:
 
 
 def write_archive(traces_dir: str, traces: Iterable[StoredTrace]) -> str:
-    """Write traces as one archive; its path.
+    """Write traces as one archive; return its path.
 
     Raises:
-        CannotWrite: the folder is full, or not ours to write; nothing is changed.
+        CannotWrite: the disk is full, or the folder is not writable; nothing changed.
     """
     ordered = sorted(traces, key=lambda trace: (trace.summary.session_id, trace.summary.timestamp, trace.summary.id))
     dictionary = _train_dictionary([trace.trace for trace in ordered])
@@ -159,7 +158,7 @@ def write_archive(traces_dir: str, traces: Iterable[StoredTrace]) -> str:
 
 
 def _split_into_blocks(traces: Sequence[StoredTrace]) -> Iterator[list[StoredTrace]]:
-    """Neighbours together, until a block is full."""
+    """Consecutive traces, until a block is full."""
     block: list[StoredTrace] = []
     size = 0
     for trace in traces:
@@ -174,7 +173,7 @@ def _split_into_blocks(traces: Sequence[StoredTrace]) -> Iterator[list[StoredTra
 
 
 def _train_dictionary(samples: Sequence[bytes]) -> bytes:
-    """A dictionary of what the samples have in common; none where they are too few or too small."""
+    """A dictionary of what the samples have in common; b"" where they are too few or too small."""
     step = max(1, sum(map(len, samples)) // SAMPLES_BYTES_MAX)
     chosen_samples: list[bytes | bytearray | memoryview] = list(samples[::step])
     if len(chosen_samples) < SAMPLES_MIN:
@@ -195,7 +194,7 @@ def _compress(data: bytes, dictionary: bytes) -> bytes:
 
 
 def _decompress(data: bytes, dictionary: bytes) -> bytes:
-    """Raises ValueError where it is not what was written."""
+    """Raises ValueError where the data are damaged."""
     try:
         size = zstandard.frame_content_size(data)
         if not 0 <= size <= ARCHIVE_BYTES_MAX * 2:
@@ -207,7 +206,7 @@ def _decompress(data: bytes, dictionary: bytes) -> bytes:
 
 def _read_contents(path: str, data: bytes) -> _TableOfContents:
     if len(data) < len(MAGIC) + _END.size or data[:4] != MAGIC:
-        raise _damaged_error(path, "this is no archive")
+        raise _damaged_error(path, "not a trace archive")
     checksum, length, magic = _END.unpack(data[-_END.size :])
     packed = data[-_END.size - length : -_END.size]
     if magic != MAGIC or len(packed) != length or zlib.crc32(packed) != checksum:

@@ -1,11 +1,7 @@
-"""From an exchange to a trace: understood, cleaned, ready to be kept.
+"""Compose the trace of an exchange: redacted, decoded, ready to be stored.
 
-In: one exchange, with every secret in it. Out: the trace, its chunks where the answer was a stream, and its summary;
-nothing of them holds what redaction can find. Never: does I/O, or fails on account of what a call holds: what is not
-understood is kept raw.
-
-Redaction comes first: bodies are cleaned, and only what is clean is decoded, so that no view of a call can hold what
-another hides.
+Redaction comes first, and only redacted bodies are decoded, so that no part of a trace can hold what another part
+hides. What cannot be decoded is stored as it is after redaction: no content of a call makes composing fail.
 """
 
 from __future__ import annotations
@@ -28,12 +24,12 @@ from traceforge.wire.dialects import decode_request
 from traceforge.wire.endpoints import Endpoint, find_endpoint, split_url
 from traceforge.wire.response_reader import ParsedResponse, ResponseEnding
 
-HEADS_CACHED = 512  # A client sends the same headers again and again; cleaning them once is enough.
-OTHER_PROVIDER = "other"  # The provider of a call whose dialect is not known.
+HEADS_CACHED = 512  # A client sends the same headers with every call.
+OTHER_PROVIDER = "other"  # the provider of a call with an unknown dialect
 
 
 class _RedactedHead(NamedTuple):
-    """The request's address and headers, clean."""
+    """The URL and headers of a request, redacted."""
 
     endpoint: Endpoint
     url: str
@@ -42,13 +38,13 @@ class _RedactedHead(NamedTuple):
     media_type: str
     encodings: str
     redactions: list[Redaction]
-    entries: list[JSON]  # what the trace says about `log`
+    entries: list[JSON]  # the entries of `redactions` in the trace
 
 
 class TraceComposer:
-    """Makes traces. Safe to use from several threads.
+    """Composes traces. Safe to use from several threads.
 
-    `match_key` lets redacted parts of two requests be compared: an HMAC under it is kept in their place.
+    With `match_key`, an HMAC of each redacted part of a request is stored, so that the parts can be compared.
     """
 
     def __init__(self, redactor: Redactor, match_key: bytes | None = None) -> None:
@@ -58,7 +54,6 @@ class TraceComposer:
         self._redact_text = lru_cache(HEADS_CACHED)(redactor.redact_text)
 
     def compose(self, exchange: Exchange) -> StoredTrace:
-        """Make the trace of an exchange."""
         head = self._head(exchange.method, exchange.url, exchange.request_headers)
         request_body = _read_request(self._redactor, head, exchange.request_body)
         media_type = find_header(exchange.response_headers, "content-type")
@@ -72,7 +67,7 @@ class TraceComposer:
         response = self._redact_view(unified, answer.body) if unified is not None and answer is not None else unified
         try:
             trace = write_parsed_trace({**body, "request": request, "response": response})
-        except InvalidFile:  # A client or a provider that keeps to no rule: the views go, the bodies stay.
+        except InvalidFile:  # The unified request or response is invalid: drop them and keep the bodies.
             request = {"model": head.endpoint.model}
             response = {"object": "other"} if response is not None else None
             trace = write_parsed_trace({**body, "request": request, "response": response})
@@ -83,7 +78,7 @@ class TraceComposer:
         return StoredTrace(summary, trace, chunks)
 
     def _redact_view(self, view: JSONObject, body: JSON) -> JSONObject:
-        """A view joins texts that stand apart in the clean body it was made of; those are looked at again."""
+        """Redact texts that decoding joined: a secret may be divided in the body and whole in the view."""
         members = body if isinstance(body, dict) else {}
         new = _collect_texts([value for name, value in view.items() if value is not members.get(name)])
         if not new or not self._redactor.find_secrets("\0".join(new - _collect_texts(body))):
@@ -99,7 +94,7 @@ class TraceComposer:
         endpoint = find_endpoint(method, url)
         path = split_url(redacted_url.value)[0] or "/"
         if endpoint.model and redacted_url.log and endpoint.model not in unquote(path):
-            endpoint = endpoint._replace(model=REDACTED)  # The model's name was a secret, or held one.
+            endpoint = endpoint._replace(model=REDACTED)  # The model's name was redacted.
         return _RedactedHead(
             endpoint,
             redacted_url.value,
@@ -162,11 +157,11 @@ class TraceComposer:
         return metadata
 
     def _failure_message(self, exchange: Exchange, answer: ParsedResponse | None) -> str:
-        """Why the call did not succeed; empty where it did."""
+        """Why the call failed; "" where it succeeded."""
         if answer is not None and answer.error is not None and isinstance(answer.error.get("message"), str):
             return str(answer.error["message"]) or f"HTTP status {exchange.status}"
         if answer is not None and answer.ending is ResponseEnding.COMPLETE and exchange.status < 400:
-            return ""  # Whatever happened to the connection afterwards: the answer says that it is whole.
+            return ""  # The response says that it is complete, whatever happened to the connection afterwards.
         if exchange.outcome is not CallOutcome.ANSWERED:
             return self._redact_text(exchange.error or f"the call was {exchange.outcome}")
         if answer is not None and answer.ending is ResponseEnding.CUT:
@@ -208,7 +203,7 @@ class TraceComposer:
     def _compose_redacted(
         self, head: _RedactedHead, request_body: RedactedBody, response_body: RedactedBody
     ) -> JSONObject:
-        """What was taken out: places and types, never values."""
+        """The paths and types of all redactions, without their values."""
         request_redactions = [*head.redactions, *request_body.redactions]
         if not request_redactions and not response_body.redactions:
             return {}
@@ -274,5 +269,5 @@ def _collect_texts(value: JSON) -> set[str]:
 
 
 def _header_lines(headers: list[tuple[str, str]]) -> list[JSON]:
-    """A header a line, as HTTP writes it: a name has no colon, and may come twice."""
+    """One line for each header, as in HTTP."""
     return [f"{name}: {value}" for name, value in headers]

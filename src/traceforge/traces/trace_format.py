@@ -1,10 +1,7 @@
-"""The trace, version 1.0.0: one call as it is kept.
+"""The trace format, version 1.0.0: one call.
 
-One JSON object in one file, named `<timestamp with : and . as ->_<id>.json`. The unified request and response are
-shaped as OpenAI's; everything a provider adds is kept, at every level.
-
-In: bytes. Out: a trace, or every reason why not. Never: drops a field it does not know, or redacts
-(that happens before a trace exists).
+One JSON object in one file, named `<timestamp with : and . as ->_<id>.json`. The unified request and response have
+OpenAI's shape; fields that a provider adds are kept, at every level. Redaction happens before a trace exists.
 """
 
 from __future__ import annotations
@@ -48,7 +45,7 @@ Uuid = Annotated[
 
 
 class ChatMessage(Struct):
-    """One message: who speaks, and what. Parts and tool calls are the provider's."""
+    """One message. Parts and tool calls are in the provider's format."""
 
     role: Literal["system", "user", "assistant", "function", "tool", "developer"]
     content: str | list[OpenObject] | UnsetType | None = UNSET
@@ -57,7 +54,7 @@ class ChatMessage(Struct):
 
 
 class TraceRequest(Struct):
-    """What was asked. Only `model` is always there; every type is checked where the field is."""
+    """The unified request. Only `model` is required; a field that is present must have its type."""
 
     model: str
     messages: list[ChatMessage] | UnsetType = UNSET
@@ -90,7 +87,7 @@ class TraceUsage(Struct):
 
 
 class TraceResponse(Struct):
-    """What came back. An answer without `choices` (an embedding, a list of models) is kept as it is."""
+    """The unified response. A response without `choices` (embeddings, a list of models) is stored as it is."""
 
     object: str
     id: str | UnsetType | None = UNSET
@@ -127,7 +124,7 @@ class TraceShape(Struct):
 
 
 class Trace(NamedTuple):
-    """One trace that passed every rule. `body` is the JSON as it stands in the file, nothing dropped."""
+    """A valid trace. `body` is the whole JSON of its file."""
 
     id: str
     timestamp: str
@@ -164,14 +161,14 @@ def write_trace(body: JSONObject) -> bytes:
 
     Raises:
         InvalidFile: the body breaks a rule of the format.
-        NotCanonical: it holds what JSON cannot.
+        NotCanonical: it holds a value that JSON cannot represent.
     """
     canonical_bytes(body)
     return write_parsed_trace(body)
 
 
 def write_parsed_trace(body: JSONObject) -> bytes:
-    """Write a trace whose values all came from JSON text, without looking for what JSON cannot hold.
+    """Write a trace whose values all came from JSON text, without the check for values that JSON cannot represent.
 
     Raises:
         InvalidFile: the body breaks a rule of the format.
@@ -184,7 +181,7 @@ def write_parsed_trace(body: JSONObject) -> bytes:
 
 
 def check_trace(value: JSON, file: str = "") -> list[Finding]:
-    """Find everything that is wrong with a parsed trace."""
+    """Every broken rule of a parsed trace."""
     version = value.get("schema_version") if isinstance(value, dict) else None
     if isinstance(version, str) and version and not _COMPATIBLE_VERSION.match(version):
         message = f"trace version {printable_name(version)} is not {SCHEMA_VERSION}"
@@ -195,7 +192,7 @@ def check_trace(value: JSON, file: str = "") -> list[Finding]:
 
 
 def check_file_name(name: str, value: JSON, file: str = "") -> list[Finding]:
-    """A trace's file is named after its time and its id; anything else was renamed or swapped."""
+    """Check that a file is named after the time and id of its trace; otherwise it was renamed or swapped."""
     timestamp = value.get("timestamp") if isinstance(value, dict) else None
     trace_id = value.get("id") if isinstance(value, dict) else None
     if (
@@ -216,7 +213,7 @@ def check_file_name(name: str, value: JSON, file: str = "") -> list[Finding]:
 
 
 def _find_semantic_problems(value: JSON) -> list[ShapeProblem]:
-    """What the types cannot say: a day that exists, and a generation that names its origin."""
+    """What types cannot express: the day exists, and a response with choices has an id, a time and a model."""
     if not isinstance(value, dict):
         return []
     problems = find_timestamp_problems(value.get("timestamp"), "$.timestamp")

@@ -1,13 +1,11 @@
-"""The index: lists and searches over a hundred thousand traces without reading them.
+"""The index: list and search a hundred thousand traces without reading them.
 
-`index/traces.sqlite`, a SQLite database that can be thrown away at any time: everything in it is made from the
-traces. Its rows are summaries, and where each trace stands; `texts` holds the words of prompts and answers. A row's
-number is its time in milliseconds and the first digits of its id, so that the newest rows are at one end of every
-table.
+`index/traces.sqlite` is a SQLite database that can be deleted at any time: it is rebuilt from the traces. Its rows
+are summaries and locations of traces; `texts` holds the text of prompts and responses. A row's number is its time
+in milliseconds and the first digits of its id, so that the newest rows are at one end of every table.
 
-In: summaries, places and texts. Out: the same, filtered, newest first. Never: the only copy of anything, or a reason
-to fail: an index that is broken, or of another version, is made anew; where none can be written, it is kept in
-memory.
+An index never makes a command fail: one that is broken or of another version is rebuilt, and where it cannot be
+written it is kept in memory.
 """
 
 from __future__ import annotations
@@ -28,9 +26,9 @@ from traceforge.traces.trace_summary import TraceSummary
 
 INDEX_FOLDER = "index"
 INDEX_FILE = "traces.sqlite"
-INDEX_VERSION = 1  # Another one: the index is made anew.
-MILLISECONDS_MAX = 2**42  # Year 2109 and 1830; whatever says that it is beyond stands at the end of a list.
-BUSY_MS = 10_000  # How long to wait for another process that writes.
+INDEX_VERSION = 1  # An index of another version is rebuilt.
+MILLISECONDS_MAX = 2**42  # Years 1830 to 2109; times beyond are sorted to the ends.
+BUSY_MS = 10_000  # how long to wait for another process that writes
 
 _FIELDS = TraceSummary.__struct_fields__
 _COLUMNS = ", ".join(_FIELDS)
@@ -51,35 +49,35 @@ PRAGMA user_version = {INDEX_VERSION};
 BROKEN_INDEX_ERRORS = (
     sqlite3.DatabaseError,
     UnicodeDecodeError,
-)  # SQLite names what is spoilt, and that may be no text any more.
+)  # SQLite quotes damaged names in its errors, which may not be UTF-8.
 
 
 class TraceLocation(NamedTuple):
-    """Where a trace stands: a file, or a segment or an archive and the place in it."""
+    """Where a trace is stored: in its own file, a segment or an archive."""
 
-    container: str = ""  # from the traces folder; empty for a file of its own
-    position: int = 0  # in the segment or archive; of a file, its inode
+    container: str = ""  # relative to the traces folder; "" for its own file
+    position: int = 0  # the offset in a segment, the entry of an archive, or the inode of a file
 
 
 class TraceRow(NamedTuple):
-    """A summary and its place."""
+    """One trace in the index."""
 
     summary: TraceSummary
     location: TraceLocation
 
 
 class SearchHit(NamedTuple):
-    """What a search found, and the words around it."""
+    """A trace that a search found, and the text around the match."""
 
     summary: TraceSummary
     snippet: str
 
 
 class TraceFilter(Struct, frozen=True):
-    """What a list is narrowed to; empty means everything."""
+    """Which traces to list; an empty field matches every trace."""
 
     provider: str = ""
-    model: str = ""  # `*` stands for anything
+    model: str = ""  # `*` matches anything
     status: str = ""
     session_id: str = ""
     endpoint: str = ""
@@ -89,7 +87,7 @@ class TraceFilter(Struct, frozen=True):
 
 
 class TraceSession(NamedTuple):
-    """What is known about a session without reading its traces."""
+    """A summary of the traces of one session."""
 
     session_id: str
     steps: int
@@ -104,18 +102,17 @@ class TraceIndex:
     """One open index. Used by one thread."""
 
     def __init__(self, traces_dir: str, *, in_memory: bool = False) -> None:
-        is_there = os.path.isdir(traces_dir) and not in_memory  # Looking at nothing makes no folder.
+        is_there = os.path.isdir(traces_dir) and not in_memory  # Listing nothing creates no folder.
         self._connection = (
             _open_or_rebuild(os.path.join(traces_dir, INDEX_FOLDER)) if is_there else _connect(":memory:")
         )
 
     def close(self) -> None:
-        """Let go of the file."""
         self._connection.close()
 
     @contextmanager
     def transaction(self) -> Iterator[None]:
-        """Everything inside happens, or nothing."""
+        """Commit all changes of a `with` block together, or none."""
         self._connection.execute("BEGIN IMMEDIATE")
         try:
             yield
@@ -125,7 +122,7 @@ class TraceIndex:
         self._connection.commit()
 
     def add_rows(self, rows: Iterable[TraceRow]) -> None:
-        """Put rows in. One that is there is moved to the new place and keeps its words, unless its file changed."""
+        """Add rows. One that exists gets the new location and keeps its text, unless its file was replaced."""
         for summary, location in rows:
             values = [getattr(summary, field) for field in _FIELDS]
             name = summary.file_name
@@ -142,7 +139,7 @@ class TraceIndex:
             )
 
     def move_trace(self, name: str, location: TraceLocation) -> bool:
-        """A trace stands somewhere else now; False where the index does not know it."""
+        """Change the location of a trace; False where the index does not have it."""
         query = "UPDATE traces SET place = ?, start = ? WHERE name = ?"
         return self._connection.execute(query, (*location, name)).rowcount > 0
 
@@ -155,7 +152,7 @@ class TraceIndex:
         return int(self._connection.execute(query, (number,)).fetchone()[0])
 
     def remove_rows(self, names: Iterable[str]) -> None:
-        """Take rows out, with their words."""
+        """Remove rows and their texts."""
         query = "DELETE FROM traces WHERE name = ? RETURNING number"
         for name in names:
             row = self._connection.execute(query, (_sqlite_text(name),)).fetchone()
@@ -163,59 +160,56 @@ class TraceIndex:
                 self._connection.execute("DELETE FROM texts WHERE rowid = ?", row)
 
     def names_in(self, container: str) -> dict[str, int]:
-        """The names of the traces that stand in one place, and where there; the files, for the empty one."""
+        """The names and positions of the traces in a segment or archive; for "", of those in their own files."""
         return dict(self._connection.execute("SELECT name, start FROM traces WHERE place = ?", (container,)))
 
     def containers(self, prefix: str) -> set[str]:
-        """The segments or archives that the index knows."""
+        """The segments or archives that hold indexed traces."""
         query = "SELECT DISTINCT place FROM traces WHERE place LIKE ?"
         return {place for (place,) in self._connection.execute(query, (f"{prefix}/%",))}
 
     def read_stamp(self, name: str) -> int:
-        """What was remembered about a folder or a container; -1 where nothing was."""
+        """How far a container was read, or the time of a folder; -1 where it was not read."""
         row = self._connection.execute("SELECT stamp FROM stamps WHERE name = ?", (name,)).fetchone()
         return int(row[0]) if row else -1
 
     def save_stamp(self, name: str, stamp: int) -> None:
-        """Remember how far a container was read, or how a folder was."""
+        """Save how far a container was read, or the time of a folder."""
         self._connection.execute("INSERT OR REPLACE INTO stamps VALUES (?, ?)", (name, stamp))
 
     def delete_stamp(self, name: str) -> None:
-        """Forget what was remembered."""
         self._connection.execute("DELETE FROM stamps WHERE name = ?", (name,))
 
     def unreadable_files(self) -> dict[str, tuple[int, str]]:
-        """Files that are no traces: how they were when that was found out, and why."""
+        """Files that are not valid traces: their modification time and the reason."""
         query = "SELECT name, stamp, reason FROM unread ORDER BY name"
         return {name: (stamp, reason) for name, stamp, reason in self._connection.execute(query)}
 
     def set_unreadable_files(self, files: dict[str, tuple[int, str]]) -> None:
-        """Replace what is known about files that are no traces."""
         self._connection.execute("DELETE FROM unread")
         rows = [(_sqlite_text(name), stamp, _sqlite_text(reason)) for name, (stamp, reason) in files.items()]
         self._connection.executemany("INSERT OR REPLACE INTO unread VALUES (?, ?, ?)", rows)
 
     def list_rows(self, trace_filter: TraceFilter, limit: int = -1, *, oldest_first: bool = False) -> list[TraceRow]:
-        """Summaries, newest first."""
+        """Rows, newest first."""
         where, values = _where_clause(trace_filter)
         order = "ASC" if oldest_first else "DESC"
         query = f"SELECT place, start, {_COLUMNS} FROM traces {where} ORDER BY number {order} LIMIT ?"  # noqa: S608
         return [_make_row(columns) for columns in self._connection.execute(query, (*values, limit))]
 
     def count_rows(self, trace_filter: TraceFilter) -> int:
-        """How many there are."""
         where, values = _where_clause(trace_filter)
         query = f"SELECT count(*) FROM traces {where}"  # noqa: S608
         return int(self._connection.execute(query, values).fetchone()[0])
 
     def find_by_name(self, name: str) -> TraceRow | None:
-        """The row of a file name."""
+        """The row of a trace by its file name."""
         query = f"SELECT place, start, {_COLUMNS} FROM traces WHERE name = ?"  # noqa: S608
         columns = self._connection.execute(query, (_sqlite_text(name),)).fetchone()
         return _make_row(columns) if columns else None
 
     def find_by_id_prefix(self, prefix: str, limit: int) -> list[TraceRow]:
-        """Rows whose id begins with `prefix`."""
+        """At most `limit` rows whose id begins with `prefix`."""
         query = f"""SELECT place, start, {_COLUMNS} FROM traces
             WHERE id >= ? COLLATE NOCASE AND id < ? COLLATE NOCASE ORDER BY id COLLATE NOCASE LIMIT ?"""  # noqa: S608
         first = _sqlite_text(prefix)
@@ -227,7 +221,7 @@ class TraceIndex:
         return [_make_row(columns) for columns in self._connection.execute(query, (_sqlite_text(session_id),))]
 
     def list_sessions(self, limit: int = -1) -> list[TraceSession]:
-        """Every session, the one with the newest trace first."""
+        """Every session; the one with the newest trace first."""
         query = """
             SELECT session_id, count(*), min(timestamp), max(timestamp), sum(status = 'error'), total(tokens),
                    json_group_array(DISTINCT model)
@@ -238,22 +232,22 @@ class TraceIndex:
         ]
 
     def rows_without_text(self, limit: int) -> list[tuple[int, TraceRow]]:
-        """Rows whose words are not known yet, newest first, with their numbers."""
+        """Rows without a searchable text, newest first, with their numbers."""
         query = f"""SELECT number, place, start, {_COLUMNS} FROM traces
             WHERE NOT worded ORDER BY number DESC LIMIT ?"""  # noqa: S608
         return [(columns[0], _make_row(columns[1:])) for columns in self._connection.execute(query, (limit,))]
 
     def add_texts(self, texts: Iterable[tuple[int, str]]) -> None:
-        """Make rows findable by these texts."""
+        """Add the searchable texts of rows, by number."""
         for number, text in texts:
             query = "UPDATE traces SET worded = 1 WHERE number = ? AND NOT worded"
-            if self._connection.execute(query, (number,)).rowcount:  # Nobody else was faster, and it is still there.
+            if self._connection.execute(query, (number,)).rowcount:  # not added meanwhile, nor removed
                 self._connection.execute(
                     "INSERT INTO texts(rowid, text) VALUES (?, ?)", (number, separate_characters(text))
                 )
 
     def search(self, query: str, trace_filter: TraceFilter, limit: int) -> list[SearchHit]:
-        """Traces that hold every word of `query`, newest first."""
+        """Traces that contain every term of `query`, newest first."""
         where, values = _where_clause(trace_filter)
         conditions = f"AND {where.removeprefix('WHERE ')}" if where else ""
         columns = ", ".join(f"traces.{field}" for field in _FIELDS)
@@ -265,7 +259,7 @@ class TraceIndex:
 
 
 def row_number(summary: TraceSummary) -> int:
-    """A number that grows with the time: milliseconds, then the beginning of the id."""
+    """A number that grows with time: milliseconds, then the first digits of the id."""
     return (_milliseconds(summary.timestamp) << 20) + int(summary.id[:5], 16)
 
 
@@ -281,7 +275,7 @@ def _milliseconds(timestamp: str) -> int:
 
 
 def _sqlite_text(text: str) -> str:
-    """A text as SQLite can take it: a name that is not UTF-8 has lone surrogates."""
+    """A text that SQLite accepts: a file name that is not UTF-8 has lone surrogates."""
     return text if text.isascii() else text.encode("utf-8", "backslashreplace").decode()
 
 
@@ -321,7 +315,7 @@ def _open_or_rebuild(folder: str) -> sqlite3.Connection:
             make_private_folder(folder)
             os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
             return _connect(path)
-        except (OSError, sqlite3.OperationalError):  # not ours to write, full, or locked for too long
+        except (OSError, sqlite3.OperationalError):  # not writable, full, or locked for too long
             break
         except BROKEN_INDEX_ERRORS:
             discard_index(folder)
@@ -332,7 +326,7 @@ def _connect(path: str) -> sqlite3.Connection:
     connection = sqlite3.connect(path, timeout=BUSY_MS / 1000, isolation_level=None)
     try:
         connection.execute("PRAGMA journal_mode = WAL")
-        connection.execute("PRAGMA synchronous = OFF")  # It can be made anew.
+        connection.execute("PRAGMA synchronous = OFF")  # It can be rebuilt.
         version = connection.execute("PRAGMA user_version").fetchone()[0]
         if version not in (0, INDEX_VERSION):
             raise sqlite3.DatabaseError("another version")
@@ -346,14 +340,14 @@ def _connect(path: str) -> sqlite3.Connection:
 
 def _create_schema(connection: sqlite3.Connection) -> None:
     connection.execute("BEGIN EXCLUSIVE")
-    if connection.execute("PRAGMA user_version").fetchone()[0] == 0:  # Nobody else was faster.
+    if connection.execute("PRAGMA user_version").fetchone()[0] == 0:  # No other process created it.
         for statement in _SCHEMA.split(";\n"):
             connection.execute(statement)
     connection.execute("COMMIT")
 
 
 def discard_index(folder: str) -> None:
-    """Throw an index away; the next one is made anew."""
+    """Delete an index; it is rebuilt when it is needed."""
     for suffix in ("", "-wal", "-shm"):
         with suppress(OSError):
             os.unlink(os.path.join(folder, INDEX_FILE) + suffix)

@@ -1,11 +1,8 @@
-"""Migration: traces of older versions become traces of this one.
+"""Migrate traces of older versions to this one.
 
-In: the JSON of a trace, of any version. Out: the trace of this version, and what was done to it. Never: writes a
-file, or goes backwards: a newer major version is refused, because nobody can know here what it means.
-
-A step goes from one version to the next and is registered here, for ever: a trace from the first version must still
-open with the last. A newer minor version is read as it is, since minor versions only add fields, and unknown fields
-are kept.
+A step goes from one version to the next and stays registered for ever: a trace of the first version must still open
+with the last. A newer minor version is read as it is, because minor versions only add fields and unknown fields are
+kept. A newer major version is refused.
 """
 
 from __future__ import annotations
@@ -19,8 +16,8 @@ from traceforge.errors import InvalidFile
 from traceforge.findings import Finding, printable_name
 from traceforge.traces.trace_format import SCHEMA_VERSION, VERSION_RULE
 
-UNVERSIONED = "0.0.0"  # What a trace is called that was written before traces named their version.
-STEPS_MAX = 100  # More steps than there can ever be versions: a circle.
+UNVERSIONED = "0.0.0"  # the version of traces that were written before traces had one
+STEPS_MAX = 100  # More steps than there can be versions: a cycle.
 
 _VERSION = re.compile(r"([0-9]{1,6})\.([0-9]{1,6})\.([0-9]{1,6})\Z")
 
@@ -28,7 +25,7 @@ Step = Callable[[JSONObject], JSONObject]
 
 
 class MigrationResult(NamedTuple):
-    """What was done: the version a trace had, the one it has, and the versions in between."""
+    """The old version of a trace, the new one, and the versions of each step."""
 
     original_version: str
     new_version: str
@@ -56,13 +53,13 @@ def migration_step(since: str, to: str) -> Callable[[Step], Step]:
 
 
 def trace_version(trace: JSON) -> str:
-    """The version a trace says it has; `0.0.0` where it says nothing."""
+    """The version of a trace; `0.0.0` where it has none."""
     version = trace.get("schema_version", UNVERSIONED) if isinstance(trace, dict) else UNVERSIONED
     return version if isinstance(version, str) else ""
 
 
 def needs_migration(trace: JSON) -> bool:
-    """Is it of an older version?"""
+    """Whether a trace is of an older version."""
     match = _VERSION.match(trace_version(trace))
     return match is not None and _version_parts(match[0]) < _version_parts(SCHEMA_VERSION)
 
@@ -71,11 +68,11 @@ def migrate_trace(trace: JSONObject) -> tuple[JSONObject, MigrationResult]:
     """Upgrade a trace, step by step; one of this version is returned as it is.
 
     Raises:
-        InvalidFile: its major version is newer, it names no version, or no step leads on from it.
+        InvalidFile: its major version is newer, its version is invalid, or there is no step from it.
     """
     original = version = trace_version(trace)
     if not _VERSION.match(original):
-        raise _version_error(f"schema_version {printable_name(original)} is no version", "Record the call again.")
+        raise _version_error(f"schema_version {printable_name(original)} is not a version", "Record the call again.")
     if _version_parts(original)[0] > _version_parts(SCHEMA_VERSION)[0]:
         raise _version_error(
             f"trace version {printable_name(original)} is newer than {SCHEMA_VERSION}", "Upgrade TraceForge."
@@ -86,7 +83,7 @@ def migrate_trace(trace: JSONObject) -> tuple[JSONObject, MigrationResult]:
         registered = _registry.get(version)
         if registered is None or len(steps) > STEPS_MAX:
             raise _version_error(
-                f"nothing leads from trace version {printable_name(version)} to {SCHEMA_VERSION}", "Record it again."
+                f"trace version {printable_name(version)} cannot be migrated to {SCHEMA_VERSION}", "Record it again."
             )
         upgraded = {**registered.step(dict(upgraded)), "schema_version": registered.to}
         version = registered.to
@@ -104,5 +101,5 @@ def _version_error(message: str, hint: str) -> InvalidFile:
 
 @migration_step(UNVERSIONED, "1.0.0")
 def _add_version(trace: JSONObject) -> JSONObject:
-    """The first traces had every field but the version."""
+    """The first traces had every field except the version."""
     return trace

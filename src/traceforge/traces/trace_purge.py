@@ -1,7 +1,6 @@
-"""Traces that have to go, wherever they stand.
+"""Purge traces: remove every byte of them from the traces folder.
 
-In: a traces folder and ids. Out: no byte of those traces in any file below it. Never: another trace lost. It may be
-done again at any time, also after a crash half-way.
+Other traces are not affected. A purge can be repeated at any time, also after a crash half-way.
 
 Unlike `TraceStore.remove_traces` it trusts no index, and it also reaches:
 
@@ -27,20 +26,20 @@ TEMPORARY_SUFFIX = ".tmp"
 
 
 class PurgedTraces(NamedTuple):
-    """What was found."""
+    """How many places held a purged trace."""
 
     files: int = 0
-    frames: int = 0  # in segments that are still written
+    frames: int = 0  # in segments that are still being written
     archived: int = 0
-    segments: int = 0  # that were damaged, and held one of them
+    segments: int = 0  # damaged ones, removed as a whole
 
 
 def purge_traces(traces_dir: str, ids: Collection[str]) -> PurgedTraces:
-    """Remove traces for good; those that are not there were removed before.
+    """Remove traces for good; ids without a trace are ignored.
 
     Raises:
-        CannotWrite: a file is not ours to change. What was removed before stays removed.
-        InvalidFile: an archive is damaged, and nobody knows what is in it.
+        CannotWrite: a file is not writable. What was removed before stays removed.
+        InvalidFile: an archive is damaged, so its content is unknown.
     """
     if not ids or not os.path.isdir(traces_dir):
         return PurgedTraces()
@@ -72,7 +71,7 @@ def _find_files(traces_dir: str, ids: frozenset[str]) -> Iterator[str]:
 
 
 def _find_damaged_segments(traces_dir: str, ids: frozenset[str]) -> Iterator[str]:
-    """Segments that were set aside. What could be read of them are files by now; the rest cannot be told apart."""
+    """Segments that were set aside as damaged: their readable frames are files by now."""
     with suppress(CannotRead):
         for entry in list_folder(os.path.join(traces_dir, spool.SPOOL_FOLDER)):
             if entry.name.endswith(spool_drain.DAMAGED_SUFFIX):
@@ -82,7 +81,7 @@ def _find_damaged_segments(traces_dir: str, ids: frozenset[str]) -> Iterator[str
 
 
 def _rewrite_archive(traces_dir: str, path: str, ids: frozenset[str]) -> int:
-    """Write an archive anew without these traces."""
+    """Write an archive again without these traces; return how many it held."""
     old = trace_archive.TraceArchive(path)
     remaining = [number for number, entry in enumerate(old.entries) if entry.summary.id not in ids]
     removed_count = len(old.entries) - len(remaining)
@@ -95,7 +94,7 @@ def _rewrite_archive(traces_dir: str, path: str, ids: frozenset[str]) -> int:
 
 
 def _find_temporary_files(traces_dir: str) -> Iterator[str]:
-    """What a crash left half-written. Whoever writes such a file holds the gate."""
+    """Files that a crash left half-written. A process that writes such files holds the lock of the folder."""
     for folder in (
         traces_dir,
         os.path.join(traces_dir, chunk_file.CHUNKS_FOLDER),

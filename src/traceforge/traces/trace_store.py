@@ -1,7 +1,6 @@
-"""The store: every trace of a project, wherever it stands.
+"""The trace store: list, search, read, remove, compress and migrate the traces of a project.
 
-In: a traces folder. Out: lists, searches, single traces, sessions; and the few ways in which traces go: pruned,
-compressed, migrated. Never: shows a reader that a trace is on its way from a segment to a file to an archive.
+A trace may be in a segment, a file or an archive, and may move while it is read; readers never notice.
 """
 
 from __future__ import annotations
@@ -27,15 +26,15 @@ from traceforge.traces.trace_index import SearchHit, TraceFilter, TraceIndex, Tr
 from traceforge.traces.trace_migration import MigrationResult, migrate_trace, needs_migration
 from traceforge.traces.trace_summary import StoredTrace, TraceSummary, summarize_trace
 
-DRAIN_SECONDS = 5.0  # What a reader spends on the spool of processes that are gone; the next one goes on.
+DRAIN_SECONDS = 5.0  # The most that a reader spends on draining; the next one continues.
 TEXTS_BATCH = 500
-ID_PREFIX_LENGTH_MIN = 4  # Fewer characters of an id name too many traces by chance.
+ID_PREFIX_LENGTH_MIN = 4  # A shorter prefix of an id matches too many traces by chance.
 
 Result = TypeVar("Result")
 
 
 def ignore_progress(done: int) -> None:
-    """Nobody watches."""
+    """Report no progress."""
 
 
 class TraceStore:
@@ -43,31 +42,31 @@ class TraceStore:
 
     def __init__(self, traces_dir: str) -> None:
         self.folder = traces_dir
-        self.drain_result = DrainResult()  # what was found in the spool when the store was brought up to date
-        self.old_version_count = 0  # traces of older versions that were read
+        self.drain_result = DrainResult()  # of all updates of the index
+        self.old_version_count = 0  # traces of older versions read so far
         self._index: TraceIndex | None = None
         self._archive: trace_archive.TraceArchive | None = None
 
     def close(self) -> None:
-        """Let go of the index."""
+        """Close the index."""
         if self._index is not None:
             self._index.close()
             self._index = None
 
     def update_index(self, progress: Progress = ignore_progress) -> None:
-        """Drain what processes that are gone have left, and make the index know everything.
+        """Drain segments without an owner, and update the index.
 
         Raises:
             CannotRead: the folder cannot be read.
         """
         if not os.path.isdir(self.folder):
             return
-        with suppress(CannotWrite):  # Readers see segments as well; a full disk is no reason not to read.
+        with suppress(CannotWrite):  # Readers read segments, too: a full disk does not prevent reading.
             self.drain_result = self.drain_result.combined_with(drain_spool(self.folder, seconds=DRAIN_SECONDS))
         self._with_index(lambda index: update_index(index, self.folder, progress))
 
     def reindex(self, progress: Progress = ignore_progress) -> int:
-        """Make the index anew, with all words; how many traces it knows."""
+        """Rebuild the index with all texts; return the number of traces."""
         self.close()
         trace_index.discard_index(os.path.join(self.folder, trace_index.INDEX_FOLDER))
         self.update_index(progress)
@@ -81,17 +80,16 @@ class TraceStore:
         *,
         oldest_first: bool = False,
     ) -> list[TraceRow]:
-        """Summaries with their places, newest first."""
+        """Rows, newest first."""
         return self._with_index(lambda index: index.list_rows(trace_filter, limit, oldest_first=oldest_first))
 
     def count_traces(self, trace_filter: TraceFilter) -> int:
-        """How many traces there are."""
         return self._with_index(lambda index: index.count_rows(trace_filter))
 
     def search(
         self, query: str, trace_filter: TraceFilter, limit: int, progress: Progress = ignore_progress
     ) -> list[SearchHit]:
-        """Traces that hold every word, newest first."""
+        """Traces that contain every term, newest first."""
         self._add_missing_texts(progress)
         return self._with_index(lambda index: index.search(query, trace_filter, limit))
 
@@ -104,16 +102,16 @@ class TraceStore:
         return self._with_index(lambda index: index.session_rows(session_id))
 
     def unreadable_files(self) -> dict[str, str]:
-        """Files in the folder that are no traces, and why."""
+        """Files in the folder that are not valid traces, and why."""
         return {
             name: reason for name, (_, reason) in self._with_index(lambda index: index.unreadable_files()).items()
         }
 
     def load_row(self, reference: str) -> TraceRow:
-        """The trace of an id, of the beginning of one, or of a file name.
+        """The row of a trace, by its id, the beginning of its id, or its file name.
 
         Raises:
-            NotFound: there is none, or there are several.
+            NotFound: no trace matches, or several do.
         """
         name = os.path.basename(reference)
         if name.endswith(".json"):
@@ -138,10 +136,10 @@ class TraceStore:
             if len(reference) >= ID_PREFIX_LENGTH_MIN
             else "Give at least four characters of its id."
         )
-        raise NotFound(f"there is no trace {reference}", hint=hint)
+        raise NotFound(f"no trace matches {reference}", hint=hint)
 
     def read_stored(self, row: TraceRow) -> StoredTrace:
-        """A trace as it is kept, wherever it is by now.
+        """The bytes of a trace and its chunks, wherever it is by now.
 
         Raises:
             NotFound: it was removed meanwhile.
@@ -149,31 +147,31 @@ class TraceStore:
         for read_from in (
             self._read_segment,
             *(self._read_file, self._read_archive) * 3,
-        ):  # It may move while we look.
+        ):  # It may move meanwhile.
             stored = read_from(row)
             if stored is not None:
                 return stored
         raise NotFound(f"the trace {row.summary.id} is gone", hint="It was removed meanwhile.")
 
     def load_trace(self, row: TraceRow) -> Trace:
-        """A trace, of this version whatever it was written as.
+        """A trace, migrated to this version in memory.
 
         Raises:
-            InvalidFile, NotJSON: its file was changed and is no trace any more.
+            InvalidFile, NotJSON: its file was changed and is not a valid trace any more.
         """
         trace, was_older = read_any_version(self.read_stored(row).trace)
         self.old_version_count += was_older
         return trace
 
     def load_chunks(self, row: TraceRow) -> list[Chunk]:
-        """The chunks of a streamed answer; none where it was no stream."""
+        """The chunks of a streamed response; empty where it was not a stream."""
         return chunk_file.read_chunks(self.read_stored(row).chunks)
 
     def remove_traces(self, rows: Sequence[TraceRow]) -> None:
-        """Remove traces with their chunks, everywhere but in a segment that is still written.
+        """Remove traces and their chunks, except in segments that are still being written.
 
         Raises:
-            CannotWrite: a file is not ours to remove.
+            CannotWrite: a file cannot be removed.
         """
         names = {row.summary.file_name for row in rows}
         if not names:
@@ -188,17 +186,17 @@ class TraceStore:
         containers = {row.location.container for row in rows}
         for path in trace_archive.find_archives(
             self.folder
-        ):  # A crash may have left a file and an archive of one trace.
+        ):  # After a crash, a trace may be both in a file and in an archive.
             self._rewrite_archive(
                 path, names, must_open=f"{trace_archive.ARCHIVE_FOLDER}/{os.path.basename(path)}" in containers
             )
         self._with_index(lambda index: _remove_from_index(index, names))
 
     def compress_traces(self, rows: Iterable[TraceRow]) -> CompressionResult:
-        """Move traces that are files into archives.
+        """Move traces from files into archives.
 
         Raises:
-            CannotWrite: the folder is full, or not ours to write; nothing is lost.
+            CannotWrite: the disk is full, or the folder is not writable; nothing is lost.
         """
         with lock_traces_folder(self.folder):
             return self._compress_locked(rows)
@@ -219,7 +217,7 @@ class TraceStore:
         return CompressionResult(count, before, after)
 
     def migrate_traces(self, rows: Iterable[TraceRow]) -> list[tuple[TraceSummary, MigrationResult]]:
-        """Rewrite the files of older versions as this one; those in archives are upgraded whenever they are read."""
+        """Rewrite files of older versions. Traces in archives are migrated in memory whenever they are read."""
         with lock_traces_folder(self.folder):
             return self._migrate_locked(rows)
 
@@ -236,7 +234,7 @@ class TraceStore:
         return migrated
 
     def _with_index(self, work: Callable[[TraceIndex], Result]) -> Result:
-        """Use the index; one that turns out to be broken is made anew, once."""
+        """Use the index; rebuild it once if it is broken."""
         if self._index is None:
             self._index = TraceIndex(self.folder)
         try:
@@ -267,7 +265,7 @@ class TraceStore:
         try:
             return trace_text(self.load_trace(row).body)
         except (NotFound, NotJSON, InvalidFile, CannotRead):
-            return ""  # It was removed or changed meanwhile; the next look at the folder will tell.
+            return ""  # It was removed or changed meanwhile; the next update of the index notices.
 
     def _read_segment(self, row: TraceRow) -> StoredTrace | None:
         if not row.location.container.startswith(spool.SPOOL_FOLDER + "/"):
@@ -288,7 +286,7 @@ class TraceStore:
                 raise
             return None
         if not pieces and not os.path.lexists(path):
-            return None  # It went to an archive while it was read, and its chunks, if it had any, before they were.
+            return None  # It moved to an archive meanwhile, and its chunks may be gone.
         return StoredTrace(row.summary, trace, pieces)
 
     def _read_archive(self, row: TraceRow) -> StoredTrace | None:
@@ -301,15 +299,15 @@ class TraceStore:
                 if number is not None:
                     return self._archive.read_entry(number)
             except CannotRead:
-                continue  # It was written anew under another name.
+                continue  # It was written again under another name.
             except InvalidFile as exc:
-                damage = exc  # It may stand in another one, too.
+                damage = exc  # The trace may be in another archive, too.
         if damage is not None:
             raise damage
         return None
 
     def _candidate_archives(self, row: TraceRow) -> list[str]:
-        """Where to look: in the archive that the row names, then in all."""
+        """All archives; the one of the row first."""
         named = os.path.join(self.folder, row.location.container)
         return sorted(trace_archive.find_archives(self.folder), key=lambda path: path != named)
 
@@ -344,7 +342,7 @@ class TraceStore:
 
 
 class CompressionResult(NamedTuple):
-    """How many traces were compressed, and how many bytes they had and have."""
+    """How many traces were compressed, and their bytes before and after."""
 
     traces: int
     bytes_before: int
@@ -352,7 +350,7 @@ class CompressionResult(NamedTuple):
 
 
 def _is_busy(error: Exception) -> bool:
-    """Does somebody else use the index, or is there no room for it? Then it is not broken."""
+    """Whether the index is locked, full or read-only, and not broken."""
     code = getattr(error, "sqlite_errorcode", 0) & 0xFF
     return code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_FULL, sqlite3.SQLITE_READONLY)
 

@@ -1,7 +1,7 @@
-"""The summary of a trace: one line of a list.
+"""The summary of a trace: the fields that lists, sessions and filters need.
 
-In: the body of a trace. Out: the few fields that lists, sessions and filters need. It stands before each trace in the
-spool and is a row of the index, so that neither has to read whole traces. Never: holds a prompt or an answer.
+It precedes each trace in the spool and is a row of the index, so that neither has to read whole traces. It holds no
+prompt and no response.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from traceforge.conversion import decode_msgpack
 from traceforge.shape import Timestamp
 from traceforge.traces.trace_format import Uuid, trace_file_name
 
-WHOLE_NUMBER_MAX = 2**53  # Beyond, neither a double nor the index holds every whole number.
+WHOLE_NUMBER_MAX = 2**53  # Beyond, doubles do not represent every whole number.
 
 
 class TraceSummary(Struct, frozen=True, array_like=True):
-    """What a list says about a trace. Empty texts and None mean that the trace does not say."""
+    """The summary of a trace. "" and None: the trace does not have the field."""
 
-    id: Uuid  # It is part of a file name, and is checked when it is read back.
+    id: Uuid  # Checked when it is read, because it becomes part of a file name.
     timestamp: Timestamp
     endpoint: str
     provider: str
@@ -35,19 +35,19 @@ class TraceSummary(Struct, frozen=True, array_like=True):
     parent_trace_id: str
     source: str
     digest: str  # of the request
-    streamed: bool  # are there chunks?
+    streamed: bool  # whether there are chunks
 
     @property
     def file_name(self) -> str:
-        """The name of the trace's file."""
+        """The name of the file of the trace."""
         return trace_file_name(self.timestamp, self.id)
 
     def to_dict(self) -> dict[str, JSON]:
-        """The summary with its names, as `--json` prints it."""
+        """The summary as `--json` prints it."""
         return msgspec.structs.asdict(self)
 
     def to_bytes(self) -> bytes:
-        """The summary as it stands in the spool."""
+        """The summary as the spool stores it."""
         return _encoder.encode(self)
 
     @classmethod
@@ -55,17 +55,17 @@ class TraceSummary(Struct, frozen=True, array_like=True):
         """Read what `to_bytes` wrote.
 
         Raises:
-            msgspec.DecodeError: it is something else.
+            msgspec.DecodeError: the data are not a summary.
         """
         return decode_msgpack(data, TraceSummary)
 
 
 class StoredTrace(NamedTuple):
-    """A trace as it is kept, wherever that is."""
+    """The bytes of a trace and its chunks, as they are stored anywhere."""
 
     summary: TraceSummary
     trace: bytes
-    chunks: bytes = b""  # empty where the answer was no stream
+    chunks: bytes = b""  # empty where the response was not a stream
 
 
 _encoder = msgspec.msgpack.Encoder()

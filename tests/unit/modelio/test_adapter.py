@@ -39,7 +39,7 @@ def test_a_mock_answers_in_order_and_says_when_it_has_no_more() -> None:
 
     assert "one" == mock.complete("first").text
     assert ["two ", "words"] == list(mock.stream("second"))
-    with pytest.raises(NotFound, match="2 answers, and this is call 3"):
+    with pytest.raises(NotFound, match="2 answers, but this is call 3"):
         mock.complete("third")
     assert ["first", "second", "third"] == mock.prompts
 
@@ -56,12 +56,12 @@ def test_a_stream_has_its_completion_at_its_end() -> None:
     next(left)
     left.close()
 
-    with pytest.raises(ValueError, match="not come to its end"):
+    with pytest.raises(ValueError, match="not ended"):
         _ = whole.completion
     assert ["a", "b"] == list(whole)
     assert Completion("ab", 1, 2) == whole.completion
     assert [] == list(left)
-    with pytest.raises(ValueError, match="not come to its end"):
+    with pytest.raises(ValueError, match="not ended"):
         _ = left.completion
 
 

@@ -274,7 +274,7 @@ def test_what_was_ended_before_it_began_is_never_sent(provider: Upstream) -> Non
 
     assert FailureKind.CLIENT_LEFT is caught.value.kind
     assert [] == provider.received
-    with pytest.raises(ValueError, match="not come to its end"):
+    with pytest.raises(ValueError, match="not ended"):
         _ = asking.response
 
 
@@ -402,7 +402,7 @@ def test_no_key_is_no_header(provider: Upstream, monkeypatch: pytest.MonkeyPatch
     assert header not in without
     assert b"from-the-environment\r\n" in environ
     assert b"given\r\n" in given
-    with pytest.raises(ValueError, match="no header can hold") as caught:
+    with pytest.raises(ValueError, match="not allowed in a header") as caught:
         adapter_for(name, "m", api_key="sk-1\r\nx: y")
     assert "sk-1" not in str(caught.value)
 

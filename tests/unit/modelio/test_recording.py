@@ -360,13 +360,16 @@ def test_a_second_recording_at_the_same_place_is_refused(tmp_path: Path) -> None
     [
         (lambda data: data.replace(b'"journal"', b'"diary"'), "not a journal of version"),
         (lambda data: data.replace(b'"mode":"record"', b'"mode":"live"'), "not a journal of version"),
-        (lambda data: data.replace(b'"n":0', b'"m":0'), "no interaction, or a changed one, at byte"),
-        (lambda data: data.replace(b'"n":0', b'"n":true'), "a changed one, at byte"),
-        (lambda data: data.replace(b'"one"', b'"two"'), "a changed one, at byte"),
-        (lambda data: data.replace(b'prompt_hash":"sha256:', b'prompt_hash":"SHA256:'), "a changed one, at byte"),
+        (lambda data: data.replace(b'"n":0', b'"m":0'), "a missing or changed interaction at byte"),
+        (lambda data: data.replace(b'"n":0', b'"n":true'), "changed interaction at byte"),
+        (lambda data: data.replace(b'"one"', b'"two"'), "changed interaction at byte"),
+        (
+            lambda data: data.replace(b'prompt_hash":"sha256:', b'prompt_hash":"SHA256:'),
+            "changed interaction at byte",
+        ),
         (lambda data: data.replace(b'"n":0', b'"n":'), "not JSON"),
-        (lambda data: b"[]\n", "no object"),
-        (lambda data: b"", "no first line"),
+        (lambda data: b"[]\n", "is not an object"),
+        (lambda data: b"", "the first line is missing"),
     ],
 )
 def test_a_journal_that_was_changed_is_refused(tmp_path: Path, damage: Callable[[bytes], bytes], reason: str) -> None:
@@ -424,7 +427,7 @@ def test_a_folder_that_is_not_there_is_said_before_anybody_is_asked(tmp_path: Pa
 def test_a_closed_recording_takes_no_call(tmp_path: Path) -> None:
     """And has no hash before it is closed; closing it again changes nothing."""
     session = RecordingSession(tmp_path / "r.json", MockAdapter(["a"]), redactor=REDACTOR)
-    with pytest.raises(ValueError, match="when it is closed"):
+    with pytest.raises(ValueError, match="before it is closed"):
         _ = session.model_io_hash
     written = session.close()
 

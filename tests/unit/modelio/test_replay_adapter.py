@@ -50,7 +50,7 @@ def test_past_the_last_answer_is_a_miss_and_never_an_answer() -> None:
         caught.value.prompt_hash,
         caught.value.unused,
     )
-    assert "recorded 1 times, and all have been given" in str(caught.value)
+    assert "recorded 1 times, and each answer was used" in str(caught.value)
     assert "b1" == replay.complete("b").text
 
 

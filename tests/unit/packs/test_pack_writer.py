@@ -124,7 +124,7 @@ def test_only_ed25519_signs(tmp_path: Path, kind: str) -> None:
     elif kind != "missing":
         make_key(tmp_path, kind=kind)
 
-    with pytest.raises(CannotSign, match=kind.upper() if kind in ("rsa", "ecdsa") else "no SSH key"):
+    with pytest.raises(CannotSign, match=kind.upper() if kind in ("rsa", "ecdsa") else "SSH key is missing"):
         create_pack(str(tmp_path / "pack"), sources, str(key))
     assert not (tmp_path / "pack").exists()
     assert not (tmp_path / "pack.sig.json").exists()
