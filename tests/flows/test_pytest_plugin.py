@@ -127,7 +127,7 @@ def test_calls_of_a_test_marked_as_off_are_counted(site: Site) -> None:
     ran = site.plugin("-k", "test_live or test_chat_async")
 
     assert (0, 1) == (ran.code, site.server.served)
-    assert "1 call of tests that are marked as off: not gated" in ran.out
+    assert "1 call of tests that are marked as off: not checked" in ran.out
 
 
 def test_the_fixture_counts_the_calls_of_a_test(site: Site) -> None:
