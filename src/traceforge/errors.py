@@ -1,35 +1,35 @@
-"""Every error TraceForge raises on purpose.
+"""Every error that TraceForge raises on purpose. `all_errors` lists them.
 
     TraceForgeError                TF000
-    ├── NotJSON                    TF101  the text is not JSON
-    ├── NotCanonical               TF102  the value has no exact text
-    ├── InvalidFile                TF103  JSON, but not what its format says
-    ├── CannotRead                 TF201  a file that cannot be read
-    ├── CannotWrite                TF202  a file or a stream that cannot be written
-    ├── NotFound                   TF203  nothing of that name, or several
-    ├── PathInUse                  TF204  somebody else is writing here
-    ├── BrokenJournal              TF205  an approval that was cut short and cannot be finished
-    ├── CannotSign                 TF206  a signature that cannot be made
-    ├── RecordingFull              TF207  a recording that would break a limit of its format
-    ├── InvalidConfig              TF401  a configuration that cannot be used
-    ├── MissingExtra               TF402  a part of TraceForge that is not installed
-    ├── CannotListen               TF501  an address that a server cannot have
-    ├── CannotStart                TF502  a command that cannot be started
-    ├── ProviderFailed             TF503  a model that gave an adapter no answer
-    ├── CallNotRecorded            TF601  a call that nothing recorded answers
-    ├── PromptNotRecorded          TF602  a prompt that a recording does not answer
-    ├── UnusedInteractions         TF603  answers of a recording that nobody asked for
-    ├── CannotApprove              TF701  a pending change that cannot be approved
-    ├── StoreRefused               TF801  a request that the context store does not carry out
-    │   ├── BranchConflict         TF802  a branch that has moved on
-    │   ├── ContentPurged          TF803  content that was purged
-    │   └── InvalidFields          TF805  a request with fields that are wrong or unknown
-    ├── StoreUnavailable           TF804  a database or a keyring that cannot be used
-    └── InternalError              TF999  a mistake of ours
+    ├── NotJSON                    TF101  a text is not JSON
+    ├── NotCanonical               TF102  a value cannot be written as JSON
+    ├── InvalidFile                TF103  a file is JSON and breaks the rules of its format
+    ├── CannotRead                 TF201  a file cannot be read
+    ├── CannotWrite                TF202  a file or a stream cannot be written
+    ├── NotFound                   TF203  no object has this name, or several have it
+    ├── PathInUse                  TF204  another process writes here, or a file exists already
+    ├── BrokenJournal              TF205  an approval was interrupted and cannot be finished
+    ├── CannotSign                 TF206  a signature cannot be made or checked
+    ├── RecordingFull              TF207  a recording has reached a limit of its format
+    ├── InvalidConfig              TF401  the configuration cannot be used
+    ├── MissingExtra               TF402  an optional package is not installed
+    ├── CannotListen               TF501  a server cannot use an address
+    ├── CannotStart                TF502  a command cannot be started
+    ├── ProviderFailed             TF503  a provider gave no usable answer
+    ├── CallNotRecorded            TF601  a replay has no recorded answer for a call
+    ├── PromptNotRecorded          TF602  a recording has no answer for a prompt
+    ├── UnusedInteractions         TF603  recorded answers were not used by a replay
+    ├── CannotApprove              TF701  a pending change cannot be approved
+    ├── StoreRefused               TF801  the context store refused a request
+    │   ├── BranchConflict         TF802  another writer appended to the branch first
+    │   ├── ContentPurged          TF803  the content was purged
+    │   └── InvalidFields          TF805  a request has wrong, missing or unknown fields
+    ├── StoreUnavailable           TF804  the database or its keyring cannot be used
+    └── InternalError              TF999  a mistake in TraceForge
 
-A code is stable: it is printed, documented in docs/reference/errors.md, and never given a
-second meaning. Messages hold paths, positions, digests and types, never a value that could
-be a secret: build logs are public.
+A code is stable: it is printed, documented in docs/reference/errors.md, and never gets a second meaning. An exit code
+of 1 means that something was found, 3 that something could not be checked. A hint is something to do. Messages hold
+paths, positions, digests and types, never a value that could be a secret: build logs are public.
 """
 
 from __future__ import annotations
@@ -40,12 +40,12 @@ from typing import ClassVar, Self
 
 from traceforge.findings import IO, PARSE, ExitCode, Finding
 
-PROBLEMS_MAX = 20  # Told in one error; a body may hold ten thousand wrong items.
-NAME_CHARACTERS_MAX = 200  # Of a field's name that is given back.
+PROBLEMS_MAX = 20  # Named in one error; a body may hold ten thousand wrong items.
+NAME_CHARACTERS_MAX = 200  # Of a field's name in a message.
 
 
 class TraceForgeError(Exception):
-    """Base of every error TraceForge raises on purpose."""
+    """Base of every error that TraceForge raises on purpose."""
 
     code: ClassVar[str] = "TF000"
     exit_code: ClassVar[ExitCode] = ExitCode.UNCHECKED
@@ -56,7 +56,7 @@ class TraceForgeError(Exception):
         self.hint = hint
 
     def in_file(self, file: str) -> Self:
-        """The same error, with the file it happened in named first."""
+        """Name the file first in the message; returns the error itself."""
         self.message = f"{file}: {self.message}"
         self.args = (self.message,)
         return self
@@ -66,14 +66,14 @@ class TraceForgeError(Exception):
 
 
 def _rebuild(cls: type[TraceForgeError], state: dict[str, object]) -> TraceForgeError:
-    """Rebuild an error that crossed a process border, whatever its constructor takes."""
+    """Unpickle an error without calling its constructor, whose parameters differ from class to class."""
     error = cls.__new__(cls, state["message"])
     error.__dict__.update(state)
     return error
 
 
 class NotJSON(TraceForgeError):
-    """The bytes are not one JSON document as we read it."""
+    """The bytes are not one JSON document."""
 
     code = "TF101"
 
@@ -88,12 +88,12 @@ class NotJSON(TraceForgeError):
         self.offset = offset  # in bytes, from 0
 
     def finding(self, file: str) -> Finding:
-        """What a check says about this file."""
+        """The finding of a check for this file."""
         return Finding(file, "", PARSE, f"not JSON: {self.message}", self.hint)
 
 
 class NotCanonical(TraceForgeError):
-    """A value that JSON cannot hold was about to be hashed."""
+    """A value that JSON cannot hold was to be hashed."""
 
     code = "TF102"
 
@@ -116,7 +116,7 @@ class InvalidFile(TraceForgeError):
 
 
 class CannotRead(TraceForgeError):
-    """A file or folder that cannot be read; nothing is known about what it holds."""
+    """A file or folder cannot be read, so nothing is known about its content."""
 
     code = "TF201"
 
@@ -126,61 +126,61 @@ class CannotRead(TraceForgeError):
         self.reason = reason
 
     def finding(self, file: str) -> Finding:
-        """What a check says about this file."""
+        """The finding of a check for this file."""
         return Finding(file, "", IO, self.reason, self.hint)
 
 
 class CannotWrite(TraceForgeError):
-    """A file, or the answer itself, cannot be written."""
+    """A file, or the output of a command, cannot be written."""
 
     code = "TF202"
 
     def __init__(self, path: str, reason: str) -> None:
-        super().__init__(f"{path} cannot be written: {reason}", hint="Make room, or write somewhere else.")
+        super().__init__(f"{path} cannot be written: {reason}", hint="Free some space, or choose another path.")
 
 
 class NotFound(TraceForgeError):
-    """A name that stands for nothing, or for several things."""
+    """No object has this name, or several have it."""
 
     code = "TF203"
 
 
 class PathInUse(TraceForgeError):
-    """Another process holds what only one may change at a time."""
+    """Another process holds the lock on this path, or something exists there already."""
 
     code = "TF204"
 
 
 class BrokenJournal(TraceForgeError):
-    """An approval was cut short, and what it left behind is damaged: nothing of it was applied."""
+    """An approval was interrupted and its journal is damaged; no part of the approval was applied."""
 
     code = "TF205"
 
     def __init__(self, path: str, reason: str) -> None:
-        hint = f"Remove {path}, see what `git status` says about the snapshots, and approve again."
-        super().__init__(f"{path}: {reason}; nothing of it was applied", hint=hint)
+        hint = f"Remove {path}, check the snapshots with `git status`, and approve again."
+        super().__init__(f"{path}: {reason}; no part of the approval was applied", hint=hint)
 
 
 class CannotSign(TraceForgeError):
-    """Something was to be signed, and could not be."""
+    """A signature cannot be made or checked."""
 
     code = "TF206"
 
 
 class RecordingFull(TraceForgeError):
-    """A recording holds as much as its format allows; what would break the limit was not recorded."""
+    """A recording has reached a limit of its format; the last call was not recorded."""
 
     code = "TF207"
 
     def __init__(self, message: str) -> None:
         super().__init__(
             f"{message}; it was not recorded",
-            hint="Close this recording, and go on in another file: what it holds so far is valid.",
+            hint="Close this recording and continue in another file. The recording is valid so far.",
         )
 
 
 class InvalidConfig(TraceForgeError):
-    """The configuration names something we do not know, or a value that cannot be."""
+    """The configuration has an unknown key or a value that is not allowed."""
 
     code = "TF401"
 
@@ -192,7 +192,7 @@ class InvalidConfig(TraceForgeError):
 
 
 class MissingExtra(TraceForgeError):
-    """Something was asked for that needs a package which the base install does not bring."""
+    """A command needs a package that the base install does not bring."""
 
     code = "TF402"
 
@@ -201,7 +201,7 @@ class MissingExtra(TraceForgeError):
 
 
 class CannotListen(TraceForgeError):
-    """A server cannot have the address it was given."""
+    """A server cannot listen on the address that it was given."""
 
     code = "TF501"
 
@@ -217,24 +217,24 @@ class CannotStart(TraceForgeError):
     code = "TF502"
 
     def __init__(self, command: str, reason: str) -> None:
-        super().__init__(f"{command}: {reason}", hint="Name a command that can be run from here, after `--`.")
+        super().__init__(f"{command}: {reason}", hint="Write a command that can be run from this folder after `--`.")
 
 
 class FailureKind(StrEnum):
-    """Why a model gave no answer."""
+    """Why a provider gave no usable answer."""
 
     UNREACHABLE = "unreachable"  # no connection
-    TIMEOUT = "timeout"  # it did not come in time
-    REFUSED = "refused"  # the provider answered, and with an error
-    CUT = "cut"  # the connection, or the answer, ended too early
-    UNREADABLE = "unreadable"  # it is not what such an endpoint answers with
-    EMPTY = "empty"  # it is an answer, and says nothing
-    TOO_LARGE = "too_large"  # it is longer than the caller takes
-    CLIENT_LEFT = "left"  # the caller wanted no more of it
+    TIMEOUT = "timeout"  # no response in time
+    REFUSED = "refused"  # the provider responded with an error
+    CUT = "cut"  # the connection or the response ended too early
+    UNREADABLE = "unreadable"  # the response is not what this endpoint sends
+    EMPTY = "empty"  # the answer is empty
+    TOO_LARGE = "too_large"  # the answer is longer than the caller accepts
+    CLIENT_LEFT = "left"  # the caller closed the connection
 
 
 class ProviderFailed(TraceForgeError):
-    """An adapter asked a model and got no answer, or an error.
+    """A provider gave an adapter no answer, or an error.
 
     `reason` is the message without the names of provider and model. `status` is the HTTP status, or 0 where no
     response came. `provider_text` is the provider's own error text. It may repeat a prompt or a key, so no message
@@ -261,7 +261,7 @@ class ProviderFailed(TraceForgeError):
 
 
 class CallNotRecorded(TraceForgeError):
-    """A call was made in a replay that nothing recorded answers."""
+    """A call of a replay has no recorded answer."""
 
     code = "TF601"
     exit_code = ExitCode.FINDINGS
@@ -269,16 +269,16 @@ class CallNotRecorded(TraceForgeError):
     def __init__(self, misses: Sequence[str]) -> None:
         distinct = dict.fromkeys(misses)  # each once, in order
         calls = "1 call" if len(misses) == 1 else f"{len(misses)} calls"
-        more = f" (and {len(distinct) - 1} other misses)" if len(distinct) > 1 else ""
+        more = f" (and {len(distinct) - 1} other requests)" if len(distinct) > 1 else ""
         super().__init__(
-            f"{calls} in a replay had no answer: {next(iter(distinct), '')}{more}",
+            f"{calls} had no recorded answer: {next(iter(distinct), '')}{more}",
             hint="Record the call again, or declare what may differ in match.ignore_paths.",
         )
         self.misses = tuple(misses)
 
 
 class PromptNotRecorded(TraceForgeError):
-    """A prompt was asked that the recording does not answer, or not as often, or not at this place."""
+    """The recording has no answer for a prompt, or fewer answers than calls, or none at this position."""
 
     code = "TF602"
     exit_code = ExitCode.FINDINGS
@@ -286,12 +286,12 @@ class PromptNotRecorded(TraceForgeError):
     def __init__(
         self, position: int, prompt_hash: str, reason: str, unused: Sequence[str], nearest: str = ""
     ) -> None:
-        unused_text = f"unused are {', '.join(unused[:3])}" if unused else "no interaction is unused"
+        unused_text = f"unused prompts: {', '.join(unused[:3])}" if unused else "every recorded answer was used"
         more = f" and {len(unused) - 3} more" if len(unused) > 3 else ""
         nearest_text = f"; {nearest}" if nearest else ""
         super().__init__(
-            f"call {position} of the replay asked for {prompt_hash}, {reason}; {unused_text}{more}{nearest_text}",
-            hint="Record the session again, or ask what was recorded: a prompt is found by its hash alone.",
+            f"call {position} of the replay sent prompt {prompt_hash}, {reason}; {unused_text}{more}{nearest_text}",
+            hint="Record the session again, or send a recorded prompt: prompts are matched by their hash.",
         )
         self.position = position  # of the call, from 0
         self.prompt_hash = prompt_hash
@@ -300,7 +300,7 @@ class PromptNotRecorded(TraceForgeError):
 
 
 class UnusedInteractions(TraceForgeError):
-    """A replay is over, and its recording holds answers that nobody asked for."""
+    """A replay ended, and some answers of its recording were not used."""
 
     code = "TF603"
     exit_code = ExitCode.FINDINGS
@@ -308,22 +308,22 @@ class UnusedInteractions(TraceForgeError):
     def __init__(self, unused: Sequence[int], total: int) -> None:
         shown = ", ".join(map(str, unused[:10])) + (", …" if len(unused) > 10 else "")
         super().__init__(
-            f"{len(unused)} of {total} interactions were not asked for: {shown}",
-            hint="Record the session again if it asks less now.",
+            f"{len(unused)} of {total} recorded answers were not used: {shown}",
+            hint="Record the session again if it makes fewer calls now.",
         )
         self.unused = tuple(unused)
 
 
 class CannotApprove(TraceForgeError):
-    """A pending change cannot become a snapshot as it is."""
+    """A pending change cannot become a snapshot."""
 
     code = "TF701"
 
 
 class StoreRefused(TraceForgeError):
-    """The context store does not do what it was asked; nothing was written.
+    """The context store refused a request; nothing was written.
 
-    `status` is the HTTP status that says the same, `reason` a stable word, `param` the field it is about.
+    `status` is the HTTP status of the response, `reason` a stable error code, `param` the field in question.
     """
 
     code = "TF801"
@@ -338,23 +338,23 @@ class StoreRefused(TraceForgeError):
 
 
 class BranchConflict(StoreRefused):
-    """Somebody else appended first. What the branch is now stands in the error; nothing was written."""
+    """Another writer appended first. The error has the current version and head; nothing was written."""
 
     code = "TF802"
 
     def __init__(self, version: int, head_event_id: str | None) -> None:
         super().__init__(
-            f"the branch is at version {version} with head {head_event_id or 'none'}, and not where it was expected",
+            f"the branch is at version {version} with head {head_event_id or 'none'}, not as expected",
             reason="branch_version_conflict",
             status=409,
-            hint="Read the events that came in between, and append again with this version and head.",
+            hint="Read the events in between, and append again with this version and head.",
         )
         self.version = version
         self.head_event_id = head_event_id
 
 
 class ContentPurged(StoreRefused):
-    """The content was removed for good, and with it what was made of it."""
+    """The content, and what was derived from it, was removed for good."""
 
     code = "TF803"
 
@@ -363,7 +363,7 @@ class ContentPurged(StoreRefused):
             f"{name} was purged: receipt {receipt_id}",
             reason="purged",
             status=410,
-            hint=hint or "The receipt says what was removed. Nothing brings it back.",
+            hint=hint or "The receipt lists what was removed. It cannot be restored.",
         )
         self.receipt_id = receipt_id
 
@@ -371,7 +371,7 @@ class ContentPurged(StoreRefused):
 class InvalidFields(StoreRefused):
     """A request to the context store has fields that are wrong, missing or unknown.
 
-    `problems` has for each its name and what is wrong with it.
+    `problems` has the name of each and what is wrong with it.
     """
 
     code = "TF805"
@@ -381,14 +381,14 @@ class InvalidFields(StoreRefused):
         text = "; ".join(f"{name}: {text}" if name else text for name, text in self.problems)
         more = f"; and {len(problems) - PROBLEMS_MAX} more" if len(problems) > PROBLEMS_MAX else ""
         super().__init__(
-            f"{text}{more}", reason=reason, param=self.problems[0][0] or None, hint="Correct what is named."
+            f"{text}{more}", reason=reason, param=self.problems[0][0] or None, hint="Correct the named fields."
         )
 
 
 class StoreUnavailable(TraceForgeError):
-    """The database cannot be reached, is of another version, or the keys that open it are not there.
+    """The database cannot be reached or has another version, or its keyring is missing.
 
-    `outcome_unknown`: it was lost while a change was committed; the change may be there.
+    `outcome_unknown`: the connection was lost during a commit; the change may have been stored.
     """
 
     code = "TF804"
@@ -405,7 +405,7 @@ class InternalError(TraceForgeError):
 
 
 def all_errors() -> tuple[type[TraceForgeError], ...]:
-    """Every error class with a code of its own, by code: what `traceforge help errors` and the docs test list."""
+    """Every error class that has a code of its own, sorted by code."""
     classes: list[type[TraceForgeError]] = [TraceForgeError]
     for cls in classes:
         classes.extend(cls.__subclasses__())

@@ -18,16 +18,16 @@ FILE_BYTES_MAX = 1 << 30  # 1 GiB: ten times the largest legal recording. Beyond
 
 _OPEN = os.O_RDONLY | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
 _NOFOLLOW = getattr(os, "O_NOFOLLOW", 0)
-_LINK_HINT = "Put the file itself there: a check that follows links would read outside its tree."
+_LINK_HINT = "Replace the link with the file: a check that followed links would read outside its tree."
 
 
 def read_file(path: str, *, follow_links: bool = True, bytes_max: int = FILE_BYTES_MAX) -> bytes:
     """Read a whole regular file.
 
-    `follow` is for paths a person named; files found in a tree are read with `follow=False`.
+    `follow_links` is for paths that a person named; files found in a tree are read without it.
 
     Raises:
-        CannotRead: it is missing, no regular file, too large, a link, or not ours to read.
+        CannotRead: it is missing, not a regular file, too large, a link, or we have no permission.
     """
     try:
         descriptor = os.open(path, _OPEN if follow_links else _OPEN | _NOFOLLOW)
@@ -61,20 +61,20 @@ def _read_all(descriptor: int, size: int, bytes_max: int) -> bytes:
 
 
 def _too_large(path: str, size_text: str, bytes_max: int) -> CannotRead:
-    hint = "No artefact is that large; name the right file."
+    hint = "TraceForge writes no file of that size. Check the path."
     return CannotRead(path, f"{size_text}, more than the limit of {bytes_max}", hint=hint)
 
 
 def _explain(path: str, error: OSError | ValueError) -> CannotRead:
     if isinstance(error, ValueError):  # a NUL, or text that the file system's encoding does not have
-        return CannotRead(path, "not a name that a file can have", hint="Check the path.")
+        return CannotRead(path, "not a valid file name", hint="Check the path.")
     match error:
         case FileNotFoundError():
             return CannotRead(path, "no such file or folder", hint="Check the path.")
         case PermissionError():
             return CannotRead(path, "no permission to read it", hint=f"chmod u+r {path}")
         case IsADirectoryError() | NotADirectoryError():
-            return CannotRead(path, "a folder stands where a file should, or the other way round")
+            return CannotRead(path, "a folder is in place of a file, or a file in place of a folder")
     if os.path.islink(path):
         return CannotRead(path, "a symbolic link, which is not followed here", hint=_LINK_HINT)
     return CannotRead(path, (error.strerror or str(error)).lower())
@@ -95,7 +95,7 @@ def list_folder(path: str) -> list[os.DirEntry[str]]:
     """List a folder, sorted by name.
 
     Raises:
-        CannotRead: it is missing, no folder, or not ours to read.
+        CannotRead: it is missing, not a folder, or we have no permission.
     """
     try:
         with os.scandir(path) as entries:
@@ -108,16 +108,16 @@ def write_atomic(path: str, data: bytes, *, mode: int = 0o644) -> None:
     """Write a file so that a crash leaves the old content or the new, never a part.
 
     Raises:
-        CannotWrite: the folder is missing, full, or not ours to write.
+        CannotWrite: the folder is missing, the disk is full, or we have no permission.
     """
     write_atomic_chunks(path, (data,), mode=mode)
 
 
 def write_atomic_chunks(path: str, chunks: Iterable[bytes], *, mode: int = 0o644) -> None:
-    """The same for a file that is too large to be held: it is written piece by piece.
+    """As `write_atomic`, for content that is too large for memory.
 
     Raises:
-        CannotWrite: the folder is missing, full, or not ours to write.
+        CannotWrite: the folder is missing, the disk is full, or we have no permission.
     """
     folder, name = os.path.split(path)
     temporary = os.path.join(folder, f".{name}.{os.urandom(4).hex()}.tmp")
@@ -159,7 +159,7 @@ def sync_folder(folder: str) -> None:
 
 
 def make_private_folder(folder: str) -> None:
-    """Make a folder, and those above it that are missing, for nobody but us."""
+    """Make a folder and its missing parents, with access for this user only."""
     if os.path.isdir(folder):
         return
     parent = os.path.dirname(folder)
@@ -173,7 +173,7 @@ def sync_file_system(path: str) -> None:
     """Wait until everything on the file system of `path` is on the disk: one wait for any number of files."""
     if not hasattr(os, "sync"):
         return  # Windows: NTFS journals names, and the data follows within seconds.
-    import ctypes
+    import ctypes  # Deferred: some builds of Python lack it.
 
     descriptor = os.open(path, os.O_RDONLY)
     try:

@@ -1,7 +1,7 @@
-"""What a check says about an artefact.
+"""What a check reports about a file.
 
-A *finding* is one broken rule at one place. The rules IO and PARSE say instead that a file could
-not be checked at all, which is never the same as valid.
+A *finding* is one broken rule at one place. The rules IO and PARSE mean that a file could not be checked, which is
+never the same as valid.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ UNCHECKED_RULES = frozenset({IO, PARSE})
 
 
 class ExitCode(IntEnum):
-    """What a command's exit code says. The same for every command."""
+    """The exit codes, the same for every command."""
 
     OK = 0  # unchanged, valid
     FINDINGS = 1  # something was found
@@ -36,7 +36,7 @@ class Finding(NamedTuple):
 
     @property
     def is_unchecked(self) -> bool:
-        """Does this say that nothing is known, rather than that something is wrong?"""
+        """Whether the file could not be checked, as opposed to a broken rule."""
         return self.rule in UNCHECKED_RULES
 
     def to_json(self) -> dict[str, str]:
@@ -48,12 +48,12 @@ _PRINTABLE_NAME = r"[A-Za-z0-9._:/+-]{1,100}\Z"  # Most runs find nothing to sho
 
 
 def printable_name(text: str) -> str:
-    """A name from a file, if it is one; anything longer or stranger could be a secret, and logs are public."""
-    return text if re.match(_PRINTABLE_NAME, text) else "(a value that is not shown)"
+    """A short plain name as it is; anything else could be a secret, and build logs are public."""
+    return text if re.match(_PRINTABLE_NAME, text) else "(a value that is not printed)"
 
 
 def internal_error_finding(file: str, error: Exception) -> Finding:
-    """A check that failed by a mistake of ours has checked nothing."""
+    """The finding for a check that raised an unexpected exception, and so checked nothing."""
     name = printable_name(file)
     hint = f"This is a mistake in TraceForge: report it with the output of `traceforge --debug hash {name}`."
     return Finding(file, "", IO, f"internal error: {type(error).__name__}", hint)

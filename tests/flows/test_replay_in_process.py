@@ -108,7 +108,7 @@ def test_a_miss_is_one_attempt_and_the_exception_says_everything(
 ) -> None:
     """The path and both values, in the SDK's own exception; and the replay fails, although it was swallowed."""
     with (
-        pytest.raises(CallNotRecorded, match="1 call in a replay had no answer"),
+        pytest.raises(CallNotRecorded, match="1 call had no recorded answer"),
         traceforge.replay() as replayed,
         pytest.raises(Exception, match="no recorded call matches") as caught,
     ):

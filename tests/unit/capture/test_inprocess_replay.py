@@ -213,7 +213,7 @@ def test_an_unmatched_request_is_refused_and_counted_although_it_is_swallowed(
 ) -> None:
     """The application sees 418 and the explanation; the end of the replay raises."""
     with (
-        pytest.raises(CallNotRecorded, match=r"1 call in a replay had no answer.*\$.messages\[0\].content"),
+        pytest.raises(CallNotRecorded, match=r"1 call had no recorded answer.*\$.messages\[0\].content"),
         traceforge.replay(player=recorded(tmp_path, plain())) as replayed,
     ):
         got = driver.post(url, NEW)

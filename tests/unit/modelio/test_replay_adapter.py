@@ -101,7 +101,7 @@ def test_tokens_come_back_where_they_were_counted() -> None:
 
 def test_unused_interactions_can_be_an_error() -> None:
     """At the end of the block, and only where the block itself went well."""
-    told = "2 of 3 interactions were not asked for: 1, 2"
+    told = "2 of 3 recorded answers were not used: 1, 2"
     with (
         pytest.raises(UnusedInteractions, match=told) as caught,
         _replay(("a", "1"), ("b", "2"), ("c", "3"), all_used=True) as replay,

@@ -94,7 +94,7 @@ def test_a_journal_with_any_byte_changed_is_refused_whole(tmp_path: Path, monkey
 
     for text in [*damaged, *(data[:length] for length in range(0, len(data), 7)), data + b" "]:
         journal.write_bytes(text)
-        with pytest.raises(BrokenJournal, match="nothing of it was applied"):
+        with pytest.raises(BrokenJournal, match="no part of the approval was applied"):
             finish_interrupted_approval(str(tmp_path))
 
     assert not (tmp_path / ".ai-snapshots").exists()
