@@ -8,8 +8,9 @@ noticed, in a project without snapshots; and stands aside where `traceforge run`
     pytest --traceforge=off           do nothing
     @pytest.mark.traceforge("off")    not in this test: its calls go to the provider, and are counted
 
-`plugin_gate` and all that it imports is imported only once there are snapshots: pytest loads this module in every
-project of the environment, and the rest takes about 60 ms.
+Deferred imports, in CPU time measured side by side: pytest loads this module in every project, so `plugin_gate` waits
+until there are snapshots (a third of what importing pytest itself takes). In `plugin_gate`, the printing of findings
+waits for one (0.4 of that third), and `record_run` for `--traceforge=record` (1.3 of it).
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """How the calls of a gated run were compared, in lines of text.
 
 Apart from `gate_text`, because every run of the pytest plugin prints these: `gate_text` also imports what compares
-calls, which takes half as long again as all that the plugin needs.
+calls, which takes 0.4 of the time in which the whole plugin is imported.
 """
 
 from __future__ import annotations
