@@ -21,7 +21,7 @@ from traceforge.snapshots.tree.manifest_rebuild import rebuild_manifest
 
 @pytest.fixture
 def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Project:
-    """Three snapshots, approved and committed; one is a wire answer alone."""
+    """Three snapshots, approved and committed; one is a raw response alone."""
     monkeypatch.setenv("GIT_CONFIG_GLOBAL", os.devnull)
     made = Project(tmp_path / "repository")
     made.approve(record("one"), record("two"), SnapshotChange("openai", "oops", None, wire_of_error()))
@@ -63,7 +63,7 @@ def test_a_snapshot_approved_since_may_differ(project: Project, change: Snapshot
 
 
 def _forge(project: Project, name: str, content: str) -> None:
-    """Change a record by hand, with its hashes, its wire answer and the manifest."""
+    """Change a record by hand, with its hashes, its raw response and the manifest."""
     body = snapshot_body(id=name)
     body["response"]["content"] = content
     data: Any = body
@@ -88,7 +88,7 @@ def _revert(project: Project) -> None:
 
 
 def _forget(project: Project) -> None:
-    """Take the approval away, and the snapshots' wire answers with it."""
+    """Take the approval away, and the snapshots' raw responses with it."""
     for file in project.root.glob("approvals/*"):
         file.unlink()
 

@@ -23,7 +23,7 @@ SOURCE: dict[str, Any] = {
 
 @pytest.fixture
 def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Project:
-    """Two records, one of them written without a wire answer, and a wire answer alone."""
+    """Two records, one of them written without a raw response, and a raw response alone."""
     monkeypatch.setenv("GIT_CONFIG_GLOBAL", os.devnull)
     made = Project(tmp_path / "repository")
     body = snapshot_body(id="by-hand", source=SOURCE)
@@ -76,7 +76,7 @@ def test_an_empty_project_has_an_empty_list(tmp_path: Path) -> None:
 
 
 def test_show_prints_the_whole_record(project: Project) -> None:
-    """Source, scope, request, answer, wire answer and every approval; long texts on request."""
+    """Source, scope, request, answer, raw response and every approval; long texts on request."""
     by_hand, greeting = run(project, "show", "by-hand").out, run(project, "show", "greeting").out
 
     for part in (
@@ -102,7 +102,7 @@ def test_show_prints_a_raw_response_without_a_record(project: Project) -> None:
 
 
 def test_show_as_json_holds_everything(project: Project) -> None:
-    """The record, the wire answer and the approvals as they stand in their files."""
+    """The record, the raw response and the approvals as they stand in their files."""
     shown = json.loads(run(project, "show", "greeting", "--json").out)
     file = json.loads((project.root / "openai/greeting.json").read_bytes())
 
@@ -138,7 +138,7 @@ def test_a_broken_tree_is_not_shown(project: Project) -> None:
 
 
 def test_rm_writes_an_approval_and_leaves_a_valid_tree(project: Project) -> None:
-    """Documents, wire answers, manifest and approval change together."""
+    """Documents, raw responses, manifest and approval change together."""
     project.commit()
     done = run(project, "rm", "greeting", "oops", "--reason", "not asked any more", "--tag", "v3")
 

@@ -1,6 +1,6 @@
 """Nobody can change what was approved unseen: every leaf of every file of a tree as approvals leave it.
 
-Records, wire answers, manifest and approvals, one of them signed. What a forger can do who also makes the hashes
+Records, raw responses, manifest and approvals, one of them signed. What a forger can do who also makes the hashes
 right again is told apart: a record that no approval left so is found, and a signed approval cannot be written anew.
 """
 
@@ -37,7 +37,7 @@ SOURCE: dict[str, Any] = {
 
 @pytest.fixture(scope="module")
 def root(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """Two records, one approved twice, one with an anthropic neighbour; a wire answer alone; one that was removed."""
+    """Two records, one approved twice, one with an Anthropic neighbour; a raw response alone; one removed."""
     project = tmp_path_factory.mktemp("tamper")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("GIT_CONFIG_GLOBAL", os.devnull)
@@ -177,7 +177,7 @@ def test_a_record_that_is_changed_with_its_hashes_is_found(forged: Path) -> None
 
 
 def test_an_answer_that_is_changed_everywhere_is_found(forged: Path) -> None:
-    """Record, wire answer, digests and manifest agree with each other, and with no approval."""
+    """Record, raw response, digests and manifest agree with each other, and with no approval."""
     body = snapshot_body(id="two", source=SOURCE)
     body["response"]["content"] = "Forged."
     wire = wire_of(body)

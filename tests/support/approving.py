@@ -12,7 +12,7 @@ from traceforge.snapshots.approve.tree_commit import SnapshotChange, commit_chan
 
 
 def record(name: str, content: str = "It is.", provider: str = "openai") -> SnapshotChange:
-    """A record with its wire answer."""
+    """A record with its raw response."""
     body = snapshot_body(id=name)
     body["response"]["content"] = content
     return SnapshotChange(provider, name, body, wire_of(body))

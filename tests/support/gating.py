@@ -34,14 +34,14 @@ def asks(
 ) -> Exchange:
     """A call that can be approved, unless `more` says otherwise."""
     request = chat_request(text, **{**REPEATABLE, **more})
-    said: Any = chat_answer(answer, usage=USAGE) if status == 200 else {"error": {"message": answer}}
-    return call(CHAT, request, said, number=number, status=status, caller=Caller(source, scope))
+    response: Any = chat_answer(answer, usage=USAGE) if status == 200 else {"error": {"message": answer}}
+    return call(CHAT, request, response, number=number, status=status, caller=Caller(source, scope))
 
 
 def candidates_of(*calls: Exchange, models: Models = NO_MODELS) -> list[Candidate]:
     """What a run of these calls could be approved as."""
-    kept = [COMPOSER.compose(one) for one in calls]
-    return find_candidates([(object_of(one.trace), one.chunks) for one in kept], KEYS, models)
+    composed = [COMPOSER.compose(exchange) for exchange in calls]
+    return find_candidates([(object_of(trace.trace), trace.chunks) for trace in composed], KEYS, models)
 
 
 def proposed(
@@ -52,9 +52,9 @@ def proposed(
     folder: str = "/nowhere",
 ) -> Proposal:
     """What a run of these calls proposes, in a folder of tests."""
-    found = candidates_of(*calls, models=models)
+    candidates = candidates_of(*calls, models=models)
     return propose_changes(
-        found, approved, KEYS, used or {}, RunScopes({one.caller.scope for one in calls}, [folder])
+        candidates, approved, KEYS, used or {}, RunScopes({exchange.caller.scope for exchange in calls}, [folder])
     )
 
 

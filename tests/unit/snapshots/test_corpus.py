@@ -50,7 +50,7 @@ def test_every_call_of_the_corpus_is_approved_as_it_is_replayed(
         if candidate.reasons:
             counts["refused"] += 1
             continue
-        counts["a record" if candidate.has_record else "a wire answer alone"] += 1
+        counts["a record" if candidate.has_record else "a raw response alone"] += 1
         _check(candidate, change, number)
     for outcome, count in sorted(counts.items()):
         record_property("summary", f"calls of the corpus, {outcome}: {count}")
