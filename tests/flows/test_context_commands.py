@@ -440,7 +440,7 @@ def test_a_database_that_cannot_be_opened_is_named(tmp_path: Path) -> None:
     ran = run("session", "list", "--db", "nowhere/c.db", cwd=tmp_path, code=3)
 
     assert f"{tmp_path}/nowhere/c.db cannot be opened" in ran.err
-    assert "hint: Name a file of SQLite" in ran.err
+    assert "hint: Name an SQLite file" in ran.err
 
 
 def test_a_replay_run_is_of_snapshots_or_of_a_session(tmp_path: Path) -> None:

@@ -141,7 +141,7 @@ def test_a_value_that_nests_too_deep_is_refused(store: Store) -> None:
     for _ in range(300):
         value = [value]
 
-    with pytest.raises(StoreRefused, match="too many levels"):
+    with pytest.raises(StoreRefused, match="nested too deeply"):
         artifact(store, value)
 
 

@@ -25,7 +25,7 @@ from traceforge.errors import StoreRefused
 T = TypeVar("T")
 
 KINDS = ("artifact", "bundle", "session", "branch", "event", "snapshot")
-_CHANGED = "its content is not what its digest says"
+_CHANGED = "its content does not match its digest"
 
 
 def verify_store(client: ClientMethods) -> StoreCheck:
@@ -112,12 +112,12 @@ class _StoreWalk:
     def event(self, event: Event) -> Iterator[str]:
         if event.purged_by is not None:
             if event.content is not None or event.content_digest is not None:
-                yield "it was purged and still holds something"
+                yield "it was purged and still has content"
         elif event.payload_ref is None:
             if content_digest(cast("JSON", event.content)) != event.content_digest:
                 yield _CHANGED
         elif self._digests.get(event.payload_ref, event.content_digest) != event.content_digest:
-            yield f"the content of its artifact {event.payload_ref} is not what its digest says"
+            yield f"the content of its artifact {event.payload_ref} does not match its digest"
 
     def snapshot(self, snapshot_id: str) -> Iterator[str]:
         verification = self._client.verify_snapshot(snapshot_id)

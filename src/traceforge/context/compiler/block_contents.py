@@ -1,6 +1,6 @@
-"""The blocks of a snapshot with what they say.
+"""The blocks of a snapshot with their contents.
 
-In: a snapshot. Out: its blocks in order, opened. Never: a block that was purged; a content of another project.
+In: a snapshot. Out: its blocks in order, decrypted. Never: purged content, or content of another project.
 """
 
 from __future__ import annotations
@@ -26,30 +26,38 @@ def open_snapshot(tx: StoreTransaction, row: AnyRow) -> list[ContentBlock]:
     """Every block of a snapshot, in the order of its manifest.
 
     Raises:
-        ContentPurged: something of it was purged.
+        ContentPurged: the content of a block was purged.
     """
     blocks = read_blocks(tx, row)
-    contents = _BlockReader(tx, ((one.event_id, one.artifact_id) for one in blocks))
-    return [contents.open_block(one.id, one.role, one.kind, one.event_id, one.artifact_id) for one in blocks]
+    contents = _BlockReader(tx, ((block.event_id, block.artifact_id) for block in blocks))
+    return [
+        contents.open_block(block.id, block.role, block.kind, block.event_id, block.artifact_id) for block in blocks
+    ]
 
 
 def open_origins(tx: StoreTransaction, origins: Sequence[BlockOrigin]) -> list[ContentBlock]:
-    """The same for sources in causal order."""
-    contents = _BlockReader(tx, ((one.event_id, one.artifact_id) for one in origins))
+    """The blocks of sources, in causal order."""
+    contents = _BlockReader(tx, ((origin.event_id, origin.artifact_id) for origin in origins))
     return [
-        contents.open_block(one.source.block_id, one.source.role, one.source.kind, one.event_id, one.artifact_id)
-        for one in origins
+        contents.open_block(
+            origin.source.block_id, origin.source.role, origin.source.kind, origin.event_id, origin.artifact_id
+        )
+        for origin in origins
     ]
 
 
 class _BlockReader:
-    """The rows that blocks came from, read many at once."""
+    """Reads the rows of many blocks at once, and decrypts them one by one."""
 
     def __init__(self, tx: StoreTransaction, origins: Iterable[tuple[str | None, str | None]]) -> None:
         pairs = list(origins)
         self._tx = tx
-        self._artifacts = _read_rows(tx, artifacts, {one for _, one in pairs if one is not None})
-        self._events = _read_rows(tx, events, {event for event, one in pairs if event is not None and one is None})
+        self._artifacts = _read_rows(
+            tx, artifacts, {artifact_id for _, artifact_id in pairs if artifact_id is not None}
+        )
+        self._events = _read_rows(
+            tx, events, {event_id for event_id, artifact_id in pairs if event_id is not None and artifact_id is None}
+        )
 
     def open_block(
         self, block_id: str, role: str, kind: str, event_id: str | None, artifact_id: str | None

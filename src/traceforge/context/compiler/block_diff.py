@@ -1,12 +1,11 @@
-"""Two compiled inputs, block by block.
+"""The diff of two compiled inputs, block by block.
 
-In: the blocks of two snapshots in the order of their manifests, with content. Out: what became of each block: the
-same, changed (with the words that changed), added, removed, or moved. Never: a block left out: every block of both is
-in exactly one entry.
+In: the blocks of two snapshots in the order of their manifests, with content. Out: an entry for each block: same,
+changed (with the words that changed), added, removed, or moved. Never: a block left out: every block of both is in
+exactly one entry.
 
-Blocks are the same where their role, kind and content are, whatever their ids: two branches may say the same. The
-longest common order is kept; a block that both have and that is not in it has moved. What is left is paired by
-likeness, as `compare.align` pairs messages.
+Two blocks are the same where their role, kind and content are, whatever their ids. Blocks in the longest common order
+stay; other blocks that both have were moved. The rest is paired by similarity, as `compare.align` pairs messages.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ WORK_MAX = 200_000  # Steps to find the common order, about 0.1 s; beyond, block
 
 
 class BlockChangeKind(StrEnum):
-    """What became of a block."""
+    """How a block differs between the two inputs."""
 
     SAME = "same"
     CHANGED = "changed"
@@ -46,7 +45,7 @@ class BlockChange(NamedTuple):
     words: TextDiff | None = None  # Of a change between two texts.
 
     def to_json(self) -> JSON:
-        """The change, its sides without what is the same, and the words that changed."""
+        """The kind of change, both sides without their contents, and the words that changed."""
         return {
             "change": self.kind.value,
             "before": _side(self.before, self.before_place),
@@ -56,12 +55,12 @@ class BlockChange(NamedTuple):
 
 
 def block_identity(block: ContentBlock) -> tuple[str, str, str]:
-    """What a block is: role, kind and content; the same three that a manifest's digest covers."""
+    """Role, kind and content digest: the three that a manifest's digest covers."""
     return block.role, block.kind, block.hidden or content_digest(block.content)
 
 
 def diff_blocks(before: Sequence[ContentBlock], after: Sequence[ContentBlock]) -> list[BlockChange]:
-    """Compare two inputs; in the order of the second, what was removed stands where it was."""
+    """Compare two inputs. The entries have the order of the second; a removed block stands where it was."""
     old, new = [block_identity(block) for block in before], [block_identity(block) for block in after]
     order = match_equal(old, new, WORK_MAX)
     common: Pairs = match_unique(old, new) if order is None else order
@@ -79,7 +78,7 @@ def diff_blocks(before: Sequence[ContentBlock], after: Sequence[ContentBlock]) -
 
 
 def _moved(old: list[tuple[str, str, str]], new: list[tuple[str, str, str]], common: Pairs) -> Pairs:
-    """Blocks that both have, outside of the order that both have."""
+    """The blocks that both have outside of their common order, as pairs of places."""
     old_common, new_common = {i for i, _ in common}, {j for _, j in common}
     places: dict[tuple[str, str, str], list[int]] = {}
     for place, name in enumerate(old):
@@ -117,7 +116,7 @@ def _entry(
 
 
 def _ordered(entries: list[BlockChange], moved: list[BlockChange]) -> list[BlockChange]:
-    """Moved blocks at their new places among the others."""
+    """All entries, the moved blocks at their new places."""
     ordered: list[BlockChange] = []
     waiting = list(moved)
     for entry in entries:

@@ -1,11 +1,11 @@
-"""What ordered blocks are called.
+"""The digests of ordered blocks.
 
-In: blocks in the order in which a model sees them. Out: a digest of each prefix; that of the whole is the manifest's.
-Never: an id, a compiler's revision or a time in it: the same words in the same order have the same name everywhere.
+In: blocks in the order of the prompt. Out: a digest of each prefix; that of all blocks is the manifest's. Never: an
+id, a compiler's revision or a time in it: the same contents in the same order have the same digest everywhere.
 
-The name of the first k blocks is a composite digest over the name of the first k - 1 (null for k = 1) and over the
-role, the kind and the content digest of block k. So two manifests with the same first k blocks share k names, and one
-block more costs one hash. No blocks at all have the digest of the domain without a field.
+The digest of the first k blocks is a composite digest over that of the first k - 1 (null for k = 1) and over the
+role, the kind and the content digest of block k. So two manifests with the same first k blocks share k digests, and
+one more block costs one hash. An empty manifest has the digest of the domain without a field.
 """
 
 from __future__ import annotations
@@ -20,26 +20,26 @@ EMPTY = digest_fields(MANIFEST_DOMAIN, [])
 
 
 def next_prefix(before: str | None, block: BlockSource) -> Digest:
-    """The name of a prefix that is one block longer; `before` is None for the first block."""
+    """The digest of a prefix that is one block longer; `before` is None for the first block."""
     fields = [("prefix", before), ("role", block.role), ("kind", block.kind), ("content", block.content_digest)]
     return digest_fields(MANIFEST_DOMAIN, fields)
 
 
 def fold_prefix(before: str | None, blocks: Iterable[BlockSource]) -> str | None:
-    """The name of a prefix that is longer by these blocks."""
+    """The digest of a prefix that is longer by these blocks."""
     for block in blocks:
         before = next_prefix(before, block)
     return before
 
 
 def prefix_digests(blocks: Iterable[BlockSource]) -> list[Digest]:
-    """The name of each prefix, the shortest first."""
-    names: list[Digest] = []
+    """The digest of each prefix, the shortest first."""
+    digests: list[Digest] = []
     for block in blocks:
-        names.append(next_prefix(names[-1] if names else None, block))
-    return names
+        digests.append(next_prefix(digests[-1] if digests else None, block))
+    return digests
 
 
 def manifest_digest(blocks: Iterable[BlockSource]) -> Digest:
-    """The name of the whole."""
+    """The digest of all blocks."""
     return Digest(fold_prefix(None, blocks) or EMPTY)

@@ -1,11 +1,11 @@
-"""From a branch to its manifest, in time that grows with what is new.
+"""Compiles a branch incrementally: the cost grows with the new events, not with the history.
 
-In: a session, and a path of events. Out: a compiler's state at its end, and the blocks in order. Never: an order of
-its own; the compiler's revision decides. Never content: blocks are known by their digests.
+In: a session, and a path of events. Out: a compiler's state at the end of the path, and the block ids in order.
+Never: an order of its own (the compiler's revision decides), or content (a block is known by its digest).
 
-Two things are kept so that a long history is not read again. `prefixes` holds the state of a compiler at places where
-it was compiled: the next time, only what came after it is folded. `pages` holds the block ids of many events in one
-row. Both are made of events that never change, and are made anew where they are missing.
+Two tables save reading a long history again. `prefixes` holds the state of a compiler at some events; the next
+compilation folds only the later events. `pages` holds the block ids of many events in one row. Both derive
+from events, which never change, and are computed again where they are missing.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from traceforge.context.storage.store_transaction import AnyRow, StoreTransactio
 from traceforge.context.storage.tables import artifacts, bundle_items, events, pages, prefixes, session_bundles
 from traceforge.errors import ContentPurged
 
-_INCOMPLETE = "Nothing is compiled with a piece missing. Fork the branch at an event before it, and go on there."
+_INCOMPLETE = "A branch with purged content cannot be compiled. Fork it at an event before, and continue there."
 PAGE_EVENTS = 256  # Events a page: 8 KB of ids. A full history of 10,000 is 40 rows.
 
 _BASE = (
@@ -82,7 +82,7 @@ _THIN = delete(prefixes).where(
 
 
 class FoldResult(NamedTuple):
-    """A compiler's state at the end of a path, and up to which sequence it was known before."""
+    """A compiler's state at the end of a path, and the sequence of the stored state that it began with."""
 
     state: CompilerState
     known_sequence: int
@@ -94,10 +94,10 @@ def path_version(path: Path) -> int:
 
 
 def fold_path(tx: StoreTransaction, compiler: Compiler, session_id: str, path: Path) -> FoldResult:
-    """The state at the end of a path.
+    """The state at the end of a path, from the nearest stored state on.
 
     Raises:
-        ContentPurged: something on the way was purged.
+        ContentPurged: an event or artifact on the path was purged.
     """
     known_sequence, state = _nearest_prefix(tx, compiler, path)
     if state is None:
@@ -117,14 +117,14 @@ def fold_from(
     after: int | None,
     upto: int,
 ) -> CompilerState:
-    """The same, without anything that was kept: the events behind a sequence; None: from the beginning."""
+    """Fold the events after a sequence into a state, without stored states; `after` None: from the beginning."""
     if after is None:
         state = compiler.fold(state, [_source(row) for row in base_rows(tx, session_id)])
     return compiler.fold(state, (_source(row) for row in event_rows(tx, clip_path(path, after or 0, upto), _SOURCES)))
 
 
 def store_prefix(tx: StoreTransaction, compiler: Compiler, path: Path, state: CompilerState) -> None:
-    """Keep a state for the next time. One a page stays; what lies between goes when it is not the newest any more."""
+    """Store a state for the next compilation. Of the states in one page of events, only the newest stays."""
     if not path:
         return
     last = path[-1]
@@ -136,7 +136,7 @@ def store_prefix(tx: StoreTransaction, compiler: Compiler, path: Path, state: Co
 
 
 def read_block_ids(tx: StoreTransaction, session_id: str, path: Path, *, keep_pages: bool = False) -> list[str]:
-    """The ids of all blocks in causal order: the base's, then the events'."""
+    """The ids of all blocks in causal order: those of the base bundles, then those of the events."""
     ids = [row.block_id for row in base_rows(tx, session_id)]
     for segment in path:
         ids += _segment_ids(tx, segment, keep_pages)
@@ -149,7 +149,7 @@ def base_rows(tx: StoreTransaction, session_id: str) -> list[AnyRow]:
 
 
 class BlockOrigin(NamedTuple):
-    """A source, and where it came from."""
+    """A source, and the artifact, bundle or event it came from."""
 
     source: BlockSource
     artifact_id: str | None
@@ -158,10 +158,10 @@ class BlockOrigin(NamedTuple):
 
 
 def block_origins(tx: StoreTransaction, session_id: str, path: Path) -> list[BlockOrigin]:
-    """All of it from the beginning, in causal order, and nothing that was kept.
+    """Every source of a path with its origin, in causal order, read without stored states.
 
     Raises:
-        ContentPurged: something of it was purged.
+        ContentPurged: an event or artifact of it was purged.
     """
     base = [BlockOrigin(_source(row), row.artifact_id, row.bundle_id, None) for row in base_rows(tx, session_id)]
     rows = event_rows(tx, path, _SOURCES)

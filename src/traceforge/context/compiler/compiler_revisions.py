@@ -20,7 +20,7 @@ T = TypeVar("T")
 
 
 class Compiler(Protocol):
-    """One revision: an order, and the same order piece by piece.
+    """One revision: an order of blocks, and the same order computed incrementally.
 
     For all sources a and b: `finish(fold(fold(start(), a), b))` is the manifest digest of `order(a + b)`.
     """
@@ -36,20 +36,20 @@ class Compiler(Protocol):
         ...
 
     def fold(self, state: CompilerState, new: Iterable[BlockSource]) -> CompilerState:
-        """The state when these blocks have come too."""
+        """The state after these further blocks."""
         ...
 
     def finish(self, state: CompilerState) -> Digest:
-        """The manifest digest of all that was folded."""
+        """The manifest digest of all folded blocks."""
         ...
 
     def arrange(self, state: CompilerState, things: Sequence[T]) -> list[T]:
-        """Things that stand for the blocks, from causal order into that of the manifest."""
+        """Items that correspond to the blocks, from causal order into that of the manifest."""
         ...
 
 
 class CompiledManifest(NamedTuple):
-    """A manifest: its blocks in order, the name of each prefix, and that of the whole."""
+    """A manifest: its blocks in order, the digest of each prefix, and its own."""
 
     revision: str
     blocks: list[BlockSource]
@@ -81,7 +81,7 @@ def find_compiler(revision: str | None = None) -> Compiler:
 
 
 def compile_sources(sources: Sequence[BlockSource], revision: str | None = None) -> CompiledManifest:
-    """Compile everything at once; `sources` are the items of the base bundles, then the events, in causal order."""
+    """Compile all sources at once; `sources` are the items of the base bundles, then the events, in causal order."""
     compiler = find_compiler(revision)
     blocks = compiler.order(sources)
     prefixes = prefix_digests(blocks)

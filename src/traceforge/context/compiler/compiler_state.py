@@ -1,9 +1,9 @@
-"""How far a compiler has come, as a text that can be kept.
+"""The state of an incremental compilation, as a text that can be stored.
 
-    ["pc_1", <blocks folded>, <name of their prefix, or null>, [<block behind>, …]]
-    <block behind> = [<causal place>, <block id>, <role>, <kind>, <content digest>]
+    ["pc_1", <blocks folded>, <digest of their prefix, or null>, [<late block>, …]]
+    <late block> = [<causal place>, <block id>, <role>, <kind>, <content digest>]
 
-The last array holds the blocks that a revision puts behind whatever comes next. In canonical JSON. Never: content.
+The last array holds the blocks that a revision puts after all later ones. In canonical JSON. Never: content.
 """
 
 from __future__ import annotations
@@ -20,31 +20,31 @@ from traceforge.errors import StoreUnavailable
 
 CompilerState = NewType("CompilerState", str)
 
-_Behind = list[tuple[int, str, str, str, str]]
-_Fields = tuple[str, int, str | None, _Behind]
+_LateBlocks = list[tuple[int, str, str, str, str]]
+_Fields = tuple[str, int, str | None, _LateBlocks]
 
 
 def write_state(
-    revision: str, count: int, prefix: str | None, behind: Sequence[tuple[int, BlockSource]] = ()
+    revision: str, count: int, prefix: str | None, late_blocks: Sequence[tuple[int, BlockSource]] = ()
 ) -> CompilerState:
     """The text of a state."""
-    value = [revision, count, prefix, [[place, *source] for place, source in behind]]
+    value = [revision, count, prefix, [[place, *source] for place, source in late_blocks]]
     return CompilerState(canonical_bytes(cast("JSON", value)).decode())
 
 
 def read_state(revision: str, state: CompilerState) -> tuple[int, str | None, list[tuple[int, BlockSource]]]:
-    """The number of blocks, the name of their prefix, and those that stand behind.
+    """The number of blocks, the digest of their prefix, and the late blocks.
 
     Raises:
         StoreUnavailable: the text is no state of this revision.
     """
     try:
-        written_by, count, prefix, behind = decode_json(state, _Fields)
+        written_by, count, prefix, late_blocks = decode_json(state, _Fields)
     except msgspec.MsgspecError:
-        written_by, count, prefix, behind = "", 0, None, []
+        written_by, count, prefix, late_blocks = "", 0, None, []
     if written_by != revision:
         raise StoreUnavailable(
-            f"what was kept of an earlier compilation is no state of {revision}",
+            f"the stored state of an earlier compilation is not one of {revision}",
             hint="Run `traceforge context verify`: it compiles every snapshot from the beginning.",
         )
-    return count, prefix, [(place, BlockSource(*source)) for place, *source in behind]
+    return count, prefix, [(place, BlockSource(*source)) for place, *source in late_blocks]

@@ -1,4 +1,4 @@
-"""Compiler revision pc_1: everything stands where it happened.
+"""Compiler revision pc_1: blocks in causal order.
 
 The items of the base bundles in their order, then the events in causal order. Released; never changed.
 """
@@ -17,12 +17,12 @@ T = TypeVar("T")
 
 
 class PC1:
-    """Its state is the number of blocks and the name of the prefix that they are."""
+    """Its state is the number of blocks and the digest of their prefix."""
 
     revision = "pc_1"
 
     def order(self, sources: Sequence[BlockSource]) -> list[BlockSource]:
-        """As they come."""
+        """In causal order."""
         return list(sources)
 
     def start(self) -> CompilerState:
@@ -30,18 +30,18 @@ class PC1:
         return write_state(self.revision, 0, None)
 
     def fold(self, state: CompilerState, new: Iterable[BlockSource]) -> CompilerState:
-        """The state when these blocks have come too."""
+        """The state after these further blocks."""
         count, prefix, _ = read_state(self.revision, state)
         added = list(new)
         return write_state(self.revision, count + len(added), fold_prefix(prefix, added))
 
     def finish(self, state: CompilerState) -> Digest:
-        """The manifest digest of all that was folded."""
+        """The manifest digest of all folded blocks."""
         _, prefix, _ = read_state(self.revision, state)
         return Digest(prefix or EMPTY)
 
     def arrange(self, state: CompilerState, things: Sequence[T]) -> list[T]:
-        """Things that stand for the blocks, from causal order into that of the manifest."""
+        """Items that correspond to the blocks, from causal order into that of the manifest."""
         count, _, _ = read_state(self.revision, state)
         assert count == len(things), f"a state of {count} blocks and {len(things)} things"
         return list(things)

@@ -1,7 +1,7 @@
-"""Compiler revision pc_2: what was retrieved stands behind all the rest.
+"""Compiler revision pc_2: retrieval results after all other blocks.
 
 The items of the base bundles in their order, then the events in causal order without the retrieval results, then
-those, in causal order. What is retrieved changes from turn to turn; behind the history it does not push the history
+those, in causal order. Retrieval results change from turn to turn; after the history, they do not push the history
 out of a provider's cache. Chunks in a base bundle stay where the bundle has them. Released; never changed.
 """
 
@@ -19,12 +19,12 @@ T = TypeVar("T")
 
 
 class PC2:
-    """Its state is that of the blocks without the retrieved ones, and the retrieved ones with their causal places."""
+    """Its state is that of the other blocks, and the retrieved blocks with their causal places."""
 
     revision = "pc_2"
 
     def order(self, sources: Sequence[BlockSource]) -> list[BlockSource]:
-        """Each kind in causal order: what was not retrieved, then what was."""
+        """The other blocks in causal order, then the retrieved ones in causal order."""
         return sorted(sources, key=lambda source: source.is_retrieved)  # Sorting is stable.
 
     def start(self) -> CompilerState:
@@ -32,22 +32,22 @@ class PC2:
         return write_state(self.revision, 0, None)
 
     def fold(self, state: CompilerState, new: Iterable[BlockSource]) -> CompilerState:
-        """The state when these blocks have come too."""
-        count, prefix, behind = read_state(self.revision, state)
+        """The state after these further blocks."""
+        count, prefix, retrieved = read_state(self.revision, state)
         added = list(new)
-        behind += [(count + at, source) for at, source in enumerate(added) if source.is_retrieved]
+        retrieved += [(count + at, source) for at, source in enumerate(added) if source.is_retrieved]
         prefix = fold_prefix(prefix, (source for source in added if not source.is_retrieved))
-        return write_state(self.revision, count + len(added), prefix, behind)
+        return write_state(self.revision, count + len(added), prefix, retrieved)
 
     def finish(self, state: CompilerState) -> Digest:
-        """The manifest digest of all that was folded."""
-        _, prefix, behind = read_state(self.revision, state)
-        return Digest(fold_prefix(prefix, (source for _, source in behind)) or EMPTY)
+        """The manifest digest of all folded blocks."""
+        _, prefix, retrieved = read_state(self.revision, state)
+        return Digest(fold_prefix(prefix, (source for _, source in retrieved)) or EMPTY)
 
     def arrange(self, state: CompilerState, things: Sequence[T]) -> list[T]:
-        """Things that stand for the blocks, from causal order into that of the manifest."""
-        count, _, behind = read_state(self.revision, state)
+        """Items that correspond to the blocks, from causal order into that of the manifest."""
+        count, _, retrieved = read_state(self.revision, state)
         assert count == len(things), f"a state of {count} blocks and {len(things)} things"
-        places = {place for place, _ in behind}
-        kept = [thing for place, thing in enumerate(things) if place not in places]
-        return kept + [things[place] for place, _ in behind]
+        places = {place for place, _ in retrieved}
+        others = [thing for place, thing in enumerate(things) if place not in places]
+        return others + [things[place] for place, _ in retrieved]

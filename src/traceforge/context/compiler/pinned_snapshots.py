@@ -1,7 +1,7 @@
-"""Context snapshots: what a model would see of a branch, pinned.
+"""Context snapshots: the compiled input of a branch, pinned by its digest.
 
-In: a branch and a compiler's revision. Out: a snapshot; its blocks; whether it is still the same. Never: content, and
-never a second opinion: a snapshot that cannot be compiled to its digest again is said to be invalid.
+In: a branch and a compiler's revision. Out: a snapshot, its blocks, its verification. Never: content. A snapshot that
+does not compile to its digest again is invalid.
 """
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ def create_snapshot(tx: StoreTransaction, session_id: str, branch_id: str, body:
 
     Raises:
         StoreRefused: there is no such branch or revision.
-        ContentPurged: something on the branch was purged.
+        ContentPurged: an event or artifact of the branch was purged.
     """
     compiler = find_compiler(body.prompt_compiler_revision)
-    tx.lock_inserts()  # A purge waits, too: it must find this snapshot, or this must find what it left.
+    tx.lock_inserts()  # A purge waits, too: either it sees this snapshot, or this sees what the purge left.
     branch = load_branch(tx, session_id, branch_id)
     path = branch_path(tx, branch)
     state, known_sequence = fold_path(tx, compiler, session_id, path)
@@ -100,7 +100,7 @@ def list_snapshots(
 
 
 def list_blocks(tx: StoreTransaction, snapshot_id: str, limit: int, after: str | None) -> Page[Block]:
-    """The blocks of a snapshot as a model sees them, in order, each with the digest of the prefix it ends."""
+    """The blocks of a snapshot in the order of the prompt, each with the digest of the prefix that it ends."""
     blocks = read_blocks(tx, load_snapshot(tx, snapshot_id))
     return slice_page(blocks, [block.id for block in blocks], limit=limit, after=after)
 
@@ -108,8 +108,8 @@ def list_blocks(tx: StoreTransaction, snapshot_id: str, limit: int, after: str |
 def read_blocks(tx: StoreTransaction, row: AnyRow) -> list[Block]:
     """Every block of a snapshot."""
     origins = block_origins(tx, row.session_id, snapshot_path(tx, row))
-    compiled = compile_sources([one.source for one in origins], row.revision)
-    by_id = {one.source.block_id: one for one in origins}
+    compiled = compile_sources([origin.source for origin in origins], row.revision)
+    by_id = {origin.source.block_id: origin for origin in origins}
     return [
         Block(
             id=source.block_id,
@@ -128,7 +128,7 @@ def read_blocks(tx: StoreTransaction, row: AnyRow) -> list[Block]:
 def verify_snapshot(tx: StoreTransaction, snapshot_id: str) -> Verification:
     """Compile a snapshot again, from the beginning, and compare."""
     row = load_snapshot(tx, snapshot_id)
-    sources = [one.source for one in block_origins(tx, row.session_id, snapshot_path(tx, row))]
+    sources = [origin.source for origin in block_origins(tx, row.session_id, snapshot_path(tx, row))]
     compiled = compile_sources(sources, row.revision)
     return Verification(
         snapshot_id=snapshot_id,

@@ -1,7 +1,7 @@
-"""Is everything in the store what it should be?
+"""Verifies every object of a project in the database.
 
-In: a project. Out: how much was looked at, and every problem. Never: repairs, and never trusts what was kept to be
-fast: contents are opened and hashed, snapshots are compiled from the beginning.
+In: a project. Out: the number of checked objects, and every problem. Never: repairs; never trusts stored states:
+contents are decrypted and hashed, snapshots are compiled from the beginning.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from traceforge.errors import ContentPurged, TraceForgeError
 
 
 def verify_project(tx: StoreTransaction) -> StoreCheck:
-    """Look at everything of this project."""
+    """Check every object of this project."""
     checked: Counter[str] = Counter()
     problems: list[StoreProblem] = []
     checks = (
@@ -70,9 +70,9 @@ def _check_artifact(tx: StoreTransaction, row: AnyRow) -> Iterator[str]:
         return
     content = open_artifact(tx, row)
     if content_digest(cast("JSON | bytes", content)) != row.content_digest:
-        yield "its content is not what its digest says"
+        yield "its content does not match its digest"
     if kind_of(row.artifact_type, cast("JSON | bytes", content)) != row.kind:
-        yield "its kind is not that of its content"
+        yield "its kind does not match its content"
 
 
 def _check_bundle(tx: StoreTransaction, row: AnyRow) -> Iterator[str]:
@@ -93,7 +93,7 @@ def _check_session(tx: StoreTransaction, row: AnyRow) -> Iterator[str]:
 
 
 def _check_branch(tx: StoreTransaction, row: AnyRow) -> Iterator[str]:
-    """No gap, one causal parent each, the head is the last."""
+    """No gap in the sequence, one causal parent each, and the head is the last event."""
     path = branch_path(tx, row)
     last_id, last = None, 0
     places = select(events.c.id, events.c.sequence, events.c.parent_event_id, events.c.session_id)
@@ -109,7 +109,7 @@ def _check_branch(tx: StoreTransaction, row: AnyRow) -> Iterator[str]:
         yield f"its head is {row.head_event_id} at version {row.version}, and its last event {last_id} at {last}"
     beyond = select(events.c.id).where(events.c.branch_id == row.id)
     for event in tx.fetch_all(beyond.where((events.c.sequence > row.version) | (events.c.sequence <= row.forked_at))):
-        yield f"{event.id} stands outside of its path"
+        yield f"{event.id} is not on its path"
     yield from _check_fork(tx, row)
     yield from _check_compiled(tx, row)
 
@@ -132,7 +132,7 @@ def _check_fork(tx: StoreTransaction, row: AnyRow) -> Iterator[str]:
 
 
 def _check_compiled(tx: StoreTransaction, row: AnyRow) -> Iterator[str]:
-    """What was kept to be fast says the same as what it was made of."""
+    """The stored states and pages match the events they derive from."""
     path = branch_path(tx, row)
     states = tx.fetch_all(select(prefixes).where(prefixes.c.branch_id == row.id).order_by(prefixes.c.sequence))
     for revision in sorted({state.revision for state in states}):
@@ -150,7 +150,7 @@ def _check_compiled(tx: StoreTransaction, row: AnyRow) -> Iterator[str]:
 def _check_states(
     tx: StoreTransaction, session_id: str, path: Path, revision: str, states: list[AnyRow]
 ) -> Iterator[str]:
-    """The states of one compiler, against one walk from the beginning."""
+    """The stored states of one compiler match one compilation from the beginning."""
     compiler = find_compiler(revision)
     computed, upto = compiler.start(), None
     for state in states:
@@ -166,7 +166,7 @@ def _check_states(
 
 def _check_event(tx: StoreTransaction, row: AnyRow) -> Iterator[str]:
     if row.role != event_role(EventType(row.event_type)):
-        yield "its role is not that of its type"
+        yield "its role does not match its type"
     if row.purged_by is not None:
         yield from _check_emptied(row)
         return
@@ -183,9 +183,9 @@ def _check_event(tx: StoreTransaction, row: AnyRow) -> Iterator[str]:
             return
         content = cast("JSON | bytes", open_artifact(tx, artifact))
     if content_digest(content) != row.content_digest:
-        yield "its content is not what its digest says"
+        yield "its content does not match its digest"
     if kind_of(row.event_type, content) != row.kind:
-        yield "its kind is not that of its content"
+        yield "its kind does not match its content"
 
 
 def _check_snapshot(tx: StoreTransaction, row: AnyRow) -> Iterator[str]:
@@ -205,4 +205,4 @@ def _check_snapshot(tx: StoreTransaction, row: AnyRow) -> Iterator[str]:
 
 def _check_emptied(row: AnyRow) -> Iterator[str]:
     if row.sealed is not None or row.wrapped_key is not None:
-        yield "it was purged and still holds something"
+        yield "it was purged and still has content"

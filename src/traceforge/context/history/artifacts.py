@@ -1,6 +1,6 @@
 """Artifacts: pieces of content that never change.
 
-In: content. Out: a handle and a digest; the content on its own. Never: content outside of its seal.
+In: content. Out: an object with its digest; the content by its own call. Never: unsealed content in the database.
 """
 
 from __future__ import annotations
@@ -27,17 +27,17 @@ _METADATA = b"sealed_metadata"
 
 
 def create_artifact(tx: StoreTransaction, body: NewArtifact) -> Artifact:
-    """Keep a content.
+    """Store a content.
 
     Raises:
-        StoreRefused: neither or both of `content` and `content_base64`, or a content that cannot be kept.
+        StoreRefused: neither or both of `content` and `content_base64`, or a content that cannot be stored.
     """
     content, media_type = _read_content(body)
     kind = ArtifactType(body.artifact_type)
     packed = pack(kind, content, "content")
     metadata = pack_metadata(body.metadata)
     artifact_id = new_id("art")
-    box = tx.sealer.new_row_key("artifacts", artifact_id, tx.lock_generation())
+    row_key = tx.sealer.new_row_key("artifacts", artifact_id, tx.lock_generation())
     row = {
         "id": artifact_id,
         "project_id": tx.project_id,
@@ -47,10 +47,10 @@ def create_artifact(tx: StoreTransaction, body: NewArtifact) -> Artifact:
         "content_digest": packed.digest,
         "size_bytes": len(packed.data),
         "retention_class": RetentionClass(body.retention_class).value,
-        "sealed": box.seal(packed.data),
-        "sealed_metadata": box.seal(metadata, _METADATA),
-        "wrapped_key": box.wrapped_key,
-        "generation": box.generation,
+        "sealed": row_key.seal(packed.data),
+        "sealed_metadata": row_key.seal(metadata, _METADATA),
+        "wrapped_key": row_key.wrapped_key,
+        "generation": row_key.generation,
         "created_at": now_text(),
     }
     tx.lock_inserts()
@@ -74,7 +74,7 @@ def get_artifact_content(tx: StoreTransaction, artifact_id: str) -> ArtifactCont
 
 
 def open_artifact(tx: StoreTransaction, row: AnyRow) -> Content | bytes:
-    """The content of a row as a value."""
+    """Decrypt the content of a row: a text, a JSON value or bytes."""
     return unpack(row.kind, _row_key(tx, row).open(row.sealed))
 
 
@@ -87,7 +87,7 @@ def list_artifacts(tx: StoreTransaction, limit: int, after: str | None) -> Page[
 
 
 def delete_artifact(tx: StoreTransaction, artifact_id: str) -> Deleted:
-    """Revoke the handle. What was made of the artifact before stays as it is."""
+    """Revoke the handle. Bundles and events that use the artifact stay as they are."""
     tx.load(artifacts, _KIND, artifact_id)
     tx.execute(update(artifacts).where(artifacts.c.id == artifact_id).values(deleted_at=now_text()))
     return Deleted(id=artifact_id)
@@ -95,9 +95,7 @@ def delete_artifact(tx: StoreTransaction, artifact_id: str) -> Deleted:
 
 def _read_content(body: NewArtifact) -> tuple[Content | bytes, str]:
     if (body.content is UNSET) == (body.content_base64 is UNSET):
-        raise StoreRefused(
-            "an artifact has either content or content_base64", reason="invalid_content", param="content"
-        )
+        raise StoreRefused("give either `content` or `content_base64`", reason="invalid_content", param="content")
     content: Content | bytes
     if body.content_base64 is not UNSET:
         try:
@@ -106,13 +104,13 @@ def _read_content(body: NewArtifact) -> tuple[Content | bytes, str]:
             raise StoreRefused(
                 "content_base64 is not base64", reason="invalid_content", param="content_base64"
             ) from None
-        usual = "application/octet-stream"
+        default_type = "application/octet-stream"
     else:
         assert body.content is not UNSET
         content = body.content
-        usual = "text/plain; charset=utf-8" if isinstance(content, str) else "application/json"
-    given = body.content_media_type
-    return content, usual if given is UNSET else check_text(given, "content_media_type")
+        default_type = "text/plain; charset=utf-8" if isinstance(content, str) else "application/json"
+    media_type = body.content_media_type
+    return content, default_type if media_type is UNSET else check_text(media_type, "content_media_type")
 
 
 def _row_key(tx: StoreTransaction, row: AnyRow) -> RowKey:

@@ -1,7 +1,7 @@
 """The causal path of a branch: its own events, and those it inherited where it was forked.
 
-In: a branch. Out: segments, the oldest first. Never: walks events one by one; `sequence` goes on without a gap along
-a path, because a fork inherits the version, so an interval of sequences says which events are meant.
+In: a branch. Out: segments, the oldest first. Never: walks events one by one; a fork inherits the version of its
+parent, so `sequence` has no gap along a path and an interval of sequences identifies the events.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class PathSegment(NamedTuple):
 
 
 class BranchState(NamedTuple):
-    """A branch as it is found in a transaction, with what an append must know of its session and project."""
+    """A branch as a transaction has read it, with the status of its session and the generation of its project."""
 
     id: str
     version: int
@@ -49,7 +49,7 @@ def branch_path(tx: StoreTransaction, branch: AnyRow | BranchState, version: int
 
 
 def _ancestry() -> Select[tuple[str, int, int]]:
-    """A branch and those it was forked from, the oldest first, each with the interval it gives to the path."""
+    """A branch and its ancestors, the oldest first, each with the interval of sequences that it adds to the path."""
     line = (
         select(
             branches.c.id,
@@ -77,20 +77,20 @@ _ANCESTRY = _ancestry()
 
 
 def is_on_path(path: Path, branch_id: str, sequence: int) -> bool:
-    """Does this event stand on the path?"""
-    return any(one.branch_id == branch_id and one.low < sequence <= one.high for one in path)
+    """Whether an event is on the path."""
+    return any(segment.branch_id == branch_id and segment.low < sequence <= segment.high for segment in path)
 
 
 def clip_path(path: Path, after: int, upto: int) -> Path:
     """The part of a path with after < sequence <= upto."""
-    clipped = (PathSegment(one.branch_id, max(one.low, after), min(one.high, upto)) for one in path)
-    return [one for one in clipped if one.high > one.low]
+    clipped = (segment._replace(low=max(segment.low, after), high=min(segment.high, upto)) for segment in path)
+    return [segment for segment in clipped if segment.high > segment.low]
 
 
-def common_version(one: Path, other: Path) -> int:
-    """How far two paths are the same: the sequence of the last event that stands on both; 0 where none does."""
+def common_version(path: Path, other: Path) -> int:
+    """The sequence of the last event that two paths share; 0 where they share none."""
     common = 0
-    for mine, theirs in zip(one, other, strict=False):
+    for mine, theirs in zip(path, other, strict=False):
         if mine.branch_id != theirs.branch_id or mine.low != theirs.low:
             break
         common = min(mine.high, theirs.high)
@@ -102,9 +102,8 @@ def common_version(one: Path, other: Path) -> int:
 def event_rows(tx: StoreTransaction, path: Path, columns: Select[Any] = _ALL_COLUMNS) -> Iterator[AnyRow]:
     """The events of a path in causal order.
 
-    Those of a branch are read to their end before the first is handed out. A statement of SQLite that is left in the
-    middle, because one of them was refused, holds the state that it saw: whoever gets the connection next would see
-    the past, and could not write.
+    Each segment is read to its end before its first row is yielded: a caller may stop in the middle, and an
+    unfinished SQLite statement keeps its old state on the connection, where the next user could not write.
     """
     statement = columns.where(
         events.c.branch_id == bindparam("branch"),

@@ -1,6 +1,6 @@
 """Branches: lines of events that share their past.
 
-In: a branch and a place on it. Out: a fork that copies nothing. Never: moves a head; only an append or a merge does.
+In: a branch and an event on it. Out: a fork, which copies nothing. Never: moves a head; appends and merges do.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def load_branch(tx: StoreTransaction, session_id: str, branch_id: str, param: st
 
 
 def load_branch_row(tx: StoreTransaction, session_id: str, branch_id: str, param: str | None = None) -> AnyRow:
-    """The same, of a session that may be deleted: a snapshot still reads it."""
+    """The row of a branch, also where its session was deleted: snapshots still read it."""
     row = tx.find(branches, branch_id)
     if row is None or row.session_id != session_id:
         raise not_found(_KIND, branch_id, param)
@@ -51,7 +51,7 @@ def fork_branch(tx: StoreTransaction, session_id: str, body: NewBranch) -> Branc
 def insert_fork(
     tx: StoreTransaction, source: AnyRow | BranchState, version: int, head: str | None, label: str
 ) -> Branch:
-    """Make the row of a fork."""
+    """Insert a fork of `source` at a version and its event."""
     branch_id = new_id("br")
     row = {
         "id": branch_id,
@@ -92,18 +92,18 @@ def update_branch(tx: StoreTransaction, session_id: str, branch_id: str, body: B
 
 def _sequence_on_path(tx: StoreTransaction, source: AnyRow, event_id: str) -> int:
     """The sequence of an event on the path of a branch."""
-    found = None
+    event = None
     if is_id(event_id):
         own = (events.c.id == event_id, events.c.project_id == tx.project_id)
-        found = tx.fetch_one(select(events.c.branch_id, events.c.sequence).where(*own))
-    if found is None or not is_on_path(branch_path(tx, source), found.branch_id, found.sequence):
-        raise not_found(f"event on branch {source.id} called", event_id, "fork_from_event_id")
-    sequence: int = found.sequence
+        event = tx.fetch_one(select(events.c.branch_id, events.c.sequence).where(*own))
+    if event is None or not is_on_path(branch_path(tx, source), event.branch_id, event.sequence):
+        raise not_found(f"event on branch {source.id} with the id", event_id, "fork_from_event_id")
+    sequence: int = event.sequence
     return sequence
 
 
 def to_branch(row: AnyRow) -> Branch:
-    """The branch of a row."""
+    """The object of a row."""
     return Branch(
         id=row.id,
         session_id=row.session_id,

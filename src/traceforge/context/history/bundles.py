@@ -1,6 +1,6 @@
-"""Bundles: artifacts in an order that is meaning.
+"""Bundles: ordered lists of artifacts, each with a role.
 
-In: artifact ids, each with a role. Out: a bundle. Never: another order than the one that was given.
+In: artifact ids with roles. Out: a bundle. Never: another order than the given one.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ _IDS_PER_STATEMENT = 500  # Ids in one statement; databases have a limit.
 
 
 def create_bundle(tx: StoreTransaction, body: NewBundle) -> Bundle:
-    """Put artifacts in order.
+    """Make a bundle of artifacts.
 
     Raises:
         StoreRefused: there is no such artifact; `param` says which one.
         ContentPurged: an artifact was purged.
     """
-    generation = tx.lock_generation()  # First: a purge waits from here on.
+    generation = tx.lock_generation()  # First, so that no purge runs between the checks and the insert.
     _check_artifacts(tx, body.items)
     bundle_id = new_id("bnd")
     sealed = tx.sealer.seal("bundles", bundle_id, generation, pack_metadata(body.metadata))
@@ -64,26 +64,26 @@ def list_bundles(tx: StoreTransaction, limit: int, after: str | None) -> Page[Bu
 
 
 def delete_bundle(tx: StoreTransaction, bundle_id: str) -> Deleted:
-    """Revoke the handle. Sessions that begin with the bundle stay as they are."""
+    """Revoke the handle. Sessions with this base bundle stay as they are."""
     tx.load(bundles, _KIND, bundle_id)
     tx.execute(update(bundles).where(bundles.c.id == bundle_id).values(deleted_at=now_text()))
     return Deleted(id=bundle_id)
 
 
 def _check_artifacts(tx: StoreTransaction, items: list[BundleItem]) -> None:
-    """Every artifact is there and may be used."""
+    """Check that every artifact exists and was neither deleted nor purged."""
     wanted = list(dict.fromkeys(item.artifact_id for item in items))
-    found: dict[str, AnyRow] = {}
+    rows: dict[str, AnyRow] = {}
     columns = (artifacts.c.id, artifacts.c.deleted_at, artifacts.c.purged_by)
     for start in range(0, len(wanted), _IDS_PER_STATEMENT):
-        ids = [one for one in wanted[start : start + _IDS_PER_STATEMENT] if is_id(one)]
-        mine = select(*columns).where(artifacts.c.project_id == tx.project_id, artifacts.c.id.in_(ids))
-        found.update((row.id, row) for row in tx.fetch_all(mine))
+        ids = [artifact_id for artifact_id in wanted[start : start + _IDS_PER_STATEMENT] if is_id(artifact_id)]
+        statement = select(*columns).where(artifacts.c.project_id == tx.project_id, artifacts.c.id.in_(ids))
+        rows.update((row.id, row) for row in tx.fetch_all(statement))
     for position, item in enumerate(items):
         param = f"items[{position}].artifact_id"
-        if item.artifact_id not in found:
+        if item.artifact_id not in rows:
             raise not_found("artifact", item.artifact_id, param)
-        check_usable(found[item.artifact_id], "artifact", param)
+        check_usable(rows[item.artifact_id], "artifact", param)
 
 
 def _bundles(tx: StoreTransaction, rows: Iterable[AnyRow]) -> list[Bundle]:

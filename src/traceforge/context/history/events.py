@@ -1,7 +1,8 @@
 """Events: appended under compare-and-swap, listed in causal order, never changed.
 
-In: what happened, and which head the caller has seen. Out: an event, or the head as it is now. Never: an event on a
-branch that has moved on; the check and the move are one statement, so that it holds under any isolation level.
+In: an event, and the head that the caller has seen. Out: the stored event, or a conflict with the current head.
+Never: an event on a branch that has moved on; one statement checks and moves the head, so this holds under any
+isolation level.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ _BRANCH_STATE = PreparedStatement(
         branches.c.session_id == bindparam("session"),
         branches.c.project_id == bindparam("project"),
     )
-    # Neither purged nor archived until this is committed. The project first, as a purge does, or both would wait.
+    # No purge and no archiving until this is committed. The project row first, as in a purge: else both can deadlock.
     .with_for_update(read=True, of=(projects, sessions))
 )
 _MOVE_HEAD = PreparedStatement(
@@ -63,7 +64,7 @@ _INSERT_EVENT = PreparedStatement(insert(events), _COLUMNS)
 
 
 class PackedEvent(NamedTuple):
-    """An event before it has a place: what it says, packed."""
+    """An event before it is appended: its content and metadata as bytes, its digest and its kind."""
 
     event_type: EventType
     role: str
@@ -119,7 +120,7 @@ def _find_branch_state(tx: StoreTransaction, session_id: str, branch_id: str) ->
 
 
 def check_head(branch: BranchState, version: int, head_event_id: str | None) -> None:
-    """The branch is where the caller has seen it.
+    """Check that the branch still has the head that the caller has seen.
 
     Raises:
         BranchConflict: it has moved on.
@@ -129,7 +130,7 @@ def check_head(branch: BranchState, version: int, head_event_id: str | None) -> 
 
 
 def pack_event(tx: StoreTransaction, body: NewEvent, param: str = "event") -> PackedEvent:
-    """Pack what is to be appended.
+    """Pack an event, inline or with a reference to an artifact.
 
     Raises:
         StoreRefused: neither or both of `payload_ref` and `content`, or there is no such artifact.
@@ -145,11 +146,11 @@ def pack_inline_event(body: NewEvent, param: str = "event") -> PackedEvent | Non
     """Pack an event that holds its content; None where it refers to an artifact.
 
     Raises:
-        StoreRefused: neither or both of `payload_ref` and `content`, or a content that cannot be kept.
+        StoreRefused: neither or both of `payload_ref` and `content`, or a content that cannot be stored.
     """
     if (body.payload_ref is None) == (body.content is None):
         raise StoreRefused(
-            "an event has either content or a payload_ref", reason="invalid_content", param=f"{param}.content"
+            "give either `content` or `payload_ref`", reason="invalid_content", param=f"{param}.content"
         )
     if body.content is None:
         return None
@@ -161,7 +162,7 @@ def pack_inline_event(body: NewEvent, param: str = "event") -> PackedEvent | Non
 
 
 def pack_reference(event_type: EventType, artifact: AnyRow, metadata: Metadata) -> PackedEvent:
-    """An event whose content is an artifact."""
+    """Pack an event whose content is an artifact."""
     form = artifact.kind.partition("+")[2]
     kind = kind_of(event_type, "") + (f"+{form}" if form else "")
     data = join_metadata(pack_metadata(metadata, "event.metadata"), b"")
@@ -227,21 +228,21 @@ def list_events(tx: StoreTransaction, session_id: str, branch_id: str, limit: in
 
 def load_event(tx: StoreTransaction, event_id: str) -> AnyRow:
     """The row of an event of this project, unless it was purged."""
-    found = tx.find(events, event_id)
-    if found is None:
+    row = tx.find(events, event_id)
+    if row is None:
         raise not_found("event", event_id)
-    return check_usable(found, "event")
+    return check_usable(row, "event")
 
 
 def open_event(tx: StoreTransaction, row: AnyRow) -> tuple[Metadata, bytes]:
-    """The metadata of an event, and its inline content as bytes."""
+    """Decrypt the metadata of an event, and its inline content as bytes."""
     return split_metadata(
         tx.sealer.open("events", row.id, SealedColumns(row.sealed, row.wrapped_key, row.generation))
     )
 
 
 def to_event(tx: StoreTransaction, row: AnyRow) -> Event:
-    """The event of a row; of one that was purged, what is left."""
+    """The object of a row; of a purged one, without content and metadata."""
     metadata: Metadata = {}
     content = None
     if row.purged_by is None:
@@ -287,8 +288,8 @@ def _new_event(row: dict[str, Any], packed: PackedEvent) -> Event:
 
 
 def _cursor_sequence(tx: StoreTransaction, path: list[Any], after: str) -> int:
-    found = tx.find(events, after)
-    if found is None or not is_on_path(path, found.branch_id, found.sequence):
+    row = tx.find(events, after)
+    if row is None or not is_on_path(path, row.branch_id, row.sequence):
         raise unknown_cursor(after)
-    sequence: int = found.sequence
+    sequence: int = row.sequence
     return sequence

@@ -1,7 +1,7 @@
-"""Merges: the past of one branch comes into another, explicitly.
+"""Merges: bring the events of one branch, or a summary of them, into another branch.
 
-In: a source, a target and the head of the target that the caller has seen. Out: what was appended. Never: changes the
-source; moves the target by anything but one compare-and-swap.
+In: a source, a target and the head of the target that the caller has seen. Out: the appended events. Never: changes
+the source; moves the head of the target other than by one compare-and-swap.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from traceforge.errors import ContentPurged, InvalidFields, StoreRefused
 
 
 class ModelSummary(NamedTuple):
-    """A summary that a model wrote: of the source up to which event, and where it came from."""
+    """A summary that a model wrote: its text, the last event it covers, and the response that wrote it."""
 
     content: Content
     head_event_id: str
@@ -48,12 +48,12 @@ class ModelSummary(NamedTuple):
 def merge_branch(
     tx: StoreTransaction, session_id: str, branch_id: str, body: Merge, model_summary: ModelSummary | None = None
 ) -> Merged:
-    """Merge a branch into this one; `written` is the summary of a `compact` whose body has none.
+    """Merge a branch into this one; `model_summary` is the summary of a `compact` whose body has none.
 
     Raises:
         BranchConflict: the target has moved on. Nothing was written.
         StoreRefused: there is no such branch, the session is archived, a branch is merged into itself, or the body
-            says something that its strategy does not take.
+            has a field that its strategy does not take.
         ContentPurged: an event that would be appended again was purged.
     """
     strategy = MergeStrategy(body.strategy)
@@ -87,27 +87,27 @@ def merge_branch(
 
 
 def check_merge(body: Merge, branch_id: str, *, has_model_summary: bool) -> None:
-    """A merge that says what its strategy takes, and nothing else.
+    """Check that a merge has the fields that its strategy takes, and no others.
 
     Raises:
-        StoreRefused: it does not.
+        StoreRefused: it has not.
     """
     strategy = MergeStrategy(body.strategy)
     if body.source_branch_id == branch_id:
-        message = "a branch is not merged into itself"
+        message = "a branch cannot be merged into itself"
         raise StoreRefused(message, reason="same_branch", status=409, param="source_branch_id")
     compacts = strategy is MergeStrategy.COMPACT
     if compacts and body.summary is not None and body.model is not None:
-        message = "compact takes a summary, or a model that writes it, and not both"
+        message = "give either `summary`, or the `model` that writes it"
         raise InvalidFields([("summary", message), ("model", message)], reason="invalid_merge")
     if compacts and body.summary is None and not has_model_summary:
-        raise _invalid_merge("compact takes a summary, or a model that writes it", "summary")
+        raise _invalid_merge("compact needs `summary`, or the `model` that writes it", "summary")
     if not compacts and body.summary is not None:
-        raise _invalid_merge(f"{strategy.value} takes no summary", "summary")
+        raise _invalid_merge(f"{strategy.value} takes no `summary`", "summary")
     if not compacts and body.model is not None:
-        raise _invalid_merge(f"{strategy.value} asks no model", "model")
+        raise _invalid_merge(f"{strategy.value} takes no `model`", "model")
     if strategy is not MergeStrategy.FORK and body.label:
-        raise _invalid_merge(f"{strategy.value} makes no branch that has a label", "label")
+        raise _invalid_merge(f"{strategy.value} takes no `label`: it makes no branch", "label")
 
 
 def _invalid_merge(message: str, param: str) -> StoreRefused:
@@ -122,7 +122,7 @@ def _event_at(tx: StoreTransaction, path: Path, sequence: int) -> str | None:
 
 
 def _checkpoint(tx: StoreTransaction, source: AnyRow, common: int) -> PackedEvent:
-    """One event that refers to the head of the source. It says how much happened there, and nothing that varies."""
+    """One event that refers to the head of the source. Its text depends on the number of events alone."""
     count = source.version - common
     text = f"Checkpoint: another branch went on from here with {count} event{'' if count == 1 else 's'}."
     body = NewEvent(event_type=EventType.CHECKPOINT, content=text, metadata=_provenance(source))
@@ -155,13 +155,13 @@ def _provenance(source: AnyRow) -> Metadata:
 
 def _head(source: AnyRow) -> str:
     if source.head_event_id is None:
-        raise _invalid_merge("the source has no events", "source_branch_id")
+        raise _invalid_merge("the source branch has no events", "source_branch_id")
     head: str = source.head_event_id
     return head
 
 
 def _repack(tx: StoreTransaction, row: AnyRow) -> PackedEvent:
-    """The same event, to be appended somewhere else."""
+    """A stored event, packed again to be appended to another branch."""
     if row.purged_by is not None:
         raise ContentPurged(row.id, row.purged_by)
     metadata, data = open_event(tx, row)

@@ -1,4 +1,4 @@
-"""Context sessions: what they begin with, and whether anything may still happen in them.
+"""Context sessions: their base bundles, their metadata and their status.
 
 In: bundles and metadata. Out: a session with its first branch. Never: moves a head.
 """
@@ -32,16 +32,16 @@ _BASE_BUNDLES = (
 
 
 def create_session(tx: StoreTransaction, body: NewSession) -> Session:
-    """Begin a session, and its first branch, which is empty.
+    """Make a session and its first branch, which is empty.
 
     Raises:
-        StoreRefused: there is no such bundle, or it stands there twice; `param` says which one.
+        StoreRefused: there is no such bundle, or it is listed twice; `param` says which one.
     """
-    generation = tx.lock_generation()  # First: a purge waits from here on.
+    generation = tx.lock_generation()  # First, so that no purge runs between the checks and the insert.
     for position, bundle_id in enumerate(body.base_bundle_ids):
         if bundle_id in body.base_bundle_ids[:position]:
             raise StoreRefused(
-                f"bundle {bundle_id} stands here twice: its blocks would have one id in two places",
+                f"bundle {bundle_id} is listed twice: its blocks would have the same ids twice",
                 reason="duplicate_bundle",
                 param=f"base_bundle_ids[{position}]",
             )
@@ -89,7 +89,7 @@ def update_session(tx: StoreTransaction, session_id: str, body: SessionChange) -
 
 
 def delete_session(tx: StoreTransaction, session_id: str) -> Deleted:
-    """Revoke the handle. Snapshots that were made of the session stay as they are."""
+    """Revoke the handle. Snapshots of the session stay as they are."""
     tx.load(sessions, _KIND, session_id)
     values = {"deleted_at": now_text(), "status": SessionStatus.TOMBSTONED.value}
     tx.execute(update(sessions).where(sessions.c.id == session_id).values(values))
@@ -97,15 +97,15 @@ def delete_session(tx: StoreTransaction, session_id: str) -> Deleted:
 
 
 def base_bundle_ids(tx: StoreTransaction, session_ids: list[str]) -> dict[str, list[str]]:
-    """What each session begins with, in order."""
-    base: dict[str, list[str]] = {one: [] for one in session_ids}
+    """The base bundles of each session, in order."""
+    base: dict[str, list[str]] = {session_id: [] for session_id in session_ids}
     for row in tx.connection.execute(_BASE_BUNDLES, {"sessions": session_ids}):
         base[row.session_id].append(row.bundle_id)
     return base
 
 
 def open_metadata(tx: StoreTransaction, row: AnyRow) -> Metadata:
-    """The metadata of a session's row."""
+    """Decrypt the metadata of a session's row."""
     return unpack_metadata(
         tx.sealer.open("sessions", row.id, SealedColumns(row.sealed, row.wrapped_key, row.generation))
     )

@@ -1,12 +1,12 @@
-"""What becomes a block: one item of a bundle or one event, as the compiler sees it.
+"""The source of a block: one item of a bundle or one event, as the compiler sees it.
 
-In: the type, the role and the content of an item or event. Out: a `Source`, which knows the content by its digest
-alone. Never: reads a content to decide an order.
+In: the type, the role and the content of an item or event. Out: a `BlockSource`, which has the digest of the content.
+Never: an order that depends on a content.
 
-A bundle says as whom each of its items speaks. An event has one of three roles: the assistant's messages are the
-assistant's, a tool's results are the tool's, and everything else is the user's: his messages, what was retrieved for
-him, checkpoints and notes. Not the system's: some providers take what the system says out of the conversation and put
-it in front, where one late event would change the beginning of the prompt and cost its cache.
+A bundle gives each of its items a role. The role of an event follows from its type: messages of the assistant have
+the role assistant, results of tools the role tool, and all others the role user. None has the role system: some
+providers move system messages to the front, where a late event would change the beginning of the prompt and cost its
+cache.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _BINARY = "+binary"
 
 
 class BlockSource(NamedTuple):
-    """One block before it has a place."""
+    """One block before the compiler has put it in order."""
 
     block_id: str
     role: str
@@ -38,19 +38,19 @@ class BlockSource(NamedTuple):
 
     @property
     def is_retrieved(self) -> bool:
-        """Is this an event that brought what was retrieved? A chunk in a bundle is not: a bundle fixes its order."""
+        """Whether this is a retrieval result. A chunk in a bundle is not: a bundle fixes its order."""
         return type_of(self.kind) == EventType.RETRIEVAL_RESULT
 
 
 def event_role(event_type: EventType) -> Role:
-    """As whom an event speaks."""
+    """The role of an event."""
     return _ROLES[event_type]
 
 
 def kind_of(type_name: str, content: JSON | bytes) -> str:
-    """The kind of a block: its type, and behind it what the content is where that is no text.
+    """The kind of a block: its type, with `+json` or `+binary` where the content is not a text.
 
-    So a text never has the name of a value that is written the same.
+    So a text and a JSON value that is written the same have different digests.
     """
     if isinstance(content, bytes):
         return type_name + _BINARY
@@ -58,7 +58,7 @@ def kind_of(type_name: str, content: JSON | bytes) -> str:
 
 
 def type_of(kind: str) -> str:
-    """The type of the artifact or event, without what its content is."""
+    """The type of the artifact or event, without `+json` or `+binary`."""
     return kind.partition("+")[0]
 
 

@@ -1,9 +1,9 @@
 """Content and metadata as bytes, and back.
 
-In: a text, a JSON value or bytes. Out: the bytes that are sealed, and what they are called. Never: another value than
-the one that came; what JSON cannot hold is refused.
+In: a text, a JSON value or bytes. Out: the bytes that are sealed, their kind and their digest. Never: a changed
+value; a value that JSON cannot hold is refused.
 
-A row that holds both has them in one piece:
+A row with metadata and content has them in one sealed column:
 
     <length of the metadata in bytes, decimal> LF <metadata as JSON> <content>
 """
@@ -21,14 +21,14 @@ _NO_METADATA = b"2\n{}"
 
 
 class ContentBlock(NamedTuple):
-    """One block of a manifest, opened: a text, a JSON value or bytes."""
+    """One block of a manifest with its content: a text, a JSON value or bytes."""
 
     block_id: str
     role: str
     kind: str
     content: JSON | bytes
-    media_type: str = ""  # Of bytes: what they are.
-    hidden: str = ""  # The digest of a content whose handle was revoked: it is pinned, and cannot be read.
+    media_type: str = ""  # Of bytes.
+    hidden: str = ""  # The digest of a pinned content whose handle was revoked: it cannot be read.
 
     @property
     def type(self) -> str:
@@ -37,14 +37,14 @@ class ContentBlock(NamedTuple):
 
     @property
     def text(self) -> str | None:
-        """What it says as a text: its own, or the canonical text of a value; None where it is bytes or hidden."""
+        """Its text, or the canonical JSON of its value; None where it is bytes or hidden."""
         if self.hidden or isinstance(self.content, bytes):
             return None
         return self.content if isinstance(self.content, str) else canonical_bytes(self.content).decode()
 
 
 class PackedContent(NamedTuple):
-    """A content, as it is kept and named."""
+    """A content as bytes, with its kind and its digest."""
 
     data: bytes
     kind: str
@@ -62,7 +62,7 @@ def pack(type_name: str, content: Content | bytes, param: str) -> PackedContent:
         try:
             data = content.encode()
         except UnicodeEncodeError:
-            raise _invalid_content("half of a surrogate pair", param) from None
+            raise _invalid_content("unpaired surrogate", param) from None
         return PackedContent(data, kind, digest_bytes(data))
     if isinstance(content, bytes):
         return PackedContent(content, kind, digest_bytes(content))
@@ -71,7 +71,7 @@ def pack(type_name: str, content: Content | bytes, param: str) -> PackedContent:
 
 
 def unpack(kind: str, data: bytes) -> Content | bytes:
-    """What was packed.
+    """The content that `pack` made these bytes of.
 
     Raises:
         StoreUnavailable: the bytes are not of this kind.
@@ -82,7 +82,7 @@ def unpack(kind: str, data: bytes) -> Content | bytes:
         return data if kind.endswith("+binary") else data.decode()
     except (NotJSON, UnicodeDecodeError):
         raise StoreUnavailable(
-            f"a content is not of its kind, {kind}", hint="Restore the database from a backup."
+            f"stored content does not match its kind, {kind}", hint="Restore the database from a backup."
         ) from None
 
 
@@ -99,17 +99,17 @@ def pack_metadata(metadata: Metadata, param: str = "metadata") -> bytes:
 
 
 def unpack_metadata(data: bytes) -> Metadata:
-    """What was packed."""
+    """The metadata that `pack_metadata` made these bytes of."""
     return cast("Metadata", parse_json(data))
 
 
 def join_metadata(metadata: bytes, content: bytes) -> bytes:
-    """Both in one piece."""
+    """Join metadata and content in one piece."""
     return _NO_METADATA + content if metadata == b"{}" else b"%d\n%b%b" % (len(metadata), metadata, content)
 
 
 def split_metadata(data: bytes) -> tuple[Metadata, bytes]:
-    """The two of one piece."""
+    """Split what `join_metadata` joined."""
     if data.startswith(_NO_METADATA):
         return {}, data[len(_NO_METADATA) :]
     length, _, body = data.partition(b"\n")
@@ -119,7 +119,7 @@ def split_metadata(data: bytes) -> tuple[Metadata, bytes]:
 
 def _canonical(value: JSON, param: str) -> bytes:
     if is_deeper_than(value):
-        raise _invalid_content("too many levels", param)
+        raise _invalid_content("nested too deeply", param)
     try:
         return canonical_bytes(value)
     except NotCanonical as exc:
@@ -127,4 +127,4 @@ def _canonical(value: JSON, param: str) -> bytes:
 
 
 def _invalid_content(why: str, param: str) -> StoreRefused:
-    return StoreRefused(f"{param} cannot be kept: {why}", reason="invalid_content", param=param)
+    return StoreRefused(f"{param} cannot be stored: {why}", reason="invalid_content", param=param)

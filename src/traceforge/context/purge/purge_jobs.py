@@ -1,17 +1,17 @@
-"""Purges: content is removed for good, with everything that was made of it.
+"""Purge jobs: content is removed for good, with everything that was derived from it.
 
-In: ids of artifacts, events and sessions. Out: a job, and a receipt of what went. Never: half of a purge, and never
-anything of others lost: a job that a crash has interrupted is finished by the next process that opens the database.
+In: ids of artifacts, events and sessions. Out: a job, and a receipt of the removed objects. Never: half of a purge: a
+job that a crash has interrupted is finished by the next process that opens the database.
 
-A job goes through four steps, each of which may be done twice:
+A job has four steps, each of which may be repeated:
 
-1. It is written down, with the ids that were named.
-2. One transaction: the key of the next generation is put into the keyring; the content of all that goes is removed;
-   every other data key of the project is wrapped under the new key; the project's generation is raised; the receipt
-   is written. Whoever seals something holds the project's row, so nobody seals under the old key any more.
-3. The old key is destroyed. From here on no copy of the database that was made before can be read: no backup, no
-   write-ahead log, no page that was given back.
-4. The traces of the calls are removed, and the job is completed. Only now the receipt can be read.
+1. The job is stored, with the ids that the caller named.
+2. One transaction: the key of the next generation is added to the keyring; the content of everything in reach is
+   removed; every other data key of the project is wrapped under the new key; the project's generation is raised; the
+   receipt is stored. A transaction that seals content locks the project's row, so none seals under the old key.
+3. The old key is destroyed. From here on no older copy of the database can be read: no backup, no write-ahead log, no
+   freed page.
+4. The traces of the model calls are removed, and the job is completed. Only now the receipt can be read.
 
 One process at a time purges with one keyring.
 """
@@ -52,15 +52,15 @@ _LATE_TRACES = (
 
 
 def create_purge_job(tx: StoreTransaction, body: NewPurge) -> PurgeJob:
-    """Write down what is to be purged.
+    """Store a purge job.
 
     Raises:
         StoreRefused: there is no such artifact, event or session; `param` says which one.
-        ContentPurged: all of it was purged before; the error names the receipt.
+        ContentPurged: every target was purged before; the error names the receipt.
     """
     targets = list(dict.fromkeys(body.targets))
-    before = [_find_receipt(tx, target, f"targets[{body.targets.index(target)}]") for target in targets]
-    receipt_ids = [one for one in before if one is not None]
+    receipts_before = [_find_receipt(tx, target, f"targets[{body.targets.index(target)}]") for target in targets]
+    receipt_ids = [receipt_id for receipt_id in receipts_before if receipt_id is not None]
     if len(receipt_ids) == len(targets):
         raise ContentPurged(targets[0], receipt_ids[0])
     row = {
@@ -110,10 +110,10 @@ def get_receipt(tx: StoreTransaction, job_id: str) -> Receipt:
         row = tx.fetch_one(select(receipts).where(*own))
     if row is None:
         raise StoreRefused(
-            f"purge job {job_id} is {job.status}: there is a receipt when it is completed",
+            f"purge job {job_id} is {job.status}: its receipt is available when it is completed",
             reason="purge_not_completed",
             status=409,
-            hint="Ask again later. A job that was interrupted goes on when the database is opened.",
+            hint="Try again later. An interrupted job continues when the database is opened.",
         )
     return Receipt(
         id=row.id,
@@ -127,9 +127,9 @@ def get_receipt(tx: StoreTransaction, job_id: str) -> Receipt:
 
 
 def finish_purges(store: Store) -> None:
-    """Finish what a crash has interrupted, in every project; not where another process is at it.
+    """Finish the jobs of every project that a crash has interrupted, unless another process purges.
 
-    A database or a keyring that cannot be written now is no reason not to open it: the jobs wait.
+    A database or a keyring that cannot be written now can still be opened: the jobs wait.
     """
     unfinished = select(purge_jobs.c.id, purge_jobs.c.project_id).where(purge_jobs.c.status.in_(_UNFINISHED))
     waiting, late = store.read(
@@ -146,7 +146,7 @@ def finish_purges(store: Store) -> None:
 
 
 def _remove_late_traces(store: Store, late: list[AnyRow]) -> None:
-    """Remove the traces of calls that ended when their response was purged already."""
+    """Remove the traces of model calls that ended after their response was purged."""
     store.models.drain_traces()
     purge_traces(store.models.traces_dir, [row.trace_id for row in late])
     own = responses.c.id.in_([row.id for row in late])
@@ -154,11 +154,11 @@ def _remove_late_traces(store: Store, late: list[AnyRow]) -> None:
 
 
 def run_purge_job(store: Store, job_id: str) -> None:
-    """Do what a job says, from where it stands.
+    """Run a job from the step that it has reached.
 
     Raises:
-        StoreUnavailable: the database was lost, or holds a row that does not open. The job goes on later.
-        CannotWrite: the keyring or the traces are not ours to write. The job goes on later.
+        StoreUnavailable: the database was lost, or a row cannot be decrypted. The job continues later.
+        CannotWrite: the keyring or the traces cannot be written. The job continues later.
     """
     with store.keyring.lock_purges(wait=True):
         _continue_job(store, job_id)
@@ -196,7 +196,7 @@ def _commit_purge(store: Store, job_id: str) -> None:
 
 
 def _purge_content(tx: StoreTransaction, keyring: Keyring, job_id: str) -> None:
-    """The one transaction. When it is committed there is no way back; until then nothing has happened."""
+    """Step 2. Until its commit nothing has changed; after it there is no way back."""
     tx.require_durable_commit()  # The old key goes after the commit, so the commit must be on the disk.
     own = select(projects.c.generation).where(projects.c.id == tx.project_id)
     project = tx.fetch_one(own.with_for_update(key_share=True))
@@ -244,23 +244,23 @@ def _find_reach(tx: StoreTransaction, targets: list[str]) -> PurgeReach:
 
 
 def _find_receipt(tx: StoreTransaction, target: str, param: str) -> str | None:
-    """The receipt of an earlier purge of this target; None where it still holds something, also if it was deleted.
+    """The receipt of an earlier purge of this target; None where it still has content, also if it was deleted.
 
     Raises:
-        StoreRefused: it is nothing that can be purged, or nothing that is there.
+        StoreRefused: it does not exist, or is of a kind that cannot be purged.
     """
-    known = _TARGETS.get(target.partition("_")[0])
-    if known is None:
+    kind = _TARGETS.get(target.partition("_")[0])
+    if kind is None:
         raise StoreRefused(
-            "a purge names artifacts (art_…), events (evt_…) and sessions (ses_…)",
+            "only artifacts (art_…), events (evt_…) and sessions (ses_…) can be purged",
             reason="invalid_target",
             param=param,
-            hint="What was made of them goes with them.",
+            hint="Everything that was derived from them is purged with them.",
         )
-    table, what = known
+    table, name = kind
     row = tx.find(table, target)
     if row is None:
-        raise not_found(what, target, param)
+        raise not_found(name, target, param)
     return cast("str | None", row.purged_by)
 
 

@@ -1,20 +1,20 @@
-"""What a purge reaches: what was named, and everything that was made of it.
+"""The reach of a purge: the named objects, and everything that was derived from them.
 
-In: ids of artifacts, events and sessions. Out: the ids of all that has to go. Never: changes anything; never goes by
-what a content says: something was made of something else where the store has written down that it was.
+In: ids of artifacts, events and sessions. Out: the ids of all objects to remove. Never: changes anything; never
+compares contents: an object was derived from another where the store has recorded it.
 
 - A session: all events of all its branches, its metadata, the labels of its branches, its snapshots.
 - An artifact: the events that refer to it, the bundles that hold it, and so every snapshot of a session that begins
   with such a bundle.
-- An event: its copies (`rebased_from`), and every summary of a branch it stood on (`merged_from`), with the artifact
-  that is its content. A checkpoint that only refers to a branch says nothing of its content, and stays.
-- From there on: the snapshots whose manifest holds a block that goes; the responses to them, with their traces; the
-  assistant messages that those responses appended, which are events again, and the response that appended a message
-  that goes; the items of replay runs of those snapshots or responses, and the reports that hold such an item; stored
-  answers to idempotent calls; what compilers kept.
+- An event: its copies (`rebased_from`), and every summary of a branch it was on (`merged_from`), with the artifact
+  that holds the summary. A checkpoint that only refers to a branch has none of its content, and stays.
+- Derived from these: the snapshots whose manifest has a removed block; the responses to them, with their traces; the
+  assistant messages that those responses appended, which are events again, and the response that appended a removed
+  message; the items of replay runs of those snapshots or responses, and the reports with such an item; stored answers
+  to idempotent calls; stored states of compilers.
 
-An artifact that an event refers to stays, unless it is named: others may use it. A message that somebody appended by
-hand stays, unless it is named: nobody wrote down what it was made of.
+An artifact that an event refers to stays, unless it is named: other objects may use it. A message that a caller
+appended stays, unless it is named: the store does not know what it was derived from.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ IDS_PER_STATEMENT = 500  # Ids in one statement; databases have a limit.
 
 
 class EventPosition(NamedTuple):
-    """The place of an event."""
+    """Where an event is."""
 
     session_id: str
     branch_id: str
@@ -62,13 +62,13 @@ class StoredAnswerKey(NamedTuple):
 
 
 class PurgeReach:
-    """All that goes."""
+    """The ids of everything that a purge removes."""
 
     def __init__(self) -> None:
         self.artifacts: set[str] = set()
         self.bundles: set[str] = set()
         self.sessions: set[str] = set()
-        self.dependent_sessions: set[str] = set()  # Sessions that begin with something that goes.
+        self.dependent_sessions: set[str] = set()  # Sessions with a base bundle that is removed.
         self.events: dict[str, EventPosition] = {}
         self.snapshots: set[str] = set()
         self.responses: set[str] = set()
@@ -78,22 +78,30 @@ class PurgeReach:
         self.answers: set[StoredAnswerKey] = set()
         self.first_sequences: dict[
             str, int
-        ] = {}  # The sequence of the first event on the path of a branch that goes.
+        ] = {}  # Of each branch: the sequence of the first removed event on its path.
 
     def __bool__(self) -> bool:
         return bool(self.artifacts or self.sessions or self.events)
 
     @property
     def ids(self) -> set[str]:
-        """Everything that has an id."""
-        named = (self.artifacts, self.bundles, self.sessions, self.events, self.snapshots, self.responses, self.runs)
-        return {one for ids in named for one in ids}
+        """The ids of all kinds together."""
+        id_sets = (
+            self.artifacts,
+            self.bundles,
+            self.sessions,
+            self.events,
+            self.snapshots,
+            self.responses,
+            self.runs,
+        )
+        return {object_id for ids in id_sets for object_id in ids}
 
 
 def find_reach(
     tx: StoreTransaction, artifact_ids: Iterable[str], event_ids: Iterable[str], session_ids: Iterable[str]
 ) -> PurgeReach:
-    """Everything that was made of these, and these; what was purged before is not among it."""
+    """The named objects and everything derived from them, without what was purged before."""
     search = _ReachSearch(tx)
     search.add_sessions(session_ids)
     search.add_events(_select_events(tx, events.c.id, event_ids))
@@ -165,9 +173,9 @@ class _ReachSearch:
         self.add_artifacts(summaries)
 
     def _find_first_sequences(self) -> None:
-        """For each branch, from which sequence on its path holds something that goes.
+        """Find the first removed event on the path of each branch.
 
-        A fork inherits it where it was forked behind it.
+        A fork inherits it where it was forked after that event.
         """
         first: dict[str, int] = {}
         for where in self.reach.events.values():
@@ -181,7 +189,7 @@ class _ReachSearch:
         self.reach.first_sequences = first
 
     def _add_summaries(self) -> None:
-        """A summary may hold anything of the branch that it was made of, from its beginning to its head."""
+        """A summary may hold anything of its branch, from the beginning to the head that was summarized."""
         first, based = self.reach.first_sequences, self.reach.dependent_sessions
         reached = []
         for row in self._links:
@@ -207,12 +215,14 @@ class _ReachSearch:
                 reach.snapshots.add(row.id)
 
     def _add_responses(self) -> None:
-        """Answers to what goes, with the messages that they became; and those that became a message that goes."""
+        """Responses to removed snapshots, with their messages; and those whose message is removed."""
         reach = self.reach
         columns = select(responses.c.id, responses.c.event_id, responses.c.trace_id)
         unpurged = columns.where(responses.c.purged_by.is_(None))
         rows = _select_in(self.tx, unpurged, responses.c.snapshot_id, reach.snapshots)
-        rows += _select_in(self.tx, unpurged, responses.c.event_id, reach.events)  # They say what those messages say.
+        rows += _select_in(
+            self.tx, unpurged, responses.c.event_id, reach.events
+        )  # They hold the text of those messages.
         reach.responses |= {row.id for row in rows}
         reach.traces |= {row.trace_id for row in rows if row.trace_id}
         message_ids = {row.event_id for row in rows if row.event_id}
@@ -225,7 +235,7 @@ class _ReachSearch:
         rows = _select_in(self.tx, unpurged, replay_items.c.snapshot_id, reach.snapshots)
         rows += _select_in(
             self.tx, unpurged, replay_items.c.response_id, reach.responses
-        )  # They hold what was recorded.
+        )  # They hold the recorded answer.
         reach.items = {(row.run_id, row.position) for row in rows}
         reach.traces |= {one for row in rows for one in (row.trace_ids or "").split()}
         touched = {run_id for run_id, _ in reach.items}
@@ -247,7 +257,7 @@ _PLACE = select(events.c.id, events.c.session_id, events.c.branch_id, events.c.s
 
 
 def _is_summary(row: AnyRow) -> bool:
-    """A summary that a merge made: an event that stands for a branch, and whose content is an artifact."""
+    """Whether an event is the summary of a merge: it was merged from a branch, and its content is an artifact."""
     return row.merged_from is not None and row.payload_ref is not None
 
 
@@ -259,7 +269,7 @@ def _select_events(tx: StoreTransaction, column: ColumnElement[Any], ids: Iterab
 def _select_in(
     tx: StoreTransaction, statement: Select[Any], column: ColumnElement[Any], ids: Iterable[str | None]
 ) -> list[AnyRow]:
-    """The rows whose column is one of these ids."""
+    """The rows whose column has one of these ids."""
     rows: list[AnyRow] = []
     for batch in batches(sorted(row_id for row_id in ids if row_id is not None)):
         rows += tx.fetch_all(statement.where(column.in_(batch)))
@@ -267,16 +277,16 @@ def _select_in(
 
 
 def batches(ids: list[Any]) -> Iterator[list[Any]]:
-    """As many ids as one statement takes."""
+    """Split ids into lists that one statement takes."""
     for start in range(0, len(ids), IDS_PER_STATEMENT):
         yield ids[start : start + IDS_PER_STATEMENT]
 
 
 def _find_stored_answers(tx: StoreTransaction, reach: PurgeReach) -> set[StoredAnswerKey]:
-    """Stored answers that hold something of it.
+    """Find the stored answers that hold removed content.
 
-    An answer holds what it is the object of; another that only names an id is opened and left alone. One about a
-    session that goes is not opened: all of it goes.
+    An answer holds the object that it is; one that only names a removed id stays. Answers about a removed session all
+    go, so they are not decrypted.
     """
     rows: dict[StoredAnswerKey, AnyRow] = {}
     certain: set[StoredAnswerKey] = set()
@@ -320,7 +330,7 @@ def _holds_purged(tx: StoreTransaction, key: StoredAnswerKey, row: AnyRow, purge
     try:
         answer = decode_json(tx.sealer.open("idempotency", row_name(*key), sealed), _AnswerHead)
     except msgspec.MsgspecError:
-        return True  # Nobody knows what it is: it goes.
+        return True  # Not an object of ours: remove it to be safe.
     if answer.object == "merge":  # Ids, and nothing else.
         return False
     return answer.id in purged_ids or not is_id(answer.id)

@@ -1,8 +1,8 @@
-"""The change that a purge makes, inside of one transaction.
+"""Removes the content of a purge and wraps all other data keys anew, inside of one transaction.
 
-In: what goes, and the receipt that says so. Out: tombstones without content, and every other data key of the project
-under the key of the next generation. Never: a row that is forgotten; where a data key is left under the old key, the
-transaction fails and nothing was changed.
+In: the reach of a purge, and the id of its receipt. Out: tombstones without content, and every other data key of the
+project under the key of the next generation. Never: a forgotten row: where a data key is left under the old key, the
+transaction fails and changes nothing.
 """
 
 from __future__ import annotations
@@ -34,15 +34,15 @@ from traceforge.context.storage.tables import (
     snapshots,
 )
 
-BATCH = 1000  # Rows that are wrapped anew together.
-RECEIPT_IDS_MAX = 10_000  # So many ids of one kind stand in a receipt; the count is always whole.
+BATCH = 1000  # Rows that are rewrapped together.
+RECEIPT_IDS_MAX = 10_000  # Ids of one kind in a receipt; the count is always complete.
 
 _UNSEALED: dict[str, Any] = {"sealed": None, "wrapped_key": None, "generation": None}
 _LIVE = (Progress.QUEUED.value, Progress.RUNNING.value)
 
 
 def remove_content(tx: StoreTransaction, reach: PurgeReach, receipt_id: str) -> tuple[list[Removed], list[Removed]]:
-    """Take the content of everything that goes; what was removed, and what cannot be read any more because of it."""
+    """Remove the content of everything in reach; the removed objects, and those that became unreadable by it."""
     emptied = {**_UNSEALED, "purged_by": receipt_id}
     emptied_artifact = {"content_digest": None, "size_bytes": None, "content_media_type": "", "sealed_metadata": None}
     _update_rows(tx, artifacts, reach.artifacts, {**emptied, **emptied_artifact})
@@ -60,7 +60,7 @@ def remove_content(tx: StoreTransaction, reach: PurgeReach, receipt_id: str) -> 
     for answers in batches(sorted(reach.answers)):
         name = tuple_(idempotency.c.path, idempotency.c.key_digest)
         mine = idempotency.c.project_id == tx.project_id
-        tx.execute(update(idempotency).where(mine, name.in_([tuple(one) for one in answers])).values(emptied))
+        tx.execute(update(idempotency).where(mine, name.in_([tuple(answer) for answer in answers])).values(emptied))
     states = _delete_compiled(tx, reach)
     removed = [
         _count_removed("artifact", reach.artifacts),
@@ -74,7 +74,7 @@ def remove_content(tx: StoreTransaction, reach: PurgeReach, receipt_id: str) -> 
         Removed(kind="compiler_state", count=states, ids=[]),
     ]
     invalidated = [_count_removed("snapshot", reach.snapshots), _count_removed("replay_run", reach.runs)]
-    return [one for one in removed if one.count], [one for one in invalidated if one.count]
+    return [kind for kind in removed if kind.count], [kind for kind in invalidated if kind.count]
 
 
 def _count_removed(kind: str, ids: Iterable[str]) -> Removed:
@@ -88,7 +88,7 @@ def _update_rows(tx: StoreTransaction, table: Table, ids: Iterable[str], values:
 
 
 def _stop_rows(tx: StoreTransaction, table: Table, ids: Iterable[str], values: dict[str, Any]) -> None:
-    """The same for what may still be at work: it is told to stop, and finds that there is nothing to go on with."""
+    """Like `_update_rows`, for work that may still run: it is marked as failed and canceled."""
     working = table.c.status.in_(_LIVE)
     failed = {
         "status": case((working, Progress.FAILED.value), else_=table.c.status),
@@ -99,7 +99,7 @@ def _stop_rows(tx: StoreTransaction, table: Table, ids: Iterable[str], values: d
 
 
 def _delete_compiled(tx: StoreTransaction, reach: PurgeReach) -> int:
-    """What was kept to compile faster, from the first block on that goes."""
+    """Delete the stored states and pages of compilers, from the first removed block on; how many."""
     deleted = 0
     whole_sessions = reach.sessions | reach.dependent_sessions
     for batch in batches(sorted(whole_sessions)):
@@ -115,10 +115,10 @@ def _delete_compiled(tx: StoreTransaction, reach: PurgeReach) -> int:
 
 
 def rewrap_keys(tx: StoreTransaction, generation: int) -> int:
-    """Put every data key of the project under the key of this generation; how many there are.
+    """Wrap every data key of the project under the key of this generation; how many there are.
 
     Raises:
-        DoesNotOpen: a row was damaged. Nothing may be changed: its key would be lost.
+        BrokenSeal: a row was damaged. The purge must not go on: the key of the row would be lost.
     """
     wrapped = 0
     for sealed_table in SEALED_TABLES:

@@ -181,9 +181,9 @@ def test_a_state_that_is_none_is_refused(state: str) -> None:
     """A damaged row does not become a digest."""
     compiler = find_compiler("pc_1")
 
-    with pytest.raises(StoreUnavailable, match="no state of pc_1"):
+    with pytest.raises(StoreUnavailable, match="not one of pc_1"):
         compiler.fold(CompilerState(state), GOLDEN)
-    with pytest.raises(StoreUnavailable, match="no state of pc_1"):
+    with pytest.raises(StoreUnavailable, match="not one of pc_1"):
         compiler.finish(CompilerState(state))
 
 
