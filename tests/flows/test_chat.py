@@ -52,13 +52,13 @@ def model() -> Iterator[Upstream]:
     """A model that counts its answers by the session's history."""
 
     def choose(received: Received) -> Answer:
-        said = json.loads(received.body)["messages"]
-        text = f"{len(said)} messages, the last was {said[-1]['content']}"
+        messages = json.loads(received.body)["messages"]
+        text = f"{len(messages)} messages, the last was {messages[-1]['content']}"
         return Answer([json.dumps({"choices": [{"message": {"role": "assistant", "content": text}}]}).encode()])
 
-    with upstream() as one:
-        one.choose = choose
-        yield one
+    with upstream() as server:
+        server.choose = choose
+        yield server
 
 
 def _sha256sum(path: Path) -> str:
@@ -99,7 +99,7 @@ def test_the_upstream_gets_model_and_messages_and_nothing_else(
     assert [
         {"model": "m-1", "messages": [*layers, {"role": "user", "content": "a"}]},
         {"model": "m-1", "messages": [*layers, *history, {"role": "user", "content": "b"}]},
-    ] == [json.loads(one.body) for one in model.received]
+    ] == [json.loads(request.body) for request in model.received]
 
 
 def test_the_trace_has_the_hashes_of_the_prompt_files(tmp_path: Path, prompts: Path, model: Upstream) -> None:
@@ -141,11 +141,11 @@ def test_a_missing_session_prompt_fails_the_turn_before_the_model_is_called(
     with chat_serve(tmp_path, "--prompts", str(prompts), "--upstream", model.url, "--model", "m") as chat:
         (prompts / "session.md").unlink()
         refused = chat.post({"message": "a", "session_id": "s", "trace": trace})
-        asked = len(model.received)
+        calls = len(model.received)
         (prompts / "session.md").write_text("Back.")
         reply = chat.ask("b", trace=trace)["reply"]
 
-    assert (500, "prompt_unreadable", 0) == (refused.status_code, refused.json()["error"]["code"], asked)
+    assert (500, "prompt_unreadable", 0) == (refused.status_code, refused.json()["error"]["code"], calls)
     assert "session.md" in refused.json()["error"]["message"]
     assert str(tmp_path) not in refused.text
     assert "4 messages, the last was b" == reply
@@ -158,7 +158,7 @@ def test_the_memory_is_twenty_messages_and_gone_on_restart(tmp_path: Path, promp
         counts = [int(chat.ask(str(number))["reply"].split()[0]) for number in range(13)]
         other = chat.ask("x", "another session")["reply"]
         chat.stop()
-    last = [one["content"] for one in json.loads(model.received[12].body)["messages"]]
+    last = [message["content"] for message in json.loads(model.received[12].body)["messages"]]
     with chat_serve(tmp_path, *arguments) as chat:
         again = chat.ask("x")["reply"]
 
@@ -191,8 +191,10 @@ def test_a_failed_turn_gets_an_error_and_is_not_remembered(tmp_path: Path, promp
         model.choose = choose
         reply = chat.ask("b")["reply"]
 
-    assert [502, 502, 504, 504] == [one.status_code for one in (*overloaded, *late)]
-    assert {"upstream_refused", "upstream_timeout"} == {one.json()["error"]["code"] for one in (*overloaded, *late)}
+    assert [502, 502, 504, 504] == [response.status_code for response in (*overloaded, *late)]
+    assert {"upstream_refused", "upstream_timeout"} == {
+        response.json()["error"]["code"] for response in (*overloaded, *late)
+    }
     assert overloaded[0].content == overloaded[1].content
     assert late[0].content == late[1].content
     assert "overloaded" in overloaded[0].json()["error"]["message"]
@@ -202,12 +204,12 @@ def test_a_failed_turn_gets_an_error_and_is_not_remembered(tmp_path: Path, promp
 def test_requests_of_one_session_are_answered_in_the_order_of_arrival(tmp_path: Path, prompts: Path) -> None:
     """Each has the previous answer in its history, though all came while the first was answered."""
     gate = threading.Semaphore(0)
-    seen: list[str] = []
+    questions: list[str] = []
 
     def choose(received: Received) -> Answer:
-        said = json.loads(received.body)["messages"][-1]["content"]
-        seen.append(said)
-        body = json.dumps({"choices": [{"message": {"content": f"re {said}"}}]}).encode()
+        question = json.loads(received.body)["messages"][-1]["content"]
+        questions.append(question)
+        body = json.dumps({"choices": [{"message": {"content": f"re {question}"}}]}).encode()
         return Answer([body], gate=gate, stalled=True)
 
     with upstream() as model:
@@ -227,10 +229,10 @@ def test_requests_of_one_session_are_answered_in_the_order_of_arrival(tmp_path: 
             for client in clients:
                 assert client.recv(65536).startswith(b"HTTP/1.1 200")
                 client.close()
-        bodies = [json.loads(one.body)["messages"] for one in model.received]
+        bodies = [json.loads(request.body)["messages"] for request in model.received]
 
-    assert [f"q{number}" for number in range(8)] == seen
-    assert [f"re q{number}" for number in range(7)] == [said["content"] for said in bodies[-1][4:-1:2]]
+    assert [f"q{number}" for number in range(8)] == questions
+    assert [f"re q{number}" for number in range(7)] == [message["content"] for message in bodies[-1][4:-1:2]]
 
 
 @pytest.mark.parametrize("name", list(PROMPTS))
@@ -245,7 +247,7 @@ def test_a_missing_prompt_is_an_error_at_the_start(tmp_path: Path, prompts: Path
 
 
 @pytest.mark.parametrize(
-    ("arguments", "told"),
+    ("arguments", "message"),
     [
         (["--upstream", "openai"], "--upstream needs --model"),
         (["--upstream", "nowhere", "--model", "m"], "openai, anthropic, gemini, ollama"),
@@ -266,12 +268,12 @@ def test_a_missing_prompt_is_an_error_at_the_start(tmp_path: Path, prompts: Path
         (["extra"], "unexpected extra argument"),
     ],
 )
-def test_wrong_usage_is_exit_2_before_the_server_listens(tmp_path: Path, arguments: list[str], told: str) -> None:
+def test_wrong_usage_is_exit_2_before_the_server_listens(tmp_path: Path, arguments: list[str], message: str) -> None:
     """One clear line; there is no option to listen on another address than loopback."""
     ran = traceforge("chat", "serve", "--port", "0", *arguments, cwd=tmp_path)
 
     assert (2, "") == (ran.code, ran.out)
-    assert told in ran.err
+    assert message in ran.err
 
 
 def test_a_port_that_is_taken_is_an_error_at_the_start(tmp_path: Path) -> None:
@@ -329,14 +331,14 @@ def test_a_stop_lets_a_slow_client_read_to_the_end(tmp_path: Path, prompts: Path
             b"POST /chat HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n"
         )
         client.sendall(head % len(body) + body)
-        found = client.recv(1)
+        received = client.recv(1)
         os.kill(chat.pid, signal.SIGTERM)
         time.sleep(0.2)
         while piece := client.recv(1 << 20):
-            found += piece
+            received += piece
         client.close()
 
-    assert json.dumps({"reply": text}, separators=(",", ":")).encode() == found.partition(b"\r\n\r\n")[2]
+    assert json.dumps({"reply": text}, separators=(",", ":")).encode() == received.partition(b"\r\n\r\n")[2]
 
 
 def test_traces_are_printed_only_with_debug_trace(tmp_path: Path) -> None:
@@ -368,12 +370,12 @@ def test_calls_through_the_proxy_are_recorded(tmp_path: Path, prompts: Path, mod
             answer = chat.ask("needle", "my session", trace=True)
         recording.stop()
     listed = json.loads(traceforge("trace", "list", "--json", cwd=tmp_path).out)
-    kept = b"".join(path.read_bytes() for path in (tmp_path / ".ai-tests").rglob("*") if path.is_file())
+    recorded = b"".join(path.read_bytes() for path in (tmp_path / ".ai-tests").rglob("*") if path.is_file())
 
     assert 1 == len(listed)
-    assert b"needle" in kept
+    assert b"needle" in recorded
     secret = [answer["trace"]["trace_id"], "my session", *list(answer["trace"]["inputs"].values())[:3]]
-    assert [] == [text for text in secret if text.encode() in kept]
+    assert [] == [text for text in secret if text.encode() in recorded]
 
 
 @pytest.mark.parametrize("name", PROVIDERS)
@@ -387,17 +389,17 @@ def test_calls_are_recorded_only_under_traceforge_run(tmp_path: Path, prompts: P
             chat.stop()
         before = sorted(path.name for path in tmp_path.iterdir())
         with chat_serve(tmp_path, *arguments, before=(str(COMMAND), "run", "--")) as chat:
-            seen = chat.ask("needle", "my session", trace=True)
+            recorded_chat = chat.ask("needle", "my session", trace=True)
             ended = chat.stop()
     (trace,) = (json.loads(path.read_bytes()) for path in (tmp_path / ".ai-tests" / "traces").glob("*.json"))
-    kept = b"".join(path.read_bytes() for path in (tmp_path / ".ai-tests").rglob("*") if path.is_file())
+    recorded = b"".join(path.read_bytes() for path in (tmp_path / ".ai-tests").rglob("*") if path.is_file())
 
     assert [".git", "prompts"] == before
     assert 0 == ended.code
-    assert plain["reply"] == seen["reply"] == trace["response"]["choices"][0]["message"]["content"]
+    assert plain["reply"] == recorded_chat["reply"] == trace["response"]["choices"][0]["message"]["content"]
     assert (name, "needle") == (trace["provider"], trace["request"]["messages"][-1]["content"])
-    secret = [seen["trace"]["trace_id"], "my session", *list(seen["trace"]["inputs"].values())[:3]]
-    assert [] == [text for text in secret if text.encode() in kept]
+    secret = [recorded_chat["trace"]["trace_id"], "my session", *list(recorded_chat["trace"]["inputs"].values())[:3]]
+    assert [] == [text for text in secret if text.encode() in recorded]
 
 
 def test_a_capture_in_this_process_records_the_chats_calls(
@@ -408,11 +410,11 @@ def test_a_capture_in_this_process_records_the_chats_calls(
     (tmp_path / ".git").mkdir()
 
     async def talk() -> int:
-        asked = Model(find_address(model.url, {}), "m-1")
-        with capture() as seen:
-            await asked.reply([{"role": "user", "content": "seen"}])
-        await asked.reply([{"role": "user", "content": "unseen"}])
-        return len(seen.ids)
+        chat_model = Model(find_address(model.url, {}), "m-1")
+        with capture() as captured:
+            await chat_model.reply([{"role": "user", "content": "captured"}])
+        await chat_model.reply([{"role": "user", "content": "not captured"}])
+        return len(captured.ids)
 
     assert 1 == asyncio.run(talk())
     assert 2 == len(model.received)
@@ -434,7 +436,7 @@ def test_a_conversation_in_the_api_of_each_provider(tmp_path: Path, prompts: Pat
     assert (0, 3) == (at_start, served)
     assert "Where is Lyon?" in first["reply"]
     assert "And Turin?" in second["reply"]
-    assert second["reply"] != again["reply"]  # what was said before is a part of what it is asked
+    assert second["reply"] != again["reply"]  # the history is a part of the request
     assert {HEX[file]: _sha256sum(prompts / file) for file in HEX}.items() <= first["trace"]["inputs"].items()
     assert first["reply"] == first["trace"]["output"]["assistant_message"]
     assert (0, "stopped\n") == ended
@@ -444,7 +446,7 @@ def test_the_defaults_of_the_command_are_those_of_the_code() -> None:
     """The command names them itself, so that listing the commands imports nothing."""
     assert (TIMEOUT_S, SESSIONS_MAX) == (command.TIMEOUT_S, command.SESSIONS_MAX)
     assert tuple(PROVIDERS) == command.PROVIDERS
-    limit = next(one for one in command.serve.params if one.name == "tokens_max")
+    limit = next(option for option in command.serve.params if option.name == "tokens_max")
     assert f"[default: {ANTHROPIC_TOKENS_MAX}]" in str(getattr(limit, "help", ""))
 
 

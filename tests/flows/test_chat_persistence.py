@@ -56,7 +56,7 @@ def _files(*folders: Path, since: float) -> Iterator[tuple[Path, bytes]]:
                 continue  # Somebody else's, and gone by now.
 
 
-def _found(needles: list[bytes], data: bytes) -> list[bytes]:
+def _find_needles(needles: list[bytes], data: bytes) -> list[bytes]:
     return [needle for needle in needles if needle in data]
 
 
@@ -71,14 +71,16 @@ def test_nothing_is_opened_logged_or_printed(tmp_path: Path, variables: dict[str
     with chat_serve(home, "--prompts", str(prompts), **variables, **places) as chat:
         needles = _converse(chat)
         ended = chat.stop()
-    seen = notes.read_text()
+    audit_log = notes.read_text()
 
-    assert "WATCHING" in seen  # the hook was there
-    assert [] == [line for line in seen.splitlines() if line.startswith(("OPEN", "CHANGE"))]
-    assert [] == _found(needles, seen.encode())
+    assert "WATCHING" in audit_log  # the hook was there
+    assert [] == [line for line in audit_log.splitlines() if line.startswith(("OPEN", "CHANGE"))]
+    assert [] == _find_needles(needles, audit_log.encode())
     assert (0, "stopped\n", b"") == (ended.code, ended.err, chat.out)
     assert [] == list(home.iterdir())
-    assert [] == [(path, found) for path, data in _files(tmp_path, since=begun) if (found := _found(needles, data))]
+    assert [] == [
+        (path, needle) for path, data in _files(tmp_path, since=begun) if (needle := _find_needles(needles, data))
+    ]
 
 
 def test_the_audit_hook_catches_a_write_and_a_log_line(tmp_path: Path) -> None:
@@ -105,10 +107,10 @@ _SOCKETS = re.compile(r"^\d+<(?:TCP|TCPv6|UNIX|UNIX-STREAM|socket:|anon_inode:|p
 
 def _suspicious(line: str) -> bool:
     """Does a system call put bytes anywhere but into a socket, a pipe or a wake-up of the loop?"""
-    found = _LINE.match(line)
-    if found is None:
+    match = _LINE.match(line)
+    if match is None:
         return False
-    name, arguments = found["name"], found["arguments"]
+    name, arguments = match["name"], match["arguments"]
     if name in _WRITES:
         return not _SOCKETS.match(arguments)
     if name.startswith("open"):
@@ -138,7 +140,9 @@ def test_no_system_call_writes_anything_but_to_sockets(tmp_path: Path) -> None:
     assert (0, "stopped\n") == ended
     shared = [Path(name) for name in ("/dev/shm", "/var/tmp", "/var/log") if os.path.isdir(name)]
     places = (tmp_path, Path.cwd() / ".pytest_cache", *shared)
-    assert [] == [(path, found) for path, data in _files(*places, since=begun) if (found := _found(needles, data))]
+    assert [] == [
+        (path, needle) for path, data in _files(*places, since=begun) if (needle := _find_needles(needles, data))
+    ]
 
 
 @pytest.mark.parametrize(

@@ -47,22 +47,22 @@ def server() -> Iterator[ModelServer]:
 # -- every SDK, every way
 
 
-@pytest.mark.parametrize("ask", ASKS, ids=lambda ask: ask.name)
-def test_every_sdk_gets_the_same_answer_every_time(server: ModelServer, ask: Ask) -> None:
+@pytest.mark.parametrize("call", ASKS, ids=lambda call: call.name)
+def test_every_sdk_gets_the_same_answer_every_time(server: ModelServer, call: Ask) -> None:
     """Plain and streaming, sync and async; a stream has several chunks."""
     served = server.served
-    first, second = (ask.ask(server.url, lambda event: None) for _ in range(2))
+    first, second = (call.ask(server.url, lambda event: None) for _ in range(2))
 
     assert first == second
     assert 2 == server.served - served
-    assert not ask.streaming or len(first) > 2
+    assert not call.streaming or len(first) > 2
 
 
-@pytest.mark.parametrize("ask", ASKS, ids=lambda ask: ask.name)
-def test_a_salt_gives_other_answers(server: ModelServer, ask: Ask) -> None:
+@pytest.mark.parametrize("call", ASKS, ids=lambda call: call.name)
+def test_a_salt_gives_other_answers(server: ModelServer, call: Ask) -> None:
     """As another version of the model would."""
     with model_server(salt="v2") as other:
-        assert ask.ask(server.url, lambda event: None) != ask.ask(other.url, lambda event: None)
+        assert call.ask(server.url, lambda event: None) != call.ask(other.url, lambda event: None)
 
 
 # -- agents
@@ -73,12 +73,12 @@ def openai_agent(url: str) -> str:
     messages: list[Any] = [{"role": "user", "content": QUESTION}]
     with openai.OpenAI(base_url=f"{url}/v1", api_key=KEY) as client:
         while True:
-            said = client.chat.completions.create(model="m", messages=messages, tools=[TOOL]).choices[0]
-            if said.finish_reason == "stop":
-                return said.message.content or ""
-            assert "tool_calls" == said.finish_reason
-            messages.append(said.message)
-            for call in said.message.tool_calls or []:
+            reply = client.chat.completions.create(model="m", messages=messages, tools=[TOOL]).choices[0]
+            if reply.finish_reason == "stop":
+                return reply.message.content or ""
+            assert "tool_calls" == reply.finish_reason
+            messages.append(reply.message)
+            for call in reply.message.tool_calls or []:
                 assert call.type == "function"
                 result = look_up(call.function.name, json.loads(call.function.arguments))
                 messages.append({"role": "tool", "tool_call_id": call.id, "content": result})
@@ -92,12 +92,12 @@ def openai_stream_agent(url: str) -> str:
         async with openai.AsyncOpenAI(base_url=f"{url}/v1", api_key=KEY) as client:
             while True:
                 options = {"include_usage": True}
-                ask: Any = {"model": "m", "messages": messages, "tools": [TOOL], "stream_options": options}
-                async with client.chat.completions.stream(**ask) as stream:
-                    whole = await stream.get_final_completion()
-                assert whole.usage
-                assert whole.usage.total_tokens > 10
-                message = whole.choices[0].message
+                call: Any = {"model": "m", "messages": messages, "tools": [TOOL], "stream_options": options}
+                async with client.chat.completions.stream(**call) as stream:
+                    completion = await stream.get_final_completion()
+                assert completion.usage
+                assert completion.usage.total_tokens > 10
+                message = completion.choices[0].message
                 if not message.tool_calls:
                     return message.content or ""
                 messages.append(message.model_dump(exclude_none=True, exclude={"parsed"}))
@@ -116,12 +116,12 @@ def responses_agent(url: str, stream: bool = False) -> str:
         while True:
             if stream:
                 with client.responses.stream(model="m", input=items, tools=tools) as events:
-                    said: Any = events.get_final_response()
+                    reply: Any = events.get_final_response()
             else:
-                said = client.responses.create(model="m", input=items, tools=tools)
-            if said.output_text:
-                return str(said.output_text)
-            (call,) = said.output
+                reply = client.responses.create(model="m", input=items, tools=tools)
+            if reply.output_text:
+                return str(reply.output_text)
+            (call,) = reply.output
             result = look_up(call.name, json.loads(call.arguments))
             items += [
                 call.model_dump(exclude_none=True, exclude={"parsed_arguments"}),
@@ -140,10 +140,10 @@ def anthropic_agent(url: str) -> str:
     tools: list[Any] = [{"name": "look_up_order", "input_schema": SCHEMA}]
     with anthropic.Anthropic(base_url=url, api_key=KEY) as client:
         while True:
-            said = client.messages.create(model="m", max_tokens=200, messages=messages, tools=tools)
-            if said.stop_reason == "end_turn":
-                return anthropic_text(said)
-            messages += anthropic_turn(said)
+            reply = client.messages.create(model="m", max_tokens=200, messages=messages, tools=tools)
+            if reply.stop_reason == "end_turn":
+                return anthropic_text(reply)
+            messages += anthropic_turn(reply)
 
 
 def anthropic_stream_agent(url: str) -> str:
@@ -157,25 +157,25 @@ def anthropic_stream_agent(url: str) -> str:
                 async with client.messages.stream(
                     model="m", max_tokens=200, messages=messages, tools=tools
                 ) as stream:
-                    said = await stream.get_final_message()
-                if said.stop_reason == "end_turn":
-                    return anthropic_text(said)
-                messages += anthropic_turn(said)
+                    reply = await stream.get_final_message()
+                if reply.stop_reason == "end_turn":
+                    return anthropic_text(reply)
+                messages += anthropic_turn(reply)
 
     return asyncio.run(run())
 
 
-def anthropic_text(said: Any) -> str:
+def anthropic_text(reply: Any) -> str:
     """All that is said."""
-    return "".join(block.text for block in said.content if block.type == "text")
+    return "".join(block.text for block in reply.content if block.type == "text")
 
 
-def anthropic_turn(said: Any) -> list[Any]:
+def anthropic_turn(reply: Any) -> list[Any]:
     """The call, and what the tool found."""
-    assert "tool_use" == said.stop_reason
-    (call,) = [block for block in said.content if block.type == "tool_use"]
+    assert "tool_use" == reply.stop_reason
+    (call,) = [block for block in reply.content if block.type == "tool_use"]
     result = {"type": "tool_result", "tool_use_id": call.id, "content": look_up(call.name, call.input)}
-    return [{"role": "assistant", "content": said.content}, {"role": "user", "content": [result]}]
+    return [{"role": "assistant", "content": reply.content}, {"role": "user", "content": [result]}]
 
 
 def gemini_agent(url: str) -> str:
@@ -207,9 +207,9 @@ def gemini_stream_agent(url: str) -> str:
                 calls = [part.function_call for part in parts if part.function_call]
                 if not calls:
                     return "".join(part.text for part in parts)
-                found = {"result": json.loads(look_up(calls[0].name, calls[0].args))}
+                result = {"result": json.loads(look_up(calls[0].name, calls[0].args))}
                 contents.append({"role": "model", "parts": parts})
-                answer = {"function_response": {"name": calls[0].name, "response": found}}
+                answer = {"function_response": {"name": calls[0].name, "response": result}}
                 contents.append({"role": "user", "parts": [answer]})
 
     return asyncio.run(run())
@@ -236,11 +236,11 @@ def ollama_stream_agent(url: str) -> str:
         async with client._client:
             while True:
                 stream = await client.chat(model="m", messages=messages, tools=[TOOL], stream=True)
-                said = [part.message async for part in stream]
-                calls = [call for message in said for call in message.tool_calls or []]
+                reply = [part.message async for part in stream]
+                calls = [call for message in reply for call in message.tool_calls or []]
                 if not calls:
-                    return "".join(message.content or "" for message in said)
-                messages += ollama_turn(said[-2], calls)
+                    return "".join(message.content or "" for message in reply)
+                messages += ollama_turn(reply[-2], calls)
 
     return asyncio.run(run())
 
@@ -313,9 +313,9 @@ def test_answers_fit_the_requested_schema(server: ModelServer) -> None:
 def test_completions_and_embeddings(server: ModelServer) -> None:
     """The calls without a conversation, with each SDK that has them."""
     with openai.OpenAI(base_url=f"{server.url}/v1", api_key=KEY) as client:
-        text = client.completions.create(model="m", prompt="Once upon a time", max_tokens=7)
+        completion = client.completions.create(model="m", prompt="Once upon a time", max_tokens=7)
         stream = client.completions.create(model="m", prompt="Once upon a time", max_tokens=7, stream=True)
-        told = "".join(chunk.choices[0].text for chunk in stream)
+        text = "".join(chunk.choices[0].text for chunk in stream)
         packed = client.embeddings.create(model="m", input=["a", "b", "a"], dimensions=5)
         loose = client.embeddings.create(model="m", input="a", encoding_format="float")
     with genai.Client(api_key=KEY, http_options=genai_types.HttpOptions(base_url=server.url)) as gemini:
@@ -326,9 +326,12 @@ def test_completions_and_embeddings(server: ModelServer) -> None:
         generated = local.generate(model="m", prompt="Why?")
         pieces = [part.response for part in local.generate(model="m", prompt="Why?", stream=True)]
 
-    assert ("length", 7) == (text.choices[0].finish_reason, len(text.choices[0].text.split()))
-    assert 7 == len(told.split())
-    assert [5, 5, 5] == [len(one.embedding) for one in packed.data]
+    assert ("length", 7) == (
+        completion.choices[0].finish_reason,
+        len(completion.choices[0].text.split()),
+    )
+    assert 7 == len(text.split())
+    assert [5, 5, 5] == [len(item.embedding) for item in packed.data]
     assert packed.data[0].embedding == packed.data[2].embedding != packed.data[1].embedding
     assert 1 == pytest.approx(sum(value**2 for value in loose.data[0].embedding), abs=1e-6)
     assert 2 == len(embedded.embeddings or []) == len(vectors)
@@ -351,14 +354,14 @@ def test_gemini_streams_an_array_without_alt_sse(server: ModelServer) -> None:
 def test_a_stream_has_usage_only_on_request(server: ModelServer) -> None:
     """In a last chunk without choices."""
     with openai.OpenAI(base_url=f"{server.url}/v1", api_key=KEY) as client:
-        ask: Any = {"model": "m", "messages": [{"role": "user", "content": "hi"}], "stream": True}
-        without = [chunk.usage for chunk in client.chat.completions.create(**ask)]
-        asked = list(client.chat.completions.create(**ask, stream_options={"include_usage": True}))
+        call: Any = {"model": "m", "messages": [{"role": "user", "content": "hi"}], "stream": True}
+        without = [chunk.usage for chunk in client.chat.completions.create(**call)]
+        chunks = list(client.chat.completions.create(**call, stream_options={"include_usage": True}))
 
     assert not any(without)
-    assert [] == asked[-1].choices
-    assert asked[-1].usage is not None
-    assert not any(chunk.usage for chunk in asked[:-1])
+    assert [] == chunks[-1].choices
+    assert chunks[-1].usage is not None
+    assert not any(chunk.usage for chunk in chunks[:-1])
 
 
 @pytest.mark.parametrize(
@@ -381,9 +384,9 @@ def test_a_malformed_request_is_refused_and_not_counted(
 def test_the_command_prints_its_url_and_counts_calls() -> None:
     """One line, a free port, and a salt."""
     body = {"model": "m", "messages": [{"role": "user", "content": "hi"}]}
-    with started_model_server() as one, started_model_server("--salt", "x") as other:
-        answers = [httpx.post(f"{url}/v1/chat/completions", json=body).json() for url in (one.url, other.url)]
-        counts = [one.served(), other.served()]
+    with started_model_server() as plain, started_model_server("--salt", "x") as other:
+        answers = [httpx.post(f"{url}/v1/chat/completions", json=body).json() for url in (plain.url, other.url)]
+        counts = [plain.served(), other.served()]
 
     assert answers[0]["choices"][0]["message"]["content"] != answers[1]["choices"][0]["message"]["content"]
     assert [1, 1] == counts
@@ -392,10 +395,10 @@ def test_the_command_prints_its_url_and_counts_calls() -> None:
 def test_the_model_server_needs_the_standard_library_only() -> None:
     """It starts from a checkout without any installed package."""
     command = [sys.executable, "-S", str(EXAMPLES / "model_server"), "--help"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    result = subprocess.run(command, capture_output=True, text=True, check=False)
 
-    assert (0, "") == (done.returncode, done.stderr)
-    assert "Run a model server without a model" in done.stdout
+    assert (0, "") == (result.returncode, result.stderr)
+    assert "Run a model server without a model" in result.stdout
 
 
 def test_a_lone_surrogate_is_answered_with_an_escape(server: ModelServer) -> None:
@@ -454,7 +457,7 @@ def changes(body: Any) -> Iterator[Any]:
 
 def words(reply: bytes) -> set[str]:
     """What an answer says, and its vectors; without its ids and counts."""
-    found: set[str] = set()
+    leaves: set[str] = set()
 
     def walk(value: Any, name: str) -> None:
         if isinstance(value, dict):
@@ -464,10 +467,10 @@ def words(reply: bytes) -> set[str]:
             for inner in value:
                 walk(inner, name)
         elif name in ("content", "text", "response", "embedding"):
-            found.add(str(value))
+            leaves.add(str(value))
 
     walk(json.loads(reply), "")
-    return found - {"None"}
+    return leaves - {"None"}
 
 
 @pytest.mark.parametrize("path", BODIES)
@@ -475,10 +478,12 @@ def test_one_character_of_the_request_gives_other_words(server: ModelServer, pat
     """Any character, in every API; also one of the path."""
     body = BODIES[path]
     mutants = [(path, changed) for changed in changes(body)] + [(path.replace("m-1", "m-2"), body)] * ("m-1" in path)
-    said = [words(server.reply(at, "", json.dumps(one).encode()).chunks[0]) for at, one in [(path, body), *mutants]]
+    reply = [
+        words(server.reply(at, "", json.dumps(item).encode()).chunks[0]) for at, item in [(path, body), *mutants]
+    ]
 
-    assert all(said)
-    assert len(mutants) + 1 == len({frozenset(one) for one in said})
+    assert all(reply)
+    assert len(mutants) + 1 == len({frozenset(item) for item in reply})
 
 
 @pytest.mark.parametrize("path", BODIES)
@@ -488,7 +493,7 @@ def test_key_order_and_white_space_change_nothing(server: ModelServer, path: str
     def turned(value: Any) -> Any:
         if isinstance(value, dict):
             return {key: turned(value[key]) for key in reversed(value)}
-        return [turned(one) for one in value] if isinstance(value, list) else value
+        return [turned(item) for item in value] if isinstance(value, list) else value
 
     body = BODIES[path]
     loose = json.dumps(turned(copy.deepcopy(body)), indent=3).replace(": 90", ": 9e1").encode()
@@ -542,8 +547,8 @@ def test_tool_choice_is_respected(server: ModelServer) -> None:
     with openai.OpenAI(base_url=f"{server.url}/v1", api_key=KEY) as client:
 
         def called(choice: Any) -> list[str]:
-            ask: Any = {"model": "m", "messages": messages, "tools": tools, "tool_choice": choice}
-            message = client.chat.completions.create(**ask).choices[0].message
+            call: Any = {"model": "m", "messages": messages, "tools": tools, "tool_choice": choice}
+            message = client.chat.completions.create(**call).choices[0].message
             calls: Any = message.tool_calls or []
             if calls:
                 messages.append(message)
