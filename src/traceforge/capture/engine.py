@@ -22,6 +22,7 @@ from traceforge.exchange import Caller, CallOutcome, Chunk, Exchange, Headers
 from traceforge.ids import new_uuid
 
 SESSIONS_MAX = 10_000  # Sessions whose steps are counted; the one that was used least recently is forgotten.
+_UNKNOWN_CALLER = Caller()
 
 
 class Sink(Protocol):
@@ -62,9 +63,10 @@ class Engine:
         `has_own_headers` is False where the edge knows that none of the headers is TraceForge's. A call of another
         process has its id and its start from there. `on_end` takes the place of `complete`, and has to call it later.
         """
-        claims = read_headers(headers, caller or Caller()) if has_own_headers else None
+        caller = caller or _UNKNOWN_CALLER
+        claims = read_headers(headers, caller) if has_own_headers else None
         if claims is None:
-            upstream, caller = headers, self._number(caller or Caller())
+            upstream, caller = headers, self._number(caller)
         else:
             for problem in claims.problems:
                 self.header_problems[problem] = self.header_problems.get(problem, 0) + 1
