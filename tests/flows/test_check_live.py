@@ -77,7 +77,7 @@ def test_an_estimate_comes_first_and_without_a_terminal_nothing_is_sent(site: Si
     assert f"gpt-4.1-mini of openai at {site.server.url}: 24 calls" in ran.err
     assert "tokens, as many as were recorded" in ran.err
     assert "no price is declared for claude-sonnet-5" in ran.err
-    assert "give --yes" in ran.err
+    assert "pass --yes" in ran.err
     assert before == site.server.served
     assert not list((site.folder / ".ai-tests" / "check-live").iterdir())
 
@@ -236,7 +236,7 @@ def test_ctrl_c_says_how_many_answers_are_stored(site: Site, flaky: FlakyServer)
     code, said = _stop_in_the_middle(here, flaky, signal.SIGINT)
     flaky.hangs_after = None
 
-    assert (130, True) == (code, f"2 of {SNAPSHOTS} answers are kept" in said), said
+    assert (130, True) == (code, f"2 of {SNAPSHOTS} answers are saved" in said), said
     assert f"{SNAPSHOTS} calls to make" in check(here, "--fresh").err
 
 
@@ -371,7 +371,7 @@ def test_a_tree_that_was_tampered_with_sends_nothing(site: Site) -> None:
     ran = check(site)
 
     assert (1, before) == (ran.code, site.server.served)
-    assert "does not verify, so nothing was sent" in ran.err
+    assert "is invalid, so nothing was sent" in ran.err
 
 
 @pytest.mark.parametrize(("said", "code", "calls"), [("n", 130, 0), ("y", 0, 1)])

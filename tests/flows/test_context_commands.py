@@ -291,18 +291,18 @@ def test_what_a_person_gets_wrong_is_said_in_one_line(tmp_path: Path) -> None:
         (["event", "append", session], 2, "Pass exactly one of --content, --file and --artifact."),
         (["event", "append", session, "--content", "x", "--idempotency-key", "k"], 2, "needs --expected-version"),
         (["event", "append", session, "--content", "{", "--json-content"], 2, "Not JSON"),
-        (["session", "create", "--metadata", "[]"], 2, "It is an object"),
+        (["session", "create", "--metadata", "[]"], 2, "Give a JSON object"),
         (["bundle", "create", "king=art_x"], 2, "roles are system"),
-        (["alias", "create", "bot", "--target", "openai"], 2, "It is provider/model"),
+        (["alias", "create", "bot", "--target", "openai"], 2, "Write provider/model"),
         (["alias", "create", "bot", "--target", "openay/x"], 2, "openai, anthropic, gemini, ollama"),
-        (["alias", "create", "bot", "--target", "openai/x=much"], 2, "A weight is a whole number"),
+        (["alias", "create", "bot", "--target", "openai/x=much"], 2, "The weight must be a whole number"),
         (["session", "show", "ses_x"], 3, "error TF801: there is no session ses_x"),
         (["event", "append", session, "--content", "x", "--expected-version", "7"], 3, "error TF802: "),
         (["snapshot", "create", session, "--compiler", "pc_9"], 3, "pc_1, pc_2"),
         (["session", "create", "--bundle", "x"], 3, "error TF805: base_bundle_ids[0]"),
         (["session", "list", "--db", "mysql://x"], 3, "error TF804: "),
         (["session", "list", "--db", "http://127.0.0.1:9"], 3, "gave no answer"),
-        (["session", "list", "--db", "http://127.0.0.1:9", "--project", "x"], 2, "by the key"),
+        (["session", "list", "--db", "http://127.0.0.1:9", "--project", "x"], 2, "the API key selects the project"),
     ):
         ran = run(*words, cwd=tmp_path, code=code)
         assert told in ran.err, (words, ran.err)

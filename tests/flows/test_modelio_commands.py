@@ -89,8 +89,8 @@ def test_a_command_is_recorded(recorded: tuple[Path, Ran]) -> None:
     )
     assert [True] * 3 == ["“Where is Lyon?”" in item["response_content"] for item in made["interactions"]]
     assert made["interactions"][0]["tokens_output"] > 0
-    assert "left out: not a generation (1 call)" in done.err
-    assert "left out: several choices or none (1 call)" in done.err
+    assert "not in the recording: not a generation (1 call)" in done.err
+    assert "not in the recording: several choices or none (1 call)" in done.err
     assert "3 interactions, sha256:" in done.err
 
 

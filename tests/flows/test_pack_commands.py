@@ -48,7 +48,7 @@ def test_a_stranger_checks_a_pack(made: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "code", "told"),
     [
-        (("run-1",), 0, "which no --key vouches for"),
+        (("run-1",), 0, "not checked against a --key"),
         (("run-1", "--key", "other.pub"), 1, "run-1.sig.json: PK14 not a signature of this key"),
         (("run-1", "--key", "key"), 3, "not a public key of ssh-ed25519"),
         (("run-1", "--key", "nowhere.pub"), 3, "no such file"),

@@ -189,9 +189,9 @@ def test_what_a_project_declares_as_volatile_is_part_of_a_prompt(tmp_path: Path)
 @pytest.mark.parametrize(
     ("words", "code", "told"),
     [
-        (("--mode", "record"), 2, "--recording is replayed alone"),
-        (("--mode", "replay", "--session", "s"), 2, "--recording is replayed alone"),
-        (("--mode", "replay", "--from", "snapshots"), 2, "--recording is replayed alone"),
+        (("--mode", "record"), 2, "--recording needs --mode replay"),
+        (("--mode", "replay", "--session", "s"), 2, "--recording needs --mode replay"),
+        (("--mode", "replay", "--from", "snapshots"), 2, "--recording needs --mode replay"),
         (("--mode", "replay"), 1, "model_io.json: response_hash mismatch"),
     ],
 )
