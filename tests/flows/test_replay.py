@@ -183,7 +183,7 @@ def test_an_empty_project_has_only_misses(tmp_path: Path, other: Upstream) -> No
         (["--mode", "replay", "--pace", "10"], {}, "--pace"),
         (["--mode", "auto"], {"CI": "true"}, "CI is set"),
         (["--mode", "auto"], {"CI": "1"}, "CI is set"),
-        (["--mode", "replay", "--workers", "2"], {}, "one worker"),
+        (["--mode", "replay", "--workers", "2"], {}, "--workers 1"),
     ],
 )
 def test_wrong_usage_is_exit_2(tmp_path: Path, arguments: list[str], variables: dict[str, str], told: str) -> None:
