@@ -22,7 +22,7 @@ from support.drivers import DRIVERS, Driver
 from support.environments import linked
 from support.exchanges import recorded_exchange
 from support.misses import MISSES
-from support.replaying import recorded as player_of
+from support.replaying import make_player as player_of
 from support.sdks import ASKS, MEDIA, PLAIN, STREAMS, Ask
 from support.traffic import interactions
 from support.upstream import Answer, Upstream, unasked, upstream

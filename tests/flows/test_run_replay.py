@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from support.exchanges import call, chat_answer, chat_request
-from support.replaying import recorded
+from support.replaying import make_player
 from support.upstream import Answer, Upstream, upstream
 from support.wire import CHAT
 from traceforge.capture.recorder import MemoryRecorder
@@ -81,7 +81,7 @@ def program(project: Path, text: str, name: str = "app.py") -> Path:
 
 def player_of(project: Path, *exchanges: Exchange) -> Player:
     """A player; by default it knows one answer."""
-    return recorded(project / "kept", *(exchanges or (exchange("hello", "Paris", 1),)))
+    return make_player(project / "kept", *(exchanges or (exchange("hello", "Paris", 1),)))
 
 
 def test_calls_are_answered_in_their_turn_and_not_recorded(project: Path, server: Upstream) -> None:

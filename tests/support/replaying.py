@@ -21,20 +21,20 @@ from traceforge.traces.trace_index import TraceFilter
 from traceforge.traces.trace_store import TraceStore
 
 KEYS = RequestKeyer(REDACTOR, VolatileRules())
-NOBODY = Caller()
+NO_CALLER = Caller()
 
 
 def redactions_of(exchange: Exchange, keys: RequestKeyer = KEYS) -> list[Redaction]:
     """Everything that is redacted in a call's request."""
-    return [*keys.find_header_redactions(exchange.request_headers), *asked_of(exchange, keys).redactions]
+    return [*keys.find_header_redactions(exchange.request_headers), *keyed_request_of(exchange, keys).redactions]
 
 
-def asked_of(exchange: Exchange, keys: RequestKeyer = KEYS) -> KeyedRequest:
+def keyed_request_of(exchange: Exchange, keys: RequestKeyer = KEYS) -> KeyedRequest:
     """What a call asks."""
     return keys.key_request(exchange.method, exchange.url, exchange.request_headers, exchange.request_body)
 
 
-def kept_of(exchange: Exchange, keys: RequestKeyer = KEYS, redactor: Redactor = REDACTOR) -> KeyedRequest:
+def stored_request_of(exchange: Exchange, keys: RequestKeyer = KEYS, redactor: Redactor = REDACTOR) -> KeyedRequest:
     """What its trace says that it asks."""
     from support.exchanges import object_of
 
@@ -46,7 +46,7 @@ def kept_of(exchange: Exchange, keys: RequestKeyer = KEYS, redactor: Redactor = 
     )
 
 
-def keep(folder: Path, exchanges: Sequence[Exchange], *, match_key: bytes | None = None) -> TraceStore:
+def store_exchanges(folder: Path, exchanges: Sequence[Exchange], *, match_key: bytes | None = None) -> TraceStore:
     """Record calls, and open the store that holds them."""
     composer = TraceComposer(REDACTOR, match_key)
     writer = SpoolWriter(os.fspath(folder))
@@ -58,24 +58,24 @@ def keep(folder: Path, exchanges: Sequence[Exchange], *, match_key: bytes | None
     return store
 
 
-def recorded(
+def make_player(
     folder: Path,
     *exchanges: Exchange,
     volatile: VolatileRules | None = None,
     recorded_with: bytes | None = None,
     match_key: bytes | None = None,
-    narrowed: TraceFilter = TraceFilter(),  # noqa: B008 (frozen)
+    trace_filter: TraceFilter = TraceFilter(),  # noqa: B008 (frozen)
     repeat: bool = True,
 ) -> Player:
     """A player of these calls; the keys are those of the day of the recording, and of today."""
     keys = RequestKeyer(REDACTOR, volatile or VolatileRules())
-    store = keep(folder, exchanges, match_key=recorded_with)
+    store = store_exchanges(folder, exchanges, match_key=recorded_with)
     recordings = TraceRecordings(store, keys)
-    library = Library(one._replace(repeats=repeat) for one in recordings.load_recordings(narrowed))
+    library = Library(one._replace(repeats=repeat) for one in recordings.load_recordings(trace_filter))
     store.close()
     return Player(keys, library, match_key=match_key)
 
 
-def play(player: Player, exchange: Exchange, caller: Caller = NOBODY) -> ReplayResult:
+def play(player: Player, exchange: Exchange, caller: Caller = NO_CALLER) -> ReplayResult:
     """Ask again what a call asked."""
     return player.play(exchange.method, exchange.url, exchange.request_headers, exchange.request_body, caller)

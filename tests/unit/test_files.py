@@ -83,7 +83,7 @@ def test_a_socket_is_refused(tmp_path: Path) -> None:
         assert "no such device or address" == _refusal(tmp_path / "a").reason
 
 
-def test_a_link_is_followed_only_where_a_person_named_it(tmp_path: Path) -> None:
+def test_a_link_is_followed_only_where_the_user_named_it(tmp_path: Path) -> None:
     """Inside a tree, a link could lead anywhere."""
     (tmp_path / "a").write_bytes(b"data")
     (tmp_path / "link").symlink_to("a")

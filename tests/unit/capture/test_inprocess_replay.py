@@ -23,7 +23,7 @@ import uvloop
 import traceforge
 from support.drivers import DRIVERS, Aiohttp, Driver
 from support.exchanges import call, chat_answer, chat_request
-from support.replaying import recorded
+from support.replaying import make_player
 from support.upstream import Answer, Upstream, unasked, upstream
 from support.wire import CHAT, SSE
 from traceforge.capture.hook import clients, dispatch, replayed_response
@@ -84,7 +84,7 @@ def says(got: bytes) -> str:
 @each_driver
 def test_a_call_gets_the_recorded_response(driver: Driver, url: str, tmp_path: Path) -> None:
     """Status, headers and body; repeated requests get one response after another."""
-    player = recorded(tmp_path, plain("one", number=1), plain("two", number=2, status=429))
+    player = make_player(tmp_path, plain("one", number=1), plain("two", number=2, status=429))
     with traceforge.replay(player=player) as replayed:
         first, second = driver.post(url, QUESTION), driver.post(url, QUESTION)
 
@@ -97,7 +97,7 @@ def test_a_call_gets_the_recorded_response(driver: Driver, url: str, tmp_path: P
 @pytest.mark.parametrize("module", [httpx, httpx2], ids=lambda module: module.__name__)
 def test_changing_a_response_does_not_change_the_next(module: Any, url: str, tmp_path: Path) -> None:
     """Although both come from the same recording."""
-    with traceforge.replay(player=recorded(tmp_path, plain())), module.Client() as client:
+    with traceforge.replay(player=make_player(tmp_path, plain())), module.Client() as client:
         first = client.post(url, content=QUESTION)
         before = [first.headers.raw, dict(first.extensions)]
         first.headers["content-type"] = "text/plain"
@@ -115,7 +115,7 @@ def test_a_redacted_key_in_a_response_is_refilled_from_the_live_request(
     """Where the response refers to one of its headers."""
     answer = chat_answer("You are sk-proj-recorded0recorded0recorded0.")
     one = call(CHAT, QUESTION, answer, headers=[("X-Api-Key", "sk-proj-recorded0recorded0recorded0")])
-    with traceforge.replay(player=recorded(tmp_path, one)):
+    with traceforge.replay(player=make_player(tmp_path, one)):
         got = driver.post(url, QUESTION, {"X-Api-Key": "sk-proj-live0live0live0live0live0live0"})
 
     assert "You are sk-proj-live0live0live0live0live0live0." == says(got.body)
@@ -128,7 +128,7 @@ def test_a_client_with_headers_of_traceforge_gets_the_name_of_the_recording(
     """One whose headers cannot be used gets an error."""
     one = plain()
     said = [{"X-TraceForge-Session-ID": "s"}, {}, {"X-TraceForge-Step-Index": "first"}]
-    with pytest.raises(CallNotRecorded), traceforge.replay(player=recorded(tmp_path, one)):
+    with pytest.raises(CallNotRecorded), traceforge.replay(player=make_player(tmp_path, one)):
         good, silent, bad = [driver.post(url, QUESTION, headers) for headers in said]
 
     assert ("x-traceforge-replayed", one.id) in good.headers
@@ -141,7 +141,7 @@ def test_headers_that_change_behaviour_are_part_of_the_key(driver: Driver, url: 
     """In any case."""
     one = plain(headers=[("OpenAI-Beta", "assistants=v2")])
     said = [{"openai-BETA": "assistants=v2"}, {"OpenAI-Beta": "assistants=v3"}]
-    with pytest.raises(CallNotRecorded), traceforge.replay(player=recorded(tmp_path, one)):
+    with pytest.raises(CallNotRecorded), traceforge.replay(player=make_player(tmp_path, one)):
         same, other = [driver.post(url, QUESTION, headers) for headers in said]
 
     assert (200, 418) == (same.status, other.status)
@@ -151,7 +151,7 @@ def test_headers_that_change_behaviour_are_part_of_the_key(driver: Driver, url: 
 def test_a_stream_keeps_its_chunks(driver: Driver, url: str, tmp_path: Path) -> None:
     """Each as it was recorded, wherever it begins and ends."""
     pieces: list[bytes] = []
-    with traceforge.replay(player=recorded(tmp_path, streamed())):
+    with traceforge.replay(player=make_player(tmp_path, streamed())):
         driver.stream(url, QUESTION, pieces.append)
 
     assert PIECES == pieces
@@ -164,7 +164,7 @@ def test_a_stream_keeps_its_chunks_under_uvloop(url: str, tmp_path: Path) -> Non
         async with aiohttp.ClientSession() as session, session.post(url, data=QUESTION) as response:
             return [piece async for piece in response.content.iter_any()]
 
-    with traceforge.replay(player=recorded(tmp_path, streamed())):
+    with traceforge.replay(player=make_player(tmp_path, streamed())):
         pieces = uvloop.run(ask())
 
     assert PIECES == pieces
@@ -173,7 +173,7 @@ def test_a_stream_keeps_its_chunks_under_uvloop(url: str, tmp_path: Path) -> Non
 @each_driver
 def test_a_request_that_streams_is_read_to_its_end_first(driver: Driver, url: str, tmp_path: Path) -> None:
     """Its chunks make the same request."""
-    with traceforge.replay(player=recorded(tmp_path, plain())):
+    with traceforge.replay(player=make_player(tmp_path, plain())):
         got = driver.post(url, iter([QUESTION[:9], QUESTION[9:]]))
 
     assert "Paris" == says(got.body)
@@ -185,7 +185,7 @@ def test_a_response_that_was_cut_breaks_off_again(driver: Driver, url: str, tmp_
     pieces: list[bytes] = []
     exchange = call(CHAT, QUESTION, PIECES[1], media_type=SSE, outcome=CallOutcome.CUT, error="reset")
     with (
-        traceforge.replay(player=recorded(tmp_path, exchange)),
+        traceforge.replay(player=make_player(tmp_path, exchange)),
         pytest.raises(driver.error),
     ):
         driver.stream(url, QUESTION, pieces.append)
@@ -196,7 +196,7 @@ def test_a_response_that_was_cut_breaks_off_again(driver: Driver, url: str, tmp_
 @each_driver
 def test_at_a_pace_chunks_come_at_their_times(driver: Driver, url: str, tmp_path: Path) -> None:
     """Twice as fast as recorded; at once without a pace."""
-    player = recorded(tmp_path, streamed([0.0, 100.0, 200.0, 300.0, 400.0]))
+    player = make_player(tmp_path, streamed([0.0, 100.0, 200.0, 300.0, 400.0]))
     took = {}
     for pace in ("x2", "none"):
         with traceforge.replay(player=player, pace=pace):
@@ -214,7 +214,7 @@ def test_an_unmatched_request_is_refused_and_counted_although_it_is_swallowed(
     """The application sees 418 and the explanation; the end of the replay raises."""
     with (
         pytest.raises(CallNotRecorded, match=r"1 call had no recorded answer.*\$.messages\[0\].content"),
-        traceforge.replay(player=recorded(tmp_path, plain())) as replayed,
+        traceforge.replay(player=make_player(tmp_path, plain())) as replayed,
     ):
         got = driver.post(url, NEW)
 
@@ -226,14 +226,14 @@ def test_an_unmatched_request_is_refused_and_counted_although_it_is_swallowed(
 
 def test_another_error_is_not_hidden_by_an_unmatched_request(url: str, tmp_path: Path) -> None:
     """The application's own error is more useful."""
-    with pytest.raises(ZeroDivisionError), traceforge.replay(player=recorded(tmp_path)):
+    with pytest.raises(ZeroDivisionError), traceforge.replay(player=make_player(tmp_path)):
         1 // (httpx.post(url, content=NEW).status_code - 418)
 
 
 @pytest.mark.parametrize("options", [{"pace": "fast"}, {"pace": "x0"}, {"pace": "2"}, {"source": "cassettes"}])
 def test_unknown_names_are_errors(options: dict[str, str], tmp_path: Path) -> None:
     """They are not guessed."""
-    with pytest.raises(ValueError, match=r"pace|source"), traceforge.replay(player=recorded(tmp_path), **options):
+    with pytest.raises(ValueError, match=r"pace|source"), traceforge.replay(player=make_player(tmp_path), **options):
         pass
 
 
@@ -246,7 +246,7 @@ def test_a_failure_of_ours_is_a_refusal_and_counted(
     driver: Driver, fault: str, url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Whatever fails, the network is not reached: 418, counted as unmatched."""
-    player = recorded(tmp_path, plain())
+    player = make_player(tmp_path, plain())
 
     def broken(*_: object, **__: object) -> Any:
         raise RuntimeError("broken")
@@ -272,7 +272,7 @@ def test_a_failure_of_ours_is_a_refusal_and_counted(
 def test_a_capture_inside_a_replay_does_not_reach_the_network(driver: Driver, url: str, tmp_path: Path) -> None:
     """The replay answers the call."""
     sink = MemoryRecorder()
-    with traceforge.replay(player=recorded(tmp_path, plain())), traceforge.capture(sink=sink):
+    with traceforge.replay(player=make_player(tmp_path, plain())), traceforge.capture(sink=sink):
         got = driver.post(url, QUESTION)
 
     assert "Paris" == says(got.body)
@@ -282,7 +282,10 @@ def test_a_capture_inside_a_replay_does_not_reach_the_network(driver: Driver, ur
 def test_a_thread_without_a_context_is_answered(url: str, tmp_path: Path) -> None:
     """Also where there is an outer capture, which would only record."""
     got = []
-    with traceforge.capture(sink=MemoryRecorder()), traceforge.replay(player=recorded(tmp_path, plain())) as replayed:
+    with (
+        traceforge.capture(sink=MemoryRecorder()),
+        traceforge.replay(player=make_player(tmp_path, plain())) as replayed,
+    ):
         empty = contextvars.Context()
         thread = threading.Thread(target=lambda: empty.run(lambda: got.append(httpx.post(url, content=QUESTION))))
         thread.start()
@@ -293,7 +296,7 @@ def test_a_thread_without_a_context_is_answered(url: str, tmp_path: Path) -> Non
 
 def test_every_call_to_a_provider_is_answered(tmp_path: Path) -> None:
     """Also one that asks no model: it is unmatched, and does not reach the network."""
-    with pytest.raises(CallNotRecorded), traceforge.replay(player=recorded(tmp_path, plain())):
+    with pytest.raises(CallNotRecorded), traceforge.replay(player=make_player(tmp_path, plain())):
         got = httpx.get("https://api.openai.com/v1/models")
 
     assert 418 == got.status_code
@@ -302,7 +305,7 @@ def test_every_call_to_a_provider_is_answered(tmp_path: Path) -> None:
 @each_driver
 def test_telemetry_is_refused_silently(driver: Driver, tmp_path: Path) -> None:
     """It is not sent, and not counted."""
-    with traceforge.replay(player=recorded(tmp_path, plain())) as replayed:
+    with traceforge.replay(player=make_player(tmp_path, plain())) as replayed:
         got = driver.post("https://api.openai.com/v1/traces/ingest", b"{}")
 
     assert (418, []) == (got.status, replayed.unmatched)
@@ -310,7 +313,7 @@ def test_telemetry_is_refused_silently(driver: Driver, tmp_path: Path) -> None:
 
 def test_other_calls_are_left_alone(tmp_path: Path) -> None:
     """A database, a web page."""
-    with upstream() as other, traceforge.replay(player=recorded(tmp_path, plain())):
+    with upstream() as other, traceforge.replay(player=make_player(tmp_path, plain())):
         other.answers(Answer([b"page"]))
         got = httpx.get(f"{other.url}/page")
 
@@ -326,7 +329,7 @@ def test_a_websocket_to_a_provider_is_refused_and_counted(tmp_path: Path) -> Non
 
     with (
         pytest.raises(CallNotRecorded, match=r"a WebSocket to api\.openai\.com cannot be replayed"),
-        traceforge.replay(player=recorded(tmp_path)),
+        traceforge.replay(player=make_player(tmp_path)),
         pytest.raises(aiohttp.ClientOSError),
     ):
         asyncio.run(ask())
@@ -339,7 +342,7 @@ def test_a_client_that_cannot_be_hooked_stops_the_replay(tmp_path: Path, monkeyp
         raise AttributeError("another make")
 
     monkeypatch.setitem(clients.HOOKS, "requests", hook)
-    with pytest.raises(ImportError, match="requests"), traceforge.replay(player=recorded(tmp_path)):
+    with pytest.raises(ImportError, match="requests"), traceforge.replay(player=make_player(tmp_path)):
         pass
 
     assert not dispatch.is_replaying()
@@ -350,7 +353,7 @@ def test_a_client_that_cannot_be_hooked_stops_the_replay(tmp_path: Path, monkeyp
 def test_a_client_is_as_before_after_the_replay(url: str, tmp_path: Path) -> None:
     """Its calls reach the provider again."""
     before = httpx.HTTPTransport.handle_request
-    with traceforge.replay(player=recorded(tmp_path, plain())):
+    with traceforge.replay(player=make_player(tmp_path, plain())):
         assert before is not httpx.HTTPTransport.handle_request
 
     assert before is httpx.HTTPTransport.handle_request
@@ -359,7 +362,7 @@ def test_a_client_is_as_before_after_the_replay(url: str, tmp_path: Path) -> Non
 def test_a_response_larger_than_aiohttp_reads_at_once_is_complete(url: str, tmp_path: Path) -> None:
     """aiohttp pauses the transport, and resumes it."""
     text = "x" * 3_000_000
-    with traceforge.replay(player=recorded(tmp_path, plain(text))):
+    with traceforge.replay(player=make_player(tmp_path, plain(text))):
         got = Aiohttp().post(url, QUESTION)
 
     assert text == says(got.body)

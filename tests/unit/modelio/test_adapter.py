@@ -33,7 +33,7 @@ def test_a_function_is_an_adapter() -> None:
     assert Completion("text") == CallableAdapter(lambda prompt, context: "text").complete("Where?")
 
 
-def test_a_mock_answers_in_order_and_says_when_it_has_no_more() -> None:
+def test_a_mock_answers_in_order_and_fails_after_the_last() -> None:
     """A test that asks more than it has written answers for is wrong."""
     mock = MockAdapter(["one", "two words"])
 
@@ -113,7 +113,7 @@ def test_a_text_that_only_looks_like_a_message_is_a_text(text: str) -> None:
     assert None is content_to_message(text)
 
 
-def test_a_message_is_still_one_when_its_secrets_are_gone() -> None:
+def test_a_redacted_message_is_still_a_message() -> None:
     """Redaction does not change its notation."""
     arguments = '{"key":"sk-proj-' + "Ab1" * 16 + '"}'
     message = {"role": "assistant", "content": None, "tool_calls": [{"function": {"arguments": arguments}}]}

@@ -69,7 +69,7 @@ def _sample(name: str, *, streaming: bool) -> list[Interaction]:
 
 @pytest.mark.parametrize("streaming", [False, True], ids=["whole", "streamed"])
 @pytest.mark.parametrize("name", ADAPTERS)
-def test_recorded_answers_are_whole(provider: Upstream, name: str, streaming: bool) -> None:
+def test_the_corpus_is_read_completely(provider: Upstream, name: str, streaming: bool) -> None:
     """What real providers sent, sent again by a server: the unified view is that of the recording, text by text."""
     adapter = adapter_for(name, "m", url=provider.url, api_key="k")
     sample = _sample(name, streaming=streaming)
@@ -100,7 +100,7 @@ def test_recorded_answers_are_whole(provider: Upstream, name: str, streaming: bo
 
 @pytest.mark.parametrize("name", ADAPTERS)
 @pytest.mark.parametrize("stream", [False, True, None])
-def test_an_answer_has_everything(server: ModelServer, name: str, stream: bool | None) -> None:
+def test_a_response_has_all_its_fields(server: ModelServer, name: str, stream: bool | None) -> None:
     """Text, why it ended, tokens; and nobody records it, so it has no trace. Ollama streams where nobody says."""
     asking = adapter_for(name, "m", url=server.url, api_key="k").prepare_call(QUESTION, stream=stream)
     texts = list(asking)
@@ -116,7 +116,7 @@ def test_an_answer_has_everything(server: ModelServer, name: str, stream: bool |
     assert answered.text == "".join(texts) if streams else not texts
 
 
-def test_calls_of_tools_are_there(provider: Upstream) -> None:
+def test_a_response_has_its_tool_calls(provider: Upstream) -> None:
     """As the unified view has them."""
     call = {"id": "c1", "type": "function", "function": {"name": "find_city", "arguments": "{}"}}
     provider.answers(Answer([completion(None, tool_calls=[call])]))
@@ -154,7 +154,7 @@ def test_a_failure_has_a_kind(provider: Upstream, answer: Answer, kind: str, sta
         assert failed.provider_text in ("no such model", "overloaded")
 
 
-def test_nobody_there_is_unreachable() -> None:
+def test_a_missing_server_is_unreachable() -> None:
     """A port without a server, a name without an address, and a name that is none."""
     for url in ("http://127.0.0.1:9", "https://127.0.0.1:9", "http://nobody.invalid", f"http://{'x' * 80}.example"):
         assert FailureKind.UNREACHABLE is _failed(url).kind, url
@@ -184,7 +184,7 @@ def test_chunks_that_end_early_are_cut(cut: bytes) -> None:
         assert FailureKind.CUT is _failed(url).kind
 
 
-def test_announcements_are_passed_over() -> None:
+def test_informational_responses_are_skipped() -> None:
     """100 Continue, 103 Early Hints, and then an answer that ends with its connection."""
     hints = b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early Hints\r\nLink: x\r\n\r\n"
     with _speaking(hints + b"HTTP/1.1 200 OK\r\n\r\n" + completion()) as url:
@@ -215,7 +215,7 @@ class _speaking:  # noqa: N801 (a context)
 
 
 @pytest.mark.parametrize("stalled", [True, False], ids=["before its answer", "within its answer"])
-def test_the_time_is_for_the_whole_call(provider: Upstream, stalled: bool) -> None:
+def test_the_timeout_is_for_the_whole_call(provider: Upstream, stalled: bool) -> None:
     """A byte now and then does not lengthen it."""
     gate = threading.Semaphore(0)
     provider.answers(Answer([b" "] * 500, gate=gate, stalled=stalled))
@@ -237,7 +237,7 @@ def test_the_time_is_for_the_whole_call(provider: Upstream, stalled: bool) -> No
     assert FailureKind.TIMEOUT is failed.kind
 
 
-def test_an_answer_that_is_too_large_is_read_no_further(provider: Upstream) -> None:
+def test_reading_stops_when_a_response_is_too_large(provider: Upstream) -> None:
     """Neither as it is sent, nor as it would be once it is decompressed."""
     large = completion("x" * 20_000)
     for body, headers in ((large, {}), (gzip.compress(large), {"content-encoding": "gzip"})):
@@ -247,7 +247,7 @@ def test_an_answer_that_is_too_large_is_read_no_further(provider: Upstream) -> N
 
 
 @pytest.mark.parametrize("stalled", [True, False], ids=["before its answer", "within its answer"])
-def test_another_thread_can_end_it(provider: Upstream, stalled: bool) -> None:
+def test_another_thread_can_cancel_a_call(provider: Upstream, stalled: bool) -> None:
     """The one who reads is woken at once, and the provider sees that the connection is gone."""
     gate = threading.Semaphore(0)
     piece = b'data: {"choices":[{"index":0,"delta":{"content":"a"}}]}\n\n'
@@ -265,7 +265,7 @@ def test_another_thread_can_end_it(provider: Upstream, stalled: bool) -> None:
     asking.cancel()  # again, and long after
 
 
-def test_what_was_ended_before_it_began_is_never_sent(provider: Upstream) -> None:
+def test_a_call_cancelled_before_it_began_is_never_sent(provider: Upstream) -> None:
     """Nothing reaches the provider."""
     asking = adapter_for("openai", "m", url=provider.url).prepare_call(QUESTION)
     asking.cancel()
@@ -278,7 +278,7 @@ def test_what_was_ended_before_it_began_is_never_sent(provider: Upstream) -> Non
         _ = asking.response
 
 
-def test_who_leaves_closes_the_connection(provider: Upstream) -> None:
+def test_leaving_a_call_closes_the_connection(provider: Upstream) -> None:
     """The provider's next write fails: it need not go on."""
     gate = threading.Semaphore(0)
     broke = threading.Event()
@@ -379,7 +379,7 @@ def test_equal_calls_are_equal_on_the_wire(provider: Upstream) -> None:
         ("ollama", "/api/chat", "/api/chat"),
     ],
 )
-def test_an_address_is_a_base_or_an_endpoint(provider: Upstream, name: str, url: str, line: str) -> None:
+def test_a_url_is_a_base_or_an_endpoint(provider: Upstream, name: str, url: str, line: str) -> None:
     """A version or an endpoint that is named already stands there once."""
     provider.answers(Answer([b"{}"]))
     _failed(f"{provider.url}{url}", name)
@@ -390,7 +390,9 @@ def test_an_address_is_a_base_or_an_endpoint(provider: Upstream, name: str, url:
 @pytest.mark.parametrize(
     ("name", "header"), [("openai", b"authorization"), ("anthropic", b"x-api-key"), ("gemini", b"x-goog-api-key")]
 )
-def test_no_key_is_no_header(provider: Upstream, monkeypatch: pytest.MonkeyPatch, name: str, header: bytes) -> None:
+def test_without_a_key_no_header_is_sent(
+    provider: Upstream, monkeypatch: pytest.MonkeyPatch, name: str, header: bytes
+) -> None:
     """An empty key is none, also where the environment has one; without a word about it, that one is used."""
     monkeypatch.setenv(ADAPTERS[name].key_variable, "from-the-environment\n")
     provider.answers(Answer([b"{}"]))
@@ -416,7 +418,7 @@ def test_a_provider_is_one_of_four() -> None:
     ]
 
 
-def test_a_proxy_of_the_environment_is_asked_but_not_for_this_machine(
+def test_the_proxy_of_the_environment_is_used_except_for_loopback(
     provider: Upstream, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The whole address goes to it, and what says who we are; loopback is asked directly, and so is `NO_PROXY`."""
@@ -435,7 +437,7 @@ def test_a_proxy_of_the_environment_is_asked_but_not_for_this_machine(
     assert 2 == len(provider.received)
 
 
-def test_a_secure_address_goes_through_a_tunnel(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_https_url_goes_through_a_tunnel(monkeypatch: pytest.MonkeyPatch) -> None:
     """The proxy learns the host and nothing of the call."""
     seen: list[bytes] = []
 
@@ -459,7 +461,7 @@ def test_a_secure_address_goes_through_a_tunnel(monkeypatch: pytest.MonkeyPatch)
     assert b"\x16\x03" == seen[1][:2]  # a TLS handshake, and no word in the clear
 
 
-def test_without_a_time_each_read_has_one(provider: Upstream, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_a_timeout_each_read_has_one(provider: Upstream, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nobody waits for ever."""
     monkeypatch.setattr(http_client, "TIMEOUT_S", 0.2)
     gate = threading.Semaphore(0)

@@ -48,7 +48,7 @@ def test_a_secret_neither_reaches_a_hash_nor_changes_it(prompt: Any) -> None:
     assert hash_redacted_prompt(clean) == hash_prompt(json.loads(json.dumps(clean)), REDACTOR)
 
 
-def test_a_message_that_json_cannot_hold_has_no_hash() -> None:
+def test_a_message_that_json_cannot_represent_has_no_hash() -> None:
     """It is refused, with its place."""
     with pytest.raises(NotCanonical, match=r"\$\[0\]\.temperature"):
         hash_prompt([{"role": "user", "temperature": float("nan")}], REDACTOR)

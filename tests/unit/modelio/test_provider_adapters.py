@@ -58,7 +58,7 @@ def test_a_provider_answers(server: ModelServer, kind: type[ProviderAdapter], pr
     assert len(pieces) > 1
 
 
-def test_adapters_are_named_by_what_is_spoken() -> None:
+def test_adapters_are_named_by_provider_and_kind() -> None:
     """Never by a host."""
     assert ["openai-chat", "anthropic-messages", "gemini-generate", "ollama-chat"] == [
         kind("m", url="http://127.0.0.1:9").adapter_id for kind in ADAPTERS
@@ -123,7 +123,7 @@ def test_an_answer_of_tool_calls_is_its_message() -> None:
         (Answer([b""], 302, {"location": "http://127.0.0.1:9/"}), "cannot be read|status"),
     ],
 )
-def test_what_is_no_whole_answer_is_an_error(answer: Answer, why: str) -> None:
+def test_an_incomplete_answer_is_an_error(answer: Answer, why: str) -> None:
     """With the reason, without the provider's words, which may repeat a prompt; nothing is asked twice."""
     with upstream() as provider:
         provider.answers(answer)
@@ -135,13 +135,13 @@ def test_what_is_no_whole_answer_is_an_error(answer: Answer, why: str) -> None:
     assert "test-key" not in str(caught.value)
 
 
-def test_nobody_there_is_an_error() -> None:
+def test_a_missing_server_is_an_error() -> None:
     """At once."""
     with pytest.raises(ProviderFailed, match="nothing listens at that address"):
         _adapter(OllamaAdapter, "http://127.0.0.1:9").complete("Hello?")
 
 
-def test_an_address_must_be_one() -> None:
+def test_a_url_must_be_valid() -> None:
     """Anything else could be a file on this machine."""
     with pytest.raises(ValueError, match="http://"):
         OpenAIAdapter("m", url="file:///etc/passwd")
@@ -177,7 +177,7 @@ def test_calls_of_an_adapter_are_captured_and_replayed(
     assert 8 == len(load_session_prompts())
 
 
-def test_a_stream_that_is_left_is_told_as_left(
+def test_a_stream_that_the_caller_leaves_is_recorded_as_left(
     server: ModelServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A trace of it says so, and no recording is made of it."""

@@ -47,7 +47,7 @@ def _record(path: Path, *answers: str | Completion, prompts: list[Any] | None = 
     return json.loads(path.read_bytes())
 
 
-def test_a_recording_is_valid_and_has_the_hash_it_said(tmp_path: Path) -> None:
+def test_a_recording_is_valid_and_has_its_reported_hash(tmp_path: Path) -> None:
     """It verifies, its bytes are those of the format's writer, and nothing is left beside it."""
     path = tmp_path / "model_io.json"
     with RecordingSession(path, MockAdapter(["Paris.", "é😀\n"]), redactor=REDACTOR) as session:
@@ -63,7 +63,7 @@ def test_a_recording_is_valid_and_has_the_hash_it_said(tmp_path: Path) -> None:
     assert ("mock", "mock", "record") == (written["adapter_id"], written["model_id"], written["mode"])
 
 
-def test_a_recording_says_what_its_calls_cost(tmp_path: Path) -> None:
+def test_a_recording_has_tokens_and_latencies(tmp_path: Path) -> None:
     """Tokens and time of each call, and their sums; none that the model did not count."""
     written = _record(tmp_path / "r.json", Completion("a", 3, 2), Completion("b", 4, None))
     first, second = written["interactions"]
@@ -102,7 +102,7 @@ def test_mi12_the_same_session_has_the_same_hash_whenever_and_however_fast_it_ra
     assert first != second
 
 
-def test_calls_stand_in_the_order_in_which_they_began(tmp_path: Path) -> None:
+def test_interactions_are_in_the_order_their_calls_began(tmp_path: Path) -> None:
     """Whichever is answered first: here the last call is answered first, and the first last."""
     count = 8
     turns = [threading.Event() for _ in range(count + 1)]
@@ -184,7 +184,7 @@ def test_a_stream_is_recorded_as_its_full_text(tmp_path: Path) -> None:
     assert [(digest_text("whole"), "one two three")] == [(i["prompt_hash"], i["response_content"]) for i in items]
 
 
-def test_the_place_of_a_stream_is_that_of_its_call(tmp_path: Path) -> None:
+def test_a_stream_is_numbered_by_its_call(tmp_path: Path) -> None:
     """A call that began later and ended earlier stands behind it."""
     path = tmp_path / "r.json"
     with RecordingSession(path, MockAdapter(["a b", "c"]), redactor=REDACTOR) as session:
@@ -243,7 +243,7 @@ def test_mi4_the_real_limit_is_that_of_the_format(tmp_path: Path) -> None:
     )
 
 
-def test_mi4_calls_that_are_being_made_count(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_mi4_calls_in_progress_count(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Two calls at once cannot both take the last place; one that fails gives it back."""
     monkeypatch.setattr(module, "INTERACTIONS_MAX", 1)
     with RecordingSession(tmp_path / "r.json", MockAdapter(["a b", "c"]), redactor=REDACTOR) as session:
@@ -256,7 +256,7 @@ def test_mi4_calls_that_are_being_made_count(tmp_path: Path, monkeypatch: pytest
 
 
 @pytest.mark.parametrize(("text", "fits"), [("é" * 5, True), ("é" * 5 + "a", False)])
-def test_mi11_a_response_has_so_many_bytes_at_most(
+def test_mi11_the_size_of_a_response_is_limited(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str, fits: bool
 ) -> None:
     """Bytes of UTF-8, the limit included; what is longer is an error, and is not recorded."""
@@ -285,7 +285,7 @@ def test_mi11_a_stream_ends_before_the_limit_is_crossed(tmp_path: Path, monkeypa
     assert [] == json.loads((tmp_path / "r.json").read_bytes())["interactions"]
 
 
-def test_mi11_all_responses_have_so_many_bytes_at_most(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_mi11_the_size_of_all_responses_is_limited(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The response that would cross it is refused; a shorter one that fits is taken; then nobody is asked."""
     monkeypatch.setattr(module, "TOTAL_BYTES_MAX", 10)
     mock = MockAdapter(["12345678", "abc", "de", "never asked"])
@@ -307,7 +307,7 @@ def test_mi11_all_responses_have_so_many_bytes_at_most(tmp_path: Path, monkeypat
 # The journal
 
 
-def test_a_journal_gives_back_what_was_completed(tmp_path: Path) -> None:
+def test_completed_interactions_are_recovered_from_a_journal(tmp_path: Path) -> None:
     """Without the end of the session, and with a line that was cut short: the same recording."""
     path, whole = tmp_path / "r.json", tmp_path / "whole.json"
     _record(whole, "one", "two")
@@ -341,7 +341,7 @@ def test_every_prefix_of_a_journal_is_a_valid_recording(tmp_path: Path) -> None:
         assert isinstance(verify_session(parse_json(path.read_bytes())), ValidRecording)
 
 
-def test_a_second_recording_at_the_same_place_is_refused(tmp_path: Path) -> None:
+def test_a_second_recording_at_the_same_path_is_refused(tmp_path: Path) -> None:
     """Nothing that was recorded is overwritten; what to do is said, and the process that records is left alone."""
     path = tmp_path / "r.json"
     session = RecordingSession(path, MockAdapter(["one"]), redactor=REDACTOR)
@@ -372,7 +372,7 @@ def test_a_second_recording_at_the_same_place_is_refused(tmp_path: Path) -> None
         (lambda data: b"", "the first line is missing"),
     ],
 )
-def test_a_journal_that_was_changed_is_refused(tmp_path: Path, damage: Callable[[bytes], bytes], reason: str) -> None:
+def test_a_changed_journal_is_refused(tmp_path: Path, damage: Callable[[bytes], bytes], reason: str) -> None:
     """It is left as it is."""
     path = tmp_path / "r.json"
     session = RecordingSession(path, MockAdapter(["one"]), redactor=REDACTOR)
@@ -387,7 +387,7 @@ def test_a_journal_that_was_changed_is_refused(tmp_path: Path, damage: Callable[
     assert before == journal.read_bytes()
 
 
-def test_where_nothing_was_left_there_is_nothing_to_recover(tmp_path: Path) -> None:
+def test_without_a_journal_nothing_can_be_recovered(tmp_path: Path) -> None:
     """It is said, and nothing is made."""
     with pytest.raises(CannotRead, match="no such file"):
         recover_recording(tmp_path / "r.json")
@@ -418,13 +418,13 @@ def test_a_full_disk_loses_only_the_answer_that_did_not_fit(tmp_path: Path, monk
     assert ["one", "three"] == [item["response_content"] for item in json.loads(path.read_bytes())["interactions"]]
 
 
-def test_a_folder_that_is_not_there_is_said_before_anybody_is_asked(tmp_path: Path) -> None:
+def test_a_missing_folder_is_reported_before_the_model_is_called(tmp_path: Path) -> None:
     """A recording that cannot be kept is not begun."""
     with pytest.raises(CannotWrite, match="no such file"):
         RecordingSession(tmp_path / "nowhere" / "r.json", MockAdapter([]), redactor=REDACTOR)
 
 
-def test_a_closed_recording_takes_no_call(tmp_path: Path) -> None:
+def test_a_closed_recording_refuses_calls(tmp_path: Path) -> None:
     """And has no hash before it is closed; closing it again changes nothing."""
     session = RecordingSession(tmp_path / "r.json", MockAdapter(["a"]), redactor=REDACTOR)
     with pytest.raises(ValueError, match="before it is closed"):
@@ -436,7 +436,7 @@ def test_a_closed_recording_takes_no_call(tmp_path: Path) -> None:
         session.adapter.complete("a")
 
 
-def test_a_recording_that_is_made_of_a_replay_says_so(tmp_path: Path) -> None:
+def test_a_recording_of_a_replay_has_the_mode_replay(tmp_path: Path) -> None:
     """`mode` is replay, and the answers are those of the recording."""
     first = _record(tmp_path / "first.json", "one", "two", adapter_id="openai-chat", model_id="m")
     replay = ReplayAdapter(first, redactor=REDACTOR)
@@ -466,7 +466,7 @@ PROMPTS = st.one_of(
 
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(st.tuples(PROMPTS, st.text(max_size=30), st.booleans()), max_size=8))
-def test_whatever_was_recorded_is_valid_and_replays(tmp_path: Path, calls: list[tuple[Any, str, bool]]) -> None:
+def test_every_recording_is_valid_and_replays(tmp_path: Path, calls: list[tuple[Any, str, bool]]) -> None:
     """Any prompts and any answers, whole or streamed, lone surrogates too: redacted and encoded, they come back."""
     path = tmp_path / "r.json"
     mock = MockAdapter([answer for _, answer, _ in calls])

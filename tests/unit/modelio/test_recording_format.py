@@ -132,7 +132,7 @@ def test_the_order_and_notation_of_a_file_do_not_reach_the_hash(contents: list[s
     assert model_io_hash(value) == model_io_hash(json.loads(json.dumps(other, indent=chance.choice([None, 2]))))
 
 
-def test_naming_a_session_leaves_it_as_it_was() -> None:
+def test_hashing_a_session_does_not_change_it() -> None:
     """Nothing is sorted, dropped or converted in the caller's value."""
     value = session("b", "a")
     value["interactions"].reverse()

@@ -294,13 +294,13 @@ def test_the_second_verifier_knows_the_vectors_too(second_verifier: Node, case: 
     ("value", "type_name"),
     [(None, "null"), ([], "object"), ("x", "string"), (5, "number"), (0.5, "number"), (True, "boolean")],
 )
-def test_schema_a_session_that_is_no_object(value: Any, type_name: str) -> None:
+def test_schema_a_session_that_is_not_an_object(value: Any, type_name: str) -> None:
     """The type is JavaScript's word for it; nothing else is said."""
     assert [("SCHEMA", "$", f"session must be object, got {type_name}")] == _violations(value)
 
 
 @pytest.mark.parametrize("field", ["adapter_id", "model_id", "mode", "interactions"])
-def test_schema_a_missing_field_stops_the_rest(field: str) -> None:
+def test_schema_a_missing_field_skips_the_other_rules(field: str) -> None:
     """Presence alone: nothing after it is judged, though other things are wrong too."""
     value = _changed(lambda value: (value.pop(field), value["interactions" if field != "interactions" else "stats"]))
     value["model_id" if field != "model_id" else "adapter_id"] = ""
@@ -409,7 +409,7 @@ def test_mi7_a_response_hash_is_the_hash_of_the_response() -> None:
     assert [] == _violations(value, response_hashes=False)
 
 
-def test_mi7_a_bad_response_hash_is_said_once_and_the_content_is_left_alone() -> None:
+def test_mi7_a_malformed_response_hash_is_reported_once() -> None:
     """This item is skipped; a content of another type beside it is not a second violation."""
     value = _changed(lambda value: value["interactions"][1].update(response_hash="x", response_content=5))
 
@@ -421,7 +421,7 @@ def test_mi7_a_bad_response_hash_is_said_once_and_the_content_is_left_alone() ->
 @pytest.mark.parametrize(
     ("content", "type_name"), [(None, "object"), (5, "number"), ([], "object"), (True, "boolean")]
 )
-def test_mi7_a_content_that_is_no_text(content: Any, type_name: str) -> None:
+def test_mi7_a_content_that_is_not_text(content: Any, type_name: str) -> None:
     """Named with JavaScript's word for its type."""
     value = _changed(lambda value: value["interactions"][1].update(response_content=content))
     message = f"response_content must be a string, got {type_name}"
@@ -503,7 +503,7 @@ def test_mi10_violations_are_sorted_as_plain_text() -> None:
 
 
 @pytest.mark.parametrize("item", ["text", 5, True, [], [1, 2], ""], ids=ascii)
-def test_an_interaction_that_is_no_object_lacks_every_field(item: Any) -> None:
+def test_an_interaction_that_is_not_an_object_lacks_every_field(item: Any) -> None:
     """MI5, MI6 and MI7 speak, with `undefined`."""
     value = session() | {"interactions": [item]}
 
@@ -558,7 +558,7 @@ def test_mi11_a_hundred_million_bytes_in_all_are_allowed_and_one_more_is_not() -
     assert [] == _violations(most, response_hashes=False, size_limits=False)
 
 
-def test_mi11_what_is_no_text_has_no_bytes() -> None:
+def test_mi11_a_content_that_is_not_text_has_no_bytes() -> None:
     """Its type is MI7's to report."""
     value = session("a") | {
         "interactions": [session("a")["interactions"][0] | {"response_content": ["x" * 1_000_001]}]
@@ -601,7 +601,7 @@ def test_a_file_that_is_not_json_is_one_violation(tmp_path: Path) -> None:
     assert "line 1 column 10" in found.message
 
 
-def test_a_link_is_followed_only_where_a_person_named_it(tmp_path: Path) -> None:
+def test_a_link_is_followed_only_where_the_user_named_it(tmp_path: Path) -> None:
     """Inside a pack it is not."""
     (tmp_path / "real.json").write_bytes(write_session(session("a")))
     (tmp_path / "model_io.json").symlink_to("real.json")
@@ -623,7 +623,7 @@ def test_a_valid_session_is_read_and_an_invalid_one_is_not() -> None:
     assert ["MI2", "MI3"] == [finding.rule for finding in caught.value.findings]
 
 
-def test_a_result_prints_its_verdict() -> None:
+def test_a_result_is_printed_as_json() -> None:
     """Three members when valid, two when not; a valid one has no violations."""
     valid, invalid = verify_session(session("a")), verify_session(None)
 

@@ -30,7 +30,7 @@ def _replay(*pairs: tuple[str, str], **named: Any) -> ReplayAdapter:
     return ReplayAdapter(_session(*pairs), redactor=REDACTOR, **named)
 
 
-def test_the_nth_time_a_prompt_is_asked_gets_its_nth_answer() -> None:
+def test_the_nth_call_with_a_prompt_gets_its_nth_answer() -> None:
     """In any order of prompts."""
     replay = _replay(("a", "a1"), ("b", "b1"), ("a", "a2"), ("a", "a3"))
 
@@ -38,7 +38,7 @@ def test_the_nth_time_a_prompt_is_asked_gets_its_nth_answer() -> None:
     assert [] == replay.unused
 
 
-def test_past_the_last_answer_is_a_miss_and_never_an_answer() -> None:
+def test_after_the_last_answer_a_prompt_is_not_recorded() -> None:
     """It names the position of the call, the hash that was asked for, and what is unused."""
     replay = _replay(("a", ""), ("b", "b1"))
 
@@ -54,7 +54,7 @@ def test_past_the_last_answer_is_a_miss_and_never_an_answer() -> None:
     assert "b1" == replay.complete("b").text
 
 
-def test_a_prompt_that_was_not_recorded_is_a_miss() -> None:
+def test_a_prompt_that_was_not_recorded_is_an_error() -> None:
     """Also as a stream, at the call and not at its first piece."""
     replay = _replay(("a", "a1"))
 
@@ -67,7 +67,7 @@ def test_a_prompt_that_was_not_recorded_is_a_miss() -> None:
         assert 1 == caught.value.exit_code
 
 
-def test_sequential_replay_demands_the_order_as_well() -> None:
+def test_sequential_replay_also_requires_the_order() -> None:
     """The same prompts in another order are a miss, which names what stands there; the call can be made again."""
     pairs = (("a", "a1"), ("b", "b1"), ("a", "a2"))
     replay = _replay(*pairs, sequential=True)
@@ -80,7 +80,7 @@ def test_sequential_replay_demands_the_order_as_well() -> None:
         replay.complete("a")
 
 
-def test_a_stream_has_the_full_text_in_one_piece() -> None:
+def test_a_replayed_stream_has_the_full_text_at_once() -> None:
     """A recording does not know the pieces; an empty answer has none."""
     replay = _replay(("a", "one two"), ("b", ""))
     stream, empty = replay.stream("a"), replay.stream("b")
@@ -89,7 +89,7 @@ def test_a_stream_has_the_full_text_in_one_piece() -> None:
     assert ("one two", "") == (stream.completion.text, empty.completion.text)
 
 
-def test_tokens_come_back_where_they_were_counted() -> None:
+def test_recorded_token_counts_are_replayed() -> None:
     """Whatever else stands in those fields is ignored: they are ephemeral."""
     value = _session(("a", "x"), ("b", "y"))
     value["interactions"][0] |= {"tokens_input": 3, "tokens_output": 2.0}
@@ -138,7 +138,7 @@ def test_a_recording_that_breaks_a_rule_replays_nothing(tmp_path: Path, damage: 
         ReplayAdapter.load(file, redactor=REDACTOR)
 
 
-def test_a_file_that_is_no_recording_is_said(tmp_path: Path) -> None:
+def test_a_file_that_is_not_a_recording_is_refused(tmp_path: Path) -> None:
     """Missing, and not JSON."""
     (tmp_path / "r.json").write_text("{")
 
@@ -159,7 +159,7 @@ def test_a_file_is_replayed(tmp_path: Path) -> None:
     assert (value["adapter_id"], value["model_id"]) == (replay.adapter_id, replay.model_id)
 
 
-def test_a_miss_names_the_nearest_prompt_where_prompts_are_known() -> None:
+def test_the_error_names_the_nearest_prompt_where_prompts_are_known() -> None:
     """Of those that are unused, with the place that differs; redacted."""
     chat: Any = [{"role": "user", "content": "What is the capital of France?"}]
     other: Any = [{"role": "user", "content": "Tell me a joke."}]

@@ -75,7 +75,9 @@ def test_other_programs_unpack_it(pack: Path, tmp_path: Path) -> None:
     assert () == verify_pack(str(tmp_path / "pack"), key=(pack.parent / "key.pub").read_text()).violations
 
 
-def test_nothing_is_written_to_the_disk(pack: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_reading_an_archive_writes_nothing_to_disk(
+    pack: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The folder is as it was, also where there is no place for temporary files."""
     contents = read_pack(str(pack))
     path = tmp_path / "a.tar.zst"
@@ -128,7 +130,7 @@ def _link(kind: bytes) -> Callable[[tarfile.TarInfo], object]:
         (member_header("pack/run.json", 2).replace(b"00000000002", b"0000000000z") + b"{}" + bytes(510), "PK13"),
     ],
 )
-def test_what_is_not_as_we_write_it_is_refused(tmp_path: Path, member: bytes, rule: str) -> None:
+def test_a_member_that_differs_from_our_format_is_refused(tmp_path: Path, member: bytes, rule: str) -> None:
     """Traversal, links, devices, folders, extended heads, duplicates, disorder: each by its rule, and it alone."""
     path = _write(tmp_path / "a.tar.zst", member + bytes(1024))
 
@@ -136,7 +138,7 @@ def test_what_is_not_as_we_write_it_is_refused(tmp_path: Path, member: bytes, ru
     assert 1 == len(pack_findings(verify_pack(str(path))))
 
 
-def test_a_plain_member_would_have_been_taken(tmp_path: Path) -> None:
+def test_a_plain_member_is_accepted(tmp_path: Path) -> None:
     """The counterpart: our head around the same file is read, so it is the difference that is refused."""
     path = _write(tmp_path / "a.tar.zst", member_header("pack/run.json", 2) + b"{}" + bytes(510) + bytes(1024))
 
@@ -163,7 +165,7 @@ def test_a_cut_or_longer_archive_is_refused(pack: Path, tmp_path: Path, change: 
     assert ["PK13"] == _rules(path)
 
 
-def test_more_behind_the_end_of_the_tar_is_refused(pack: Path, tmp_path: Path) -> None:
+def test_bytes_after_the_end_of_the_tar_are_refused(pack: Path, tmp_path: Path) -> None:
     """Zeros, too: the same pack has one archive."""
     tar = _tar(pack)
 
@@ -196,7 +198,7 @@ def test_a_bomb_is_refused_early(tmp_path: Path) -> None:
     assert "times its size" in report.violations[0].message
 
 
-def test_a_frame_that_wants_more_memory_than_we_give_is_refused(tmp_path: Path) -> None:
+def test_a_frame_that_requires_too_much_memory_is_refused(tmp_path: Path) -> None:
     """Before a byte of it is expanded."""
     parameters = zstandard.ZstdCompressionParameters(window_log=28, enable_ldm=True)
     path = tmp_path / "a.tar.zst"
@@ -221,7 +223,7 @@ def test_a_large_recording_fits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     assert {"meta.json": data} == read_archive(str(path)).files
 
 
-def test_a_file_that_is_no_archive_is_unreadable_alone(tmp_path: Path) -> None:
+def test_a_file_that_is_not_an_archive_is_only_unreadable(tmp_path: Path) -> None:
     """Exit code 3: nothing is known about it."""
     path = tmp_path / "a.tar.zst"
     path.write_bytes(b"PK\x03\x04 something else")

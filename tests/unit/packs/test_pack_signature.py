@@ -46,7 +46,7 @@ def _edit(pack: Path, change: Callable[[Any], object]) -> None:
     _signature(pack).write_bytes(canonical_bytes(value) + b"\n")
 
 
-def test_a_signature_names_its_key_and_whether_it_was_asked_for(pack: Path) -> None:
+def test_a_signature_reports_its_key_and_whether_it_was_required(pack: Path) -> None:
     """Without a key it is checked all the same, and vouches for nobody."""
     trusted, any_key = verify_pack(str(pack), key=_key(pack)).signature, verify_pack(str(pack)).signature
     told = subprocess.run(
@@ -73,7 +73,7 @@ def test_a_signature_can_be_checked_by_hand(pack: Path, tmp_path: Path) -> None:
     assert 0 == done.returncode, done.stderr
 
 
-def test_another_key_is_not_the_one_that_was_asked_for(pack: Path, tmp_path: Path) -> None:
+def test_a_signature_of_another_key_is_refused(pack: Path, tmp_path: Path) -> None:
     """Anybody can sign a pack anew; only the named key counts."""
     make_key(tmp_path, "other")
     create_pack(str(tmp_path / "forged"), write_sources(tmp_path / "in"), str(tmp_path / "other"))
@@ -84,7 +84,7 @@ def test_another_key_is_not_the_one_that_was_asked_for(pack: Path, tmp_path: Pat
     assert [] == _found(pack, _key(pack, "other"))
 
 
-def test_a_pack_that_is_not_signed_fails_where_a_key_is_asked_for(pack: Path) -> None:
+def test_an_unsigned_pack_fails_where_a_key_is_required(pack: Path) -> None:
     """Taking the signature away is no way around it."""
     _signature(pack).unlink()
 
@@ -92,7 +92,7 @@ def test_a_pack_that_is_not_signed_fails_where_a_key_is_asked_for(pack: Path) ->
     assert [("PK14", "pack.sig.json")] == _found(pack, _key(pack))
 
 
-def test_a_file_that_was_added_removed_or_renamed_is_named(pack: Path) -> None:
+def test_an_added_removed_or_renamed_file_is_reported(pack: Path) -> None:
     """Each by its name, also where every other rule would allow it."""
     (pack / "patch.json").unlink()
     (pack / "runner.json").rename(pack / "notes.json")
@@ -104,7 +104,7 @@ def test_a_file_that_was_added_removed_or_renamed_is_named(pack: Path) -> None:
     assert ("PK14", "patch.json") in _found(pack)
 
 
-def test_an_optional_file_that_was_added_is_named(tmp_path: Path) -> None:
+def test_an_added_optional_file_is_reported(tmp_path: Path) -> None:
     """A pack may hold it, and this one did not."""
     sources = write_sources(tmp_path / "in")
     meta = sources.pop("meta.json")
@@ -130,7 +130,7 @@ def test_an_optional_file_that_was_added_is_named(tmp_path: Path) -> None:
         lambda value: value.update(signature=value["signature"].replace("\n", "\n\n", 2)),
     ],
 )
-def test_a_signature_that_was_changed_is_found(pack: Path, change: Callable[[Any], object]) -> None:
+def test_a_changed_signature_is_refused(pack: Path, change: Callable[[Any], object]) -> None:
     """Whatever was changed in it."""
     _edit(pack, change)
 
@@ -138,7 +138,7 @@ def test_a_signature_that_was_changed_is_found(pack: Path, change: Callable[[Any
     assert "PK14" in {rule for rule, _ in _found(pack, _key(pack))}
 
 
-def test_a_signature_made_for_something_else_is_none(pack: Path, tmp_path: Path) -> None:
+def test_a_signature_for_another_purpose_is_refused(pack: Path, tmp_path: Path) -> None:
     """The same key over the same bytes, under the namespace of files."""
     value = json.loads(_signature(pack).read_bytes())
     listing = canonical_bytes({"files": value["files"], "version": value["version"]})
@@ -150,7 +150,7 @@ def test_a_signature_made_for_something_else_is_none(pack: Path, tmp_path: Path)
     assert [("PK14", "pack.sig.json")] == _found(pack, _key(pack))
 
 
-def test_the_bits_of_base64_that_mean_nothing_must_be_zero() -> None:
+def test_unused_bits_of_base64_must_be_zero() -> None:
     """`ssh-keygen` reads over them, so one signature would have several spellings."""
     head, tail = "-----BEGIN SSH SIGNATURE-----\n", "\n-----END SSH SIGNATURE-----\n"
 
@@ -160,7 +160,7 @@ def test_the_bits_of_base64_that_mean_nothing_must_be_zero() -> None:
     assert not is_canonical_signature(f"{head}YWJj\nZA=={tail}")
 
 
-def test_without_ssh_keygen_nothing_is_known(pack: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_ssh_keygen_a_signature_cannot_be_checked(pack: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The exit code is then 3, not 0."""
     monkeypatch.setenv("PATH", "/nowhere")
 
@@ -168,7 +168,7 @@ def test_without_ssh_keygen_nothing_is_known(pack: Path, monkeypatch: pytest.Mon
     assert [str(pack) + ".sig.json"] == [finding.file for finding in pack_findings(verify_pack(str(pack)))]
 
 
-def test_a_signature_that_cannot_be_read_is_said_once(pack: Path) -> None:
+def test_an_unreadable_signature_is_reported_once(pack: Path) -> None:
     """A link beside a pack is not followed."""
     _signature(pack).rename(pack.parent / "real")
     os.symlink("real", _signature(pack))

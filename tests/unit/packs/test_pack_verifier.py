@@ -129,7 +129,7 @@ def test_an_engine_may_add_its_own_fields(pack: Path) -> None:
 
 
 @pytest.mark.parametrize("value", [None, 5, "text", [], {"any": "thing"}], ids=ascii)
-def test_pk11_what_meta_says_is_ignored(pack: Path, value: Any) -> None:
+def test_pk11_the_content_of_meta_is_ignored(pack: Path, value: Any) -> None:
     """Any JSON at all."""
     (pack / "meta.json").write_text(json.dumps(value))
 
@@ -215,7 +215,7 @@ def test_pk3_every_bad_field_is_reported(pack: Path) -> None:
 
 
 @pytest.mark.parametrize("text", [b"", b"{", b"[]", b"null", b"{} {}", b"\xff"])
-def test_pk3_a_run_that_is_no_object(pack: Path, text: bytes) -> None:
+def test_pk3_a_run_that_is_not_an_object(pack: Path, text: bytes) -> None:
     """Broken text and another value alike; the bundle is still demanded, and is there."""
     (pack / "run.json").write_bytes(text)
 
@@ -225,7 +225,7 @@ def test_pk3_a_run_that_is_no_object(pack: Path, text: bytes) -> None:
 @pytest.mark.parametrize(
     "text", [b"{", b"[]", b"{}", b'{"bundle_id": ""}', b'{"bundle_id": 5}', b'{"bundle_id": null}']
 )
-def test_pk4_a_bundle_without_a_name(pack: Path, text: bytes) -> None:
+def test_pk4_a_bundle_without_an_id(pack: Path, text: bytes) -> None:
     """Not JSON, no object, or a bundle_id that is no text."""
     (pack / "bundle.json").write_bytes(text)
     _edit(pack, "run.json", lambda run: run.pop("bundle"))
@@ -233,7 +233,7 @@ def test_pk4_a_bundle_without_a_name(pack: Path, text: bytes) -> None:
     assert [("PK4", "bundle.json")] == _violations(pack)
 
 
-def test_pk4_a_bundle_with_another_name_than_the_run_says(pack: Path) -> None:
+def test_pk4_a_bundle_with_another_id_than_the_run_states(pack: Path) -> None:
     """The message has both names; the digest differs as well."""
     _edit(pack, "bundle.json", lambda bundle: bundle.update(bundle_id="bundle-2"))
     first, second = verify_pack(str(pack)).violations
@@ -283,7 +283,7 @@ def test_pk6_a_link_to_anything(pack: Path, target: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["..\\run.json", "C:\\x", "a\\b"])
-def test_pk7_a_name_that_leads_elsewhere(pack: Path, name: str) -> None:
+def test_pk7_a_name_that_leads_outside_the_pack(pack: Path, name: str) -> None:
     """On another system a backslash is a way out; it is an unknown name as well."""
     (pack / name).write_bytes(b"{}")
 
@@ -292,7 +292,7 @@ def test_pk7_a_name_that_leads_elsewhere(pack: Path, name: str) -> None:
 
 @pytest.mark.parametrize("name", ["patch.json", "evidence.json", "policy.json", "runner.json"])
 @pytest.mark.parametrize("text", [b"{", b"[]", b"null", b'"x"', b"5"])
-def test_pk8_an_optional_file_that_is_no_object(pack: Path, name: str, text: bytes) -> None:
+def test_pk8_an_optional_file_that_is_not_an_object(pack: Path, name: str, text: bytes) -> None:
     """Each of the four, broken or of another type."""
     (pack / name).write_bytes(text)
 
@@ -326,7 +326,7 @@ def test_pk8_a_recording_that_breaks_its_rules(pack: Path) -> None:
     assert ["MI2 at $.adapter_id", "MI3 at $.mode"] == [violation.message.partition(":")[0] for violation in found]
 
 
-def test_pk8_a_recording_with_another_hash_than_the_run_says(pack: Path) -> None:
+def test_pk8_a_recording_with_another_hash_than_the_run_states(pack: Path) -> None:
     """A valid recording of something else."""
     other = session(1)
     (pack / "model_io.json").write_bytes(write_member(other))
@@ -357,7 +357,7 @@ def test_pk9_a_line_of_the_ledger_lacks_a_field(pack: Path, field: str) -> None:
 
 
 @pytest.mark.parametrize("line", [b"{", b"[]", b"null", b"5", b"{} {}", b"\xff"])
-def test_pk9_a_line_that_is_no_object(pack: Path, line: bytes) -> None:
+def test_pk9_a_line_that_is_not_an_object(pack: Path, line: bytes) -> None:
     """The other lines are still checked, each with its own number."""
     good = write_member(ledger_entry())
     (pack / "ledger.jsonl").write_bytes(good + line + b"\n" + good + b"{}\n")
@@ -368,7 +368,7 @@ def test_pk9_a_line_that_is_no_object(pack: Path, line: bytes) -> None:
 
 
 @pytest.mark.parametrize("text", [b"", b"\n\n", b"  \r\n"])
-def test_blank_lines_of_a_ledger_are_no_entries(pack: Path, text: bytes) -> None:
+def test_blank_lines_of_a_ledger_are_ignored(pack: Path, text: bytes) -> None:
     """An empty ledger is one without entries."""
     (pack / "ledger.jsonl").write_bytes(text)
 
@@ -401,7 +401,7 @@ def _make(path: Path, kind: str) -> None:
 
 @pytest.mark.parametrize("kind", ["a folder", "a FIFO", "a socket"])
 @pytest.mark.parametrize("name", ["patch.json", "ledger.jsonl", "meta.json"])
-def test_pk12_what_is_no_regular_file(pack: Path, name: str, kind: str) -> None:
+def test_pk12_a_file_that_is_not_regular(pack: Path, name: str, kind: str) -> None:
     """Refused and never opened: nothing blocks."""
     _make(pack / name, kind)
 
@@ -421,7 +421,7 @@ def test_pk12_a_required_file_that_is_a_fifo_is_missing_too(pack: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", ["missing", "a file", "a FIFO"])
-def test_a_pack_that_is_no_folder_is_io_alone(tmp_path: Path, kind: str) -> None:
+def test_a_pack_that_is_not_a_folder_is_only_io(tmp_path: Path, kind: str) -> None:
     """Nothing else is known, so nothing else is said."""
     path = tmp_path / "pack"
     if kind == "a file":
@@ -433,7 +433,7 @@ def test_a_pack_that_is_no_folder_is_io_alone(tmp_path: Path, kind: str) -> None
     assert {"ok", "pack_path", "violations"} == set(verify_pack(str(path)).to_json())
 
 
-def test_a_folder_that_a_person_named_may_be_a_link(pack: Path, tmp_path: Path) -> None:
+def test_a_folder_named_by_the_user_may_be_a_link(pack: Path, tmp_path: Path) -> None:
     """What they named is what they meant."""
     (tmp_path / "link").symlink_to(pack)
 
@@ -450,7 +450,7 @@ def test_a_violation_becomes_a_finding_at_its_file(pack: Path) -> None:
     assert ("missing", "", "IO") == missing[:3]
 
 
-def test_a_lone_surrogate_in_a_run_is_no_crash(pack: Path) -> None:
+def test_a_lone_surrogate_in_a_run_does_not_crash(pack: Path) -> None:
     """As an unknown key, which is allowed, and as a kind, which is not."""
     run = json.loads((pack / "run.json").read_bytes())
     (pack / "run.json").write_text(json.dumps(run | {"\ud800": 1}))

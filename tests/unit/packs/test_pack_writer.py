@@ -61,7 +61,7 @@ def test_the_same_inputs_give_the_same_bytes(tmp_path: Path) -> None:
         (lambda run: run.update(policy={"max_calls": 2}), "PK8"),
     ],
 )
-def test_what_does_not_verify_is_not_written(
+def test_an_invalid_pack_is_not_written(
     tmp_path: Path, change: Callable[[dict[str, Any]], object], rule: str
 ) -> None:
     """A digest that the run states must be true, and every rule must hold."""
@@ -76,7 +76,7 @@ def test_what_does_not_verify_is_not_written(
     assert ["in"] == os.listdir(tmp_path)
 
 
-def test_digests_that_are_true_may_be_stated(tmp_path: Path) -> None:
+def test_correct_digests_may_be_stated(tmp_path: Path) -> None:
     """A run that was packed can be packed again."""
     sources = write_sources(tmp_path / "in")
     create_pack(str(tmp_path / "one"), sources)
@@ -97,7 +97,7 @@ def test_an_invalid_recording_is_not_packed(tmp_path: Path) -> None:
         create_pack(str(tmp_path / "pack"), sources)
 
 
-def test_what_is_there_is_not_written_over(tmp_path: Path) -> None:
+def test_an_existing_path_is_not_overwritten(tmp_path: Path) -> None:
     """Not even an empty folder; what cannot be read or written is said, and leaves nothing."""
     sources = write_sources(tmp_path / "in")
     (tmp_path / "pack").mkdir()
@@ -130,7 +130,7 @@ def test_only_ed25519_signs(tmp_path: Path, kind: str) -> None:
     assert not (tmp_path / "pack.sig.json").exists()
 
 
-def test_the_signature_of_a_pack_that_stood_there_is_removed(tmp_path: Path) -> None:
+def test_the_signature_of_an_earlier_pack_is_removed(tmp_path: Path) -> None:
     """It would make the new pack look like one that was changed."""
     (tmp_path / "pack.sig.json").write_text("old")
     create_pack(str(tmp_path / "pack"), write_sources(tmp_path / "in"))

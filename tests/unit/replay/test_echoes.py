@@ -40,7 +40,7 @@ def test_a_marker_is_as_deep_as_the_strings_around_it(data: bytes, depths: list[
 
 
 @pytest.mark.parametrize("size", [1, 3, 7, 40])
-def test_arguments_that_come_in_pieces_are_judged_when_they_are_whole(size: int) -> None:
+def test_arguments_in_several_events_are_parsed_as_a_whole(size: int) -> None:
     """No piece of them is JSON."""
     text = ARGUMENTS.replace(R, "§")
     pieces = [text[place : place + size].replace("§", R) for place in range(0, len(text), size)]
@@ -59,7 +59,7 @@ def test_arguments_that_come_in_pieces_are_judged_when_they_are_whole(size: int)
     assert [1] * len(pieces) == find_marker_depths(sse(*prose))
 
 
-def test_text_in_an_array_that_is_streamed_is_judged_when_it_is_whole() -> None:
+def test_text_in_a_streamed_array_is_parsed_as_a_whole() -> None:
     """Gemini answers in JSON, an element a piece."""
     pieces = ['{"to": "', R, '"}']
     elements = [{"candidates": [{"content": {"parts": [{"text": piece}]}}]} for piece in pieces]
@@ -80,7 +80,7 @@ def test_text_in_an_array_that_is_streamed_is_judged_when_it_is_whole() -> None:
     ),
     st.text(max_size=6),
 )
-def test_a_value_that_is_escaped_as_often_is_the_value(document: Any, value: str) -> None:
+def test_a_value_refilled_at_any_depth_reads_as_the_value(document: Any, value: str) -> None:
     """Refilled at its depth, every marker reads as the value, through all layers."""
     value = value.encode("utf-8", "replace").decode()
     data = json_bytes([document])

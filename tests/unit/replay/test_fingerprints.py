@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from support.exchanges import REDACTOR, call, chat_answer, chat_request, object_of
-from support.replaying import asked_of
+from support.replaying import keyed_request_of
 from support.wire import CHAT
 from traceforge.exchange import Exchange
 from traceforge.replay.fingerprints import (
@@ -32,7 +32,7 @@ def never(_: str) -> bool:
 def both(exchange: Exchange, key: bytes | None = KEY) -> tuple[Fingerprints, Fingerprints]:
     """Of the live request, and of its trace."""
     body = object_of(TraceComposer(REDACTOR, key).compose(exchange).trace)
-    return fingerprint_redactions(asked_of(exchange).compared_redactions, key), read_fingerprints(
+    return fingerprint_redactions(keyed_request_of(exchange).compared_redactions, key), read_fingerprints(
         body.get("redacted"), body["provider_request"], never
     )
 
@@ -59,7 +59,7 @@ def test_a_live_request_has_the_fingerprints_of_its_trace(exchange: Exchange) ->
     assert "" == find_differing_path(kept, live)
 
 
-def test_without_a_key_nobody_can_say() -> None:
+def test_without_a_key_redacted_parts_cannot_be_compared() -> None:
     """Unless nothing was redacted; a trace without fingerprints is the same."""
     assert (None, None) == both(call(CHAT, chat_request(MAIL)), None)
     assert (NOTHING_REDACTED, NOTHING_REDACTED) == both(call(CHAT, chat_request("x")), None)
@@ -93,7 +93,7 @@ def test_the_order_of_members_makes_no_difference() -> None:
     assert both(call(CHAT, {"a": f"{MAIL} {OTHER}"})) != both(call(CHAT, {"a": f"{OTHER} {MAIL}"}))
 
 
-def test_what_is_ignored_is_not_compared() -> None:
+def test_volatile_parts_are_not_compared() -> None:
     """A token in the body is one, if the project says so."""
     exchange = call(CHAT, {"mcp_servers": [{"authorization_token": "abcdef123456"}], "a": MAIL})
     body = object_of(TraceComposer(REDACTOR, KEY).compose(exchange).trace)
@@ -106,7 +106,7 @@ def test_what_is_ignored_is_not_compared() -> None:
 
 
 @pytest.mark.parametrize("name", ["url", "headers"])
-def test_a_body_that_has_places_named_as_those_of_the_head_cannot_be_compared(name: str) -> None:
+def test_a_body_with_members_named_url_or_headers_cannot_be_compared(name: str) -> None:
     """Which of the two is meant, a trace does not say."""
     request: dict[str, Any] = {name: {"authorization": MAIL} if name == "headers" else MAIL}
     exchange = call(f"{CHAT}?user={MAIL}", request)

@@ -59,14 +59,14 @@ def test_the_nth_identical_request_gets_the_nth_recording_and_then_the_last_repe
     assert 4 == len(library)
 
 
-def test_past_the_last_recording_is_a_miss_where_none_repeats() -> None:
+def test_after_the_last_recording_nothing_matches_unless_it_repeats() -> None:
     """A recording that was used up."""
     library = Library([recording("1", repeats=False), recording("2", repeats=False)])
 
     assert ["1", "2", "", ""] == names(library, 4)
 
 
-def test_each_scope_counts_for_itself() -> None:
+def test_each_scope_has_its_own_sequence() -> None:
     """Whatever the order in which tests run."""
     library = Library([recording("a1", scope="a"), recording("b1", scope="b"), recording("a2", scope="a")])
 
@@ -74,7 +74,7 @@ def test_each_scope_counts_for_itself() -> None:
     assert ["a1", "a2", "a2"] == names(library, 3, scope="a")
 
 
-def test_a_scope_in_which_nothing_was_recorded_has_all_of_them() -> None:
+def test_a_scope_without_recordings_uses_those_of_all_scopes() -> None:
     """In the order in which they were recorded, counted for this scope."""
     library = Library([recording("a1", scope="a"), recording("b1", scope="b")])
 
@@ -82,7 +82,7 @@ def test_a_scope_in_which_nothing_was_recorded_has_all_of_them() -> None:
     assert ["a1"] == names(library, 1, scope="newer")
 
 
-def test_a_scope_that_is_forgotten_begins_again() -> None:
+def test_a_restarted_scope_begins_with_its_first_recording() -> None:
     """A rerun of one test; the others go on."""
     library = Library([recording(name, scope=scope) for scope in "ab" for name in (f"{scope}1", f"{scope}2")])
     names(library, 2, scope="a")
@@ -95,7 +95,7 @@ def test_a_scope_that_is_forgotten_begins_again() -> None:
     library.restart_scope("unknown")
 
 
-def test_what_was_redacted_tells_requests_apart_where_it_can_be_compared() -> None:
+def test_fingerprints_distinguish_requests_with_equal_keys() -> None:
     """Two people ask the same, and each gets the answers they got."""
     library = Library(
         [
@@ -110,7 +110,7 @@ def test_what_was_redacted_tells_requests_apart_where_it_can_be_compared() -> No
     assert ["a1", "a2"] == names(library, 2, prints=ANN)
 
 
-def test_a_difference_in_what_was_redacted_is_no_match() -> None:
+def test_a_different_redacted_part_does_not_match() -> None:
     """It says where."""
     library = Library([recording("a1", prints=ANN)])
 
@@ -121,7 +121,7 @@ def test_a_difference_in_what_was_redacted_is_no_match() -> None:
     assert "" == library.find(Digest("unknown"), "", BOB).differs_at
 
 
-def test_what_cannot_be_compared_matches_and_says_so() -> None:
+def test_redacted_parts_that_cannot_be_compared_match_and_are_reported() -> None:
     """On either side; where both can, the one that is the same wins."""
     library = Library([recording("old", prints=None), recording("a1", prints=ANN)])
 
@@ -132,7 +132,7 @@ def test_what_cannot_be_compared_matches_and_says_so() -> None:
     assert (True, "x") == _told(Library([recording("x")]), NOTHING_REDACTED)
 
 
-def test_a_recording_that_says_nothing_about_what_was_redacted() -> None:
+def test_a_recording_without_redactions_matches_only_without_a_key() -> None:
     """It holds the words `[REDACTED]`, or comes from elsewhere: without a key it answers, with one it differs."""
     library = Library([recording("x")])
 
@@ -141,7 +141,7 @@ def test_a_recording_that_says_nothing_about_what_was_redacted() -> None:
     assert (None, "$.a", "x") == (found.recording, found.differs_at, found.nearest)
 
 
-def test_used_up_is_not_the_same_as_different() -> None:
+def test_a_used_up_recording_is_not_reported_as_different() -> None:
     """Where none repeats, the last of them differs from nothing."""
     library = Library([recording("a1", prints=ANN, repeats=False)])
     assert ["a1", ""] == names(library, 2, prints=ANN)
@@ -156,7 +156,7 @@ def _told(library: Library, prints: Fingerprints) -> tuple[bool, str]:
 
 
 @given(st.lists(st.tuples(st.sampled_from("ab"), st.sampled_from("xy")), max_size=20), st.integers(1, 4))
-def test_turns_do_not_depend_on_what_others_ask(asked: list[tuple[str, str]], recorded: int) -> None:
+def test_sequences_of_scopes_and_keys_are_independent(asked: list[tuple[str, str]], recorded: int) -> None:
     """Any interleaving of scopes and keys gives each of them its own sequence."""
     library = Library(
         [recording(f"{scope}{key}{n}", key, scope) for n in range(recorded) for scope in "ab" for key in "xy"]
@@ -169,7 +169,7 @@ def test_turns_do_not_depend_on_what_others_ask(asked: list[tuple[str, str]], re
         seen[scope, key] += 1
 
 
-def test_threads_never_get_the_same_turn() -> None:
+def test_threads_never_get_the_same_recording_twice() -> None:
     """Eight of them, a thousand recordings."""
     library = Library([recording(str(n), repeats=False) for n in range(1000)])
     got: list[str] = []
@@ -196,7 +196,7 @@ def test_a_lookup_costs_the_same_among_ten_and_among_a_hundred_thousand() -> Non
     assert max(work(few), work(many)) < 200 * 30
 
 
-def test_one_call_may_stand_for_several_and_is_one_recording() -> None:
+def test_one_recording_may_answer_several_calls() -> None:
     """In two tests, and twice in one of them; elsewhere it is one of two answers to the same question."""
     alike = [recording("a", scope="one"), recording("a", scope="two"), recording("a", scope="two")]
     library = Library([one._replace(repeats=False) for one in (*alike, recording("b", scope="two"))])

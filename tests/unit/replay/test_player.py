@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from support.exchanges import call, chat_answer, chat_request
-from support.replaying import play, recorded
+from support.replaying import make_player, play
 from support.wire import CHAT
 from traceforge.exchange import Caller, Exchange
 from traceforge.redact.redactions import REDACTED
@@ -32,9 +32,9 @@ def text_of(played: ReplayResult) -> str:
     return str(body["choices"][0]["message"]["content"]) if played.unmatched is None else played.unmatched.message
 
 
-def test_a_request_gets_the_answer_that_it_got(tmp_path: Path) -> None:
+def test_a_request_gets_its_recorded_response(tmp_path: Path) -> None:
     """By what it asks, and the recording is named."""
-    player = recorded(tmp_path, asked("a", "1", 1), asked("b", "2", 2))
+    player = make_player(tmp_path, asked("a", "1", 1), asked("b", "2", 2))
 
     played = play(player, asked("b"))
 
@@ -49,7 +49,7 @@ def test_answers_come_in_the_order_in_which_they_were_recorded(tmp_path: Path) -
     calls = [
         asked("a", f"{scope}{n}", place, scope) for place, (scope, n) in enumerate((s, n) for n in "12" for s in "xy")
     ]
-    player = recorded(tmp_path, *calls)
+    player = make_player(tmp_path, *calls)
 
     def say(scope: str) -> str:
         return text_of(play(player, asked("a"), Caller(scope=scope)))
@@ -63,23 +63,23 @@ def test_answers_come_in_the_order_in_which_they_were_recorded(tmp_path: Path) -
 def test_a_failed_attempt_is_replayed_before_its_retry(tmp_path: Path) -> None:
     """As the SDK saw it."""
     failed = call(CHAT, chat_request("a"), {"error": {"message": "slow down"}}, status=429, number=1)
-    player = recorded(tmp_path, failed, asked("a", "fine", 2))
+    player = make_player(tmp_path, failed, asked("a", "fine", 2))
 
     assert [429, 200, 200] == [play(player, asked("a")).response.status for _ in range(3)]
 
 
-def test_every_miss_is_counted(tmp_path: Path) -> None:
+def test_every_unmatched_request_is_counted(tmp_path: Path) -> None:
     """Whatever becomes of the answer."""
-    player = recorded(tmp_path, asked("a", "1"))
+    player = make_player(tmp_path, asked("a", "1"))
     for _ in range(3):
         play(player, asked("b"))
 
     assert (3, 0) == (len(player.unmatched), player.played_count)
 
 
-def test_what_may_be_new_is_no_miss(tmp_path: Path) -> None:
+def test_an_allowed_new_request_is_not_unmatched(tmp_path: Path) -> None:
     """It is counted as new, and the caller lets it go on."""
-    player = recorded(tmp_path, asked("a", "1"))
+    player = make_player(tmp_path, asked("a", "1"))
     exchange = asked("b")
 
     played = player.play(
@@ -90,9 +90,9 @@ def test_what_may_be_new_is_no_miss(tmp_path: Path) -> None:
     assert ([], 1) == (player.unmatched, player.new_count)
 
 
-def test_a_recording_that_cannot_be_read_any_more_is_a_miss(tmp_path: Path) -> None:
+def test_a_request_whose_recording_is_unreadable_is_unmatched(tmp_path: Path) -> None:
     """It was there, and is not what it was: that is said, and never answered with something else."""
-    player = recorded(tmp_path, asked("a", "1", 1), asked("b", "2", 2))
+    player = make_player(tmp_path, asked("a", "1", 1), asked("b", "2", 2))
     (first,) = tmp_path.glob("*_00000001*.json")
     (second,) = tmp_path.glob("*_00000002*.json")
     first.unlink()
@@ -106,7 +106,7 @@ def test_a_recording_that_cannot_be_read_any_more_is_a_miss(tmp_path: Path) -> N
 def test_volatile_parts_are_ignored_and_every_use_is_counted(tmp_path: Path) -> None:
     """By declaration."""
     volatile = VolatileRules(["$.user"], ["on [0-9-]+"])
-    player = recorded(tmp_path, asked("on 2026-01-01?", "1", user="a"), volatile=volatile)
+    player = make_player(tmp_path, asked("on 2026-01-01?", "1", user="a"), volatile=volatile)
 
     assert "1" == text_of(play(player, asked("on 2026-11-15?", user="b")))
     assert "1" == text_of(play(player, asked("on 2026-11-16?", user="c")))
@@ -117,9 +117,9 @@ def test_volatile_parts_are_ignored_and_every_use_is_counted(tmp_path: Path) -> 
 # -- what was redacted
 
 
-def test_with_the_key_another_value_is_a_miss_that_says_where(tmp_path: Path) -> None:
+def test_with_the_key_another_value_is_unmatched_and_located(tmp_path: Path) -> None:
     """And shows neither value."""
-    player = recorded(tmp_path, asked(f"Write to {MAIL}.", "1"), recorded_with=KEY, match_key=KEY)
+    player = make_player(tmp_path, asked(f"Write to {MAIL}.", "1"), recorded_with=KEY, match_key=KEY)
 
     assert "1" == text_of(play(player, asked(f"Write to {MAIL}.")))
     told = text_of(play(player, asked(f"Write to {OTHER}.")))
@@ -128,28 +128,28 @@ def test_with_the_key_another_value_is_a_miss_that_says_where(tmp_path: Path) ->
     assert (1, 0) == (len(player.unmatched), player.uncompared_calls)
 
 
-def test_with_the_key_everybody_gets_their_own_answer(tmp_path: Path) -> None:
+def test_with_the_key_each_redacted_value_gets_its_own_response(tmp_path: Path) -> None:
     """Two requests that look the same once they are redacted."""
     calls = [asked(f"Who is {mail}?", f"{mail} is {n}", n) for n, mail in enumerate((MAIL, OTHER))]
-    player = recorded(tmp_path, *calls, recorded_with=KEY, match_key=KEY)
+    player = make_player(tmp_path, *calls, recorded_with=KEY, match_key=KEY)
 
     assert f"{OTHER} is 1" == text_of(play(player, asked(f"Who is {OTHER}?")))
     assert f"{MAIL} is 0" == text_of(play(player, asked(f"Who is {MAIL}?")))
 
 
 @pytest.mark.parametrize(("then", "now"), [(None, None), (KEY, None), (None, KEY)])
-def test_without_the_key_on_either_side_it_is_counted(tmp_path: Path, then: bytes | None, now: bytes | None) -> None:
+def test_without_the_key_uncompared_parts_are_counted(tmp_path: Path, then: bytes | None, now: bytes | None) -> None:
     """How many calls, and how many parts of them; what holds nothing redacted is not."""
     calls = [asked(f"{MAIL} {MAIL}", "1", 1), asked("plain", "2", 2)]
-    player = recorded(tmp_path, *calls, recorded_with=then, match_key=now)
+    player = make_player(tmp_path, *calls, recorded_with=then, match_key=now)
 
     assert ["1", "2"] == [text_of(play(player, asked(text))) for text in (f"{OTHER} {OTHER}", "plain")]
     assert (1, 2, []) == (player.uncompared_calls, player.uncompared_parts, player.unmatched)
 
 
-def test_the_wrong_key_is_a_miss(tmp_path: Path) -> None:
+def test_a_wrong_match_key_is_mentioned(tmp_path: Path) -> None:
     """It says that it could be that."""
-    player = recorded(tmp_path, asked(MAIL, "1"), recorded_with=KEY, match_key=b"another")
+    player = make_player(tmp_path, asked(MAIL, "1"), recorded_with=KEY, match_key=b"another")
 
     assert "or it was recorded with another match key" in text_of(play(player, asked(MAIL)))
 
@@ -158,7 +158,7 @@ def test_credentials_are_not_compared(tmp_path: Path) -> None:
     """In headers and in the URL: in CI there are none."""
     body = chat_request("hello")
     one = call(f"{CHAT}?key=AIzaSyA-1234567890&x=1", body, chat_answer("1"), headers=[("X-Api-Key", "k-1")])
-    player = recorded(tmp_path, one, recorded_with=KEY, match_key=KEY)
+    player = make_player(tmp_path, one, recorded_with=KEY, match_key=KEY)
 
     for live in (
         call(f"{CHAT}?key=other-key-7&x=1", body, headers=[("X-Api-Key", "k-2")]),
@@ -173,9 +173,9 @@ def test_a_credential_in_the_body_is_compared_unless_it_is_declared(tmp_path: Pa
     servers = [{"name": "x", "authorization_token": "abcdef-1"}]
     live = asked("a", mcp_servers=[{"name": "x", "authorization_token": "none"}])
     one = asked("a", "1", mcp_servers=servers)
-    strict = recorded(tmp_path / "a", one, recorded_with=KEY, match_key=KEY)
+    strict = make_player(tmp_path / "a", one, recorded_with=KEY, match_key=KEY)
     volatile = VolatileRules(["$.mcp_servers[*].authorization_token"])
-    declared = recorded(tmp_path / "b", one, recorded_with=KEY, match_key=KEY, volatile=volatile)
+    declared = make_player(tmp_path / "b", one, recorded_with=KEY, match_key=KEY, volatile=volatile)
 
     assert "$.mcp_servers[0].authorization_token" in text_of(play(strict, live))
     assert "1" == text_of(play(declared, live))
@@ -183,16 +183,18 @@ def test_a_credential_in_the_body_is_compared_unless_it_is_declared(tmp_path: Pa
 
 def test_answers_with_parts_that_stay_redacted_are_counted(tmp_path: Path) -> None:
     """What the model made up cannot be refilled."""
-    player = recorded(tmp_path, asked(f"Write to {MAIL}.", f"{MAIL} and zoe@corp-example.net", 1), asked("b", "2", 2))
+    player = make_player(
+        tmp_path, asked(f"Write to {MAIL}.", f"{MAIL} and zoe@corp-example.net", 1), asked("b", "2", 2)
+    )
 
     assert f"{MAIL} and {REDACTED}" == text_of(play(player, asked(f"Write to {MAIL}.")))
     play(player, asked("b"))
     assert 1 == player.redacted_count
 
 
-def test_many_threads_may_play(tmp_path: Path) -> None:
+def test_many_threads_can_play(tmp_path: Path) -> None:
     """Each request is answered, counted once, and in turn."""
-    player = recorded(tmp_path, *(asked("a", str(n), n) for n in range(64)))
+    player = make_player(tmp_path, *(asked("a", str(n), n) for n in range(64)))
     got: list[str] = []
 
     def ask() -> None:
@@ -208,9 +210,9 @@ def test_many_threads_may_play(tmp_path: Path) -> None:
     assert 64 == player.played_count
 
 
-def test_a_request_that_could_not_be_looked_up_is_a_miss(tmp_path: Path) -> None:
+def test_a_failed_lookup_is_counted_as_unmatched(tmp_path: Path) -> None:
     """For the edge to say."""
-    player: Player = recorded(tmp_path)
+    player: Player = make_player(tmp_path)
 
     assert "no recorded call matches: it broke" == player.count_failure("it broke").message
     assert 1 == len(player.unmatched)

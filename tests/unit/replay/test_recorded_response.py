@@ -71,7 +71,7 @@ def redactor_log(exchange: Exchange, redactor: Redactor) -> Any:
     ],
 )  # fmt: skip
 @pytest.mark.parametrize("status", [200, 400, 404, 429, 500, 503])
-def test_a_plain_answer_is_the_same_bytes(body: bytes, status: int) -> None:
+def test_a_plain_response_replays_the_same_bytes(body: bytes, status: int) -> None:
     """Errors, too; in any layout, and whether or not it is JSON."""
     answer = answer_of(call(CHAT, chat_request("x"), body, status=status))
 
@@ -79,7 +79,7 @@ def test_a_plain_answer_is_the_same_bytes(body: bytes, status: int) -> None:
     assert not answer.cut
 
 
-def test_headers_that_speak_about_a_connection_or_an_encoding_are_left_out() -> None:
+def test_headers_about_the_connection_or_encoding_are_dropped() -> None:
     """And those that were redacted; the others keep their order, their case and their duplicates."""
     headers: Headers = (
         ("Content-Type", "application/json"), ("Content-Encoding", "gzip"), ("Content-Length", "7"),
@@ -98,7 +98,7 @@ def test_headers_that_speak_about_a_connection_or_an_encoding_are_left_out() -> 
 
 
 @pytest.mark.parametrize("line", ["X-A: b\r\nX-Evil: 1", "X A: b", "X-A: \x00", "X-A: ☃", ": x", "X-A"])
-def test_a_header_that_cannot_be_sent_is_left_out(line: str) -> None:
+def test_a_header_that_cannot_be_sent_is_dropped(line: str) -> None:
     """A trace is a file, and anybody may have changed it."""
     body = object_of(COMPOSER.compose(call(CHAT, chat_request("x"), {})).trace)
     body["wire"]["response_headers"] = [line, "X-Good: é"]
@@ -112,7 +112,7 @@ def test_a_header_that_cannot_be_sent_is_left_out(line: str) -> None:
 @pytest.mark.parametrize(
     ("body", "plain"), [(gzip.compress(b"{}", mtime=0), b"{}"), (b'{"plain": 1}', b'{"plain": 1}')]
 )
-def test_an_encoding_that_the_bytes_do_not_have_is_not_named(body: bytes, plain: bytes) -> None:
+def test_the_content_encoding_header_is_dropped_from_decoded_bodies(body: bytes, plain: bytes) -> None:
     """Bodies are kept decoded, and sent so."""
     answer = answer_of(call(CHAT, chat_request("x"), body, encoding="gzip"))
 
@@ -120,7 +120,7 @@ def test_an_encoding_that_the_bytes_do_not_have_is_not_named(body: bytes, plain:
     assert plain == answer.body
 
 
-def test_an_answer_that_could_not_be_decoded_cannot_be_replayed() -> None:
+def test_a_response_that_could_not_be_decoded_cannot_be_replayed() -> None:
     """It was not kept, because nobody knows what it holds."""
     kept = COMPOSER.compose(call(CHAT, chat_request("x"), b"\x00\xff\x01", encoding="exotic"))
 
@@ -132,7 +132,7 @@ def test_an_answer_that_could_not_be_decoded_cannot_be_replayed() -> None:
     [(CallOutcome.ANSWERED, True, False), (CallOutcome.ANSWERED, False, False), (CallOutcome.CUT, False, True),
      (CallOutcome.CUT, True, False), (CallOutcome.CLIENT_LEFT, True, False), (CallOutcome.CLIENT_LEFT, False, True)],
 )  # fmt: skip
-def test_an_answer_that_broke_off_breaks_off_again(outcome: CallOutcome, whole: bool, is_cut: bool) -> None:
+def test_a_cut_response_is_cut_again(outcome: CallOutcome, whole: bool, is_cut: bool) -> None:
     """Unless it had said that it was complete: openai's client leaves at `[DONE]`."""
     choice: dict[str, Any] = {"index": 0, "delta": {"content": "x"}, "finish_reason": None}
     body = sse({"id": "c", "object": "chat.completion.chunk", "created": 1, "model": "m", "choices": [choice]})
@@ -141,7 +141,7 @@ def test_an_answer_that_broke_off_breaks_off_again(outcome: CallOutcome, whole: 
     assert is_cut is answer_of(call(CHAT, chat_request("x"), body, media_type=SSE, outcome=outcome)).cut
 
 
-def test_a_call_without_an_answer_has_none() -> None:
+def test_a_call_without_a_response_has_no_recorded_response() -> None:
     """It failed, or is a trace from elsewhere."""
     kept = COMPOSER.compose(call(CHAT, chat_request("x"), b"", status=0, outcome=CallOutcome.FAILED))
     body = object_of(kept.trace)
@@ -170,7 +170,7 @@ def arguments_stream(arguments: str, size: int) -> bytes:
                done=True)  # fmt: skip
 
 
-def test_an_address_of_the_prompt_comes_back_in_the_answer() -> None:
+def test_a_redacted_value_of_the_live_prompt_is_refilled_in_the_response() -> None:
     """The one that was asked for now, not the one of the recording, which is nowhere."""
     recorded = call(CHAT, chat_request(f"Write to {MAIL}."), chat_answer(f"I wrote to {MAIL}, and {MAIL} is glad."))
     live = call(CHAT, chat_request("Write to bob@corp-example.org."))
@@ -183,7 +183,7 @@ def test_an_address_of_the_prompt_comes_back_in_the_answer() -> None:
     assert MAIL.encode() not in answer_of(recorded).body
 
 
-def test_an_address_comes_back_from_where_it_stood() -> None:
+def test_each_echo_is_refilled_from_its_own_place_in_the_request() -> None:
     """The second of a text, one in a tool result, in the URL and in a header; others stay redacted."""
     mails = [f"{name}@corp-example.org" for name in ("ann", "bob", "cid", "dan", "eve")]
     request = {"messages": [{"role": "user", "content": f"{mails[0]}, {mails[1]}"},
@@ -206,7 +206,7 @@ def test_an_address_comes_back_from_where_it_stood() -> None:
 @pytest.mark.parametrize("value", ODD)
 @pytest.mark.parametrize("asked_deep", [False, True], ids=["member", "text"])
 @pytest.mark.parametrize("ascii_only", [False, True], ids=["utf-8", "ascii"])
-def test_a_value_is_escaped_as_often_as_it_stands_in_json(value: str, asked_deep: bool, ascii_only: bool) -> None:
+def test_a_refilled_value_is_escaped_once_per_json_string(value: str, asked_deep: bool, ascii_only: bool) -> None:
     """Quotes, backslashes and non-ASCII, from either depth to either depth, plain and as a stream."""
     fields = {"password": value}
     request = chat_request(json.dumps(fields)) if asked_deep else chat_request("x", **fields)
@@ -232,7 +232,7 @@ def _gathered(body: bytes) -> str:
     return "".join(one["choices"][0]["delta"]["tool_calls"][0]["function"]["arguments"] for one in events)
 
 
-def test_a_live_value_with_quotes_is_escaped_where_the_recorded_had_none() -> None:
+def test_a_live_value_with_quotes_is_escaped_by_the_depth_of_its_place() -> None:
     """The depth is that of the place, not of the value."""
     recorded = call(CHAT, chat_request("x", password="plain7"), arguments_answer('{"password": "plain7"}'))
 
@@ -261,7 +261,7 @@ def test_a_value_in_plain_text_is_not_escaped() -> None:
 )
 @fuzz(30)
 @given(st.data())
-def test_a_refilled_stream_reads_as_it_was_said(address: str, event: dict[str, Any], data: st.DataObject) -> None:
+def test_a_refilled_stream_reads_as_the_original(address: str, event: dict[str, Any], data: st.DataObject) -> None:
     """However it was cut into events and chunks."""
     words = data.draw(st.lists(st.sampled_from([MAIL, "x", '"quoted"', "é", "bob@corp-example.org"]), max_size=6))
     text = " ".join([*words, "end"])
@@ -281,14 +281,14 @@ def test_a_refilled_stream_reads_as_it_was_said(address: str, event: dict[str, A
     assert [chunk.t_ms for chunk in recorded.chunks] == [chunk.t_ms for chunk in answer.chunks]
 
 
-def test_an_answer_without_references_is_the_same_object() -> None:
+def test_a_response_without_echoes_is_returned_as_it_is() -> None:
     """Refilling costs nothing where there is nothing to refill."""
     answer = answer_of(call(CHAT, chat_request("x"), chat_answer("y")))
 
     assert answer is refill_echoes(answer, [])
 
 
-def test_a_reference_whose_value_is_gone_stays_redacted() -> None:
+def test_an_echo_without_a_live_value_stays_redacted() -> None:
     """A request that was asked otherwise, where nobody compares."""
     recorded = call(CHAT, chat_request(f"Write to {MAIL}."), chat_answer(f"I wrote to {MAIL}."))
 

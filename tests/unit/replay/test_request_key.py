@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from support.corpus import need_shared
 from support.exchanges import HOST, call, chat_request, recorded_exchange
 from support.mutate import Mutation, mutate, mutations
-from support.replaying import KEYS, asked_of, kept_of
+from support.replaying import KEYS, keyed_request_of, stored_request_of
 from support.texts import fuzz, json_texts
 from support.traffic import interactions, one_in
 from support.wire import CHAT, GENERATING, MESSAGES, OLLAMA_CHAT, RESPONSES
@@ -235,12 +235,12 @@ def _are_one_change(names: list[str]) -> bool:
 
 
 @pytest.mark.parametrize("method", ["GET", "PUT", "DELETE"])
-def test_another_method_asks_something_else(method: str) -> None:
+def test_another_method_changes_the_key(method: str) -> None:
     """Also at an address that is not known."""
     assert key_of("/v1/files", b"") != key_of("/v1/files", b"", method=method)
 
 
-def test_values_of_behaviour_headers_count() -> None:
+def test_values_of_behaviour_headers_change_the_key() -> None:
     """Each value, and whether there is one at all."""
     keys = {
         key_of(MESSAGES, ASKED[MESSAGES], headers)
@@ -330,7 +330,7 @@ def test_the_host_and_the_path_before_the_endpoint_make_no_difference(address: s
 
 
 @pytest.mark.parametrize("address", ASKED)
-def test_who_asks_and_how_often_makes_no_difference(address: str) -> None:
+def test_credentials_client_and_retry_count_do_not_change_the_key(address: str) -> None:
     """Credentials, the organisation, the client, the count of retries, the order and the case of headers."""
     more: Headers = (
         ("authorization", "Bearer sk-live-1"), ("x-api-key", "k"), ("x-goog-api-key", "k"), ("api-key", "k"),
@@ -359,7 +359,7 @@ def test_credentials_in_the_url_make_no_difference() -> None:
     assert expected != key_of(f"{GEMINI}?alt=sse&b=%20y", ASKED[GEMINI])
 
 
-def test_a_parameter_that_the_project_allows_counts() -> None:
+def test_an_allowed_parameter_changes_the_key() -> None:
     """It is no secret, whatever its name is."""
     keys = RequestKeyer(Redactor(allow=("public-*",)), VolatileRules())
 
@@ -392,7 +392,7 @@ def test_the_boundary_of_a_form_makes_no_difference(data: bytes) -> None:
     for boundary in ("0f3a", "----WebKitFormBoundaryx7MA4"):
         headers, body = _form(boundary, data=data)
         exchange = call("/v1/audio/transcriptions", body, asked_as=headers[0][1])
-        keys |= {asked_of(exchange).key, kept_of(exchange).key}
+        keys |= {keyed_request_of(exchange).key, stored_request_of(exchange).key}
     headers, other = _form("0f3a", b"hallo", data)
 
     assert 1 == len(keys)
@@ -411,9 +411,9 @@ def test_the_key_of_every_call_of_the_corpus_is_that_of_its_trace(one_in: int) -
             continue
         exchange = msgspec.structs.replace(recorded_exchange(one, number), status=0, chunks=())
 
-        asked = asked_of(exchange)
+        asked = keyed_request_of(exchange)
 
-        assert asked.key == kept_of(exchange).key, one.name
+        assert asked.key == stored_request_of(exchange).key, one.name
         assert is_the_same_when_known(exchange), one.name
         counted += bool(one.request)
         redacted += bool(asked.compared_redactions)
@@ -427,13 +427,13 @@ def test_the_key_of_any_json_is_that_of_its_trace(body: bytes, address: str) -> 
     """Whatever an editor, another language or an attacker could have written."""
     exchange = call(address, body)
 
-    assert asked_of(exchange).key == kept_of(exchange).key
+    assert keyed_request_of(exchange).key == stored_request_of(exchange).key
     assert is_the_same_when_known(exchange)
 
 
 def is_the_same_when_known(exchange: Exchange) -> bool:
     """A key is made in a shorter way where it is known: what comes out is the same, also where a secret is in it."""
-    long = asked_of(exchange, RequestKeyer(Redactor(), VolatileRules()))
+    long = keyed_request_of(exchange, RequestKeyer(Redactor(), VolatileRules()))
     short = RequestKeyer(Redactor(), VolatileRules()).key_request(
         exchange.method, exchange.url, exchange.request_headers, exchange.request_body, {long.key}
     )
@@ -467,7 +467,7 @@ def test_the_key_of_any_bytes_is_that_of_their_trace(body: bytes, media_type: st
     """Not even JSON."""
     exchange = call(CHAT, body, asked_as=media_type)
 
-    assert asked_of(exchange).key == kept_of(exchange).key
+    assert keyed_request_of(exchange).key == stored_request_of(exchange).key
     assert is_the_same_when_known(exchange)
 
 
@@ -488,31 +488,33 @@ def test_the_key_of_a_redacted_request_is_that_of_its_trace(body: dict[str, Any]
     headers = [("Content-Encoding", encoding)] if encoding else []
     exchange = call(CHAT, gzip.compress(data) if encoding else data, headers=headers)
 
-    asked = asked_of(exchange)
+    asked = keyed_request_of(exchange)
 
     assert asked.compared_redactions
-    assert asked.key == kept_of(exchange).key
+    assert asked.key == stored_request_of(exchange).key
 
 
 def test_a_redacted_behaviour_header_is_redacted_on_both_sides() -> None:
     """One that holds an address."""
     exchange = call(CHAT, chat_request("x"), headers=[("x-goog-request-params", f"user={MAIL}")])
 
-    assert asked_of(exchange).key == kept_of(exchange).key
-    assert MAIL not in str(asked_of(exchange).key_fields)
+    assert keyed_request_of(exchange).key == stored_request_of(exchange).key
+    assert MAIL not in str(keyed_request_of(exchange).key_fields)
 
 
 def test_a_redacted_value_does_not_enter_the_key() -> None:
     """Two addresses, one key; the place and the text around them count."""
-    first, second = (asked_of(call(CHAT, chat_request(f"Write to {mail}."))) for mail in (MAIL, "b@corp-example.org"))
+    first, second = (
+        keyed_request_of(call(CHAT, chat_request(f"Write to {mail}."))) for mail in (MAIL, "b@corp-example.org")
+    )
 
     assert first.key == second.key
     assert MAIL not in str(first.key_fields)
-    assert first.key != asked_of(call(CHAT, chat_request(f"Write to {MAIL}!"))).key
+    assert first.key != keyed_request_of(call(CHAT, chat_request(f"Write to {MAIL}!"))).key
     assert [MAIL] == [item.reveal() for item in first.compared_redactions]
 
 
-def test_what_identifies_the_caller_is_no_part_of_the_question() -> None:
+def test_redactions_that_identify_the_caller_are_not_compared() -> None:
     """Credentials are redacted and can be refilled, and are not compared; an address in the URL is."""
     url = f"{HOST}/v1/other?key=AIzaSyA-1234567890&user={MAIL}"
     headers = (("Authorization", "Bearer abcdef123456"),)
@@ -524,7 +526,7 @@ def test_what_identifies_the_caller_is_no_part_of_the_question() -> None:
     assert (("user", "[REDACTED]"),) == asked.key_fields.query
 
 
-def test_what_is_volatile_is_no_part_of_the_question() -> None:
+def test_volatile_parts_are_neither_in_the_key_nor_compared() -> None:
     """Neither in the key nor among the parts that are compared."""
     keys = RequestKeyer(Redactor(), VolatileRules(["$.messages[*].content"], ["run-[0-9]+"]))
     bodies = [
@@ -538,14 +540,14 @@ def test_what_is_volatile_is_no_part_of_the_question() -> None:
     assert {"$.messages[*].content": 1, "run-[0-9]+": 1} == first.volatile_counts
 
 
-def test_binary_bodies_are_told_apart() -> None:
+def test_binary_bodies_have_different_keys() -> None:
     """Byte by byte."""
     bodies = [b"\xff\x00", b"\xff\x01", base64.b64encode(b"\xff\x00")]
 
     assert 3 == len({key_of("/v1/other", body) for body in bodies})
 
 
-def test_a_request_that_was_asked_before_has_the_key_it_had() -> None:
+def test_a_cached_request_has_the_same_key() -> None:
     """It is remembered by its address, its headers and its body; another of any of them is another request."""
     keys = RequestKeyer(Redactor(), VolatileRules())
     body, other = b'{"model":"m","messages":[]}', b'{"model":"n","messages":[]}'
@@ -560,7 +562,7 @@ def test_a_request_that_was_asked_before_has_the_key_it_had() -> None:
     assert len(asked) == len(set(first))
 
 
-def test_what_is_remembered_of_requests_is_bounded() -> None:
+def test_the_cache_of_requests_is_bounded() -> None:
     """By number and by size."""
     keys = RequestKeyer(Redactor(), VolatileRules())
     for number in range(2 * REQUESTS_CACHED):
@@ -571,7 +573,7 @@ def test_what_is_remembered_of_requests_is_bounded() -> None:
     assert max(len(body) for *_, body in keys._requests) <= CACHED_REQUEST_BYTES_MAX
 
 
-def test_a_key_that_is_known_needs_no_search_for_secrets(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_request_with_a_known_unredacted_key_is_not_searched_for_secrets(monkeypatch: pytest.MonkeyPatch) -> None:
     """Unless a part is declared to be volatile, or the body is no plain JSON."""
     searched: list[object] = []
     real = Redactor.redact_json
@@ -579,7 +581,7 @@ def test_a_key_that_is_known_needs_no_search_for_secrets(monkeypatch: pytest.Mon
         Redactor, "redact_json", lambda self, value, path="$": searched.append(value) or real(self, value)
     )
     body = json.dumps(chat_request("hello")).encode()
-    known = {asked_of(call(CHAT, body)).key}
+    known = {keyed_request_of(call(CHAT, body)).key}
 
     def searches(volatile: VolatileRules, *headers: tuple[str, str], data: bytes = body) -> bool:
         searched.clear()

@@ -11,7 +11,7 @@ import pytest
 
 from support.corpus import need_shared
 from support.exchanges import REDACTOR, call, chat_answer, chat_request, moment, recorded_exchange
-from support.replaying import KEYS, keep, play, recorded, redactions_of
+from support.replaying import KEYS, make_player, play, redactions_of, store_exchanges
 from support.traffic import interactions, one_in
 from support.wire import CHAT
 from traceforge.canon import parse_json
@@ -44,7 +44,7 @@ def test_every_call_of_the_corpus_is_played_as_it_was_recorded(
         for number, one in enumerate(interactions(need_shared("corpus/llm")))
         if number % one_in == 0
     ]
-    player = recorded(tmp_path, *calls)
+    player = make_player(tmp_path, *calls)
     counts: Counter[str] = Counter()
 
     for exchange in calls:
@@ -91,24 +91,24 @@ def _values(data: bytes) -> list[object]:
 def test_recordings_are_in_the_order_of_their_time(tmp_path: Path) -> None:
     """Whatever the order in which they were written."""
     calls = [asked("a", str(n), n) for n in range(20)]
-    store = keep(tmp_path, [*calls[10:], *calls[:10][::-1]])
+    store = store_exchanges(tmp_path, [*calls[10:], *calls[:10][::-1]])
 
     names = [one.name for one in TraceRecordings(store, KEYS).load_recordings()]
 
     assert [one.id for one in calls] == names
 
 
-def test_calls_without_an_answer_are_no_recordings(tmp_path: Path) -> None:
+def test_calls_without_a_response_are_not_recordings(tmp_path: Path) -> None:
     """Nothing to play."""
     failed = call(CHAT, chat_request("a"), b"", status=0, outcome=CallOutcome.FAILED, number=1)
-    store = keep(tmp_path, [failed, asked("a", "1", 2)])
+    store = store_exchanges(tmp_path, [failed, asked("a", "1", 2)])
 
     assert [asked("a", "", 2).id] == [one.name for one in TraceRecordings(store, KEYS).load_recordings()]
 
 
-def test_traces_that_cannot_be_read_are_named(tmp_path: Path) -> None:
+def test_unreadable_traces_are_listed(tmp_path: Path) -> None:
     """Corrupt is never the same as missing."""
-    store = keep(tmp_path, [asked("a", "1", 1), asked("b", "2", 2)])
+    store = store_exchanges(tmp_path, [asked("a", "1", 1), asked("b", "2", 2)])
     (first,) = tmp_path.glob("*_00000001*.json")
     first.write_bytes(b"{")
     recordings = TraceRecordings(store, KEYS)
@@ -119,9 +119,9 @@ def test_traces_that_cannot_be_read_are_named(tmp_path: Path) -> None:
     assert [asked("a", "", 1).id] == list(recordings.unreadable)
 
 
-def test_a_trace_from_elsewhere_is_no_recording(tmp_path: Path) -> None:
+def test_a_trace_of_another_tool_is_not_a_recording(tmp_path: Path) -> None:
     """It does not say what was sent and what came back."""
-    store = keep(tmp_path, [asked("a", "1", 1)])
+    store = store_exchanges(tmp_path, [asked("a", "1", 1)])
     (file,) = tmp_path.glob("*_00000001*.json")
     body = msgspec.json.decode(file.read_bytes())
     del body["wire"]
@@ -133,7 +133,7 @@ def test_a_trace_from_elsewhere_is_no_recording(tmp_path: Path) -> None:
 def test_a_session_can_be_chosen(tmp_path: Path) -> None:
     """The calls of the others are not there."""
     calls = [asked("a", "1", 1, session_id="one"), asked("a", "2", 2, session_id="two")]
-    player = recorded(tmp_path, *calls, narrowed=TraceFilter(session_id="two"))
+    player = make_player(tmp_path, *calls, trace_filter=TraceFilter(session_id="two"))
 
     assert calls[1].id == play(player, asked("a")).recording_name
 
@@ -142,7 +142,7 @@ def test_a_session_can_be_chosen(tmp_path: Path) -> None:
 def test_recordings_are_read_wherever_traces_are(tmp_path: Path, compressed: bool) -> None:
     """From files and from archives, also after the store was closed, and after they have moved."""
     calls = [asked(f"question {n}", f"answer {n}", n) for n in range(5)]
-    store = keep(tmp_path, calls)
+    store = store_exchanges(tmp_path, calls)
     if compressed:
         store.compress_traces(store.list_rows())
     library = Library(TraceRecordings(store, KEYS).load_recordings())
@@ -155,9 +155,9 @@ def test_recordings_are_read_wherever_traces_are(tmp_path: Path, compressed: boo
     assert [] == player.unmatched
 
 
-def test_nothing_of_a_recording_is_in_memory_until_it_is_asked_for(tmp_path: Path) -> None:
+def test_responses_are_read_only_when_they_are_needed(tmp_path: Path) -> None:
     """A hundred thousand of them would not fit."""
-    store = keep(tmp_path, [asked("a long question " * 100, "a long answer " * 100, 1)])
+    store = store_exchanges(tmp_path, [asked("a long question " * 100, "a long answer " * 100, 1)])
     (one,) = TraceRecordings(store, KEYS).load_recordings()
 
     assert "question" not in repr(one)

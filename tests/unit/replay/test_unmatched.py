@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from support.exchanges import HOST, call, chat_answer, chat_request
-from support.replaying import play, recorded
+from support.replaying import make_player, play
 from support.wire import CHAT, GEMINI, MESSAGES, OLLAMA_CHAT, RESPONSES
 from support.work import count_lines
 from traceforge.exchange import Caller, Exchange
@@ -48,7 +48,7 @@ def name(number: int) -> str:
 
 def test_the_nearest_recording_and_both_values_are_named(tmp_path: Path) -> None:
     """By the path of the place."""
-    player = recorded(tmp_path, asked("What is the capital of France?", 1), asked("Write a poem about rain.", 2))
+    player = make_player(tmp_path, asked("What is the capital of France?", 1), asked("Write a poem about rain.", 2))
 
     miss = said(player, asked("What is the capital of Spain?"))
 
@@ -71,20 +71,20 @@ def test_the_nearest_recording_and_both_values_are_named(tmp_path: Path) -> None
         ({"stream": True}, "$.stream: recorded nothing, sent true"),
     ],
 )
-def test_every_kind_of_change_is_told(tmp_path: Path, changed: dict[str, Any], told: str) -> None:
+def test_every_kind_of_change_is_explained(tmp_path: Path, changed: dict[str, Any], told: str) -> None:
     """What was there, and what is there now."""
     before = {"seed": 7, "tools": [{"name": "a"}], "stop": "x"}
-    player = recorded(tmp_path, asked("hello", 1, **before))
+    player = make_player(tmp_path, asked("hello", 1, **before))
 
     message = said(player, asked("hello", **{**before, **changed})).message
 
     assert told in message or ({"tools": []} == changed and "$.tools[0]" in message)
 
 
-def test_a_difference_in_the_head_is_told(tmp_path: Path) -> None:
+def test_a_difference_in_the_head_is_explained(tmp_path: Path) -> None:
     """The model in the path, a stream, a header, a parameter, the method."""
     body = {"contents": [{"parts": [{"text": "x"}]}]}
-    player = recorded(tmp_path, call(f"{GEMINI}?alt=json", body, {}, headers=[("api-version", "1")]))
+    player = make_player(tmp_path, call(f"{GEMINI}?alt=json", body, {}, headers=[("api-version", "1")]))
 
     def told(address: str, *headers: tuple[str, str]) -> str:
         return said(player, call(address, body, headers=headers)).message
@@ -103,7 +103,7 @@ def test_the_nearest_is_the_one_with_the_least_changed(tmp_path: Path) -> None:
     """A changed word is nearer than a missing message, whatever the order."""
     turns = [{"role": "user", "content": f"turn {n}"} for n in range(6)]
     calls = [call(CHAT, {"model": "m", "messages": turns[: n + 1]}, {}, number=n + 1) for n in range(6)]
-    player = recorded(tmp_path, *calls)
+    player = make_player(tmp_path, *calls)
 
     for n in range(6):
         body = {"model": "m", "messages": [*turns[:n], {"role": "user", "content": f"turn {n}, really"}]}
@@ -114,31 +114,31 @@ def test_the_same_scope_comes_first_where_there_are_many(tmp_path: Path) -> None
     """The candidate of this test is compared, even if hundreds were recorded after it."""
     calls = [asked("in this test", 1, "tests/a.py::test")]
     calls += [asked(f"in another test, number {n}", n, "tests/b.py::test") for n in range(2, 260)]
-    player = recorded(tmp_path, *calls)
+    player = make_player(tmp_path, *calls)
 
     assert said(player, asked("in this test!"), Caller(scope="tests/a.py::test")).nearest.startswith(name(1))
 
 
-def test_where_nothing_is_alike_that_is_said(tmp_path: Path) -> None:
+def test_the_absence_of_any_similar_recording_is_explained(tmp_path: Path) -> None:
     """No recording at all, or none of this endpoint."""
-    assert "no recorded call matches: nothing was recorded" == said(recorded(tmp_path / "a"), asked("x")).message
-    player = recorded(tmp_path / "b", asked("x"))
+    assert "no recorded call matches: nothing was recorded" == said(make_player(tmp_path / "a"), asked("x")).message
+    player = make_player(tmp_path / "b", asked("x"))
     message = said(player, call(MESSAGES, {"model": "m"})).message
     assert "no recorded call matches: none of 1 recordings is for anthropic messages" == message
     assert "an unknown dialect other" in said(player, call("/v1/files", b"")).message
 
 
-def test_asked_more_often_than_recorded_is_said(tmp_path: Path) -> None:
+def test_a_request_sent_more_often_than_recorded_is_explained(tmp_path: Path) -> None:
     """Where the last does not repeat."""
-    player = recorded(tmp_path, asked("x"), repeat=False)
+    player = make_player(tmp_path, asked("x"), repeat=False)
     play(player, asked("x"))
 
     assert "the number of identical requests" in said(player, asked("x")).message
 
 
-def test_only_so_many_places_are_shown(tmp_path: Path) -> None:
+def test_the_number_of_shown_differences_is_limited(tmp_path: Path) -> None:
     """And how many more there are."""
-    player = recorded(tmp_path, asked("x", 1, **{f"p{n}": n for n in range(DIFFERENCES_MAX + 3)}))
+    player = make_player(tmp_path, asked("x", 1, **{f"p{n}": n for n in range(DIFFERENCES_MAX + 3)}))
 
     miss = said(player, asked("x", **{f"p{n}": -n - 1 for n in range(DIFFERENCES_MAX + 3)}))
 
@@ -149,7 +149,7 @@ def test_only_so_many_places_are_shown(tmp_path: Path) -> None:
 def test_a_long_value_is_shown_where_it_differs(tmp_path: Path) -> None:
     """Not its beginning, which is the same."""
     before = "Be kind. " * 500 + "Answer in French." + " Be brief." * 500
-    player = recorded(tmp_path, asked(before, 1))
+    player = make_player(tmp_path, asked(before, 1))
 
     (place,) = said(player, asked(before.replace("French", "Dutch"))).differences
 
@@ -159,7 +159,7 @@ def test_a_long_value_is_shown_where_it_differs(tmp_path: Path) -> None:
 
 
 @given(st.text(max_size=300), st.text(max_size=300), st.text(max_size=300))
-def test_what_is_shown_is_short_and_tells_two_values_apart(start: str, first: str, second: str) -> None:
+def test_shown_values_are_short_and_different(start: str, first: str, second: str) -> None:
     """However much they have in common."""
     shown = _shorten_pair(start + first, start + second)
 
@@ -179,10 +179,10 @@ def test_common_beginning_and_end_are_as_long_as_can_be(first: str, second: str)
     assert first[len(first) - end :] == second[len(second) - end :]
 
 
-def test_no_secret_is_in_a_miss(tmp_path: Path) -> None:
+def test_an_unmatched_request_contains_no_secret(tmp_path: Path) -> None:
     """Of neither side, nowhere in the answer, not by its name, not cut in half."""
     one = call(f"{CHAT}?key={SECRET}", chat_request(f"{MAIL} one", api_key=SECRET, password="hunter2!"), {}, number=1)
-    player = recorded(tmp_path, one)
+    player = make_player(tmp_path, one)
     live = call(
         f"{CHAT}?key={SECRET}x&user=bob@corp-example.org",
         chat_request("x" * 100 + f" bob@corp-example.org two {SECRET}", api_key=f"{SECRET}y", password="tulip!!7"),
@@ -209,9 +209,11 @@ def test_no_secret_is_in_a_miss(tmp_path: Path) -> None:
         ("/v1/files", {"error": {"type": "traceforge_replay_miss", "code": "traceforge_replay_miss", "param": None}}),
     ],
 )  # fmt: skip
-def test_the_answer_has_the_error_shape_of_the_provider(tmp_path: Path, address: str, shape: dict[str, Any]) -> None:
+def test_the_error_response_has_the_format_of_the_provider(
+    tmp_path: Path, address: str, shape: dict[str, Any]
+) -> None:
     """With a status that nobody tries again."""
-    played = play(recorded(tmp_path), call(address, {"model": "m"}))
+    played = play(make_player(tmp_path), call(address, {"model": "m"}))
 
     body = json.loads(played.response.body)
     message = body["error"] if address == OLLAMA_CHAT else body["error"].pop("message")
@@ -221,14 +223,14 @@ def test_the_answer_has_the_error_shape_of_the_provider(tmp_path: Path, address:
     assert ("x-should-retry", "false") in played.response.headers
 
 
-def test_many_large_candidates_do_not_multiply_the_work_of_a_miss(tmp_path: Path) -> None:
+def test_many_large_candidates_do_not_multiply_the_work(tmp_path: Path) -> None:
     """Candidates of 100 kB that differ in the middle: the nearest is compared word by word, the others are not."""
     text = "All work and no play makes Jack a dull boy. " * 1200
 
     def work(candidates: int) -> int:
         folder = tmp_path / str(candidates)
         folder.mkdir()
-        player = recorded(folder, *(asked(f"{text}{n}{text}", n) for n in range(candidates)))
+        player = make_player(folder, *(asked(f"{text}{n}{text}", n) for n in range(candidates)))
         live = asked(f"{text}what else{text}")
         said(player, live)
         return count_lines(lambda: said(player, live))
@@ -236,9 +238,9 @@ def test_many_large_candidates_do_not_multiply_the_work_of_a_miss(tmp_path: Path
     assert work(60) - work(6) < 54 * 1_000
 
 
-def test_candidates_that_are_gone_are_passed_over(tmp_path: Path) -> None:
+def test_removed_candidates_are_skipped(tmp_path: Path) -> None:
     """What is left explains the miss."""
-    player = recorded(tmp_path, asked("What is the capital of France?", 1), asked("Sing.", 2))
+    player = make_player(tmp_path, asked("What is the capital of France?", 1), asked("Sing.", 2))
     (gone,) = tmp_path.glob(f"*_{name(1)}*.json")
     gone.unlink()
 

@@ -76,7 +76,7 @@ def test_without_declarations_nothing_is_volatile() -> None:
     assert {} == VolatileRules(["$.nothing"]).replace_parts(VALUE).use_counts
 
 
-def test_what_is_missing_is_not_what_is_ignored() -> None:
+def test_a_missing_value_differs_from_a_volatile_one() -> None:
     """A value that may differ must be there."""
     volatile = VolatileRules(["$.id"])
 
@@ -87,7 +87,7 @@ def test_what_is_missing_is_not_what_is_ignored() -> None:
 @pytest.mark.parametrize(
     "path", ["", "$", "id", "messages[0]", "$.", "$..id", "$.messages[", "$.messages[x]", "$[-1]", "$.a b", '$["a]']
 )
-def test_what_is_no_path_is_named_with_its_place(path: str) -> None:
+def test_an_invalid_path_is_reported_with_its_position(path: str) -> None:
     """Nothing is ignored silently because of a slip."""
     with pytest.raises(InvalidConfig) as caught:
         VolatileRules(["$.id", path], where="traceforge.config.json")
@@ -97,7 +97,7 @@ def test_what_is_no_path_is_named_with_its_place(path: str) -> None:
 
 
 @pytest.mark.parametrize(("pattern", "told"), [("(?=x)", "no google-re2"), ("(", "no google-re2"), ("a*", "empty")])
-def test_what_is_no_expression_is_named_with_its_place(pattern: str, told: str) -> None:
+def test_an_invalid_expression_is_reported_with_its_position(pattern: str, told: str) -> None:
     """Also one that would match everywhere."""
     with pytest.raises(InvalidConfig) as caught:
         VolatileRules(patterns=["x", pattern])
@@ -115,7 +115,7 @@ def test_every_bad_declaration_is_found_at_once() -> None:
 
 @fuzz(80)
 @given(json_texts, json_texts)
-def test_every_place_that_a_miss_names_can_be_declared(first: bytes, second: bytes) -> None:
+def test_every_path_in_an_explanation_can_be_declared(first: bytes, second: bytes) -> None:
     """Declaring all of them makes two values the same, unless something is missing in one of them."""
     before, after = {"a": parse_json(first)}, {"a": parse_json(second)}
     rows = list(list_differences(before, after, "$"))
@@ -141,7 +141,7 @@ def test_a_path_that_we_write_is_one_that_we_read(steps: list[str | int]) -> Non
     assert json.loads(json.dumps(steps)) == parse_path(path)
 
 
-def test_a_place_below_an_ignored_one_is_ignored() -> None:
+def test_a_path_below_a_volatile_one_is_volatile() -> None:
     """A redacted part there is not compared."""
     volatile = VolatileRules(["$.mcp_servers[*].authorization_token", '$["a b"]'])
 

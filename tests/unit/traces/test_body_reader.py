@@ -19,7 +19,7 @@ MAIL = "ann.lee@corp-example.org"
 
 @fuzz(150)
 @given(json_texts)
-def test_a_json_body_is_written_again_from_what_is_kept(data: bytes) -> None:
+def test_a_json_body_is_written_again_from_its_stored_form(data: bytes) -> None:
     """From its value and layout, or from its text; where it nests too deep, as text alone."""
     body = read_body(REDACTOR, data, "application/json")
 
@@ -61,21 +61,21 @@ def test_another_layout_keeps_the_text(text: str) -> None:
     assert (text, "", parse_json(text.encode())) == (body.text, body.layout, body.value)
 
 
-def test_a_member_that_another_replaced_is_clean() -> None:
+def test_a_duplicate_member_is_redacted() -> None:
     """The value does not have it, but the text would."""
     body = read_body(REDACTOR, f'{{"a": "{MAIL}", "a": 1}}'.encode(), "application/json")
 
     assert ({"a": 1}, None) == (body.value, body.text)
 
 
-def test_text_and_bytes_are_kept_clean() -> None:
+def test_text_and_bytes_are_redacted() -> None:
     """Text as text, anything else in base64."""
     assert f"to {REDACTED}" == read_body(REDACTOR, f"to {MAIL}".encode(), "text/plain").value
     assert {"b64": "/1tSRURBQ1RFRF0="} == read_body(REDACTOR, b"\xff" + MAIL.encode(), "").value
     assert None is read_body(REDACTOR, b"", "text/plain").value
 
 
-def test_a_form_is_cleaned_by_its_names() -> None:
+def test_a_form_is_redacted_by_field_names() -> None:
     """A password has no shape."""
     body = read_body(REDACTOR, b"user=ann&password=tulip", "application/x-www-form-urlencoded; charset=utf-8")
 

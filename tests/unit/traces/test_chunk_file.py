@@ -42,13 +42,13 @@ def test_text_is_written_as_text() -> None:
         '{"i":0,"t_ms":1,"data":7}', '{"i":0,"t_ms":1,"data":"","more":1}', '{"i":0,"t_ms":1,"data":"\\ud800"}',
     ],
 )  # fmt: skip
-def test_a_line_that_is_no_chunk_is_refused(line: str) -> None:
+def test_a_line_that_is_not_a_chunk_is_refused(line: str) -> None:
     """With the number of the line."""
     with pytest.raises(InvalidFile, match="line 1 is not chunk 0"):
         read_chunks(line.encode() + b"\n")
 
 
-def test_a_chunk_that_is_missing_is_noticed() -> None:
+def test_a_missing_chunk_is_noticed() -> None:
     """Their numbers follow one another."""
     lines = write_chunks([Chunk(1, b"")] * 3, [b"a", b"b", b"c"]).splitlines(keepends=True)
 
@@ -56,7 +56,7 @@ def test_a_chunk_that_is_missing_is_noticed() -> None:
         read_chunks(lines[0] + lines[2])
 
 
-def test_as_many_clean_pieces_as_were_seen() -> None:
+def test_there_must_be_one_redacted_piece_for_each_chunk() -> None:
     """Anything else is a mistake of ours."""
     with pytest.raises(ValueError, match="zip"):
         write_chunks([Chunk(1, b"")], [b"a", b"b"])

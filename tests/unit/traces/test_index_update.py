@@ -71,9 +71,7 @@ def test_no_trace_is_read_twice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     index.close()
 
 
-def test_a_segment_that_is_drained_while_it_is_looked_for_is_no_error(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_segment_that_is_drained_meanwhile_is_not_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its traces are found as files."""
     writer = SpoolWriter(str(tmp_path))
     for kept in KEPT:
@@ -93,9 +91,7 @@ def test_a_segment_that_is_drained_while_it_is_looked_for_is_no_error(
     index.close()
 
 
-def test_what_another_process_adds_meanwhile_is_not_taken_for_gone(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_trace_added_meanwhile_is_not_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It lists and indexes a file after we listed the folder and before we compare."""
     _files(tmp_path)
     late = plain_kept(9)
@@ -132,7 +128,7 @@ def test_a_row_that_another_process_moved_back_is_found_again(tmp_path: Path) ->
     index.close()
 
 
-def test_a_trace_that_is_nowhere_is_forgotten(tmp_path: Path) -> None:
+def test_the_row_of_a_missing_trace_is_removed(tmp_path: Path) -> None:
     """Its file, its segment and its archive are gone."""
     _files(tmp_path)
     index = TraceIndex(str(tmp_path))

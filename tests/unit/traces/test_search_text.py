@@ -26,24 +26,24 @@ def _text(asked: Any, said: Any, **fields: Any) -> str:
     return trace_text(object_of(COMPOSER.compose(call(CHAT, asked, said, **fields)).trace))
 
 
-def test_what_was_asked_and_said_are_the_words() -> None:
+def test_prompt_and_response_are_searchable() -> None:
     """In order; ids, models, roles, kinds and counts are none."""
     text = _text(chat_request("what is it?"), chat_answer("a cat"))
 
     assert "what is it?\na cat" == text
 
 
-def test_an_error_is_found_by_its_words() -> None:
+def test_an_error_is_searchable() -> None:
     """There is no answer then."""
     assert "too many requests" in _text(chat_request("x"), {"error": {"message": "too many requests"}}, status=429)
 
 
-def test_a_call_that_is_not_understood_is_found_by_its_body() -> None:
+def test_a_call_of_an_unknown_dialect_is_found_by_its_body() -> None:
     """Text, or another provider's JSON."""
     assert "plain words" in _text(b"plain words", b"more words")
 
 
-def test_data_and_books_do_not_fill_the_index() -> None:
+def test_binary_data_and_very_long_texts_do_not_fill_the_index() -> None:
     """A picture is no word, and the beginning of a book is enough."""
     picture = "iVBORw0KGgo" * (BLOB_LENGTH_MIN // 11 + 1)
     text = _text(chat_request(picture + "\n" + picture), chat_answer("word " * TEXT_LENGTH_MAX))
@@ -53,7 +53,7 @@ def test_data_and_books_do_not_fill_the_index() -> None:
 
 
 @given(st.text(max_size=60))
-def test_what_was_spread_out_is_pulled_together(text: str) -> None:
+def test_separated_characters_are_joined_again(text: str) -> None:
     """A snippet reads as it was written, but for spaces that stood between characters of such scripts."""
     assert text.encode("utf-8", "replace").decode().replace(" ", "") == join_characters(
         separate_characters(text)
@@ -80,14 +80,14 @@ def test_a_query_is_words_phrases_and_beginnings(query: str, expected: str) -> N
     assert expected == match_expression(query)
 
 
-def test_a_query_has_so_many_terms_and_no_more() -> None:
+def test_the_number_of_terms_of_a_query_is_limited() -> None:
     """The first ones."""
     assert TERMS_MAX == match_expression(" ".join(map(str, range(10 * TERMS_MAX)))).count(" AND ") + 1
 
 
 @fuzz(500)
 @given(st.text(max_size=50))
-def test_every_expression_is_one_for_sqlite(query: str) -> None:
+def test_every_expression_is_valid_for_sqlite(query: str) -> None:
     """Whatever was typed."""
     connection = sqlite3.connect(":memory:")
     connection.execute("CREATE VIRTUAL TABLE texts USING fts5(text)")

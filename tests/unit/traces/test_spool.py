@@ -45,7 +45,7 @@ def by_id(traces: list[StoredTrace]) -> list[StoredTrace]:
     return sorted(traces, key=lambda kept: kept.summary.id)
 
 
-def test_what_was_appended_is_there(tmp_path: Path) -> None:
+def test_appended_traces_are_read_back(tmp_path: Path) -> None:
     """In order, with its chunks, while the writer lives and after."""
     writer = SpoolWriter(str(tmp_path))
     for kept in KEPT:
@@ -91,7 +91,7 @@ def test_a_frame_can_be_read_alone(tmp_path: Path) -> None:
     assert read_frame(str(tmp_path / "gone"), 0) is None
 
 
-def test_reading_goes_on_from_a_place() -> None:
+def test_reading_continues_from_an_offset() -> None:
     """What was read before is not read again."""
     first = parse_segment(b"".join(FRAMES[:2]))
 
@@ -100,7 +100,7 @@ def test_reading_goes_on_from_a_place() -> None:
 
 @fuzz(150)
 @given(st.data())
-def test_a_torn_tail_takes_nothing_else_with_it(data: st.DataObject) -> None:
+def test_a_torn_tail_affects_no_other_frame(data: st.DataObject) -> None:
     """Cut anywhere: every frame that is whole counts, and the rest is said to be torn."""
     whole = b"".join(FRAMES)
     size = data.draw(st.integers(0, len(whole)))
@@ -114,7 +114,7 @@ def test_a_torn_tail_takes_nothing_else_with_it(data: st.DataObject) -> None:
 
 @fuzz(150)
 @given(st.integers(0, sum(map(len, FRAMES)) - 1), st.integers(1, 255))
-def test_a_damaged_frame_takes_nothing_else_with_it(place: int, change: int) -> None:
+def test_a_damaged_frame_affects_no_other_frame(place: int, change: int) -> None:
     """Any byte may be wrong: the frame it is in is missing, and every other is there."""
     whole = bytearray(b"".join(FRAMES))
     whole[place] ^= change
@@ -181,7 +181,7 @@ def test_a_child_appends_to_a_segment_of_its_own(tmp_path: Path) -> None:
     assert by_id(KEPT[:3]) == by_id(_kept(tmp_path))
 
 
-def test_a_drainer_never_takes_a_segment_that_is_just_being_made(tmp_path: Path) -> None:
+def test_a_segment_is_never_drained_while_it_is_created(tmp_path: Path) -> None:
     """Opening and draining side by side, again and again: every append succeeds and is kept."""
     stop = threading.Event()
 
@@ -206,7 +206,7 @@ def test_a_drainer_never_takes_a_segment_that_is_just_being_made(tmp_path: Path)
 
 
 @pytest.mark.parametrize("what", ["the file", "the folder"])
-def test_a_segment_that_somebody_deletes_while_it_is_made_is_made_again(
+def test_a_segment_deleted_while_it_is_created_is_created_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, what: str
 ) -> None:
     """Several times in a row: no trace is lost over it."""
@@ -226,7 +226,7 @@ def test_a_segment_that_somebody_deletes_while_it_is_made_is_made_again(
     assert KEPT[:1] == _kept(tmp_path)
 
 
-def test_nothing_is_for_others_to_read(tmp_path: Path) -> None:
+def test_segments_are_private_to_the_user(tmp_path: Path) -> None:
     """Whatever the umask says."""
     old = os.umask(0)
     try:
@@ -239,7 +239,7 @@ def test_nothing_is_for_others_to_read(tmp_path: Path) -> None:
     assert [0o600] == [Path(path).stat().st_mode & 0o777 for path in find_segments(str(tmp_path / "traces"))]
 
 
-def test_a_full_disk_tears_nothing(tmp_path: Path) -> None:
+def test_a_full_disk_leaves_no_partial_frame(tmp_path: Path) -> None:
     """The append fails, what was kept stays, and the next one that fits succeeds."""
     limit, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     writer = SpoolWriter(str(tmp_path))
@@ -261,7 +261,7 @@ def test_a_full_disk_tears_nothing(tmp_path: Path) -> None:
     assert [KEPT[0], KEPT[3]] == _kept(tmp_path)
 
 
-def test_a_folder_that_is_not_ours_is_said_to_be_unwritable(tmp_path: Path) -> None:
+def test_a_folder_that_is_not_writable_is_reported(tmp_path: Path) -> None:
     """Here a file stands where the folder should."""
     (tmp_path / "traces").write_text("")
 
@@ -269,7 +269,7 @@ def test_a_folder_that_is_not_ours_is_said_to_be_unwritable(tmp_path: Path) -> N
         SpoolWriter(str(tmp_path / "traces")).append(KEPT[0])
 
 
-def test_what_is_no_segment_is_passed_over(tmp_path: Path) -> None:
+def test_files_that_are_not_segments_are_skipped(tmp_path: Path) -> None:
     """Folders, links and pipes of that name."""
     folder = tmp_path / "spool"
     (folder / "a.segment").mkdir(parents=True)
@@ -281,7 +281,7 @@ def test_what_is_no_segment_is_passed_over(tmp_path: Path) -> None:
     assert 1 == drain_spool(str(tmp_path)).traces
 
 
-def test_a_frame_that_was_purged_is_blank_and_passed_over(tmp_path: Path) -> None:
+def test_a_purged_frame_is_blank_and_skipped(tmp_path: Path) -> None:
     """In its place, while the owner appends behind it; the others are where they were, and nothing is damaged."""
     writer = SpoolWriter(str(tmp_path))
     for kept in KEPT[:3]:

@@ -42,12 +42,12 @@ def test_every_trace_becomes_a_file_with_its_chunks_beside_it(tmp_path: Path) ->
     assert [] == find_segments(str(tmp_path))
 
 
-def test_a_folder_without_a_spool_is_nothing_to_do(tmp_path: Path) -> None:
+def test_a_folder_without_a_spool_needs_no_draining(tmp_path: Path) -> None:
     """Not even a folder."""
     assert DrainResult() == drain_spool(str(tmp_path / "nowhere"))
 
 
-def test_a_torn_tail_is_told_and_the_rest_kept(tmp_path: Path) -> None:
+def test_a_torn_tail_is_reported_and_other_frames_are_saved(tmp_path: Path) -> None:
     """A crash cut the last frame."""
     whole = b"".join(encode_frame(KEPT[1]))
     _orphan(tmp_path, KEPT[0], whole[:-3])
@@ -68,7 +68,7 @@ def test_a_damaged_segment_is_kept_and_not_read_again(tmp_path: Path) -> None:
     assert DrainResult() == drain_spool(str(tmp_path))
 
 
-def test_time_that_is_up_leaves_the_rest(tmp_path: Path) -> None:
+def test_draining_stops_when_time_is_up(tmp_path: Path) -> None:
     """The next reader goes on."""
     _orphan(tmp_path, KEPT[0])
 
@@ -89,7 +89,7 @@ def test_draining_twice_changes_nothing(tmp_path: Path) -> None:
     assert before == {path: path.read_bytes() for path in every_file(tmp_path)}
 
 
-def test_a_disk_that_is_full_keeps_the_segment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_disk_keeps_the_segment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing is lost, no half-written file is left, and the next time it succeeds."""
     _orphan(tmp_path, *KEPT)
     real = os.write
@@ -109,7 +109,7 @@ def test_a_disk_that_is_full_keeps_the_segment(tmp_path: Path, monkeypatch: pyte
     assert all(_is_complete(tmp_path, kept) for kept in KEPT)
 
 
-def test_files_are_for_nobody_else(tmp_path: Path) -> None:
+def test_files_are_private_to_the_user(tmp_path: Path) -> None:
     """Whatever the umask says."""
     _orphan(tmp_path, *KEPT)
     old = os.umask(0)
@@ -122,7 +122,7 @@ def test_files_are_for_nobody_else(tmp_path: Path) -> None:
     assert 0o700 == (tmp_path / "chunks").stat().st_mode & 0o777
 
 
-def test_a_new_segment_that_a_crash_left_empty_is_removed(tmp_path: Path) -> None:
+def test_an_empty_segment_left_by_a_crash_is_removed(tmp_path: Path) -> None:
     """Once it is old it is nobody's; a young one may be a segment that its writer is about to own."""
     old, young = (tmp_path / "spool" / name for name in ("1-a.new", "2-b.new"))
     old.parent.mkdir()

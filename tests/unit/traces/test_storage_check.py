@@ -73,7 +73,7 @@ def test_chunks_without_their_trace_are_a_finding(folder: Path) -> None:
     assert [("stray.jsonl", chunk_file.CHUNKS_RULE)] == _rules(folder)
 
 
-def test_chunks_that_are_none_are_a_finding(folder: Path) -> None:
+def test_invalid_chunks_are_a_finding(folder: Path) -> None:
     """A line that was changed, and a link."""
     path = folder / chunk_file.chunk_file_name(KEPT[0].summary.id)
     path.write_bytes(KEPT[0].chunks.replace(b'"i":1', b'"i":2'))

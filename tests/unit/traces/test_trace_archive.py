@@ -83,7 +83,7 @@ def test_a_trace_is_found_with_a_hint_or_without(tmp_path: Path) -> None:
     assert opened.find_entry(plain_kept(9).summary, 0) is None
 
 
-def test_no_single_byte_goes_wrong_unnoticed(tmp_path: Path) -> None:
+def test_every_changed_byte_is_detected_or_harmless(tmp_path: Path) -> None:
     """Every change of every byte is found out, or harmless; never another error, never other bytes."""
     path = Path(write_archive(str(tmp_path), SMALL))
     data = path.read_bytes()
@@ -99,7 +99,7 @@ def test_no_single_byte_goes_wrong_unnoticed(tmp_path: Path) -> None:
     assert noticed > len(data) * 3 * 0.95
 
 
-def test_no_cut_goes_unnoticed(tmp_path: Path) -> None:
+def test_a_truncated_or_extended_archive_is_detected(tmp_path: Path) -> None:
     """A file that was not copied to its end, or that has something behind it."""
     path = Path(write_archive(str(tmp_path), SMALL))
     data = path.read_bytes()
@@ -110,7 +110,7 @@ def test_no_cut_goes_unnoticed(tmp_path: Path) -> None:
             _contents(str(path))
 
 
-def test_an_archive_is_for_nobody_else_and_its_name_is_its_own(tmp_path: Path) -> None:
+def test_an_archive_is_private_and_has_a_unique_name(tmp_path: Path) -> None:
     """Two of one day are two files."""
     old = os.umask(0)
     try:

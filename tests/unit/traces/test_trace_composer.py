@@ -108,7 +108,7 @@ def test_a_body_of_any_depth_gives_a_valid_trace(depth: int, address: str) -> No
         assert MAIL.encode() not in kept.trace + kept.chunks
 
 
-def test_a_request_that_keeps_to_no_rule_is_kept_raw() -> None:
+def test_an_invalid_request_is_stored_without_its_unified_view() -> None:
     """The unified view goes, the body stays."""
     request = {"model": 7, "messages": [{"role": "alien", "content": 5}]}
 
@@ -118,7 +118,7 @@ def test_a_request_that_keeps_to_no_rule_is_kept_raw() -> None:
     assert chat_answer("x") == body["provider_response"]
 
 
-def test_an_answer_that_keeps_to_no_rule_is_kept_raw() -> None:
+def test_an_invalid_response_is_stored_without_its_unified_view() -> None:
     """Such as one whose choices are of the wrong type."""
     answer = chat_answer("x", choices=[{"index": "first", "message": {"role": 3}}], usage={"total_tokens": -1})
 
@@ -127,7 +127,7 @@ def test_an_answer_that_keeps_to_no_rule_is_kept_raw() -> None:
     assert answer == body["provider_response"]
 
 
-def test_json_under_a_forms_label_gives_a_valid_trace() -> None:
+def test_json_with_the_media_type_of_a_form_gives_a_valid_trace() -> None:
     """Cleaned as a form it may be no JSON any more."""
     data = b'{"a":  "x&key=abcdef&b=2"}'
 
@@ -191,7 +191,7 @@ def test_a_stream_that_broke_off_is_an_error() -> None:
     assert STREAM[:60] == answer_bytes(COMPOSER.compose(cut))
 
 
-def test_a_call_that_went_well_says_what_is_missing_of_it() -> None:
+def test_a_successful_call_with_a_truncated_body_says_so() -> None:
     """A body that was too large to keep is no failure of the call, and no silence either."""
     body = _body(COMPOSER.compose(call(CHAT, b"", chat_answer("x"), error=f"too large, says {MAIL}")))
 
@@ -216,7 +216,7 @@ def test_a_client_that_left_after_the_last_event_got_its_answer() -> None:
     assert ("success", "", "complete", "left") == _told(whole)
 
 
-def test_an_error_of_the_provider_is_told_in_its_words() -> None:
+def test_an_error_of_the_provider_keeps_its_message() -> None:
     """And without what it repeats of the request."""
     answer = {"error": {"message": f"bad key for {MAIL}", "type": "auth"}}
 
@@ -224,7 +224,7 @@ def test_an_error_of_the_provider_is_told_in_its_words() -> None:
     assert ("error", "HTTP status 502", "error", "answered") == _told(call(CHAT, b"{}", b"<html>", status=502))
 
 
-def test_numbers_that_no_index_holds_are_no_reason_to_fail() -> None:
+def test_numbers_too_large_for_the_index_do_not_fail() -> None:
     """A provider may claim any number of tokens, and a caller any step."""
     usage = {"prompt_tokens": 1, "completion_tokens": 1, "total_tokens": 10**30}
     answer, caller = chat_answer("x", usage=usage), Caller(session_id="s", step_index=10**40)
@@ -239,7 +239,7 @@ def test_numbers_that_no_index_holds_are_no_reason_to_fail() -> None:
 # Secrets
 
 
-def test_what_was_redacted_is_listed_without_its_value() -> None:
+def test_redactions_are_listed_without_their_values() -> None:
     """Places and types; a fingerprint where there is a key, and the same for the same value."""
     exchange = call(CHAT, chat_request(f"I am {MAIL}", user=MAIL), chat_answer("hello"))
 
@@ -255,7 +255,7 @@ def test_what_was_redacted_is_listed_without_its_value() -> None:
     assert by_path[0]["$.user"] != by_path[2]["$.user"]
 
 
-def test_what_a_caller_says_about_itself_is_clean() -> None:
+def test_session_scope_parent_and_state_are_redacted() -> None:
     """Session, scope, parent and state."""
     caller = Caller("a.py:7:f", f"t[{MAIL}]", f"s {MAIL}", 3, f"p {MAIL}", {"user": {"mail": MAIL}, "n": 1})
 
@@ -266,7 +266,7 @@ def test_what_a_caller_says_about_itself_is_clean() -> None:
     assert ({"user": {"mail": REDACTED}, "n": 1}, 3) == (body["state_snapshot"], body["step_index"])
 
 
-def test_a_secret_in_the_address_is_nowhere() -> None:
+def test_a_secret_in_the_url_is_not_stored() -> None:
     """Not in the URL, not in the path, not as the name of the model."""
     key = SECRETS["GOOGLE_API_KEY"](Random(3))
     for address in (f"/v1beta/models/{MAIL}:generateContent?key={key}", f"/v1beta/models/{key}:generateContent",
@@ -277,7 +277,7 @@ def test_a_secret_in_the_address_is_nowhere() -> None:
             assert secret.encode() not in kept.trace + kept.summary.to_bytes()
 
 
-def test_an_answer_that_is_cut_in_its_compression_is_clean() -> None:
+def test_a_response_with_truncated_compression_is_redacted() -> None:
     """What could be decoded is kept, cleaned; nothing is kept as it was sent."""
     body = gzip.compress(json.dumps(chat_answer(f"to {MAIL} " + "x" * 50)).encode())
 
@@ -319,7 +319,7 @@ def _over_lines(event: Any) -> str:
 
 
 @pytest.mark.parametrize("name", ["content", "something_new"])
-def test_a_stream_that_is_divided_in_a_new_way_gives_no_secret_away(name: str) -> None:
+def test_a_stream_with_unusual_events_reveals_no_secret(name: str) -> None:
     """An event over several lines, and a text under a name that nobody knows yet."""
     events = [{"choices": [{"index": 0, "delta": {name: text}}]} for text in ("hi ", KEY[:12], KEY[12:], " ok")]
     for body in ("".join(map(_over_lines, events)).encode(), sse(*events, done=True)):
@@ -331,7 +331,7 @@ def test_a_stream_that_is_divided_in_a_new_way_gives_no_secret_away(name: str) -
 @pytest.mark.parametrize("label", ["", "text/plain", "application/json", SSE])
 @pytest.mark.parametrize("start", [b"", b": hello\n\n", b"id: 1\n", b"retry: 9\n", b"\xef\xbb\xbf", b"\n\n"])
 @pytest.mark.parametrize("size", [1, 10_000])
-def test_a_stream_is_clean_whatever_its_label_and_its_beginning(label: str, start: bytes, size: int) -> None:
+def test_a_stream_is_redacted_whatever_its_media_type(label: str, start: bytes, size: int) -> None:
     """What is read as events is cleaned as events, also if it comes byte by byte."""
     events = [{"choices": [{"index": 0, "delta": {"content": text}}]} for text in ("hi ", KEY[:12], KEY[12:], " ok")]
     body = start + sse(*events, done=True)
@@ -396,7 +396,7 @@ def _events(data: bytes) -> list[Any]:
 
 @pytest.mark.parametrize("how", ECHOING)
 @pytest.mark.parametrize("size", [1, 13, 10_000])
-def test_an_address_that_comes_back_is_refilled_from_the_request(how: str, size: int) -> None:
+def test_an_echoed_value_is_stored_as_a_reference_to_the_request(how: str, size: int) -> None:
     """The answer is stored without it, and from the request it is what it was; other secrets stay out."""
     address, media_type, data = ECHOING[how]
     request = chat_request(f"write to eve@corp-example.org and {MAIL}")
@@ -419,7 +419,7 @@ def test_a_marker_that_the_model_wrote_itself_is_counted() -> None:
     assert expected == json.loads(refill(kept, request))
 
 
-def test_a_body_that_cannot_be_decoded_is_not_kept_because_nobody_knows_what_it_holds() -> None:
+def test_a_body_that_cannot_be_decoded_is_not_stored() -> None:
     """Its size and its digest are; a secret inside a compression that we cannot undo must not reach the disk."""
     broken = gzip.compress(json.dumps(chat_answer(MAIL)).encode())[:10] + b"\xff" * 90
     seen = call(CHAT, b"\x01\x02\xff", broken, encoding="gzip", headers=[("Content-Encoding", "nobody-knows")])

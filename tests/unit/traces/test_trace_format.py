@@ -160,13 +160,13 @@ def test_everything_wrong_is_reported() -> None:
 
 
 @pytest.mark.parametrize("version", ["0.9.0", "1.0", "2.0.0", "1.0.0\n"], ids=ascii)
-def test_another_version_is_tr2_and_nothing_else_is_looked_at(version: str) -> None:
+def test_another_version_is_only_tr2(version: str) -> None:
     """Its rules are not ours."""
     assert [("TR2", "$.schema_version")] == _rules({"schema_version": version, "request": 5})
 
 
 @pytest.mark.parametrize("value", [None, 5, "x", [], True])
-def test_a_trace_that_is_no_object_is_one_finding(value: Any) -> None:
+def test_a_trace_that_is_not_an_object_is_one_finding(value: Any) -> None:
     """Whatever stands there in its place."""
     assert [("TR1", "$")] == _rules(value)
 
@@ -300,7 +300,7 @@ def test_writing_leaves_the_body_as_it_was() -> None:
     assert before == repr(value)
 
 
-def test_what_breaks_a_rule_is_neither_read_nor_written() -> None:
+def test_an_invalid_trace_is_neither_read_nor_written() -> None:
     """Both raise with every finding."""
     value = _trace(id="x", endpoint="")
     with pytest.raises(InvalidFile) as read:
@@ -312,7 +312,7 @@ def test_what_breaks_a_rule_is_neither_read_nor_written() -> None:
     assert read.value.findings == written.value.findings
 
 
-def test_what_json_cannot_hold_is_not_written_and_what_is_no_json_is_not_read() -> None:
+def test_nan_is_not_written_and_invalid_json_is_not_read() -> None:
     """NaN deep in a provider's field; a text that breaks off."""
     with pytest.raises(NotCanonical):
         write_trace(_trace(provider_response={"logprob": float("nan")}))
@@ -347,12 +347,12 @@ def test_a_renamed_file_is_tr3(name: str) -> None:
 
 
 @pytest.mark.parametrize("value", [None, [], {}, {"id": 5, "timestamp": "x"}, {"id": "x"}], ids=ascii)
-def test_a_trace_without_time_or_id_has_no_name_to_judge(value: Any) -> None:
+def test_a_trace_without_time_or_id_has_no_expected_file_name(value: Any) -> None:
     """Its shape is another check's to report."""
     assert [] == check_file_name("any.json", value)
 
 
-def test_the_least_trace_is_valid() -> None:
+def test_the_minimal_trace_is_valid() -> None:
     """Seven fields, of which the request needs a model alone."""
     assert LEAST() == read_trace(write_trace(LEAST())).body
 

@@ -27,7 +27,7 @@ def _add(index: TraceIndex, *rows: TraceRow) -> None:
         index.add_rows(rows)
 
 
-def test_what_was_put_in_comes_out(index: TraceIndex) -> None:
+def test_rows_are_read_as_they_were_added(index: TraceIndex) -> None:
     """Every field and the place, newest first."""
     rows = [
         _row(1),
@@ -42,7 +42,7 @@ def test_what_was_put_in_comes_out(index: TraceIndex) -> None:
     assert ({"spool/a"}, {"archive/b"}) == (index.containers("spool"), index.containers("archive"))
 
 
-def test_a_row_that_is_there_moves_and_keeps_its_words(index: TraceIndex) -> None:
+def test_an_existing_row_moves_and_keeps_its_text(index: TraceIndex) -> None:
     """A name stands in one place."""
     _add(index, _row(1, TraceLocation("spool/a", 0)))
     ((number, _),) = index.rows_without_text(9)
@@ -55,7 +55,7 @@ def test_a_row_that_is_there_moves_and_keeps_its_words(index: TraceIndex) -> Non
         assert 1 == len(index.search("marzipan", TraceFilter(), 9))
 
 
-def test_a_file_that_changed_loses_its_words(index: TraceIndex) -> None:
+def test_a_replaced_file_loses_its_text(index: TraceIndex) -> None:
     """They are read again."""
     _add(index, _row(1, TraceLocation("", 1)))
     index.add_texts([(number, "marzipan") for number, _ in index.rows_without_text(9)])
@@ -65,7 +65,7 @@ def test_a_file_that_changed_loses_its_words(index: TraceIndex) -> None:
     assert [_row(1, TraceLocation("", 2), model="other")] == [row for _, row in index.rows_without_text(9)]
 
 
-def test_words_that_two_processes_add_are_there_once(tmp_path: Path) -> None:
+def test_texts_that_two_processes_add_are_stored_once(tmp_path: Path) -> None:
     """Nor do those of a row that is gone come back."""
     one, other = TraceIndex(str(tmp_path)), TraceIndex(str(tmp_path))
     _add(one, _row(1), _row(2))
@@ -82,7 +82,7 @@ def test_words_that_two_processes_add_are_there_once(tmp_path: Path) -> None:
     other.close()
 
 
-def test_a_change_happens_whole_or_not_at_all(index: TraceIndex) -> None:
+def test_a_transaction_is_committed_completely_or_not_at_all(index: TraceIndex) -> None:
     """A stop in the middle leaves what was."""
 
     def stopped() -> None:
@@ -115,7 +115,7 @@ def test_every_time_has_a_number_that_sqlite_holds(index: TraceIndex, at: str) -
     assert [row] == index.list_rows(TraceFilter())
 
 
-def test_what_was_remembered_can_be_forgotten(index: TraceIndex) -> None:
+def test_stamps_can_be_deleted(index: TraceIndex) -> None:
     """Stamps of folders and containers."""
     index.save_stamp("x", 5)
 

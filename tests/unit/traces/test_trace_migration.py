@@ -58,7 +58,7 @@ def test_a_newer_major_version_is_refused(version: str) -> None:
 
 
 @pytest.mark.parametrize("version", ["", "1", "1.0", "v1.0.0", "1.0.0\n", "1.0.0.0", None, 1, [], "9" * 99 + ".0.0"])
-def test_what_is_no_version_is_refused(version: object) -> None:
+def test_an_invalid_version_is_refused(version: object) -> None:
     """It is neither old nor new."""
     trace: JSONObject = {**TRACE, "schema_version": version}  # type: ignore[dict-item]
 
@@ -68,7 +68,7 @@ def test_what_is_no_version_is_refused(version: object) -> None:
 
 
 @pytest.mark.parametrize("value", [None, [], "x", 7])
-def test_what_is_no_object_has_no_version(value: object) -> None:
+def test_a_value_that_is_not_an_object_has_no_version(value: object) -> None:
     """It is no trace either."""
     assert "0.0.0" == trace_version(value)  # type: ignore[arg-type]
 
@@ -98,7 +98,7 @@ def test_steps_follow_one_another() -> None:
 
 
 @pytest.mark.usefixtures("steps")
-def test_a_hole_is_found() -> None:
+def test_a_missing_step_is_reported() -> None:
     """No step leads on from there."""
     migration_step("0.1.0", "0.4.0")(lambda trace: trace)
 
@@ -108,7 +108,7 @@ def test_a_hole_is_found() -> None:
 
 
 @pytest.mark.usefixtures("steps")
-def test_a_circle_cannot_be_made() -> None:
+def test_a_cycle_of_steps_cannot_be_registered() -> None:
     """A step goes forward, and there is one from each version."""
     migration_step("0.1.0", "0.4.0")(lambda trace: trace)
     for since, to in (("0.4.0", "0.1.0"), ("0.4.0", "0.4.0"), ("0.1.0", "0.5.0")):
@@ -117,7 +117,7 @@ def test_a_circle_cannot_be_made() -> None:
 
 
 @pytest.mark.usefixtures("steps")
-def test_a_circle_that_is_there_all_the_same_is_found() -> None:
+def test_an_existing_cycle_is_reported() -> None:
     """It ends, and says so."""
     trace_migration._registry["0.1.0"] = trace_migration._MigrationStep("0.2.0", lambda trace: trace)
     trace_migration._registry["0.2.0"] = trace_migration._MigrationStep("0.1.0", lambda trace: trace)

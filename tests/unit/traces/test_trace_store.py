@@ -97,7 +97,7 @@ def test_a_trace_is_listed_once_through_every_move(tmp_path: Path, traces: Trace
     anew.close()
 
 
-def test_all_places_at_once_are_one_list(tmp_path: Path, traces: TraceStore) -> None:
+def test_traces_of_all_places_are_one_list(tmp_path: Path, traces: TraceStore) -> None:
     """Two in an archive, two files, two of a process that is gone, two of one that writes."""
     put_files(tmp_path, *KEPT[:2])
     traces.update_index()
@@ -112,7 +112,7 @@ def test_all_places_at_once_are_one_list(tmp_path: Path, traces: TraceStore) -> 
     assert 8 == traces.count_traces(TraceFilter())
 
 
-def test_a_row_that_is_old_still_reads(tmp_path: Path, traces: TraceStore) -> None:
+def test_a_trace_that_moved_is_read_by_its_old_row(tmp_path: Path, traces: TraceStore) -> None:
     """The trace moved since: from a segment to a file, from there to an archive, and to another archive."""
     writer = SpoolWriter(str(tmp_path))
     for kept in KEPT:
@@ -309,7 +309,7 @@ SPOILT = ("thrown away", "garbage", "names that are no text", "garbage in the mi
 
 @pytest.mark.parametrize("how", SPOILT)
 @pytest.mark.parametrize("worded", [False, True])
-def test_an_index_that_is_spoilt_is_made_anew(tmp_path: Path, how: str, worded: bool) -> None:
+def test_a_broken_index_is_rebuilt(tmp_path: Path, how: str, worded: bool) -> None:
     """Or kept in memory: the answers are the same."""
     put_files(tmp_path, *KEPT[:4])
     found = TraceStore(str(tmp_path))
@@ -329,7 +329,7 @@ def test_an_index_that_is_spoilt_is_made_anew(tmp_path: Path, how: str, worded: 
     anew.close()
 
 
-def test_an_index_that_is_spoilt_while_it_is_open_is_made_anew(tmp_path: Path, traces: TraceStore) -> None:
+def test_an_index_that_breaks_while_open_is_rebuilt(tmp_path: Path, traces: TraceStore) -> None:
     """Whatever the library says about it."""
     put_files(tmp_path, *KEPT)
     traces.update_index()
@@ -341,7 +341,7 @@ def test_an_index_that_is_spoilt_while_it_is_open_is_made_anew(tmp_path: Path, t
     check_all(traces, KEPT)
 
 
-def test_an_index_that_somebody_keeps_locked_is_done_without(
+def test_a_locked_index_is_replaced_by_one_in_memory(
     tmp_path: Path, traces: TraceStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The list is made in memory, and their index is left alone."""
@@ -361,7 +361,7 @@ def test_an_index_that_somebody_keeps_locked_is_done_without(
     assert inode == path.stat().st_ino
 
 
-def test_a_folder_that_is_not_there_is_empty_and_stays_away(tmp_path: Path) -> None:
+def test_a_missing_folder_is_empty_and_is_not_created(tmp_path: Path) -> None:
     """To look makes nothing."""
     found = TraceStore(str(tmp_path / "nowhere"))
     found.update_index()
@@ -377,7 +377,7 @@ def test_a_folder_that_is_not_there_is_empty_and_stays_away(tmp_path: Path) -> N
     assert not (tmp_path / "nowhere").exists()
 
 
-def test_everything_is_for_nobody_else(tmp_path: Path) -> None:
+def test_all_files_are_private_to_the_user(tmp_path: Path) -> None:
     """Index, archives, chunks and files, whatever the umask says."""
     old = os.umask(0)
     try:
@@ -404,7 +404,7 @@ def test_everything_is_for_nobody_else(tmp_path: Path) -> None:
 # What people do to the folder
 
 
-def test_files_that_come_and_go_by_hand_are_noticed(tmp_path: Path, traces: TraceStore) -> None:
+def test_files_added_and_removed_by_hand_are_noticed(tmp_path: Path, traces: TraceStore) -> None:
     """Also when the times of the folder are too coarse to tell."""
     put_files(tmp_path, *KEPT[:4])
     check_all(traces, KEPT[:4])
@@ -414,7 +414,7 @@ def test_files_that_come_and_go_by_hand_are_noticed(tmp_path: Path, traces: Trac
     assert 4 == len(names(traces))
 
 
-def test_an_archive_that_comes_and_goes_by_hand_is_noticed(tmp_path: Path, traces: TraceStore) -> None:
+def test_an_archive_added_and_removed_by_hand_is_noticed(tmp_path: Path, traces: TraceStore) -> None:
     """Moved away, its traces are gone; back again, they are there."""
     put_files(tmp_path, *KEPT)
     traces.update_index()
@@ -443,7 +443,7 @@ def test_a_file_that_was_changed_is_read_again(tmp_path: Path, traces: TraceStor
     assert 3 == len(traces.list_rows())
 
 
-def test_a_file_that_was_spoilt_is_no_trace_any_more(tmp_path: Path, traces: TraceStore) -> None:
+def test_a_damaged_file_is_listed_as_unreadable(tmp_path: Path, traces: TraceStore) -> None:
     """It is told, and back once it was repaired."""
     put_files(tmp_path, *KEPT[:3])
     traces.update_index()
@@ -456,7 +456,7 @@ def test_a_file_that_was_spoilt_is_no_trace_any_more(tmp_path: Path, traces: Tra
     assert {} == traces.unreadable_files()
 
 
-def test_what_is_no_trace_is_told_and_breaks_nothing(tmp_path: Path, traces: TraceStore) -> None:
+def test_files_that_are_not_traces_are_reported_and_break_nothing(tmp_path: Path, traces: TraceStore) -> None:
     """Folders, links, pipes, names that are no text, other JSON, and a trace under another name."""
     put_files(tmp_path, *KEPT)
     (tmp_path / "folder.json").mkdir()
@@ -482,7 +482,7 @@ def test_what_is_no_trace_is_told_and_breaks_nothing(tmp_path: Path, traces: Tra
     assert "2.0.0" in traces.unreadable_files()["newer.json"]
 
 
-def test_times_that_no_calendar_needs_are_listed(tmp_path: Path, traces: TraceStore) -> None:
+def test_traces_with_extreme_times_are_listed(tmp_path: Path, traces: TraceStore) -> None:
     """In order, as far as the index can tell them apart."""
     times = [
         "0001-01-01T00:00:00Z",
@@ -574,7 +574,7 @@ def test_a_snippet_shows_the_words_around(tmp_path: Path) -> None:
 
 @fuzz(400)
 @given(query=st.text(max_size=40) | st.text(st.sampled_from('"*()^:+-{}.,\0\\ANDORNEAR日é\ud800 '), max_size=30))
-def test_no_query_is_wrong(query: str, tmp_path_factory: pytest.TempPathFactory) -> None:
+def test_every_query_is_valid(query: str, tmp_path_factory: pytest.TempPathFactory) -> None:
     """Whatever a person types."""
     folder = tmp_path_factory.getbasetemp() / "queries"
     if not folder.exists():
@@ -588,7 +588,7 @@ def test_no_query_is_wrong(query: str, tmp_path_factory: pytest.TempPathFactory)
     found.close()
 
 
-def test_a_query_of_many_words_is_one(tmp_path: Path) -> None:
+def test_a_query_of_very_many_words_is_answered(tmp_path: Path) -> None:
     """Somebody pasted a book."""
     found = _filled(tmp_path)
 
@@ -644,7 +644,7 @@ def test_paging_visits_everything_once(tmp_path: Path, traces: TraceStore, size:
     assert all(first[:24] >= second[:24] for first, second in pairwise(seen))
 
 
-def test_sessions_are_told_newest_first_and_their_steps_in_order(tmp_path: Path, traces: TraceStore) -> None:
+def test_sessions_are_listed_newest_first_and_their_steps_in_order(tmp_path: Path, traces: TraceStore) -> None:
     """Steps by their numbers, not by when they came."""
 
     def step(number: int, session: str, at: int | None, **more: object) -> StoredTrace:
@@ -719,7 +719,7 @@ def test_a_newer_minor_version_is_read_and_a_newer_major_is_not(tmp_path: Path, 
     assert 1 == len(traces.unreadable_files())
 
 
-def test_progress_is_told(tmp_path: Path, traces: TraceStore, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_progress_is_reported(tmp_path: Path, traces: TraceStore, monkeypatch: pytest.MonkeyPatch) -> None:
     """After every batch."""
     monkeypatch.setattr(index_update, "BATCH", 3)
     monkeypatch.setattr(trace_store, "TEXTS_BATCH", 4)

@@ -31,7 +31,7 @@ def test_a_summary_says_what_a_list_needs() -> None:
 
 
 @pytest.mark.parametrize("body", [SPECIFIED_TRACE, *(make() for make in FORMATS["trace"].examples)])
-def test_every_valid_trace_has_one(body: dict[str, Any]) -> None:
+def test_every_valid_trace_has_a_summary(body: dict[str, Any]) -> None:
     """Also one that says only what it must."""
     summary = summarize_trace(body)
 
@@ -44,7 +44,7 @@ def test_every_valid_trace_has_one(body: dict[str, Any]) -> None:
     st.floats(0, 1e308) | st.integers(0, 10**300),
     st.text(st.characters(), max_size=9),
 )
-def test_whatever_a_trace_claims_has_a_summary(source: Any, number: Any, text: str) -> None:
+def test_a_trace_with_extreme_values_has_a_summary(source: Any, number: Any, text: str) -> None:
     """Huge numbers, lone surrogates, sources of another shape."""
     metadata = {**SPECIFIED_TRACE["metadata"], "tokens_used": number, "duration_ms": number, "model": text}
     body = {**SPECIFIED_TRACE, "source": source, "step_index": number, "session_id": text, "metadata": metadata}
@@ -56,7 +56,7 @@ def test_whatever_a_trace_claims_has_a_summary(source: Any, number: Any, text: s
 
 
 @pytest.mark.parametrize("data", [b"", b"\x90", b"\xc0", b"{}", plain_kept(1).summary.to_bytes()[:-1]])
-def test_what_is_no_summary_is_refused(data: bytes) -> None:
+def test_data_that_are_not_a_summary_are_refused(data: bytes) -> None:
     """It came from a file, after all."""
     with pytest.raises(msgspec.DecodeError):
         TraceSummary.from_bytes(data)

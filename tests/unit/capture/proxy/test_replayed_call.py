@@ -15,7 +15,7 @@ import pytest
 
 from support.corpus import need_shared
 from support.exchanges import HOST, call, chat_request, moment, recorded_exchange
-from support.replaying import recorded
+from support.replaying import make_player
 from support.sockets import LOOPS, Peer, Proxy, Upstream, chunks_of, length_of, request, response
 from support.traffic import interactions
 from support.wire import CHAT, SSE, sse
@@ -54,7 +54,7 @@ def replaying(
     folder: Path, *exchanges: Exchange, loop: str = "uvloop", auto: bool = False, pace: float = 0.0
 ) -> Iterator[tuple[Upstream, Proxy, Player]]:
     """A proxy that replays, and an upstream that should get no call."""
-    player = recorded(folder, *exchanges)
+    player = make_player(folder, *exchanges)
     upstream = Upstream()
     replay = ReplayResponder(player, pace, auto)
     proxy = Proxy({"up": upstream.url}, loop=loop, replay=replay, sink=None if auto else False)
@@ -414,7 +414,7 @@ def framed(pieces: list[bytes]) -> list[bytes]:
 @pytest.mark.parametrize(("pace", "times"), [(1.0, [0.02, 0.02, 0.5, 1.25]), (10.0, [0.002, 0.002, 0.05, 0.125])])
 def test_with_a_pace_chunks_come_at_their_recorded_times(tmp_path: Path, pace: float, times: list[float]) -> None:
     """Or so many times as fast; two that came together are written together, in order."""
-    stage = Stage(recorded(tmp_path, streamed(times=[20, 20, 500, 1250])), pace)
+    stage = Stage(make_player(tmp_path, streamed(times=[20, 20, 500, 1250])), pace)
     assert [] == stage.chunks
     while stage.loop.due:
         stage.loop.run()
@@ -427,7 +427,7 @@ def test_with_a_pace_chunks_come_at_their_recorded_times(tmp_path: Path, pace: f
 
 def test_a_late_timer_delays_no_later_chunk(tmp_path: Path) -> None:
     """What is due is written; the next chunk is due at its own time."""
-    stage = Stage(recorded(tmp_path, streamed(times=[10, 20, 30, 1000])), 1.0)
+    stage = Stage(make_player(tmp_path, streamed(times=[10, 20, 30, 1000])), 1.0)
     stage.loop.run(late=0.5)
     assert framed(EVENTS[:3]) == [data for _, data in stage.chunks]
     stage.loop.run()
@@ -437,7 +437,7 @@ def test_a_late_timer_delays_no_later_chunk(tmp_path: Path) -> None:
 
 def test_without_a_pace_everything_comes_at_once(tmp_path: Path) -> None:
     """No timer is needed."""
-    stage = Stage(recorded(tmp_path, streamed(times=[10, 20, 30, 1000])), 0.0)
+    stage = Stage(make_player(tmp_path, streamed(times=[10, 20, 30, 1000])), 0.0)
 
     assert stage.over
     assert [] == stage.loop.due
@@ -446,13 +446,13 @@ def test_without_a_pace_everything_comes_at_once(tmp_path: Path) -> None:
 
 def test_a_plain_response_does_not_wait(tmp_path: Path) -> None:
     """A pace is for streams."""
-    assert Stage(recorded(tmp_path, recorded_call({"n": 1})), 1.0).over
+    assert Stage(make_player(tmp_path, recorded_call({"n": 1})), 1.0).over
 
 
 @pytest.mark.parametrize("how", ["on_client_disconnected", "abort"])
 def test_after_a_disconnect_or_abort_nothing_more_is_written(tmp_path: Path, how: str) -> None:
     """Between two chunks; the call ends once."""
-    stage = Stage(recorded(tmp_path, streamed(times=[10, 500, 900, 1000])), 1.0)
+    stage = Stage(make_player(tmp_path, streamed(times=[10, 500, 900, 1000])), 1.0)
     stage.loop.run()
     before = list(stage.written)
     getattr(stage.call, how)()
