@@ -10,5 +10,5 @@ It imports the standard library only, and nothing of TraceForge. `traceforge cha
 upstream is given.
 
 `http_server` is the server, `generated_answer` decides the answer, `schema_values` makes values for a JSON schema,
-and `openai_api`, `responses_api`, `anthropic_api`, `gemini_api` and `ollama_api` read and write one API each.
+and `fake_openai`, `fake_responses`, `fake_anthropic`, `fake_gemini` and `fake_ollama` read and write one API each.
 """

@@ -1,7 +1,7 @@
 """The answer to a request: a pure function of the request.
 
-In: a `ModelRequest`, which a provider's module read from its API. Out: a `GeneratedAnswer`, a text or a tool call,
-which that module writes in its API. Never: depends on the time, on chance, or on an earlier request.
+In: a `GenerationRequest`, which a provider's module read from its API. Out: a `GeneratedAnswer`, a text or a tool
+call, which that module writes in its API. Never: depends on the time, on chance, or on an earlier request.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class OfferedTool(NamedTuple):
     schema: dict[str, Any]
 
 
-class ConversationItem(NamedTuple):
+class PromptItem(NamedTuple):
     """A message, a tool call or a tool result of the conversation."""
 
     kind: Literal["system", "user", "assistant", "call", "result"]
@@ -68,13 +68,13 @@ class ConversationItem(NamedTuple):
 
 
 @dataclass(frozen=True)
-class ModelRequest:
+class GenerationRequest:
     """The parts of a request that decide the answer's form. Everything else is in `digest`."""
 
     digest: str
     size: int  # Of the request, in characters.
     model: str
-    items: list[ConversationItem]
+    items: list[PromptItem]
     tools: list[OfferedTool] = field(default_factory=list)
     tool_choice: str = "auto"  # Or "none", "any", or the name of a tool.
     schema: dict[str, Any] | None = None  # The answer must be JSON of this schema; empty: any JSON object.
@@ -132,7 +132,7 @@ def split_words(text: str, count: int) -> list[str]:
     return ["".join(words[start : start + count]) for start in range(0, len(words), count)]
 
 
-def generate_answer(request: ModelRequest, number: int = 0) -> GeneratedAnswer:
+def generate_answer(request: GenerationRequest, number: int = 0) -> GeneratedAnswer:
     """The answer to a request; `number` tells several answers to one request apart."""
     digest = request.digest if number == 0 else f"{request.digest[:-4]}{number:04x}"
     choices = SeededChoices(digest)
@@ -152,7 +152,7 @@ def generate_answer(request: ModelRequest, number: int = 0) -> GeneratedAnswer:
     return GeneratedAnswer(digest, "".join(used), None, reason, tokens_in, len(used))
 
 
-def choose_tool(request: ModelRequest) -> OfferedTool | None:
+def choose_tool(request: GenerationRequest) -> OfferedTool | None:
     """The tool to call now, or None.
 
     It is the tool that the choice demands; otherwise the first that was not called yet and shares a word of its name
@@ -171,21 +171,21 @@ def choose_tool(request: ModelRequest) -> OfferedTool | None:
     return request.tools[0] if not called or request.tool_choice == "any" else None
 
 
-def _last_turn(request: ModelRequest) -> list[ConversationItem]:
+def _last_turn(request: GenerationRequest) -> list[PromptItem]:
     """The last message of the user, and everything after it."""
     starts = [index for index, item in enumerate(request.items) if item.kind == "user"]
     return request.items[starts[-1] :] if starts else request.items
 
 
-def _question(request: ModelRequest) -> str:
+def _question(request: GenerationRequest) -> str:
     return next((item.text for item in reversed(request.items) if item.kind == "user"), "")
 
 
-def _conversation_text(request: ModelRequest) -> str:
+def _conversation_text(request: GenerationRequest) -> str:
     return "\n".join(item.text for item in request.items if item.kind in ("user", "result"))
 
 
-def _answer_text(request: ModelRequest, choices: SeededChoices) -> str:
+def _answer_text(request: GenerationRequest, choices: SeededChoices) -> str:
     if request.schema:
         value = make_schema_value(request.schema, choices, _conversation_text(request))
         return json.dumps(value, ensure_ascii=False)
@@ -193,7 +193,7 @@ def _answer_text(request: ModelRequest, choices: SeededChoices) -> str:
     return prose if request.schema is None else json.dumps({"answer": prose}, ensure_ascii=False)
 
 
-def _sentences(request: ModelRequest, choices: SeededChoices) -> Iterator[str]:
+def _sentences(request: GenerationRequest, choices: SeededChoices) -> Iterator[str]:
     results = [item.text for item in _last_turn(request) if item.kind == "result"]
     yield choices.choose(OPENINGS)
     for result in results:

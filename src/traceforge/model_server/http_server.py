@@ -15,23 +15,23 @@ from collections.abc import Callable, Sequence
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
-from traceforge.model_server import anthropic_api, gemini_api, ollama_api, openai_api, responses_api
+from traceforge.model_server import fake_anthropic, fake_gemini, fake_ollama, fake_openai, fake_responses
 from traceforge.model_server.provider_io import ApiReply, ApiRequest
 
 # By the end of the path, whatever the base URL puts before it.
 ROUTES: list[tuple[str, Callable[[ApiRequest], ApiReply]]] = [
-    (r"/chat/completions", openai_api.chat),
-    (r"/responses", responses_api.responses),
-    (r"/completions", openai_api.completions),
-    (r"/embeddings", openai_api.embeddings),
-    (r"/messages", anthropic_api.messages),
-    (r"/models/[^/:]+:generateContent", gemini_api.generate),
-    (r"/models/[^/:]+:streamGenerateContent", gemini_api.stream),
-    (r"/models/[^/:]+:embedContent", gemini_api.embed),
-    (r"/models/[^/:]+:batchEmbedContents", gemini_api.embed_batch),
-    (r"/api/chat", ollama_api.chat),
-    (r"/api/generate", ollama_api.generate),
-    (r"/api/embed", ollama_api.embed),
+    (r"/chat/completions", fake_openai.chat),
+    (r"/responses", fake_responses.responses),
+    (r"/completions", fake_openai.completions),
+    (r"/embeddings", fake_openai.embeddings),
+    (r"/messages", fake_anthropic.messages),
+    (r"/models/[^/:]+:generateContent", fake_gemini.generate),
+    (r"/models/[^/:]+:streamGenerateContent", fake_gemini.stream),
+    (r"/models/[^/:]+:embedContent", fake_gemini.embed),
+    (r"/models/[^/:]+:batchEmbedContents", fake_gemini.embed_batch),
+    (r"/api/chat", fake_ollama.chat),
+    (r"/api/generate", fake_ollama.generate),
+    (r"/api/embed", fake_ollama.embed),
 ]
 
 

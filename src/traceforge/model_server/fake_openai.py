@@ -1,4 +1,4 @@
-"""OpenAI: chat completions, completions, embeddings. The Responses API is in `responses_api`."""
+"""OpenAI: chat completions, completions, embeddings. The Responses API is in `fake_responses`."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from collections.abc import Iterator
 from typing import Any
 
 from traceforge.model_server.generated_answer import (
-    ConversationItem,
     FinishReason,
     GeneratedAnswer,
-    ModelRequest,
+    GenerationRequest,
     OfferedTool,
+    PromptItem,
     generate_answer,
 )
 from traceforge.model_server.provider_io import (
@@ -34,7 +34,7 @@ FINISH = {FinishReason.STOP: "stop", FinishReason.LENGTH: "length", FinishReason
 def chat(request: ApiRequest) -> ApiReply:
     """`POST /v1/chat/completions`."""
     body = request.body
-    model_request = ModelRequest(
+    generation = GenerationRequest(
         request.digest,
         len(request.canonical),
         str(body.get("model", "")),
@@ -48,19 +48,19 @@ def chat(request: ApiRequest) -> ApiReply:
         answer_schema(body.get("response_format")),
         body.get("max_completion_tokens") or body.get("max_tokens"),
     )
-    answers = [generate_answer(model_request, number) for number in range(body.get("n") or 1)]
+    answers = [generate_answer(generation, number) for number in range(body.get("n") or 1)]
     if body.get("stream"):
-        return event_stream_reply(_chat_chunks(model_request, answers, body), end=DONE)
+        return event_stream_reply(_chat_chunks(generation, answers, body), end=DONE)
     choices = [
         {"index": index, "message": _message(answer), "logprobs": None, "finish_reason": FINISH[answer.finish_reason]}
         for index, answer in enumerate(answers)
     ]
-    head = _head(model_request, answers[0], "chat.completion")
+    head = _head(generation, answers[0], "chat.completion")
     return json_reply({**head, "choices": choices, "usage": _usage(answers)})
 
 
 def tool_choice(value: Any) -> str:
-    """What a `tool_choice` demands, in the words of `ModelRequest`."""
+    """What a `tool_choice` demands, in the words of `GenerationRequest`."""
     if isinstance(value, dict):
         return str((value.get("function") or value).get("name") or "auto")
     return {None: "auto", "required": "any"}.get(value, str(value))
@@ -73,24 +73,24 @@ def answer_schema(response_format: Any) -> dict[str, Any] | None:
     return (response_format.get("json_schema") or response_format).get("schema") or {}
 
 
-def read_items(message: dict[str, Any]) -> Iterator[ConversationItem]:
+def read_items(message: dict[str, Any]) -> Iterator[PromptItem]:
     """The text of a message, and the tool calls in it."""
     role, text = message.get("role"), content_text(message.get("content"))
     if role == "tool":
-        yield ConversationItem("result", text)
+        yield PromptItem("result", text)
     elif role == "user":
-        yield ConversationItem("user", text)
+        yield PromptItem("user", text)
     elif role in ("system", "developer"):
-        yield ConversationItem("system", text)
+        yield PromptItem("system", text)
     else:
-        yield ConversationItem("assistant", text)
-        yield from (ConversationItem("call", call["function"]["name"]) for call in message.get("tool_calls") or [])
+        yield PromptItem("assistant", text)
+        yield from (PromptItem("call", call["function"]["name"]) for call in message.get("tool_calls") or [])
 
 
-def _head(model_request: ModelRequest, answer: GeneratedAnswer, kind: str) -> dict[str, Any]:
+def _head(generation: GenerationRequest, answer: GeneratedAnswer, kind: str) -> dict[str, Any]:
     prefix = "cmpl-" if kind == "text_completion" else "chatcmpl-"
     return {
-        "id": answer.make_id(prefix), "object": kind, "created": CREATED, "model": model_request.model,
+        "id": answer.make_id(prefix), "object": kind, "created": CREATED, "model": generation.model,
         "system_fingerprint": FINGERPRINT,
     }  # fmt: skip
 
@@ -117,10 +117,10 @@ def _usage(answers: list[GeneratedAnswer]) -> dict[str, Any]:
 
 
 def _chat_chunks(
-    model_request: ModelRequest, answers: list[GeneratedAnswer], body: dict[str, Any]
+    generation: GenerationRequest, answers: list[GeneratedAnswer], body: dict[str, Any]
 ) -> Iterator[dict[str, Any]]:
     with_usage = bool((body.get("stream_options") or {}).get("include_usage"))
-    head = _head(model_request, answers[0], "chat.completion.chunk")
+    head = _head(generation, answers[0], "chat.completion.chunk")
     usage = {"usage": None} if with_usage else {}
     for index, answer in enumerate(answers):
         for delta, finish in _deltas(answer):
@@ -149,13 +149,13 @@ def completions(request: ApiRequest) -> ApiReply:
     prompts = body.get("prompt") or ""
     prompts = prompts if isinstance(prompts, list) and prompts and isinstance(prompts[0], (str, list)) else [prompts]
     size, model, tokens_max = len(request.canonical), str(body.get("model", "")), body.get("max_tokens") or 16
-    model_requests = [
-        ModelRequest(request.digest, size, model, [ConversationItem("user", str(prompt))], tokens_max=tokens_max)
+    generations = [
+        GenerationRequest(request.digest, size, model, [PromptItem("user", str(prompt))], tokens_max=tokens_max)
         for prompt in prompts
         for _ in range(body.get("n") or 1)
     ]
-    answers = [generate_answer(model_request, number) for number, model_request in enumerate(model_requests)]
-    head, usage = _head(model_requests[0], answers[0], "text_completion"), _usage(answers)
+    answers = [generate_answer(generation, number) for number, generation in enumerate(generations)]
+    head, usage = _head(generations[0], answers[0], "text_completion"), _usage(answers)
     if not body.get("stream"):
         choices = [
             _completion(index, answer.text, FINISH[answer.finish_reason]) for index, answer in enumerate(answers)

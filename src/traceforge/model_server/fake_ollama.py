@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from typing import Any
 
+from traceforge.model_server.fake_openai import DIMENSIONS, read_items
 from traceforge.model_server.generated_answer import (
-    ConversationItem,
     FinishReason,
     GeneratedAnswer,
     GeneratedToolCall,
-    ModelRequest,
+    GenerationRequest,
     OfferedTool,
+    PromptItem,
     generate_answer,
 )
-from traceforge.model_server.openai_api import DIMENSIONS, read_items
 from traceforge.model_server.provider_io import (
     CREATED_TEXT,
     ApiReply,
@@ -34,8 +34,8 @@ def chat(request: ApiRequest) -> ApiReply:
         for tool in body.get("tools") or []
     ]
     items = [item for message in body.get("messages") or [] for item in read_items(message)]
-    model_request = _read_request(request, items, tools)
-    answer = generate_answer(model_request)
+    generation = _read_request(request, items, tools)
+    answer = generate_answer(generation)
     chunks = [_message(text) for text in answer.text_chunks()]
     if answer.tool_call:
         chunks.append(_message("", answer.tool_call))
@@ -52,11 +52,11 @@ def generate(request: ApiRequest) -> ApiReply:
     """`POST /api/generate`."""
     body = request.body
     prompts = [
-        ConversationItem("system", body.get("system") or ""),
-        ConversationItem("user", body.get("prompt") or ""),
+        PromptItem("system", body.get("system") or ""),
+        PromptItem("user", body.get("prompt") or ""),
     ]
-    model_request = _read_request(request, prompts, [])
-    answer = generate_answer(model_request)
+    generation = _read_request(request, prompts, [])
+    answer = generate_answer(generation)
     chunks: list[dict[str, Any]] = [{"response": text} for text in answer.text_chunks()]
     return _reply(request, answer, chunks, {"response": answer.text}, {"response": ""})
 
@@ -71,13 +71,13 @@ def embed(request: ApiRequest) -> ApiReply:
     return json_reply({"model": body.get("model", ""), "embeddings": vectors, "prompt_eval_count": tokens})
 
 
-def _read_request(request: ApiRequest, items: list[ConversationItem], tools: list[OfferedTool]) -> ModelRequest:
+def _read_request(request: ApiRequest, items: list[PromptItem], tools: list[OfferedTool]) -> GenerationRequest:
     body = request.body
     answer_format = body.get("format")
     schema = answer_format if isinstance(answer_format, dict) else {} if answer_format == "json" else None
     tokens_max = (body.get("options") or {}).get("num_predict")
     tokens_max = tokens_max if tokens_max and tokens_max > 0 else None
-    return ModelRequest(
+    return GenerationRequest(
         request.digest, len(request.canonical), str(body.get("model", "")), items, tools, "auto", schema, tokens_max
     )
 

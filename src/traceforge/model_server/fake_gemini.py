@@ -11,11 +11,11 @@ from collections.abc import Iterator
 from typing import Any, Literal
 
 from traceforge.model_server.generated_answer import (
-    ConversationItem,
     FinishReason,
     GeneratedAnswer,
-    ModelRequest,
+    GenerationRequest,
     OfferedTool,
+    PromptItem,
     generate_answer,
 )
 from traceforge.model_server.provider_io import (
@@ -34,19 +34,19 @@ FINISH = {FinishReason.STOP: "STOP", FinishReason.LENGTH: "MAX_TOKENS", FinishRe
 
 def generate(request: ApiRequest) -> ApiReply:
     """`POST /v1/models/MODEL:generateContent`."""
-    model_request = _read_request(request)
-    answer = generate_answer(model_request)
+    generation = _read_request(request)
+    answer = generate_answer(generation)
     parts = [{"text": answer.text}, *_call(answer)]
-    return json_reply(_document(model_request, answer, parts, last=True))
+    return json_reply(_document(generation, answer, parts, last=True))
 
 
 def stream(request: ApiRequest) -> ApiReply:
     """`POST /v1/models/MODEL:streamGenerateContent`, with `?alt=sse` or as an array."""
-    model_request = _read_request(request)
-    answer = generate_answer(model_request)
+    generation = _read_request(request)
+    answer = generate_answer(generation)
     parts = [*({"text": chunk} for chunk in answer.text_chunks()), *_call(answer)]
     documents = [
-        _document(model_request, answer, [part], last=number == len(parts)) for number, part in enumerate(parts, 1)
+        _document(generation, answer, [part], last=number == len(parts)) for number, part in enumerate(parts, 1)
     ]
     if "alt=sse" in request.query:
         return event_stream_reply(documents, newline="\r\n")
@@ -67,17 +67,17 @@ def _embedding(request: ApiRequest, item: dict[str, Any]) -> dict[str, Any]:
     return {"values": embedding_vector(request, item.get("content"), item.get("outputDimensionality") or DIMENSIONS)}
 
 
-def _read_request(request: ApiRequest) -> ModelRequest:
+def _read_request(request: ApiRequest) -> GenerationRequest:
     body, settings = request.body, _field(request.body, "generationConfig") or {}
     model = re.search(r"/models/([^/:]+):", request.path)
     system = (_field(body, "systemInstruction") or {}).get("parts") or ""
     calling = _field(_field(body, "toolConfig") or {}, "functionCallingConfig") or {}
     schema = _field(settings, "responseJsonSchema") or _field(settings, "responseSchema") or {}
-    return ModelRequest(
+    return GenerationRequest(
         request.digest,
         len(request.canonical),
         model[1] if model else "",
-        [ConversationItem("system", content_text(system)), *_read_items(body.get("contents") or [])],
+        [PromptItem("system", content_text(system)), *_read_items(body.get("contents") or [])],
         [
             OfferedTool(tool["name"], _field(tool, "parametersJsonSchema") or tool.get("parameters") or {})
             for group in body.get("tools") or []
@@ -94,16 +94,16 @@ def _field(value: dict[str, Any], name: str) -> Any:
     return value.get(name, value.get(re.sub("[A-Z]", lambda letter: f"_{letter[0].lower()}", name)))
 
 
-def _read_items(contents: list[dict[str, Any]]) -> Iterator[ConversationItem]:
+def _read_items(contents: list[dict[str, Any]]) -> Iterator[PromptItem]:
     for content in contents:
         for part in content.get("parts") or []:
             if "functionCall" in part:
-                yield ConversationItem("call", part["functionCall"]["name"])
+                yield PromptItem("call", part["functionCall"]["name"])
             elif "functionResponse" in part:
-                yield ConversationItem("result", _result(part["functionResponse"].get("response") or {}))
+                yield PromptItem("result", _result(part["functionResponse"].get("response") or {}))
             else:
                 role: Literal["user", "assistant"] = "assistant" if content.get("role") == "model" else "user"
-                yield ConversationItem(role, part.get("text") or "")
+                yield PromptItem(role, part.get("text") or "")
 
 
 def _result(response: dict[str, Any]) -> str:
@@ -116,7 +116,7 @@ def _call(answer: GeneratedAnswer) -> list[dict[str, Any]]:
 
 
 def _document(
-    model_request: ModelRequest, answer: GeneratedAnswer, parts: list[dict[str, Any]], *, last: bool
+    generation: GenerationRequest, answer: GeneratedAnswer, parts: list[dict[str, Any]], *, last: bool
 ) -> dict[str, Any]:
     finish = {"finishReason": FINISH[answer.finish_reason]} if last else {}
     usage = {"promptTokenCount": answer.tokens_in}
@@ -124,5 +124,5 @@ def _document(
         usage |= {"candidatesTokenCount": answer.tokens_out, "totalTokenCount": answer.tokens_in + answer.tokens_out}
     return {
         "candidates": [{"content": {"parts": parts, "role": "model"}, **finish, "index": 0}],
-        "usageMetadata": usage, "modelVersion": model_request.model, "responseId": answer.make_id("", 20),
+        "usageMetadata": usage, "modelVersion": generation.model, "responseId": answer.make_id("", 20),
     }  # fmt: skip

@@ -6,11 +6,11 @@ from collections.abc import Iterator
 from typing import Any
 
 from traceforge.model_server.generated_answer import (
-    ConversationItem,
     FinishReason,
     GeneratedAnswer,
-    ModelRequest,
+    GenerationRequest,
     OfferedTool,
+    PromptItem,
     generate_answer,
 )
 from traceforge.model_server.provider_io import (
@@ -28,7 +28,7 @@ def messages(request: ApiRequest) -> ApiReply:
     """`POST /v1/messages`."""
     body = request.body
     output_format = (body.get("output_config") or {}).get("format") or body.get("output_format") or {}
-    model_request = ModelRequest(
+    generation = GenerationRequest(
         request.digest,
         len(request.canonical),
         str(body.get("model", "")),
@@ -42,9 +42,9 @@ def messages(request: ApiRequest) -> ApiReply:
         output_format.get("schema"),
         body.get("max_tokens"),
     )
-    answer = generate_answer(model_request)
+    answer = generate_answer(generation)
     message = {
-        "id": answer.make_id("msg_"), "type": "message", "role": "assistant", "model": model_request.model,
+        "id": answer.make_id("msg_"), "type": "message", "role": "assistant", "model": generation.model,
         "content": _blocks(answer), "stop_reason": FINISH[answer.finish_reason], "stop_sequence": None,
         "usage": _usage(answer),
     }  # fmt: skip
@@ -55,18 +55,18 @@ def _tool_choice(value: dict[str, Any]) -> str:
     return str(value["name"] if value.get("type") == "tool" else value.get("type", "auto"))
 
 
-def _read_items(body: dict[str, Any]) -> Iterator[ConversationItem]:
-    yield ConversationItem("system", content_text(body.get("system") or ""))
+def _read_items(body: dict[str, Any]) -> Iterator[PromptItem]:
+    yield PromptItem("system", content_text(body.get("system") or ""))
     for turn in body.get("messages") or []:
         content = turn.get("content") or ""
         blocks = [{"type": "text", "text": content}] if isinstance(content, str) else content
         for block in blocks:
             if block["type"] == "tool_use":
-                yield ConversationItem("call", block["name"])
+                yield PromptItem("call", block["name"])
             elif block["type"] == "tool_result":
-                yield ConversationItem("result", content_text(block.get("content") or ""))
+                yield PromptItem("result", content_text(block.get("content") or ""))
             elif block["type"] == "text":
-                yield ConversationItem("user" if turn.get("role") == "user" else "assistant", block["text"])
+                yield PromptItem("user" if turn.get("role") == "user" else "assistant", block["text"])
 
 
 def _blocks(answer: GeneratedAnswer) -> list[dict[str, Any]]:

@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Literal
 
+from traceforge.model_server.fake_openai import answer_schema, tool_choice
 from traceforge.model_server.generated_answer import (
-    ConversationItem,
     FinishReason,
     GeneratedAnswer,
-    ModelRequest,
+    GenerationRequest,
     OfferedTool,
+    PromptItem,
     generate_answer,
 )
-from traceforge.model_server.openai_api import answer_schema, tool_choice
 from traceforge.model_server.provider_io import (
     CREATED,
     ApiReply,
@@ -30,7 +30,7 @@ ROLES: dict[str, Literal["user", "assistant"]] = {"user": "user", "assistant": "
 def responses(request: ApiRequest) -> ApiReply:
     """`POST /v1/responses`."""
     body = request.body
-    model_request = ModelRequest(
+    generation = GenerationRequest(
         request.digest,
         len(request.canonical),
         str(body.get("model", "")),
@@ -44,32 +44,32 @@ def responses(request: ApiRequest) -> ApiReply:
         answer_schema((body.get("text") or {}).get("format")),
         body.get("max_output_tokens"),
     )
-    answer = generate_answer(model_request)
-    response = _response(body, model_request, answer)
+    answer = generate_answer(generation)
+    response = _response(body, generation, answer)
     if not body.get("stream"):
         return json_reply(response)
     numbered = ({**event, "sequence_number": number} for number, event in enumerate(_events(response, answer)))
     return event_stream_reply(numbered, named=True)
 
 
-def _read_items(body: dict[str, Any]) -> Iterator[ConversationItem]:
+def _read_items(body: dict[str, Any]) -> Iterator[PromptItem]:
     if body.get("instructions"):
-        yield ConversationItem("system", content_text(body["instructions"]))
+        yield PromptItem("system", content_text(body["instructions"]))
     items = body.get("input") or ""
     for item in [{"role": "user", "content": items}] if isinstance(items, str) else items:
         kind = item.get("type", "message")
         if kind == "function_call":
-            yield ConversationItem("call", item["name"])
+            yield PromptItem("call", item["name"])
         elif kind == "function_call_output":
-            yield ConversationItem("result", content_text(item.get("output")))
+            yield PromptItem("result", content_text(item.get("output")))
         elif kind == "message":
-            yield ConversationItem(ROLES.get(item.get("role", ""), "system"), content_text(item.get("content")))
+            yield PromptItem(ROLES.get(item.get("role", ""), "system"), content_text(item.get("content")))
 
 
-def _response(body: dict[str, Any], model_request: ModelRequest, answer: GeneratedAnswer) -> dict[str, Any]:
+def _response(body: dict[str, Any], generation: GenerationRequest, answer: GeneratedAnswer) -> dict[str, Any]:
     cut_short = answer.finish_reason is FinishReason.LENGTH
     return {
-        "id": answer.make_id("resp_"), "object": "response", "created_at": CREATED, "model": model_request.model,
+        "id": answer.make_id("resp_"), "object": "response", "created_at": CREATED, "model": generation.model,
         "status": "incomplete" if cut_short else "completed", "output": [_item(answer)],
         "incomplete_details": {"reason": "max_output_tokens"} if cut_short else None,
         "error": None, "instructions": body.get("instructions"), "metadata": body.get("metadata") or {},
