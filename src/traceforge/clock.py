@@ -47,7 +47,7 @@ def timestamp_text(instant: datetime) -> str:
 
 
 def days_ago(days: float) -> str:
-    """The instant that many days before now, as we store it; not before 1970, where nobody called a model."""
+    """The timestamp of that many days before now; never before 1970."""
     try:
         return timestamp_text(max(now() - timedelta(days=days), _EPOCH))
     except OverflowError:
@@ -72,7 +72,7 @@ _second = (-1, "")
 
 
 def is_timestamp(text: str) -> bool:
-    """Is it spelled as a timestamp? The day it names may still not exist."""
+    """Whether the text has the form of a timestamp. The day that it names may still not exist."""
     return _TIMESTAMP.match(text) is not None
 
 
@@ -80,7 +80,7 @@ def is_timestamp(text: str) -> bool:
 def find_instant(text: str) -> tuple[datetime, int] | None:
     """Read a stored timestamp: the instant to the second, and its nanoseconds.
 
-    None: it is no timestamp, or names a day that does not exist. The pair orders as the instants do.
+    None: it is not a timestamp, or names a day that does not exist. Pairs sort as the instants do.
     """
     if not is_timestamp(text):
         return None

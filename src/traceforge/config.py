@@ -50,7 +50,7 @@ _COMMENT = r'(?s)"(?:[^"\\\n]++|\\.)*+"?|//[^\n]*+|/\*(?:[^*]++|\*(?!/))*+(?:\*/
 
 
 class ModelRule(Struct, forbid_unknown_fields=True, frozen=True):
-    """What a project declares about the models that one pattern names."""
+    """Settings for the models that one pattern names."""
 
     gate: Literal["behaviour", "request"] = "behaviour"
     temperature: Annotated[float, Meta(ge=0, le=2)] | UnsetType = UNSET
@@ -61,13 +61,13 @@ class ModelRule(Struct, forbid_unknown_fields=True, frozen=True):
 
 
 class CallSiteRule(Struct, forbid_unknown_fields=True, frozen=True):
-    """What a project declares about where its calls come from."""
+    """Settings for finding the call site."""
 
     skip: list[NonEmptyText] = msgspec.field(default_factory=list)
 
 
 class MatchRule(Struct, forbid_unknown_fields=True, frozen=True):
-    """What a project declares about when two requests are the same."""
+    """Settings for when two requests count as the same."""
 
     ignore_paths: list[NonEmptyText] = msgspec.field(default_factory=list)
     ignore_patterns: list[NonEmptyText] = msgspec.field(default_factory=list)
@@ -75,7 +75,7 @@ class MatchRule(Struct, forbid_unknown_fields=True, frozen=True):
 
 
 class TestRule(Struct, forbid_unknown_fields=True, frozen=True):
-    """What a project declares about how its tests are kept from the network."""
+    """Settings for keeping tests off the network."""
 
     __test__: ClassVar[bool] = False  # for pytest, which takes the name for one of its own
 
@@ -143,7 +143,7 @@ def find_match_key(project: str, environ: Mapping[str, str] | None = None) -> by
 
 
 def current_folder() -> str:
-    """Where the person stands.
+    """The current folder.
 
     Raises:
         CannotRead: that folder is gone.
@@ -264,9 +264,9 @@ def _check(values: JSONObject, where: str) -> Iterator[Finding]:
     yield from _check_ports(values.get("test"), where)
     traces_dir = values.get("traces_dir")
     if isinstance(traces_dir, str) and not traces_dir.isprintable():
-        yield Finding(where, "$.traces_dir", CONFIG_RULE, "traces_dir is no name of a folder")
+        yield Finding(where, "$.traces_dir", CONFIG_RULE, "traces_dir is not a folder name")
     for problem in find_problems(cast("JSON", values), Config):
-        if problem.message != "unknown field":  # said above, with the nearest known one
+        if problem.message != "unknown field":  # reported above, with the nearest known key
             yield Finding(where, problem.path, CONFIG_RULE, f"{problem.path.removeprefix('$.')} {problem.message}")
 
 
@@ -279,7 +279,7 @@ def _check_ports(section: JSON, where: str) -> Iterator[Finding]:
 
 
 def port_range(port: float | str) -> range:
-    """A port, or the ports of `first-last`; none where it is something else."""
+    """One port, or the ports of `first-last`; an empty range where it is neither."""
     if isinstance(port, str):
         match = re.fullmatch(_PORTS, port)
         first, last = (int(match[1]), int(match[2])) if match else (0, 0)
@@ -289,14 +289,14 @@ def port_range(port: float | str) -> range:
 
 
 def upstream_problem(name: str, url: str) -> str:
-    """Why an upstream cannot have this name or this address; "" where it can. An address is never repeated."""
+    """Why an upstream cannot have this name or address; "" where it can. The text never contains the address."""
     if not re.fullmatch(_UPSTREAM_NAME, name) or name in RESERVED_NAMES:
         return f"{name!r} cannot be the name of an upstream"
     try:
         address = urlsplit(url)
         port = address.port
     except ValueError:
-        return "that is no URL"
+        return "the address is not a URL"
     if not (url.isascii() and url.isprintable() and " " not in url):
         return "the URL must be plain ASCII without spaces"
     if address.scheme not in ("http", "https") or not address.hostname or port == 0:

@@ -1,8 +1,8 @@
-"""One call as it was seen on the wire.
+"""One call as capture saw it.
 
-In: what an edge saw: the request, the response in the pieces and at the times in which they came, and what it knows
-about the caller. Out: one value that capture produces and everything else consumes; it can cross a process border
-(`to_bytes`, `from_bytes`). Never: understands a provider, or is stored: it still holds every secret of the call.
+In: the request, the chunks of the response with their times, and what is known about the caller. Out: one value that
+capture produces and everything else consumes; `to_bytes` and `from_bytes` carry it to another process. Never:
+understands a provider, or is stored: it still holds every secret of the call.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ Headers = tuple[tuple[str, str], ...]  # In the order in which they came; a name
 
 
 class CallOutcome(StrEnum):
-    """How a call ended on the wire. Whether a stream said that it was done is for `wire` to judge."""
+    """How a call ended at the level of HTTP. `wire` decides whether a stream is complete."""
 
     ANSWERED = "answered"  # the response came to its end
     CUT = "cut"  # it began and did not: the upstream broke off
@@ -36,7 +36,7 @@ class Chunk(NamedTuple):
 
 
 class Caller(Struct, frozen=True, array_like=True, omit_defaults=True):
-    """What is known about who made the call. Empty where it is not known."""
+    """What is known about the caller. A field is empty where it is not known."""
 
     source: str = ""  # `file:line:function`
     scope: str = ""  # the test, as its node id, or the run
@@ -65,7 +65,7 @@ class Exchange(Struct, frozen=True, array_like=True):
     provider: str = ""  # what the project calls this upstream, where it does
 
     def to_bytes(self) -> bytes:
-        """The exchange for another process of ours."""
+        """The exchange as MessagePack, for another TraceForge process."""
         return _encoder.encode(self)
 
     def write_to(self, buffer: bytearray) -> None:
@@ -82,6 +82,6 @@ _encoder = msgspec.msgpack.Encoder()
 
 
 def find_header(headers: Headers, name: str) -> str:
-    """The value of a header, several joined as HTTP says; "" where there is none."""
+    """The value of a header; several are joined with commas, and "" means none."""
     length = len(name)  # Few names are as long, and only those are looked at.
     return ", ".join([value for key, value in headers if len(key) == length and key.lower() == name.lower()])

@@ -1,7 +1,7 @@
 """The one source of ids.
 
-Out: an opaque handle, a prefix and 26 random Crockford base32 characters (130 bits). Never: an
-id that says something about its content; content has digests. Tests pin it with `seeded`.
+Out: an opaque handle, a prefix and 26 random Crockford base32 characters (130 bits). Never: an id that depends on the
+content; content has digests. Tests pin it with `seeded`.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _DIGITS = ALPHABET.encode() * 8  # One for each byte: 32 divides 256, so no char
 
 _source: ContextVar[random.Random | None] = ContextVar("source", default=None)
 
-_spare: deque[str] = deque()  # Random texts that nobody has had.
+_spare: deque[str] = deque()  # Random texts that were not used yet.
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_spare.clear)  # A child must not make its parent's ids again.
 

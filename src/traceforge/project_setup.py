@@ -1,9 +1,8 @@
-"""Preparing a project: what `traceforge init` writes.
+"""What `traceforge init` writes.
 
-In: a folder of the project. Out: `traceforge.config.json` with every setting explained, `.gitignore` lines for what
-must never be committed, `.gitattributes` lines that keep Git from changing what is, and `.ai-tests/match.key`; all of
-them at the root of the project, where every other command looks; and on request a workflow of GitHub Actions.
-Never: changes a line that is there.
+In: a folder of the project. Out: at the root of the project `traceforge.config.json` with every setting explained,
+`.gitignore` lines for what must never be committed, `.gitattributes` lines that keep Git from changing snapshots,
+`.ai-tests/match.key`, and on request a workflow of GitHub Actions. Never: changes an existing line.
 """
 
 from __future__ import annotations
@@ -207,7 +206,7 @@ def _is_in(path: str, folder: str) -> bool:
 
 
 def _ignores(text: str, wanted: str) -> bool:
-    """Does a file of ignored names say this one? Of two lines about the same name, the last one counts."""
+    """Whether a `.gitignore` file ignores this name. Of two lines about one name, the last one counts."""
     said = False
     for line in text.removeprefix("\ufeff").split("\n"):
         name = line.rstrip("\r\t ")
@@ -217,7 +216,7 @@ def _ignores(text: str, wanted: str) -> bool:
 
 
 def has_line(text: str, wanted: str) -> bool:
-    """Is there such a line, with any white space?"""
+    """Whether the text has this line, with any white space."""
     return wanted.split() in [line.split() for line in text.removeprefix("\ufeff").split("\n")]
 
 

@@ -1,10 +1,10 @@
 """SSH signatures, as `ssh-keygen` makes and checks them.
 
-In: bytes, a key and a namespace. Out: a signature as text, or what is wrong with one. Never: reads a private key:
+In: bytes, a key and a namespace. Out: a signature as text, or whether one is valid. Never: reads a private key:
 `ssh-keygen` does, and asks for its passphrase itself.
 
-A signature for one namespace is none for another, and one has exactly one spelling here: `ssh-keygen` reads over
-bits of its base64 that mean nothing, and over whatever follows.
+A signature is valid for one namespace only. It has exactly one spelling here, while `ssh-keygen` ignores unused bits
+of the base64 text and everything after the signature.
 """
 
 from __future__ import annotations
@@ -21,7 +21,12 @@ from traceforge.errors import CannotSign
 
 SIGN_SECONDS_MAX = 120.0  # Somebody may have to type a passphrase, or touch a key.
 CHECK_SECONDS_MAX = 20.0
-KEY_PREFIXES = ("ssh-", "ecdsa-", "sk-", "key::")  # How a key begins that is no file
+KEY_PREFIXES = (
+    "ssh-",
+    "ecdsa-",
+    "sk-",
+    "key::",
+)  # The first characters of a key that is given as text, not as a file
 
 _FINGERPRINT = re.compile(r"SHA256:[A-Za-z0-9+/]{43}")
 _ARMOUR = re.compile(r"-----BEGIN SSH SIGNATURE-----\n([A-Za-z0-9+/=\n]+)\n-----END SSH SIGNATURE-----\n")
@@ -36,7 +41,7 @@ class SSHKey(NamedTuple):
 
 
 class SignatureCheck(NamedTuple):
-    """What `ssh-keygen` says about a signature: is it good, and which key made it?"""
+    """The result of `ssh-keygen` for a signature: whether it is valid, and the key that made it."""
 
     is_valid: bool
     fingerprint: str = ""
@@ -61,7 +66,7 @@ def sign_bytes(data: bytes, file: str, namespace: str) -> str | None:
 
 
 def is_canonical_signature(signature: str) -> bool:
-    """Is it written exactly as `ssh-keygen` writes one?"""
+    """Whether a signature is written exactly as `ssh-keygen` writes it."""
     match = _ARMOUR.fullmatch(signature)
     if match is None:
         return False
@@ -85,7 +90,7 @@ def verify_ssh_signature(
     """Check a signature over `data`: by a principal of the file of `allowed` signers, or by any key.
 
     Raises:
-        CannotSign: there is no `ssh-keygen` to ask.
+        CannotSign: `ssh-keygen` is not installed.
     """
     with TemporaryDirectory() as temporary:
         file = os.path.join(temporary, "signature")
@@ -97,7 +102,7 @@ def verify_ssh_signature(
         else:
             process = _run(["-Y", "check-novalidate", "-n", namespace, "-s", file], data, CHECK_SECONDS_MAX)
     if process is None:
-        raise CannotSign("a signature cannot be checked: there is no ssh-keygen", hint="Install OpenSSH.")
+        raise CannotSign("a signature cannot be checked: ssh-keygen is not installed", hint="Install OpenSSH.")
     fingerprint = _FINGERPRINT.search(process.stdout.decode(errors="replace"))
     return SignatureCheck(process.returncode == 0, fingerprint[0] if fingerprint else "")
 
@@ -106,7 +111,7 @@ def verify_ssh_signature_with_key(data: bytes, signature: str, namespace: str, p
     """Check a signature that one key must have made; `public_key` is its line, as a `.pub` file has it.
 
     Raises:
-        CannotSign: there is no `ssh-keygen` to ask.
+        CannotSign: `ssh-keygen` is not installed.
     """
     with TemporaryDirectory() as temporary:
         file = os.path.join(temporary, "allowed")

@@ -212,7 +212,7 @@ def test_replay_works_in_ci(recorded: Recorded, other: Upstream) -> None:
         ),
         (
             {"ignore_patterns": ["x", "("]},
-            "traceforge.config.json: match.ignore_patterns[1] is no google-re2 expression",
+            "traceforge.config.json: match.ignore_patterns[1] is not a google-re2 expression",
         ),
         ({"redacted": "sometimes"}, "match.redacted"),
         ({"ignored": []}, "unknown key match.ignored"),

@@ -24,7 +24,7 @@ from traceforge.canon.slow_writer import utf8_replaced
 
 Digest = NewType("Digest", str)
 
-DIGEST_TAG = "sha256"  # Named in every stored digest, so that another algorithm could stand beside it.
+DIGEST_TAG = "sha256"  # Named in every stored digest, so that another algorithm could be added.
 DIGEST_PATTERN = r"^sha256:[a-f0-9]{64}$(?!\n)"  # `$` alone would let a final newline through.
 
 

@@ -47,7 +47,7 @@ def try_parse_json(data: bytes | str) -> JSON:
 
 
 def is_deeper_than(value: JSON, depth: int = DEPTH_MAX) -> bool:
-    """Does `value` nest deeper than `depth`?"""
+    """Whether `value` nests deeper than `depth`."""
     level: list[JSON] = [value]
     for _ in range(depth):
         level = [
@@ -63,7 +63,7 @@ def is_deeper_than(value: JSON, depth: int = DEPTH_MAX) -> bool:
 
 
 def _may_be_deep(data: bytes) -> bool:
-    """Are there enough brackets to nest that deep?
+    """Whether there are enough brackets to nest deeper than DEPTH_MAX.
 
     `count` looks at every byte, `replace` and `find` skip through prose; in long texts `find` saves a copy.
     """

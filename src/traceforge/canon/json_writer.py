@@ -115,7 +115,7 @@ def _fast(value: Any, mend: bool, option: int) -> bytes | None:  # noqa: ANN401 
         return None
     try:
         text = orjson.dumps(value, None, option)
-    except TypeError:  # A lone surrogate, or a key that is no string.
+    except TypeError:  # A lone surrogate, or a key that is not a string.
         return None
     if option == _SORTED and text.isascii():  # Then every order of keys is the same.
         return text
@@ -186,7 +186,7 @@ def _has_plain_keys(node: Any) -> bool:  # noqa: ANN401 (a list or a dict)
 
 
 def _learn_keys(node: dict[Any, JSON]) -> bool:
-    """Are all keys plain: text that every order agrees on, and no array index?"""
+    """Whether every order sorts all keys alike, and none is an array index."""
     for key in node:
         if type(key) is not str:
             return False
@@ -231,7 +231,7 @@ def _mend_exponents(text: bytes) -> Iterator[bytes]:
 
 def _copy(value: Any, depth: int) -> Any:  # noqa: ANN401 (keeps the type it is given)
     if depth > DEPTH_MAX:
-        return value  # Too deep to be written; the plain writer will say so.
+        return value  # Too deep to be written; the slow writer raises the error.
     if type(value) is dict:
         return {key: _copy(child, depth + 1) for key, child in value.items()}
     if type(value) is list:

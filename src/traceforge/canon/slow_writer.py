@@ -1,7 +1,7 @@
-"""The plain JSON writer: any value, piece by piece, by the rules alone.
+"""The slow JSON writer: any value, piece by piece, by the rules alone.
 
-In: any Python value. Out: its exact text, in either order of keys, with or without indentation. Slow, and
-right about everything that the fast writer must leave alone; it also finds what is not JSON, and says where.
+In: any Python value. Out: its exact text, in either order of keys, with or without indentation. It handles everything
+that the fast path of `json_writer` cannot, and raises the error with the path of a value that is not JSON.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ def _ordered_keys(value: dict[Any, JSON], sort: bool, path: str) -> list[str]:
 
 
 def _is_array_index(key: str) -> bool:
-    """Would ECMAScript move this key to the front of its object?"""
+    """Whether ECMAScript moves this key to the front of its object."""
     return bool(_INTEGER_KEY.match(key)) and int(key) <= _INTEGER_KEY_MAX
 
 
@@ -103,5 +103,5 @@ def _string_text(value: str) -> str:
 
 
 def _join_surrogates(text: str) -> str:
-    """Turn each high surrogate followed by a low one into the character they stand for."""
+    """Replace each pair of surrogates by its character."""
     return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "surrogatepass")

@@ -21,7 +21,7 @@ from traceforge.compare.text_diff import split_words
 
 WORK_MAX = 100_000  # Steps to pair equal items; conversations beyond that are paired by place.
 CELLS_MAX = 2_500  # 50 changed items against 50 are weighed one by one; beyond, they are paired by place.
-WORDS_MAX = 500  # The beginning of an item says enough about what it is.
+WORDS_MAX = 500  # The beginning of an item is enough to recognise it.
 
 SAME_KIND = 0.1  # So that a rewritten message is one change, and not one taken out and one put in.
 OTHER_KIND = -0.5  # Another role, but more than half of the words: the role was changed.

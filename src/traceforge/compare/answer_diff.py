@@ -1,4 +1,4 @@
-"""What changed in what the model said.
+"""What changed in the model's answer.
 
 In: two answers. Out: for each choice its text, its refusal, its reason to stop, its tool calls and everything else
 that differs. Never: judges; `classify` does.
@@ -65,7 +65,7 @@ class ChoiceDiff:
 
     @property
     def path(self) -> str:
-        """Where the choice stands in a trace; the answer of a snapshot counts as the first."""
+        """The JSON path of the choice in a trace; the answer of a snapshot counts as the first choice."""
         return f"{ROOT}.choices[{self.index}]"
 
     def to_json(self) -> JSONObject:
@@ -93,7 +93,7 @@ class AnswerDiff:
     choices: tuple[ChoiceDiff, ...] = ()
     other: tuple[ValueChange, ...] = ()
     served_model: ValueChange | None = (
-        None  # Another model says it answered. A note: it is not a change of behaviour.
+        None  # The response names another model. A note: it is not a change of behaviour.
     )
 
     def to_json(self) -> JSONObject:

@@ -1,10 +1,10 @@
-"""What kind of change it is, by rules that say their name.
+"""What kind of change it is, by rules with an id.
 
-In: the differences of two requests and two answers. Out: the rules that spoke, each with what made it speak. Never:
-guesses, weighs or asks a model: the same differences give the same words on every machine.
+In: the differences of two requests and two answers. Out: the rules that apply, each with the reason. Never: guesses,
+weighs or asks a model: the same differences give the same result on every machine.
 
-Every difference makes at least one rule speak, and no rule speaks where nothing differs. The rules are told with
-examples in docs/explanation/how-changes-are-classified.md; an id is never given a second meaning.
+At least one rule applies to every difference, and none applies where nothing differs.
+docs/explanation/how-changes-are-classified.md has an example for each; an id never gets a second meaning.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ RULES: dict[str, str] = {
 
 @dataclass(frozen=True)
 class ClassifiedChange:
-    """One rule that spoke: its id, what made it speak, and where."""
+    """One rule that applies: its id, why, and where."""
 
     rule: str
     because: str
@@ -57,7 +57,7 @@ class ClassifiedChange:
 
     @property
     def sentence(self) -> str:
-        """What the rule says."""
+        """The rule in one sentence."""
         return RULES[self.rule]
 
     def to_json(self) -> JSONObject:
@@ -66,7 +66,7 @@ class ClassifiedChange:
 
 
 def classify_request(diff: RequestDiff) -> tuple[ClassifiedChange, ...]:
-    """The rules that speak about a request, in the order of RULES."""
+    """The rules that apply to a request, in the order of RULES."""
     changes: list[ClassifiedChange] = []
     if diff.messages or diff.prompt:
         changes.append(
@@ -89,7 +89,7 @@ def classify_request(diff: RequestDiff) -> tuple[ClassifiedChange, ...]:
 
 
 def classify_answer(diff: AnswerDiff) -> tuple[ClassifiedChange, ...]:
-    """The rules that speak about an answer, in the order of RULES; a rule speaks once a choice."""
+    """The rules that apply to an answer, in the order of RULES; each at most once per choice."""
     changes: list[ClassifiedChange] = []
     if diff.presence:
         reason = "there was no answer before" if diff.presence == "appeared" else "there is no answer now"

@@ -1,12 +1,11 @@
-"""One call as it is compared: what was asked, and of the answer what is behaviour.
+"""One call as it is compared: the request, and the part of the answer that is behaviour.
 
-In: the body of a trace, or a snapshot record. Out: a `Call`, the same for both. Never: checks a format (the reader of
-the format did), changes the request, or keeps what differs from run to run and says nothing: ids, times, token
-counts, log probabilities.
+In: the body of a trace, or a snapshot record. Out: a `ComparedCall`, the same for both. Never: checks a format (its
+reader did), changes the request, or keeps what differs in every run: ids, times, token counts, log probabilities.
 
-The request is kept as it stands, every field of it. An answer is a list of choices, usually one; the single answer of
-a snapshot is a choice too. `content` may be a text, null or a list of parts: the text is that of its text parts, and
-null is the empty text.
+The request is kept with every field. An answer is a list of choices, usually one; the single answer of a snapshot is
+a choice, too. `content` may be a text, null or a list of parts: its text is that of its text parts, and null is the
+empty text.
 """
 
 from __future__ import annotations
@@ -43,7 +42,7 @@ class ToolCall(Struct, frozen=True):
 
 
 class ComparedChoice(Struct, frozen=True):
-    """One generated answer. `other` holds what else the provider said in it, such as its reasoning."""
+    """One generated answer. `other` holds the provider's other fields, such as reasoning."""
 
     text: str
     finish_reason: JSON = None
@@ -57,7 +56,7 @@ class ComparedAnswer(Struct, frozen=True):
 
     choices: tuple[ComparedChoice, ...]
     other: JSONObject = field(default_factory=dict)
-    model: str = ""  # The model that says it answered; "" where it is not known.
+    model: str = ""  # The model named in the response; "" where it is not known.
 
 
 class ComparedCall(Struct, frozen=True):
@@ -113,7 +112,7 @@ def _choice(value: JSON) -> ComparedChoice:
 
 
 def _split_content(content: JSON) -> tuple[str, JSON]:
-    """The text of a content, and what is in it beside text."""
+    """The text of a message's content, and its parts that are not text."""
     if content is None or isinstance(content, str):
         return content or "", None
     if not isinstance(content, list):

@@ -20,8 +20,8 @@ from traceforge.compare.request_diff import RequestDiff, diff_request
 class Comparison:
     """What changed from one call to another.
 
-    `request` and `answer` hold the differences; `request_changes` and `answer_changes` the rules that spoke about
-    them. There is a difference if and only if a rule spoke.
+    `request` and `answer` hold the differences; `request_changes` and `answer_changes` the rules that apply to
+    them. There is a difference if and only if a rule applies.
     """
 
     request: RequestDiff
@@ -31,12 +31,12 @@ class Comparison:
 
     @property
     def has_changed(self) -> bool:
-        """Did behaviour change: what the model saw, or what it said?"""
+        """Whether behaviour changed: the request or the answer."""
         return bool(self.request_changes or self.answer_changes)
 
     @property
     def changes(self) -> tuple[ClassifiedChange, ...]:
-        """Every rule that spoke, those about the request first."""
+        """Every rule that applies, those about the request first."""
         return self.request_changes + self.answer_changes
 
     @property

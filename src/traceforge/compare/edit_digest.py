@@ -1,7 +1,6 @@
-"""The name of an edit, so that one edit that repeats in many calls is counted once.
+"""The digest of an edit, so that one edit that repeats in many calls is counted once.
 
-In: a comparison. Out: a digest that is equal for equal edits, whatever the calls around them say. Never: covers what
-stayed the same.
+In: a comparison. Out: a digest that is equal for equal edits, in any calls. Never: covers what did not change.
 
 If the request changed, the digest covers the request's edits alone: the answer followed from them, and n calls give n
 answers to one edit. If only the answer changed, it covers the answer's edits. The digest is over the *set* of edits,
@@ -10,10 +9,10 @@ sorted by their canonical text, so that an edit made to two messages of one call
     an edit of            covers                                                      and not
     a setting             its path, the value before and after
     a prompt or message   its field, the role, the place inside the message, the      its index, the words that stayed
-                          changed stretches before and after
+                          changed segments before and after
     an added or removed   its field, the whole message or tool                        its index
-    a tool                its name, the place inside it, the stretches or values      its index
-    an answer's text      the changed stretches                                       the words that stayed
+    a tool                its name, the place inside it, the segments or values       its index
+    an answer's text      the changed segments                                        the words that stayed
     a tool call           name, the path in its arguments, before and after           its index, its id
 
 The bytes: `digest_fields` (canon/digests) under the domain `traceforge.edit/1`, with the fields `side` (`request` or
@@ -92,7 +91,7 @@ def _call_edits(change: ToolCallChange) -> Iterator[JSON]:
 
 
 def _edit(row: ValueChange) -> list[JSON]:
-    """The changed stretches of two texts, or the two values."""
+    """The changed segments of two texts, or the two values."""
     if row.text is None:
         return [_side(row.before), _side(row.after)]
     return [[segment.before, segment.after] for segment in row.text.edits]

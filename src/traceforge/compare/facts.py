@@ -1,16 +1,16 @@
 """The numbers, dates, links and names in a text: what a reader would check first.
 
-In: a text. Out: what it states that can be wrong by one character. Never: understands the text, looks anything up.
+In: a text. Out: its facts, which one wrong character makes false. Never: understands the text, or looks anything up.
 
 A *number* is digits with their sign, point, percent or currency; `1,000` is `1000`, `2.50` is `2.5`, `three` is `3`.
 A *date* or time is digits joined by `-`, `/`, `.` or `:`; a *code* is letters and digits in one word (`A4`, `gpt4`).
 A *link* begins with `http://` or `https://`. A *name* is a word with a capital letter that is not on the list of
-common words. At the beginning of a sentence every word has one, so there it is no name if the same word also stands
-in lower case in either text.
+common words. Every word at the beginning of a sentence has a capital, so it counts as a name only if neither text
+also has it in lower case.
 
-What this misses: names in scripts without capitals, numbers in words beyond the list. What it takes for a name and is
-none: German nouns, and rare words at the beginning of a sentence. Both are told as numbers and names and not as
-wording, because that is the class that gets the careful look.
+Not found: names in scripts without capitals, and number words that are not on the list. Wrongly found: German nouns,
+and rare words at the beginning of a sentence. In doubt a change counts as a change of facts, because readers look at
+those more carefully than at wording.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
-"""The difference of two JSON values, place by place.
+"""The differences of two JSON values.
 
-In: two JSON values and the path they stand at. Out: rows, each a place with what stood there before and what stands
-there after. Never: takes absent for null, 1 for "1", or true for 1.
+In: two JSON values and their path. Out: one `ValueChange` for each place that differs. Never: takes absent for null,
+1 for "1", or true for 1.
 
-Numbers are doubles (docs/decisions/0005): 1 and 1.0 are equal. The order of an object's keys says nothing, that of a
-list's items does. Lists are compared place by place; a list of plain values whose length changed is one row,
+Numbers are doubles (docs/decisions/0005): 1 and 1.0 are equal. The order of an object's keys is ignored, that of a
+list's items is not. Lists are compared item by item; a list of plain values whose length changed is one difference,
 because `["a", "b"]` becoming `["b"]` is one change and not two.
 """
 
@@ -34,7 +34,7 @@ Side: TypeAlias = "JSON | Absent"
 
 @dataclass(frozen=True)
 class ValueChange:
-    """One place that differs. `path` is where it stands in the call after, or before if it is gone there."""
+    """One difference. `path` is its JSON path in the second call, or in the first if it was removed."""
 
     path: str
     before: Side
@@ -58,7 +58,7 @@ class ValueChange:
 
 
 def is_same_json(before: Side, after: Side) -> bool:
-    """Are two values the same JSON?"""
+    """Whether two values are the same JSON."""
     kind = type(before)
     if kind is str or kind is bool or before is None:
         return kind is type(after) and before == after

@@ -1,10 +1,10 @@
-"""Is an answer a refusal, and by which sign?
+"""Whether an answer is a refusal, and which sign shows it.
 
-In: one choice of an answer. Out: the sign in words, or nothing. Never: judges whether the refusal is right.
+In: one choice of an answer. Out: the sign in words, or "". Never: judges whether the refusal is right.
 
-Three signs, in this order: the provider's `refusal` field, a reason to stop that says so, and a phrase near the
-beginning of the text. The phrases are few, English and written out below: a refusal in other words is not
-found, and is told as a change of wording.
+There are three signs, in this order: the provider's `refusal` field, a finish reason, and a phrase near the
+beginning of the text. The phrases are few, English and listed below. A refusal in other words is not found, and is
+reported as a change of wording.
 """
 
 from __future__ import annotations

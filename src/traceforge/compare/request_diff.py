@@ -1,4 +1,4 @@
-"""What changed in what the model was asked.
+"""What changed in the request.
 
 In: two requests. Out: rows for its settings, changes for its messages and tools. Every difference is in exactly one
 place of the result. Never: judges; `classify` does.
@@ -45,7 +45,7 @@ class ItemChange:
     after_index: int | None
     before: Side
     after: Side
-    rows: tuple[ValueChange, ...] = ()  # What differs inside, where it stands in both calls.
+    rows: tuple[ValueChange, ...] = ()  # What differs inside an item that both calls have.
     moved: bool = False
 
     @property
@@ -59,7 +59,7 @@ class ItemChange:
 
     @property
     def path(self) -> str:
-        """Where it stands in the call after, or before if it is gone there."""
+        """Its JSON path in the second call, or in the first if it was removed."""
         index = self.before_index if self.after_index is None else self.after_index
         return f"{json_path(ROOT, self.field)}[{index}]"
 
@@ -85,7 +85,7 @@ class RequestDiff:
     model: tuple[ValueChange, ...] = ()
     parameters: tuple[ValueChange, ...] = ()
     format: tuple[ValueChange, ...] = ()
-    prompt: tuple[ValueChange, ...] = ()  # The prompt where it is no list of messages.
+    prompt: tuple[ValueChange, ...] = ()  # A prompt that is not a list of messages.
     messages: tuple[ItemChange, ...] = ()
     tool_settings: tuple[ValueChange, ...] = ()
     tools: tuple[ItemChange, ...] = ()
@@ -167,7 +167,7 @@ def _part_rows(before: list[JSON], after: list[JSON], path: str) -> Iterator[Val
 
 
 def _tool_changes(name: str, before: list[JSON], after: list[JSON]) -> Iterator[ItemChange]:
-    """Tools belong together by name, the n-th of a name with the n-th, wherever they stand."""
+    """Tools are paired by name, the n-th of a name with the n-th, at any position."""
     old, new = _by_name(before), _by_name(after)
     common = [key for key in old if key in new]
     order = sorted(common, key=new.__getitem__)

@@ -42,7 +42,7 @@ def match_equal(before: Sequence[T], after: Sequence[T], work_max: int) -> Pairs
 
 
 def match_equal_counted(before: Sequence[T], after: Sequence[T], work_max: int) -> tuple[Pairs | None, int]:
-    """As `matches`; also says how many steps it took, for a caller that shares them out."""
+    """As `match_equal`; also returns the number of steps, for a caller with a budget."""
     head, tail = _common_ends(before, after)
     inner, work = _shortest_edit(before[head : len(before) - tail], after[head : len(after) - tail], work_max)
     return (None if inner is None else _with_ends(inner, head, tail, len(before), len(after))), work
@@ -51,7 +51,7 @@ def match_equal_counted(before: Sequence[T], after: Sequence[T], work_max: int) 
 def match_unique(before: Sequence[H], after: Sequence[H]) -> Pairs:
     """Pair the common beginning and end and, between them, items that occur once in each, in order.
 
-    Bram Cohen's patience diff: fewer pairs than `matches`, in time that hardly depends on how much differs.
+    Bram Cohen's patience diff: fewer pairs than `match_equal`, in time that hardly depends on how much differs.
     """
     head, tail = _common_ends(before, after)
     old, new = (_only_once(items[head : len(items) - tail]) for items in (before, after))

@@ -37,14 +37,14 @@ _WORD = re.compile(rf"{_LETTERS}(?:['’]{_LETTERS})*|[{_CJK}]")
 
 @dataclass(frozen=True, slots=True)
 class TextSegment:
-    """A piece of both texts: the same in both, or what stood before and what stands after."""
+    """A segment of both texts: the same in both, or the text before and the text after."""
 
     before: str
     after: str
 
     @property
     def is_same(self) -> bool:
-        """Does this piece stand in both texts?"""
+        """Whether the segment is the same in both texts."""
         return self.before == self.after
 
     def to_json(self) -> JSON:
@@ -94,7 +94,7 @@ def diff_words(before: str, after: str) -> TextDiff:
 
 
 def has_same_text_without_space(before: str, after: str) -> bool:
-    """Are two different texts equal once all white space is taken out?"""
+    """Whether two different texts are equal without their white space."""
     return before != after and "".join(before.split()) == "".join(after.split())
 
 
@@ -109,7 +109,7 @@ def count_words(text: str) -> int:
 
 
 def split_words(text: str) -> list[str]:
-    """The words of a text, without what stands between them."""
+    """The words of a text, without white space and punctuation."""
     return _WORD.findall(text)
 
 
@@ -140,7 +140,7 @@ def _sentence_segments(before: str, after: str) -> Iterator[TextSegment]:
 
 
 def _sentences(text: str) -> list[str]:
-    """Cut a text behind every line and sentence; joined, they are the text."""
+    """Split a text after every line and sentence; joined, the pieces are the text."""
     return [sentence for sentence in _SENTENCE.findall(text) if sentence]
 
 

@@ -1,4 +1,4 @@
-"""The form of a text, apart from what it says: JSON or prose, its keys, its headings and lists.
+"""The layout of a text: JSON or prose, its keys, headings and lists.
 
 In: a text. Out: its kind and features. Never: repairs JSON, or understands Markdown beyond its blocks.
 """

@@ -1,7 +1,7 @@
-"""Secrets that the text around them gives away: what is assigned to a password, a header, a URL.
+"""Secrets that are recognised by the text around them: values of passwords, headers and URL parameters.
 
-A name that says "secret" is not enough in free text, where people also write about passwords: the value must look
-like one too. Only a JSON member whose whole name is secret is taken whatever it holds.
+A secret name is not enough in free text, where people also write about passwords: the value must look like a secret,
+too. Only a JSON member whose whole name is secret is redacted with any value.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ def _whole_name(text: bytes, start: int, end: int) -> bytes:
 
 
 def _is_assigned(name: bytes, value: bytes, *, is_quoted: bool) -> bool:
-    """Is this value a secret, under this name? Its beginning tells."""
+    """Whether a value under this name is a secret; only its beginning is examined."""
     value = value[:_JUDGED_BYTES]
     if _OTHER_NAME.search(name) or (not is_quoted and _DOTTED.match(value)):
         return False
@@ -163,7 +163,7 @@ _CURL_HEADER = re.compile(
 
 
 def _curl_header(text: bytes, start: int, _: int) -> ByteRange | None:
-    """`-H "X-Auth-Key: …"`: whatever a header with such a name holds."""
+    """`-H "X-Auth-Key: …"`: the value of a header with a secret name."""
     match = _CURL_HEADER.match(text, start)
     return _whole_value(text, *match.span("value")) if match and _header_value(match["value"]) else None
 
@@ -219,7 +219,7 @@ def _member(text: bytes, _: int, end: int) -> ByteRange | None:
 
 
 def _quote_before(text: bytes, end: int) -> bytes:
-    """The quote behind a name, with its backslashes: a value that is quoted otherwise is none of its own."""
+    """The quote after a name, with its backslashes. A value with other quotes belongs to something else."""
     return text[len(text[max(0, end - 9) : end - 1].rstrip(b"\\")) + max(0, end - 9) : end]
 
 
@@ -235,7 +235,7 @@ def _closing_quote(text: bytes, first: int, escape: bytes, quote: bytes) -> int:
 
 
 def _backslashes(text: bytes, first: int, place: int) -> int:
-    """How many stand right before `place`."""
+    """How many backslashes directly precede `place`."""
     count = 0
     while place - count > first and text[place - count - 1] == 92:
         count += 1

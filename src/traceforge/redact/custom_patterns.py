@@ -50,7 +50,7 @@ def _pattern_problem(pattern: str) -> str:
         matches_empty = _compile(pattern).search(b"") is not None
     except re2.error as exc:
         reason = exc.args[0] if exc.args else "not an expression"
-        return f"is no google-re2 expression: {reason.decode() if isinstance(reason, bytes) else reason}"
+        return f"is not a google-re2 expression: {reason.decode() if isinstance(reason, bytes) else reason}"
     return "matches the empty text, so it would match everywhere" if matches_empty else ""
 
 
@@ -61,7 +61,7 @@ def _compile(pattern: str) -> _Regexp:
 
 
 def compile_allow(allow: Sequence[str]) -> _Regexp | None:
-    """One expression for every exception: a whole value, in which `*` stands for anything."""
+    """One expression for all exceptions: each is a whole value, in which `*` matches any text."""
     if not allow:
         return None
     return _compile("(?s)" + "|".join("(?:" + ".*".join(map(re2.escape, value.split("*"))) + ")" for value in allow))

@@ -1,9 +1,8 @@
 """What a detector is.
 
-A detector has two halves. Its `anchor` is a short, bounded google-re2 expression; all anchors together are one
-expression, and one scan of the text finds every place where something may be. Its `locate` then looks at that one
-place with an exact expression and arithmetic, and says from where to where the secret goes, or that there is none.
-So ordinary text costs one scan, and doubt costs little.
+A detector has two parts. Its `anchor` is a short, bounded google-re2 expression. All anchors are joined into one
+expression, so one scan finds every place where a secret may be. Its `locate` then examines that place with an exact
+expression and arithmetic, and returns the range of the secret, or None. So ordinary text costs one scan.
 
 Texts are UTF-8 bytes read as Latin-1: a detector sees bytes, and every byte of a character beyond ASCII is a byte of
 128 or more.
@@ -18,7 +17,7 @@ from typing import NamedTuple
 ByteRange = tuple[int, int]
 Locate = Callable[[bytes, int, int], ByteRange | None]  # the text, and where the anchor matched in it
 
-# What may stand before a token: the start, anything that is no letter or digit, or the end of an escape that is.
+# What may precede a token: the start, anything but a letter or digit, or an escape that ends with one.
 _ESCAPE = rb"\\[nrtbf]|\\u[0-9a-fA-F]{4}|%[0-9A-Fa-f]{2}"
 EDGE = rb"(?:^|[^A-Za-z0-9_]|" + _ESCAPE + rb")"
 # The same for tokens that may hold `-` and `.` themselves: they start once in a run, or hostile text would cost much.
@@ -54,7 +53,7 @@ def token_detector(
 
 
 def after_edge(text: bytes, start: int) -> int:
-    """Where the token begins, behind the edge that the anchor took with it."""
+    """The position of the token, after the edge that the anchor includes."""
     if start == 0 and text[:1].isalnum():
         return 0
     edge = _EDGE.match(text, start)

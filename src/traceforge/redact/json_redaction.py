@@ -1,10 +1,10 @@
-"""Cleaning a JSON value.
+"""Redacting a JSON value.
 
-In: any JSON value. Out: the same object where it is clean, else a copy with `[REDACTED]` in place of secrets, and a
-log of them. Never: changes its input, changes the type of anything but a secret, or adds or removes a member.
+In: any JSON value. Out: the same object where it has no secret, else a copy with `[REDACTED]` in place of secrets,
+and a log of them. Never: changes its input, changes the type of anything but a secret, or adds or removes a member.
 
-All texts of a value are scanned side by side, each behind the name it stands under: one scan for a whole request
-costs a tenth of one for each string, and `"phone": "4155550132"` says more than the digits alone.
+All texts of a value are scanned at once, each after the name of its member. One scan for a whole request costs a
+tenth of a scan for each string, and a detector sees more in `"phone": "4155550132"` than in the digits alone.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from traceforge.redact.scanner import SecretSpan
 from traceforge.redact.secret_finder import NameKind, SecretFinder, decode, encode
 from traceforge.redact.secret_names import SCHEMA_KEYS
 
-CARD_MIN = 10**11  # A smaller number is no payment card, so it is not even looked at.
+CARD_MIN = 10**11  # A smaller number cannot be a payment card and is not scanned.
 _BORDER = "\x00"  # Stands between two texts. No detector crosses it.
 
 Node = tuple["Node | None", str | int]  # The way from the root: the parent's way, and the key below it.
@@ -117,7 +117,7 @@ class _TextCollector:
 
 
 def _is_secret_value(finder: SecretFinder, value: JSON) -> bool:
-    """Null, true, false and whatever is empty say nothing; an exception of the user is kept."""
+    """Whether a secret member is redacted: not null, a boolean, an empty value or an exception of the user."""
     if value is None or isinstance(value, bool) or value in ([], {}):
         return False
     return not (isinstance(value, str) and finder.is_allowed(value))
@@ -142,7 +142,7 @@ def redact_slots(finder: SecretFinder, slots: list[Slot]) -> dict[Node | None, R
 
 
 def _contains_secret(finder: SecretFinder, texts: list[str]) -> bool:
-    """Is there a secret in one of the texts? Those that were clean before are not scanned."""
+    """Whether one of the texts holds a secret. Texts that were clean before are not scanned."""
     clean = finder.clean_texts
     unknown = [text for text in texts if text not in clean]
     if unknown and finder.find_secrets(encode(_BORDER.join(unknown))):
@@ -218,7 +218,7 @@ def keep_valid_json_text(finder: SecretFinder, before: str, after: str) -> str:
 
 
 def unescape_json_string(secret: str) -> str:
-    """The value of a secret that was found inside a JSON string; the secret itself where it is no such text."""
+    """The value of a secret that was found inside a JSON string; the secret itself where it cannot be unescaped."""
     if "\\" not in secret:
         return secret
     value = try_parse_json(f'"{secret}"')
@@ -226,7 +226,7 @@ def unescape_json_string(secret: str) -> str:
 
 
 def _parse_container(text: str) -> JSON:
-    """The object or list that a text is the JSON of; None where it is none, or nests deeper than anybody reads."""
+    """The object or list in a JSON text; None where it is not JSON, or nests deeper than DEPTH_MAX."""
     if text.lstrip()[:1] not in ("{", "["):
         return None
     value = try_parse_json(text)

@@ -1,8 +1,8 @@
-"""Where a secret of the request stands in the answer.
+"""Which redacted values of an answer came from the request.
 
-In: secrets, and the pieces of an answer in which each of them has a marker of its own. Out: the pieces as they are
-stored, with `[REDACTED]` everywhere, and which of those stand for which secret. Never: keeps a secret longer than one
-call; what is stored is a number and the place in the request to refill it from.
+In: secrets of the request, and an answer in which each of them was replaced by a marker of its own. Out: the answer
+as it is stored, with `[REDACTED]` for every marker, and which of those replace which secret. Never: keeps a secret
+longer than one call; what is stored is a number, and the place in the request to refill it from.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class SecretMarkers:
 
 
 def _spellings(value: str) -> Iterable[str]:
-    """A value as it is, and as it stands inside JSON that is itself a text: the arguments of a tool call."""
+    """A value as it is, and as it is escaped inside JSON text, such as the arguments of a tool call."""
     if value.isascii() and value.isprintable() and '"' not in value and "\\" not in value:
         return (value,)
     return value, json_bytes(value).decode()[1:-1], ascii_json(value)[1:-1]

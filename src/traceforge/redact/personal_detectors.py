@@ -1,7 +1,7 @@
 """Personal data: e-mail addresses, US phone numbers, Social Security numbers, payment cards.
 
-Bare digits are only a phone or Social Security number where the words before them say so; grouped digits, valid
-ranges and check digits speak for themselves. Digits in the middle of an id, a date or a decimal number never do.
+Bare digits are a phone or Social Security number only if the words before them say so. Grouped digits in a valid
+range, and numbers with a valid check digit, need no such words. Digits inside an id, a date or a decimal never match.
 """
 
 from __future__ import annotations
@@ -68,20 +68,20 @@ _INSIDE_AFTER = re.compile(rb"[A-Za-z0-9_]|[-.,][0-9]|-[A-Za-z0-9]{1,8}-")
 
 
 def _digits_at(text: bytes, start: int) -> int:
-    """The first digit, behind the edge that the anchor took with it."""
+    """The position of the first digit, after the edge that the anchor includes."""
     while not 48 <= text[start] <= 57:
         start += 1
     return start
 
 
 def _phone_at(text: bytes, start: int) -> int:
-    """The first digit, `(` or `+`, behind the edge."""
+    """The position of the first digit, `(` or `+`, after the edge."""
     edge = None if text[start : start + 1].isdigit() else _NUMBER_EDGE.match(text, start)
     return edge.end() if edge else start
 
 
 def _is_separate_number(text: bytes, start: int, end: int) -> bool:
-    """Is it no part of a longer number, id or date?"""
+    """Whether the digits are not a part of a longer number, id or date."""
     before = text[max(0, start - 2) : start]
     return not (_INSIDE_BEFORE.search(before) or _INSIDE_AFTER.match(text, end))
 

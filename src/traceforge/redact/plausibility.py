@@ -1,4 +1,4 @@
-"""Is this run of characters a secret, or only shaped like one?
+"""Whether a run of characters is a secret, or only looks like one.
 
 In: the bytes of a candidate. Out: yes or no, by arithmetic: check digits, valid ranges, entropy, placeholders.
 Never: knows where the candidate stands.
@@ -20,7 +20,7 @@ _RUN = re.compile(rb"[A-Za-z0-9]+")
 
 
 def is_placeholder(value: bytes) -> bool:
-    """Does it say itself that it stands for a secret: `xxxx`, `$API_KEY`, `<token>`, `…EXAMPLE`?"""
+    """Whether the value is a placeholder: `xxxx`, `$API_KEY`, `<token>`, `…EXAMPLE`."""
     return _PLACEHOLDER.search(value) is not None
 
 
@@ -36,7 +36,7 @@ def count_digits(value: bytes) -> int:
 
 
 def is_random(value: bytes) -> bool:
-    """Does it look drawn by a machine: 16 bytes or more of letters and digits in no order?
+    """Whether the value looks random: 16 bytes or more of letters and digits in no order.
 
     A run without digits must mix cases where no word does; a run of digits alone is a number.
     """
@@ -57,7 +57,7 @@ def _case_changes(value: bytes) -> int:
 
 
 def is_password(value: bytes) -> bool:
-    """Could a person have chosen this as a password, rather than a word or a piece of code?"""
+    """Whether a person could have chosen this as a password, rather than a word or a piece of code."""
     if len(value) < 6 or is_placeholder(value):
         return False
     if is_random(value):

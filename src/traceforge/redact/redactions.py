@@ -15,7 +15,7 @@ from typing import Generic, NamedTuple, NoReturn, TypeVar
 from traceforge.canon import encode_utf8
 
 REDACTED = "[REDACTED]"  # No detector finds anything in it, so redacting twice changes nothing.
-MARKER_PATTERN = r"\[REDACTED(?:#[a-z]{9,16})?\]"  # It, or what stands for a secret that is told apart for a while.
+MARKER_PATTERN = r"\[REDACTED(?:#[a-z]{9,16})?\]"  # REDACTED, or the temporary marker of one secret.
 
 Value = TypeVar("Value")
 
@@ -50,7 +50,7 @@ class Redaction:
         return self._secret
 
     def fingerprint(self, key: bytes) -> str:
-        """HMAC-SHA256 of the value: says whether two redacted parts were equal to those who hold `key`."""
+        """HMAC-SHA256 of the value: with the same `key`, equal fingerprints mean equal values."""
         return f"hmac-sha256:{hmac.new(key, encode_utf8(self._secret), hashlib.sha256).hexdigest()}"
 
 

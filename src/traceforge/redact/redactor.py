@@ -38,10 +38,10 @@ class Redactor:
     """Finds and replaces secrets. Make one and keep it; any number of threads may use it.
 
     `fields` are more names of secret headers and fields, `patterns` more google-re2 expressions, `allow` values that
-    are kept (`*` stands for anything).
+    are kept (`*` matches any text).
 
     Raises:
-        InvalidConfig: a pattern is no google-re2 expression; every bad one is named.
+        InvalidConfig: a pattern is not a google-re2 expression; the error names every bad one.
     """
 
     fields: tuple[str, ...] = ()
@@ -123,11 +123,11 @@ class Redactor:
         return Redacted(cleaned, log)
 
     def redact_url(self, url: str, path: str = "$") -> Redacted[str]:
-        """A URL without secrets: user and password, parameters by name, and whatever a detector finds."""
+        """A URL without user and password, secret parameters, and anything that a detector finds."""
         return redact_url(self._finder, url, path)
 
     def is_secret_parameter(self, name: str) -> bool:
-        """Is the value of a URL's parameter a secret because of its name?"""
+        """Whether the name of a URL parameter makes its value a secret."""
         return self._finder.is_secret_parameter(name)
 
     def redact_body(self, data: bytes, media_type: str = "", path: str = "$") -> Redacted[bytes]:
@@ -197,7 +197,7 @@ class Redactor:
 
 
 def is_redacted_by_type(media_type: str) -> bool:
-    """Is a body of this type cleaned by its kind, even if it is JSON?"""
+    """Whether a body of this type is redacted as a form or as events, even if it is JSON."""
     kind = _base_media_type(media_type)
     return kind == FORM_TYPE or kind in EVENT_TYPES
 
@@ -224,7 +224,7 @@ def _count_characters(data: bytes) -> int:
 
 
 def _single_edit(before: bytes, after: bytes) -> ByteEdit:
-    """The one edit that makes `after` of `before`, as short as can be."""
+    """The shortest single edit that turns `before` into `after`."""
     start = 0
     shorter = min(len(before), len(after))
     while start < shorter and before[start] == after[start]:

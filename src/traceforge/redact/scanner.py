@@ -100,7 +100,7 @@ class Scanner:
 
 
 def _whole_characters(text: bytes, start: int, end: int) -> tuple[int, int]:
-    """Widen a place that begins or ends inside a character: half of one is no text."""
+    """Widen a range that begins or ends inside a UTF-8 character."""
     while start > 0 and text[start] & 0xC0 == 0x80:
         start -= 1
     while end < len(text) and text[end] & 0xC0 == 0x80:

@@ -14,10 +14,10 @@ from traceforge.redact.redactions import MARKER_PATTERN, REDACTED
 from traceforge.redact.scanner import Scanner, SecretSpan, get_scanner, merge_spans
 from traceforge.redact.secret_names import FIELD_NAMES, PARAMETER_NAMES, fold_name, fold_names
 
-NAMES_REMEMBERED_MAX = 10_000  # Names come from a few formats; beyond this many, somebody else chose them.
+NAMES_REMEMBERED_MAX = 10_000  # Formats have few names; more than this come from hostile input.
 
 TEXTS_REMEMBERED_BYTES = 4 << 20  # About what texts without a secret may take; beyond, all are forgotten.
-TEXT_OVERHEAD_BYTES = 100  # What each takes beside its characters.
+TEXT_OVERHEAD_BYTES = 100  # Memory of each text beyond its characters.
 
 HEADERS_REMEMBERED_MAX = 2_000  # Some, such as dates and request ids, never come again: then all are forgotten.
 
@@ -45,10 +45,12 @@ class SecretFinder:
         self.name_kinds: dict[str, NameKind] = {}  # what is known about names, because names repeat
         self.has_only_built_ins = not self._patterns  # Without own expressions, texts may be scanned side by side.
         self.clean_headers: set[tuple[str, str]] = set()  # Most headers of a provider are the same in every answer.
-        self.remembers_clean_texts = False  # Are texts without a secret remembered, because they will come again?
+        self.remembers_clean_texts = (
+            False  # Whether texts without a secret are remembered, because they will come again.
+        )
         self.clean_texts: set[str] = set()  # A conversation is sent again, as far as it came, with every call.
         self._remembered_bytes = 0  # of those
-        self.markers: Mapping[str, str] = {}  # Secrets that are to be told apart, with what stands for each.
+        self.markers: Mapping[str, str] = {}  # The marker of each secret that has one.
 
     def find_secrets(self, text: bytes) -> list[SecretSpan]:
         """Every secret in `text`, sorted."""
@@ -95,7 +97,7 @@ class SecretFinder:
         return b"".join([*parts, data[last:]])
 
     def find_name_kind(self, name: str) -> NameKind:
-        """What the name of a header or field says about its value, or about itself."""
+        """Whether the name of a header or field makes its value a secret, or is itself one."""
         kind = self.name_kinds.get(name)
         if kind is None:
             kind = self._classify_name(name)
@@ -109,11 +111,11 @@ class SecretFinder:
         return NameKind.FIELD if fold_name(name) in self._fields else NameKind.PLAIN
 
     def is_secret_parameter(self, name: str) -> bool:
-        """Is this the name of a secret parameter of a URL?"""
+        """Whether this is the name of a secret URL parameter."""
         return fold_name(name) in self._parameters
 
     def is_allowed(self, value: str) -> bool:
-        """Is a value under a secret name kept: empty, redacted already, or an exception of the user?"""
+        """Whether a value under a secret name is kept: it is empty, redacted already, or an exception of the user."""
         if not value or _MARKER.fullmatch(value):
             return True
         return self._allow is not None and self._allow.fullmatch(encode(value)) is not None

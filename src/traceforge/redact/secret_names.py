@@ -1,4 +1,4 @@
-"""Which names hold a secret, whatever their value is.
+"""The names whose value is always a secret.
 
 In: the name of a header, a field or a query parameter. Out: yes or no. Never: matches a part of a name: `token`
 does not hit `max_tokens`. Case, `-` and `_` make no difference: `api_key`, `apiKey` and `API-Key` are one name.

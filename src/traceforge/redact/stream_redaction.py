@@ -107,7 +107,7 @@ def apply_edits(chunks: Sequence[bytes], edits: Sequence[ByteEdit], *, keep_toge
 
 
 class StreamEvent(NamedTuple):
-    """A JSON value of a stream, and where its text stands."""
+    """A JSON value of a stream, and the range of its text."""
 
     start: int
     end: int
@@ -188,7 +188,7 @@ def _overlaps_event(item: SecretSpan, starts: list[int], events: Sequence[Stream
 
 
 def _has_hidden_secret(finder: SecretFinder, data: bytes, event: StreamEvent, raw: Sequence[SecretSpan]) -> bool:
-    """Is there a secret in the bytes that the value does not have: a member that another of its name replaced?"""
+    """Whether the bytes hold a secret that the value lacks: a member that a second one of its name replaced."""
     if not any(event.start <= item.start < event.end for item in raw):
         return False
     return bool(finder.find_secrets(data[event.start : event.end])) and not finder.find_secrets(
@@ -208,7 +208,7 @@ def find_events(data: bytes) -> Iterator[StreamEvent]:
 
 
 def _parse_event(data: bytes) -> Any:  # noqa: ANN401 (any JSON)
-    """The JSON value of an event; None where it is none, or nests so deep that nobody reads it as one."""
+    """The JSON value of an event; None where it is not JSON, or nests deeper than DEPTH_MAX."""
     value = try_parse_json(data)
     return None if data.count(b"[") + data.count(b"{") > DEPTH_MAX and is_deeper_than(value) else value
 
@@ -289,7 +289,7 @@ class TextStreamRedactor:
 
     def __init__(self, finder: SecretFinder) -> None:
         self._finder = finder
-        self._context = b""  # The last bytes that were given out: what stands before a secret can give it away.
+        self._context = b""  # The last bytes that were released: a detector looks at what precedes a secret.
         self._pending = b""
 
     def feed(self, data: bytes) -> bytes:

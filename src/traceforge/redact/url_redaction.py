@@ -1,7 +1,7 @@
-"""Cleaning URLs and forms.
+"""Redacting URLs and forms.
 
 In: a URL or a form-encoded body. Out: the same, with `[REDACTED]` for user and password, for parameters with a secret
-name, and for whatever a detector finds in a part once its `%xx` are undone. Never: re-encodes what it leaves alone.
+name, and for secrets that a detector finds after decoding `%xx`. Never: re-encodes a part that it does not redact.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def _redact_pairs(finder: SecretFinder, text: str, log: list[Redaction], path: s
 
 
 def _redact_path_part(finder: SecretFinder, part: str, log: list[Redaction], path: str) -> str:
-    """One part of the path; what hides behind `%xx` takes the whole part with it."""
+    """Redact one part of the path; a secret that is found after decoding `%xx` redacts the whole part."""
     if "%" not in part:
         return part
     plain = unquote(part)

@@ -1,11 +1,10 @@
-"""Does a value have the shape its type demands?
+"""Whether a value fits its type, and where it does not.
 
-In: a JSON value and the msgspec type that defines a format. Out: every place where they
-differ, with a sentence. Never: converts a value, fills a default, or prints a string it found
-(it could be a secret).
+In: a JSON value and the msgspec type that defines a format. Out: every place where they differ, with a sentence.
+Never: converts a value, fills a default, or prints a string from the value (it could be a secret).
 
-msgspec answers yes in microseconds; where it says no, it names one place only, so `walk`
-finds them all.
+msgspec accepts a valid value in microseconds. It names only one place of an invalid value, so `difference_walk` finds
+them all.
 """
 
 from __future__ import annotations
@@ -55,7 +54,7 @@ def find_problems(value: JSON, shape: Any) -> list[ShapeProblem]:  # noqa: ANN40
 
 
 def find_timestamp_problems(value: JSON, path: str) -> list[ShapeProblem]:
-    """A text shaped as a timestamp must also name a day and time that exist, which no pattern can say."""
+    """Check that a timestamp names a day and time that exist, which no pattern can do."""
     if not isinstance(value, str) or find_instant(value) or not is_timestamp(value):
         return []
     return [ShapeProblem(path, "names a day or time that does not exist")]

@@ -1,7 +1,7 @@
-"""The walk that finds every difference between a value and a type.
+"""Finds every difference between a value and a type.
 
-Only run where msgspec has already said that there is one; it must agree with msgspec on that, and a
-test proves it over generated values.
+It runs only where msgspec has found a difference. It must agree with msgspec on that; a test proves it over generated
+values.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def _differences(value: JSON, kind: inspect.Type, path: str, name: str = "") -> 
         case inspect.LiteralType(values=values) if value not in values:
             yield ShapeProblem(path, f"must be {' or '.join(map(repr, values))}")
         case _:
-            return  # It fits, or is AnyType: whatever it holds belongs to somebody else.
+            return  # It fits, or is AnyType, whose content has no rules here.
 
 
 def _union(value: JSON, types: tuple[inspect.Type, ...], path: str) -> Iterator[ShapeProblem]:

@@ -17,7 +17,7 @@ WholeNumber = Annotated[float, Meta(ge=0, multiple_of=1)]
 NonNegative = Annotated[float, Meta(ge=0)]
 DigestText = Annotated[str, Meta(pattern=DIGEST_PATTERN, description="sha256: and 64 lower-case hex digits")]
 Timestamp = Annotated[str, Meta(pattern=TIMESTAMP_PATTERN, description="a timestamp such as 2026-01-09T10:30:00Z")]
-OpenObject = dict[str, Any]  # an object whose members belong to somebody else's format
+OpenObject = dict[str, Any]  # an object whose members belong to another format
 
 
 class ShapeProblem(NamedTuple):

@@ -59,7 +59,7 @@ def _system(system: JSON) -> list[JSON]:
 
 
 def _message(item: JSONObject) -> list[JSONObject]:
-    """One Anthropic message is one of ours, and one more for each tool result in it."""
+    """One Anthropic message becomes one unified message, plus one for each tool result in it."""
     content = item.get("content")
     if not isinstance(content, list):
         return [item]
@@ -258,9 +258,9 @@ class MessageAssembler(StreamAssembler):
     def _start(self, message: JSONObject) -> None:
         """A message begins, with content that is already there where a tool's code goes on calling."""
         if self.body and message.get("id") == self.body.get("id"):
-            return  # the same one, said twice
+            return  # the same message, announced twice
         if self.body:
-            self.count_unknown("second message_start")  # Two answers under one call: the last one stands.
+            self.count_unknown("second message_start")  # Two answers in one call: the last one counts.
         self.body.update(message)
         self._blocks = {place: dict(block) for place, block in enumerate(list_objects(message.get("content")))}
         self._inputs = {}

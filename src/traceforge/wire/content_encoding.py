@@ -22,18 +22,18 @@ _CONTROL = re.compile(rb"[\x00-\x08\x0b\x0c\x0e-\x1f]")
 
 
 class EncodingState(StrEnum):
-    """What the header said against what the bytes were."""
+    """How the body compares with its `content-encoding` header."""
 
     NONE = "none"
     DECODED = "decoded"
-    STALE = "stale_header"  # a plain body under a header that says otherwise
-    FAILED = "failed"  # neither plain text nor what the header says
+    STALE = "stale_header"  # the header names an encoding, and the body is plain text
+    FAILED = "failed"  # the body is neither plain text nor in the named encoding
     TOO_LARGE = "too_large"
     CUT = "cut"  # decoded as far as it came
 
 
 class DecodedBody(NamedTuple):
-    """A body as it was meant; where it could not be decoded, as it was sent."""
+    """A decoded body; where it could not be decoded, the body as it was sent."""
 
     body: bytes
     state: EncodingState
@@ -185,7 +185,7 @@ class _BrotliDecoder:
 
 
 def _is_text(body: bytes) -> bool:
-    """Nothing compressed is UTF-8 without a control character, except the one byte in which brotli says nothing."""
+    """Compressed data is never UTF-8 without control characters, except the one byte of an empty brotli body."""
     try:
         body.decode()
     except UnicodeDecodeError:

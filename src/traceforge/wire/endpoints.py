@@ -1,7 +1,7 @@
-"""Which dialect is spoken at this address?
+"""Which API dialect an address belongs to.
 
-In: a method and a URL. Out: the endpoint, with its dialect and kind. Never: asks who serves it: a path says what the
-bytes mean, and compatible servers are many.
+In: a method and a URL. Out: the endpoint, with its dialect and kind. Never: looks at the host: the path decides,
+because many servers are compatible with the same API.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ PATHS_REMEMBERED = 256  # A project has a handful.
 
 
 class Dialect(StrEnum):
-    """A way of speaking that we understand."""
+    """An API that `wire` understands."""
 
     OPENAI = "openai"
     ANTHROPIC = "anthropic"
@@ -45,11 +45,11 @@ class Endpoint(NamedTuple):
 
     @property
     def is_generative(self) -> bool:
-        """Does a model write an answer here?"""
+        """Whether a model generates an answer at this endpoint."""
         return self.kind not in (EndpointKind.OTHER, EndpointKind.EMBEDDINGS)
 
 
-# The most spoken first: a pattern is compiled when it is first tried.
+# The most common first: a pattern is compiled when it is first tried.
 _RULES: tuple[tuple[str, Dialect, EndpointKind], ...] = (
     (r"(?:/deployments/(?P<model>[^/]+))?/chat/completions/?\Z", Dialect.OPENAI, EndpointKind.CHAT),
     (r"/messages/?\Z", Dialect.ANTHROPIC, EndpointKind.MESSAGES),
@@ -69,7 +69,7 @@ _THREADS = r"/threads/[^/]+/messages/?\Z"  # OpenAI's assistants: not Anthropic'
 
 
 def find_endpoint(method: str, url: str) -> Endpoint:
-    """What is spoken at `url`; every other address, and every method but POST, is `OTHER`."""
+    """The endpoint of a URL. An unknown address, and every method except POST, is `OTHER`."""
     return _find(split_url(url)[0]) if method.upper() == "POST" else _OTHER
 
 

@@ -51,7 +51,7 @@ PARAMETER_NAMES = {
 
 
 def decode_request(body: JSONObject, model: str) -> JSONObject:
-    """The unified request; the model stands in the URL."""
+    """The unified request; `model` comes from the URL."""
     unified: JSONObject = {
         "model": model,
         **without_fields(body, ("contents", "systemInstruction", "system_instruction", "tools")),
@@ -305,7 +305,7 @@ def _is_text_continuation(last: JSONObject, part: JSONObject) -> bool:
 
 
 def _is_call_continuation(last: JSONObject, part: JSONObject) -> bool:
-    """A call goes on, without its name, where the last part said that it would."""
+    """Whether a part without a name continues the call of the last part, which announced that with `willContinue`."""
     is_open = as_object(last.get("functionCall")).get("willContinue") is True
     return is_open and "functionCall" in part and "name" not in as_object(part["functionCall"])
 

@@ -1,13 +1,13 @@
-"""Messages of the unified view in a dialect's own words.
+"""Unified messages in the format of a dialect.
 
-In: messages as OpenAI shapes them, with tool calls, tool results and images. Out: what a dialect says for them, so
-that its reader gives the same messages back. Never: another order, or a guess: a part that is not in OpenAI's words
-is handed on as it is.
+In: messages in OpenAI's shape, with tool calls, tool results and images. Out: the messages of a dialect, which its
+decoder turns back into the same messages. Never: another order, or a guess: a part that is not in OpenAI's shape is
+passed on as it is.
 
-    Anthropic, Gemini   what the system and the developer say stands in front, on its own; results that follow each
-                        other are one message, because both demand all results of a turn together
-    Gemini              a result is {"output": <content>} and bears the name of what was called
-    Ollama              arguments are an object, content is a text, images stand beside it
+    Anthropic, Gemini   system and developer messages go into a field of their own; consecutive tool results are one
+                        message, because both APIs require all results of a turn together
+    Gemini              a tool result is {"output": <content>} with the name of the function
+    Ollama              arguments are an object, content is a text, images are a field of the message
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _DATA_URL = re.compile(r"data:([^;,]+);base64,(.*)", re.DOTALL)
 
 
 def list_instructions(messages: Iterable[JSONObject]) -> list[JSON]:
-    """What the system and the developer say, in order; an empty text says nothing, and neither provider takes one."""
+    """The contents of system and developer messages, in order, without empty texts, which no provider accepts."""
     contents = [message.get("content") for message in messages if message.get("role") in INSTRUCTION_ROLES]
     return [content for content in contents if content != ""]
 
@@ -58,7 +58,7 @@ def _texts(content: JSON) -> str:
 
 
 def _image(part: JSONObject) -> tuple[str, str] | None:
-    """The media type and the base64 of an image that stands in the request itself."""
+    """The media type and the base64 text of an image that the request contains."""
     match = _DATA_URL.fullmatch(as_text(as_object(part.get("image_url")).get("url")))
     return (match[1], match[2]) if part.get("type") == "image_url" and match else None
 
@@ -67,7 +67,7 @@ def _image(part: JSONObject) -> tuple[str, str] | None:
 
 
 def anthropic_system(messages: Sequence[JSONObject]) -> JSON:
-    """What stands in front: a text where there is one only, else a block for each; None where there is nothing."""
+    """The `system` field: the text of a single instruction, else a block for each; None without instructions."""
     instructions = list_instructions(messages)
     if len(instructions) < 2:
         return _anthropic_content(instructions[0]) if instructions else None
@@ -75,7 +75,7 @@ def anthropic_system(messages: Sequence[JSONObject]) -> JSON:
 
 
 def anthropic_messages(messages: Sequence[JSONObject]) -> list[JSON]:
-    """The conversation behind it."""
+    """The messages without the instructions."""
     return [_anthropic_turn(turn) for turn in _turns(messages)]
 
 
@@ -131,12 +131,12 @@ def _anthropic_part(part: JSONObject) -> JSON:
 
 
 def gemini_system(messages: Sequence[JSONObject]) -> list[JSON]:
-    """The parts that stand in front."""
+    """The parts of the system instruction."""
     return [part for content in list_instructions(messages) for part in _parts(content)]
 
 
 def gemini_contents(messages: Sequence[JSONObject]) -> list[JSON]:
-    """The conversation behind them."""
+    """The contents without the instructions."""
     names: dict[str, JSON] = {}
     return [_gemini_turn(turn, names) for turn in _turns(messages)]
 
@@ -182,7 +182,7 @@ def _gemini_part(part: JSONObject) -> JSONObject:
 
 
 def ollama_messages(messages: Sequence[JSONObject]) -> list[JSON]:
-    """The messages, one for one."""
+    """One message for each unified message."""
     names: dict[str, JSON] = {}
     return [_ollama_message(message, names) for message in messages]
 

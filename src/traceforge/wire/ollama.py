@@ -37,7 +37,7 @@ _BODY_FIELDS = ("model", "message", "response", "thinking", "done_reason", *_COU
 
 
 def decode_request(body: JSONObject, model: str = "") -> JSONObject:
-    """The unified request. Streaming is what Ollama does unless it is told not to."""
+    """The unified request. Ollama streams unless `stream` is false."""
     unified = dict(body)
     for name, value in as_object(body.get("options")).items():
         if name in OPTION_NAMES:

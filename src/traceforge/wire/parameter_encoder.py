@@ -1,8 +1,8 @@
-"""Parameters of the unified view in a dialect's own words.
+"""Unified parameters under the names of a dialect.
 
-In: parameters under OpenAI's names. Out: the same under the names of a dialect. Never: a parameter lost: one that has
-no other name in a dialect keeps its own, so that parameters in the dialect's own words may stand beside, and count
-more. (But `strict` of a function: Gemini has no word for it, and takes no field that it does not know.)
+In: parameters under OpenAI's names. Out: the same under the names of a dialect. Never: a lost parameter: one that the
+dialect does not rename keeps its name, so callers may also use the dialect's own names, which win. (One exception:
+`strict` of a function, because Gemini has no such field and refuses unknown ones.)
 
     max_tokens, max_completion_tokens, temperature, top_p, stop, seed, presence_penalty, frequency_penalty, n
     tools, tool_choice, response_format
@@ -21,7 +21,7 @@ _LIMIT = "max_completion_tokens"  # OpenAI's newer name for max_tokens, which no
 
 
 def encode_parameters(dialect: Dialect, parameters: Mapping[str, JSON]) -> JSONObject:
-    """These parameters as the dialect says them."""
+    """The parameters under the names of the dialect."""
     if dialect is Dialect.OPENAI:
         return dict(parameters)
     unified = without_fields(parameters, (_LIMIT,))
@@ -60,7 +60,9 @@ def _anthropic(parameters: JSONObject) -> JSONObject:
             **as_object(encoded.get("output_config")),
         }
     elif response_format is not None and as_object(response_format).get("type") != "text":
-        encoded["response_format"] = response_format  # Any JSON at all cannot be asked for: the provider says so.
+        encoded["response_format"] = (
+            response_format  # Anthropic has no word for "any JSON": its API refuses this field with a clear error.
+        )
     return encoded
 
 

@@ -1,4 +1,4 @@
-"""What a provider says when it refuses: one shape for every dialect.
+"""The error of a provider, in one shape for every dialect.
 
 In: the body of an error answer. Out: message, type and code, as far as they are there. Never: makes one up; a body
 that says nothing gives None.

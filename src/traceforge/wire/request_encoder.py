@@ -2,7 +2,7 @@
 
 In: a model, messages in the unified view and parameters. Out: the path and the body that ask for it; of an event of
 the answer, the text that it adds. Never: I/O, or a guess: a part that is not in OpenAI's words is handed on as it is,
-and a parameter under the name it was given (`settings` says it in the dialect's words first).
+and a parameter keeps its name (`parameter_encoder` translates the names first).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ ANTHROPIC_TOKENS_MAX = 1024  # Its API demands a limit; one that the caller give
 
 
 class EncodedRequest(NamedTuple):
-    """What is posted, and where, behind the address of the provider."""
+    """A request to send: the path below the provider's address, and the body."""
 
     path: str
     body: JSONObject

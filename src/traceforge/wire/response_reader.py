@@ -1,7 +1,7 @@
-"""An answer, whole or streamed: from bytes to the unified view.
+"""From the bytes of a response body to the unified view, streamed or not.
 
-In: the decoded bytes of a response body, split anywhere. Out: an `Answer`. Never: I/O, or a crash: what cannot be
-understood is said to be raw, and the bytes are kept by whoever has them.
+In: the decoded bytes of a response body, split anywhere. Out: a `ParsedResponse`. Never: I/O, or an exception: a body
+that cannot be understood has the ending `RAW`, and the caller keeps its bytes.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ class ResponseEnding(StrEnum):
     """How an answer ended."""
 
     COMPLETE = "complete"
-    CUT = "cut"  # the stream stopped before the provider said that it was done
+    CUT = "cut"  # the stream stopped before its final event
     ERROR = "error"  # the provider answered with an error
     RAW = "raw"  # the bytes are not of a kind we read
 
 
 class ParsedResponse(NamedTuple):
-    """What a response body says."""
+    """The content of a response body."""
 
     ending: ResponseEnding
     body: JSON  # the provider's own answer, assembled if it was a stream; None where it is raw
@@ -145,7 +145,7 @@ class ResponseReader:
         return self.finish_value(body)
 
     def finish_value(self, body: JSON) -> ParsedResponse:
-        """The body has ended, and somebody has read it already: it is this one JSON value."""
+        """Finish with a body that the caller has parsed already."""
         if not isinstance(body, dict):
             ending = ResponseEnding.ERROR if self._status >= 400 else ResponseEnding.RAW
             return ParsedResponse(ending, body, None, Counter())
@@ -178,7 +178,7 @@ class ResponseReader:
         )
 
     def _has_content(self, body: JSONObject) -> bool:
-        """A stream that failed half-way has said something all the same; a whole answer that failed has not."""
+        """Whether a failed stream holds a part of an answer. A failed response that was not streamed holds none."""
         names = ("choices", "content", "candidates", "message", "output", "response")
         return self._assembler is not None and any(body.get(name) for name in names)
 

@@ -1,7 +1,7 @@
-"""What every stream has in common: frames out, an answer in the making, how it ended.
+"""What the stream assemblers of all dialects share.
 
 In: parsed events, one at a time. Out: the body that the provider would have sent without streaming, as far as it
-came. Never: I/O, or a crash on an event it does not know: that is counted, and the raw bytes are kept elsewhere.
+arrived. Never: I/O, or an exception for an unknown event: it is counted, and the caller keeps the raw bytes.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ class StreamAssembler(ABC):
 
     def __init__(self) -> None:
         self.body: JSONObject = {}
-        self.is_complete = False  # the provider said that it was done
-        self.has_failed = False  # the provider said that it had failed
+        self.is_complete = False  # the final event has come
+        self.has_failed = False  # an event reported an error
         self.unknown_events: Counter[str] = Counter()
 
     @abstractmethod

@@ -72,7 +72,7 @@ def build_usage(
     cache_write: JSON = None,
     reasoning: JSON = None,
 ) -> JSONObject:
-    """Tokens in OpenAI's words, and the provider's own object beside them."""
+    """Token counts under OpenAI's names, with the provider's own object under `provider`."""
     if total is None and prompt is not None and completion is not None:
         total = prompt + completion
     unified: JSONObject = {"prompt_tokens": prompt, "completion_tokens": completion, "total_tokens": total}
@@ -88,7 +88,7 @@ def build_usage(
 
 
 def token_counts(usage: JSONObject) -> tuple[JSON, JSON]:
-    """Tokens read and written, for a provider that names no total: a total alone stands as written."""
+    """Prompt and completion tokens, for a provider without a total: a total alone counts as completion tokens."""
     prompt, completion, total = (usage.get(f"{name}_tokens") for name in ("prompt", "completion", "total"))
     return (0, total) if prompt is None and completion is None and total is not None else (prompt, completion)
 
@@ -124,15 +124,15 @@ def parse_or_keep(text: JSON) -> JSON:
 
 
 def list_objects(value: JSON) -> list[JSONObject]:
-    """The objects of a list; empty if it is no list."""
+    """The objects in a list; empty if the value is not a list."""
     return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []
 
 
 def as_object(value: JSON) -> JSONObject:
-    """The object, or an empty one where something else stands."""
+    """The value if it is an object, else an empty object."""
     return value if isinstance(value, dict) else {}
 
 
-def as_text(value: Any) -> str:  # noqa: ANN401 (whatever a provider sent)
-    """The string, or an empty one where something else stands."""
+def as_text(value: Any) -> str:  # noqa: ANN401 (any JSON value)
+    """The value if it is a string, else an empty string."""
     return value if isinstance(value, str) else ""

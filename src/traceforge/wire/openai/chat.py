@@ -34,7 +34,7 @@ def decode_response(body: JSONObject) -> JSONObject:
     unified.setdefault("object", "chat.completion")
     groq_usage = as_object(body.get("x_groq")).get("usage")
     if groq_usage is not None and body.get("usage") is None:
-        unified["usage"] = groq_usage  # Groq says it here unless it was asked to say it in the usual place.
+        unified["usage"] = groq_usage  # Groq reports usage here unless `include_usage` is set.
     return unified
 
 
@@ -82,7 +82,7 @@ def _legacy_tool_calls(message: JSONObject) -> list[JSON]:
 
 
 def _without_index(call: JSONObject, place: int) -> JSONObject:
-    """Some servers number the calls of a whole answer too; the list's order says as much."""
+    """Drop an index that repeats the position in the list; some servers send it outside of streams, too."""
     return without_fields(call, ("index",)) if call.get("index") == place else call
 
 
@@ -137,7 +137,7 @@ class ChatAssembler(StreamAssembler):
             self._add_choice(choice)
 
     def add_done(self) -> None:
-        """The stream said `[DONE]`."""
+        """The stream ended with `[DONE]`."""
         self.is_complete = True
 
     def _add_choice(self, chunk_choice: JSONObject) -> None:

@@ -207,7 +207,7 @@ class ResponseAssembler(StreamAssembler):
         """Take one event."""
         kind = as_text(event.get("type")) or name
         if kind == "response.created" and self.body:
-            self.count_unknown("second response.created")  # Two answers under one call: the last one stands.
+            self.count_unknown("second response.created")  # Two answers in one call: the last one counts.
             self.body, self.items = {}, {}
         if isinstance(event.get("response"), dict):
             self.body = {**self.body, **cast("JSONObject", event["response"])}
