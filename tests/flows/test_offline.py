@@ -111,7 +111,7 @@ def test_nothing_gets_out_of_a_sealed_run(site: Site, place: str) -> None:
 @needs_seal
 @pytest.mark.parametrize("place", ["loopback", "elsewhere"])
 def test_the_seal_needs_no_hook(site: Site, place: str) -> None:
-    """The same from a Python that was never entered: the kernel alone stops it."""
+    """The same from a Python without the hook: the kernel alone stops it."""
     (site.folder / "way.py").write_text(f"{SETUP}\n{every(WAYS)}\n")
     words = (str(site.python), "-I", "way.py", _host(place), str(site.target.port))
 
@@ -136,7 +136,7 @@ def test_hooks_alone_stop_what_goes_through_python(site: Site, place: str) -> No
 
 @pytest.mark.parametrize("way", BEYOND)
 def test_hooks_alone_stop_another_program_or_the_report_lists_it(site: Site, way: str) -> None:
-    """A Python that was not entered is exit code 3; another program is named as unguarded."""
+    """A Python that could not be instrumented is exit code 3; another program is named as unguarded."""
     _needs(way)
     site.configure(seal_network="off")
 
@@ -151,7 +151,7 @@ def test_hooks_alone_stop_another_program_or_the_report_lists_it(site: Site, way
 
 @pytest.mark.parametrize("seal", [pytest.param("auto", marks=needs_seal), "off"])
 @pytest.mark.parametrize("way", ["python -I", "cleaned environment", "shell, python -I", "spawned python -I"])
-def test_a_python_that_was_never_entered_is_exit_code_3(site: Site, way: str, seal: str) -> None:
+def test_a_python_that_could_not_be_instrumented_is_exit_code_3(site: Site, way: str, seal: str) -> None:
     """Sealed or not: its calls were not seen."""
     site.configure(seal_network=seal)
 

@@ -74,7 +74,7 @@ def project(recorded: Recorded, monkeypatch: pytest.MonkeyPatch) -> dict[str, An
 
 @pytest.mark.parametrize("pace", ["none", "x10000"])
 @pytest.mark.parametrize("loop", ["asyncio", "uvloop"])
-def test_every_sdk_gets_back_what_it_got(
+def test_every_sdk_gets_the_recorded_response(
     project: dict[str, Any], other: Upstream, loop: str, pace: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Sync, async and streaming."""
@@ -88,9 +88,7 @@ def test_every_sdk_gets_back_what_it_got(
 
 
 @pytest.mark.parametrize("ask", [ask for ask in ASKS if ask.streaming], ids=lambda ask: ask.name)
-def test_a_stream_that_is_left_early_leaves_nothing_behind(
-    project: dict[str, Any], other: Upstream, ask: Ask
-) -> None:
+def test_closing_a_stream_early_leaks_nothing(project: dict[str, Any], other: Upstream, ask: Ask) -> None:
     """The application breaks off; warnings are errors here, and the next call is answered."""
 
     def leave(_: object) -> None:
@@ -103,7 +101,7 @@ def test_a_stream_that_is_left_early_leaves_nothing_behind(
 
 
 @pytest.mark.parametrize(("ask", "path", "before"), MISSES, ids=lambda value: getattr(value, "__name__", ""))
-def test_a_miss_is_one_attempt_and_the_exception_says_everything(
+def test_an_unmatched_request_is_tried_once_and_the_exception_explains_it(
     project: dict[str, Any], other: Upstream, ask: Callable[[str], Any], path: str, before: str
 ) -> None:
     """The path and both values, in the SDK's own exception; and the replay fails, although it was swallowed."""
@@ -120,7 +118,7 @@ def test_a_miss_is_one_attempt_and_the_exception_says_everything(
 
 
 @pytest.mark.parametrize("driver", DRIVERS, ids=lambda driver: driver.name)
-def test_real_streams_have_their_pieces(
+def test_recorded_streams_keep_their_chunks(
     driver: Driver, other: Upstream, tmp_path: Path, record_property: Callable[[str, object], None]
 ) -> None:
     """A sample of the corpus through every client: the pieces are the recorded ones, and the bytes."""
@@ -164,7 +162,7 @@ def ran(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Application,
 
 
 @pytest.mark.parametrize("way", ["inprocess", "run"])
-def test_an_application_gets_back_what_it_got(ran: tuple[Application, Any], way: str) -> None:
+def test_an_application_gets_the_recorded_responses(ran: tuple[Application, Any], way: str) -> None:
     """openai (chat and Responses), anthropic, google-genai and ollama, with tools, in an environment of its own."""
     application, before = ran
 

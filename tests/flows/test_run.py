@@ -71,7 +71,7 @@ def bodies(exchanges: list[Exchange]) -> list[bytes]:
 
 
 def test_an_adapter_knows_the_trace_that_its_call_becomes(project: Path, server: Upstream) -> None:
-    """Also in a process that was entered, where the parent keeps it."""
+    """Also in an instrumented process, where the parent records the call."""
     server.answers(Answer([json.dumps({"choices": [{"message": {"content": "Yes."}}]}).encode()]))
     app = program(
         project,
@@ -90,7 +90,7 @@ def test_an_adapter_knows_the_trace_that_its_call_becomes(project: Path, server:
     assert ["a", "b"] == [json.loads(exchange.request_body)["messages"][0]["content"] for exchange in exchanges]
 
 
-def test_a_script_is_entered_and_its_call_is_whole(project: Path, server: Upstream, capfd: object) -> None:
+def test_a_script_is_instrumented_and_its_call_is_complete(project: Path, server: Upstream, capfd: object) -> None:
     """Request, answer, times, call site, session: all as in this process; and the exit code is the command's."""
     program(project, "from asking import ask\nimport sys\nfor _ in range(2): ask('hello')\nsys.exit(7)")
     done, exchanges = run(project, sys.executable, "app.py")
@@ -113,7 +113,7 @@ def test_a_script_is_entered_and_its_call_is_whole(project: Path, server: Upstre
     assert first.id != second.id
 
 
-def test_a_stream_keeps_its_pieces(project: Path, server: Upstream) -> None:
+def test_a_stream_keeps_its_chunks(project: Path, server: Upstream) -> None:
     """Boundaries and times cross the border between the processes."""
     server.answers(Answer([b"data: 1\n\n", b"data: 2\n\n"], chunked=True))
     program(
@@ -129,7 +129,7 @@ def test_a_stream_keeps_its_pieces(project: Path, server: Upstream) -> None:
     assert (0, b"data: 1\n\ndata: 2\n\n") == (done.exit_code, b"".join(chunk.data for chunk in seen.chunks))
 
 
-def test_a_virtual_environment_without_traceforge_is_entered(project: Path, tmp_path: Path) -> None:
+def test_a_virtual_environment_without_traceforge_is_instrumented(project: Path, tmp_path: Path) -> None:
     """The application has httpx and has never heard of us."""
     python = _bare_venv(tmp_path / "venv")
     program(
@@ -171,7 +171,7 @@ _OLD = {
 
 
 @pytest.mark.parametrize("version", ["3.9", "3.10", "3.12", "3.13"])
-def test_other_pythons_are_entered(project: Path, tmp_path: Path, version: str) -> None:
+def test_other_python_versions_are_instrumented(project: Path, tmp_path: Path, version: str) -> None:
     """From 3.9 on."""
     if version not in _OLD:
         pytest.skip(f"there is no Python {version} here")
@@ -185,7 +185,7 @@ def test_other_pythons_are_entered(project: Path, tmp_path: Path, version: str) 
 
 
 @pytest.mark.parametrize("version", ["2.7", "3.6", "3.8"])
-def test_a_python_that_is_too_old_runs_as_without_us(
+def test_a_python_that_is_too_old_runs_without_the_hook(
     project: Path, capfd: pytest.CaptureFixture[str], version: str
 ) -> None:
     """Nothing is printed, nothing is on its path, and its own sitecustomize has run."""
@@ -220,7 +220,7 @@ def test_an_existing_sitecustomize_runs_and_the_path_is_as_before(
 
 
 @pytest.mark.parametrize("method", ["spawn", "fork", "forkserver"])
-def test_the_children_of_multiprocessing_are_entered(project: Path, method: str) -> None:
+def test_the_children_of_multiprocessing_are_instrumented(project: Path, method: str) -> None:
     """However they are started; also one that leaves a stream open when it ends."""
     program(
         project,
@@ -247,7 +247,7 @@ def test_the_children_of_multiprocessing_are_entered(project: Path, method: str)
     assert [b"0", b"1", b"2", b"3", b"alone", b"parent"] == bodies(exchanges)
 
 
-def test_a_forked_child_and_its_parent_are_told_apart(project: Path) -> None:
+def test_calls_of_a_forked_child_and_of_its_parent_are_kept_apart(project: Path) -> None:
     """Each call is told once, also where the child ends without a word; a stream that both hold is the parent's."""
     program(
         project,
@@ -273,7 +273,7 @@ def test_a_forked_child_and_its_parent_are_told_apart(project: Path) -> None:
     assert {CallOutcome.ANSWERED} == {one.outcome for one in exchanges}
 
 
-def test_processes_below_processes_are_entered(project: Path) -> None:
+def test_children_of_children_are_instrumented(project: Path) -> None:
     """Python, a shell, and Python again."""
     program(project, "from asking import ask\nask('inner')", "inner.py")
     program(
@@ -336,7 +336,7 @@ def test_a_process_that_is_killed_leaves_a_call_that_never_ended(project: Path, 
     assert (137, 1, []) == (done.exit_code, done.unfinished, exchanges)
 
 
-def test_a_stream_that_is_open_when_the_process_ends_was_left(project: Path, server: Upstream) -> None:
+def test_an_open_stream_at_the_end_of_the_process_is_recorded_as_left(project: Path, server: Upstream) -> None:
     """What came is kept."""
     server.answers(Answer([b"data: 1\n\n"], chunked=True, reset=False))
     program(
@@ -359,7 +359,7 @@ def test_a_stream_that_is_open_when_the_process_ends_was_left(project: Path, ser
     )
 
 
-def test_a_capture_within_a_run_has_its_calls_to_itself(project: Path) -> None:
+def test_a_capture_within_a_run_records_its_calls_alone(project: Path) -> None:
     """One call, one trace."""
     program(
         project,
@@ -380,7 +380,7 @@ def test_a_capture_within_a_run_has_its_calls_to_itself(project: Path) -> None:
     assert (0, [b"after", b"before"]) == (done.exit_code, bodies(exchanges))
 
 
-def test_a_strict_python_has_nothing_to_complain_about(project: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_python_with_warnings_as_errors_raises_none(project: Path, capfd: pytest.CaptureFixture[str]) -> None:
     """In development mode, with every warning an error: no socket of ours is left open, nothing is printed."""
     program(project, "import asking, os\nasking.ask()\nif os.fork() == 0: asking.ask()\nelse: os.wait()")
     done, exchanges = run(project, sys.executable, "-X", "dev", "-W", "error", "app.py")
@@ -388,7 +388,7 @@ def test_a_strict_python_has_nothing_to_complain_about(project: Path, capfd: pyt
     assert (0, 2, ("", "")) == (done.exit_code, len(exchanges), tuple(capfd.readouterr()))
 
 
-def test_a_capture_that_is_there_before_the_clients_are_has_its_calls_to_itself(project: Path) -> None:
+def test_a_capture_that_starts_before_clients_are_imported_records_its_calls_alone(project: Path) -> None:
     """Neither hook may come in beside the other, whichever import is first."""
     program(
         project,
@@ -408,8 +408,8 @@ def test_a_capture_that_is_there_before_the_clients_are_has_its_calls_to_itself(
     assert (0, [b"after"]) == (done.exit_code, bodies(exchanges))
 
 
-def test_what_cannot_be_seen_is_said(project: Path) -> None:
-    """gRPC, a WebSocket to a provider, Pythons that cannot be entered."""
+def test_unwatched_traffic_is_in_the_summary(project: Path) -> None:
+    """gRPC, a WebSocket to a provider, Pythons that cannot be instrumented."""
     (project / "grpc.py").write_text("")
     program(
         project,
@@ -438,14 +438,16 @@ def test_what_cannot_be_seen_is_said(project: Path) -> None:
     } == done.not_seen
 
 
-def test_an_isolated_command_is_said_to_be(project: Path) -> None:
-    """It was not entered, and that is no silence."""
+def test_an_isolated_command_is_in_the_summary(project: Path) -> None:
+    """It could not be instrumented, and the summary says so."""
     done, _ = run(project, sys.executable, "-IB", "-c", "pass")
 
     assert ({"a Python started with -I": 1}, 0) == (done.not_seen, done.processes)
 
 
-def test_base_urls_are_for_children_that_cannot_be_entered(project: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_base_urls_are_for_children_that_cannot_be_instrumented(
+    project: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
     """Python sees what the user had set, its other children see the proxy; what the user had set is its upstream."""
     asked: list[object] = []
 
@@ -501,7 +503,7 @@ def test_the_exit_code_is_the_commands(tmp_path: Path, code: int) -> None:
 
 
 @pytest.mark.parametrize("name", ["SIGINT", "SIGTERM", "SIGHUP", "SIGUSR1", "SIGQUIT"])
-def test_a_signal_that_is_sent_to_us_reaches_the_command_once(tmp_path: Path, name: str) -> None:
+def test_a_signal_to_traceforge_reaches_the_command_once(tmp_path: Path, name: str) -> None:
     """It may handle it; what it exits with then is our exit code."""
     number = int(getattr(signal, name))
     script = f"""
@@ -574,7 +576,7 @@ sys.exit(40 + len(count))
     assert 41 == os.waitstatus_to_exitcode(status)
 
 
-def test_stopping_and_going_on_works_as_in_a_shell(tmp_path: Path) -> None:
+def test_stop_and_continue_work_as_in_a_shell(tmp_path: Path) -> None:
     """Ctrl-Z stops the whole group, us included, and it goes on together."""
     script = "import time\nprint('ready', flush=True)\ntime.sleep(0.3)\nprint('done', flush=True)"
     process = subprocess.Popen(
@@ -594,7 +596,7 @@ def test_stopping_and_going_on_works_as_in_a_shell(tmp_path: Path) -> None:
     assert 0 == process.wait(20)
 
 
-def test_a_command_that_is_not_there_is_an_error(tmp_path: Path) -> None:
+def test_a_missing_command_is_an_error(tmp_path: Path) -> None:
     """With a code and what to do."""
     ran = traceforge("run", "--", "no-such-command-here", cwd=tmp_path)
 

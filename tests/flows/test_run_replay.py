@@ -84,7 +84,7 @@ def player_of(project: Path, *exchanges: Exchange) -> Player:
     return make_player(project / "kept", *(exchanges or (exchange("hello", "Paris", 1),)))
 
 
-def test_calls_are_answered_in_their_turn_and_not_recorded(project: Path, server: Upstream) -> None:
+def test_calls_are_answered_in_order_and_not_recorded(project: Path, server: Upstream) -> None:
     """The exit code is the command's."""
     player = player_of(project, exchange("hello", "one", 1), exchange("hello", "two", 2))
     program(project, "from asking import ask\nimport sys\nask(), ask()\nsys.exit(7)")
@@ -97,7 +97,7 @@ def test_calls_are_answered_in_their_turn_and_not_recorded(project: Path, server
     assert ([], [], 2) == (exchanges, server.received, player.played_count)
 
 
-def test_a_miss_is_refused_and_counted(project: Path, server: Upstream) -> None:
+def test_an_unmatched_request_is_refused_and_counted(project: Path, server: Upstream) -> None:
     """Although the application swallows it."""
     player = player_of(project)
     program(project, "from asking import ask\nask('goodbye')")
@@ -107,7 +107,7 @@ def test_a_miss_is_refused_and_counted(project: Path, server: Upstream) -> None:
     assert (0, [], 1) == (done.exit_code, server.received, len(player.unmatched))
 
 
-def test_what_is_new_goes_live_and_is_recorded_where_that_is_wanted(project: Path, server: Upstream) -> None:
+def test_in_auto_mode_new_requests_go_upstream_and_are_recorded(project: Path, server: Upstream) -> None:
     """What is known is not asked again."""
     player = player_of(project)
     program(project, "from asking import ask\nask('goodbye'), ask('hello')")
@@ -189,7 +189,7 @@ def test_every_kind_of_process_is_answered(way: str, project: Path, server: Upst
     assert (0, [], [], 8, {}) == (done.exit_code, exchanges, server.received, player.played_count, done.problems)
 
 
-def test_a_program_that_no_hook_enters_is_answered_by_the_proxy(project: Path, server: Upstream) -> None:
+def test_a_program_that_cannot_be_instrumented_is_answered_by_the_proxy(project: Path, server: Upstream) -> None:
     """It reads where its provider is from a variable."""
     player = player_of(project)
     program(
@@ -210,7 +210,7 @@ def test_a_program_that_no_hook_enters_is_answered_by_the_proxy(project: Path, s
     assert (0, [], [], 1) == (done.exit_code, exchanges, server.received, player.played_count)
 
 
-def test_nobody_answers_and_nothing_goes_out(project: Path, server: Upstream) -> None:
+def test_without_the_parent_nothing_reaches_the_network(project: Path, server: Upstream) -> None:
     """Where the parent cannot be reached, the call fails, and the application hears why."""
     program(
         project,
@@ -227,7 +227,7 @@ def test_nobody_answers_and_nothing_goes_out(project: Path, server: Upstream) ->
     assert (0, []) == (done.exit_code, server.received)
 
 
-def test_a_python_that_cannot_be_entered_does_not_start(project: Path, server: Upstream) -> None:
+def test_a_python_that_cannot_be_instrumented_does_not_start(project: Path, server: Upstream) -> None:
     """What recording shrugs off would let calls out."""
     program(
         project,
@@ -300,7 +300,7 @@ ASKING = {name: 2 if "passes" in name else 1 for name in OUTCOMES if name.endswi
 
 
 @pytest.mark.parametrize("options", [(), ("-n", "2")], ids=["alone", "xdist"])
-def test_tests_are_seen_by_the_names_that_their_calls_have(
+def test_tests_are_reported_under_the_scopes_of_their_calls(
     options: tuple[str, ...], project: Path, server: Upstream
 ) -> None:
     """How each ended; each gets its own answers, and gets them again when it is run again."""
@@ -328,7 +328,7 @@ def test_a_test_that_passes_when_it_is_run_again_has_passed(project: Path, serve
     assert {"test_app.py::test_it": "passed"} == done.tests
 
 
-def test_tests_are_seen_while_recording_as_well(project: Path, server: Upstream) -> None:
+def test_tests_are_reported_while_recording_too(project: Path, server: Upstream) -> None:
     """Without an answer: nothing waits."""
     program(project, "from asking import ask\ndef test_it(): ask()", "test_app.py")
     sink = MemoryRecorder()

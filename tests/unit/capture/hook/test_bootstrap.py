@@ -36,12 +36,12 @@ def test_a_small_program_imports_hardly_more_under_the_hook(tmp_path: Path) -> N
     """The rest of the hook is loaded with the first client. That the parent's socket does not exist does no harm."""
     show = "import sys; print(*sorted(sys.modules))"
     environ = command_environment(os.environ, load_config(str(tmp_path)), f"unix:{tmp_path}/nobody", "t")
-    bare, entered = (
+    bare, instrumented = (
         subprocess.run([sys.executable, "-c", show], env=one, capture_output=True, text=True, check=True).stdout
         for one in ({**os.environ}, environ)
     )
 
-    more = set(entered.split()) - set(bare.split()) - SMALL
+    more = set(instrumented.split()) - set(bare.split()) - SMALL
     assert {"_traceforge_hook", "_traceforge_hook.bootstrap"} <= more <= {
         "_traceforge_hook", "_traceforge_hook.bootstrap", "importlib.machinery", "warnings", "_warnings",
     }  # fmt: skip
