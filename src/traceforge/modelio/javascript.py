@@ -30,7 +30,7 @@ def js_typeof(value: JSON | Undefined) -> str:
 
 
 def is_js_number(value: JSON | Undefined) -> bool:
-    """Whether JavaScript takes it for a number; `true` is none."""
+    """Whether JavaScript takes it for a number; `true` does not count."""
     return type(value) is int or type(value) is float
 
 

@@ -145,7 +145,7 @@ class ModelCall(Iterator[str]):
             with watched_post(self._client, request.url, request.body, request.headers, self._line) as response:
                 answer = yield from self._read_texts(response)
         except CallCancelled:
-            raise self._failure(FailureKind.CLIENT_LEFT, "nobody waited for it") from None
+            raise self._failure(FailureKind.CLIENT_LEFT, "the call was cancelled") from None
         except (OSError, http.client.HTTPException) as exc:
             raise self._failure(
                 _failure_kind(exc, connected=self._line.was_connected), explain_failure(exc)[0]

@@ -49,11 +49,11 @@ class InteractionQueue:
                     return position, None
                 index = position
             else:
-                places = self._pending.get(prompt_hash)
-                if not places:
+                pending = self._pending.get(prompt_hash)
+                if not pending:
                     self._position += 1
                     return position, None
-                index = places.pop()
+                index = pending.pop()
             self._position += 1
             self._used[index] = 1
         return position, self._completions[index]
@@ -63,9 +63,9 @@ class InteractionQueue:
         with self._lock:
             self._position += 1
             for prompt_hash in hashes:
-                places = self._pending.get(prompt_hash)
-                if places:
-                    index = places.pop()
+                pending = self._pending.get(prompt_hash)
+                if pending:
+                    index = pending.pop()
                     self._used[index] = 1
                     return index, self._completions[index]
         return None
@@ -116,8 +116,8 @@ class ReplayAdapter:
         self._all_used = all_used
         self._redactor = redactor if redactor is not None else default_redactor()
         self._known_prompts = {
-            hash_redacted_prompt(clean): clean
-            for clean in (redact_prompt(prompt, self._redactor) for prompt in prompts)
+            hash_redacted_prompt(redacted): redacted
+            for redacted in (redact_prompt(prompt, self._redactor) for prompt in prompts)
         }
         self.adapter_id = str(session["adapter_id"])
         self.model_id = str(session["model_id"])
@@ -159,7 +159,7 @@ class ReplayAdapter:
         """The recorded answer.
 
         Raises:
-            PromptNotRecorded: there is none, or none is left.
+            PromptNotRecorded: the prompt was not recorded, or all its answers were used.
         """
         prompt_hash = hash_prompt(prompt, self._redactor)
         position, answer = self._queue.take_next(prompt_hash)
@@ -194,15 +194,17 @@ class ReplayAdapter:
 
     def _describe_nearest(self, prompt: Prompt, unused: list[Digest]) -> str:
         candidates: list[tuple[str, JSON]] = [
-            (one, self._known_prompts[one]) for one in unused if one in self._known_prompts
+            (prompt_hash, self._known_prompts[prompt_hash])
+            for prompt_hash in unused
+            if prompt_hash in self._known_prompts
         ]
         if not candidates:
             return ""
         name, differences = find_nearest_value(redact_prompt(prompt, self._redactor), candidates)
-        shown = "; ".join(
+        explanation = "; ".join(
             f"{difference.path}: recorded {difference.recorded}, sent {difference.live}" for difference in differences
         )
-        return f"the nearest of them is {name}, which differs at {shown}"
+        return f"the nearest of them is {name}, which differs at {explanation}"
 
 
 def load_session(path: str | os.PathLike[str]) -> JSONObject:

@@ -2,7 +2,7 @@
 
 Within a scope (a test or a run), the n-th identical request gets the n-th recording. After the last one, the last
 recording answers again if it `repeats`. A scope without recordings of the key uses those of all scopes. A recording
-that stands for several calls, in one scope or in many, is given once for each under the same name.
+that answers several calls, in one scope or in many, is given once for each under the same name.
 
 Two requests are identical if their keys are equal and, where both have fingerprints, their redacted parts are equal.
 """

@@ -9,7 +9,7 @@ from traceforge.exchange import Chunk, Headers
 
 
 class EchoReference(NamedTuple):
-    """A `[REDACTED]` in a response that stands for a redacted value of the request, and is refilled from it."""
+    """A `[REDACTED]` in a response whose value was also redacted in the request; it is refilled from there."""
 
     marker: int  # which `[REDACTED]` of the response body, from 0
     path: str  # where in the request

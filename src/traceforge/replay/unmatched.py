@@ -57,12 +57,12 @@ class UnmatchedRequest(NamedTuple):
             return "no recorded call matches: nothing was recorded"
         if not self.nearest:
             return f"no recorded call matches: none of {self.recording_count} recordings is for {self.endpoint}"
-        shown = "; ".join(
+        differences = "; ".join(
             f"{difference.path}: recorded {difference.recorded}, sent {difference.live}"
             for difference in self.differences
         )
         omitted = f"; and at {self.omitted_count} more" if self.omitted_count else ""
-        return f"no recorded call matches; the nearest is {self.nearest}, which differs at {shown}{omitted}"
+        return f"no recorded call matches; the nearest is {self.nearest}, which differs at {differences}{omitted}"
 
     def to_response(self, dialect: Dialect | None) -> RecordedResponse:
         """The explanation as an error of the provider."""

@@ -135,7 +135,7 @@ def read_response(
     media_type: str,
     request_redactions: Sequence[Redaction],
 ) -> RedactedBody:
-    """Clean an answer and read it; `asked` is what was taken out of the request."""
+    """Redact and parse a response; values of `request_redactions` in it become echoes."""
     if not exchange.status:
         return RedactedBody(None, [])
     encodings = find_header(exchange.response_headers, "content-encoding")
@@ -210,7 +210,7 @@ def _read_stream(
 
 
 def _redact_answer(redactor: Redactor, answer: ParsedResponse) -> tuple[ParsedResponse, list[Redaction]]:
-    """Look at what came together of the events as well: a provider may divide a text as nobody has foreseen."""
+    """Redact the assembled response as well: a provider may divide a text between events in an unexpected way."""
     if is_deeper_than(answer.body, DEPTH_MAX - TRACE_DEPTH) or is_deeper_than(
         answer.unified, DEPTH_MAX - TRACE_DEPTH
     ):

@@ -26,9 +26,7 @@ from traceforge.traces.trace_migration import migrate_trace, needs_migration
 from traceforge.traces.trace_summary import summarize_trace
 
 FILES_STAMP = "."
-STAMP_AGE_MIN_NS = (
-    2_000_000_000  # File systems round times by up to this much: a younger folder may change unnoticed.
-)
+STAMP_AGE_MIN_NS = 2_000_000_000  # File systems round times by up to this: a younger folder may change unnoticed.
 INODE_MAX = 2**63 - 1  # the largest integer of SQLite
 BATCH = 2_000  # Rows in one transaction: an interrupted update loses at most this much work.
 

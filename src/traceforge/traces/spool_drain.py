@@ -21,9 +21,7 @@ from traceforge.traces.file_lock import lock_file
 from traceforge.traces.folder_lock import lock_traces_folder
 from traceforge.traces.spool import SEGMENT_SUFFIX, SPOOL_FOLDER, SpoolSegment, find_segments, read_segment
 
-DAMAGED_SUFFIX = (
-    ".damaged"  # Appended to the name of a segment with unreadable frames: it is kept and not read again.
-)
+DAMAGED_SUFFIX = ".damaged"  # Appended to the name of a segment with unreadable frames, which is not read again.
 
 LEFTOVER_AGE_S = 60.0  # A younger file may be a segment that its writer is about to lock.
 

@@ -46,10 +46,8 @@ CREATE VIRTUAL TABLE texts USING fts5(text, tokenize = 'unicode61 remove_diacrit
 PRAGMA user_version = {INDEX_VERSION};
 """
 
-BROKEN_INDEX_ERRORS = (
-    sqlite3.DatabaseError,
-    UnicodeDecodeError,
-)  # SQLite quotes damaged names in its errors, which may not be UTF-8.
+# SQLite quotes damaged names in its errors, and these may not be UTF-8.
+BROKEN_INDEX_ERRORS = (sqlite3.DatabaseError, UnicodeDecodeError)
 
 
 class TraceLocation(NamedTuple):

@@ -33,7 +33,7 @@ ID_PREFIX_LENGTH_MIN = 4  # A shorter prefix of an id matches too many traces by
 Result = TypeVar("Result")
 
 
-def ignore_progress(done: int) -> None:
+def ignore_progress(read_count: int) -> None:
     """Report no progress."""
 
 
