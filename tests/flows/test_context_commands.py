@@ -170,7 +170,7 @@ def test_a_story_on_a_server_with_a_key(tmp_path: Path) -> None:
         assert 6 == len(run("log", found["session"], cwd=tmp_path, **where).out.splitlines())
         run("diff", found["one"], found["two"], cwd=tmp_path, code=1, **where)
         refused = run("api-key", "list", cwd=tmp_path, code=3, **where)
-        assert "error TF801: this key does not have the scope admin\n" == refused.err
+        assert "error TF801: the API key does not have the scope `admin`\n" == refused.err
         wrong = run("session", "list", cwd=tmp_path, code=3, **{**where, "TRACEFORGE_CONTEXT_API_KEY": "tf_live_x"})
         assert "TF801" in wrong.err
         code, said = server.stop()
@@ -221,7 +221,7 @@ def test_a_server_whose_database_was_changed_is_found_out(tmp_path: Path) -> Non
     found = story(tmp_path)
     changes = (
         ("UPDATE artifacts SET content_digest = 'sha256:' || hex(zeroblob(32))", found["artifact"], "its content"),
-        ("UPDATE snapshots SET manifest_digest = 'sha256:' || hex(zeroblob(32))", found["two"], "compiled again"),
+        ("UPDATE snapshots SET manifest_digest = 'sha256:' || hex(zeroblob(32))", found["two"], "recompiled"),
         ("UPDATE events SET sequence = 5 WHERE sequence = 2 AND role = 'tool'", None, "its head is"),
         ("UPDATE branches SET version = 7 WHERE parent_branch_id IS NOT NULL", found["fork"], "at version 7"),
     )

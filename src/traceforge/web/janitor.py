@@ -1,8 +1,6 @@
-"""What a server does beside its requests.
+"""Background work of a server: resume replay runs and purges whose process died, and write recorded traces to files.
 
-In: a store. Out: replay runs that nobody works on are worked on, here; purges whose process died are finished; what
-was recorded of models becomes files. Never: holds a request up, or ends because something of it fails: whatever it
-is, the others are done, and there is another time.
+Never: delays a request, or stops because one of its steps fails: the other steps run, and it is tried again.
 """
 
 from __future__ import annotations
@@ -24,9 +22,9 @@ ReportFailure = Callable[[Exception], object]
 
 @contextmanager
 def running_janitor(store: Store, every_s: float = EVERY_S, fail: ReportFailure = lambda _: None) -> Iterator[None]:
-    """Look after all projects of the database while the block runs, the first time at once.
+    """Do the background work for all projects while the block runs, the first time at once.
 
-    `fail` is told of what should not have happened. A database that is away for a while is not such a thing.
+    `fail` gets unexpected errors. A database that cannot be reached for a while is not one.
     """
     over = threading.Event()
 
@@ -37,7 +35,7 @@ def running_janitor(store: Store, every_s: float = EVERY_S, fail: ReportFailure 
                     step(store)
                 except TraceForgeError:
                     continue
-                except Exception as exc:  # noqa: BLE001 (a janitor that is gone is noticed by nobody)
+                except Exception as exc:  # noqa: BLE001 (a janitor that stopped would not be noticed)
                     fail(exc)
             if over.wait(every_s):
                 return
@@ -52,7 +50,7 @@ def running_janitor(store: Store, every_s: float = EVERY_S, fail: ReportFailure 
 
 
 def _resume_runs(store: Store) -> None:
-    """Of every project."""
+    """Resume the replay runs of every project."""
     after = None
     while True:
         page = list_every_project(store, 100, after)

@@ -1,11 +1,9 @@
-"""`/v1`: OpenAI's chat completions and Responses, with aliases for models and every call pinned.
+"""`/v1`: OpenAI's chat completions and Responses API, with aliases as models. Every call is pinned by a snapshot.
 
-In: requests as OpenAI's clients send them. Out: answers as OpenAI gives them, field by field, streams piece by piece;
-what the store knows of a call stands in headers. Never: a field of ours in a body; a model asked what no snapshot
-holds.
+Never: a field of TraceForge in a body: the ids of a call are in headers. Never: sends a model what no snapshot holds.
 
-    X-TraceForge-Session      of a request: go on with this session; of an answer: the session it stands in
-    X-TraceForge-Branch, -Snapshot, -Release, -Response, -Trace      of an answer
+    X-TraceForge-Session      in a request: continue this session; in a response: the session of the call
+    X-TraceForge-Branch, -Snapshot, -Release, -Response, -Trace      in a response
 """
 
 from __future__ import annotations
@@ -58,7 +56,7 @@ _STATUS = {"provider_timeout": 504}
 
 
 class OpenAIEndpoint(NamedTuple):
-    """One of the two endpoints."""
+    """An endpoint of OpenAI: how it reads requests and writes answers."""
 
     path: str
     name: str
@@ -171,7 +169,7 @@ class OpenAIApi:
 
 
 class _RepeatedAnswer(NamedTuple):
-    """An answer that was given before."""
+    """The stored answer to an idempotency key."""
 
     answer: EncodedResponse
     response: Response
@@ -180,13 +178,11 @@ class _RepeatedAnswer(NamedTuple):
 def begin_call(
     store: Store, kind: OpenAIEndpoint, request: OpenAIRequest, session_id: str | None, key: str | None
 ) -> RunningResponse | _RepeatedAnswer:
-    """Pin what is asked, in one transaction: where it is refused, there is neither a session nor a message of it."""
+    """Pin a call in one transaction: a refused call leaves no session and no message behind."""
 
     def make(joined: Store) -> NewResponse:
         check_params(request.parameters)
-        resolve_release(
-            joined.tx, request.model
-        )  # First: a model that is not there is the reason, whatever else is wrong.
+        resolve_release(joined.tx, request.model)  # First: an unknown model is reported before other problems.
         return pin_session(joined, request, session_id)
 
     if key is None:
@@ -201,13 +197,13 @@ def begin_call(
     )
     if isinstance(running, RunningResponse):
         return running
-    assert running.response_id is not None, "a key is bound to the response that it began"
+    assert running.response_id is not None, "a used key has a response"
     repeated = running._replace(streamed=request.stream and running.status == 200)
     return _RepeatedAnswer(repeated, get_response(store, running.response_id))
 
 
 def _encode_completed(kind: OpenAIEndpoint, request: OpenAIRequest, completed: CompletedResponse) -> EncodedResponse:
-    """What a call is answered, from its beginning to its end: the same that is sent piece by piece."""
+    """The complete answer to a call, with the same bytes as its stream."""
     final = completed.final
     if final.status is not Progress.COMPLETED and not (request.stream and completed.texts):
         failure = _failure(final)
@@ -244,7 +240,7 @@ def _encoded_response(encoded: EncodedResponse, headers: dict[str, str]) -> HTTP
 
 
 def _do_nothing() -> None:
-    """Nobody is told."""
+    """For a client that may come back with its idempotency key."""
 
 
 def _list_all_aliases(store: Store) -> list[Alias]:

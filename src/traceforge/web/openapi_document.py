@@ -1,7 +1,6 @@
-"""The OpenAPI document of `/v2`, made from the table of operations.
+"""The OpenAPI 3.1 document of `/v2`, generated from the table of operations.
 
-In: the table. Out: a document (OpenAPI 3.1) in which every parameter, body, answer and refusal of every operation
-stands. Never: a route that the server does not have, or an answer that it does not give.
+It describes every parameter, body, response and error of every operation, and nothing that the server does not do.
 """
 
 from __future__ import annotations
@@ -25,21 +24,21 @@ _PYTHON_END = r"$(?!\n)"  # In a regular expression of Python; in one of JSON Sc
 _NOT_NULL: dict[str, Any] = {"not": {"type": "null"}}
 _NOT_THERE: dict[str, Any] = {"type": "null"}
 _WHY = {
-    400: "Something in the request is wrong; `param` names the first such field, `problems` all of them.",
-    401: "There is no key, or it is not known.",
-    403: "The key does not allow it, or the request comes from a page of another origin.",
-    404: "There is no such object in this project.",
-    405: "The path is asked with another method.",
-    408: "The body did not come in time.",
+    400: "The request is invalid; `param` names the first invalid field, `problems` all of them.",
+    401: "The API key is missing or invalid.",
+    403: "The API key lacks the scope, or the request comes from a web page of another origin.",
+    404: "The object does not exist in this project.",
+    405: "The path does not allow this method.",
+    408: "The body did not arrive in time.",
     409: "The branch has moved on, the state of an object forbids it, or a call with this key is in flight.",
     410: "The content was purged; `receipt_id` names the receipt.",
     413: "The body is larger than 2 MiB.",
     415: "The body is not application/json.",
-    421: "The request names another host.",
-    422: "The key was used with another body, or the request cannot be carried out as it is.",
-    500: "A mistake of the server.",
-    502: "A model gave no answer.",
-    503: "The database cannot be used now.",
+    421: "The Host header names another host.",
+    422: "The idempotency key was used with another body, or the request cannot be processed.",
+    500: "An internal error of the server.",
+    502: "The model gave no answer.",
+    503: "The database is unavailable.",
 }
 
 
@@ -50,13 +49,13 @@ _PARAMS: dict[str, Any] = {
 
 
 def _merge(strategy: str, **other: Any) -> dict[str, Any]:  # noqa: ANN401 (a schema)
-    """A merge by one strategy: what it does not take is left out, null or empty."""
+    """The schema of a merge by one strategy: fields that it does not use are absent, null or empty."""
     usual = {"summary": _NOT_THERE, "model": _NOT_THERE, "label": {"const": ""}}
     required = [name for name, schema in other.items() if schema is _NOT_NULL]
     return {"required": required, "properties": {"strategy": {"const": strategy}, **usual, **other}}
 
 
-# What a type cannot say: of two fields exactly one is there, or a field goes with the value of another.
+# Beyond types: exactly one of two fields is present, or a field depends on the value of another.
 _MORE: dict[str, dict[str, Any]] = {
     "Merge": {
         "oneOf": [
@@ -103,7 +102,7 @@ _MORE: dict[str, dict[str, Any]] = {
 
 @cache
 def build_document(*, required: bool = True) -> dict[str, Any]:
-    """The whole document, of a server that demands keys or of one that does not."""
+    """The document of a server with or without required API keys."""
     answers, components = _schemas()
     paths: dict[str, dict[str, Any]] = {}
     for operation in OPERATIONS:
@@ -131,7 +130,7 @@ def build_document(*, required: bool = True) -> dict[str, Any]:
 
 
 def _schemas() -> tuple[dict[Any, Any], dict[str, Any]]:
-    """The schema of every type in the table, by type, and what they refer to."""
+    """The schema of every type in the table, and the types that they refer to."""
     types = list(dict.fromkeys(_types(OPERATIONS)))
     schemas, components = build_schemas(types, _REF)
     cleaned = _clean(components)
@@ -143,7 +142,7 @@ def _schemas() -> tuple[dict[Any, Any], dict[str, Any]]:
         ):
             revision_schema = {"anyOf": [{"enum": list(REVISIONS)}, {"type": "null"}], "default": None}
             schema["properties"]["prompt_compiler_revision"] = (
-                revision_schema  # Of a request; an answer may name an older one.
+                revision_schema  # In a request; a response may name an older revision.
             )
     return dict(zip(types, map(_clean, schemas), strict=True)), cleaned
 
@@ -157,7 +156,7 @@ def _types(operations: Iterable[Operation]) -> Iterable[Any]:
 
 
 def _clean(value: Any) -> Any:  # noqa: ANN401 (a schema)
-    """Patterns as JSON Schema reads them."""
+    """The schema with patterns as JSON Schema spells them."""
     if isinstance(value, dict):
         return {
             name: member.replace(_PYTHON_END, "$")
@@ -191,7 +190,7 @@ def _operation(operation: Operation, schemas: dict[Any, Any]) -> dict[str, Any]:
 
 
 def error_statuses(operation: Operation) -> tuple[int, ...]:
-    """Every status with which an operation may say no."""
+    """Every error status of an operation."""
     statuses = {400, 401, 403, 404, 405, 413, 421, 500, 503}
     if operation.method in ("POST", "PATCH"):
         statuses |= {408, 409, 415}
@@ -202,7 +201,7 @@ def error_statuses(operation: Operation) -> tuple[int, ...]:
     if operation.method == "DELETE":
         statuses |= {409}
     if operation.name == "merge_branch":
-        statuses |= {502}  # The model that was to write the summary wrote none.
+        statuses |= {502}  # The model wrote no summary.
     return tuple(sorted(statuses))
 
 
@@ -224,7 +223,7 @@ def _query(operation: Operation) -> Iterable[dict[str, Any]]:
 
 
 def _idempotency_key() -> dict[str, Any]:
-    """Not listed with each operation: a program that invents requests would use one key for many bodies."""
+    """Defined once and not per operation: a test generator would send one key with many bodies."""
     return {
         "name": "Idempotency-Key", "in": "header",
         "description": "A retry with the same key and body gets the first answer, and has no second effect.",

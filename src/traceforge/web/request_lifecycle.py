@@ -50,9 +50,9 @@ class RequestErrors:
 
 def _routing_error(exc: HTTPException) -> ErrorResponse:
     if exc.status_code != 405:
-        return ErrorResponse(404, "no_such_path", "There is nothing at this path.")
+        return ErrorResponse(404, "no_such_path", "there is nothing at this path")
     allowed = ", ".join(sorted((exc.headers or {})["Allow"].split(", ")))
-    error = ErrorResponse(405, "method_not_allowed", f"This path allows {allowed}.")
+    error = ErrorResponse(405, "method_not_allowed", f"this path allows only {allowed}")
     error.headers = {"Allow": allowed}
     return error
 

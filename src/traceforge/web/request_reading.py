@@ -42,10 +42,10 @@ def check_host_and_origin(access: AccessPolicy, headers: dict[str, str]) -> None
 def content_type_problem(headers: dict[str, str]) -> ErrorResponse | None:
     """The refusal of a body that is not declared as JSON in UTF-8, or is compressed; None for a good one."""
     if not is_json_content_type(headers.get("content-type", "")):
-        message = "The body must be application/json in UTF-8."
+        message = "the body must be application/json in UTF-8"
         return ErrorResponse(415, "unsupported_media_type", message, param="Content-Type")
     if headers.get("content-encoding", "identity").lower() != "identity":
-        message = "The body must not be compressed."
+        message = "the body must not be compressed"
         return ErrorResponse(415, "unsupported_media_type", message, param="Content-Encoding")
     return None
 
@@ -70,10 +70,10 @@ async def read_body(request: Request, headers: dict[str, str]) -> bytes:
                 if len(body) > BODY_BYTES_MAX:
                     raise _body_too_large()
     except TimeoutError:
-        message = f"The body did not arrive within {BODY_SECONDS_MAX:.0f} seconds."
+        message = f"the body did not arrive within {BODY_SECONDS_MAX:.0f} seconds"
         raise ErrorResponse(408, "body_timeout", message) from None
     return bytes(body)
 
 
 def _body_too_large() -> ErrorResponse:
-    return ErrorResponse(413, "body_too_large", f"The body is larger than {BODY_BYTES_MAX} bytes.")
+    return ErrorResponse(413, "body_too_large", f"the body is larger than {BODY_BYTES_MAX} bytes")

@@ -1,7 +1,6 @@
-"""What the server counts, and how Prometheus reads it.
+"""The metrics of the server, in the text format of Prometheus.
 
-In: requests that ended. Out: the text of `/metrics`. Never: a label that a client chooses: the number of series is
-bounded by the table of operations.
+Never: a label that a client chooses: the table of operations bounds the number of series.
 """
 
 from __future__ import annotations
@@ -19,12 +18,12 @@ _P = "traceforge_serve"
 
 
 class ServerMetrics:
-    """Counted on the loop's thread alone."""
+    """Counts requests; used on the loop's thread only."""
 
     def __init__(self) -> None:
         self.in_flight = 0
         self.requests: dict[tuple[str, int], int] = {}  # By operation and status.
-        self.seconds: dict[str, list[int]] = {}  # By operation: how many in each bucket, the last is beyond all.
+        self.seconds: dict[str, list[int]] = {}  # By operation; the last bucket is above all bounds.
         self.total_seconds: dict[str, float] = {}
         self.bytes_in = 0
         self.bytes_out = 0
@@ -41,7 +40,7 @@ class ServerMetrics:
         self.bytes_out += record.bytes_out
 
     def text(self) -> bytes:
-        """The page `/metrics`."""
+        """The text of `/metrics`."""
         requests = [
             Sample({"operation": operation, "status": status}, count)
             for (operation, status), count in sorted(self.requests.items())

@@ -84,7 +84,7 @@ class StoreApplication:
 
     def build_bad_request(self) -> tuple[list[tuple[bytes, bytes]], bytes]:
         """The headers and the body of the response to bytes that are not HTTP; counted and logged as a request."""
-        error = ErrorResponse(400, "not_http", "The bytes on this connection are not an HTTP request.")
+        error = ErrorResponse(400, "not_http", "this is not an HTTP request")
         body = error.body()
         record = RequestRecord(new_id("req"), "", status=error.status, bytes_out=len(body), code=error.code)
         self.metrics.count_request(record, 0.0)

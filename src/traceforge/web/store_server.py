@@ -1,7 +1,7 @@
-"""The server on its socket, from listening to its end.
+"""Run the application on a bound socket until a signal arrives.
 
-In: a site and a bound socket. Out: answers, until a signal comes. Never: accepts after it was told to stop, or cuts a
-request that could have ended in time; and no word in the log but the site's own, which has no words of errors.
+Never: accepts connections after a stop signal, cuts off a request that ends in time, or logs anything except the
+application's own lines, which hold no texts of errors.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ from traceforge.web.store_application import StoreApplication
 
 DRAIN_SECONDS = 10
 BACKLOG = 1024
-IDLE_SECONDS = 75  # Of a connection between two requests: longer than most clients keep one.
+IDLE_SECONDS = 75  # Between two requests of a connection: longer than most clients keep one.
 
 
-_SILENT = logging.CRITICAL + 1  # Uvicorn would write tracebacks with the texts of errors, which may quote anybody.
+_SILENT = logging.CRITICAL + 1  # Uvicorn would log tracebacks with texts of errors, which may quote content.
 
 
 class StoreProtocol(HttpToolsProtocol):
-    """HTTP on one connection."""
+    """Uvicorn's HTTP protocol with our response to malformed requests."""
 
     def send_400_response(self, msg: str) -> None:
-        """What is no HTTP is refused in the shape of every refusal."""
+        """Respond to bytes that are not HTTP with an error of the usual JSON shape."""
         headers, body = cast("StoreApplication", self.config.app).build_bad_request()
         head = [b"HTTP/1.1 400 Bad Request", *(b"%b: %b" % header for header in self.server_state.default_headers)]
         head += [b"%b: %b" % header for header in headers]
@@ -40,12 +40,12 @@ class StoreProtocol(HttpToolsProtocol):
 
 
 class StoreServer(uvicorn.Server):
-    """A site that listens. It leaves signals to others, and says when it is ready."""
+    """A uvicorn server that leaves signals to the caller and reports when it listens."""
 
-    def __init__(self, site: StoreApplication, ready: Callable[[], None]) -> None:
+    def __init__(self, application: StoreApplication, ready: Callable[[], None]) -> None:
         super().__init__(
             uvicorn.Config(
-                site, lifespan="off", http=StoreProtocol, ws="none", log_config=None, log_level=_SILENT,
+                application, lifespan="off", http=StoreProtocol, ws="none", log_config=None, log_level=_SILENT,
                 access_log=False, server_header=False, proxy_headers=False, timeout_keep_alive=IDLE_SECONDS,
                 timeout_graceful_shutdown=DRAIN_SECONDS, backlog=BACKLOG,
             )
@@ -54,31 +54,31 @@ class StoreServer(uvicorn.Server):
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
-        """Signals are somebody else's."""
+        """Install no signal handlers: `serve` has its own."""
         yield
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Listen, and say so."""
+        """Listen, then call `ready`."""
         await super().startup(sockets)
         self._ready()
 
 
-def serve(site: StoreApplication, sock: socket.socket, ready: Callable[[], None]) -> None:
-    """Serve until a signal comes; requests in flight may end, a second signal stops at once."""
-    run_event_loop(_serve(site, sock, ready))
+def serve(application: StoreApplication, sock: socket.socket, ready: Callable[[], None]) -> None:
+    """Serve until a signal arrives. Requests in flight may finish; a second signal stops at once."""
+    run_event_loop(_serve(application, sock, ready))
 
 
-async def _serve(site: StoreApplication, sock: socket.socket, ready: Callable[[], None]) -> None:
-    server = StoreServer(site, ready)
+async def _serve(application: StoreApplication, sock: socket.socket, ready: Callable[[], None]) -> None:
+    server = StoreServer(application, ready)
     asyncio.get_running_loop().set_exception_handler(_ignore_loop_error)
     stop, hurry = asyncio.Event(), asyncio.Event()
     set_on_signals(stop, hurry)
     tasks = [asyncio.create_task(_set_when(stop, server, "should_exit"))]
     tasks.append(asyncio.create_task(_set_when(hurry, server, "force_exit")))
-    tasks.append(asyncio.create_task(site.delete_expired_periodically()))
+    tasks.append(asyncio.create_task(application.delete_expired_periodically()))
     try:
         await server.serve(sockets=[sock])
-    except asyncio.CancelledError:  # Ctrl-C, where a loop knows no signals.
+    except asyncio.CancelledError:  # Ctrl-C, on a loop without signal handlers (Windows).
         server.should_exit = True
     finally:
         for task in tasks:
@@ -91,4 +91,4 @@ async def _set_when(event: asyncio.Event, server: StoreServer, name: str) -> Non
 
 
 def _ignore_loop_error(_: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-    """What the loop would log may quote what somebody sent."""
+    """Log nothing: the message may quote content."""

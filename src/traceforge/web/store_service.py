@@ -1,7 +1,7 @@
-"""What a request asks of the store: who asks, what, and the answer as bytes.
+"""Authorize a request and do its operation.
 
-In: an operation with everything that came with it. Out: a status and a body. Never: a store of another project than
-the caller's key is for; runs in a thread, and knows nothing of HTTP but its words.
+In: an operation with its request. Out: a status and a body. Never: uses another project than that of the caller's
+API key. Runs in a thread.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from traceforge.web.request_log import RequestRecord
 
 
 class ReceivedRequest(NamedTuple):
-    """A request, read and not yet understood."""
+    """A request that was read and is not decoded yet."""
 
     operation: Operation
     ids: tuple[str, ...]
@@ -36,28 +36,28 @@ class ReceivedRequest(NamedTuple):
     body: bytes
     token: str | None
     idempotency_key: str | None
-    body_error: ErrorResponse | None = None  # Why its body was not read; said to those who may ask at all.
+    body_error: ErrorResponse | None = None  # Why the body was not read; reported after authorization.
 
 
 class AuthorizedCaller(NamedTuple):
-    """Somebody who was let in: their project, and whether they run the store."""
+    """The store of the caller's project, and whether the caller is the operator."""
 
     store: Store
     operator: bool
 
 
 class StoreService:
-    """The store behind the server; `required`: nobody is let in without a key."""
+    """The store behind the server; with `requires_key`, every request needs an API key."""
 
     def __init__(self, store: Store, *, requires_key: bool) -> None:
         self._store = store
         self.requires_key = requires_key
 
     def token(self, headers: Mapping[str, str]) -> str | None:
-        """The key that a request brings; None where none is needed.
+        """The API key of a request; None if the server requires none.
 
         Raises:
-            ErrorResponse: one is needed, and it brings none.
+            ErrorResponse: the key is required and missing.
         """
         if not self.requires_key:
             return None
@@ -67,10 +67,10 @@ class StoreService:
         return token.strip()
 
     def authorize(self, token: str | None, scope: str) -> AuthorizedCaller:
-        """Find out who asks.
+        """Find the project of an API key.
 
         Raises:
-            ErrorResponse: nobody with a key that is known, or whose key does not allow it.
+            ErrorResponse: the key is unknown or lacks the scope.
         """
         if token is None:
             return AuthorizedCaller(self._store, operator=True)
@@ -78,15 +78,15 @@ class StoreService:
         if api_key is None:
             raise _invalid_key_error()
         if not any(scope in ALLOWS[granted_scope] for granted_scope in api_key.scopes):
-            raise ErrorResponse(403, "insufficient_scope", f"this key does not have the scope {scope}")
+            raise ErrorResponse(403, "insufficient_scope", f"the API key does not have the scope `{scope}`")
         own = api_key.project_id == self._store.project_id
         return AuthorizedCaller(self._store if own else self._store.of_project(api_key.project_id), operator=own)
 
     def answer(self, request: ReceivedRequest, record: RequestRecord) -> EncodedResponse | RunningResponse:
-        """Do what is asked, or begin it where it is asked for as a stream; `record` gets the project.
+        """Do an operation, or start it if the request asks for a stream. Sets the project of `record`.
 
         Raises:
-            ErrorResponse, TraceForgeError: it is not done.
+            ErrorResponse, TraceForgeError: the operation was refused.
         """
         caller = self.authorize(request.token, request.operation.scope)
         record.project_id = caller.store.project_id
@@ -98,23 +98,23 @@ class StoreService:
         return perform_operation(caller.store, operation, arguments, key, value)
 
     def ping(self) -> None:
-        """Ask the database something.
+        """Send the database a query.
 
         Raises:
-            StoreUnavailable: it does not answer.
+            StoreUnavailable: the database does not answer.
         """
         self._store.read(get_project)
 
     def delete_expired_answers(self) -> int:
-        """Drop remembered answers that are too old; how many."""
+        """Delete remembered answers that have expired; returns how many."""
         return self._store.write(delete_expired_answers)
 
 
 def _decode_request(request: ReceivedRequest, *, operator: bool) -> tuple[OperationArguments, JSON]:
-    """What is asked, and its body as it came.
+    """The typed arguments of a request, and its body as JSON.
 
     Raises:
-        ErrorResponse, StoreRefused: it cannot be understood.
+        ErrorResponse, StoreRefused: the request is invalid.
     """
     if request.body_error is not None:
         raise request.body_error
@@ -137,5 +137,5 @@ def _start_response(
 
 def _invalid_key_error() -> ErrorResponse:
     return ErrorResponse(
-        401, "invalid_api_key", "this server demands a key that it knows: Authorization: Bearer tf_live_…"
+        401, "invalid_api_key", "missing or invalid API key: send it as `Authorization: Bearer tf_live_…`"
     )

@@ -312,9 +312,9 @@ def test_a_whole_project_is_verified(store: Store) -> None:
         (artifacts, {"content_digest": "sha256:" + "0" * 64}, "its content does not match its digest"),
         (branches, {"version": 2}, "its head is"),
         (branches, {"head_event_id": "evt_x"}, "its head is"),
-        (snapshots, {"manifest_digest": "sha256:" + "0" * 64}, "compiled again"),
+        (snapshots, {"manifest_digest": "sha256:" + "0" * 64}, "recompiled"),
         (snapshots, {"head_event_id": "evt_x"}, "its head evt_x is not at version 4"),
-        (snapshots, {"blocks": 7}, "compiled again"),
+        (snapshots, {"blocks": 7}, "recompiled"),
         (prefixes, {"state": "[]"}, "that was kept at 4 is another one"),
     ],
 )

@@ -1,9 +1,7 @@
-"""The blocks of a snapshot with what they say, by any client.
+"""Read the blocks of a snapshot with their content, through any client.
 
-In: a client and a snapshot. Out: blocks with content, in order. Never: asks for a content twice.
-
-A content whose handle was revoked stays in the snapshots that pin it. It cannot be read any more: its block is known
-by its digest.
+Snapshots keep the content of a deleted artifact, but a client can no longer read it: such a block has only its
+digest.
 """
 
 from __future__ import annotations
@@ -23,7 +21,7 @@ def open_blocks(client: Client, snapshot_id: str) -> list[ContentBlock]:
     """Every block of a snapshot, with its content.
 
     Raises:
-        ContentPurged: a content was purged.
+        ContentPurged: content was purged.
         StoreRefused: there is no such snapshot.
     """
     snapshot = client.get_snapshot(snapshot_id)
@@ -62,7 +60,7 @@ def _open(
 
 
 def _content(client: Client, artifact_id: str) -> ArtifactContent | None:
-    """What an artifact holds; None: its handle was revoked."""
+    """The content of an artifact; None if the artifact was deleted."""
     try:
         return client.get_artifact_content(artifact_id)
     except StoreRefused as exc:

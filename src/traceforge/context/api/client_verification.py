@@ -1,11 +1,9 @@
-"""Is everything in a project what it says? Asked through a client, as anybody can who may read.
+"""Verify a project through a client with the scope `read`.
 
-In: a client of a store, wherever it is. Out: how much was looked at, and every problem. Never: takes a server's word
-for a content: it is fetched and hashed here; what compiles a snapshot again is the server's own route.
-
-What was deleted or purged is not listed, and so is not looked at. A project that others write to is no problem: an
-object that goes in the middle is passed over, and a branch is followed as far as it was when it was found.
-`compiler.store_verification` does the same on the database itself, and sees more there.
+Content is fetched and hashed here, not trusted to the server; snapshots are recompiled by the server. Deleted and
+purged objects are not listed, so they are not checked. Others may write meanwhile: an object that disappears is
+skipped, and a branch is checked up to the version at which it was listed. `compiler.store_verification` checks the
+database itself, and more.
 """
 
 from __future__ import annotations
@@ -29,11 +27,11 @@ _CHANGED = "its content does not match its digest"
 
 
 def verify_store(client: ClientMethods) -> StoreCheck:
-    """Look at everything of the project that can be read.
+    """Check every object of the project.
 
     Raises:
         StoreUnavailable: the store does not answer.
-        StoreRefused: it does not answer to this caller.
+        StoreRefused: the caller may not read the project.
     """
     walk = _StoreWalk(client)
     for artifact in client.iterate_artifacts():
@@ -49,12 +47,12 @@ class _StoreWalk:
     def __init__(self, client: ClientMethods) -> None:
         self._client = client
         self._digests: dict[str, str] = {}  # Of each artifact that was hashed.
-        self._places: dict[str, int] = {}  # The sequence of each event that was seen.
+        self._places: dict[str, int] = {}  # The sequence of each event.
         self.checked: dict[str, int] = Counter(dict.fromkeys(KINDS, 0))
         self.problems: list[StoreProblem] = []
 
     def check(self, kind: str, name: str, wrong: Iterable[str]) -> None:
-        """Look at one object; one that goes meanwhile counts no more."""
+        """Check one object; one that is deleted meanwhile does not count."""
         before = len(self.problems)
         self.checked[kind] += 1
         try:
@@ -74,13 +72,13 @@ class _StoreWalk:
 
     def bundle(self, bundle: Bundle) -> Iterator[str]:
         if bundle != self._client.get_bundle(bundle.id):
-            yield "it is another one when it is asked for by its id"
+            yield "the list and `get_bundle` give different objects"
 
     def session(self, session: Session) -> Iterator[str]:
         branches = list(self._client.iterate_branches(session.id))
         first = next((branch for branch in branches if branch.id == session.default_branch_id), None)
         if first is None or first.parent_branch_id is not None:
-            yield f"its default branch {session.default_branch_id} is not its first one"
+            yield f"its default branch {session.default_branch_id} is not its first branch"
         branches_by_id = {branch.id: branch for branch in branches}
         for branch in branches:
             self.check("branch", branch.id, self.branch(branch, branches_by_id))
@@ -88,11 +86,11 @@ class _StoreWalk:
                 self.check("snapshot", snapshot.id, self.snapshot(snapshot.id))
 
     def branch(self, branch: Branch, branches_by_id: dict[str, Branch]) -> Iterator[str]:
-        """No gap, one causal parent each, the head is the last; what it inherited is its parent's to be asked for."""
+        """Check the branch's own events: no gap, one causal parent each, the head is the last."""
         if branch.parent_branch_id is not None and branch.parent_branch_id not in branches_by_id:
             yield f"its parent {branch.parent_branch_id} is not a branch of its session"
         last_id = branch.forked_from_event_id
-        last = 0 if last_id is None else self._places.get(last_id)  # None: a fork of what was appended since.
+        last = 0 if last_id is None else self._places.get(last_id)  # None: the fork's event is newer.
         for event in self._own_events(branch):
             if event.sequence > branch.version:
                 break  # Appended since.
@@ -101,7 +99,7 @@ class _StoreWalk:
             if event.parent_event_id != last_id:
                 yield f"the parent of {event.id} is {event.parent_event_id} and not {last_id}"
             if (event.session_id, event.branch_id) != (branch.session_id, branch.id):
-                yield f"{event.id} is of another branch"
+                yield f"{event.id} belongs to another branch"
             last_id, last = event.id, event.sequence
             self._places[last_id] = last
             self.check("event", event.id, self.event(event))
@@ -123,10 +121,10 @@ class _StoreWalk:
         verification = self._client.verify_snapshot(snapshot_id)
         if not verification.valid:
             recompiled, stored = verification.recompiled_digest, verification.ordered_block_manifest_digest
-            yield f"compiled again it is {recompiled} and not {stored}"
+            yield f"recompiled, its digest is {recompiled} and not {stored}"
 
     def _own_events(self, branch: Branch) -> Iterator[Event]:
-        """What the branch appended on its own."""
+        """The events of the branch without the inherited ones."""
         after = branch.forked_from_event_id
         while True:
             page = self._client.list_events(branch.session_id, branch.id, limit=LIMIT_MAX, after=after)

@@ -1,8 +1,7 @@
 """Errors of the context store as JSON, and back.
 
-In: an error. Out: a status and `{"error": {"message", "type", "code", "param"}}`; or that read, and the same error
-again, so that a remote store fails as one in this process does. Never: the text of an error that nobody meant for the
-caller.
+`{"error": {"message", "type", "code", "param"}}` with a status; a client reads it as the same error, so that a remote
+store fails as one in this process does. Never: the text of an unexpected error, which may quote content.
 """
 
 from __future__ import annotations
@@ -36,7 +35,7 @@ TYPES: Mapping[int, str] = {
 
 
 class ErrorResponse(Exception):
-    """An answer that says no: a status, and what its body says."""
+    """An error as an HTTP response: a status and the fields of its body."""
 
     def __init__(self, status: int, code: str, message: str, *, param: str | None = None, **more: JSON) -> None:
         super().__init__(message)
@@ -48,14 +47,14 @@ class ErrorResponse(Exception):
         self.headers: dict[str, str] = {}  # Further headers of the response.
 
     def body(self) -> bytes:
-        """What the client reads."""
+        """The JSON body."""
         kind = TYPES.get(self.status, "invalid_request_error")
         error: dict[str, JSON] = {"message": self.message, "type": kind, "code": self.code, "param": self.param}
         return json_bytes({"error": {**error, **self.more}})
 
 
 def to_error_response(exc: BaseException) -> ErrorResponse:
-    """How an error is told to a caller; one that nobody expected says no more than that."""
+    """The response to an error; an unexpected one reveals nothing."""
     match exc:
         case ErrorResponse():
             return exc
@@ -74,15 +73,15 @@ def to_error_response(exc: BaseException) -> ErrorResponse:
             unknown = getattr(exc, "outcome_unknown", False)
             code = "outcome_unknown" if unknown else "store_unavailable"
             message = (
-                "nobody knows whether the change was kept: look before you try again, or use an Idempotency-Key"
+                "it is not known whether the change was stored: look before you try again, or use an Idempotency-Key"
                 if unknown
-                else "the store cannot be used now: nothing was written"
+                else "the store is unavailable: nothing was written"
             )
             return ErrorResponse(503, code, message)  # Its own text names files and hosts.
         case TraceForgeError():
             return ErrorResponse(400, exc.code.lower(), exc.message)
         case _:
-            return ErrorResponse(500, "internal_error", "internal error; the log has its request id")
+            return ErrorResponse(500, "internal_error", "internal error: see the request id in the server's log")
 
 
 def _store_error(exc: StoreRefused, **more: JSON) -> ErrorResponse:
@@ -90,14 +89,14 @@ def _store_error(exc: StoreRefused, **more: JSON) -> ErrorResponse:
 
 
 def read_error(status: int, body: bytes) -> TraceForgeError:
-    """The error that an answer tells of."""
+    """The error in a response."""
     try:
         value = parse_json(body)
     except NotJSON:
         value = None
     error: Any = value.get("error") if isinstance(value, dict) else None
     if not isinstance(error, dict) or not isinstance(error.get("message"), str):
-        return StoreUnavailable(f"the server answered with {status}, and not as a context store does")
+        return StoreUnavailable(f"the server answered with status {status}, and not as a context store does")
     message, code, param = error["message"], str(error.get("code")), error.get("param")
     if code == "branch_version_conflict" and isinstance(error.get("current_version"), int):
         return BranchConflict(error["current_version"], error.get("current_head_event_id"))

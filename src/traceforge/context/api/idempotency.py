@@ -1,19 +1,18 @@
-"""An operation that is asked twice and done once.
+"""Idempotency keys: an operation that is sent twice with one key is done once.
 
-In: an operation, what is asked, and a key that the caller chose. Out: the status and the bytes of the first answer.
-Never: a second effect, an answer without its effect, or a key that a crash leaves behind.
+In: an operation, its arguments and the caller's key. Out: the status and the bytes of the first answer. Never: a
+second effect, an answer without its effect, or a key that a crash leaves behind.
 
-A key is known by (project, path, key) and bound to a digest of the body: of its canonical JSON, so that neither
-spaces nor the order of names make another body. The row of the key, the effect and the answer are written in one
-transaction. So a crash leaves all of them or none, and the lease of a call in flight is its transaction: who comes
-meanwhile with the same key waits for its end, `WAIT_S` at most, and gets its answer.
+A key is identified by (project, path, key) and bound to the digest of the canonical JSON of the body, so neither
+spaces nor the order of names make a different body. The row of the key, the effect and the answer are written in one
+transaction, so a crash leaves all of them or none. A second call with the same key waits for that transaction, at
+most `WAIT_S`, and gets its answer.
 
-What was refused wrote nothing and is not remembered: the same key may be sent again, with the same body or with a
-better one.
+A refused call wrote nothing and is not remembered: the key may be sent again, with the same body or another.
 
-An operation that takes longer than a transaction should uses the steps on its own: `claim` under a lease in its first
-transaction, `renew` while it works, `finish` in its last. Who comes meanwhile is told 409; where the lease ran out,
-the next one goes on with what the first had begun.
+An operation that takes longer than a transaction should claims the key under a lease in its first transaction
+(`claim_key`), renews the lease while it works (`renew_claim`) and stores its answer in its last transaction
+(`store_answer`). Meanwhile a second call gets 409; after the lease has expired, it resumes the operation.
 """
 
 from __future__ import annotations
@@ -39,7 +38,7 @@ from traceforge.errors import ContentPurged, StoreRefused
 from traceforge.ids import LENGTH
 
 TABLE = "idempotency"
-KEPT_DAYS = 1.0  # A retry comes within seconds; a day is for a queue that was stopped over night.
+KEPT_DAYS = 1.0  # A retry comes within seconds; a day covers a queue that was stopped overnight.
 LEASE_S = 30.0
 WAIT_S = 20  # For a call with the same key that is being committed (PostgreSQL; SQLite has one writer anyway).
 
@@ -52,26 +51,26 @@ class EncodedResponse(NamedTuple):
 
     status: int
     body: bytes
-    streamed: bool = False  # Are these the events of a stream?
-    response_id: str | None = None  # The response that it is about, where it was given before.
+    streamed: bool = False  # Whether the body is the events of a stream.
+    response_id: str | None = None  # The response of a repeated answer.
 
 
 class IdempotencyKey(NamedTuple):
-    """A key as the database knows it."""
+    """A key as it is stored."""
 
     path: str
     key_digest: Digest
     body_digest: Digest
-    text: str = ""  # The key itself, which is kept nowhere.
+    text: str = ""  # The key itself, which is not stored.
 
     @property
     def row_id(self) -> str:
-        """What its seal is bound to."""
+        """The name to which the encryption of the row is bound."""
         return row_id(self.path, self.key_digest)
 
 
 class KeyClaim(NamedTuple):
-    """What became of a claim: `new`, `resumed` after a crash (with the response that was begun), or `answered`."""
+    """The result of a claim: `new`, `resumed` after a crash (with the response that was started), or `answered`."""
 
     state: Literal["new", "resumed", "answered"]
     answer: EncodedResponse | None = None
@@ -79,12 +78,12 @@ class KeyClaim(NamedTuple):
 
 
 def row_id(path: str, key_digest: str) -> str:
-    """The name of a row for its seal."""
+    """The name to which the encryption of a row is bound."""
     return f"{path} {key_digest}"
 
 
 def make_key(path: str, key: str, body: JSON) -> IdempotencyKey:
-    """A key with the body it came with; a call without a body has the body null."""
+    """A key bound to a body; a call without a body has the body null."""
     return IdempotencyKey(path, digest_text(check_key(key)), digest_canonical(body), key)
 
 
@@ -94,7 +93,7 @@ def perform_operation(
     """Do an operation; with a key, once.
 
     Raises:
-        StoreRefused: it is not done, the key was used with another body, or a call with it is in flight.
+        StoreRefused: the operation was refused, or the key is in use or was used with another body.
         StoreUnavailable: the database cannot be used.
     """
     if key is None:
@@ -108,7 +107,7 @@ def perform_operation(
 def perform_once(
     store: Store, operation: Operation, arguments: OperationArguments, key: IdempotencyKey
 ) -> EncodedResponse:
-    """The key, the effect and the answer in the transaction that `store` has joined."""
+    """Claim the key, do the operation and store the answer, in the transaction that `store` has joined."""
     tx = store.tx
     claimed = claim_key(tx, key)
     if claimed.answer is not None:
@@ -120,18 +119,18 @@ def perform_once(
 
 
 def encode_response(operation: Operation, result: Any) -> EncodedResponse:  # noqa: ANN401 (any answer)
-    """What an operation made, as it is answered."""
+    """The answer of an operation as status and bytes."""
     return EncodedResponse(operation.status, encode_json(result))
 
 
 def claim_key(
     tx: StoreTransaction, key: IdempotencyKey, *, owner: str | None = None, lease_s: float = LEASE_S
 ) -> KeyClaim:
-    """Take a key, or find what became of the call that has it.
+    """Claim a key, or find the answer of the call that has it.
 
     Raises:
         StoreRefused: it was used with another body (422), or its call is in flight (409).
-        ContentPurged: its answer held what was purged.
+        ContentPurged: content of the answer was purged.
     """
     until = timestamp_text(now() + timedelta(seconds=lease_s))
     new_row = {
@@ -145,7 +144,7 @@ def claim_key(
     if is_new:
         return KeyClaim("new")
     row = tx.fetch_one(select(idempotency).where(_matches(tx, key)).with_for_update())
-    if row is None:  # It was given up in this very moment.
+    if row is None:  # It was released at this very moment.
         raise key_in_use()
     if row.body_digest != key.body_digest:
         raise StoreRefused(
@@ -166,21 +165,21 @@ def claim_key(
 
 
 def renew_claim(tx: StoreTransaction, key: IdempotencyKey, *, owner: str, lease_s: float = LEASE_S) -> bool:
-    """Say that the call is still at work; False: somebody else has taken it over."""
+    """Renew the lease of a claim; False if another process has taken it over."""
     until = timestamp_text(now() + timedelta(seconds=lease_s))
     own = and_(_matches(tx, key), idempotency.c.lease_owner == owner, idempotency.c.status.is_(None))
     return tx.execute(update(idempotency).where(own).values(lease_until=until)) == 1
 
 
 def bind_response(tx: StoreTransaction, key: IdempotencyKey, response_id: str) -> None:
-    """Remember what was begun, for whoever has to go on with it."""
+    """Store which response was started, so that another process can resume it."""
     tx.execute(update(idempotency).where(_matches(tx, key)).values(response_id=response_id))
 
 
 def store_answer(
     tx: StoreTransaction, key: IdempotencyKey, answer: EncodedResponse, subjects: frozenset[str]
 ) -> None:
-    """Remember the answer, in the transaction that makes it true."""
+    """Store the answer, in the transaction of its effect."""
     sealed = tx.sealer.seal(TABLE, key.row_id, tx.lock_generation(), answer.body)
     values = {"status": answer.status, "lease_owner": None, "lease_until": None, **sealed._asdict()}
     tx.execute(update(idempotency).where(_matches(tx, key)).values(values))
@@ -193,17 +192,17 @@ def store_answer(
 
 
 def release_key(tx: StoreTransaction, key: IdempotencyKey) -> None:
-    """Forget a claim whose call was refused and wrote nothing."""
+    """Delete the claim of a call that was refused and wrote nothing."""
     tx.execute(delete(idempotency).where(_matches(tx, key), idempotency.c.status.is_(None)))
 
 
 def delete_expired_answers(tx: StoreTransaction) -> int:
-    """Drop the answers, of every project, that nobody will ask for any more; how many."""
+    """Delete expired answers of every project; returns how many."""
     return tx.execute(delete(idempotency).where(idempotency.c.created_at < days_ago(KEPT_DAYS)))
 
 
 def collect_subjects(ids: tuple[str, ...], answer: Any) -> frozenset[str]:  # noqa: ANN401 (any answer)
-    """The ids that an answer is about: those of its path, and those that it names outside of what callers wrote."""
+    """The ids that an answer is about: those of the path, and those in fields that callers do not write."""
     subjects = {object_id for object_id in ids if _ID.match(object_id)}
     _collect(msgspec.to_builtins(answer), subjects)
     return frozenset(subjects)
@@ -223,7 +222,7 @@ def _collect(value: Any, subjects: set[str]) -> None:  # noqa: ANN401
 
 
 def key_in_use() -> StoreRefused:
-    """Somebody is at work with this key."""
+    """The error for a key whose call is in flight."""
     return StoreRefused(
         "a call with this idempotency key is in flight", reason="idempotency_in_flight", status=409,
         param="Idempotency-Key", hint="Wait, and send it again.",

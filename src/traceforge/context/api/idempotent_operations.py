@@ -1,11 +1,11 @@
-"""Operations that need more than one transaction around them, done once for each idempotency key.
+"""Operations that need more than one transaction, done once for each idempotency key.
 
-In: an operation and a key. Out: the first answer, byte for byte. Never: the input on the branch twice, a key that a
-dead process holds for ever, or an API key in what is remembered.
+Out: the first answer, byte for byte. Never: appends the input twice, leaves a key claimed by a dead process for ever,
+or stores an API key.
 
-Where a model is asked, the key is claimed under a lease in the transaction that begins the response, and the answer
-is kept in the one that ends it. Where the process dies in between, the lease runs out, and the next call with the key
-asks the model for that same response: its input is on the branch, and its snapshot is pinned.
+Where a model is called, the key is claimed under a lease in the transaction that starts the response, and the answer
+is stored in the one that ends it. If the process dies in between, the lease expires, and the next call with the key
+resumes that same response: its input is on the branch, and its snapshot is pinned.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ EncodeCompleted = Callable[[CompletedResponse], EncodedResponse]
 
 
 class _KeyAlreadyClaimed(Exception):
-    """Somebody has used the key before."""
+    """The key was used before."""
 
     def __init__(self, claim: KeyClaim) -> None:
         super().__init__()
@@ -61,7 +61,7 @@ class _KeyAlreadyClaimed(Exception):
 
 
 class _IdempotentHooks(ResponseHooks):
-    """The key of a response, in the transactions of the response."""
+    """Claims, renews and answers the key in the transactions of the response."""
 
     def __init__(self, key: IdempotencyKey, tell: EncodeCompleted) -> None:
         self._tell = tell
@@ -82,14 +82,14 @@ class _IdempotentHooks(ResponseHooks):
     def keep(self, tx: StoreTransaction, completed: CompletedResponse) -> None:
         self.answer = self._tell(completed)
         if not idempotency.renew_claim(tx, self.key, owner=lease_owner()):
-            return  # Somebody went on with it, and has answered.
+            return  # Another process resumed it and has answered.
         idempotency.store_answer(tx, self.key, self.answer, collect_subjects((), completed.final))
 
 
 def create_response_once(
     store: Store, ask: OperationArguments, operation: Operation, key: IdempotencyKey
 ) -> EncodedResponse:
-    """`create_response` with a key, for who wants no stream: of one that was asked for, the end."""
+    """`create_response` with a key, waited for; of a request with `stream`, the final response."""
     begun = start_response_once(
         store, ask.body, key, completed_encoder(operation, stream=ask.body.stream), stream=ask.body.stream
     )
@@ -101,7 +101,7 @@ def create_response_once(
 
 
 def completed_encoder(operation: Operation, *, stream: bool) -> EncodeCompleted:
-    """How `create_response` answers: with the response, or with all the events of its stream."""
+    """The encoder for the answer: the response, or all the events of its stream."""
 
     def encode(completed: CompletedResponse) -> EncodedResponse:
         return (
@@ -116,10 +116,10 @@ def completed_encoder(operation: Operation, *, stream: bool) -> EncodeCompleted:
 def start_response_once(
     store: Store, request: ResponseRequest, key: IdempotencyKey, tell: EncodeCompleted, *, stream: bool = False
 ) -> RunningResponse | EncodedResponse:
-    """The response on its way, or the answer that was given before; `tell` makes the answer that is remembered.
+    """The running response, or the answer of an earlier call; `tell` encodes the answer that is stored.
 
     Raises:
-        StoreRefused: it is in flight, or the key was used with another body.
+        StoreRefused: the call is in flight, or the key was used with another body.
     """
     steps = _IdempotentHooks(key, tell)
     try:
@@ -130,7 +130,7 @@ def start_response_once(
     claimed = store.transaction(lambda joined: idempotency.claim_key(joined.tx, key, owner=lease_owner()))
     if claimed.answer is not None:
         return claimed.answer
-    if claimed.response_id is None:  # Its process died before it had begun: nothing was written.
+    if claimed.response_id is None:  # Its process died before the response was started: nothing was written.
         store.write(lambda tx: idempotency.release_key(tx, key))
         return start_response(store, request, steps, stream=stream)
     went_on = resume_response(store, claimed.response_id, steps, stream=stream)
@@ -138,7 +138,7 @@ def start_response_once(
 
 
 def _answer_of_final(store: Store, response_id: str, steps: _IdempotentHooks) -> EncodedResponse:
-    """A response that somebody ended while nobody held the key: that is the answer."""
+    """The answer of a response that ended while no process had the key."""
 
     def work(tx: StoreTransaction) -> EncodedResponse:
         row = stored_responses.load_row(tx, response_id)
@@ -176,10 +176,10 @@ def merge_once(store: Store, ask: OperationArguments, operation: Operation, key:
 def create_api_key_once(
     store: Store, ask: OperationArguments, operation: Operation, key: IdempotencyKey
 ) -> EncodedResponse:
-    """`create_api_key` with a key: the same bytes again, and what they say is not kept.
+    """`create_api_key` with a key: the same bytes again, although the API key is not stored.
 
-    The API key is made of a random salt and of the idempotency key. The salt is kept, sealed, with the answer but for
-    the API key; the idempotency key is not. So the one who asks again makes the answer whole, and nobody else.
+    The API key is derived from a random salt and the idempotency key. The salt is stored, encrypted, with the rest of
+    the answer; the idempotency key is not. So only a caller with the idempotency key can restore the API key.
     """
 
     def work(joined: Store) -> EncodedResponse:
@@ -198,7 +198,7 @@ def create_api_key_once(
 
 
 class _SaltedApiKey(Struct, frozen=True):
-    """An answer without the key that it shows, and what it takes to make it again."""
+    """An answer without its API key, and the salt to derive the key again."""
 
     salt: bytes
     answer: ApiKey
@@ -207,10 +207,10 @@ class _SaltedApiKey(Struct, frozen=True):
 def create_replay_run_once(
     store: Store, ask: OperationArguments, operation: Operation, key: IdempotencyKey
 ) -> EncodedResponse:
-    """`create_replay_run` with a key: the row in one transaction, the work after it."""
+    """`create_replay_run` with a key: the row in one transaction, the worker after it."""
     answer = store.transaction(lambda joined: idempotency.perform_once(joined, operation, ask, key))
     resume_replay_runs(store)
     return answer
 
 
-_MERGE_S = 660.0  # Longer than a model may take: nobody else begins while one writes the summary.
+_MERGE_S = 660.0  # Longer than a model may take: no second call starts while the summary is written.

@@ -1,7 +1,7 @@
-"""What was asked, read and checked: the same for a request over HTTP and for a call in this process.
+"""Decode and check requests: the same over HTTP and for a call in this process.
 
-In: the bytes of a body, the pairs of a query. Out: the typed body and which part of a list, or a refusal that names
-every field that is wrong. Never: repeats a value it was given, or passes on a text that is no Unicode.
+In: the bytes of a body, the pairs of a query. Out: the typed body and the page of a list, or an error that names
+every invalid field. Never: quotes a value of the request, or passes on a text that is not Unicode.
 """
 
 from __future__ import annotations
@@ -21,20 +21,20 @@ from traceforge.shape import ShapeProblem, find_problems
 
 KEY_CHARACTERS_MAX = 255
 
-# No space at its ends: HTTP would take it away.
+# No space at its ends: HTTP would strip it.
 KEY_PATTERN = r"^[\x21-\x7e]([\x20-\x7e]{0,253}[\x21-\x7e])?$"
 _KEY = re.compile(KEY_PATTERN.replace("$", r"\Z"))
-_ESCAPED_COLON = rb"\u003"  # And some others, which hardly anybody escapes.
+_ESCAPED_COLON = rb"\u003"  # And some others, which are hardly ever escaped.
 _ESCAPE = b"\\u"
 _SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
 _WHOLE_NUMBER = re.compile(r"[0-9]{1,9}\Z")
 
 
 def read_body(operation: Operation, data: bytes) -> tuple[Any, JSON]:
-    """The typed body of an operation, and the same as it came; where it takes none, an object without fields is none.
+    """The typed body of an operation, and its JSON; an operation without a body accepts `{}`.
 
     Raises:
-        StoreRefused: it is not JSON, or not of that type.
+        StoreRefused: the body is not JSON, or has invalid fields.
     """
     if operation.body is not None:
         value = read_json(data)
@@ -49,13 +49,13 @@ def read_body(operation: Operation, data: bytes) -> tuple[Any, JSON]:
 
 
 def read_json(data: bytes) -> JSON:
-    """One JSON document of a request.
+    """Parse the JSON of a request.
 
     Raises:
-        StoreRefused: it is none, holds half of a character, or gives a name twice.
+        StoreRefused: it is not JSON, contains a lone surrogate, or repeats a name.
     """
     if not data.strip():
-        raise StoreRefused("the body is not JSON: there is none", reason="not_json")
+        raise StoreRefused("the body is not JSON: it is empty", reason="not_json")
     try:
         value = parse_json(data)
     except NotJSON as exc:
@@ -64,7 +64,7 @@ def read_json(data: bytes) -> JSON:
         try:
             encode_json(value)
         except UnicodeEncodeError:
-            message = "the body holds a lone surrogate, which is half of a character"
+            message = "the body contains a lone surrogate, which is half of a character"
             raise StoreRefused(message, reason="not_json") from None
     if _ESCAPED_COLON in data or data.count(b":") != _colons(value):
         _refuse_repeated(data)
@@ -72,7 +72,7 @@ def read_json(data: bytes) -> JSON:
 
 
 def _colons(value: JSON) -> int:
-    """How many colons a text has that says this value and escapes none; one in which a name repeats has more."""
+    """The number of colons in a JSON text of this value; a text that repeats a name has more."""
     if isinstance(value, str):
         return value.count(":")
     if isinstance(value, dict):
@@ -84,17 +84,17 @@ def _colons(value: JSON) -> int:
 
 
 def _refuse_repeated(data: bytes) -> None:
-    """Two values under one name: neither is known to be the one that was meant."""
+    """Refuse an object with a repeated name: it is unclear which value is meant."""
     name = find_repeated_name(data, nested=True)
     if name is not None:
-        raise InvalidFields([(name, "is given twice")], reason="duplicate_name")
+        raise InvalidFields([(name, "is given more than once")], reason="duplicate_name")
 
 
 def to_body(shape: type[Struct], value: JSON) -> Struct:
-    """A typed body.
+    """Convert JSON to a typed body.
 
     Raises:
-        InvalidFields: at least one field is wrong; every one of them is named.
+        InvalidFields: names every invalid field.
     """
     try:
         return convert(value, shape)
@@ -110,7 +110,7 @@ def to_body(shape: type[Struct], value: JSON) -> Struct:
 
 
 def _with_whole_numbers(value: Any, kind: inspect.Type) -> Any:  # noqa: ANN401 (JSON)
-    """1.0 is an integer for JSON Schema, so it is one here, where an integer is asked for."""
+    """The value with 1.0 as 1 where an integer is expected, as JSON Schema has it."""
     match kind:
         case inspect.IntType() if isinstance(value, float) and value.is_integer():
             return int(value)
@@ -132,18 +132,18 @@ def _with_whole_numbers(value: Any, kind: inspect.Type) -> Any:  # noqa: ANN401 
 
 
 def read_page(operation: Operation, pairs: Iterable[tuple[str, str]]) -> tuple[int, str | None]:
-    """The `limit` and the `after` of a query; only lists have one.
+    """The `limit` and `after` of a query; only lists have them.
 
     Raises:
-        StoreRefused: a name that is not known or is given twice, or a limit that is none.
+        StoreRefused: a parameter is unknown, repeated or invalid.
     """
     limit, after = LIMIT_DEFAULT, None
     seen_names = set()
     for name, value in pairs:
         if not operation.is_list or name not in ("limit", "after"):
-            raise InvalidFields([(name, "unknown parameter of the query")], "unknown_field")
+            raise InvalidFields([(name, "unknown query parameter")], "unknown_field")
         if name in seen_names:
-            _refuse_query(name, "is given twice")
+            _refuse_query(name, "is given more than once")
         seen_names.add(name)
         if name == "limit":
             if not _WHOLE_NUMBER.match(value):
@@ -155,10 +155,10 @@ def read_page(operation: Operation, pairs: Iterable[tuple[str, str]]) -> tuple[i
 
 
 def check_page(limit: int, after: str | None) -> tuple[int, str | None]:
-    """A part of a list that may be asked for.
+    """Check `limit` and `after`.
 
     Raises:
-        StoreRefused: the limit is out of bounds.
+        StoreRefused: the limit is out of range, or `after` is empty.
     """
     if not 1 <= limit <= LIMIT_MAX:
         _refuse_query("limit", f"must be a whole number from 1 to {LIMIT_MAX}")
@@ -168,10 +168,10 @@ def check_page(limit: int, after: str | None) -> tuple[int, str | None]:
 
 
 def check_key(key: str) -> str:
-    """An idempotency key.
+    """Check an idempotency key.
 
     Raises:
-        StoreRefused: it is none.
+        StoreRefused: it is not printable ASCII, or too long.
     """
     if not _KEY.match(key):
         message = (
@@ -182,24 +182,24 @@ def check_key(key: str) -> str:
 
 
 def to_json(fields: dict[str, Any]) -> bytes:
-    """The body that a client sends, from its fields: what is UNSET is left out.
+    """The JSON body of the fields; those that are UNSET are left out.
 
     Raises:
-        StoreRefused: a value that JSON cannot hold.
+        StoreRefused: JSON cannot represent a value.
     """
     try:
         value = msgspec.to_builtins({k: v for k, v in fields.items() if v is not msgspec.UNSET}, str_keys=True)
         data = encode_json(value)
     except (TypeError, ValueError, OverflowError) as exc:
         reason = "a lone surrogate" if isinstance(exc, UnicodeError) else str(exc)
-        raise StoreRefused(f"a field holds what JSON cannot: {reason}", reason="not_json") from None
+        raise StoreRefused(f"JSON cannot represent a field: {reason}", reason="not_json") from None
     if _holds_nan_or_infinity(value):
-        raise StoreRefused("a field holds what JSON cannot: NaN or an infinity", reason="not_json")
+        raise StoreRefused("JSON cannot represent a field: NaN or an infinity", reason="not_json")
     return data
 
 
 def _holds_nan_or_infinity(value: Any) -> bool:  # noqa: ANN401 (whatever a caller gave)
-    """Is there a NaN or an infinity in it? They would be written as null."""
+    """Whether a value contains a NaN or an infinity, which would be written as null."""
     if type(value) is float:
         return value - value != 0
     if type(value) is dict:

@@ -1,7 +1,6 @@
-"""A streamed response of `/v2`, as server-sent events.
+"""The server-sent events of a streamed response of `/v2`.
 
-In: a response as it begins, its texts, and as it ends. Out: events, each as its bytes. Never: the clock, or anything
-else that would make the same response another stream: who asks again gets the same bytes.
+Never: a time or anything else that differs between two encodings: a repeated request gets the same bytes.
 """
 
 from __future__ import annotations
@@ -13,22 +12,19 @@ from traceforge.conversion import encode_json
 
 
 def created_event(running: Response) -> bytes:
-    """It has begun."""
     return encode_event("response.created", encode_json(running))
 
 
 def delta_event(text: str) -> bytes:
-    """A piece of its text."""
     return encode_event("response.text.delta", encode_json({"delta": text}))
 
 
 def final_event(final: Response) -> bytes:
-    """It is final."""
     return encode_event(f"response.{final.status.value}", encode_json(final))
 
 
 def encode_stream(running: Response, texts: Iterable[str], final: Response) -> bytes:
-    """All of it."""
+    """The complete stream."""
     return b"".join((created_event(running), *map(delta_event, texts), final_event(final)))
 
 

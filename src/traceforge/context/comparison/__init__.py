@@ -1,1 +1,1 @@
-"""Replay runs: pinned inputs on a baseline and on a candidate, in threads or on Ray."""
+"""Replay runs: the same pinned inputs for a baseline and a candidate model, in threads or on Ray."""

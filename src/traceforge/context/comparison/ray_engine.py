@@ -1,7 +1,7 @@
-"""Replay runs on many machines: the same work as tasks of Ray.
+"""Replay runs on many machines, as tasks of Ray.
 
-In: the work of items. Out: what came of it. Never: the database on another machine; only questions go there and
-answers come back. Where providers are and who pays is in the environment of each machine, and in what is sent along.
+Never: opens the database on another machine: requests are sent there, answers come back. The addresses and API keys
+of providers are in the environment of each machine and in the request.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from traceforge.errors import MissingExtra
 
 
 def run_item_remotely(upstreams: dict[str, str], timeout_s: float, data: bytes) -> bytes:
-    """What a task does: the work of one item, from bytes to bytes. Its traces are kept where it runs."""
+    """The Ray task: do one item, from bytes to bytes. Its traces stay on the machine where it runs."""
     models = ModelClients(upstreams, timeout_s=timeout_s)
     try:
         return encode_msgpack(run_item(models, decode_msgpack(data, ItemRequests)))
@@ -26,7 +26,7 @@ def run_item_remotely(upstreams: dict[str, str], timeout_s: float, data: bytes) 
 
 
 class RayEngine:
-    """Asks from the tasks of a Ray cluster; a local one is started where there is none."""
+    """Calls models from tasks of a Ray cluster; starts a local cluster if there is none."""
 
     def __init__(self, models: ModelClients) -> None:
         try:
@@ -45,7 +45,6 @@ class RayEngine:
         self, load: Callable[[int], ItemRequests | None], positions: Sequence[int], concurrency: int,
         take: Callable[[ItemAnswers], bool],
     ) -> None:  # fmt: skip
-        """As the engine says."""
         queued_positions = list(reversed(positions))
         while (queued_positions or self._running_tasks) and not self._stopped:
             while queued_positions and len(self._running_tasks) < concurrency:
@@ -59,8 +58,7 @@ class RayEngine:
                     self.stop()
 
     def stop(self) -> None:
-        """As the engine says."""
         self._stopped = True
         for task in self._running_tasks:
-            with suppress(Exception):  # It is over already, or its machine is gone.
+            with suppress(Exception):  # It has ended, or its machine is gone.
                 self._ray.cancel(task, force=True)

@@ -1,11 +1,10 @@
-"""One item of a replay run: what is asked on each lane, and what the answers say about each other.
+"""One item of a replay run: the calls of its lanes, and the comparison of their answers.
 
-In: questions, ready to be sent. Out: what each lane answered, how the answers differ, and one word for it. Never: the
-database; so the same work runs in a thread of this process and on another machine.
+Never: uses the database, so the same work runs in a thread of this process and on another machine.
 
-    recorded          what the baseline answered when the snapshot was made
-    fresh_baseline    what the baseline answers now
-    candidate         what the candidate answers now
+    recorded          the baseline's answer when the snapshot was made
+    fresh_baseline    the baseline's answer now
+    candidate         the candidate's answer now
 """
 
 from __future__ import annotations
@@ -31,18 +30,18 @@ LANES = ("recorded", "fresh_baseline", "candidate")
 
 
 class ItemVerdict(StrEnum):
-    """What an item shows."""
+    """The result of an item."""
 
-    UNCHANGED = "unchanged"  # the candidate says what was recorded
+    UNCHANGED = "unchanged"  # the candidate answers as recorded
     CANDIDATE_CHANGED = "candidate_changed"  # it does not, and the baseline still does
-    BOTH_CHANGED = "both_changed"  # neither does: this is not the candidate's doing alone
-    DRIFT_ONLY = "drift_only"  # the candidate does, and the baseline does not any more
-    NOT_RECORDED = "not_recorded"  # nothing was recorded: the candidate can be held against the fresh baseline only
+    BOTH_CHANGED = "both_changed"  # neither does: the candidate alone is not the reason
+    DRIFT_ONLY = "drift_only"  # the candidate does, and the baseline no longer does
+    NOT_RECORDED = "not_recorded"  # nothing was recorded: the candidate is compared with the fresh baseline only
     FAILED = "failed"  # a lane gave no answer
 
 
 class LaneRequest(Struct, frozen=True):
-    """One call, as it crosses a process border."""
+    """One call, as it is sent to another process."""
 
     target: Target
     messages: list[dict[str, Any]]
@@ -51,7 +50,7 @@ class LaneRequest(Struct, frozen=True):
 
 
 class LaneAnswer(Struct, frozen=True):
-    """What one lane answered; `error` where it did not."""
+    """The answer of a lane, or its `error`."""
 
     target: Target | None
     output: dict[str, Any] | None = None
@@ -61,7 +60,7 @@ class LaneAnswer(Struct, frozen=True):
 
 
 class ItemRequests(Struct, frozen=True):
-    """What is asked for one item; `fresh` is None where the baseline is not asked again."""
+    """The calls of one item; `fresh` is None if the baseline is not asked again."""
 
     position: int
     fresh: LaneRequest | None
@@ -69,7 +68,7 @@ class ItemRequests(Struct, frozen=True):
 
 
 class ItemAnswers(Struct, frozen=True):
-    """What came back."""
+    """The answers of one item."""
 
     position: int
     fresh: LaneAnswer | None
@@ -79,7 +78,7 @@ class ItemAnswers(Struct, frozen=True):
 def run_item(
     models: ModelClients, item: ItemRequests, hold: Callable[[ModelCall], object] | None = None
 ) -> ItemAnswers:
-    """The work of one item: the same function on every engine."""
+    """Do one item; every engine uses this function."""
     fresh = None if item.fresh is None else run_lane(models, item.fresh, hold)
     return ItemAnswers(item.position, fresh, run_lane(models, item.candidate, hold))
 
@@ -87,7 +86,7 @@ def run_item(
 def run_lane(
     models: ModelClients, request: LaneRequest, hold: Callable[[ModelCall], object] | None = None
 ) -> LaneAnswer:
-    """Ask, and wait for the whole answer. A model that fails is a lane that says so; `hold` gets the call."""
+    """Call the model and wait for its answer. A failure is an answer with an `error`; `hold` gets the call."""
     try:
         call = models.start_call(request.target, request.messages, request.parameters, session_id=request.session_id)
     except StoreRefused as exc:
@@ -102,7 +101,7 @@ def run_lane(
 
 
 def compare_lanes(recorded: LaneAnswer | None, fresh: LaneAnswer | None, candidate: LaneAnswer) -> JSONObject:
-    """What the lanes say about each other: the verdict, and each comparison that both sides have an answer for."""
+    """The verdict, and the comparison of each two lanes that both have an answer."""
     pairs = {
         "drift": (recorded, fresh),
         "candidate": (recorded, candidate),
@@ -113,9 +112,9 @@ def compare_lanes(recorded: LaneAnswer | None, fresh: LaneAnswer | None, candida
 
 
 def question_json(blocks: Sequence[ContentBlock]) -> JSON:
-    """What a model is to answer: the blocks behind its last word, and how many stand before them.
+    """What the model is to answer: the blocks after its last message, and how many blocks come before them.
 
-    Before its first word, those behind the instructions in front; where there are no others, the instructions.
+    If it has not answered yet, the blocks after the leading instructions; if there are none, the instructions.
     """
     before = [place for place, block in enumerate(blocks) if block.role == "assistant"]
     if before:
@@ -134,17 +133,17 @@ def question_json(blocks: Sequence[ContentBlock]) -> JSON:
 
 
 def lane_json(lane: LaneAnswer | None) -> JSON:
-    """A lane as the report holds it."""
+    """A lane as JSON of the report."""
     return cast("JSON", msgspec.to_builtins(lane))
 
 
 def read_lane(value: JSON) -> LaneAnswer | None:
-    """The lane of a report."""
+    """A lane from the JSON of a report."""
     return convert(value, LaneAnswer | None)
 
 
 def _changes(before: LaneAnswer | None, after: LaneAnswer | None) -> JSON:
-    """The rules that spoke; None where a side has no answer."""
+    """The rules that found a difference; None if a lane has no answer."""
     if before is None or after is None or before.output is None or after.output is None:
         return None
     return [change.to_json() for change in compare(_call(before), _call(after)).answer_changes]
@@ -156,7 +155,7 @@ def _call(lane: LaneAnswer) -> ComparedCall:
 
 
 def without_provider_parts(message: JSON) -> JSON:
-    """A message without the provider's own parts: two providers say the same in other words."""
+    """A message without the provider's own parts, which differ between providers."""
     return {name: value for name, value in message.items() if name != "parts"} if isinstance(message, dict) else {}
 
 

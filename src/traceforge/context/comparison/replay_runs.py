@@ -1,10 +1,9 @@
-"""Replay runs: pinned inputs on a baseline and on a candidate, item by item.
+"""Replay runs in the database: their items as they finish, and their report.
 
-In: snapshots or a session, and two releases. Out: a run, its items as they finish, its report. Never: asks a model
-(`replay_worker` does); an item's answers in the clear; a second report.
+Never: calls a model (`replay_worker` does), stores the answers of an item in the clear, or writes a second report.
 
-The evidence digest is the digest of the canonical JSON of the report's `items`: whoever has the report can compute
-it.
+The evidence digest is the digest of the canonical JSON of the report's `items`, so it can be computed from the
+report.
 """
 
 from __future__ import annotations
@@ -45,13 +44,13 @@ NOTES = {
 
 
 def create_run(tx: StoreTransaction, body: NewReplayRun) -> ReplayRun:
-    """Write down what is to be replayed; nothing is asked yet.
+    """Insert a run with its items; no model is called yet.
 
     Raises:
-        StoreRefused: something that is named is not there; neither snapshots nor a session, or both.
+        StoreRefused: an object does not exist, or not exactly one of snapshots and session is given.
     """
     if bool(body.snapshot_ids) == (body.session_id is not None):
-        message = "a replay run is of snapshot_ids, or of a session_id"
+        message = "`snapshot_ids` or `session_id` is required, not both"
         raise StoreRefused(message, reason="invalid_replay_run", param="snapshot_ids")
     tx.lock_inserts()
     baseline, candidate = (
@@ -61,7 +60,7 @@ def create_run(tx: StoreTransaction, body: NewReplayRun) -> ReplayRun:
     run_id = new_id("rpl")
     list_items = _single_turns(tx, body, baseline.id) if body.session_id is None else _turns(tx, body.session_id)
     if not list_items:
-        message = "the session has no turn in which a model answered, or was to answer"
+        message = "the session has no turn for a model to answer"
         raise StoreRefused(message, reason="nothing_to_replay", status=409, param="session_id")
     tx.execute(
         insert(replay_runs),
@@ -110,7 +109,7 @@ def get_report(tx: StoreTransaction, run_id: str) -> ReplayReport:
     """The report of a run that is completed.
 
     Raises:
-        StoreRefused: it is not.
+        StoreRefused: it is not completed.
     """
     row = load_run(tx, run_id)
     if row.sealed is None:
@@ -120,10 +119,10 @@ def get_report(tx: StoreTransaction, run_id: str) -> ReplayReport:
 
 
 def cancel_run(tx: StoreTransaction, run_id: str) -> ReplayRun:
-    """End a run. What was finished stays.
+    """Cancel a run. Finished items stay.
 
     Raises:
-        StoreRefused: it is completed, or has failed.
+        StoreRefused: it is completed or failed.
     """
     row = load_run(tx, run_id)
     if row.status in (Progress.COMPLETED.value, Progress.FAILED.value):
@@ -139,24 +138,24 @@ def load_run(tx: StoreTransaction, run_id: str) -> AnyRow:
     return tx.load(replay_runs, OBJECT_NAME, run_id)
 
 
-# For whoever does the work.
+# For the worker.
 
 
 def list_unclaimed_runs(tx: StoreTransaction) -> list[str]:
-    """Runs that nobody works on: not begun, or begun by a process that died."""
+    """Runs without a worker: new ones, and those whose process died."""
     return [
         row.id for row in tx.fetch_all(select(replay_runs.c.id).where(*_is_unclaimed(tx)).order_by(replay_runs.c.seq))
     ]
 
 
 def claim_run(tx: StoreTransaction, run_id: str) -> bool:
-    """Begin to work on a run, or go on; False: somebody does, or it is over."""
+    """Lease a run to this process; False if another process has it or it has ended."""
     values = {"status": Progress.RUNNING.value, "lease_owner": lease_owner(), "lease_until": lease_end()}
     return tx.execute(update(replay_runs).where(replay_runs.c.id == run_id, *_is_unclaimed(tx)).values(values)) == 1
 
 
 def renew_run_lease(tx: StoreTransaction, run_id: str) -> bool:
-    """Still at work; False: it is over, or somebody else's."""
+    """Renew the lease; False if the run has ended or another process has it."""
     own = (
         replay_runs.c.id == run_id,
         replay_runs.c.status == Progress.RUNNING.value,
@@ -173,13 +172,13 @@ def list_items(tx: StoreTransaction, run_id: str) -> list[AnyRow]:
 
 
 def open_item(tx: StoreTransaction, row: AnyRow) -> JSONObject:
-    """What a finished item holds."""
+    """The decrypted content of a finished item."""
     sealed = SealedColumns(row.sealed, row.wrapped_key, row.generation)
     return cast("JSONObject", parse_json(tx.sealer.open("replay_items", row_name(row.run_id, row.position), sealed)))
 
 
 def recorded_lane(tx: StoreTransaction, response_id: str | None) -> tuple[LaneAnswer | None, JSONObject]:
-    """The answer that was recorded, and the parameters it was asked with."""
+    """The recorded answer, and the parameters of its call."""
     row = None if response_id is None else tx.find(responses, response_id)
     if row is None or row.purged_by is not None:
         return None, {}
@@ -195,7 +194,7 @@ def recorded_lane(tx: StoreTransaction, response_id: str | None) -> tuple[LaneAn
 
 
 def store_item(tx: StoreTransaction, row: AnyRow, result: JSONObject) -> bool:
-    """Keep what an item showed; False: the run is not ours any more."""
+    """Store the result of an item; False if another process has the run."""
     generation = tx.lock_generation()
     if not renew_run_lease(tx, row.run_id):
         return False
@@ -210,7 +209,7 @@ def store_item(tx: StoreTransaction, row: AnyRow, result: JSONObject) -> bool:
 
 
 def finish_run(tx: StoreTransaction, run_id: str) -> ReplayRun:
-    """Every item is finished: make the report."""
+    """Write the report of a run whose items are all finished."""
     tx.lock_generation()
     if renew_run_lease(tx, run_id):
         row = load_run(tx, run_id)
@@ -224,20 +223,20 @@ def finish_run(tx: StoreTransaction, run_id: str) -> ReplayRun:
 
 
 def fail_run(tx: StoreTransaction, run_id: str, code: str) -> None:
-    """The run cannot be done."""
+    """Mark a run as failed."""
     if renew_run_lease(tx, run_id):
         _update_run(tx, run_id, status=Progress.FAILED.value, error_code=code, completed_at=now_text())
 
 
 def is_turn(origins_on_path: list[BlockOrigin], place: int) -> bool:
-    """Did a model answer here, or was it to answer?"""
+    """Whether a model answered here, or should have."""
     return origins_on_path[place].event_id is not None and origins_on_path[place].source.kind.startswith(
         EventType.ASSISTANT_MESSAGE
     )
 
 
 def turn_places(origins_on_path: list[BlockOrigin]) -> list[int]:
-    """Where in the causal order a model speaks: at each of its messages, and behind a last word that is another's."""
+    """The indexes at which a model answers: its messages, and the end if the last message is not its own."""
     places = [place for place in range(len(origins_on_path)) if is_turn(origins_on_path, place)]
     if (
         origins_on_path
@@ -257,7 +256,7 @@ def _single_turns(tx: StoreTransaction, body: NewReplayRun, baseline: str) -> li
 
 
 def _recorded(tx: StoreTransaction, snapshot_id: str, baseline: str) -> str | None:
-    """The first answer to a snapshot: the baseline's, or where it never answered, anybody's."""
+    """The first answer to a snapshot: the baseline's, or any other if it has none."""
     own = (
         responses.c.project_id == tx.project_id,
         responses.c.snapshot_id == snapshot_id,
@@ -269,7 +268,7 @@ def _recorded(tx: StoreTransaction, snapshot_id: str, baseline: str) -> str | No
 
 
 def _turns(tx: StoreTransaction, session_id: str) -> list[dict[str, Any]]:
-    """One item for each turn; all of one snapshot, which pins the session as it is now."""
+    """One item for each turn, all on one snapshot, which pins the session as it is now."""
     snapshot = create_snapshot(tx, session_id, get_session(tx, session_id).default_branch_id, NewSnapshot())
     row = load_snapshot(tx, snapshot.id)
     origins_on_path = block_origins(tx, session_id, snapshot_path(tx, row))
@@ -319,7 +318,7 @@ def _report(tx: StoreTransaction, row: AnyRow, results: list[JSONObject]) -> Rep
 
 
 def _rules(results: list[JSONObject], name: str) -> dict[str, int]:
-    """How many items each rule spoke in."""
+    """In how many items each rule found a difference."""
     counted: Counter[str] = Counter()
     for result in results:
         changes = cast("dict[str, Any]", result["differences"])[name] or []

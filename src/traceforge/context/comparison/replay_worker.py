@@ -1,10 +1,9 @@
-"""The work of a replay run: every unfinished item, as many at once as the run allows.
+"""Execute a replay run: every unfinished item, as many at once as the run allows.
 
-In: a run. Out: its items, kept as they finish, and its report. Never: an item that is finished done again; work on a
-run that somebody else works on.
+Never: repeats a finished item, or works on a run that another process has.
 
-A run is worked on under a lease. A process that dies leaves its finished items behind; whoever claims the run next
-does the others.
+A worker has a lease on its run. Items are stored as they finish, so the process that takes over after a crash does
+only the others.
 """
 
 from __future__ import annotations
@@ -48,11 +47,11 @@ from traceforge.errors import ContentPurged, StoreRefused, StoreUnavailable
 from traceforge.modelio.model_call import ModelCall
 from traceforge.wire.endpoints import Dialect
 
-StoreAnswers = Callable[[ItemAnswers], bool]  # Keeps the answers of an item; False: the run is over.
+StoreAnswers = Callable[[ItemAnswers], bool]  # Stores the answers of an item; False if the run has ended.
 
 
 class ReplayEngine(Protocol):
-    """Where the models are asked from."""
+    """Where models are called from."""
 
     def run(
         self,
@@ -61,16 +60,16 @@ class ReplayEngine(Protocol):
         concurrency: int,
         take: StoreAnswers,
     ) -> None:
-        """Do the work of these positions, as many at once; `load` gives it, `take` takes what came of it."""
+        """Do the items at these positions, `concurrency` at once; `load` gives requests, `take` stores answers."""
         ...
 
     def stop(self) -> None:
-        """Begin nothing more, and end what is in flight."""
+        """Start no more items, and cancel the calls in flight."""
         ...
 
 
 class ThreadEngine:
-    """Asks from this process: asyncio decides how many at once, threads wait for the answers."""
+    """Calls models from this process: asyncio limits how many at once, threads wait for the answers."""
 
     def __init__(self, models: ModelClients) -> None:
         self._models = models
@@ -85,7 +84,6 @@ class ThreadEngine:
         concurrency: int,
         take: StoreAnswers,
     ) -> None:
-        """As the engine says."""
         with ThreadPoolExecutor(concurrency, "traceforge-replay") as pool:
 
             def one(position: int) -> None:
@@ -112,7 +110,6 @@ class ThreadEngine:
             asyncio.run(everything())
 
     def stop(self) -> None:
-        """As the engine says."""
         self._over.set()
         with self._lock:
             flying = list(self._flying)
@@ -137,7 +134,7 @@ class ThreadEngine:
 
 
 def execute_run(store: Store, run_id: str, engine: ReplayEngine | None = None) -> ReplayRun:
-    """Do what is left of a run, and make its report; one that somebody works on, or that is over, stays as it is."""
+    """Do the unfinished items of a run and write its report; no effect if it has ended or another process has it."""
     if not store.write(lambda tx: replay_runs.claim_run(tx, run_id)):
         return store.read(lambda tx: replay_runs.get_run(tx, run_id))
     engine = engine or ThreadEngine(store.models)
@@ -154,7 +151,7 @@ def execute_run(store: Store, run_id: str, engine: ReplayEngine | None = None) -
 
 
 def create_replay_run(store: Store, body: NewReplayRun, *, start: bool = True) -> ReplayRun:
-    """Write down a replay run, and start to work on it unless the store has joined a transaction."""
+    """Insert a replay run, and start its worker unless the store has joined a transaction."""
     run = store.write(lambda tx: replay_runs.create_run(tx, body))
     if start and not store.is_joined:
         resume_replay_runs(store)
@@ -162,14 +159,14 @@ def create_replay_run(store: Store, body: NewReplayRun, *, start: bool = True) -
 
 
 def cancel_replay_run(store: Store, run_id: str) -> ReplayRun:
-    """End a run, at once where it runs in this process. Finished items stay."""
+    """Cancel a run, at once if it runs in this process. Finished items stay."""
     canceled = store.write(lambda tx: replay_runs.cancel_run(tx, run_id))
     store.models.cancel(run_id)
     return canceled
 
 
 def resume_replay_runs(store: Store) -> list[str]:
-    """Start threads for the runs that no process works on: new ones, and those of processes that died."""
+    """Start workers for new runs and for those whose process died."""
     run_ids = store.read(replay_runs.list_unclaimed_runs)
     for run_id in run_ids:
         start_worker(store, run_id)
@@ -177,13 +174,13 @@ def resume_replay_runs(store: Store) -> list[str]:
 
 
 def start_worker(store: Store, run_id: str) -> threading.Thread:
-    """The same in a thread, which does not keep the process alive: what is left is done the next time."""
+    """Execute a run in a daemon thread: if the process ends, a later one resumes the run."""
 
     def work() -> None:
         try:
             execute_run(store, run_id)
         except StoreUnavailable:
-            return  # Its lease runs out.
+            return  # Its lease expires.
 
     thread = threading.Thread(target=work, name="traceforge-replay-run", daemon=True)
     thread.start()
@@ -200,7 +197,7 @@ def _work_on_run(store: Store, run_id: str, engine: ReplayEngine) -> None:
         return store.write(lambda tx: replay_runs.store_item(tx, rows[answers.position], result))
 
     if run.mode == "trajectory":
-        for position in queued_positions:  # One after the other: each begins with what the one before answered.
+        for position in queued_positions:  # In order: each turn builds on the answers of the one before.
             engine.run(item.item_requests, [position], 1, take)
     else:
         engine.run(item.item_requests, queued_positions, run.concurrency, take)
@@ -209,13 +206,13 @@ def _work_on_run(store: Store, run_id: str, engine: ReplayEngine) -> None:
 
 
 class _SingleTurns:
-    """Items that are snapshots: each is asked as it is pinned."""
+    """Items that are snapshots: each is sent as it is pinned."""
 
     def __init__(self, store: Store, run: AnyRow, rows: Sequence[AnyRow]) -> None:
         self._store = store
         self._run = run
         self._rows = rows
-        self._questions: dict[int, JSON] = {}  # Of the items that are being asked.
+        self._questions: dict[int, JSON] = {}  # Of the items in progress.
 
     def item_requests(self, position: int) -> ItemRequests | None:
         return self._store.read(lambda tx: self._work(tx, position))
@@ -240,7 +237,7 @@ class _SingleTurns:
 
 
 class _Trajectory:
-    """Items that are turns of one session: each lane goes on from what it answered itself."""
+    """Items that are turns of one session: each lane continues with its own answers."""
 
     def __init__(self, store: Store, run: AnyRow, rows: Sequence[AnyRow]) -> None:
         self._store = store
@@ -274,7 +271,7 @@ class _Trajectory:
         return result
 
     def _logged(self, position: int) -> LaneAnswer | None:
-        """An answer that stands on the branch and that no response gave."""
+        """An answer on the branch that belongs to no response."""
         place = self._places[position]
         if place >= len(self._blocks):
             return None
@@ -293,7 +290,7 @@ class _Trajectory:
         return LaneRequest(target, rendered.messages, rendered.parameters, self._snapshot.session_id)
 
     def _blocks_before(self, lane: str, position: int) -> list[ContentBlock]:
-        """What a lane sees at a turn: what was logged, and in place of the answers its own."""
+        """The blocks that a lane sees at a turn: those of the branch, with its own answers."""
         end = self._places[position]
         blocks: dict[str, ContentBlock] = {}
         for place in range(end):
@@ -308,7 +305,7 @@ class _Trajectory:
         item_result = self._answers_by_position[position]
         answered = read_lane(cast("Mapping[str, JSON]", item_result["lanes"])[lane])
         if answered is None or answered.output is None:
-            return block  # It gave no answer: it goes on with the one that was logged, and the item says so.
+            return block  # The lane failed: it continues with the recorded answer, and the item says so.
         return block._replace(content=cast("JSON", answer_content(answered.output)))
 
 

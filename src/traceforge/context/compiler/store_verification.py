@@ -89,7 +89,7 @@ def _check_session(tx: StoreTransaction, row: AnyRow) -> Iterator[str]:
         open_metadata(tx, row)
     first = tx.find(branches, row.default_branch_id)
     if first is None or first.session_id != row.id or first.parent_branch_id is not None:
-        yield f"its default branch {row.default_branch_id} is not its first one"
+        yield f"its default branch {row.default_branch_id} is not its first branch"
 
 
 def _check_branch(tx: StoreTransaction, row: AnyRow) -> Iterator[str]:
@@ -200,7 +200,7 @@ def _check_snapshot(tx: StoreTransaction, row: AnyRow) -> Iterator[str]:
         yield f"its head {row.head_event_id} is not at version {row.version}"
     result = verify_snapshot(tx, row.id)
     if not result.valid:
-        yield f"compiled again it is {result.recompiled_digest} and not {result.ordered_block_manifest_digest}"
+        yield f"recompiled, its digest is {result.recompiled_digest} and not {result.ordered_block_manifest_digest}"
 
 
 def _check_emptied(row: AnyRow) -> Iterator[str]:

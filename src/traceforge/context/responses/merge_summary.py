@@ -1,12 +1,9 @@
 """A merge whose summary a model writes.
 
-In: a `compact` merge that names a model and no summary. Out: the same merge, with the summary that the model wrote
-and where it came from. Never: another way to a model than that of every response; a change of the source.
-
-The source is forked, what is wanted is noted on the fork, and a response is asked for there: so what the model saw is
-pinned, its answer is a response with a trace, and the fork shows both. The target is looked at first: where it has
-moved on, no model is asked. All that is one transaction: a merge that is refused before the model is asked leaves
-nothing behind.
+A `compact` merge that names a model and no summary forks the source, appends the instruction to the fork and asks for
+a response there. So the input of the model is pinned, its answer is a response with a trace, and the source does not
+change. The version of the target is checked first, in the same transaction: a merge that is refused before the model
+is called leaves nothing behind.
 """
 
 from __future__ import annotations
@@ -56,8 +53,8 @@ def merge_with_model(
     """Merge with a summary that `body.model` writes.
 
     Raises:
-        BranchConflict: the target has moved on: before the model was asked, or while it wrote.
-        StoreRefused: the model gave no summary; the response that says why is named.
+        BranchConflict: the target has moved on, before or during the call of the model.
+        StoreRefused: the model gave no summary; the message names the response.
     """
     summary_branches: list[_SummaryBranch] = []
 
@@ -104,7 +101,7 @@ def _fork_for_summary(store: Store, session_id: str, branch_id: str, body: Merge
     if source.head_event_id is None:
         message = "the source has no events"
         raise StoreRefused(message, reason="nothing_to_merge", status=409, param="source_branch_id")
-    resolve_release(tx, body.model or "")  # Before a branch is made for a model that is not there.
+    resolve_release(tx, body.model or "")  # Before the fork: the model may not exist.
     branch = fork_branch(tx, session_id, NewBranch(fork_from_branch_id=source.id, label=SUMMARY_BRANCH_LABEL))
     noted = insert_events(
         tx,

@@ -1,10 +1,10 @@
-"""Model aliases and their releases: which models a name stands for, from one moment on.
+"""Model aliases and their releases: which models a name stands for.
 
-In: targets. Out: a release that never changes; an alias that points to one. Never: an address or a key; where a
-provider is, and who pays, is configured where the store runs (`model_calls`).
+A release never changes; an alias points to its live release. Never: an address or an API key of a provider: those are
+configured where the store runs (`model_calls`).
 
-A target may be named directly, as `provider/model`. It has a release too, one for each target and project, whose id
-is made of both: whoever names the same target at the same time gets the same release.
+A target may be named directly, as `provider/model`. It has a release too, one for each target and project; its id is
+derived from both, so that processes which name the same target at the same time use the same release.
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ PROVIDERS = ("openai", "anthropic", "gemini", "ollama")
 
 
 def create_alias(tx: StoreTransaction, body: NewAlias) -> Alias:
-    """Make an alias with its first release.
+    """Create an alias with its first release.
 
     Raises:
-        StoreRefused: there is one of that name, or a target cannot be kept.
+        StoreRefused: the name is taken, or a target cannot be stored.
     """
     name = check_text(body.name, "name")
     if is_id(name):
-        raise StoreRefused("an alias is not called as an id is", reason="invalid_alias", param="name")
+        raise StoreRefused("`name` must not look like an id", reason="invalid_alias", param="name")
     if _find_alias(tx, name) is not None:
         raise _name_taken(name)
     release = _insert_release(tx, new_id("alr"), name, body.targets)
@@ -70,7 +70,7 @@ def get_alias(tx: StoreTransaction, name: str) -> Alias:
 
 
 def create_release(tx: StoreTransaction, name: str, body: NewRelease) -> Release:
-    """Make a release of an alias; it is the live one when this is committed."""
+    """Create a release of an alias; it becomes the live one."""
     _load_alias(tx, name)
     release = _insert_release(tx, new_id("alr"), name, body.targets)
     tx.execute(
@@ -87,7 +87,7 @@ def get_release(tx: StoreTransaction, release_id: str) -> Release:
 
 
 def resolve_release(tx: StoreTransaction, model: str, param: str = "model") -> Release:
-    """The release that a caller means: the live one of an alias, one by its id, or the one of `provider/model`.
+    """The release that `model` names: the live one of an alias, one by its id, or that of `provider/model`.
 
     Raises:
         StoreRefused: there is no such alias, release or provider.
@@ -106,38 +106,38 @@ def resolve_release(tx: StoreTransaction, model: str, param: str = "model") -> R
             reason="not_found",
             status=404,
             param=param,
-            hint="Make it first, or name a target directly, as provider/model.",
+            hint="Create it first, or name a target directly, as provider/model.",
         )
     return get_release(tx, row.live_release_id)
 
 
 def check_params(params: Mapping[str, JSON], param: str = "params") -> None:
-    """Parameters may say how a model answers, and not what it is asked: that is pinned.
+    """Check that parameters change only how the model answers; its input is pinned by the snapshot.
 
     Raises:
-        StoreRefused: one of them would say something else than the snapshot, or ask for more than one answer.
+        StoreRefused: a parameter would change the input, or `n` is not 1.
     """
     pinned_names = sorted(PINNED_PARAMETERS & params.keys())
     if pinned_names:
-        message = f"{pinned_names[0]} is no parameter: what a model is asked is the snapshot's"
+        message = f"`{pinned_names[0]}` cannot be set here: the snapshot holds it"
         raise StoreRefused(message, reason="invalid_params", param=f"{param}.{pinned_names[0]}")
     count = params.get("n")
-    if count not in (None, 1) or isinstance(count, bool):  # True is 1 for Python, and not for a provider.
-        message = "a response is one answer, and n asks for several"
+    if count not in (None, 1) or isinstance(count, bool):  # True equals 1 in Python; a provider refuses it.
+        message = "`n` must be 1"
         raise StoreRefused(message, reason="invalid_params", param=f"{param}.n")
 
 
 def _direct_release(tx: StoreTransaction, model: str, param: str) -> Release:
     provider, _, name = check_text(model, param).partition("/")
     if provider not in PROVIDERS or not 1 <= len(name) <= 256:
-        message = f"a target is named as provider/model, and a provider is one of {', '.join(PROVIDERS)}"
+        message = f"a target is provider/model, and provider is one of {', '.join(PROVIDERS)}"
         raise StoreRefused(message, reason="unknown_provider", status=404, param=param)
     target = Target(provider=cast("Any", provider), model=name)
     return _insert_release(tx, _direct_id(tx.project_id, target), None, [target])
 
 
 def _direct_id(project_id: str, target: Target) -> str:
-    """An id that every process makes of the same project and target."""
+    """An id derived from project and target, the same in every process."""
     digest = digest_fields(
         DIRECT_DOMAIN, [("project_id", project_id), ("provider", target.provider), ("model", target.model)]
     )
@@ -169,7 +169,7 @@ def _exact_json(value: JSON) -> bytes:
             raise NotCanonical("$.targets", "too many levels")
         return canonical_bytes(value)
     except NotCanonical as exc:
-        message = f"a target cannot be kept: {exc.message}"
+        message = f"a target cannot be stored: {exc.message}"
         raise StoreRefused(message, reason="invalid_target", param="targets") from None
 
 

@@ -1,12 +1,11 @@
-"""A call in OpenAI's words, pinned: its messages become a context session.
+"""Turn a call of OpenAI's API into a context session, so that a snapshot can pin it.
 
-In: what a client of OpenAI asks. Out: what is to be answered, with every message, tool and schema on a branch. Never:
-another order, or a message that the model sees and the store does not.
+Never: reorders messages, or lets the model see a message that the store does not have.
 
-Without a session, a call makes one: everything up to the last message of the system or the developer is its base
-bundle, with the tools and the schema of the answer behind it; what follows is its first events. With a session, what
-the call repeats must be what the branch says: its messages, and the same tools and schema. Only what is new is
-appended. So what a model is given is what the snapshot holds.
+Without a session, a call creates one: everything up to the last system or developer message becomes its base bundle,
+followed by the tools and the response schema; the other messages become its first events. With a session, the
+messages that the call repeats, its tools and its schema must equal those of the branch; only new messages are
+appended. So the model gets exactly what the snapshot holds.
 """
 
 from __future__ import annotations
@@ -45,10 +44,10 @@ _NOT_MESSAGES = (ArtifactType.TOOL_BUNDLE_SOURCE, ArtifactType.RESPONSE_SCHEMA)
 
 
 def pin_session(store: Store, request: OpenAIRequest, session_id: str | None = None) -> NewResponse:
-    """What is to be answered, on a new session or on one that is there.
+    """The response to ask for, on a new session or on an existing one.
 
     Raises:
-        StoreRefused: the session says something else than the call repeats, or a message cannot be kept.
+        StoreRefused: the call differs from the session, or a message cannot be stored.
     """
     items = to_items(request.messages)
     if session_id is None:
@@ -60,7 +59,7 @@ def pin_session(store: Store, request: OpenAIRequest, session_id: str | None = N
         model=request.model,
         session_id=branch.session_id,
         branch_id=branch.id,
-        expected_version=branch.version,  # What another call appends from now on is not what this one asked.
+        expected_version=branch.version,  # Events that another call appends later are not part of this call.
         expected_head_event_id=branch.head_event_id,
         params=cast("dict[str, Any]", params),
         stream=request.stream,
@@ -100,18 +99,18 @@ def _continue_session(store: Store, session_id: str, request: OpenAIRequest, ite
             len(sent_messages),
         )
         raise StoreRefused(
-            f"session {session_id} goes otherwise from message {place} on",
+            f"messages differ from session {session_id} at index {place}",
             reason="history_mismatch",
             status=409,
             param=f"messages[{place}]",
-            hint="Send what the session says and what is new behind it, or leave X-TraceForge-Session out.",
+            hint="Send the messages of the session followed by the new ones, or leave X-TraceForge-Session out.",
         )
     _check_same_tools(session_id, blocks, request.parameters)
     return _append_items(tx, session_id, branch.id, items[len(stored_messages) :])
 
 
 def _check_same_tools(session_id: str, blocks: list[ContentBlock], parameters: JSONObject) -> None:
-    """The tools and the schema of a call are those of the session: a snapshot holds no others."""
+    """Check that tools and schema equal those of the session, which the snapshot holds."""
     stored_parameters = render_prompt(
         [block for block in blocks if block.type in _NOT_MESSAGES], Dialect.OPENAI
     ).parameters
@@ -121,21 +120,21 @@ def _check_same_tools(session_id: str, blocks: list[ContentBlock], parameters: J
         if parameters.get(name)
     ]
     sent_parameters = render_prompt(sent_blocks, Dialect.OPENAI).parameters
-    hint = "Send what the session began with, or leave X-TraceForge-Session out: then one is made."
+    hint = "Send those of the session, or leave X-TraceForge-Session out to start a new session."
     if stored_parameters.get("tools") != sent_parameters.get("tools"):
-        message = f"session {session_id} has other tools than this call"
+        message = f"tools differ from session {session_id}"
         raise StoreRefused(message, reason="tools_mismatch", status=409, param="tools", hint=hint)
     if stored_parameters.get("response_format") != sent_parameters.get("response_format"):
-        message = f"session {session_id} demands another form of the answer than this call"
+        message = f"response_format differs from session {session_id}"
         raise StoreRefused(message, reason="schema_mismatch", status=409, param="response_format", hint=hint)
 
 
 def _append_items(tx: StoreTransaction, session_id: str, branch_id: str, items: list[ConversationItem]) -> AnyRow:
-    """Append what is new; the branch as it is then."""
+    """Append the new items; the branch after them."""
     packed_events: list[PackedEvent] = []
     for item in items:
         if item.role not in _EVENTS:
-            message = f"a message of the role {item.role} cannot follow here"
+            message = f"a message with the role {item.role} cannot follow other messages"
             raise StoreRefused(message, reason="invalid_request", param="messages")
         event = NewEvent(event_type=_EVENTS[item.role], content=cast("Content", item.content))
         packed_events.append(pack_event(tx, event, "messages"))
@@ -149,7 +148,7 @@ def _block_message(block: ContentBlock) -> JSON:
 
 
 def _comparable_message(role: str, content: JSON) -> JSON:
-    """A message as two of them are compared: who, which text, which calls. An answer comes back with other fields."""
+    """A message reduced to role, text and calls: clients send answers back with other fields."""
     message: JSONObject = content if isinstance(content, dict) else {"content": content}
     text = message.get("content")
     parts = list_objects(text)

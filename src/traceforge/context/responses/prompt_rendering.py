@@ -1,8 +1,7 @@
-"""From blocks to what a provider is asked.
+"""Render the blocks of a snapshot as the messages and parameters of a model call.
 
-In: blocks in the order of their manifest, with content; a dialect; parameters. Out: messages in the unified view, and
-parameters in the dialect's words: together what an adapter is given. Never: another order, a block left out, or a
-message that depends on a later block: the messages of a manifest begin with those of each of its prefixes.
+Messages are in the unified view, parameters in the dialect of the provider. Never: reorders or leaves out a block, or
+lets a message depend on a later block: the messages of a prefix of the manifest are a prefix of its messages.
 
 A block is one message in its role, except that
 
@@ -10,18 +9,18 @@ A block is one message in its role, except that
     response_schema       is the response format, where it is JSON: a JSON Schema, or OpenAI's `response_format`
     an image              is an image part of a user's message; bytes of text are their text; other bytes are refused
     a tool result         answers a call of the assistant's message in front of it, directly or behind other results;
-                          one that answers none is told as the user's, because no provider takes it otherwise
+                          one that answers none is sent as the user's, because no provider accepts it otherwise
 
-A value is told as canonical JSON, unless it is a message or its parts:
+A value is sent as canonical JSON, unless it is a message or its parts:
 
-    {"content": …}                            a message; its role is the block's, whatever it says itself
+    {"content": …}                            a message; its role is the block's, also if it names another
     {"content": …, "tool_calls": [ … ]}       the assistant's; an answer in the unified view is one
     {"tool_call_id": …, "content": …}         a tool's; without `content`, the other fields are the result
-    [{"type": "text", "text": …}, …]          parts, in whichever provider's words
+    [{"type": "text", "text": …}, …]          parts, in the dialect of any provider
 
-Of an answer in the unified view, a provider is sent what it takes back: content, tool calls, a refusal where it knows
-refusals; and in place of those the provider's own parts, where they are in the dialect's words. A checkpoint, a note
-and what was retrieved are told as they are, in the user's role.
+Of an answer in the unified view, a provider is sent what it accepts back: content, tool calls, a refusal if it has
+refusals; or, instead of those, the provider's own parts if they are in its dialect. A checkpoint, a note and
+retrieved content are sent as they are, in the user's role.
 """
 
 from __future__ import annotations
@@ -51,24 +50,24 @@ _PART_FIELDS = {"text", "inlineData", "fileData", "functionCall", "functionRespo
 
 
 class RenderedPrompt(NamedTuple):
-    """What an adapter is given."""
+    """The messages and parameters for an adapter."""
 
     messages: list[JSONObject]  # In the unified view: `wire.asking.encode_request` says them in the dialect's words.
-    parameters: JSONObject  # In the dialect's words.
+    parameters: JSONObject  # In the dialect of the provider.
 
 
 def render_prompt(
     blocks: Sequence[ContentBlock], dialect: Dialect, parameters: Mapping[str, JSON] | None = None
 ) -> RenderedPrompt:
-    """Render blocks for a dialect; `parameters`, in OpenAI's or in the dialect's words, count over the blocks'.
+    """Render blocks for a dialect; `parameters`, in OpenAI's names or the dialect's, override those of the blocks.
 
     Raises:
-        StoreRefused: a block cannot be said to a model.
+        StoreRefused: a block cannot be sent to a model.
     """
     messages: list[JSONObject] = []
     block_parameters: JSONObject = {}
     tools: list[JSON] = []
-    unanswered_calls: list[JSONObject] = []  # Calls of the message in front that no result has answered.
+    unanswered_calls: list[JSONObject] = []  # Calls of the preceding message that no result has answered.
     call_count = 0
     for block in blocks:
         value = _value(block)
@@ -98,7 +97,7 @@ def _refused(block: ContentBlock, why: str, reason: str, hint: str = "") -> Stor
 
 
 def _value(block: ContentBlock) -> JSON:
-    """What a block holds: the value of a text that is JSON, where its type demands one."""
+    """The content of a block; a text is parsed as JSON if the type of the block requires a value."""
     if block.type not in (ArtifactType.TOOL_BUNDLE_SOURCE, ArtifactType.RESPONSE_SCHEMA):
         return None
     content = _text_or_value(block)
@@ -112,7 +111,7 @@ def _value(block: ContentBlock) -> JSON:
 
 
 def _text_or_value(block: ContentBlock) -> JSON:
-    """A text or a value; bytes that are a text are that text."""
+    """A text or a value; bytes of a text type are decoded."""
     if not isinstance(block.content, bytes):
         return block.content
     media_type = block.media_type.partition(";")[0].strip().lower()
@@ -143,7 +142,7 @@ def _text_or_value(block: ContentBlock) -> JSON:
 
 
 def _message(block: ContentBlock, dialect: Dialect, called: int) -> tuple[JSONObject, list[JSONObject]]:
-    """The message of a block, and the calls in it; `called` is how many calls there were before."""
+    """The message of a block and its tool calls; `called` counts the calls before it."""
     content = _text_or_value(block)
     if isinstance(content, dict) and _is_message(block.role, content):
         if block.role == "assistant":
@@ -182,7 +181,7 @@ def _message_content(content: JSON) -> JSON:
 
 
 def _user_or_tool_message(role: str, message: JSONObject, dialect: Dialect) -> JSONObject:
-    """A message of the user's or of a tool that is content itself."""
+    """A user or tool message whose content is a message already."""
     if role == "tool" and "content" not in message:
         message = {"content": without_fields(message, _TOOL), **message}
     names = ["name", "tool_call_id"] if role == "tool" else ["name"] if dialect is Dialect.OPENAI else []
@@ -193,7 +192,7 @@ def _user_or_tool_message(role: str, message: JSONObject, dialect: Dialect) -> J
 
 
 def _assistant_message(message: JSONObject, dialect: Dialect, called: int) -> tuple[JSONObject, list[JSONObject]]:
-    """The assistant's message that is content itself; a call without an id gets one by its place."""
+    """An assistant message whose content is a message already; a call without an id gets one from its index."""
     own = _provider_parts(message, dialect)
     if own is not None:
         return {"role": "assistant", "content": own}, list_objects(message.get("tool_calls"))
@@ -220,10 +219,10 @@ def _assistant_message(message: JSONObject, dialect: Dialect, called: int) -> tu
 
 
 def _provider_parts(message: JSONObject, dialect: Dialect) -> JSON:
-    """The provider's own parts of an answer, where they are in the words of this dialect; else None.
+    """The provider's own parts of an answer, if they are in this dialect; else None.
 
-    They hold what the plain fields cannot, such as signatures without which a provider takes no thought back. They
-    are this dialect's where its reader finds in them what the message says.
+    They hold more than the plain fields, such as the signatures that a provider requires with its thoughts. They are
+    in this dialect if its reader finds the message in them.
     """
     parts = message.get("parts")
     if not (isinstance(parts, list | dict) and (message.get("content") or message.get("tool_calls"))):
@@ -244,7 +243,7 @@ def _provider_parts(message: JSONObject, dialect: Dialect) -> JSON:
 
 
 def _tool_result(message: JSONObject, waiting: list[JSONObject]) -> JSONObject:
-    """A result behind the calls that wait for one: of the call that it names, or of the first."""
+    """A tool result for one of the unanswered calls: the one that it names, or the first."""
     named = message.get("tool_call_id")
     for place, call in enumerate(waiting):
         if named is None or call.get("id") == named:
@@ -274,7 +273,7 @@ def _tools(block: ContentBlock, value: JSON) -> list[JSON]:
 
 
 def _tool(tool: JSON) -> list[JSON]:
-    """One tool as OpenAI's chat writes it; a provider's own tool stays as it is."""
+    """A tool in OpenAI's chat format; a provider's built-in tool stays as it is."""
     if not isinstance(tool, dict):
         return []
     declared = tool.get("functionDeclarations", tool.get("function_declarations"))
@@ -294,9 +293,9 @@ def _tool(tool: JSON) -> list[JSON]:
 
 
 def _response_format(block: ContentBlock, value: JSON) -> JSONObject:
-    """OpenAI's response format; a schema alone is named by its title."""
+    """OpenAI's response format; a bare schema is named by its title."""
     if not isinstance(value, dict):
-        raise _refused(block, "is no JSON Schema", "unreadable_response_schema")
+        raise _refused(block, "is not a JSON Schema", "unreadable_response_schema")
     if value.get("type") in ("json_schema", "json_object", "text") and "properties" not in value:
         return value
     name = "".join(letter if letter.isalnum() and letter.isascii() else "_" for letter in as_text(value.get("title")))

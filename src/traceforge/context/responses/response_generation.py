@@ -1,16 +1,15 @@
-"""Asking a model for a response: pin, ask, keep.
+"""Ask a model for a response: pin the input, call the model, store the answer.
 
-In: what is to be answered. Out: the texts of the answer as they come, then a final response. Never: a call of a model
-before the branch was found where the caller has seen it; an answer that came and is lost.
+Never: calls a model before the branch was found at the version the caller expects, or loses an answer that arrived.
 
     1   one transaction: the input is appended under compare-and-swap, the branch is compiled, the target is chosen,
-        the response is `running` under a lease of this process. Whatever can be refused is refused here.
-    2   the model is asked, through capture. No transaction is open.
-    3   one transaction: the response is final, and the assistant's message is appended where the branch still is as
-        the first transaction left it. Where it is not, the response says so (`append_conflict`) and holds the answer.
+        the response is `running` under a lease of this process. Everything that can be refused is refused here.
+    2   the model is called, through capture. No transaction is open.
+    3   one transaction: the response becomes final, and the assistant's message is appended if the branch is still
+        where the first transaction left it. If it is not, the response holds the answer and an `append_conflict`.
 
-Where the process dies in between, its lease runs out: a retry with the same idempotency key goes on with step 2, and
-a response with which nobody goes on is `failed` with the code `interrupted`.
+If the process dies in between, its lease expires: a retry with the same idempotency key resumes at step 2. A response
+that no retry resumes becomes `failed` with the code `interrupted`.
 """
 
 from __future__ import annotations
@@ -60,25 +59,25 @@ from traceforge.wire.unified import is_number
 
 
 class ResponseHooks:
-    """What else is done in the transactions of a response; here nothing."""
+    """Further work in the transactions of a response; this base class does none."""
 
     def claim(self, tx: StoreTransaction) -> None:
-        """The first transaction begins."""
+        """Called at the start of the first transaction."""
 
     def bind(self, tx: StoreTransaction, response_id: str) -> None:
-        """The first transaction ends: this response was begun."""
+        """Called at the end of the first transaction, with the new response."""
 
     def beat(self, tx: StoreTransaction) -> None:
-        """It is still at work."""
+        """Called while the model is being asked, to renew leases."""
 
     def keep(self, tx: StoreTransaction, completed: CompletedResponse) -> None:
-        """The last transaction ends: this is what was said, and what came of it."""
+        """Called at the end of the last transaction."""
 
 
 class CompletedResponse(NamedTuple):
-    """A response from its beginning to its end: all that an answer to its caller is made of."""
+    """A response with its texts: all that the answer to its caller is made of."""
 
-    running: Response  # As it was when it began.
+    running: Response  # As it was at the start.
     texts: list[str]
     final: Response
 
@@ -87,7 +86,7 @@ ResponseRequest = NewResponse | Callable[[Store], NewResponse]
 
 
 class ModelRequest(NamedTuple):
-    """What a target is asked for a snapshot."""
+    """The call of a target for a snapshot."""
 
     target: Target
     messages: list[JSONObject]
@@ -98,7 +97,7 @@ class _PinnedResponse(NamedTuple):
     id: str
     session_id: str
     branch_id: str
-    version: int  # Where the branch must be when the answer comes.
+    version: int  # That the branch must have when the answer arrives.
     head_event_id: str | None
     model_request: ModelRequest
     running: Response
@@ -107,13 +106,13 @@ class _PinnedResponse(NamedTuple):
 def start_response(
     store: Store, request: ResponseRequest, steps: ResponseHooks | None = None, *, stream: bool = False
 ) -> RunningResponse:
-    """Pin what is asked. Nothing is asked yet: whoever reads the answer begins it.
+    """Pin the input of a response. The model is called when the first text is read.
 
-    What is asked may be made in the same transaction: where it is refused, nothing of that is left.
+    If `request` is a function, it makes the request in the same transaction, so a refusal leaves nothing behind.
 
     Raises:
         BranchConflict: the branch has moved on. Nothing was written, and no model was called.
-        StoreRefused: something that is named is not there, or cannot be said to this model.
+        StoreRefused: an object does not exist, or its content cannot be sent to this model.
     """
     steps = steps or ResponseHooks()
 
@@ -129,7 +128,7 @@ def start_response(
 def resume_response(
     store: Store, response_id: str, steps: ResponseHooks | None = None, *, stream: bool = False
 ) -> RunningResponse | None:
-    """Go on with a response whose process died; None where it did not, or where it is final."""
+    """Resume a response whose process died; None if its process still runs or it is final."""
     pinned = store.transaction(lambda joined: _take_over(joined.tx, response_id))
     return None if pinned is None else RunningResponse(store, pinned, steps or ResponseHooks(), stream=stream)
 
@@ -137,11 +136,11 @@ def resume_response(
 def build_model_request(
     tx: StoreTransaction, snapshot: AnyRow, release: Release, params: Mapping[str, JSON]
 ) -> ModelRequest:
-    """What the target that a release gives a snapshot is asked; `params` count over those of the target.
+    """The call of the target that a release chooses for a snapshot; `params` override those of the target.
 
     Raises:
-        StoreRefused: a block cannot be said to it.
-        ContentPurged: something of the snapshot was purged.
+        StoreRefused: a block cannot be sent to the target.
+        ContentPurged: content of the snapshot was purged.
     """
     target = release.targets[choose_target(release.id, snapshot.id, [target.weight for target in release.targets])]
     rendered = render_prompt(open_snapshot(tx, snapshot), Dialect(target.provider), {**target.params, **params})
@@ -149,10 +148,10 @@ def build_model_request(
 
 
 class RunningResponse(Iterator[str]):
-    """A response on its way: the texts of its answer as they come. `response` is there once they have all come.
+    """A response in progress: iterates the texts of the answer as they arrive; then `response` is set.
 
-    A model that fails raises nothing: the response says so. `cancel` ends it, from any thread; so does whoever drops
-    it half-read.
+    A model that fails raises nothing: the response has status `failed`. `cancel` ends the call, from any thread;
+    closing the iterator early does too.
     """
 
     def __init__(self, store: Store, pinned: _PinnedResponse, steps: ResponseHooks, *, stream: bool) -> None:
@@ -171,25 +170,25 @@ class RunningResponse(Iterator[str]):
         return next(self._texts)
 
     def wait_for_end(self) -> Response:
-        """Wait for the end."""
+        """Read to the end; the final response."""
         for _ in self:
             pass
         return self.response
 
     def cancel(self) -> None:
-        """Ask no further."""
+        """End the call of the model."""
         self._canceled.set()
         if self._call is not None:
             self._call.cancel()
 
     @property
     def trace_id(self) -> str | None:
-        """Of the trace that the call becomes, once it has begun."""
+        """The id of the trace of the call, once the call has started."""
         return self._call.trace_id if self._call is not None else None
 
     @property
     def running(self) -> Response:
-        """The response as it was when it began."""
+        """The response as it was at the start."""
         return self._pinned.running
 
     @property
@@ -197,10 +196,10 @@ class RunningResponse(Iterator[str]):
         """The final response.
 
         Raises:
-            ValueError: it has not come to its end.
+            ValueError: it is still running.
         """
         if self._response is None:
-            raise ValueError("the response has not come to its end")
+            raise ValueError("the response is still running")
         return self._response
 
     def _run(self) -> Iterator[str]:
@@ -242,13 +241,13 @@ class RunningResponse(Iterator[str]):
     def _end(self, end: ResponseEnd) -> Response:
         try:
             return self._store.transaction(lambda joined: self._finish(joined.tx, end))
-        except ContentPurged:  # While the model was asked. What was said is kept nowhere, and its trace goes as well.
+        except ContentPurged:  # During the call: the answer is not stored, and its trace is removed as well.
             self._store.write(lambda tx: stored_responses.note_trace(tx, self.id, end.trace_id))
             finish_purges(self._store)
             raise
 
     def _finish(self, tx: StoreTransaction, end: ResponseEnd) -> Response:
-        tx.lock_generation()  # First, as a purge does: who locks in one order does not lock each other out.
+        tx.lock_generation()  # First, as a purge does: one order of locks, no deadlock.
         if stored_responses.renew_lease(tx, self.id):
             if end.status is Progress.COMPLETED:
                 end = _append_answer(tx, self._pinned, end)
@@ -264,7 +263,7 @@ class RunningResponse(Iterator[str]):
 def _pin_response(tx: StoreTransaction, body: NewResponse, steps: ResponseHooks) -> _PinnedResponse:
     check_params(body.params)
     if is_deeper_than(cast("JSON", body.params)):
-        raise StoreRefused("params nest too deep", reason="invalid_params", param="params")
+        raise StoreRefused("`params` is nested too deeply", reason="invalid_params", param="params")
     pack_metadata(body.params, "params")
     release = resolve_release(tx, body.model)
     snapshot, input_event_id = _use_snapshot(tx, body) if body.snapshot_id is not None else _compile_branch(tx, body)
@@ -299,7 +298,7 @@ def _take_over(tx: StoreTransaction, response_id: str) -> _PinnedResponse | None
 
 
 def _use_snapshot(tx: StoreTransaction, body: NewResponse) -> tuple[Snapshot, None]:
-    """The snapshot that was named, and nothing beside it."""
+    """The named snapshot; no other field may choose an input."""
     conflicting = {
         "session_id": body.session_id is not None,
         "branch_id": body.branch_id is not None,
@@ -310,15 +309,15 @@ def _use_snapshot(tx: StoreTransaction, body: NewResponse) -> tuple[Snapshot, No
     }
     named = next((name for name, is_set in conflicting.items() if is_set), None)
     if named is not None:
-        message = f"a snapshot is answered as it is: {named} does not go with snapshot_id"
+        message = f"`{named}` cannot be combined with `snapshot_id`: a snapshot is sent as it is"
         raise StoreRefused(message, reason="invalid_response", param=named)
     return get_snapshot(tx, cast("str", body.snapshot_id)), None
 
 
 def _compile_branch(tx: StoreTransaction, body: NewResponse) -> tuple[Snapshot, str | None]:
-    """The branch, with the input behind it, compiled."""
+    """The snapshot of a branch with the input appended, and the id of the input's event."""
     if body.session_id is None:
-        message = "a response is to a snapshot_id, or to a session_id"
+        message = "`snapshot_id` or `session_id` is required"
         raise StoreRefused(message, reason="invalid_response", param="session_id")
     branch_id = body.branch_id or get_session(tx, body.session_id).default_branch_id
     branch = load_branch_state(tx, body.session_id, branch_id)
@@ -334,7 +333,7 @@ def _compile_branch(tx: StoreTransaction, body: NewResponse) -> tuple[Snapshot, 
 
 
 def _append_answer(tx: StoreTransaction, pinned: _PinnedResponse, end: ResponseEnd) -> ResponseEnd:
-    """The assistant's message on the branch, where it still is as it was."""
+    """Append the assistant's message if the branch has not moved on."""
     event = NewEvent(
         event_type=EventType.ASSISTANT_MESSAGE,
         content=answer_content(cast("JSONObject", end.output)),
@@ -346,14 +345,14 @@ def _append_answer(tx: StoreTransaction, pinned: _PinnedResponse, end: ResponseE
         return end._replace(event_id=insert_events(tx, branch, [pack_event(tx, event)])[0].id)
     except BranchConflict as exc:
         now = AppendConflict(current_version=exc.version, current_head_event_id=exc.head_event_id)
-    except StoreRefused:  # Archived or deleted meanwhile: the answer is kept all the same.
+    except StoreRefused:  # Archived or deleted meanwhile: the response still holds the answer.
         row = load_branch_row(tx, pinned.session_id, pinned.branch_id)
         now = AppendConflict(current_version=row.version, current_head_event_id=row.head_event_id)
     return end._replace(conflict=now)
 
 
 def answer_content(message: JSONObject) -> Content:
-    """An answer as the content of an event: its text, where it is nothing but a text."""
+    """An answer as the content of an event: its text, if it has nothing else."""
     content = message.get("content")
     plain = all(message.get(name) is None for name in message.keys() - {"role", "content"})
     if plain and (content is None or isinstance(content, str)):
@@ -376,5 +375,5 @@ def _failed(exc: ProviderFailed) -> ResponseEnd:
 
 
 def _count(value: JSON) -> int | None:
-    """A number of tokens; None where a provider says what cannot be one."""
+    """A number of tokens; None if the provider sent something else."""
     return int(cast("float", value)) if is_number(value) and 0 <= cast("float", value) <= WHOLE_MAX else None

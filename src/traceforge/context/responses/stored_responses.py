@@ -1,7 +1,7 @@
 """Responses: answers of models, each bound to one snapshot and one release.
 
-In: how a call began and how it ended. Out: a response that never changes once it is final. Never: asks a model
-(`response_generation` does), an output in the clear, or a second end: whoever ends a response first has ended it.
+A response never changes once it is final; the first process that ends it wins. Never: calls a model
+(`response_generation` does) or stores an output in the clear.
 
 `sealed` is JSON: {"params": {…}, "output": {…} or null, "message": "why it failed" or null}.
 """
@@ -26,11 +26,11 @@ from traceforge.errors import StoreRefused
 
 OBJECT_NAME = "response"
 INTERRUPTED = "interrupted"
-INTERRUPTED_AFTER_S = 300.0  # After the end of its lease; until then, a retry with its key goes on with it.
+INTERRUPTED_AFTER_S = 300.0  # After its lease expired; until then, a retry with its key can resume it.
 
 
 class ResponseStart(NamedTuple):
-    """What is known when a call begins."""
+    """What is known at the start of a call."""
 
     id: str
     session_id: str
@@ -58,7 +58,7 @@ class ResponseEnd(NamedTuple):
 
 
 def insert_running(tx: StoreTransaction, start: ResponseStart) -> None:
-    """Write down that a model is about to be asked, by this process."""
+    """Insert a response that this process is about to ask for."""
     row: dict[str, Any] = {
         "id": start.id,
         "project_id": tx.project_id,
@@ -82,7 +82,7 @@ def insert_running(tx: StoreTransaction, start: ResponseStart) -> None:
 
 
 def finish_response(tx: StoreTransaction, response_id: str, end: ResponseEnd) -> bool:
-    """Write down how it ended; False: somebody else has ended it, or taken it over."""
+    """Store how a response ended; False if another process ended it or took it over."""
     row = _find_running(tx, response_id, mine=True)
     if row is None:
         return False
@@ -110,10 +110,10 @@ def finish_response(tx: StoreTransaction, response_id: str, end: ResponseEnd) ->
 
 
 def cancel_response(tx: StoreTransaction, response_id: str) -> Response:
-    """End a response that runs; what its model says from now on is not kept in it.
+    """Cancel a running response; what its model still answers is not stored.
 
     Raises:
-        StoreRefused: it is completed, or has failed.
+        StoreRefused: it is completed or failed.
     """
     row = load_row(tx, response_id)
     if row.status == Progress.CANCELED.value:
@@ -131,13 +131,13 @@ def cancel_response(tx: StoreTransaction, response_id: str) -> Response:
 
 
 def note_trace(tx: StoreTransaction, response_id: str, trace_id: str | None) -> None:
-    """The trace of a call whose response somebody else has ended: so that a purge finds it."""
+    """Add the trace of a call whose response another process ended, so that a purge finds it."""
     own = (responses.c.id == response_id, responses.c.project_id == tx.project_id, responses.c.trace_id.is_(None))
     tx.execute(update(responses).where(*own).values(trace_id=trace_id))
 
 
 def renew_lease(tx: StoreTransaction, response_id: str) -> bool:
-    """Say that this process is still at work on it; False: it is over, or somebody else's."""
+    """Renew this process's lease; False if the response is final or another process has it."""
     own = (
         responses.c.id == response_id,
         responses.c.status == Progress.RUNNING.value,
@@ -148,7 +148,7 @@ def renew_lease(tx: StoreTransaction, response_id: str) -> bool:
 
 
 def take_over_response(tx: StoreTransaction, response_id: str) -> bool:
-    """Go on with a response whose process died; False: it did not, or it is over."""
+    """Take over a response whose process died; False if it did not die or the response is final."""
     own = (
         responses.c.id == response_id,
         responses.c.project_id == tx.project_id,
@@ -160,12 +160,12 @@ def take_over_response(tx: StoreTransaction, response_id: str) -> bool:
 
 
 def has_abandoned(tx: StoreTransaction) -> bool:
-    """Is there a response of this project that runs no more, and that nobody went on with?"""
+    """Whether this project has a running response whose lease expired long ago."""
     return tx.fetch_one(select(responses.c.id).where(*_is_abandoned(tx)).limit(1)) is not None
 
 
 def fail_abandoned(tx: StoreTransaction) -> int:
-    """Say of responses whose process died that they failed; how many."""
+    """Mark responses whose process died as failed; returns how many."""
     ended = {
         "status": Progress.FAILED.value, "error_code": INTERRUPTED, "completed_at": now_text(),
         "lease_owner": None, "lease_until": None,
@@ -192,7 +192,7 @@ def list_responses(tx: StoreTransaction, limit: int, after: str | None) -> Page[
 
 
 def open_content(tx: StoreTransaction, row: AnyRow) -> JSONObject:
-    """What a row holds."""
+    """The decrypted content of a row."""
     sealed = SealedColumns(row.sealed, row.wrapped_key, row.generation)
     return cast("JSONObject", parse_json(tx.sealer.open("responses", row.id, sealed)))
 
@@ -204,7 +204,7 @@ def to_response(tx: StoreTransaction, row: AnyRow) -> Response:
     conflict = AppendConflict(
         current_version=row.conflict_version or 0, current_head_event_id=row.conflict_head_event_id
     )
-    message = content.get("message") or "the process that asked the model ended before the answer came"
+    message = content.get("message") or "the process that called the model ended before the answer arrived"
     return Response(
         id=row.id,
         status=Progress(row.status),
@@ -227,7 +227,7 @@ def to_response(tx: StoreTransaction, row: AnyRow) -> Response:
 
 
 def initial_response(tx: StoreTransaction, row: AnyRow) -> Response:
-    """The response of a row before anything came of it."""
+    """The response of a row as it was at the start."""
     return msgspec.structs.replace(
         to_response(tx, row), status=Progress.RUNNING, output=None, finish_reason=None, usage=None, trace_id=None,
         event_id=None, append_conflict=None, error=None, completed_at=None,
@@ -235,7 +235,7 @@ def initial_response(tx: StoreTransaction, row: AnyRow) -> Response:
 
 
 def _find_running(tx: StoreTransaction, response_id: str, *, mine: bool = False) -> AnyRow | None:
-    """The row of a response that runs, locked."""
+    """The row of a running response, locked."""
     own = [
         responses.c.id == response_id,
         responses.c.project_id == tx.project_id,

@@ -1,12 +1,9 @@
 """Which target of a release answers a snapshot.
 
-In: a release, a snapshot and the weights of the release's targets. Out: one place among them, the same for ever.
-Never: chance, a clock or a counter: whoever knows the two ids knows the target.
-
-The digest of the two ids gives a point: its first 15 hexadecimal digits as a number, modulo the sum of the weights.
-The targets stand side by side on that line in their order, each as long as its weight; the one at the point is it.
-60 bits against a sum of at most 10^8 make no target likelier than its weight says by more than 1 in 10^10, and are
-what a shell can still count with.
+The choice depends on the two ids only, never on chance or a clock, so anyone can repeat it: the first 15 hexadecimal
+digits of their digest, as a number, modulo the sum of the weights, is a point. The targets cover the range in their
+order, each as much as its weight; the target at the point is chosen. 60 bits against a sum of at most 10^8 favour no
+target by more than 1 in 10^10, and fit into the integers of a shell.
 """
 
 from __future__ import annotations
@@ -21,7 +18,7 @@ _DIGITS = 15
 
 
 def choose_target(release_id: str, snapshot_id: str, weights: Sequence[int]) -> int:
-    """The place of the target that a release gives this snapshot; every weight is 1 or more."""
+    """The index of the target that a release chooses for a snapshot; every weight is 1 or more."""
     assert weights, "a release has at least one target"
     assert min(weights) > 0, "a target without weight would never be chosen"
     ends = list(accumulate(weights))

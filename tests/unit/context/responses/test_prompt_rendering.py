@@ -377,7 +377,7 @@ def test_bytes_that_are_text_are_told() -> None:
         (_block("binary_attachment", PNG, "system", "image/png"), "unsupported_attachment", "in the role of system"),
         (_block("tool_bundle_source", [1], "system"), "unreadable_tool_bundle", "no tools"),
         (_block("tool_bundle_source", [], "system"), "unreadable_tool_bundle", "no tools"),
-        (_block("response_schema", [], "system"), "unreadable_response_schema", "no JSON Schema"),
+        (_block("response_schema", [], "system"), "unreadable_response_schema", "not a JSON Schema"),
     ],
 )
 def test_what_cannot_be_said_is_refused_by_name(block: ContentBlock, reason: str, said: str) -> None:

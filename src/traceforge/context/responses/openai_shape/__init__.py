@@ -1,4 +1,4 @@
-"""OpenAI's chat completions and Responses, exactly: requests in, answers and streams out. Pure."""
+"""OpenAI's chat completions and Responses API: reads requests, writes answers and streams. No I/O."""
 
 from traceforge.context.responses.openai_shape.openai_answers import (
     AnswerHeading,

@@ -1,7 +1,7 @@
-"""An answer as OpenAI shapes it.
+"""Answers in the format of OpenAI.
 
-In: an assistant's message in the unified view. Out: the object of a chat completion or of a response, with the fields
-that OpenAI's own has. Never: a field of ours, or the words of another provider.
+In: an assistant message in the unified view. Out: a chat completion or a response object, with the fields that
+OpenAI's has. Never: a field of TraceForge, or a value that only another provider uses.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _FINISH_REASONS = ("stop", "length", "tool_calls", "content_filter")
 
 
 class AnswerHeading(NamedTuple):
-    """What stands over an answer: the stem of its names, the alias that was asked, and when (seconds since 1970)."""
+    """The id stem of an answer, the alias of the request, and the time of creation (seconds since 1970)."""
 
     name: str
     model: str
@@ -25,9 +25,9 @@ class AnswerHeading(NamedTuple):
 
 
 class OpenAIAnswer(NamedTuple):
-    """An answer; counts are None where the provider gave none."""
+    """An answer; counts are None if the provider sent none."""
 
-    message: JSONObject  # Of the assistant, in the unified view.
+    message: JSONObject  # The assistant's, in the unified view.
     finish_reason: str | None = None
     input_tokens: int | None = None
     output_tokens: int | None = None
@@ -36,13 +36,13 @@ class OpenAIAnswer(NamedTuple):
 
     @property
     def finish(self) -> str:
-        """Why it ended, as a word that OpenAI has."""
+        """The finish reason, as one that OpenAI has."""
         if self.finish_reason in _FINISH_REASONS:
             return self.finish_reason
         return "tool_calls" if list_objects(self.message.get("tool_calls")) else "stop"
 
     def plain(self) -> JSONObject:
-        """The message with the fields that OpenAI's has."""
+        """The message with OpenAI's fields only."""
         content, refusal = self.message.get("content"), self.message.get("refusal")
         calls = [_call(call, place) for place, call in enumerate(list_objects(self.message.get("tool_calls")))]
         if content is None and not calls and not isinstance(refusal, str):
@@ -77,12 +77,12 @@ def chat_completion(heading: AnswerHeading, answer: OpenAIAnswer) -> JSONObject:
 
 
 def chat_head(heading: AnswerHeading, kind: str) -> JSONObject:
-    """What stands in front of a completion and of each of its chunks."""
+    """The first fields of a completion and of each of its chunks."""
     return {"id": f"chatcmpl-{heading.name}", "object": kind, "created": heading.created, "model": heading.model}
 
 
 def chat_usage(answer: OpenAIAnswer) -> JSONObject | None:
-    """Tokens in the words of a chat; None where they are not known."""
+    """The usage object of a chat completion; None if the counts are not known."""
     if answer.input_tokens is None or answer.output_tokens is None:
         return None
     return {
@@ -95,7 +95,7 @@ def chat_usage(answer: OpenAIAnswer) -> JSONObject | None:
 
 
 def response_object(heading: AnswerHeading, request: OpenAIRequest, answer: OpenAIAnswer) -> JSONObject:
-    """The object of `/v1/responses`; it repeats what was asked."""
+    """The object of `/v1/responses`; it repeats fields of the request."""
     choice: JSONObject = {
         "index": 0,
         "message": without_fields(answer.plain(), ("annotations",)),
@@ -153,7 +153,7 @@ def _response_usage(answer: OpenAIAnswer) -> JSON:
 
 
 def _call(call: JSONObject, place: int) -> JSONObject:
-    """A call with an id, which Gemini and Ollama may not give."""
+    """A tool call with an id: Gemini and Ollama may send none."""
     function = as_object(call.get("function"))
     if "custom" in call:
         return call

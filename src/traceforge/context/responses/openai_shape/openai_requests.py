@@ -1,8 +1,8 @@
-"""What a client of OpenAI asks, as messages and parameters.
+"""Read requests of OpenAI's API as messages and parameters.
 
-In: the body of `/v1/chat/completions` or `/v1/responses`. Out: messages in the unified view and parameters under
-OpenAI's names for a chat, whichever of the two was asked. Never: a field that changes the answer passed over in
-silence: what cannot be done is refused by name.
+In: the body of `/v1/chat/completions` or `/v1/responses`. Out: messages in the unified view, and parameters under
+their names in a chat completion. Never: ignores a field that changes the answer: one that is not supported is refused
+by name.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from traceforge.errors import StoreRefused
 from traceforge.wire.openai import chat, responses
 from traceforge.wire.unified import as_object, as_text, list_objects, without_fields
 
-# For OpenAI's own books; no other provider takes them, and none of them changes an answer.
+# For OpenAI's accounting: no other provider accepts them, and none of them changes an answer.
 _BOOKS = (
     *("store", "metadata", "user", "safety_identifier", "prompt_cache_key", "prompt_cache_retention"),
     *("service_tier", "stream_options"),
@@ -23,22 +23,22 @@ _BOOKS = (
 _STATEFUL = ("previous_response_id", "conversation", "prompt", "background")
 _ROLES = ("system", "developer", "user", "assistant", "tool")
 _ITEMS = ("message", "function_call", "function_call_output", "reasoning")
-_SILENT = ("truncation", "include", "max_output_tokens", "parallel_tool_calls")  # Said elsewhere, or the default.
+_SILENT = ("truncation", "include", "max_output_tokens", "parallel_tool_calls")  # Handled elsewhere, or the default.
 
 
 class OpenAIRequest(NamedTuple):
-    """A request."""
+    """A request of either endpoint."""
 
     model: str
     messages: list[JSONObject]
     parameters: JSONObject
     stream: bool
     include_usage: bool
-    body: JSONObject  # As it came: an answer of Responses repeats some of it.
+    body: JSONObject  # As it was sent: a response object repeats fields of it.
 
 
 class ConversationItem(NamedTuple):
-    """A message as something that can be stored: a role, and a text or a value."""
+    """A message as it is stored: a role, and a text or a value."""
 
     role: str
     content: JSON
@@ -48,14 +48,14 @@ def read_chat(body: JSON) -> OpenAIRequest:
     """Read the body of a chat completion.
 
     Raises:
-        StoreRefused: it is none, or asks for what cannot be done; `param` names the field.
+        StoreRefused: it is invalid or asks for something unsupported; `param` names the field.
     """
     given = _checked(body, "messages")
     messages = _all_objects(given, "messages")
     for place, message in enumerate(messages):
         _check_message(message, f"messages[{place}]")
     if given.get("n") not in (None, 1):
-        raise _refused("n must be 1: an answer is one message", "n")
+        raise _refused("`n` must be 1", "n")
     if given.get("tools"):
         _all_objects(given, "tools")
     if not isinstance(given.get("response_format"), dict | None):
@@ -67,11 +67,11 @@ def read_chat(body: JSON) -> OpenAIRequest:
 
 
 def read_responses(body: JSON) -> OpenAIRequest:
-    """Read the body of a response; raises the same."""
+    """Read the body of `/v1/responses`; raises as `read_chat`."""
     given = _checked(body, "input")
     for name in _STATEFUL:
         if given.get(name) not in (None, False):
-            raise _refused(f"{name} is not supported: give the whole conversation in input", name)
+            raise _refused(f"{name} is not supported: send the complete conversation in input", name)
     if not isinstance(given["input"], str):
         for place, item in enumerate(_all_objects(given, "input")):
             _check_item(item, f"input[{place}]")
@@ -80,7 +80,7 @@ def read_responses(body: JSON) -> OpenAIRequest:
     unified = responses.decode_request(given)
     messages = list(_joined(_chat_message(message) for message in list_objects(unified["messages"])))
     if not messages:
-        raise _refused("input must hold a message: thoughts alone ask nothing", "input")
+        raise _refused("input must contain a message, not only reasoning", "input")
     kept = without_fields(
         unified, ("model", "messages", "stream", "tools", "tool_choice", "text", "reasoning", *_SILENT, *_BOOKS)
     )
@@ -101,7 +101,7 @@ def read_responses(body: JSON) -> OpenAIRequest:
 
 
 def to_items(messages: Sequence[JSONObject]) -> list[ConversationItem]:
-    """Messages as items of a bundle, in their order; rendered, they are these messages again."""
+    """Messages as items of a bundle; rendering the items gives the same messages."""
     return [ConversationItem(as_text(message.get("role")), _stored_content(message)) for message in messages]
 
 
@@ -120,7 +120,7 @@ def _build_request(
 
 
 def _echoed_fields(fields: JSONObject) -> JSONObject:
-    """Without those that are null, which say nothing."""
+    """The fields without those that are null."""
     return {name: value for name, value in fields.items() if value is not None}
 
 
@@ -155,18 +155,18 @@ def _check_message(message: JSONObject, at: str) -> None:
     if not isinstance(content, str | list) and not may_lack:
         raise _refused(f"{at}.content must be a text or a list of parts", f"{at}.content")
     if message["role"] == "tool" and not isinstance(message.get("tool_call_id"), str):
-        raise _refused(f"{at}.tool_call_id must name the call that this is the result of", f"{at}.tool_call_id")
+        raise _refused(f"{at}.tool_call_id must name a tool call", f"{at}.tool_call_id")
 
 
 def _check_item(item: JSONObject, at: str) -> None:
     kind = item.get("type", "message")
     if kind not in _ITEMS:
-        raise _refused(f"{at} is a {as_text(kind) or 'thing'} that only OpenAI can read", f"{at}.type")
+        raise _refused(f"{at} has the type {as_text(kind) or 'null'}, which only OpenAI can read", f"{at}.type")
     if kind == "message":
         _check_message(item, at)
 
 
-# The words of Responses in those of a chat
+# The Responses format, converted to that of a chat completion
 
 
 def _chat_message(message: JSONObject) -> JSONObject:
@@ -188,18 +188,18 @@ def _chat_part(part: JSONObject) -> JSONObject:
         detail = {"detail": part["detail"]} if part.get("detail") not in (None, "auto") else {}
         return {"type": "image_url", "image_url": {"url": part["image_url"], **detail}}
     if kind in ("input_image", "input_file") and part.get("file_id") is not None:
-        raise _refused("a file of OpenAI's cannot be read by another provider: give its content", "input")
+        raise _refused("a file at OpenAI cannot be read by other providers: send its content", "input")
     if kind == "input_file":
         return {"type": "file", "file": without_fields(part, ("type",))}
     return part
 
 
 def _joined(messages: Iterator[JSONObject]) -> Iterator[JSONObject]:
-    """One message for an answer: items of calls belong to the assistant's message in front of them."""
+    """Join the items of one answer: tool calls belong to the assistant message before them."""
     last: JSONObject | None = None
     for message in messages:
         if message.get("role") == "assistant" and message.get("content") == []:
-            continue  # A thought that only its provider can read.
+            continue  # Reasoning that only its provider can read.
         calls = list_objects(message.get("tool_calls"))
         if calls and last is not None and last.get("role") == "assistant":
             last = {**last, "tool_calls": cast("list[JSON]", [*list_objects(last.get("tool_calls")), *calls])}
@@ -213,7 +213,7 @@ def _joined(messages: Iterator[JSONObject]) -> Iterator[JSONObject]:
 
 def _chat_tool(tool: JSONObject, place: int) -> JSON:
     if tool.get("type") != "function":
-        raise _refused("tools must be functions: others run at OpenAI alone", f"tools[{place}].type")
+        raise _refused("tools must be functions: other tools run only at OpenAI", f"tools[{place}].type")
     return {"type": "function", "function": _echoed_fields(without_fields(tool, ("type",)))}
 
 

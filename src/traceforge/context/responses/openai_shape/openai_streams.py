@@ -1,7 +1,7 @@
-"""An answer as OpenAI streams it, while it comes.
+"""Streams in the format of OpenAI.
 
-In: pieces of text as they come, then the whole answer. Out: the frames of server-sent events, in OpenAI's order.
-Never: waits for a piece, or says one twice: what had not come in pieces, such as calls of tools, comes at the end.
+In: texts as they arrive, then the complete answer. Out: the frames of server-sent events, in OpenAI's order. Never:
+waits for a text, or sends one twice: whatever did not arrive as a text, such as tool calls, is sent at the end.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _NOTHING = OpenAIAnswer({"role": "assistant", "content": ""})
 
 
 def _with_streamed_text(answer: OpenAIAnswer, streamed_text: str) -> OpenAIAnswer:
-    """The answer with the text that was given out, where it says nothing itself."""
+    """The answer with the text that was streamed, if it has no text itself."""
     if streamed_text and not answer.message.get("content"):
         return answer._replace(message={**answer.message, "content": streamed_text})
     return answer
@@ -40,16 +40,16 @@ class ChatFrames:
         self._spoken = ""
 
     def start(self) -> list[StreamFrame]:
-        """Who speaks."""
+        """The chunk with the role."""
         return [self._chunk({"role": "assistant", "content": "", "refusal": None})]
 
     def text(self, piece: str) -> list[StreamFrame]:
-        """A piece of the text."""
+        """The chunk of a text."""
         self._spoken += piece
         return [self._chunk({"content": piece})] if piece else []
 
     def finish(self, answer: OpenAIAnswer) -> list[StreamFrame]:
-        """What had not come in pieces, why it ended, the tokens where they were asked for, and the end."""
+        """The rest of the answer, the finish reason, the usage if it was requested, and `[DONE]`."""
         frames: list[StreamFrame] = []
         plain = _with_streamed_text(answer, self._spoken).plain()
         content = as_text(plain["content"])
@@ -65,7 +65,7 @@ class ChatFrames:
         return [*frames, DONE_FRAME]
 
     def fail(self, code: str, message: str) -> list[StreamFrame]:
-        """There will be no more."""
+        """The frames that end a stream with an error."""
         return [sse_frame({"error": {"message": message, "type": "server_error", "code": code, "param": None}})]
 
     def _chunk(self, delta: JSONObject, finish: str | None = None) -> StreamFrame:
@@ -84,15 +84,15 @@ class ResponseFrames:
         self._opened = False
         (self._item,) = list_objects(
             response_object(heading, request, _NOTHING)["output"]
-        )  # The message that text is of.
+        )  # The output item of the text.
 
     def start(self) -> list[StreamFrame]:
-        """It was made, and is in progress."""
+        """The events `response.created` and `response.in_progress`."""
         begun = self._body(_NOTHING, "in_progress")
         return [self._event(f"response.{kind}", response=begun) for kind in ("created", "in_progress")]
 
     def text(self, piece: str) -> list[StreamFrame]:
-        """A piece of the text; the first one opens the message."""
+        """The events of a text; the first one opens the message."""
         if not piece:
             return []
         frames: list[StreamFrame] = []
@@ -103,7 +103,7 @@ class ResponseFrames:
         return [*frames, self._delta("output_text", self._item, 0, 0, piece)]
 
     def finish(self, answer: OpenAIAnswer) -> list[StreamFrame]:
-        """The rest of each item, and the whole."""
+        """The rest of each item, and the complete response."""
         body = response_object(self._heading, self._asked, _with_streamed_text(answer, self._spoken))
         frames = [
             frame
@@ -113,7 +113,7 @@ class ResponseFrames:
         return [*frames, self._event(f"response.{as_text(body['status'])}", response=body)]
 
     def fail(self, code: str, message: str) -> list[StreamFrame]:
-        """There will be no more."""
+        """The frames that end a stream with an error."""
         failed: JSONObject = {**self._body(_NOTHING, "failed"), "error": {"code": code, "message": message}}
         return [self._event("response.failed", response=failed)]
 
