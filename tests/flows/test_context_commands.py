@@ -213,7 +213,7 @@ def test_a_server_is_verified_and_keys_are_the_same_there(tmp_path: Path) -> Non
         assert told == run("verify", cwd=tmp_path, **where).out
         (tmp_path / "stale.json").write_text('{"purge_generation": 1}')
         stale = run("cache-key", found["one"], "--runtime", "stale.json", cwd=tmp_path, code=3, **where)
-        assert "the runtime names the purge generation 1, and that of the project is 2" in stale.err
+        assert "the runtime has purge_generation 1, but the project has 2" in stale.err
 
 
 def test_a_server_whose_database_was_changed_is_found_out(tmp_path: Path) -> None:

@@ -1,17 +1,17 @@
 """Advice about a compiled input: what may cost a provider's cache.
 
 In: blocks in the order of their manifest, with content; those of an earlier snapshot, where there is one. Out:
-advice, each with a code, the block it is about, a sentence and a hint. Never: an error, a changed order, or a word of
-the content: an advice names what was found by its kind.
+advice, each with a code, the block it is about, a sentence and a hint. Never: an error, a changed order, or a quote
+of the content: an advice names the kind of what it found.
 
-The *stable prefix* is what stands before the first event: the items of the base bundles. Providers keep what they
-computed for a prefix, and use it for the next prompt that begins with the same tokens; a date in it makes every day
-another prompt.
+The *stable prefix* is the blocks before the first event: the items of the base bundles. Providers cache what they
+computed for a prefix, and use it for the next prompt that begins with the same tokens; a date in it changes the
+prompt every day.
 
-    volatile_content      something in the stable prefix that will be another one next time
-    order_regression      what is stable stands behind what changes, or blocks of an earlier snapshot changed places
-    changed_prefix        a block of the stable prefix is another one than in an earlier snapshot
-    short_prefix          a stable prefix too short to be kept; estimated
+    volatile_content      content of the stable prefix that will likely differ next time
+    order_regression      a stable block stands behind a changing one, or blocks of an earlier snapshot changed places
+    changed_prefix        a block of the stable prefix differs from that of an earlier snapshot
+    short_prefix          a stable prefix too short to be cached; estimated
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from traceforge.context.compiler.block_diff import BlockChangeKind, block_identi
 from traceforge.context.model.content import ContentBlock
 from traceforge.context.model.objects import ArtifactType, EventType
 
-CACHED_TOKENS_MIN = 1024  # What OpenAI and Anthropic keep at least, for most models.
+CACHED_TOKENS_MIN = 1024  # The shortest prefix that OpenAI and Anthropic cache, for most models.
 CHARS_PER_TOKEN = 4  # Of English prose. Code and other languages have fewer: this is an estimate.
 
 _EVENTS = frozenset(EventType) - {EventType.CHECKPOINT}  # Which may be an artifact of a bundle as well.
@@ -45,7 +45,7 @@ _FRONT = frozenset({ArtifactType.POLICY, ArtifactType.TOOL_BUNDLE_SOURCE, Artifa
 
 _RANDOM = "a random-looking id"
 _MONTHS = "Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec"
-# In this order: what one pattern has taken, the next does not see.
+# In this order: a pattern does not see the text that an earlier one has matched.
 _VOLATILE = (
     ("a UUID", re.compile(r"\b[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\b", re.IGNORECASE)),
     (
@@ -64,7 +64,7 @@ _VOLATILE = (
 
 
 class AdviceCode(StrEnum):
-    """What an advice is about."""
+    """The kinds of advice."""
 
     VOLATILE_CONTENT = "volatile_content"
     ORDER_REGRESSION = "order_regression"
@@ -73,10 +73,10 @@ class AdviceCode(StrEnum):
 
 
 class Advice(NamedTuple):
-    """One thing that could be better; nothing is wrong."""
+    """One possible improvement; not an error."""
 
     code: AdviceCode
-    block_id: str | None  # None: it is about the whole.
+    block_id: str | None  # None: it is about all blocks.
     sentence: str
     hint: str
 
@@ -110,12 +110,12 @@ def _volatile(blocks: Sequence[ContentBlock]) -> Iterator[Advice]:
                 AdviceCode.VOLATILE_CONTENT,
                 block.block_id,
                 f"block {place + 1} ({block.kind}) is in the stable prefix and holds {listed}",
-                "Say it in an event behind the history: there it does not change the prefix of the next prompt.",
+                "Move it to an event after the history: there it does not change the prefix of the next prompt.",
             )
 
 
 def find_volatile(text: str) -> dict[str, int]:
-    """What in a text will likely be another one next time: kinds, and how often each was found."""
+    """The kinds of content in a text that will likely differ next time, and how often each occurs."""
     counts: Counter[str] = Counter()
     for kind, pattern in _VOLATILE:
         kept_text, end = [], 0
@@ -129,24 +129,24 @@ def find_volatile(text: str) -> dict[str, int]:
 
 
 def _looks_random(word: str) -> bool:
-    """Letters and digits in turns, more than once, as no word and no version has them."""
+    """Whether letters and digits alternate several times, as in no word and no version."""
     turns = sum(left.isdigit() != right.isdigit() for left, right in pairwise(word))
     return turns >= 4
 
 
 def _late(blocks: Sequence[ContentBlock]) -> Iterator[Advice]:
-    """What never changes stands behind what does."""
-    behind = ""
+    """Stable blocks behind changing ones."""
+    changing = ""
     for place, block in enumerate(blocks):
-        if behind and _is_front(block):
+        if changing and _is_front(block):
             yield Advice(
                 AdviceCode.ORDER_REGRESSION,
                 block.block_id,
-                f"block {place + 1} ({block.kind}, {block.role}) is stable and stands behind {behind}",
-                "Put it in front: what stands behind something that changes is computed anew with it.",
+                f"block {place + 1} ({block.kind}, {block.role}) is stable and stands behind {changing}",
+                "Put it in front: a block behind a changing one is computed again with it.",
             )
-        elif not behind and not _is_stable(block):
-            behind = f"block {place + 1} ({block.kind}), which changes"
+        elif not changing and not _is_stable(block):
+            changing = f"block {place + 1} ({block.kind}), which changes"
 
 
 def _is_front(block: ContentBlock) -> bool:
@@ -158,7 +158,7 @@ def _is_stable(block: ContentBlock) -> bool:
 
 
 def _moved(blocks: Sequence[ContentBlock], earlier: Sequence[ContentBlock]) -> Iterator[Advice]:
-    """Blocks that both have, and not in the same order; then prefixes that differ."""
+    """Blocks that both have in another order; then prefixes that differ."""
     if not earlier:
         return
     for change in diff_blocks(earlier, blocks):
@@ -167,8 +167,8 @@ def _moved(blocks: Sequence[ContentBlock], earlier: Sequence[ContentBlock]) -> I
                 AdviceCode.ORDER_REGRESSION,
                 change.after.block_id,
                 f"block {(change.after_place or 0) + 1} ({change.after.kind}) was block {change.before_place + 1} "
-                "of the earlier snapshot, and other blocks of both stand in another order to it now",
-                "Keep the order of what was there before, and append: a prefix that is the same is found again.",
+                "of the earlier snapshot; the order of the shared blocks has changed",
+                "Keep the earlier order, and append: a provider finds the same prefix in its cache.",
             )
     yield from _replaced(blocks, earlier)
 
@@ -180,9 +180,9 @@ def _replaced(blocks: Sequence[ContentBlock], earlier: Sequence[ContentBlock]) -
             yield Advice(
                 AdviceCode.CHANGED_PREFIX,
                 block.block_id,
-                f"block {place + 1} ({block.kind}) is another one than in the earlier snapshot: {place} of "
+                f"block {place + 1} ({block.kind}) differs from the earlier snapshot: {place} of "
                 f"{len(before)} blocks of its stable prefix are shared",
-                "A change near the beginning costs the cache of all that follows: put it as far back as it can be.",
+                "A change near the beginning costs the cache of all that follows: move it as far back as possible.",
             )
             return
 
@@ -191,12 +191,12 @@ def _short(blocks: Sequence[ContentBlock]) -> Iterator[Advice]:
     prefix = stable_prefix(blocks)
     tokens = estimate_tokens(prefix)
     if any(block.hidden for block in prefix):
-        return  # Nobody can say how long it is.
+        return  # Its length is unknown.
     if prefix and tokens < CACHED_TOKENS_MIN:
         yield Advice(
             AdviceCode.SHORT_PREFIX,
             None,
             f"the stable prefix has about {tokens} tokens (estimated at {CHARS_PER_TOKEN} characters each), and "
-            f"providers keep a prefix of about {CACHED_TOKENS_MIN} tokens or more",
-            "Nothing is lost: the prefix is kept together with the history once both are long enough.",
+            f"providers cache a prefix of about {CACHED_TOKENS_MIN} tokens or more",
+            "Nothing is lost: the prefix is cached together with the history once both are long enough.",
         )

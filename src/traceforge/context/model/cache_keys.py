@@ -31,7 +31,7 @@ _BlockSize = Annotated[float, Meta(ge=1, multiple_of=1)]
 
 
 class Runtime(Struct, kw_only=True, frozen=True, forbid_unknown_fields=True):
-    """What turns blocks into tokens, and what computes on them. None is a value of its own: it is not known."""
+    """The software that turns blocks into tokens and computes on them. None is a value of its own: not known."""
 
     tokenizer_revision: str | None = None
     chat_template_revision: str | None = None
@@ -48,18 +48,18 @@ class Runtime(Struct, kw_only=True, frozen=True, forbid_unknown_fields=True):
     purge_generation: WholeNumber | None = None
 
     def for_project(self, project_id: str, generation: int) -> Runtime:
-        """The same in a project: its id where no namespace was named, and its generation.
+        """This runtime within a project: with its id where no namespace was named, and its generation.
 
         Raises:
-            StoreRefused: another generation was named, and what was cached under it must not be found again.
+            StoreRefused: another generation was named; a cache of that generation must not be used again.
         """
         if self.purge_generation not in (None, generation):
             raise StoreRefused(
-                f"the runtime names the purge generation {number_text(self.purge_generation)}, "
-                f"and that of the project is {generation}",
+                f"the runtime has purge_generation {number_text(self.purge_generation)}, "
+                f"but the project has {generation}",
                 reason="stale_purge_generation",
                 param="purge_generation",
-                hint="Leave purge_generation out: the project knows it.",
+                hint="Leave purge_generation out: it is taken from the project.",
             )
         namespace = project_id if self.isolation_namespace is None else self.isolation_namespace
         return msgspec.structs.replace(self, isolation_namespace=namespace, purge_generation=generation)
@@ -70,7 +70,7 @@ def read_runtime(data: bytes) -> Runtime:
 
     Raises:
         NotJSON: it is not JSON.
-        StoreRefused: it is no runtime; the message names every field that is not one, or not as it must be.
+        StoreRefused: it is not a runtime; the message names every unknown or invalid field.
     """
     value = parse_json(data)
     shape_problems = find_problems(value, Runtime)
@@ -90,22 +90,22 @@ class PinnedInput(Protocol):
 
     @property
     def id(self) -> str:
-        """Its name."""
+        """The id of the snapshot."""
         ...
 
     @property
     def prompt_compiler_revision(self) -> str:
-        """The rules that put its blocks in order."""
+        """The revision that ordered its blocks."""
         ...
 
     @property
     def ordered_block_manifest_digest(self) -> str:
-        """What its blocks say, in that order."""
+        """The digest of its blocks, in that order."""
         ...
 
 
 def materialization_key(snapshot: PinnedInput, runtime: Runtime) -> Digest:
-    """Which tokens these blocks become: the snapshot, and everything that serialises it."""
+    """Identifies the tokens of a snapshot: the snapshot, and everything that serializes it."""
     return digest_fields(
         MATERIALIZATION_DOMAIN,
         [
@@ -121,7 +121,7 @@ def materialization_key(snapshot: PinnedInput, runtime: Runtime) -> Digest:
 
 
 def kv_compatibility_key(materialization: str, runtime: Runtime) -> Digest:
-    """Whose computed keys and values may stand for these tokens; `runtime` is `within` its project."""
+    """Identifies a KV cache that can be reused for these tokens; `runtime` is that of `Runtime.for_project`."""
     return digest_fields(
         KV_DOMAIN,
         [

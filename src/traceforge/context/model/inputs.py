@@ -1,7 +1,6 @@
-"""What the context store is asked: one type for the body of each request.
+"""The bodies of requests to the context store, one type each.
 
-In: nothing. Out: types that refuse a field they do not know. Never: a default that stands for somebody's decision,
-where the decision changes what a model sees.
+Every type refuses unknown fields. None has a default for a choice that changes the prompt.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ from traceforge.context.model.objects import (
 )
 from traceforge.ids import id_pattern
 
-# A NUL is no character of a name: PostgreSQL has no place for it.
+# PostgreSQL cannot store a NUL in a text.
 _NO_NUL = r"^[^\u0000]*$(?!\n)"
 Label = Annotated[str, Meta(max_length=200, pattern=_NO_NUL, description="a text without NUL")]
 Name = Annotated[str, Meta(min_length=1, max_length=200, pattern=_NO_NUL, description="a text without NUL")]
@@ -51,7 +50,7 @@ Scope = Literal["read", "write", "admin"]
 
 
 class _Body(Struct, kw_only=True, frozen=True, forbid_unknown_fields=True):
-    """A body knows its fields, and no others."""
+    """A body refuses unknown fields."""
 
 
 class NewProject(_Body, kw_only=True, frozen=True, forbid_unknown_fields=True):

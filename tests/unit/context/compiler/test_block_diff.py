@@ -58,7 +58,7 @@ def test_every_block_is_in_exactly_one_entry(before: list[ContentBlock], after: 
 
 @fuzz(100)
 @given(blocks, blocks)
-def test_what_both_have_is_never_called_added_and_removed(
+def test_a_block_of_both_inputs_is_neither_added_nor_removed(
     before: list[ContentBlock], after: list[ContentBlock]
 ) -> None:
     """As many entries are the same or moved as the two have blocks in common."""
@@ -87,7 +87,7 @@ def test_the_five_changes() -> None:
     assert ["changed"] == _kinds([A], [A._replace(role="assistant")])
 
 
-def test_a_change_is_told_in_words() -> None:
+def test_a_changed_block_has_a_word_diff() -> None:
     """The block's texts, stretch by stretch; bytes have no words."""
     (change,) = diff_blocks([B], [_block("Beta stands there.")])
     (binary,) = diff_blocks([_block(b"\x00")], [_block(b"\x01")])
@@ -97,7 +97,7 @@ def test_a_change_is_told_in_words() -> None:
     assert (BlockChangeKind.CHANGED, None) == (binary.kind, binary.words)
 
 
-def test_a_fork_shares_what_it_shares() -> None:
+def test_a_fork_has_the_blocks_of_its_parent_as_same() -> None:
     """Two branches of a long history: the common part is the same, and their ends are told apart."""
     past = [_block(f"Event {number} of the past.", number=number) for number in range(500)]
     changes = diff_blocks([*past, A, B], [*past, C])

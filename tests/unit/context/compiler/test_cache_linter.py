@@ -61,7 +61,7 @@ def _codes(*blocks: ContentBlock, earlier: list[ContentBlock] | None = None) -> 
         ("snp_01jy3v8n2q6r4t7w9x0z5abcde", "a random-looking id"),
     ],
 )
-def test_what_will_be_another_one_next_time_is_found(text: str, kind: str) -> None:
+def test_volatile_content_is_found(text: str, kind: str) -> None:
     """Once, and as one kind alone; in the prefix it is advised about, in the history it is not."""
     assert {kind: 1} == find_volatile(text)
     prefix = _item(ArtifactType.POLICY, f"{LONG}{text}")
@@ -83,12 +83,12 @@ def test_what_will_be_another_one_next_time_is_found(text: str, kind: str) -> No
         "",
     ],
 )
-def test_what_stays_is_not_found(text: str) -> None:
+def test_stable_content_is_not_called_volatile(text: str) -> None:
     """Prose, versions, opening hours and long names."""
     assert {} == find_volatile(text)
 
 
-def test_what_is_found_is_counted_and_never_repeated() -> None:
+def test_volatile_content_is_counted_and_never_quoted() -> None:
     """An advice says what kind it is, and not what it says."""
     (advice,) = lint([_item(ArtifactType.TEXT_CONTEXT, f"{LONG} 2026-01-09 and 2026-01-10", number=7)])
 
@@ -96,14 +96,14 @@ def test_what_is_found_is_counted_and_never_repeated() -> None:
     assert "2026" not in json.dumps(advice.to_json())
 
 
-def test_the_content_of_a_value_is_looked_at_too() -> None:
+def test_the_content_of_a_json_value_is_checked_too() -> None:
     """A tool that names a date is as volatile as a text that does."""
     tools = _item(ArtifactType.TOOL_BUNDLE_SOURCE, [{"name": "f", "description": "As of 2026-01-09"}], number=5)
 
     assert ("volatile_content", tools.block_id) in _codes(POLICY, tools)
 
 
-def test_what_is_stable_stands_in_front() -> None:
+def test_a_stable_block_behind_a_changing_one_is_reported() -> None:
     """A policy, tools or what the system says behind an event or a retrieved chunk."""
     chunk = _item(ArtifactType.RETRIEVAL_CHUNK, "A chunk.", "user", number=8)
     system = _item(ArtifactType.TEXT_CONTEXT, "Be brief.", "system", number=9)
@@ -116,7 +116,7 @@ def test_what_is_stable_stands_in_front() -> None:
     assert [] == _codes(POLICY, *HISTORY, PAGE)  # A document that the user brings later is no regression.
 
 
-def test_blocks_of_an_earlier_snapshot_that_changed_places() -> None:
+def test_blocks_that_changed_places_since_an_earlier_snapshot_are_reported() -> None:
     """What is appended is none; what stands elsewhere is named, with both places."""
     earlier = [POLICY, TOOLS, PAGE, *HISTORY]
 
@@ -126,7 +126,7 @@ def test_blocks_of_an_earlier_snapshot_that_changed_places() -> None:
     assert "block 1 (document) was block 3 of the earlier snapshot" in moved[0].sentence
 
 
-def test_a_block_of_the_prefix_that_was_replaced() -> None:
+def test_a_replaced_block_of_the_prefix_is_reported() -> None:
     """It says how much of the prefix is still shared."""
     other = _item(ArtifactType.TOOL_BUNDLE_SOURCE, [{"name": "find"}], number=6)
     (advice,) = lint([POLICY, other, PAGE, *HISTORY], [POLICY, TOOLS, PAGE, *HISTORY])
@@ -135,7 +135,7 @@ def test_a_block_of_the_prefix_that_was_replaced() -> None:
     assert "1 of 3 blocks of its stable prefix are shared" in advice.sentence
 
 
-def test_a_prefix_that_is_too_short_says_that_it_is_an_estimate() -> None:
+def test_a_short_prefix_is_reported_as_an_estimate() -> None:
     """By characters; where there is no prefix at all, there is nothing to keep."""
     (advice,) = lint([_item(ArtifactType.POLICY, "x" * 400), *HISTORY])
 
@@ -166,7 +166,7 @@ any_blocks = st.lists(
 
 @fuzz(200)
 @given(any_blocks, any_blocks)
-def test_nothing_fails(blocks: list[ContentBlock], earlier: list[ContentBlock]) -> None:
+def test_lint_accepts_any_blocks(blocks: list[ContentBlock], earlier: list[ContentBlock]) -> None:
     """Whatever is there, the answer is advice about blocks that are there."""
     names = {block.block_id for block in blocks} | {None}
 
@@ -179,7 +179,7 @@ def test_nothing_fails(blocks: list[ContentBlock], earlier: list[ContentBlock]) 
 @pytest.mark.parametrize(
     "text", ["a-" * 50_000, "a1" * 50_000, "1" * 100_000, "2026-01-09 " * 10_000, "Jan " * 30_000]
 )
-def test_long_texts_are_looked_at_quickly(text: str) -> None:
+def test_long_texts_are_checked_in_linear_time(text: str) -> None:
     """No pattern goes back over what it has seen."""
     before = time.perf_counter()
     find_volatile(text)

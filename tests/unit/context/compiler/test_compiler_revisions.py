@@ -82,7 +82,7 @@ def test_every_revision_is_pinned() -> None:
 
 
 @pytest.mark.parametrize("revision", REVISIONS)
-def test_no_blocks_have_a_digest_too(revision: str) -> None:
+def test_an_empty_manifest_has_a_digest(revision: str) -> None:
     """The domain without a field."""
     compiler = find_compiler(revision)
 
@@ -93,7 +93,7 @@ def test_no_blocks_have_a_digest_too(revision: str) -> None:
 @pytest.mark.parametrize("revision", REVISIONS)
 @fuzz(100)
 @given(parts=st.lists(source_lists, max_size=5))
-def test_piece_by_piece_is_the_same_as_at_once(revision: str, parts: list[list[BlockSource]]) -> None:
+def test_incremental_compilation_gives_the_same_digest(revision: str, parts: list[list[BlockSource]]) -> None:
     """However the sources are cut, and through the text of each state, the digest and the order are the same."""
     compiler = find_compiler(revision)
     together = [source for part in parts for source in part]
@@ -111,7 +111,7 @@ def test_piece_by_piece_is_the_same_as_at_once(revision: str, parts: list[list[B
 
 @fuzz(100)
 @given(source_lists)
-def test_pc_1_keeps_what_comes_and_pc_2_what_is_not_retrieved(given_sources: list[BlockSource]) -> None:
+def test_pc_1_keeps_causal_order_and_pc_2_moves_retrieval_results_back(given_sources: list[BlockSource]) -> None:
     """pc_2 takes out the retrieval results alone, and puts them behind in their own order."""
     retrieved = [one for one in given_sources if one.kind.startswith("retrieval_result")]
     rest = [one for one in given_sources if not one.kind.startswith("retrieval_result")]
@@ -122,7 +122,7 @@ def test_pc_1_keeps_what_comes_and_pc_2_what_is_not_retrieved(given_sources: lis
 
 @fuzz(100)
 @given(source_lists, source_lists, source_lists)
-def test_equal_beginnings_have_equal_names(
+def test_equal_prefixes_have_equal_digests(
     same: list[BlockSource], one: list[BlockSource], other: list[BlockSource]
 ) -> None:
     """As many prefix digests agree as blocks do, whatever the blocks' ids are."""
@@ -177,7 +177,7 @@ def test_the_state_of_pc_1_does_not_grow() -> None:
 @pytest.mark.parametrize(
     "state", ["", "[]", "{}", '["pc_2",0,null,[]]', '["pc_1","0",null,[]]', '["pc_1",0,null,[1]]']
 )
-def test_a_state_that_is_none_is_refused(state: str) -> None:
+def test_an_invalid_state_is_refused(state: str) -> None:
     """A damaged row does not become a digest."""
     compiler = find_compiler("pc_1")
 
@@ -234,7 +234,7 @@ def test_events_are_folded_as_they_are_made(revision: str) -> None:
     assert compile_sources(made, revision).digest == compiler.finish(compiler.fold(compiler.start(), made))
 
 
-def test_the_content_digest_is_that_of_the_bytes_meant() -> None:
+def test_the_content_digest_covers_the_utf_8_or_canonical_bytes() -> None:
     """UTF-8 of a text, canonical JSON of a value, bytes as they are."""
     assert _sha256("é".encode()) == content_digest("é")
     assert _sha256(b'{"a":[1,null],"b":"x"}') == content_digest({"b": "x", "a": [1.0, None]})

@@ -154,7 +154,7 @@ def test_the_snapshot_matters() -> None:
     assert base == materialization_key(_snapshot(branch_version=9, session_id="ses_" + "1" * 26), Runtime())
 
 
-def test_a_key_of_one_layer_is_none_of_the_other() -> None:
+def test_the_two_keys_of_one_input_differ() -> None:
     """Equal texts under two domains have two names."""
     assert materialization_key(_snapshot(), Runtime()) != kv_compatibility_key(KEY, Runtime())
     assert kv_compatibility_key(KEY, Runtime()) != kv_compatibility_key("sha256:" + "1" * 64, Runtime())
@@ -215,6 +215,6 @@ def test_a_project_gives_its_namespace_and_its_generation() -> None:
     assert kv_compatibility_key(KEY, before) != kv_compatibility_key(KEY, after)
     assert "mine" == Runtime(isolation_namespace="mine").for_project(project, 1).isolation_namespace
     assert after == Runtime(purge_generation=1).for_project(project, 1)
-    with pytest.raises(StoreRefused, match="generation 0, and that of the project is 1") as refused:
+    with pytest.raises(StoreRefused, match="purge_generation 0, but the project has 1") as refused:
         Runtime(purge_generation=0).for_project(project, 1)
     assert "stale_purge_generation" == refused.value.reason

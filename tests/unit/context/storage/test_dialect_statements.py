@@ -24,7 +24,7 @@ def test_only_storage_knows_which_database_it_is() -> None:
     assert {} == {name: lines for name, lines in found.items() if lines}
 
 
-def test_the_signs_are_seen() -> None:
+def test_each_sign_of_a_database_is_recognized() -> None:
     """The test above would notice each of them."""
     lines = (
         "import sqlite3",

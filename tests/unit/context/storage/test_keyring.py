@@ -31,13 +31,13 @@ def ring(path: str) -> Keyring:
     return made
 
 
-def test_a_keyring_that_is_only_opened_is_not_made(path: str) -> None:
+def test_opening_a_missing_keyring_writes_no_file(path: str) -> None:
     """No key, no file."""
     assert [] == Keyring(path).generations(PROJECT)
     assert not os.path.exists(path)
 
 
-def test_nobody_else_may_read_the_keyring(ring: Keyring) -> None:
+def test_a_keyring_that_others_can_read_is_refused(ring: Keyring) -> None:
     """Its mode is 0600, and one that others may read is refused."""
     assert 0o600 == stat.S_IMODE(os.stat(ring.path).st_mode)
 
@@ -82,7 +82,7 @@ def test_a_destroyed_key_is_gone(ring: Keyring) -> None:
         assert b"new" == Sealer(one, PROJECT).open("events", "evt_a", new)
 
 
-def test_the_old_file_is_overwritten_before_it_goes(ring: Keyring) -> None:
+def test_the_old_file_is_overwritten_before_it_is_unlinked(ring: Keyring) -> None:
     """Who still has it open reads zeros."""
     ring.add_key(PROJECT, 2)
     with open(ring.path, "rb") as file:
@@ -94,7 +94,7 @@ def test_the_old_file_is_overwritten_before_it_goes(ring: Keyring) -> None:
 
 
 @pytest.mark.parametrize("replaced", [False, True])
-def test_what_a_crash_left_is_overwritten_by_the_next(ring: Keyring, replaced: bool) -> None:
+def test_files_left_by_a_crash_are_overwritten_on_the_next_open(ring: Keyring, replaced: bool) -> None:
     """Before the new file was in place only the second name goes; after it, the old bytes go first."""
     os.link(ring.path, f"{ring.path}.old")
     if replaced:
@@ -143,7 +143,7 @@ def test_a_file_that_is_no_keyring_is_refused(path: str, data: bytes) -> None:
     assert data == Path(path).read_bytes()
 
 
-def test_what_is_sealed_does_not_show(ring: Keyring) -> None:
+def test_sealed_bytes_do_not_contain_the_content(ring: Keyring) -> None:
     """And the same content is never sealed to the same bytes."""
     sealer = Sealer(ring, PROJECT)
     one, two = (sealer.seal("events", "evt_a", 1, b"the secret") for _ in range(2))
@@ -154,7 +154,7 @@ def test_what_is_sealed_does_not_show(ring: Keyring) -> None:
 
 
 @pytest.mark.parametrize("change", ["project", "table", "row", "column", "content", "key", "cut"])
-def test_what_is_sealed_opens_only_where_it_was_sealed(ring: Keyring, change: str) -> None:
+def test_sealed_bytes_open_only_in_their_own_row(ring: Keyring, change: str) -> None:
     """In its project, table, row and column, and unchanged."""
     ring.add_key("prj_two", 1)
     made = Sealer(ring, PROJECT).seal("events", "evt_a", 1, b"text")
