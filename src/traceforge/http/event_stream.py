@@ -45,8 +45,8 @@ class EventStreamParser:
                 return []
             self._started = True
             text = text.removeprefix(_BOM)
-        *blocks, rest = text.split(b"\n\n")
-        self._pending = [rest]
+        *blocks, incomplete = text.split(b"\n\n")
+        self._pending = [incomplete]
         events = [_read_block(block) for block in blocks]
         return [event for event in events if event is not None]
 
