@@ -64,7 +64,7 @@ def _messages(project: Path) -> list[str]:
         ("a", "ftp://a", "http://"),
         ("a", "http://", "http://"),
         ("a", "http://a:0", "http://"),
-        ("a", "http://a:b", "no URL"),
+        ("a", "http://a:b", "not a URL"),
         ("a", "http://me:s3cret@a", "user or a password"),
         ("a", "http://a/?s3cret", "path"),
         ("a", "http://a b", "ASCII"),
