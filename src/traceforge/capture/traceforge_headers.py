@@ -66,10 +66,9 @@ def apply_call_site(headers: Headers, call_site: str, fallback: Callable[[], str
     """The headers and the call site to record: the stack decides, then the caller's header, then the fallback."""
     if not call_site:
         return headers, fallback()
-    if any(name.lower() == SOURCE.lower() for name, _ in headers):
-        return tuple(
-            (name, call_site if name.lower() == SOURCE.lower() else value) for name, value in headers
-        ), call_site
+    source = SOURCE.lower()
+    if any(name.lower() == source for name, _ in headers):
+        return tuple((name, call_site if name.lower() == source else value) for name, value in headers), call_site
     return headers, call_site
 
 
