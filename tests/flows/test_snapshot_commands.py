@@ -47,7 +47,7 @@ def test_list_prints_one_line_per_snapshot(project: Project) -> None:
         ["ID", "PROVIDER", "MODEL", "GATE", "APPROVALS", "SOURCE"],
         ["by-hand", "openai", "gpt-4-turbo", "behaviour", "1", "app/ask.py:7", "ask"],
         ["greeting", "openai", "gpt-4-turbo", "behaviour", "2", "src/agents/summarizer.py:12", "generate_summary"],
-        ["oops", "(wire", "answer)", "gpt-4-turbo", "request", "1", "app/ask.py:7", "ask"],
+        ["oops", "(raw", "response)", "gpt-4-turbo", "request", "1", "app/ask.py:7", "ask"],
     ] == lines
 
 

@@ -64,8 +64,8 @@ class FlakyServer(ModelServer):
                 raise BadRequest("not now", self.refused.status)
             self.salt = self.salts[self.served % len(self.salts)]
             reply = super().reply(path, query, data)
-        if self.interrupts and reply.streaming:
-            return reply._replace(pieces=[*reply.pieces[:4], reply.pieces[-1]])
+        if self.interrupts and reply.is_stream:
+            return reply._replace(chunks=[*reply.chunks[:4], reply.chunks[-1]])
         return reply
 
 
