@@ -12,20 +12,18 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Iterator
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, Self
+from typing import Any, NamedTuple, Protocol, Self
 
 from traceforge.context.api._generated.client_methods import AsyncClientMethods, ClientMethods
 from traceforge.context.api.async_http_transport import AsyncHTTPTransport
+from traceforge.context.api.embedded_transport import AsyncEmbeddedTransport, EmbeddedTransport
 from traceforge.context.api.http_transport import HTTPTransport, ServerAddress
+from traceforge.context.api.open_store import open_store
 from traceforge.context.api.operation_types import LIMIT_DEFAULT, Operation
 from traceforge.context.api.operations import OPERATIONS_BY_NAME
 from traceforge.context.api.request_decoding import check_key, check_page, to_json
 from traceforge.context.model.objects import ResponseEvent
-from traceforge.errors import MissingExtra
-
-if TYPE_CHECKING:
-    from traceforge.context.api.embedded_transport import EmbeddedTransport
-    from traceforge.context.project_store import Store
+from traceforge.context.project_store import Store
 
 TIMEOUT_S = 120.0  # Without a byte from the server: a model may think that long.
 
@@ -81,7 +79,6 @@ class Client(ClientMethods):
         The calls of its responses are recorded in `traces_dir`, where a purge removes them.
 
         Raises:
-            MissingExtra: the packages that a store needs are not installed.
             StoreUnavailable: the database or its keys cannot be used.
             StoreRefused: there is no such project.
         """
@@ -134,8 +131,6 @@ class AsyncClient(AsyncClientMethods):
     ) -> Self:
         """As `Client.open`."""
         transport = await asyncio.to_thread(_open_transport, target, keys, project_id, traces_dir)
-        from traceforge.context.api.embedded_transport import AsyncEmbeddedTransport  # Needs the extra `context`.
-
         return cls(AsyncEmbeddedTransport(transport))
 
     @classmethod
@@ -188,9 +183,4 @@ def _check_stream_request(name: str, fields: dict[str, Any], key: str | None) ->
 def _open_transport(
     target: str, keys: str | None, project_id: str | None, traces_dir: str | None
 ) -> EmbeddedTransport:
-    try:
-        from traceforge.context.api.embedded_transport import EmbeddedTransport  # Needs the extra `context`.
-        from traceforge.context.api.open_store import open_store
-    except ImportError as exc:
-        raise MissingExtra(f"the context store cannot run here: {exc.name} is not installed", "context") from None
     return EmbeddedTransport(open_store(target, keys=keys, project_id=project_id, traces_dir=traces_dir))
