@@ -24,3 +24,20 @@ def test_a_client_without_the_extra_is_an_error_that_names_the_package() -> None
         process.returncode,
         process.stdout,
     ), process.stderr
+
+
+COMMAND = """
+import sys
+sys.modules["sqlalchemy"] = None
+from traceforge.cli.main import main
+sys.argv = ["traceforge", "context", "session", "list"]
+main()
+"""
+
+
+def test_a_context_command_without_the_extra_names_the_extra() -> None:
+    """The command exits with 3 and says what to install, without a traceback."""
+    process = subprocess.run([sys.executable, "-c", COMMAND], capture_output=True, text=True, check=False)
+    assert 3 == process.returncode, process.stderr
+    assert "sqlalchemy is not installed" in process.stderr
+    assert "traceforge[context]" in process.stderr
