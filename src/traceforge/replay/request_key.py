@@ -41,7 +41,7 @@ LIST_HEADERS = frozenset({"anthropic-beta", "openai-beta"})  # `a, b` in one hea
 KEY_HEADERS = BEHAVIOUR_HEADERS | {"content-type", "content-encoding"}  # no other header is looked at
 HEADS_CACHED = 512  # A client sends the same URL and headers with every call.
 
-# Whole requests are cached because clients retry and load tests repeat. A hit takes 2 µs. A miss takes 6 µs for a
+# Whole requests are cached because clients retry and load tests repeat. A hit takes 1 µs. A miss takes 6 µs for a
 # short request without secrets, and 250 µs (300 bytes) to 1,300 µs (30 KB) for one in which something is redacted.
 REQUESTS_CACHED = 512
 CACHED_REQUEST_BYTES_MAX = 32 << 10
@@ -111,7 +111,7 @@ class RequestKeyer:
 
     @cached_property
     def _redactor(self) -> RequestRedactor:
-        from traceforge.replay.request_redactor import RequestRedactor  # 25 ms, and a run without a call needs none.
+        from traceforge.replay.request_redactor import RequestRedactor  # 12 ms of CPU, only with a call.
 
         return RequestRedactor(self._configured_redactor)
 
