@@ -66,7 +66,7 @@ class OpenAIEndpoint(NamedTuple):
 
 
 _CHAT = OpenAIEndpoint(
-    "/chat/completions", "v1_chat", read_chat, lambda heading, _, said: chat_completion(heading, said), ChatFrames
+    "/chat/completions", "v1_chat", read_chat, lambda heading, _, answer: chat_completion(heading, answer), ChatFrames
 )
 _RESPONSES = OpenAIEndpoint("/responses", "v1_responses", read_responses, response_object, ResponseFrames)
 ENDPOINTS = {kind.path: kind for kind in (_CHAT, _RESPONSES)}

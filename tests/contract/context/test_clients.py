@@ -77,7 +77,7 @@ def step_by_step(client: Any, **named: Any) -> Any:
 
 
 async def _gather(items: Any) -> list[Any]:
-    return [one async for one in items]
+    return [item async for item in items]
 
 
 @pytest.fixture
@@ -135,7 +135,7 @@ def says(text: str, kind: EventType = EventType.USER_MESSAGE) -> NewEvent:
     return NewEvent(event_type=kind, content=text)
 
 
-def test_the_whole_way_from_an_artifact_to_a_snapshot(client: Any) -> None:
+def test_a_client_creates_everything_from_an_artifact_to_a_snapshot(client: Any) -> None:
     """The whole way from an artifact to a snapshot."""
     artifact = client.create_artifact(artifact_type="policy", content="Be kind.", metadata={"a": [1, None]})
     assert "Be kind." == client.get_artifact_content(artifact.id).content
@@ -159,15 +159,15 @@ def test_the_whole_way_from_an_artifact_to_a_snapshot(client: Any) -> None:
     assert snapshot == client.get_snapshot(snapshot.id)
     assert [snapshot] == client.list_snapshots(*at).data
     blocks = client.list_blocks(snapshot.id).data
-    assert snapshot.ordered_block_manifest == [one.id for one in blocks]
-    assert ["system", "user", "user"] == [one.role for one in blocks]
+    assert snapshot.ordered_block_manifest == [block.id for block in blocks]
+    assert ["system", "user", "user"] == [block.role for block in blocks]
     assert client.verify_snapshot(snapshot.id).valid
     assert "archived" == client.update_session(session.id, status="archived").status.value
     assert "x" == client.update_branch(*at, label="x").label
     assert client.delete_session(session.id).deleted
 
 
-def test_every_error_is_the_same(client: Any) -> None:
+def test_every_client_raises_the_same_errors(client: Any) -> None:
     """Every error is the same."""
     session = client.create_session()
     at = (session.id, session.default_branch_id)
@@ -203,7 +203,7 @@ def test_every_error_is_the_same(client: Any) -> None:
 
 
 @pytest.mark.parametrize("content", [float("nan"), float("inf"), "\ud800", object()])
-def test_what_json_cannot_hold_is_refused_before_it_is_asked(client: Any, content: Any) -> None:
+def test_a_value_that_json_cannot_represent_is_refused_before_it_is_sent(client: Any, content: Any) -> None:
     """What JSON cannot hold is refused before it is asked."""
     with pytest.raises(StoreRefused) as refused:
         client.create_session(metadata={"a": [content]})
@@ -211,7 +211,7 @@ def test_what_json_cannot_hold_is_refused_before_it_is_asked(client: Any, conten
     assert [] == client.list_sessions().data
 
 
-def test_an_idempotency_key_is_the_same_everywhere(client: Any) -> None:
+def test_an_idempotency_key_works_alike_in_every_client(client: Any) -> None:
     """An idempotency key is the same everywhere."""
     first = client.create_session(metadata={"a": 1, "b": 2}, idempotency_key="k 1")
 
@@ -231,7 +231,7 @@ def name_of(one: Any) -> str:
     return str(getattr(one, "id", None) or one.name)
 
 
-def test_every_list_is_paged_without_a_gap_and_without_a_repetition(
+def test_every_list_is_paged_without_gaps_or_repetitions(
     client: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """Every list is paged without a gap and without a repetition; a response that failed is in one too."""
@@ -258,7 +258,7 @@ def test_every_list_is_paged_without_a_gap_and_without_a_repetition(
         client.create_snapshot(*at)
         client.create_api_key(scopes=["read"])
         client.create_project(name="another")
-    while any(one.status in ("queued", "running") for one in client.iterate_replay_runs()):
+    while any(run.status in ("queued", "running") for run in client.iterate_replay_runs()):
         time.sleep(0.05)
     snapshot = client.list_snapshots(*at).data[0]
     arguments = {
@@ -267,7 +267,7 @@ def test_every_list_is_paged_without_a_gap_and_without_a_repetition(
         "list_snapshots": at,
         "list_blocks": (snapshot.id,),
     }
-    lists = [one for one in OPERATIONS if one.is_list]
+    lists = [operation for operation in OPERATIONS if operation.is_list]
     for operation in lists:
         ids = arguments.get(operation.name, ())
         method = getattr(client, operation.name)
@@ -287,7 +287,7 @@ def test_every_list_is_paged_without_a_gap_and_without_a_repetition(
     assert 9 <= len(lists)
 
 
-def test_both_clients_have_a_method_for_every_operation_and_they_look_alike() -> None:
+def test_both_clients_have_the_same_method_for_every_operation() -> None:
     """Both clients have a method for every operation and they look alike."""
     for name, operation in OPERATIONS_BY_NAME.items():
         sync, awaited = getattr(Client, name), getattr(AsyncClient, name)
@@ -308,7 +308,7 @@ def test_both_clients_have_a_method_for_every_operation_and_they_look_alike() ->
         }
 
 
-def test_a_server_that_is_not_there_is_an_error_that_says_so() -> None:
+def test_an_unreachable_server_is_named_in_the_error() -> None:
     """A server that is not there is an error that says so."""
     with pytest.raises(StoreUnavailable) as gone:
         Client.connect("http://127.0.0.1:9").list_sessions()
@@ -332,7 +332,7 @@ def test_a_connection_that_the_server_closed_is_opened_again(store: Store) -> No
         client.close()
 
 
-def test_a_response_is_had_as_it_comes(client: Any, upstream: Upstream) -> None:
+def test_a_response_is_streamed_as_it_arrives(client: Any, upstream: Upstream) -> None:
     """That it began, each text, and how it ended; on the branch it is the same as one that was waited for."""
     upstream.answers(streamed("One", " two", " three"))
     session = client.create_session()
@@ -340,19 +340,19 @@ def test_a_response_is_had_as_it_comes(client: Any, upstream: Upstream) -> None:
     events = list(client.stream_response(model="openai/m", session_id=session.id, input="Count."))
 
     texts = ["response.text.delta"] * 3
-    assert ["response.created", *texts, "response.completed"] == [one.type for one in events]
-    assert ["", "One", " two", " three", ""] == [one.delta for one in events]
-    assert [True, False, False, False, True] == [one.response is not None for one in events]
+    assert ["response.created", *texts, "response.completed"] == [event.type for event in events]
+    assert ["", "One", " two", " three", ""] == [event.delta for event in events]
+    assert [True, False, False, False, True] == [event.response is not None for event in events]
     first, last = events[0].response, events[-1].response
     assert (first.id, "running", None) == (last.id, first.status, first.output)
     assert last == client.get_response(last.id)
     assert "One two three" == last.output["content"]
-    said = list(client.iterate_events(session.id, session.default_branch_id))
-    assert ["Count.", "One two three"] == [one.content for one in said]
-    assert last.event_id == said[1].id
+    stored_events = list(client.iterate_events(session.id, session.default_branch_id))
+    assert ["Count.", "One two three"] == [event.content for event in stored_events]
+    assert last.event_id == stored_events[1].id
 
 
-def test_each_text_is_there_before_the_next_one_is_sent(client: Any, upstream: Upstream) -> None:
+def test_each_text_arrives_before_the_next_one_is_sent(client: Any, upstream: Upstream) -> None:
     """Nothing is asked before the first event is; nothing is held back for the next one."""
     gate = threading.Semaphore(0)
     upstream.answers(streamed("One", " two", " three", gate=gate))
@@ -366,10 +366,10 @@ def test_each_text_is_there_before_the_next_one_is_sent(client: Any, upstream: U
     gate.release()  # What ends the stream.
 
     assert ["response.created", "One", " two", " three"] == seen
-    assert ["response.completed"] == [one.type for one in events]
+    assert ["response.completed"] == [event.type for event in events]
 
 
-def test_whoever_stops_reading_changes_nothing(client: Any, upstream: Upstream) -> None:
+def test_a_stream_that_is_not_read_to_its_end_is_still_stored(client: Any, upstream: Upstream) -> None:
     """The answer is paid for: it comes to its end, and stands on the branch."""
     gate = threading.Semaphore(0)
     upstream.answers(streamed("One", " two", gate=gate))
@@ -404,7 +404,7 @@ def test_a_stream_with_a_key_is_done_once(client: Any, upstream: Upstream) -> No
     assert 422 == error.value.status
 
 
-def test_a_stream_that_is_refused_or_fails_says_so(client: Any, upstream: Upstream) -> None:
+def test_a_refused_stream_raises_and_a_failed_one_ends_with_its_error(client: Any, upstream: Upstream) -> None:
     """A refusal is raised as everywhere; a model that fails is the end of a response."""
     upstream.answers(Answer([b"{}"], status=500))
     session = client.create_session()
@@ -418,12 +418,12 @@ def test_a_stream_that_is_refused_or_fails_says_so(client: Any, upstream: Upstre
     with pytest.raises(InvalidFields, match="session_id"):
         list(client.stream_response(**{**body, "session_id": "x"}))
 
-    assert ["response.created", "response.failed"] == [one.type for one in failed]
+    assert ["response.created", "response.failed"] == [event.type for event in failed]
     assert "provider_refused" == failed[-1].response.error.code
     assert 1 == len(upstream.received)
 
 
-def test_a_stream_whose_question_is_purged_ends_so(client: Any, store: Store, upstream: Upstream) -> None:
+def test_a_stream_whose_input_is_purged_ends_with_the_receipt(client: Any, store: Store, upstream: Upstream) -> None:
     """In the middle of the answer: whoever reads it is told the receipt."""
     gate = threading.Semaphore(0)
     upstream.answers(streamed("One", " two", gate=gate))
@@ -439,7 +439,7 @@ def test_a_stream_whose_question_is_purged_ends_so(client: Any, store: Store, up
         list(events)
 
 
-def test_a_response_that_is_waited_for_has_no_stream(client: Any, upstream: Upstream) -> None:
+def test_create_response_takes_no_stream_field(client: Any, upstream: Upstream) -> None:
     """`create_response` waits: how it is had is a method, not a field."""
     upstream.answers(Answer([chat_answer("Yes.")]))
 
@@ -502,7 +502,7 @@ def test_an_async_connection_that_the_server_closed_is_opened_again(store: Store
         runner.run(client.close())
 
 
-def test_a_cancelled_async_call_leaves_its_connection_to_nobody(store: Store, upstream: Upstream) -> None:
+def test_the_connection_of_a_cancelled_call_is_not_used_again(store: Store, upstream: Upstream) -> None:
     """The response to a cancelled call is never read as that of the next one."""
     gate = threading.Semaphore(0)
     upstream.answers(streamed("Yes.", gate=gate))
@@ -521,7 +521,7 @@ def test_a_cancelled_async_call_leaves_its_connection_to_nobody(store: Store, up
         asyncio.run(work(site.url))
 
 
-def test_an_async_server_that_is_not_there_is_an_error_that_says_so() -> None:
+def test_an_unreachable_server_is_named_in_the_error_of_an_async_call() -> None:
     """The error names the server; nothing was sent."""
 
     async def work() -> None:

@@ -63,7 +63,7 @@ def error_of(answer) -> dict:
     return error
 
 
-def test_a_conflict_carries_where_the_branch_is_now(site: Served, store: Store) -> None:
+def test_a_conflict_names_the_current_version_and_head(site: Served, store: Store) -> None:
     """A conflict carries where the branch is now."""
     made = session(store)
     event = append(store, made)
@@ -84,7 +84,7 @@ def test_a_conflict_carries_where_the_branch_is_now(site: Served, store: Store) 
     assert 201 == site.http.post(path, json=again).status_code
 
 
-def test_a_caller_that_waits_for_another_process_keeps_nobody_waiting(site: Served, store: Store) -> None:
+def test_a_request_that_waits_for_a_lock_delays_no_other_request(site: Served, store: Store) -> None:
     """A caller that waits for another process keeps nobody waiting, and is served when that one is done."""
     made = session(store)
     path = f"/v2/sessions/{made.id}/branches/{made.default_branch_id}/events"
@@ -108,7 +108,7 @@ def test_a_caller_that_waits_for_another_process_keeps_nobody_waiting(site: Serv
     other.close()
 
 
-def test_every_wrong_field_is_named(site: Served) -> None:
+def test_every_invalid_field_is_named(site: Served) -> None:
     """Every wrong field is named."""
     body = {"artifact_type": "poem", "content": "x", "retention_class": 3, "colour": "red", "size": 1}
 
@@ -122,7 +122,7 @@ def test_every_wrong_field_is_named(site: Served) -> None:
     assert all(one in error["message"] for one in named)
 
 
-def test_an_unknown_field_is_named_wherever_it_stands(site: Served, store: Store) -> None:
+def test_an_unknown_field_is_named_at_any_depth(site: Served, store: Store) -> None:
     """An unknown field is named wherever it stands."""
     made = session(store)
     body = {
@@ -156,7 +156,7 @@ def test_an_unknown_field_is_named_wherever_it_stands(site: Served, store: Store
         (b'{"metadata": {"a:": ":", "a:": ":"}}', "duplicate_name"),
     ],
 )
-def test_a_body_that_is_no_json_object_is_refused(site: Served, body: bytes, code: str) -> None:
+def test_a_body_that_is_not_a_json_object_is_refused(site: Served, body: bytes, code: str) -> None:
     """A body that is no JSON object is refused."""
     answer = site.http.post("/v2/sessions", content=body, headers=JSON)
 
@@ -191,14 +191,14 @@ def test_an_operation_without_a_body_takes_an_empty_one(
         {"Content-Type": "application/json", "Content-Encoding": "gzip"},
     ],
 )
-def test_a_body_that_is_not_said_to_be_json_is_refused(site: Served, headers: dict[str, str]) -> None:
+def test_a_body_without_a_json_content_type_is_refused(site: Served, headers: dict[str, str]) -> None:
     """A body that is not said to be JSON is refused."""
     answer = site.http.post("/v2/sessions", content=b"{}", headers=headers)
 
     assert (415, "unsupported_media_type") == (answer.status_code, error_of(answer)["code"])
 
 
-def test_a_body_that_is_announced_too_large_is_refused_before_it_is_sent(site: Served) -> None:
+def test_a_body_with_too_large_a_content_length_is_refused_before_it_is_sent(site: Served) -> None:
     """A body that is announced too large is refused before it is sent."""
     head = f"POST /v2/sessions HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: {BODY_BYTES_MAX + 1}\r\nExpect: 100-continue\r\n\r\n"  # noqa: E501
 
@@ -219,7 +219,7 @@ def test_a_body_that_is_announced_too_large_is_refused_before_it_is_sent(site: S
     ],
     ids=["TLS", "no method", "negative length", "endless length", "two lengths"],
 )
-def test_what_is_no_http_is_refused_in_the_same_shape(
+def test_bytes_that_are_not_http_get_an_error_of_the_same_shape(
     site: Served, data: bytes, caplog: pytest.LogCaptureFixture
 ) -> None:
     """It is logged as a request, by us alone."""
@@ -265,7 +265,7 @@ def test_a_body_of_exactly_the_limit_is_read(site: Served) -> None:
     assert 201 == site.http.post("/v2/artifacts", content=body, headers=JSON).status_code
 
 
-def test_a_path_that_is_not_there_and_a_method_that_is_not(site: Served) -> None:
+def test_an_unknown_path_is_404_and_an_unknown_method_is_405(site: Served) -> None:
     """A path that is not there and a method that is not."""
     for path in ("/v2/nothing", "/nothing", "/v2/sessions/", "/v2//sessions", "/v2", "/v2/sessions/x/y"):
         assert (404, "no_such_path") == (
@@ -292,22 +292,22 @@ def test_a_path_that_is_not_there_and_a_method_that_is_not(site: Served) -> None
         ({"Sec-Fetch-Site": "cross-site"}, 403),
     ],
 )
-def test_nobody_comes_in_through_a_browser(site: Served, headers: dict[str, str], status: int) -> None:
-    """Nobody comes in through a browser."""
+def test_a_request_from_a_page_of_another_site_is_refused(site: Served, headers: dict[str, str], status: int) -> None:
+    """Neither data nor pages: Host, Origin and Sec-Fetch-Site are checked on every path."""
     for path in ("/v2/sessions", "/healthz", "/metrics", "/v2/openapi.json"):
         answer = site.http.get(path, headers=headers)
         assert status == answer.status_code
         error_of(answer)
 
 
-def test_its_own_page_and_other_names_of_this_machine_come_in(site: Served) -> None:
+def test_its_own_page_and_other_names_of_this_machine_are_accepted(site: Served) -> None:
     """Its own page and other names of this machine come in."""
     host = site.url.removeprefix("http://")
     for headers in ({"Origin": site.url}, {"Host": "localhost"}, {"Host": host, "Sec-Fetch-Site": "same-origin"}):
         assert 200 == site.http.get("/v2/sessions", headers=headers).status_code
 
 
-def test_a_request_id_is_echoed_or_made(site: Served) -> None:
+def test_a_request_id_is_echoed_or_generated(site: Served) -> None:
     """A request id is echoed or made."""
     assert "mine-1" == site.http.get("/v2/sessions", headers={"X-Request-Id": "mine-1"}).headers["x-request-id"]
     made = site.http.get("/v2/sessions", headers={"X-Request-Id": "a b"}).headers["x-request-id"]
@@ -316,7 +316,7 @@ def test_a_request_id_is_echoed_or_made(site: Served) -> None:
     assert ["mine-1", made, "no"] == [one["request_id"] for one in site.lines(3)]
 
 
-def test_the_log_says_what_was_done_and_nothing_of_what_was_said(guarded: Served, store: Store) -> None:
+def test_the_log_names_operations_and_holds_no_content(guarded: Served, store: Store) -> None:
     """The log says what was done and nothing of what was said."""
     key = new_key(store, "write")
     secret = "a-very-secret-word"
@@ -338,7 +338,7 @@ def test_the_log_says_what_was_done_and_nothing_of_what_was_said(guarded: Served
     assert [201, 400, 400, 404, 404] == [one["status"] for one in lines]
 
 
-def test_the_numbers_are_as_prometheus_reads_them(site: Served) -> None:
+def test_the_metrics_are_in_the_format_of_prometheus(site: Served) -> None:
     """The numbers are as prometheus reads them."""
     for _ in range(3):
         site.http.get("/v2/sessions")
@@ -356,7 +356,7 @@ def test_the_numbers_are_as_prometheus_reads_them(site: Served) -> None:
     assert named <= described | {f"{one}_{part}" for one in described for part in ("bucket", "sum", "count")}
 
 
-def test_it_is_alive_and_ready(site: Served) -> None:
+def test_healthz_and_readyz_answer(site: Served) -> None:
     """It is alive and ready."""
     assert {"status": "ok"} == site.http.get("/healthz").json()
     assert {"status": "ready"} == site.http.get("/readyz").json()
@@ -364,7 +364,7 @@ def test_it_is_alive_and_ready(site: Served) -> None:
     assert 200 == site.http.head("/v2/sessions").status_code
 
 
-def test_every_route_demands_a_key_that_is_known(guarded: Served, store: Store) -> None:
+def test_every_route_requires_a_valid_api_key(guarded: Served, store: Store) -> None:
     """Every route demands a key that is known."""
     gone = new_key(store, "admin")
     [one] = store.list_api_keys().data
@@ -392,7 +392,7 @@ def _document(store: Store) -> dict:
         return found
 
 
-def test_a_key_does_what_its_scope_allows(guarded: Served, store: Store) -> None:
+def test_a_key_allows_what_its_scope_allows(guarded: Served, store: Store) -> None:
     """A key does what its scope allows."""
     allowed = {"read": {"read"}, "write": {"read", "write"}, "admin": {"read", "write", "admin"}}
     document = _document(store)
@@ -408,7 +408,7 @@ def test_a_key_does_what_its_scope_allows(guarded: Served, store: Store) -> None
     assert 9 == len(seen)
 
 
-def test_a_key_speaks_for_one_project_alone(guarded: Served, store: Store, other: Store) -> None:
+def test_a_key_is_valid_for_one_project_only(guarded: Served, store: Store, other: Store) -> None:
     """A key speaks for one project alone."""
     mine, theirs = new_key(store, "admin"), new_key(other, "admin")
     made = session(other)
@@ -429,7 +429,7 @@ def test_a_key_speaks_for_one_project_alone(guarded: Served, store: Store, other
     assert 201 == made_for_them.status_code  # The operator of the server.
 
 
-def test_who_runs_the_store_sees_and_revokes_the_keys_of_every_project(
+def test_the_operator_lists_and_revokes_the_keys_of_every_project(
     site: Served, guarded: Served, store: Store, other: Store
 ) -> None:
     """Who may make a key for a project may take it back; to the others, it is not there."""
@@ -453,7 +453,7 @@ def test_who_runs_the_store_sees_and_revokes_the_keys_of_every_project(
     assert 200 == guarded.http.get("/v2/sessions", headers=bearer(mine)).status_code
 
 
-def test_a_database_that_is_gone_is_503_and_the_server_lives(tmp_path: Path) -> None:
+def test_a_missing_database_is_503_and_the_server_goes_on(tmp_path: Path) -> None:
     """Alive and not ready; what is said names neither a host nor a file."""
     with tempfile.TemporaryDirectory(prefix="tf-pg-", ignore_cleanup_errors=True) as folder:
         database = start_postgres(folder)

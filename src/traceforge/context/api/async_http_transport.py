@@ -94,11 +94,11 @@ class AsyncHTTPTransport:
         return "\r\n".join((*lines, "\r\n")).encode("ascii") + (body or b"")
 
     async def _send(self, method: str, request: bytes, can_retry: bool) -> tuple[int, bytes]:
-        kept = self._take_idle()
+        idle_connection = self._take_idle()
         try:
-            return await self._exchange(kept or await self._connect(), method, request)
+            return await self._exchange(idle_connection or await self._connect(), method, request)
         except _FAILURES as exc:
-            if not can_retry and not (kept is not None and isinstance(exc, STALE_CONNECTION)):
+            if not can_retry and not (idle_connection is not None and isinstance(exc, STALE_CONNECTION)):
                 raise self._address.no_answer(exc, method) from None
         try:
             return await self._exchange(await self._connect(), method, request)

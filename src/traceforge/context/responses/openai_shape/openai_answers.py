@@ -157,8 +157,8 @@ def _call(call: JSONObject, place: int) -> JSONObject:
     function = as_object(call.get("function"))
     if "custom" in call:
         return call
-    told: JSONObject = {"name": function.get("name"), "arguments": as_text(function.get("arguments"))}
-    return {"id": call.get("id") or f"call_{place}", "type": "function", "function": told}
+    function_fields: JSONObject = {"name": function.get("name"), "arguments": as_text(function.get("arguments"))}
+    return {"id": call.get("id") or f"call_{place}", "type": "function", "function": function_fields}
 
 
 def _text(content: JSON) -> JSON:

@@ -50,54 +50,54 @@ def read_chat(body: JSON) -> OpenAIRequest:
     Raises:
         StoreRefused: it is invalid or asks for something unsupported; `param` names the field.
     """
-    given = _checked(body, "messages")
-    messages = _all_objects(given, "messages")
+    fields = _checked(body, "messages")
+    messages = _all_objects(fields, "messages")
     for place, message in enumerate(messages):
         _check_message(message, f"messages[{place}]")
-    if given.get("n") not in (None, 1):
+    if fields.get("n") not in (None, 1):
         raise _refused("`n` must be 1", "n")
-    if given.get("tools"):
-        _all_objects(given, "tools")
-    if not isinstance(given.get("response_format"), dict | None):
+    if fields.get("tools"):
+        _all_objects(fields, "tools")
+    if not isinstance(fields.get("response_format"), dict | None):
         raise _refused("response_format must be an object", "response_format")
-    unified = without_fields(chat.decode_request(given), ("model", "messages", "stream", "n", *_BOOKS))
+    unified = without_fields(chat.decode_request(fields), ("model", "messages", "stream", "n", *_BOOKS))
     parameters = _echoed_fields(unified)
-    options = as_object(given.get("stream_options"))
-    return _build_request(given, messages, parameters, include_usage=options.get("include_usage") is True)
+    options = as_object(fields.get("stream_options"))
+    return _build_request(fields, messages, parameters, include_usage=options.get("include_usage") is True)
 
 
 def read_responses(body: JSON) -> OpenAIRequest:
     """Read the body of `/v1/responses`; raises as `read_chat`."""
-    given = _checked(body, "input")
+    fields = _checked(body, "input")
     for name in _STATEFUL:
-        if given.get(name) not in (None, False):
+        if fields.get(name) not in (None, False):
             raise _refused(f"{name} is not supported: send the complete conversation in input", name)
-    if not isinstance(given["input"], str):
-        for place, item in enumerate(_all_objects(given, "input")):
+    if not isinstance(fields["input"], str):
+        for place, item in enumerate(_all_objects(fields, "input")):
             _check_item(item, f"input[{place}]")
-    if not isinstance(given.get("instructions"), str | None):
+    if not isinstance(fields.get("instructions"), str | None):
         raise _refused("instructions must be a text", "instructions")
-    unified = responses.decode_request(given)
+    unified = responses.decode_request(fields)
     messages = list(_joined(_chat_message(message) for message in list_objects(unified["messages"])))
     if not messages:
         raise _refused("input must contain a message, not only reasoning", "input")
-    kept = without_fields(
+    parameter_fields = without_fields(
         unified, ("model", "messages", "stream", "tools", "tool_choice", "text", "reasoning", *_SILENT, *_BOOKS)
     )
-    parameters = _echoed_fields(kept)
-    if given.get("tools"):
-        parameters["tools"] = [_chat_tool(tool, place) for place, tool in enumerate(_all_objects(given, "tools"))]
-    if given.get("tool_choice") is not None:
-        parameters["tool_choice"] = _chat_choice(given["tool_choice"])
-    if given.get("parallel_tool_calls") is False:
+    parameters = _echoed_fields(parameter_fields)
+    if fields.get("tools"):
+        parameters["tools"] = [_chat_tool(tool, place) for place, tool in enumerate(_all_objects(fields, "tools"))]
+    if fields.get("tool_choice") is not None:
+        parameters["tool_choice"] = _chat_choice(fields["tool_choice"])
+    if fields.get("parallel_tool_calls") is False:
         parameters["parallel_tool_calls"] = False
-    wanted = as_object(as_object(given.get("text")).get("format"))
+    wanted = as_object(as_object(fields.get("text")).get("format"))
     if wanted.get("type") not in (None, "text"):
         parameters["response_format"] = _chat_format(wanted)
-    effort = as_object(given.get("reasoning")).get("effort")
+    effort = as_object(fields.get("reasoning")).get("effort")
     if effort is not None:
         parameters["reasoning_effort"] = effort
-    return _build_request(given, messages, parameters, include_usage=True)
+    return _build_request(fields, messages, parameters, include_usage=True)
 
 
 def to_items(messages: Sequence[JSONObject]) -> list[ConversationItem]:
