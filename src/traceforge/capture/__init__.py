@@ -9,6 +9,8 @@ import sys
 from types import ModuleType
 from typing import TYPE_CHECKING, cast
 
+from traceforge.capture import subinterpreter
+
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
@@ -21,8 +23,6 @@ class _Callable(ModuleType):
 
     def __call__(self, *, session: str = "", sink: Recorder | None = None) -> AbstractContextManager[Capture]:
         """Record the calls of this context until it ends."""
-        from traceforge.capture import subinterpreter
-
         if subinterpreter.is_subinterpreter():
             return cast("AbstractContextManager[Capture]", subinterpreter.capture(session=session, sink=sink))
         from traceforge.capture.inprocess import capture

@@ -182,10 +182,9 @@ def _new_capture(session_id: str, sink: Recorder | None) -> Capture:
 
 def open_recorder(loaded: LoadedConfig) -> Recorder:
     """A recorder that stores the calls of this process in the traces of a project."""
-    from traceforge.capture.recorder import ThreadRecorder  # deferred: 50 ms that a replay does not need
-    from traceforge.capture.trace_writer import RecorderSettings
+    from traceforge.capture.recorder import open_thread_recorder  # deferred: 50 ms that a replay does not need
 
-    return ThreadRecorder(RecorderSettings.from_project(loaded))
+    return open_thread_recorder(loaded)
 
 
 def find_hook() -> tuple[ModuleType, ModuleType]:

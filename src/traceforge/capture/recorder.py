@@ -26,6 +26,7 @@ from weakref import WeakSet
 from traceforge.capture.backlog import Backlog
 from traceforge.capture.recording_counts import RecordingCounts
 from traceforge.capture.trace_writer import RecorderSettings, TraceWriter
+from traceforge.config import LoadedConfig
 from traceforge.conversion import decode_msgpack, encode_msgpack
 from traceforge.exchange import Exchange
 
@@ -339,3 +340,8 @@ def _receive_exactly(connection: socket.socket, size: int) -> bytes | None:
         parts.append(data)
         size -= len(data)
     return b"".join(parts)
+
+
+def open_thread_recorder(loaded: LoadedConfig) -> ThreadRecorder:
+    """A recorder in a thread of this process, with the settings of a project."""
+    return ThreadRecorder(RecorderSettings.from_project(loaded))

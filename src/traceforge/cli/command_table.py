@@ -1,14 +1,12 @@
 """Every command of the three lazy groups: the module that holds it, and its line in the group's help.
 
 A command's module is imported when the command runs, so a module of commands has its imports at the top and
-`traceforge --version` or `verify` pays for none of the others. The figure behind each module is what importing it
-costs (ms of CPU, Python 3.11, above the 60 ms of `traceforge --version`): what every other command saves. The line of
-help stands here too, because reading it from the modules would make `traceforge --help` import all of them (1.2 s
-instead of 0.1 s). A test compares it with the command's docstring.
+`traceforge --version` or `verify` pays for none of the others. The line of help is here too: reading it from the
+modules would make `traceforge --help` import all of them, which takes six times the CPU. A test compares it with the
+command's docstring.
 
-Few imports are deferred inside functions, each with its figure: the reports for CI services (`ci_reports.py`), the
-server of an optional extra (`serve_command.py`), google-re2 (`config_commands.py`), and what only an error or a shell
-completion needs (`main.py`, `lazy_group.py`).
+Few imports are deferred inside functions, each with its reason: the reports for CI services (`ci_reports.py`),
+google-re2 (`config_commands.py`), and what only an error or a shell completion needs (`main.py`, `lazy_group.py`).
 """
 
 from __future__ import annotations
@@ -17,167 +15,137 @@ from typing import NamedTuple
 
 
 class CommandEntry(NamedTuple):
-    """Where a command is, as `module:attribute`, and its line of help."""
+    """Where a command is, as `module:attribute`, its line of help, and the optional extra that it needs."""
 
     target: str
     summary: str
+    extra: str = ""
 
 
 CommandTable = dict[str, dict[str, CommandEntry]]  # section of the help -> name of the command -> entry
 
 TOP: CommandTable = {
     "Gate": {
-        "record": CommandEntry(  # 260
+        "record": CommandEntry(
             "traceforge.cli.record_command:record", "Run COMMAND and save new or changed model calls for review."
         ),
-        "status": CommandEntry(  # 290
+        "status": CommandEntry(
             "traceforge.cli.pending_commands:status", "List pending changes: new, changed and refused."
         ),
-        "diff": CommandEntry(  # 290
+        "diff": CommandEntry(
             "traceforge.cli.pending_commands:diff", "Show the diff of pending changes, or of one ID."
         ),
-        "review": CommandEntry(  # 290
+        "review": CommandEntry(
             "traceforge.cli.pending_commands:review", "Accept, reject or skip pending changes one by one."
         ),
-        "approve": CommandEntry(  # 290
+        "approve": CommandEntry(
             "traceforge.cli.pending_commands:approve", "Approve pending changes and write the snapshots to commit."
         ),
-        "reject": CommandEntry(  # 290
+        "reject": CommandEntry(
             "traceforge.cli.pending_commands:reject", "Delete pending changes; approved snapshots stay as they are."
         ),
-        "test": CommandEntry(  # 300
+        "test": CommandEntry(
             "traceforge.cli.gate_command:test", "Run COMMAND offline with approved answers; fail on a change."
         ),
-        "verify": CommandEntry(  # 65
+        "verify": CommandEntry(
             "traceforge.cli.verify_command:verify", "Check snapshots, traces, recordings and packs under PATH."
         ),
-        "snapshot": CommandEntry(  # 120
+        "snapshot": CommandEntry(
             "traceforge.cli.snapshot_commands:snapshot", "List, show, check, remove and migrate approved snapshots."
         ),
     },
     "Traces": {
-        "run": CommandEntry(  # 220
-            "traceforge.cli.run_command:run", "Run COMMAND and record its model calls as traces."
-        ),
-        "trace": CommandEntry(  # 130
-            "traceforge.cli.trace_commands:trace", "List, show, search, compare and prune traces."
-        ),
-        "session": CommandEntry(  # 80
+        "run": CommandEntry("traceforge.cli.run_command:run", "Run COMMAND and record its model calls as traces."),
+        "trace": CommandEntry("traceforge.cli.trace_commands:trace", "List, show, search, compare and prune traces."),
+        "session": CommandEntry(
             "traceforge.cli.session_commands:session", "List and show sessions: the steps of an agent."
         ),
-        "import": CommandEntry(  # 280
+        "import": CommandEntry(
             "traceforge.cli.import_commands:import_group", "Import what other tools have recorded."
         ),
     },
     "Live": {
-        "proxy": CommandEntry(  # 230
+        "proxy": CommandEntry(
             "traceforge.cli.proxy_command:proxy", "Record or replay model calls through a local base URL."
         ),
-        "check-live": CommandEntry(  # 230
+        "check-live": CommandEntry(
             "traceforge.cli.check_live_command:check_live", "Send approved requests again and compare the answers."
         ),
     },
     "Context": {
-        "context": CommandEntry(  # 5, its commands about 550 each
+        "context": CommandEntry(
             "traceforge.cli.context:context", "Manage sessions, branches and pinned input in a context store."
         ),
-        "serve": CommandEntry(  # 600
-            "traceforge.cli.serve_command:serve", "Serve the context store over HTTP."
+        "serve": CommandEntry(
+            "traceforge.cli.serve_command:serve", "Serve the context store over HTTP.", extra="serve"
         ),
     },
     "Evidence": {
-        "modelio": CommandEntry(  # 5, its commands between 40 and 360
+        "modelio": CommandEntry(
             "traceforge.cli.modelio:modelio", "Make, verify, show and compare Model IO recordings."
         ),
-        "pack": CommandEntry(  # 60
+        "pack": CommandEntry(
             "traceforge.cli.pack_commands:pack", "Create, verify, show and export packs of evidence of a run."
         ),
-        "hash": CommandEntry(  # 60
-            "traceforge.cli.hash_command:hash_file", "Print the SHA-256 digest of a JSON file."
-        ),
+        "hash": CommandEntry("traceforge.cli.hash_command:hash_file", "Print the SHA-256 digest of a JSON file."),
     },
     "Chat": {
-        "chat": CommandEntry(  # 170
+        "chat": CommandEntry(
             "traceforge.cli.chat_commands:chat", "Serve a chat that can explain each of its answers."
         ),
     },
     "Project": {
-        "init": CommandEntry(  # 80
+        "init": CommandEntry(
             "traceforge.cli.init_command:init", "Prepare a project: configuration, Git settings, match key."
         ),
-        "config": CommandEntry(  # 50
-            "traceforge.cli.config_commands:config", "Check and show the configuration."
-        ),
-        "redact": CommandEntry(  # 65
+        "config": CommandEntry("traceforge.cli.config_commands:config", "Check and show the configuration."),
+        "redact": CommandEntry(
             "traceforge.cli.redact_commands:redact", "Remove secrets from a text, or find them in files."
         ),
-        "schema": CommandEntry(  # 30
-            "traceforge.cli.schema_command:schema", "Print the JSON Schema of a file format."
-        ),
-        "help": CommandEntry(  # 5
-            "traceforge.cli.help_command:show_help", "Explain a command, a rule or an error code."
-        ),
+        "schema": CommandEntry("traceforge.cli.schema_command:schema", "Print the JSON Schema of a file format."),
+        "help": CommandEntry("traceforge.cli.help_command:show_help", "Explain a command, a rule or an error code."),
     },
 }
 
-_CONTEXT = "traceforge.cli.context"
+
+def _context(target: str, summary: str) -> CommandEntry:
+    return CommandEntry(f"traceforge.cli.context.{target}", summary, extra="context")
+
 
 CONTEXT: CommandTable = {
     "History": {
-        "session": CommandEntry(
-            f"{_CONTEXT}.context_session_commands:session", "Create, list, update and delete context sessions."
-        ),
-        "branch": CommandEntry(f"{_CONTEXT}.branch_commands:branch", "Fork, merge, list and label branches."),
-        "event": CommandEntry(f"{_CONTEXT}.event_commands:event", "Append and list the events of a branch."),
-        "log": CommandEntry(
-            f"{_CONTEXT}.context_diff_commands:log", "Draw the branches of a session and their events."
-        ),
+        "session": _context("context_session_commands:session", "Create, list, update and delete context sessions."),
+        "branch": _context("branch_commands:branch", "Fork, merge, list and label branches."),
+        "event": _context("event_commands:event", "Append and list the events of a branch."),
+        "log": _context("context_diff_commands:log", "Draw the branches of a session and their events."),
     },
     "Content": {
-        "artifact": CommandEntry(
-            f"{_CONTEXT}.artifact_commands:artifact", "Store, show and delete artifacts: content that never changes."
+        "artifact": _context(
+            "artifact_commands:artifact", "Store, show and delete artifacts: content that never changes."
         ),
-        "bundle": CommandEntry(
-            f"{_CONTEXT}.bundle_commands:bundle", "Create, show and delete bundles: artifacts in order."
-        ),
-        "purge": CommandEntry(
-            f"{_CONTEXT}.purge_commands:purge", "Remove content for good, with everything made from it."
-        ),
+        "bundle": _context("bundle_commands:bundle", "Create, show and delete bundles: artifacts in order."),
+        "purge": _context("purge_commands:purge", "Remove content for good, with everything made from it."),
     },
     "Pinned input": {
-        "snapshot": CommandEntry(
-            f"{_CONTEXT}.context_snapshot_commands:snapshot",
+        "snapshot": _context(
+            "context_snapshot_commands:snapshot",
             "Compile a branch into the input of a model, and pin it.",
         ),
-        "diff": CommandEntry(f"{_CONTEXT}.context_diff_commands:diff", "Compare two snapshots block by block."),
-        "lint": CommandEntry(
-            f"{_CONTEXT}.context_check_commands:lint", "Advise how a snapshot could be cached better."
+        "diff": _context("context_diff_commands:diff", "Compare two snapshots block by block."),
+        "lint": _context("context_check_commands:lint", "Advise how a snapshot could be cached better."),
+        "cache-key": _context(
+            "context_check_commands:cache_key", "Print the keys under which a snapshot can be cached."
         ),
-        "cache-key": CommandEntry(
-            f"{_CONTEXT}.context_check_commands:cache_key", "Print the keys under which a snapshot can be cached."
-        ),
-        "verify": CommandEntry(
-            f"{_CONTEXT}.context_check_commands:verify", "Compile snapshots again and compare the digests."
-        ),
+        "verify": _context("context_check_commands:verify", "Compile snapshots again and compare the digests."),
     },
     "Models": {
-        "response": CommandEntry(
-            f"{_CONTEXT}.response_commands:response", "Ask a model about a branch, and show its answers."
-        ),
-        "alias": CommandEntry(
-            f"{_CONTEXT}.alias_commands:alias", "Create, release, list and show aliases of models."
-        ),
-        "replay": CommandEntry(
-            f"{_CONTEXT}.replay_run_commands:replay", "Run pinned inputs on a baseline and on a candidate."
-        ),
+        "response": _context("response_commands:response", "Ask a model about a branch, and show its answers."),
+        "alias": _context("alias_commands:alias", "Create, release, list and show aliases of models."),
+        "replay": _context("replay_run_commands:replay", "Run pinned inputs on a baseline and on a candidate."),
     },
     "Access": {
-        "project": CommandEntry(
-            f"{_CONTEXT}.project_commands:project", "Create and list projects: the tenants of a store."
-        ),
-        "api-key": CommandEntry(
-            f"{_CONTEXT}.api_key_commands:api_key", "Create, list and delete the API keys of a server."
-        ),
+        "project": _context("project_commands:project", "Create and list projects: the tenants of a store."),
+        "api-key": _context("api_key_commands:api_key", "Create, list and delete the API keys of a server."),
     },
 }
 
@@ -185,28 +153,26 @@ _MODELIO = "traceforge.cli.modelio"
 
 MODELIO: CommandTable = {
     "Commands": {
-        "diff": CommandEntry(  # 90
-            f"{_MODELIO}.recording_check_commands:diff", "Compare two recordings prompt by prompt."
-        ),
-        "from-traces": CommandEntry(  # 360
+        "diff": CommandEntry(f"{_MODELIO}.recording_check_commands:diff", "Compare two recordings prompt by prompt."),
+        "from-traces": CommandEntry(
             f"{_MODELIO}.recording_write_commands:from_traces", "Make a recording of calls that were traced before."
         ),
-        "hash": CommandEntry(  # 40
+        "hash": CommandEntry(
             f"{_MODELIO}.recording_check_commands:hash_recording", "Print the ModelIOHash of a valid recording."
         ),
-        "record": CommandEntry(  # 360
+        "record": CommandEntry(
             f"{_MODELIO}.recording_write_commands:record", "Run COMMAND and write its model calls as a recording."
         ),
-        "recover": CommandEntry(  # 90
+        "recover": CommandEntry(
             f"{_MODELIO}.recording_write_commands:recover", "Finish the recording of a process that was killed."
         ),
-        "show": CommandEntry(  # 90
+        "show": CommandEntry(
             f"{_MODELIO}.recording_check_commands:show", "Show a recording and how each of its answers begins."
         ),
-        "stats": CommandEntry(  # 90
+        "stats": CommandEntry(
             f"{_MODELIO}.recording_check_commands:stats", "Print how much a recording holds and what its calls cost."
         ),
-        "verify": CommandEntry(  # 40
+        "verify": CommandEntry(
             f"{_MODELIO}.recording_check_commands:verify", "Check recordings against the rules MI1 to MI12."
         ),
     }

@@ -11,6 +11,7 @@ from traceforge.cli.output import json_option, print_json
 from traceforge.config import LoadedConfig, current_folder, effective_settings, load_config
 from traceforge.errors import InvalidConfig
 from traceforge.findings import ExitCode, Finding
+from traceforge.replay.volatile import find_declaration_problems
 from traceforge.report.text_format import finding_lines
 
 
@@ -45,8 +46,7 @@ def check(as_json: bool) -> None:
 
 def _pattern_findings(loaded: LoadedConfig) -> list[Finding]:
     """Findings about expressions and paths. Loading the configuration skips them, because they need google-re2."""
-    from traceforge.redact.custom_patterns import pattern_findings  # 20 ms that `config show` saves
-    from traceforge.replay.volatile import find_declaration_problems
+    from traceforge.redact.custom_patterns import pattern_findings  # google-re2, which `config show` does not need
 
     findings: list[Finding] = []
     if loaded.config.redact_patterns:

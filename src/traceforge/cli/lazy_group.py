@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, ClassVar
 
 import click
 
-from traceforge.cli.command_table import CommandTable
+from traceforge.cli.command_table import CommandEntry, CommandTable
+from traceforge.errors import MissingExtra
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
@@ -27,9 +28,7 @@ class LazyGroup(click.Group):
         """Import the module of this command."""
         for section in self.table.values():
             if cmd_name in section:
-                module, _, attribute = section[cmd_name].target.partition(":")
-                command: click.Command = getattr(import_module(module), attribute)
-                return command
+                return _import_command(cmd_name, section[cmd_name])
         return None
 
     def resolve_command(
@@ -59,6 +58,22 @@ class LazyGroup(click.Group):
             if name.startswith(incomplete)
         ]
         return [*commands, *click.Command.shell_complete(self, ctx, incomplete)]
+
+
+def _import_command(name: str, entry: CommandEntry) -> click.Command:
+    """Import a command.
+
+    Raises:
+        MissingExtra: the packages of the extra that it needs are not installed.
+    """
+    module, _, attribute = entry.target.partition(":")
+    try:
+        command: click.Command = getattr(import_module(module), attribute)
+    except ModuleNotFoundError as exc:
+        if not entry.extra:
+            raise
+        raise MissingExtra(f"`{name}` cannot run here: {exc.name} is not installed", entry.extra) from None
+    return command
 
 
 def did_you_mean(word: str, names: Iterable[str]) -> str:

@@ -97,9 +97,7 @@ def _report_error(error: TraceForgeError, debug: bool) -> int:
 
     def lines() -> None:
         if debug:
-            import traceback
-
-            traceback.print_exc()
+            sys.excepthook(*sys.exc_info())
         click.echo(f"error {error.code}: {one_line(str(error))}", err=True)
         if error.hint:
             click.echo(f"    hint: {one_line(error.hint)}", err=True)

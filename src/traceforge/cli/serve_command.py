@@ -10,9 +10,13 @@ from traceforge.cli.output import print_ready
 from traceforge.context.api.open_store import open_store
 from traceforge.context.model_calls import ModelClients
 from traceforge.context.project_store import Store
-from traceforge.errors import MissingExtra
 from traceforge.http.access import is_loopback
 from traceforge.http.serving import bind_socket, socket_url
+from traceforge.web.janitor import running_janitor
+from traceforge.web.request_log import RequestLog, lost_lines
+from traceforge.web.store_application import StoreApplication
+from traceforge.web.store_server import serve as run
+from traceforge.web.store_service import StoreService
 
 HOST = "127.0.0.1"
 PORT = 3080
@@ -57,14 +61,6 @@ def serve(
             f"--host {host} can be reached from other machines: it needs --auth required. "
             "Create a key first: traceforge context api-key create --scope admin"
         )
-    try:
-        from traceforge.web.janitor import running_janitor
-        from traceforge.web.request_log import RequestLog, lost_lines
-        from traceforge.web.store_application import StoreApplication
-        from traceforge.web.store_server import serve as run
-        from traceforge.web.store_service import StoreService
-    except ImportError as exc:
-        raise _missing_extra(exc) from None
     store = _open_store(db, keys, upstreams)
     try:
         sock = bind_socket(host, port)
@@ -85,7 +81,3 @@ def _open_store(db: str, keys: str, upstreams: tuple[str, ...]) -> Store:
     store = open_store(find_database(db), keys=keys or None, traces_dir=project_traces_dir())
     store.models = ModelClients(read_upstreams(upstreams))
     return store
-
-
-def _missing_extra(exc: ImportError) -> MissingExtra:
-    return MissingExtra(f"the server cannot run here: {exc.name} is not installed", "serve")

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import re2
 
+from traceforge.redact import context_detectors, key_detectors, personal_detectors
 from traceforge.redact.secret_names import FIELD_NAMES
 
 if TYPE_CHECKING:
@@ -132,8 +133,6 @@ def compile_bytes(expression: bytes) -> _Regexp:
 
 def built_in_detectors(fields: Iterable[str] = ()) -> tuple[Detector, ...]:
     """Every detector, the most certain first; `fields` are more names of secret JSON members."""
-    from traceforge.redact import context_detectors, key_detectors, personal_detectors
-
     member = context_detectors.member_detector([*FIELD_NAMES, *fields])
     return (
         member,

@@ -18,6 +18,8 @@ import _socket
 import os
 import sys
 
+from .bootstrap import send_heads
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
@@ -167,8 +169,6 @@ def is_loopback(host: Any) -> bool:
 def send_report(address: str, token: str, head: dict[str, object]) -> None:
     """Two frames on a connection of their own; see `bootstrap.py`."""
     import json
-
-    from .bootstrap import send_heads
 
     hello = b'{"kind":"hello","pid":%d,"token":"%s"}' % (os.getpid(), token.encode())
     send_heads(address, [hello, json.dumps(head).encode()])

@@ -6,17 +6,10 @@ import click
 
 from traceforge.cli.command_table import CONTEXT
 from traceforge.cli.lazy_group import LazyGroup
-from traceforge.errors import MissingExtra
 
 
 class _ContextGroup(LazyGroup):
     table = CONTEXT
-
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        try:
-            return super().get_command(ctx, cmd_name)
-        except ModuleNotFoundError as exc:
-            raise MissingExtra(f"the context store cannot run here: {exc.name} is not installed", "context") from None
 
 
 @click.group(cls=_ContextGroup)

@@ -7,22 +7,12 @@ refused. Alembic is imported only where a migration is missing: its import takes
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import Connection, Engine, column, inspect, select, table
 
-from traceforge.context.storage.dialect_statements import lock_for_transaction
-from traceforge.errors import StoreUnavailable
-
-if TYPE_CHECKING:
-    from alembic.migration import MigrationContext
-    from alembic.script import ScriptDirectory
-
 LEDGER = "traceforge_version"  # The table that holds the revision of the database.
 _FOLDER = str(Path(__file__).parent / "migrations")
-_LOCK = 7_236_531_402  # Any number, the same everywhere: one process migrates at a time.
 
 
 def bring_up_to_date(engine: Engine, folder: str = _FOLDER) -> None:
@@ -32,15 +22,12 @@ def bring_up_to_date(engine: Engine, folder: str = _FOLDER) -> None:
         StoreUnavailable: the database is of a newer version.
     """
     with engine.connect() as connection:
-        current = _current(connection)
+        current = read_revision(connection)
     if current == last_of(folder):
         return
-    from alembic.script import ScriptDirectory
+    from traceforge.context.storage.alembic_steps import run_missing_migrations  # Alembic is a fifth of a start.
 
-    script = ScriptDirectory(folder)
-    known = [revision.revision for revision in script.walk_revisions()][::-1]
-    while _step(engine, script, known):
-        pass
+    run_missing_migrations(engine, folder)
 
 
 def last_of(folder: str = _FOLDER) -> str:
@@ -48,35 +35,8 @@ def last_of(folder: str = _FOLDER) -> str:
     return max(path.stem for path in Path(folder, "versions").glob("m*.py")).removeprefix("m")
 
 
-def _step(engine: Engine, script: ScriptDirectory, known: list[str]) -> bool:
-    """Run the next migration; whether more are left."""
-    from alembic.migration import MigrationContext
-    from alembic.operations import Operations
-
-    with engine.begin() as connection:
-        lock_for_transaction(connection, _LOCK)
-        current = _current(connection)
-        if current is not None and current not in known:
-            raise StoreUnavailable(
-                f"the database has schema version {current}, which is newer than this program knows ({known[-1]})",
-                hint="Install the TraceForge version that wrote it. Nothing was changed.",
-            )
-        missing = known[known.index(current) + 1 :] if current is not None else known
-        if not missing:
-            return False
-
-        def upgrade(heads: Any, _: MigrationContext) -> Iterable[Any]:  # noqa: ANN401 (Alembic's own)
-            return script._upgrade_revs(missing[0], heads)
-
-        context = MigrationContext.configure(
-            connection, opts={"version_table": LEDGER, "fn": upgrade, "transactional_ddl": True}
-        )
-        with Operations.context(context):
-            context.run_migrations()
-        return len(missing) > 1
-
-
-def _current(connection: Connection) -> str | None:
+def read_revision(connection: Connection) -> str | None:
+    """The revision of the database; None where it has none yet."""
     if not inspect(connection).has_table(LEDGER):
         return None
     revision: str | None = connection.execute(
