@@ -212,7 +212,7 @@ class CannotListen(TraceForgeError):
 
 
 class CannotStart(TraceForgeError):
-    """The command of `traceforge run` could not be started."""
+    """The command after `--` could not be started."""
 
     code = "TF502"
 

@@ -315,6 +315,18 @@ def test_trace_verify_does_not_pass_on_other_artefacts(tmp_path: Path) -> None:
     assert "nothing to verify" in ran.out
 
 
+def test_test_in_a_project_without_snapshots_names_the_first_step(tmp_path: Path) -> None:
+    """Nothing was checked, so the summary counts no finding."""
+    ran = traceforge("test", cwd=tmp_path)
+
+    assert 3 == ran.code
+    assert [
+        ".ai-snapshots: IO nothing to verify: no call is approved yet",
+        "    → Record and approve first: traceforge record -- COMMAND",
+        "RED: 0 snapshots checked, 1 unchecked",
+    ] == ran.out.splitlines()
+
+
 def test_a_bar_is_drawn_on_a_terminal_only(tmp_path: Path) -> None:
     """With many files and somebody watching stderr there is a bar; stdout and pipes never see it."""
     root = write_tree(tmp_path / ".ai-snapshots", 600)

@@ -296,7 +296,11 @@ def test_what_a_person_gets_wrong_is_said_in_one_line(tmp_path: Path) -> None:
         (["alias", "create", "bot", "--target", "openai"], 2, "Write provider/model"),
         (["alias", "create", "bot", "--target", "openay/x"], 2, "openai, anthropic, gemini, ollama"),
         (["alias", "create", "bot", "--target", "openai/x=much"], 2, "The weight must be a whole number"),
-        (["session", "show", "ses_x"], 3, "error TF801: there is no session ses_x"),
+        (
+            ["session", "show", "ses_x"],
+            3,
+            "there is no session ses_x\n    hint: See: traceforge context session list\n",
+        ),
         (["event", "append", session, "--content", "x", "--expected-version", "7"], 3, "error TF802: "),
         (["snapshot", "create", session, "--compiler", "pc_9"], 3, "pc_1, pc_2"),
         (["session", "create", "--bundle", "x"], 3, "error TF805: base_bundle_ids[0]"),

@@ -190,7 +190,7 @@ def verify_snapshots(
         return TreeReport(0, 0, (exc.finding(folder),))
     findings = [finding._replace(file=os.path.join(folder, finding.file)) for finding in report.findings]
     if not report.records and not report.raw_only and not findings:
-        findings.append(nothing_to_verify(folder))
+        findings.append(nothing_approved(folder))
     return report._replace(findings=tuple(findings))
 
 
@@ -207,7 +207,14 @@ def _is_tree_of(project: str, folder: str) -> bool:
 
 def nothing_to_verify(where: str) -> Finding:
     """The finding for a check that had nothing to check: it must not pass."""
-    return Finding(where, "", IO, "nothing to verify: no TraceForge file was found", "Name a path that holds some.")
+    hint = "Name a file or folder of TraceForge, such as .ai-snapshots."
+    return Finding(where, "", IO, "nothing to verify: no TraceForge file was found", hint)
+
+
+def nothing_approved(root: str) -> Finding:
+    """The finding for a snapshot tree without a snapshot: it must not pass."""
+    hint = "Record and approve first: traceforge record -- COMMAND"
+    return Finding(root, "", IO, "nothing to verify: no call is approved yet", hint)
 
 
 def _holds_snapshots(folder: str) -> bool:

@@ -38,7 +38,15 @@ def scan_paths(redactor: Redactor, paths: Sequence[str]) -> SecretScan:
             checked += file_findings is not None
             findings += file_findings or []
     if not checked and not findings:
-        findings = [Finding(paths[0], "", IO, "nothing to check: no text file found", "Name a path that holds one.")]
+        findings = [
+            Finding(
+                paths[0],
+                "",
+                IO,
+                "nothing to check: no text file found",
+                "Name a text file, or a folder that holds one.",
+            )
+        ]
     return SecretScan(findings, checked)
 
 

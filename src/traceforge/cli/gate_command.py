@@ -7,7 +7,7 @@ import sys
 
 import click
 
-from traceforge.audit.auditor import AuditReport, nothing_to_verify, verify_snapshots
+from traceforge.audit.auditor import AuditReport, nothing_approved, verify_snapshots
 from traceforge.canon import ecmascript_bytes
 from traceforge.cli.ci_report_files import write_ci_reports
 from traceforge.cli.ci_reports import is_ci_report_wanted, report_options
@@ -76,7 +76,7 @@ def _check_without_command(loaded: LoadedConfig, as_json: bool, junit: str, sari
         gate_findings += [GateFinding(finding, 0) for finding in tree.findings]
     gate_findings += find_pending_changes(load_pending(loaded.project))
     if not gate_findings and not records:
-        gate_findings.append(GateFinding(nothing_to_verify(root), 0))
+        gate_findings.append(GateFinding(nothing_approved(root), 0))
     code = exit_code([gate_finding.finding for gate_finding in gate_findings])
     summary = _tree_summary(records, request_gated, gate_findings)
     if as_json:
@@ -91,5 +91,10 @@ def _check_without_command(loaded: LoadedConfig, as_json: bool, junit: str, sari
 
 def _tree_summary(records: int, request_gated: int, gate_findings: list[GateFinding]) -> str:
     gated = f" ({request_gated}: {PROMPT_ONLY})" if request_gated else ""
-    text = f"{count(records, 'snapshot')} checked{gated}, {count(len(gate_findings), 'finding')}"
-    return f"{'RED' if gate_findings else 'GREEN'}: {text}"
+    unchecked = sum(gate_finding.finding.is_unchecked for gate_finding in gate_findings)
+    parts = [f"{count(records, 'snapshot')} checked{gated}"]
+    if len(gate_findings) > unchecked or not unchecked:
+        parts.append(count(len(gate_findings) - unchecked, "finding"))
+    if unchecked:
+        parts.append(f"{unchecked} unchecked")
+    return f"{'RED' if gate_findings else 'GREEN'}: {', '.join(parts)}"

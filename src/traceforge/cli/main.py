@@ -36,7 +36,8 @@ def cli(debug: bool) -> None:
     Record the model calls of an application, approve them, and fail the build when a prompt, a model or an answer
     changes.
 
-    Exit codes of every command: 0 unchanged or valid, 1 findings, 2 wrong usage, 3 something could not be checked.
+    Exit codes: 0 unchanged or valid, 1 findings, 2 wrong usage, 3 something could not be checked. `run`, `record` and
+    `test` pass on the exit code of COMMAND: see `traceforge help exit-codes`.
     """
 
 

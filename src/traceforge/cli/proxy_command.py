@@ -76,8 +76,11 @@ def proxy(
     X-TraceForge-Token.
 
     In replay, a request that was not recorded gets status 418, which no SDK retries, and a message that says how it
-    differs from the nearest recorded request. The exit code is then 1, or 3 if no call was replayed at all. A Model
-    IO recording holds no prompts: a request is matched by the hash of its messages, whatever its parameters are.
+    differs from the nearest recorded request. Exit code 1: a request had no recording. Exit code 3: no call was
+    replayed.
+
+    A Model IO recording holds no prompts: a request is matched by the hash of its messages, whatever its parameters
+    are.
     """
     speed = _read_pace(pace)
     if mode == "auto":

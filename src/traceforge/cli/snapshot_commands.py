@@ -6,7 +6,7 @@ import os
 
 import click
 
-from traceforge.audit.auditor import AuditReport, nothing_to_verify, verify_snapshots
+from traceforge.audit.auditor import AuditReport, nothing_approved, verify_snapshots
 from traceforge.canon import JSON, parse_json
 from traceforge.cli.ci_reports import print_audit_and_exit, report_options
 from traceforge.cli.output import exit_on_refusal, json_option, print_json, progress_bar, refuse_in_ci, write_stdout
@@ -61,8 +61,8 @@ def rebuild(folder: str | None) -> None:
     result = rebuild_manifest(root)
     if result.findings or not result.records:
         findings = [finding._replace(file=os.path.join(root, finding.file)) for finding in result.findings]
-        click.echo(finding_lines(findings or [nothing_to_verify(root)]))
-        raise click.exceptions.Exit(int(exit_code(findings or [nothing_to_verify(root)])))
+        click.echo(finding_lines(findings or [nothing_approved(root)]))
+        raise click.exceptions.Exit(int(exit_code(findings or [nothing_approved(root)])))
     verb = "wrote" if result.changed else "unchanged"
     click.echo(f"{verb}: {one_line(os.path.join(root, MANIFEST_NAME))}, {count(result.records, 'record')}")
 
@@ -163,7 +163,7 @@ def migrate(old: str, new: str, values: tuple[str, ...], reason: str, tag: str, 
     root = snapshots_root(loaded)
     with exit_on_refusal(root):
         read = migrate_tree(root, _read_values(values))
-        findings = read.findings or ([] if read.records else [nothing_to_verify("")])
+        findings = read.findings or ([] if read.records else [nothing_approved("")])
         if findings:
             raise InvalidFile(tuple(sorted(findings)))
         approval = commit_changes(

@@ -41,7 +41,9 @@ class PluginGate:
     def open(self, project: str) -> None:
         """Load the snapshots and replay them: in every process, until it is known that this one runs no tests."""
         if self._mode == RECORD and os.environ.get("CI", "").lower() not in ("", "0", "false"):
-            raise pytest.UsageError("--traceforge=record writes, and CI is set. Run it on your machine and commit.")
+            raise pytest.UsageError(
+                "--traceforge=record writes files, and CI is set. Run it on your machine and commit the result."
+            )
         try:
             self._process = SuiteProcess(load_config(project), self._mode)
         except TraceForgeError as exc:

@@ -20,12 +20,14 @@ from traceforge.context.api.store_client import Client
 from traceforge.context.model_calls import ModelClients
 from traceforge.context.project_store import Store
 from traceforge.context.responses.model_releases import PROVIDERS
-from traceforge.errors import NotJSON
+from traceforge.errors import NotJSON, StoreRefused
 from traceforge.files import make_private_folder, read_file, write_atomic
 
 DB_VARIABLE = "TRACEFORGE_CONTEXT_DB"
 API_KEY_VARIABLE = "TRACEFORGE_CONTEXT_API_KEY"
 DEFAULT_FILE = os.path.join(".ai-tests", "context.db")
+
+_LISTED_KINDS = frozenset({"alias", "project", "session"})  # whose `list` needs no other id
 
 _DB = click.option(
     "--db", default="", metavar="URL",
@@ -68,13 +70,25 @@ def with_client(command: Callable[..., None]) -> Callable[..., None]:
 
     @wraps(command)
     def run(*args: Any, db: str, keys_file: str, project: str, **named: Any) -> None:  # noqa: ANN401
-        with open_client(db, keys_file, project) as client:
+        with _hint_at_list(), open_client(db, keys_file, project) as client:
             command(client, *args, **named)
 
     decorated: Callable[..., None] = run
     for option in (json_option, _PROJECT, _KEYS, _DB):
         decorated = option(decorated)
     return decorated
+
+
+@contextmanager
+def _hint_at_list() -> Iterator[None]:
+    """Add the command that lists the objects of a kind to the error that there is no such object."""
+    try:
+        yield
+    except StoreRefused as exc:
+        kind = exc.message.removeprefix("there is no ").split(" ")[0]
+        if exc.reason == "not_found" and not exc.hint and kind in _LISTED_KINDS:
+            exc.hint = f"See: traceforge context {kind} list"
+        raise
 
 
 def find_database(db: str) -> str:

@@ -81,8 +81,5 @@ def update(client: Client, session_id: str, metadata: str | None, status: str | 
 @click.argument("session_id", metavar="SESSION")
 @with_client
 def delete(client: Client, session_id: str, as_json: bool) -> None:
-    """Delete a session's id.
-
-    Its content stays until it is purged.
-    """
+    """Delete a session; its content stays until it is purged."""
     print_result(client.delete_session(session_id), field_lines, as_json)

@@ -33,7 +33,7 @@ def declare_models(loaded: LoadedConfig) -> Iterator[str]:
     """Write rules for the models of refused calls; yields lines about what was written and what is left to do."""
     proposed = propose_model_rules(loaded)
     if not proposed:
-        yield "no refused call lacks a value that could be declared for its model"
+        yield "nothing to propose: no call was refused for a missing setting"
         return
     undocumented = sorted(name for name, rule in proposed.items() if None in rule.values())
     rules: dict[str, JSONObject] = {
