@@ -121,7 +121,7 @@ def test_in_auto_mode_new_requests_go_upstream_and_are_recorded(project: Path, s
         len(server.received),
         done.calls,
         done.replayed,
-        player.new_count,
+        player.upstream_count,
         len(player.unmatched),
     )
 

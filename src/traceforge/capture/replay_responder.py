@@ -46,13 +46,13 @@ class ReplayResponder(NamedTuple):
 
     player: Player
     pace: float = 0.0  # How many times as fast as recorded chunks are sent; 0: at once.
-    relays_unmatched: bool = False  # A request without a recording goes to its upstream, and is recorded.
+    allow_upstream: bool = False  # A request without a recording goes to its upstream, and is recorded.
 
     def find(self, method: str, url: str, claims: HeaderClaims, body: bytes) -> ReplayResult:
         """The recording for a request, or why there is none."""
         try:
             return self.player.play(
-                method, url, claims.upstream, body, claims.caller, allow_new=self.relays_unmatched
+                method, url, claims.upstream, body, claims.caller, allow_upstream=self.allow_upstream
             )
         except Exception as exc:  # noqa: BLE001
             return self._fail(method, url, f"looking for one failed ({type(exc).__name__})")
@@ -66,17 +66,17 @@ class ReplayResponder(NamedTuple):
             result = self._fail(method, url, "; ".join(claims.problems))
         else:
             result = self.find(method, url, claims, body)
-            if result.is_new:
+            if result.goes_upstream:
                 return None
-        is_named = claims.has_own_headers and result.recording_name
-        return self._to_replayed(result.response, ((RECORDING_HEADER, result.recording_name),) if is_named else ())
+        is_named = claims.has_own_headers and result.source_name
+        return self._to_replayed(result.response, ((RECORDING_HEADER, result.source_name),) if is_named else ())
 
     def count_refusal(self, reason: str) -> None:
         """A call was refused before it could be looked up."""
-        self.player.count_failure(reason)
+        self.player.count_unmatched(reason)
 
     def _fail(self, method: str, url: str, reason: str) -> ReplayResult:
-        unmatched = self.player.count_failure(reason)
+        unmatched = self.player.count_unmatched(reason)
         return ReplayResult(unmatched.to_response(find_endpoint(method, url).dialect), unmatched=unmatched)
 
     def _to_replayed(self, response: RecordedResponse, extra_headers: Headers) -> ReplayedResponse:

@@ -1,10 +1,10 @@
 """Replaying first, and recording what has no recording: in this process, from now on.
 
 In: calls that HTTP clients of this process make, and what answers them. Out: recorded responses; where the replay
-relays unmatched requests, those go upstream and are recorded. Never: a call that is answered leaves a trace; in a
+allows it, unmatched requests go upstream and are recorded. Never: a call that is answered leaves a trace; in a
 strict replay, none reaches the network.
 
-    capture = ReplayingCapture(loaded, ReplayResponder(player, relays_unmatched=True), recorder)
+    capture = ReplayingCapture(loaded, ReplayResponder(player, allow_upstream=True), recorder)
     capture.start(process_wide=True) … capture.stop()
 """
 
@@ -41,8 +41,8 @@ class ReplayingCapture(Capture):
     ) -> None:
         super().__init__(loaded, sink, session_id)
         self.responder = responder
-        self.is_strict = not responder.relays_unmatched
-        self.needs_call_site = responder.relays_unmatched
+        self.is_strict = not responder.allow_upstream
+        self.needs_call_site = responder.allow_upstream
         self.excluded_scopes = excluded_scopes  # may change
         self.excluded_calls = 0
 

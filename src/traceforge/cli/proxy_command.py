@@ -157,17 +157,19 @@ def _report_replay(player: Player, *, strict: bool, required: bool) -> int:
         click.echo(f"{len(misses) - MISSES_SHOWN} more kinds of unmatched requests are not listed", err=True)
     for declared, times in sorted(player.volatile_counts.items()):
         click.echo(f"ignored as volatile: {one_line(declared)}{_times(times)}", err=True)
-    if player.uncompared_calls:
-        parts = count(player.uncompared_parts, "redacted value")
-        message = f"{count(player.uncompared_calls, 'call')} compared without {parts}"
+    if player.uncompared_call_count:
+        parts = count(player.uncompared_part_count, "redacted value")
+        message = f"{count(player.uncompared_call_count, 'call')} compared without {parts}"
         click.echo(f"{message}: the match key was missing when they were recorded, or is missing now", err=True)
     summary = [f"replayed {count(player.played_count, 'call')}", f"{misses.total()} not recorded"]
-    summary += [f"{player.new_count} new"] if player.new_count else []
-    summary += [f"{player.redacted_count} with parts that replay as [REDACTED]"] if player.redacted_count else []
+    summary += [f"{player.upstream_count} new"] if player.upstream_count else []
+    summary += (
+        [f"{player.redacted_responses} with parts that replay as [REDACTED]"] if player.redacted_responses else []
+    )
     click.echo(", ".join(summary), err=True)
     if misses:
         return ExitCode.FINDINGS
-    if required and player.uncompared_calls:
+    if required and player.uncompared_call_count:
         return ExitCode.UNCHECKED
     return ExitCode.OK if player.played_count or not strict else ExitCode.UNCHECKED
 

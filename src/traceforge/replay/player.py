@@ -1,6 +1,7 @@
-"""Replay one live request: find the recording with its key and return the recorded response.
+"""Replay one live request: find the recording with the same request key and return the recorded response.
 
-Never: opens a connection, or leaves an unmatched request uncounted because the application swallowed the error.
+Never: opens a connection. Every unmatched request is counted, so the run fails even if the application ignores the
+418 that it gets.
 """
 
 from __future__ import annotations
@@ -24,21 +25,20 @@ from traceforge.replay.unmatched import (
     unmatched_for_reason,
 )
 
+NO_ANSWER = RecordedResponse(0, (), (), streamed=False)  # of a request that goes to its upstream
+
 
 class ReplayResult(NamedTuple):
     """What the caller sends to the client."""
 
-    response: RecordedResponse  # NO_ANSWER where the request is new and goes to its upstream
-    recording_name: str = ""  # empty where nothing was recorded
+    response: RecordedResponse  # NO_ANSWER where the request goes to its upstream
+    source_name: str = ""  # the recording or fallback that answered; empty where none did
     unmatched: UnmatchedRequest | None = None
 
     @property
-    def is_new(self) -> bool:
-        """Whether the request goes to its upstream, because it has no recording and may be new."""
+    def goes_upstream(self) -> bool:
+        """Whether the caller must send the request to its upstream, because no recording answered it."""
         return self.response is NO_ANSWER
-
-
-NO_ANSWER = RecordedResponse(0, (), (), streamed=False)
 
 
 class FallbackSource(Protocol):
@@ -56,7 +56,11 @@ class FallbackSource(Protocol):
 class Player:
     """Answers requests from a library, then from `fallback`. Safe to use from several threads.
 
-    With `match_key`, redacted parts of requests are compared; without it, calls that have such parts are counted.
+    With `match_key`, redacted parts of requests are compared; without it, such parts are ignored when matching, and
+    the calls count as uncompared.
+
+    A scope is a test or a run. A call gets the recordings of its own scope; if that has none for the request, those
+    of all scopes.
     """
 
     def __init__(
@@ -74,14 +78,14 @@ class Player:
         self._lock = threading.Lock()  # for the counts below
         self.unmatched: list[UnmatchedRequest] = []
         self.default_scope = ""  # of calls that belong to no test
-        self.fresh_scopes: frozenset[str] = frozenset()  # in these, every request is new
-        self.new_count = 0  # requests without a recording that may be new
+        self.fresh_scopes: frozenset[str] = frozenset()  # with `allow_upstream`, all their requests go upstream
+        self.upstream_count = 0  # requests that went to their upstream
         self.use_counts: Counter[tuple[str, str]] = Counter()  # by scope and recording
         self.volatile_counts: Counter[str] = Counter()  # by declaration of a volatile part
         self.synthesised_count = 0  # responses from the fallback
-        self.redacted_count = 0  # responses in which a value replays as `[REDACTED]`
-        self.uncompared_calls = 0  # calls with redacted parts that could not be compared
-        self.uncompared_parts = 0
+        self.redacted_responses = 0  # responses in which a value replays as `[REDACTED]`
+        self.uncompared_call_count = 0  # calls with redacted parts that could not be compared
+        self.uncompared_part_count = 0
 
     @property
     def played_count(self) -> int:
@@ -89,22 +93,22 @@ class Player:
         return self.use_counts.total()
 
     def play(
-        self, method: str, url: str, headers: Headers, body: bytes, caller: Caller, *, allow_new: bool = False
+        self, method: str, url: str, headers: Headers, body: bytes, caller: Caller, *, allow_upstream: bool = False
     ) -> ReplayResult:
-        """Answer one request. With `allow_new`, a request without a recording is new and not unmatched."""
+        """Answer one request. Without a recording it is unmatched, or with `allow_upstream` goes upstream."""
         if not caller.scope and self.default_scope:
             caller = replace(caller, scope=self.default_scope)
-        if allow_new and caller.scope in self.fresh_scopes:
-            return self._count_new()
+        if allow_upstream and caller.scope in self.fresh_scopes:
+            return self._pass_upstream()
         request = self._keyer.key_request(method, url, headers, body, self._library.unredacted_keys)
         fingerprints = fingerprint_redactions(request.compared_redactions, self._match_key)
         lookup = self._library.find(request.key, caller.scope, fingerprints)
         if lookup.recording is None:
-            return self._answer_unrecorded(request, caller, lookup, allow_new=allow_new)
+            return self._answer_unrecorded(request, caller, lookup, allow_upstream=allow_upstream)
         try:
             response = lookup.recording.source.load_response()
         except TraceForgeError as exc:
-            return self._count_unreadable(request, caller, lookup.recording.name, exc)
+            return self._answer_unreadable(request, caller, lookup.recording.name, exc)
         self._count_use(request, caller, lookup, response)
         if response.echoes:
             from traceforge.replay.echoes import refill_echoes  # 5 ms of CPU, and few responses have echoes.
@@ -116,30 +120,31 @@ class Player:
         """Make the next request of a scope get the scope's first recording again."""
         self._library.restart_scope(scope)
 
-    def count_failure(self, reason: str) -> UnmatchedRequest:
-        """Count a request that could not be looked up as unmatched."""
+    def count_unmatched(self, reason: str) -> UnmatchedRequest:
+        """Count as unmatched a request that could not be looked up."""
         unmatched = UnmatchedRequest("", len(self._library), reason=reason)
         with self._lock:
             self.unmatched.append(unmatched)
         return unmatched
 
     def _answer_unrecorded(
-        self, request: KeyedRequest, caller: Caller, lookup: LookupResult, *, allow_new: bool
+        self, request: KeyedRequest, caller: Caller, lookup: LookupResult, *, allow_upstream: bool
     ) -> ReplayResult:
         """Try the fallback, then let the request go upstream or count it as unmatched."""
         fallback = self._fallback
+        # A fallback does not compare redacted parts: it would answer a request that differs from a recording in one.
         if fallback is not None and not lookup.differs_at:
             match = fallback.find_response(request)
             if match is not None:
-                return self._count_synthesised(caller, *match)
-        if allow_new:
-            return self._count_new()
+                return self._answer_synthesised(caller, *match)
+        if allow_upstream:
+            return self._pass_upstream()
         reason = fallback.explain_no_response(request) if fallback is not None else ""
         if reason:
-            return self._count_unmatched(request, caller, unmatched_for_reason(request, len(self._library), reason))
+            return self._answer_unmatched(request, caller, unmatched_for_reason(request, len(self._library), reason))
         in_scope = self._library.recordings_in_scope(caller.scope)
         unmatched = explain_unmatched(request, lookup, in_scope, self._library.recordings)
-        return self._count_unmatched(request, caller, unmatched)
+        return self._answer_unmatched(request, caller, unmatched)
 
     def _count_use(
         self, request: KeyedRequest, caller: Caller, lookup: LookupResult, response: RecordedResponse
@@ -149,28 +154,29 @@ class Player:
             self.use_counts[caller.scope, lookup.recording.name] += 1
             self.volatile_counts.update(request.volatile_counts)
             if response.redacted_count:
-                self.redacted_count += 1
+                self.redacted_responses += 1
             if not lookup.redactions_compared:
-                self.uncompared_calls += 1
-                self.uncompared_parts += len(request.compared_redactions) or 1
+                self.uncompared_call_count += 1
+                # Where only the recorded request has redacted parts, their number is not known here.
+                self.uncompared_part_count += len(request.compared_redactions) or 1
 
-    def _count_synthesised(self, caller: Caller, name: str, response: RecordedResponse) -> ReplayResult:
+    def _answer_synthesised(self, caller: Caller, name: str, response: RecordedResponse) -> ReplayResult:
         with self._lock:
             self.use_counts[caller.scope, name] += 1
             self.synthesised_count += 1
         return ReplayResult(response, name)
 
-    def _count_new(self) -> ReplayResult:
+    def _pass_upstream(self) -> ReplayResult:
         with self._lock:
-            self.new_count += 1
+            self.upstream_count += 1
         return ReplayResult(NO_ANSWER)
 
-    def _count_unreadable(
+    def _answer_unreadable(
         self, request: KeyedRequest, caller: Caller, name: str, error: TraceForgeError
     ) -> ReplayResult:
-        return self._count_unmatched(request, caller, explain_unreadable(request, name, error, len(self._library)))
+        return self._answer_unmatched(request, caller, explain_unreadable(request, name, error, len(self._library)))
 
-    def _count_unmatched(self, request: KeyedRequest, caller: Caller, unmatched: UnmatchedRequest) -> ReplayResult:
+    def _answer_unmatched(self, request: KeyedRequest, caller: Caller, unmatched: UnmatchedRequest) -> ReplayResult:
         without_values = request._replace(redactions=(), compared_redactions=())
         unmatched = unmatched._replace(caller=caller, request=without_values)
         with self._lock:

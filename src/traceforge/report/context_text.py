@@ -179,14 +179,14 @@ class _BranchGraph:
         self._colours = colours
         self._width = width
 
-    def draw_branch(self, draw_branch: Branch, indent: str) -> None:
-        label = f" {one_line(draw_branch.label)}" if draw_branch.label else ""
-        title = clip(f"{draw_branch.id} version {draw_branch.version}{label}", self._width - len(indent) - 2)
+    def draw_branch(self, branch: Branch, indent: str) -> None:
+        label = f" {one_line(branch.label)}" if branch.label else ""
+        title = clip(f"{branch.id} version {branch.version}{label}", self._width - len(indent) - 2)
         self.lines.append(f"{indent}{self._paint('*', 32)} {self._paint(title, 1)}")
-        self._draw_forks(draw_branch.id, None, indent)
-        for event in self._events.get(draw_branch.id, ()):
+        self._draw_forks(branch.id, None, indent)
+        for event in self._events.get(branch.id, ()):
             self._draw_event(event, indent)
-            self._draw_forks(draw_branch.id, event.id, indent)
+            self._draw_forks(branch.id, event.id, indent)
 
     def _draw_forks(self, branch_id: str, event_id: str | None, indent: str) -> None:
         for fork in self._forks.get((branch_id, event_id), ()):

@@ -39,9 +39,9 @@ def test_a_request_gets_its_recorded_response(tmp_path: Path) -> None:
     played = play(player, asked("b"))
 
     assert ("2", None) == (text_of(played), played.unmatched)
-    assert played.recording_name.startswith("00000002")
+    assert played.source_name.startswith("00000002")
     assert (1, []) == (player.played_count, player.unmatched)
-    assert {("", played.recording_name): 1} == player.use_counts
+    assert {("", played.source_name): 1} == player.use_counts
 
 
 def test_answers_come_in_the_order_in_which_they_were_recorded(tmp_path: Path) -> None:
@@ -83,11 +83,11 @@ def test_an_allowed_new_request_is_not_unmatched(tmp_path: Path) -> None:
     exchange = asked("b")
 
     played = player.play(
-        "POST", exchange.url, exchange.request_headers, exchange.request_body, Caller(), allow_new=True
+        "POST", exchange.url, exchange.request_headers, exchange.request_body, Caller(), allow_upstream=True
     )
 
-    assert (True, None) == (played.is_new, played.unmatched)
-    assert ([], 1) == (player.unmatched, player.new_count)
+    assert (True, None) == (played.goes_upstream, played.unmatched)
+    assert ([], 1) == (player.unmatched, player.upstream_count)
 
 
 def test_a_request_whose_recording_is_unreadable_is_unmatched(tmp_path: Path) -> None:
@@ -125,7 +125,7 @@ def test_with_the_key_another_value_is_unmatched_and_located(tmp_path: Path) -> 
     told = text_of(play(player, asked(f"Write to {OTHER}.")))
     assert "a redacted part differs at $.messages[0].content" in told
     assert OTHER not in told
-    assert (1, 0) == (len(player.unmatched), player.uncompared_calls)
+    assert (1, 0) == (len(player.unmatched), player.uncompared_call_count)
 
 
 def test_with_the_key_each_redacted_value_gets_its_own_response(tmp_path: Path) -> None:
@@ -144,7 +144,7 @@ def test_without_the_key_uncompared_parts_are_counted(tmp_path: Path, then: byte
     player = make_player(tmp_path, *calls, recorded_with=then, match_key=now)
 
     assert ["1", "2"] == [text_of(play(player, asked(text))) for text in (f"{OTHER} {OTHER}", "plain")]
-    assert (1, 2, []) == (player.uncompared_calls, player.uncompared_parts, player.unmatched)
+    assert (1, 2, []) == (player.uncompared_call_count, player.uncompared_part_count, player.unmatched)
 
 
 def test_a_wrong_match_key_is_mentioned(tmp_path: Path) -> None:
@@ -165,7 +165,7 @@ def test_credentials_are_not_compared(tmp_path: Path) -> None:
         call(f"{CHAT}?x=1", body),
     ):
         assert "1" == text_of(play(player, live))
-    assert 0 == player.uncompared_calls
+    assert 0 == player.uncompared_call_count
 
 
 def test_a_credential_in_the_body_is_compared_unless_it_is_declared(tmp_path: Path) -> None:
@@ -189,7 +189,7 @@ def test_answers_with_parts_that_stay_redacted_are_counted(tmp_path: Path) -> No
 
     assert f"{MAIL} and {REDACTED}" == text_of(play(player, asked(f"Write to {MAIL}.")))
     play(player, asked("b"))
-    assert 1 == player.redacted_count
+    assert 1 == player.redacted_responses
 
 
 def test_many_threads_can_play(tmp_path: Path) -> None:
@@ -214,5 +214,5 @@ def test_a_failed_lookup_is_counted_as_unmatched(tmp_path: Path) -> None:
     """For the edge to say."""
     player: Player = make_player(tmp_path)
 
-    assert "no recorded call matches: it broke" == player.count_failure("it broke").message
+    assert "no recorded call matches: it broke" == player.count_unmatched("it broke").message
     assert 1 == len(player.unmatched)

@@ -50,7 +50,7 @@ def test_every_call_of_the_corpus_is_played_as_it_was_recorded(
     for exchange in calls:
         played = play(player, exchange)
 
-        assert (exchange.id, exchange.status) == (played.recording_name, played.response.status), played.unmatched
+        assert (exchange.id, exchange.status) == (played.source_name, played.response.status), played.unmatched
         sent = [chunk.data for chunk in exchange.chunks]
         got = [chunk.data for chunk in played.response.chunks]
         kind = "stream" if played.response.streamed else "plain"
@@ -135,7 +135,7 @@ def test_a_session_can_be_chosen(tmp_path: Path) -> None:
     calls = [asked("a", "1", 1, session_id="one"), asked("a", "2", 2, session_id="two")]
     player = make_player(tmp_path, *calls, trace_filter=TraceFilter(session_id="two"))
 
-    assert calls[1].id == play(player, asked("a")).recording_name
+    assert calls[1].id == play(player, asked("a")).source_name
 
 
 @pytest.mark.parametrize("compressed", [False, True])
@@ -151,7 +151,7 @@ def test_recordings_are_read_wherever_traces_are(tmp_path: Path, compressed: boo
     store.close()
     player = Player(KEYS, library)
 
-    assert [one.id for one in calls] == [play(player, one).recording_name for one in calls]
+    assert [one.id for one in calls] == [play(player, one).source_name for one in calls]
     assert [] == player.unmatched
 
 

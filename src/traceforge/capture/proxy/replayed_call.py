@@ -85,11 +85,11 @@ class ReplayedCall:
             self._refuse(claims)
             return
         result = self._replay.find(request.method, self._route.url, claims, body)
-        if result.is_new:
+        if result.goes_upstream:
             self._relay()
             return
         added: Headers = (
-            ((RECORDING_HEADER, result.recording_name),) if claims.has_own_headers and result.recording_name else ()
+            ((RECORDING_HEADER, result.source_name),) if claims.has_own_headers and result.source_name else ()
         )
         self._respond(result, added)
 
@@ -114,7 +114,7 @@ class ReplayedCall:
         framing = self._framing(response, added)
         self._chunked = framing.chunked
         if not (self._state.pace and response.streamed) or framing.bodiless:
-            written = self._state.writer.serialize(result.recording_name, response, framing)
+            written = self._state.writer.serialize(result.source_name, response, framing)
             self._count(written.body_bytes, written.chunks)
             self._client.write(written.data)
             self._finish(response)

@@ -64,7 +64,7 @@ class WorkerState:
 
     def count_unmatched(self, reason: str) -> None:
         """Count a request that was refused before it was looked up: in a strict replay it is an unmatched one."""
-        if self._replay is not None and not self._replay.relays_unmatched:
+        if self._replay is not None and not self._replay.allow_upstream:
             self._replay.count_refusal(reason)
 
     def add_own_address(self, host: str, port: int) -> None:

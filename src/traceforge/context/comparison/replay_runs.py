@@ -58,8 +58,8 @@ def create_run(tx: StoreTransaction, body: NewReplayRun) -> ReplayRun:
         resolve_release(tx, body.candidate, "candidate"),
     )
     run_id = new_id("rpl")
-    list_items = _single_turns(tx, body, baseline.id) if body.session_id is None else _turns(tx, body.session_id)
-    if not list_items:
+    items = _single_turns(tx, body, baseline.id) if body.session_id is None else _turns(tx, body.session_id)
+    if not items:
         message = "the session has no turn for a model to answer"
         raise StoreRefused(message, reason="nothing_to_replay", status=409, param="session_id")
     tx.execute(
@@ -75,14 +75,14 @@ def create_run(tx: StoreTransaction, body: NewReplayRun) -> ReplayRun:
                 "session_id": body.session_id,
                 "fresh_baseline": body.fresh_baseline,
                 "concurrency": body.concurrency,
-                "total": len(list_items),
+                "total": len(items),
                 "cancel_requested": False,
                 "created_at": now_text(),
             }
         ],
     )
     rows = [{"run_id": run_id, "position": place, "status": Progress.QUEUED.value, **item}
-            for place, item in enumerate(list_items)]  # fmt: skip
+            for place, item in enumerate(items)]  # fmt: skip
     tx.execute(insert(replay_items), rows)
     return get_run(tx, run_id)
 

@@ -92,8 +92,8 @@ class Sealer:
 
     def seal(self, table: str, row_id: str, generation: int, data: bytes) -> SealedColumns:
         """Seal the content of a new row that has one sealed column."""
-        load_row_key = self.new_row_key(table, row_id, generation)
-        return SealedColumns(load_row_key.seal(data), load_row_key.wrapped_key, generation)
+        row_key = self.new_row_key(table, row_id, generation)
+        return SealedColumns(row_key.seal(data), row_key.wrapped_key, generation)
 
     def open(self, table: str, row_id: str, row: SealedColumns) -> bytes:
         """Open the content of a row that has one sealed column."""

@@ -87,8 +87,8 @@ def observe_replay(snapshots: ProjectSnapshots) -> RunObservations:
         uses=[(scope, name, times) for (scope, name), times in player.use_counts.items()],
         missed_scopes=sorted({request.caller.scope for request in player.unmatched}),
         request_gated=sum(times for (_, name), times in player.use_counts.items() if name in gated_ids),
-        uncompared_calls=player.uncompared_calls,
-        uncompared_parts=player.uncompared_parts,
+        uncompared_calls=player.uncompared_call_count,
+        uncompared_parts=player.uncompared_part_count,
         synthesised=player.synthesised_count,
         volatile=dict(player.volatile_counts),
     )

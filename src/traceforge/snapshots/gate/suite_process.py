@@ -37,7 +37,7 @@ class SuiteProcess:
         self._off_scopes: set[str] = set()
         self._guard = NetworkGuard(model_ports(loaded, os.environ), self._off_scopes.__contains__)
         recorder = open_recorder(loaded) if mode == RECORD else NullRecorder()
-        replay = ReplayResponder(self.snapshots.player, relays_unmatched=mode == RECORD)
+        replay = ReplayResponder(self.snapshots.player, allow_upstream=mode == RECORD)
         session = f"suite-{uuid4()}"
         self._capture = ReplayingCapture(
             loaded, replay, recorder, session_id=session, excluded_scopes=self._off_scopes

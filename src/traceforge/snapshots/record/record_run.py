@@ -85,7 +85,7 @@ class _LiveRun(NamedTuple):
 def _run_live(snapshots: ProjectSnapshots, command: Sequence[str]) -> _LiveRun:
     loaded = snapshots.loaded
     recorder = IdCollectingRecorder(ThreadRecorder(RecorderSettings.from_project(loaded)))
-    replay = ReplayResponder(snapshots.player, relays_unmatched=True)
+    replay = ReplayResponder(snapshots.player, allow_upstream=True)
     run = run_command(command, loaded, recorder, with_proxy=True, replay=replay)
     candidates, unread = read_candidates(snapshots, recorder.ids, set_key_variables(os.environ))
     return _LiveRun(run, candidates, unread)

@@ -35,12 +35,12 @@ def is_test_scope(scope: str) -> bool:
 class RunScopes:
     """The scopes of a run. Node ids are relative to one of `folders`: the current folder, or the project."""
 
-    def __init__(self, has_run: Collection[str], folders: Sequence[str]) -> None:
-        self._ran = frozenset(has_run)
+    def __init__(self, scopes: Collection[str], folders: Sequence[str]) -> None:
+        self._ran = frozenset(scopes)
         self._folders = folders
         self._test_folders = {
             os.path.dirname(_file_of(scope))
-            for scope in has_run
+            for scope in scopes
             if is_test_scope(scope) and self._find_file(_file_of(scope))
         }
         self._is_gone = lru_cache(None)(self._is_removed_test)

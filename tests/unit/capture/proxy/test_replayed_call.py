@@ -325,7 +325,7 @@ def test_in_auto_mode_an_unmatched_request_is_relayed_and_recorded(tmp_path: Pat
         assert client.response().endswith(b'{"n":1}')
 
     assert (other, 200) == (exchange.request_body, exchange.status)
-    assert ([], 1, 2) == (player.unmatched, player.new_count, player.played_count)
+    assert ([], 1, 2) == (player.unmatched, player.upstream_count, player.played_count)
     assert 0 == proxy.state.metrics.in_flight
 
 
