@@ -21,7 +21,7 @@ from traceforge.canon import JSON, JSONObject, json_path, parse_json
 from traceforge.conversion import convert
 from traceforge.errors import CannotRead, InvalidConfig, NotJSON
 from traceforge.files import read_file
-from traceforge.findings import Finding
+from traceforge.findings import PARSE, Finding
 from traceforge.shape import NonEmptyText, find_problems
 
 CONFIG_FILE = "traceforge.config.json"
@@ -209,9 +209,10 @@ def _read_own(path: str) -> JSONObject:
     try:
         value = parse_json(re.sub(_COMMENT, _blank, data.decode()).encode())
     except UnicodeDecodeError:
-        raise _bad(CONFIG_FILE, "not UTF-8", "Save the file as UTF-8.") from None
+        raise _unreadable(CONFIG_FILE, "not UTF-8", "Save the file as UTF-8.") from None
     except NotJSON as exc:
-        raise _bad(CONFIG_FILE, f"not JSON: {exc.message}", "It is JSON with comments, and nothing else.") from None
+        hint = "Repair the file at that place; comments are allowed."
+        raise _unreadable(CONFIG_FILE, f"not JSON: {exc.message}", hint) from None
     if not isinstance(value, dict):
         raise _bad(CONFIG_FILE, "must hold one JSON object", "Start with {} and add settings.")
     return value
@@ -232,7 +233,7 @@ def _read_pyproject(path: str) -> JSONObject | None:
     try:
         tools = tomllib.loads(data.decode()).get("tool", {})
     except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as exc:
-        raise _bad(PYPROJECT_FILE, f"not TOML: {exc}", "Repair the file.") from None
+        raise _unreadable(PYPROJECT_FILE, f"not TOML: {exc}", "Repair the file.") from None
     table = tools.get("traceforge") if isinstance(tools, dict) else None
     if table is not None and not isinstance(table, dict):
         raise _bad(
@@ -316,6 +317,11 @@ def _unknown(key: str, known_keys: tuple[str, ...], where: str, prefix: str) -> 
 
 def _bad(where: str, message: str, hint: str) -> InvalidConfig:
     return InvalidConfig((Finding(where, "", CONFIG_RULE, message, hint),))
+
+
+def _unreadable(where: str, message: str, hint: str) -> InvalidConfig:
+    """The error for a file that cannot be parsed: it could not be checked, so no rule about settings is broken."""
+    return InvalidConfig((Finding(where, "", PARSE, message, hint),))
 
 
 def effective_settings(loaded: LoadedConfig) -> dict[str, JSON]:

@@ -73,8 +73,12 @@ def _explain(path: str, error: OSError | ValueError) -> CannotRead:
             return CannotRead(path, "no such file or folder", hint="Check the path.")
         case PermissionError():
             return CannotRead(path, "no permission to read it", hint=f"chmod u+r {path}")
-        case IsADirectoryError() | NotADirectoryError():
-            return CannotRead(path, "a folder is in place of a file, or a file in place of a folder")
+        case IsADirectoryError():
+            return CannotRead(path, "a folder, not a file", hint="Check the path.")
+        case NotADirectoryError() if os.path.lexists(path):
+            return CannotRead(path, "a file, not a folder", hint="Check the path.")
+        case NotADirectoryError():
+            return CannotRead(path, "a part of this path is a file, not a folder", hint="Check the path.")
     if os.path.islink(path):
         return CannotRead(path, "a symbolic link, which is not followed here", hint=_LINK_HINT)
     return CannotRead(path, (error.strerror or str(error)).lower())

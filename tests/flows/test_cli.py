@@ -101,6 +101,14 @@ def test_help_names_the_nearest_of_an_unknown_code() -> None:
     assert "There is no command, rule or error code 'SN99'. Did you mean SN9" in ran.err
 
 
+def test_help_names_the_nearest_command_of_a_group() -> None:
+    """The guess is a command of that group."""
+    ran = traceforge("help", "trace", "lst")
+
+    assert 2 == ran.code
+    assert "There is no command 'trace lst'. Did you mean list?" in ran.err
+
+
 @pytest.mark.parametrize("name", sorted(name for section in TOP.values() for name in section))
 def test_every_command_explains_itself(name: str) -> None:
     """`help NAME` and `NAME --help` print the same."""
@@ -231,6 +239,26 @@ def test_config_problems_are_all_named(tmp_path: Path) -> None:
     assert "max_trace_retention must be number, got string" in checked.out
     assert 3 == other.code
     assert "TF401" in other.err
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "message"),
+    [
+        ("traceforge.config.json", b'{"a": 1,}', "PARSE not JSON: "),
+        ("traceforge.config.json", b"\xff", "PARSE not UTF-8"),
+        ("pyproject.toml", b"[tool.traceforge", "PARSE not TOML: "),
+    ],
+)
+def test_a_configuration_that_cannot_be_parsed_could_not_be_checked(
+    tmp_path: Path, name: str, text: bytes, message: str
+) -> None:
+    """Exit code 3, as for every other file that cannot be read."""
+    (tmp_path / name).write_bytes(text)
+
+    ran = traceforge("config", "check", cwd=tmp_path)
+
+    assert 3 == ran.code
+    assert f"{name}: {message}" in ran.out
 
 
 def test_config_show_says_where_each_value_came_from(tmp_path: Path) -> None:

@@ -266,8 +266,16 @@ def test_an_id_that_names_none_or_several_is_not_found(project: Path) -> None:
         f"error TF203: several traces begin with 0000: {trace_id(1)}, {trace_id(2)}, {trace_id(3)} …\n" in several.err
     )
     assert "hint: Give more characters of its id." in several.err
-    assert "error TF203: no trace matches ffffffff\n    hint: See: traceforge trace list\n" == unknown.err
-    assert "Give at least four characters of its id." in short.err
+    assert "error TF203: there is no trace ffffffff\n    hint: See: traceforge trace list\n" == unknown.err
+    assert "error TF203: 1 is too short\n    hint: Give at least four characters of its id.\n" == short.err
+
+
+def test_show_in_a_project_without_traces_names_the_first_step(tmp_path: Path) -> None:
+    """An id cannot be right there, however it is written."""
+    ran = run(tmp_path, "show", "00000001", code=3)
+
+    hint = "    hint: Record calls first: traceforge run -- COMMAND\n"
+    assert f"error TF203: there are no traces yet\n{hint}" == ran.err
 
 
 # Search

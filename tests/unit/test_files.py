@@ -58,7 +58,7 @@ def test_a_file_used_as_a_folder_is_explained(tmp_path: Path) -> None:
     """`a.json/b` where a.json is a file."""
     (tmp_path / "a").write_bytes(b"")
 
-    assert "a folder is in place of a file, or a file in place of a folder" == _refusal(tmp_path / "a" / "b").reason
+    assert "a part of this path is a file, not a folder" == _refusal(tmp_path / "a" / "b").reason
 
 
 @FOLLOW
@@ -238,7 +238,7 @@ def test_what_is_no_folder_cannot_be_listed(tmp_path: Path) -> None:
     (tmp_path / "a").write_bytes(b"")
     with pytest.raises(CannotRead, match="no such file or folder"):
         list_folder(str(tmp_path / "missing"))
-    with pytest.raises(CannotRead, match="a folder is in place of a file"):
+    with pytest.raises(CannotRead, match="a file, not a folder"):
         list_folder(str(tmp_path / "a"))
 
 

@@ -10,7 +10,7 @@ from traceforge.canon import ecmascript_bytes
 from traceforge.cli.output import json_option, print_json
 from traceforge.config import LoadedConfig, current_folder, effective_settings, load_config
 from traceforge.errors import InvalidConfig
-from traceforge.findings import ExitCode, Finding
+from traceforge.findings import Finding, exit_code
 from traceforge.replay.volatile import find_declaration_problems
 from traceforge.report.text_format import finding_lines
 
@@ -28,7 +28,7 @@ def config() -> None:
 def check(as_json: bool) -> None:
     """Check the configuration.
 
-    Exit code 1: the findings name every unknown key and invalid value.
+    Exit code 1: the findings name every unknown key and invalid value. Exit code 3: the file cannot be parsed.
     """
     try:
         loaded = load_config(current_folder())
@@ -62,7 +62,7 @@ def _print_findings_and_exit(findings: list[Finding], as_json: bool) -> NoReturn
         print_json({"ok": False, "findings": [dict(finding.to_json()) for finding in findings]})
     else:
         click.echo(finding_lines(findings))
-    raise click.exceptions.Exit(int(ExitCode.FINDINGS)) from None
+    raise click.exceptions.Exit(int(exit_code(findings))) from None
 
 
 @config.command()

@@ -7,6 +7,7 @@ import inspect
 import click
 
 from traceforge.audit.rule_catalogue import RULES
+from traceforge.cli.lazy_group import did_you_mean
 from traceforge.errors import all_errors
 from traceforge.report.explanations import explanation_text, find_code, nearest_topics
 
@@ -30,7 +31,7 @@ def show_help(ctx: click.Context, words: tuple[str, ...]) -> None:
     elif code is not None:
         click.echo(explanation_text(code))
     else:
-        raise click.UsageError(_unknown_topic(ctx.find_root(), topic))
+        raise click.UsageError(_unknown_topic(ctx.find_root(), words))
 
 
 def _find_command(context: click.Context, words: tuple[str, ...]) -> click.Context | None:
@@ -43,13 +44,17 @@ def _find_command(context: click.Context, words: tuple[str, ...]) -> click.Conte
     return context
 
 
-def _unknown_topic(root: click.Context, topic: str) -> str:
+def _unknown_topic(root: click.Context, words: tuple[str, ...]) -> str:
+    topic = " ".join(words)
+    parent = _find_command(root, words[:-1])
+    if len(words) > 1 and parent is not None and isinstance(parent.command, click.Group):
+        commands = parent.command.list_commands(parent)
+        return f"There is no command {topic!r}.{did_you_mean(words[-1], commands)}"
     commands = root.command.list_commands(root) if isinstance(root.command, click.Group) else []
     nearest = nearest_topics(topic, commands)
-    hint = (
-        f"Did you mean {' or '.join(nearest)}?" if nearest else "`traceforge help errors` lists all rules and codes."
-    )
-    return f"There is no command, rule or error code {topic!r}. {hint}"
+    guess = f"Did you mean {' or '.join(nearest)}? " if nearest else ""
+    everything = "`traceforge help errors` lists all rules and codes."
+    return f"There is no command, rule or error code {topic!r}. {guess}{everything}"
 
 
 def errors_text() -> str:

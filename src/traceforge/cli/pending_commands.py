@@ -107,7 +107,10 @@ def approve(names: tuple[str, ...], everything: bool, reason: str, tag: str, sig
     )
     refused = [change for change in changes if change.kind is ChangeKind.REFUSED] if everything else []
     if not chosen:
-        click.echo("nothing to approve")
+        nothing = (
+            "nothing to approve" if refused else "nothing is pending; find changes: traceforge record -- COMMAND"
+        )
+        click.echo(nothing)
     else:
         with exit_on_refusal(snapshots_root(loaded)):
             approval = write(loaded, chosen, reason=reason, tag=tag, sign=sign)

@@ -131,12 +131,11 @@ class TraceStore:
             raise NotFound(
                 f"several traces begin with {reference}: {candidates}", hint="Give more characters of its id."
             )
-        hint = (
-            "See: traceforge trace list"
-            if len(reference) >= ID_PREFIX_LENGTH_MIN
-            else "Give at least four characters of its id."
-        )
-        raise NotFound(f"no trace matches {reference}", hint=hint)
+        if not os.path.isdir(self.folder):
+            raise NotFound("there are no traces yet", hint="Record calls first: traceforge run -- COMMAND")
+        if len(reference) < ID_PREFIX_LENGTH_MIN:
+            raise NotFound(f"{reference} is too short", hint="Give at least four characters of its id.")
+        raise NotFound(f"there is no trace {reference}", hint="See: traceforge trace list")
 
     def read_stored(self, row: TraceRow) -> StoredTrace:
         """The bytes of a trace and its chunks, wherever it is by now.

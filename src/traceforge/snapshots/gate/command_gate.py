@@ -30,6 +30,7 @@ NOT_SEEN_HARMLESS = "gRPC, which is loaded"  # Many libraries load it and never 
 
 _NOT_SEEN_HINT = "Let it use HTTP, or do not run it in a test."
 _NO_CALL_HINT = "Is this the command that was recorded? traceforge status says what there is."
+_NOTHING_APPROVED_HINT = "No call is approved yet. Record and approve first: traceforge record -- COMMAND"
 _PYTHON_HINT = "Start it without -I, -E and -S, and with the environment it has."
 _PENDING_HINT = "See it: traceforge diff {id}; then approve or reject it."
 _SEAL_HINT = "Run it on Linux 6.7 or later, or set test.seal_network to auto."
@@ -65,7 +66,8 @@ def run_test(loaded: LoadedConfig, command: Sequence[str], *, allow_unused: bool
     )
     unchecked = [*_find_unseen(run), *_find_unguarded(loaded, run), *judgement.unchecked]
     if not observations.replayed and not snapshots.player.unmatched:
-        unchecked.append(Finding(COMMAND, "", IO, "no call was replayed at all", _NO_CALL_HINT))
+        hint = _NO_CALL_HINT if snapshots.approved_calls else _NOTHING_APPROVED_HINT
+        unchecked.append(Finding(COMMAND, "", IO, "no call was replayed at all", hint))
     return TestRun(snapshots, run, findings + judgement.findings, unchecked, observations)
 
 
