@@ -53,18 +53,18 @@ class Engine:
         caller: Caller | None = None,
         *,
         provider: str = "",
-        has_own_headers: bool = True,
+        has_traceforge_headers: bool = True,
         call_id: str = "",
         started_at: str = "",
         on_end: Callable[[InFlightCall], object] | None = None,
     ) -> InFlightCall:
         """A call begins; `caller` is what the edge knows about it, and TraceForge's headers add to that.
 
-        `has_own_headers` is False where the edge knows that none of the headers is TraceForge's. A call of another
-        process has its id and its start from there. `on_end` takes the place of `complete`, and has to call it later.
+        With `has_traceforge_headers=False`, the headers are not searched for TraceForge's. A call of another process
+        has its id and its start from there. `on_end` takes the place of `complete`, and has to call it later.
         """
         caller = caller or _UNKNOWN_CALLER
-        claims = read_headers(headers, caller) if has_own_headers else None
+        claims = read_headers(headers, caller) if has_traceforge_headers else None
         if claims is None:
             upstream, caller = headers, self._number(caller)
         else:
@@ -82,7 +82,7 @@ class Engine:
             started_at=started_at or now_text(),
             provider=provider,
         )
-        if claims is not None and claims.has_own_headers:
+        if claims is not None and claims.has_traceforge_headers:
             call.extra_response_headers = make_response_headers(call.id, caller.session_id, caller.step_index)
         return call
 

@@ -68,7 +68,7 @@ class ReplayResponder(NamedTuple):
             result = self.find(method, url, claims, body)
             if result.goes_upstream:
                 return None
-        is_named = claims.has_own_headers and result.source_name
+        is_named = claims.has_traceforge_headers and result.source_name
         return self._to_replayed(result.response, ((RECORDING_HEADER, result.source_name),) if is_named else ())
 
     def count_refusal(self, reason: str) -> None:

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from traceforge.canon import parse_json
-from traceforge.capture.hook.guarded_call import is_own_header
+from traceforge.capture.hook.guarded_call import is_traceforge_header
 from traceforge.errors import NotJSON
 from traceforge.exchange import Caller, Headers
 
@@ -35,16 +35,16 @@ class HeaderClaims(NamedTuple):
 
     caller: Caller
     upstream: Headers  # without ours
-    has_own_headers: bool  # only then does the client get ours with the response
+    has_traceforge_headers: bool  # only then does the client get ours with the response
     problems: list[str]  # one sentence for each header that could not be used
 
 
 def read_headers(headers: Headers, default: Caller) -> HeaderClaims:
     """Take our headers out; `default` is what is known without them."""
-    if not has_own_headers(headers):
+    if not has_traceforge_headers(headers):
         return HeaderClaims(default, headers, False, [])
-    own = {name.lower(): value for name, value in headers if is_own_header(name)}
-    upstream = tuple(header for header in headers if not is_own_header(header[0]))
+    own = {name.lower(): value for name, value in headers if is_traceforge_header(name)}
+    upstream = tuple(header for header in headers if not is_traceforge_header(header[0]))
     problems: list[str] = []
     caller = Caller(
         source=_read_source(own, problems) or default.source,
@@ -57,9 +57,9 @@ def read_headers(headers: Headers, default: Caller) -> HeaderClaims:
     return HeaderClaims(caller, upstream, True, problems)
 
 
-def has_own_headers(headers: Headers) -> bool:
+def has_traceforge_headers(headers: Headers) -> bool:
     """Whether one of the headers is TraceForge's."""
-    return any(is_own_header(name) for name, _ in headers)
+    return any(is_traceforge_header(name) for name, _ in headers)
 
 
 def apply_call_site(headers: Headers, call_site: str, fallback: Callable[[], str]) -> tuple[Headers, str]:

@@ -40,7 +40,7 @@ def watched_post(
     """
     control = control or CallControl()
     call = _begin_call(url, headers, control)
-    if call.is_replay:
+    if call.replays_first:
         replayed = call.replay(body)
         if replayed is not None:
             yield _from_replay(ReplayedResponse(*replayed))
@@ -79,7 +79,7 @@ def _read_chunks(response: http.client.HTTPResponse, call: GuardedCall) -> Itera
         if response.length:
             raise http.client.IncompleteRead(b"")
     except (OSError, http.client.HTTPException) as exc:
-        call.end_cancelled(exc) if isinstance(exc, CallCancelled) else call.end_reading(exc)
+        call.end_cancelled(exc) if isinstance(exc, CallCancelled) else call.end_on_read_error(exc)
         raise
     call.end(ANSWERED)
 

@@ -103,7 +103,7 @@ class ModelClients:
         engine = self._open_engine()
 
         def begin(method: str, url: str, headers: Headers) -> InFlightCall:
-            return engine.begin(method, url, headers, Caller(session_id=session_id), has_own_headers=False)
+            return engine.begin(method, url, headers, Caller(session_id=session_id), has_traceforge_headers=False)
 
         return adapter.prepare_call(messages, parameters, stream=stream, timeout_s=self.timeout_s, begin=begin)
 

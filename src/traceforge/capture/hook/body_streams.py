@@ -37,7 +37,7 @@ def watch_response(chunks: Iterator[bytes], call: GuardedCall, length: BodyLengt
     except GeneratorExit:
         raise  # The application goes away: `end_on_close` says so.
     except BaseException as exc:
-        call.end_reading(exc)
+        call.end_on_read_error(exc)
         raise
     call.end(ANSWERED)
 
@@ -60,7 +60,7 @@ class WatchedAsyncResponse:
             self._call.end(ANSWERED)
             raise
         except BaseException as exc:
-            self._call.end_reading(exc)
+            self._call.end_on_read_error(exc)
             raise
         self._length.received += len(chunk)
         self._call.add_response_chunk(chunk)

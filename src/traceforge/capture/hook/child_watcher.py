@@ -16,7 +16,7 @@ from . import child_processes, clients, dispatch, pytest_events
 from .callsite import current_test
 from .frame_sender import FrameSender
 from .frames import write_frame
-from .guarded_call import end_dropped_calls, faults, is_own_header
+from .guarded_call import end_dropped_calls, faults, is_traceforge_header
 from .in_flight_call import CLIENT_LEFT, HeaderPairs, InFlightCall
 from .query_client import QueryClient
 from .watcher import Watcher
@@ -36,7 +36,7 @@ class ChildWatcher(Watcher):
         self.call_sites: Any = None
 
     def begin_call(self, method: str, url: str, headers: HeaderPairs, source: str) -> InFlightCall:
-        upstream = tuple([header for header in headers if not is_own_header(header[0])])
+        upstream = tuple([header for header in headers if not is_traceforge_header(header[0])])
         caller = {
             "source": source,
             "fallback": "" if source else self.call_sites.fallback(),

@@ -20,7 +20,7 @@ from importlib import import_module
 from typing import Any
 
 from . import dispatch
-from .guarded_call import GuardedCall, call_safely, decode_headers, describe_error, is_own_header
+from .guarded_call import GuardedCall, call_safely, decode_headers, describe_error, is_traceforge_header
 from .in_flight_call import ANSWERED, CLIENT_LEFT, CUT
 from .patches import Patches
 from .playback_transport import PlaybackTransport, read_body
@@ -54,7 +54,7 @@ class ConnectionCall:
             self._pending_end = outcome, error
 
     def __del__(self) -> None:
-        self.call.end_dropped()
+        self.call.defer_end()
 
 
 def hook(module: Any, patches: Patches) -> None:
@@ -87,7 +87,7 @@ def _wrap_connect(connect: Any, module: Any, connector: Any) -> Any:
         tracked = _begin_guarded(req)
         if tracked is None:
             return await connect(self, req, *args, **options)
-        if tracked.call.is_replay:
+        if tracked.call.replays_first:
             body = await read_body(module, req)
             replayed = tracked.call.replay(body)
             if replayed is not None:
@@ -131,7 +131,7 @@ def _begin_call(req: Any) -> Any:
     if tracked is not None or _call_of(req) is not None:
         setattr(req, _MARK, tracked)
     if tracked is not None:
-        for name in {name for name in req.headers if is_own_header(name)}:
+        for name in {name for name in req.headers if is_traceforge_header(name)}:
             req.headers.popall(name, None)
     return tracked
 
@@ -218,7 +218,7 @@ def _wrap_del(delete: Any) -> Any:
     def watched(self: Any, *args: Any) -> Any:
         tracked = _call_of(self)
         if tracked is not None:
-            tracked.call.end_dropped()
+            tracked.call.defer_end()
         return delete(self, *args)
 
     return watched

@@ -40,7 +40,7 @@ def _hook_sync(module: Any, patches: Patches) -> None:
             call = dispatch.begin_call(request.method, str(request.url), request.headers.raw)
             if call is None:
                 return send(self, request)
-            if call.is_replay:
+            if call.replays_first:
                 content = getattr(request, "_content", None)
                 body = b"".join(request.stream) if content is None else content
                 replayed = call.replay(body)
@@ -68,7 +68,7 @@ def _hook_async(module: Any, patches: Patches) -> None:
             call = dispatch.begin_call(request.method, str(request.url), request.headers.raw)
             if call is None:
                 return await send(self, request)
-            if call.is_replay:
+            if call.replays_first:
                 content = getattr(request, "_content", None)
                 body = b"".join([chunk async for chunk in request.stream]) if content is None else content
                 replayed = call.replay(body)
@@ -123,11 +123,11 @@ def _watch_request(module: Any, request_stream: type[Any], request: Any, call: G
     content = vars(request).get("_content")
     if content is not None:
         call.add_request_chunk(content)
-    has_own_headers = len(call.request_headers) != len(request.headers.raw)
-    if content is not None and not has_own_headers:
+    has_traceforge_headers = len(call.request_headers) != len(request.headers.raw)
+    if content is not None and not has_traceforge_headers:
         return request
     copy = _copy_request(request)
-    if has_own_headers:
+    if has_traceforge_headers:
         raw = [(name.encode("latin-1"), value.encode("latin-1")) for name, value in call.request_headers]
         copy.headers = module.Headers(raw, encoding=request.headers.encoding)
     if content is None:
@@ -192,7 +192,7 @@ def _make_sync_streams(module: Any) -> tuple[type[Any], type[Any]]:
             self._stream.close()
 
         def __del__(self) -> None:
-            self._call.end_dropped()
+            self._call.defer_end()
 
     class RequestStream(module.SyncByteStream):  # type: ignore[misc]
         def __init__(self, stream: Any, call: GuardedCall) -> None:
@@ -225,7 +225,7 @@ def _make_async_streams(module: Any) -> tuple[type[Any], type[Any]]:
             await self._stream.aclose()
 
         def __del__(self) -> None:
-            self._call.end_dropped()
+            self._call.defer_end()
 
     class AsyncRequestStream(module.AsyncByteStream):  # type: ignore[misc]
         def __init__(self, stream: Any, call: GuardedCall) -> None:

@@ -16,7 +16,7 @@ from typing import Any
 
 from . import dispatch
 from .body_streams import watch_request
-from .guarded_call import GuardedCall, call_safely, is_own_header
+from .guarded_call import GuardedCall, call_safely, is_traceforge_header
 from .in_flight_call import ANSWERED, CLIENT_LEFT
 from .patches import Patches
 from .replayed_response import ReplayedResponse, http1_chunks
@@ -32,7 +32,7 @@ def hook(module: Any, patches: Patches) -> None:
             call = dispatch.begin_call(request.method or "", request.url or "", _raw_headers(request.headers))
             if call is None:
                 return send(self, request, *args, **options)
-            if call.is_replay:
+            if call.replays_first:
                 body = _read_body(request.body)
                 replayed = call.replay(body)
                 if replayed is not None:
@@ -65,7 +65,7 @@ def _watch_request(request: Any, call: GuardedCall) -> Any:
     is_ready = body is None or isinstance(body, (bytes, bytearray, str))
     if is_ready and body:
         call.add_request_chunk(body.encode() if isinstance(body, str) else bytes(body))
-    own_headers = [name for name in request.headers if is_own_header(_encode(name).decode("latin-1"))]
+    own_headers = [name for name in request.headers if is_traceforge_header(_encode(name).decode("latin-1"))]
     if is_ready and not own_headers:
         return request
     copy = _copy_request(request, body)
@@ -191,7 +191,7 @@ def _make_watched_class(kind: Any) -> type:
             kind.close(self)
 
         def __del__(self) -> None:
-            self._traceforge_call.end_dropped()
+            self._traceforge_call.defer_end()
             super().__del__()
 
         def _traceforge_read(self, amt: Any = None, **options: Any) -> Any:
@@ -207,7 +207,7 @@ def _make_watched_class(kind: Any) -> type:
             try:
                 return method(self, *args, **options)
             except BaseException as exc:
-                self._traceforge_call.end_reading(exc)
+                self._traceforge_call.end_on_read_error(exc)
                 raise
             finally:
                 self._traceforge_is_reading = False

@@ -1,11 +1,11 @@
-"""A call in flight, guarded: nothing that its recording does can reach the application.
+"""A call in flight, guarded: no fault (a failure of TraceForge's own code) reaches the application.
 
-In: what a client hook, or the proxy, sees of a call. Out: the same events for the `InFlightCall`, each at most once;
-for a call that is replayed, its response. Never: raises, and never reports another event of a call whose recording
-has failed.
+In: what a client hook, or the proxy, sees of a call. Out: the same events for the `InFlightCall`, in the same order,
+up to the first fault or the end; for a call that is replayed, its response. Never: raises, or passes on an event
+after a fault. (The watcher may still end such a call when the process exits.)
 
-In a replay the opposite holds: a call that cannot be answered is refused and counted, because nothing may reach the
-network when TraceForge fails.
+In a strict replay, a call without a response is refused; in every replay, one whose replay fails is. A refused call
+is counted, and nothing of it reaches the network.
 
 A response that the application drops without closing it ends inside the garbage collector, where no lock may be
 taken. Such calls wait in `dropped_calls` until the next call begins (`end_dropped_calls`).
@@ -22,10 +22,11 @@ from .replayed_response import ReplayedResponse, make_refusal
 from .watcher import Watcher
 
 ERROR_LENGTH_MAX = 500
+HEADER_PREFIX = "x-traceforge-"  # in lower case
 
 
-class RecordingFaults:
-    """How often recording failed in this process, and how it failed first."""
+class HookFaults:
+    """How many faults the hook had in this process, and which was the first."""
 
     def __init__(self) -> None:
         self.count = 0
@@ -36,7 +37,7 @@ class RecordingFaults:
         self.first = self.first or describe_error(exc)
 
 
-faults = RecordingFaults()
+faults = HookFaults()
 dropped_calls: deque[InFlightCall] = deque()
 
 
@@ -46,9 +47,9 @@ class GuardedCall:
     __slots__ = (
         "_call",
         "_on_fault",
-        "_watcher",
+        "_replayer",
         "extra_response_headers",
-        "is_replay",
+        "replays_first",
         "request_headers",
         "trace_id",
     )
@@ -59,22 +60,23 @@ class GuardedCall:
         replayed_by: Watcher | None = None,
         on_fault: Callable[[BaseException, str], object] = faults.add,
     ) -> None:
-        self._call = call  # None: it has ended, or its recording failed
-        self._watcher = replayed_by
+        self._call = call  # None: it has ended, or there was a fault
+        self._replayer = replayed_by
         self._on_fault = on_fault  # receives the error and the stage of the call
-        self.is_replay = replayed_by is not None
+        self.replays_first = replayed_by is not None  # ask `replay` first; the call may still go upstream
         self.request_headers: HeaderPairs = call.request_headers if call is not None else ()
         self.extra_response_headers: HeaderPairs = call.extra_response_headers if call is not None else ()
-        self.trace_id = call.id if call is not None else ""  # unless it is answered from a recording
+        # Unused where a recording answers: then there is no trace.
+        self.trace_id = call.id if call is not None else ""
 
     def replay(self, body: bytes) -> Any:
         """The response to the whole request; None: there is none, and the call goes upstream."""
-        call, watcher = self._call, self._watcher
+        call, replayer = self._call, self._replayer
         try:
-            if call is None or watcher is None:
+            if call is None or replayer is None:
                 raise RuntimeError("there is nothing to replay")
-            response = watcher.replay_call(call, body)
-            if response is None and watcher.is_strict:
+            response = replayer.replay_call(call, body)
+            if response is None and replayer.is_strict:
                 raise RuntimeError("there is no response")
         except Exception as exc:  # noqa: BLE001 (nothing goes to the network because we failed)
             return self.refuse(exc)
@@ -85,7 +87,7 @@ class GuardedCall:
     def refuse(self, exc: BaseException) -> ReplayedResponse:
         """The response that says that the call could not be replayed."""
         self._call = None
-        return refuse_call(self._watcher, f"the call could not be replayed ({describe_error(exc)})")
+        return refuse_call(self._replayer, f"the call could not be replayed ({describe_error(exc)})")
 
     @property
     def is_open(self) -> bool:
@@ -95,7 +97,7 @@ class GuardedCall:
         try:
             if self._call is not None:
                 self._call.add_request_chunk(data)
-        except Exception as exc:  # noqa: BLE001 (nothing of ours may reach the application)
+        except Exception as exc:  # noqa: BLE001 (an error of our own code must not reach the application)
             self._fail(exc, "request")
 
     def start_response(self, status: int, headers: HeaderPairs) -> None:
@@ -121,8 +123,8 @@ class GuardedCall:
         except Exception as exc:  # noqa: BLE001
             self._on_fault(exc, "end")
 
-    def end_reading(self, exc: BaseException) -> None:
-        """Reading the response raised: the upstream broke off, or the application was cancelled."""
+    def end_on_read_error(self, exc: BaseException) -> None:
+        """Reading the response raised: the upstream broke off, or the application cancelled the call."""
         self.end(CUT if isinstance(exc, Exception) else CLIENT_LEFT, describe_error(exc))
 
     def end_cancelled(self, exc: BaseException) -> None:
@@ -133,7 +135,7 @@ class GuardedCall:
         """The call failed before a response came."""
         self.end(FAILED, describe_error(exc))
 
-    def end_dropped(self) -> None:
+    def defer_end(self) -> None:
         """The response is being garbage-collected before its end: the call ends at the next chance."""
         call, self._call = self._call, None
         if call is not None:
@@ -151,11 +153,11 @@ class RefusedCall(GuardedCall):
 
     def __init__(self, reason: str, watcher: Watcher | None = None) -> None:
         super().__init__(None, watcher)
-        self.is_replay = True
+        self.replays_first = True
         self._reason = reason
 
     def replay(self, body: bytes) -> Any:
-        return refuse_call(self._watcher, self._reason)
+        return refuse_call(self._replayer, self._reason)
 
 
 def end_dropped_calls() -> None:
@@ -170,14 +172,14 @@ def end_dropped_calls() -> None:
 
 
 def refuse_call(watcher: Watcher | None, reason: str) -> ReplayedResponse:
-    """Count a call that was not replayed; the response that says so."""
+    """Count a refused call and return the response that tells the client."""
     if watcher is not None:
         call_safely(None, watcher.count_refusal, reason)
     return make_refusal(reason)
 
 
 def call_safely(default: Any, function: Callable[..., Any], *args: Any) -> Any:
-    """What `function` returns, or `default` where it raises: it is ours, and must not reach the application."""
+    """What `function` returns, or `default` where it raises: an error of our own must not reach the application."""
     try:
         return function(*args)
     except Exception as exc:  # noqa: BLE001
@@ -188,7 +190,7 @@ def call_safely(default: Any, function: Callable[..., Any], *args: Any) -> Any:
 def describe_error(exc: BaseException) -> str:
     """An exception in one line, cut to a length that a trace can hold."""
     try:
-        text = str(exc)
+        text = " ".join(str(exc).split())
     except Exception:  # noqa: BLE001 (an exception that cannot even say what it is)
         text = ""
     name = type(exc).__name__
@@ -205,6 +207,6 @@ def find_content_length(headers: HeaderPairs) -> str:
     return next((value for name, value in headers if name.lower() == "content-length"), "")
 
 
-def is_own_header(name: str) -> bool:
+def is_traceforge_header(name: str) -> bool:
     """Whether a header is one of TraceForge's, which must not go upstream."""
-    return name[:13].lower() == "x-traceforge-"
+    return name.lower().startswith(HEADER_PREFIX)

@@ -1,13 +1,13 @@
 """A model call in flight: one class for the hook, for child processes and for the proxy.
 
-In: what an edge sees of a call, in order. Out: the finished call, handed to `on_end` exactly once. Never: does I/O,
-waits, or raises on account of what a call holds.
+In: what the hook, a child process or the proxy sees of a call, in order. Out: the finished call, handed to `on_end`
+at most once. Never: does I/O, waits, or raises on account of what a call holds.
 
     call = InFlightCall(on_end, "POST", url, headers, call_id=new_id)
     call.add_request_chunk(b"…")          any number of times
     call.start_response(200, headers)     of the final response; interim responses (1xx) are left out
     call.add_response_chunk(b"…")         any number of times
-    call.end(ANSWERED)                    in every case, also where the client left; a second end is ignored
+    call.end(ANSWERED)                    in every case, also where the application left; a second end is ignored
 
 Chunks are immutable bytes.
 """
@@ -19,6 +19,7 @@ from collections.abc import Callable
 from typing import Any
 
 ANSWERED, CUT, CLIENT_LEFT, FAILED = "answered", "cut", "left", "failed"  # The values of `exchange.CallOutcome`.
+# CLIENT_LEFT: the application (for the proxy, its client) closed, dropped or cancelled the call.
 BODY_BYTES_MAX = 64 << 20  # A larger body is forwarded and not kept: the largest legal request is 20 MB.
 
 HeaderPairs = tuple[tuple[str, str], ...]
@@ -51,7 +52,9 @@ class InFlightCall:
         self.method = method
         self.url = url
         self.request_headers = headers  # as they go upstream
-        self.client_headers = headers if client_headers is None else client_headers  # with those of TraceForge
+        self.client_headers = (
+            headers if client_headers is None else client_headers
+        )  # as the client sent them, X-TraceForge-* included
         self.extra_response_headers: HeaderPairs = ()  # added to the response that the client gets
         self.caller = caller  # what `on_end` knows about the calling code; its type is the creator's choice
         self.started_at = started_at  # the timestamp of the trace
@@ -91,9 +94,9 @@ class InFlightCall:
 
     def end(self, outcome: str, error: str = "") -> None:
         """The call is over, now."""
-        self.end_after(self._elapsed_ms(), outcome, error)
+        self.end_with_duration(self._elapsed_ms(), outcome, error)
 
-    def end_after(self, duration_ms: float, outcome: str, error: str = "") -> None:
+    def end_with_duration(self, duration_ms: float, outcome: str, error: str = "") -> None:
         """The call is over; another process has measured how long it took."""
         on_end, self._on_end = self._on_end, None
         if on_end is None:

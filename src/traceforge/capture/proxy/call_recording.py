@@ -67,7 +67,7 @@ class CallRecording:
                 request.route.url,
                 request.headers,
                 provider=request.route.upstream.name,
-                has_own_headers=request.has_traceforge_headers,
+                has_traceforge_headers=request.has_traceforge_headers,
                 on_end=self._enqueue,
             )
         except Exception as exc:  # noqa: BLE001 (recording must not stop the call)

@@ -169,7 +169,7 @@ class ProcessConnection:
         duration_ms, outcome, error = float(head["ms"]), CallOutcome(head["outcome"]), str(head["error"])
         self._reports.ended += 1
         self._reports.too_large += bool(head["too_large"])
-        call.end_after(duration_ms, outcome, error)
+        call.end_with_duration(duration_ms, outcome, error)
 
 
 def _discard_reply(_: bytes) -> None:
