@@ -14,7 +14,7 @@ from traceforge.canon import JSON
 from traceforge.context.compiler.branch_compilation import BlockOrigin
 from traceforge.context.compiler.pinned_snapshots import read_blocks
 from traceforge.context.history.artifacts import open_artifact
-from traceforge.context.history.events import open_event
+from traceforge.context.history.events import decrypt_event
 from traceforge.context.model.content import ContentBlock, unpack
 from traceforge.context.storage.store_transaction import AnyRow, StoreTransaction, check_usable
 from traceforge.context.storage.tables import artifacts, events
@@ -66,7 +66,7 @@ class _BlockReader:
             row = self._artifacts[artifact_id]
             return ContentBlock(block_id, role, kind, _value(open_artifact(self._tx, row)), row.content_media_type)
         row = self._events[cast("str", event_id)]
-        return ContentBlock(block_id, role, kind, _value(unpack(kind, open_event(self._tx, row)[1])))
+        return ContentBlock(block_id, role, kind, _value(unpack(kind, decrypt_event(self._tx, row)[1])))
 
 
 def _value(content: Any) -> JSON | bytes:  # noqa: ANN401 (as it was packed)

@@ -20,7 +20,7 @@ from traceforge.context.compiler.pinned_snapshots import verify_snapshot
 from traceforge.context.history.artifacts import open_artifact
 from traceforge.context.history.branch_paths import Path, branch_path, clip_path, event_rows, is_on_path
 from traceforge.context.history.bundles import get_bundle
-from traceforge.context.history.events import open_event
+from traceforge.context.history.events import decrypt_event
 from traceforge.context.history.sessions import open_metadata
 from traceforge.context.model.block_source import content_digest, event_role, kind_of
 from traceforge.context.model.content import unpack
@@ -170,7 +170,7 @@ def _check_event(tx: StoreTransaction, row: AnyRow) -> Iterator[str]:
     if row.purged_by is not None:
         yield from _check_emptied(row)
         return
-    _, data = open_event(tx, row)
+    _, data = decrypt_event(tx, row)
     if row.payload_ref is None:
         content = cast("JSON | bytes", unpack(row.kind, data))
     else:

@@ -1,8 +1,10 @@
 """Events: appended under compare-and-swap, listed in causal order, never changed.
 
-In: an event, and the head that the caller has seen. Out: the stored event, or a conflict with the current head.
-Never: an event on a branch that has moved on; one statement checks and moves the head, so this holds under any
-isolation level.
+In: an event, and the head that the caller saw. Out: the stored event, or a conflict with the current head. Never:
+appends to a branch whose head is not the one the caller saw; one statement checks and moves the head, so this holds
+under any isolation level.
+
+A branch's version is the sequence of its head; without a head it is 0.
 """
 
 from __future__ import annotations
@@ -14,14 +16,14 @@ from sqlalchemy import bindparam, insert, select, update
 from traceforge.clock import now_text
 from traceforge.context.history.branch_paths import BranchState, branch_path, clip_path, event_rows, is_on_path
 from traceforge.context.history.branches import load_branch
-from traceforge.context.model.block_source import event_role, kind_of
+from traceforge.context.model.block_source import event_role
 from traceforge.context.model.content import join_metadata, pack, pack_metadata, split_metadata, unpack
 from traceforge.context.model.inputs import Append, NewEvent
 from traceforge.context.model.objects import Content, Event, EventType, Metadata, SessionStatus
 from traceforge.context.storage.paging import Page, check_limit, unknown_cursor
 from traceforge.context.storage.prepared_statements import PreparedStatement
 from traceforge.context.storage.sealing import SealedColumns
-from traceforge.context.storage.store_transaction import AnyRow, StoreTransaction, check_usable, is_id, not_found
+from traceforge.context.storage.store_transaction import AnyRow, StoreTransaction, is_id, not_found
 from traceforge.context.storage.tables import artifacts, branches, events, projects, sessions
 from traceforge.errors import BranchConflict, StoreRefused
 from traceforge.ids import new_id
@@ -44,22 +46,23 @@ _BRANCH_STATE = PreparedStatement(
         branches.c.session_id == bindparam("session"),
         branches.c.project_id == bindparam("project"),
     )
-    # No purge and no archiving until this is committed. The project row first, as in a purge: else both can deadlock.
+    # No purge and no archiving until this is committed. `of` sets the lock order: the project first, as in a purge.
+    # In another order, the two can deadlock.
     .with_for_update(read=True, of=(projects, sessions))
 )
 _MOVE_HEAD = PreparedStatement(
     update(branches)
     .where(
         branches.c.id == bindparam("branch"),
-        branches.c.version == bindparam("seen"),
+        branches.c.version == bindparam("seen_version"),
         branches.c.head_event_id.is_not_distinct_from(bindparam("seen_head")),
     )
-    .values(head_event_id=bindparam("head"), version=bindparam("now"))
+    .values(head_event_id=bindparam("new_head"), version=bindparam("new_version"))
 )
 _CURRENT_HEAD = PreparedStatement(
     select(branches.c.version, branches.c.head_event_id).where(branches.c.id == bindparam("branch"))
 )
-_COLUMNS = tuple(column.name for column in events.c if column.name != "purged_by")
+_COLUMNS = tuple(column.name for column in events.c if column.name != "purged_by")  # a new event is not purged
 _INSERT_EVENT = PreparedStatement(insert(events), _COLUMNS)
 
 
@@ -74,8 +77,8 @@ class PackedEvent(NamedTuple):
     content: Content | None
     data: bytes  # What is sealed: the metadata, and the content where it is inline.
     metadata: Metadata
-    rebased_from: str | None = None
-    merged_from: str | None = None
+    rebased_from: str | None = None  # the event of another branch that this one repeats
+    merged_from: str | None = None  # the head of the source that a checkpoint or a summary stands for
 
 
 def append_event(tx: StoreTransaction, session_id: str, branch_id: str, body: Append) -> Event:
@@ -86,23 +89,23 @@ def append_event(tx: StoreTransaction, session_id: str, branch_id: str, body: Ap
         StoreRefused: there is no such branch or artifact, the content is invalid, or the session is archived.
     """
     inline = pack_inline_event(body.event)
-    branch = load_branch_state(tx, session_id, branch_id)
+    branch = lock_branch_for_append(tx, session_id, branch_id)
     check_head(branch, body.expected_version, body.expected_head_event_id)
-    return insert_events(tx, branch, [inline or pack_event(tx, body.event)])[0]
+    return append_packed_events(tx, branch, [inline or pack_event(tx, body.event)])[0]
 
 
-def load_branch_state(tx: StoreTransaction, session_id: str, branch_id: str) -> BranchState:
-    """A branch that may be appended to, and the generation to seal under.
+def lock_branch_for_append(tx: StoreTransaction, session_id: str, branch_id: str) -> BranchState:
+    """A branch that may be appended to, and the key generation to encrypt under; its session is locked until commit.
 
     Raises:
         StoreRefused: there is no such branch, or the session is archived.
     """
     state = _find_branch_state(tx, session_id, branch_id)
     if state is None:
-        tx.load(sessions, "session", session_id)
+        tx.load(sessions, "session", session_id)  # raises where it is the session that does not exist
         raise not_found("branch", branch_id)
     if state.status != SessionStatus.ACTIVE.value:
-        tx.load(sessions, "session", session_id)
+        tx.load(sessions, "session", session_id)  # raises where the session was deleted or purged
         raise StoreRefused(
             f"session {session_id} is archived: you can read, fork and compile it, but not append to it",
             reason="session_archived",
@@ -139,7 +142,7 @@ def pack_event(tx: StoreTransaction, body: NewEvent, param: str = "event") -> Pa
     if inline is not None:
         return inline
     artifact = tx.load(artifacts, "artifact", cast("str", body.payload_ref), param=f"{param}.payload_ref")
-    return pack_reference(EventType(body.event_type), artifact, body.metadata)
+    return pack_reference(EventType(body.event_type), artifact, body.metadata, f"{param}.metadata")
 
 
 def pack_inline_event(body: NewEvent, param: str = "event") -> PackedEvent | None:
@@ -161,17 +164,19 @@ def pack_inline_event(body: NewEvent, param: str = "event") -> PackedEvent | Non
     return PackedEvent(event_type, role, content.kind, content.digest, None, body.content, data, body.metadata)
 
 
-def pack_reference(event_type: EventType, artifact: AnyRow, metadata: Metadata) -> PackedEvent:
-    """Pack an event whose content is an artifact."""
-    form = artifact.kind.partition("+")[2]
-    kind = kind_of(event_type, "") + (f"+{form}" if form else "")
-    data = join_metadata(pack_metadata(metadata, "event.metadata"), b"")
+def pack_reference(
+    event_type: EventType, artifact: AnyRow, metadata: Metadata, param: str = "event.metadata"
+) -> PackedEvent:
+    """Pack an event whose content is an artifact; `param` is the field of the metadata, for errors."""
+    form = artifact.kind.partition("+")[2]  # of the content: "json", "binary" or "" for a text
+    kind = str(event_type) + (f"+{form}" if form else "")
+    data = join_metadata(pack_metadata(metadata, param), b"")
     return PackedEvent(
         event_type, event_role(event_type), kind, artifact.content_digest, artifact.id, None, data, metadata
     )
 
 
-def insert_events(tx: StoreTransaction, branch: BranchState, packed_events: list[PackedEvent]) -> list[Event]:
+def append_packed_events(tx: StoreTransaction, branch: BranchState, packed_events: list[PackedEvent]) -> list[Event]:
     """Append packed events behind the head that `branch` has, and move the head once.
 
     Raises:
@@ -197,7 +202,7 @@ def insert_events(tx: StoreTransaction, branch: BranchState, packed_events: list
                 "kind": packed.kind,
                 "payload_ref": packed.payload_ref,
                 "content_digest": packed.digest,
-                "block_id": new_id("blk"),
+                "block_id": new_id("blk"),  # of the block that this event becomes in a compiled prompt
                 "rebased_from": packed.rebased_from,
                 "merged_from": packed.merged_from,
                 "sealed": sealed.sealed,
@@ -207,8 +212,8 @@ def insert_events(tx: StoreTransaction, branch: BranchState, packed_events: list
             }
         )
         parent = event_id
-    move = {"branch": branch.id, "seen": branch.version, "seen_head": branch.head_event_id}
-    if not tx.cursor.execute(_MOVE_HEAD, {**move, "head": parent, "now": sequence}):
+    seen = {"branch": branch.id, "seen_version": branch.version, "seen_head": branch.head_event_id}
+    if not tx.cursor.execute(_MOVE_HEAD, {**seen, "new_head": parent, "new_version": sequence}):
         head = tx.cursor.fetch_one(_CURRENT_HEAD, {"branch": branch.id})
         assert head is not None
         raise BranchConflict(*head)
@@ -221,20 +226,12 @@ def list_events(tx: StoreTransaction, session_id: str, branch_id: str, limit: in
     """The events of a branch in causal order, those inherited at the fork first."""
     check_limit(limit)
     path = branch_path(tx, load_branch(tx, session_id, branch_id))
-    start = 0 if after is None else _cursor_sequence(tx, path, after)
+    start = 0 if after is None else _page_start_sequence(tx, path, after)
     rows = list(event_rows(tx, clip_path(path, start, start + limit + 1)))
     return Page(data=[to_event(tx, row) for row in rows[:limit]], has_more=len(rows) > limit)
 
 
-def load_event(tx: StoreTransaction, event_id: str) -> AnyRow:
-    """The row of an event of this project, unless it was purged."""
-    row = tx.find(events, event_id)
-    if row is None:
-        raise not_found("event", event_id)
-    return check_usable(row, "event")
-
-
-def open_event(tx: StoreTransaction, row: AnyRow) -> tuple[Metadata, bytes]:
+def decrypt_event(tx: StoreTransaction, row: AnyRow) -> tuple[Metadata, bytes]:
     """Decrypt the metadata of an event, and its inline content as bytes."""
     return split_metadata(
         tx.sealer.open("events", row.id, SealedColumns(row.sealed, row.wrapped_key, row.generation))
@@ -242,11 +239,11 @@ def open_event(tx: StoreTransaction, row: AnyRow) -> tuple[Metadata, bytes]:
 
 
 def to_event(tx: StoreTransaction, row: AnyRow) -> Event:
-    """The object of a row; of a purged one, without content and metadata."""
+    """Convert a row to an `Event`; a purged one has no content and metadata."""
     metadata: Metadata = {}
     content = None
     if row.purged_by is None:
-        metadata, data = open_event(tx, row)
+        metadata, data = decrypt_event(tx, row)
         if row.payload_ref is None:
             content = cast("Content", unpack(row.kind, data))
     return Event(
@@ -287,7 +284,7 @@ def _new_event(row: dict[str, Any], packed: PackedEvent) -> Event:
     )
 
 
-def _cursor_sequence(tx: StoreTransaction, path: list[Any], after: str) -> int:
+def _page_start_sequence(tx: StoreTransaction, path: list[Any], after: str) -> int:
     row = tx.find(events, after)
     if row is None or not is_on_path(path, row.branch_id, row.sequence):
         raise unknown_cursor(after)

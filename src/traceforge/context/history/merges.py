@@ -22,10 +22,10 @@ from traceforge.context.history.branch_paths import (
 from traceforge.context.history.branches import insert_fork, load_branch_row, to_branch
 from traceforge.context.history.events import (
     PackedEvent,
+    append_packed_events,
     check_head,
-    insert_events,
-    load_branch_state,
-    open_event,
+    decrypt_event,
+    lock_branch_for_append,
     pack_event,
     pack_reference,
 )
@@ -59,7 +59,7 @@ def merge_branch(
     strategy = MergeStrategy(body.strategy)
     if strategy in (MergeStrategy.COMPACT, MergeStrategy.FORK):
         tx.lock_inserts()
-    target = load_branch_state(tx, session_id, branch_id)
+    target = lock_branch_for_append(tx, session_id, branch_id)
     source = load_branch_row(tx, session_id, body.source_branch_id, "source_branch_id")
     check_merge(body, branch_id, has_model_summary=model_summary is not None)
     check_head(target, body.expected_version, body.expected_head_event_id)
@@ -75,7 +75,7 @@ def merge_branch(
         packed_events = [_repack(tx, row) for row in event_rows(tx, clip_path(source_path, common, source.version))]
         if strategy is MergeStrategy.FORK:
             appended_to = _fork_target(tx, session_id, target, body.label)
-    appended = insert_events(tx, appended_to, packed_events) if packed_events else []
+    appended = append_packed_events(tx, appended_to, packed_events) if packed_events else []
     return Merged(
         strategy=strategy,
         branch=to_branch(load_branch_row(tx, session_id, appended_to.id)),
@@ -164,7 +164,7 @@ def _repack(tx: StoreTransaction, row: AnyRow) -> PackedEvent:
     """A stored event, packed again to be appended to another branch."""
     if row.purged_by is not None:
         raise ContentPurged(row.id, row.purged_by)
-    metadata, data = open_event(tx, row)
+    metadata, data = decrypt_event(tx, row)
     content: Any = None if row.payload_ref is not None else unpack(row.kind, data)
     return PackedEvent(
         EventType(row.event_type),
@@ -183,4 +183,4 @@ def _repack(tx: StoreTransaction, row: AnyRow) -> PackedEvent:
 def _fork_target(tx: StoreTransaction, session_id: str, target: BranchState, label: str) -> BranchState:
     """A new branch at the head of the target."""
     fork = insert_fork(tx, target, target.version, target.head_event_id, label)
-    return load_branch_state(tx, session_id, fork.id)
+    return lock_branch_for_append(tx, session_id, fork.id)

@@ -19,7 +19,7 @@ from traceforge.context.history.artifacts import create_artifact
 from traceforge.context.history.branch_paths import branch_path
 from traceforge.context.history.branches import load_branch_row
 from traceforge.context.history.bundles import create_bundle
-from traceforge.context.history.events import PackedEvent, insert_events, load_branch_state, pack_event
+from traceforge.context.history.events import PackedEvent, append_packed_events, lock_branch_for_append, pack_event
 from traceforge.context.history.sessions import create_session, get_session
 from traceforge.context.model.content import ContentBlock
 from traceforge.context.model.inputs import NewArtifact, NewBundle, NewEvent, NewResponse, NewSession
@@ -139,7 +139,7 @@ def _append_items(tx: StoreTransaction, session_id: str, branch_id: str, items: 
         event = NewEvent(event_type=_EVENTS[item.role], content=cast("Content", item.content))
         packed_events.append(pack_event(tx, event, "messages"))
     if packed_events:
-        insert_events(tx, load_branch_state(tx, session_id, branch_id), packed_events)
+        append_packed_events(tx, lock_branch_for_append(tx, session_id, branch_id), packed_events)
     return load_branch_row(tx, session_id, branch_id)
 
 
