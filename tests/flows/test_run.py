@@ -601,7 +601,7 @@ def test_a_missing_command_is_an_error(tmp_path: Path) -> None:
     ran = traceforge("run", "--", "no-such-command-here", cwd=tmp_path)
 
     assert (3, "") == (ran.code, ran.out)
-    assert ran.err.startswith("error TF502: no-such-command-here: no such file or directory\n")
+    assert ran.err.startswith("error TF502: no-such-command-here: command not found\n")
 
 
 def test_the_summary_names_hosts_and_counts(project: Path, server: Upstream) -> None:

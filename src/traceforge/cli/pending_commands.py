@@ -92,6 +92,8 @@ def _print_diffs(changes: Sequence[PendingChange], approved: dict[str, ApprovedC
 def approve(names: tuple[str, ...], everything: bool, reason: str, tag: str, sign: bool) -> None:
     """Approve pending changes and write the snapshots to commit.
 
+    Name each change by its ID, or pass --all, and state a reason: traceforge approve --all --reason "new prompt".
+
     ID may be shortened to its first characters. Commit the files that this command writes in .ai-snapshots/.
     """
     refuse_in_ci("approve")

@@ -34,11 +34,12 @@ MISSES_SHOWN = 10
 @click.option(
     "--port",
     type=click.IntRange(0, 65535),
+    metavar="PORT",
     default=PORT,
     show_default=True,
     help="Listen on this port; 0 picks a free one.",
 )
-@click.option("--host", default="127.0.0.1", show_default=True, help="Listen on this address.")
+@click.option("--host", default="127.0.0.1", show_default=True, metavar="ADDRESS", help="Listen on this address.")
 @click.option(
     "--mode", type=click.Choice(["record", "replay", "auto", "off"]), default="record", show_default=True,
     help="Choose what to do with a call: record it, replay it without a connection (replay), replay or else "
@@ -51,13 +52,18 @@ MISSES_SHOWN = 10
 @click.option(
     "--recording", metavar="FILE", default="", help="Replay this Model IO recording, matched by prompt hash."
 )
-@click.option("--session", "session_id", default="", help="Replay only the calls of this session.")
+@click.option("--session", "session_id", default="", metavar="ID", help="Replay only the calls of this session.")
 @click.option("--upstream", "upstreams", multiple=True, metavar="NAME=URL", help="Serve URL under /NAME; repeatable.")
 @click.option(
-    "--workers", type=click.IntRange(1, 64), default=1, show_default=True, help="Run this many processes on the port."
+    "--workers",
+    type=click.IntRange(1, 64),
+    metavar="N",
+    default=1,
+    show_default=True,
+    help="Run this many processes on the port.",
 )
 @click.option(
-    "--drain-seconds", type=click.FloatRange(0, 3600), default=10, show_default=True,
+    "--drain-seconds", type=click.FloatRange(0, 3600), metavar="SECONDS", default=10, show_default=True,
     help="Wait this long for calls in flight when stopped.",
 )  # fmt: skip
 @click.option("--json", "as_json", is_flag=True, help="Print one line of JSON on stdout when the server is ready.")

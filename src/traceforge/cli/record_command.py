@@ -28,6 +28,9 @@ def record(command: tuple[str, ...], fresh: bool, propose_config: bool, as_json:
     that of COMMAND. Then list the pending changes with `traceforge status`, read them with `traceforge diff` and
     approve them with `traceforge approve`.
 
+    A call is refused if it cannot be approved as it is, for example because its answer may differ each time;
+    `traceforge status` says why.
+
     Without a COMMAND, --propose-config works on the calls that were refused before.
     """
     refuse_in_ci("record")

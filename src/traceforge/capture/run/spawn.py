@@ -8,6 +8,7 @@ process sent to us alone is passed on.
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -68,7 +69,13 @@ def _spawn(words: Sequence[str], environ: Mapping[str, str], mask: Mask) -> int:
     try:
         return os.posix_spawnp(words[0], list(words), dict(environ), setsigmask=mask, setsigdef=RESET)
     except OSError as exc:
-        raise CannotStart(words[0], (exc.strerror or str(exc)).lower()) from None
+        raise _cannot_start(words[0], exc) from None
+
+
+def _cannot_start(program: str, error: OSError) -> CannotStart:
+    if isinstance(error, FileNotFoundError) and shutil.which(program) is None:
+        return CannotStart(program, "command not found")
+    return CannotStart(program, (error.strerror or str(error)).lower())  # also for a script's missing interpreter
 
 
 def _wait(pid: int) -> int:
@@ -90,7 +97,7 @@ def _run_without_sigwait(words: Sequence[str], environ: Mapping[str, str]) -> in
     try:
         process = subprocess.Popen(list(words), env=dict(environ))  # noqa: S603 (it is what we are for)
     except OSError as exc:
-        raise CannotStart(words[0], (exc.strerror or str(exc)).lower()) from None
+        raise _cannot_start(words[0], exc) from None
     signal.signal(
         signal.SIGINT, signal.SIG_IGN if sys.stdin is not None and sys.stdin.isatty() else _forwarder(process)
     )
