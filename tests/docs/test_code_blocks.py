@@ -54,13 +54,16 @@ def _has_code(page: Page) -> bool:
     return any(block.language in RUN for block in page.blocks)
 
 
+LONG_PAGES = frozenset({"first-gate.md", "purge.md"})  # The demo tells the story of the first gate in every run.
+
+
 def _with_code() -> list[object]:
-    """Pages about frameworks take ten seconds each; one of them stands for the others in `make test`."""
+    """Pages that take ten seconds or more run in `make test-all`."""
     return [
-        pytest.param(page, id=page.name, marks=[pytest.mark.slow] if needs_packages(page) and not often else [])
+        pytest.param(page, id=page.name, marks=[pytest.mark.slow] if is_long else [])
         for page in PAGES
         if _has_code(page)
-        for often in [page.path.name == "gate-openai.md"]
+        for is_long in [needs_packages(page) or page.path.name in LONG_PAGES]
     ]
 
 

@@ -172,6 +172,7 @@ def test_ci_writes_nothing(site: Site) -> None:
     assert 0 == site.test("-k", CHAT, CI="true").code
 
 
+@pytest.mark.slow
 def test_fresh_makes_every_call_live_and_equal_answers_are_unchanged(recorded: Site, tmp_path: Path) -> None:
     """The same provider: nothing is pending. Another one: every answer is."""
     site = recorded.at(tmp_path / "checkout")
@@ -185,6 +186,7 @@ def test_fresh_makes_every_call_live_and_equal_answers_are_unchanged(recorded: S
         assert "changed (answer)" in changed.record("-k", "test_chat_async", options=("--fresh",)).err
 
 
+@pytest.mark.slow
 def test_two_answers_to_a_request_are_refused_under_the_behaviour_gate(site: Site) -> None:
     """And approved one by one where the request is gated."""
     with (site.folder / "gated.py").open("a") as file:
@@ -209,6 +211,7 @@ def test_two_answers_to_a_request_are_refused_under_the_behaviour_gate(site: Sit
     assert 0 == site.test("-k", "test_draws").code
 
 
+@pytest.mark.slow
 def test_missing_values_of_a_model_are_proposed_for_the_configuration(site: Site) -> None:
     """One line a model, and one command that writes the declarations."""
     site.edit('"temperature": 0, "seed": 7, "max_tokens": 60}', '"n": 1}')
@@ -224,6 +227,7 @@ def test_missing_values_of_a_model_are_proposed_for_the_configuration(site: Site
     assert "refused" not in again.err
 
 
+@pytest.mark.slow
 def test_rejected_changes_are_deleted_and_the_tree_is_unchanged(site: Site) -> None:
     """By id, or what it begins with."""
     site.edit("Name a river.", "Name a lake.")
@@ -239,6 +243,7 @@ def test_rejected_changes_are_deleted_and_the_tree_is_unchanged(site: Site) -> N
     assert 0 == site.run("test").code
 
 
+@pytest.mark.slow
 def test_a_change_recorded_against_another_tree_is_refused(site: Site) -> None:
     """Somebody else approved meanwhile."""
     site.edit("Name a river.", "Name a lake.")
@@ -272,6 +277,7 @@ def test_other_programs_are_replayed_through_the_proxy_of_the_run(site: Site) ->
     assert "TraceForge replay: no recorded call matches" in missed.out
 
 
+@pytest.mark.slow
 def test_review_asks_about_each_change(site: Site) -> None:
     """On a terminal: one is accepted, one rejected; elsewhere it is refused."""
     site.edit("Name a river.", "Name a lake.")
@@ -293,6 +299,7 @@ def test_review_asks_about_each_change(site: Site) -> None:
     assert 0 == site.run("verify").code
 
 
+@pytest.mark.slow
 def test_json_reports_hold_what_the_text_says(site: Site) -> None:
     """For programs: `test`, `record` and `status`."""
     site.edit("Name a river.", "Name a lake.")
@@ -307,6 +314,7 @@ def test_json_reports_hold_what_the_text_says(site: Site) -> None:
     assert {"both": 1} == status["counts"]
 
 
+@pytest.mark.slow
 def test_a_test_that_refers_to_provider_state_is_recorded_as_a_whole(site: Site) -> None:
     """Its first answer was replayed, so the provider does not know it: the command runs again, that test live."""
     first = "    one = client.responses.create(model='gpt-5', input='Name a soup.', max_output_tokens=60)\n"
@@ -330,6 +338,7 @@ def test_a_test_that_refers_to_provider_state_is_recorded_as_a_whole(site: Site)
     assert 0 == site.test("-k", "test_goes_on or test_local").code
 
 
+@pytest.mark.slow
 def test_calls_of_a_script_belong_to_its_command(site: Site) -> None:
     """Another command, or the tests, say nothing about it; the same one does, with whichever interpreter."""
     (site.folder / "script.py").write_text("import sys, gated\nif sys.argv[1:] != ['quiet']: gated.chat('Script!')\n")

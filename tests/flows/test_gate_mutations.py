@@ -16,7 +16,7 @@ import pytest
 from support.gate import AGENT, CHANGES, HARMLESS, Variant, pin
 from support.models import Started, started_model_server
 
-SAMPLED = 5  # of each list in every run of the tests; all of them in `make test-all`
+SAMPLED = 2  # of each list in every run of the tests; all of them in `make test-all`
 
 
 class Gate(NamedTuple):

@@ -134,6 +134,7 @@ def test_hooks_alone_stop_what_goes_through_python(site: Site, place: str) -> No
     assert {"GT5"} == {one["rule"] for one in _last(ran)["findings"]}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("way", BEYOND)
 def test_hooks_alone_stop_another_program_or_the_report_lists_it(site: Site, way: str) -> None:
     """A Python that could not be instrumented is exit code 3; another program is named as unguarded."""
@@ -161,6 +162,7 @@ def test_a_python_that_could_not_be_instrumented_is_exit_code_3(site: Site, way:
     assert 1 == sum(_last(ran)["offline"]["never_entered"].values()), ran
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("way", ["socket", "httpx", "uvloop", "node fetch", "curl"])
 def test_a_host_that_was_refused_is_a_finding_that_names_it(site: Site, way: str) -> None:
     """Also where the program swallows the error; a host that does not matter is ignored."""

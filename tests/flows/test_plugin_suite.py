@@ -90,6 +90,7 @@ def replayed(ran: Ran) -> int:
     return int(found.group(1))
 
 
+@pytest.mark.slow
 def test_it_is_green_in_an_order_of_its_own(site: Site) -> None:
     """Without a provider and without a key: each call gets its answer, and every snapshot is in use."""
     ran = run(site, SHUFFLE="1")

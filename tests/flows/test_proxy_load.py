@@ -185,7 +185,8 @@ def _counted(said: str) -> tuple[int, int, int, int]:
     return calls, recorded, lost, failed
 
 
-@pytest.mark.parametrize("seconds", [1.5, pytest.param(20, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("seconds", [1.5, 20])
 def test_a_stop_under_load_leaves_every_call_as_a_file(tmp_path: Path, seconds: float) -> None:
     """Or counts it. Where the stated time was not enough, what is left is said, and kept all the same."""
     with loaded(tmp_path) as load:

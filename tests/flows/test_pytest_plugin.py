@@ -47,7 +47,8 @@ def site(recorded: Site, tmp_path: Path) -> Iterator[Site]:
         yield recorded.at(tmp_path / "checkout", other)
 
 
-@pytest.mark.parametrize("workers", ["0", pytest.param("2", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("workers", ["0", "2"])
 def test_the_plugin_is_on_in_a_project_with_snapshots(site: Site, workers: str) -> None:
     """Nothing reaches the provider, in one process and in two; without keys in two, below, in every run."""
     ran = site.plugin("-n", workers)
@@ -85,6 +86,7 @@ def test_a_test_with_an_unapproved_call_fails_with_the_diff(site: Site, workers:
     assert "pytest --traceforge=record" in ran.out
 
 
+@pytest.mark.slow
 def test_unused_snapshots_are_reported_at_the_end(site: Site) -> None:
     """And fails the run, unless it is allowed or its test did not run."""
     site.edit('assert len(embed("soup")) > 3', "pass")
@@ -120,6 +122,7 @@ def test_record_files_changed_calls(site: Site) -> None:
     assert 0 == site.plugin("-k", CHAT).code
 
 
+@pytest.mark.slow
 def test_calls_of_a_test_marked_as_off_are_counted(site: Site) -> None:
     """It asks the provider."""
     site.add('import pytest\n\n\n@pytest.mark.traceforge("off")\ndef test_live() -> None:\n    assert chat("Now.")')
@@ -130,6 +133,7 @@ def test_calls_of_a_test_marked_as_off_are_counted(site: Site) -> None:
     assert "1 call of tests that are marked as off: not checked" in ran.out
 
 
+@pytest.mark.slow
 def test_the_fixture_counts_the_calls_of_a_test(site: Site) -> None:
     """And is there, where the plugin is off."""
     site.add(
@@ -210,6 +214,7 @@ def test_a_suite_needs_no_key(site: Site) -> None:
     assert "prompt checked, answer not checked: 3 calls" in ran.out
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("workers", ["0", "2"])
 def test_tests_see_dummy_keys_only(site: Site, workers: str) -> None:
     """A key that was not there while it was recorded might steer the application; afterwards all are back."""
@@ -372,6 +377,7 @@ def _ours() -> list[str]:
     return ["--", sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-k", CHAT, "gated.py"]
 
 
+@pytest.mark.slow
 def test_random_order_and_reruns_change_nothing(site: Site) -> None:
     """Tests in reverse, and one that fails first and then asks again."""
     (site.folder / "conftest.py").write_text(

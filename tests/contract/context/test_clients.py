@@ -231,6 +231,7 @@ def name_of(one: Any) -> str:
     return str(getattr(one, "id", None) or one.name)
 
 
+@pytest.mark.slow
 def test_every_list_is_paged_without_gaps_or_repetitions(
     client: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

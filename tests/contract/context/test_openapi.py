@@ -91,6 +91,7 @@ def _try(operation: Any, mode: schemathesis.GenerationMode, ids: dict[str, str],
     return count
 
 
+@pytest.mark.slow
 def test_schemathesis_finds_nothing(site: Served, store: Store, record_property: Any) -> None:
     """Every operation, bodies that fit the document and bodies that do not."""
     count = _try_all(site, store, EXAMPLES)

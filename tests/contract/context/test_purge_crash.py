@@ -36,6 +36,7 @@ def _kill(target: str, folder: Path, first: int, every: int) -> int:
     return int(done.stdout)
 
 
+@pytest.mark.slow
 def test_a_purge_that_is_killed_is_finished(target: str, tmp_path: Path, backend: str, record_property: Any) -> None:
     """At some of the places where it changes something, from the first to the last."""
     killed = _kill(target, tmp_path, 7, 37)
@@ -55,7 +56,8 @@ def test_a_purge_that_is_killed_anywhere_is_finished(
     record_property("summary", f"context store, {backend}: {killed} purges were killed anywhere, and finished")
 
 
-@pytest.mark.parametrize("count", [20, pytest.param(400, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("count", [20, 400])
 def test_writers_lose_nothing_while_purges_run(target: str, keys: str, count: int) -> None:
     """Four processes append; purges raise the generation under them, again and again. All of it can be read."""
     with closing(Store.open(target, keys=keys)) as store:

@@ -82,6 +82,7 @@ def test_every_published_double_is_written_alone(published: list[tuple[float, st
     assert wrong[:5] == []
 
 
+@pytest.mark.slow
 @EITHER_WAY
 @LENGTHS
 def test_every_published_double_is_written_among_others(
@@ -95,6 +96,7 @@ def test_every_published_double_is_written_among_others(
         assert expected == ecmascript_bytes(list(values), may_modify=owned)
 
 
+@pytest.mark.slow
 @EITHER_WAY
 @LENGTHS
 def test_every_published_double_is_written_as_a_member(

@@ -228,6 +228,7 @@ def _mover(role: str, folder: Path, seconds: float) -> subprocess.Popen[str]:
     return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=PROJECT)
 
 
+@pytest.mark.slow
 def test_a_reader_sees_every_trace_once_while_others_move_them(tmp_path: Path) -> None:
     """A writer, a drainer, a compressor and a searcher run beside it: nothing is missed, doubled or torn."""
     seconds = 3.0
