@@ -89,7 +89,7 @@ def test_a_summary_that_cannot_be_written_changes_nothing(project: Path) -> None
     ran = traceforge("verify", cwd=project, GITHUB_ACTIONS="true", GITHUB_STEP_SUMMARY="/nowhere/summary.md")
 
     assert (0, "checked 1 snapshot: all valid\n") == (ran.code, ran.out)
-    assert "the summary of the step cannot be written" in ran.err
+    assert "GitHub's step summary cannot be written" in ran.err
 
 
 @pytest.mark.parametrize("option", ["--junit", "--sarif"])
