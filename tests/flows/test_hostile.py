@@ -133,7 +133,8 @@ def test_comments_are_removed_in_linear_time(tmp_path: Path) -> None:
 
     ran = traceforge("config", "check", cwd=tmp_path)
 
-    assert 1 == ran.code
+    assert 3 == ran.code
+    assert "traceforge.config.json: PARSE not JSON: " in ran.out
 
 
 def test_a_current_folder_that_is_gone_is_said(tmp_path: Path) -> None:
@@ -251,9 +252,9 @@ def test_a_large_text_with_a_lone_surrogate_needs_little_memory() -> None:
     program = """
 import resource
 resource.setrlimit(resource.RLIMIT_AS, (1 << 30, 1 << 30))
-from traceforge.canon import parse
-parse(b'["\\\\ud800","' + b'a' * 20_000_000 + b'"]')
-parse(b'["\\\\ud800","' + b'\\\\n' * 5_000_000 + b'"]')
+from traceforge.canon import parse_json
+parse_json(b'["\\\\ud800","' + b'a' * 20_000_000 + b'"]')
+parse_json(b'["\\\\ud800","' + b'\\\\n' * 5_000_000 + b'"]')
 """
     ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
 
