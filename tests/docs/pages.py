@@ -49,7 +49,7 @@ from traceforge.capture.run.seal import reason_not_sealable  # noqa: E402
 
 SAMPLES = Path(__file__).resolve().parent / "samples"
 LANGUAGES = frozenset(
-    {"console", "python", "json", "jsonl", "toml", "text", "bash", "yaml", "markdown", "javascript"}
+    {"console", "python", "json", "jsonl", "toml", "text", "bash", "yaml", "markdown", "mermaid", "javascript"}
 )
 SECONDS_MAX = 120  # A command that a page shows answers soon, also on a busy machine; beyond this, it hangs.
 FROM_THE_CHECKOUT = "docs/tutorials/first-gate.md"

@@ -88,7 +88,7 @@ def test_a_person_reads_what_was_said_and_what_a_run_found(project: Path) -> Non
     nowhere = ("--upstream", "openai=http://127.0.0.1:9")
     failed = traceforge("context", "response", "create", *words, *nowhere, cwd=project)
     assert 1 == failed.code, failed.err
-    again = failed.err.strip().partition(": to try again, ")[2].split()
+    again = failed.err.strip().partition("; to try again, use ")[2].split()
     assert "--snapshot" == again[0]
     with scripted() as model:
         model.answers(Answer([chat_answer("Hello.\nI am \x1b[1mhere.")]))

@@ -144,7 +144,11 @@ def test_everything_is_kept_and_on_the_disk_after_sigterm_under_load(server: Ups
 
     assert set(load.whole) <= set(models)
     assert told["recorded"] == len(files) == len(models) == len(server.received)
-    assert all("ConnectError" in one or "RemoteProtocolError" in one for one in load.broken), load.broken
+    # The kernel resets a connection that it had accepted and the proxy had not: such a call was never seen.
+    resets = {line.partition(":")[0] for line in load.broken if "ReadError" in line}
+    assert resets.isdisjoint(models), load.broken
+    others = [line for line in load.broken if line.partition(":")[0] not in resets]
+    assert all("ConnectError" in line or "RemoteProtocolError" in line for line in others), load.broken
 
 
 def _wait_until_recorded(base: str, number: int) -> None:

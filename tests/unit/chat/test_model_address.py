@@ -102,7 +102,7 @@ def test_only_openai_has_a_developer_role() -> None:
         ("ftp://127.0.0.1/v1", "", "must begin with http"),
         ("http://user:pw@127.0.0.1/v1", "", "user or a password"),
         ("http://127.0.0.1/v1?key=1", "", "must end with its path"),
-        ("http://[::1/v1", "", "no URL"),
+        ("http://[::1/v1", "", "is not a URL"),
         ("https://api.anthropic.com/v1/complete", "", "cannot use this endpoint"),
         ("http://127.0.0.1/v1beta/models/m:generateContent", "", "cannot use this endpoint"),
         ("http://127.0.0.1/api/generate", "", "cannot use this endpoint"),
