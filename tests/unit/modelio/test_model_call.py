@@ -228,13 +228,16 @@ def test_the_timeout_is_for_the_whole_call(provider: Upstream, stalled: bool) ->
     thread = threading.Thread(target=dribble)
     if not stalled:
         thread.start()
+    begun = time.monotonic()
     failed = _failed(provider.url, timeout_s=0.3)
+    took = time.monotonic() - begun
     stop.set()
     gate.release(500)
     if not stalled:
         thread.join()
 
     assert FailureKind.TIMEOUT is failed.kind
+    assert took > 0.25
 
 
 def test_reading_stops_when_a_response_is_too_large(provider: Upstream) -> None:
