@@ -12,7 +12,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 
 from harness import QUICK, Row, at_most
-from support.chatting import chatting, write_prompts
+from support.chat_servers import chatting, write_prompts
 from support.upstream import Answer, upstream
 from traceforge.chat.model_address import find_address
 from traceforge.chat.provider_model import ProviderModel

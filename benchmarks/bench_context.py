@@ -24,7 +24,7 @@ import msgspec
 import psycopg
 
 from harness import Row, at_most, is_quick, measure
-from support.contexts import fork
+from support.context_builders import fork
 from support.databases import new_database, postgres_server
 from support.operation_store import Store
 from traceforge.context.history import events

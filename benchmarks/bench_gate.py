@@ -14,7 +14,7 @@ from traceforge.snapshots.approve.tree_commit import SnapshotChange, commit_chan
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
 
-from support.gating import asks, proposed
+from support.proposals import asks, proposed
 
 COMMAND = str(Path(sys.executable).parent / "traceforge")
 COUNT = 1_000

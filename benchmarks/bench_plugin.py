@@ -19,7 +19,7 @@ from sdk_replay import CALLS, GOAL_US, ROUNDS, Sdk
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
 
-from support.models import model_server
+from support.model_servers import model_server
 
 SNAPSHOTS = (10, 200)
 RUN_GOAL_MS = 50.0  # of CPU time that a run may cost more

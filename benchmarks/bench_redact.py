@@ -87,7 +87,7 @@ def absolute(what: str, work: Work, amount: float, *, unit: str, goal: float, lo
 
 def score_rows(redactor: Redactor) -> Iterator[Row]:
     """Recall and precision per type on the corpus; a type below its goal is a goal missed."""
-    from support.redaction import GOALS, changed_negatives, corpus_file, scores
+    from support.redaction_scores import GOALS, changed_negatives, corpus_file, scores
 
     if not corpus_file("focus").exists():
         sys.exit(f"benchmark: the corpus is absent: {corpus_file('focus')} (set TRACEFORGE_CORPUS)")

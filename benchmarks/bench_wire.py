@@ -177,8 +177,8 @@ def compare(what: str, streams: list[Stream], loops: int) -> Row:
 
 def _corpus_rows() -> Iterator[Row]:
     from support.corpus import shared
+    from support.corpus_traffic import coverage, interactions, judge
     from support.extractor import split
-    from support.traffic import coverage, interactions, judge
 
     folder = shared("corpus/llm")
     if not folder.exists():

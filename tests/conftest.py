@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 def pytest_configure(config: pytest.Config) -> None:
     """Who leaves the long runs out has shorter ones of the others too. A worker knows before it reads the tests."""
-    from support.length import Length
+    from support.example_counts import Length
 
     Length.is_short = "not slow" in config.option.markexpr
 
@@ -43,7 +43,7 @@ def oracle() -> Iterator[CanonicalOracle]:
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     """Print the numbers that tests have recorded as `summary`, also where workers ran them, and what was counted."""
-    from support.counting import lines, tally
+    from support.case_counts import lines, tally
 
     passed = terminalreporter.getreports("passed")
     told = [str(value) for report in passed for name, value in report.user_properties if name == "summary"]
@@ -63,7 +63,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 @pytest.hookimpl(tryfirst=True)
 def pytest_sessionfinish(session: pytest.Session) -> None:
     """A run of everything in which a backend, a merge strategy, a lane or purge was left out is no success."""
-    from support.counting import missing, tally
+    from support.case_counts import missing, tally
 
     config = session.config
     reporter = config.pluginmanager.get_plugin("terminalreporter")

@@ -1,4 +1,4 @@
-"""A conftest.py that changes how the agent asks, and never what: copied into a project by `support.gate`.
+"""A conftest.py that changes how the agent asks, and never what: copied into a project by `support.gate_variants`.
 
 Each variable of the environment changes one thing: TURNED_BODY the bytes of a request, TURNED_HEADERS its headers,
 TURNED_ORDER the order of the tests, TURNED_DAYS the date.

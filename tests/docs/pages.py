@@ -44,7 +44,7 @@ sys.path.insert(0, str(ROOT / "tests"))
 
 from support.command import PLAIN_PYTEST  # noqa: E402  # found through the line above
 from support.environments import installed, node_modules  # noqa: E402
-from support.models import started_model_server  # noqa: E402
+from support.model_servers import started_model_server  # noqa: E402
 from traceforge.capture.run.seal import reason_not_sealable  # noqa: E402
 
 SAMPLES = Path(__file__).resolve().parent / "samples"

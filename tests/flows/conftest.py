@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from support.environments import linked
-from support.gated import Site, approved_site
+from support.gate_project import Site, approved_site
 
 
 @pytest.fixture(scope="session")

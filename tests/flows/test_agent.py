@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 from shutil import copytree
 
-from support.models import EXAMPLES, started_model_server
+from support.model_servers import EXAMPLES, started_model_server
 
 
 def test_the_agent_keeps_its_promises(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-import support.killing
+import support.approval_crash
 
 POINTS_MIN = 200
 
@@ -20,10 +20,10 @@ POINTS_MIN = 200
 def test_a_killed_approval_leaves_the_old_or_the_new_tree(tmp_path: Path, steps: int) -> None:
     """Several approvals, killed at every call that reaches the disk; those who finish the work are killed as well."""
     done = subprocess.run(
-        [sys.executable, "-m", "support.killing", tmp_path, str(steps)],
+        [sys.executable, "-m", "support.approval_crash", tmp_path, str(steps)],
         env={
             **os.environ,
-            "PYTHONPATH": str(Path(support.killing.__file__).parents[1]),
+            "PYTHONPATH": str(Path(support.approval_crash.__file__).parents[1]),
             "GIT_AUTHOR_NAME": "Ada",
             "GIT_AUTHOR_EMAIL": "ada@example.org",
         },

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from support.command import Ran, traceforge
-from support.samples import session, write_pack, write_tree
+from support.sample_files import session, write_pack, write_tree
 
 TRUNCATED = b'{"version": "1.0.0", "snapshots": ['
 BAD_BYTES = {

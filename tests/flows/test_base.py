@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from support.approving import Project, record
+from support.approval_project import Project, record
 from support.command import traceforge
-from support.samples import snapshot_body, wire_of_error
+from support.sample_files import snapshot_body, wire_of_error
 from traceforge.snapshots.approve.tree_commit import SnapshotChange
 from traceforge.snapshots.formats.snapshot_format import read_document, write_document
 from traceforge.snapshots.tree.manifest_rebuild import rebuild_manifest

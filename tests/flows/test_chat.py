@@ -18,10 +18,10 @@ from typing import Any
 
 import pytest
 
-from support.chatting import PROMPTS, chat_serve, write_prompts
+from support.chat_servers import PROMPTS, chat_serve, write_prompts
 from support.command import COMMAND, traceforge
-from support.models import model_server
-from support.proxying import proxy
+from support.model_servers import model_server
+from support.proxy_process import proxy
 from support.upstream import Answer, Received, Upstream, upstream
 from traceforge import capture
 from traceforge.chat import conversation_memory

@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
-from support.chatting import Client, chatting, write_prompts
+from support.chat_servers import Client, chatting, write_prompts
 from support.upstream import Answer, Received, upstream
 from traceforge.chat.model_address import find_address
 from traceforge.chat.provider_model import ProviderModel

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from support.browser import Page, browser
-from support.chatting import Serving, chat_serve, write_prompts
+from support.chat_servers import Serving, chat_serve, write_prompts
 from support.upstream import Answer, upstream
 
 HASHES = {

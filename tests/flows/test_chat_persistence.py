@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from support.chatting import Serving, chat_serve, write_prompts
+from support.chat_servers import Serving, chat_serve, write_prompts
 from support.upstream import Answer, upstream
 
 WATCHED = Path(__file__).resolve().parents[1] / "support" / "watched"

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from support.chatting import Echo, chatting, write_prompts
+from support.chat_servers import Echo, chatting, write_prompts
 from traceforge.canon import JSONObject
 from traceforge.chat.conversation import Chat
 from traceforge.chat.conversation_memory import ConversationMemory

@@ -15,8 +15,8 @@ from typing import Any
 import pytest
 
 from support.command import COMMAND, Ran
-from support.flaky import FlakyServer, Refusal, flaky_server
-from support.gated import CONFIG, Site
+from support.flaky_server import FlakyServer, Refusal, flaky_server
+from support.gate_project import CONFIG, Site
 
 SNAPSHOTS = 14
 REQUEST_GATED = 3  # two of Anthropic, one embedding

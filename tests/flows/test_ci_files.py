@@ -16,7 +16,7 @@ import yaml
 
 from support.command import COMMAND, traceforge
 from support.corpus import PROJECT
-from support.published import ACTION, GITLAB, PRE_COMMIT, WORKFLOW, problems
+from support.published_schemas import ACTION, GITLAB, PRE_COMMIT, WORKFLOW, problems
 from traceforge.cli.main import cli
 
 TREE = PROJECT / "tests" / "docs" / "samples" / "docs" / "how-to" / "verify-in-ci"

@@ -15,7 +15,7 @@ import pytest
 
 from support.command import COMMAND, traceforge
 from support.corpus import PROJECT, need_shared
-from support.samples import session, snapshot_body, write_pack, write_tree
+from support.sample_files import session, snapshot_body, write_pack, write_tree
 from traceforge import __version__
 from traceforge.audit.rule_catalogue import RULES
 from traceforge.cli.command_table import TOP

@@ -18,7 +18,7 @@ import pytest
 
 from support.command import COMMAND, Ran, traceforge
 from support.operation_store import Store
-from support.serving import served, serving
+from support.store_servers import served, serving
 from traceforge.cli.context import context
 from traceforge.cli.main import _run as command_line
 from traceforge.context.api.operations import OPERATIONS

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from support.asking import model_server
 from support.corpus import PROJECT
 from support.environments import installed
+from support.loopback_models import model_server
 from traceforge.canon import digest_canonical
 
 

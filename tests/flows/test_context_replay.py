@@ -15,9 +15,9 @@ from typing import Any
 
 import pytest
 
-from support.asking import chat_answer, model_server, scripted
 from support.browser import browser
 from support.command import COMMAND, traceforge
+from support.loopback_models import chat_answer, model_server, scripted
 from support.upstream import Answer
 from traceforge.canon import digest_canonical
 from traceforge.report.replay_run_report import replay_html

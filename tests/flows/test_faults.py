@@ -27,7 +27,7 @@ import zstandard
 
 import traceforge
 from support.application import Stored, files_with, proxy_process, read_traces
-from support.sockets import Peer
+from support.raw_sockets import Peer
 from support.upstream import Upstream as Provider
 
 KEY = "sk-proj-q7Zr2mVtX9LbN4cWf8KdH3yPaJ6sGuE1"

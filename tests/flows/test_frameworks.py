@@ -11,7 +11,7 @@ import pytest
 
 from support.command import Ran, traceforge
 from support.environments import installed
-from support.models import ModelServer, model_server
+from support.model_servers import ModelServer, model_server
 
 SETTINGS = 'model="gpt-4.1-mini", temperature=0, seed=7, max_tokens=200'
 FASTAPI = """

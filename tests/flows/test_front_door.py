@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from support import local
-from support.chatting import chat_serve
+from support import local_model
+from support.chat_servers import chat_serve
 from support.corpus import PROJECT
-from support.samples import write_tree
+from support.sample_files import write_tree
 
 
 def test_the_demo_tells_the_whole_story() -> None:
@@ -115,7 +115,7 @@ def test_each_make_target_runs_its_own_suite() -> None:
 
 def test_without_a_real_model_its_tests_say_how_to_get_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Who runs pytest alone, where nobody has built it, sees them skipped with the command that builds it."""
-    monkeypatch.setattr(local, "ENVIRONMENT", tmp_path)
+    monkeypatch.setattr(local_model, "ENVIRONMENT", tmp_path)
 
     with pytest.raises(pytest.skip.Exception, match="make test-model"):
-        local.find_weights()
+        local_model.find_weights()

@@ -18,8 +18,8 @@ from typing import Any
 import pytest
 
 from support.command import COMMAND
-from support.gated import CALLS, CHAT, CHATS, CONFIG, TESTS, Site
-from support.models import model_server
+from support.gate_project import CALLS, CHAT, CHATS, CONFIG, TESTS, Site
+from support.model_servers import model_server
 
 
 @pytest.fixture

@@ -13,8 +13,8 @@ from typing import NamedTuple
 
 import pytest
 
-from support.gate import AGENT, CHANGES, HARMLESS, Variant, pin
-from support.models import Started, started_model_server
+from support.gate_variants import AGENT, CHANGES, HARMLESS, Variant, pin
+from support.model_servers import Started, started_model_server
 
 SAMPLED = 2  # of each list in every run of the tests; all of them in `make test-all`
 

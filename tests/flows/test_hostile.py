@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from support.command import COMMAND, traceforge
-from support.samples import session, snapshot_body, write_pack, write_tree
+from support.sample_files import session, snapshot_body, write_pack, write_tree
 from traceforge.config import load_config
 from traceforge.errors import InvalidConfig
 from traceforge.modelio import VerifyOptions, verify_session

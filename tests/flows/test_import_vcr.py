@@ -17,8 +17,8 @@ from support.command import Ran, traceforge
 from support.corpus import PROJECT
 from support.environments import installed
 from support.exchanges import chat_answer, chat_request
-from support.gating import REPEATABLE, USAGE
-from support.models import model_server
+from support.model_servers import model_server
+from support.proposals import REPEATABLE, USAGE
 
 CONFIG = {"models": {"claude-*": {"temperature": 1, "gate": "request"}}}
 TESTS, CALLS = 6, 5

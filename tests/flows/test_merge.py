@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from support.approving import Project, record
+from support.approval_project import Project, record
 from support.command import traceforge
-from support.samples import wire_of_error
+from support.sample_files import wire_of_error
 from traceforge.snapshots.approve.tree_commit import SnapshotChange
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from support.approving import Project, record
+from support.approval_project import Project, record
 from support.command import Ran, traceforge
 
 SETS = ["--set", "temperature=0", "--set", "max_tokens=20", "--set", "file=app.py", "--set", "finish_reason=stop"]

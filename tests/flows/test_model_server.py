@@ -20,8 +20,8 @@ import pytest
 from google import genai
 from google.genai import types as genai_types
 
-from support.models import EXAMPLES, ModelServer, model_server, started_model_server
-from support.sdks import ASKS, KEY, Ask
+from support.model_servers import EXAMPLES, ModelServer, model_server, started_model_server
+from support.sdk_calls import ASKS, KEY, Ask
 
 pytestmark = pytest.mark.filterwarnings("ignore:Inheritance class AiohttpClientSession:DeprecationWarning")
 

@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from support.artefacts import session
 from support.command import Ran, traceforge
-from support.models import ModelServer, model_server
+from support.format_examples import session
+from support.model_servers import ModelServer, model_server
 from traceforge.canon import digest_canonical, digest_text, parse_json
 from traceforge.modelio import ReplayAdapter, ValidRecording, model_io_hash, verify_session, write_session
 from traceforge.modelio.adapter import content_to_message

@@ -23,9 +23,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from support.exchanges import COMPOSER, HOST, JSON_TYPE, moment, trace_id
-from support.secrets import SECRETS, draw
-from support.texts import fuzz
-from support.wire import CHAT, GEMINI, MESSAGES, OLLAMA_CHAT, OLLAMA_GENERATE, RESPONSES
+from support.fake_secrets import SECRETS, draw
+from support.json_texts import fuzz
+from support.wire_transcripts import CHAT, GEMINI, MESSAGES, OLLAMA_CHAT, OLLAMA_GENERATE, RESPONSES
 from traceforge.exchange import Caller, CallOutcome, Chunk, Exchange
 from traceforge.redact.redactor import Redactor
 from traceforge.traces.spool import SpoolWriter

@@ -16,8 +16,8 @@ import pytest
 
 from support.command import Ran, traceforge
 from support.environments import installed
-from support.escapes import ASK, SEEN_IN_PYTHON, SETUP, WAYS, Listening, every, listening, own_address
-from support.models import ModelServer, model_server
+from support.model_servers import ModelServer, model_server
+from support.network_escapes import ASK, SEEN_IN_PYTHON, SETUP, WAYS, Listening, every, listening, own_address
 from traceforge.capture.run.seal import reason_not_sealable
 
 needs_seal = pytest.mark.skipif(bool(reason_not_sealable()), reason=reason_not_sealable())

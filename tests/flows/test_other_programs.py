@@ -16,11 +16,11 @@ from typing import Any
 
 import pytest
 
-from support.answers import TOOL, Answers, by_hand, read_request
 from support.application import Stored, clean_environment, files_with, proxy_process, read_traces
 from support.command import COMMAND
 from support.corpus import PROJECT
 from support.environments import node_modules
+from support.provider_answers import TOOL, Answers, by_hand, read_request
 from support.upstream import Answer, Received, Upstream, upstream
 
 KEY = "sk-proj-q7Zr2mVtX9LbN4cWf8KdH3yPaJ6sGuE1"

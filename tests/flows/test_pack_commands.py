@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from support.command import traceforge
-from support.packing import make_key, words_of, write_sources
+from support.pack_sources import make_key, words_of, write_sources
 
 
 @pytest.fixture

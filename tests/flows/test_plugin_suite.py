@@ -20,8 +20,8 @@ import pytest
 from support.command import Ran
 from support.corpus import PROJECT
 from support.environments import OURS, installed
-from support.gated import Site
-from support.models import ModelServer, Reply, model_server, serving
+from support.gate_project import Site
+from support.model_servers import ModelServer, Reply, model_server, serving
 
 APP = PROJECT / "tests" / "apps" / "suite"
 CONFIG = {"models": {name: {"temperature": 1, "gate": "request"} for name in ("claude-*", "o4-*")}}

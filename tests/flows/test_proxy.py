@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from support.command import COMMAND, traceforge
-from support.sockets import SECONDS_MAX, Peer, Upstream, request, response
+from support.raw_sockets import SECONDS_MAX, Peer, Upstream, request, response
 
 ALL = ("PATH", "HOME", "LANG")
 

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from support.gated import CALLS, CHAT, CHATS, CONFIG, TESTS, Site, make_project
-from support.models import model_server
+from support.gate_project import CALLS, CHAT, CHATS, CONFIG, TESTS, Site, make_project
+from support.model_servers import model_server
 
 SWALLOWS = """def test_swallows() -> None:
     try:

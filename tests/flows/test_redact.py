@@ -10,7 +10,7 @@ from random import Random
 
 from support.command import COMMAND, traceforge
 from support.corpus import PROJECT
-from support.secrets import SECRETS
+from support.fake_secrets import SECRETS
 from traceforge.redact.redactions import REDACTED
 
 SOURCE = Random(15)

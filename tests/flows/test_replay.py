@@ -13,9 +13,9 @@ import pytest
 
 from support.command import traceforge
 from support.exchanges import chat_answer, chat_request
-from support.misses import MISSES, NEW
-from support.proxying import Ended, Running, proxy
-from support.sdks import ASKS, MEDIA, MESSAGES, PLAIN, STREAMS, Ask
+from support.proxy_process import Ended, Running, proxy
+from support.sdk_calls import ASKS, MEDIA, MESSAGES, PLAIN, STREAMS, Ask
+from support.unrecorded_requests import MISSES, NEW
 from support.upstream import Answer, Upstream, unasked, upstream
 
 # google-genai does what aiohttp discourages.

@@ -15,16 +15,16 @@ import pytest
 import uvloop
 
 import traceforge
-from support.answers import Answers
 from support.application import Application
 from support.corpus import need_shared, shared
-from support.drivers import DRIVERS, Driver
+from support.corpus_traffic import interactions
 from support.environments import linked
 from support.exchanges import recorded_exchange
-from support.misses import MISSES
-from support.replaying import make_player as player_of
-from support.sdks import ASKS, MEDIA, PLAIN, STREAMS, Ask
-from support.traffic import interactions
+from support.http_clients import DRIVERS, Driver
+from support.provider_answers import Answers
+from support.replay_player import make_player as player_of
+from support.sdk_calls import ASKS, MEDIA, PLAIN, STREAMS, Ask
+from support.unrecorded_requests import MISSES
 from support.upstream import Answer, Upstream, unasked, upstream
 from traceforge.errors import CallNotRecorded
 from traceforge.exchange import Chunk

@@ -10,11 +10,11 @@ import httpx
 import openai
 import pytest
 
-from support.artefacts import session
 from support.command import traceforge
-from support.models import model_server
-from support.proxying import proxy
-from support.sdks import ASKS, KEY, MESSAGES
+from support.format_examples import session
+from support.model_servers import model_server
+from support.proxy_process import proxy
+from support.sdk_calls import ASKS, KEY, MESSAGES
 from support.upstream import unasked
 from traceforge.canon import canonical_bytes, digest_canonical, digest_text
 from traceforge.modelio import MockAdapter, RecordingSession, write_session

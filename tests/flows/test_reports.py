@@ -12,8 +12,8 @@ import pytest
 
 from support.command import traceforge
 from support.corpus import PROJECT
-from support.gated import CHAT, Site
-from support.published import SARIF, check_junit, problems
+from support.gate_project import CHAT, Site
+from support.published_schemas import SARIF, check_junit, problems
 from traceforge.report.github_report import SUMMARY_BYTES_MAX
 
 TREE = PROJECT / "tests" / "docs" / "samples" / "docs" / "how-to" / "verify-in-ci"

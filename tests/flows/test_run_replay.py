@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 
 from support.exchanges import call, chat_answer, chat_request
-from support.replaying import make_player
+from support.replay_player import make_player
 from support.upstream import Answer, Upstream, upstream
-from support.wire import CHAT
+from support.wire_transcripts import CHAT
 from traceforge.capture.recorder import MemoryRecorder
 from traceforge.capture.replay_responder import ReplayResponder
 from traceforge.capture.run.command_runner import CommandRun, run_command

@@ -17,11 +17,11 @@ from typing import Any
 
 import pytest
 
-from support.answers import Answers, read_request
 from support.application import BARE, INSTALLED, WAYS, Application, Ran, Stored, Told, files_with
 from support.corpus import shared
 from support.environments import installed, linked
 from support.extractor import find_missing, read_facts
+from support.provider_answers import Answers, read_request
 from support.upstream import Received, Upstream, upstream
 
 KEY = b"sk-proj-q7Zr2mVtX9LbN4cWf8KdH3yPaJ6sGuE1"

@@ -10,8 +10,8 @@ import pytest
 
 import traceforge
 from support.corpus import need_shared
-from support.sdks import ASKS, MEDIA, PLAIN, STREAMS, Ask
-from support.traffic import Interaction, interactions
+from support.corpus_traffic import Interaction, interactions
+from support.sdk_calls import ASKS, MEDIA, PLAIN, STREAMS, Ask
 from support.upstream import Answer, Upstream, upstream
 from traceforge.capture.hook.guarded_call import faults
 from traceforge.capture.recorder import MemoryRecorder
@@ -88,7 +88,7 @@ def test_an_sdk_notices_nothing(ask: Ask, server: Upstream) -> None:
     assert kept == sent or (seen.outcome is CallOutcome.CLIENT_LEFT and sent.startswith(kept))
     assert (server.received[0].body, 200) == (seen.request_body, seen.status)
     assert seen.url.startswith(server.url)
-    assert seen.caller.source.startswith("tests/support/sdks.py:")
+    assert seen.caller.source.startswith("tests/support/sdk_calls.py:")
 
 
 @pytest.mark.parametrize("ask", [ask for ask in ASKS if ask.streaming], ids=lambda ask: ask.name)

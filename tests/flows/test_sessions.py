@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from support.command import Ran, traceforge
-from support.stored import TRACES, call, keep, trace_id
+from support.stored_traces import TRACES, call, keep, trace_id
 from traceforge.exchange import Caller
 
 

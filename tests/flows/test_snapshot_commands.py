@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from support.approving import Project, record
+from support.approval_project import Project, record
 from support.command import Ran, traceforge
-from support.samples import snapshot_body, wire_of_error
+from support.sample_files import snapshot_body, wire_of_error
 from traceforge.snapshots.approve.tree_commit import SnapshotChange
 from traceforge.snapshots.tree import tree_transaction
 from traceforge.snapshots.tree.tree_transaction import FileChange, write_files_atomically

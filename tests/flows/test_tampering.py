@@ -15,9 +15,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from support.length import tried
+from support.example_counts import tried
 from support.node import CanonicalOracle
-from support.samples import write_tree
+from support.sample_files import write_tree
 from traceforge.snapshots.tree.tree_verification import verify_tree
 
 FILES = tried(200)

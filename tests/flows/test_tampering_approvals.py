@@ -19,8 +19,8 @@ from typing import Any
 
 import pytest
 
-from support.approving import record
-from support.samples import snapshot_body, wire_of, wire_of_error
+from support.approval_project import record
+from support.sample_files import snapshot_body, wire_of, wire_of_error
 from traceforge.canon import digest_bytes
 from traceforge.snapshots.approve.tree_commit import SnapshotChange, commit_changes
 from traceforge.snapshots.formats.approval_format import approval_hash

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from support.packing import make_key, write_sources
+from support.pack_sources import make_key, write_sources
 from traceforge.packs.pack_archive import read_pack
 from traceforge.packs.pack_contents import PackContents
 from traceforge.packs.pack_signature import load_public_key

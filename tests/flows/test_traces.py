@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from support.command import COMMAND, Ran, traceforge
-from support.stored import TRACES, ago, call, keep, trace_id
+from support.stored_traces import TRACES, ago, call, keep, trace_id
 from traceforge.exchange import Caller
 from traceforge.redact.redactor import Redactor
 from traceforge.traces.spool import SpoolWriter

@@ -22,7 +22,7 @@ import pytest
 from support.command import COMMAND, Ran
 from support.corpus import PROJECT
 from support.environments import linked
-from support.local import Asked, Local, find_weights, local_server
+from support.local_model import Asked, Local, find_weights, local_server
 
 APP = PROJECT / "tests" / "apps" / "local.py"
 CONFIG = {

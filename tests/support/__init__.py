@@ -1,1 +1,1 @@
-"""What tests share: the corpus, Node.js as a judge, generated JSON texts."""
+"""Shared by the tests: sample data, servers, clients and programs that tests start. Holds no tests."""

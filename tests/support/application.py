@@ -1,7 +1,7 @@
-"""An application in a project of its own, run in each of the ways in which its calls can be seen, or in none.
+"""The application `tests/apps/asks.py` in a project of its own, recorded in each possible way or not at all.
 
-`Application.run` starts `tests/apps/asks.py` as a real process and returns what its SDKs gave back, what the provider
-received, and the traces that are on the disk when everything has ended.
+`Application.run` starts it as a real process and returns the results of its SDK calls, the requests that the provider
+received, and the traces that are on disk at the end.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from support.answers import Answers, read_request
 from support.command import COMMAND
 from support.corpus import PROJECT
 from support.environments import OURS
+from support.provider_answers import Answers, read_request
 from support.upstream import Answer, Received, Upstream
 from traceforge.traces.trace_store import TraceStore
 

@@ -1,7 +1,6 @@
-"""Chromium without a window, spoken to over its DevTools protocol.
+"""Headless Chromium, controlled over its DevTools protocol.
 
-A page is driven as a person would: keys and clicks go through the browser's input, and what is asked of it is what it
-shows. Nothing is stubbed.
+Keys and clicks go through the browser's input, and a test reads the page that the browser shows. Nothing is stubbed.
 """
 
 from __future__ import annotations

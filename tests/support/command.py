@@ -1,4 +1,4 @@
-"""Running the real `traceforge` command, as a person would."""
+"""Run the real `traceforge` command in a process of its own."""
 
 from __future__ import annotations
 

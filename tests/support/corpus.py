@@ -1,7 +1,6 @@
-"""Where the shared data is: beside the project, never inside it.
+"""Paths of the shared test data, which is in a folder next to the project.
 
-`$TRACEFORGE_CORPUS` stands in for `../shared/corpus`. A test that needs data which is not there
-is skipped, with the path in the reason.
+`$TRACEFORGE_CORPUS` replaces `../shared/corpus`. A test whose data is missing is skipped, with the path as reason.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Databases for tests: an SQLite file, and a real PostgreSQL that is started for them.
+"""Databases for tests: an SQLite file, or a real PostgreSQL server that this module starts.
 
-A PostgreSQL that does not start is an error: nothing is left out because of it.
+A PostgreSQL server that does not start fails the tests; they are not skipped.
 """
 
 from __future__ import annotations

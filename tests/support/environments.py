@@ -1,9 +1,9 @@
-"""Environments of applications: Pythons and a Node.js with real packages in them, and no TraceForge.
+"""Environments for applications: Python and Node.js with real packages but without TraceForge.
 
-`linked` has the packages of our own environment, by links, and costs nothing. `installed` has what a file of
-`requirements/` pins, and `node_modules` what a lock of npm does: both are made once, outside the project, under
-`$TRACEFORGE_TEST_CACHE` or `~/.cache/traceforge-tests`, and named by what is in them. Where they cannot be made, as
-without a network, the test is skipped and says why.
+`linked` links the packages of the test environment and is fast. `installed` installs the pins of a file in
+`requirements/`, and `node_modules` those of a package-lock.json. Both install once, outside the project, into
+`$TRACEFORGE_TEST_CACHE` or `~/.cache/traceforge-tests`, under a name with the digest of the pins. Where an
+installation fails, for example without a network, the test is skipped with the reason.
 """
 
 from __future__ import annotations

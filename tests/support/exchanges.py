@@ -1,4 +1,4 @@
-"""Calls to record: of the corpus, and made up."""
+"""Exchanges to record, written by hand or taken from the corpus, and readers for the traces they become."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from typing import Any
 
 import msgspec
 
-from support.traffic import _ADDRESSES, Interaction
-from support.wire import CHAT
+from support.corpus_traffic import _ADDRESSES, Interaction
+from support.wire_transcripts import CHAT
 from traceforge.canon import JSON, JSONObject, parse_json
 from traceforge.exchange import Caller, CallOutcome, Chunk, Exchange
 from traceforge.redact.redactions import REDACTED

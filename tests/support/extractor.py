@@ -1,8 +1,8 @@
-"""What a provider's raw body says, read a second time by other means.
+"""An independent reader of providers' response bodies, to check `traceforge.wire` against.
 
-Written from the providers' API documents, apart from `traceforge.wire`, of which it imports nothing: it splits
-streams by itself, reads JSON with the standard library and adds deltas up its own way. `read_facts` gives what a body
-states; `find_missing` says which of it a unified view does not hold.
+Written from the providers' API documents without importing anything from `traceforge.wire`: it splits streams itself,
+reads JSON with the standard library and assembles deltas in its own way. `read_facts` lists the facts in a body;
+`find_missing` lists those that a unified view lacks.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Finds the places where a module has msgspec describe a type, and does not leave that to `traceforge.conversion`.
+"""Find uses of msgspec that describe a type without `traceforge.conversion`.
 
-In: the text of a Python module. Out: each use of msgspec that is not known to leave types alone, with its line. The
-names that are allowed are listed, not those that are refused, so that a new function of msgspec is refused at first.
+In: the text of a Python module. Out: each use of msgspec that is not on the list of allowed names, with its line. A
+new function of msgspec is therefore refused until it is allowed.
 """
 
 from __future__ import annotations

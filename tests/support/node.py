@@ -1,7 +1,7 @@
-"""Node.js as the judge of what JavaScript does.
+"""Node.js as the reference for how JavaScript parses and prints JSON.
 
-One process per test session. A batch goes out as one line of base64 fields and comes back as one
-line of JSON, so neither side ever writes while the other still does.
+One process per test session. A batch goes out as one line of base64 fields and comes back as one line of JSON, so
+that the two processes never write at the same time.
 """
 
 from __future__ import annotations

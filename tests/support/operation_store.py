@@ -1,7 +1,7 @@
-"""A store of this process with a method for each operation: what tests say is what the table does.
+"""A context store in this process with a method for each operation of the operations table.
 
-`store.create_session(NewSession())` finds `create_session` in the table of operations and calls it: first the ids of
-its path, then its body; `limit` and `after` where it lists.
+`store.create_session(NewSession())` looks up `create_session` in the table and calls it. The arguments are the ids of
+the operation's path and then its body; lists also take `limit` and `after`.
 """
 
 from __future__ import annotations

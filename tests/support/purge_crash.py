@@ -1,13 +1,13 @@
-"""A purge that is killed at every place where it changes something.
+"""Kill a purge before each change that it makes, and check that the purge can be finished.
 
 Run as a program, in the folder of the tests:
 
     python -m support.purge_crash TARGET KEYS TRACES FIRST EVERY
 
-It makes a project, forks a process that purges half of it and is killed (SIGKILL) before its N-th change, lets
-another store finish what was left, and looks whether all of the one half is gone and all of the other is there; for
-N = FIRST, FIRST + EVERY, … until a purge gets to its end. A change is a statement or a commit that is sent to the
-database, and a file that is opened for writing, written, synced, linked, renamed or removed. Prints how many purges
+It fills a project, forks a process that purges half of it and is killed (SIGKILL) before its N-th change, lets
+another store finish the purge, and checks that all of the purged half is gone and all of the other half remains. It
+repeats this for N = FIRST, FIRST + EVERY, … until a purge completes. A change is a statement or a commit sent to the
+database, or a file that is opened for writing, written, synced, linked, renamed or removed. Prints how many purges
 were killed.
 """
 
@@ -25,9 +25,9 @@ from typing import Any
 import pytest
 from sqlalchemy import event
 
-from support.contexts import append, artifact, every_event, session, where
+from support.context_builders import append, artifact, every_event, session, where
 from support.operation_store import Store
-from support.purges import kept_trace, put_answer, put_response, search_files
+from support.purge_rows import kept_trace, put_answer, put_response, search_files
 from traceforge.context.model.inputs import NewProject, NewPurge, NewSnapshot
 from traceforge.errors import ContentPurged
 from traceforge.traces.spool import SpoolWriter

@@ -1,6 +1,8 @@
-"""Runs a command with its calls answered from the traces of this folder: python -m support.replay_run COMMAND...
+"""Run a command with its model calls answered from the traces of the current folder.
 
-The exit code is the command's; 1 where a call was not answered.
+    python -m support.replay_run COMMAND...
+
+The exit code is the command's, or 1 if a call had no recording.
 """
 
 from __future__ import annotations

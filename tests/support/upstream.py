@@ -1,7 +1,7 @@
-"""A provider on loopback that does as it is told, down to the pieces in which it answers.
+"""A scripted provider on loopback, which controls every piece of its responses.
 
-It keeps every byte it was sent, and answers each request with the next answer of its script; the last one answers
-every further request. Where it has a `choose`, that says what is answered.
+It stores every byte it receives and sends the next response of its script for each request; the last response is
+repeated. If `choose` is set, that function picks the response instead.
 """
 
 from __future__ import annotations

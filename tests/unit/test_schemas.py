@@ -14,12 +14,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from support.artefacts import FORMATS
 from support.corpus import PROJECT
-from support.length import tried
-from support.mutate import mutate, mutations
-from support.shapes import good_values
-from support.texts import fuzz
+from support.example_counts import tried
+from support.format_examples import FORMATS
+from support.format_values import good_values
+from support.json_mutations import mutate, mutations
+from support.json_texts import fuzz
 from traceforge.schemas import NAMES, load_schema
 
 # What a reader demands and a schema cannot say, by the end of the message; docs/reference lists them.

@@ -1,7 +1,7 @@
 """Every test here that takes a `store` or a `target` runs on SQLite and on PostgreSQL.
 
-What has run is counted: for each backend, every merge strategy, every lane of a replay, and purges. The numbers are
-printed at the end of a run, and a run of the whole suite in which one of them is zero fails (`support/counting.py`).
+The passed cases of each backend are counted by merge strategy, replay lane and purge (`support/case_counts.py`). The
+counts are printed at the end of a run; a run of the whole suite fails if one of them is zero.
 
 To be counted, a test
 
@@ -19,9 +19,9 @@ from pathlib import Path
 
 import pytest
 
-from support.asking import asking, chat_answer, scripted
-from support.counting import COUNTED, cells_of
+from support.case_counts import COUNTED, cells_of
 from support.databases import BACKENDS, empty_database, postgres_server, quick_folder
+from support.loopback_models import asking, chat_answer, scripted
 from support.operation_store import Store
 from support.upstream import Answer, Upstream
 from traceforge.context.model.inputs import NewAlias, NewProject

@@ -15,9 +15,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from support.asking import asking, chat_answer, scripted, streamed
+from support.loopback_models import asking, chat_answer, scripted, streamed
 from support.operation_store import Store
-from support.serving import new_key, served
+from support.store_servers import new_key, served
 from support.upstream import Answer, Upstream
 from traceforge.context import AsyncClient, Client
 from traceforge.context.api.embedded_transport import AsyncEmbeddedTransport, EmbeddedTransport

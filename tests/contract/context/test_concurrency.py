@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from support.contexts import every_event, session
+from support.concurrent_writers import check, run_all
+from support.context_builders import every_event, session
 from support.databases import empty_database, quick_folder, start_postgres
 from support.operation_store import Store
-from support.writing import check, run_all
 
 NAMES = "w{process}.{thread}-{number}"
 

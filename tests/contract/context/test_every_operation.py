@@ -10,7 +10,7 @@ from traceforge.context.api.operations import OPERATIONS
 def test_every_operation_is_called_by_the_contract() -> None:
     """An operation that no test here calls was seen on neither database."""
     folder = Path(__file__).parent
-    paths = [*folder.glob("test_*.py"), folder.parents[1] / "support/contexts.py"]
+    paths = [*folder.glob("test_*.py"), folder.parents[1] / "support/context_builders.py"]
     text = "".join(path.read_text(encoding="utf-8") for path in paths)
     names = [operation.name for operation in OPERATIONS]
 

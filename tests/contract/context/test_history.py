@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from support.contexts import append, artifact, every_event, fill, fork, session, where
+from support.context_builders import append, artifact, every_event, fill, fork, session, where
 from support.operation_store import Store
 from traceforge.canon import digest_text
 from traceforge.context.model.inputs import Append, BranchChange, NewBranch, NewEvent, SessionChange

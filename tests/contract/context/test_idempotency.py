@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 from sqlalchemy import select
 
-from support.contexts import every_event, session
-from support.killed import killed_at_every_statement
+from support.append_crash import killed_at_every_statement
+from support.context_builders import every_event, session
 from support.operation_store import Store
-from support.serving import served
+from support.store_servers import served
 from traceforge.clock import now, pinned
 from traceforge.context.api.idempotency import (
     LEASE_S,

@@ -11,7 +11,7 @@ from uuid import uuid4
 
 import pytest
 
-from support.contexts import artifact, bundle, fork, session
+from support.context_builders import artifact, bundle, fork, session
 from support.operation_store import Store
 from traceforge.context.model.inputs import NewAlias, NewApiKey, NewProject, NewSession
 from traceforge.context.model.objects import Target

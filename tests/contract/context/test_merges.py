@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from support.contexts import append, artifact, every_event, fill, fork, session
+from support.context_builders import append, artifact, every_event, fill, fork, session
 from support.operation_store import Store
 from traceforge.context.model.inputs import Merge, SessionChange
 from traceforge.context.model.objects import Branch, EventType, Merged, MergeStrategy, Session

@@ -6,7 +6,7 @@ from base64 import b64encode
 
 import pytest
 
-from support.contexts import artifact, bundle, session
+from support.context_builders import artifact, bundle, session
 from support.operation_store import Store
 from traceforge.canon import digest_bytes, digest_canonical
 from traceforge.context.model.inputs import NewApiKey, NewArtifact, NewBundle, NewProject, NewSession, SessionChange

@@ -11,10 +11,10 @@ import httpx
 import openai
 import pytest
 
-from support.asking import chat_answer, streamed
-from support.contexts import every_event, session
+from support.context_builders import every_event, session
+from support.loopback_models import chat_answer, streamed
 from support.operation_store import Store
-from support.serving import Served, served
+from support.store_servers import Served, served
 from support.upstream import Answer, Upstream
 from traceforge.clock import now, pinned
 from traceforge.context.model.inputs import NewPurge, NewReplayRun

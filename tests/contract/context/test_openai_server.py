@@ -11,10 +11,10 @@ import httpx
 import openai
 import pytest
 
-from support.asking import asking, chat_answer, model_server, streamed
-from support.contexts import every_event, session
+from support.context_builders import every_event, session
+from support.loopback_models import asking, chat_answer, model_server, streamed
 from support.operation_store import Store
-from support.serving import Served, bearer, new_key, served
+from support.store_servers import Served, bearer, new_key, served
 from support.upstream import Answer, Upstream
 from traceforge.context.model.inputs import NewAlias, NewPurge
 from traceforge.context.model.objects import Progress, Target

@@ -12,10 +12,10 @@ import schemathesis
 from hypothesis import HealthCheck, Phase, given, settings
 from schemathesis.checks import CHECKS
 
-from support.contexts import append, artifact, bundle, session
+from support.context_builders import append, artifact, bundle, session
 from support.operation_store import Store
-from support.purges import put_response
-from support.serving import Served, bearer, new_key, served
+from support.purge_rows import put_response
+from support.store_servers import Served, bearer, new_key, served
 from traceforge.context.api.operations import OPERATIONS
 from traceforge.context.model.inputs import NewAlias, NewPurge, NewReplayRun, NewSnapshot
 from traceforge.context.model.objects import Target

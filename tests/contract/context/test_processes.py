@@ -19,12 +19,12 @@ import psycopg
 import pytest
 from sqlalchemy import update
 
-from support.asking import asking, chat_answer, scripted, streamed
 from support.command import traceforge
-from support.contexts import append, session, where
+from support.context_builders import append, session, where
 from support.databases import quick_folder, start_postgres
+from support.loopback_models import asking, chat_answer, scripted, streamed
 from support.operation_store import Store
-from support.serving import Command, serving
+from support.store_servers import Command, serving
 from support.upstream import Answer, Upstream
 from traceforge.capture.recorder import MemoryRecorder
 from traceforge.clock import now, timestamp_text

@@ -16,7 +16,7 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from support.contexts import append, every_event, fork, session, where
+from support.context_builders import append, every_event, fork, session, where
 from support.operation_store import Store
 from traceforge.context.compiler.compiler_revisions import REVISIONS, compile_sources
 from traceforge.context.model.block_source import BlockSource, event_role, kind_of

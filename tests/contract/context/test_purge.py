@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from sqlalchemy import select
 
-from support.contexts import append, artifact, every_event, fill, fork, session, where
+from support.context_builders import append, artifact, every_event, fill, fork, session, where
 from support.operation_store import Store
-from support.purges import gone, purge, put_answer, put_replay, put_response
+from support.purge_rows import gone, purge, put_answer, put_replay, put_response
 from traceforge.context.model.inputs import Merge, NewBundle, NewPurge, NewSession, NewSnapshot
 from traceforge.context.model.objects import Branch, BundleItem, Event, EventType, MergeStrategy, Session, Snapshot
 from traceforge.context.storage.sealed_tables import SEALED_TABLES

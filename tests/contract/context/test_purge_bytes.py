@@ -16,10 +16,10 @@ from pathlib import Path
 import pytest
 from sqlalchemy import create_engine, make_url, select, text
 
-from support.contexts import append, artifact, fork, session, where
+from support.context_builders import append, artifact, fork, session, where
 from support.databases import quick_folder, start_postgres
 from support.operation_store import Store
-from support.purges import kept_trace, purge, put_answer, put_replay, put_response, search_files, spellings
+from support.purge_rows import kept_trace, purge, put_answer, put_replay, put_response, search_files, spellings
 from support.upstream import Answer
 from traceforge.context.model.inputs import Merge, NewArtifact, NewSession, NewSnapshot, SessionChange
 from traceforge.context.model.objects import ArtifactType, MergeStrategy
@@ -264,7 +264,7 @@ def test_traces_are_removed_wherever_they_stand(tmp_path: Path) -> None:
 
 def test_what_is_said_after_the_purge_is_kept_nowhere(backend: str, tmp_path: Path) -> None:
     """A session is purged while a model answers in it: neither the answer nor its trace is left."""
-    from support.asking import chat_answer, scripted
+    from support.loopback_models import chat_answer, scripted
     from traceforge.context.model.inputs import NewResponse
     from traceforge.context.model_calls import ModelClients
     from traceforge.errors import ContentPurged

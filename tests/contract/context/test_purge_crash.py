@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
-from support.contexts import append, artifact, every_event, session
+from support.concurrent_writers import check, run_all
+from support.context_builders import append, artifact, every_event, session
 from support.operation_store import Store
-from support.purges import purge
-from support.writing import check, run_all
+from support.purge_rows import purge
 from traceforge.context.model.inputs import NewPurge
 from traceforge.context.purge.purge_jobs import create_purge_job
 from traceforge.errors import ContentPurged, StoreRefused, StoreUnavailable
@@ -151,8 +151,8 @@ def test_the_trace_of_a_call_that_ends_after_the_purge_goes_too(target: str, key
     """The response is purged while the call runs; whoever ends it notes the trace, and it is removed."""
     from sqlalchemy import select, update
 
-    from support.contexts import where
-    from support.purges import kept_trace, put_response, search_files
+    from support.context_builders import where
+    from support.purge_rows import kept_trace, put_response, search_files
     from traceforge.context.model.inputs import NewSnapshot
     from traceforge.context.storage.tables import responses
     from traceforge.traces.spool import SpoolWriter

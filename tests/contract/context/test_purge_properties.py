@@ -18,9 +18,9 @@ from hypothesis.stateful import (
 )
 from msgspec.structs import replace
 
-from support.contexts import append, artifact, every_event, fork, session, where
+from support.context_builders import append, artifact, every_event, fork, session, where
 from support.operation_store import Store
-from support.purges import gone, purge
+from support.purge_rows import gone, purge
 from traceforge.context.compiler.compiler_revisions import REVISIONS
 from traceforge.context.model.inputs import Merge, NewProject, NewPurge, NewSnapshot, SessionChange
 from traceforge.context.model.objects import Artifact, Branch, Event, MergeStrategy, Session, Snapshot

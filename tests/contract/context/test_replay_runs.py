@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from support.asking import asking, chat_answer, scripted
-from support.contexts import append, session
+from support.context_builders import append, session
+from support.loopback_models import asking, chat_answer, scripted
 from support.operation_store import Store
 from support.upstream import Answer, Received, Upstream
 from traceforge.canon import digest_canonical

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from support.asking import asking, chat_answer, model_server, scripted, streamed
-from support.contexts import append, session
+from support.context_builders import append, session
+from support.loopback_models import asking, chat_answer, model_server, scripted, streamed
 from support.operation_store import Store
 from support.upstream import Answer, Upstream
 from traceforge.capture.recorder import MemoryRecorder

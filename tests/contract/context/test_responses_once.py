@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from support.asking import asking, chat_answer, streamed
-from support.contexts import append, every_event, fork, session
+from support.context_builders import append, every_event, fork, session
+from support.loopback_models import asking, chat_answer, streamed
 from support.operation_store import Store
 from support.upstream import Answer, Upstream
 from traceforge.clock import now, pinned

@@ -14,10 +14,10 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from support.contexts import append, every_event, session
+from support.context_builders import append, every_event, session
 from support.databases import start_postgres
 from support.operation_store import Store
-from support.serving import Served, bearer, new_key, served
+from support.store_servers import Served, bearer, new_key, served
 from traceforge.context.model.inputs import NewSnapshot
 from traceforge.web.request_reading import BODY_BYTES_MAX
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from sqlalchemy import delete, func, select, update
 
-from support.contexts import append, artifact, every_event, fill, fork, session, where
+from support.context_builders import append, artifact, every_event, fill, fork, session, where
 from support.operation_store import Store
 from traceforge.context.compiler import branch_compilation
 from traceforge.context.compiler.compiler_revisions import REVISIONS, compile_sources

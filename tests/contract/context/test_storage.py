@@ -23,7 +23,7 @@ from alembic.script import ScriptDirectory
 from sqlalchemy import create_engine, inspect, text
 from sqlalchemy.engine import Engine
 
-from support.contexts import append, every_event, fill, session
+from support.context_builders import append, every_event, fill, session
 from support.operation_store import Store
 from traceforge.context.api.open_store import open_keyring
 from traceforge.context.model.inputs import Append, NewEvent, NewProject, NewPurge, NewSnapshot
@@ -382,7 +382,7 @@ def test_a_project_is_used_after_a_fork_of_the_process(target: str, keys: str) -
     program = textwrap.dedent(
         """
         import os, sys
-        from support.contexts import append, every_event, session
+        from support.context_builders import append, every_event, session
         from support.operation_store import Store
         store = Store.open(sys.argv[1], keys=sys.argv[2])
         made = session(store)

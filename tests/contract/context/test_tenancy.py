@@ -9,10 +9,10 @@ from typing import Any, NamedTuple
 import httpx
 import pytest
 
-from support.contexts import append, artifact, bundle, fork, session
+from support.context_builders import append, artifact, bundle, fork, session
 from support.operation_store import Store
-from support.purges import put_response
-from support.serving import Served, bearer, new_key, served
+from support.purge_rows import put_response
+from support.store_servers import Served, bearer, new_key, served
 from traceforge.context.model.inputs import NewAlias, NewPurge, NewReplayRun, NewSnapshot
 from traceforge.context.model.objects import Target
 from traceforge.ids import new_id

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from support.samples import session, snapshot_body, write_pack, write_tree
+from support.sample_files import session, snapshot_body, write_pack, write_tree
 from traceforge.audit import parallel_map
 from traceforge.audit.auditor import Auditor, AuditReport
 from traceforge.config import ModelRule

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from support.samples import session, snapshot_body, write_tree
+from support.sample_files import session, snapshot_body, write_tree
 from traceforge.audit.file_kinds import FileKind, find_kind
 from traceforge.snapshots.formats.snapshot_format import write_document
 

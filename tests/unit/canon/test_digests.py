@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from support.json_texts import fuzz, strings
 from support.node import CanonicalOracle
-from support.texts import fuzz, strings
 from traceforge.canon import (
     DIGEST_PATTERN,
     FieldsDigest,

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 
-from support.texts import fuzz, json_texts
+from support.json_texts import fuzz, json_texts
 from traceforge.canon import json_bytes, parse_json
 
 

@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from support.corpus import each_shared, need_shared
+from support.json_texts import fuzz, nest, shallow_texts
 from support.node import CanonicalOracle
-from support.texts import fuzz, nest, shallow_texts
 from traceforge.canon import DEPTH_MAX, JSON, canonical_bytes, ecmascript_bytes, parse_json
 from traceforge.errors import NotJSON
 

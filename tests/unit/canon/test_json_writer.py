@@ -22,8 +22,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from support.corpus import each_shared, shared
+from support.json_texts import fuzz, json_texts, nest
 from support.node import Answer, CanonicalOracle
-from support.texts import fuzz, json_texts, nest
 from traceforge.canon import (
     JSON,
     canonical_bytes,

@@ -10,8 +10,8 @@ import pytest
 import zstandard
 
 from support.corpus import need_shared
+from support.json_texts import double
 from support.node import CanonicalOracle
-from support.texts import double
 from traceforge.canon import JSON, canonical_bytes, ecmascript_bytes, number_text
 
 EITHER_WAY = pytest.mark.parametrize("owned", [False, True], ids=["kept", "owned"])

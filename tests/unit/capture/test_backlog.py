@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from support.work import finish
+from support.work_counts import finish
 from traceforge.capture.backlog import Backlog
 
 

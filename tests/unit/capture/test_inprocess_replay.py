@@ -21,12 +21,12 @@ import requests
 import uvloop
 
 import traceforge
-from support.drivers import DRIVERS, Aiohttp, Driver
 from support.exchanges import call, chat_answer, chat_request
-from support.replaying import make_player
+from support.http_clients import DRIVERS, Aiohttp, Driver
+from support.replay_player import make_player
 from support.upstream import Answer, Upstream, unasked, upstream
-from support.wire import CHAT, SSE
-from support.work import finish
+from support.wire_transcripts import CHAT, SSE
+from support.work_counts import finish
 from traceforge.capture.hook import clients, dispatch, replayed_response
 from traceforge.capture.hook.guarded_call import faults
 from traceforge.capture.recorder import MemoryRecorder

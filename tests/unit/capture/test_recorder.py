@@ -17,7 +17,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from support.work import finish
+from support.work_counts import finish
 from traceforge.capture import recorder as module
 from traceforge.capture import recorder_forks, recorder_process
 from traceforge.capture.recorder import ProcessRecorder, Recorder, ThreadRecorder

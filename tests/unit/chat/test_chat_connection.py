@@ -15,8 +15,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from support.chatting import Echo, RunningChat, chatting, write_prompts
-from support.sockets import Peer
+from support.chat_servers import Echo, RunningChat, chatting, write_prompts
+from support.raw_sockets import Peer
 from traceforge.canon import JSONObject
 from traceforge.chat import chat_connection as module
 from traceforge.chat import chat_server as server_module

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from support.chatting import Echo, write_prompts
+from support.chat_servers import Echo, write_prompts
 from traceforge.canon import JSONObject
 from traceforge.chat import conversation
 from traceforge.chat.chat_errors import ChatError

@@ -10,8 +10,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from support.artefacts import HEX, execution_trace
 from support.corpus import need_shared
+from support.format_examples import HEX, execution_trace
 from traceforge.chat.execution_trace import (
     ExecutionTrace,
     check_execution_trace,

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from support.chatting import PROMPTS, write_prompts
+from support.chat_servers import PROMPTS, write_prompts
 from traceforge.chat.prompt_layers import BUNDLED, ConversationMessage, PromptFolder, compose_messages, read_prompt
 from traceforge.errors import CannotRead
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from support.artefacts import SPECIFIED_DOCUMENT, SPECIFIED_TRACE, full_record
+from support.format_examples import SPECIFIED_DOCUMENT, SPECIFIED_TRACE, full_record
 from traceforge.compare.compared_call import ComparedAnswer, ComparedCall, ComparedChoice, ToolCall
 
 

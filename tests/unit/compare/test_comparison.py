@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from support.artefacts import FORMATS, SPECIFIED_TRACE, full_record
-from support.mutate import Mutation, mutate, mutations
-from support.texts import fuzz
+from support.format_examples import FORMATS, SPECIFIED_TRACE, full_record
+from support.json_mutations import Mutation, mutate, mutations
+from support.json_texts import fuzz
 from traceforge.canon import canonical_bytes, parse_json
 from traceforge.compare.compared_call import ComparedCall
 from traceforge.compare.comparison import Comparison, compare

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from support.work import count_lines
+from support.work_counts import count_lines
 from traceforge.compare import text_diff as module
 from traceforge.compare.text_diff import (
     TextSegment,

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from support.texts import fuzz
+from support.json_texts import fuzz
 from traceforge.http.event_stream import EventStreamParser, ServerSentEvent
 
 # Everything that could mean something to a parser, and pieces of a character that needs several bytes.

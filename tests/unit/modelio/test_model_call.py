@@ -15,8 +15,8 @@ import pytest
 
 import traceforge
 from support.corpus import need_shared
-from support.models import ModelServer, model_server
-from support.traffic import Interaction, interactions
+from support.corpus_traffic import Interaction, interactions
+from support.model_servers import ModelServer, model_server
 from support.upstream import Answer, Upstream, upstream
 from traceforge.capture import http_client
 from traceforge.errors import FailureKind, ProviderFailed

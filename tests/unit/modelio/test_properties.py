@@ -16,7 +16,7 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from support.artefacts import session
+from support.format_examples import session
 from traceforge.canon import digest_text
 from traceforge.modelio import recording_format as format_module
 from traceforge.modelio import verify_session as verify_function

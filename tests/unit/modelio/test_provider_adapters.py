@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import traceforge
-from support.models import ModelServer, model_server
+from support.model_servers import ModelServer, model_server
 from support.upstream import Answer, upstream
 from traceforge.errors import CallNotRecorded, ProviderFailed
 from traceforge.modelio import AnthropicAdapter, GeminiAdapter, OllamaAdapter, OpenAIAdapter

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec import inspect
 
-from support.artefacts import DIGEST, session
+from support.format_examples import DIGEST, session
 from traceforge.canon import digest_text
 from traceforge.modelio.recording_format import (
     CORE_FIELDS,

@@ -14,10 +14,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from support.artefacts import DIGEST, session
 from support.corpus import shared
+from support.format_examples import DIGEST, session
+from support.json_texts import shallow_texts
 from support.node import Node
-from support.texts import shallow_texts
 from traceforge.canon import canonical_bytes, digest_text, parse_json
 from traceforge.errors import InvalidFile, NotJSON
 from traceforge.modelio.recording_format import INTERACTIONS_MAX, RESPONSE_BYTES_MAX, TOTAL_BYTES_MAX, write_session

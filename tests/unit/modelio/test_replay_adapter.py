@@ -1,4 +1,4 @@
-"""`modelio/replaying.py`: a recording answers in place of a model."""
+"""`modelio/replay_adapter.py`: a recording answers in place of a model."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from support.artefacts import session as a_session
+from support.format_examples import session as a_session
 from traceforge.canon import digest_text
 from traceforge.errors import CannotRead, InvalidFile, NotJSON, PromptNotRecorded, UnusedInteractions
 from traceforge.modelio import Completion, ReplayAdapter, write_session

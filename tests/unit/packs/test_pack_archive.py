@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 import zstandard
 
-from support.packing import make_key, write_sources
+from support.pack_sources import make_key, write_sources
 from traceforge.packs import pack_archive as module
 from traceforge.packs.pack_archive import MEMBER_FOLDER, member_header, read_archive, read_pack, write_archive
 from traceforge.packs.pack_verifier import pack_findings, verify_pack

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from support.packing import make_key, write_sources
+from support.pack_sources import make_key, write_sources
 from traceforge.canon import canonical_bytes
 from traceforge.errors import CannotRead
 from traceforge.packs.pack_signature import load_public_key

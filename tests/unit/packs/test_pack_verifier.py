@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from support.artefacts import DIGEST, ledger_entry
-from support.samples import session, write_pack
+from support.format_examples import DIGEST, ledger_entry
+from support.sample_files import session, write_pack
 from traceforge.modelio import model_io_hash
 from traceforge.packs.pack_format import ALL_FILES, write_member
 from traceforge.packs.pack_verifier import pack_findings, verify_pack

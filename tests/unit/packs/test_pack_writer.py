@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from support.packing import make_key, write_sources
+from support.pack_sources import make_key, write_sources
 from traceforge.canon import digest_canonical_line
 from traceforge.errors import CannotRead, CannotSign, CannotWrite, InvalidFile, NotJSON, PathInUse
 from traceforge.modelio import model_io_hash

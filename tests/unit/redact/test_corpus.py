@@ -7,7 +7,7 @@ import json
 import pytest
 
 from support.corpus import need_shared
-from support.redaction import GOALS, changed_negatives, scores
+from support.redaction_scores import GOALS, changed_negatives, scores
 from traceforge.canon import parse_json
 from traceforge.errors import NotJSON
 from traceforge.redact.redactor import Redactor

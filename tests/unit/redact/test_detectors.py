@@ -6,8 +6,8 @@ from random import Random
 
 import pytest
 
-from support.secrets import SECRETS, draw, jwt, luhn, pem
-from support.work import count_lines
+from support.fake_secrets import SECRETS, draw, jwt, luhn, pem
+from support.work_counts import count_lines
 from traceforge.redact.redactions import REDACTED
 from traceforge.redact.redactor import Redactor
 

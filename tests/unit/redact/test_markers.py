@@ -8,7 +8,7 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from support.texts import fuzz
+from support.json_texts import fuzz
 from traceforge.redact.markers import SecretMarkers
 from traceforge.redact.redactions import REDACTED
 from traceforge.redact.redactor import Redactor

@@ -9,7 +9,7 @@ from urllib.parse import quote
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from support.secrets import SECRETS
+from support.fake_secrets import SECRETS
 from traceforge.canon import JSON, parse_json
 from traceforge.redact.redactions import REDACTED
 from traceforge.redact.redactor import Redactor

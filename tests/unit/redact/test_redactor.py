@@ -9,7 +9,7 @@ from random import Random
 
 import pytest
 
-from support.secrets import SECRETS, luhn
+from support.fake_secrets import SECRETS, luhn
 from traceforge.errors import InvalidConfig
 from traceforge.redact.redactions import REDACTED, TextSpan
 from traceforge.redact.redactor import Redactor

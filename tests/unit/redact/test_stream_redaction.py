@@ -7,7 +7,7 @@ from random import Random
 
 import pytest
 
-from support.secrets import SECRETS, pem
+from support.fake_secrets import SECRETS, pem
 from traceforge.redact.redactions import REDACTED
 from traceforge.redact.redactor import Redactor
 

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from support.texts import fuzz
-from support.wire import ndjson, sse
+from support.json_texts import fuzz
+from support.wire_transcripts import ndjson, sse
 from traceforge.canon import json_bytes
 from traceforge.redact.redactions import REDACTED as R
 from traceforge.replay.echoes import escape_for_depth, find_marker_depths

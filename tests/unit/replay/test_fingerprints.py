@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from support.exchanges import REDACTOR, call, chat_answer, chat_request, object_of
-from support.replaying import keyed_request_of
-from support.wire import CHAT
+from support.replay_player import keyed_request_of
+from support.wire_transcripts import CHAT
 from traceforge.exchange import Exchange
 from traceforge.replay.fingerprints import (
     NOTHING_REDACTED,

@@ -8,7 +8,7 @@ from collections import Counter
 from hypothesis import given
 from hypothesis import strategies as st
 
-from support.work import count_lines
+from support.work_counts import count_lines
 from traceforge.canon import Digest
 from traceforge.replay.fingerprints import NOTHING_REDACTED, Fingerprints
 from traceforge.replay.library import Library, Recording

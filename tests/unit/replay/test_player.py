@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from support.exchanges import call, chat_answer, chat_request
-from support.replaying import make_player, play
-from support.wire import CHAT
+from support.replay_player import make_player, play
+from support.wire_transcripts import CHAT
 from traceforge.exchange import Caller, Exchange
 from traceforge.redact.redactions import REDACTED
 from traceforge.replay.player import Player, ReplayResult

@@ -12,9 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from support.exchanges import COMPOSER, REDACTOR, call, chat_answer, chat_request, object_of
-from support.replaying import redactions_of
-from support.texts import fuzz
-from support.wire import CHAT, MESSAGES, OLLAMA_CHAT, SSE, sse
+from support.json_texts import fuzz
+from support.replay_player import redactions_of
+from support.wire_transcripts import CHAT, MESSAGES, OLLAMA_CHAT, SSE, sse
 from traceforge.exchange import CallOutcome, Exchange, Headers
 from traceforge.redact.redactions import REDACTED
 from traceforge.redact.redactor import Redactor

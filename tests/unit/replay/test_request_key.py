@@ -18,12 +18,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from support.corpus import need_shared
+from support.corpus_traffic import interactions, one_in
 from support.exchanges import HOST, call, chat_request, recorded_exchange
-from support.mutate import Mutation, mutate, mutations
-from support.replaying import KEYS, keyed_request_of, stored_request_of
-from support.texts import fuzz, json_texts
-from support.traffic import interactions, one_in
-from support.wire import CHAT, GENERATING, MESSAGES, OLLAMA_CHAT, RESPONSES
+from support.json_mutations import Mutation, mutate, mutations
+from support.json_texts import fuzz, json_texts
+from support.replay_player import KEYS, keyed_request_of, stored_request_of
+from support.wire_transcripts import CHAT, GENERATING, MESSAGES, OLLAMA_CHAT, RESPONSES
 from traceforge.canon import JSON, json_bytes
 from traceforge.compare.json_diff import is_same_json
 from traceforge.exchange import Exchange, Headers

@@ -10,10 +10,10 @@ import msgspec
 import pytest
 
 from support.corpus import need_shared
+from support.corpus_traffic import interactions, one_in
 from support.exchanges import REDACTOR, call, chat_answer, chat_request, moment, recorded_exchange
-from support.replaying import KEYS, make_player, play, redactions_of, store_exchanges
-from support.traffic import interactions, one_in
-from support.wire import CHAT
+from support.replay_player import KEYS, make_player, play, redactions_of, store_exchanges
+from support.wire_transcripts import CHAT
 from traceforge.canon import parse_json
 from traceforge.errors import NotJSON
 from traceforge.exchange import Caller, CallOutcome, Exchange, find_header

@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from support.exchanges import HOST, call, chat_answer, chat_request
-from support.replaying import make_player, play
-from support.wire import CHAT, GEMINI, MESSAGES, OLLAMA_CHAT, RESPONSES
-from support.work import count_lines
+from support.replay_player import make_player, play
+from support.wire_transcripts import CHAT, GEMINI, MESSAGES, OLLAMA_CHAT, RESPONSES
+from support.work_counts import count_lines
 from traceforge.exchange import Caller, Exchange
 from traceforge.replay.player import Player
 from traceforge.replay.unmatched import (

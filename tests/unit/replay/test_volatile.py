@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from support.exchanges import as_object
-from support.texts import fuzz, json_texts
+from support.json_texts import fuzz, json_texts
 from traceforge.canon import parse_json
 from traceforge.compare.json_diff import is_same_json, list_differences
 from traceforge.errors import InvalidConfig

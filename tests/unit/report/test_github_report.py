@@ -7,7 +7,7 @@ import re
 from hypothesis import given
 from hypothesis import strategies as st
 
-from support.reports import item, report
+from support.ci_reports import item, report
 from traceforge.report.github_report import ERRORS_MAX, SUMMARY_BYTES_MAX, annotation_lines, summary_markdown
 
 # As the runner reads a command: a name, properties, and the rest of the line.

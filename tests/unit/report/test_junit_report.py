@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from support.published import check_junit
-from support.reports import item, report
+from support.ci_reports import item, report
+from support.published_schemas import check_junit
 from traceforge.report.junit_report import junit_bytes
 
 NOW = datetime(2026, 11, 15, 12, 30, tzinfo=UTC)

@@ -8,8 +8,8 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from support.published import SARIF, problems
-from support.reports import item, report
+from support.ci_reports import item, report
+from support.published_schemas import SARIF, problems
 from traceforge.audit.rule_catalogue import RULES
 from traceforge.findings import Finding
 from traceforge.report.ci_report import CIReport, ReportedFinding

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from support.stored import call, trace_id
+from support.stored_traces import call, trace_id
 from traceforge.canon import parse_json
 from traceforge.exchange import Caller
 from traceforge.redact.redactor import Redactor

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from support.artefacts import FORMATS
-from support.mutate import JUNK, SECRET, Mutation, mutate, mutations
-from support.texts import fuzz
+from support.format_examples import FORMATS
+from support.json_mutations import JUNK, SECRET, Mutation, mutate, mutations
+from support.json_texts import fuzz
 from traceforge.canon import json_path
 from traceforge.config import Config
 from traceforge.packs.pack_format import PackBundle

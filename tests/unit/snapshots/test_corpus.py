@@ -6,9 +6,9 @@ from collections import Counter
 from collections.abc import Callable
 
 from support.corpus import need_shared
+from support.corpus_traffic import interactions, one_in
 from support.exchanges import COMPOSER, object_of, recorded_exchange
-from support.gating import KEYS
-from support.traffic import interactions, one_in
+from support.proposals import KEYS
 from traceforge.config import ModelRule
 from traceforge.replay.library import Library
 from traceforge.replay.trace_recordings import response_from_trace

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from support.exchanges import REDACTOR
-from support.texts import fuzz, json_texts
+from support.json_texts import fuzz, json_texts
 from traceforge.canon import parse_json
 from traceforge.redact.redactions import REDACTED, Redaction
 from traceforge.traces.body_reader import LAYOUTS, find_echoes, find_layout, read_body, write_body

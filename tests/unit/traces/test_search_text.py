@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from support.exchanges import CHAT, COMPOSER, call, chat_answer, chat_request, object_of
-from support.texts import fuzz
+from support.json_texts import fuzz
 from traceforge.traces.search_text import (
     BLOB_LENGTH_MIN,
     TERMS_MAX,

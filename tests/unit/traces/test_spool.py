@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from support.exchanges import plain_kept, streamed_kept
-from support.texts import fuzz
+from support.json_texts import fuzz
 from traceforge.errors import CannotWrite
 from traceforge.traces import spool
 from traceforge.traces.file_lock import lock_file

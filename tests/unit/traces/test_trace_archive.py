@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from support.corpus import need_shared
+from support.corpus_traffic import interactions
 from support.exchanges import COMPOSER, exchange_of, plain_kept, streamed_kept
-from support.texts import fuzz
-from support.traffic import interactions
+from support.json_texts import fuzz
 from traceforge.errors import InvalidFile
 from traceforge.traces import trace_archive
 from traceforge.traces.trace_archive import TraceArchive, find_archives, write_archive

@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from support.corpus import need_shared
+from support.corpus_traffic import interactions, one_in
 from support.exchanges import (
     COMPOSER,
     REDACTOR,
@@ -24,10 +25,9 @@ from support.exchanges import (
     refill,
     streamed_kept,
 )
-from support.secrets import SECRETS
-from support.texts import fuzz, json_texts, nest
-from support.traffic import interactions, one_in
-from support.wire import CHAT, GEMINI, GENERATING, MESSAGES, OLLAMA_CHAT, RESPONSES, ndjson, sse
+from support.fake_secrets import SECRETS
+from support.json_texts import fuzz, json_texts, nest
+from support.wire_transcripts import CHAT, GEMINI, GENERATING, MESSAGES, OLLAMA_CHAT, RESPONSES, ndjson, sse
 from traceforge.exchange import Caller, CallOutcome, Exchange
 from traceforge.redact.redactions import REDACTED
 from traceforge.traces.chunk_file import read_chunks

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from support.artefacts import FORMATS, SPECIFIED_TRACE
 from support.corpus import need_shared
+from support.format_examples import FORMATS, SPECIFIED_TRACE
 from traceforge.canon import JSONObject, parse_json
 from traceforge.errors import InvalidFile, NotCanonical, NotJSON
 from traceforge.traces.trace_format import (

@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 
 from support.corpus import PROJECT
 from support.exchanges import every_file, moment, object_of, plain_kept, streamed_kept, trace_id
-from support.texts import fuzz
+from support.json_texts import fuzz
 from traceforge.errors import NotFound
 from traceforge.exchange import Caller
 from traceforge.files import write_atomic

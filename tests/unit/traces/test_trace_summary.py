@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from support.artefacts import FORMATS, SPECIFIED_TRACE
 from support.exchanges import CHAT, COMPOSER, call, chat_answer, chat_request, plain_kept
+from support.format_examples import FORMATS, SPECIFIED_TRACE
 from traceforge.exchange import Caller
 from traceforge.traces.trace_summary import TraceSummary, summarize_trace
 

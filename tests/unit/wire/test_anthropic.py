@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from support.wire import COMPLETE, MESSAGES, calls_of, choice_of, message_of, read_body, read_stream, sse
+from support.wire_transcripts import COMPLETE, MESSAGES, calls_of, choice_of, message_of, read_body, read_stream, sse
 from traceforge.wire.anthropic import decode_request
 from traceforge.wire.response_reader import ParsedResponse, ResponseEnding
 

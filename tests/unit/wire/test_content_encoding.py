@@ -15,8 +15,8 @@ import zstandard
 from hypothesis import given
 from hypothesis import strategies as st
 
-from support.texts import fuzz
-from support.work import count_lines
+from support.json_texts import fuzz
+from support.work_counts import count_lines
 from traceforge.wire.content_encoding import DecodedBody, EncodingState, decode_body, decode_chunks
 
 BODY = b'data: {"text": "Paris \xe2\x80\x94 \xf0\x9f\x98\x80"}\n\n' * 50

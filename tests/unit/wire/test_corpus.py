@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from support.corpus import need_shared
+from support.corpus_traffic import Interaction, Reason, Verdict, coverage, interactions, judge
 from support.extractor import SHAPES, find_missing, read_facts, split
-from support.traffic import Interaction, Reason, Verdict, coverage, interactions, judge
 from traceforge.canon import parse_json
 from traceforge.http.event_stream import EventStreamParser
 from traceforge.wire.content_encoding import EncodingState, decode_body

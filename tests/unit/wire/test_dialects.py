@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from support.traffic import reread
-from support.wire import CHAT, COMPLETE, COMPLETIONS, GENERATING, MESSAGES, OLLAMA_GENERATE, RESPONSES
+from support.corpus_traffic import reread
+from support.wire_transcripts import CHAT, COMPLETE, COMPLETIONS, GENERATING, MESSAGES, OLLAMA_GENERATE, RESPONSES
 from traceforge.wire.dialects import encode_response, encode_stream
 from traceforge.wire.endpoints import Endpoint, find_endpoint
 from traceforge.wire.response_reader import ParsedResponse, ResponseEnding

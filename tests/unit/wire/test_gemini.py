@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from support.wire import GEMINI, calls_of, choice_of, message_of, read_body, read_stream, sse
+from support.wire_transcripts import GEMINI, calls_of, choice_of, message_of, read_body, read_stream, sse
 from traceforge.wire.gemini import decode_request
 from traceforge.wire.response_reader import ParsedResponse, ResponseEnding
 

@@ -9,7 +9,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from support.texts import fuzz
+from support.json_texts import fuzz
 from traceforge.wire.json_streams import ArrayParser, LineParser
 
 _TEXTS = st.text(st.sampled_from('ab{}[]",:\\\n\u2028é😀 '), max_size=8)

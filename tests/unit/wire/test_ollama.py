@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from support.wire import (
+from support.wire_transcripts import (
     NDJSON,
     OLLAMA_CHAT,
     OLLAMA_GENERATE,

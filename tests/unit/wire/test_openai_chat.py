@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from support.wire import CHAT, COMPLETIONS, calls_of, choice_of, message_of, read_body, read_stream, sse
+from support.wire_transcripts import CHAT, COMPLETIONS, calls_of, choice_of, message_of, read_body, read_stream, sse
 from traceforge.wire.openai.chat import decode_request
 from traceforge.wire.response_reader import ResponseEnding
 

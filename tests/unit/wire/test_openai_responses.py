@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from support.wire import RESPONSES, choice_of, message_of, read_body, read_stream, sse
+from support.wire_transcripts import RESPONSES, choice_of, message_of, read_body, read_stream, sse
 from traceforge.wire.openai.responses import decode_request
 from traceforge.wire.response_reader import ResponseEnding
 

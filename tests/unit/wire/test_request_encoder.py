@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import TypeAdapter
 
-from support.texts import fuzz
+from support.json_texts import fuzz
 from traceforge.canon import JSONObject
 from traceforge.wire.dialects import decode_request
 from traceforge.wire.endpoints import Dialect, find_endpoint

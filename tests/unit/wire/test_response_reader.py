@@ -9,8 +9,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from support.texts import fuzz
-from support.wire import CHAT, GEMINI, GENERATING, MESSAGES, NDJSON, OLLAMA_CHAT, RESPONSES, SSE, read_body, sse
+from support.json_texts import fuzz
+from support.wire_transcripts import (
+    CHAT,
+    GEMINI,
+    GENERATING,
+    MESSAGES,
+    NDJSON,
+    OLLAMA_CHAT,
+    RESPONSES,
+    SSE,
+    read_body,
+    sse,
+)
 from traceforge.wire.dialects import decode_request, encode_response, encode_stream
 from traceforge.wire.endpoints import find_endpoint
 from traceforge.wire.response_reader import ResponseEnding, ResponseReader, read_response

@@ -19,9 +19,9 @@ import requests
 
 import traceforge
 from support.corpus import PROJECT
-from support.drivers import DRIVERS, Driver
+from support.http_clients import DRIVERS, Driver
 from support.upstream import upstream
-from support.work import count_lines
+from support.work_counts import count_lines
 from traceforge.capture.hook.callsite import CallSites
 from traceforge.capture.recorder import MemoryRecorder
 
@@ -160,7 +160,7 @@ def test_a_function_in_a_thread_is_the_caller(url: str) -> None:
 @pytest.mark.parametrize("driver", DRIVERS, ids=lambda driver: driver.name)
 def test_every_client_is_skipped(driver: Driver, url: str) -> None:
     """The call site is the file that uses the client, not the client, asyncio or TraceForge."""
-    assert source_of(lambda: driver.post(url, b"{}")).startswith("tests/support/drivers.py:")
+    assert source_of(lambda: driver.post(url, b"{}")).startswith("tests/support/http_clients.py:")
 
 
 def test_without_a_frame_of_the_application_the_call_site_is_the_test(url: str) -> None:
@@ -203,7 +203,7 @@ def test_folders_and_files_that_the_project_skips_are_skipped() -> None:
     sites = CallSites(str(PROJECT), ["tests/support", "tests/unit/capture/hook/test_callsite.py"])
 
     assert ("", "", "tests/supporter.py") == (
-        sites._name(str(PROJECT / "tests/support/drivers.py")),
+        sites._name(str(PROJECT / "tests/support/http_clients.py")),
         sites._name(__file__),
         sites._name(str(PROJECT / "tests/supporter.py")),
     )

@@ -16,7 +16,7 @@ import pytest
 import requests
 
 import traceforge
-from support.drivers import DRIVERS, Driver, Got
+from support.http_clients import DRIVERS, Driver, Got
 from support.upstream import Answer, Received, Upstream, upstream
 from traceforge.capture.hook.guarded_call import faults
 from traceforge.capture.recorder import MemoryRecorder

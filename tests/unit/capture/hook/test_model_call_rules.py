@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from support.texts import fuzz
+from support.json_texts import fuzz
 from traceforge.capture.hook.model_call_rules import is_model_call, normalize_hosts
 from traceforge.wire.endpoints import find_endpoint
 

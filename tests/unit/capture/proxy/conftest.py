@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from support.sockets import LOOPS, Proxy, Upstream, between
+from support.raw_sockets import LOOPS, Proxy, Upstream, between
 from traceforge.capture.proxy import proxy_server
 
 

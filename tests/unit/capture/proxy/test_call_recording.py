@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from support.sockets import Kept, Proxy, Upstream, between, response
+from support.raw_sockets import Kept, Proxy, Upstream, between, response
 from traceforge.capture.engine import Engine
 from traceforge.capture.hook.in_flight_call import InFlightCall
 from traceforge.capture.proxy.call_recording import CallRecording

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from support.sockets import Peer, Proxy, Upstream, between, request, response
+from support.raw_sockets import Peer, Proxy, Upstream, between, request, response
 from traceforge.capture.proxy import relayed_call as relay_module
 from traceforge.capture.proxy import upstream_pool as pool_module
 from traceforge.capture.proxy.upstream_routes import UpstreamRoutes

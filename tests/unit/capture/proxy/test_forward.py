@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from support.sockets import Proxy, Upstream, between, request, response
+from support.raw_sockets import Proxy, Upstream, between, request, response
 from traceforge.exchange import CallOutcome
 
 Pair = tuple[Upstream, Proxy]

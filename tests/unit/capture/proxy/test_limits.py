@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from support.sockets import SECONDS_MAX, Peer, Proxy, Upstream, request, response
+from support.raw_sockets import SECONDS_MAX, Peer, Proxy, Upstream, request, response
 from traceforge.capture.proxy import client_connection as client_module
 
 Pair = tuple[Upstream, Proxy]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from support.sockets import Proxy, Upstream, response
+from support.raw_sockets import Proxy, Upstream, response
 from traceforge.capture.proxy.prepared_request import PreparedRequest, RepeatedHead, prepare_request, remember_head
 from traceforge.capture.proxy.upstream_routes import UpstreamRoutes
 from traceforge.http.message_head import RequestHead

@@ -14,11 +14,11 @@ import msgspec
 import pytest
 
 from support.corpus import need_shared
+from support.corpus_traffic import interactions
 from support.exchanges import HOST, call, chat_request, moment, recorded_exchange
-from support.replaying import make_player
-from support.sockets import LOOPS, Peer, Proxy, Upstream, chunks_of, length_of, request, response
-from support.traffic import interactions
-from support.wire import CHAT, SSE, sse
+from support.raw_sockets import LOOPS, Peer, Proxy, Upstream, chunks_of, length_of, request, response
+from support.replay_player import make_player
+from support.wire_transcripts import CHAT, SSE, sse
 from traceforge.capture.proxy.prepared_request import prepare_request
 from traceforge.capture.proxy.proxy_metrics import ProxyMetrics
 from traceforge.capture.proxy.replayed_call import ReplayedCall

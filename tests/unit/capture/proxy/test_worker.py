@@ -7,7 +7,7 @@ import threading
 
 import pytest
 
-from support.sockets import Kept, between
+from support.raw_sockets import Kept, between
 from traceforge.capture.proxy.call_recording import CallRecording
 from traceforge.capture.proxy.proxy_metrics import ProxyMetrics
 from traceforge.capture.proxy.worker import close_recorder

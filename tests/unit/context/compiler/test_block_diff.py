@@ -9,7 +9,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from support.texts import fuzz
+from support.json_texts import fuzz
 from traceforge.context.compiler.block_diff import BlockChangeKind, block_identity, diff_blocks
 from traceforge.context.model.block_source import kind_of
 from traceforge.context.model.content import ContentBlock

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from support.texts import fuzz
-from support.work import count_lines
+from support.json_texts import fuzz
+from support.work_counts import count_lines
 from traceforge.context.compiler.cache_linter import (
     CACHED_TOKENS_MIN,
     AdviceCode,

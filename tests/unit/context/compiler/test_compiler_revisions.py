@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from support.texts import fuzz
+from support.json_texts import fuzz
 from traceforge.context.compiler.block_manifest import manifest_digest, prefix_digests
 from traceforge.context.compiler.compiler_revisions import DEFAULT_REVISION, REVISIONS, compile_sources, find_compiler
 from traceforge.context.compiler.compiler_state import CompilerState

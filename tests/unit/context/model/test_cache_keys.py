@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from support.texts import fuzz
+from support.json_texts import fuzz
 from traceforge.context.model.cache_keys import Runtime, kv_compatibility_key, materialization_key, read_runtime
 from traceforge.context.model.objects import Snapshot
 from traceforge.errors import NotJSON, StoreRefused

@@ -8,8 +8,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from support.artefacts import DIGEST, context_snapshot
 from support.corpus import need_shared
+from support.format_examples import DIGEST, context_snapshot
 from traceforge.context.model.context_snapshot import (
     ContextSnapshot,
     check_context_snapshot,

@@ -15,7 +15,7 @@ from openai.types.chat import ChatCompletion, ChatCompletionChunk
 from openai.types.responses import Response, ResponseStreamEvent
 from pydantic import BaseModel, TypeAdapter
 
-from support.texts import fuzz
+from support.json_texts import fuzz
 from traceforge.context.model.block_source import kind_of
 from traceforge.context.model.content import ContentBlock
 from traceforge.context.responses.openai_shape import (

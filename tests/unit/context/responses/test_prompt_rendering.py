@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from support.models import ModelServer, model_server
-from support.texts import fuzz
+from support.json_texts import fuzz
+from support.model_servers import ModelServer, model_server
 from traceforge.canon import JSONObject
 from traceforge.context.model.block_source import event_role, kind_of
 from traceforge.context.model.content import ContentBlock

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from support.corpus import need_shared
-from support.traffic import _ADDRESSES, interactions
+from support.corpus_traffic import _ADDRESSES, interactions
 from traceforge.canon import parse_json
 from traceforge.config import ModelRule
 from traceforge.errors import InvalidFile, NotJSON

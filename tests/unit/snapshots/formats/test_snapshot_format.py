@@ -11,10 +11,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from support.artefacts import DIGEST, SPECIFIED_DOCUMENT, full_record, least_record, with_hashes
 from support.corpus import need_shared
+from support.format_examples import DIGEST, SPECIFIED_DOCUMENT, full_record, least_record, with_hashes
+from support.json_texts import fuzz, numbers, shallow_texts, strings
 from support.node import Node
-from support.texts import fuzz, numbers, shallow_texts, strings
 from traceforge.canon import ecmascript_bytes, parse_json
 from traceforge.errors import InvalidFile, NotCanonical, NotJSON
 from traceforge.findings import Finding

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from support.artefacts import DIGEST
 from support.corpus import need_shared
+from support.format_examples import DIGEST
 from traceforge.canon import digest_text
 from traceforge.clock import find_instant
 from traceforge.snapshots.formats.snapshot_format import document_hash

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 import pytest
 
 from support.exchanges import REDACTOR
-from support.gating import approved_of, asks, proposed
-from support.replaying import play
+from support.proposals import approved_of, asks, proposed
+from support.replay_player import play
 from traceforge.config import ModelRule
 from traceforge.exchange import Caller, Exchange
 from traceforge.replay.library import Library

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from support.gating import approved_of, asks, proposed
+from support.proposals import approved_of, asks, proposed
 from traceforge.clock import pinned, timestamp_text
 from traceforge.errors import CannotRead, CannotWrite, PathInUse
 from traceforge.snapshots.live.live_address import ProviderAddresses

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from support.gating import approved_of, asks, proposed
+from support.proposals import approved_of, asks, proposed
 from traceforge.config import ModelRule
 from traceforge.exchange import Exchange
 from traceforge.snapshots.live.live_address import ProviderAddresses

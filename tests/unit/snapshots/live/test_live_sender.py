@@ -10,9 +10,9 @@ from datetime import UTC, datetime
 import msgspec
 import pytest
 
-from support.gating import approved_of, asks, proposed
+from support.proposals import approved_of, asks, proposed
 from support.upstream import Answer, Upstream, upstream
-from support.work import finish
+from support.work_counts import finish
 from traceforge.clock import pinned
 from traceforge.exchange import CallOutcome
 from traceforge.snapshots.live import live_sender

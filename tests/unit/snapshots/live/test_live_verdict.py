@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from support.gating import approved_of, asks, proposed
+from support.proposals import approved_of, asks, proposed
 from traceforge.snapshots.live.live_answer import FailedRequest, LiveAnswer
 from traceforge.snapshots.live.live_verdict import (
     CheckedCall,

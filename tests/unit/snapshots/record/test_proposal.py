@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from support.exchanges import call, chat_answer, chat_request
-from support.gating import REPEATABLE, approved_of, asks, candidates_of, proposed
-from support.wire import CHAT
+from support.proposals import REPEATABLE, approved_of, asks, candidates_of, proposed
+from support.wire_transcripts import CHAT
 from traceforge.config import ModelRule
 from traceforge.exchange import Caller, CallOutcome
 from traceforge.snapshots.formats.raw_response import find_disagreements

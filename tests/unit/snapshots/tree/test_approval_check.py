@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from support.samples import approve, wire_of_error, write_tree
+from support.sample_files import approve, wire_of_error, write_tree
 from traceforge.canon import digest_bytes
 from traceforge.snapshots.formats.snapshot_format import read_document
 from traceforge.snapshots.tree.tree_verification import verify_tree

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from support.samples import snapshot_body, write_tree
+from support.sample_files import snapshot_body, write_tree
 from traceforge.errors import CannotRead
 from traceforge.snapshots.formats.snapshot_format import write_document
 from traceforge.snapshots.tree.manifest_rebuild import rebuild_manifest

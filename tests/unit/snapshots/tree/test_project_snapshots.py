@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from support.samples import approve, snapshot_body, wire_of, wire_of_error, write_tree
+from support.sample_files import approve, snapshot_body, wire_of, wire_of_error, write_tree
 from traceforge.canon import digest_bytes
 from traceforge.config import load_config
 from traceforge.errors import BrokenJournal

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from support.samples import approve, snapshot_body, wire_of, write_tree
+from support.sample_files import approve, snapshot_body, wire_of, write_tree
 from traceforge.canon import digest_bytes
 from traceforge.config import ModelRule
 from traceforge.errors import CannotRead

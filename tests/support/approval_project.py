@@ -1,0 +1,51 @@
+"""A Git repository in which a test approves snapshots."""
+
+from __future__ import annotations
+
+import subprocess
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+from support.command import Ran, traceforge
+from support.sample_files import snapshot_body, wire_of
+from traceforge.snapshots.approve.tree_commit import SnapshotChange, commit_changes
+
+
+def record(name: str, content: str = "It is.", provider: str = "openai") -> SnapshotChange:
+    """A record with its raw response."""
+    body = snapshot_body(id=name)
+    body["response"]["content"] = content
+    return SnapshotChange(provider, name, body, wire_of(body))
+
+
+class Project:
+    """A repository with snapshots, approved a minute apart."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.root = folder / ".ai-snapshots"
+        self._now = datetime(2026, 1, 10, 9, tzinfo=UTC)
+        folder.mkdir(parents=True, exist_ok=True)
+        self.git("init", "-q", "-b", "main")
+        (folder / ".gitignore").write_text(".ai-tests/\n")
+
+    def git(self, *arguments: str) -> str:
+        """Run Git as somebody."""
+        who = ("-c", "user.name=Ada", "-c", "user.email=ada@example.org", "-c", "commit.gpgsign=false")
+        done = subprocess.run(["git", *who, *arguments], cwd=self.folder, check=True, capture_output=True, text=True)
+        return done.stdout
+
+    def commit(self, message: str = "a change") -> None:
+        """Commit everything."""
+        self.git("add", "-A")
+        self.git("commit", "-qm", message)
+
+    def approve(self, *changes: SnapshotChange) -> Path:
+        """Approve changes; the file of the approval."""
+        self._now += timedelta(minutes=1)
+        done = commit_changes(str(self.folder), {}, changes, reason="as agreed", now=self._now)
+        return self.root / done.approval.file
+
+    def verify(self, *options: str, base: str = "main") -> Ran:
+        """Hold the tree against a commit."""
+        return traceforge("verify", "--base", base, *options, cwd=self.folder)

@@ -1,0 +1,59 @@
+"""Count the context store's test cases by backend, merge strategy, replay lane and purge.
+
+Each test report carries the cells that its test counts for, so that the counts also work with several test processes.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from importlib.util import find_spec
+
+import pytest
+
+COUNTED = "counted"
+BACKENDS = ("sqlite", "postgresql")
+MERGES = ("checkpoint", "compact", "rebase", "fork")
+LANES = ("recorded", "baseline", "candidate")
+
+
+def demanded() -> tuple[str, ...]:
+    """What has to run on each backend. Lanes are demanded as soon as there are replay runs."""
+    lanes = LANES if find_spec("traceforge.context.comparison.replay_runs") else ()
+    return (*(f"merge {one}" for one in MERGES), *(f"lane {one}" for one in lanes), "purge")
+
+
+def cells_of(item: pytest.Item) -> Iterator[str]:
+    """What a test counts for, such as `sqlite × purge`."""
+    parameters = item.callspec.params if isinstance(item, pytest.Function) and hasattr(item, "callspec") else {}
+    backend = parameters.get("backend")
+    if backend is None:
+        return
+    what = [str(one) for mark in item.iter_markers(COUNTED) for one in mark.args]
+    if "strategy" in parameters:
+        what.append(f"merge {getattr(parameters['strategy'], 'value', parameters['strategy'])}")
+    if "lane" in parameters:
+        what.append(f"lane {getattr(parameters['lane'], 'value', parameters['lane'])}")
+    for one in dict.fromkeys(what):
+        if one not in (*demanded(), *(f"lane {lane}" for lane in LANES)):
+            raise pytest.UsageError(f"{item.nodeid} counts for {one}, and nobody asks for that")
+        yield f"{backend} × {one}"
+
+
+def tally(reports: Iterable[pytest.TestReport]) -> Counter[str]:
+    """How often each cell was counted by a test that passed."""
+    return Counter(str(value) for report in reports for name, value in report.user_properties if name == COUNTED)
+
+
+def lines(counted: Counter[str]) -> list[str]:
+    """The numbers, a line for each thing that is counted."""
+    return [
+        f"context store, {what}: "
+        + ", ".join(f"{counted[f'{backend} × {what}']} on {backend}" for backend in BACKENDS)
+        for what in dict.fromkeys((*demanded(), *(cell.partition(" × ")[2] for cell in counted)))
+    ]
+
+
+def missing(counted: Counter[str]) -> list[str]:
+    """What should have run, and did not."""
+    return [cell for what in demanded() for backend in BACKENDS if not counted[cell := f"{backend} × {what}"]]

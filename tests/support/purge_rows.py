@@ -1,0 +1,173 @@
+"""Store rows and traces that a purge must remove, and a search for a text in every encoding in files."""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from sqlalchemy import insert
+
+from support.operation_store import Store
+from traceforge.canon import digest_text
+from traceforge.clock import now_text
+from traceforge.context.model.inputs import NewPurge
+from traceforge.context.model.objects import Receipt
+from traceforge.context.storage.sealed_tables import row_name
+from traceforge.context.storage.store_transaction import StoreTransaction
+from traceforge.context.storage.tables import (
+    idempotency,
+    idempotency_subjects,
+    releases,
+    replay_items,
+    replay_runs,
+    responses,
+)
+from traceforge.ids import new_id, new_uuid
+from traceforge.traces.trace_format import write_trace
+from traceforge.traces.trace_summary import StoredTrace, summarize_trace
+
+
+def purge(store: Store, *targets: str) -> Receipt:
+    """Purge, and what the receipt says."""
+    job = store.create_purge_job(NewPurge(targets=list(targets)))
+    assert "completed" == job.status
+    return store.get_receipt(job.id)
+
+
+def gone(receipt: Receipt, kind: str) -> set[str]:
+    """The ids of one kind that a receipt names."""
+    return {one for each in (*receipt.removed, *receipt.invalidated) if each.kind == kind for one in each.ids}
+
+
+def put_release(tx: StoreTransaction) -> str:
+    """A release without a name."""
+    row = {"id": new_id("alr"), "project_id": tx.project_id, "targets": "[]", "targets_digest": digest_text("")}
+    tx.execute(insert(releases), [{**row, "created_at": now_text()}])
+    return str(row["id"])
+
+
+def put_response(
+    store: Store, snapshot_id: str, text: str, *, event_id: str | None = None, trace_id: str | None = None
+) -> str:
+    """A completed response to a snapshot, whose output says `text`."""
+
+    def work(tx: StoreTransaction) -> str:
+        from traceforge.context.compiler.pinned_snapshots import load_snapshot
+
+        snapshot = load_snapshot(tx, snapshot_id)
+        response_id = new_id("rsp")
+        sealed = tx.sealer.seal("responses", response_id, tx.lock_generation(), json.dumps({"text": text}).encode())
+        row = {
+            "id": response_id, "project_id": tx.project_id, "status": "completed", "session_id": snapshot.session_id,
+            "branch_id": snapshot.branch_id, "snapshot_id": snapshot_id, "release_id": put_release(tx),
+            "target": '{"provider": "openai", "model": "m"}', "materialization_key": digest_text(snapshot_id),
+            "trace_id": trace_id,
+            "event_id": event_id, "append_conflict": False, "cancel_requested": False, "created_at": now_text(),
+        }  # fmt: skip
+        tx.execute(insert(responses), [{**row, **sealed._asdict()}])
+        return response_id
+
+    return store.write(work)
+
+
+def put_replay(store: Store, text: str, *snapshot_ids: str) -> str:
+    """A completed replay run over snapshots; its items and its report say `text`."""
+
+    def work(tx: StoreTransaction) -> str:
+        run_id, release_id, said = new_id("rpl"), put_release(tx), json.dumps({"report": text}).encode()
+        row = {
+            "id": run_id, "project_id": tx.project_id, "status": "completed", "mode": "single_turn",
+            "baseline": release_id, "candidate": release_id, "fresh_baseline": True, "concurrency": 1,
+            "total": len(snapshot_ids), "evidence_digest": digest_text(text), "cancel_requested": False,
+            "created_at": now_text(),
+        }  # fmt: skip
+        tx.execute(
+            insert(replay_runs),
+            [{**row, **tx.sealer.seal("replay_runs", run_id, tx.lock_generation(), said)._asdict()}],
+        )
+        for position, snapshot_id in enumerate(snapshot_ids):
+            name = row_name(run_id, position)
+            item = {"run_id": run_id, "position": position, "snapshot_id": snapshot_id, "status": "completed"}
+            sealed = tx.sealer.seal("replay_items", name, tx.lock_generation(), said)
+            tx.execute(insert(replay_items), [{**item, **sealed._asdict()}])
+        return run_id
+
+    return store.write(work)
+
+
+def put_answer(store: Store, path: str, key: str, answer: object, *subjects: str) -> str:
+    """The stored answer to a call with an idempotency key; the digest that it is known by."""
+    digest = digest_text(key)
+
+    def work(tx: StoreTransaction) -> None:
+        sealed = tx.sealer.seal(
+            "idempotency", row_name(path, digest), tx.lock_generation(), msgspec.json.encode(answer)
+        )
+        row = {
+            "project_id": tx.project_id, "path": path, "key_digest": digest, "body_digest": digest_text("body"),
+            "status": 201, "created_at": now_text(),
+        }  # fmt: skip
+        tx.execute(insert(idempotency), [{**row, **sealed._asdict()}])
+        named = {"project_id": tx.project_id, "path": path, "key_digest": digest}
+        tx.execute(insert(idempotency_subjects), [{**named, "subject_id": one} for one in subjects])
+
+    store.write(work)
+    return digest
+
+
+def kept_trace(said: str, number: int = 0) -> StoredTrace:
+    """A trace of a streamed call in which somebody says something."""
+    body: dict[str, Any] = {
+        "schema_version": "1.0.0",
+        "id": new_uuid(),
+        "timestamp": f"2025-03-02T09:15:{number % 60:02}.123Z",
+        "endpoint": "/v1/chat/completions",
+        "request": {
+            "model": "gpt-4.1-mini",
+            "stream": True,
+            "messages": [{"role": "user", "content": f"{said} " * 9}],
+        },
+        "response": {
+            "object": "chat.completion",
+            "id": f"chatcmpl-{number}",
+            "created": 1740906900,
+            "model": "gpt-4.1-mini",
+            "choices": [
+                {"index": 0, "finish_reason": "stop", "message": {"role": "assistant", "content": f"{said}! " * 9}}
+            ],
+        },
+        "metadata": {"duration_ms": 12, "status": "success"},
+    }
+    line = json.dumps({"i": 0, "t_ms": 1.5, "data": said}, ensure_ascii=False) + "\n"
+    return StoredTrace(summarize_trace(body), write_trace(body), line.encode())
+
+
+def spellings(marker: str) -> Iterator[tuple[str, bytes]]:
+    """How a text could stand in a file: each spelling with its name."""
+    data = marker.encode()
+    yield "UTF-8", data
+    yield "UTF-16 LE", marker.encode("utf-16-le")
+    yield "UTF-16 BE", marker.encode("utf-16-be")
+    yield "hex", data.hex().encode()
+    yield "HEX", data.hex().upper().encode()
+    yield "JSON", json.dumps(marker)[1:-1].encode()
+    yield "reversed", data[::-1]
+    for shift in range(3):  # A text begins at any of three places of a base64 group; the edges depend on neighbours.
+        whole = base64.b64encode(bytes(shift) + data)
+        yield f"base64 +{shift}", whole[4 if shift else 0 : -4]
+
+
+def search_files(marker: str, *folders: Path) -> list[str]:
+    """Every file below these folders that holds a text in any spelling."""
+    wanted = list(spellings(marker))
+    found = []
+    for folder in folders:
+        for path in sorted(folder.rglob("*")):
+            if path.is_file() and not path.is_symlink():
+                data = path.read_bytes()
+                found += [f"{path}: {name}" for name, spelling in wanted if spelling in data]
+    return found

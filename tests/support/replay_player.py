@@ -1,0 +1,81 @@
+"""Replay without a socket: exchanges stored as traces in a folder, and a player that answers from them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+from support.exchanges import REDACTOR
+from traceforge.exchange import Caller, Exchange
+from traceforge.redact.redactions import Redaction
+from traceforge.redact.redactor import Redactor
+from traceforge.replay.library import Library
+from traceforge.replay.player import Player, ReplayResult
+from traceforge.replay.request_key import KeyedRequest, RequestKeyer
+from traceforge.replay.trace_recordings import TraceRecordings
+from traceforge.replay.volatile import VolatileRules
+from traceforge.traces.spool import SpoolWriter
+from traceforge.traces.trace_composer import TraceComposer
+from traceforge.traces.trace_index import TraceFilter
+from traceforge.traces.trace_store import TraceStore
+
+KEYS = RequestKeyer(REDACTOR, VolatileRules())
+NO_CALLER = Caller()
+
+
+def redactions_of(exchange: Exchange, keys: RequestKeyer = KEYS) -> list[Redaction]:
+    """Everything that is redacted in a call's request."""
+    return [*keys.find_header_redactions(exchange.request_headers), *keyed_request_of(exchange, keys).redactions]
+
+
+def keyed_request_of(exchange: Exchange, keys: RequestKeyer = KEYS) -> KeyedRequest:
+    """What a call asks."""
+    return keys.key_request(exchange.method, exchange.url, exchange.request_headers, exchange.request_body)
+
+
+def stored_request_of(exchange: Exchange, keys: RequestKeyer = KEYS, redactor: Redactor = REDACTOR) -> KeyedRequest:
+    """What its trace says that it asks."""
+    from support.exchanges import object_of
+
+    body = object_of(TraceComposer(redactor).compose(exchange).trace)
+    wire = body["wire"]
+    lines = (line.partition(": ") for line in wire["request_headers"])
+    return keys.key_stored_request(
+        wire["method"], wire["url"], tuple((name, value) for name, _, value in lines), body["provider_request"]
+    )
+
+
+def store_exchanges(folder: Path, exchanges: Sequence[Exchange], *, match_key: bytes | None = None) -> TraceStore:
+    """Record calls, and open the store that holds them."""
+    composer = TraceComposer(REDACTOR, match_key)
+    writer = SpoolWriter(os.fspath(folder))
+    for exchange in exchanges:
+        writer.append(composer.compose(exchange))
+    writer.seal()
+    store = TraceStore(os.fspath(folder))
+    store.update_index()
+    return store
+
+
+def make_player(
+    folder: Path,
+    *exchanges: Exchange,
+    volatile: VolatileRules | None = None,
+    recorded_with: bytes | None = None,
+    match_key: bytes | None = None,
+    trace_filter: TraceFilter = TraceFilter(),  # noqa: B008 (frozen)
+    repeat: bool = True,
+) -> Player:
+    """A player of these calls; the keys are those of the day of the recording, and of today."""
+    keys = RequestKeyer(REDACTOR, volatile or VolatileRules())
+    store = store_exchanges(folder, exchanges, match_key=recorded_with)
+    recordings = TraceRecordings(store, keys)
+    library = Library(one._replace(repeats=repeat) for one in recordings.load_recordings(trace_filter))
+    store.close()
+    return Player(keys, library, match_key=match_key)
+
+
+def play(player: Player, exchange: Exchange, caller: Caller = NO_CALLER) -> ReplayResult:
+    """Ask again what a call asked."""
+    return player.play(exchange.method, exchange.url, exchange.request_headers, exchange.request_body, caller)

@@ -1,0 +1,127 @@
+"""The context store's server, in a thread of this process or as the command `traceforge serve`."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import subprocess
+import tempfile
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, Any
+
+import httpx
+
+from support.command import COMMAND
+from support.operation_store import Store
+from traceforge.context.api.operation_types import Scope
+from traceforge.context.model.inputs import NewApiKey
+from traceforge.http.serving import bind_socket, socket_url
+from traceforge.web.request_log import RequestLog
+from traceforge.web.store_application import StoreApplication
+from traceforge.web.store_server import StoreServer
+from traceforge.web.store_service import StoreService
+
+SECONDS_MAX = 30.0
+
+
+class Served:
+    """A server that runs: its address, its log, and a client for it."""
+
+    def __init__(self, url: str, log: list[str]) -> None:
+        self.url = url
+        self.log = log
+        # No certificates: to read them takes longer than most of the tests that ask here.
+        self.http = httpx.Client(base_url=url, timeout=SECONDS_MAX, trust_env=False, verify=False)
+
+    def lines(self, count: int) -> list[dict[str, Any]]:
+        """What it logged; a line is written when its answer is on its way, so it is waited for."""
+        end = time.monotonic() + SECONDS_MAX
+        while len(self.log) < count and time.monotonic() < end:
+            time.sleep(0.01)
+        found = [json.loads(line) for line in self.log]
+        assert count == len(found)
+        return found
+
+
+@contextmanager
+def served(store: Store, *, required: bool = False) -> Iterator[Served]:
+    """A server of this store, on a thread."""
+    log: list[str] = []
+    site = StoreApplication(StoreService(store, requires_key=required), "127.0.0.1", RequestLog(log.append))
+    sock = bind_socket("127.0.0.1", 0)
+    ready = threading.Event()
+    server = StoreServer(site, ready.set)
+    thread = threading.Thread(target=lambda: asyncio.run(server.serve(sockets=[sock])), daemon=True)
+    thread.start()
+    assert ready.wait(SECONDS_MAX)
+    found = Served(socket_url(sock), log)
+    try:
+        yield found
+    finally:
+        found.http.close()
+        server.should_exit = True
+        thread.join(SECONDS_MAX)
+        site.close()
+        sock.close()
+
+
+def new_key(store: Store, *scopes: Scope) -> str:
+    """A key for the project of this store."""
+    made = store.create_api_key(NewApiKey(scopes=list(scopes))).key
+    assert made is not None
+    return made
+
+
+def bearer(key: str) -> dict[str, str]:
+    """The header that brings a key."""
+    return {"Authorization": f"Bearer {key}"}
+
+
+class Command:
+    """`traceforge serve`, running."""
+
+    def __init__(self, process: subprocess.Popen[bytes], ready: dict[str, Any], log: IO[bytes]) -> None:
+        self.process = process
+        self.ready = ready
+        self.url = str(ready["url"])
+        self._log = log
+
+    def stop(self, sign: int = signal.SIGTERM) -> tuple[int, str]:
+        """Tell it to end; its exit code, and what it said."""
+        self.process.send_signal(sign)
+        self.process.communicate(timeout=SECONDS_MAX)
+        return self.process.returncode, self.said()
+
+    def said(self) -> str:
+        """What is in its log so far."""
+        self._log.seek(0)
+        return self._log.read().decode()
+
+
+@contextmanager
+def serving(*arguments: str, cwd: Path, **variables: str) -> Iterator[Command]:
+    """The command, from its line on stdout to its end. Its log goes to a file: a pipe fills up."""
+    environ = {name: os.environ[name] for name in ("PATH", "HOME", "LANG") if name in os.environ}
+    with tempfile.TemporaryFile() as log:
+        process = subprocess.Popen(
+            [str(COMMAND), "serve", "--port", "0", "--json", *arguments],
+            cwd=cwd, env={**environ, **variables}, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=log,
+        )  # fmt: skip
+        assert process.stdout is not None
+        try:
+            line = process.stdout.readline()
+            if not line:
+                process.wait(SECONDS_MAX)
+                log.seek(0)
+                raise AssertionError(log.read().decode())
+            yield Command(process, json.loads(line), log)
+        finally:
+            if process.poll() is None:
+                process.kill()
+            process.communicate(timeout=SECONDS_MAX)

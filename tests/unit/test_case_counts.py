@@ -1,0 +1,72 @@
+"""What has run is counted, and a run of everything in which something was left out fails."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from support.case_counts import BACKENDS, COUNTED, demanded
+
+TESTS = Path(__file__).parents[1]
+SUITE = """
+import pytest
+
+@pytest.mark.parametrize("cell", {cells!r})
+def test_one(cell, record_property):
+    record_property({name!r}, cell)
+"""
+
+HOOKS = """
+from importlib.util import module_from_spec, spec_from_file_location
+
+spec = spec_from_file_location("hooks", {path!r})
+hooks = module_from_spec(spec)
+spec.loader.exec_module(hooks)
+pytest_terminal_summary, pytest_sessionfinish = hooks.pytest_terminal_summary, hooks.pytest_sessionfinish
+"""
+
+
+def _run(folder: Path, cells: list[str], *arguments: str) -> tuple[int, str]:
+    """A suite with these hooks, whose tests count for these cells."""
+    (folder / "t").mkdir()
+    (folder / "pyproject.toml").write_text('[tool.pytest.ini_options]\ntestpaths = ["t"]\n')
+    (folder / "t" / "conftest.py").write_text(HOOKS.format(path=str(TESTS / "conftest.py")))
+    (folder / "t" / "test_it.py").write_text(SUITE.format(cells=cells, name=COUNTED))
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *arguments]
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False, timeout=120)
+    return done.returncode, done.stdout + done.stderr
+
+
+def _all() -> list[str]:
+    return [f"{backend} × {what}" for backend in BACKENDS for what in demanded()]
+
+
+@pytest.mark.parametrize("workers", ["0", "2"])
+def test_a_run_without_a_cell_fails_and_says_which(tmp_path: Path, workers: str) -> None:
+    """Also where workers ran it."""
+    cells = [cell for cell in _all() if cell != "postgresql × purge"]
+
+    code, told = _run(tmp_path, cells, "-n", workers)
+
+    assert 1 == code, told
+    assert "no test ran for postgresql × purge" in told
+    assert "context store, purge: 1 on sqlite, 0 on postgresql" in told
+    assert 1 == told.count("no test ran for")
+
+
+def test_a_run_with_all_of_them_passes(tmp_path: Path) -> None:
+    """And prints the numbers."""
+    code, told = _run(tmp_path, _all())
+
+    assert 0 == code, told
+    assert "context store, merge rebase: 1 on sqlite, 1 on postgresql" in told
+
+
+def test_a_part_of_the_suite_is_not_asked_for_all(tmp_path: Path) -> None:
+    """Who names a file wants to see that file."""
+    code, told = _run(tmp_path, _all()[:1], "t/test_it.py")
+
+    assert 0 == code, told
