@@ -313,6 +313,30 @@ def test_what_a_person_gets_wrong_is_said_in_one_line(tmp_path: Path) -> None:
         assert "Traceback" not in ran.err
 
 
+@pytest.mark.parametrize(
+    "words", ["session list", "session show ses_x", "log ses_x", "event append ses_x --content x", "verify",
+              "purge list", "alias list", "api-key list", "replay list", "diff snp_a snp_b"],
+)  # fmt: skip
+@pytest.mark.parametrize("db", ["", "kept.db"])
+def test_a_command_that_needs_a_store_creates_none(tmp_path: Path, words: str, db: str) -> None:
+    """It names the file that is missing and the command that creates it."""
+    ran = run(*words.split(), *(["--db", db] if db else []), cwd=tmp_path, code=3)
+
+    place = db or ".ai-tests/context.db"
+    assert ran.err.startswith(f"error TF804: there is no context store at {place}\n    hint: Create it with")
+    assert "traceforge context session create" in ran.err
+    assert "" == ran.out
+    assert [] == list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("words", ["session create", "project create p", "api-key create --scope read"])
+def test_a_command_that_creates_an_object_creates_the_store(tmp_path: Path, words: str) -> None:
+    """The first object needs no other command before it."""
+    run(*words.split(), cwd=tmp_path)
+
+    assert (tmp_path / ".ai-tests" / "context.db").is_file()
+
+
 def test_git_passes_the_database_and_its_keys_over(tmp_path: Path) -> None:
     """Also in a project that was never prepared; what a person wrote there stays."""
     subprocess.run(["git", "init", "-q", "."], cwd=tmp_path, check=True)
@@ -441,7 +465,7 @@ def test_a_server_does_not_start_without_the_keys_of_its_database(tmp_path: Path
 
 def test_a_database_that_cannot_be_opened_is_named(tmp_path: Path) -> None:
     """The file is named, and what to do."""
-    ran = run("session", "list", "--db", "nowhere/c.db", cwd=tmp_path, code=3)
+    ran = run("session", "create", "--db", "nowhere/c.db", cwd=tmp_path, code=3)
 
     assert f"{tmp_path}/nowhere/c.db cannot be opened" in ran.err
     assert "hint: Name an SQLite file" in ran.err
@@ -449,6 +473,7 @@ def test_a_database_that_cannot_be_opened_is_named(tmp_path: Path) -> None:
 
 def test_a_replay_run_is_of_snapshots_or_of_a_session(tmp_path: Path) -> None:
     """The options are named, not the fields of the API."""
+    run("session", "create", "--db", "c.db", cwd=tmp_path)
     asked = ["replay", "run", "--baseline", "openai/a", "--candidate", "openai/b", "--db", "c.db"]
     for more in ([], ["--snapshot", "snp_1", "--session", "ses_1"]):
         ran = run(*asked, *more, cwd=tmp_path, code=2)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from traceforge.cli.context.context_options import find_database, project_traces_dir, read_upstreams
+from traceforge.cli.context.context_options import find_or_prepare_database, project_traces_dir, read_upstreams
 from traceforge.cli.nonblocking_stderr import NonBlockingStderr
 from traceforge.cli.output import print_ready
 from traceforge.context.api.open_store import open_store
@@ -78,6 +78,6 @@ def serve(
 
 
 def _open_store(db: str, keys: str, upstreams: tuple[str, ...]) -> Store:
-    store = open_store(find_database(db), keys=keys or None, traces_dir=project_traces_dir())
+    store = open_store(find_or_prepare_database(db), keys=keys or None, traces_dir=project_traces_dir())
     store.models = ModelClients(read_upstreams(upstreams))
     return store

@@ -16,6 +16,7 @@ class _ContextGroup(LazyGroup):
 def context() -> None:
     """Manage sessions, branches and pinned input in a context store.
 
-    The commands work on a database, by default .ai-tests/context.db in the project. To work on a server, give its
-    http://… address as --db and its key in TRACEFORGE_CONTEXT_API_KEY.
+    The commands work on a database, by default .ai-tests/context.db in the project; the first `create` makes it. To
+    work on a server, pass its address to the command (traceforge context session list --db http://…) and its key in
+    TRACEFORGE_CONTEXT_API_KEY.
     """

@@ -14,6 +14,7 @@ from traceforge.cli.context.context_options import (
     print_result,
     read_json_text,
     with_client,
+    with_client_of_new_store,
 )
 from traceforge.context.api.store_client import Client
 from traceforge.context.model.objects import Alias, Target
@@ -36,7 +37,7 @@ def alias() -> None:
 @click.argument("name", metavar="ALIAS")
 @_targets
 @idempotency_key_option
-@with_client
+@with_client_of_new_store
 def create(client: Client, name: str, targets: tuple[str, ...], idempotency_key: str | None, as_json: bool) -> None:
     """Create an alias with its first release."""
     alias = client.create_alias(name=name, targets=_read_targets(targets), idempotency_key=idempotency_key)

@@ -6,7 +6,14 @@ from typing import cast
 
 import click
 
-from traceforge.cli.context.context_options import after_option, limit_option, print_page, print_result, with_client
+from traceforge.cli.context.context_options import (
+    after_option,
+    limit_option,
+    print_page,
+    print_result,
+    with_client,
+    with_client_of_new_store,
+)
 from traceforge.context.api.store_client import Client
 from traceforge.context.model.inputs import Scope
 from traceforge.report.context_text import api_key_line, field_lines
@@ -21,7 +28,7 @@ def api_key() -> None:
 @click.option("--scope", "scopes", type=click.Choice(["read", "write", "admin"]), multiple=True, required=True,
               help="Allow this; write includes read, and admin includes both. Repeatable.")  # fmt: skip
 @click.option("--label", default="", help="Label the key with what it is for.")
-@with_client
+@with_client_of_new_store
 def create(client: Client, scopes: tuple[str, ...], label: str, as_json: bool) -> None:
     """Create an API key for the project.
 

@@ -21,6 +21,7 @@ from traceforge.cli.context.context_options import (
     read_metadata,
     read_text,
     with_client,
+    with_client_of_new_store,
 )
 from traceforge.cli.output import write_stdout
 from traceforge.context.api.store_client import Client
@@ -45,7 +46,7 @@ def artifact() -> None:
               show_default=True, help="Set how long you intend to keep it.")  # fmt: skip
 @metadata_option
 @idempotency_key_option
-@with_client
+@with_client_of_new_store
 def create(
     client: Client, file: str, artifact_type: str, kind: str, media_type: str | None, retention: str,
     metadata: str | None, idempotency_key: str | None, as_json: bool,

@@ -15,6 +15,7 @@ from traceforge.cli.context.context_options import (
     print_result,
     read_metadata,
     with_client,
+    with_client_of_new_store,
 )
 from traceforge.context.api.store_client import Client
 from traceforge.context.model.objects import BundleItem, Role
@@ -30,7 +31,7 @@ def bundle() -> None:
 @click.argument("items", nargs=-1, required=True, metavar="ROLE=ARTIFACT...")
 @metadata_option
 @idempotency_key_option
-@with_client
+@with_client_of_new_store
 def create(
     client: Client, items: tuple[str, ...], metadata: str | None, idempotency_key: str | None, as_json: bool
 ) -> None:

@@ -20,7 +20,8 @@ from traceforge.context.api.store_client import Client
 from traceforge.context.model_calls import ModelClients
 from traceforge.context.project_store import Store
 from traceforge.context.responses.model_releases import PROVIDERS
-from traceforge.errors import NotJSON, StoreRefused
+from traceforge.context.storage.database import find_database_file
+from traceforge.errors import NotJSON, StoreRefused, StoreUnavailable
 from traceforge.files import make_private_folder, read_file, write_atomic
 
 DB_VARIABLE = "TRACEFORGE_CONTEXT_DB"
@@ -66,11 +67,22 @@ idempotency_key_option = click.option(
 
 
 def with_client(command: Callable[..., None]) -> Callable[..., None]:
-    """Pass the client of the store as the first argument, and add the options --db, --keys, --project and --json."""
+    """Pass the client of the store as the first argument, and add the options --db, --keys, --project and --json.
 
+    A file that does not exist is an error: only a command that can create the first object of a store creates one.
+    """
+    return _with_client(command, may_create=False)
+
+
+def with_client_of_new_store(command: Callable[..., None]) -> Callable[..., None]:
+    """As `with_client`, for a command that creates the store where there is none."""
+    return _with_client(command, may_create=True)
+
+
+def _with_client(command: Callable[..., None], *, may_create: bool) -> Callable[..., None]:
     @wraps(command)
     def run(*args: Any, db: str, keys_file: str, project: str, **named: Any) -> None:  # noqa: ANN401
-        with _hint_at_list(), open_client(db, keys_file, project) as client:
+        with _hint_at_list(), open_client(db, keys_file, project, may_create=may_create) as client:
             command(client, *args, **named)
 
     decorated: Callable[..., None] = run
@@ -94,13 +106,15 @@ def _hint_at_list() -> Iterator[None]:
 def find_database(db: str) -> str:
     """The database from --db, from the environment, or the project's own."""
     database = db or os.environ.get(DB_VARIABLE, "")
-    if database:
-        return database
+    return database or os.path.join(load_config(current_folder()).project, DEFAULT_FILE)
 
-    path = os.path.join(load_config(current_folder()).project, DEFAULT_FILE)
-    if not os.path.lexists(path):
-        _make_folder(os.path.dirname(path))
-    return path
+
+def find_or_prepare_database(db: str) -> str:
+    """As `find_database`; creates the folder of the project's own database, where it is missing."""
+    database = find_database(db)
+    if not db and not os.environ.get(DB_VARIABLE) and not os.path.lexists(database):
+        _make_folder(os.path.dirname(database))
+    return database
 
 
 def _make_folder(folder: str) -> None:
@@ -118,9 +132,13 @@ def project_traces_dir() -> str:
 
 
 @contextmanager
-def open_client(db: str, keys_file: str, project: str) -> Iterator[Client]:
-    """Open a client of a database or of a server."""
-    database = find_database(db)
+def open_client(db: str, keys_file: str, project: str, *, may_create: bool) -> Iterator[Client]:
+    """Open a client of a database or of a server.
+
+    Raises:
+        StoreUnavailable: the database cannot be used; or its file does not exist, and `may_create` is false.
+    """
+    database = find_or_prepare_database(db) if may_create else find_database(db)
     if database.startswith(("http://", "https://")):
         if keys_file or project:
             raise click.UsageError(
@@ -128,10 +146,21 @@ def open_client(db: str, keys_file: str, project: str) -> Iterator[Client]:
             )
         client = Client.connect(database, api_key=os.environ.get(API_KEY_VARIABLE))
     else:
+        if not may_create:
+            _require_store(database)
         traces = project_traces_dir()
         client = Client.open(database, keys=keys_file or None, project_id=project or None, traces_dir=traces)
     with client:
         yield client
+
+
+def _require_store(database: str) -> None:
+    path = find_database_file(database)
+    if path is not None and not os.path.lexists(path):
+        raise StoreUnavailable(
+            f"there is no context store at {os.path.relpath(path)}",
+            hint="Create it with a first session, traceforge context session create, or name another store with --db.",
+        )
 
 
 def require_database(client: Client) -> Store:

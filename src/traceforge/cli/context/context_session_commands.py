@@ -16,6 +16,7 @@ from traceforge.cli.context.context_options import (
     print_result,
     read_metadata,
     with_client,
+    with_client_of_new_store,
 )
 from traceforge.context.api.store_client import Client
 from traceforge.report.context_text import field_lines, session_line
@@ -32,7 +33,7 @@ def session() -> None:
 )
 @metadata_option
 @idempotency_key_option
-@with_client
+@with_client_of_new_store
 def create(
     client: Client, bundles: tuple[str, ...], metadata: str | None, idempotency_key: str | None, as_json: bool
 ) -> None:

@@ -11,6 +11,7 @@ from traceforge.cli.context.context_options import (
     print_page,
     print_result,
     with_client,
+    with_client_of_new_store,
 )
 from traceforge.context.api.store_client import Client
 from traceforge.report.context_text import field_lines, project_line
@@ -27,7 +28,7 @@ def project() -> None:
 @project.command()
 @click.argument("name", metavar="NAME")
 @idempotency_key_option
-@with_client
+@with_client_of_new_store
 def create(client: Client, name: str, idempotency_key: str | None, as_json: bool) -> None:
     """Create a project."""
     print_result(client.create_project(name=name, idempotency_key=idempotency_key), field_lines, as_json)

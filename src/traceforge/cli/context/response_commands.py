@@ -18,6 +18,7 @@ from traceforge.cli.context.context_options import (
     upstream_option,
     use_upstreams,
     with_client,
+    with_client_of_new_store,
 )
 from traceforge.context.api.store_client import Client
 from traceforge.context.model.objects import Progress, Response
@@ -42,7 +43,7 @@ def response() -> None:
 @click.option("--params", default="{}", metavar="JSON", help="Send these parameters, such as a temperature, as JSON.")
 @upstream_option
 @idempotency_key_option
-@with_client
+@with_client_of_new_store
 def create(
     client: Client, model: str, session_id: str | None, branch_id: str, text: str | None, snapshot_id: str | None,
     params: str, upstreams: tuple[str, ...], idempotency_key: str | None, as_json: bool,

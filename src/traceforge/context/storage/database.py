@@ -262,6 +262,16 @@ def database_url(target: str) -> URL:
     raise _unknown_url()
 
 
+def find_database_file(target: str) -> str | None:
+    """The absolute path of the file of an SQLite database, whether it exists or not; None for another database.
+
+    Raises:
+        StoreUnavailable: as `database_url`.
+    """
+    url = database_url(target)
+    return url.database if url.get_backend_name() == "sqlite" else None
+
+
 def _unknown_url() -> TraceForgeError:
     return StoreUnavailable(
         "the context store does not support the database of this URL",
