@@ -301,6 +301,17 @@ def test_what_a_person_gets_wrong_is_said_in_one_line(tmp_path: Path) -> None:
             3,
             "there is no session ses_x\n    hint: See: traceforge context session list\n",
         ),
+        (
+            ["artifact", "show", "art_x"],
+            3,
+            "art_x\n    hint: See: traceforge context artifact list\n",
+        ),
+        (
+            ["purge", "show", "pur_x"],
+            3,
+            "pur_x\n    hint: See: traceforge context purge list\n",
+        ),
+        (["api-key", "delete", "x"], 3, "there is no API key x\n    hint: See: traceforge context api-key list\n"),
         (["event", "append", session, "--content", "x", "--expected-version", "7"], 3, "error TF802: "),
         (["snapshot", "create", session, "--compiler", "pc_9"], 3, "pc_1, pc_2"),
         (["session", "create", "--bundle", "x"], 3, "error TF805: base_bundle_ids[0]"),
@@ -327,6 +338,27 @@ def test_a_command_that_needs_a_store_creates_none(tmp_path: Path, words: str, d
     assert "traceforge context session create" in ran.err
     assert "" == ran.out
     assert [] == list(tmp_path.iterdir())
+
+
+def test_an_empty_list_names_its_objects_and_the_command_that_creates_one(tmp_path: Path) -> None:
+    """On stderr, as every list: stdout stays empty for a program."""
+    session = made("session", "create", cwd=tmp_path)["id"]
+    for words, told in (
+        ("artifact list", "no artifacts yet: store one with `traceforge context artifact create FILE`\n"),
+        ("bundle list", "no bundles yet: create one with `traceforge context bundle create ROLE=ARTIFACT`\n"),
+        ("alias list", "no aliases yet: create one with `traceforge context alias create ALIAS"),
+        ("api-key list", "no API keys yet: create one with `traceforge context api-key create --scope admin`\n"),
+        ("purge list", "no purge jobs yet: "),
+        ("replay list", "no replay runs yet: start one with `traceforge context replay run`\n"),
+        ("response list", "no responses yet: ask a model with `traceforge context response create`\n"),
+        (f"event list {session}", "no events yet: append one with "),
+        (f"snapshot list {session}", "no snapshots yet: pin one with "),
+        (f"session list --after {session}", f"no sessions after {session}\n"),
+    ):
+        ran = run(*words.split(), cwd=tmp_path)
+
+        assert "" == ran.out
+        assert ran.err.startswith(told), ran.err
 
 
 @pytest.mark.parametrize("words", ["session create", "project create p", "api-key create --scope read"])

@@ -7,10 +7,9 @@ import msgspec
 
 from traceforge.canon import JSON
 from traceforge.cli.context.context_options import (
-    after_option,
+    EmptyList,
+    add_list_command,
     idempotency_key_option,
-    limit_option,
-    print_page,
     print_result,
     read_json_text,
     with_client,
@@ -61,15 +60,6 @@ def release(client: Client, name: str, targets: tuple[str, ...], idempotency_key
     )
 
 
-@alias.command("list")
-@limit_option
-@after_option
-@with_client
-def list_command(client: Client, limit: int, after: str | None, as_json: bool) -> None:
-    """List aliases, oldest first."""
-    print_page(client.list_aliases(limit=limit, after=after), _alias_line, as_json, "name")
-
-
 @alias.command("show")
 @click.argument("name", metavar="ALIAS")
 @with_client
@@ -80,6 +70,15 @@ def show_command(client: Client, name: str, as_json: bool) -> None:
 
 def _alias_line(alias: Alias) -> str:
     return f"{alias.live_release_id}  {alias.name}"
+
+
+add_list_command(
+    alias,
+    Client.list_aliases,
+    _alias_line,
+    EmptyList("aliases", "create one with `traceforge context alias create ALIAS --target provider/model`"),
+    cursor="name",
+)
 
 
 def _read_targets(texts: tuple[str, ...]) -> list[Target]:

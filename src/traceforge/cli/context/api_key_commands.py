@@ -7,6 +7,8 @@ from typing import cast
 import click
 
 from traceforge.cli.context.context_options import (
+    EmptyList,
+    add_object_command,
     after_option,
     limit_option,
     print_page,
@@ -17,6 +19,8 @@ from traceforge.cli.context.context_options import (
 from traceforge.context.api.store_client import Client
 from traceforge.context.model.inputs import Scope
 from traceforge.report.context_text import api_key_line, field_lines
+
+_NO_KEYS = EmptyList("API keys", "create one with `traceforge context api-key create --scope admin`")
 
 
 @click.group()
@@ -44,15 +48,7 @@ def create(client: Client, scopes: tuple[str, ...], label: str, as_json: bool) -
 @with_client
 def list_keys(client: Client, limit: int, after: str | None, as_json: bool) -> None:
     """List the API keys of the project, without the secrets."""
-    print_page(client.list_api_keys(limit=limit, after=after), api_key_line, as_json)
+    print_page(client.list_api_keys(limit=limit, after=after), api_key_line, as_json, _NO_KEYS)
 
 
-@api_key.command()
-@click.argument("key_id", metavar="KEY")
-@with_client
-def delete(client: Client, key_id: str, as_json: bool) -> None:
-    """Revoke an API key at once.
-
-    KEY is its id.
-    """
-    print_result(client.delete_api_key(key_id), field_lines, as_json)
+add_object_command(api_key, "delete", Client.delete_api_key, "KEY", "Revoke an API key at once.\n\nKEY is its id.")

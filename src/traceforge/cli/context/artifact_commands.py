@@ -10,11 +10,11 @@ from msgspec import UNSET
 
 from traceforge.canon import JSON, json_bytes
 from traceforge.cli.context.context_options import (
-    after_option,
+    EmptyList,
+    add_list_command,
+    add_object_command,
     idempotency_key_option,
-    limit_option,
     metadata_option,
-    print_page,
     print_result,
     read_bytes,
     read_json_text,
@@ -68,21 +68,20 @@ def create(
     print_result(artifact, field_lines, as_json)
 
 
-@artifact.command("list")
-@limit_option
-@after_option
-@with_client
-def list_artifacts(client: Client, limit: int, after: str | None, as_json: bool) -> None:
-    """List artifacts, oldest first."""
-    print_page(client.list_artifacts(limit=limit, after=after), artifact_line, as_json)
-
-
-@artifact.command("show")
-@click.argument("artifact_id", metavar="ARTIFACT")
-@with_client
-def show_artifact(client: Client, artifact_id: str, as_json: bool) -> None:
-    """Show an artifact without its content."""
-    print_result(client.get_artifact(artifact_id), field_lines, as_json)
+add_list_command(
+    artifact,
+    Client.list_artifacts,
+    artifact_line,
+    EmptyList("artifacts", "store one with `traceforge context artifact create FILE`"),
+)
+add_object_command(artifact, "show", Client.get_artifact, "ARTIFACT", "Show an artifact without its content.")
+add_object_command(
+    artifact,
+    "delete",
+    Client.delete_artifact,
+    "ARTIFACT",
+    "Delete an artifact's id.\n\nWhat uses the artifact keeps its content until it is purged.",
+)
 
 
 @artifact.command()
@@ -102,14 +101,3 @@ def content(client: Client, artifact_id: str, as_json: bool) -> None:
         write_stdout(content.content.encode())
     else:
         write_stdout(json_bytes(cast("JSON", content.content)) + b"\n")
-
-
-@artifact.command()
-@click.argument("artifact_id", metavar="ARTIFACT")
-@with_client
-def delete(client: Client, artifact_id: str, as_json: bool) -> None:
-    """Delete an artifact's id.
-
-    What uses the artifact keeps its content until it is purged.
-    """
-    print_result(client.delete_artifact(artifact_id), field_lines, as_json)

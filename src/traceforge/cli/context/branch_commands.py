@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 
 from traceforge.cli.context.context_options import (
+    EmptyList,
     after_option,
     branch_option,
     idempotency_key_option,
@@ -17,6 +18,8 @@ from traceforge.cli.context.context_options import (
 from traceforge.context.api.store_client import Client
 from traceforge.context.model.objects import MergeStrategy
 from traceforge.report.context_text import branch_line, field_lines
+
+_NO_BRANCHES = EmptyList("branches", "fork one with `traceforge context branch fork SESSION`")
 
 
 @click.group()
@@ -58,7 +61,7 @@ def fork(
 @with_client
 def list_branches(client: Client, session_id: str, limit: int, after: str | None, as_json: bool) -> None:
     """List the branches of a session, oldest first."""
-    print_page(client.list_branches(session_id, limit=limit, after=after), branch_line, as_json)
+    print_page(client.list_branches(session_id, limit=limit, after=after), branch_line, as_json, _NO_BRANCHES)
 
 
 @branch.command("show")

@@ -7,14 +7,13 @@ from typing import cast, get_args
 import click
 
 from traceforge.cli.context.context_options import (
-    after_option,
+    EmptyList,
+    add_list_command,
+    add_object_command,
     idempotency_key_option,
-    limit_option,
     metadata_option,
-    print_page,
     print_result,
     read_metadata,
-    with_client,
     with_client_of_new_store,
 )
 from traceforge.context.api.store_client import Client
@@ -52,29 +51,13 @@ def _read_item(text: str) -> BundleItem:
     return BundleItem(artifact_id=artifact_id, role=cast("Role", role))
 
 
-@bundle.command("list")
-@limit_option
-@after_option
-@with_client
-def list_bundles(client: Client, limit: int, after: str | None, as_json: bool) -> None:
-    """List bundles, oldest first."""
-    print_page(client.list_bundles(limit=limit, after=after), bundle_line, as_json)
-
-
-@bundle.command("show")
-@click.argument("bundle_id", metavar="BUNDLE")
-@with_client
-def show_bundle(client: Client, bundle_id: str, as_json: bool) -> None:
-    """Show a bundle."""
-    print_result(client.get_bundle(bundle_id), field_lines, as_json)
-
-
-@bundle.command()
-@click.argument("bundle_id", metavar="BUNDLE")
-@with_client
-def delete(client: Client, bundle_id: str, as_json: bool) -> None:
-    """Delete a bundle's id.
-
-    Sessions that use the bundle keep it.
-    """
-    print_result(client.delete_bundle(bundle_id), field_lines, as_json)
+add_list_command(
+    bundle,
+    Client.list_bundles,
+    bundle_line,
+    EmptyList("bundles", "create one with `traceforge context bundle create ROLE=ARTIFACT`"),
+)
+add_object_command(bundle, "show", Client.get_bundle, "BUNDLE", "Show a bundle.")
+add_object_command(
+    bundle, "delete", Client.delete_bundle, "BUNDLE", "Delete a bundle's id.\n\nSessions that use the bundle keep it."
+)

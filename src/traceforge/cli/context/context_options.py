@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import wraps
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 import click
 import msgspec
@@ -23,12 +23,24 @@ from traceforge.context.responses.model_releases import PROVIDERS
 from traceforge.context.storage.database import find_database_file
 from traceforge.errors import NotJSON, StoreRefused, StoreUnavailable
 from traceforge.files import make_private_folder, read_file, write_atomic
+from traceforge.report.context_text import field_lines
+from traceforge.report.text_format import one_line
 
 DB_VARIABLE = "TRACEFORGE_CONTEXT_DB"
 API_KEY_VARIABLE = "TRACEFORGE_CONTEXT_API_KEY"
 DEFAULT_FILE = os.path.join(".ai-tests", "context.db")
 
-_LISTED_KINDS = frozenset({"alias", "project", "session"})  # whose `list` needs no other id
+_GROUPS_OF_KINDS = {  # of the kinds whose `list` needs no other id
+    "API key": "api-key",
+    "alias": "alias",
+    "artifact": "artifact",
+    "bundle": "bundle",
+    "project": "project",
+    "purge job": "purge",
+    "replay run": "replay",
+    "response": "response",
+    "session": "session",
+}
 
 _DB = click.option(
     "--db", default="", metavar="URL",
@@ -66,6 +78,18 @@ idempotency_key_option = click.option(
 )
 
 
+class EmptyList(NamedTuple):
+    """What a list is of, and how to create the first object."""
+
+    objects: str
+    create: str
+
+    def message(self) -> str:
+        """For a list, or the rest of one behind --after, that has no objects."""
+        after = click.get_current_context().params.get("after")
+        return f"no {self.objects} after {one_line(after)}" if after else f"no {self.objects} yet: {self.create}"
+
+
 def with_client(command: Callable[..., None]) -> Callable[..., None]:
     """Pass the client of the store as the first argument, and add the options --db, --keys, --project and --json.
 
@@ -97,9 +121,9 @@ def _hint_at_list() -> Iterator[None]:
     try:
         yield
     except StoreRefused as exc:
-        kind = exc.message.removeprefix("there is no ").split(" ")[0]
-        if exc.reason == "not_found" and not exc.hint and kind in _LISTED_KINDS:
-            exc.hint = f"See: traceforge context {kind} list"
+        kind = exc.message.removeprefix("there is no ").rpartition(" ")[0]
+        if exc.reason == "not_found" and not exc.hint and kind in _GROUPS_OF_KINDS:
+            exc.hint = f"See: traceforge context {_GROUPS_OF_KINDS[kind]} list"
         raise
 
 
@@ -159,7 +183,7 @@ def _require_store(database: str) -> None:
     if path is not None and not os.path.lexists(path):
         raise StoreUnavailable(
             f"there is no context store at {os.path.relpath(path)}",
-            hint="Create it with a first session, traceforge context session create, or name another store with --db.",
+            hint="Create it with a first session: traceforge context session create. Or name another with --db.",
         )
 
 
@@ -178,8 +202,48 @@ def print_result(answer: Any, lines: Callable[[Any], list[str]], as_json: bool) 
         click.echo("\n".join(lines(answer)))
 
 
-def print_page(page: Any, line: Callable[[Any], str], as_json: bool, cursor: str = "id") -> None:  # noqa: ANN401
-    """Print one page of a list; how to get the next one goes to stderr."""
+def add_list_command(
+    group: click.Group,
+    list_page: Callable[..., Any],
+    line: Callable[[Any], str],
+    empty: EmptyList,
+    cursor: str = "id",
+) -> None:
+    """Add `list` to a group whose objects belong to the project and to nothing else."""
+
+    @group.command("list", help=f"List {empty.objects}, oldest first.")
+    @limit_option
+    @after_option
+    @with_client
+    def list_objects(client: Client, limit: int, after: str | None, as_json: bool) -> None:
+        print_page(list_page(client, limit=limit, after=after), line, as_json, empty, cursor)
+
+
+def add_object_command(
+    group: click.Group,
+    name: str,
+    operation: Callable[[Client, str], Any],
+    metavar: str,
+    help_text: str,
+    lines: Callable[[Any], list[str]] = field_lines,
+) -> None:
+    """Add a command that does one operation on the object of an id, and prints the result: `show`, `delete`, …"""
+
+    @group.command(name, help=help_text)
+    @click.argument("object_id", metavar=metavar)
+    @with_client
+    def run_operation(client: Client, object_id: str, as_json: bool) -> None:
+        print_result(operation(client, object_id), lines, as_json)
+
+
+def print_page(
+    page: Any,  # noqa: ANN401 (a page of any kind)
+    line: Callable[[Any], str],
+    as_json: bool,
+    empty: EmptyList,
+    cursor: str = "id",
+) -> None:
+    """Print one page of a list; how to get the next one, or a first object, goes to stderr."""
     if as_json:
         print_json(cast("JSON", msgspec.to_builtins(page)))
         return
@@ -188,7 +252,7 @@ def print_page(page: Any, line: Callable[[Any], str], as_json: bool, cursor: str
     if page.has_more:
         click.echo(f"for more: --after {getattr(page.data[-1], cursor)}", err=True)
     elif not page.data:
-        click.echo("none", err=True)
+        click.echo(empty.message(), err=True)
 
 
 def read_metadata(text: str | None) -> dict[str, Any] | msgspec.UnsetType:

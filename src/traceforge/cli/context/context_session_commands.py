@@ -8,11 +8,11 @@ import click
 from msgspec import UNSET, UnsetType
 
 from traceforge.cli.context.context_options import (
-    after_option,
+    EmptyList,
+    add_list_command,
+    add_object_command,
     idempotency_key_option,
-    limit_option,
     metadata_option,
-    print_page,
     print_result,
     read_metadata,
     with_client,
@@ -44,21 +44,20 @@ def create(
     print_result(session, field_lines, as_json)
 
 
-@session.command("list")
-@limit_option
-@after_option
-@with_client
-def list_sessions(client: Client, limit: int, after: str | None, as_json: bool) -> None:
-    """List sessions, oldest first."""
-    print_page(client.list_sessions(limit=limit, after=after), session_line, as_json)
-
-
-@session.command("show")
-@click.argument("session_id", metavar="SESSION")
-@with_client
-def show_session(client: Client, session_id: str, as_json: bool) -> None:
-    """Show a session."""
-    print_result(client.get_session(session_id), field_lines, as_json)
+add_list_command(
+    session,
+    Client.list_sessions,
+    session_line,
+    EmptyList("sessions", "create one with `traceforge context session create`"),
+)
+add_object_command(session, "show", Client.get_session, "SESSION", "Show a session.")
+add_object_command(
+    session,
+    "delete",
+    Client.delete_session,
+    "SESSION",
+    "Delete a session; its content stays until it is purged.",
+)
 
 
 @session.command()
@@ -76,11 +75,3 @@ def update(client: Client, session_id: str, metadata: str | None, status: str | 
     print_result(
         client.update_session(session_id, metadata=read_metadata(metadata), status=new_status), field_lines, as_json
     )
-
-
-@session.command()
-@click.argument("session_id", metavar="SESSION")
-@with_client
-def delete(client: Client, session_id: str, as_json: bool) -> None:
-    """Delete a session; its content stays until it is purged."""
-    print_result(client.delete_session(session_id), field_lines, as_json)

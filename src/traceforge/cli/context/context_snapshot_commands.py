@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 
 from traceforge.cli.context.context_options import (
+    EmptyList,
     after_option,
     branch_option,
     idempotency_key_option,
@@ -16,6 +17,9 @@ from traceforge.cli.context.context_options import (
 )
 from traceforge.context.api.store_client import Client
 from traceforge.report.context_text import block_line, field_lines, snapshot_line
+
+_NO_SNAPSHOTS = EmptyList("snapshots", "pin one with `traceforge context snapshot create SESSION`")
+_NO_BLOCKS = EmptyList("blocks", "the branch had no events when the snapshot was pinned")
 
 
 @click.group()
@@ -53,7 +57,9 @@ def list_snapshots(
 ) -> None:
     """List the snapshots of a branch, oldest first."""
     branch = resolve_branch(client, session_id, branch_id)
-    print_page(client.list_snapshots(session_id, branch, limit=limit, after=after), snapshot_line, as_json)
+    print_page(
+        client.list_snapshots(session_id, branch, limit=limit, after=after), snapshot_line, as_json, _NO_SNAPSHOTS
+    )
 
 
 @snapshot.command("show")
@@ -74,4 +80,4 @@ def show_snapshot(client: Client, snapshot_id: str, as_json: bool) -> None:
 @with_client
 def blocks(client: Client, snapshot_id: str, limit: int, after: str | None, as_json: bool) -> None:
     """List the blocks of a snapshot in the order a model sees them."""
-    print_page(client.list_blocks(snapshot_id, limit=limit, after=after), block_line, as_json)
+    print_page(client.list_blocks(snapshot_id, limit=limit, after=after), block_line, as_json, _NO_BLOCKS)

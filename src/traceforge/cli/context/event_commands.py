@@ -8,6 +8,7 @@ import click
 
 from traceforge.cli.context.branch_commands import read_expected_head
 from traceforge.cli.context.context_options import (
+    EmptyList,
     after_option,
     branch_option,
     idempotency_key_option,
@@ -25,6 +26,8 @@ from traceforge.context.api.store_client import Client
 from traceforge.context.model.inputs import NewEvent
 from traceforge.context.model.objects import Content, EventType
 from traceforge.report.context_text import event_line, field_lines
+
+_NO_EVENTS = EmptyList("events", "append one with `traceforge context event append SESSION --content TEXT`")
 
 
 @click.group()
@@ -88,4 +91,4 @@ def list_events(
 ) -> None:
     """List the events of a branch in order, inherited ones first."""
     branch = resolve_branch(client, session_id, branch_id)
-    print_page(client.list_events(session_id, branch, limit=limit, after=after), event_line, as_json)
+    print_page(client.list_events(session_id, branch, limit=limit, after=after), event_line, as_json, _NO_EVENTS)

@@ -5,12 +5,10 @@ from __future__ import annotations
 import click
 
 from traceforge.cli.context.context_options import (
-    after_option,
+    EmptyList,
+    add_list_command,
     idempotency_key_option,
-    limit_option,
-    print_page,
     print_result,
-    with_client,
     with_client_of_new_store,
 )
 from traceforge.context.api.store_client import Client
@@ -34,10 +32,9 @@ def create(client: Client, name: str, idempotency_key: str | None, as_json: bool
     print_result(client.create_project(name=name, idempotency_key=idempotency_key), field_lines, as_json)
 
 
-@project.command("list")
-@limit_option
-@after_option
-@with_client
-def list_projects(client: Client, limit: int, after: str | None, as_json: bool) -> None:
-    """List projects, oldest first."""
-    print_page(client.list_projects(limit=limit, after=after), project_line, as_json)
+add_list_command(
+    project,
+    Client.list_projects,
+    project_line,
+    EmptyList("projects", "create one with `traceforge context project create NAME`"),
+)

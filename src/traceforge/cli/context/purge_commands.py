@@ -7,17 +7,17 @@ import sys
 import click
 
 from traceforge.cli.context.context_options import (
-    after_option,
+    EmptyList,
+    add_list_command,
+    add_object_command,
     idempotency_key_option,
-    limit_option,
-    print_page,
     print_result,
     with_client,
 )
 from traceforge.context.api.store_client import Client
 from traceforge.context.model.objects import Progress
 from traceforge.errors import StoreUnavailable
-from traceforge.report.context_text import field_lines, purge_job_line, receipt_lines
+from traceforge.report.context_text import purge_job_line, receipt_lines
 
 
 @click.group()
@@ -49,29 +49,16 @@ def create(
     print_result(client.get_receipt(job.id), receipt_lines, as_json)
 
 
-@purge.command("list")
-@limit_option
-@after_option
-@with_client
-def list_jobs(client: Client, limit: int, after: str | None, as_json: bool) -> None:
-    """List purge jobs, oldest first."""
-    print_page(client.list_purge_jobs(limit=limit, after=after), purge_job_line, as_json)
-
-
-@purge.command("show")
-@click.argument("job_id", metavar="JOB")
-@with_client
-def show_job(client: Client, job_id: str, as_json: bool) -> None:
-    """Show a purge job and its progress."""
-    print_result(client.get_purge_job(job_id), field_lines, as_json)
-
-
-@purge.command()
-@click.argument("job_id", metavar="JOB")
-@with_client
-def receipt(client: Client, job_id: str, as_json: bool) -> None:
-    """Show what a completed purge has removed."""
-    print_result(client.get_receipt(job_id), receipt_lines, as_json)
+add_list_command(
+    purge,
+    Client.list_purge_jobs,
+    purge_job_line,
+    EmptyList("purge jobs", "`traceforge context purge create TARGET` removes content"),
+)
+add_object_command(purge, "show", Client.get_purge_job, "JOB", "Show a purge job and its progress.")
+add_object_command(
+    purge, "receipt", Client.get_receipt, "JOB", "Show what a completed purge has removed.", receipt_lines
+)
 
 
 def _confirm(yes: bool) -> None:

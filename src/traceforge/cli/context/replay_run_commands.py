@@ -11,10 +11,10 @@ import msgspec
 
 from traceforge.canon import JSONObject
 from traceforge.cli.context.context_options import (
-    after_option,
+    EmptyList,
+    add_list_command,
+    add_object_command,
     idempotency_key_option,
-    limit_option,
-    print_page,
     print_result,
     require_database,
     upstream_option,
@@ -95,23 +95,6 @@ def resume(client: Client, run_id: str, upstreams: tuple[str, ...], as_json: boo
     _print_end(client, execute_run(require_database(client), run_id), as_json)
 
 
-@replay.command("list")
-@limit_option
-@after_option
-@with_client
-def list_command(client: Client, limit: int, after: str | None, as_json: bool) -> None:
-    """List replay runs, oldest first."""
-    print_page(client.list_replay_runs(limit=limit, after=after), _run_line, as_json)
-
-
-@replay.command("show")
-@click.argument("run_id", metavar="RUN")
-@with_client
-def show_command(client: Client, run_id: str, as_json: bool) -> None:
-    """Show a replay run and its progress."""
-    print_result(client.get_replay_run(run_id), field_lines, as_json)
-
-
 @replay.command()
 @click.argument("run_id", metavar="RUN")
 @click.option(
@@ -132,14 +115,6 @@ def report(client: Client, run_id: str, html: Path | None, as_json: bool) -> Non
     if html is not None:
         write_atomic(str(html), replay_html(value).encode())
     print_result(run_report, lambda _: replay_lines(value), as_json)
-
-
-@replay.command()
-@click.argument("run_id", metavar="RUN")
-@with_client
-def cancel(client: Client, run_id: str, as_json: bool) -> None:
-    """Cancel a run; finished items are kept."""
-    print_result(client.cancel_replay_run(run_id), field_lines, as_json)
 
 
 def _wait_for_end(client: Client, replay_run: ReplayRun) -> ReplayRun:
@@ -169,3 +144,13 @@ def _print_end(client: Client, replay_run: ReplayRun, as_json: bool) -> None:
 def _run_line(replay_run: ReplayRun) -> str:
     progress = f"{replay_run.finished} of {replay_run.total}"
     return f"{replay_run.id}  {replay_run.status.value:<10}  {replay_run.mode:<12}  {progress}"
+
+
+add_list_command(
+    replay,
+    Client.list_replay_runs,
+    _run_line,
+    EmptyList("replay runs", "start one with `traceforge context replay run`"),
+)
+add_object_command(replay, "show", Client.get_replay_run, "RUN", "Show a replay run and its progress.")
+add_object_command(replay, "cancel", Client.cancel_replay_run, "RUN", "Cancel a run; finished items are kept.")

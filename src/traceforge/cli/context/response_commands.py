@@ -8,16 +8,15 @@ import click
 from msgspec import UNSET
 
 from traceforge.cli.context.context_options import (
-    after_option,
+    EmptyList,
+    add_list_command,
+    add_object_command,
     branch_option,
     idempotency_key_option,
-    limit_option,
-    print_page,
     print_result,
     read_json_text,
     upstream_option,
     use_upstreams,
-    with_client,
     with_client_of_new_store,
 )
 from traceforge.context.api.store_client import Client
@@ -68,30 +67,17 @@ def create(
         raise click.exceptions.Exit(int(ExitCode.FINDINGS))
 
 
-@response.command("list")
-@limit_option
-@after_option
-@with_client
-def list_command(client: Client, limit: int, after: str | None, as_json: bool) -> None:
-    """List responses, oldest first."""
-    print_page(client.list_responses(limit=limit, after=after), _response_line, as_json)
-
-
-@response.command("show")
-@click.argument("response_id", metavar="RESPONSE")
-@with_client
-def show_command(client: Client, response_id: str, as_json: bool) -> None:
-    """Show a response."""
-    print_result(client.get_response(response_id), response_lines, as_json)
-
-
-@response.command()
-@click.argument("response_id", metavar="RESPONSE")
-@with_client
-def cancel(client: Client, response_id: str, as_json: bool) -> None:
-    """Cancel a response that is running."""
-    print_result(client.cancel_response(response_id), response_lines, as_json)
-
-
 def _response_line(response: Response) -> str:
     return f"{response.id}  {response.status.value:<10}  {response.target.provider}/{response.target.model}"
+
+
+add_list_command(
+    response,
+    Client.list_responses,
+    _response_line,
+    EmptyList("responses", "ask a model with `traceforge context response create`"),
+)
+add_object_command(response, "show", Client.get_response, "RESPONSE", "Show a response.", response_lines)
+add_object_command(
+    response, "cancel", Client.cancel_response, "RESPONSE", "Cancel a response that is running.", response_lines
+)
