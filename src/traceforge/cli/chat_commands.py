@@ -17,6 +17,7 @@ from traceforge.chat.local_model import serve_local_model
 from traceforge.chat.model_address import InvalidModelAddress, ModelAddress, find_address
 from traceforge.chat.prompt_layers import BUNDLED, PromptFolder
 from traceforge.chat.provider_model import ProviderModel
+from traceforge.cli.lazy_group import SuggestingGroup
 from traceforge.cli.nonblocking_stderr import NonBlockingStderr
 from traceforge.cli.output import print_ready
 from traceforge.http.serving import bind_socket, socket_url
@@ -28,7 +29,7 @@ SESSIONS_MAX = 1000
 PROVIDERS = ("openai", "anthropic", "gemini", "ollama")
 
 
-@click.group()
+@click.group(cls=SuggestingGroup)
 def chat() -> None:
     """Serve a chat that can explain each of its answers."""
 

@@ -51,12 +51,12 @@ TOP: CommandTable = {
             "traceforge.cli.verify_command:verify", "Check snapshots, traces, recordings and packs under PATH."
         ),
         "snapshot": CommandEntry(
-            "traceforge.cli.snapshot_commands:snapshot", "List, show, check, remove and migrate approved snapshots."
+            "traceforge.cli.snapshot_commands:snapshot", "List, show, verify and migrate approved snapshots."
         ),
     },
     "Traces": {
         "run": CommandEntry("traceforge.cli.run_command:run", "Run COMMAND and record its model calls as traces."),
-        "trace": CommandEntry("traceforge.cli.trace_commands:trace", "List, show, search, compare and prune traces."),
+        "trace": CommandEntry("traceforge.cli.trace_commands:trace", "List, show, search, diff and prune traces."),
         "session": CommandEntry(
             "traceforge.cli.session_commands:session", "List and show sessions: the steps of an agent."
         ),
@@ -82,7 +82,7 @@ TOP: CommandTable = {
     },
     "Evidence": {
         "modelio": CommandEntry(
-            "traceforge.cli.modelio:modelio", "Make, verify, show and compare Model IO recordings."
+            "traceforge.cli.modelio:modelio", "Record, verify, show and diff Model IO recordings."
         ),
         "pack": CommandEntry(
             "traceforge.cli.pack_commands:pack", "Create, verify, show and export packs of evidence of a run."
@@ -115,13 +115,13 @@ def _context(target: str, summary: str) -> CommandEntry:
 CONTEXT: CommandTable = {
     "History": {
         "session": _context("context_session_commands:session", "Create, list, update and delete context sessions."),
-        "branch": _context("branch_commands:branch", "Fork, merge, list and label branches."),
+        "branch": _context("branch_commands:branch", "Fork, merge, list and update branches."),
         "event": _context("event_commands:event", "Append and list the events of a branch."),
         "log": _context("context_diff_commands:log", "Draw the branches of a session and their events."),
     },
     "Content": {
         "artifact": _context(
-            "artifact_commands:artifact", "Store, show and delete artifacts: content that never changes."
+            "artifact_commands:artifact", "Create, show and delete artifacts: content that never changes."
         ),
         "bundle": _context("bundle_commands:bundle", "Create, show and delete bundles: artifacts in order."),
         "purge": _context("purge_commands:purge", "Remove content for good, with everything made from it."),

@@ -7,6 +7,7 @@ from typing import NoReturn
 import click
 
 from traceforge.canon import ecmascript_bytes
+from traceforge.cli.lazy_group import SuggestingGroup
 from traceforge.cli.output import json_option, print_json
 from traceforge.config import LoadedConfig, current_folder, effective_settings, load_config
 from traceforge.errors import InvalidConfig
@@ -15,7 +16,7 @@ from traceforge.replay.volatile import find_declaration_problems
 from traceforge.report.text_format import finding_lines
 
 
-@click.group()
+@click.group(cls=SuggestingGroup)
 def config() -> None:
     """Check and show the configuration.
 

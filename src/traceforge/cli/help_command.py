@@ -7,7 +7,7 @@ import inspect
 import click
 
 from traceforge.audit.rule_catalogue import RULES
-from traceforge.cli.lazy_group import did_you_mean
+from traceforge.cli.lazy_group import did_you_mean_command
 from traceforge.errors import all_errors
 from traceforge.report.explanations import explanation_text, find_code, nearest_topics
 
@@ -49,7 +49,7 @@ def _unknown_topic(root: click.Context, words: tuple[str, ...]) -> str:
     parent = _find_command(root, words[:-1])
     if len(words) > 1 and parent is not None and isinstance(parent.command, click.Group):
         commands = parent.command.list_commands(parent)
-        return f"There is no command {topic!r}.{did_you_mean(words[-1], commands)}"
+        return f"There is no command {topic!r}.{did_you_mean_command(words[-1], commands)}"
     commands = root.command.list_commands(root) if isinstance(root.command, click.Group) else []
     nearest = nearest_topics(topic, commands)
     guess = f"Did you mean {' or '.join(nearest)}? " if nearest else ""

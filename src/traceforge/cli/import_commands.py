@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import click
 
+from traceforge.cli.lazy_group import SuggestingGroup
 from traceforge.cli.output import json_option, print_json, refuse_in_ci
 from traceforge.cli.project import load_project
 from traceforge.findings import ExitCode, exit_code
@@ -13,7 +14,7 @@ from traceforge.snapshots.record.cassette_import import import_cassettes
 from traceforge.snapshots.tree.project_snapshots import open_snapshots
 
 
-@click.group("import")
+@click.group("import", cls=SuggestingGroup)
 def import_group() -> None:
     """Import what other tools have recorded."""
 

@@ -15,7 +15,38 @@ if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
 
 
-class LazyGroup(click.Group):
+# Words that people type for a command of another name; the first of the commands that the group has is suggested.
+_SYNONYMS = {
+    "add": ("create", "append"),
+    "cat": ("show",),
+    "check": ("verify",),
+    "compare": ("diff",),
+    "del": ("delete", "rm"),
+    "delete": ("rm", "prune"),
+    "get": ("show",),
+    "ls": ("list",),
+    "make": ("create", "record"),
+    "new": ("create",),
+    "print": ("show",),
+    "remove": ("delete", "rm", "prune"),
+    "rm": ("delete", "prune"),
+    "view": ("show",),
+}
+
+
+class SuggestingGroup(click.Group):
+    """Names the nearest command where there is none of the name that was typed."""
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        names = self.list_commands(ctx)
+        if args and args[0] not in names and not args[0].startswith("-"):
+            ctx.fail(f"There is no command {args[0]!r}.{did_you_mean_command(args[0], names)}")
+        return super().resolve_command(ctx, args)
+
+
+class LazyGroup(SuggestingGroup):
     """Lists the commands of a table in sections, and imports one only to run it."""
 
     table: ClassVar[CommandTable]
@@ -30,15 +61,6 @@ class LazyGroup(click.Group):
             if cmd_name in section:
                 return _import_command(cmd_name, section[cmd_name])
         return None
-
-    def resolve_command(
-        self, ctx: click.Context, args: list[str]
-    ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Name the nearest command where there is none of this name."""
-        names = self.list_commands(ctx)
-        if args and args[0] not in names and not args[0].startswith("-"):
-            ctx.fail(f"There is no command {args[0]!r}.{did_you_mean(args[0], names)}")
-        return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Print the commands in their sections, from the table alone."""
@@ -74,6 +96,15 @@ def _import_command(name: str, entry: CommandEntry) -> click.Command:
             raise
         raise MissingExtra(f"`{name}` cannot run here: {exc.name} is not installed", entry.extra) from None
     return command
+
+
+def did_you_mean_command(word: str, names: Iterable[str]) -> str:
+    """As `did_you_mean`; knows words for commands that are called otherwise, such as `get` for `show`."""
+    commands = list(names)
+    for command in _SYNONYMS.get(word, ()):
+        if command in commands:
+            return f" Did you mean {command}?"
+    return did_you_mean(word, commands)
 
 
 def did_you_mean(word: str, names: Iterable[str]) -> str:

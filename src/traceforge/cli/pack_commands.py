@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import click
 
+from traceforge.cli.lazy_group import SuggestingGroup
 from traceforge.cli.output import exit_on_refusal, json_option, print_findings_and_exit, print_json
 from traceforge.packs.pack_archive import read_pack
 from traceforge.packs.pack_signature import load_public_key
@@ -13,7 +14,7 @@ from traceforge.report.pack_text import pack_json, pack_lines
 from traceforge.report.text_format import bytes_text, count, findings_verdict, one_line
 
 
-@click.group()
+@click.group(cls=SuggestingGroup)
 def pack() -> None:
     """Create, verify, show and export packs of evidence of a run."""
 

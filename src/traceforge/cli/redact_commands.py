@@ -8,6 +8,7 @@ import click
 
 from traceforge.audit.secret_scan import scan_paths
 from traceforge.canon import JSON, ecmascript_bytes, parse_json
+from traceforge.cli.lazy_group import SuggestingGroup
 from traceforge.cli.output import json_option, print_findings_and_exit, write_stdout
 from traceforge.config import current_folder, load_config
 from traceforge.errors import NotJSON
@@ -17,7 +18,7 @@ from traceforge.redact.redactor import Redactor
 from traceforge.report.text_format import count, findings_verdict
 
 
-@click.group()
+@click.group(cls=SuggestingGroup)
 def redact() -> None:
     """Remove secrets from a text, or find them in files."""
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 
 from traceforge.canon import json_bytes
+from traceforge.cli.lazy_group import SuggestingGroup
 from traceforge.cli.output import json_option, print_json, write_stdout
 from traceforge.cli.trace_options import PAGE, open_store
 from traceforge.errors import NotFound
@@ -13,7 +14,7 @@ from traceforge.traces.trace_index import TraceRow
 from traceforge.traces.trace_store import ID_PREFIX_LENGTH_MIN, TraceStore
 
 
-@click.group()
+@click.group(cls=SuggestingGroup)
 def session() -> None:
     """List and show sessions: the steps of an agent."""
 

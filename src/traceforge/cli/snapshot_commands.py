@@ -9,6 +9,7 @@ import click
 from traceforge.audit.auditor import AuditReport, nothing_approved, verify_snapshots
 from traceforge.canon import JSON, parse_json
 from traceforge.cli.ci_reports import print_audit_and_exit, report_options
+from traceforge.cli.lazy_group import SuggestingGroup
 from traceforge.cli.output import exit_on_refusal, json_option, print_json, progress_bar, refuse_in_ci, write_stdout
 from traceforge.cli.project import load_project, snapshots_root
 from traceforge.clock import now
@@ -26,9 +27,9 @@ from traceforge.snapshots.tree.snapshot_migration import MIGRATIONS, REQUIRED_FI
 from traceforge.snapshots.tree.tree_listing import load_snapshot, load_tree, snapshot_full_json, snapshot_json
 
 
-@click.group()
+@click.group(cls=SuggestingGroup)
 def snapshot() -> None:
-    """List, show, check, remove and migrate approved snapshots."""
+    """List, show, verify and migrate approved snapshots."""
 
 
 @snapshot.command()

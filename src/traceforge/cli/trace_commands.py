@@ -16,6 +16,7 @@ import msgspec
 
 from traceforge.audit.auditor import Auditor, nothing_to_verify
 from traceforge.canon import JSON, json_bytes, parse_json
+from traceforge.cli.lazy_group import SuggestingGroup
 from traceforge.cli.output import (
     json_option,
     print_findings_and_exit,
@@ -49,9 +50,9 @@ limit_option = click.option(
 lines_option = click.option("--json", "as_json", is_flag=True, help="Print one line of JSON for each trace.")
 
 
-@click.group()
+@click.group(cls=SuggestingGroup)
 def trace() -> None:
-    """List, show, search, compare and prune traces."""
+    """List, show, search, diff and prune traces."""
 
 
 @trace.command("list")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 import click
@@ -35,6 +36,9 @@ CONTEXTS = {
     for context in _walk(cli, click.Context(cli, info_name="traceforge", terminal_width=WIDTH))
 }
 CHILDREN = {path: context for path, context in CONTEXTS.items() if context.parent is not None}
+
+
+GROUP_PATHS = [path for path, context in CONTEXTS.items() if isinstance(context.command, click.Group)]
 
 
 def _summary(context: click.Context) -> str:
@@ -96,6 +100,51 @@ def test_the_table_says_what_the_commands_say(path: str, table: CommandTable) ->
     entries = {name: entry.summary for section in table.values() for name, entry in section.items()}
 
     assert entries == {name: _summary(CONTEXTS[f"{path} {name}"]) for name in entries}
+
+
+@pytest.mark.parametrize("path", GROUP_PATHS)
+def test_a_group_lists_its_commands_by_their_names(path: str) -> None:
+    """A summary that lists verbs, "List, show and diff …", lists words that can be typed."""
+    context = CONTEXTS[path]
+    assert isinstance(context.command, click.Group)
+
+    listed = re.match(r"((?:\w+, )*\w+ and \w+) ", _summary(context))
+    words = re.split(", | and ", listed[1].lower()) if listed else []
+
+    assert set(words) <= set(context.command.list_commands(context))
+
+
+@pytest.mark.parametrize("path", GROUP_PATHS)
+def test_every_group_suggests_the_nearest_command(path: str) -> None:
+    """In the same words, at the root and in every group."""
+    context = CONTEXTS[path]
+    assert isinstance(context.command, click.Group)
+    name = context.command.list_commands(context)[0]
+    typed = f"{name}x"
+
+    with pytest.raises(click.UsageError) as caught:
+        context.command.resolve_command(context, [typed])
+
+    assert f"There is no command {typed!r}. Did you mean {name}?" == caught.value.message
+
+
+@pytest.mark.parametrize(
+    ("path", "typed", "command"),
+    [
+        ("traceforge context session", "get", "show"),
+        ("traceforge trace", "compare", "diff"),
+        ("traceforge snapshot", "remove", "rm"),
+        ("traceforge pack", "check", "verify"),
+        ("traceforge modelio", "make", "record"),
+    ],
+)
+def test_a_group_knows_other_words_for_its_commands(path: str, typed: str, command: str) -> None:
+    """No spelling of `get` is near `show`, and people type it."""
+    group = CONTEXTS[path].command
+    assert isinstance(group, click.Group)
+
+    with pytest.raises(click.UsageError, match=f"There is no command '{typed}'. Did you mean {command}\\?"):
+        group.resolve_command(CONTEXTS[path], [typed])
 
 
 def test_the_commands_stand_in_groups() -> None:

@@ -15,6 +15,7 @@ from traceforge.cli.context.context_options import (
     with_client,
     with_client_of_new_store,
 )
+from traceforge.cli.lazy_group import SuggestingGroup
 from traceforge.context.api.store_client import Client
 from traceforge.context.model.objects import Alias, Target
 from traceforge.context.responses.model_releases import PROVIDERS
@@ -27,7 +28,7 @@ _targets = click.option(
 )  # fmt: skip
 
 
-@click.group()
+@click.group(cls=SuggestingGroup)
 def alias() -> None:
     """Create, release, list and show aliases of models."""
 

@@ -16,6 +16,7 @@ from traceforge.cli.context.context_options import (
     with_client,
     with_client_of_new_store,
 )
+from traceforge.cli.lazy_group import SuggestingGroup
 from traceforge.context.api.store_client import Client
 from traceforge.context.model.inputs import Scope
 from traceforge.report.context_text import api_key_line, field_lines
@@ -23,7 +24,7 @@ from traceforge.report.context_text import api_key_line, field_lines
 _NO_KEYS = EmptyList("API keys", "create one with `traceforge context api-key create --scope admin`")
 
 
-@click.group()
+@click.group(cls=SuggestingGroup)
 def api_key() -> None:
     """Create, list and delete the API keys of a server."""
 

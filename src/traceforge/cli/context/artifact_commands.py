@@ -23,15 +23,16 @@ from traceforge.cli.context.context_options import (
     with_client,
     with_client_of_new_store,
 )
+from traceforge.cli.lazy_group import SuggestingGroup
 from traceforge.cli.output import write_stdout
 from traceforge.context.api.store_client import Client
 from traceforge.context.model.objects import ArtifactType, RetentionClass
 from traceforge.report.context_text import artifact_line, field_lines
 
 
-@click.group()
+@click.group(cls=SuggestingGroup)
 def artifact() -> None:
-    """Store, show and delete artifacts: content that never changes."""
+    """Create, show and delete artifacts: content that never changes."""
 
 
 @artifact.command()

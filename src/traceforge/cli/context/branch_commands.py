@@ -15,6 +15,7 @@ from traceforge.cli.context.context_options import (
     resolve_branch,
     with_client,
 )
+from traceforge.cli.lazy_group import SuggestingGroup
 from traceforge.context.api.store_client import Client
 from traceforge.context.model.objects import MergeStrategy
 from traceforge.report.context_text import branch_line, field_lines
@@ -22,9 +23,9 @@ from traceforge.report.context_text import branch_line, field_lines
 _NO_BRANCHES = EmptyList("branches", "fork one with `traceforge context branch fork SESSION`")
 
 
-@click.group()
+@click.group(cls=SuggestingGroup)
 def branch() -> None:
-    """Fork, merge, list and label branches."""
+    """Fork, merge, list and update branches."""
 
 
 @branch.command()

@@ -16,12 +16,13 @@ from traceforge.cli.context.context_options import (
     read_metadata,
     with_client_of_new_store,
 )
+from traceforge.cli.lazy_group import SuggestingGroup
 from traceforge.context.api.store_client import Client
 from traceforge.context.model.objects import BundleItem, Role
 from traceforge.report.context_text import bundle_line, field_lines
 
 
-@click.group()
+@click.group(cls=SuggestingGroup)
 def bundle() -> None:
     """Create, show and delete bundles: artifacts in order."""
 

@@ -18,11 +18,12 @@ from traceforge.cli.context.context_options import (
     with_client,
     with_client_of_new_store,
 )
+from traceforge.cli.lazy_group import SuggestingGroup
 from traceforge.context.api.store_client import Client
 from traceforge.report.context_text import field_lines, session_line
 
 
-@click.group()
+@click.group(cls=SuggestingGroup)
 def session() -> None:
     """Create, list, update and delete context sessions."""
 

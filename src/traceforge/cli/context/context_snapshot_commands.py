@@ -15,6 +15,7 @@ from traceforge.cli.context.context_options import (
     resolve_branch,
     with_client,
 )
+from traceforge.cli.lazy_group import SuggestingGroup
 from traceforge.context.api.store_client import Client
 from traceforge.report.context_text import block_line, field_lines, snapshot_line
 
@@ -22,7 +23,7 @@ _NO_SNAPSHOTS = EmptyList("snapshots", "pin one with `traceforge context snapsho
 _NO_BLOCKS = EmptyList("blocks", "the branch had no events when the snapshot was pinned")
 
 
-@click.group()
+@click.group(cls=SuggestingGroup)
 def snapshot() -> None:
     """Compile a branch into the input of a model, and pin it."""
 

@@ -22,6 +22,7 @@ from traceforge.cli.context.context_options import (
     resolve_branch,
     with_client,
 )
+from traceforge.cli.lazy_group import SuggestingGroup
 from traceforge.context.api.store_client import Client
 from traceforge.context.model.inputs import NewEvent
 from traceforge.context.model.objects import Content, EventType
@@ -30,7 +31,7 @@ from traceforge.report.context_text import event_line, field_lines
 _NO_EVENTS = EmptyList("events", "append one with `traceforge context event append SESSION --content TEXT`")
 
 
-@click.group()
+@click.group(cls=SuggestingGroup)
 def event() -> None:
     """Append and list the events of a branch."""
 

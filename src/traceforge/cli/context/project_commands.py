@@ -11,11 +11,12 @@ from traceforge.cli.context.context_options import (
     print_result,
     with_client_of_new_store,
 )
+from traceforge.cli.lazy_group import SuggestingGroup
 from traceforge.context.api.store_client import Client
 from traceforge.report.context_text import field_lines, project_line
 
 
-@click.group()
+@click.group(cls=SuggestingGroup)
 def project() -> None:
     """Create and list projects: the tenants of a store.
 

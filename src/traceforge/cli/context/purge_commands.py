@@ -14,13 +14,14 @@ from traceforge.cli.context.context_options import (
     print_result,
     with_client,
 )
+from traceforge.cli.lazy_group import SuggestingGroup
 from traceforge.context.api.store_client import Client
 from traceforge.context.model.objects import Progress
 from traceforge.errors import StoreUnavailable
 from traceforge.report.context_text import purge_job_line, receipt_lines
 
 
-@click.group()
+@click.group(cls=SuggestingGroup)
 def purge() -> None:
     """Remove content for good, with everything made from it."""
 

@@ -21,6 +21,7 @@ from traceforge.cli.context.context_options import (
     use_upstreams,
     with_client,
 )
+from traceforge.cli.lazy_group import SuggestingGroup
 from traceforge.context.api.store_client import Client
 from traceforge.context.comparison.ray_engine import RayEngine
 from traceforge.context.comparison.replay_worker import create_replay_run, execute_run, resume_replay_runs
@@ -35,7 +36,7 @@ _ENDED = (Progress.COMPLETED, Progress.FAILED, Progress.CANCELED)
 _POLL_S = 0.2
 
 
-@click.group()
+@click.group(cls=SuggestingGroup)
 def replay() -> None:
     """Run pinned inputs on a baseline and on a candidate."""
 

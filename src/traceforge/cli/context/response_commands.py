@@ -19,13 +19,14 @@ from traceforge.cli.context.context_options import (
     use_upstreams,
     with_client_of_new_store,
 )
+from traceforge.cli.lazy_group import SuggestingGroup
 from traceforge.context.api.store_client import Client
 from traceforge.context.model.objects import Progress, Response
 from traceforge.findings import ExitCode
 from traceforge.report.context_text import response_lines
 
 
-@click.group()
+@click.group(cls=SuggestingGroup)
 def response() -> None:
     """Ask a model about a branch, and show its answers.
 

@@ -14,4 +14,4 @@ class _ModelIOGroup(LazyGroup):
 
 @click.group(cls=_ModelIOGroup)
 def modelio() -> None:
-    """Make, verify, show and compare Model IO recordings."""
+    """Record, verify, show and diff Model IO recordings."""
