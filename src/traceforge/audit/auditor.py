@@ -3,8 +3,8 @@
 In: paths. Out: what was checked, by kind, and every finding, sorted. Never: follows a link, stops at a bad file, or
 passes when there was nothing to check: that is a finding.
 
-Three imports wait until there is such a folder: of the CPU time in which `verify` starts for a snapshot tree, the
-check of packs would add 11 %, that of the trace storage (a database) 21 %; and a tree's own is most of it.
+Two imports wait until there is such a folder: to the CPU time in which `verify` starts for a snapshot tree, the check
+of packs would add 11 %, and that of the trace storage (a database) 21 %.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ from traceforge.errors import CannotRead, InvalidFile, NotJSON
 from traceforge.files import list_folder, read_file
 from traceforge.findings import IO, ExitCode, Finding, exit_code
 from traceforge.snapshots.tree.base_commit import check_base
+from traceforge.snapshots.tree.tree_verification import TreeReport, verify_tree
 
 if TYPE_CHECKING:
     from traceforge.snapshots.formats.tree_layout import StoredSnapshot
-    from traceforge.snapshots.tree.tree_verification import TreeReport
 
 SKIPPED_FOLDERS = frozenset({".git", ".hg", ".venv", "node_modules", "__pycache__"})
 MANIFEST = "manifest.json"
@@ -182,8 +182,6 @@ def verify_snapshots(
 
     A tree without a single record is unchecked, not valid.
     """
-    from traceforge.snapshots.tree.tree_verification import TreeReport, verify_tree
-
     try:
         report = verify_tree(folder, models, lambda check, tasks: map_in_parallel(check, tasks, progress))
     except CannotRead as exc:

@@ -12,7 +12,7 @@ from traceforge.cli.output import json_option, print_json
 from traceforge.config import LoadedConfig, current_folder, effective_settings, load_config
 from traceforge.errors import InvalidConfig
 from traceforge.findings import Finding, exit_code
-from traceforge.replay.volatile import find_declaration_problems
+from traceforge.replay.volatile import PATTERNS_SETTING, find_path_problems
 from traceforge.report.text_format import finding_lines
 
 
@@ -52,9 +52,9 @@ def _pattern_findings(loaded: LoadedConfig) -> list[Finding]:
     findings: list[Finding] = []
     if loaded.config.redact_patterns:
         findings += pattern_findings(loaded.config.redact_patterns, loaded.origins["redact_patterns"])
-    match = loaded.config.match
-    if match.ignore_paths or match.ignore_patterns:
-        findings += find_declaration_problems(match.ignore_paths, match.ignore_patterns, loaded.origins["match"])
+    match, where = loaded.config.match, loaded.origins["match"]
+    findings += find_path_problems(match.ignore_paths, where)
+    findings += pattern_findings(match.ignore_patterns, where, PATTERNS_SETTING)
     return findings
 
 

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 RUN_VARIABLE = "TRACEFORGE_RUN"  # Set where a TraceForge command has instrumented this process.
 MARK = "traceforge"
 MODES = ("record", "test", "off")
-_GATE = pytest.StashKey["PluginGate"]()
+GATE_KEY = pytest.StashKey["PluginGate"]()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -59,14 +59,14 @@ def pytest_configure(config: pytest.Config) -> None:
     """Start here where a `conftest.py` names this plugin, which is too late for the hook above."""
     config.addinivalue_line("markers", f'{MARK}("off"): do not answer the model calls of this test from snapshots.')
     start_gate(config, config.getoption("--traceforge") or "")
-    gate = config.stash.get(_GATE, None)
+    gate = config.stash.get(GATE_KEY, None)
     if gate is not None and not runs_tests(config):
         gate.stand_down()
 
 
 def start_gate(config: pytest.Config, mode: str) -> None:
     """Start the gate, unless it runs already, is off, or the project has no snapshots."""
-    if _GATE in config.stash or RUN_VARIABLE in os.environ or mode == "off":
+    if GATE_KEY in config.stash or RUN_VARIABLE in os.environ or mode == "off":
         return
     if not mode and not any(map(has_manifest, (config.rootpath, *config.rootpath.parents))):
         return
@@ -74,21 +74,9 @@ def start_gate(config: pytest.Config, mode: str) -> None:
     sys.meta_path.insert(0, skip_rewrite)
     config.add_cleanup(lambda: sys.meta_path.remove(skip_rewrite))
     with pause_garbage_collection():
-        _open_gate(config, mode)
+        from traceforge.pytest_plugin.plugin_gate import open_gate
 
-
-def _open_gate(config: pytest.Config, mode: str) -> None:
-    from traceforge.config import find_project
-    from traceforge.pytest_plugin.plugin_gate import PluginGate
-
-    project = find_project(str(config.rootpath))
-    if not mode:
-        mode = "test" if has_manifest(Path(project)) else "off"
-    if mode != "off":
-        config.stash[_GATE] = gate = PluginGate(config, mode)
-        config.pluginmanager.register(gate, "traceforge-gate")
-        config.add_cleanup(gate.close)
-        gate.open(project)
+        open_gate(config, mode)
 
 
 def has_manifest(folder: Path) -> bool:
@@ -150,4 +138,4 @@ class ReplayedCalls:
 @pytest.fixture
 def traceforge(request: pytest.FixtureRequest) -> ReplayedCalls:
     """The model calls of this test."""
-    return ReplayedCalls(request.config.stash.get(_GATE, None), request.node.nodeid)
+    return ReplayedCalls(request.config.stash.get(GATE_KEY, None), request.node.nodeid)

@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Generator
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from traceforge.config import load_config
+from traceforge.config import find_project, load_config
 from traceforge.errors import TraceForgeError
-from traceforge.pytest_plugin import MARK, is_worker
+from traceforge.pytest_plugin import GATE_KEY, MARK, has_manifest, is_worker
 from traceforge.report.observation_text import observation_lines
 from traceforge.report.text_format import finding_lines
 from traceforge.snapshots.gate.gate_judgement import RunObservations, judge_run, merge_observations
@@ -23,6 +24,17 @@ if TYPE_CHECKING:
     from traceforge.snapshots.gate.gate_findings import GateFinding
 
 WORKER_REPORT_KEY = "traceforge"  # in what a worker of pytest-xdist sends
+
+
+def open_gate(config: pytest.Config, mode: str) -> None:
+    """Open the gate of this pytest process; with no mode named, only in a project that has snapshots itself."""
+    project = find_project(str(config.rootpath))
+    if not mode and not has_manifest(Path(project)):
+        return
+    config.stash[GATE_KEY] = gate = PluginGate(config, mode or "test")
+    config.pluginmanager.register(gate, "traceforge-gate")
+    config.add_cleanup(gate.close)
+    gate.open(project)
 
 
 class PluginGate:

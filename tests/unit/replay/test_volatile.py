@@ -15,7 +15,7 @@ from support.json_texts import fuzz, json_texts
 from traceforge.canon import parse_json
 from traceforge.compare.json_diff import is_same_json, list_differences
 from traceforge.errors import InvalidConfig
-from traceforge.replay.volatile import VOLATILE, VolatileRules, find_declaration_problems, parse_path
+from traceforge.replay.volatile import VOLATILE, VolatileRules, parse_path
 
 VALUE: dict[str, Any] = {
     "id": "abc",
@@ -110,8 +110,11 @@ def test_an_invalid_expression_is_reported_with_its_position(pattern: str, told:
 
 def test_every_bad_declaration_is_found_at_once() -> None:
     """Paths and expressions."""
+    with pytest.raises(InvalidConfig) as caught:
+        VolatileRules(["x"], ["x", "("], where="f")
+
     assert ["$.match.ignore_paths[0]", "$.match.ignore_patterns[1]"] == [
-        one.path for one in find_declaration_problems(["x"], ["x", "("], "f")
+        finding.path for finding in caught.value.findings
     ]
 
 
