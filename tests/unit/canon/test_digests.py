@@ -1,4 +1,4 @@
-"""`canon/digests.py`: names by content, recomputed here by hand."""
+"""`canon/digests.py`: digests of content, recomputed here by hand."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ Fields = list[tuple[str, str | None]]
 tags = st.sampled_from(["a", "b", "ab", "a_1"])
 field_lists = st.lists(
     st.tuples(tags, st.none() | st.text("ab:-1\n") | st.text()), max_size=4
-)  # Values that look like the layout itself.
+)  # Values that imitate the layout.
 
 
 def _sha256(data: bytes) -> str:
@@ -58,7 +58,7 @@ def test_the_digest_of_no_bytes_is_the_published_one() -> None:
     ],
     ids=ascii,
 )
-def test_a_string_is_named_by_the_bytes_javascript_would_send(text: str, data: bytes) -> None:
+def test_a_string_is_hashed_as_the_bytes_javascript_would_send(text: str, data: bytes) -> None:
     """A lone surrogate counts as U+FFFD, a pair as its character, and nothing is normalised."""
     assert data == encode_utf8(text)
     assert _sha256(data) == digest_text(text)
@@ -66,15 +66,15 @@ def test_a_string_is_named_by_the_bytes_javascript_would_send(text: str, data: b
 
 @fuzz(60)
 @given(texts=st.lists(strings(lone=True).map(str.encode), min_size=1, max_size=20))
-def test_every_string_is_named_as_node_names_it(oracle: CanonicalOracle, texts: list[bytes]) -> None:
+def test_every_string_is_hashed_as_node_hashes_it(oracle: CanonicalOracle, texts: list[bytes]) -> None:
     """Node hashes the same UTF-8 for any string a JSON text can hold."""
     expected = [f"sha256:{answer.string_sha256}" for answer in oracle.judge(texts)]
 
     assert expected == [digest_text(str(parse_json(text))) for text in texts]
 
 
-def test_a_value_is_named_by_the_text_of_the_writer_that_is_asked() -> None:
-    """The three digests of one value are over its sorted text, that and a newline, and its file order."""
+def test_each_digest_is_over_the_text_of_its_writer() -> None:
+    """The sorted text, the sorted text and a newline, and the text in file order."""
     text = b'{"b":1.0,"a":[]}'
 
     assert _sha256(b'{"a":[],"b":1}') == digest_canonical(parse_json(text))
@@ -84,7 +84,7 @@ def test_a_value_is_named_by_the_text_of_the_writer_that_is_asked() -> None:
     assert _sha256(b'{"b":1,"a":[]}') == digest_ecmascript(parse_json(text), may_modify=True)
 
 
-def test_a_composite_digest_is_over_the_documented_layout() -> None:
+def test_a_composite_digest_has_the_documented_layout() -> None:
     """Domain line, then tag, length in bytes and value of each field; a null has `-` for a length."""
     fields: Fields = [("model", "é1"), ("seed", None), ("system", ""), ("note_2", "a\nb"), ("bad", "\ud800")]
     layout = b"traceforge.key\nmodel:3:\xc3\xa91\nseed:-\nsystem:0:\nnote_2:3:a\nb\nbad:3:\xef\xbf\xbd\n"
@@ -93,7 +93,7 @@ def test_a_composite_digest_is_over_the_documented_layout() -> None:
 
 
 @pytest.mark.parametrize(
-    ("one", "other"),
+    ("fields", "other"),
     [
         ([("a", "ab"), ("b", "c")], [("a", "a"), ("b", "bc")]),
         ([("a", None)], [("a", "")]),
@@ -107,26 +107,25 @@ def test_a_composite_digest_is_over_the_documented_layout() -> None:
         ([("a", "é")], [("a", "e\u0301")]),
     ],
 )
-def test_field_lists_that_differ_have_digests_that_differ(one: Fields, other: Fields) -> None:
+def test_different_fields_have_different_digests(fields: Fields, other: Fields) -> None:
     """No border between fields can be moved, and null, empty and `-` are three values."""
-    assert digest_fields("d", one) != digest_fields("d", other)
+    assert digest_fields("d", fields) != digest_fields("d", other)
 
 
-def test_equal_fields_in_two_domains_have_digests_that_differ() -> None:
+def test_equal_fields_in_two_domains_have_different_digests() -> None:
     """A key of one kind is never a key of another kind."""
     assert digest_fields("one", [("a", "x")]) != digest_fields("two", [("a", "x")])
 
 
 @fuzz(500)
-@given(one=field_lists, other=field_lists)
-def test_a_composite_digest_tells_all_field_lists_apart(one: Fields, other: Fields) -> None:
-    """Two lists of fields have one digest exactly when they are equal."""
-    assert (one == other) == (digest_fields("d", one) == digest_fields("d", other))
+@given(fields=field_lists, other=field_lists)
+def test_two_field_lists_have_one_digest_exactly_when_they_are_equal(fields: Fields, other: Fields) -> None:
+    assert (fields == other) == (digest_fields("d", fields) == digest_fields("d", other))
 
 
 @fuzz(300)
 @given(fields=field_lists, data=st.data())
-def test_a_composite_digest_notices_each_small_change(fields: Fields, data: st.DataObject) -> None:
+def test_a_small_change_of_a_field_changes_the_digest(fields: Fields, data: st.DataObject) -> None:
     """Moving one character over a border, or putting null in place of a value, changes the digest."""
     fields = [*fields, ("a", data.draw(st.text(min_size=1))), ("b", data.draw(st.text()))]
     tag, text = fields[-2]
@@ -135,18 +134,17 @@ def test_a_composite_digest_notices_each_small_change(fields: Fields, data: st.D
     moved: Fields = [*fields[:-2], (tag, text[:-1]), ("b", text[-1] + last)]
     nulled: Fields = [*fields[:-2], (tag, None), ("b", last)]
 
-    assert len({digest_fields("d", each) for each in (fields, moved, nulled)}) == 3
+    assert len({digest_fields("d", variant) for variant in (fields, moved, nulled)}) == 3
 
 
 @pytest.mark.parametrize("tag", ["", "1a", "a b", "a:1", "a\n", "a\nb", "a-b"])
-def test_a_tag_that_could_pass_for_layout_is_our_own_bug(tag: str) -> None:
-    """A tag is a name, without colon or newline; anything else stops at once."""
+def test_a_tag_with_a_colon_or_newline_raises(tag: str) -> None:
+    """It could imitate the layout."""
     with pytest.raises(AssertionError, match="not a tag"):
         digest_fields("d", [(tag, "x")])
 
 
 def test_a_digest_fits_the_pattern_of_digests() -> None:
-    """What we print as a digest is what the formats accept as one."""
     assert re.search(DIGEST_PATTERN, digest_text("anything"))
 
 
@@ -169,13 +167,13 @@ def test_a_digest_fits_the_pattern_of_digests() -> None:
     ids=ascii,
 )
 def test_the_pattern_of_digests_refuses_everything_else(wrong: str) -> None:
-    """A final newline, another case, another length or another tag is not a digest."""
+    """A final newline, another case, another length, another tag."""
     assert re.search(DIGEST_PATTERN, wrong) is None
 
 
 @pytest.mark.parametrize("last", ["", "x", "é\n", "x" * 5000])
-def test_fields_that_are_the_same_again_and_again_give_the_same_digest(last: str) -> None:
-    """Whatever the last one is."""
+def test_repeated_fields_give_the_same_digest(last: str) -> None:
+    """With any last field."""
     fields = [("a", "one"), ("b", None), ("c", "é")]
 
     begun = FieldsDigest("d/1", fields, "e")

@@ -1,4 +1,4 @@
-"""JSON text that nobody hashes."""
+"""JSON text that is not hashed."""
 
 from __future__ import annotations
 
@@ -12,37 +12,37 @@ from support.json_texts import fuzz, json_texts
 from traceforge.canon import json_bytes, parse_json
 
 
-def _same(one: Any, other: Any) -> bool:
-    """Equal, of the same types, in the same order, and the sign of zero as well."""
-    if type(one) is not type(other):
+def _is_identical(left: Any, right: Any) -> bool:
+    """Equal, with the same types, order and sign of zero."""
+    if type(left) is not type(right):
         return False
-    if isinstance(one, dict):
-        return list(one) == list(other) and all(_same(one[key], other[key]) for key in one)
-    if isinstance(one, list):
-        return len(one) == len(other) and all(map(_same, one, other))
-    if isinstance(one, float):
-        return one == other and math.copysign(1, one) == math.copysign(1, other)
-    return bool(one == other)
+    if isinstance(left, dict):
+        return list(left) == list(right) and all(_is_identical(left[key], right[key]) for key in left)
+    if isinstance(left, list):
+        return len(left) == len(right) and all(map(_is_identical, left, right))
+    if isinstance(left, float):
+        return left == right and math.copysign(1, left) == math.copysign(1, right)
+    return bool(left == right)
 
 
 @fuzz(200)
 @given(json_texts)
-def test_what_was_written_reads_back_as_the_same_value(text: bytes) -> None:
-    """On one line or indented: types, order, every number, and surrogates without a partner."""
+def test_a_written_value_is_read_back_unchanged(text: bytes) -> None:
+    """On one line or indented: types, order, every number, and lone surrogates."""
     value = parse_json(text)
 
     for indent in (False, True):
-        assert _same(value, parse_json(json_bytes(value, indent=indent)))
+        assert _is_identical(value, parse_json(json_bytes(value, indent=indent)))
 
 
 @fuzz(100)
 @given(json_texts)
 def test_writing_is_stable(text: bytes) -> None:
-    """What was written and read is written the same way again; a layout can rely on that."""
+    """Reading the text and writing it again gives the same text."""
     for indent in (False, True):
-        once = json_bytes(parse_json(text), indent=indent)
+        written = json_bytes(parse_json(text), indent=indent)
 
-        assert once == json_bytes(parse_json(once), indent=indent)
+        assert written == json_bytes(parse_json(written), indent=indent)
 
 
 @pytest.mark.parametrize(
@@ -55,12 +55,11 @@ def test_writing_is_stable(text: bytes) -> None:
     ],
 )
 def test_numbers_and_texts_stay_as_they_are(text: str, expected: str) -> None:
-    """Nothing is sorted, nothing is escaped that need not be."""
+    """Nothing is sorted, and nothing is escaped without need."""
     assert expected.encode() == json_bytes(parse_json(text.encode()))
 
 
 def test_an_indented_text_has_two_spaces_a_level() -> None:
-    """Whichever way it is written."""
     assert b'{\n  "a": [\n    1\n  ]\n}' == json_bytes({"a": [1]}, indent=True)
     assert b'{\n  "a": [\n    100000000000000000000\n  ]\n}' == json_bytes({"a": [10**20]}, indent=True)
     assert b"[]" == json_bytes([], indent=True)

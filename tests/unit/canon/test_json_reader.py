@@ -1,4 +1,4 @@
-"""`canon/json_reader.py`: what is read, what is refused, and where the error is said to be."""
+"""`canon/json_reader.py`: which texts are read, which are refused, and the place of the error."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ OVERFLOW = "a number too large for a double"
 NOT_UTF8 = "invalid UTF-8"
 READ = None
 
-# The texts on which parsers may differ, and what we do. docs/reference/json.md tells users the same.
+# The texts on which parsers may differ, with our choice, which docs/reference/json.md documents.
 UNDEFINED: dict[str, str | None] = {
     "i_number_double_huge_neg_exp.json": READ,  # a number too small for a double is 0
     "i_number_huge_exp.json": OVERFLOW,
@@ -66,7 +66,7 @@ SHAPES = pytest.mark.parametrize("pattern", ["[", "{", "[{", "{[[{"])
 
 
 def _refusal(data: bytes) -> NotJSON:
-    """Have `data` refused, and check that the error's three ways to say where agree."""
+    """The error of reading `data`; checks that its line, column and offset agree."""
     with pytest.raises(NotJSON) as caught:
         parse_json(data)
     error = caught.value
@@ -76,8 +76,8 @@ def _refusal(data: bytes) -> NotJSON:
     return error
 
 
-def _beside(text: str, lone: bool) -> bytes:
-    """Put `text` second in a list, behind a lone surrogate or an ordinary letter."""
+def _in_list(text: str, lone: bool) -> bytes:
+    """`text` as the second item of a list, after a lone surrogate or an ordinary letter."""
     first = "\\ud800" if lone else "a"
     return f'["{first}",{text}]'.encode()
 
@@ -89,7 +89,7 @@ def _second(value: JSON) -> JSON:
 
 @pytest.mark.parametrize("file", each_shared(SUITE, "y_*.json"))
 def test_each_valid_text_is_read_as_node_reads_it(oracle: CanonicalOracle, file: Path) -> None:
-    """What the suite calls JSON is accepted, and holds the value that `JSON.parse` finds."""
+    """Every text that the suite calls JSON is accepted with the value of `JSON.parse`."""
     expected = oracle.judge_one(file.read_bytes())
 
     assert expected.error is None
@@ -99,13 +99,13 @@ def test_each_valid_text_is_read_as_node_reads_it(oracle: CanonicalOracle, file:
 
 @pytest.mark.parametrize("file", each_shared(SUITE, "n_*.json"))
 def test_each_invalid_text_is_refused_with_its_place(file: Path) -> None:
-    """What the suite calls broken is refused, at a line, column and offset inside the text."""
+    """A line, column and offset inside the text."""
     _refusal(file.read_bytes())
 
 
 @pytest.mark.parametrize("file", each_shared(SUITE, "i_*.json"))
 def test_each_undefined_text_is_treated_as_documented(oracle: CanonicalOracle, file: Path) -> None:
-    """Where parsers may differ we have chosen: read as Node reads it, or refused for this reason."""
+    """Read as Node reads it, or refused for the documented reason."""
     data = file.read_bytes()
     reason = UNDEFINED[file.name]
 
@@ -115,8 +115,7 @@ def test_each_undefined_text_is_treated_as_documented(oracle: CanonicalOracle, f
         assert reason == _refusal(data).reason
 
 
-def test_no_undefined_text_is_left_undecided() -> None:
-    """The table above names every `i_` case of the suite and no other."""
+def test_the_table_names_every_undefined_text() -> None:
     files = need_shared(SUITE).glob("i_*.json")
 
     assert sorted(UNDEFINED) == sorted(file.name for file in files)
@@ -151,9 +150,7 @@ def test_no_undefined_text_is_left_undecided() -> None:
     ],
     ids=ascii,
 )  # fmt: skip
-def test_an_error_names_the_place_a_reader_would_point_at(
-    data: bytes, reason: str, place: tuple[int, int, int]
-) -> None:
+def test_an_error_names_the_place_of_the_fault(data: bytes, reason: str, place: tuple[int, int, int]) -> None:
     """Lines and columns count characters from 1, the offset counts bytes from 0."""
     error = _refusal(data)
 
@@ -163,14 +160,14 @@ def test_an_error_names_the_place_a_reader_would_point_at(
 
 @pytest.mark.parametrize("data", [b'["abc', b'"abc', b'{"a', b'["\x01"]', b'["\\x"]', b'["\\u12G4"]'])
 def test_an_error_is_a_sentence(data: bytes) -> None:
-    """The message is the reason and the place, and reads well together."""
+    """The reason and the place."""
     error = _refusal(data)
 
     assert str(error) == f"{error.reason} at line {error.line} column {error.column}"
     assert " at at " not in str(error)
 
 
-def test_an_unterminated_string_is_named_as_what_it_is() -> None:
+def test_an_unterminated_string_is_named_in_the_error() -> None:
     """Brackets inside a string that never ends are not taken for nesting."""
     error = _refusal(b'["' + b"[" * 300)
 
@@ -178,8 +175,8 @@ def test_an_unterminated_string_is_named_as_what_it_is() -> None:
     assert error.offset == 1
 
 
-def test_refusing_a_string_that_never_ends_takes_no_longer_than_reading_it() -> None:
-    """40 kB of escaped quotes without an end are refused at once, however many quotes there are."""
+def test_refusing_an_unterminated_string_is_not_quadratic() -> None:
+    """40 kB of escaped quotes without an end."""
     started = time.process_time()
     _refusal(b'"' + b'\\"' * 20_000)
 
@@ -187,7 +184,7 @@ def test_refusing_a_string_that_never_ends_takes_no_longer_than_reading_it() -> 
 
 
 def test_an_error_never_repeats_the_text() -> None:
-    """Build logs are public: neither message nor hint holds a piece of the document."""
+    """Build logs are public."""
     error = _refusal(b'{"key": "hunter2" "hunter3"}')
 
     assert "hunter" not in f"{error} {error.hint} {error!r}"
@@ -196,7 +193,7 @@ def test_an_error_never_repeats_the_text() -> None:
 @EITHER_READER
 @SHAPES
 def test_nesting_is_read_down_to_the_limit(pattern: str, lone: bool) -> None:
-    """A document of exactly 200 levels is read, whether lists, objects or both."""
+    """200 levels of lists, objects or both."""
     leaf = '"\\ud800"' if lone else '"a"'
     value = parse_json(nest(leaf, DEPTH_MAX, pattern).encode())
 
@@ -210,7 +207,7 @@ def test_nesting_is_read_down_to_the_limit(pattern: str, lone: bool) -> None:
 @SHAPES
 @pytest.mark.parametrize("depth", [201, 202, 255, 1025, 10_000, 200_000])
 def test_nesting_beyond_the_limit_is_refused_at_the_bracket(pattern: str, lone: bool, depth: int) -> None:
-    """The 201st level is refused, at the bracket that opens it, however much deeper the text goes."""
+    """The bracket that opens the 201st level, however much deeper the text is."""
     leaf = '"\\ud800"' if lone else "0"
     opening = nest("", 200, pattern).encode()
     error = _refusal(nest(leaf, depth, pattern).encode())
@@ -221,29 +218,28 @@ def test_nesting_beyond_the_limit_is_refused_at_the_bracket(pattern: str, lone: 
 
 @EITHER_READER
 def test_an_empty_container_counts_as_a_level(lone: bool) -> None:
-    """`[]` in the 201st place is refused and in the 200th is read, like any other container."""
+    """`[]` at the 201st level is refused, at the 200th it is read."""
     for empty in ("[]", "{}"):
-        assert _second(parse_json(_beside(nest(empty, 198), lone)))
-        assert _refusal(_beside(nest(empty, 199), lone)).reason == "nesting deeper than 200"
+        assert _second(parse_json(_in_list(nest(empty, 198), lone)))
+        assert _refusal(_in_list(nest(empty, 199), lone)).reason == "nesting deeper than 200"
 
 
 @EITHER_READER
-def test_depth_is_found_wherever_it_is(lone: bool) -> None:
-    """A deep branch is refused behind shallow ones, and between many of them."""
+def test_a_deep_branch_is_refused_at_any_place(lone: bool) -> None:
+    """Behind shallow branches, and between many of them."""
     wide = ",".join(["[]"] * 500)
 
-    assert _refusal(_beside(f"{wide},{nest('0', 200)},{wide}", lone)).reason == "nesting deeper than 200"
+    assert _refusal(_in_list(f"{wide},{nest('0', 200)},{wide}", lone)).reason == "nesting deeper than 200"
 
 
 @EITHER_READER
-def test_brackets_alone_are_not_depth(lone: bool) -> None:
-    """Many brackets side by side, or inside a string or a key, are read."""
+def test_brackets_in_a_row_or_in_strings_are_not_nesting(lone: bool) -> None:
     wide = ",".join(["[{}]"] * 1000)
     quoted = '"' + '[{\\"' * 1000 + '"'
 
-    assert _second(parse_json(_beside(f"[{wide}]", lone))) == [[{}]] * 1000
-    assert _second(parse_json(_beside(quoted, lone))) == '[{"' * 1000
-    assert _second(parse_json(_beside(f"{{{quoted}:0}}", lone))) == {'[{"' * 1000: 0}
+    assert _second(parse_json(_in_list(f"[{wide}]", lone))) == [[{}]] * 1000
+    assert _second(parse_json(_in_list(quoted, lone))) == '[{"' * 1000
+    assert _second(parse_json(_in_list(f"{{{quoted}:0}}", lone))) == {'[{"' * 1000: 0}
 
 
 @EITHER_READER
@@ -254,7 +250,7 @@ def test_brackets_alone_are_not_depth(lone: bool) -> None:
 )
 def test_a_number_beyond_a_double_is_refused_at_its_place(number: str, lone: bool) -> None:
     """What would become an infinity is refused, in any notation, at its first character."""
-    data = _beside(number, lone)
+    data = _in_list(number, lone)
     error = _refusal(data)
 
     assert error.reason == OVERFLOW
@@ -263,9 +259,9 @@ def test_a_number_beyond_a_double_is_refused_at_its_place(number: str, lone: boo
 
 @EITHER_READER
 @pytest.mark.parametrize("name", ["NaN", "Infinity", "-Infinity"])
-def test_a_constant_of_javascript_is_refused_at_its_place(name: str, lone: bool) -> None:
-    """JSON has no NaN and no infinities, though Python's own reader takes them."""
-    data = _beside(f'{{"{name}":{name}}}', lone)
+def test_nan_and_infinity_are_refused_at_their_place(name: str, lone: bool) -> None:
+    """JSON has neither, although Python's own reader accepts them."""
+    data = _in_list(f'{{"{name}":{name}}}', lone)
     error = _refusal(data)
 
     assert f"{name} is not JSON" == error.reason
@@ -289,30 +285,30 @@ def test_a_constant_of_javascript_is_refused_at_its_place(name: str, lone: bool)
     ],
     ids=lambda value: str(value)[:24],
 )
-def test_a_number_that_fits_is_read(number: str, value: float, lone: bool) -> None:
-    """An integer of any length is read as long as the nearest double is finite."""
-    assert value == _second(parse_json(_beside(number, lone)))
+def test_a_number_with_a_finite_double_is_read(number: str, value: float, lone: bool) -> None:
+    """Also an integer of any length."""
+    assert value == _second(parse_json(_in_list(number, lone)))
 
 
 @EITHER_READER
 def test_the_first_integer_that_rounds_to_infinity_is_refused(lone: bool) -> None:
-    """The border is where IEEE 754 has it: half a step above the largest double."""
-    assert _refusal(_beside(str(2**1024 - 2**970), lone)).reason == OVERFLOW
+    """It is half a step above the largest double."""
+    assert _refusal(_in_list(str(2**1024 - 2**970), lone)).reason == OVERFLOW
 
 
 @EITHER_READER
 @pytest.mark.parametrize("number", ["18446744073709551615", "9223372036854775808", "-9223372036854775808"])
-def test_an_integer_is_the_same_value_to_either_reader(number: str, lone: bool) -> None:
-    """A surrogate elsewhere in the document does not change what an integer of 64 bits is read as."""
-    value = _second(parse_json(_beside(number, lone)))
+def test_both_readers_read_the_same_integer(number: str, lone: bool) -> None:
+    """A surrogate elsewhere in the document does not change the value of an integer."""
+    value = _second(parse_json(_in_list(number, lone)))
 
     assert (int, int(number)) == (type(value), value)
 
 
 @EITHER_READER
 def test_the_last_of_two_equal_keys_wins_at_the_place_of_the_first(lone: bool) -> None:
-    """Repeated keys are read as `JSON.parse` reads them, also where they are escaped differently."""
-    value = _second(parse_json(_beside('{"a":1,"b":2,"\\u0061":3,"__proto__":4,"__proto__":5}', lone)))
+    """As `JSON.parse` has it, also where the keys are escaped differently."""
+    value = _second(parse_json(_in_list('{"a":1,"b":2,"\\u0061":3,"__proto__":4,"__proto__":5}', lone)))
 
     assert isinstance(value, dict)
     assert list(value.items()) == [("a", 3), ("b", 2), ("__proto__", 5)]
@@ -331,11 +327,11 @@ def test_the_last_of_two_equal_keys_wins_at_the_place_of_the_first(lone: bool) -
     ids=ascii,
 )
 def test_a_lone_surrogate_escape_is_kept(text: bytes, value: str) -> None:
-    """A surrogate without its partner stays, a pair becomes one character."""
+    """A pair becomes one character."""
     assert value == parse_json(text)
 
 
-def _assert_both_judge_alike(oracle: CanonicalOracle, texts: list[bytes]) -> None:
+def _assert_reader_agrees_with_node(oracle: CanonicalOracle, texts: list[bytes]) -> None:
     for text, expected in zip(texts, oracle.judge(texts), strict=True):
         if expected.error is not None or _hides_infinity(text):
             _refusal(text)
@@ -344,7 +340,7 @@ def _assert_both_judge_alike(oracle: CanonicalOracle, texts: list[bytes]) -> Non
 
 
 def _hides_infinity(text: bytes) -> bool:
-    """Is there an infinite number that JavaScript forgets, because a later key of the same name replaces it?"""
+    """Whether JavaScript drops an infinite number of the text, because a later key of the same name replaces it."""
     infinite: list[str] = []
 
     def note(number: str) -> float:
@@ -365,7 +361,7 @@ _MORSELS = [b"", b"\xef\xbb\xbf", b"\xc2\xa0", b"\xc3", b"\xed\xa0\x80", b"NaN",
 
 @st.composite
 def damaged_texts(draw: st.DrawFn) -> bytes:
-    """Draw JSON texts of which one to three bytes were removed, put in or replaced."""
+    """JSON texts with one to three bytes removed, inserted or replaced."""
     text = draw(shallow_texts)
     for _ in range(draw(st.integers(1, 3))):
         place = draw(st.integers(0, len(text)))
@@ -377,8 +373,7 @@ def damaged_texts(draw: st.DrawFn) -> bytes:
 @fuzz(150)
 @given(texts=st.lists(damaged_texts(), min_size=1, max_size=10))
 def test_a_damaged_text_is_refused_exactly_when_node_refuses_it(oracle: CanonicalOracle, texts: list[bytes]) -> None:
-    """Nothing is repaired that JavaScript refuses, nothing refused that it reads."""
-    _assert_both_judge_alike(oracle, texts)
+    _assert_reader_agrees_with_node(oracle, texts)
 
 
 @pytest.mark.slow
@@ -388,4 +383,4 @@ def test_many_damaged_texts_are_refused_exactly_when_node_refuses_them(
     oracle: CanonicalOracle, texts: list[bytes]
 ) -> None:
     """The same for tens of thousands of texts, and for arbitrary bytes."""
-    _assert_both_judge_alike(oracle, texts)
+    _assert_reader_agrees_with_node(oracle, texts)

@@ -1,4 +1,4 @@
-"""`canon/json_types.py`: how a place inside a document is written."""
+"""`canon/json_types.py`: JSON paths."""
 
 from __future__ import annotations
 
@@ -21,13 +21,12 @@ from traceforge.canon import json_path
         ("a\n", '$["a\\n"]'),
     ],
 )
-def test_a_child_is_named_behind_its_parent(key: str | int, path: str) -> None:
-    """An index stands in brackets, a plain name behind a dot, any other key in brackets and quotes."""
+def test_a_path_ends_with_the_key_or_index(key: str | int, path: str) -> None:
+    """An index in brackets, a plain name after a dot, any other key in brackets and quotes."""
     assert path == json_path("$", key)
 
 
-def test_steps_are_written_in_the_order_in_which_they_are_taken() -> None:
-    """A path of several steps reads from the document inwards, as the module's own example does."""
+def test_a_path_lists_its_steps_from_the_document_inwards() -> None:
     path = json_path(json_path(json_path(json_path("$", "snapshots"), 0), "request"), "top-p")
 
     assert path == '$.snapshots[0].request["top-p"]'
@@ -35,7 +34,7 @@ def test_steps_are_written_in_the_order_in_which_they_are_taken() -> None:
 
 @pytest.mark.parametrize("key", ["é", "😀", "\ud800", "\x1b[31m", "a\r\nb", "\u202e", "\u2028"])
 def test_a_path_is_printable_ascii(key: str) -> None:
-    """A hostile key cannot move a terminal's cursor, start a line of a log, or fail to be encoded."""
+    """A hostile key cannot move a terminal's cursor, begin a line of a log, or fail to be encoded."""
     path = json_path("$", key)
 
     assert path.isascii()
@@ -43,5 +42,4 @@ def test_a_path_is_printable_ascii(key: str) -> None:
 
 
 def test_an_index_and_a_key_of_the_same_digits_differ() -> None:
-    """Item 1 of a list and the member "1" of an object are two places."""
     assert json_path("$", 1) != json_path("$", "1")

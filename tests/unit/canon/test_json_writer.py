@@ -1,4 +1,4 @@
-"""`canon/json_writer.py`: every writer, owned or not, against published vectors and against Node."""
+"""`canon/json_writer.py`: every writer against published vectors and against Node."""
 
 from __future__ import annotations
 
@@ -76,8 +76,7 @@ def _vectors() -> list[object]:
 
 
 @pytest.mark.parametrize("case", _vectors())
-def test_a_vector_of_the_original_has_its_text_and_both_hashes(case: dict[str, str]) -> None:
-    """What the original program printed and hashed is what we print and hash."""
+def test_a_vector_of_the_original_program_has_its_text_and_both_hashes(case: dict[str, str]) -> None:
     data = case["json"].encode()
 
     assert case["canonical"].encode() == canonicalize(data)
@@ -87,8 +86,7 @@ def test_a_vector_of_the_original_has_its_text_and_both_hashes(case: dict[str, s
 
 
 @pytest.mark.parametrize("file", each_shared("corpus/jcs/input", "*.json"))
-def test_a_vector_of_rfc_8785_has_its_bytes(file: Path) -> None:
-    """The published inputs are written as the published outputs, byte for byte."""
+def test_an_input_of_rfc_8785_is_written_as_its_output(file: Path) -> None:
     output = (file.parents[1] / "output" / file.name).read_bytes()
     outhex = bytes.fromhex((file.parents[1] / "outhex" / f"{file.stem}.txt").read_text())
 
@@ -101,8 +99,8 @@ def test_a_vector_of_rfc_8785_has_its_bytes(file: Path) -> None:
 # Node
 
 
-def test_every_kind_of_key_stands_where_node_puts_it(oracle: CanonicalOracle) -> None:
-    """Array indices come first in number order, others in file order; sorted, UTF-16 decides."""
+def test_keys_are_ordered_as_node_orders_them(oracle: CanonicalOracle) -> None:
+    """Array indices first in number order, others in file order; sorted, by UTF-16."""
     text = (
         '{"b":0,"4294967295":1,"17":2,"__proto__":3,"01":4,"4294967294":5,"-1":6,"9":7,"\uff5e":8,"😀":9,'
         '"0":10,"":11,"1.0":12,"a":13,"10":14,"٣":15,"\\ud800":16,"\\u0039":17}'
@@ -117,7 +115,7 @@ def test_every_kind_of_key_stands_where_node_puts_it(oracle: CanonicalOracle) ->
 
 
 def test_every_character_is_written_as_node_writes_it(oracle: CanonicalOracle) -> None:
-    """Each UTF-16 code unit as an escape, and each character as itself, comes out alike."""
+    """Each UTF-16 code unit as an escape, and each character unescaped."""
     escaped = [f'"\\u{unit:04x}"' for unit in range(0x10000)]
     raw = [f'"{chr(point)}"' for point in (*range(0x23, 0x5C), *range(0x5D, 0xD800), *range(0xE000, 0x10400))]
     texts = [f"[{','.join(part)}]".encode() for part in (escaped[:0xD800], escaped[0xD800:], raw)]
@@ -130,16 +128,14 @@ def test_every_character_is_written_as_node_writes_it(oracle: CanonicalOracle) -
     "leaf", ["0.00001", "[]", "{}", '"\\ud800"', '{"1":1e16,"0":"é"}', "[" + "1.0," * 20 + "1e-7]"]
 )
 def test_a_document_at_the_limit_of_nesting_is_written(oracle: CanonicalOracle, leaf: str, pattern: str) -> None:
-    """200 levels are written by every writer."""
+    """200 levels, by every writer."""
     depth = 200 - max(leaf.count("["), leaf.count("{"))
 
     _assert_all_writers_agree(oracle, [nest(leaf, depth, pattern).encode()])
 
 
-def test_more_keys_than_are_remembered_are_written_in_order(
-    oracle: CanonicalOracle, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Keys beyond those the writer keeps in mind, and very long ones, are ordered as the first were."""
+def test_keys_beyond_the_cache_are_written_in_order(oracle: CanonicalOracle, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also very long ones."""
     monkeypatch.setattr(json_writer, "_PLAIN_KEYS", set())
     monkeypatch.setattr(json_writer, "_PLAIN_KEYS_MAX", 100)
     keys = [f"{place * 7 % 1000}{'k' * (place % 130)}é" for place in range(1000)]
@@ -156,7 +152,6 @@ def test_more_keys_than_are_remembered_are_written_in_order(
 @fuzz(150)
 @given(texts=st.lists(json_texts, min_size=1, max_size=10))
 def test_every_text_is_written_as_node_writes_it(oracle: CanonicalOracle, texts: list[bytes]) -> None:
-    """Whatever the document, every writer gives the bytes that JavaScript gives."""
     _assert_all_writers_agree(oracle, texts)
 
 
@@ -171,7 +166,7 @@ def test_many_texts_are_written_as_node_writes_them(oracle: CanonicalOracle, tex
 @pytest.mark.slow
 @pytest.mark.parametrize("file", each_shared("corpus/llm", "*.jsonl.zst"))
 def test_recorded_traffic_is_written_as_node_writes_it(oracle: CanonicalOracle, file: Path) -> None:
-    """Real requests and replies, and the rows that hold them, come out as JavaScript prints them."""
+    """Real requests and responses, and the rows that hold them."""
     rows = zstandard.ZstdDecompressor().decompressobj().decompress(file.read_bytes()).splitlines()
 
     for row in rows:
@@ -198,10 +193,10 @@ def test_recorded_traffic_is_written_as_node_writes_it(oracle: CanonicalOracle, 
     ],
     ids=ascii,
 )
-def test_numbers_and_keys_that_both_need_care_are_written_together(
+def test_numbers_and_keys_that_the_fast_writer_cannot_write_are_mixed(
     oracle: CanonicalOracle, text: str, name: str
 ) -> None:
-    """A number with another notation may stand beside a key or a string the fast writer cannot take."""
+    """A number with another notation next to a key or a string that the fast writer cannot take."""
     write, expected = VALUE_WRITERS[name]
 
     assert expected(oracle.judge_one(text.encode())) == write(parse_json(text.encode()))
@@ -209,19 +204,19 @@ def test_numbers_and_keys_that_both_need_care_are_written_together(
 
 @EVERY_WRITER
 @pytest.mark.parametrize("item", [[1.0, 1e16, 1e-7] * 6, {"a": 1e16}, {"10": 1e-7, "9": 1.0}], ids=ascii)
-def test_a_part_that_is_used_twice_is_written_twice(item: JSON, name: str) -> None:
-    """One object at two places of a value is two equal texts, although the first visit may mend it."""
+def test_an_object_at_two_places_is_written_twice(item: JSON, name: str) -> None:
+    """The same text, although the first visit may modify the object."""
     write = VALUE_WRITERS[name][0]
     text = json.dumps([item, {"x": item}]).encode()
-    again = json.loads(json.dumps(item))
+    copy = json.loads(json.dumps(item))
 
-    assert write(parse_json(text)) == write([again, {"x": again}])
+    assert write(parse_json(text)) == write([copy, {"x": copy}])
 
 
 @fuzz(60)
 @given(texts=st.lists(json_texts, min_size=1, max_size=8))
-def test_a_value_that_is_not_owned_is_left_as_it_was(texts: list[bytes]) -> None:
-    """The caller's value keeps every item, order and type, whoever writes it: 1.0 stays a float."""
+def test_a_value_that_may_not_be_modified_is_unchanged(texts: list[bytes]) -> None:
+    """Items, order and types: 1.0 stays a float."""
     for text in texts:
         value = parse_json(text)
         before = repr(value)
@@ -233,7 +228,6 @@ def test_a_value_that_is_not_owned_is_left_as_it_was(texts: list[bytes]) -> None
 
 @pytest.mark.parametrize("name", KEEPING_WRITERS)
 def test_writing_twice_gives_the_same_bytes(name: str) -> None:
-    """A value that is not owned can be written again, by any writer."""
     value: list[JSON] = [1.0, -0.0, 1e16, {"b": [1e-7] * 20, "\uff5e": 2**53 + 1, "😀": 1.0}]
     write = VALUE_WRITERS[name][0]
 
@@ -319,10 +313,10 @@ UNWRITABLE: dict[str, tuple[Callable[[], Any], str]] = {
 
 
 @EVERY_WRITER
-@pytest.mark.parametrize("what", list(UNWRITABLE))
-def test_a_value_that_json_cannot_hold_is_refused_with_its_path(what: str, name: str) -> None:
-    """Nothing is rounded, replaced by null or turned into text: the error says where it stands."""
-    make, path = UNWRITABLE[what]
+@pytest.mark.parametrize("case", list(UNWRITABLE))
+def test_a_value_that_json_cannot_hold_is_refused_with_its_path(case: str, name: str) -> None:
+    """It is not rounded, replaced by null or turned into text."""
+    make, path = UNWRITABLE[case]
 
     with pytest.raises(NotCanonical) as caught:
         VALUE_WRITERS[name][0](make())
@@ -339,10 +333,9 @@ def test_a_value_that_json_cannot_hold_is_refused_with_its_path(what: str, name:
     + [nest(leaf, 201, pattern).encode() for leaf in ("0", '"\\ud800"') for pattern in ("[", "{")],
     ids=lambda data: ascii(data[:16]),
 )
-def test_reading_and_writing_at_once_refuses_what_the_reader_refuses(
+def test_reading_and_writing_at_once_raises_the_reader_s_errors(
     data: bytes, read_and_write: Callable[[bytes], object]
 ) -> None:
-    """A shorter way comes to the same error at the same place."""
     with pytest.raises(NotJSON) as expected:
         parse_json(data)
     with pytest.raises(NotJSON) as caught:

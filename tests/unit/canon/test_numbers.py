@@ -1,4 +1,4 @@
-"""`canon/numbers.py`, and the ways in which the writers print numbers in bulk."""
+"""`canon/numbers.py`, and how the writers print many numbers at once."""
 
 from __future__ import annotations
 
@@ -57,13 +57,12 @@ def _slices(published: list[tuple[float, str]], length: int) -> Iterator[tuple[t
     ],
 )
 def test_a_double_is_printed_in_the_notation_of_ecmascript(value: float, text: str) -> None:
-    """Each change of notation is where ECMAScript has it: at 1e21 and at 1e-7."""
+    """The notation changes at 1e21 and at 1e-7."""
     assert text == number_text(value)
     assert text.encode() == canonical_bytes(value)
 
 
 def test_every_published_double_has_its_published_text(published: list[tuple[float, str]]) -> None:
-    """`number_text` agrees with all 100,000 published pairs."""
     wrong = [(text, number_text(value)) for value, text in published if text != number_text(value)]
 
     assert len(published) == 100_000
@@ -113,10 +112,9 @@ def test_every_published_double_is_written_as_a_member(
 @EITHER_WAY
 @pytest.mark.parametrize("length", [15, 40])
 @pytest.mark.parametrize("other", ['"1.0,-0,1e16"', "null", "{}", "true", "[1e16]"])
-def test_numbers_beside_something_else_keep_their_texts(
+def test_numbers_next_to_another_value_keep_their_texts(
     published: list[tuple[float, str]], length: int, other: str, owned: bool
 ) -> None:
-    """A list of numbers that holds one other value is written as exactly as one of numbers alone."""
     import json
 
     for values, texts in _slices(published[:4000], length):
@@ -130,10 +128,10 @@ def test_numbers_beside_something_else_keep_their_texts(
 def test_an_integer_is_written_as_the_double_it_becomes(
     published: list[tuple[float, str]], length: int, owned: bool
 ) -> None:
-    """Python's integers, which have no limit, are printed as the doubles JavaScript would make of them."""
-    whole = [(value, text) for value, text in published if value == math.floor(value)]
+    """Python's integers are unlimited; JavaScript would convert them to doubles."""
+    integers = [(value, text) for value, text in published if value == math.floor(value)]
 
-    for values, texts in _slices(whole, length):
+    for values, texts in _slices(integers, length):
         exact: list[JSON] = [int(value) for value in values]
         mixed: list[JSON] = [int(value) if place % 2 else value for place, value in enumerate(values)]
 

@@ -1,4 +1,4 @@
-"""`compare/alignment.py`: items are paired by what they say, in order, each exactly once."""
+"""`compare/alignment.py`: items are paired by content, in order, each exactly once."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ ANSWER = _message("assistant", "The capital of France is Paris.")
 
 @given(messages, messages, st.sampled_from([0, 4, 2_500]))
 def test_every_item_occurs_once_and_in_order(before: list[Any], after: list[Any], cells: int) -> None:
-    """Nothing is lost, doubled or crossed, also where the lists are too long to be weighed."""
+    """Also where the lists are too long for a full comparison."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(module, "CELLS_MAX", cells)
         places = align_items(before, after)
@@ -38,8 +38,8 @@ def test_every_item_occurs_once_and_in_order(before: list[Any], after: list[Any]
     assert list(range(len(after))) == [j for _, j in places if j is not None]
 
 
-def test_a_message_put_in_front_leaves_the_others_what_they_were() -> None:
-    """All later messages keep their partner, the edited one too."""
+def test_a_message_inserted_in_front_leaves_the_other_pairs() -> None:
+    """Also that of the edited message."""
     edited = _message("user", "What is the capital city of France?")
 
     places = align_items([SYSTEM, QUESTION, ANSWER], [_message("system", "Be kind."), SYSTEM, edited, ANSWER])
@@ -47,23 +47,21 @@ def test_a_message_put_in_front_leaves_the_others_what_they_were() -> None:
     assert [(None, 0), (0, 1), (1, 2), (2, 3)] == places
 
 
-def test_an_edited_message_is_found_behind_a_new_one() -> None:
-    """Between equal messages, the likeliest partner is taken and not the nearest."""
+def test_an_edited_message_after_a_new_one_is_paired() -> None:
+    """Between equal messages, the most similar partner wins, not the nearest."""
     edited = _message("system", "You are a helpful assistant who answers at length.")
 
     assert [(None, 0), (0, 1)] == align_items([SYSTEM], [_message("system", "Today is Monday."), edited])
 
 
-def test_a_rewritten_message_is_one_change() -> None:
-    """A message of the same role in the same gap is the same message, whatever it says."""
+def test_a_rewritten_message_of_the_same_role_is_one_change() -> None:
     assert [(0, 0), (1, 1)] == align_items([SYSTEM, QUESTION], [SYSTEM, _message("user", "Tell me a joke!")])
 
 
 def test_a_message_that_only_changed_its_role_is_one_change() -> None:
-    """The same words under another role are the same message."""
     assert [(0, 0)] == align_items([SYSTEM], [{**SYSTEM, "role": "developer"}])
 
 
-def test_another_role_and_other_words_are_another_message() -> None:
-    """Nothing speaks for a pair, so one was taken out and one put in."""
+def test_a_message_of_another_role_and_text_is_not_paired() -> None:
+    """One was removed and one added."""
     assert [(0, None), (None, 0)] == align_items([SYSTEM], [QUESTION])

@@ -1,4 +1,4 @@
-"""`compare/answer_diff.py`: what two answers differ in, choice by choice and call by call."""
+"""`compare/answer_diff.py`: the differences of two answers, choice by choice and call by call."""
 
 from __future__ import annotations
 
@@ -28,35 +28,34 @@ def test_arguments_are_compared_as_a_tree() -> None:
     assert ("changed", (ValueChange("$.arguments.a.b", 1, 3),)) == (change.kind, change.rows)
 
 
-def test_a_call_put_in_front_leaves_the_others_what_they_were() -> None:
+def test_a_call_inserted_in_front_leaves_the_other_pairs() -> None:
     """Equal calls are paired first, also where all have one name."""
     (change,) = _calls([_search(1), _search(2)], [_search(0), _search(1), _search(2)])
 
     assert ("added", 0, _search(0)) == (change.kind, change.after_index, change.after)
 
 
-def test_between_equal_calls_those_of_one_name_are_paired() -> None:
-    """A changed search is not compared with a fetch that came before it."""
+def test_between_equal_calls_calls_of_the_same_tool_are_paired() -> None:
+    """A changed search is not compared with the fetch before it."""
     changes = _calls([_search(1)], [ToolCall("fetch", {}), _search(2)])
 
     assert [("search", "changed"), ("fetch", "added")] == [(change.name, change.kind) for change in changes]
 
 
 def test_a_call_of_another_tool_at_the_same_place_is_renamed() -> None:
-    """One call for one call, under another name."""
     (change,) = _calls([_search(1)], [ToolCall("fetch", {"q": 1})])
 
     assert ("renamed", (ValueChange("$.name", "search", "fetch"),)) == (change.kind, change.rows)
 
 
 def test_equal_answers_have_no_difference() -> None:
-    """Nothing is reported, and two calls without an answer are equal too."""
+    """Two calls without an answer are equal too."""
     assert AnswerDiff() == diff_answer(ComparedAnswer((ComparedChoice("a"),)), ComparedAnswer((ComparedChoice("a"),)))
     assert AnswerDiff() == diff_answer(None, None)
 
 
-def test_an_answer_that_came_or_went_is_told() -> None:
-    """A call that failed now, or failed before, is a difference."""
+def test_an_answer_that_was_added_or_removed_is_a_difference() -> None:
+    """The call failed before, or fails now."""
     assert ("vanished", "appeared") == (
         diff_answer(ComparedAnswer(()), None).presence,
         diff_answer(None, ComparedAnswer(())).presence,
@@ -75,8 +74,8 @@ def test_choices_are_compared_one_by_one() -> None:
     assert diff.choices[1].before is None
 
 
-def test_another_model_that_answered_is_a_note() -> None:
-    """It may explain a change and is none."""
+def test_another_answering_model_is_a_note() -> None:
+    """It may explain a change and is not one."""
     diff = diff_answer(
         ComparedAnswer((ComparedChoice("a"),), {}, "m-1"), ComparedAnswer((ComparedChoice("a"),), {}, "m-2")
     )

@@ -1,4 +1,4 @@
-"""`compare/classification.py`: which rules speak, and what made them."""
+"""`compare/classification.py`: which rules apply, with their evidence."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ TEN_WORDS = "we go on and on and on and on again. "
 
 
 def _request_rules(before: dict[str, Any], after: dict[str, Any]) -> dict[str, str]:
-    found = compare(ComparedCall(before, None), ComparedCall(after, None)).request_changes
-    return {change.rule: change.because for change in found}
+    changes = compare(ComparedCall(before, None), ComparedCall(after, None)).request_changes
+    return {change.rule: change.because for change in changes}
 
 
 def _answer_rules(before: ComparedChoice | str | None, after: ComparedChoice | str | None) -> dict[str, str]:
@@ -64,10 +64,10 @@ def _messages(*contents: str) -> dict[str, Any]:
         ),
     ],
 )
-def test_a_rule_about_the_request_says_what_made_it_speak(
+def test_a_change_of_the_request_has_its_rules_and_evidence(
     before: dict[str, Any], after: dict[str, Any], rules: dict[str, str]
 ) -> None:
-    """Prompt, model, parameters, tools and format, each with its evidence, and no other rule."""
+    """Prompt, model, parameters, tools and format; no other rule applies."""
     assert rules == _request_rules(before, after)
 
 
@@ -138,27 +138,27 @@ def test_a_rule_about_the_request_says_what_made_it_speak(
         ),
     ],
 )
-def test_a_rule_about_the_answer_says_what_made_it_speak(
+def test_a_change_of_the_answer_has_its_rules_and_evidence(
     before: ComparedChoice | str | None, after: ComparedChoice | str | None, rules: dict[str, str]
 ) -> None:
-    """Several rules may speak about one answer, each with its evidence, and no other rule."""
+    """Several rules may apply to one answer."""
     assert rules == _answer_rules(before, after)
 
 
-def test_white_space_that_joins_numbers_is_told_twice() -> None:
+def test_removed_white_space_between_numbers_matches_two_rules() -> None:
     """`10 20` and `1020` differ only in white space, and in their numbers."""
     assert ["answer.facts", "answer.space"] == list(_answer_rules("10 20", "1020"))
 
 
 @pytest.mark.parametrize(
-    ("before", "after", "speaks"),
+    ("before", "after", "applies"),
     [(40, 60, True), (60, 40, True), (40, 59, False), (1, 20, False), (0, 20, True), (1_000, 1_400, False)],
 )
-def test_length_speaks_from_half_as_much_again_and_twenty_words(before: int, after: int, speaks: bool) -> None:
-    """Both bounds must be passed, in either direction."""
+def test_the_length_rule_needs_half_as_much_again_and_twenty_words(before: int, after: int, applies: bool) -> None:
+    """Both, in either direction."""
     rules = _answer_rules("so " * before, "so " * after)
 
-    assert speaks == ("answer.length" in rules)
+    assert applies == ("answer.length" in rules)
 
 
 def test_changes_come_in_the_order_of_the_rules() -> None:
@@ -175,7 +175,6 @@ def test_changes_come_in_the_order_of_the_rules() -> None:
 
 
 def test_every_rule_is_documented_with_its_sentence() -> None:
-    """The page has exactly the rules that exist, in their order, each with its sentence."""
     text = PAGE.read_text(encoding="utf-8")
     headings = [line.removeprefix("### ").strip("`") for line in text.splitlines() if line.startswith("### ")]
 
@@ -184,6 +183,6 @@ def test_every_rule_is_documented_with_its_sentence() -> None:
 
 
 def test_a_long_value_is_cut_to_fit_a_line() -> None:
-    """Evidence is for a person; the whole value is in the rows."""
+    """The rows have the whole value."""
     assert 40 == len(value_text("x" * 100))
     assert ("absent", "null") == (value_text(ABSENT), value_text(None))

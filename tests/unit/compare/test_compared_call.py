@@ -1,4 +1,4 @@
-"""`compare/compared_call.py`: a trace and a snapshot of one behaviour are the same call."""
+"""`compare/compared_call.py`: a trace and a snapshot of the same behaviour are the same call."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def _answer(message: dict[str, Any], **choice: Any) -> ComparedChoice:
 
 
 def test_a_trace_gives_its_request_and_its_answer() -> None:
-    """The request is kept whole; of the answer, what the model said."""
+    """All of the request; of the answer, only the model's words and calls."""
     call = ComparedCall.from_trace(SPECIFIED_TRACE)
 
     assert SPECIFIED_TRACE["request"] == call.request
@@ -29,7 +29,7 @@ def test_a_trace_gives_its_request_and_its_answer() -> None:
 
 
 def test_a_snapshot_gives_its_request_and_its_answer() -> None:
-    """Tokens, time and the pointer to the wire answer are no behaviour."""
+    """Without tokens, time and the pointer to the raw response."""
     record = full_record()
     call = ComparedCall.from_snapshot(record)
 
@@ -38,7 +38,7 @@ def test_a_snapshot_gives_its_request_and_its_answer() -> None:
 
 
 def test_a_trace_and_a_snapshot_of_one_answer_are_the_same() -> None:
-    """The null content of tool calls alone is the empty text of a snapshot, and ids do not count."""
+    """The null content of tool calls alone equals a snapshot's empty text, and ids do not count."""
     calls = [{"id": "call_1", "type": "function", "function": {"name": "look", "arguments": '{"a": 1}'}}]
     record = copy.deepcopy(SPECIFIED_DOCUMENT["snapshots"][0])
     record["response"] |= {"content": "", "finish_reason": "tool_calls", "tool_calls": calls}
@@ -51,12 +51,12 @@ def test_a_trace_and_a_snapshot_of_one_answer_are_the_same() -> None:
 
 
 def test_a_call_that_failed_has_no_answer() -> None:
-    """A response that is null is no answer."""
+    """Its response is null."""
     assert ComparedCall.from_trace({"request": {"model": "m"}, "response": None}).answer is None
 
 
-def test_the_text_of_parts_is_that_of_its_text_parts() -> None:
-    """A list with one text part and that text are the same answer; other parts are kept beside it."""
+def test_text_parts_are_joined_to_the_text() -> None:
+    """A list with one text part equals that text; other parts are kept separately."""
     image = {"type": "image_url", "image_url": {"url": "x"}}
 
     assert ComparedChoice("ab") == _answer(
@@ -67,8 +67,8 @@ def test_the_text_of_parts_is_that_of_its_text_parts() -> None:
     )
 
 
-def test_what_else_an_answer_says_is_kept_and_what_is_empty_or_noise_is_not() -> None:
-    """Reasoning is said; an empty list of annotations, padding and log probabilities are not."""
+def test_reasoning_is_kept_and_empty_fields_and_noise_are_not() -> None:
+    """Noise: padding and log probabilities."""
     message = {"content": "a", "reasoning_content": "because", "annotations": [], "padding": "xx", "audio": None}
 
     assert ComparedChoice("a", other={"message": {"reasoning_content": "because"}}) == _answer(
@@ -76,8 +76,8 @@ def test_what_else_an_answer_says_is_kept_and_what_is_empty_or_noise_is_not() ->
     )
 
 
-def test_an_answer_without_choices_is_kept_as_it_is() -> None:
-    """An embedding is compared by its data, and not by its id, model and usage."""
+def test_an_answer_without_choices_is_kept_unchanged() -> None:
+    """An embedding is compared by its data, not by its id, model and usage."""
     response = {"object": "list", "model": "e", "data": [{"embedding": [0.5]}], "usage": {"total_tokens": 1}}
 
     assert (
@@ -102,7 +102,7 @@ def test_an_answer_without_choices_is_kept_as_it_is() -> None:
     ],
 )
 def test_a_tool_call_is_a_name_and_arguments(message: dict[str, Any], call: ToolCall) -> None:
-    """Arguments are JSON where their text is, and the text where it is not; every dialect is understood."""
+    """Arguments are JSON where their text is JSON, else text; in every dialect."""
     assert (call,) == _answer(message).tool_calls
 
 
@@ -115,8 +115,8 @@ def test_a_tool_call_is_a_name_and_arguments(message: dict[str, Any], call: Tool
         ("odd", ComparedChoice("", other={"choice": "odd"})),
     ],
 )
-def test_odd_choices_are_kept(choice: Any, expected: ComparedChoice) -> None:
-    """A legacy completion, and whatever a server sends, is compared and never dropped."""
+def test_choices_of_unusual_shape_are_kept(choice: Any, expected: ComparedChoice) -> None:
+    """Such as a legacy completion."""
     answer = ComparedCall.from_trace({"request": {}, "response": {"choices": [choice]}}).answer
 
     assert ComparedAnswer((expected,)) == answer

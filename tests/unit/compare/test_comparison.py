@@ -1,4 +1,4 @@
-"""`compare/comparison.py`: nothing that differs is missed, nothing that is equal is reported."""
+"""`compare/comparison.py`: every difference is reported, and nothing that is equal."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def _leaves(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]
         yield from _leaves(child, (*path, key))
 
 
-def _put(value: Any, path: tuple[Any, ...], leaf: Any) -> Any:
+def _replace_leaf(value: Any, path: tuple[Any, ...], leaf: Any) -> Any:
     changed = copy.deepcopy(value)
     parent = changed
     for key in path[:-1]:
@@ -73,7 +73,7 @@ def _put(value: Any, path: tuple[Any, ...], leaf: Any) -> Any:
 
 
 def _respelled(value: Any) -> Any:
-    """The same JSON: keys in another order, whole numbers as fractions."""
+    """The same JSON with keys in another order, and integers as floats."""
     if isinstance(value, dict):
         return {key: _respelled(value[key]) for key in reversed(value)}
     if isinstance(value, list):
@@ -86,7 +86,7 @@ def _call(request: Any) -> ComparedCall:
 
 
 def _trace_call(body: Any) -> ComparedCall | None:
-    """A mutated trace as a call, where it still has the outline of one."""
+    """A mutated trace as a call; None where it no longer has the shape of one."""
     if not isinstance(body, dict) or not isinstance(body.get("request"), dict) or "response" not in body:
         return None
     return ComparedCall.from_trace(body)
@@ -94,16 +94,15 @@ def _trace_call(body: Any) -> ComparedCall | None:
 
 @pytest.mark.parametrize("leaf", [None, True, 1, 0.5, "other", "", [], {}, ["x"], {"a": 1}], ids=repr)
 def test_every_changed_leaf_of_a_request_is_a_change(leaf: Any) -> None:
-    """Whatever is put in the place of any leaf, the comparison sees it, both ways."""
+    """In both directions, with any replacement."""
     for path in _leaves(REQUEST):
-        changed = _put(REQUEST, path, leaf)
+        changed = _replace_leaf(REQUEST, path, leaf)
         if not is_same_json(REQUEST, changed):
             assert compare(_call(REQUEST), _call(changed)).has_changed, path
             assert compare(_call(changed), _call(REQUEST)).has_changed, path
 
 
 def test_every_removed_member_of_a_request_is_a_change() -> None:
-    """A leaf that is gone is seen, wherever it was."""
     for path in _leaves(REQUEST):
         changed = copy.deepcopy(REQUEST)
         parent: Any = changed
@@ -115,8 +114,8 @@ def test_every_removed_member_of_a_request_is_a_change() -> None:
 
 
 @pytest.mark.parametrize("example", EXAMPLES)
-def test_a_call_does_not_differ_from_itself(example: Any) -> None:
-    """Nor does it from the same JSON in another spelling: the order of keys, and 1 for 1.0."""
+def test_a_call_equals_itself_in_another_spelling(example: Any) -> None:
+    """Keys in another order, 1 for 1.0."""
     call, respelled = ComparedCall.from_trace(example()), ComparedCall.from_trace(_respelled(example()))
 
     assert () == compare(call, call).changes
@@ -128,40 +127,40 @@ def test_a_call_does_not_differ_from_itself(example: Any) -> None:
     [(1, "1"), (1, True), (0, False), (None, ""), ([], {}), ([], None), (1, [1]), ("a", "a "), ("é", "e\u0301")],
 )
 def test_values_that_look_alike_differ(before: Any, after: Any) -> None:
-    """Types are told apart, and so are texts that print alike."""
+    """Types are distinguished, and so are texts that print alike."""
     assert compare(_call({"x": before}), _call({"x": after})).has_changed
 
 
 def _is_consistent(comparison: Comparison) -> bool:
-    """Differences and rules agree, all texts can be rebuilt, and the JSON is JSON."""
+    """Whether differences and rules agree, all texts can be rebuilt, and the JSON is valid."""
     rows = [row for change in comparison.request.messages + comparison.request.tools for row in change.rows]
     rows += [*comparison.parameters, *comparison.request.prompt, *comparison.answer.other]
     for choice in comparison.answer.choices:
         rows += [row for row in (choice.text, choice.refusal, choice.finish_reason, *choice.other) if row]
     rebuilt = all((row.text.before, row.text.after) == (row.before, row.after) for row in rows if row.text)
-    found = comparison.to_json()
-    return rebuilt and is_same_json(found, parse_json(canonical_bytes(found)))
+    document = comparison.to_json()
+    return rebuilt and is_same_json(document, parse_json(canonical_bytes(document)))
 
 
 @fuzz(300)
 @given(st.sampled_from(EXAMPLES), mutations, mutations)
 def test_any_two_calls_can_be_compared(example: Any, first: list[Mutation], second: list[Mutation]) -> None:
-    """Whatever a provider sent: no crash, both directions agree, and a change is seen exactly where there is one."""
+    """Nothing raises, both directions agree, and a change is reported exactly where there is one."""
     before, after = _trace_call(mutate(example(), first)), _trace_call(mutate(example(), second))
     if before is None or after is None:
         return
 
-    there, back = compare(before, after), compare(after, before)
+    forward, backward = compare(before, after), compare(after, before)
 
-    assert there.has_changed == back.has_changed
-    assert (not is_same_json(before.request, after.request)) == bool(there.request_changes)
-    assert bool(there.answer_changes) == bool(back.answer_changes)
-    assert _is_consistent(there)
+    assert forward.has_changed == backward.has_changed
+    assert (not is_same_json(before.request, after.request)) == bool(forward.request_changes)
+    assert bool(forward.answer_changes) == bool(backward.answer_changes)
+    assert _is_consistent(forward)
     assert () == compare(before, before).changes
 
 
 def test_a_trace_can_be_compared_with_a_snapshot() -> None:
-    """The two formats give the same call, so that what is approved can be held against what happened."""
+    """Both formats give the same call."""
     record = full_record()
     response = record["response"]
     message = {"role": "assistant", "content": response["content"], "tool_calls": response["tool_calls"]}
@@ -172,14 +171,14 @@ def test_a_trace_can_be_compared_with_a_snapshot() -> None:
 
 
 def test_a_comparison_can_be_written_as_json() -> None:
-    """The rules that spoke and every difference, with absent sides left out."""
+    """Its rules and every difference, without absent sides."""
     before = {"model": "m", "seed": 1, "messages": [{"role": "user", "content": "a b"}], "tools": []}
     after = {"model": "m", "messages": [{"role": "user", "content": "a c"}], "tools": [{"name": "f"}]}
 
-    found: Any = compare(_call(before), _call(after)).to_json()
+    document: Any = compare(_call(before), _call(after)).to_json()
 
     assert ["request.prompt", "request.parameters", "request.tools"] == [
-        change["rule"] for change in found["changes"]
+        change["rule"] for change in document["changes"]
     ]
     assert {
         "parameters": [{"path": "$.request.seed", "before": 1}],
@@ -201,11 +200,11 @@ def test_a_comparison_can_be_written_as_json() -> None:
             }
         ],
         "tools": [{"kind": "added", "name": "f", "path": "$.request.tools[0]", "value": {"name": "f"}}],
-    } == found["request"]
+    } == document["request"]
 
 
 def test_the_deepest_json_can_be_compared() -> None:
-    """A request as deep as the reader allows does not exhaust the stack, wherever the depth is."""
+    """A request as deep as the reader allows does not exhaust the stack."""
     deep = "1"
     for _ in range(90):
         deep = f'[{{"a": {deep}}}]'

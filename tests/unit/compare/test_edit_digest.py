@@ -1,4 +1,4 @@
-"""`compare/edit_digest.py`: one edit has one key wherever it is made, and another edit another."""
+"""`compare/edit_digest.py`: the same edit has the same digest in every call, and another edit another."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def _answer_key(before: ComparedChoice, after: ComparedChoice) -> str | None:
 
 
 def test_one_edit_of_a_prompt_in_many_calls_has_one_key() -> None:
-    """The questions, the words around the edit and the answers differ; the edit does not."""
+    """The questions, the words around the edit and the answers may differ."""
     keys = {
         _key(_chat("Be brief.", "One?"), _chat("Be kind.", "One?"), ("1", "2")),
         _key(_chat("Be brief.", "Two?", "Three?"), _chat("Be kind.", "Two?", "Three?"), ("a", "b")),
@@ -40,8 +40,8 @@ def test_one_edit_of_a_prompt_in_many_calls_has_one_key() -> None:
     assert None not in keys
 
 
-def test_the_place_of_a_message_is_no_part_of_its_edit() -> None:
-    """The same message edited further down is the same edit, and so is one added further down."""
+def test_the_place_of_a_message_does_not_change_its_key() -> None:
+    """Neither of an edited nor of an added message."""
     first, later = [{"role": "user", "content": text} for text in ("a b", "x y z")]
     edited = {"role": "user", "content": "a c"}
 
@@ -79,12 +79,12 @@ def test_an_edit_made_twice_in_one_call_is_one_edit() -> None:
     ],
 )
 def test_another_edit_has_another_key(before: dict[str, Any], after: dict[str, Any]) -> None:
-    """The direction, the words, the role, the field, the value and what else was edited all count."""
+    """Direction, words, role, field, value and further edits all count."""
     assert _key(_chat("Be brief."), _chat("Be kind.")) != _key(before, after)
 
 
 def test_the_answer_counts_only_where_the_request_is_the_same() -> None:
-    """An answer that changed alone is an edit of its own; one that followed from an edit is not."""
+    """An answer that followed from an edit of the request is no edit of its own."""
     request = _chat("Be brief.")
 
     assert _key(request, request, ("a 5", "a 6")) == _key(_chat("x"), _chat("x"), ("b c 5", "b c 6"))
@@ -92,7 +92,7 @@ def test_the_answer_counts_only_where_the_request_is_the_same() -> None:
 
 
 def test_every_part_of_an_answer_counts() -> None:
-    """Text, refusal, reason to stop, tool calls and the rest give different keys."""
+    """Text, refusal, finish reason, tool calls and other fields."""
     old = ComparedChoice("a", "stop", "", (ToolCall("f", {"x": 1}),))
     keys = [
         _answer_key(old, ComparedChoice("b", "stop", "", old.tool_calls)),
@@ -111,12 +111,10 @@ def test_every_part_of_an_answer_counts() -> None:
 
 
 def test_no_edit_has_no_key() -> None:
-    """Where nothing changed there is nothing to count."""
     assert _key(_chat("a"), _chat("a")) is None
 
 
-def test_the_key_can_be_recomputed_from_its_description() -> None:
-    """The bytes are those that the module's header states."""
+def test_the_key_has_the_layout_of_the_module_s_header() -> None:
     edits = '[["setting","$.request.seed",[],[1]]]'
 
     assert digest_fields("traceforge.edit/1", [("side", "request"), ("edits", edits)]) == _key({}, {"seed": 1})

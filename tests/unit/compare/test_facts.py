@@ -1,4 +1,4 @@
-"""`compare/facts.py`: numbers, dates, links and names are found, and spelling is not a difference."""
+"""`compare/facts.py`: numbers, dates, links and names are found, and another spelling is not a difference."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from traceforge.compare.facts import compare_facts, find_facts
     ],
 )
 def test_facts_are_found_in_their_plain_spelling(text: str, order: list[str]) -> None:
-    """Numbers with sign and unit, dates, links, codes and names; common words are none."""
+    """Numbers with sign and unit, dates, links, codes and names; not common words."""
     assert order == list(find_facts(text).order)
 
 
@@ -43,7 +43,7 @@ def test_facts_are_found_in_their_plain_spelling(text: str, order: list[str]) ->
 def test_a_fact_that_only_one_text_states_is_found(
     before: str, after: str, removed: tuple[str, ...], added: tuple[str, ...]
 ) -> None:
-    """A number, a name, a date or a link, at the beginning of a sentence too."""
+    """Also at the beginning of a sentence."""
     change = compare_facts(before, after)
 
     assert (removed, added) == (change.removed, change.added)
@@ -61,20 +61,20 @@ def test_a_fact_that_only_one_text_states_is_found(
     ],
 )
 def test_another_spelling_of_a_fact_is_the_same_fact(before: str, after: str) -> None:
-    """Separators, zeros, number words, possessives and a capital at the beginning are spelling."""
+    """Separators, zeros, number words, possessives and a capital at the beginning."""
     assert not compare_facts(before, after)
 
 
-def test_facts_in_another_order_are_told() -> None:
-    """Who owes whom is a matter of order, so the order is compared too."""
+def test_facts_in_another_order_are_a_difference() -> None:
+    """ "A owes B" is not "B owes A"."""
     change = compare_facts("Alice owes Bob 5.", "Bob owes Alice 5.")
 
     assert (False, True) == (bool(change), change.reordered)
 
 
 @given(st.text())
-def test_a_text_has_the_facts_it_has(text: str) -> None:
-    """No text differs from itself, and none stops the search."""
+def test_a_text_has_the_same_facts_as_itself(text: str) -> None:
+    """And no text raises."""
     change = compare_facts(text, text)
 
     assert (False, False) == (bool(change), change.reordered)

@@ -1,4 +1,4 @@
-"""`compare/json_diff.py`: every row is true of both values, and equal means what JSON means."""
+"""`compare/json_diff.py`: every row is true of both values, and equal means equal JSON."""
 
 from __future__ import annotations
 
@@ -23,22 +23,21 @@ values = st.recursive(
 
 def _places(value: Any, path: str = "$") -> dict[str, Any]:
     """Every place of a value by its path."""
-    found = {path: value}
+    places = {path: value}
     children = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
     for key, child in children:
-        found |= _places(child, json_path(path, key))
-    return found
+        places |= _places(child, json_path(path, key))
+    return places
 
 
 @given(values, values)
-def test_same_is_equal_canonical_text(before: Any, after: Any) -> None:
-    """Two values are the same exactly where their canonical texts are."""
+def test_values_are_the_same_exactly_where_their_canonical_texts_are(before: Any, after: Any) -> None:
     assert (canonical_bytes(before) == canonical_bytes(after)) == is_same_json(before, after)
 
 
 @given(values, values)
 def test_every_row_is_true_of_both_values(before: Any, after: Any) -> None:
-    """At the path of a row stands what it says, on both sides, and no path comes twice."""
+    """Both values have the row's values at its path, and no path comes twice."""
     rows = list(list_differences(before, after, "$"))
     old, new = _places(before), _places(after)
 
@@ -48,7 +47,6 @@ def test_every_row_is_true_of_both_values(before: Any, after: Any) -> None:
 
 @given(values, values)
 def test_values_differ_exactly_where_there_is_a_row(before: Any, after: Any) -> None:
-    """No difference without a row, no row without a difference."""
     assert is_same_json(before, after) == (not list(list_differences(before, after, "$")))
 
 
@@ -57,12 +55,12 @@ def test_values_differ_exactly_where_there_is_a_row(before: Any, after: Any) -> 
     [(1, 1.0, True), (0, -0.0, True), (1, "1", False), (1, True, False), (0, False, False), (None, ABSENT, False)],
 )
 def test_numbers_are_doubles_and_nothing_else_is_a_number(before: Any, after: Any, equal: bool) -> None:
-    """1 is 1.0, and neither the text "1" nor true; null is not absent."""
+    """1 is 1.0, and neither the text "1" nor true."""
     assert equal == is_same_json(before, after)
 
 
 def test_absent_is_not_null() -> None:
-    """A field that is null and one that is not there are told apart, also as JSON."""
+    """Also in the JSON of the difference."""
     rows = list(list_differences({"a": None}, {"b": None}, "$"))
 
     assert [ValueChange("$.a", None, ABSENT), ValueChange("$.b", ABSENT, None)] == rows
@@ -70,14 +68,13 @@ def test_absent_is_not_null() -> None:
 
 
 def test_a_shorter_list_of_plain_values_is_one_row() -> None:
-    """An item that went from the front is one change, and not a change of every item behind it."""
+    """Removing the first item is one change, not a change of every item after it."""
     assert [ValueChange("$.stop", ["a", "b"], ["b"])] == list(
         list_differences({"stop": ["a", "b"]}, {"stop": ["b"]}, "$")
     )
 
 
 def test_texts_have_a_word_level_difference_and_other_values_none() -> None:
-    """Two texts are compared by word; a text and a number are not."""
     diff = ValueChange("$", "a b", "a c").text
 
     assert diff is not None

@@ -23,8 +23,8 @@ from traceforge.compare.refusal_signs import find_refusal_sign
         ),
     ],
 )
-def test_a_refusal_is_known_by_its_sign(choice: ComparedChoice, sign: str) -> None:
-    """The provider's field, the reason to stop, or a phrase at the beginning; the sign is told."""
+def test_a_refusal_is_recognised_by_its_sign(choice: ComparedChoice, sign: str) -> None:
+    """The provider's field, the finish reason, or a phrase at the beginning."""
     assert sign == find_refusal_sign(choice)
 
 
@@ -38,6 +38,6 @@ def test_a_refusal_is_known_by_its_sign(choice: ComparedChoice, sign: str) -> No
         ComparedChoice(""),
     ],
 )
-def test_an_answer_is_no_refusal(choice: ComparedChoice) -> None:
-    """Other words with the same beginning, and the phrase far down in a text, are none."""
+def test_an_answer_is_not_a_refusal(choice: ComparedChoice) -> None:
+    """Neither other words with the same beginning, nor the phrase far down in a text."""
     assert "" == find_refusal_sign(choice)

@@ -1,4 +1,4 @@
-"""`compare/request_diff.py`: every difference of two requests is found, in the part where it belongs."""
+"""`compare/request_diff.py`: every difference of two requests is reported, in its part."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def _tool(name: str, **function: Any) -> dict[str, Any]:
 
 
 def _parts(diff: RequestDiff) -> list[str]:
-    return [part for part, found in vars(diff).items() if found]
+    return [part for part, changes in vars(diff).items() if changes]
 
 
 @pytest.mark.parametrize(
@@ -36,21 +36,19 @@ def _parts(diff: RequestDiff) -> list[str]:
     ],
 )
 def test_each_field_belongs_to_one_part(field: str, value: Any, part: str) -> None:
-    """A field that comes or goes is seen, also one that is empty or null, and in one part only."""
+    """Added or removed, also where it is empty or null."""
     assert [part] == _parts(diff_request({}, {field: value}))
     assert [part] == _parts(diff_request({field: value}, {}))
 
 
 def test_nested_settings_are_compared_by_path() -> None:
-    """A change deep in the format is one row with its path."""
     before = {"response_format": {"type": "json_schema", "json_schema": {"name": "a", "strict": True}}}
     after = {"response_format": {"type": "json_schema", "json_schema": {"name": "b", "strict": True}}}
 
     assert (ValueChange("$.request.response_format.json_schema.name", "a", "b"),) == diff_request(before, after).table
 
 
-def test_a_message_in_front_is_the_only_change() -> None:
-    """The messages behind it are what they were."""
+def test_a_message_inserted_in_front_is_the_only_change() -> None:
     messages = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "Hello!"}]
     new = {"role": "system", "content": "Today is Monday."}
 
@@ -59,8 +57,7 @@ def test_a_message_in_front_is_the_only_change() -> None:
     assert [("added", "system", "$.request.messages[0]", new)] == [(c.kind, c.name, c.path, c.after) for c in changes]
 
 
-def test_a_changed_message_has_the_words_that_changed() -> None:
-    """A pair of messages is compared by place and word."""
+def test_a_changed_message_has_its_changed_words() -> None:
     before = {"messages": [{"role": "user", "content": "one two"}]}
     after = {"messages": [{"role": "user", "content": "one three"}]}
 
@@ -72,8 +69,7 @@ def test_a_changed_message_has_the_words_that_changed() -> None:
     )
 
 
-def test_a_part_in_front_leaves_the_other_parts_what_they_were() -> None:
-    """The parts of a content are aligned as messages are."""
+def test_a_content_part_inserted_in_front_is_the_only_change() -> None:
     text = {"type": "text", "text": "What is this?"}
     image = {"type": "image_url", "image_url": {"url": "x"}}
 
@@ -85,7 +81,7 @@ def test_a_part_in_front_leaves_the_other_parts_what_they_were() -> None:
     assert (ValueChange("$.request.messages[0].content[0]", ABSENT, image),) == change.rows
 
 
-def test_tools_belong_together_by_name() -> None:
+def test_tools_are_paired_by_name() -> None:
     """Added, removed and changed tools are named; a changed schema has its path."""
     before = {"tools": [_tool("gone"), _tool("kept", description="a", parameters={"required": ["x"]})]}
     after = {"tools": [_tool("kept", description="b", parameters={"required": ["x"]}), _tool("new")]}
@@ -104,7 +100,6 @@ def test_tools_in_another_order_are_a_change() -> None:
 
 
 def test_two_tools_of_one_name_are_paired_in_order() -> None:
-    """The second of a name is compared with the second."""
     before, after = [_tool("a", n=1), _tool("a", n=2)], [_tool("a", n=1), _tool("a", n=3)]
 
     (change,) = diff_request({"tools": before}, {"tools": after}).tools

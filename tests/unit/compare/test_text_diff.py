@@ -1,4 +1,4 @@
-"""`compare/text_diff.py`: the difference gives both texts back, is made of words, and never takes long."""
+"""`compare/text_diff.py`: both texts can be rebuilt from the difference, it is made of words, its work is bounded."""
 
 from __future__ import annotations
 
@@ -49,7 +49,6 @@ def _edits(before: str, after: str) -> list[tuple[str, str]]:
 
 @given(texts, texts)
 def test_both_texts_can_be_rebuilt(before: str, after: str) -> None:
-    """The stretches, joined, are either text to the last character."""
     diff = diff_words(before, after)
 
     assert (before, after) == (diff.before, diff.after)
@@ -57,7 +56,7 @@ def test_both_texts_can_be_rebuilt(before: str, after: str) -> None:
 
 @given(texts, texts, st.integers(0, 40))
 def test_both_texts_can_be_rebuilt_where_the_work_runs_out(before: str, after: str, work: int) -> None:
-    """However coarse the comparison had to become, nothing is lost."""
+    """However coarse the comparison became."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(module, "WORK_MAX", work)
         patch.setattr(module, "HUNK_WORK_MAX", work // 4)
@@ -68,7 +67,7 @@ def test_both_texts_can_be_rebuilt_where_the_work_runs_out(before: str, after: s
 
 @given(texts, texts)
 def test_stretches_alternate_and_none_is_empty(before: str, after: str) -> None:
-    """Two edits side by side would be one edit."""
+    """Two adjacent edits would be one edit."""
     stretches = diff_words(before, after).segments
 
     assert [] == [stretch for stretch in stretches if not stretch.before and not stretch.after]
@@ -77,13 +76,11 @@ def test_stretches_alternate_and_none_is_empty(before: str, after: str) -> None:
 
 @given(texts)
 def test_a_text_does_not_differ_from_itself(text: str) -> None:
-    """Equal texts have no edit."""
     assert () == diff_words(text, text).edits
 
 
 @given(texts)
 def test_tokens_joined_are_the_text(text: str) -> None:
-    """Cutting loses nothing."""
     assert text == "".join(split_tokens(text))
 
 
@@ -98,7 +95,7 @@ def test_tokens_joined_are_the_text(text: str) -> None:
     ],
 )
 def test_a_token_is_a_word_a_number_a_space_or_one_other_character(text: str, cut: list[str]) -> None:
-    """Numbers and dates stay whole, and so do words with an apostrophe; Chinese is cut by character."""
+    """Numbers, dates and words with an apostrophe are one token; Chinese is split by character."""
     assert cut == split_tokens(text)
 
 
@@ -113,13 +110,13 @@ def test_a_token_is_a_word_a_number_a_space_or_one_other_character(text: str, cu
         ("", "x", [("", "x")]),
     ],
 )
-def test_an_edit_is_the_words_that_changed(before: str, after: str, edits: list[tuple[str, str]]) -> None:
-    """Whole words, and edits that only a space keeps apart are one."""
+def test_an_edit_is_whole_words(before: str, after: str, edits: list[tuple[str, str]]) -> None:
+    """Edits with only a space between them are one."""
     assert edits == _edits(before, after)
 
 
-def test_many_edits_in_a_long_text_are_found_by_sentence() -> None:
-    """Beyond the work for words, sentences are compared, and words inside those that changed."""
+def test_many_edits_in_a_long_text_are_compared_by_sentence() -> None:
+    """Beyond the work limit for words, sentences are compared, then the words of those that changed."""
     sentences = [f"Sentence number {place} says something of its own. " for place in range(3_000)]
     edited = [text.replace("something", "nothing") if i % 3 == 0 else text for i, text in enumerate(sentences)]
 
@@ -149,7 +146,7 @@ def _random_text(seed: int, pieces: list[str], size: int) -> str:
     ids=repr,
 )
 def test_the_work_of_a_comparison_grows_no_faster_than_the_texts(pieces: list[str]) -> None:
-    """Four times the text is at most four times the work, also where the texts share nothing or repeat one piece."""
+    """Also where the texts share nothing or repeat one piece."""
 
     def work(size: int) -> int:
         before, after = _random_text(1, pieces, size), "x" + _random_text(2, pieces, size)[:-5] + "y"
@@ -159,7 +156,7 @@ def test_the_work_of_a_comparison_grows_no_faster_than_the_texts(pieces: list[st
 
 
 def test_a_megabyte_is_compared_whole() -> None:
-    """Both sides of a large comparison can be read back from it."""
+    """Both sides can be rebuilt from the difference."""
     pieces = ["word ", "other ", "end. ", "line\n"]
     before, after = _random_text(1, pieces, 1_000_000), "x" + _random_text(2, pieces, 1_000_000)
 
@@ -168,8 +165,8 @@ def test_a_megabyte_is_compared_whole() -> None:
     assert (before, after) == (diff.before, diff.after)
 
 
-def test_white_space_alone_is_told_apart() -> None:
-    """Texts that are equal without their white space differ only in that; equal ones do not differ."""
+def test_a_difference_in_white_space_only_is_recognised() -> None:
+    """Equal texts do not differ in white space."""
     assert has_same_text_without_space("a b", "a\n b ")
     assert not has_same_text_without_space("a b", "a c")
     assert not has_same_text_without_space("a b", "a b")
@@ -180,8 +177,8 @@ def test_words_are_counted_in_any_script() -> None:
     assert 5 == count_words("Don't stop, 日本 now!")
 
 
-def test_a_stretch_is_shown_with_its_sides() -> None:
-    """What is the same is said once."""
+def test_a_stretch_is_printed_with_its_sides() -> None:
+    """An equal stretch has its text once."""
     assert [{"same": "a"}, {"before": "b", "after": "c"}] == [
         stretch.to_json() for stretch in (TextSegment("a", "a"), TextSegment("b", "c"))
     ]

@@ -1,4 +1,4 @@
-"""`compare/text_layout.py`: the form of a text, and what changed in it."""
+"""`compare/text_layout.py`: the form of a text, and its changes."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from traceforge.compare.text_layout import describe_layout_change, find_layout
     ],
 )
 def test_a_text_is_json_only_if_it_is_an_object_or_a_list(text: str, kind: str) -> None:
-    """A bare number is prose; JSON in a fence is told apart from JSON."""
+    """A bare number is prose; JSON in a fence is a form of its own."""
     assert kind == find_layout(text).kind
 
 
@@ -61,12 +61,12 @@ def test_a_change_of_form_is_named(before: str, after: str, change: str) -> None
         ("* a", "- a"),
     ],
 )
-def test_other_content_in_the_same_form_is_no_change_of_form(before: str, after: str) -> None:
-    """More items, other values and other words keep the form."""
+def test_other_content_in_the_same_form_is_not_a_change(before: str, after: str) -> None:
+    """More items, other values, other words."""
     assert "" == describe_layout_change(before, after)
 
 
 @given(st.text(alphabet='`#-*>|[]{}": \n1a.'))
-def test_a_text_has_its_own_form(text: str) -> None:
-    """No text differs from itself in form, and none stops the search."""
+def test_a_text_has_the_same_form_as_itself(text: str) -> None:
+    """And no text raises."""
     assert "" == describe_layout_change(text, text)

@@ -1,4 +1,4 @@
-"""Real calls, one held against the next: no crash, nothing lost, never slow."""
+"""Real calls, each compared with the next: nothing raises, no text is lost, and the work is bounded."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from traceforge.compare.edit_digest import digest_edit
 from traceforge.compare.json_diff import ValueChange
 from traceforge.report.diff_text import comparison_text
 
-ROWS_MAX = 50  # A file; enough to meet every dialect, quick enough for every run.
+ROWS_MAX = 50  # Of each file; enough for every dialect, quick enough for every run.
 
 
 def _calls(file: Path) -> Iterator[ComparedCall]:
@@ -39,9 +39,9 @@ def _find_object(text: str | None) -> dict[str, object] | None:
     return value if isinstance(value, dict) else None
 
 
-def _compare_neighbours(file: Path, most: int | None) -> int:
-    seen = 0
-    for before, after in pairwise(islice(_calls(file), most)):
+def _compare_neighbours(file: Path, calls_max: int | None) -> int:
+    compared = 0
+    for before, after in pairwise(islice(_calls(file), calls_max)):
         comparison = compare(before, after)
         rows: list[ValueChange] = [row for change in comparison.request.messages for row in change.rows]
         rows += [choice.text for choice in comparison.answer.choices if choice.text]
@@ -52,8 +52,8 @@ def _compare_neighbours(file: Path, most: int | None) -> int:
         assert comparison.has_changed == compare(after, before).has_changed
         assert "\x1b" not in comparison_text(comparison)
         assert () == compare(after, after).changes
-        seen += 1
-    return seen
+        compared += 1
+    return compared
 
 
 @pytest.mark.parametrize("file", each_shared("corpus/llm", "*[!y].jsonl.zst"))

@@ -1,4 +1,4 @@
-"""The detectors on labelled secrets and on real traffic, which nobody here wrote."""
+"""The detectors on labelled secrets and on real traffic."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from traceforge.redact.redactor import Redactor
 REDACTOR = Redactor()
 
 
-def test_every_type_reaches_its_goal() -> None:
-    """Recall and precision on the labelled corpus, type by type."""
+def test_every_type_of_secret_reaches_its_recall_and_precision() -> None:
+    """On the labelled corpus."""
     need_shared("corpus/redaction/focus.jsonl.zst")
 
     missed = {
@@ -29,15 +29,15 @@ def test_every_type_reaches_its_goal() -> None:
 
 
 def test_no_field_of_real_traffic_is_changed() -> None:
-    """Ids, times, signatures, embeddings and costs replay only if they stay."""
+    """Replay needs ids, times, signatures, embeddings and costs unchanged."""
     need_shared("corpus/redaction/llm_traffic_negatives.jsonl.zst")
 
     assert [] == changed_negatives(REDACTOR)
 
 
 @pytest.mark.parametrize("provider", ["anthropic", "gemini", "ollama", "openai"])
-def test_real_requests_stay_json_and_are_cleaned_once(provider: str) -> None:
-    """What a real body becomes is JSON of the same shape, and cleaning it again changes nothing."""
+def test_a_redacted_request_is_json_of_the_same_shape(provider: str) -> None:
+    """And redacting it again changes nothing."""
     import io
 
     import zstandard

@@ -1,4 +1,4 @@
-"""What is found in a text, and what is left alone."""
+"""What the detectors find in a text, and what they leave."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ HEX32 = "9f86d081884c7d659a2feaa0c55ad015"
 
 @pytest.mark.parametrize("kind", sorted(SECRETS))
 @pytest.mark.parametrize("frame", ["{}", "it is {}.", '"{}"', "<{}>", "a\n{}\nb", "请{}吧", "key={}", "({})"])
-def test_every_type_is_found_whole_and_alone(kind: str, frame: str) -> None:
-    """A secret is found from its first to its last character, whatever stands around it."""
+def test_every_type_of_secret_is_found_from_first_to_last_character(kind: str, frame: str) -> None:
+    """And no character around it."""
     for seed in range(20):
         secret = SECRETS[kind](Random(seed))
         text = frame.format(secret)
@@ -28,8 +28,8 @@ def test_every_type_is_found_whole_and_alone(kind: str, frame: str) -> None:
 
 
 @pytest.mark.parametrize("kind", sorted(set(SECRETS) - {"PHONE", "US_SSN", "CREDIT_CARD", "AZURE"}))
-def test_an_escaped_line_break_before_a_secret_hides_nothing(kind: str) -> None:
-    """In the text of a JSON document, `\\n` is no letter that a secret hangs on."""
+def test_a_secret_after_an_escaped_line_break_is_found(kind: str) -> None:
+    """In the text of a JSON document the `n` of `\\n` is not the beginning of a word."""
     secret = SECRETS[kind](Random(7)).replace("\n", "\\n")
 
     cleaned = REDACTOR.redact_text(f'{{"content": "one\\n{secret}\\ntwo"}}')
@@ -79,8 +79,8 @@ def test_an_escaped_line_break_before_a_secret_hides_nothing(kind: str) -> None:
         "AKIAIOSFODNN7EXAMPLE",
     ],
 )
-def test_what_only_looks_like_a_secret_is_left_alone(text: str) -> None:
-    """Numbers, ids, schemas, placeholders and prose stay as they are."""
+def test_a_text_that_only_looks_like_a_secret_is_unchanged(text: str) -> None:
+    """Numbers, ids, schemas, placeholders and prose."""
     assert text == REDACTOR.redact_text(text)
 
 
@@ -113,13 +113,13 @@ def test_what_only_looks_like_a_secret_is_left_alone(text: str) -> None:
         ("card 501864667909", "501864667909"),
     ],
 )
-def test_context_gives_a_secret_away(text: str, secret: str | None) -> None:
-    """Names, headers, URLs and words before a number say what the characters alone do not."""
+def test_a_secret_is_recognised_by_its_context(text: str, secret: str | None) -> None:
+    """Names, headers, URLs and the words before a number."""
     assert text.replace(secret or text, REDACTED) == REDACTOR.redact_text(text)
 
 
 def test_an_encoded_key_and_an_encoded_token_are_found() -> None:
-    """Base64 around a private key or a JWT is how environment variables hold them."""
+    """Environment variables often hold a private key or a JWT in base64."""
     from base64 import b64encode
 
     for inner in (pem(SOURCE), jwt(SOURCE)):
@@ -128,8 +128,8 @@ def test_an_encoded_key_and_an_encoded_token_are_found() -> None:
         assert f"value: {REDACTED}" == REDACTOR.redact_text(f"value: {secret}")
 
 
-def test_a_key_that_was_cut_off_is_redacted_as_far_as_it_goes() -> None:
-    """A stream that stopped inside a private key has leaked it all the same."""
+def test_a_truncated_key_is_redacted() -> None:
+    """As in a stream that stopped inside a private key."""
     cut = pem(SOURCE)[:150]
 
     assert f"here: {REDACTED}" == REDACTOR.redact_text(f"here: {cut}")
@@ -137,23 +137,22 @@ def test_a_key_that_was_cut_off_is_redacted_as_far_as_it_goes() -> None:
 
 @pytest.mark.parametrize("before", ["password=", "API_KEY: ", "Authorization: Bearer ", "Bearer ", "https://h/?key="])
 def test_a_long_secret_is_redacted_to_its_end(before: str) -> None:
-    """An expression is bounded, what it redacts is not."""
+    """The expression that finds it is bounded; the redaction is not."""
     for length in (900, 1023, 1024, 1025, 5_000):
         assert f"{before}{REDACTED} ok" == REDACTOR.redact_text(f"{before}{draw(SOURCE, length)} ok")
 
 
-def test_thirteen_to_nineteen_digits_are_a_card() -> None:
-    """Every length that a card can have, with and without groups."""
+def test_a_card_number_may_have_thirteen_to_nineteen_digits() -> None:
+    """With and without groups."""
     for prefix, length in [("4", 13), ("305", 14), ("34", 15), ("51", 16), ("4", 19), ("6011", 16)]:
         assert [REDACTED] * 3 == [REDACTOR.redact_text(luhn(SOURCE, prefix, length)) for _ in range(3)]
 
 
 @pytest.mark.parametrize("kind", sorted(SECRETS))
 def test_redacting_twice_changes_nothing(kind: str) -> None:
-    """The output holds nothing that a detector finds."""
-    once = REDACTOR.redact_text(f"first {SECRETS[kind](SOURCE)}, then password = '{draw(SOURCE, 20)}'")
+    redacted = REDACTOR.redact_text(f"first {SECRETS[kind](SOURCE)}, then password = '{draw(SOURCE, 20)}'")
 
-    assert once == REDACTOR.redact_text(once)
+    assert redacted == REDACTOR.redact_text(redacted)
 
 
 HOSTILE = [

@@ -1,4 +1,4 @@
-"""Secrets planted at random places are in no output."""
+"""Secrets planted at random places are in no redacted output."""
 
 from __future__ import annotations
 
@@ -40,17 +40,17 @@ kinds = st.sampled_from(sorted(SECRETS))
 sources = st.integers(0, 2**32).map(Random)
 
 
-def prose(source: Random) -> str:
-    """Some words of a prompt, and an edge: a secret that is glued to a word is another word."""
+def random_prose(source: Random) -> str:
+    """Words of a prompt, ended by white space or punctuation: a secret glued to a word would be another word."""
     return " ".join(source.choices(WORDS, k=source.randrange(8))) + source.choice([" ", "\n", '"', "("])
 
 
 def plant(source: Random, secret: str, depth: int = 0) -> JSON:
     """A JSON value with the secret somewhere in it."""
-    text = prose(source) + secret + source.choice([" ", ".\n", '"', ")"]) + prose(source)
+    text = random_prose(source) + secret + source.choice([" ", ".\n", '"', ")"]) + random_prose(source)
     if depth == 4 or source.random() < 0.3:
         return text
-    others: list[JSON] = [prose(source), source.randrange(10**6), None, True, source.random()]
+    others: list[JSON] = [random_prose(source), source.randrange(10**6), None, True, source.random()]
     place = source.randrange(len(others) + 1)
     inner = plant(source, secret, depth + 1)
     if source.random() < 0.2:
@@ -61,22 +61,22 @@ def plant(source: Random, secret: str, depth: int = 0) -> JSON:
     return dict(zip(names, [*others[:place], inner, *others[place:]], strict=True))
 
 
-def leaks(secret: str, output: str) -> bool:
-    """Is the secret in the output, plain, with JSON escapes, or without its separators?"""
+def is_leaked(secret: str, output: str) -> bool:
+    """Whether the secret is in the output, plain, with JSON escapes, or without its separators."""
     return any(form in output for form in (secret, json.dumps(secret)[1:-1], json.dumps(json.dumps(secret))[3:-3]))
 
 
 @settings(max_examples=300, deadline=None)
 @given(kind=kinds, source=sources)
 def test_no_json_value_keeps_a_planted_secret(kind: str, source: Random) -> None:
-    """In requests, answers, tool arguments, state and errors, at any depth; and cleaning twice changes nothing."""
+    """In requests, answers, tool arguments, state and errors, at any depth; redacting twice changes nothing."""
     secret = SECRETS[kind](source)
     value = plant(source, secret)
 
     cleaned = REDACTOR.redact_json(value)
 
-    assert not leaks(secret, json.dumps(cleaned.value, ensure_ascii=False))
-    assert not leaks(secret, repr(cleaned.log))
+    assert not is_leaked(secret, json.dumps(cleaned.value, ensure_ascii=False))
+    assert not is_leaked(secret, repr(cleaned.log))
     assert cleaned.log
     assert cleaned.value == REDACTOR.redact_json(cleaned.value).value
 
@@ -84,7 +84,7 @@ def test_no_json_value_keeps_a_planted_secret(kind: str, source: Random) -> None
 @settings(max_examples=200, deadline=None)
 @given(kind=kinds, source=sources)
 def test_no_body_keeps_a_planted_secret(kind: str, source: Random) -> None:
-    """Whatever its JSON looks like: escapes and white space hide nothing, and JSON stays JSON."""
+    """With any escapes and white space; JSON stays JSON."""
     secret = SECRETS[kind](source)
     body = json.dumps(
         plant(source, secret), ensure_ascii=source.random() < 0.5, indent=source.choice([None, 2])
@@ -93,7 +93,7 @@ def test_no_body_keeps_a_planted_secret(kind: str, source: Random) -> None:
     cleaned = REDACTOR.redact_body(body, "application/json").value
 
     parse_json(cleaned)
-    assert not leaks(secret, cleaned.decode())
+    assert not is_leaked(secret, cleaned.decode())
 
 
 @settings(max_examples=200, deadline=None)
@@ -104,12 +104,14 @@ def test_no_header_and_no_url_keeps_a_planted_secret(kind: str, source: Random) 
     encoded = quote(secret, safe="")
     url = source.choice(["https://h/a/{}/b?x=1", "https://h/a?x=1&q={}", "https://h/a?q={}&y=2", "https://h/a#z={}"])
 
-    headers = REDACTOR.redact_headers([("X-Note", f"{prose(source)}{secret}".replace("\n", " ")), ("Accept", "*/*")])
+    headers = REDACTOR.redact_headers(
+        [("X-Note", f"{random_prose(source)}{secret}".replace("\n", " ")), ("Accept", "*/*")]
+    )
 
-    assert not leaks(secret, str(headers.value))
+    assert not is_leaked(secret, str(headers.value))
     for spelled in (secret, encoded):
         cleaned = REDACTOR.redact_url(url.format(spelled)).value
-        assert not leaks(secret, cleaned)
+        assert not is_leaked(secret, cleaned)
         assert encoded not in cleaned
         assert REDACTED in cleaned
 
@@ -119,31 +121,31 @@ def test_no_header_and_no_url_keeps_a_planted_secret(kind: str, source: Random) 
 def test_no_stream_keeps_a_planted_secret(kind: str, source: Random) -> None:
     """Cut into deltas, and the events cut into chunks, anywhere."""
     secret = SECRETS[kind](source)
-    text = f"{prose(source)}{secret} {prose(source)}"
-    deltas = _cut(source, text, 8)
+    text = f"{random_prose(source)}{secret} {random_prose(source)}"
+    deltas = _cut_at_random(source, text, 8)
     events = b"".join(
         b"data: " + json.dumps({"choices": [{"index": 0, "delta": {"content": delta}}]}).encode() + b"\n\n"
         for delta in deltas
     )
-    chunks = [piece.encode("latin-1") for piece in _cut(source, events.decode("latin-1"), 6)]
+    chunks = [piece.encode("latin-1") for piece in _cut_at_random(source, events.decode("latin-1"), 6)]
 
     cleaned = REDACTOR.redact_chunks(chunks, "text/event-stream").value
 
-    whole = b"".join(cleaned)
+    joined = b"".join(cleaned)
     answer = "".join(
-        json.loads(line[6:])["choices"][0]["delta"]["content"] for line in whole.decode().split("\n\n") if line
+        json.loads(line[6:])["choices"][0]["delta"]["content"] for line in joined.decode().split("\n\n") if line
     )
     assert len(chunks) == len(cleaned)
     assert REDACTOR.redact_text(text) == answer
-    assert not leaks(secret, answer)
+    assert not is_leaked(secret, answer)
 
 
 @settings(max_examples=100, deadline=None)
 @given(kind=kinds, source=sources)
-def test_fragments_join_to_the_cleaned_text(kind: str, source: Random) -> None:
-    """However a text is cut, the pieces together are what the whole would be."""
-    text = f"{prose(source)}{SECRETS[kind](source)} {prose(source)}"
-    fragments = _cut(source, text, 10)
+def test_redacted_fragments_join_to_the_redacted_text(kind: str, source: Random) -> None:
+    """At any cut, the redacted pieces join to the redacted text."""
+    text = f"{random_prose(source)}{SECRETS[kind](source)} {random_prose(source)}"
+    fragments = _cut_at_random(source, text, 10)
 
     cleaned = REDACTOR.redact_fragments(fragments)
 
@@ -151,7 +153,6 @@ def test_fragments_join_to_the_cleaned_text(kind: str, source: Random) -> None:
     assert REDACTOR.redact_text(text) == "".join(cleaned)
 
 
-def _cut(source: Random, text: str, pieces: int) -> list[str]:
-    """Cut a text at random places."""
+def _cut_at_random(source: Random, text: str, pieces: int) -> list[str]:
     borders = sorted(source.randrange(len(text) + 1) for _ in range(source.randrange(pieces)))
     return [text[first:second] for first, second in zip([0, *borders], [*borders, len(text)], strict=True)]

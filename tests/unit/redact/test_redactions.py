@@ -1,4 +1,4 @@
-"""What is remembered about a secret, and that it never gets out."""
+"""`Redaction`: it is logged, and never shows its secret."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ def test_a_redaction_never_shows_its_secret() -> None:
             leak(item)
 
 
-def test_a_redaction_says_where_it_stood() -> None:
-    """Path and start, in code points of the text as it was."""
+def test_a_redaction_has_its_path_and_start() -> None:
+    """In code points of the original text."""
     log = REDACTOR.redact_json({"messages": [{"content": f"é {MAIL} and {MAIL}"}]}).log
 
     assert [("$.messages[0].content", 2), ("$.messages[0].content", 7 + len(MAIL))] == [
@@ -35,7 +35,7 @@ def test_a_redaction_says_where_it_stood() -> None:
 
 
 def test_an_answer_that_repeats_the_request_is_an_echo() -> None:
-    """Values that stood in the request are told apart from those the model brought along."""
+    """Secrets of the request are distinguished from those that the model added."""
     request = REDACTOR.redact_json({"messages": [{"content": f"write to {MAIL}"}]}).log
     answer = REDACTOR.redact_json({"arguments": f'{{"to": "{MAIL}", "cc": "b{MAIL}"}}'}).log
 
@@ -46,10 +46,10 @@ def test_an_answer_that_repeats_the_request_is_an_echo() -> None:
 
 
 def test_a_fingerprint_compares_under_a_key() -> None:
-    """Equal values are equal under one key, and say nothing under another."""
-    one, two, other = (Redaction("$", 0, "EMAIL", value) for value in (MAIL, MAIL, f"b{MAIL}"))
+    """Equal values have equal fingerprints under one key and different ones under another."""
+    first, equal, different = (Redaction("$", 0, "EMAIL", value) for value in (MAIL, MAIL, f"b{MAIL}"))
 
-    assert one.fingerprint(b"k") == two.fingerprint(b"k") != other.fingerprint(b"k")
-    assert one.fingerprint(b"k") != one.fingerprint(b"l")
-    assert one.fingerprint(b"k").startswith("hmac-sha256:")
-    assert MAIL not in one.fingerprint(b"k")
+    assert first.fingerprint(b"k") == equal.fingerprint(b"k") != different.fingerprint(b"k")
+    assert first.fingerprint(b"k") != first.fingerprint(b"l")
+    assert first.fingerprint(b"k").startswith("hmac-sha256:")
+    assert MAIL not in first.fingerprint(b"k")

@@ -1,4 +1,4 @@
-"""Values, headers, URLs and bodies."""
+"""Redaction of values, headers, URLs and bodies."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ MAIL = SECRETS["EMAIL"](SOURCE)
 CARD = luhn(SOURCE, "4", 16)
 
 
-def test_a_clean_value_is_the_same_object() -> None:
+def test_a_value_without_secrets_is_returned_itself() -> None:
     """Nothing is copied where nothing is redacted."""
     value = {"model": "gpt-4.1", "messages": [{"role": "user", "content": "hi"}], "max_tokens": 5, "stop": None}
 
@@ -33,7 +33,7 @@ def test_a_clean_value_is_the_same_object() -> None:
 
 
 def test_the_input_is_never_changed() -> None:
-    """A redacted value is a copy; the caller's stays as it was."""
+    """A redacted value is a copy."""
     value = {"a": [{"b": f"mail {MAIL}"}], "api_key": {"deep": [KEY]}}
     before = copy.deepcopy(value)
 
@@ -42,8 +42,8 @@ def test_the_input_is_never_changed() -> None:
     assert before == value
 
 
-def test_names_match_whole_whatever_their_case_and_separators() -> None:
-    """`api_key`, `apiKey` and `API-KEY` are one name; `max_tokens` is another than `token`."""
+def test_field_names_match_in_any_case_and_with_any_separators() -> None:
+    """`api_key`, `apiKey` and `API-KEY` are one name; `max_tokens` is not `token`."""
     value = {
         "api_key": "a",
         "apiKey": "b",
@@ -59,8 +59,8 @@ def test_names_match_whole_whatever_their_case_and_separators() -> None:
     assert {**value, "api_key": REDACTED, "apiKey": REDACTED, "API-KEY": REDACTED} == cleaned
 
 
-def test_a_secret_name_takes_its_whole_value_but_not_what_says_nothing() -> None:
-    """Strings, numbers, objects and lists are replaced; null, booleans and what is empty stay."""
+def test_the_whole_value_of_a_secret_field_is_redacted() -> None:
+    """Strings, numbers, objects and lists; null, booleans and empty values stay."""
     value = {
         "a": {"password": "x"}, "b": {"password": 1234}, "c": {"password": {"k": "v"}}, "d": {"password": ["v"]},
         "e": {"password": None}, "f": {"password": True}, "g": {"password": ""}, "h": {"password": {}},
@@ -73,15 +73,15 @@ def test_a_secret_name_takes_its_whole_value_but_not_what_says_nothing() -> None
     assert [value[name] for name in "efgh"] == [cleaned[name] for name in "efgh"]
 
 
-def test_the_schema_of_a_tool_may_have_a_password() -> None:
-    """A property that is called password is described, not filled in."""
+def test_a_property_named_password_in_a_tool_s_schema_stays() -> None:
+    """Its value is a description, not a password."""
     tool = {"parameters": {"properties": {"password": {"type": "string"}}, "required": ["password"]}}
 
     assert REDACTOR.redact_json(tool).value is tool
 
 
-def test_a_card_as_a_number_becomes_the_text_redacted() -> None:
-    """JSON stays JSON, and a number that is no card stays that number."""
+def test_a_card_that_is_a_json_number_becomes_a_string() -> None:
+    """JSON stays JSON, and other numbers stay numbers."""
     cleaned = REDACTOR.redact_json(
         {"card": int(CARD), "n": [int(CARD)], "seed": int(CARD), "created": 1753879075170}
     ).value
@@ -89,19 +89,19 @@ def test_a_card_as_a_number_becomes_the_text_redacted() -> None:
     assert {"card": REDACTED, "n": [REDACTED], "seed": int(CARD), "created": 1753879075170} == cleaned
 
 
-def test_a_secret_that_is_a_name_is_replaced_and_no_member_is_lost() -> None:
-    """Maps keyed by address exist; two addresses stay two members."""
-    other = SECRETS["EMAIL"](SOURCE)
+def test_a_secret_as_a_key_is_redacted_and_no_member_is_lost() -> None:
+    """Some maps are keyed by address; two addresses stay two members."""
+    second_email = SECRETS["EMAIL"](SOURCE)
 
-    cleaned = REDACTOR.redact_json({MAIL: 1, other: 2})
+    cleaned = REDACTOR.redact_json({MAIL: 1, second_email: 2})
 
     assert [1, 2] == list(cleaned.value.values()) if isinstance(cleaned.value, dict) else []
     assert MAIL not in str(cleaned)
-    assert other not in str(cleaned)
+    assert second_email not in str(cleaned)
 
 
 def test_the_arguments_of_a_tool_call_stay_json() -> None:
-    """A text that is JSON is JSON afterwards, also where a number in it was a card."""
+    """Also where a number in their text was a card."""
     arguments = json.dumps({"card": int(CARD), "to": MAIL, "password": "x", "n": 5})
 
     cleaned = REDACTOR.redact_json({"arguments": arguments}).value
@@ -114,21 +114,21 @@ def test_the_arguments_of_a_tool_call_stay_json() -> None:
 
 
 def test_the_name_of_a_field_is_context_for_its_value() -> None:
-    """`ssn` says what nine digits are, as it would in a text."""
+    """`ssn` identifies nine digits, as it would in a text."""
     assert {"ssn": REDACTED, "zip": "078051121"} == REDACTOR.redact_json(
         {"ssn": "078051121", "zip": "078051121"}
     ).value
 
 
-def test_one_text_never_speaks_for_its_neighbour() -> None:
-    """Texts are scanned side by side, and found as if each were alone."""
+def test_a_text_is_no_context_for_the_next_text() -> None:
+    """Texts are scanned together, with the result of scanning each alone."""
     parts = ["my ssn", "078051121", "password =", "correct-horse1", KEY[:20], KEY[20:], "-----BEGIN PRIVATE KEY-----"]
 
     assert REDACTOR.redact_json(parts).value == [REDACTOR.redact_text(part) for part in parts]
 
 
-def test_headers_are_redacted_by_name_and_by_text() -> None:
-    """The order and the names stay."""
+def test_headers_are_redacted_by_name_and_by_value() -> None:
+    """Their order and names stay."""
     headers = [("Authorization", "Bearer x"), ("Accept", "*/*"), ("X-Note", f"for {MAIL}"), ("x-api-key", "k")]
 
     cleaned = REDACTOR.redact_headers(headers)
@@ -150,35 +150,35 @@ def test_headers_are_redacted_by_name_and_by_text() -> None:
         (f"https://h/{KEY}", f"https://h/{REDACTED}"),
     ],
 )
-def test_urls_lose_their_secrets_and_nothing_else(url: str, expected: str) -> None:
-    """User and password, parameters by name, and whatever hides behind percent signs."""
+def test_only_the_secrets_of_a_url_are_redacted(url: str, expected: str) -> None:
+    """User and password, parameters by name, and percent-encoded secrets."""
     assert expected == REDACTOR.redact_url(url).value
     assert expected == REDACTOR.redact_url(expected).value
 
 
-def test_a_clean_body_keeps_its_bytes() -> None:
+def test_a_body_without_secrets_keeps_its_bytes() -> None:
     """White space, notation and order stay byte for byte."""
     body = b'{ "b" : 1.0,\n "a": 1e5, "big": 12345678901234567890123 }'
 
     assert body is REDACTOR.redact_body(body, "application/json").value
 
 
-def test_numbers_beside_a_secret_keep_their_digits() -> None:
-    """An integer beyond a double is not rounded because its neighbour was redacted."""
+def test_numbers_next_to_a_secret_keep_their_digits() -> None:
+    """An integer beyond a double is not rounded because another member was redacted."""
     cleaned = REDACTOR.redact_body(f'{{"m":"{MAIL}","id":9007199254740993,"f":0.1}}'.encode(), "application/json")
 
     assert f'{{"m":"{REDACTED}","id":9007199254740993,"f":0.1}}'.encode() == cleaned.value
 
 
-def test_a_member_that_another_replaced_does_not_leak() -> None:
-    """Of two equal names the last counts, and the first is not kept in the bytes."""
+def test_the_first_of_two_equal_keys_does_not_leak() -> None:
+    """The last counts, and the first is not left in the bytes."""
     cleaned = REDACTOR.redact_body(f'{{"a":"{KEY}","a":"x"}}'.encode(), "application/json")
 
     assert b'{"a":"x"}' == cleaned.value
 
 
-def test_forms_texts_and_bytes_are_cleaned_too() -> None:
-    """By their names, as text, and even where they are no text at all."""
+def test_forms_texts_and_bytes_are_redacted() -> None:
+    """Forms by their names, other bodies as text, also where they are not UTF-8."""
     assert (
         f"a=1&password={REDACTED}".encode()
         == REDACTOR.redact_body(b"a=1&password=x%21", "application/x-www-form-urlencoded").value
@@ -199,14 +199,13 @@ def test_spans_are_in_code_points_of_the_input() -> None:
     assert [TextSpan(4, 4 + len(MAIL), "EMAIL")] == REDACTOR.find_secrets(text)
 
 
-def test_a_lone_surrogate_does_no_harm() -> None:
-    """JSON may hold one, and so may what we clean."""
+def test_a_lone_surrogate_is_accepted() -> None:
+    """JSON may hold one."""
     assert f"\ud800 {REDACTED}" == REDACTOR.redact_text(f"\ud800 {MAIL}")
     assert [f"\ud800 {REDACTED}"] == REDACTOR.redact_json([f"\ud800 {MAIL}"]).value
 
 
-def test_own_fields_patterns_and_exceptions() -> None:
-    """A project adds names and expressions, and lists what may stay."""
+def test_a_project_adds_fields_patterns_and_exceptions() -> None:
     mine = Redactor(fields=("custom_secret_field",), patterns=(r"ACME-\d{4}",), allow=("*@example.org", "ACME-0000"))
     value = {"Custom-Secret-Field": "x", "t": f"ACME-1234 ACME-0000 docs@example.org {MAIL}"}
 
@@ -220,7 +219,7 @@ def test_own_fields_patterns_and_exceptions() -> None:
 
 
 @pytest.mark.parametrize("pattern", [r"(?<=a)b", r"(?=a)", r"(a)\1", "(", "a*"])
-def test_an_expression_that_cannot_be_used_is_refused_with_its_place(pattern: str) -> None:
+def test_an_unusable_expression_is_refused_with_its_place(pattern: str) -> None:
     """Look-around, back-references, broken ones, and those that match everywhere."""
     with pytest.raises(InvalidConfig) as refused:
         Redactor(patterns=("fine", pattern))
@@ -231,7 +230,6 @@ def test_an_expression_that_cannot_be_used_is_refused_with_its_place(pattern: st
 
 
 def test_threads_share_a_redactor() -> None:
-    """It holds nothing that one call could spoil for another."""
     results: list[str] = []
     threads = [
         threading.Thread(target=lambda: results.extend(REDACTOR.redact_text(f"{n} {MAIL}") for n in range(200)))
@@ -249,7 +247,7 @@ def test_threads_share_a_redactor() -> None:
 @pytest.mark.parametrize("value", ['a"b', "back\\slash", "é 日本 😀", "line\nfeed"])
 @pytest.mark.parametrize("ascii_only", [False, True])
 def test_a_secret_in_json_that_is_a_text_is_logged_as_its_value(value: str, ascii_only: bool) -> None:
-    """Not as it is escaped there: the same value has the same fingerprint at any depth."""
+    """Unescaped, so that the same value has the same fingerprint at any depth."""
     text = json.dumps({"password": value}, ensure_ascii=ascii_only)
 
     logs = [Redactor().redact_json(document).log for document in ({"password": value}, {"x": text})]
@@ -257,23 +255,23 @@ def test_a_secret_in_json_that_is_a_text_is_logged_as_its_value(value: str, asci
     assert [[value], [value]] == [[item.reveal() for item in log] for log in logs]
 
 
-def test_a_text_that_was_clean_is_not_scanned_again_and_one_with_a_secret_is() -> None:
-    """What is remembered is never an answer to another question: another field, a longer text, another redactor."""
+def test_only_a_text_without_secrets_is_not_scanned_again() -> None:
+    """The memory of clean texts never answers for another field, a longer text or another redactor."""
     redactor = Redactor().with_memory()
     clean = "a conversation that is sent again with every call " * 4
     for _ in range(2):
         assert [] == redactor.redact_json({"messages": [clean], "content": clean}).log
-        found = redactor.redact_json(
+        redacted = redactor.redact_json(
             {"messages": [clean, f"{clean} {SECRETS['OPENAI_KEY'](Random(1))}"], "content": clean}
         )
-        assert ["$.messages[1]"] == [item.path for item in found.log]
+        assert ["$.messages[1]"] == [item.path for item in redacted.log]
 
     own = Redactor(patterns=("conversation",)).with_memory()
     assert ["CUSTOM"] * 4 == [item.type for item in own.redact_json([clean]).log]
 
 
-def test_what_is_remembered_of_clean_texts_is_bounded() -> None:
-    """A thousand long texts, and one that is longer than all that is remembered."""
+def test_the_memory_of_clean_texts_is_bounded() -> None:
+    """A thousand long texts, and one that is longer than the whole memory."""
     redactor = Redactor().with_memory()
     for number in range(1000):
         redactor.redact_json([f"{number} " + "x y " * 5_000])

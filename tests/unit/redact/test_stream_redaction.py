@@ -1,4 +1,4 @@
-"""What comes in pieces."""
+"""Redaction of fragments, chunks and event streams."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ def sse(*values: object) -> bytes:
 
 
 def chat(*texts: str, index: int = 0) -> list[object]:
-    """OpenAI chat chunks."""
+    """Chunks of an OpenAI chat."""
     first = {"choices": [{"index": index, "delta": {"role": "assistant", "content": texts[0]}}]}
     return [first, *({"choices": [{"index": index, "delta": {"content": text}}]} for text in texts[1:])]
 
 
 @pytest.mark.parametrize("kind", sorted(SECRETS))
-def test_a_secret_over_several_fragments_is_redacted_where_it_began(kind: str) -> None:
-    """As many fragments come back, and joined they are the cleaned text."""
+def test_a_secret_across_fragments_is_redacted_where_it_begins(kind: str) -> None:
+    """As many fragments come back, and they join to the redacted text."""
     secret = SECRETS[kind](SOURCE)
     text = f"it is {secret} ok"
     for cut in range(7, 5 + len(secret)):
@@ -40,8 +40,8 @@ def test_a_secret_over_several_fragments_is_redacted_where_it_began(kind: str) -
         assert [f"it is {REDACTED}", "", " ok"] == cleaned
 
 
-def test_a_secret_over_events_is_found() -> None:
-    """The text inside the deltas is one text, whatever the frames around it are."""
+def test_a_secret_across_events_is_found() -> None:
+    """The texts of the deltas are scanned as one text."""
     stream = sse(*chat("my ", KEY[:5], KEY[5:9], KEY[9:] + " ok"))
 
     (cleaned,) = REDACTOR.redact_chunks([stream], "text/event-stream").value
@@ -49,10 +49,10 @@ def test_a_secret_over_events_is_found() -> None:
     assert sse(*chat("my ", REDACTED, "", " ok")).replace(b" ", b"") == cleaned.replace(b" ", b"")
 
 
-def test_two_answers_in_one_stream_are_two_texts() -> None:
-    """Choices, tool calls and content blocks are told apart by their index."""
-    one, two = chat("left ", KEY[:20], " l", index=0), chat("right ", KEY[20:], " r", index=1)
-    mixed = [event for pair in zip(one, two, strict=True) for event in pair]
+def test_two_answers_in_one_stream_are_scanned_separately() -> None:
+    """Choices, tool calls and content blocks are separated by their index."""
+    left, right = chat("left ", KEY[:20], " l", index=0), chat("right ", KEY[20:], " r", index=1)
+    mixed = [event for pair in zip(left, right, strict=True) for event in pair]
 
     (cleaned,) = REDACTOR.redact_chunks([sse(*mixed)], "text/event-stream").value
 
@@ -85,7 +85,7 @@ def test_two_answers_in_one_stream_are_two_texts() -> None:
         ],
     ],
 )
-def test_every_providers_deltas_are_joined(events: object) -> None:
+def test_the_deltas_of_every_provider_are_joined(events: object) -> None:
     """Anthropic, Responses, Gemini and tool arguments split a text in their own ways."""
     assert callable(events)
     for cut in (1, len(KEY) // 2, len(KEY) - 1):
@@ -108,18 +108,17 @@ def test_ndjson_is_a_stream_of_events() -> None:
     assert ["a ", REDACTED, ""] == [json.loads(line)["message"]["content"] for line in cleaned.splitlines()]
 
 
-def test_a_clean_stream_keeps_every_chunk() -> None:
-    """Byte for byte, border for border."""
+def test_a_stream_without_secrets_keeps_every_chunk() -> None:
     stream = sse(*chat("hello", " world"))
     chunks = [stream[:7], stream[7:40], b"", stream[40:]]
 
     assert chunks == REDACTOR.redact_chunks(chunks, "text/event-stream").value
 
 
-def test_borders_stay_where_nothing_was_redacted() -> None:
-    """As many chunks, and those without a secret are the same bytes."""
-    before, secret, after = sse(*chat("a", "b"))[:-14], sse(*chat(KEY))[:-14], sse(*chat("c"))
-    chunks = [before[:10], before[10:], secret[:9], secret[9:30], secret[30:], after[:5], after[5:]]
+def test_chunks_without_a_secret_keep_their_bytes() -> None:
+    """And as many chunks come back."""
+    first, secret, last = sse(*chat("a", "b"))[:-14], sse(*chat(KEY))[:-14], sse(*chat("c"))
+    chunks = [first[:10], first[10:], secret[:9], secret[9:30], secret[30:], last[:5], last[5:]]
 
     cleaned = REDACTOR.redact_chunks(chunks, "text/event-stream").value
 
@@ -129,8 +128,7 @@ def test_borders_stay_where_nothing_was_redacted() -> None:
     assert KEY.encode() not in b"".join(cleaned)
 
 
-def test_plain_chunks_and_json_chunks_are_cleaned_as_one_body() -> None:
-    """A border inside a secret hides nothing."""
+def test_a_secret_across_chunks_of_a_body_is_redacted() -> None:
     for body, kind in ((f"see {KEY} ok", "text/plain"), (json.dumps({"a": [1, KEY]}), "application/json")):
         data = body.encode()
         for cut in range(1, len(data)):
@@ -140,7 +138,7 @@ def test_plain_chunks_and_json_chunks_are_cleaned_as_one_body() -> None:
             assert REDACTOR.redact_body(data, kind).value == b"".join(cleaned)
 
 
-def test_lines_that_hold_no_json_are_cleaned_as_text() -> None:
+def test_lines_without_json_are_redacted_as_text() -> None:
     """Comments, and errors that a proxy wrote into the stream."""
     (cleaned,) = REDACTOR.redact_chunks([f": {KEY}\n\ndata: oops {KEY}\n\n".encode()], "text/event-stream").value
 
@@ -148,25 +146,26 @@ def test_lines_that_hold_no_json_are_cleaned_as_text() -> None:
 
 
 @pytest.mark.parametrize("size", [1, 7, 64, 5_000, 40_000])
-def test_a_text_stream_gives_what_the_whole_text_gives(size: int) -> None:
-    """However it is cut, and also where a key block or the words before a password were given out long ago."""
+def test_a_text_in_pieces_is_redacted_as_the_whole_text(size: int) -> None:
+    """Also where the beginning of a key block or the words before a password were returned long ago."""
     filler = "nothing to see here. " * 700
     text = f"{filler}{KEY} {filler}{pem(SOURCE)}\n{filler} password = '{KEY[3:30]}' {filler}ann@example.org"
     data = text.encode()
     stream = REDACTOR.new_text_stream()
 
-    given = b"".join(stream.feed(data[place : place + size]) for place in range(0, len(data), size)) + stream.close()
+    redacted = (
+        b"".join(stream.feed(data[place : place + size]) for place in range(0, len(data), size)) + stream.close()
+    )
 
-    assert REDACTOR.redact_text(text).encode() == given
+    assert REDACTOR.redact_text(text).encode() == redacted
 
 
-def test_a_text_stream_does_not_wait_for_the_end() -> None:
-    """What is certain is handed on as it comes."""
+def test_a_text_stream_returns_text_before_its_end() -> None:
     stream = REDACTOR.new_text_stream()
 
-    given = b"".join(stream.feed(b"word " * 1_000) for _ in range(20))
+    returned = b"".join(stream.feed(b"word " * 1_000) for _ in range(20))
 
-    assert len(given) > 80_000
+    assert len(returned) > 80_000
 
 
 # ---------------------------------------------------------------------------------------------
@@ -174,20 +173,19 @@ def test_a_text_stream_does_not_wait_for_the_end() -> None:
 
 
 def array(*texts: str, indent: int | None = None) -> bytes:
-    """Gemini's stream: an array that grows, an element an answer."""
+    """Gemini's stream: an array with an answer as each element."""
     parts = [{"candidates": [{"content": {"parts": [{"text": text}], "role": "model"}}]} for text in texts]
     return json.dumps(parts, indent=indent).encode()
 
 
-def texts_of(data: bytes) -> list[str]:
-    """The text of every element."""
+def element_texts(data: bytes) -> list[str]:
     return [element["candidates"][0]["content"]["parts"][0]["text"] for element in json.loads(data)]
 
 
 @pytest.mark.parametrize("indent", [None, 2])
 @pytest.mark.parametrize("kind", sorted(SECRETS))
-def test_a_secret_over_the_elements_of_an_array_is_found(kind: str, indent: int | None) -> None:
-    """Wherever it is cut, and wherever the chunks are."""
+def test_a_secret_across_elements_of_an_array_is_found(kind: str, indent: int | None) -> None:
+    """At any cut, in any chunks."""
     secret = SECRETS[kind](SOURCE)
     for cut in range(1, len(secret), 5):
         stream = array("it is " + secret[:cut], secret[cut:] + " ok", "bye", indent=indent)
@@ -196,11 +194,11 @@ def test_a_secret_over_the_elements_of_an_array_is_found(kind: str, indent: int 
         cleaned = REDACTOR.redact_chunks(chunks, "application/json").value
 
         assert len(chunks) == len(cleaned)
-        assert [f"it is {REDACTED}", " ok", "bye"] == texts_of(b"".join(cleaned))
+        assert [f"it is {REDACTED}", " ok", "bye"] == element_texts(b"".join(cleaned))
 
 
-def test_an_array_that_was_cut_off_is_clean_as_far_as_it_came() -> None:
-    """Its elements are texts that go on, and what is left of the last one is text."""
+def test_a_truncated_array_is_redacted() -> None:
+    """Its complete elements as events, the beginning of the last one as text."""
     stream = array("it is " + KEY[:20], KEY[20:] + " ok", "mail ann@corp-example.org now")
     for size in range(len(stream) - 24, len(stream)):
         (cleaned,) = REDACTOR.redact_chunks([stream[:size]], "application/json").value
@@ -210,8 +208,7 @@ def test_an_array_that_was_cut_off_is_clean_as_far_as_it_came() -> None:
         assert 2 == cleaned.count(REDACTED.encode())
 
 
-def test_a_clean_array_keeps_every_byte() -> None:
-    """Layout and borders."""
+def test_an_array_without_secrets_keeps_every_byte() -> None:
     stream = array("hello", " world", indent=2)
     chunks = [stream[:7], stream[7:40], b"", stream[40:]]
 
@@ -219,19 +216,18 @@ def test_a_clean_array_keeps_every_byte() -> None:
 
 
 def test_elements_without_a_secret_keep_their_bytes() -> None:
-    """Only what held one is written anew."""
     stream = array("hello", KEY, "bye", indent=2)
 
     (cleaned,) = REDACTOR.redact_chunks([stream], "application/json").value
 
     assert stream[:100] == cleaned[:100]
     assert stream[-100:] == cleaned[-100:]
-    assert ["hello", REDACTED, "bye"] == texts_of(cleaned)
+    assert ["hello", REDACTED, "bye"] == element_texts(cleaned)
 
 
 @pytest.mark.parametrize("array_text", ['["%s"]', '[1, {"a": "%s"}]', '[["%s"]]', '[{"a": "%s"}, "x"]', '["%s'])
-def test_any_other_array_is_a_body(array_text: str) -> None:
-    """Cleaned as JSON, or as text where it is none."""
+def test_any_other_array_is_redacted_as_a_body(array_text: str) -> None:
+    """As JSON, or as text where it is not JSON."""
     (cleaned,) = REDACTOR.redact_chunks([(array_text % KEY).encode()], "application/json").value
 
     assert KEY.encode() not in cleaned
@@ -239,8 +235,8 @@ def test_any_other_array_is_a_body(array_text: str) -> None:
 
 
 @pytest.mark.parametrize("prefix", [b"data:", b"data: ", b"data:  ", b"\xef\xbb\xbfdata: ", b"  ", b""])
-def test_events_are_joined_however_a_line_begins(prefix: bytes) -> None:
-    """White space, a byte order mark, and nothing at all."""
+def test_events_are_joined_with_any_line_prefix(prefix: bytes) -> None:
+    """White space, a byte order mark, or none."""
     lines = b"".join(prefix + json.dumps(event).encode() + b"\n\n" for event in chat("a ", KEY[:9], KEY[9:]))
 
     (cleaned,) = REDACTOR.redact_chunks([lines], "text/event-stream").value
@@ -249,8 +245,7 @@ def test_events_are_joined_however_a_line_begins(prefix: bytes) -> None:
 
 
 @pytest.mark.parametrize("depth", [150, 300, 1_000, 3_000])
-def test_an_event_that_nests_deep_is_no_crash(depth: int) -> None:
-    """It is cleaned as text."""
+def test_a_deeply_nested_event_is_redacted_as_text(depth: int) -> None:
     deep = b"[" * depth + json.dumps(KEY).encode() + b"]" * depth
     arguments = json.dumps({"arguments": deep.decode()}).encode()
     for stream, kind in ((b"data: " + deep + b"\n\n", "text/event-stream"), (b"[{\"a\":" + deep + b"}]", ""),

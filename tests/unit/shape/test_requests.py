@@ -1,4 +1,4 @@
-"""What only requests have: integers, enumerations, and texts that are too long."""
+"""Shapes that only requests have: integers, enumerations, and texts that are too long."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Colour(StrEnum):
     BLUE = "blue"
 
 
-class Asked(Struct, forbid_unknown_fields=True):
+class RequestFields(Struct, forbid_unknown_fields=True):
     """One field of each kind."""
 
     count: Annotated[int, Meta(ge=0, le=10)] = 0
@@ -42,9 +42,8 @@ class Asked(Struct, forbid_unknown_fields=True):
         ({"label": "four"}, ShapeProblem("$.label", "must have at most 3 characters, has 4")),
     ],
 )
-def test_what_is_wrong_is_named(value: Any, expected: ShapeProblem) -> None:
-    """One field, one sentence."""
-    assert [expected] == find_problems(value, Asked)
+def test_a_wrong_field_has_one_sentence(value: Any, expected: ShapeProblem) -> None:
+    assert [expected] == find_problems(value, RequestFields)
 
 
 @given(
@@ -60,11 +59,10 @@ def test_what_is_wrong_is_named(value: Any, expected: ShapeProblem) -> None:
         },
     )
 )
-def test_the_walk_agrees_with_the_reader(value: dict[str, Any]) -> None:
-    """A value has a problem exactly where it cannot be converted."""
+def test_a_value_has_a_problem_exactly_where_it_cannot_be_converted(value: dict[str, Any]) -> None:
     try:
-        msgspec.convert(value, Asked)
+        msgspec.convert(value, RequestFields)
     except msgspec.ValidationError:
-        assert find_problems(value, Asked)
+        assert find_problems(value, RequestFields)
     else:
-        assert [] == find_problems(value, Asked)
+        assert [] == find_problems(value, RequestFields)

@@ -1,4 +1,4 @@
-"""`shape/`: the walk that explains agrees with msgspec that decides, and prints no value it found."""
+"""`shape/`: the explanation agrees with msgspec's decision, and contains no value of the document."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from traceforge.shape import (
 from traceforge.shape.difference_walk import list_shape_differences
 
 EXAMPLES: dict[str, tuple[Any, tuple[Any, ...]]] = {
-    **{name: (one.shape, one.examples) for name, one in FORMATS.items()},
+    **{name: (case.shape, case.examples) for name, case in FORMATS.items()},
     "pack-bundle": (PackBundle, (lambda: {"bundle_id": "bundle-1", "outputs": {}},)),
     "config": (
         Config,
@@ -55,7 +55,7 @@ def _is_accepted(value: Any, shape: Any) -> bool:
 
 
 def _without_surrogates(value: Any) -> Any:
-    """The same value as msgspec can look at it: it raises UnicodeEncodeError at a lone surrogate."""
+    """The value without lone surrogates, at which msgspec raises UnicodeEncodeError."""
     if isinstance(value, str):
         return value.replace("\ud800", "\ufffd")
     if isinstance(value, dict):
@@ -73,7 +73,7 @@ def _cases() -> list[Any]:
 
 @pytest.mark.parametrize(("shape", "example"), _cases())
 def test_a_good_example_has_no_problem(shape: Any, example: Any) -> None:
-    """The fullest and the least value of every format fit its type, by either judge."""
+    """The fullest and the smallest value of every format."""
     assert [] == find_problems(example(), shape)
     assert [] == list(list_shape_differences(example(), shape))
 
@@ -81,21 +81,20 @@ def test_a_good_example_has_no_problem(shape: Any, example: Any) -> None:
 @pytest.mark.parametrize("name", EXAMPLES)
 @fuzz(300)
 @given(data=st.data())
-def test_the_walk_finds_a_problem_exactly_where_msgspec_refuses(name: str, data: st.DataObject) -> None:
-    """Whatever was changed in a good value, `problems` is empty if msgspec accepts and speaks for itself if not."""
+def test_a_problem_is_found_exactly_where_msgspec_refuses(name: str, data: st.DataObject) -> None:
     shape, examples = EXAMPLES[name]
     value = mutate(data.draw(st.sampled_from(examples))(), data.draw(mutations))
 
-    found = list(list_shape_differences(value, shape))
+    problems = list(list_shape_differences(value, shape))
 
-    assert _is_accepted(value, shape) == (not found)
-    assert found == find_problems(value, shape)
-    assert not [problem for problem in found if SECRET in problem.message or problem.message.endswith(" ")]
+    assert _is_accepted(value, shape) == (not problems)
+    assert problems == find_problems(value, shape)
+    assert not [problem for problem in problems if SECRET in problem.message or problem.message.endswith(" ")]
 
 
 @pytest.mark.parametrize("name", EXAMPLES)
 def test_no_problem_prints_a_string_of_the_document(name: str) -> None:
-    """With one junk value after another at every place, no message holds a text that stood in the value."""
+    """With one junk value after another at every place."""
     shape, (example, *_) = EXAMPLES[name]
     secrets = [choice for choice, junk in enumerate(JUNK) if SECRET in str(junk)]
     values = [mutate(example(), [Mutation(place, 0, choice)]) for place in range(60) for choice in secrets]
@@ -107,8 +106,8 @@ def test_no_problem_prints_a_string_of_the_document(name: str) -> None:
 
 @pytest.mark.parametrize("name", EXAMPLES)
 @pytest.mark.parametrize("junk", [None, True, 0, 1.5, "", SECRET, "\ud800", [], [{}]], ids=ascii)
-def test_a_document_that_is_another_value_altogether_is_one_problem_at_its_root(junk: Any, name: str) -> None:
-    """A list, a text or null in place of the whole document is named once, with its JSON type."""
+def test_a_document_of_another_type_is_one_problem_at_its_root(junk: Any, name: str) -> None:
+    """A list, a text or null is named once, with its JSON type."""
     assert [ShapeProblem("$", f"must be object, got {json_type_name(junk)}")] == find_problems(
         junk, EXAMPLES[name][0]
     )
@@ -125,8 +124,8 @@ def test_a_document_that_is_another_value_altogether_is_one_problem_at_its_root(
     ],
     ids=ascii,
 )
-def test_a_lone_surrogate_is_judged_as_any_other_text(value: Any, expected: list[ShapeProblem]) -> None:
-    """JSON text may hold one anywhere, in a key too; it is neither a crash nor a reason to refuse."""
+def test_a_lone_surrogate_is_accepted_as_text(value: Any, expected: list[ShapeProblem]) -> None:
+    """JSON text may hold one anywhere, also in a key."""
     assert expected == find_problems(value, _Open)
 
 
@@ -175,15 +174,15 @@ class _Open(msgspec.Struct):
     ],
     ids=lambda case: ascii(case) if isinstance(case, dict) else "",
 )
-def test_a_problem_names_its_place_and_what_must_be_there(member: Any, expected: tuple[str, str]) -> None:
-    """Each kind of difference has its own sentence, at the path of the member that is wrong."""
+def test_a_problem_has_its_path_and_the_expected_value(member: Any, expected: tuple[str, str]) -> None:
+    """Each kind of difference has its own sentence."""
     value = {"inner": {"text": "a", "many": []}, **member}
 
     assert [ShapeProblem(*expected)] == find_problems(value, _Outer)
 
 
 def test_every_problem_is_named_not_only_the_first() -> None:
-    """Four places that are wrong are four problems, in the order of the type."""
+    """In the order of the type."""
     value: Any = {"inner": {"text": "", "many": [None], "more": 1}, "digest": 0}
 
     assert ["$.inner.text", "$.inner.many[0]", "$.inner.more", "$.digest"] == [
@@ -192,7 +191,7 @@ def test_every_problem_is_named_not_only_the_first() -> None:
 
 
 def test_a_value_is_never_changed() -> None:
-    """`problems` converts nothing: 12.0 stays a float and no default appears."""
+    """12.0 stays a float and no default appears."""
     value: Any = {"inner": {"text": "a", "many": [12.0, 3]}, "unknown": {"kept": 1}}
     before = repr(value)
 
@@ -212,8 +211,7 @@ def test_a_value_is_never_changed() -> None:
         ({}, "object"),
     ],
 )
-def test_a_type_is_called_as_json_calls_it(value: Any, name: str) -> None:
-    """Each JSON value has one of the seven names."""
+def test_a_type_has_its_json_name(value: Any, name: str) -> None:
     assert name == json_type_name(value)
 
 
@@ -221,7 +219,7 @@ def test_a_type_is_called_as_json_calls_it(value: Any, name: str) -> None:
     "text", ["2026-02-30T10:00:00Z", "2025-02-29T00:00:00Z", "2026-04-31T23:59:59.5+01:00", "0000-01-01T00:00:00Z"]
 )
 def test_a_day_that_does_not_exist_is_a_problem(text: str) -> None:
-    """The pattern lets the 30th of February through; the calendar does not."""
+    """The pattern accepts the 30th of February; the calendar does not."""
     assert [] == find_problems({"inner": {"text": "a", "many": []}, "when": text}, _Outer)
     assert [ShapeProblem("$.when", "names a day or time that does not exist")] == find_timestamp_problems(
         text, "$.when"
@@ -231,6 +229,6 @@ def test_a_day_that_does_not_exist_is_a_problem(text: str) -> None:
 @pytest.mark.parametrize(
     "value", [None, 5, "yesterday", "2026-02-30", "2024-02-29T10:00:00Z", ["2026-02-30T10:00:00Z"]]
 )
-def test_what_is_no_timestamp_is_not_judged_by_the_calendar(value: Any) -> None:
-    """Other types and spellings are the shape's to report; a real day is no problem."""
+def test_only_timestamps_are_checked_against_the_calendar(value: Any) -> None:
+    """Other types and spellings are reported as differences of shape."""
     assert [] == find_timestamp_problems(value, "$.when")

@@ -1,4 +1,4 @@
-"""Anthropic messages as small wire transcripts: every block, every delta, and what goes wrong."""
+"""Anthropic messages as small transcripts: every block, every delta, and every failure."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ START_USAGE = {"input_tokens": 10, "cache_creation_input_tokens": 3, "cache_read
 
 
 def message(*blocks: dict[str, Any], stop: str | None = "end_turn", **more: Any) -> dict[str, Any]:
-    """A message as it comes without streaming."""
+    """A message that is not streamed."""
     head = {"id": "msg_1", "type": "message", "role": "assistant", "model": "claude-sonnet-4-5"}
     return {**head, "content": list(blocks), "stop_reason": stop, "stop_sequence": None, "usage": START_USAGE, **more}
 
@@ -58,13 +58,12 @@ def json_deltas(*pieces: str) -> list[dict[str, Any]]:
 
 
 def view(answer: ParsedResponse) -> dict[str, Any]:
-    """The unified view."""
     assert answer.unified is not None
     return answer.unified
 
 
-def test_a_stream_is_the_message_it_would_have_been() -> None:
-    """Text in pieces, pings between, usage from both ends."""
+def test_a_stream_equals_the_message_without_streaming() -> None:
+    """Text in pieces, pings between them, usage in the first and the last event."""
     answer = read_stream(MESSAGES, sse(start(), PING, *text("Par", "is 😀"), PING, *end()))
 
     assert ResponseEnding.COMPLETE is answer.ending
@@ -72,8 +71,8 @@ def test_a_stream_is_the_message_it_would_have_been() -> None:
     assert not answer.unknown_events
 
 
-def test_the_view_speaks_openai() -> None:
-    """Id, model, text, finish reason in both languages; what has no name there keeps its own."""
+def test_the_unified_view_has_openai_s_names() -> None:
+    """Id, model, text and both finish reasons; a field that OpenAI lacks keeps its name."""
     unified = view(read_body(MESSAGES, message({"type": "text", "text": "Paris"})))
 
     assert ("msg_1", "claude-sonnet-4-5", "chat.completion") == (unified["id"], unified["model"], unified["object"])
@@ -85,7 +84,7 @@ def test_the_view_speaks_openai() -> None:
 
 
 def test_cached_tokens_are_part_of_the_prompt() -> None:
-    """Anthropic counts them apart; a total that left them out would be too small."""
+    """Anthropic counts them separately; a total without them would be too small."""
     usage = view(read_body(MESSAGES, message()))["usage"]
 
     assert {
@@ -97,7 +96,7 @@ def test_cached_tokens_are_part_of_the_prompt() -> None:
     } == usage
 
 
-def test_a_later_count_stands_and_a_null_says_nothing() -> None:
+def test_a_later_count_replaces_an_earlier_one_and_null_does_not() -> None:
     """`message_delta` repeats the counts that have grown."""
     answer = read_stream(MESSAGES, sse(start(), *text("a"), *end(input_tokens=12, cache_read_input_tokens=None)))
 
@@ -110,14 +109,13 @@ def test_a_later_count_stands_and_a_null_says_nothing() -> None:
      ("refusal", "content_filter"), ("pause_turn", "pause_turn"), ("new_reason", "new_reason"), (None, None)],
 )  # fmt: skip
 def test_finish_reasons_are_translated_and_kept(stop: str | None, finish: str | None) -> None:
-    """A reason that OpenAI has no word for stays as it is."""
+    """A reason that OpenAI has no word for is not translated."""
     choice = choice_of(read_body(MESSAGES, message(stop=stop)))
 
     assert (finish, stop) == (choice["finish_reason"], choice["provider_finish_reason"])
 
 
-def test_a_tool_call_is_put_together_from_json_text() -> None:
-    """The input comes in pieces that mean nothing alone."""
+def test_the_input_of_a_tool_call_is_joined_from_pieces() -> None:
     answer = read_stream(MESSAGES, sse(start(), *block(0, TOOL, *json_deltas("", '{"a": ', "1}")), *end("tool_use")))
 
     assert [("toolu_1", "look", '{"a":1}')] == calls_of(answer)
@@ -126,27 +124,28 @@ def test_a_tool_call_is_put_together_from_json_text() -> None:
 
 
 @pytest.mark.parametrize("deltas", [[], json_deltas(""), json_deltas("", "")])
-def test_a_tool_without_json_text_has_the_input_it_opened_with(deltas: list[dict[str, Any]]) -> None:
-    """A tool without parameters, and one whose input was there from the start."""
+def test_a_tool_call_without_deltas_keeps_the_input_of_its_first_event(deltas: list[dict[str, Any]]) -> None:
     empty = read_stream(MESSAGES, sse(start(), *block(0, TOOL, *deltas), *end("tool_use")))
-    given = read_stream(MESSAGES, sse(start(), *block(0, {**TOOL, "input": {"b": 2}}, *deltas), *end("tool_use")))
+    with_input = read_stream(
+        MESSAGES, sse(start(), *block(0, {**TOOL, "input": {"b": 2}}, *deltas), *end("tool_use"))
+    )
 
     assert [("toolu_1", "look", "{}")] == calls_of(empty)
-    assert [("toolu_1", "look", '{"b":2}')] == calls_of(given)
+    assert [("toolu_1", "look", '{"b":2}')] == calls_of(with_input)
 
 
-def test_a_tool_input_that_is_cut_is_kept_as_text() -> None:
-    """`max_tokens` in the middle of a call leaves text that is no JSON."""
-    whole = sse(start(), *block(0, TOOL, *json_deltas('{"a": "Par')), *end("max_tokens"))
+def test_a_truncated_tool_input_is_kept_as_text() -> None:
+    """`max_tokens` in the middle of a call leaves text that is not JSON."""
+    body = sse(start(), *block(0, TOOL, *json_deltas('{"a": "Par')), *end("max_tokens"))
     cut = sse(start(), *block(0, TOOL, *json_deltas('{"a": "Par'))[:-1])
 
-    assert [("toolu_1", "look", '{"a": "Par')] == calls_of(read_stream(MESSAGES, whole))
+    assert [("toolu_1", "look", '{"a": "Par')] == calls_of(read_stream(MESSAGES, body))
     assert [("toolu_1", "look", '{"a": "Par')] == calls_of(read_stream(MESSAGES, cut))
     assert ResponseEnding.CUT is read_stream(MESSAGES, cut).ending
 
 
 def test_thinking_and_its_signature_are_kept() -> None:
-    """The signature must go back to the provider unchanged, and so must its place among the blocks."""
+    """The provider accepts a signature only unchanged and at its place among the blocks."""
     deltas = [{"type": "thinking_delta", "thinking": "let "}, {"type": "thinking_delta", "thinking": "me"},
               {"type": "signature_delta", "signature": "EqQB"}]  # fmt: skip
     opening = {"type": "thinking", "thinking": "", "signature": ""}
@@ -156,8 +155,8 @@ def test_thinking_and_its_signature_are_kept() -> None:
     assert {"type": "thinking", "thinking": "let me", "signature": "EqQB"} == message_of(answer)["parts"][0]
 
 
-def test_redacted_thinking_is_kept_whole() -> None:
-    """It is no text, and it must go back as it is."""
+def test_redacted_thinking_is_kept_unchanged() -> None:
+    """It is not text, and the provider expects it back as it is."""
     redacted = {"type": "redacted_thinking", "data": "EmwK"}
     answer = read_stream(MESSAGES, sse(start(), *block(0, redacted), *text("4", index=1), *end()))
 
@@ -166,7 +165,7 @@ def test_redacted_thinking_is_kept_whole() -> None:
 
 
 def test_citations_stay_with_their_text() -> None:
-    """The text is one, the blocks are kept."""
+    """The texts are joined, the blocks are kept."""
     cited = {"type": "char_location", "cited_text": "x", "document_index": 0}
     deltas = [{"type": "text_delta", "text": "B"}, {"type": "citations_delta", "citation": cited}]
     opening = {"type": "text", "text": "", "citations": []}
@@ -176,8 +175,8 @@ def test_citations_stay_with_their_text() -> None:
     assert [cited] == message_of(answer)["parts"][1]["citations"]
 
 
-def test_server_tools_are_kept_whole_and_are_nobodys_call() -> None:
-    """The provider runs them; their input comes in pieces all the same."""
+def test_a_server_tool_is_kept_and_is_not_a_tool_call() -> None:
+    """The provider runs it, so the application does not have to; its input is joined from pieces too."""
     use = {"type": "server_tool_use", "id": "srvtoolu_1", "name": "web_search", "input": {}}
     result = {
         "type": "web_search_tool_result",
@@ -192,15 +191,15 @@ def test_server_tools_are_kept_whole_and_are_nobodys_call() -> None:
     assert {"web_search_requests": 1} == view(answer)["usage"]["provider"]["server_tool_use"]
 
 
-def test_gaps_between_indices_are_closed() -> None:
-    """Some blocks are never shown; the others keep their order."""
+def test_gaps_between_block_indices_are_closed() -> None:
+    """Some blocks are never sent; the others keep their order."""
     answer = read_stream(MESSAGES, sse(start(), *text("b", index=5), *text("a", index=2), *end()))
 
     assert "ab" == message_of(answer)["content"]
 
 
-def test_content_that_is_there_from_the_start_counts() -> None:
-    """A message that only goes on with a running program comes whole in its first event."""
+def test_content_in_the_first_event_is_kept() -> None:
+    """A message that only continues a running program is complete in its first event."""
     called = {**TOOL, "caller": {"type": "code_execution_20250825"}}
     answer = read_stream(MESSAGES, sse(start(content=[called], stop_reason="tool_use"), {"type": "message_stop"}))
 
@@ -208,24 +207,23 @@ def test_content_that_is_there_from_the_start_counts() -> None:
     assert "tool_calls" == choice_of(answer)["finish_reason"]
 
 
-def test_a_second_message_is_counted_and_the_last_one_stands() -> None:
-    """Recordings of several calls in one file exist."""
+def test_of_two_messages_the_last_is_kept_and_the_other_counted() -> None:
+    """There are recordings of several calls in one file."""
     answer = read_stream(MESSAGES, sse(start(), *text("a"), *end(), start(id="msg_2"), *text("b"), *end()))
 
     assert ("b", "msg_2") == (message_of(answer)["content"], view(answer)["id"])
     assert 1 == answer.unknown_events["second message_start"]
 
 
-def test_a_message_that_is_started_twice_is_one() -> None:
-    """A gateway that retries may repeat the first event, late too."""
+def test_a_repeated_first_event_is_ignored() -> None:
+    """A gateway that retries may repeat it, also late."""
     answer = read_stream(MESSAGES, sse(start(), start(), *text("Par"), start(), *text("is", index=1), *end()))
 
     assert "Paris" == message_of(answer)["content"]
     assert not answer.unknown_events
 
 
-def test_an_error_event_keeps_what_came_before() -> None:
-    """Overloaded in the middle of a sentence."""
+def test_an_error_event_keeps_the_text_before_it() -> None:
     error = {"type": "overloaded_error", "message": "Overloaded"}
     answer = read_stream(MESSAGES, sse(start(), *text("Par")[:2], {"type": "error", "error": error}))
 
@@ -235,14 +233,13 @@ def test_an_error_event_keeps_what_came_before() -> None:
 
 
 def test_an_error_as_the_only_event_is_an_error() -> None:
-    """There is no message, so there is no view of it."""
+    """There is no message, so there is no view."""
     answer = read_stream(MESSAGES, sse({"type": "error", "error": {"type": "overloaded_error"}}))
 
     assert (ResponseEnding.ERROR, None) == (answer.ending, answer.unified)
 
 
-def test_a_stream_that_stops_is_cut() -> None:
-    """Without `message_stop` it is not complete, whatever it said."""
+def test_a_stream_without_message_stop_is_truncated() -> None:
     answer = read_stream(MESSAGES, sse(start(), *text("Par"), *end()[:1]))
 
     assert ResponseEnding.CUT is answer.ending
@@ -250,7 +247,7 @@ def test_a_stream_that_stops_is_cut() -> None:
 
 
 def test_a_cut_inside_a_character_loses_that_event_only() -> None:
-    """Bytes that are no text are counted as broken."""
+    """Bytes that are not text are counted as broken."""
     data = sse(start(), *text("Par", "😀"))
     answer = read_stream(MESSAGES, data[: data.index("😀".encode()) + 2])
 
@@ -259,7 +256,6 @@ def test_a_cut_inside_a_character_loses_that_event_only() -> None:
 
 
 def test_new_events_deltas_and_blocks_are_kept_or_counted() -> None:
-    """Never a crash, and never silence."""
     odd = block(0, {"type": "hologram", "rays": ""}, {"type": "ray_delta", "rays": "///"})
     answer = read_stream(MESSAGES, sse(start(), {"type": "telemetry"}, *odd, *end()))
 
@@ -274,7 +270,7 @@ def test_events_in_crlf_are_the_same() -> None:
     assert read_stream(MESSAGES, data) == read_stream(MESSAGES, data.replace(b"\n", b"\r\n"))
 
 
-def test_a_legacy_completion_is_text() -> None:
+def test_a_legacy_completion_is_read_as_text() -> None:
     """`/v1/complete`, plain and streamed."""
     head = {"type": "completion", "id": "compl_1", "model": "claude-2.1"}
     pieces = [
@@ -288,8 +284,8 @@ def test_a_legacy_completion_is_text() -> None:
         assert (" Paris", "stop") == (choice_of(answer)["text"], choice_of(answer)["finish_reason"])
 
 
-def test_a_request_is_messages() -> None:
-    """System comes first, each tool result is a message, tools and their choice take OpenAI's shape."""
+def test_a_request_is_decoded_to_openai_s_messages() -> None:
+    """System first, one message for each tool result, tools and tool choice in OpenAI's shape."""
     unified = decode_request(
         {
             "model": "m",

@@ -1,4 +1,4 @@
-"""Content encodings: the body that was meant, and never more than a stated size."""
+"""Content encodings: the decoded body, and never more than the allowed size."""
 
 from __future__ import annotations
 
@@ -38,33 +38,32 @@ ENCODINGS: list[tuple[str, str, Encode]] = [
     ("br", "br", brotli.compress),
     ("zstd", "zstd", zstandard.compress),
 ]
-each = pytest.mark.parametrize(("name", "encode"), [pytest.param(name, e, id=i) for i, name, e in ENCODINGS])
+each_encoding = pytest.mark.parametrize(
+    ("name", "encode"), [pytest.param(name, encode, id=test_id) for test_id, name, encode in ENCODINGS]
+)
 
 
-@each
-def test_every_encoding_is_undone(name: str, encode: Encode) -> None:
-    """What was encoded comes out as it went in."""
+@each_encoding
+def test_every_encoding_is_decoded(name: str, encode: Encode) -> None:
     assert DecodedBody(BODY, EncodingState.DECODED) == decode_body(encode(BODY), name)
 
 
-@each
-def test_an_empty_body_that_was_encoded_is_empty(name: str, encode: Encode) -> None:
-    """There is nothing in it, and that is not an error."""
+@each_encoding
+def test_an_encoded_empty_body_is_decoded(name: str, encode: Encode) -> None:
     assert DecodedBody(b"", EncodingState.DECODED) == decode_body(encode(b""), name)
 
 
 @pytest.mark.parametrize("name", ["", "identity", " , ", "Identity"])
-def test_without_an_encoding_the_body_is_itself(name: str) -> None:
-    """No header, and the header that says so."""
+def test_a_body_without_an_encoding_is_unchanged(name: str) -> None:
+    """No header, or `identity`."""
     assert DecodedBody(BODY, EncodingState.NONE) == decode_body(BODY, name)
 
 
-def test_names_are_read_without_case() -> None:
-    """Header values come in every spelling."""
+def test_encoding_names_are_case_insensitive() -> None:
     assert EncodingState.DECODED is decode_body(gzip.compress(BODY), " GZip ").state
 
 
-def test_several_encodings_are_undone_from_the_last() -> None:
+def test_several_encodings_are_decoded_from_the_last() -> None:
     """The header lists them in the order in which they were applied."""
     body = brotli.compress(gzip.compress(BODY))
 
@@ -73,23 +72,23 @@ def test_several_encodings_are_undone_from_the_last() -> None:
 
 
 @pytest.mark.parametrize(("name", "encode"), [("gzip", gzip.compress), ("zstd", zstandard.compress)])
-def test_members_one_after_another_are_one_body(name: str, encode: Encode) -> None:
-    """Gzip and zstd allow it, and a proxy that flushes does it."""
+def test_concatenated_members_are_one_body(name: str, encode: Encode) -> None:
+    """Gzip and zstd allow it, and a proxy that flushes sends it."""
     body = encode(BODY[:100]) + encode(b"") + encode(BODY[100:])
 
     assert DecodedBody(BODY, EncodingState.DECODED) == decode_body(body, name)
 
 
-@each
-def test_a_truncated_body_is_given_back_as_it_came(name: str, encode: Encode) -> None:
+@each_encoding
+def test_a_truncated_body_is_returned_undecoded(name: str, encode: Encode) -> None:
     """Half a body is never taken for the whole."""
-    whole = encode(BODY)
-    for size in (len(whole) - 1, len(whole) // 2, 5):
-        assert DecodedBody(whole[:size], EncodingState.FAILED) == decode_body(whole[:size], name), size
+    encoded = encode(BODY)
+    for size in (len(encoded) - 1, len(encoded) // 2, 5):
+        assert DecodedBody(encoded[:size], EncodingState.FAILED) == decode_body(encoded[:size], name), size
 
 
-@each
-def test_a_plain_body_under_any_header_is_noticed(name: str, encode: Encode) -> None:
+@each_encoding
+def test_a_plain_body_under_an_encoding_header_is_recognised(name: str, encode: Encode) -> None:
     """Recorders decode bodies and keep the header."""
     for plain in (BODY, b'{"a": 1}', b"{}", b"[]", "é".encode(), b'{"error": {"message": "no"}}\r\n'):
         assert DecodedBody(plain, EncodingState.STALE) == decode_body(plain, name)
@@ -104,21 +103,19 @@ def test_no_text_is_taken_for_a_compressed_body(text: str, encoding: tuple[str, 
 
 @fuzz(300)
 @given(st.binary(min_size=1, max_size=200), st.sampled_from(["gzip", "deflate", "br", "zstd", "gzip, br", "what"]))
-def test_no_bytes_are_a_crash(body: bytes, name: str) -> None:
-    """Whatever a server sends under whatever name."""
+def test_no_bytes_raise(body: bytes, name: str) -> None:
     assert decode_body(body, name).state in EncodingState
 
 
-def test_an_encoding_nobody_knows_is_left_alone() -> None:
-    """The bytes are kept, and the state says that they were not understood."""
+def test_a_body_of_an_unknown_encoding_is_returned_undecoded() -> None:
     body = gzip.compress(BODY)
 
     assert DecodedBody(body, EncodingState.FAILED) == decode_body(body, "compress")
 
 
-@each
-def test_a_body_of_just_the_limit_is_decoded(name: str, encode: Encode) -> None:
-    """The limit itself is allowed, one byte more is not."""
+@each_encoding
+def test_a_body_of_exactly_the_limit_is_decoded(name: str, encode: Encode) -> None:
+    """One byte more is refused."""
     body = encode(b"x" * 5000)
 
     assert EncodingState.DECODED is decode_body(body, name, bytes_max=5000).state
@@ -137,9 +134,9 @@ BOMBS: list[tuple[str, str, Callable[[], bytes]]] = [
 ]
 
 
-@pytest.mark.parametrize(("name", "make"), [pytest.param(name, make, id=which) for which, name, make in BOMBS])
-def test_a_bomb_is_refused_with_little_work_and_memory(name: str, make: Callable[[], bytes]) -> None:
-    """64 MiB in a few bytes are not unpacked to find out that they are too many."""
+@pytest.mark.parametrize(("name", "make"), [pytest.param(name, make, id=test_id) for test_id, name, make in BOMBS])
+def test_a_decompression_bomb_is_refused_with_little_work_and_memory(name: str, make: Callable[[], bytes]) -> None:
+    """64 MiB in a few bytes are not decompressed first."""
     bomb = make()
     tracemalloc.start()
     state = decode_body(bomb, name, bytes_max=MIB).state
@@ -161,7 +158,7 @@ def test_a_zstd_frame_that_asks_for_a_huge_window_is_refused() -> None:
 
 
 # ---------------------------------------------------------------------------------------------
-# In pieces
+# In chunks
 
 
 def cut_at(data: bytes, cuts: Iterable[int]) -> list[bytes]:
@@ -170,11 +167,11 @@ def cut_at(data: bytes, cuts: Iterable[int]) -> list[bytes]:
     return [data[first:second] for first, second in pairwise(borders)]
 
 
-@each
+@each_encoding
 @fuzz(60)
 @given(cuts=st.lists(st.integers(0, 10_000), max_size=12))
 def test_as_many_chunks_come_out_as_went_in(name: str, encode: Encode, cuts: list[int]) -> None:
-    """Cut anywhere, inside the header as well: together they are the body."""
+    """Cut anywhere, inside the header as well: the chunks join to the body."""
     sent = cut_at(encode(BODY), cuts)
 
     decoded = decode_chunks(sent, name)
@@ -183,9 +180,9 @@ def test_as_many_chunks_come_out_as_went_in(name: str, encode: Encode, cuts: lis
     assert EncodingState.DECODED is decoded.state
 
 
-@each
-def test_a_chunk_that_was_flushed_is_decoded_when_it_came(name: str, encode: Encode) -> None:
-    """Each event of a stream stands in the chunk in which it was sent."""
+@each_encoding
+def test_a_flushed_chunk_is_decoded_in_its_place(name: str, encode: Encode) -> None:
+    """Each event of a stream is in the chunk in which it was sent."""
     events = [b"data: %d\n\n" % number * 20 for number in range(5)]
     coders = {
         "gzip": lambda: zlib.compressobj(wbits=31), "x-gzip": lambda: zlib.compressobj(wbits=31),
@@ -201,18 +198,18 @@ def test_a_chunk_that_was_flushed_is_decoded_when_it_came(name: str, encode: Enc
     assert EncodingState.CUT is decode_chunks(sent, name).state
 
 
-@each
-def test_a_body_that_was_cut_off_keeps_what_came(name: str, encode: Encode) -> None:
-    """The beginning of the body, and the state says that it is no more."""
-    whole = encode(random_text(4_000))
-    for size in (len(whole) - 1, len(whole) // 2, len(whole) // 3):
-        decoded = decode_chunks(cut_at(whole[:size], [7, 100]), name)
+@each_encoding
+def test_truncated_chunks_are_decoded_as_far_as_they_go(name: str, encode: Encode) -> None:
+    """And the state says that the body is truncated."""
+    encoded = encode(random_text(4_000))
+    for size in (len(encoded) - 1, len(encoded) // 2, len(encoded) // 3):
+        decoded = decode_chunks(cut_at(encoded[:size], [7, 100]), name)
 
         assert EncodingState.CUT is decoded.state, size
         assert 3 == len(decoded.chunks)
         assert random_text(4_000).startswith(b"".join(decoded.chunks))
     assert name == "zstd" or b"".join(
-        decode_chunks([whole[: len(whole) // 2]], name).chunks
+        decode_chunks([encoded[: len(encoded) // 2]], name).chunks
     )  # zstd has one block here
 
 
@@ -221,12 +218,11 @@ def random_text(size: int) -> bytes:
     return bytes(Random(5).choices(range(32, 127), k=size))
 
 
-@each
-def test_what_is_broken_in_the_middle_comes_as_it_was_sent(name: str, encode: Encode) -> None:
-    """All of it, in the chunks in which it was sent."""
-    whole = bytearray(encode(random_text(4_000)))
-    whole[len(whole) // 2 : len(whole) // 2 + 40] = b"\xff" * 40
-    sent = cut_at(bytes(whole), [100, 2_000])
+@each_encoding
+def test_chunks_broken_in_the_middle_are_returned_undecoded(name: str, encode: Encode) -> None:
+    encoded = bytearray(encode(random_text(4_000)))
+    encoded[len(encoded) // 2 : len(encoded) // 2 + 40] = b"\xff" * 40
+    sent = cut_at(bytes(encoded), [100, 2_000])
 
     decoded = decode_chunks(sent, name)
 
@@ -234,17 +230,18 @@ def test_what_is_broken_in_the_middle_comes_as_it_was_sent(name: str, encode: En
     assert sent == decoded.chunks or decoded.state is not EncodingState.FAILED
 
 
-@pytest.mark.parametrize(("name", "make"), [pytest.param(name, make, id=which) for which, name, make in BOMBS[:5]])
-def test_a_bomb_in_pieces_is_refused(name: str, make: Callable[[], bytes]) -> None:
-    """The limit holds for all pieces together."""
+@pytest.mark.parametrize(
+    ("name", "make"), [pytest.param(name, make, id=test_id) for test_id, name, make in BOMBS[:5]]
+)
+def test_a_decompression_bomb_in_chunks_is_refused(name: str, make: Callable[[], bytes]) -> None:
+    """The limit holds for all chunks together."""
     sent = cut_at(make(), range(0, 60_000, 500))
 
     assert (sent, EncodingState.TOO_LARGE) == decode_chunks(sent, name, bytes_max=MIB)
 
 
-@each
-def test_plain_chunks_under_any_header_are_noticed(name: str, encode: Encode) -> None:
-    """And stay as they were cut."""
+@each_encoding
+def test_plain_chunks_under_an_encoding_header_are_recognised(name: str, encode: Encode) -> None:
     sent = [BODY[:11], b"", BODY[11:]]
 
     assert (sent, EncodingState.STALE) == decode_chunks(sent, name)
@@ -255,6 +252,6 @@ def test_plain_chunks_under_any_header_are_noticed(name: str, encode: Encode) ->
 
 @fuzz(200)
 @given(st.lists(st.binary(max_size=60), max_size=5), st.sampled_from(["gzip", "deflate", "br", "zstd", "gzip, br"]))
-def test_no_chunks_are_a_crash(sent: list[bytes], name: str) -> None:
-    """As many come back, whatever they are."""
+def test_no_chunks_raise(sent: list[bytes], name: str) -> None:
+    """And as many come back."""
     assert len(sent) == len(decode_chunks(sent, name).chunks)

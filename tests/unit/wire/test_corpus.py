@@ -1,4 +1,4 @@
-"""Real traffic: every recorded interaction decodes, and what it says stands in the unified view."""
+"""Real traffic: every recorded interaction decodes, and the unified view holds all of its content."""
 
 from __future__ import annotations
 
@@ -35,22 +35,26 @@ def traffic() -> tuple[Interaction, ...]:
 
 @pytest.fixture(scope="module")
 def verdicts(traffic: tuple[Interaction, ...]) -> list[Verdict]:
-    """What the extractor says about every generation call."""
-    return [judge(one) for one in traffic if one.generates]
+    """The extractor's verdict on every generation call."""
+    return [judge(interaction) for interaction in traffic if interaction.generates]
 
 
 @pytest.fixture(scope="module")
 def streams(traffic: tuple[Interaction, ...]) -> list[Interaction]:
-    """Every generation call whose body came in pieces."""
-    return [one for one in traffic if one.generates and one.body.strip() and _is_stream(one)]
+    """Every generation call with a streamed body."""
+    return [
+        interaction
+        for interaction in traffic
+        if interaction.generates and interaction.body.strip() and _is_stream(interaction)
+    ]
 
 
-def _is_stream(one: Interaction) -> bool:
-    return one.streaming and not (one.status >= 400 or one.body.lstrip().startswith(b"{\n"))
+def _is_stream(interaction: Interaction) -> bool:
+    return interaction.streaming and not (interaction.status >= 400 or interaction.body.lstrip().startswith(b"{\n"))
 
 
 def test_almost_every_generation_call_is_fully_understood(verdicts: list[Verdict]) -> None:
-    """At least 98 of 100 calls that a model answered; the table says where the others are."""
+    """At least 98 of 100 calls that a model answered; the printed table lists the others."""
     answered = [verdict for verdict in verdicts if verdict.reason is not Reason.ERROR]
     full = [verdict for verdict in answered if verdict.full]
 
@@ -58,213 +62,228 @@ def test_almost_every_generation_call_is_fully_understood(verdicts: list[Verdict
     assert len(full) >= FULLY_MIN * len(answered), coverage(verdicts)
 
 
-def test_every_other_call_has_a_stated_reason(verdicts: list[Verdict]) -> None:
-    """Less than fully understood is allowed for the reasons in `Reason`, and for no others."""
+def test_every_call_that_is_not_fully_understood_has_a_known_reason(verdicts: list[Verdict]) -> None:
     unexplained = [v for v in verdicts if not v.full and v.reason is None]
 
     assert [] == [(v.interaction.name, v.missing) for v in unexplained]
 
 
-def test_an_error_answer_is_kept_whole_and_called_an_error(verdicts: list[Verdict]) -> None:
-    """The provider's own error stands beside the unified view, which there is none of."""
+def test_an_error_response_keeps_its_body_and_ends_as_an_error(verdicts: list[Verdict]) -> None:
     errors = [v.interaction for v in verdicts if v.reason is Reason.ERROR]
 
-    for one in errors:
-        answer = one.read()
-        assert ResponseEnding.ERROR is answer.ending, one.name
-        assert json.loads(one.body) == answer.body, one.name
+    for interaction in errors:
+        answer = interaction.read()
+        assert ResponseEnding.ERROR is answer.ending, interaction.name
+        assert json.loads(interaction.body) == answer.body, interaction.name
     assert errors
 
 
-def test_the_words_of_an_error_are_understood(verdicts: list[Verdict]) -> None:
-    """The message is a text that the provider called message, error or detail, never its type or its code."""
+def test_the_message_of_an_error_is_read(verdicts: list[Verdict]) -> None:
+    """The message is a text under `message`, `error` or `detail`, never the error's type or code."""
     errors = [v.interaction for v in verdicts if v.reason is Reason.ERROR]
 
-    silent = [one.name for one in errors if one.read().error is None]
+    without_message = [interaction.name for interaction in errors if interaction.read().error is None]
     wrong = [
-        one.name
-        for one in errors
-        if (error := one.read().error) is not None and error["message"] not in _words(json.loads(one.body))
+        interaction.name
+        for interaction in errors
+        if (error := interaction.read().error) is not None
+        and error["message"] not in _error_texts(json.loads(interaction.body))
     ]
 
     assert [] == wrong
-    assert [] == silent
+    assert [] == without_message
 
 
-def _words(value: object) -> list[object]:
-    """Whatever stands under a name that servers use for the words of an error."""
+def _error_texts(value: object) -> list[object]:
+    """The values under the keys that servers use for the message of an error."""
     if isinstance(value, list):
-        return [words for item in value for words in _words(item)]
+        return [text for item in value for text in _error_texts(item)]
     if not isinstance(value, dict):
         return []
-    own = [value[name] for name in ("message", "error", "detail") if name in value]
-    return own + [words for child in value.values() for words in _words(child)]
+    texts = [value[name] for name in ("message", "error", "detail") if name in value]
+    return texts + [text for child in value.values() for text in _error_texts(child)]
 
 
-def test_the_judge_is_awake(traffic: tuple[Interaction, ...]) -> None:
-    """A view from which one thing is taken is never called complete: the extractor would notice."""
+def test_the_extractor_notices_a_missing_part(traffic: tuple[Interaction, ...]) -> None:
+    """Checks the checker: a view without one of its parts is never called complete."""
     tried: dict[str, int] = {}
-    for one in traffic:
-        if not one.generates or sum(tried.values()) > 3000:
+    for interaction in traffic:
+        if not interaction.generates or sum(tried.values()) > 3000:
             continue
-        view = one.read().unified
-        if view is None or one.status >= 400 or judge(one).reason is not None:
+        view = interaction.read().unified
+        if view is None or interaction.status >= 400 or judge(interaction).reason is not None:
             continue
-        facts = read_facts(SHAPES[one.label], one.body)
-        for what, damaged in _damaged(view):
-            tried[what] = tried.get(what, 0) + 1
-            assert find_missing(facts, damaged), (one.name, what)
+        facts = read_facts(SHAPES[interaction.label], interaction.body)
+        for part, damaged in _damaged_views(view):
+            tried[part] = tried.get(part, 0) + 1
+            assert find_missing(facts, damaged), (interaction.name, part)
 
     assert {"id", "model", "usage", "choices", "finish", "content", "tool_calls", "reasoning"} <= tried.keys()
 
 
-def _damaged(view: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
+def _damaged_views(view: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
     for name in ("id", "model", "choices", "usage"):
         if view.get(name) and (name != "usage" or any(_is_count(value) for value in view["usage"].values())):
             yield name, {**view, name: None}
     for choice in view["choices"][:1]:
-        rest = view["choices"][1:]
+        other_choices = view["choices"][1:]
         if choice["finish_reason"]:
             lost = {**choice, "finish_reason": None, "provider_finish_reason": None}
-            yield "finish", {**view, "choices": [lost, *rest], "status": None}
+            yield "finish", {**view, "choices": [lost, *other_choices], "status": None}
         message = choice.get("message") or {}
         for name in ("content", "tool_calls", "reasoning", "refusal"):
             if message.get(name) and str(message[name]).strip():
                 lost = {**choice, "message": {**message, name: None, "function_call": None}}
-                yield name, {**view, "choices": [lost, *rest]}
+                yield name, {**view, "choices": [lost, *other_choices]}
 
 
 def _is_count(value: object) -> bool:
     return isinstance(value, int) and not isinstance(value, bool)
 
 
-def test_every_interaction_is_read_without_a_crash(traffic: tuple[Interaction, ...]) -> None:
-    """An address that is not known is kept raw: its body is there, and no choices were made up."""
+def test_a_response_of_an_unknown_endpoint_keeps_its_body_and_has_no_choices(
+    traffic: tuple[Interaction, ...],
+) -> None:
+    """And no interaction of any endpoint raises."""
     others = 0
-    for one in traffic:
-        answer = one.read()
-        if one.endpoint.kind is EndpointKind.OTHER:
+    for interaction in traffic:
+        answer = interaction.read()
+        if interaction.endpoint.kind is EndpointKind.OTHER:
             others += 1
             assert answer.ending in (ResponseEnding.RAW, ResponseEnding.ERROR) or answer.body == json.loads(
-                one.body
-            ), one.name
+                interaction.body
+            ), interaction.name
     assert others
 
 
-def test_a_plain_body_is_kept_whole_beside_the_view(traffic: tuple[Interaction, ...]) -> None:
-    """What is not a stream is handed on as the provider wrote it, to the last number."""
+def test_a_body_that_is_not_streamed_is_kept_unchanged(traffic: tuple[Interaction, ...]) -> None:
     plain = 0
-    for one in traffic:
-        answer = one.read()
-        if answer.body is not None and one.body.lstrip()[:1] == b"{" and answer.ending is not ResponseEnding.CUT:
-            streamed, values = split(one.body)
+    for interaction in traffic:
+        answer = interaction.read()
+        if (
+            answer.body is not None
+            and interaction.body.lstrip()[:1] == b"{"
+            and answer.ending is not ResponseEnding.CUT
+        ):
+            streamed, values = split(interaction.body)
             if not streamed:
-                assert values[0] == answer.body, one.name
+                assert values[0] == answer.body, interaction.name
                 plain += 1
     assert plain > 1000
 
 
 def test_embeddings_decode_to_their_vectors(traffic: tuple[Interaction, ...]) -> None:
-    """Every vector of an embeddings answer stands in `data`, in order."""
-    seen = 0
-    for one in traffic:
-        answer = one.read()
+    """In order, under `data`."""
+    compared = 0
+    for interaction in traffic:
+        answer = interaction.read()
         if (
-            one.endpoint.kind is not EndpointKind.EMBEDDINGS
+            interaction.endpoint.kind is not EndpointKind.EMBEDDINGS
             or answer.ending is not ResponseEnding.COMPLETE
-            or one.status >= 400
+            or interaction.status >= 400
         ):
             continue
-        body = json.loads(one.body)
-        if one.endpoint.dialect is Dialect.GEMINI:
+        body = json.loads(interaction.body)
+        if interaction.endpoint.dialect is Dialect.GEMINI:
             vectors = [item["values"] for item in body.get("embeddings") or [body["embedding"]]]
-        elif one.endpoint.dialect is Dialect.OLLAMA:
+        elif interaction.endpoint.dialect is Dialect.OLLAMA:
             vectors = body.get("embeddings") or [body["embedding"]]
         else:
             vectors = [item["embedding"] for item in body.get("data") or []]
         assert answer.unified is not None
-        assert vectors == [item["embedding"] for item in answer.unified.get("data", [])], one.name
-        seen += 1
-    assert seen
+        assert vectors == [item["embedding"] for item in answer.unified.get("data", [])], interaction.name
+        compared += 1
+    assert compared
 
 
-def test_every_request_decodes_and_names_what_was_asked(traffic: tuple[Interaction, ...]) -> None:
-    """A JSON request of a generation call has its messages, or its prompt, in the unified view."""
-    seen = 0
-    for one in traffic:
-        if not one.generates or not one.request.lstrip().startswith(b"{") or one.status >= 400:
+def test_every_request_decodes_to_messages_or_a_prompt(traffic: tuple[Interaction, ...]) -> None:
+    decoded = 0
+    for interaction in traffic:
+        if (
+            not interaction.generates
+            or not interaction.request.lstrip().startswith(b"{")
+            or interaction.status >= 400
+        ):
             continue
-        body = parse_json(one.request)
+        body = parse_json(interaction.request)
         assert isinstance(body, dict)
         if any(body.get(name) for name in ("messages", "contents", "input", "prompt")):
-            unified = decode_request(one.endpoint, body)
-            seen += 1
-            assert unified.get("messages") or unified.get("prompt"), one.name
-    assert seen
+            unified = decode_request(interaction.endpoint, body)
+            decoded += 1
+            assert unified.get("messages") or unified.get("prompt"), interaction.name
+    assert decoded
 
 
-def test_a_stale_encoding_header_is_noticed(traffic: tuple[Interaction, ...]) -> None:
-    """A plain body under a header that names an encoding is the body."""
-    stale = [one for one in traffic if one.stale_encoding]
+def test_a_plain_body_under_an_encoding_header_is_the_body(traffic: tuple[Interaction, ...]) -> None:
+    stale = [interaction for interaction in traffic if interaction.stale_encoding]
 
-    for one in stale:
-        assert (one.body, EncodingState.STALE) == decode_body(one.body, one.stale_encoding), one.name
+    for interaction in stale:
+        assert (interaction.body, EncodingState.STALE) == decode_body(interaction.body, interaction.stale_encoding), (
+            interaction.name
+        )
     assert stale
 
 
-# How a stream is divided does not matter.
+# The result does not depend on where a stream is split.
 
 
-def _read_in(one: Interaction, pieces: list[bytes]) -> ParsedResponse:
-    reader = ResponseReader(one.endpoint, one.status, one.media_type)
+def _read_pieces(interaction: Interaction, pieces: list[bytes]) -> ParsedResponse:
+    reader = ResponseReader(interaction.endpoint, interaction.status, interaction.media_type)
     for piece in pieces:
         reader.feed(piece)
     return reader.finish()
 
 
 def test_a_short_stream_may_be_split_at_every_position(streams: list[Interaction]) -> None:
-    """Two pieces say what one says, wherever the cut is; so do single bytes."""
-    short = [one for one in streams if len(one.body) <= SHORT_BYTES]
-    for one in short:
-        whole = one.read()
-        for at in range(len(one.body) + 1):
-            assert whole == _read_in(one, [one.body[:at], one.body[at:]]), (one.name, at)
-        assert whole == _read_in(one, [bytes([byte]) for byte in one.body]), one.name
+    """In two pieces at every position, and in single bytes."""
+    short = [interaction for interaction in streams if len(interaction.body) <= SHORT_BYTES]
+    for interaction in short:
+        expected = interaction.read()
+        for at in range(len(interaction.body) + 1):
+            assert expected == _read_pieces(interaction, [interaction.body[:at], interaction.body[at:]]), (
+                interaction.name,
+                at,
+            )
+        assert expected == _read_pieces(interaction, [bytes([byte]) for byte in interaction.body]), interaction.name
     assert short
 
 
 def test_a_long_stream_may_be_split_at_random_positions(streams: list[Interaction]) -> None:
-    """A handful of positions each, and once into many pieces; the slow run takes 200."""
+    """In two pieces at a few positions each, and once in many pieces; `make test-all` takes 200 positions."""
     _check_random_splits(streams, POSITIONS)
 
 
 @pytest.mark.slow
 def test_a_long_stream_may_be_split_at_200_random_positions(streams: list[Interaction]) -> None:
-    """As the plan of acceptance has it."""
     _check_random_splits(streams, 200)
 
 
 def _check_random_splits(streams: list[Interaction], count: int) -> None:
-    long = [one for one in streams if len(one.body) > SHORT_BYTES]
-    for one in long:
-        source = random.Random(one.name)
-        whole = one.read()
-        places = [source.randrange(len(one.body)) for _ in range(count)]
+    long = [interaction for interaction in streams if len(interaction.body) > SHORT_BYTES]
+    for interaction in long:
+        source = random.Random(interaction.name)
+        expected = interaction.read()
+        places = [source.randrange(len(interaction.body)) for _ in range(count)]
         for at in places:
-            assert whole == _read_in(one, [one.body[:at], one.body[at:]]), (one.name, at)
-        edges = [0, *sorted(places), len(one.body)]
-        assert whole == _read_in(one, [one.body[a:b] for a, b in pairwise(edges)]), one.name
+            assert expected == _read_pieces(interaction, [interaction.body[:at], interaction.body[at:]]), (
+                interaction.name,
+                at,
+            )
+        edges = [0, *sorted(places), len(interaction.body)]
+        assert expected == _read_pieces(interaction, [interaction.body[a:b] for a, b in pairwise(edges)]), (
+            interaction.name
+        )
     assert long
 
 
 def test_recorded_chunks_give_the_same_result(streams: list[Interaction]) -> None:
-    """Where the corpus holds chunk sizes, the chunks join to the body, and each is read as soon as it is there."""
-    chunked = [one for one in streams if one.chunk_sizes]
-    for one in chunked:
-        pieces = list(_cut(one.body, one.chunk_sizes))
-        assert one.body == b"".join(pieces), one.name
-        assert list(one.chunk_sizes) == [len(piece) for piece in pieces], one.name
-        assert one.read() == _read_in(one, pieces), one.name
+    """Where the corpus holds chunk sizes; the chunks also join to the body."""
+    chunked = [interaction for interaction in streams if interaction.chunk_sizes]
+    for interaction in chunked:
+        pieces = list(_cut(interaction.body, interaction.chunk_sizes))
+        assert interaction.body == b"".join(pieces), interaction.name
+        assert list(interaction.chunk_sizes) == [len(piece) for piece in pieces], interaction.name
+        assert interaction.read() == _read_pieces(interaction, pieces), interaction.name
     assert chunked
 
 
@@ -275,32 +294,36 @@ def _cut(body: bytes, sizes: tuple[int, ...]) -> Iterator[bytes]:
         at += size
 
 
-def test_line_ends_comments_and_pings_change_nothing(streams: list[Interaction]) -> None:
-    """LF and CRLF are the same, and what a proxy puts between events to keep a line open says nothing."""
+def test_line_ends_and_pings_do_not_change_the_result(streams: list[Interaction]) -> None:
+    """LF or CRLF, and the comments that a proxy sends to keep a connection open."""
     tried = 0
-    for one in streams:
-        if not re.match(rb"data:|event:", one.body) or b"\r" in one.body:
+    for interaction in streams:
+        if not re.match(rb"data:|event:", interaction.body) or b"\r" in interaction.body:
             continue
         tried += 1
-        whole = one.read()
-        assert whole == _read_in(one, [one.body.replace(b"\n", b"\r\n")]), one.name
-        assert whole == _read_in(one, [one.body.replace(b"\n\n", b"\n\n: ping\n\n")]), one.name
+        expected = interaction.read()
+        assert expected == _read_pieces(interaction, [interaction.body.replace(b"\n", b"\r\n")]), interaction.name
+        assert expected == _read_pieces(interaction, [interaction.body.replace(b"\n\n", b"\n\n: ping\n\n")]), (
+            interaction.name
+        )
     assert tried > 1000
 
 
-def test_a_stream_that_is_cut_keeps_what_came(verdicts: list[Verdict]) -> None:
-    """A cut stream is never complete before its end was said, and its text is the beginning of the whole text."""
+def test_a_truncated_stream_keeps_the_text_received(verdicts: list[Verdict]) -> None:
+    """Its text is a prefix of the whole text, and it is complete only after its end marker."""
     tried = cut = 0
-    for one in (verdict.interaction for verdict in verdicts if verdict.full and _is_stream(verdict.interaction)):
-        whole = one.read()
-        if whole.ending is not ResponseEnding.COMPLETE or whole.unified is None:
+    for interaction in (
+        verdict.interaction for verdict in verdicts if verdict.full and _is_stream(verdict.interaction)
+    ):
+        complete = interaction.read()
+        if complete.ending is not ResponseEnding.COMPLETE or complete.unified is None:
             continue
         tried += 1
-        at = random.Random(one.name).randrange(len(one.body))
-        part = _read_in(one, [one.body[:at]])
-        assert part.ending in (ResponseEnding.CUT, ResponseEnding.COMPLETE, ResponseEnding.RAW), one.name
-        assert _text(whole.unified).startswith(_text(part.unified)), (one.name, at)
-        cut += part.ending is ResponseEnding.CUT
+        at = random.Random(interaction.name).randrange(len(interaction.body))
+        truncated = _read_pieces(interaction, [interaction.body[:at]])
+        assert truncated.ending in (ResponseEnding.CUT, ResponseEnding.COMPLETE, ResponseEnding.RAW), interaction.name
+        assert _text(complete.unified).startswith(_text(truncated.unified)), (interaction.name, at)
+        cut += truncated.ending is ResponseEnding.CUT
     assert cut > tried / 2
 
 
@@ -309,56 +332,59 @@ def _text(view: dict[str, Any] | None) -> str:
     return choices[0].get("text") or choices[0].get("message", {}).get("content") or ""
 
 
-# The Responses API says everything twice.
+# The Responses API sends everything twice: in events, and again in the terminal event.
 
 
 def test_the_events_of_a_response_equal_its_terminal_event(streams: list[Interaction]) -> None:
-    """Items built from their own events are those that the last event repeats, in every recording."""
+    """In every recording."""
     compared, different = _compare_with_terminal(streams, "_text.done")
 
     assert compared
     assert [] == different
 
 
-def test_the_deltas_of_a_response_are_enough(streams: list[Interaction]) -> None:
-    """Deltas alone say the same; LM Studio sends none for arguments, and a few recordings were shortened by hand."""
+def test_the_deltas_of_a_response_equal_its_terminal_event(streams: list[Interaction]) -> None:
+    """With few exceptions: LM Studio sends no deltas of arguments, and a few recordings were shortened by hand."""
     compared, different = _compare_with_terminal(streams, ".done")
 
     assert len(different) <= 0.01 * compared, different
 
 
-def _compare_with_terminal(streams: list[Interaction], left_out: str) -> tuple[int, list[str]]:
-    """How many were compared, and the names of those that differ."""
+def _compare_with_terminal(streams: list[Interaction], skipped_suffix: str) -> tuple[int, list[str]]:
+    """The number of compared streams, and the names of those that differ."""
     compared, different = 0, []
-    for one in streams:
-        if one.endpoint.kind is not EndpointKind.RESPONSES or one.body.count(b'"response.created"') > 2:
+    for interaction in streams:
+        if (
+            interaction.endpoint.kind is not EndpointKind.RESPONSES
+            or interaction.body.count(b'"response.created"') > 2
+        ):
             continue  # Some recordings hold several answers; a name is in an event's head, and in its data.
-        built, said = _assemble_without_terminal(one, left_out)
-        compared += bool(said)
-        if said and [_substance(item) for item in said] != [_substance(item) for item in built]:
-            different.append(one.name)
+        built, repeated = _assemble_without_terminal(interaction, skipped_suffix)
+        compared += bool(repeated)
+        if repeated and [_substance(item) for item in repeated] != [_substance(item) for item in built]:
+            different.append(interaction.name)
     return compared, different
 
 
-def _assemble_without_terminal(one: Interaction, left_out: str) -> tuple[list[Any], list[Any]]:
-    """The items from their own events, without those whose names end like this, and those of the terminal event."""
-    parser, assembler, said = EventStreamParser(), ResponseAssembler(), []
-    for event in [*parser.feed(one.body), *parser.finish()]:
+def _assemble_without_terminal(interaction: Interaction, skipped_suffix: str) -> tuple[list[Any], list[Any]]:
+    """The items built from their events, and the items that the terminal event repeats."""
+    parser, assembler, repeated = EventStreamParser(), ResponseAssembler(), []
+    for event in [*parser.feed(interaction.body), *parser.finish()]:
         try:
             value = json.loads(event.data)
         except ValueError:
             continue  # `[DONE]`, and one recording whose JSON is broken
         kind = value.get("type", event.name)
         if kind in ("response.completed", "response.incomplete"):
-            said = value["response"].get("output") or []
-        elif not kind.endswith(left_out):
+            repeated = value["response"].get("output") or []
+        elif not kind.endswith(skipped_suffix):
             assembler.add_event(value, event.name)
-    return list(assembler.finish().get("output") or []), said
+    return list(assembler.finish().get("output") or []), repeated
 
 
 def _substance(item: dict[str, Any]) -> Any:
-    """What the model wrote in an item. Ids may rotate, and servers add their tools' results at the end only."""
-    said = [part.get("text") or part.get("refusal") for part in item.get("content") or [] if part]
-    thought = [part["text"] for part in item.get("summary") or []]
+    """The model's part of an item. Ids may rotate, and servers add their tools' results only at the end."""
+    texts = [part.get("text") or part.get("refusal") for part in item.get("content") or [] if part]
+    summaries = [part["text"] for part in item.get("summary") or []]
     call = item if item["type"] in ("function_call", "custom_tool_call") else {}
-    return item["type"], said, thought, [call.get(name) for name in ("call_id", "name", "arguments", "input")]
+    return item["type"], texts, summaries, [call.get(name) for name in ("call_id", "name", "arguments", "input")]

@@ -1,4 +1,4 @@
-"""From a unified view back to every provider's answer, plain and streamed, so that a snapshot can answer a call."""
+"""From a unified view back to every provider's response, plain and streamed, so that a snapshot can answer a call."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ each_way = pytest.mark.parametrize("way", ["plain", "stream"])
 
 
 def minimal(content: str | None, finish: str, calls: list[Any] | None = None, usage: Any = None) -> dict[str, Any]:
-    """What a snapshot written by hand says, and nothing else."""
+    """The view of a snapshot with only these fields."""
     message: dict[str, Any] = {"role": "assistant", "content": content}
     if calls:
         message["tool_calls"] = calls
@@ -31,16 +31,15 @@ def minimal(content: str | None, finish: str, calls: list[Any] | None = None, us
     return {"choices": [choice], **({"usage": usage} if usage else {})}
 
 
-def answered(address: str, way: str, view: dict[str, Any]) -> ParsedResponse:
-    """The view written out by this provider, and read again; it must be an answer that is whole."""
+def write_and_read(address: str, way: str, view: dict[str, Any]) -> ParsedResponse:
+    """The view encoded for this provider and decoded again; fails unless the answer is complete."""
     answer = reread(find_endpoint("POST", address), view, way)
     assert ResponseEnding.COMPLETE is answer.ending
     assert not answer.unknown_events
     return answer
 
 
-def said(answer: ParsedResponse) -> tuple[Any, Any, Any]:
-    """Content, calls and finish reason."""
+def content_calls_finish(answer: ParsedResponse) -> tuple[Any, Any, Any]:
     assert answer.unified is not None
     (choice,) = answer.unified["choices"]  # type: ignore[union-attr,misc]  # JSON
     message = choice.get("message", {})  # type: ignore[union-attr]
@@ -50,43 +49,44 @@ def said(answer: ParsedResponse) -> tuple[Any, Any, Any]:
 @each_way
 @pytest.mark.parametrize("address", GENERATING)
 @pytest.mark.parametrize("content", ["Paris.", "", "naïve — “quoted”\n\n😀\u2028\\", "data: x\n\ndata: [DONE]\n\n"])
-def test_text_comes_back(address: str, way: str, content: str) -> None:
-    """Any text, one that looks like an event too."""
-    assert (content, None, "stop") == said(answered(address, way, minimal(content, "stop")))
+def test_text_survives_encoding(address: str, way: str, content: str) -> None:
+    """Also text that looks like an event."""
+    assert (content, None, "stop") == content_calls_finish(write_and_read(address, way, minimal(content, "stop")))
 
 
 @each_way
 @pytest.mark.parametrize("address", CALLING)
 @pytest.mark.parametrize("content", [None, "Let me look."])
-def test_tool_calls_come_back(address: str, way: str, content: str | None) -> None:
-    """Ids, names and arguments, with text beside them or without."""
-    got, calls, finish = said(answered(address, way, minimal(content, "tool_calls", CALLS)))
+def test_tool_calls_survive_encoding(address: str, way: str, content: str | None) -> None:
+    """Ids, names and arguments, with and without text."""
+    decoded, calls, finish = content_calls_finish(write_and_read(address, way, minimal(content, "tool_calls", CALLS)))
 
-    assert (content or None, CALLS, "tool_calls") == (got or None, calls, finish)
+    assert (content or None, CALLS, "tool_calls") == (decoded or None, calls, finish)
 
 
 @each_way
 @pytest.mark.parametrize("address", GENERATING)
 @pytest.mark.parametrize("finish", ["stop", "length", "content_filter"])
-def test_finish_reasons_come_back(address: str, way: str, finish: str) -> None:
-    """In the provider's own words on the wire."""
-    assert finish == said(answered(address, way, minimal("a", finish)))[2]
+def test_finish_reasons_survive_encoding(address: str, way: str, finish: str) -> None:
+    assert finish == content_calls_finish(write_and_read(address, way, minimal("a", finish)))[2]
 
 
 @each_way
 @pytest.mark.parametrize("address", [address for address in GENERATING if address != COMPLETE])
-def test_usage_comes_back(address: str, way: str) -> None:
-    """The three totals that a snapshot may hold; Anthropic's old completions never told any."""
-    usage = _usage(answered(address, way, minimal("a", "stop", usage=USAGE)))
+def test_usage_survives_encoding(address: str, way: str) -> None:
+    """The three totals that a snapshot may hold; Anthropic's old completions never had any."""
+    usage = _usage(write_and_read(address, way, minimal("a", "stop", usage=USAGE)))
 
     assert USAGE == {name: usage[name] for name in USAGE}
 
 
 @each_way
 @pytest.mark.parametrize("address", [address for address in GENERATING if address != COMPLETE])
-def test_a_total_alone_comes_back(address: str, way: str) -> None:
+def test_a_total_alone_survives_encoding(address: str, way: str) -> None:
     """`tokens_used` of a snapshot is one number."""
-    assert 12 == _usage(answered(address, way, minimal("a", "stop", usage={"total_tokens": 12})))["total_tokens"]
+    assert (
+        12 == _usage(write_and_read(address, way, minimal("a", "stop", usage={"total_tokens": 12})))["total_tokens"]
+    )
 
 
 def _usage(answer: ParsedResponse) -> dict[str, Any]:
@@ -96,22 +96,21 @@ def _usage(answer: ParsedResponse) -> dict[str, Any]:
 
 @each_way
 @pytest.mark.parametrize("address", GENERATING)
-def test_what_was_read_again_is_stable(address: str, way: str) -> None:
-    """Reading what was written gives a view that is written and read as itself from then on."""
-    view = answered(address, way, minimal("a", "stop", None if address in TEXT_ONLY else CALLS, USAGE)).unified
+def test_a_decoded_view_is_encoded_and_decoded_as_itself(address: str, way: str) -> None:
+    view = write_and_read(address, way, minimal("a", "stop", None if address in TEXT_ONLY else CALLS, USAGE)).unified
 
     assert view is not None
-    for again in ("plain", "stream"):
-        assert view == answered(address, again, view).unified
+    for second_way in ("plain", "stream"):
+        assert view == write_and_read(address, second_way, view).unified
 
 
 @each_way
 @pytest.mark.parametrize("address", [CHAT, MESSAGES, RESPONSES, *CALLING[3:]])
-def test_reasoning_comes_back(address: str, way: str) -> None:
-    """Where the provider has a place for it."""
+def test_reasoning_survives_encoding(address: str, way: str) -> None:
+    """Where the provider has a field for it."""
     view = minimal("4", "stop")
     view["choices"][0]["message"]["reasoning"] = "let me"
-    unified = answered(address, way, view).unified
+    unified = write_and_read(address, way, view).unified
 
     assert unified is not None
     assert "let me" == unified["choices"][0]["message"]["reasoning"]  # type: ignore[index,call-overload]
@@ -120,34 +119,35 @@ def test_reasoning_comes_back(address: str, way: str) -> None:
 @pytest.mark.parametrize(
     ("address", "field"), [(COMPLETIONS, "choices"), (COMPLETE, "completion"), (OLLAMA_GENERATE, "response")]
 )
-def test_text_endpoints_answer_in_their_own_shape(address: str, field: str) -> None:
-    """A client of an old endpoint does not look for a message."""
+def test_a_text_endpoint_answers_in_its_own_shape(address: str, field: str) -> None:
+    """A client of a legacy endpoint does not look for a message."""
     body = encode_response(find_endpoint("POST", address), minimal("Paris", "stop"))
 
     assert "Paris" == (body[field][0]["text"] if field == "choices" else body[field])  # type: ignore[index,call-overload]
     assert "message" not in str(body)
 
 
-def test_a_custom_tool_call_comes_back() -> None:
+def test_a_custom_tool_call_survives_encoding() -> None:
     """The Responses API and the chat API have them."""
     call = {"id": "c", "type": "custom", "custom": {"name": "sql", "input": "SELECT 1"}}
     for address in (CHAT, RESPONSES):
         for way in ("plain", "stream"):
-            assert [call] == said(answered(address, way, minimal(None, "tool_calls", [call])))[1]
+            assert [call] == content_calls_finish(write_and_read(address, way, minimal(None, "tool_calls", [call])))[
+                1
+            ]
 
 
-def test_an_unknown_endpoint_has_no_answer_of_its_own() -> None:
-    """Asking for one is our own mistake."""
+def test_encoding_for_an_unknown_endpoint_raises() -> None:
+    """It is a bug of the caller."""
     for encode in (encode_response, encode_stream):
         with pytest.raises(AssertionError, match="unknown endpoint"):
             encode(find_endpoint("GET", "/"), {})
 
 
-def test_every_dialect_is_tried_here() -> None:
-    """A new one must be added to these tests."""
+def test_every_dialect_is_in_these_tests() -> None:
     from traceforge.wire.endpoints import Dialect, EndpointKind
 
-    seen = {find_endpoint("POST", address) for address in GENERATING}
-    assert set(Dialect) == {endpoint.dialect for endpoint in seen}
-    assert set(EndpointKind) - {EndpointKind.OTHER, EndpointKind.EMBEDDINGS} == {endpoint.kind for endpoint in seen}
-    assert all(isinstance(endpoint, Endpoint) for endpoint in seen)
+    tested = {find_endpoint("POST", address) for address in GENERATING}
+    assert set(Dialect) == {endpoint.dialect for endpoint in tested}
+    assert set(EndpointKind) - {EndpointKind.OTHER, EndpointKind.EMBEDDINGS} == {endpoint.kind for endpoint in tested}
+    assert all(isinstance(endpoint, Endpoint) for endpoint in tested)

@@ -1,4 +1,4 @@
-"""Addresses: which dialect is spoken there, and what a call does."""
+"""Addresses: their dialect, and the kind of call."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ OTHER = Endpoint(None, EndpointKind.OTHER)
 VERTEX = "https://us-central1-aiplatform.googleapis.com/v1beta1/projects/p/locations/us-central1/publishers/google"
 AZURE = "https://res.openai.azure.com/openai/deployments/my-gpt"
 
-KNOWN = [
+KNOWN_ADDRESSES = [
     ("https://api.openai.com/v1/chat/completions", Dialect.OPENAI, EndpointKind.CHAT, ""),
     ("https://api.openai.com/v1/completions", Dialect.OPENAI, EndpointKind.COMPLETIONS, ""),
     ("https://api.openai.com/v1/responses", Dialect.OPENAI, EndpointKind.RESPONSES, ""),
@@ -106,44 +106,44 @@ UNKNOWN = [
 ]
 
 
-@pytest.mark.parametrize(("url", "dialect", "kind", "model"), KNOWN)
-def test_a_known_address_is_understood(url: str, dialect: Dialect, kind: EndpointKind, model: str) -> None:
-    """The path says what the bytes mean, whoever serves it."""
+@pytest.mark.parametrize(("url", "dialect", "kind", "model"), KNOWN_ADDRESSES)
+def test_a_known_address_has_its_dialect_kind_and_model(
+    url: str, dialect: Dialect, kind: EndpointKind, model: str
+) -> None:
+    """The path decides, on any host."""
     assert Endpoint(dialect, kind, model) == find_endpoint("POST", url)
 
 
-@pytest.mark.parametrize(("url", "dialect", "kind", "model"), KNOWN)
+@pytest.mark.parametrize(("url", "dialect", "kind", "model"), KNOWN_ADDRESSES)
 def test_a_path_is_enough(url: str, dialect: Dialect, kind: EndpointKind, model: str) -> None:
-    """A proxy sees a path and a query, and methods in any case."""
+    """A proxy sees only a path and a query; methods come in any case."""
     path = "/" + url.partition("://")[2].partition("/")[2]
 
     assert Endpoint(dialect, kind, model) == find_endpoint("post", path)
 
 
-@pytest.mark.parametrize("url", [url for url, dialect, *_ in KNOWN if dialect is not Dialect.GEMINI])
-def test_a_slash_at_the_end_changes_nothing(url: str) -> None:
-    """Some clients join addresses carelessly."""
+@pytest.mark.parametrize("url", [url for url, dialect, *_ in KNOWN_ADDRESSES if dialect is not Dialect.GEMINI])
+def test_a_trailing_slash_is_ignored(url: str) -> None:
     path, mark, query = url.partition("?")
 
     assert find_endpoint("POST", url) == find_endpoint("POST", f"{path}/{mark}{query}")
 
 
 @pytest.mark.parametrize("url", UNKNOWN)
-def test_every_other_address_is_other(url: str) -> None:
-    """It is kept raw and counted."""
+def test_an_unknown_address_is_of_kind_other(url: str) -> None:
     assert OTHER == find_endpoint("POST", url)
 
 
 @pytest.mark.parametrize("method", ["GET", "HEAD", "DELETE", "OPTIONS", ""])
-@pytest.mark.parametrize("url", [url for url, *_ in KNOWN])
-def test_only_a_post_asks_a_model(method: str, url: str) -> None:
+@pytest.mark.parametrize("url", [url for url, *_ in KNOWN_ADDRESSES])
+def test_only_a_post_is_a_model_call(method: str, url: str) -> None:
     """Listing stored completions is not generating one."""
     assert OTHER == find_endpoint(method, url)
 
 
-def test_what_generates_is_told_from_what_does_not() -> None:
-    """An embedding is no answer, and an unknown address may be anything."""
-    for url, _, kind, _ in KNOWN:
+def test_only_generation_endpoints_generate() -> None:
+    """Not embeddings, and not unknown addresses."""
+    for url, _, kind, _ in KNOWN_ADDRESSES:
         assert (kind is not EndpointKind.EMBEDDINGS) == find_endpoint("POST", url).is_generative
     assert not OTHER.is_generative
 
@@ -160,6 +160,6 @@ def test_what_generates_is_told_from_what_does_not() -> None:
         ("", "", ""),
     ],
 )
-def test_a_url_is_split_whatever_was_redacted_in_it(url: str, path: str, query: str) -> None:
+def test_a_redacted_url_is_split(url: str, path: str, query: str) -> None:
     """The standard library refuses one whose user is `[REDACTED]`."""
     assert (path, query) == split_url(url)

@@ -1,4 +1,4 @@
-"""Gemini and Vertex as small wire transcripts: parts, signatures, refused prompts, two ways to stream."""
+"""Gemini and Vertex as small transcripts: parts, signatures, refused prompts, two ways to stream."""
 
 from __future__ import annotations
 
@@ -21,36 +21,33 @@ USAGE = {
 
 
 def chunk(*parts: dict[str, Any], finish: Any = None, **more: Any) -> dict[str, Any]:
-    """An answer, or a piece of one: on this wire they look alike."""
+    """An answer, or a piece of one: both have the same shape."""
     candidate = {"content": {"parts": list(parts), "role": "model"}, "index": 0}
     if finish is not None:
         candidate["finishReason"] = finish
     return {"candidates": [candidate], "modelVersion": "gemini-2.5-flash", "responseId": "r1", **more}
 
 
-def text(written: str, **more: Any) -> dict[str, Any]:
-    """A text part."""
-    return {"text": written, **more}
+def text(content: str, **more: Any) -> dict[str, Any]:
+    return {"text": content, **more}
 
 
-def called(name: str, **fields: Any) -> dict[str, Any]:
-    """A function call part."""
+def function_call(name: str, **fields: Any) -> dict[str, Any]:
     return {"functionCall": {"name": name, **fields}}
 
 
 def view(answer: ParsedResponse) -> dict[str, Any]:
-    """The unified view."""
     assert answer.unified is not None
     return answer.unified
 
 
 def array(*values: object) -> bytes:
-    """The stream that comes without `alt=sse`, spaced as Google spaces it."""
+    """The stream without `alt=sse`, spaced as Google spaces it."""
     return b"[" + b"\n,\r\n".join(json.dumps(value, indent=2).encode() for value in values) + b"\n]\n"
 
 
-def test_a_plain_answer_speaks_openai() -> None:
-    """Id, model, text and usage, thoughts counted as written tokens."""
+def test_a_plain_answer_has_openai_s_names() -> None:
+    """Id, model, text and usage; thoughts count as completion tokens."""
     unified = view(read_body(GEMINI, chunk(text("Paris"), finish="STOP", usageMetadata=USAGE)))
 
     assert ("r1", "gemini-2.5-flash") == (unified["id"], unified["model"])
@@ -75,7 +72,7 @@ PIECES = [
     chunk(text("Par"), usageMetadata={"promptTokenCount": 10}),
     chunk(text("is 😀"), finish="STOP", usageMetadata=USAGE),
 ]
-WHOLE = chunk(text("Paris 😀"), finish="STOP", usageMetadata=USAGE)
+FULL_ANSWER = chunk(text("Paris 😀"), finish="STOP", usageMetadata=USAGE)
 
 
 @pytest.mark.parametrize(
@@ -87,18 +84,18 @@ WHOLE = chunk(text("Paris 😀"), finish="STOP", usageMetadata=USAGE)
         pytest.param(json.dumps(PIECES).encode(), "application/json", id="compact array"),
     ],
 )
-def test_a_stream_is_the_answer_it_would_have_been(data: bytes, media_type: str) -> None:
-    """There is no terminator; a finish reason is the end, and each chunk counts anew."""
+def test_a_stream_equals_the_plain_answer(data: bytes, media_type: str) -> None:
+    """There is no terminator: a finish reason is the end. Each chunk repeats the counts."""
     answer = read_stream(GEMINI, data, media_type)
 
     assert ResponseEnding.COMPLETE is answer.ending
-    assert WHOLE == answer.body
-    assert view(read_body(GEMINI, WHOLE)) == answer.unified
+    assert FULL_ANSWER == answer.body
+    assert view(read_body(GEMINI, FULL_ANSWER)) == answer.unified
 
 
 @pytest.mark.parametrize("size", [1, 3, 40])
-def test_a_stream_that_stops_is_cut(size: int) -> None:
-    """As events and as an array that nobody closed."""
+def test_a_stream_without_a_finish_reason_is_truncated(size: int) -> None:
+    """As events, and as an array without its closing bracket."""
     pieces = [chunk(text("Par")), chunk(text("is"))]
     for data, kind in ((sse(*pieces), "text/event-stream"), (array(*pieces), "application/json")):
         answer = read_stream(GEMINI, data[:-size], kind)
@@ -107,15 +104,15 @@ def test_a_stream_that_stops_is_cut(size: int) -> None:
 
 
 def test_thoughts_are_reasoning() -> None:
-    """A part that is marked as thought is no text of the answer."""
+    """A part that is marked as thought is not part of the text."""
     pieces = [chunk(text("let ", thought=True)), chunk(text("me", thought=True)), chunk(text("4"), finish="STOP")]
     answer = read_stream(GEMINI, sse(*pieces))
 
     assert ("4", "let me") == (message_of(answer)["content"], message_of(answer)["reasoning"])
 
 
-def test_a_signature_closes_its_part() -> None:
-    """It must go back with exactly the part that it came with."""
+def test_a_signature_stays_with_its_part() -> None:
+    """The provider expects it back with exactly that part."""
     pieces = [
         chunk(text("A", thoughtSignature="s1")),
         chunk(text("B")),
@@ -129,7 +126,7 @@ def test_a_signature_closes_its_part() -> None:
     ]
 
 
-def test_an_empty_text_part_is_no_content_lost() -> None:
+def test_an_empty_text_part_changes_nothing() -> None:
     """Streams often end with one."""
     answer = read_stream(GEMINI, sse(chunk(text("a")), chunk(text(""), finish="STOP")))
 
@@ -139,28 +136,30 @@ def test_an_empty_text_part_is_no_content_lost() -> None:
 
 def test_function_calls_are_tool_calls() -> None:
     """With and without an id; the reason is `STOP` all the same."""
-    answer = read_body(GEMINI, chunk(called("look", args={"a": 1}), called("go", id="f1"), finish="STOP"))
+    answer = read_body(
+        GEMINI, chunk(function_call("look", args={"a": 1}), function_call("go", id="f1"), finish="STOP")
+    )
 
     assert [(None, "look", '{"a":1}'), ("f1", "go", "{}")] == calls_of(answer)
     assert ("tool_calls", "STOP") == (choice_of(answer)["finish_reason"], choice_of(answer)["provider_finish_reason"])
 
 
-def test_arguments_may_come_in_pieces() -> None:
-    """A call that `willContinue` goes on without its name; strings grow, other values are set."""
+def test_arguments_are_joined_from_pieces() -> None:
+    """The later pieces of a call with `willContinue` have no name; strings are appended, other values are set."""
 
-    def going_on(*pieces: dict[str, Any], more: bool = True) -> dict[str, Any]:
-        rest: dict[str, Any] = {"partialArgs": list(pieces)} if pieces else {}
-        return chunk({"functionCall": {**rest, **({"willContinue": True} if more else {})}})
+    def continued_call(*pieces: dict[str, Any], more: bool = True) -> dict[str, Any]:
+        partial: dict[str, Any] = {"partialArgs": list(pieces)} if pieces else {}
+        return chunk({"functionCall": {**partial, **({"willContinue": True} if more else {})}})
 
     answer = read_stream(
         GEMINI,
-        sse(chunk({**called("look", willContinue=True), "thoughtSignature": "s"}),
-            going_on({"jsonPath": "$.city", "stringValue": "Par", "willContinue": True}),
-            going_on({"jsonPath": "$.city", "stringValue": "is"}),
-            going_on({"jsonPath": "$.at[1].n", "numberValue": 2}, {"jsonPath": "$.at[0]", "boolValue": True}),
-            going_on({"jsonPath": "$.none", "nullValue": "NULL_VALUE"}),
-            going_on(more=False),
-            chunk(called("go", args={})),
+        sse(chunk({**function_call("look", willContinue=True), "thoughtSignature": "s"}),
+            continued_call({"jsonPath": "$.city", "stringValue": "Par", "willContinue": True}),
+            continued_call({"jsonPath": "$.city", "stringValue": "is"}),
+            continued_call({"jsonPath": "$.at[1].n", "numberValue": 2}, {"jsonPath": "$.at[0]", "boolValue": True}),
+            continued_call({"jsonPath": "$.none", "nullValue": "NULL_VALUE"}),
+            continued_call(more=False),
+            chunk(function_call("go", args={})),
             chunk(text(""), finish="STOP")),
     )  # fmt: skip
 
@@ -170,25 +169,26 @@ def test_arguments_may_come_in_pieces() -> None:
     assert "s" == message_of(answer)["parts"]["parts"][0]["thoughtSignature"]
 
 
-def test_a_call_that_was_cut_keeps_the_arguments_that_came() -> None:
-    """The stream stopped in the middle of one."""
+def test_a_truncated_call_keeps_the_arguments_received() -> None:
     piece = {"functionCall": {"partialArgs": [{"jsonPath": "$.city", "stringValue": "Par"}], "willContinue": True}}
-    answer = read_stream(GEMINI, sse(chunk(called("look", willContinue=True)), chunk(piece)))
+    answer = read_stream(GEMINI, sse(chunk(function_call("look", willContinue=True)), chunk(piece)))
 
     assert (ResponseEnding.CUT, [(None, "look", '{"city":"Par"}')]) == (answer.ending, calls_of(answer))
 
 
 @pytest.mark.parametrize("path", ["$", "", "city", "$.a[999999999999]", "$" + ".a" * 5000])
-def test_a_path_that_leads_nowhere_is_no_harm(path: str) -> None:
-    """A piece that cannot be placed is left out of the arguments; the bytes are kept elsewhere."""
+def test_an_argument_with_an_impossible_path_is_left_out(path: str) -> None:
+    """The raw response keeps it."""
     piece = {"functionCall": {"partialArgs": [{"jsonPath": path, "numberValue": 1}]}}
-    answer = read_stream(GEMINI, sse(chunk(called("look", willContinue=True)), chunk(piece), chunk(finish="STOP")))
+    answer = read_stream(
+        GEMINI, sse(chunk(function_call("look", willContinue=True)), chunk(piece), chunk(finish="STOP"))
+    )
 
     assert "look" == calls_of(answer)[0][1]
 
 
-def test_code_and_its_result_are_kept_whole() -> None:
-    """They are neither text nor anybody's call."""
+def test_code_and_its_result_are_kept_unchanged() -> None:
+    """They are neither text nor tool calls."""
     parts = [
         {"executableCode": {"language": "PYTHON", "code": "1+1"}},
         {"codeExecutionResult": {"outcome": "OUTCOME_OK"}},
@@ -200,7 +200,7 @@ def test_code_and_its_result_are_kept_whole() -> None:
 
 
 def test_a_refused_prompt_has_no_candidates() -> None:
-    """Plain and streamed; the reason stands in the view, and no choice is made up."""
+    """Plain and streamed; the view has the reason and no choice."""
     body = {
         "promptFeedback": {"blockReason": "SAFETY"},
         "usageMetadata": {"promptTokenCount": 3, "totalTokenCount": 3},
@@ -225,7 +225,7 @@ def test_a_candidate_without_parts_has_no_content(content: Any) -> None:
 
 
 def test_a_chunk_with_null_content_loses_nothing() -> None:
-    """What came before it stays."""
+    """The text before it stays."""
     nothing = {"candidates": [{"content": None, "index": 0}]}
     answer = read_stream(GEMINI, sse(chunk(text("Par")), nothing, chunk(text("is"), finish="STOP")))
 
@@ -238,7 +238,7 @@ def test_a_chunk_with_null_content_loses_nothing() -> None:
      ("MALFORMED_FUNCTION_CALL", "MALFORMED_FUNCTION_CALL"), (1, "stop"), (2, "length"), (3, "content_filter")],
 )  # fmt: skip
 def test_finish_reasons_are_translated_and_kept(reason: Any, finish: str) -> None:
-    """Vertex gives numbers where it is asked to."""
+    """Vertex can be configured to send numbers."""
     choice = choice_of(read_body(GEMINI, chunk(text("a"), finish=reason)))
 
     assert (finish, reason) == (choice["finish_reason"], choice["provider_finish_reason"])
@@ -247,20 +247,19 @@ def test_finish_reasons_are_translated_and_kept(reason: Any, finish: str) -> Non
 def test_several_candidates_are_several_choices() -> None:
     """By their index, in a stream too."""
 
-    def both(first: str, second: str, **more: Any) -> dict[str, Any]:
+    def two_candidates(first: str, second: str, **more: Any) -> dict[str, Any]:
         return {
             "candidates": [
                 {"content": {"parts": [text(t)]}, "index": i, **more} for i, t in enumerate((first, second))
             ]
         }
 
-    answer = read_stream(GEMINI, sse(both("a", "b"), both("A", "B", finishReason="STOP")))
+    answer = read_stream(GEMINI, sse(two_candidates("a", "b"), two_candidates("A", "B", finishReason="STOP")))
 
     assert ["aA", "bB"] == [message_of(answer, place)["content"] for place in (0, 1)]
 
 
-def test_an_error_is_an_error_wherever_it_stands() -> None:
-    """Labelled as events, inside a stream, in an array."""
+def test_an_error_is_found_in_events_and_arrays() -> None:
     error = {"error": {"code": 429, "message": "quota", "status": "RESOURCE_EXHAUSTED"}}
 
     labelled = read_body(GEMINI, error, status=429, media_type="text/event-stream")
@@ -271,14 +270,14 @@ def test_an_error_is_an_error_wherever_it_stands() -> None:
     assert error == labelled.body == listed.body
 
 
-def test_a_request_is_messages() -> None:
+def test_a_request_is_decoded_to_openai_s_messages() -> None:
     """Roles, the system instruction, calls and results, and settings by OpenAI's names."""
     unified = decode_request(
         {
             "systemInstruction": {"parts": [{"text": "be brief"}]},
             "contents": [
                 {"role": "user", "parts": [{"text": "hi"}]},
-                {"role": "model", "parts": [called("look", args={})]},
+                {"role": "model", "parts": [function_call("look", args={})]},
                 {"role": "user", "parts": [{"functionResponse": {"name": "look", "response": {"x": 1}}}]},
             ],
             "generationConfig": {"maxOutputTokens": 9, "temperature": 0, "stopSequences": ["x"]},

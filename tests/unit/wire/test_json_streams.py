@@ -29,21 +29,20 @@ def cut(data: bytes, places: list[int]) -> list[bytes]:
 
 
 def feed(parser: LineParser | ArrayParser, pieces: list[bytes]) -> list[bytes]:
-    """All values of a stream that comes in pieces."""
+    """All values of a stream in pieces."""
     return [*(value for piece in pieces for value in parser.feed(piece)), *parser.finish()]
 
 
 @fuzz(500)
 @given(st.lists(st.binary(max_size=5) | st.sampled_from([b"\n", b"\r\n", b"{}", b" ", b"\xf0\x9f"]), max_size=20))
-def test_any_split_of_any_bytes_gives_the_same_lines(pieces: list[bytes]) -> None:
-    """Lines end with LF, white space around them says nothing, and empty ones are none."""
+def test_any_split_gives_the_same_lines(pieces: list[bytes]) -> None:
+    """Lines end with LF; white space around them and empty lines are dropped."""
     expected = [line.strip() for line in b"".join(pieces).split(b"\n") if line.strip()]
 
     assert expected == feed(LineParser(), pieces)
 
 
-def test_a_line_is_given_as_soon_as_it_is_whole() -> None:
-    """Nothing is held back that could be handed on."""
+def test_a_line_is_returned_as_soon_as_it_is_complete() -> None:
     parser = LineParser()
 
     assert [] == parser.feed(b'{"a"')
@@ -55,7 +54,7 @@ def test_a_line_is_given_as_soon_as_it_is_whole() -> None:
 def test_any_split_of_an_array_gives_its_items(
     items: list[dict[str, Any]], places: list[int], indent: int | None, escaped: bool
 ) -> None:
-    """Brackets and quotes inside strings are text, wherever the bytes are divided."""
+    """Brackets and quotes inside strings are text."""
     data = json.dumps(items, indent=indent, ensure_ascii=escaped).encode()
 
     given_out = feed(ArrayParser(), cut(data, places))
@@ -64,17 +63,17 @@ def test_any_split_of_an_array_gives_its_items(
 
 @fuzz(500)
 @given(st.lists(_objects, min_size=1, max_size=4), st.integers(0, 10_000), _cuts)
-def test_an_array_that_is_cut_gives_the_items_that_came(
+def test_a_truncated_array_gives_its_complete_items(
     items: list[dict[str, Any]], size: int, places: list[int]
 ) -> None:
-    """Every item that was closed is there, and what is left of the next comes last, as it is."""
+    """The beginning of the next item comes last, unchanged."""
     data = json.dumps(items).encode()
     data = data[: size % len(data)]
 
     given_out = feed(ArrayParser(), cut(data, places))
-    whole = [item for item in given_out if _is_json(item)]
-    assert items[: len(whole)] == [json.loads(item) for item in whole]
-    assert len(given_out) <= len(whole) + 1
+    complete = [item for item in given_out if _is_json(item)]
+    assert items[: len(complete)] == [json.loads(item) for item in complete]
+    assert len(given_out) <= len(complete) + 1
     assert given_out == feed(ArrayParser(), [data])
 
 
@@ -88,13 +87,13 @@ def _is_json(data: bytes) -> bool:
 
 @fuzz(500)
 @given(st.lists(st.sampled_from([b"[", b"]", b"{", b"}", b'"', b"\\", b",", b"a", b"\xf0", b"\n"]), max_size=25))
-def test_bytes_that_are_no_array_end_in_nothing_worse_than_broken_items(pieces: list[bytes]) -> None:
-    """Any bytes at all, in any pieces, give the same items as in one."""
+def test_bytes_that_are_not_an_array_never_raise(pieces: list[bytes]) -> None:
+    """And any split gives the same items."""
     assert feed(ArrayParser(), [b"".join(pieces)]) == feed(ArrayParser(), pieces)
 
 
-def test_an_item_is_given_as_soon_as_it_is_closed() -> None:
-    """Gemini without `alt=sse` sends an array that grows for as long as the model writes."""
+def test_an_item_is_returned_as_soon_as_it_is_complete() -> None:
+    """Gemini without `alt=sse` sends an array that grows while the model writes."""
     parser = ArrayParser()
 
     assert [] == parser.feed(b'[{"a": "}')

@@ -1,4 +1,4 @@
-"""Ollama as small wire transcripts: lines, cut anywhere, and a last line that says `done`."""
+"""Ollama as small transcripts: lines, split anywhere, and a last line with `done`."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ LAST = {"done": True, "done_reason": "stop", "total_duration": 99, "prompt_eval_
 
 
 def line(content: str = "", **more: Any) -> dict[str, Any]:
-    """One line of a chat."""
+    """A line of a chat."""
     return {**HEAD, "message": {"role": "assistant", "content": content, **more}, "done": False}
 
 
@@ -34,20 +34,18 @@ def last(**more: Any) -> dict[str, Any]:
     return {**line(), **LAST, **more}
 
 
-def written(text: str, **more: Any) -> dict[str, Any]:
-    """One line of a generation."""
+def generation_line(text: str, **more: Any) -> dict[str, Any]:
     return {**HEAD, "response": text, "done": False, **more}
 
 
 def view(answer: ParsedResponse) -> dict[str, Any]:
-    """The unified view."""
     assert answer.unified is not None
     return answer.unified
 
 
 @pytest.mark.parametrize("media_type", [NDJSON, "application/json", "", "text/plain"])
-def test_a_stream_is_the_answer_it_would_have_been(media_type: str) -> None:
-    """Text grows, counts come with the last line, and the label does not matter."""
+def test_a_stream_equals_the_plain_answer(media_type: str) -> None:
+    """Under any content type; the counts are in the last line."""
     answer = read_stream(OLLAMA_CHAT, ndjson(line("Par"), line("is 😀"), last()), media_type)
 
     assert ResponseEnding.COMPLETE is answer.ending
@@ -62,12 +60,11 @@ def test_a_stream_is_the_answer_it_would_have_been(media_type: str) -> None:
     assert 99 == view(answer)["total_duration"]
 
 
-def test_a_plain_answer_is_the_same_as_its_stream() -> None:
-    """One line that is done."""
-    whole = {**line("Paris"), **LAST}
+def test_a_plain_answer_equals_its_stream() -> None:
+    plain = {**line("Paris"), **LAST}
     streamed = read_stream(OLLAMA_CHAT, ndjson(line("Par"), line("is"), last()), NDJSON)
 
-    assert view(streamed) == read_body(OLLAMA_CHAT, whole).unified
+    assert view(streamed) == read_body(OLLAMA_CHAT, plain).unified
 
 
 def test_thinking_is_reasoning() -> None:
@@ -75,7 +72,12 @@ def test_thinking_is_reasoning() -> None:
     chat = read_stream(
         OLLAMA_CHAT, ndjson(line("", thinking="let "), line("", thinking="me"), line("4"), last()), NDJSON
     )
-    lines = [written("", thinking="let "), written("", thinking="me"), written("4"), {**written(""), **LAST}]
+    lines = [
+        generation_line("", thinking="let "),
+        generation_line("", thinking="me"),
+        generation_line("4"),
+        {**generation_line(""), **LAST},
+    ]
     generation = read_stream(OLLAMA_GENERATE, ndjson(*lines), NDJSON)
 
     assert ("4", "let me") == (message_of(chat)["content"], message_of(chat)["reasoning"])
@@ -83,8 +85,8 @@ def test_thinking_is_reasoning() -> None:
     assert "text_completion" == view(generation)["object"]
 
 
-def test_tool_calls_of_several_lines_are_all_there() -> None:
-    """Arguments are an object, an id is not always given, and the reason is `stop` all the same."""
+def test_tool_calls_of_several_lines_are_collected() -> None:
+    """Arguments are an object, an id is optional, and the finish reason is still `stop`."""
     first = line("", tool_calls=[{"function": {"name": "look", "arguments": {"a": 1}}}])
     second = line("", tool_calls=[{"id": "call_1", "function": {"index": 1, "name": "go", "arguments": {}}}])
     answer = read_stream(OLLAMA_CHAT, ndjson(first, second, last()), NDJSON)
@@ -95,57 +97,53 @@ def test_tool_calls_of_several_lines_are_all_there() -> None:
 
 @pytest.mark.parametrize("reason", ["stop", "length", "load", None])
 def test_the_done_reason_is_the_finish_reason(reason: str | None) -> None:
-    """Older servers give none."""
+    """Older servers send none."""
     body = {**line("a"), **LAST, "done_reason": reason}
 
     assert reason == choice_of(read_body(OLLAMA_CHAT, body))["finish_reason"]
 
 
-def test_a_stream_without_its_last_line_is_cut() -> None:
-    """Whatever came is kept."""
+def test_a_stream_without_its_last_line_is_truncated() -> None:
     answer = read_stream(OLLAMA_CHAT, ndjson(line("Par"), line("is")), NDJSON)
 
     assert (ResponseEnding.CUT, "Paris") == (answer.ending, message_of(answer)["content"])
 
 
-def test_a_single_line_that_is_not_done_is_a_cut_stream() -> None:
-    """It is one JSON document, and still no answer."""
+def test_a_single_line_that_is_not_done_is_a_truncated_stream() -> None:
+    """Although it is a complete JSON document."""
     assert ResponseEnding.CUT is read_body(OLLAMA_CHAT, line("Par")).ending
 
 
-@pytest.mark.parametrize("kept", range(1, 60, 7))
-def test_a_cut_in_the_middle_of_a_line_loses_that_line_only(kept: int) -> None:
-    """The part of a line is counted as broken."""
-    whole = ndjson(line("Par"))
-    answer = read_stream(OLLAMA_CHAT, whole + ndjson(line("is"))[:kept], NDJSON)
+@pytest.mark.parametrize("size", range(1, 60, 7))
+def test_a_cut_in_the_middle_of_a_line_loses_that_line_only(size: int) -> None:
+    """It is counted as broken."""
+    body = ndjson(line("Par"))
+    answer = read_stream(OLLAMA_CHAT, body + ndjson(line("is"))[:size], NDJSON)
 
     assert (ResponseEnding.CUT, 1, "Par") == (answer.ending, answer.broken_events, message_of(answer)["content"])
 
 
 def test_a_cut_inside_a_character_loses_that_line_only() -> None:
-    """Bytes that are no text are no line."""
     data = ndjson(line("Par"), line("😀"))
     answer = read_stream(OLLAMA_CHAT, data[: data.index("😀".encode()) + 2], NDJSON)
 
     assert (ResponseEnding.CUT, 1, "Par") == (answer.ending, answer.broken_events, message_of(answer)["content"])
 
 
-def test_an_error_line_keeps_what_came_before() -> None:
-    """A model that ran out of memory."""
+def test_an_error_line_keeps_the_text_before_it() -> None:
     answer = read_stream(OLLAMA_CHAT, ndjson(line("Par"), {"error": "out of memory"}), NDJSON)
 
     assert (ResponseEnding.ERROR, "Par") == (answer.ending, message_of(answer)["content"])
     assert "out of memory" == answer.body["error"]  # type: ignore[index,call-overload]
 
 
-def test_an_error_answer_has_no_view() -> None:
-    """A status and a message."""
+def test_an_error_response_has_no_view() -> None:
     answer = read_body(OLLAMA_CHAT, {"error": "model not found"}, status=404)
 
     assert (ResponseEnding.ERROR, None) == (answer.ending, answer.unified)
 
 
-def test_streaming_is_what_ollama_does_unless_told_not_to() -> None:
+def test_a_request_streams_unless_stream_is_false() -> None:
     """And settings count only inside `options`."""
     assert decode_request({"model": "m"})["stream"] is True
     assert decode_request({"model": "m", "stream": False})["stream"] is False

@@ -1,4 +1,4 @@
-"""OpenAI chat completions and what compatible servers make of them, as small wire transcripts."""
+"""OpenAI chat completions, also those of compatible servers, as small transcripts."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def call(arguments: str | None = None, **fields: Any) -> dict[str, Any]:
 END = chunk(finish="tool_calls")
 
 
-def test_a_stream_is_the_answer_it_would_have_been() -> None:
+def test_a_stream_equals_the_plain_answer() -> None:
     """Role, text in pieces, a finish reason, and `[DONE]`."""
     answer = read_stream(
         CHAT,
@@ -52,7 +52,7 @@ def test_a_stream_is_the_answer_it_would_have_been() -> None:
 
 
 def test_a_plain_answer_is_the_unified_view() -> None:
-    """Its shape is the one that the unified view took over; nothing is lost that a server added."""
+    """Fields that a server added are kept."""
     body = {
         "id": "x",
         "object": "chat.completion",
@@ -68,8 +68,8 @@ def test_a_plain_answer_is_the_unified_view() -> None:
     assert body == read_body(CHAT, body).unified
 
 
-def test_the_usage_only_chunk_at_the_end_counts() -> None:
-    """`stream_options.include_usage` adds a chunk without choices."""
+def test_usage_is_read_from_a_last_chunk_without_choices() -> None:
+    """`stream_options.include_usage` adds one."""
     usage = {"prompt_tokens": 5, "completion_tokens": 1, "total_tokens": 6}
     last = {**chunk(), "choices": [], "usage": usage}
     answer = read_stream(
@@ -81,8 +81,8 @@ def test_the_usage_only_chunk_at_the_end_counts() -> None:
     assert 1 == len(answer.unified["choices"])
 
 
-def test_groq_says_its_usage_elsewhere() -> None:
-    """`x_groq.usage` is the usage where there is no other."""
+def test_usage_is_read_from_x_groq() -> None:
+    """Where there is no other."""
     usage = {"prompt_tokens": 5, "completion_tokens": 1, "total_tokens": 6}
     answer = read_stream(CHAT, sse(chunk({"content": "a"}), chunk(finish="stop", x_groq={"id": "r", "usage": usage})))
 
@@ -90,8 +90,7 @@ def test_groq_says_its_usage_elsewhere() -> None:
     assert usage == answer.unified["usage"]
 
 
-def test_azure_opens_with_a_chunk_that_has_no_choices() -> None:
-    """Its empty id and model do not stand for the answer's."""
+def test_the_empty_id_and_model_of_azure_s_first_chunk_are_ignored() -> None:
     first = {
         "id": "",
         "object": "",
@@ -108,7 +107,7 @@ def test_azure_opens_with_a_chunk_that_has_no_choices() -> None:
 
 
 def test_padding_is_dropped() -> None:
-    """`obfuscation` hides lengths on the wire and says nothing."""
+    """`obfuscation` only hides the lengths of chunks."""
     answer = read_stream(
         CHAT, sse(chunk({"content": "a"}, obfuscation="xyz"), chunk(finish="stop", obfuscation="q"), done=True)
     )
@@ -117,12 +116,12 @@ def test_padding_is_dropped() -> None:
 
 
 def test_a_stream_without_done_is_complete_when_every_choice_finished() -> None:
-    """Some servers never say `[DONE]`."""
+    """Some servers never send `[DONE]`."""
     assert ResponseEnding.COMPLETE is read_stream(CHAT, sse(chunk({"content": "a"}), chunk(finish="stop"))).ending
 
 
-def test_a_stream_that_stops_is_cut() -> None:
-    """What came is kept, half an event included as nothing."""
+def test_a_stream_without_a_finish_reason_is_truncated() -> None:
+    """The text before is kept; half an event is dropped."""
     answer = read_stream(CHAT, sse(chunk({"content": "Par"}), chunk({"content": "is"}))[:-20])
 
     assert ResponseEnding.CUT is answer.ending
@@ -130,8 +129,7 @@ def test_a_stream_that_stops_is_cut() -> None:
     assert 1 == answer.broken_events
 
 
-def test_an_error_inside_the_stream_keeps_what_came_before() -> None:
-    """The provider gave up half-way."""
+def test_an_error_inside_the_stream_keeps_the_text_before_it() -> None:
     answer = read_stream(CHAT, sse(chunk({"content": "Par"}), {"error": {"message": "overloaded", "code": 529}}))
 
     assert ResponseEnding.ERROR is answer.ending
@@ -139,7 +137,7 @@ def test_an_error_inside_the_stream_keeps_what_came_before() -> None:
     assert {"message": "overloaded", "code": 529} == answer.body["error"]  # type: ignore[index,call-overload]
 
 
-def test_an_error_beside_choices_is_an_error_too() -> None:
+def test_an_error_next_to_choices_is_an_error() -> None:
     """OpenRouter sends both in one chunk."""
     last = chunk({"content": ""}, finish="error", error={"code": 502, "message": "upstream"})
     answer = read_stream(CHAT, sse(chunk({"content": "Par"}), last, done=True))
@@ -148,16 +146,15 @@ def test_an_error_beside_choices_is_an_error_too() -> None:
     assert "Par" == message_of(answer)["content"]
 
 
-def test_an_error_answer_has_no_unified_view() -> None:
-    """Under any label, and under status 200 too."""
+def test_an_error_response_has_no_unified_view() -> None:
+    """Under any content type, and under status 200 too."""
     error = {"error": {"message": "bad key", "type": "invalid_request_error"}}
 
     for answer in (read_body(CHAT, error, status=401), read_body(CHAT, error, media_type="text/event-stream")):
         assert (ResponseEnding.ERROR, error, None) == (answer.ending, answer.body, answer.unified)
 
 
-def test_comments_and_unknown_chunks_are_no_harm() -> None:
-    """A comment is skipped, an unknown chunk counted, a broken one counted."""
+def test_comments_are_skipped_and_unknown_chunks_counted() -> None:
     data = b": OPENROUTER PROCESSING\n\n" + sse(
         {"ping": 1}, "{broken", chunk({"content": "a"}), chunk(finish="stop"), done=True
     )
@@ -169,7 +166,7 @@ def test_comments_and_unknown_chunks_are_no_harm() -> None:
 
 
 def test_several_choices_may_come_in_any_order() -> None:
-    """Each is put together by its index."""
+    """Each is joined by its index."""
     answer = read_stream(
         CHAT,
         sse(chunk({"content": "b"}, index=1), chunk({"content": "a"}), chunk({"content": "B"}, index=1),
@@ -181,9 +178,7 @@ def test_several_choices_may_come_in_any_order() -> None:
     ]
 
 
-def test_a_refusal_and_logprobs_are_put_together() -> None:
-    """Both grow with the text."""
-
+def test_a_refusal_and_logprobs_are_joined() -> None:
     def probable(name: str, token: str) -> dict[str, Any]:
         return {"content": None, "refusal": None, name: [{"token": token, "logprob": -0.5, "top_logprobs": []}]}
 
@@ -200,7 +195,7 @@ def test_a_refusal_and_logprobs_are_put_together() -> None:
 
 @pytest.mark.parametrize("name", ["reasoning", "reasoning_content"])
 def test_reasoning_has_one_name(name: str) -> None:
-    """Servers spell it two ways; both are kept, and `reasoning` is always there."""
+    """Servers have two names for it; both are kept, and `reasoning` is always there."""
     stream = sse(chunk({name: "let "}), chunk({name: "me"}), chunk({"content": "4"}), chunk(finish="stop"), done=True)
     plain = {"choices": [{"index": 0, "message": {"role": "assistant", "content": "4", name: "let me"}}]}
 
@@ -208,8 +203,8 @@ def test_reasoning_has_one_name(name: str) -> None:
         assert ("let me", "let me") == (message_of(answer)["reasoning"], message_of(answer)[name])
 
 
-def test_content_that_is_a_list_is_text_and_reasoning() -> None:
-    """Mistral sends thoughts as parts of the content, and goes on with plain text."""
+def test_a_content_list_is_split_into_text_and_reasoning() -> None:
+    """Mistral sends thoughts as parts of the content, and then plain text."""
 
     def thought(text: str) -> dict[str, Any]:
         return {"content": [{"type": "thinking", "thinking": [{"type": "text", "text": text}]}]}
@@ -235,8 +230,8 @@ def test_content_that_is_a_list_is_text_and_reasoning() -> None:
 # Tool calls.
 
 
-def test_tool_calls_are_put_together_by_index() -> None:
-    """Id and name come first, arguments in pieces, two calls at once."""
+def test_tool_calls_are_joined_by_index() -> None:
+    """Id and name in the first piece, arguments in all, two calls at once."""
     answer = read_stream(
         CHAT,
         sse(chunk(call("", index=0, id="c0", type="function", name="look")),
@@ -248,8 +243,8 @@ def test_tool_calls_are_put_together_by_index() -> None:
     assert "tool_calls" == choice_of(answer)["finish_reason"]
 
 
-def test_tool_calls_without_an_index_follow_each_other() -> None:
-    """A name begins a call; what has none goes on with the last."""
+def test_tool_calls_without_an_index_are_separated_by_their_names() -> None:
+    """A piece with a name begins a call; one without continues the last."""
     answer = read_stream(
         CHAT,
         sse(
@@ -260,15 +255,15 @@ def test_tool_calls_without_an_index_follow_each_other() -> None:
     assert [("c0", "look", '{"a":1}'), ("c1", "go", "{}")] == calls_of(answer)
 
 
-def test_calls_without_index_and_with_empty_ids_are_calls_of_their_own() -> None:
+def test_tool_calls_with_empty_ids_stay_separate() -> None:
     """Gemini's compatible endpoint gives every call the id ''."""
     answer = read_stream(CHAT, sse(chunk(call("{}", id="", name="look")), chunk(call("{}", id="", name="go")), END))
 
     assert ["look", "go"] == [name for _, name, _ in calls_of(answer)]
 
 
-def test_another_id_at_one_index_is_another_call() -> None:
-    """Some servers number every call 0; what follows goes on with the newest."""
+def test_a_new_id_at_the_same_index_is_a_new_call() -> None:
+    """Some servers number every call 0; pieces without an id continue the newest."""
     answer = read_stream(
         CHAT,
         sse(
@@ -284,8 +279,8 @@ def test_another_id_at_one_index_is_another_call() -> None:
     assert [("c0", "look", '{"a":1}'), ("c1", "go", '{"b":2}')] == calls_of(answer)
 
 
-def test_a_name_and_id_that_are_repeated_stay_one() -> None:
-    """Some servers say them in every piece."""
+def test_a_repeated_name_and_id_are_not_joined() -> None:
+    """Some servers repeat them in every piece."""
     piece = {"index": 0, "id": "c0", "type": "function", "name": "look"}
     answer = read_stream(
         CHAT, sse(chunk(call("", **piece)), chunk(call("{", **piece)), chunk(call("}", **piece)), END)
@@ -294,8 +289,7 @@ def test_a_name_and_id_that_are_repeated_stay_one() -> None:
     assert [("c0", "look", "{}")] == calls_of(answer)
 
 
-def test_arguments_that_are_no_json_are_kept_as_they_are() -> None:
-    """What the model wrote is what it wrote."""
+def test_arguments_that_are_not_json_are_kept_unchanged() -> None:
     answer = read_stream(CHAT, sse(chunk(call('{"a": ', index=0, id="c", name="look")), END))
 
     assert [("c", "look", '{"a": ')] == calls_of(answer)
@@ -312,8 +306,8 @@ def test_a_custom_tool_call_keeps_its_kind() -> None:
     assert {"name": "sql", "input": "SELECT 1"} == message_of(answer)["tool_calls"][0]["custom"]
 
 
-def test_the_legacy_function_call_is_a_tool_call_too() -> None:
-    """It has no id; the old field is kept beside it."""
+def test_a_legacy_function_call_is_also_a_tool_call() -> None:
+    """It has no id; the old field is kept as well."""
     stream = sse(
         chunk({"function_call": {"name": "look", "arguments": ""}}),
         chunk({"function_call": {"arguments": "{}"}}),
@@ -331,9 +325,7 @@ def test_the_legacy_function_call_is_a_tool_call_too() -> None:
 # Legacy completions, and requests.
 
 
-def test_a_legacy_completion_is_text() -> None:
-    """`text` grows as `content` does."""
-
+def test_a_legacy_completion_is_read_as_text() -> None:
     def piece(text: str, finish: str | None = None) -> dict[str, Any]:
         return {
             "id": "cmpl-1",

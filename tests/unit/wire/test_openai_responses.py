@@ -1,4 +1,4 @@
-"""OpenAI Responses as small wire transcripts: every item, from its deltas and from its last event."""
+"""OpenAI Responses as small transcripts: every item, from its deltas and from its last event."""
 
 from __future__ import annotations
 
@@ -20,19 +20,16 @@ USAGE = {
 
 
 def response(*output: dict[str, Any], status: str = "completed", **more: Any) -> dict[str, Any]:
-    """A response object."""
     head = {"id": "resp_1", "object": "response", "created_at": 7, "model": "gpt-5", "status": status}
     return {**head, "output": list(output), "usage": USAGE, **more}
 
 
-def said(*parts: dict[str, Any]) -> dict[str, Any]:
-    """A message item."""
+def message_item(*parts: dict[str, Any]) -> dict[str, Any]:
     return {"id": "msg_1", "type": "message", "role": "assistant", "status": "completed", "content": list(parts)}
 
 
-def text(written: str, **more: Any) -> dict[str, Any]:
-    """A text part."""
-    return {"type": "output_text", "text": written, "annotations": [], **more}
+def text(content: str, **more: Any) -> dict[str, Any]:
+    return {"type": "output_text", "text": content, "annotations": [], **more}
 
 
 CREATED = {"type": "response.created", "response": {**response(status="in_progress"), "usage": None}}
@@ -46,14 +43,14 @@ THOUGHT = {
 }
 
 
-def at(kind: str, **fields: Any) -> dict[str, Any]:
-    """An event about the item at place 0."""
+def item_event(kind: str, **fields: Any) -> dict[str, Any]:
+    """An event about the item with output index 0."""
     return {"type": f"response.{kind}", "output_index": 0, **fields}
 
 
 def test_a_plain_response_is_one_choice() -> None:
     """Text, refusal, reasoning and calls of all items, and the items themselves in `parts`."""
-    items = [THOUGHT, said(text("Par"), text("is"), {"type": "refusal", "refusal": "no"}), CALL, CUSTOM]
+    items = [THOUGHT, message_item(text("Par"), text("is"), {"type": "refusal", "refusal": "no"}), CALL, CUSTOM]
     answer = read_body(RESPONSES, response(*items))
 
     assert {
@@ -77,9 +74,8 @@ def _finish(answer: Any) -> tuple[Any, Any]:
     return choice["finish_reason"], choice["provider_finish_reason"]
 
 
-def test_usage_is_told_in_both_languages() -> None:
-    """OpenAI's chat names, and the provider's own object beside them."""
-    answer = read_body(RESPONSES, response(said(text("a"))))
+def test_usage_has_openai_s_chat_names_and_the_provider_s_own() -> None:
+    answer = read_body(RESPONSES, response(message_item(text("a"))))
 
     assert answer.unified is not None
     assert {
@@ -95,9 +91,9 @@ def test_usage_is_told_in_both_languages() -> None:
 @pytest.mark.parametrize(
     ("reason", "finish"), [("max_output_tokens", "length"), ("content_filter", "content_filter")]
 )
-def test_an_incomplete_response_says_why(reason: str, finish: str) -> None:
-    """The provider's word is kept, and OpenAI's chat word stands beside it."""
-    body = response(said(text("a")), status="incomplete", incomplete_details={"reason": reason})
+def test_an_incomplete_response_has_its_reason(reason: str, finish: str) -> None:
+    """In the provider's word and in the word of the chat API."""
+    body = response(message_item(text("a")), status="incomplete", incomplete_details={"reason": reason})
     stream = sse(CREATED, {"type": "response.incomplete", "response": body})
 
     for answer in (read_body(RESPONSES, body), read_stream(RESPONSES, stream)):
@@ -106,10 +102,10 @@ def test_an_incomplete_response_says_why(reason: str, finish: str) -> None:
         assert {"reason": reason} == answer.unified["incomplete_details"]
 
 
-def test_the_terminal_event_is_the_answer() -> None:
-    """Whatever the deltas said."""
-    body = response(said(text("Paris")))
-    stream = sse(CREATED, at("output_item.added", item=said()), at("output_text.delta", content_index=0, delta="Par"),
+def test_the_terminal_event_overrules_the_deltas() -> None:
+    body = response(message_item(text("Paris")))
+    stream = sse(CREATED, item_event("output_item.added", item=message_item()),
+                 item_event("output_text.delta", content_index=0, delta="Par"),
                  {"type": "response.completed", "response": body})  # fmt: skip
 
     answer = read_stream(RESPONSES, stream)
@@ -118,16 +114,18 @@ def test_the_terminal_event_is_the_answer() -> None:
 
 
 TEXT_EVENTS = [
-    at("output_item.added", item={**said(), "status": "in_progress"}),
-    at("content_part.added", content_index=0, part=text("")),
-    at("output_text.delta", content_index=0, delta="Par", obfuscation="x"),
-    at("output_text.delta", content_index=0, delta="is"),
-    at("output_text.annotation.added", content_index=0, annotation_index=0, annotation={"type": "url_citation"}),
+    item_event("output_item.added", item={**message_item(), "status": "in_progress"}),
+    item_event("content_part.added", content_index=0, part=text("")),
+    item_event("output_text.delta", content_index=0, delta="Par", obfuscation="x"),
+    item_event("output_text.delta", content_index=0, delta="is"),
+    item_event(
+        "output_text.annotation.added", content_index=0, annotation_index=0, annotation={"type": "url_citation"}
+    ),
 ]
 
 
 def test_a_terminal_event_with_empty_output_leaves_the_deltas() -> None:
-    """Some servers do not repeat themselves."""
+    """Some servers do not repeat the output."""
     answer = read_stream(
         RESPONSES, sse(CREATED, *TEXT_EVENTS, {"type": "response.completed", "response": response()})
     )
@@ -137,8 +135,8 @@ def test_a_terminal_event_with_empty_output_leaves_the_deltas() -> None:
     assert [{"type": "url_citation"}] == message_of(answer)["parts"][0]["content"][0]["annotations"]
 
 
-def test_a_cut_stream_keeps_its_deltas() -> None:
-    """There is no terminal event, and `[DONE]` alone is none."""
+def test_a_truncated_stream_keeps_its_deltas() -> None:
+    """`[DONE]` alone is not a terminal event."""
     answer = read_stream(RESPONSES, sse(CREATED, *TEXT_EVENTS, done=True))
 
     assert ResponseEnding.CUT is answer.ending
@@ -150,11 +148,11 @@ def test_a_cut_stream_keeps_its_deltas() -> None:
 def test_every_kind_of_delta_builds_its_item() -> None:
     """Refusal, reasoning, its summary, calls of functions and custom tools, code."""
 
-    def begin(place: int, item: dict[str, Any]) -> dict[str, Any]:
-        return {"type": "response.output_item.added", "output_index": place, "item": item}
+    def begin(index: int, item: dict[str, Any]) -> dict[str, Any]:
+        return {"type": "response.output_item.added", "output_index": index, "item": item}
 
-    def delta(place: int, kind: str, piece: str, **more: Any) -> dict[str, Any]:
-        return {"type": f"response.{kind}.delta", "output_index": place, "delta": piece, **more}
+    def delta(index: int, kind: str, piece: str, **more: Any) -> dict[str, Any]:
+        return {"type": f"response.{kind}.delta", "output_index": index, "delta": piece, **more}
 
     answer = read_stream(
         RESPONSES,
@@ -164,7 +162,8 @@ def test_every_kind_of_delta_builds_its_item() -> None:
             delta(0, "reasoning_summary_text", "st.", summary_index=0),
             delta(0, "reasoning_summary_text", "Then.", summary_index=1),
             delta(0, "reasoning_text", "raw", content_index=0),
-            begin(1, said()), delta(1, "refusal", "n", content_index=0), delta(1, "refusal", "o", content_index=0),
+            begin(1, message_item()),
+            delta(1, "refusal", "n", content_index=0), delta(1, "refusal", "o", content_index=0),
             begin(2, {**CALL, "arguments": ""}), delta(2, "function_call_arguments", '{"a"'),
             delta(2, "function_call_arguments", ":1}"),
             begin(3, {**CUSTOM, "input": ""}), delta(3, "custom_tool_call_input", "SELECT 1"),
@@ -181,44 +180,44 @@ def test_every_kind_of_delta_builds_its_item() -> None:
     assert ResponseEnding.CUT is answer.ending
 
 
-def test_items_are_told_apart_by_place_not_by_id() -> None:
+def test_items_are_identified_by_their_index_not_their_id() -> None:
     """Some servers give an item another id in every event."""
     answer = read_stream(
         RESPONSES,
-        sse(CREATED, at("output_item.added", item={**said(), "id": "one"}),
-            at("output_text.delta", item_id="two", content_index=0, delta="Par"),
-            at("output_text.delta", item_id="three", content_index=0, delta="is")),
+        sse(CREATED, item_event("output_item.added", item={**message_item(), "id": "one"}),
+            item_event("output_text.delta", item_id="two", content_index=0, delta="Par"),
+            item_event("output_text.delta", item_id="three", content_index=0, delta="is")),
     )  # fmt: skip
 
     assert "Paris" == message_of(answer)["content"]
 
 
-def test_a_server_tool_is_kept_whole() -> None:
-    """It is nobody's call to answer: it stands in `parts`, not in `tool_calls`."""
+def test_a_server_tool_is_kept_and_is_not_a_tool_call() -> None:
+    """The provider runs it: it is in `parts`, not in `tool_calls`."""
     search = {
         "id": "ws_1",
         "type": "web_search_call",
         "status": "completed",
         "action": {"type": "search", "query": "q"},
     }
-    answer = read_body(RESPONSES, response(search, said(text("a"))))
+    answer = read_body(RESPONSES, response(search, message_item(text("a"))))
 
     assert search == message_of(answer)["parts"][0]
     assert "tool_calls" not in message_of(answer)
     assert ("stop", "completed") == _finish(answer)
 
 
-def test_progress_is_known_and_a_new_event_is_counted() -> None:
-    """A new event type is never a crash."""
-    stream = sse(CREATED, at("web_search_call.searching"), at("hologram.delta", delta="?"), {"type": "keepalive"},
-                 {"type": "response.completed", "response": response(said(text("a")))})  # fmt: skip
+def test_progress_events_are_known_and_a_new_event_is_counted() -> None:
+    stream = sse(CREATED, item_event("web_search_call.searching"), item_event("hologram.delta", delta="?"),
+                 {"type": "keepalive"},
+                 {"type": "response.completed", "response": response(message_item(text("a")))})  # fmt: skip
 
     answer = read_stream(RESPONSES, stream)
     assert {"response.hologram.delta": 1} == dict(answer.unknown_events)
     assert "a" == message_of(answer)["content"]
 
 
-def test_events_without_a_name_line_are_the_same() -> None:
+def test_events_without_an_event_line_are_read() -> None:
     """The type in the data is enough."""
     events = [CREATED, *TEXT_EVENTS]
     named = sse(*events)
@@ -227,8 +226,7 @@ def test_events_without_a_name_line_are_the_same() -> None:
     assert read_stream(RESPONSES, named) == read_stream(RESPONSES, bare)
 
 
-def test_an_error_event_ends_the_stream_with_what_came() -> None:
-    """The text so far is kept, the error too."""
+def test_an_error_event_keeps_the_text_before_it() -> None:
     error = {"type": "error", "code": "server_error", "message": "gone", "sequence_number": 3}
     answer = read_stream(RESPONSES, sse(CREATED, *TEXT_EVENTS, error))
 
@@ -247,19 +245,23 @@ def test_a_failed_response_is_an_error() -> None:
     )
 
 
-def test_a_second_answer_under_one_call_is_counted() -> None:
-    """The last one stands, unmixed with the first."""
+def test_of_two_answers_the_last_is_kept_and_the_other_counted() -> None:
     answer = read_stream(
         RESPONSES,
-        sse(CREATED, *TEXT_EVENTS, CREATED, {"type": "response.completed", "response": response(said(text("b")))}),
+        sse(
+            CREATED,
+            *TEXT_EVENTS,
+            CREATED,
+            {"type": "response.completed", "response": response(message_item(text("b")))},
+        ),
     )
 
     assert "b" == message_of(answer)["content"]
     assert 1 == answer.unknown_events["second response.created"]
 
 
-def test_a_request_is_messages() -> None:
-    """Instructions come first, an output of a tool is a message of role `tool`, the rest keeps its name."""
+def test_a_request_is_decoded_to_openai_s_messages() -> None:
+    """Instructions first, a tool's output as a message of role `tool`; other fields keep their names."""
     unified = decode_request(
         {
             "model": "m",

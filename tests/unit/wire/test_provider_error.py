@@ -1,4 +1,4 @@
-"""An error says one thing, whoever says it."""
+"""One shape for the errors of all providers."""
 
 from __future__ import annotations
 
@@ -37,13 +37,13 @@ from traceforge.wire.response_reader import ResponseEnding, read_response
         (None, None),
     ],
 )
-def test_the_message_is_found_where_each_dialect_puts_it(body: object, error: object) -> None:
-    """Message, type and code come as the provider gave them; nothing is made up."""
+def test_the_message_of_an_error_is_found_in_every_dialect(body: object, error: object) -> None:
+    """Message, type and code are the provider's; a missing one stays missing."""
     assert error == read_error(body)  # type: ignore[arg-type]  # JSON by construction
 
 
-def test_an_error_answer_has_no_view_and_its_error() -> None:
-    """A whole answer that failed said nothing else, even where its error is called a message."""
+def test_an_error_response_has_an_error_and_no_view() -> None:
+    """Also where the body calls its error a message."""
     chat = Endpoint(Dialect.OPENAI, EndpointKind.CHAT)
 
     answer = read_response(chat, 400, "application/json", b'{"message": "No"}')
@@ -51,11 +51,10 @@ def test_an_error_answer_has_no_view_and_its_error() -> None:
     assert (ResponseEnding.ERROR, None, {"message": "No"}) == (answer.ending, answer.unified, answer.error)
 
 
-def test_a_stream_that_fails_half_way_keeps_what_it_said() -> None:
-    """Both the words before the error and the error itself are there."""
+def test_a_stream_that_fails_keeps_its_text_and_its_error() -> None:
     chat = Endpoint(Dialect.OPENAI, EndpointKind.CHAT)
-    said = b'data: {"id":"1","choices":[{"index":0,"delta":{"content":"Hel"}}]}\n\n'
-    body = said + b'data: {"error":{"message":"gone"}}\n\n'
+    first_event = b'data: {"id":"1","choices":[{"index":0,"delta":{"content":"Hel"}}]}\n\n'
+    body = first_event + b'data: {"error":{"message":"gone"}}\n\n'
 
     answer = read_response(chat, 200, "text/event-stream", body)
 

@@ -1,4 +1,4 @@
-"""`wire/request_encoder.py` and the encoders it calls: an encoded request decodes to what was meant."""
+"""`wire/request_encoder.py` and the encoders it calls: an encoded request decodes to the same messages."""
 
 from __future__ import annotations
 
@@ -54,13 +54,12 @@ def turns(draw: st.DrawFn, number: int) -> list[dict[str, Any]]:
 
 @st.composite
 def conversations(draw: st.DrawFn) -> list[dict[str, Any]]:
-    """Some turns."""
     count = draw(st.integers(1, 6))
     return [message for number in range(count) for message in draw(turns(number))]
 
 
-def _meant(message: dict[str, Any]) -> list[tuple[Any, ...]]:
-    """What a message means, in whichever dialect's words: its parts, calls and results, one after another."""
+def _content_of(message: dict[str, Any]) -> list[tuple[Any, ...]]:
+    """The parts, calls and results of a message, in the same form for every dialect."""
     role = {"developer": "system"}.get(message["role"], message["role"])
     content = message.get("content")
     if role == "tool":
@@ -68,13 +67,13 @@ def _meant(message: dict[str, Any]) -> list[tuple[Any, ...]]:
             (content,) = (part["output"] for part in content)  # Gemini
         return [("result", message["tool_call_id"], content)]
     parts = [{"text": content}] if isinstance(content, str) else content or []
-    said = [(role, _part(part)) for part in parts if part.get("text") != ""]
-    said += [(role, ("image", "image/png", data)) for data in message.get("images", [])]  # Ollama
+    contents = [(role, _part(part)) for part in parts if part.get("text") != ""]
+    contents += [(role, ("image", "image/png", data)) for data in message.get("images", [])]  # Ollama
     for call in message.get("tool_calls", []):
         given_arguments = call["function"]["arguments"]
         parsed = given_arguments if isinstance(given_arguments, dict) else json.loads(given_arguments)
-        said.append(("call", call["id"], call["function"]["name"], json.dumps(parsed, sort_keys=True)))
-    return said
+        contents.append(("call", call["id"], call["function"]["name"], json.dumps(parsed, sort_keys=True)))
+    return contents
 
 
 def _part(part: dict[str, Any]) -> tuple[str, ...]:
@@ -90,32 +89,32 @@ def _part(part: dict[str, Any]) -> tuple[str, ...]:
 @pytest.mark.parametrize("dialect", list(Dialect))
 @fuzz(40)
 @given(chat=conversations())
-def test_what_is_asked_is_read_back(dialect: Dialect, chat: list[Any]) -> None:
-    """Every text, image, call and result, in order and under its id; instructions may stand in front."""
-    asked = encode_request(dialect, "model-1", chat, {}, stream=True)
-    read: list[Any] = decode_request(find_endpoint("POST", asked.path), asked.body)["messages"]  # type: ignore[assignment]
+def test_an_encoded_request_decodes_to_the_same_messages(dialect: Dialect, chat: list[Any]) -> None:
+    """Every text, image, call and result, in order and under its id; system messages may move to the front."""
+    request = encode_request(dialect, "model-1", chat, {}, stream=True)
+    read: list[Any] = decode_request(find_endpoint("POST", request.path), request.body)["messages"]  # type: ignore[assignment]
 
-    wanted = [one for message in chat for one in _meant(message)]
-    got = [one for message in read for one in _meant(message)]
+    expected = [content for message in chat for content in _content_of(message)]
+    actual = [content for message in read for content in _content_of(message)]
     if dialect in (Dialect.ANTHROPIC, Dialect.GEMINI):
-        wanted.sort(key=lambda one: one[0] != "system")
-    assert wanted == got
+        expected.sort(key=lambda content: content[0] != "system")
+    assert expected == actual
 
 
 @pytest.mark.parametrize("dialect", list(Dialect))
 @fuzz(40)
 @given(chat=conversations(), more=conversations())
 def test_a_longer_chat_begins_with_the_same_turns(dialect: Dialect, chat: list[Any], more: list[Any]) -> None:
-    """What is appended, but for instructions, changes nothing that was said before: a cache survives."""
+    """Appended messages, except instructions, leave the earlier ones as they are: a prompt cache still hits."""
     appended = [message for message in more if message["role"] not in ("system", "developer")]
     field = "contents" if dialect is Dialect.GEMINI else "messages"
 
-    before: Any = encode_request(dialect, "m", chat, {}, stream=False).body
-    after: Any = encode_request(dialect, "m", [*chat, *appended], {}, stream=False).body
+    short_body: Any = encode_request(dialect, "m", chat, {}, stream=False).body
+    long_body: Any = encode_request(dialect, "m", [*chat, *appended], {}, stream=False).body
 
-    assert before[field] == after[field][: len(before[field])]
-    assert {name: value for name, value in before.items() if name != field} == {
-        name: value for name, value in after.items() if name != field
+    assert short_body[field] == long_body[field][: len(short_body[field])]
+    assert {name: value for name, value in short_body.items() if name != field} == {
+        name: value for name, value in long_body.items() if name != field
     }
 
 
@@ -135,7 +134,7 @@ CALLS: list[Any] = [
 
 
 def test_calls_and_results_in_anthropic_s_words() -> None:
-    """All results of a turn are one message of the user's."""
+    """All results of a turn are one user message."""
     body: Any = encode_request(Dialect.ANTHROPIC, "m", CALLS, {}, stream=False).body
 
     assert body["messages"][1:] == [
@@ -157,7 +156,7 @@ def test_calls_and_results_in_anthropic_s_words() -> None:
 
 
 def test_calls_and_results_in_gemini_s_words() -> None:
-    """A result bears the name of its call, and there are as many results as calls in a turn."""
+    """A result has the name of its call, and a turn has as many results as calls."""
     body: Any = encode_request(Dialect.GEMINI, "m", CALLS, {}, stream=False).body
 
     assert body["contents"][1:] == [
@@ -198,7 +197,7 @@ def test_calls_and_results_in_ollama_s_words() -> None:
 
 @cache
 def _sdk_types() -> dict[Dialect, TypeAdapter[Any]]:
-    """Of one message, by each provider's own SDK."""
+    """The type of one message in each provider's own SDK."""
     from anthropic.types import MessageParam
     from google.genai.types import Content
     from ollama import Message
@@ -215,8 +214,7 @@ def _sdk_types() -> dict[Dialect, TypeAdapter[Any]]:
 @pytest.mark.parametrize("dialect", list(Dialect))
 @fuzz(25)
 @given(chat=conversations())
-def test_the_sdks_know_every_message(dialect: Dialect, chat: list[Any]) -> None:
-    """What is written fits the types that each provider's own SDK declares for messages."""
+def test_every_encoded_message_fits_the_sdk_s_type(dialect: Dialect, chat: list[Any]) -> None:
     body: Any = encode_request(dialect, "m", chat, {}, stream=False).body
 
     for message in body["contents" if dialect is Dialect.GEMINI else "messages"]:
@@ -235,11 +233,11 @@ PARAMETERS: JSONObject = {
 
 
 @pytest.mark.parametrize("dialect", list(Dialect))
-def test_parameters_are_read_back_under_their_unified_names(dialect: Dialect) -> None:
-    """Sampling and tools; Gemini's reader leaves the choice of a tool in the provider's words."""
-    told = encode_parameters(dialect, PARAMETERS)
-    asked = encode_request(dialect, "m", [{"role": "user", "content": "Hi"}], told, stream=False)
-    read = decode_request(find_endpoint("POST", asked.path), asked.body)
+def test_encoded_parameters_decode_to_their_unified_names(dialect: Dialect) -> None:
+    """Sampling and tools; the decoder leaves Gemini's tool choice untranslated."""
+    parameters = encode_parameters(dialect, PARAMETERS)
+    request = encode_request(dialect, "m", [{"role": "user", "content": "Hi"}], parameters, stream=False)
+    read = decode_request(find_endpoint("POST", request.path), request.body)
 
     for name, value in PARAMETERS.items():
         if (dialect, name) != (Dialect.GEMINI, "tool_choice"):
@@ -247,7 +245,6 @@ def test_parameters_are_read_back_under_their_unified_names(dialect: Dialect) ->
 
 
 def test_parameters_in_each_dialect_s_words() -> None:
-    """Written down once for each."""
     schema = {"type": "object", "properties": {"a": {"type": "string"}}}
     wanted: JSONObject = {
         **PARAMETERS,
@@ -290,8 +287,8 @@ def test_parameters_in_each_dialect_s_words() -> None:
     }
 
 
-def test_a_dialect_s_own_parameters_stand_beside_and_count_more() -> None:
-    """What was given in the provider's words is not overruled by its translation, and nothing is lost."""
+def test_a_parameter_in_the_dialect_s_words_overrules_its_translation() -> None:
+    """And the other parameters are kept."""
     own: JSONObject = {"temperature": 0.5, "generationConfig": {"temperature": 1, "topK": 3}, "safetySettings": []}
 
     assert encode_parameters(Dialect.GEMINI, own) == {
@@ -307,17 +304,20 @@ def test_a_dialect_s_own_parameters_stand_beside_and_count_more() -> None:
 
 
 @pytest.mark.parametrize(
-    ("dialect", "wanted"),
+    ("dialect", "expected"),
     [
         (Dialect.OPENAI, {"response_format": {"type": "json_object"}}),
-        (Dialect.ANTHROPIC, {"response_format": {"type": "json_object"}}),  # It has no word for it, and will say so.
+        (
+            Dialect.ANTHROPIC,
+            {"response_format": {"type": "json_object"}},
+        ),  # It has no such parameter, and will answer with an error.
         (Dialect.GEMINI, {"generationConfig": {"responseMimeType": "application/json"}}),
         (Dialect.OLLAMA, {"format": "json"}),
     ],
 )
-def test_any_json_is_asked_for_where_that_can_be_said(dialect: Dialect, wanted: JSONObject) -> None:
-    """A text is no format at all."""
-    assert wanted == encode_parameters(dialect, {"response_format": {"type": "json_object"}})
+def test_the_format_any_json_is_encoded_where_the_dialect_has_it(dialect: Dialect, expected: JSONObject) -> None:
+    """The format `text` is left out."""
+    assert expected == encode_parameters(dialect, {"response_format": {"type": "json_object"}})
     if dialect is not Dialect.OPENAI:
         assert {} == encode_parameters(dialect, {"response_format": {"type": "text"}})
 
@@ -326,16 +326,15 @@ def test_any_json_is_asked_for_where_that_can_be_said(dialect: Dialect, wanted: 
     ("choice", "anthropic", "gemini"),
     [("auto", "auto", "AUTO"), ("required", "any", "ANY"), ("none", "none", "NONE")],
 )
-def test_a_choice_among_tools(choice: str, anthropic: str, gemini: str) -> None:
-    """In the words of two who have others."""
+def test_a_tool_choice_is_translated(choice: str, anthropic: str, gemini: str) -> None:
     assert {"tool_choice": {"type": anthropic}} == encode_parameters(Dialect.ANTHROPIC, {"tool_choice": choice})
     assert {"toolConfig": {"functionCallingConfig": {"mode": gemini}}} == encode_parameters(
         Dialect.GEMINI, {"tool_choice": choice}
     )
 
 
-def test_tools_that_are_the_provider_s_own_stay_as_they_are() -> None:
-    """A search that the provider runs, beside a function of ours; Gemini takes no `strict`."""
+def test_a_provider_s_own_tool_is_not_translated() -> None:
+    """A search that the provider runs, next to a function; Gemini accepts no `strict`."""
     search = {"type": "web_search_20250305", "name": "web_search"}
     ours = {"type": "function", "function": {"name": "f", "strict": True}}
 

@@ -1,4 +1,4 @@
-"""Any bytes at any address: read, or said to be raw; never a crash."""
+"""Any bytes at any address are decoded or kept raw; nothing raises."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from traceforge.wire.response_reader import ResponseEnding, ResponseReader, read
 
 EVERYWHERE = [*GENERATING, "/v1/embeddings", "/v1beta/models/g:embedContent", "/api/embed", "/v1/unknown"]
 
-# Names that mean something to a decoder, so that random values stand where it looks.
+# Names that a decoder looks for, so that it meets random values under them.
 _NAMES = (
     "type", "id", "model", "choices", "index", "delta", "message", "content", "role", "tool_calls", "function",
     "name", "arguments", "function_call", "finish_reason", "usage", "error", "text", "refusal", "reasoning",
@@ -65,13 +65,13 @@ _values = st.recursive(
     max_leaves=12,
 )
 _objects = st.dictionaries(st.sampled_from(_NAMES), _values, max_size=6)
-_typed = st.builds(lambda word, rest: {**rest, "type": word}, st.sampled_from(_WORDS), _objects)
+_typed = st.builds(lambda kind, fields: {**fields, "type": kind}, st.sampled_from(_WORDS), _objects)
 
 
 @fuzz(500)
 @given(st.sampled_from(EVERYWHERE), _objects | _typed, st.sampled_from([200, 400, 500]))
-def test_no_json_object_is_a_crash(address: str, body: dict[str, Any], status: int) -> None:
-    """Fields with values of every wrong kind, whatever the status."""
+def test_no_json_object_raises(address: str, body: dict[str, Any], status: int) -> None:
+    """Fields with values of every wrong type, under any status."""
     answer = read_body(address, body, status=status)
 
     assert answer.ending in (ResponseEnding.COMPLETE, ResponseEnding.ERROR, ResponseEnding.CUT)
@@ -80,8 +80,8 @@ def test_no_json_object_is_a_crash(address: str, body: dict[str, Any], status: i
 
 @fuzz(600)
 @given(st.sampled_from(EVERYWHERE), st.lists(_typed | _objects, max_size=6))
-def test_no_stream_of_objects_is_a_crash(address: str, events: list[dict[str, Any]]) -> None:
-    """Events in an order that no provider has, about things that never began."""
+def test_no_stream_of_objects_raises(address: str, events: list[dict[str, Any]]) -> None:
+    """Events in orders that no provider sends, about items that never began."""
     endpoint = find_endpoint("POST", address)
     for data, kind in (
         (sse(*(json.dumps(event) for event in events)), SSE),
@@ -93,8 +93,10 @@ def test_no_stream_of_objects_is_a_crash(address: str, events: list[dict[str, An
 
 @fuzz(400)
 @given(st.sampled_from(EVERYWHERE), st.lists(st.binary(max_size=30), max_size=5), st.sampled_from([SSE, NDJSON, ""]))
-def test_no_bytes_are_a_crash_and_no_split_matters(address: str, pieces: list[bytes], media_type: str) -> None:
-    """What cannot be read is raw, in pieces as in one."""
+def test_no_bytes_raise_and_any_split_gives_the_same_result(
+    address: str, pieces: list[bytes], media_type: str
+) -> None:
+    """Bytes that cannot be decoded are kept raw."""
     endpoint = find_endpoint("POST", address)
     reader = ResponseReader(endpoint, 200, media_type)
     for piece in pieces:
@@ -105,15 +107,14 @@ def test_no_bytes_are_a_crash_and_no_split_matters(address: str, pieces: list[by
 
 @fuzz(400)
 @given(st.sampled_from(EVERYWHERE), _objects)
-def test_no_request_is_a_crash(address: str, body: dict[str, Any]) -> None:
-    """A client may send anything."""
+def test_no_request_raises(address: str, body: dict[str, Any]) -> None:
     assert isinstance(decode_request(find_endpoint("POST", address), body), dict)
 
 
 @fuzz(400)
 @given(st.sampled_from(GENERATING), _objects | _typed)
-def test_what_was_read_can_be_written(address: str, body: dict[str, Any]) -> None:
-    """Whatever the view of a strange answer holds, it can be written out, both ways."""
+def test_every_decoded_view_can_be_encoded(address: str, body: dict[str, Any]) -> None:
+    """Plain and streamed, however strange the answer was."""
     endpoint = find_endpoint("POST", address)
     view = read_body(address, body).unified
 
@@ -126,8 +127,7 @@ def test_what_was_read_can_be_written(address: str, body: dict[str, Any]) -> Non
 @pytest.mark.parametrize(
     "body", [b"", b" \n", b"<html>bad gateway</html>", b"\xff\xfe\x00", b"null", b"[1]", b'"x"', b"{"]
 )
-def test_what_is_no_answer_is_raw(address: str, body: bytes) -> None:
-    """Nothing is made up from bytes that say nothing."""
+def test_a_body_that_is_not_an_answer_is_kept_raw(address: str, body: bytes) -> None:
     answer = read_body(address, body, media_type="text/html")
 
     assert answer.ending in (ResponseEnding.RAW, ResponseEnding.CUT)
@@ -136,7 +136,7 @@ def test_what_is_no_answer_is_raw(address: str, body: bytes) -> None:
 
 @pytest.mark.parametrize("address", [CHAT, RESPONSES, MESSAGES, GEMINI, OLLAMA_CHAT])
 def test_an_error_labelled_as_a_stream_is_an_error(address: str) -> None:
-    """Providers send JSON errors under the label of the stream that was asked for."""
+    """Providers send JSON errors with the content type of the requested stream."""
     error = {"type": "error", "error": {"message": "no", "type": "x"}}
     answer = read_body(address, error, status=400, media_type=SSE)
 
@@ -144,15 +144,15 @@ def test_an_error_labelled_as_a_stream_is_an_error(address: str) -> None:
 
 
 def test_an_unknown_address_keeps_its_json() -> None:
-    """The body is there, and no choices are made up."""
+    """And no choices are made up."""
     answer = read_body("/v1/unknown", {"a": 1})
 
     assert {"a": 1} == answer.body
     assert "choices" not in (answer.unified or {})
 
 
-def test_an_unlabelled_stream_is_known_by_its_bytes() -> None:
-    """A label is believed only where the bytes do not contradict it."""
+def test_a_stream_without_its_content_type_is_recognised() -> None:
+    """A content type counts only where the bytes do not contradict it."""
     data = sse({"id": "x", "choices": [{"index": 0, "delta": {"content": "a"}, "finish_reason": "stop"}]}, done=True)
 
     for kind in ("", "application/json", "text/plain"):
