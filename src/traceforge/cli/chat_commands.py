@@ -13,7 +13,6 @@ from traceforge.chat.chat_server import HOST
 from traceforge.chat.chat_server import serve as run
 from traceforge.chat.conversation import Chat
 from traceforge.chat.conversation_memory import ConversationMemory
-from traceforge.chat.local_model import serve_local_model
 from traceforge.chat.model_address import InvalidModelAddress, ModelAddress, find_address
 from traceforge.chat.prompt_layers import BUNDLED, PromptFolder
 from traceforge.chat.provider_model import ProviderModel
@@ -21,6 +20,7 @@ from traceforge.cli.lazy_group import SuggestingGroup
 from traceforge.cli.nonblocking_stderr import NonBlockingStderr
 from traceforge.cli.output import print_ready
 from traceforge.http.serving import bind_socket, socket_url
+from traceforge.model_server.http_server import serve_local_model
 
 PORT = 3001
 LOCAL_MODEL = "local"

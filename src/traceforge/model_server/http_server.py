@@ -11,7 +11,8 @@ import json
 import re
 import sys
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
@@ -158,6 +159,19 @@ def _error_reply(error: BadRequest) -> ApiReply:
         "status": "INVALID_ARGUMENT",
     }
     return ApiReply([json.dumps({"type": "error", "error": body}).encode()], status=error.status)
+
+
+@contextmanager
+def serve_local_model() -> Iterator[str]:
+    """Serve on a free port of loopback in a thread while the block runs; yields the base URL for an OpenAI client."""
+    with ModelServer() as server:
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True)
+        thread.start()
+        try:
+            yield f"{server.url}/v1"
+        finally:
+            server.shutdown()
+            thread.join()
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
