@@ -29,21 +29,21 @@ SHOWN_MAX = 3  # As many examples as fit a line; the rest is counted.
 VALUE_CHARS_MAX = 40
 
 RULES: dict[str, str] = {
-    "request.prompt": "What the model is told changed.",
-    "request.model": "Another model is asked.",
-    "request.parameters": "A parameter of the call changed.",
+    "request.prompt": "The prompt changed.",
+    "request.model": "The model changed.",
+    "request.parameters": "A parameter changed.",
     "request.tools": "The tools that the model may use changed.",
-    "request.format": "Another form of answer is asked for.",
+    "request.format": "The requested format of the answer changed.",
     "answer.absent": "Only one of the two calls has an answer.",
-    "answer.refusal": "The answer became a refusal, or ceased to be one.",
-    "answer.tools": "The model asks for other tool calls.",
-    "answer.format": "The form of the answer changed.",
+    "answer.refusal": "The answer became a refusal, or is no longer one.",
+    "answer.tools": "The model's tool calls changed.",
+    "answer.format": "The format of the answer changed.",
     "answer.facts": "A number, date, link or name differs.",
     "answer.wording": "The words changed; numbers, dates, links and names are the same.",
     "answer.space": "Only white space differs.",
     "answer.length": "The answer is much longer or shorter.",
-    "answer.finish": "The answer ended for another reason.",
-    "answer.other": "Something else that the answer carries changed.",
+    "answer.finish": "The finish reason changed.",
+    "answer.other": "Another field of the answer changed.",
 }
 
 

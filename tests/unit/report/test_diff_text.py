@@ -60,19 +60,19 @@ def test_a_comparison_shows_its_rules_and_then_every_difference() -> None:
     )
 
     assert """\
-request.prompt: What the model is told changed.
+request.prompt: The prompt changed.
     $.request.messages[0] (user) added, $.request.messages[1] (system) changed
-request.parameters: A parameter of the call changed.
+request.parameters: A parameter changed.
     $.request.temperature: 0 → 0.5
 request.tools: The tools that the model may use changed.
     f changed
-answer.tools: The model asks for other tool calls.
+answer.tools: The model's tool calls changed.
     f changed, h added
 answer.facts: A number, date, link or name differs.
     Paris → Lyon
 answer.length: The answer is much longer or shorter.
     cut short: finish_reason is length
-answer.finish: The answer ended for another reason.
+answer.finish: The finish reason changed.
     $.response.choices[0].finish_reason: "stop" → "length"
 
 settings
