@@ -29,8 +29,8 @@ from traceforge.files import make_private_folder, read_file, write_atomic
 GITIGNORE = ".gitignore"
 GITATTRIBUTES = ".gitattributes"
 
-# Digests are over bytes, so no line end may change; and nobody reviews a wire answer line by line. The manifest has
-# no merge driver on purpose: two branches that change it conflict, so that it is rebuilt before anything is merged.
+# Digests cover bytes, so Git must not convert line ends; and reviewers need not see raw responses, so GitHub folds
+# them. The manifest has no merge driver on purpose: two branches that change it conflict, so that it is rebuilt.
 ATTRIBUTES = (f"{SNAPSHOTS_DIR}/** -text", f"{SNAPSHOTS_DIR}/wire/** linguist-generated")
 
 CONFIG = """{

@@ -72,16 +72,16 @@ def _values(arguments: OperationArguments) -> tuple[Any, ...]:
     return arguments.ids if arguments.body is None else (*arguments.ids, arguments.body)
 
 
-def _list(name: str, path: str, item: Any, call: OperationFunction, about: str, scope: Scope = "read") -> Operation:  # noqa: ANN401
-    return Operation(name, "GET", path, scope, 200, None, Page[item], call, about, is_list=True)
+def _list(name: str, path: str, item: Any, call: OperationFunction, summary: str, scope: Scope = "read") -> Operation:  # noqa: ANN401
+    return Operation(name, "GET", path, scope, 200, None, Page[item], call, summary, is_list=True)
 
 
-def _get(name: str, path: str, answer: Any, call: OperationFunction, about: str) -> Operation:  # noqa: ANN401
-    return Operation(name, "GET", path, "read", 200, None, answer, call, about)
+def _get(name: str, path: str, answer: Any, call: OperationFunction, summary: str) -> Operation:  # noqa: ANN401
+    return Operation(name, "GET", path, "read", 200, None, answer, call, summary)
 
 
 def _post(
-    name: str, path: str, body: type[Struct] | None, answer: Any, call: OperationFunction, about: str,  # noqa: ANN401
+    name: str, path: str, body: type[Struct] | None, answer: Any, call: OperationFunction, summary: str,  # noqa: ANN401
     *, scope: Scope = "write", status: int = 201, idempotent_call: IdempotentFunction | None = None,
     is_long: bool = False,
 ) -> Operation:  # fmt: skip
@@ -94,18 +94,18 @@ def _post(
         body,
         answer,
         call,
-        about,
+        summary,
         idempotent_call=idempotent_call,
         is_long=is_long,
     )
 
 
-def _patch(name: str, path: str, body: type[Struct], answer: Any, call: OperationFunction, about: str) -> Operation:  # noqa: ANN401
-    return Operation(name, "PATCH", path, "write", 200, body, answer, call, about)
+def _patch(name: str, path: str, body: type[Struct], answer: Any, call: OperationFunction, summary: str) -> Operation:  # noqa: ANN401
+    return Operation(name, "PATCH", path, "write", 200, body, answer, call, summary)
 
 
-def _delete(name: str, path: str, call: OperationFunction, about: str, scope: Scope = "write") -> Operation:
-    return Operation(name, "DELETE", path, scope, 200, None, objects.Deleted, call, about)
+def _delete(name: str, path: str, call: OperationFunction, summary: str, scope: Scope = "write") -> Operation:
+    return Operation(name, "DELETE", path, scope, 200, None, objects.Deleted, call, summary)
 
 
 def _list_responses(store: Store, arguments: OperationArguments) -> Page[objects.Response]:
@@ -117,68 +117,68 @@ _BRANCH = "/sessions/{session_id}/branches/{branch_id}"
 # fmt: off
 OPERATIONS: tuple[Operation, ...] = (
     _post("create_artifact", "/artifacts", inputs.NewArtifact, objects.Artifact,
-          writes(artifacts.create_artifact), "Keep a piece of content that never changes."),
+          writes(artifacts.create_artifact), "Store content that never changes."),
     _list("list_artifacts", "/artifacts", objects.Artifact,
-          lists(artifacts.list_artifacts), "Artifacts, without their content."),
+          lists(artifacts.list_artifacts), "List artifacts, without their content."),
     _get("get_artifact", "/artifacts/{artifact_id}", objects.Artifact,
-         reads(artifacts.get_artifact), "One artifact, without its content."),
+         reads(artifacts.get_artifact), "Get an artifact, without its content."),
     _delete("delete_artifact", "/artifacts/{artifact_id}",
-            writes(artifacts.delete_artifact), "Revoke the handle; what uses it keeps it."),
+            writes(artifacts.delete_artifact), "Delete an artifact; bundles and events that use it keep it."),
     _get("get_artifact_content", "/artifacts/{artifact_id}/content", objects.ArtifactContent,
-         reads(artifacts.get_artifact_content), "What an artifact holds."),
+         reads(artifacts.get_artifact_content), "Get the content of an artifact."),
 
     _post("create_bundle", "/bundles", inputs.NewBundle, objects.Bundle,
-          writes(bundles.create_bundle), "Put artifacts into an order that is meaning."),
+          writes(bundles.create_bundle), "Store an ordered list of artifacts."),
     _list("list_bundles", "/bundles", objects.Bundle,
-          lists(bundles.list_bundles), "Bundles."),
+          lists(bundles.list_bundles), "List bundles, oldest first."),
     _get("get_bundle", "/bundles/{bundle_id}", objects.Bundle,
-         reads(bundles.get_bundle), "One bundle."),
+         reads(bundles.get_bundle), "Get a bundle by its id."),
     _delete("delete_bundle", "/bundles/{bundle_id}",
-            writes(bundles.delete_bundle), "Revoke the handle; what uses it keeps it."),
+            writes(bundles.delete_bundle), "Delete a bundle; sessions that use it keep it."),
 
     _post("create_session", "/sessions", inputs.NewSession, objects.Session,
-          writes(sessions.create_session), "Begin a context session, with its first branch."),
+          writes(sessions.create_session), "Start a context session, with an empty first branch."),
     _list("list_sessions", "/sessions", objects.Session,
-          lists(sessions.list_sessions), "Context sessions."),
+          lists(sessions.list_sessions), "List context sessions, oldest first."),
     _get("get_session", "/sessions/{session_id}", objects.Session,
-         reads(sessions.get_session), "One context session."),
+         reads(sessions.get_session), "Get a context session by its id."),
     _patch("update_session", "/sessions/{session_id}", inputs.SessionChange, objects.Session,
            writes(sessions.update_session),
-           "Change metadata, archive, or reopen."),
+           "Change the metadata of a session, archive it, or reopen it."),
     _delete("delete_session", "/sessions/{session_id}",
-            writes(sessions.delete_session), "Revoke the handle of a session and all in it."),
+            writes(sessions.delete_session), "Delete a session; its snapshots stay."),
 
     _post("fork_branch", "/sessions/{session_id}/branches", inputs.NewBranch, objects.Branch,
-          writes(branches.fork_branch), "Fork a branch at its head or an event."),
+          writes(branches.fork_branch), "Fork a branch at its head or at an event."),
     _list("list_branches", "/sessions/{session_id}/branches", objects.Branch,
-          lists(branches.list_branches), "The branches of a session."),
+          lists(branches.list_branches), "List the branches of a session."),
     _get("get_branch", _BRANCH, objects.Branch,
-         reads(branches.get_branch), "One branch, with its head and version."),
+         reads(branches.get_branch), "Get a branch, with its head and version."),
     _patch("update_branch", _BRANCH, inputs.BranchChange, objects.Branch,
-           writes(branches.update_branch), "Change its label."),
+           writes(branches.update_branch), "Change the label of a branch."),
 
     _post("append_event", f"{_BRANCH}/events", inputs.Append, objects.Event,
           writes(events.append_event),
-          "Append one event, if the branch is still where the caller thinks it is."),
+          "Append an event if the branch still has the expected head and version."),
     _list("list_events", f"{_BRANCH}/events", objects.Event,
           reads_page(events.list_events),
-          "The events of a branch, those it inherited first."),
+          "List the events of a branch, inherited ones first."),
     _post("merge_branch", f"{_BRANCH}/merges", inputs.Merge, objects.Merged,
           with_store(merge_summary.merge_branch),
-          "Bring the past of another branch into this one; the other stays as it is.",
+          "Merge another branch into this one; the other does not change.",
           idempotent_call=merge_once, is_long=True),
 
     _post("create_snapshot", f"{_BRANCH}/snapshots", inputs.NewSnapshot, objects.Snapshot,
           writes(pinned_snapshots.create_snapshot),
-          "Compile a branch, and pin it."),
+          "Compile a branch and store the result as a snapshot."),
     _list("list_snapshots", f"{_BRANCH}/snapshots", objects.Snapshot,
-          lists(pinned_snapshots.list_snapshots), "The snapshots of a branch."),
+          lists(pinned_snapshots.list_snapshots), "List the snapshots of a branch."),
     _get("get_snapshot", "/snapshots/{snapshot_id}", objects.Snapshot,
-         reads(pinned_snapshots.get_snapshot), "One snapshot."),
+         reads(pinned_snapshots.get_snapshot), "Get a snapshot by its id."),
     _list("list_blocks", "/snapshots/{snapshot_id}/blocks", objects.Block,
-          reads_page(pinned_snapshots.list_blocks), "The blocks of a snapshot, in order."),
+          reads_page(pinned_snapshots.list_blocks), "List the blocks of a snapshot, in order."),
     _post("verify_snapshot", "/snapshots/{snapshot_id}/verify", None, objects.Verification,
-          reads(pinned_snapshots.verify_snapshot), "Compile a snapshot again, and compare.",
+          reads(pinned_snapshots.verify_snapshot), "Compile a snapshot again and compare the digests.",
           scope="read", status=200),
 
     _post("create_response", "/responses", inputs.NewResponse, objects.Response,
@@ -186,61 +186,61 @@ OPERATIONS: tuple[Operation, ...] = (
           "Ask a model about a branch or a snapshot; with `stream`, as server-sent events.",
           idempotent_call=create_response_once, is_long=True),
     _list("list_responses", "/responses", objects.Response,
-          _list_responses, "Responses."),
+          _list_responses, "List responses, oldest first."),
     _get("get_response", "/responses/{response_id}", objects.Response,
-         with_store(response_operations.get_response), "One response."),
+         with_store(response_operations.get_response), "Get a response by its id."),
     _post("cancel_response", "/responses/{response_id}/cancel", None, objects.Response,
-          with_store(response_operations.cancel_response), "End a response that runs.", status=200),
+          with_store(response_operations.cancel_response), "Cancel a response that is in progress.", status=200),
 
     _post("create_alias", "/model-aliases", inputs.NewAlias, objects.Alias,
-          writes(model_releases.create_alias), "Make an alias, with its first release."),
+          writes(model_releases.create_alias), "Create an alias with its first release."),
     _list("list_aliases", "/model-aliases", objects.Alias,
           lists(model_releases.list_aliases),
-          "Aliases; `after` is the name of the last one seen."),
+          "List aliases; `after` is the name of the last alias you have."),
     _get("get_alias", "/model-aliases/{alias}", objects.Alias,
-         reads(model_releases.get_alias), "One alias, with its live release."),
+         reads(model_releases.get_alias), "Get an alias, with its live release."),
     _post("create_release", "/model-aliases/{alias}/releases", inputs.NewRelease, objects.Release,
           writes(model_releases.create_release),
-          "Make a release: it is the live one from then on."),
+          "Create a release and make it the live one."),
     _get("get_release", "/releases/{release_id}", objects.Release,
-         reads(model_releases.get_release), "One release, with its targets."),
+         reads(model_releases.get_release), "Get a release, with its targets."),
 
     _post("create_replay_run", "/replay-runs", inputs.NewReplayRun, objects.ReplayRun,
           with_store(replay_worker.create_replay_run),
-          "Replay snapshots, or a session, on a baseline and on a candidate.",
+          "Send snapshots, or a session, to a baseline and a candidate, and compare the answers.",
           idempotent_call=create_replay_run_once, is_long=True),
     _list("list_replay_runs", "/replay-runs", objects.ReplayRun,
-          lists(replay_runs.list_runs), "Replay runs."),
+          lists(replay_runs.list_runs), "List replay runs, oldest first."),
     _get("get_replay_run", "/replay-runs/{replay_run_id}", objects.ReplayRun,
-         reads(replay_runs.get_run), "One replay run, and how far it is."),
+         reads(replay_runs.get_run), "Get a replay run and its progress."),
     _get("get_replay_report", "/replay-runs/{replay_run_id}/report", objects.ReplayReport,
-         reads(replay_runs.get_report), "What a completed run found."),
+         reads(replay_runs.get_report), "Get the report of a completed replay run."),
     _post("cancel_replay_run", "/replay-runs/{replay_run_id}/cancel", None, objects.ReplayRun,
           with_store(replay_worker.cancel_replay_run),
-          "End a run; what was finished stays.", status=200),
+          "Cancel a replay run; finished items are kept.", status=200),
 
     _post("create_purge_job", "/purge-jobs", inputs.NewPurge, objects.PurgeJob,
           with_store(purge_jobs.start_purge),
-          "Remove content for good, with all that was made of it."),
+          "Remove content permanently, with everything made from it."),
     _list("list_purge_jobs", "/purge-jobs", objects.PurgeJob,
-          lists(purge_jobs.list_purge_jobs), "Purge jobs."),
+          lists(purge_jobs.list_purge_jobs), "List purge jobs, oldest first."),
     _get("get_purge_job", "/purge-jobs/{purge_job_id}", objects.PurgeJob,
-         reads(purge_jobs.get_purge_job), "One purge job, and how far it is."),
+         reads(purge_jobs.get_purge_job), "Get a purge job and its progress."),
     _get("get_receipt", "/purge-jobs/{purge_job_id}/receipt", objects.Receipt,
-         reads(purge_jobs.get_receipt), "What a purge has removed, once it is completed."),
+         reads(purge_jobs.get_receipt), "Get the receipt of a completed purge: what it removed."),
 
     _post("create_project", "/projects", inputs.NewProject, objects.Project,
-          project_operations.create_project, "Make a project. Only the operator may.", scope="admin"),
+          project_operations.create_project, "Create a project; only the operator may.", scope="admin"),
     _list("list_projects", "/projects", objects.Project,
-          project_operations.list_projects, "The projects the caller may see.", "admin"),
+          project_operations.list_projects, "List the projects that the caller may see.", "admin"),
     _post("create_api_key", "/api-keys", inputs.NewApiKey, objects.ApiKey,
-          project_operations.create_api_key, "Make a key. It is shown once.", scope="admin",
+          project_operations.create_api_key, "Create an API key; only this response shows it.", scope="admin",
           idempotent_call=create_api_key_once),
     _list("list_api_keys", "/api-keys", objects.ApiKey,
           project_operations.list_api_keys,
-          "The keys of the project; of every one, for whoever runs the store.", "admin"),
+          "List the API keys of the project; for the operator, of all projects.", "admin"),
     _delete("delete_api_key", "/api-keys/{key_id}",
-            project_operations.delete_api_key, "Revoke a key.", "admin"),
+            project_operations.delete_api_key, "Revoke an API key.", "admin"),
 )
 # fmt: on
 

@@ -87,7 +87,7 @@ def list_artifacts(tx: StoreTransaction, limit: int, after: str | None) -> Page[
 
 
 def delete_artifact(tx: StoreTransaction, artifact_id: str) -> Deleted:
-    """Revoke the handle. Bundles and events that use the artifact stay as they are."""
+    """Hide it from lists and lookups. Bundles and events that use the artifact stay as they are."""
     tx.load(artifacts, _KIND, artifact_id)
     tx.execute(update(artifacts).where(artifacts.c.id == artifact_id).values(deleted_at=now_text()))
     return Deleted(id=artifact_id)

@@ -64,7 +64,7 @@ def list_bundles(tx: StoreTransaction, limit: int, after: str | None) -> Page[Bu
 
 
 def delete_bundle(tx: StoreTransaction, bundle_id: str) -> Deleted:
-    """Revoke the handle. Sessions with this base bundle stay as they are."""
+    """Hide it from lists and lookups. Sessions with this base bundle stay as they are."""
     tx.load(bundles, _KIND, bundle_id)
     tx.execute(update(bundles).where(bundles.c.id == bundle_id).values(deleted_at=now_text()))
     return Deleted(id=bundle_id)

@@ -89,7 +89,7 @@ def update_session(tx: StoreTransaction, session_id: str, body: SessionChange) -
 
 
 def delete_session(tx: StoreTransaction, session_id: str) -> Deleted:
-    """Revoke the handle. Snapshots of the session stay as they are."""
+    """Hide it from lists and lookups. Snapshots of the session stay as they are."""
     tx.load(sessions, _KIND, session_id)
     values = {"deleted_at": now_text(), "status": SessionStatus.TOMBSTONED.value}
     tx.execute(update(sessions).where(sessions.c.id == session_id).values(values))

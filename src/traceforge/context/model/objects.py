@@ -1,7 +1,7 @@
-"""What the context store answers with: one type for each object.
+"""The objects that the context store returns: one type for each.
 
 In: nothing. Out: types, as they are written as JSON and named in the OpenAPI document. Never: a key, a ciphertext, or
-a detail of how an engine holds what it computed; a content that was purged is not here, it is an error.
+a detail of how an engine stores its results, or purged content: reading that is an error.
 """
 
 from __future__ import annotations
@@ -33,20 +33,20 @@ ReceiptId = Annotated[str, _opaque("pur")]
 KeyId = Annotated[str, _opaque("key")]
 DigestText = Annotated[str, Meta(pattern=DIGEST_PATTERN)]
 Time = Annotated[str, Meta(pattern=TIMESTAMP_PATTERN)]
-WHOLE_MAX = 2**53 - 1  # The largest that every reader of JSON keeps.
+WHOLE_MAX = 2**53 - 1  # The largest integer that every JSON parser reads exactly.
 Count = Annotated[int, Meta(ge=0, le=WHOLE_MAX)]
 AliasName = Annotated[
     str, Meta(pattern=r"^[a-z0-9][a-z0-9._-]{0,63}$(?!\n)", description="a name such as support-bot")
 ]
-Metadata = dict[str, Any]  # Belongs to the caller; kept as it is, sealed like content.
-Content = str | list[Any] | dict[str, Any]  # A text, or parts in whichever provider's words.
+Metadata = dict[str, Any]  # Belongs to the caller; stored unchanged, and encrypted like content.
+Content = str | list[Any] | dict[str, Any]  # A text, or parts in the format of any provider.
 Role = Literal["system", "developer", "user", "assistant", "tool"]
 
 Item = TypeVar("Item")
 
 
 class Page(Struct, Generic[Item], kw_only=True, frozen=True):
-    """A part of a list, the oldest first. The next part is after the id of the last."""
+    """A page of a list, oldest first. For the next page, pass the last id as `after`."""
 
     object: Literal["list"] = "list"
     data: list[Item]
@@ -68,7 +68,7 @@ class ArtifactType(StrEnum):
 
 
 class RetentionClass(StrEnum):
-    """How long its owner means to keep an artifact."""
+    """How long the owner wants to keep an artifact."""
 
     EPHEMERAL = "ephemeral"
     STANDARD = "standard"
@@ -76,7 +76,7 @@ class RetentionClass(StrEnum):
 
 
 class EventType(StrEnum):
-    """What happened."""
+    """The kind of an event."""
 
     USER_MESSAGE = "user_message"
     ASSISTANT_MESSAGE = "assistant_message"
@@ -95,7 +95,7 @@ class SessionStatus(StrEnum):
 
 
 class MergeStrategy(StrEnum):
-    """How the past of one branch comes into another."""
+    """How the events of one branch are merged into another."""
 
     CHECKPOINT = "checkpoint"
     COMPACT = "compact"
@@ -104,7 +104,7 @@ class MergeStrategy(StrEnum):
 
 
 class Progress(StrEnum):
-    """Where a response, a replay run or a purge stands."""
+    """The status of a response, a replay run or a purge job."""
 
     QUEUED = "queued"
     RUNNING = "running"
@@ -119,12 +119,12 @@ class Project(Struct, kw_only=True, frozen=True):
     id: ProjectId
     object: Literal["project"] = "project"
     name: str
-    generation: Count  # Raised by every purge: what was cached before it is never found again.
+    generation: Count  # Raised by every purge, so that a cache cannot return older content.
     created_at: Time
 
 
 class ApiKey(Struct, kw_only=True, frozen=True):
-    """A key, without what it is: `key` is there once, in the answer that made it."""
+    """An API key. `key` is set only in the response that created it."""
 
     id: KeyId
     object: Literal["api_key"] = "api_key"
@@ -136,7 +136,7 @@ class ApiKey(Struct, kw_only=True, frozen=True):
 
 
 class Artifact(Struct, kw_only=True, frozen=True):
-    """A piece of content that never changes; its content is fetched on its own."""
+    """Content that never changes. The content itself is fetched separately."""
 
     id: ArtifactId
     object: Literal["artifact"] = "artifact"
@@ -150,7 +150,7 @@ class Artifact(Struct, kw_only=True, frozen=True):
 
 
 class ArtifactContent(Struct, kw_only=True, frozen=True):
-    """What an artifact holds: `content` is a text or JSON, `content_base64` is bytes. Exactly one is there."""
+    """The content of an artifact. Either `content` (text or JSON) or `content_base64` (bytes) is set."""
 
     id: ArtifactId
     object: Literal["artifact_content"] = "artifact_content"
@@ -160,14 +160,14 @@ class ArtifactContent(Struct, kw_only=True, frozen=True):
 
 
 class BundleItem(Struct, kw_only=True, frozen=True, forbid_unknown_fields=True):
-    """One artifact of a bundle, and as whom it speaks."""
+    """One artifact of a bundle, and the role of its message."""
 
     artifact_id: ArtifactId
     role: Role
 
 
 class Bundle(Struct, kw_only=True, frozen=True):
-    """Artifacts in an order that is meaning."""
+    """An ordered list of artifacts."""
 
     id: BundleId
     object: Literal["bundle"] = "bundle"
@@ -177,7 +177,7 @@ class Bundle(Struct, kw_only=True, frozen=True):
 
 
 class Session(Struct, kw_only=True, frozen=True):
-    """A context session: what it begins with, and its branches."""
+    """A context session: its base bundles and its branches."""
 
     id: SessionId
     object: Literal["session"] = "session"
@@ -189,7 +189,7 @@ class Session(Struct, kw_only=True, frozen=True):
 
 
 class Branch(Struct, kw_only=True, frozen=True):
-    """A line of events. Its head moves by compare-and-swap only."""
+    """A sequence of events. Its head moves by compare-and-swap only."""
 
     id: BranchId
     object: Literal["branch"] = "branch"
@@ -203,7 +203,7 @@ class Branch(Struct, kw_only=True, frozen=True):
 
 
 class Event(Struct, kw_only=True, frozen=True):
-    """Something that happened on a branch, and never changes."""
+    """An event of a branch. It never changes."""
 
     id: EventId
     object: Literal["event"] = "event"
@@ -217,21 +217,19 @@ class Event(Struct, kw_only=True, frozen=True):
     content_digest: DigestText | None  # None: purged.
     block_id: BlockId
     rebased_from: EventId | None
-    merged_from: EventId | None  # The head of the source that a checkpoint or a summary stands for.
+    merged_from: EventId | None  # The head of the merged branch, for a checkpoint or a summary.
     metadata: Metadata
     created_at: Time
     purged_by: ReceiptId | None = None  # The receipt of the purge that removed its content and its metadata.
 
 
 class Block(Struct, kw_only=True, frozen=True):
-    """One logical piece of what the model sees."""
+    """One part of the input of a model."""
 
     id: BlockId
     object: Literal["block"] = "block"
     role: Role
-    kind: (
-        str  # The type of the artifact or event; "+json" behind it where the content is no text, "+binary" for bytes.
-    )
+    kind: str  # The type of the artifact or event, with "+json" for JSON and "+binary" for bytes.
     content_digest: DigestText
     prefix_digest: DigestText  # Over this block and all before it: equal prefixes have equal digests.
     artifact_id: ArtifactId | None
@@ -240,19 +238,19 @@ class Block(Struct, kw_only=True, frozen=True):
 
 
 class Merged(Struct, kw_only=True, frozen=True):
-    """What a merge did. The source is as it was."""
+    """The result of a merge. The source branch does not change."""
 
     object: Literal["merge"] = "merge"
     strategy: MergeStrategy
     branch: Branch  # The target after it; for `fork`, the new branch.
     source_branch_id: BranchId
     source_head_event_id: EventId | None
-    common_ancestor_event_id: EventId | None  # The last event that both had; None: they have none in common.
+    common_ancestor_event_id: EventId | None  # The last event that both branches share, if any.
     event_ids: list[EventId]  # What was appended, in order.
 
 
 class Snapshot(Struct, kw_only=True, frozen=True):
-    """A compiled input, pinned: the same object that `traceforge verify` checks as a file."""
+    """The compiled input of a model. `traceforge verify` checks the same object as a file."""
 
     id: SnapshotId
     object: Literal["snapshot"] = "snapshot"
@@ -266,13 +264,13 @@ class Snapshot(Struct, kw_only=True, frozen=True):
 
 
 class Verification(Struct, kw_only=True, frozen=True):
-    """Whether a snapshot, compiled again, is still the same."""
+    """Whether compiling a snapshot again gives the same digest."""
 
     object: Literal["verification"] = "verification"
     snapshot_id: SnapshotId
     valid: bool
-    ordered_block_manifest_digest: DigestText  # What the snapshot says.
-    recompiled_digest: DigestText  # What compiling it again gives.
+    ordered_block_manifest_digest: DigestText  # As the snapshot states it.
+    recompiled_digest: DigestText  # From compiling it again.
 
 
 _NO_NUL = r"^[^\u0000]*$(?!\n)"
@@ -289,7 +287,7 @@ class Target(Struct, kw_only=True, frozen=True, forbid_unknown_fields=True):
 
 
 class Release(Struct, kw_only=True, frozen=True):
-    """What an alias stood for from one moment on. Never changed."""
+    """The targets of an alias from one moment on. It never changes."""
 
     id: ReleaseId
     object: Literal["release"] = "release"
@@ -315,14 +313,14 @@ class Usage(Struct, kw_only=True, frozen=True):
 
 
 class AppendConflict(Struct, kw_only=True, frozen=True):
-    """The branch had moved on when the answer came: it is kept here and stands on no branch."""
+    """The branch changed while the model answered, so the answer is only in the response, and on no branch."""
 
     current_version: Count
     current_head_event_id: EventId | None
 
 
 class Failure(Struct, kw_only=True, frozen=True):
-    """Why there is no answer."""
+    """The error of a response without an answer."""
 
     code: str
     message: str
@@ -352,19 +350,19 @@ class Response(Struct, kw_only=True, frozen=True):
 
 
 class ResponseEvent(Struct, kw_only=True, frozen=True):
-    """Something that happened to a response on its way.
+    """One event of a streamed response.
 
-    `type` is response.created, response.text.delta for each text, and at last response.completed, response.failed or
-    response.canceled.
+    `type` is response.created, then response.text.delta for each text, and finally response.completed,
+    response.failed or response.canceled.
     """
 
     type: str
     delta: str = ""  # Of response.text.delta: the text.
-    response: Response | None = None  # Of all others: the response as it is then.
+    response: Response | None = None  # Of all other types: the response at that moment.
 
 
 class ReplayRun(Struct, kw_only=True, frozen=True):
-    """Pinned inputs on a baseline and on a candidate."""
+    """A comparison of a baseline and a candidate on the same snapshots."""
 
     id: ReplayRunId
     object: Literal["replay_run"] = "replay_run"
@@ -381,12 +379,12 @@ class ReplayRun(Struct, kw_only=True, frozen=True):
 
 
 class ReplayReport(Struct, kw_only=True, frozen=True):
-    """What a replay run found. `evidence_digest` is the digest of the canonical JSON of `items`."""
+    """The result of a replay run. `evidence_digest` is the digest of the canonical JSON of `items`."""
 
     object: Literal["replay_report"] = "replay_report"
     replay_run_id: ReplayRunId
     mode: Literal["single_turn", "trajectory"]
-    note: str  # What the mode means for whoever reads the numbers.
+    note: str  # How to read the numbers of this mode.
     baseline: Release
     candidate: Release
     summary: dict[str, Any]  # How many items, by verdict and by rule.
@@ -396,21 +394,21 @@ class ReplayReport(Struct, kw_only=True, frozen=True):
 
 
 class PurgeJob(Struct, kw_only=True, frozen=True):
-    """A purge, and how far it is."""
+    """A purge and its progress."""
 
     id: PurgeJobId
     object: Literal["purge_job"] = "purge_job"
     status: Progress
     targets: list[str]
-    reason: str  # As the caller gave it; kept, so it says nothing that has to go.
-    receipt_id: ReceiptId | None  # It can be read once the job is completed.
+    reason: str  # From the caller. It is kept, so it must not contain what is purged.
+    receipt_id: ReceiptId | None  # Readable once the job is completed.
     error_code: str | None
     created_at: Time
     completed_at: Time | None
 
 
 class Removed(Struct, kw_only=True, frozen=True):
-    """How many things of one kind went, and their names where they have some."""
+    """How many objects of one kind were removed, and their ids if they have any."""
 
     kind: str
     count: Count
@@ -431,7 +429,7 @@ class Receipt(Struct, kw_only=True, frozen=True):
 
 
 class Deleted(Struct, kw_only=True, frozen=True):
-    """A handle that was revoked."""
+    """The confirmation that an object was deleted."""
 
     id: str
     object: Literal["deleted"] = "deleted"
@@ -439,14 +437,14 @@ class Deleted(Struct, kw_only=True, frozen=True):
 
 
 class StoreProblem(Struct, kw_only=True, frozen=True):
-    """An object of the store that is not what it should be."""
+    """A stored object that failed a check."""
 
     id: str
     message: str
 
 
 class StoreCheck(Struct, kw_only=True, frozen=True):
-    """How many objects of each kind were checked, and what is wrong."""
+    """How many objects of each kind were checked, and the problems."""
 
     object: Literal["store_verification"] = "store_verification"
     valid: bool

@@ -1,12 +1,12 @@
 """The tables of the context store: one schema for SQLite and PostgreSQL.
 
-In: nothing. Out: tables, for statements to be built from. Never: creates one; the migrations do, and a test holds
-both against each other.
+In: nothing. Out: tables, for statements to be built from. Never: creates one; the migrations do, and a test compares
+both.
 
-What is *sealed* is encrypted under a data key of its own row. `wrapped_key` is that key, encrypted under the key of
-the project's `generation`, which is not in the database. A row that was purged keeps its id and the receipt
-(`purged_by`); what it held is null. A row that was deleted has a time in `deleted_at` and keeps all it holds.
-`seq` is the order of insertion: lists go by it.
+`sealed` is content, encrypted under a data key of its own row. `wrapped_key` is that key, encrypted under the key of
+the project's `generation`, which is not in the database. A purged row keeps its id and the id of the receipt
+(`purged_by`); its content is null. A deleted row has a time in `deleted_at` and keeps its content.
+`seq` is the order of insertion, and of every list.
 """
 
 from __future__ import annotations
@@ -102,13 +102,15 @@ artifacts = Table(
     _id(),
     _project(),
     Column("artifact_type", String(32), nullable=False),
-    Column("kind", String(48), nullable=False),  # The type, and "+json" or "+binary" where it is no text.
+    Column("kind", String(48), nullable=False),  # The type, with "+json" or "+binary" if the content is not text.
     Column("content_media_type", Text, nullable=False),
     Column("content_digest", Digest),
     Column("size_bytes", Big),
     Column("retention_class", String(16), nullable=False),
     *_sealed(),
-    Column("sealed_metadata", LargeBinary),  # Under the same data key: a list reads no content.
+    Column(
+        "sealed_metadata", LargeBinary
+    ),  # Under the same data key, apart from the content, so that a list need not read the content.
     _created(),
     _deleted(),
     _purged(),
@@ -172,7 +174,7 @@ branches = Table(
     Column("session_id", Id, ForeignKey("sessions.id"), nullable=False),
     Column("parent_branch_id", Id),
     Column("forked_from_event_id", Id),
-    Column("forked_at", Big, nullable=False),  # The sequence of that event; 0: nothing is inherited.
+    Column("forked_at", Big, nullable=False),  # The sequence of that event; 0 if nothing is inherited.
     Column("head_event_id", Id),
     Column("version", Big, nullable=False),
     Column("label", Text, nullable=False),
@@ -228,7 +230,7 @@ snapshots = Table(
     Index(None, "session_id"),
 )
 
-prefixes = Table(  # How far a compiler came at an event: made anew where it is missing.
+prefixes = Table(  # The state of a compiler after an event; computed again if missing.
     "prefixes",
     metadata,
     Column("branch_id", Id, ForeignKey("branches.id"), nullable=False),
@@ -238,7 +240,7 @@ prefixes = Table(  # How far a compiler came at an event: made anew where it is 
     PrimaryKeyConstraint("branch_id", "revision", "sequence"),
 )
 
-pages = Table(  # The block ids of many events in one row: made anew where it is missing.
+pages = Table(  # The block ids of many events in one row; computed again if missing.
     "pages",
     metadata,
     Column("branch_id", Id, ForeignKey("branches.id"), nullable=False),
@@ -338,8 +340,8 @@ replay_items = Table(
     Column("snapshot_id", Id, ForeignKey("snapshots.id"), nullable=False, index=True),
     Column("response_id", Id),
     Column("status", String(16), nullable=False),
-    Column("trace_ids", Text),  # Of the calls that were made for it, joined by a space.
-    *_sealed(),  # What each lane answered, and how they differ.
+    Column("trace_ids", Text),  # Of the calls made for this item, joined by a space.
+    *_sealed(),  # The answers of both lanes, and their differences.
     Column("completed_at", Time),
     _purged(),
     PrimaryKeyConstraint("run_id", "position"),
@@ -356,7 +358,7 @@ purge_jobs = Table(
     Column("reason", Text, nullable=False),
     Column("old_generation", Integer),
     Column("new_generation", Integer),
-    Column("pending", Text),  # The traces that are still to be removed, once the rest is committed.
+    Column("pending", Text),  # The traces to be removed after the commit.
     Column("error_code", Text),
     Column("receipt_id", Id),
     _created(),
@@ -381,19 +383,19 @@ idempotency = Table(
     metadata,
     _project(),
     Column("path", Text, nullable=False),
-    Column("key_digest", Digest, nullable=False),  # A key may say something; its digest does not.
+    Column("key_digest", Digest, nullable=False),  # A digest, because the key may contain private data.
     Column("body_digest", Digest, nullable=False),
-    Column("status", Integer),  # Of the answer; null while it is in flight.
-    Column("response_id", Id),  # What a retry after a crash goes on with.
+    Column("status", Integer),  # Of the HTTP response; null while the request is in flight.
+    Column("response_id", Id),  # A retry after a crash continues with this response.
     Column("lease_owner", Text),
     Column("lease_until", Time),
-    *_sealed(),  # The answer, byte for byte.
+    *_sealed(),  # The HTTP response, byte for byte.
     Column("purged_by", Id),
     Column("created_at", Time, nullable=False, index=True),
     PrimaryKeyConstraint("project_id", "path", "key_digest"),
 )
 
-idempotency_subjects = Table(  # Which objects an answer is about, so that a purge finds it.
+idempotency_subjects = Table(  # The objects that a stored HTTP response is about, for a purge.
     "idempotency_subjects",
     metadata,
     Column("project_id", Id, nullable=False),

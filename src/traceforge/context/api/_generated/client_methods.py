@@ -50,7 +50,7 @@ class ClientMethods:
         retention_class: RetentionClass | str | UnsetType = UNSET, metadata: Metadata | UnsetType = UNSET,
         idempotency_key: str | None = None,
     ) -> Artifact:
-        """Keep a piece of content that never changes."""
+        """Store content that never changes."""
         return self._call(
             "create_artifact", (), {"artifact_type": artifact_type, "content": content,
             "content_base64": content_base64, "content_media_type": content_media_type,
@@ -58,81 +58,81 @@ class ClientMethods:
         )
 
     def list_artifacts(self, *, limit: int = LIMIT_DEFAULT, after: str | None = None) -> Page[Artifact]:
-        """Artifacts, without their content."""
+        """List artifacts, without their content."""
         return self._call("list_artifacts", limit=limit, after=after)
 
     def iterate_artifacts(self) -> Iterator[Artifact]:
         return self._iterate("list_artifacts")
 
     def get_artifact(self, artifact_id: ArtifactId) -> Artifact:
-        """One artifact, without its content."""
+        """Get an artifact, without its content."""
         return self._call("get_artifact", (artifact_id,))
 
     def delete_artifact(self, artifact_id: ArtifactId) -> Deleted:
-        """Revoke the handle; what uses it keeps it."""
+        """Delete an artifact; bundles and events that use it keep it."""
         return self._call("delete_artifact", (artifact_id,))
 
     def get_artifact_content(self, artifact_id: ArtifactId) -> ArtifactContent:
-        """What an artifact holds."""
+        """Get the content of an artifact."""
         return self._call("get_artifact_content", (artifact_id,))
 
     def create_bundle(
         self, *, items: list[BundleItem], metadata: Metadata | UnsetType = UNSET, idempotency_key: str | None = None,
     ) -> Bundle:
-        """Put artifacts into an order that is meaning."""
+        """Store an ordered list of artifacts."""
         return self._call("create_bundle", (), {"items": items, "metadata": metadata}, key=idempotency_key)
 
     def list_bundles(self, *, limit: int = LIMIT_DEFAULT, after: str | None = None) -> Page[Bundle]:
-        """Bundles."""
+        """List bundles, oldest first."""
         return self._call("list_bundles", limit=limit, after=after)
 
     def iterate_bundles(self) -> Iterator[Bundle]:
         return self._iterate("list_bundles")
 
     def get_bundle(self, bundle_id: BundleId) -> Bundle:
-        """One bundle."""
+        """Get a bundle by its id."""
         return self._call("get_bundle", (bundle_id,))
 
     def delete_bundle(self, bundle_id: BundleId) -> Deleted:
-        """Revoke the handle; what uses it keeps it."""
+        """Delete a bundle; sessions that use it keep it."""
         return self._call("delete_bundle", (bundle_id,))
 
     def create_session(
         self, *, base_bundle_ids: list[BundleId] | UnsetType = UNSET, metadata: Metadata | UnsetType = UNSET,
         idempotency_key: str | None = None,
     ) -> Session:
-        """Begin a context session, with its first branch."""
+        """Start a context session, with an empty first branch."""
         return self._call(
             "create_session", (), {"base_bundle_ids": base_bundle_ids, "metadata": metadata}, key=idempotency_key,
         )
 
     def list_sessions(self, *, limit: int = LIMIT_DEFAULT, after: str | None = None) -> Page[Session]:
-        """Context sessions."""
+        """List context sessions, oldest first."""
         return self._call("list_sessions", limit=limit, after=after)
 
     def iterate_sessions(self) -> Iterator[Session]:
         return self._iterate("list_sessions")
 
     def get_session(self, session_id: SessionId) -> Session:
-        """One context session."""
+        """Get a context session by its id."""
         return self._call("get_session", (session_id,))
 
     def update_session(
         self, session_id: SessionId, *, metadata: Metadata | UnsetType = UNSET,
         status: Literal["active", "archived"] | UnsetType = UNSET,
     ) -> Session:
-        """Change metadata, archive, or reopen."""
+        """Change the metadata of a session, archive it, or reopen it."""
         return self._call("update_session", (session_id,), {"metadata": metadata, "status": status})
 
     def delete_session(self, session_id: SessionId) -> Deleted:
-        """Revoke the handle of a session and all in it."""
+        """Delete a session; its snapshots stay."""
         return self._call("delete_session", (session_id,))
 
     def fork_branch(
         self, session_id: SessionId, *, fork_from_branch_id: BranchId, fork_from_event_id: EventId | None = None,
         label: Label | UnsetType = UNSET, idempotency_key: str | None = None,
     ) -> Branch:
-        """Fork a branch at its head or an event."""
+        """Fork a branch at its head or at an event."""
         return self._call(
             "fork_branch", (session_id,), {"fork_from_branch_id": fork_from_branch_id,
             "fork_from_event_id": fork_from_event_id, "label": label}, key=idempotency_key,
@@ -141,27 +141,27 @@ class ClientMethods:
     def list_branches(
         self, session_id: SessionId, *, limit: int = LIMIT_DEFAULT, after: str | None = None,
     ) -> Page[Branch]:
-        """The branches of a session."""
+        """List the branches of a session."""
         return self._call("list_branches", (session_id,), limit=limit, after=after)
 
     def iterate_branches(self, session_id: SessionId) -> Iterator[Branch]:
         return self._iterate("list_branches", (session_id,))
 
     def get_branch(self, session_id: SessionId, branch_id: BranchId) -> Branch:
-        """One branch, with its head and version."""
+        """Get a branch, with its head and version."""
         return self._call("get_branch", (session_id, branch_id,))
 
     def update_branch(
         self, session_id: SessionId, branch_id: BranchId, *, label: Label | UnsetType = UNSET,
     ) -> Branch:
-        """Change its label."""
+        """Change the label of a branch."""
         return self._call("update_branch", (session_id, branch_id,), {"label": label})
 
     def append_event(
         self, session_id: SessionId, branch_id: BranchId, *, expected_version: Count,
         expected_head_event_id: EventId | None, event: NewEvent, idempotency_key: str | None = None,
     ) -> Event:
-        """Append one event, if the branch is still where the caller thinks it is."""
+        """Append an event if the branch still has the expected head and version."""
         return self._call(
             "append_event", (session_id, branch_id,), {"expected_version": expected_version,
             "expected_head_event_id": expected_head_event_id, "event": event}, key=idempotency_key,
@@ -170,7 +170,7 @@ class ClientMethods:
     def list_events(
         self, session_id: SessionId, branch_id: BranchId, *, limit: int = LIMIT_DEFAULT, after: str | None = None,
     ) -> Page[Event]:
-        """The events of a branch, those it inherited first."""
+        """List the events of a branch, inherited ones first."""
         return self._call("list_events", (session_id, branch_id,), limit=limit, after=after)
 
     def iterate_events(self, session_id: SessionId, branch_id: BranchId) -> Iterator[Event]:
@@ -182,7 +182,7 @@ class ClientMethods:
         summary: Content | None = None, model: ModelName | None = None, label: Label | UnsetType = UNSET,
         idempotency_key: str | None = None,
     ) -> Merged:
-        """Bring the past of another branch into this one; the other stays as it is."""
+        """Merge another branch into this one; the other does not change."""
         return self._call(
             "merge_branch", (session_id, branch_id,), {"source_branch_id": source_branch_id, "strategy": strategy,
             "expected_version": expected_version, "expected_head_event_id": expected_head_event_id,
@@ -193,7 +193,7 @@ class ClientMethods:
         self, session_id: SessionId, branch_id: BranchId, *, prompt_compiler_revision: CompilerRevision | None = None,
         idempotency_key: str | None = None,
     ) -> Snapshot:
-        """Compile a branch, and pin it."""
+        """Compile a branch and store the result as a snapshot."""
         return self._call(
             "create_snapshot", (session_id, branch_id,), {"prompt_compiler_revision": prompt_compiler_revision},
             key=idempotency_key,
@@ -202,27 +202,27 @@ class ClientMethods:
     def list_snapshots(
         self, session_id: SessionId, branch_id: BranchId, *, limit: int = LIMIT_DEFAULT, after: str | None = None,
     ) -> Page[Snapshot]:
-        """The snapshots of a branch."""
+        """List the snapshots of a branch."""
         return self._call("list_snapshots", (session_id, branch_id,), limit=limit, after=after)
 
     def iterate_snapshots(self, session_id: SessionId, branch_id: BranchId) -> Iterator[Snapshot]:
         return self._iterate("list_snapshots", (session_id, branch_id,))
 
     def get_snapshot(self, snapshot_id: SnapshotId) -> Snapshot:
-        """One snapshot."""
+        """Get a snapshot by its id."""
         return self._call("get_snapshot", (snapshot_id,))
 
     def list_blocks(
         self, snapshot_id: SnapshotId, *, limit: int = LIMIT_DEFAULT, after: str | None = None,
     ) -> Page[Block]:
-        """The blocks of a snapshot, in order."""
+        """List the blocks of a snapshot, in order."""
         return self._call("list_blocks", (snapshot_id,), limit=limit, after=after)
 
     def iterate_blocks(self, snapshot_id: SnapshotId) -> Iterator[Block]:
         return self._iterate("list_blocks", (snapshot_id,))
 
     def verify_snapshot(self, snapshot_id: SnapshotId, *, idempotency_key: str | None = None) -> Verification:
-        """Compile a snapshot again, and compare."""
+        """Compile a snapshot again and compare the digests."""
         return self._call("verify_snapshot", (snapshot_id,), key=idempotency_key)
 
     def create_response(
@@ -260,43 +260,43 @@ class ClientMethods:
         )
 
     def list_responses(self, *, limit: int = LIMIT_DEFAULT, after: str | None = None) -> Page[Response]:
-        """Responses."""
+        """List responses, oldest first."""
         return self._call("list_responses", limit=limit, after=after)
 
     def iterate_responses(self) -> Iterator[Response]:
         return self._iterate("list_responses")
 
     def get_response(self, response_id: ResponseId) -> Response:
-        """One response."""
+        """Get a response by its id."""
         return self._call("get_response", (response_id,))
 
     def cancel_response(self, response_id: ResponseId, *, idempotency_key: str | None = None) -> Response:
-        """End a response that runs."""
+        """Cancel a response that is in progress."""
         return self._call("cancel_response", (response_id,), key=idempotency_key)
 
     def create_alias(self, *, name: AliasName, targets: list[Target], idempotency_key: str | None = None) -> Alias:
-        """Make an alias, with its first release."""
+        """Create an alias with its first release."""
         return self._call("create_alias", (), {"name": name, "targets": targets}, key=idempotency_key)
 
     def list_aliases(self, *, limit: int = LIMIT_DEFAULT, after: str | None = None) -> Page[Alias]:
-        """Aliases; `after` is the name of the last one seen."""
+        """List aliases; `after` is the name of the last alias you have."""
         return self._call("list_aliases", limit=limit, after=after)
 
     def iterate_aliases(self) -> Iterator[Alias]:
         return self._iterate("list_aliases")
 
     def get_alias(self, alias: AliasName) -> Alias:
-        """One alias, with its live release."""
+        """Get an alias, with its live release."""
         return self._call("get_alias", (alias,))
 
     def create_release(
         self, alias: AliasName, *, targets: list[Target], idempotency_key: str | None = None,
     ) -> Release:
-        """Make a release: it is the live one from then on."""
+        """Create a release and make it the live one."""
         return self._call("create_release", (alias,), {"targets": targets}, key=idempotency_key)
 
     def get_release(self, release_id: ReleaseId) -> Release:
-        """One release, with its targets."""
+        """Get a release, with its targets."""
         return self._call("get_release", (release_id,))
 
     def create_replay_run(
@@ -304,7 +304,7 @@ class ClientMethods:
         session_id: SessionId | None = None, fresh_baseline: bool | UnsetType = UNSET,
         concurrency: int | UnsetType = UNSET, idempotency_key: str | None = None,
     ) -> ReplayRun:
-        """Replay snapshots, or a session, on a baseline and on a candidate."""
+        """Send snapshots, or a session, to a baseline and a candidate, and compare the answers."""
         return self._call(
             "create_replay_run", (), {"candidate": candidate, "baseline": baseline, "snapshot_ids": snapshot_ids,
             "session_id": session_id, "fresh_baseline": fresh_baseline, "concurrency": concurrency},
@@ -312,51 +312,51 @@ class ClientMethods:
         )
 
     def list_replay_runs(self, *, limit: int = LIMIT_DEFAULT, after: str | None = None) -> Page[ReplayRun]:
-        """Replay runs."""
+        """List replay runs, oldest first."""
         return self._call("list_replay_runs", limit=limit, after=after)
 
     def iterate_replay_runs(self) -> Iterator[ReplayRun]:
         return self._iterate("list_replay_runs")
 
     def get_replay_run(self, replay_run_id: ReplayRunId) -> ReplayRun:
-        """One replay run, and how far it is."""
+        """Get a replay run and its progress."""
         return self._call("get_replay_run", (replay_run_id,))
 
     def get_replay_report(self, replay_run_id: ReplayRunId) -> ReplayReport:
-        """What a completed run found."""
+        """Get the report of a completed replay run."""
         return self._call("get_replay_report", (replay_run_id,))
 
     def cancel_replay_run(self, replay_run_id: ReplayRunId, *, idempotency_key: str | None = None) -> ReplayRun:
-        """End a run; what was finished stays."""
+        """Cancel a replay run; finished items are kept."""
         return self._call("cancel_replay_run", (replay_run_id,), key=idempotency_key)
 
     def create_purge_job(
         self, *, targets: list[PurgeTarget], reason: str | UnsetType = UNSET, idempotency_key: str | None = None,
     ) -> PurgeJob:
-        """Remove content for good, with all that was made of it."""
+        """Remove content permanently, with everything made from it."""
         return self._call("create_purge_job", (), {"targets": targets, "reason": reason}, key=idempotency_key)
 
     def list_purge_jobs(self, *, limit: int = LIMIT_DEFAULT, after: str | None = None) -> Page[PurgeJob]:
-        """Purge jobs."""
+        """List purge jobs, oldest first."""
         return self._call("list_purge_jobs", limit=limit, after=after)
 
     def iterate_purge_jobs(self) -> Iterator[PurgeJob]:
         return self._iterate("list_purge_jobs")
 
     def get_purge_job(self, purge_job_id: PurgeJobId) -> PurgeJob:
-        """One purge job, and how far it is."""
+        """Get a purge job and its progress."""
         return self._call("get_purge_job", (purge_job_id,))
 
     def get_receipt(self, purge_job_id: PurgeJobId) -> Receipt:
-        """What a purge has removed, once it is completed."""
+        """Get the receipt of a completed purge: what it removed."""
         return self._call("get_receipt", (purge_job_id,))
 
     def create_project(self, *, name: Name, idempotency_key: str | None = None) -> Project:
-        """Make a project. Only the operator may."""
+        """Create a project; only the operator may."""
         return self._call("create_project", (), {"name": name}, key=idempotency_key)
 
     def list_projects(self, *, limit: int = LIMIT_DEFAULT, after: str | None = None) -> Page[Project]:
-        """The projects the caller may see."""
+        """List the projects that the caller may see."""
         return self._call("list_projects", limit=limit, after=after)
 
     def iterate_projects(self) -> Iterator[Project]:
@@ -366,20 +366,20 @@ class ClientMethods:
         self, *, scopes: list[Scope], label: Label | UnsetType = UNSET, project_id: ProjectId | None = None,
         idempotency_key: str | None = None,
     ) -> ApiKey:
-        """Make a key. It is shown once."""
+        """Create an API key; only this response shows it."""
         return self._call(
             "create_api_key", (), {"scopes": scopes, "label": label, "project_id": project_id}, key=idempotency_key,
         )
 
     def list_api_keys(self, *, limit: int = LIMIT_DEFAULT, after: str | None = None) -> Page[ApiKey]:
-        """The keys of the project; of every one, for whoever runs the store."""
+        """List the API keys of the project; for the operator, of all projects."""
         return self._call("list_api_keys", limit=limit, after=after)
 
     def iterate_api_keys(self) -> Iterator[ApiKey]:
         return self._iterate("list_api_keys")
 
     def delete_api_key(self, key_id: KeyId) -> Deleted:
-        """Revoke a key."""
+        """Revoke an API key."""
         return self._call("delete_api_key", (key_id,))
 
 
