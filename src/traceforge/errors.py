@@ -306,9 +306,9 @@ class UnusedInteractions(TraceForgeError):
     exit_code = ExitCode.FINDINGS
 
     def __init__(self, unused: Sequence[int], total: int) -> None:
-        shown = ", ".join(map(str, unused[:10])) + (", …" if len(unused) > 10 else "")
+        positions = ", ".join(map(str, unused[:10])) + (", …" if len(unused) > 10 else "")
         super().__init__(
-            f"{len(unused)} of {total} recorded answers were not used: {shown}",
+            f"{len(unused)} of {total} recorded answers were not used: {positions}",
             hint="Record the session again if it makes fewer calls now.",
         )
         self.unused = tuple(unused)

@@ -141,15 +141,15 @@ def prepare_workflow(folder: str) -> str:
     project = find_project(folder)
     root = find_repository(project)
     path = os.path.join(root, WORKFLOW_FILE)
-    shown = _shown(root, WORKFLOW_FILE, folder)
+    shown_path = _shown_path(root, WORKFLOW_FILE, folder)
     if os.path.lexists(path):
-        return f"kept      {shown}"
+        return f"kept      {shown_path}"
     try:
         os.makedirs(os.path.dirname(path), exist_ok=True)
     except OSError as exc:
         raise CannotWrite(path, (exc.strerror or str(exc)).lower()) from None
     write_atomic(path, _workflow(project, root).encode())
-    return f"wrote     {shown}: see that it installs and tests your application"
+    return f"wrote     {shown_path}: see that it installs and tests your application"
 
 
 def _workflow(project: str, root: str) -> str:
@@ -167,28 +167,28 @@ def _workflow(project: str, root: str) -> str:
 def _write_config(loaded: LoadedConfig, seen_from: str) -> str:
     if loaded.file:
         file, _, table = loaded.file.partition(" ")
-        return f"kept      {_shown(loaded.project, file, seen_from)} {table}".rstrip()
+        return f"kept      {_shown_path(loaded.project, file, seen_from)} {table}".rstrip()
     write_atomic(os.path.join(loaded.project, CONFIG_FILE), CONFIG.encode())
-    return f"wrote     {_shown(loaded.project, CONFIG_FILE, seen_from)}"
+    return f"wrote     {_shown_path(loaded.project, CONFIG_FILE, seen_from)}"
 
 
 def add_lines(
-    project: str, seen_from: str, name: str, wanted: Sequence[str], says: Callable[[str, str], bool]
+    project: str, seen_from: str, name: str, wanted: Sequence[str], is_present: Callable[[str, str], bool]
 ) -> str:
     """Add the lines that a file of Git's does not say yet."""
     path = os.path.join(project, name)
-    shown = _shown(project, name, seen_from)
+    shown_path = _shown_path(project, name, seen_from)
     is_there = os.path.lexists(path)
     text = read_file(path).decode(errors="surrogateescape") if is_there else ""
-    missing = [line for line in wanted if not says(text, line)]
+    missing = [line for line in wanted if not is_present(text, line)]
     if not missing:
-        return f"kept      {shown}"
+        return f"kept      {shown_path}"
     end = "\r\n" if "\r\n" in text else "\n"
     lines = "".join(f"{line}{end}" for line in missing)
     start = text if not text or text.endswith("\n") else f"{text}{end}"
     mode = stat.S_IMODE(os.stat(path).st_mode) if is_there else 0o644
     write_atomic(path, f"{start}{lines}".encode(errors="surrogateescape"), mode=mode)
-    return f"{'added to ' if is_there else 'wrote    '} {shown}: {', '.join(missing)}"
+    return f"{'added to ' if is_there else 'wrote    '} {shown_path}: {', '.join(missing)}"
 
 
 def _to_ignore(loaded: LoadedConfig) -> list[str]:
@@ -207,12 +207,12 @@ def _is_in(path: str, folder: str) -> bool:
 
 def _ignores(text: str, wanted: str) -> bool:
     """Whether a `.gitignore` file ignores this name. Of two lines about one name, the last one counts."""
-    said = False
+    is_ignored = False
     for line in text.removeprefix("\ufeff").split("\n"):
         name = line.rstrip("\r\t ")
         if _plain(name.removeprefix("!")) == _plain(wanted):
-            said = not name.startswith("!")
-    return said
+            is_ignored = not name.startswith("!")
+    return is_ignored
 
 
 def has_line(text: str, wanted: str) -> bool:
@@ -226,13 +226,13 @@ def _plain(name: str) -> str:
 
 def _write_key(project: str, seen_from: str) -> str:
     path = os.path.join(project, MATCH_KEY_FILE)
-    shown = _shown(project, MATCH_KEY_FILE, seen_from)
+    shown_path = _shown_path(project, MATCH_KEY_FILE, seen_from)
     if os.path.lexists(path) and read_file(path).strip():
-        return f"kept      {shown}"
+        return f"kept      {shown_path}"
     make_private_folder(os.path.dirname(path))
     write_atomic(path, f"{secrets.token_hex(32)}\n".encode(), mode=0o600)
-    return f"wrote     {shown} (a secret: never commit it; CI takes it from TRACEFORGE_MATCH_KEY)"
+    return f"wrote     {shown_path} (a secret: never commit it; CI takes it from TRACEFORGE_MATCH_KEY)"
 
 
-def _shown(project: str, name: str, seen_from: str) -> str:
+def _shown_path(project: str, name: str, seen_from: str) -> str:
     return os.path.relpath(os.path.join(project, name), os.path.realpath(seen_from))

@@ -44,7 +44,7 @@ class Kept:
     @property
     def counts(self) -> RecordingCounts:
         """All are recorded."""
-        return RecordingCounts(taken=len(self.exchanges), recorded=len(self.exchanges))
+        return RecordingCounts(accepted=len(self.exchanges), recorded=len(self.exchanges))
 
     def close(self, seconds: float = 0) -> RecordingCounts:
         """Nothing waits."""

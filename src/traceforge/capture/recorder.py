@@ -84,7 +84,7 @@ class MemoryRecorder:
 
     @property
     def counts(self) -> RecordingCounts:
-        return RecordingCounts(taken=len(self.exchanges), recorded=len(self.exchanges))
+        return RecordingCounts(accepted=len(self.exchanges), recorded=len(self.exchanges))
 
     def close(self, seconds: float = CLOSE_SECONDS) -> RecordingCounts:
         self.closed = True
@@ -151,7 +151,7 @@ class ThreadRecorder:
     @property
     def counts(self) -> RecordingCounts:
         counts = self._writer.counts
-        counts.taken, counts.lost = self._backlog.accepted, self._backlog.lost
+        counts.accepted, counts.lost = self._backlog.accepted, self._backlog.lost
         return counts
 
     def close(self, seconds: float = CLOSE_SECONDS) -> RecordingCounts:
@@ -226,7 +226,7 @@ class ProcessRecorder:
     @property
     def counts(self) -> RecordingCounts:
         counts = self._finished_counts + self._counts
-        counts.taken = self._backlog.accepted
+        counts.accepted = self._backlog.accepted
         counts.lost += self._backlog.lost
         return counts
 
@@ -271,11 +271,11 @@ class ProcessRecorder:
     def _send_batches(self) -> None:
         """In a thread of its own, the only one that writes to the socket, so that frames do not mix."""
         while True:
-            behind = self._backlog.bytes > BEHIND_BYTES  # Each turn waits for the interpreter twice.
-            batch = self._backlog.get(0.2, 4 * BATCH_BYTES_MAX if behind else BATCH_BYTES_MAX)
+            is_behind = self._backlog.bytes > BEHIND_BYTES  # Each turn waits for the interpreter twice.
+            batch = self._backlog.get(0.2, 4 * BATCH_BYTES_MAX if is_behind else BATCH_BYTES_MAX)
             if batch:
                 self._send_batch(batch)
-                if not behind:
+                if not is_behind:
                     self._closing.wait(PAUSE_SECONDS)
             elif self._closing.is_set():
                 break

@@ -13,7 +13,7 @@ from msgspec import Struct, field
 class RecordingCounts(Struct):
     """Counts of exchanges. They can be added up, and cross process borders."""
 
-    taken: int = 0  # by a recorder; what only writes traces leaves it at 0
+    accepted: int = 0  # by a recorder; what only writes traces leaves it at 0
     recorded: int = 0  # as a trace in the spool or in a file
     lost: int = 0  # the backlog was full, or the process that writes traces died
     failed: dict[str, int] = field(default_factory=dict)  # a reason, and how many could not be kept for it
@@ -22,7 +22,7 @@ class RecordingCounts(Struct):
 
     def __add__(self, other: RecordingCounts) -> RecordingCounts:
         return RecordingCounts(
-            self.taken + other.taken,
+            self.accepted + other.accepted,
             self.recorded + other.recorded,
             self.lost + other.lost,
             dict(Counter(self.failed) + Counter(other.failed)),
@@ -33,7 +33,7 @@ class RecordingCounts(Struct):
     def __sub__(self, earlier: RecordingCounts) -> RecordingCounts:
         """What has happened since `earlier`."""
         return RecordingCounts(
-            self.taken - earlier.taken,
+            self.accepted - earlier.accepted,
             self.recorded - earlier.recorded,
             self.lost - earlier.lost,
             dict(Counter(self.failed) - Counter(earlier.failed)),
@@ -49,7 +49,7 @@ class RecordingCounts(Struct):
     @property
     def waiting(self) -> int:
         """How many were taken and are not kept yet."""
-        return max(0, self.taken - self.lost - self.recorded - self.failures)
+        return max(0, self.accepted - self.lost - self.recorded - self.failures)
 
     def by_result(self) -> dict[str, int]:
         """How many ended how; together they are all that were taken."""

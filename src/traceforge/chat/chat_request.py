@@ -38,8 +38,8 @@ def read_chat_request(data: bytes) -> ChatRequest:
         raise _error(ChatErrorCode.NOT_AN_OBJECT, f"the body must be an object, got {_type_phrase(value)}")
     for name in value:
         if name not in FIELDS:
-            shown = name if len(name) <= NAME_CHARACTERS_MAX else f"{name[:NAME_CHARACTERS_MAX]}…"
-            raise _error(ChatErrorCode.UNKNOWN_FIELD, f"there is no field {shown}", name)
+            short_name = name if len(name) <= NAME_CHARACTERS_MAX else f"{name[:NAME_CHARACTERS_MAX]}…"
+            raise _error(ChatErrorCode.UNKNOWN_FIELD, f"there is no field {short_name}", name)
     if repeated := find_repeated_name(data, nested=False):
         raise _error(ChatErrorCode.DUPLICATE_FIELD, f"{repeated} is given twice", repeated)
     message, session_id = _read_text(value, "message"), _read_text(value, "session_id")

@@ -109,9 +109,9 @@ def _find_endpoint(parts: SplitResult, provider: str) -> tuple[str, str]:
     return provider, path
 
 
-def _check_provider(given: str, actual: str, reason: str) -> None:
-    if given and given != actual:
-        raise InvalidModelAddress(f"--provider {given} does not fit: {reason}")
+def _check_provider(chosen: str, actual: str, reason: str) -> None:
+    if chosen and chosen != actual:
+        raise InvalidModelAddress(f"--provider {chosen} does not fit: {reason}")
 
 
 def _find_key(variables: tuple[str, ...], url: str, environ: Mapping[str, str]) -> str:

@@ -88,11 +88,11 @@ def find_facts(text: str) -> Facts:
     names: dict[bool, set[str]] = {True: set(), False: set()}  # by whether it begins a sentence
     lower: set[str] = set()
     order: list[str] = []
-    known: dict[tuple[str | None, str], tuple[str, str]] = {}  # Texts repeat their words.
+    readings: dict[tuple[str | None, str], tuple[str, str]] = {}  # Texts repeat their words.
     end = 0
     for match in _FACT.finditer(text):
         spelled = match.lastgroup, match[0]
-        kind, value = known.get(spelled) or known.setdefault(spelled, _read(*spelled))
+        kind, value = readings.get(spelled) or readings.setdefault(spelled, _read(*spelled))
         if kind == "word":
             lower.add(value)
         elif kind == "name":
@@ -141,8 +141,8 @@ def _all_names(facts: Facts) -> frozenset[str]:
 
 def _plain_number(text: str) -> str:
     number = text.replace(",", "").replace("−", "-").replace(" ", "").lstrip("+")
-    whole, point, fraction = number.rstrip("%").partition(".")
+    integer, point, fraction = number.rstrip("%").partition(".")
     if not point or "e" in fraction.lower():
         return number
     fraction = fraction.rstrip("0")
-    return whole + (f".{fraction}" if fraction else "") + ("%" if number.endswith("%") else "")
+    return integer + (f".{fraction}" if fraction else "") + ("%" if number.endswith("%") else "")

@@ -25,7 +25,7 @@ from traceforge.model_server.provider_io import (
     json_reply,
 )
 
-DONE = "data: [DONE]\n\n"
+DONE_EVENT = "data: [DONE]\n\n"
 DIMENSIONS = 64
 FINGERPRINT = "fp_0b5e55ed10"  # Names the runtime, which is always the same.
 FINISH = {FinishReason.STOP: "stop", FinishReason.LENGTH: "length", FinishReason.TOOL: "tool_calls"}
@@ -50,7 +50,7 @@ def chat(request: ApiRequest) -> ApiReply:
     )
     answers = [generate_answer(generation, number) for number in range(body.get("n") or 1)]
     if body.get("stream"):
-        return event_stream_reply(_chat_chunks(generation, answers, body), end=DONE)
+        return event_stream_reply(_chat_chunks(generation, answers, body), end=DONE_EVENT)
     choices = [
         {"index": index, "message": _message(answer), "logprobs": None, "finish_reason": FINISH[answer.finish_reason]}
         for index, answer in enumerate(answers)
@@ -167,7 +167,7 @@ def completions(request: ApiRequest) -> ApiReply:
         chunks.append({**head, "choices": [_completion(index, "", FINISH[answer.finish_reason])]})
     if (body.get("stream_options") or {}).get("include_usage"):
         chunks = [*({**chunk, "usage": None} for chunk in chunks), {**head, "choices": [], "usage": usage}]
-    return event_stream_reply(chunks, end=DONE)
+    return event_stream_reply(chunks, end=DONE_EVENT)
 
 
 def _completion(index: int, text: str, finish: str | None) -> dict[str, Any]:

@@ -25,28 +25,28 @@ OPENINGS = (
     "Here is what I know.", "Gladly.", "With pleasure.", "Let me explain.", "No problem.", "Sure.", "Here you are.",
     "Thank you for waiting.", "Good to hear from you.", "I have looked into it.",
 )  # fmt: skip
-WHEN = (
+TIMES = (
     "Usually", "As a rule", "On most days", "In short", "Today", "This week", "Quite often", "In general", "By now",
     "For once", "As always", "In the end", "So far", "Without doubt", "At best", "In practice",
 )  # fmt: skip
-HOW = (
+QUALITIES = (
     "a careful", "a patient", "a quick", "an honest", "a cheerful", "a quiet", "a clever", "a steady", "a friendly",
     "a tired", "a thorough", "a curious", "a sleepy", "a punctual", "a brave", "a modest",
 )  # fmt: skip
-WHO = (
+ACTORS = (
     "clerk", "courier", "sailor", "gardener", "baker", "pilot", "librarian", "tailor", "engineer", "painter",
     "doctor", "teacher", "farmer", "miller", "keeper", "ranger",
 )  # fmt: skip
-DOES = (
+ACTIONS = (
     "checks", "packs", "carries", "finds", "counts", "repairs", "opens", "delivers", "weighs", "sorts", "signs",
     "returns", "wraps", "labels", "moves", "guards",
 )  # fmt: skip
-WHAT = (
+OBJECTS = (
     "every parcel", "the last letter", "a small box", "two crates", "the blue folder", "an old ledger",
     "the long list", "each receipt", "a spare key", "the whole shelf", "three tickets", "a warm coat",
     "the front door", "some glass", "the green lamp", "a new map",
 )  # fmt: skip
-WHERE = (
+PLACES = (
     "before noon", "at the station", "near the harbour", "by the window", "after the rain", "behind the counter",
     "in the morning", "without a word", "on the first floor", "with great care", "across the bridge", "within a day",
     "under the roof", "at the gate", "until evening", "along the river",
@@ -142,7 +142,7 @@ def generate_answer(request: GenerationRequest, number: int = 0) -> GeneratedAns
         arguments = make_schema_value({**tool.schema, "type": "object"}, choices, _conversation_text(request))
         call = GeneratedToolCall(tool.name, arguments)
         opening = choices.choose(OPENINGS)
-        subject = f"{choices.choose(WHEN)}, {choices.choose(HOW)} {choices.choose(WHO)}"
+        subject = f"{choices.choose(TIMES)}, {choices.choose(QUALITIES)} {choices.choose(ACTORS)}"
         text = f"{opening} {subject} would look first."
         tokens_out = 8 + len(call.arguments_json) // CHARACTERS_PER_TOKEN
         return GeneratedAnswer(digest, text, call, FinishReason.TOOL, tokens_in, tokens_out)
@@ -207,8 +207,8 @@ def _sentences(request: GenerationRequest, choices: SeededChoices) -> Iterator[s
 
 def _remark(choices: SeededChoices) -> str:
     """A sentence that tells 28 bits of the digest."""
-    subject = f"{choices.choose(WHEN)}, {choices.choose(HOW)} {choices.choose(WHO)}"
-    return f"{subject} {choices.choose(DOES)} {choices.choose(WHAT)} {choices.choose(WHERE)}."
+    subject = f"{choices.choose(TIMES)}, {choices.choose(QUALITIES)} {choices.choose(ACTORS)}"
+    return f"{subject} {choices.choose(ACTIONS)} {choices.choose(OBJECTS)} {choices.choose(PLACES)}."
 
 
 def _describe_result(result: str) -> str:

@@ -33,7 +33,7 @@ _ASSIGNED = re.compile(
     rb"(?P<quoted>[^\x00\"'`\n\\]{6,1024}|(?:(?!(?P=quote))[^\x00\n\\]|\\.){6,1024}?)\\{0,3}(?P=quote)"
     rb"|(?P<bare>[^\x00\s\"'`,;<>(){}\[\]&|\\]{6,1024}))"
 )  # fmt: skip
-_REST = re.compile(rb"[^\x00\s\"'`,;<>(){}\[\]&|\\]*")
+_BARE_REMAINDER = re.compile(rb"[^\x00\s\"'`,;<>(){}\[\]&|\\]*")
 _NAME = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-."
 _OTHER_NAME = re.compile(
     rb"(?i)(?:^|[_.-])(?:page|next(?:page|token|[_.-])|continu|cursor|count|limit|max|min|num|total|budget|cache|csrf)"
@@ -60,8 +60,8 @@ def _assigned(text: bytes, start: int, _: int) -> ByteRange | None:
 
 def _whole_value(text: bytes, start: int, end: int) -> ByteRange:
     """As far as the value goes: an expression is bounded, so that hostile text costs little; a secret is not."""
-    rest = _REST.match(text, end) if end - start >= _BARE_BYTES_MAX else None
-    return start, rest.end() if rest else end
+    remainder = _BARE_REMAINDER.match(text, end) if end - start >= _BARE_BYTES_MAX else None
+    return start, remainder.end() if remainder else end
 
 
 def _whole_name(text: bytes, start: int, end: int) -> bytes:

@@ -169,8 +169,8 @@ def _pem(text: bytes, start: int, _: int) -> ByteRange | None:
     if begin is None:
         return None
     limit = begin.end() + PEM_BYTES_MAX
-    again = text.find(b"---BEGIN", begin.end(), limit)
-    limit = limit if again < 0 else again  # A block ends before the next begins.
+    next_begin = text.find(b"---BEGIN", begin.end(), limit)
+    limit = limit if next_begin < 0 else next_begin  # A block ends before the next begins.
     end = _PEM_END.search(text, begin.end(), limit)
     if end is not None:
         return start, end.end()

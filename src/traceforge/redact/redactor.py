@@ -182,9 +182,11 @@ class Redactor:
         if cleaned.log:
             return Redacted(json_bytes(cleaned.value), cleaned.log)
         spans = self._finder.find_secrets(data)
-        again = json_bytes(value) if spans else data
-        if any(data[item.start : item.end] not in again for item in spans) and not self._finder.find_secrets(again):
-            return Redacted(again, [])  # A member that another of its name replaced held a secret.
+        rewritten = json_bytes(value) if spans else data
+        if any(data[item.start : item.end] not in rewritten for item in spans) and not self._finder.find_secrets(
+            rewritten
+        ):
+            return Redacted(rewritten, [])  # A member that another of its name replaced held a secret.
         return Redacted(data, [])
 
     def _redact_text_body(self, data: bytes, path: str) -> Redacted[bytes]:

@@ -91,12 +91,12 @@ def apply_edits(chunks: Sequence[bytes], edits: Sequence[ByteEdit], *, keep_toge
     changed = b"".join(parts)
 
     def move(border: int) -> int:
-        which = bisect_right(olds, border) - 1
-        if which < len(edits) and border > edits[which].start:
-            new = len(edits[which].new)
-            into = new if keep_together else min(border - edits[which].start, new)
-            return news[which] + edits[which].start - olds[which] + into
-        return news[which] + border - olds[which]
+        index = bisect_right(olds, border) - 1
+        if index < len(edits) and border > edits[index].start:
+            new = len(edits[index].new)
+            into = new if keep_together else min(border - edits[index].start, new)
+            return news[index] + edits[index].start - olds[index] + into
+        return news[index] + border - olds[index]
 
     borders, place = [0], 0
     for chunk in chunks[:-1]:
@@ -181,9 +181,9 @@ def _spans_outside_events(raw: Sequence[SecretSpan], events: Sequence[StreamEven
 
 
 def _overlaps_event(item: SecretSpan, starts: list[int], events: Sequence[StreamEvent]) -> bool:
-    which = bisect_right(starts, item.start) - 1
-    return (which >= 0 and item.start < events[which].end) or (
-        which + 1 < len(events) and item.end > events[which + 1].start
+    index = bisect_right(starts, item.start) - 1
+    return (index >= 0 and item.start < events[index].end) or (
+        index + 1 < len(events) and item.end > events[index + 1].start
     )
 
 

@@ -73,7 +73,7 @@ def test_everything_taken_is_a_file_after_close(make: Callable[[RecorderSettings
         recorder.take(exchange(number))
     counts = recorder.close(20)
 
-    assert (50, 0, 50, {}) == (counts.taken, counts.lost, counts.recorded, counts.failed)
+    assert (50, 0, 50, {}) == (counts.accepted, counts.lost, counts.recorded, counts.failed)
     assert [exchange(number).id for number in range(50)] == ids(folder)
     assert [] == os.listdir(folder / "spool")
     assert not any(b"Ab1Ab1" in file.read_bytes() for file in folder.glob("*.json"))
@@ -90,7 +90,7 @@ def test_a_full_backlog_loses_and_counts(
     recorder.take(exchange())
     counts = recorder.close(20)
 
-    assert (1, 1, 0) == (counts.taken, counts.lost, counts.recorded)
+    assert (1, 1, 0) == (counts.accepted, counts.lost, counts.recorded)
 
 
 @pytest.mark.parametrize("make", RECORDERS)
@@ -104,7 +104,7 @@ def test_a_folder_that_cannot_be_written_is_counted_with_the_reason(
     recorder.take(exchange(2))
     counts = recorder.close(20)
 
-    assert (2, 0, 0) == (counts.taken, counts.lost, counts.recorded)
+    assert (2, 0, 0) == (counts.accepted, counts.lost, counts.recorded)
     assert 2 == max(counts.failed.values())
     assert any("TF202" in reason for reason in counts.failed)
 
@@ -127,7 +127,7 @@ def test_closing_does_not_wait_for_a_process_that_hangs(tmp_path: Path, monkeypa
 
     assert 0 < counts.lost
     assert 0 < counts.waiting
-    assert 300 == counts.taken == counts.recorded + counts.lost + counts.waiting
+    assert 300 == counts.accepted == counts.recorded + counts.lost + counts.waiting
     assert {module.STILL_AT_WORK: 1} == counts.troubles
 
 
@@ -270,7 +270,7 @@ def test_traces_that_cannot_become_files_are_not_lost(tmp_path: Path) -> None:
     (folder / exchange_file(1)).mkdir()
     counts = recorder.close(20)
 
-    assert (1, 1, {}) == (counts.taken, counts.recorded, counts.failed)
+    assert (1, 1, {}) == (counts.accepted, counts.recorded, counts.failed)
     assert any("TF202" in reason for reason in counts.troubles)
 
 
@@ -292,7 +292,7 @@ def test_a_process_that_died_is_replaced_and_its_loss_counted(tmp_path: Path) ->
         time.sleep(0.05)
     counts = recorder.close(20)
 
-    assert counts.taken == counts.recorded + counts.lost == 5
+    assert counts.accepted == counts.recorded + counts.lost == 5
     assert exchange(1).id in ids(folder)
     assert exchange(5).id in ids(folder)
     assert len(ids(folder)) == counts.recorded

@@ -139,15 +139,15 @@ class ProcessConnection:
             self._reports.hosts[_host(url)] += 1
         return _response_frame(response)
 
-    def _record_test_event(self, scope: str, what: str) -> None:
+    def _record_test_event(self, scope: str, event: str) -> None:
         """A test began, maybe once more, or one of its phases ended; the worst outcome counts."""
         tests = self._reports.tests
-        if what == "began":
+        if event == "began":
             tests.pop(scope, None)
             if self._reports._replay is not None:
                 self._reports._replay.player.restart_scope(scope)
-        elif _OUTCOMES.index(what) >= _OUTCOMES.index(tests.get(scope, "passed")):
-            tests[scope] = what
+        elif _OUTCOMES.index(event) >= _OUTCOMES.index(tests.get(scope, "passed")):
+            tests[scope] = event
 
     def _begin_call(self, head: dict[str, Any]) -> None:
         headers, caller = _read_caller(head)

@@ -212,8 +212,8 @@ def append_packed_events(tx: StoreTransaction, branch: BranchState, packed_event
             }
         )
         parent = event_id
-    seen = {"branch": branch.id, "seen_version": branch.version, "seen_head": branch.head_event_id}
-    if not tx.cursor.execute(_MOVE_HEAD, {**seen, "new_head": parent, "new_version": sequence}):
+    expected = {"branch": branch.id, "seen_version": branch.version, "seen_head": branch.head_event_id}
+    if not tx.cursor.execute(_MOVE_HEAD, {**expected, "new_head": parent, "new_version": sequence}):
         head = tx.cursor.fetch_one(_CURRENT_HEAD, {"branch": branch.id})
         assert head is not None
         raise BranchConflict(*head)

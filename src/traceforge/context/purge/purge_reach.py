@@ -116,11 +116,11 @@ class _ReachSearch:
     def __init__(self, tx: StoreTransaction) -> None:
         self.tx = tx
         self.reach = PurgeReach()
-        made = or_(events.c.rebased_from.is_not(None), events.c.merged_from.is_not(None))
-        links = _EVENT.where(events.c.project_id == tx.project_id, events.c.purged_by.is_(None), made)
+        is_link = or_(events.c.rebased_from.is_not(None), events.c.merged_from.is_not(None))
+        links = _EVENT.where(events.c.project_id == tx.project_id, events.c.purged_by.is_(None), is_link)
         self._links = tx.fetch_all(links)
         self._heads = {
-            row.id: row for row in _select_in(tx, _PLACE, events.c.id, {one.merged_from for one in self._links})
+            row.id: row for row in _select_in(tx, _PLACE, events.c.id, {row.merged_from for row in self._links})
         }
         self._copies: dict[str, list[AnyRow]] = {}
         for row in self._links:
@@ -128,7 +128,7 @@ class _ReachSearch:
                 self._copies.setdefault(row.rebased_from, []).append(row)
 
     def expand(self) -> None:
-        """Until nothing new is reach."""
+        """Add objects until nothing new is in reach."""
         while True:
             before = len(self.reach.ids)
             self._find_first_sequences()
@@ -182,7 +182,7 @@ class _ReachSearch:
             first[where.branch_id] = min(where.sequence, first.get(where.branch_id, where.sequence))
         touched = {where.session_id for where in self.reach.events.values()}
         columns = select(branches.c.id, branches.c.parent_branch_id, branches.c.forked_at, branches.c.seq)
-        for row in sorted(_select_in(self.tx, columns, branches.c.session_id, touched), key=lambda one: one.seq):
+        for row in sorted(_select_in(self.tx, columns, branches.c.session_id, touched), key=lambda row: row.seq):
             inherited = first.get(row.parent_branch_id)
             if inherited is not None and row.forked_at >= inherited:
                 first[row.id] = min(inherited, first.get(row.id, inherited))
@@ -237,7 +237,7 @@ class _ReachSearch:
             self.tx, unpurged, replay_items.c.response_id, reach.responses
         )  # They hold the recorded answer.
         reach.items = {(row.run_id, row.position) for row in rows}
-        reach.traces |= {one for row in rows for one in (row.trace_ids or "").split()}
+        reach.traces |= {trace_id for row in rows for trace_id in (row.trace_ids or "").split()}
         touched = {run_id for run_id, _ in reach.items}
         runs = select(replay_runs.c.id).where(replay_runs.c.purged_by.is_(None))
         reach.runs = {row.id for row in _select_in(self.tx, runs, replay_runs.c.id, touched)}

@@ -24,22 +24,23 @@ def run_missing_migrations(engine: Engine, folder: str) -> None:
         StoreUnavailable: the database is of a newer version.
     """
     script = ScriptDirectory(folder)
-    known = [revision.revision for revision in script.walk_revisions()][::-1]
-    while _step(engine, script, known):
+    revisions = [revision.revision for revision in script.walk_revisions()][::-1]
+    while _step(engine, script, revisions):
         pass
 
 
-def _step(engine: Engine, script: ScriptDirectory, known: list[str]) -> bool:
+def _step(engine: Engine, script: ScriptDirectory, revisions: list[str]) -> bool:
     """Run the next migration; whether more are left."""
     with engine.begin() as connection:
         lock_for_transaction(connection, _LOCK)
         current = read_revision(connection)
-        if current is not None and current not in known:
+        if current is not None and current not in revisions:
             raise StoreUnavailable(
-                f"the database has schema version {current}, which is newer than this program knows ({known[-1]})",
+                f"the database has schema version {current}, which is newer than this program knows "
+                f"({revisions[-1]})",
                 hint="Install the TraceForge version that wrote it. Nothing was changed.",
             )
-        missing = known[known.index(current) + 1 :] if current is not None else known
+        missing = revisions[revisions.index(current) + 1 :] if current is not None else revisions
         if not missing:
             return False
 

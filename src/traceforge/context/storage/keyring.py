@@ -73,9 +73,9 @@ class Keyring:
         Raises:
             KeyMissing: the file does not have this key.
         """
-        known = self._ciphers.get((project_id, generation))
-        if known is not None:
-            return known
+        cached = self._ciphers.get((project_id, generation))
+        if cached is not None:
+            return cached
         with self._mutex:
             self._load()
         try:
@@ -188,8 +188,8 @@ class Keyring:
             raise _unusable(self.path, (exc.strerror or str(exc)).lower()) from None
         file_state = (status.st_ino, status.st_mtime_ns, status.st_size)
         if file_state != self._file_state:
-            known = self._ciphers
-            self._ciphers = {name: known.get(name) or AESGCM(key) for name, key in self._read().items()}
+            cached = self._ciphers
+            self._ciphers = {name: cached.get(name) or AESGCM(key) for name, key in self._read().items()}
             self._file_state = file_state
 
     def _read(self) -> _Keys:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, cast
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from traceforge.canon import JSON, JSONObject, parse_json
 from traceforge.compare.compared_call import ComparedCall
@@ -31,8 +31,8 @@ class LiveAnswer(Struct, frozen=True, omit_defaults=True):
     id: str
     run: int
     at: str
-    said: dict[str, Any]
-    in_record: bool  # whether `said` is a record's response, or the provider's
+    response: dict[str, Any] = field(name="said")  # as the journal has always called it
+    in_record: bool  # whether `response` is a record's, or the provider's
     latency_ms: float
     model: str = ""  # that the response names
     system_fingerprint: str = ""
@@ -42,7 +42,7 @@ class LiveAnswer(Struct, frozen=True, omit_defaults=True):
     def as_call(self, request: JSONObject) -> ComparedCall:
         """The answer to this request, in the form in which calls are compared."""
         build = ComparedCall.from_snapshot if self.in_record else ComparedCall.from_trace
-        return build({"request": request, "response": cast("JSON", self.said)})
+        return build({"request": request, "response": cast("JSON", self.response)})
 
 
 class FailedRequest(Struct, frozen=True):
