@@ -77,11 +77,10 @@ class NotJSON(TraceForgeError):
 
     code = "TF101"
 
-    def __init__(self, reason: str, *, line: int, column: int, offset: int) -> None:
-        super().__init__(
-            f"{reason} at line {line} column {column}",
-            hint="Repair the file at that place, or restore it from version control.",
-        )
+    def __init__(self, reason: str, *, line: int, column: int, offset: int, is_empty: bool = False) -> None:
+        place = "" if is_empty else f" at line {line} column {column}"
+        repair = "Write the file again" if is_empty else "Repair the file at that place"
+        super().__init__(f"{reason}{place}", hint=f"{repair}, or restore it from version control.")
         self.reason = reason
         self.line = line
         self.column = column

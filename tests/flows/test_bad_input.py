@@ -13,8 +13,8 @@ from support.sample_files import session, write_pack, write_tree
 
 TRUNCATED = b'{"version": "1.0.0", "snapshots": ['
 BAD_BYTES = {
-    "truncated JSON": (TRUNCATED, "line 1 column 36"),
-    "empty": (b"", "line 1 column 1"),
+    "truncated JSON": (TRUNCATED, "the text ends too early at line 1 column 36"),
+    "empty": (b"", "the text is empty"),
     "invalid UTF-8": (b'{"a": "\xff\xfe"}', "invalid UTF-8 at line 1 column 8"),
     "a BOM": (b"\xef\xbb\xbf{}", "byte order mark at line 1 column 1"),
     "10,000-deep nesting": (b"[" * 10_000 + b"]" * 10_000, "nesting deeper than 200 at line 1 column 201"),
@@ -62,6 +62,7 @@ def test_bad_bytes_alone_could_not_be_checked(name: str, tmp_path: Path) -> None
 
     assert (ran.code, ran.out.count(" PARSE ")) == (3, 1)
     assert place in ran.out
+    assert "\n    hint: " in ran.out
     assert clear(ran)
     assert as_json.code == 3
     assert json.loads(as_json.out)["violations"][0]["rule_id"] == "PARSE"

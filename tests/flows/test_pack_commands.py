@@ -53,7 +53,11 @@ def test_a_stranger_checks_a_pack(made: Path) -> None:
         (("run-1", "--key", "key"), 3, "not a public key of ssh-ed25519"),
         (("run-1", "--key", "nowhere.pub"), 3, "no such file"),
         (("nowhere", "--key", "key.pub"), 3, "IO no such file"),
-        (("in/run.json",), 3, "IO a file, not a folder"),
+        (
+            ("in/run.json",),
+            3,
+            "IO neither the folder nor an archive of a pack\n    hint: Name the folder of",
+        ),
         ((), 2, "Missing argument"),
     ],
 )

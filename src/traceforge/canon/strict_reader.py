@@ -13,6 +13,7 @@ from typing import NoReturn
 from traceforge.canon.json_types import DEPTH_MAX, JSON
 from traceforge.errors import NotJSON
 
+_WHITE_SPACE = " \t\r\n"  # of JSON
 _BOM = b"\xef\xbb\xbf"
 # A string that never ends is one token to the end of the text; otherwise every quote in it would start another.
 # Possessive, because every step that could be taken back costs memory.
@@ -27,12 +28,13 @@ def scan(data: bytes) -> JSON:
         text = data.decode()
     except UnicodeDecodeError as exc:
         raise _error("invalid UTF-8", data[: exc.start].decode()) from None
+    if not text.strip(_WHITE_SPACE):
+        raise NotJSON("the text is empty", line=1, column=1, offset=0, is_empty=True)
     refuse_tokens(text)
     try:
         value: JSON = json.loads(text, parse_constant=_refuse_constant, parse_int=_integer)
     except json.JSONDecodeError as exc:
-        reason = exc.msg[0].lower() + exc.msg[1:].removesuffix(" at")
-        raise _error(reason, text[: exc.pos]) from None
+        raise _syntax_error(exc, text) from None
     except _Constant as exc:
         raise _error(f"{exc} is not JSON", text[: _find_constant(text, str(exc))]) from None
     return value
@@ -85,6 +87,16 @@ def find_repeated_name(data: bytes, *, nested: bool) -> str | None:
 
     json.loads(data, object_pairs_hook=check_names, parse_int=len, parse_float=len)  # `len`: no number is read.
     return repeated[0] if repeated else None
+
+
+def _syntax_error(error: json.JSONDecodeError, text: str) -> NotJSON:
+    """Say it of a text that was cut off, where the standard library says what it expected behind the end."""
+    end = len(text.rstrip(_WHITE_SPACE))
+    if error.pos >= end:
+        return _error("the text ends too early", text[:end])
+    if error.msg.startswith("Unterminated string"):
+        return _error("the text ends inside the string that begins", text[: error.pos])
+    return _error(error.msg[0].lower() + error.msg[1:].removesuffix(" at"), text[: error.pos])
 
 
 class _Constant(Exception):

@@ -67,6 +67,7 @@ class InvalidRecording(Struct, frozen=True):
     """Some rule does not hold."""
 
     violations: tuple[Violation, ...]
+    hint: str = ""  # What to do with a file that could not be read or parsed; not in the JSON.
 
     def to_json(self) -> JSONObject:
         """The result as `--json` prints it."""
@@ -102,9 +103,9 @@ def verify_session_file(
     try:
         return verify_session(parse_json(read_file(path, follow_links=follow_links)), options)
     except CannotRead as exc:
-        return InvalidRecording((Violation(IO, path, exc.reason),))
+        return InvalidRecording((Violation(IO, path, exc.reason),), exc.hint)
     except NotJSON as exc:
-        return InvalidRecording((Violation(PARSE, path, exc.message),))
+        return InvalidRecording((Violation(PARSE, path, exc.message),), exc.hint)
 
 
 def read_session(data: bytes) -> JSONObject:

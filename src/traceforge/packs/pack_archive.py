@@ -48,9 +48,14 @@ def read_pack(pack: str) -> PackContents:
     """Read a pack: a folder, or an archive of one.
 
     Raises:
-        CannotRead: the pack is missing or not readable.
+        CannotRead: the pack is missing or not readable, or neither a folder nor an archive.
     """
-    return read_archive(pack) if os.path.isfile(pack) and _is_archive(pack) else read_folder(pack)
+    if not os.path.isfile(pack):
+        return read_folder(pack)
+    if not _is_archive(pack):
+        hint = "Name the folder of a pack, or an archive that `traceforge pack export` wrote."
+        raise CannotRead(pack, "neither the folder nor an archive of a pack", hint=hint)
+    return read_archive(pack)
 
 
 def _is_archive(path: str) -> bool:

@@ -67,6 +67,7 @@ class PackReport(NamedTuple):
     references: tuple[DigestReference, ...]
     violations: tuple[Violation, ...]
     signature: VerifiedSignature | None = None
+    hint: str = ""  # What to do with a pack that could not be read; not in the JSON.
 
     def to_json(self) -> JSONObject:
         """The report as `--json` prints it."""
@@ -91,7 +92,7 @@ def verify_pack(pack: str, *, key: str = "", deep: bool = True) -> PackReport:
     try:
         contents = read_pack(pack)
     except CannotRead as exc:
-        return PackReport(pack, (), (), (Violation(IO, pack, exc.reason),))
+        return PackReport(pack, (), (), (Violation(IO, pack, exc.reason),), hint=exc.hint)
     return verify_contents(contents, key=key, deep=deep)
 
 
@@ -116,7 +117,10 @@ def verify_contents(contents: PackContents, *, key: str = "", deep: bool = True)
 
 def pack_findings(report: PackReport) -> list[Finding]:
     """The violations as findings, with paths relative to the current folder."""
-    return [Finding(_violation_path(report.pack, v.path), "", v.rule_id, v.message) for v in report.violations]
+    return [
+        Finding(_violation_path(report.pack, violation.path), "", violation.rule_id, violation.message, report.hint)
+        for violation in report.violations
+    ]
 
 
 def _violation_path(pack: str, path: str) -> str:

@@ -124,8 +124,13 @@ def test_the_table_names_every_undefined_text() -> None:
 @pytest.mark.parametrize(
     ("data", "reason", "place"),
     [
-        (b"", "expecting value", (1, 1, 0)),
-        (b" \n ", "expecting value", (2, 2, 3)),
+        (b"", "the text is empty", (1, 1, 0)),
+        (b" \n ", "the text is empty", (1, 1, 0)),
+        (b'{"a":', "the text ends too early", (1, 6, 5)),
+        (b'{"a":\n', "the text ends too early", (1, 6, 5)),
+        (b'[1,\n 2\n', "the text ends too early", (2, 3, 6)),
+        (b'{"a": 1,', "the text ends too early", (1, 9, 8)),
+        (b'{"a": "b', "the text ends inside the string that begins", (1, 7, 6)),
         (b'{"a":1} x', "extra data", (1, 9, 8)),
         (b"{}\n{}", "extra data", (2, 1, 3)),
         (b"[]\x00", "extra data", (1, 3, 2)),

@@ -127,4 +127,10 @@ def _load_recording(file: str) -> tuple[JSONObject, str]:
 
 
 def _violation_findings(file: str, result: VerifyResult) -> list[Finding]:
-    return [Finding(file, "" if v.path == file else v.path, v.rule_id, v.message) for v in result.violations]
+    if not isinstance(result, InvalidRecording):
+        return []
+    findings = []
+    for violation in result.violations:
+        place = "" if violation.path == file else violation.path
+        findings.append(Finding(file, place, violation.rule_id, violation.message, result.hint))
+    return findings
