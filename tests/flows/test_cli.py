@@ -350,7 +350,7 @@ def test_test_in_a_project_without_snapshots_names_the_first_step(tmp_path: Path
     assert 3 == ran.code
     assert [
         ".ai-snapshots: IO nothing to verify: no call is approved yet",
-        "    → Record and approve first: traceforge record -- COMMAND",
+        "    hint: Record and approve first: traceforge record -- COMMAND",
         "RED: 0 snapshots checked, 1 unchecked",
     ] == ran.out.splitlines()
 

@@ -94,14 +94,14 @@ def _flush() -> None:
 
 
 def _report_error(error: TraceForgeError, debug: bool) -> int:
-    from traceforge.report.text_format import one_line
+    from traceforge.report.text_format import hint_line, one_line
 
     def lines() -> None:
         if debug:
             sys.excepthook(*sys.exc_info())
         click.echo(f"error {error.code}: {one_line(str(error))}", err=True)
         if error.hint:
-            click.echo(f"    hint: {one_line(error.hint)}", err=True)
+            click.echo(hint_line(error.hint), err=True)
 
     _print_to_stderr(lines)
     return error.exit_code

@@ -16,7 +16,7 @@ from traceforge.config import find_project, load_config
 from traceforge.errors import TraceForgeError
 from traceforge.pytest_plugin import GATE_KEY, MARK, has_manifest, is_worker
 from traceforge.report.observation_text import observation_lines
-from traceforge.report.text_format import finding_lines
+from traceforge.report.text_format import finding_lines, hint_line
 from traceforge.snapshots.gate.gate_judgement import RunObservations, judge_run, merge_observations
 from traceforge.snapshots.gate.suite_process import OFF, RECORD, SuiteProcess
 
@@ -173,7 +173,7 @@ class PluginGate:
         replayed = observations.replayed
         self._lines += [f"{replayed} call{'' if replayed == 1 else 's'} replayed", *observation_lines(observations)]
         for finding in judgement.unchecked:
-            self._fail(f"unchecked: {finding.message}", f"    → {finding.hint}")
+            self._fail(f"unchecked: {finding.message}", hint_line(finding.hint))
         if observations.missed_scopes:
             self._lines.append("to approve the changes: pytest --traceforge=record, then traceforge approve --all")
 

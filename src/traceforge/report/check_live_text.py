@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from traceforge.report.diff_text import comparison_text
-from traceforge.report.text_format import PROMPT_ONLY, count, one_line, table
+from traceforge.report.text_format import PROMPT_ONLY, count, hint_line, one_line, table
 from traceforge.snapshots.live.live_plan import CostEstimate, LiveCall, LivePlan, list_cleartext_hosts
 from traceforge.snapshots.live.live_verdict import (
     AnswerCluster,
@@ -118,7 +118,7 @@ def _unchecked_lines(result: CheckedCall) -> Iterator[str]:
     if result.unsendable:
         yield f"not checked: {result.approved.id}: {one_line(result.unsendable)}"
         if result.hint:
-            yield f"    → {one_line(result.hint)}"
+            yield hint_line(result.hint)
         return
     yield f"not checked: {result.approved.id}: {len(result.failed)} of {count(result.runs, 'run')} got no answer"
     for why, times in Counter(failed.why for failed in result.failed).most_common(FAILURES_SHOWN):

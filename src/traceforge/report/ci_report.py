@@ -16,7 +16,7 @@ from traceforge.config import SNAPSHOTS_DIR
 from traceforge.findings import Finding
 from traceforge.report.finding_locations import FindingLocator, SourceLocation
 from traceforge.report.gate_text import gate_finding_lines, gate_report_lines
-from traceforge.report.text_format import audit_summary, one_line
+from traceforge.report.text_format import audit_summary, hint_line, one_line
 from traceforge.snapshots.formats.tree_layout import WIRE_DIR
 from traceforge.snapshots.gate.command_gate import TestRun
 from traceforge.snapshots.gate.gate_findings import UNUSED_RULE, GateFinding
@@ -134,9 +134,7 @@ def _report_gate_finding(gate_finding: GateFinding, locations: FindingLocator, b
 
 
 def _report_finding(finding: Finding, locations: FindingLocator) -> ReportedFinding:
-    return ReportedFinding(
-        finding, locations.locate(finding), f"    → {one_line(finding.hint)}" if finding.hint else ""
-    )
+    return ReportedFinding(finding, locations.locate(finding), hint_line(finding.hint) if finding.hint else "")
 
 
 def _test_cases(tests: Mapping[str, str], findings: Iterable[ReportedFinding]) -> Iterable[CaseResult]:

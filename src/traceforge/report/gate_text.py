@@ -18,7 +18,7 @@ from traceforge.compare.compared_call import ComparedCall
 from traceforge.compare.comparison import compare
 from traceforge.report.diff_text import comparison_text
 from traceforge.report.observation_text import observation_lines
-from traceforge.report.text_format import PROMPT_ONLY, count, one_line
+from traceforge.report.text_format import PROMPT_ONLY, count, hint_line, one_line
 from traceforge.snapshots.gate.gate_findings import GateFinding, findings_json
 from traceforge.snapshots.record.pending_changes import ChangeKind, PendingChange
 from traceforge.snapshots.tree.approved_calls import REQUEST_GATE, ApprovedCall
@@ -51,7 +51,7 @@ def change_lines(changes: Sequence[PendingChange]) -> Iterator[str]:
             yield f"  {change.id}  {one_line(change.location)}{_test_names(change)}{_gate_note(change)}"
             for reason in change.reasons:
                 yield f"      {reason.field}: {one_line(reason.message)}"
-                yield f"      → {one_line(reason.hint)}"
+                yield f"  {hint_line(reason.hint)}"
             if change.redacted_count:
                 yield f"      {count(change.redacted_count, 'value')} of the answer will replay as [REDACTED]"
 
@@ -95,7 +95,8 @@ def diff_lines(change: PendingChange, before: ApprovedCall | None, *, colour: bo
         else:
             yield "    same prompt and same answer; only the way the request is sent differs"
     for reason in change.reasons:
-        yield f"refused: {reason.field}: {one_line(reason.message)} → {one_line(reason.hint)}"
+        yield f"refused: {reason.field}: {one_line(reason.message)}"
+        yield hint_line(reason.hint)
     if change.redacted_count:
         yield f"{count(change.redacted_count, 'value')} of the answer will replay as [REDACTED]"
 
@@ -183,7 +184,7 @@ def gate_finding_lines(gate_findings: Sequence[GateFinding], *, colour: bool = F
         elif gate_finding.explanation:
             yield f"    {one_line(gate_finding.explanation)}"
         if finding.hint:
-            yield f"    → {one_line(finding.hint)}"
+            yield hint_line(finding.hint)
 
 
 def gate_report_lines(test_run: TestRun, command: Sequence[str], *, colour: bool = False) -> Iterator[str]:
@@ -192,7 +193,7 @@ def gate_report_lines(test_run: TestRun, command: Sequence[str], *, colour: bool
     for finding in test_run.unchecked:
         yield f"unchecked: {one_line(finding.message)}"
         if finding.hint:
-            yield f"    → {one_line(finding.hint)}"
+            yield hint_line(finding.hint)
     observations = test_run.observations
     yield from observation_lines(observations)
     if any(gate_finding.calls for gate_finding in test_run.findings):

@@ -19,8 +19,13 @@ def finding_lines(findings: Iterable[Finding]) -> str:
         place = f"{finding.file}: {finding.path}" if finding.path else finding.file
         lines.append(f"{one_line(place)}: {finding.rule} {one_line(finding.message)}")
         if finding.hint:
-            lines.append(f"    hint: {one_line(finding.hint)}")
+            lines.append(hint_line(finding.hint))
     return "\n".join(lines)
+
+
+def hint_line(hint: str) -> str:
+    """The line below an error or a finding that says what to do."""
+    return f"    hint: {one_line(hint)}"
 
 
 def one_line(text: str) -> str:

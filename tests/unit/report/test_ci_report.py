@@ -43,4 +43,4 @@ def test_a_change_that_waits_is_about_the_call_that_asks(tmp_path: Path) -> None
 
     [item] = report.findings
     assert (("ask.py", 4), (), "ask-1") == (item.location, item.scopes, item.snapshot_id)
-    assert "ask-1 is new\n    → See it." == item.text
+    assert "ask-1 is new\n    hint: See it." == item.text

@@ -21,7 +21,7 @@ from traceforge.context.storage.projects import get_project
 from traceforge.errors import StoreRefused
 from traceforge.files import read_file
 from traceforge.findings import ExitCode
-from traceforge.report.text_format import count, one_line
+from traceforge.report.text_format import count, hint_line, one_line
 
 _MORE = {"branch": "es"}
 
@@ -127,6 +127,6 @@ def lint(client: Client, snapshot_id: str, earlier: str | None, as_json: bool) -
     else:
         for item in advice:
             click.echo(f"{item.block_id or snapshot_id}: {item.code.value}: {one_line(item.sentence)}")
-            click.echo(f"    hint: {one_line(item.hint)}")
+            click.echo(hint_line(item.hint))
         click.echo(count(len(advice), "piece") + " of advice" if advice else "nothing to advise")
     raise click.exceptions.Exit(int(ExitCode.FINDINGS if advice else ExitCode.OK))
