@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 
-from support.command import COMMAND
+from support.command import COMMAND, traceforge
 from support.gate_project import CALLS, CHAT, CHATS, CONFIG, TESTS, Site
 from support.model_servers import model_server
 
@@ -36,6 +36,14 @@ def _line(text: str, part: str) -> str:
 def served(site: Site) -> int:
     """How many calls reached the provider."""
     return site.server.served
+
+
+@pytest.mark.parametrize("words", [[], ["--all"], ["--all", "--reason", "x"], ["--reason", "x"]])
+def test_approve_with_nothing_pending_asks_for_no_option(tmp_path: Path, words: list[str]) -> None:
+    """There is nothing that a reason or an id could be given for."""
+    ran = traceforge("approve", *words, cwd=tmp_path)
+
+    assert (0, "nothing is pending; find changes: traceforge record -- COMMAND\n", "") == ran
 
 
 def test_an_approved_suite_is_green_and_nothing_reaches_the_provider(site: Site) -> None:

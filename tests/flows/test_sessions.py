@@ -62,7 +62,9 @@ def test_sessions_in_json_have_names(project: Path) -> None:
 
 def test_a_project_without_sessions_says_so(tmp_path: Path) -> None:
     """On stderr, and in JSON with an empty list."""
-    assert ("", "no sessions: a call belongs to a session if it sends a session id\n") == run(tmp_path, "list")[1:]
+    assert ("", "no sessions yet: a call belongs to a session if it sends a session id\n") == run(tmp_path, "list")[
+        1:
+    ]
     assert "[]\n" == run(tmp_path, "list", "--json").out
 
 

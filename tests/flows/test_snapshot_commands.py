@@ -71,7 +71,9 @@ def test_the_declared_gate_is_shown(project: Project) -> None:
 
 def test_an_empty_project_has_an_empty_list(tmp_path: Path) -> None:
     """That is no error: nothing was approved yet."""
-    assert (0, "", "no snapshots\n") == traceforge("snapshot", "list", cwd=tmp_path)
+    assert (0, "", "no snapshots yet: record and approve calls with `traceforge record -- COMMAND`\n") == traceforge(
+        "snapshot", "list", cwd=tmp_path
+    )
     assert (0, "[]\n", "") == traceforge("snapshot", "list", "--json", cwd=tmp_path)
 
 
@@ -114,7 +116,7 @@ def test_show_as_json_holds_everything(project: Project) -> None:
 
 def test_an_unknown_id_is_an_error(project: Project) -> None:
     """With the nearest one there is."""
-    assert (3, "", "error TF203: no snapshot has the id greetin\n    hint: Did you mean greeting?\n") == run(
+    assert (3, "", "error TF203: there is no snapshot greetin\n    hint: Did you mean greeting?\n") == run(
         project, "show", "greetin"
     )
 

@@ -6,9 +6,9 @@ import inspect
 
 import click
 
-from traceforge.audit.rule_catalogue import RULES
+from traceforge.audit.rule_catalogue import NEVER_REPORTED, RULES
 from traceforge.cli.lazy_group import did_you_mean_command
-from traceforge.errors import all_errors
+from traceforge.errors import TraceForgeError, all_errors
 from traceforge.report.explanations import explanation_text, find_code, nearest_topics
 
 
@@ -58,14 +58,15 @@ def _unknown_topic(root: click.Context, words: tuple[str, ...]) -> str:
 
 
 def errors_text() -> str:
-    """Every error code, rule and exit code, each in one line."""
+    """Every error code and rule that can be reported, each in one line, and the exit codes."""
     lines = ["Errors", ""]
     lines += [
         f"  {error.code}  exit {int(error.exit_code)}  {(inspect.getdoc(error) or '').splitlines()[0]}"
         for error in all_errors()
+        if error is not TraceForgeError  # the base of the others, which is never raised itself
     ]
     lines += ["", "Rules that a finding can name", ""]
-    lines += [f"  {rule:<7} {meaning}" for rule, meaning in RULES.items()]
+    lines += [f"  {rule:<7} {meaning}" for rule, meaning in RULES.items() if rule not in NEVER_REPORTED]
     lines += ["", "Exit codes: 0 valid, 1 findings, 2 wrong usage, 3 could not be checked (1 where both apply)."]
     lines += ["Explain one: traceforge help CODE"]
     return "\n".join(lines)

@@ -27,7 +27,10 @@ from traceforge.snapshots.record.pending_changes import (
 from traceforge.snapshots.tree.approved_calls import ApprovedCall, load_approved_calls
 from traceforge.snapshots.tree.tree_verification import verify_tree
 
-reason_option = click.option("--reason", required=True, help="State why the change is right; stored in the approval.")
+reason_option = click.option(
+    "--reason", default=None, help="State why the change is right; stored in the approval.  [required]"
+)
+NOTHING_PENDING = "nothing is pending; find changes: traceforge record -- COMMAND"
 tag_option = click.option("--tag", default="", help="Tag the approval with a name, such as a ticket.")
 sign_option = click.option("--sign", is_flag=True, help="Sign the approval with your SSH key, as Git does.")
 full_option = click.option("--full", is_flag=True, help="Show long texts in full.")
@@ -72,7 +75,7 @@ def diff(name: str | None, full: bool) -> None:
     chosen = select_pending(changes, [name]) if name else changes
     _print_diffs(chosen, approved, full=full)
     if not chosen:
-        click.echo("nothing is pending")
+        click.echo(NOTHING_PENDING)
     raise click.exceptions.Exit(1 if chosen else 0)
 
 
@@ -89,7 +92,7 @@ def _print_diffs(changes: Sequence[PendingChange], approved: dict[str, ApprovedC
 @reason_option
 @tag_option
 @sign_option
-def approve(names: tuple[str, ...], everything: bool, reason: str, tag: str, sign: bool) -> None:
+def approve(names: tuple[str, ...], everything: bool, reason: str | None, tag: str, sign: bool) -> None:
     """Approve pending changes and write the snapshots to commit.
 
     Name each change by its ID, or pass --all, and state a reason: traceforge approve --all --reason "new prompt".
@@ -97,11 +100,16 @@ def approve(names: tuple[str, ...], everything: bool, reason: str, tag: str, sig
     ID may be shortened to its first characters. Commit the files that this command writes in .ai-snapshots/.
     """
     refuse_in_ci("approve")
+    loaded, changes, _, _ = _load_changes()
+    if not changes and not names:
+        click.echo(NOTHING_PENDING)
+        return
     if everything == bool(names):
         raise click.UsageError("Name the changes to approve, or pass --all.")
+    if reason is None:
+        raise click.UsageError("Missing option '--reason': state why the change is right.")
     if not reason.strip():
         raise click.BadParameter("The reason must not be empty.", param_hint="--reason")
-    loaded, changes, _, _ = _load_changes()
     chosen = (
         [change for change in changes if change.kind is not ChangeKind.REFUSED]
         if everything
@@ -109,10 +117,7 @@ def approve(names: tuple[str, ...], everything: bool, reason: str, tag: str, sig
     )
     refused = [change for change in changes if change.kind is ChangeKind.REFUSED] if everything else []
     if not chosen:
-        nothing = (
-            "nothing to approve" if refused else "nothing is pending; find changes: traceforge record -- COMMAND"
-        )
-        click.echo(nothing)
+        click.echo("nothing to approve")
     else:
         with exit_on_refusal(snapshots_root(loaded)):
             approval = write(loaded, chosen, reason=reason, tag=tag, sign=sign)

@@ -38,7 +38,7 @@ def list_sessions(limit: int, as_json: bool) -> None:
         if len(sessions) > limit:
             click.echo(f"showing the newest {limit}; for more: --limit {limit * 2}", err=True)
     else:
-        click.echo("no sessions: a call belongs to a session if it sends a session id", err=True)
+        click.echo("no sessions yet: a call belongs to a session if it sends a session id", err=True)
 
 
 @session.command()

@@ -83,7 +83,7 @@ def list_snapshots(as_json: bool) -> None:
     elif snapshots:
         click.echo(snapshot_list_text(snapshots, loaded.config.models))
     else:
-        click.echo("no snapshots", err=True)
+        click.echo("no snapshots yet: record and approve calls with `traceforge record -- COMMAND`", err=True)
 
 
 @snapshot.command()
@@ -159,7 +159,7 @@ def migrate(old: str, new: str, values: tuple[str, ...], reason: str, tag: str, 
     refuse_in_ci("snapshot migrate")
     if (old, new) not in MIGRATIONS:
         known_steps = ", ".join(f"--from {step[0]} --to {step[1]}" for step in MIGRATIONS)
-        raise click.UsageError(f"There is no such migration. Known: {known_steps}.")
+        raise click.UsageError(f"There is no migration from {old} to {new}. Migrations: {known_steps}.")
     loaded = load_project()
     root = snapshots_root(loaded)
     with exit_on_refusal(root):

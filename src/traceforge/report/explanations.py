@@ -6,6 +6,7 @@ The texts are those of docs/reference/rules.md, errors.md and exit-codes.md: `ma
 
 from __future__ import annotations
 
+import re
 import textwrap
 from collections.abc import Iterable
 from difflib import get_close_matches
@@ -18,6 +19,7 @@ from traceforge.canon import JSONObject, parse_json
 NEAREST_MAX = 4
 LIKENESS_MIN = 0.5  # With difflib's default of 0.6, `SN99` finds only SN9.
 WIDTH = 80
+_ERROR_CODE = re.compile(r"TF[0-9]+\Z")
 
 
 class Explanation(NamedTuple):
@@ -40,7 +42,12 @@ def find_code(word: str) -> str | None:
 
 
 def nearest_topics(word: str, commands: Iterable[str]) -> list[str]:
-    """The codes and commands most like a word that is neither, the nearest first."""
+    """The codes and commands most like a word that is neither, the nearest first.
+
+    Nothing is near an error code: that two have digits in common says nothing about what they mean.
+    """
+    if _ERROR_CODE.match(word.upper()):
+        return []
     topics = {topic.lower(): topic for topic in (*load_explanations(), *commands)}
     return [topics[match] for match in get_close_matches(word.lower(), topics, NEAREST_MAX, LIKENESS_MIN)]
 

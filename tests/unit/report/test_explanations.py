@@ -52,6 +52,7 @@ def test_a_code_is_found_in_any_case_and_its_neighbours_by_likeness() -> None:
     """`sn3` is SN3, and a code that does not exist leads to the nearest."""
     assert ("SN3", None) == (find_code("sn3"), find_code("SN99"))
     assert {"SN9", "SN1"} & set(nearest_topics("SN99", []))
+    assert [] == nearest_topics("TF301", ["trace"])
     assert ["verify"] == nearest_topics("vrify", ["verify", "trace"])
 
 

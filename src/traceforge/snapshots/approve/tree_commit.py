@@ -188,7 +188,7 @@ def _apply_change(tree: _TreeEdit, change: SnapshotChange, models: Mapping[str, 
     before, file = tree.find_approved_digest(change.id), tree.file_of(change.id)
     if change.record is None and change.raw_response is None:
         if not tree.has(change.id):
-            raise NotFound(f"no snapshot has the id {change.id}", hint="See: traceforge snapshot list")
+            raise NotFound(f"there is no snapshot {change.id}", hint="See: traceforge snapshot list")
         tree.remove(change.id)
         return ApprovedChange(change.id, file, before, None)
     tree.remove(change.id)

@@ -93,7 +93,7 @@ def load_snapshot(root: str, name: str) -> ListedSnapshot:
     if name not in snapshots:
         nearest = get_close_matches(name, snapshots, 1)
         hint = f"Did you mean {nearest[0]}?" if nearest else "See: traceforge snapshot list"
-        raise NotFound(f"no snapshot has the id {printable_name(name)}", hint=hint)
+        raise NotFound(f"there is no snapshot {printable_name(name)}", hint=hint)
     snapshot = snapshots[name]
     response = snapshot.record.get("response") if snapshot.record is not None else None
     if isinstance(response, dict) and "wire" in response:
