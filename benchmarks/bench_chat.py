@@ -12,8 +12,8 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 
 from harness import QUICK, Row, at_most
-from support.chat_servers import chatting, write_prompts
-from support.upstream import Answer, upstream
+from support.chat_servers import running_chat, write_prompts
+from support.upstream import ScriptedResponse, upstream
 from traceforge.chat.model_address import find_address
 from traceforge.chat.provider_model import ProviderModel
 
@@ -26,9 +26,9 @@ def rows() -> Iterator[Row]:
     """One row: both kinds of turn in the same conversation server, in turn."""
     rounds = 5 if os.environ.get(QUICK) else 25
     with upstream() as model, tempfile.TemporaryDirectory() as folder:
-        model.answers(Answer([COMPLETION]))
+        model.respond_with(ScriptedResponse([COMPLETION]))
         address = find_address(f"{model.url}/v1", {})
-        with chatting(ProviderModel(address, "m-1"), write_prompts(Path(folder) / "prompts")) as chat:
+        with running_chat(ProviderModel(address, "m-1"), write_prompts(Path(folder) / "prompts")) as chat:
 
             def turn(trace: bool) -> None:
                 body = json.dumps({"message": "hello", "session_id": f"{trace}", "trace": trace}).encode()

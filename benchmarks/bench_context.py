@@ -24,7 +24,7 @@ import msgspec
 import psycopg
 
 from harness import Row, at_most, is_quick, measure
-from support.context_builders import fork
+from support.context_builders import fork_branch
 from support.databases import new_database, postgres_server
 from support.operation_store import Store
 from traceforge.context.history import events
@@ -251,8 +251,8 @@ def _long(name: str, store: Store) -> Iterator[Row]:
     )
     yield at_most(
         f"{name}: fork at the head",
-        lambda: [fork(store, long) for _ in range(16)],
-        lambda: [fork(store, short) for _ in range(16)],
+        lambda: [fork_branch(store, long) for _ in range(16)],
+        lambda: [fork_branch(store, short) for _ in range(16)],
         peer_name="10,000 events against 100",
         goal=FORK_GOAL,
         rounds=rounds,

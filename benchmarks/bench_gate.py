@@ -14,7 +14,7 @@ from traceforge.snapshots.approve.tree_commit import SnapshotChange, commit_chan
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
 
-from support.proposals import asks, proposed
+from support.proposals import make_call, propose
 
 COMMAND = str(Path(sys.executable).parent / "traceforge")
 COUNT = 1_000
@@ -23,8 +23,8 @@ GOAL = 1.5
 
 def write_project(folder: str) -> None:
     """A project with approved calls: records, wire answers, a manifest and an approval."""
-    calls = (asks(f"What is the capital of country {number}? " * 20, number=number) for number in range(COUNT))
-    changes = proposed(*calls).changes
+    calls = (make_call(f"What is the capital of country {number}? " * 20, number=number) for number in range(COUNT))
+    changes = propose(*calls).changes
     if len(changes) != COUNT:
         sys.exit(f"benchmark: {len(changes)} calls were made, and not {COUNT}")
     written = [SnapshotChange(one.provider, one.id, one.record, one.raw_response_text.encode()) for one in changes]

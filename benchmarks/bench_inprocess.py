@@ -30,11 +30,11 @@ BODY = (
 PROVIDER = f"""
 import sys
 sys.path.insert(0, {str(Path(__file__).resolve().parents[1] / "tests")!r})
-from support.upstream import Answer, Upstream
+from support.upstream import ScriptedResponse, Upstream
 server = Upstream()
 piece = b'data: {{"choices": [{{"index": 0, "delta": {{"content": "Paris"}}}}]}}\\n\\n'
 pieces = {{"plain": [b"x" * 1000], "stream": [piece] * {EVENTS}}}[sys.argv[1]]
-server.answers(Answer(pieces, chunked=sys.argv[1] == "stream"))
+server.respond_with(ScriptedResponse(pieces, chunked=sys.argv[1] == "stream"))
 print(server.url + "/v1/chat/completions", flush=True)
 sys.stdin.read()
 """

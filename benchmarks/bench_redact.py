@@ -107,11 +107,11 @@ def real_bodies() -> list[str]:
 
     import zstandard
 
-    from support.corpus import shared
+    from support.corpus import shared_path
 
     bodies = []
     for name in ("openai", "anthropic", "gemini"):
-        with shared(f"corpus/llm/{name}.jsonl.zst").open("rb") as file:
+        with shared_path(f"corpus/llm/{name}.jsonl.zst").open("rb") as file:
             for line in io.TextIOWrapper(zstandard.ZstdDecompressor().stream_reader(file), "utf-8"):
                 row = json.loads(line)
                 bodies += [body for body in (row.get("request_body"), row.get("response_body")) if body]

@@ -27,7 +27,7 @@ from traceforge.traces.trace_store import TraceStore
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
 
-from support.exchanges import call, chat_answer, object_of
+from support.exchanges import chat_answer, make_exchange, parse_object
 
 FEW, MANY = 10, 100_000
 SAME = 1.3  # Measurements of the same thing differ by as much on a shared machine.
@@ -116,8 +116,8 @@ def mail_player(keys: RequestKeyer) -> Player:
 
 def answer_to(body: bytes, text: str = "Paris") -> RecordedResponse:
     """What is kept of an answer."""
-    kept = TraceComposer(Redactor()).compose(call(URL, body, chat_answer(text)))
-    answer = response_from_trace(object_of(kept.trace), kept.chunks)
+    kept = TraceComposer(Redactor()).compose(make_exchange(URL, body, chat_answer(text)))
+    answer = response_from_trace(parse_object(kept.trace), kept.chunks)
     assert answer is not None
     return answer
 
@@ -181,7 +181,7 @@ def loading(keys: RequestKeyer) -> Row:
     with TemporaryDirectory() as folder:
         writer, composer = SpoolWriter(folder), TraceComposer(Redactor())
         for number in range(KEPT):
-            writer.append(composer.compose(call(URL, body_of(number), chat_answer("Paris"), number=number)))
+            writer.append(composer.compose(make_exchange(URL, body_of(number), chat_answer("Paris"), number=number)))
         writer.seal()
         store = TraceStore(os.fspath(folder))
         store.update_index()

@@ -176,11 +176,11 @@ def compare(what: str, streams: list[Stream], loops: int) -> Row:
 
 
 def _corpus_rows() -> Iterator[Row]:
-    from support.corpus import shared
+    from support.corpus import shared_path
     from support.corpus_traffic import coverage, interactions, judge
     from support.extractor import split
 
-    folder = shared("corpus/llm")
+    folder = shared_path("corpus/llm")
     if not folder.exists():
         print(f"  the corpus is absent: {folder}; no coverage and no recorded streams")
         return

@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 
 def pytest_configure(config: pytest.Config) -> None:
     """Who leaves the long runs out has shorter ones of the others too. A worker knows before it reads the tests."""
-    from support.example_counts import Length
+    from support.example_counts import RunLength
 
-    Length.is_short = "not slow" in config.option.markexpr
+    RunLength.is_short = "not slow" in config.option.markexpr
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -43,13 +43,13 @@ def oracle() -> Iterator[CanonicalOracle]:
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     """Print the numbers that tests have recorded as `summary`, also where workers ran them, and what was counted."""
-    from support.case_counts import lines, tally
+    from support.case_counts import format_counts, tally
 
     passed = terminalreporter.getreports("passed")
     told = [str(value) for report in passed for name, value in report.user_properties if name == "summary"]
     counted = tally(passed)
     if counted:
-        told += lines(counted)
+        told += format_counts(counted)
     if told:
         terminalreporter.section("numbers")
         for line in sorted(told):
@@ -63,13 +63,13 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 @pytest.hookimpl(tryfirst=True)
 def pytest_sessionfinish(session: pytest.Session) -> None:
     """A run of everything in which a backend, a merge strategy, a lane or purge was left out is no success."""
-    from support.case_counts import missing, tally
+    from support.case_counts import find_missing_cells, tally
 
     config = session.config
     reporter = config.pluginmanager.get_plugin("terminalreporter")
     if reporter is None or hasattr(config, "workerinput") or not _is_whole(config):
         return
-    config.stash[_MISSING] = missing(tally(reporter.getreports("passed")))
+    config.stash[_MISSING] = find_missing_cells(tally(reporter.getreports("passed")))
     if config.stash[_MISSING] and session.exitstatus == pytest.ExitCode.OK:
         session.exitstatus = pytest.ExitCode.TESTS_FAILED
 

@@ -43,8 +43,8 @@ ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tests"))
 
 from support.command import PLAIN_PYTEST  # noqa: E402  # found through the line above
-from support.environments import installed, node_modules  # noqa: E402
-from support.model_servers import started_model_server  # noqa: E402
+from support.environments import installed_python, node_modules  # noqa: E402
+from support.model_servers import model_server_process  # noqa: E402
 from traceforge.capture.run.seal import reason_not_sealable  # noqa: E402
 
 SAMPLES = Path(__file__).resolve().parent / "samples"
@@ -247,10 +247,10 @@ def opened(page: Page, folder: Path) -> Iterator[Terminal]:
         finally:
             terminal.close()
         return
-    path.insert(0, installed("apps").parent)
+    path.insert(0, installed_python("apps").parent)
     if any(block.language == "javascript" for block in page.blocks):
         (folder / "node_modules").symlink_to(node_modules("node") / "node_modules")
-    with started_model_server() as server:
+    with model_server_process() as server:
         terminal = Terminal(page, folder, path, server.url.rpartition(":")[2])
         try:
             yield terminal

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from support.environments import linked
+from support.environments import linked_python
 from support.gate_project import Site, approved_site
 
 
@@ -19,5 +19,5 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     """
     base = tmp_path_factory.getbasetemp()
     shared = base.parent if "PYTEST_XDIST_WORKER" in os.environ else base
-    with approved_site(shared / "recorded", linked(tmp_path_factory.mktemp("python"))) as site:
+    with approved_site(shared / "recorded", linked_python(tmp_path_factory.mktemp("python"))) as site:
         yield site

@@ -8,17 +8,17 @@ import sys
 from pathlib import Path
 from shutil import copytree
 
-from support.model_servers import EXAMPLES, started_model_server
+from support.model_servers import EXAMPLES, model_server_process
 
 
 def test_the_agent_keeps_its_promises(tmp_path: Path) -> None:
     """In a folder of its own, with 14 calls: always the same ones."""
     project = copytree(EXAMPLES / "agent", tmp_path / "agent")
-    with started_model_server() as server:
+    with model_server_process() as server:
         variables = {**os.environ, "OPENAI_BASE_URL": f"{server.url}/v1", "OPENAI_API_KEY": "none"}
         command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"]
         ran = subprocess.run(command, cwd=project, env=variables, capture_output=True, text=True, check=False)
-        served = server.served()
+        served = server.count_served()
 
     assert "6 passed" in ran.stdout
     assert 14 == served

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from support.command import Ran, traceforge
-from support.sample_files import session, write_pack, write_tree
+from support.command import CommandResult, traceforge
+from support.sample_files import sample_session, write_pack, write_tree
 
 TRUNCATED = b'{"version": "1.0.0", "snapshots": ['
 BAD_BYTES = {
@@ -25,7 +25,7 @@ BAD_BYTES = {
 }
 
 
-def clear(ran: Ran) -> bool:
+def clear(ran: CommandResult) -> bool:
     """No traceback, and every finding is one line with perhaps a hint below it."""
     return "Traceback" not in ran.out + ran.err
 
@@ -136,7 +136,7 @@ def test_no_permission_is_said(tmp_path: Path) -> None:
     if os.geteuid() == 0:
         pytest.skip("root may read everything")
     file = tmp_path / "model_io.json"
-    file.write_text(json.dumps(session()))
+    file.write_text(json.dumps(sample_session()))
     file.chmod(0)
 
     ran = traceforge("modelio", "verify", file)

@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from support.approval_project import Project, record
+from support.approval_project import Project, record_change
 from support.command import traceforge
-from support.sample_files import snapshot_body, wire_of_error
+from support.sample_files import raw_error_response, snapshot_body
 from traceforge.snapshots.approve.tree_commit import SnapshotChange
 from traceforge.snapshots.formats.snapshot_format import read_document, write_document
 from traceforge.snapshots.tree.manifest_rebuild import rebuild_manifest
@@ -24,7 +24,9 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Project:
     """Three snapshots, approved and committed; one is a raw response alone."""
     monkeypatch.setenv("GIT_CONFIG_GLOBAL", os.devnull)
     made = Project(tmp_path / "repository")
-    made.approve(record("one"), record("two"), SnapshotChange("openai", "oops", None, wire_of_error()))
+    made.approve(
+        record_change("one"), record_change("two"), SnapshotChange("openai", "oops", None, raw_error_response())
+    )
     made.commit()
     made.git("tag", "v1")
     return made
@@ -43,12 +45,12 @@ def test_nothing_differs(project: Project) -> None:
 @pytest.mark.parametrize(
     "change",
     [
-        record("three"),
-        record("one", "It was."),
+        record_change("three"),
+        record_change("one", "It was."),
         SnapshotChange("", "two", None, None),
         SnapshotChange("", "oops", None, None),
-        SnapshotChange("openai", "oops", None, wire_of_error("Hello")),
-        SnapshotChange("openai", "other", None, wire_of_error("Hello")),
+        SnapshotChange("openai", "oops", None, raw_error_response("Hello")),
+        SnapshotChange("openai", "other", None, raw_error_response("Hello")),
     ],
     ids=["new", "changed", "removed", "answer removed", "answer changed", "answer new"],
 )
@@ -81,7 +83,7 @@ def _remove(project: Project) -> None:
 def _revert(project: Project) -> None:
     """Approve a change, commit it, and put the record back without approving that."""
     old = {file: (project.root / file).read_bytes() for file in ("openai/one.json", "wire/one.json", "manifest.json")}
-    project.approve(record("one", "It was."))
+    project.approve(record_change("one", "It was."))
     project.commit()
     for file, data in old.items():
         (project.root / file).write_bytes(data)

@@ -18,11 +18,11 @@ from typing import Any
 
 import pytest
 
-from support.chat_servers import PROMPTS, chat_serve, write_prompts
+from support.chat_servers import PROMPTS, chat_process, write_prompts
 from support.command import COMMAND, traceforge
 from support.model_servers import model_server
 from support.proxy_process import proxy
-from support.upstream import Answer, Received, Upstream, upstream
+from support.upstream import ReceivedRequest, ScriptedResponse, Upstream, upstream
 from traceforge import capture
 from traceforge.chat import conversation_memory
 from traceforge.chat.conversation_memory import SESSIONS_MAX
@@ -51,10 +51,12 @@ def prompts(tmp_path: Path) -> Path:
 def model() -> Iterator[Upstream]:
     """A model that counts its answers by the session's history."""
 
-    def choose(received: Received) -> Answer:
+    def choose(received: ReceivedRequest) -> ScriptedResponse:
         messages = json.loads(received.body)["messages"]
         text = f"{len(messages)} messages, the last was {messages[-1]['content']}"
-        return Answer([json.dumps({"choices": [{"message": {"role": "assistant", "content": text}}]}).encode()])
+        return ScriptedResponse(
+            [json.dumps({"choices": [{"message": {"role": "assistant", "content": text}}]}).encode()]
+        )
 
     with upstream() as server:
         server.choose = choose
@@ -67,7 +69,7 @@ def _sha256sum(path: Path) -> str:
 
 def test_the_chat_runs_without_a_key_and_without_an_argument(tmp_path: Path) -> None:
     """The model server and the prompts come with the package."""
-    with chat_serve(tmp_path) as chat:
+    with chat_process(tmp_path) as chat:
         plain = chat.ask("hello")
         traced = chat.ask("hello", "other", trace=True)
         ended = chat.stop()
@@ -84,7 +86,7 @@ def test_the_upstream_gets_model_and_messages_and_nothing_else(
     tmp_path: Path, prompts: Path, model: Upstream
 ) -> None:
     """Four layers in order; nothing is sent at the start; the trace is not part of it."""
-    with chat_serve(tmp_path, "--prompts", str(prompts), "--upstream", model.url, "--model", "m-1") as chat:
+    with chat_process(tmp_path, "--prompts", str(prompts), "--upstream", model.url, "--model", "m-1") as chat:
         at_start = list(model.received)
         first = chat.ask("a", trace=True)
         chat.ask("b", trace=False)
@@ -104,7 +106,7 @@ def test_the_upstream_gets_model_and_messages_and_nothing_else(
 
 def test_the_trace_has_the_hashes_of_the_prompt_files(tmp_path: Path, prompts: Path, model: Upstream) -> None:
     """It is the locked object in its order."""
-    with chat_serve(tmp_path, "--prompts", str(prompts), "--upstream", model.url, "--model", "m-1") as chat:
+    with chat_process(tmp_path, "--prompts", str(prompts), "--upstream", model.url, "--model", "m-1") as chat:
         answer = chat.ask("a", "session 1", trace=True)
     trace = answer["trace"]
     read = read_execution_trace(json.dumps(trace).encode())
@@ -119,13 +121,13 @@ def test_the_trace_has_the_hashes_of_the_prompt_files(tmp_path: Path, prompts: P
 
 def test_only_the_session_prompt_changes_without_a_restart(tmp_path: Path, prompts: Path) -> None:
     """The hash and the model's input change together; after a restart all three are new."""
-    with chat_serve(tmp_path, "--prompts", str(prompts)) as chat:
+    with chat_process(tmp_path, "--prompts", str(prompts)) as chat:
         before = chat.ask("hi", "1", trace=True)["trace"]["inputs"]
         for name in PROMPTS:
             (prompts / name).write_text(f"Changed {name}.")
         after = chat.ask("hi", "2", trace=True)["trace"]["inputs"]
         chat.stop()
-    with chat_serve(tmp_path, "--prompts", str(prompts)) as chat:
+    with chat_process(tmp_path, "--prompts", str(prompts)) as chat:
         restarted = chat.ask("hi", "3", trace=True)["trace"]["inputs"]
 
     assert [True, True, False] == [before[name] == after[name] for name in HEX.values()]
@@ -138,7 +140,7 @@ def test_a_missing_session_prompt_fails_the_turn_before_the_model_is_called(
     tmp_path: Path, prompts: Path, model: Upstream, trace: bool
 ) -> None:
     """With or without a trace; and the next request reads the file again."""
-    with chat_serve(tmp_path, "--prompts", str(prompts), "--upstream", model.url, "--model", "m") as chat:
+    with chat_process(tmp_path, "--prompts", str(prompts), "--upstream", model.url, "--model", "m") as chat:
         (prompts / "session.md").unlink()
         refused = chat.post({"message": "a", "session_id": "s", "trace": trace})
         calls = len(model.received)
@@ -154,12 +156,12 @@ def test_a_missing_session_prompt_fails_the_turn_before_the_model_is_called(
 def test_the_memory_is_twenty_messages_and_gone_on_restart(tmp_path: Path, prompts: Path, model: Upstream) -> None:
     """Three prompts, at most twenty earlier messages, and the new one."""
     arguments = ("--prompts", str(prompts), "--upstream", model.url, "--model", "m")
-    with chat_serve(tmp_path, *arguments) as chat:
+    with chat_process(tmp_path, *arguments) as chat:
         counts = [int(chat.ask(str(number))["reply"].split()[0]) for number in range(13)]
         other = chat.ask("x", "another session")["reply"]
         chat.stop()
     last = [message["content"] for message in json.loads(model.received[12].body)["messages"]]
-    with chat_serve(tmp_path, *arguments) as chat:
+    with chat_process(tmp_path, *arguments) as chat:
         again = chat.ask("x")["reply"]
 
     assert [*range(4, 24, 2), 24, 24, 24] == counts
@@ -170,7 +172,7 @@ def test_the_memory_is_twenty_messages_and_gone_on_restart(tmp_path: Path, promp
 def test_the_number_of_sessions_is_bounded(tmp_path: Path, prompts: Path, model: Upstream) -> None:
     """The session that was used longest ago is forgotten."""
     arguments = ("--prompts", str(prompts), "--upstream", model.url, "--model", "m", "--sessions-max", "2")
-    with chat_serve(tmp_path, *arguments) as chat:
+    with chat_process(tmp_path, *arguments) as chat:
         replies = [chat.ask("x", name)["reply"].split()[0] for name in ("a", "b", "a", "c", "a", "b")]
 
     assert ["4", "4", "6", "4", "8", "4"] == replies
@@ -180,14 +182,14 @@ def test_a_failed_turn_gets_an_error_and_is_not_remembered(tmp_path: Path, promp
     """502 with a reason, 504 if it takes too long, and the session is as it was."""
     arguments = ("--prompts", str(prompts), "--upstream", model.url, "--model", "m", "--timeout", "0.5")
     choose = model.choose
-    with chat_serve(tmp_path, *arguments) as chat:
+    with chat_process(tmp_path, *arguments) as chat:
         model.choose = None
-        model.answers(Answer([b'{"error":{"message":"overloaded"}}'], 529))
+        model.respond_with(ScriptedResponse([b'{"error":{"message":"overloaded"}}'], 529))
         overloaded = [chat.post({"message": "a", "session_id": "s", "trace": trace}) for trace in (False, True)]
-        gate = threading.Semaphore(0)
-        model.answers(Answer([b"{}"], gate=gate, stalled=True))
+        permits = threading.Semaphore(0)
+        model.respond_with(ScriptedResponse([b"{}"], permits=permits, waits_first=True))
         late = [chat.post({"message": "a", "session_id": "s", "trace": trace}) for trace in (False, True)]
-        gate.release(10)
+        permits.release(10)
         model.choose = choose
         reply = chat.ask("b")["reply"]
 
@@ -203,18 +205,18 @@ def test_a_failed_turn_gets_an_error_and_is_not_remembered(tmp_path: Path, promp
 
 def test_requests_of_one_session_are_answered_in_the_order_of_arrival(tmp_path: Path, prompts: Path) -> None:
     """Each has the previous answer in its history, though all came while the first was answered."""
-    gate = threading.Semaphore(0)
+    permits = threading.Semaphore(0)
     questions: list[str] = []
 
-    def choose(received: Received) -> Answer:
+    def choose(received: ReceivedRequest) -> ScriptedResponse:
         question = json.loads(received.body)["messages"][-1]["content"]
         questions.append(question)
         body = json.dumps({"choices": [{"message": {"content": f"re {question}"}}]}).encode()
-        return Answer([body], gate=gate, stalled=True)
+        return ScriptedResponse([body], permits=permits, waits_first=True)
 
     with upstream() as model:
         model.choose = choose
-        with chat_serve(tmp_path, "--prompts", str(prompts), "--upstream", model.url, "--model", "m") as chat:
+        with chat_process(tmp_path, "--prompts", str(prompts), "--upstream", model.url, "--model", "m") as chat:
             port = int(chat.url.rpartition(":")[2])
             clients = []
             for number in range(8):  # one after the other, each on a connection of its own
@@ -225,7 +227,7 @@ def test_requests_of_one_session_are_answered_in_the_order_of_arrival(tmp_path: 
                 clients.append(client)
                 time.sleep(0.02)  # long enough for the system to hand them over in this order
             for _ in clients:
-                gate.release()
+                permits.release()
             for client in clients:
                 assert client.recv(65536).startswith(b"HTTP/1.1 200")
                 client.close()
@@ -287,7 +289,7 @@ def test_a_port_that_is_taken_is_an_error_at_the_start(tmp_path: Path) -> None:
 
 def test_the_chat_listens_on_loopback_only(tmp_path: Path) -> None:
     """Neither on another address of this machine nor on all of them."""
-    with chat_serve(tmp_path) as chat:
+    with chat_process(tmp_path) as chat:
         port = int(chat.url.rpartition(":")[2])
         rows = [
             line.split() for name in ("tcp", "tcp6") for line in Path(f"/proc/net/{name}").read_text().splitlines()
@@ -300,18 +302,18 @@ def test_the_chat_listens_on_loopback_only(tmp_path: Path) -> None:
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_stop_lets_the_turn_in_flight_end(tmp_path: Path, prompts: Path, model: Upstream, number: int) -> None:
     """The client gets its reply, and the exit code is 0."""
-    gate = threading.Semaphore(0)
+    permits = threading.Semaphore(0)
     model.choose = None
     body = json.dumps({"choices": [{"message": {"content": "done"}}]}).encode()
-    model.answers(Answer([body], gate=gate, stalled=True))
+    model.respond_with(ScriptedResponse([body], permits=permits, waits_first=True))
     replies: list[Any] = []
-    with chat_serve(tmp_path, "--prompts", str(prompts), "--upstream", model.url, "--model", "m") as chat:
+    with chat_process(tmp_path, "--prompts", str(prompts), "--upstream", model.url, "--model", "m") as chat:
         asking = threading.Thread(target=lambda: replies.append(chat.ask("a")))
         asking.start()
         while not model.received:
             pass
         chat.process.send_signal(number)
-        gate.release()
+        permits.release()
         asking.join()
         _, err = chat.process.communicate(timeout=10)
 
@@ -323,8 +325,8 @@ def test_a_stop_lets_a_slow_client_read_to_the_end(tmp_path: Path, prompts: Path
     """A response of megabytes that has begun is not cut."""
     model.choose = None
     text = "x" * 6_000_000
-    model.answers(Answer([json.dumps({"choices": [{"message": {"content": text}}]}).encode()]))
-    with chat_serve(tmp_path, "--prompts", str(prompts), "--upstream", model.url, "--model", "m") as chat:
+    model.respond_with(ScriptedResponse([json.dumps({"choices": [{"message": {"content": text}}]}).encode()]))
+    with chat_process(tmp_path, "--prompts", str(prompts), "--upstream", model.url, "--model", "m") as chat:
         client = socket.create_connection(("127.0.0.1", int(chat.url.rpartition(":")[2])), 10)
         body = b'{"message": "a", "session_id": "s"}'
         head = (
@@ -343,7 +345,7 @@ def test_a_stop_lets_a_slow_client_read_to_the_end(tmp_path: Path, prompts: Path
 
 def test_traces_are_printed_only_with_debug_trace(tmp_path: Path) -> None:
     """A note at the start says that it is on; each requested trace goes to stderr."""
-    with chat_serve(tmp_path, "--debug-trace") as chat:
+    with chat_process(tmp_path, "--debug-trace") as chat:
         chat.ask("untraced", "1")
         trace = chat.ask("traced \ud83d", "2", trace=True)["trace"]
         ended = chat.stop()
@@ -358,7 +360,7 @@ def test_traces_are_printed_only_with_debug_trace(tmp_path: Path) -> None:
 def test_a_closed_stderr_fails_no_request(tmp_path: Path) -> None:
     """Every request is answered though the trace cannot be printed."""
     script = 'exec "$0" "$@" 2>&-'
-    with chat_serve(tmp_path, "--debug-trace", before=("bash", "-c", script)) as chat:
+    with chat_process(tmp_path, "--debug-trace", before=("bash", "-c", script)) as chat:
         assert chat.ask("a", trace=True)["trace"]
 
 
@@ -366,7 +368,7 @@ def test_calls_through_the_proxy_are_recorded(tmp_path: Path, prompts: Path, mod
     """As those of any application, without anything of the execution trace."""
     with proxy(tmp_path, "--upstream", f"up={model.url}") as recording:
         arguments = ("--prompts", str(prompts), "--upstream", f"{recording.url}/up/v1", "--model", "m-1")
-        with chat_serve(tmp_path, *arguments) as chat:
+        with chat_process(tmp_path, *arguments) as chat:
             answer = chat.ask("needle", "my session", trace=True)
         recording.stop()
     listed = json.loads(traceforge("trace", "list", "--json", cwd=tmp_path).out)
@@ -384,11 +386,11 @@ def test_calls_are_recorded_only_under_traceforge_run(tmp_path: Path, prompts: P
     (tmp_path / ".git").mkdir()
     with model_server() as model:
         arguments = ("--prompts", str(prompts), "--upstream", model.url, "--provider", name, "--model", "m-1")
-        with chat_serve(tmp_path, *arguments) as chat:
+        with chat_process(tmp_path, *arguments) as chat:
             plain = chat.ask("needle", "my session", trace=True)
             chat.stop()
         before = sorted(path.name for path in tmp_path.iterdir())
-        with chat_serve(tmp_path, *arguments, before=(str(COMMAND), "run", "--")) as chat:
+        with chat_process(tmp_path, *arguments, before=(str(COMMAND), "run", "--")) as chat:
             recorded_chat = chat.ask("needle", "my session", trace=True)
             ended = chat.stop()
     (trace,) = (json.loads(path.read_bytes()) for path in (tmp_path / ".ai-tests" / "traces").glob("*.json"))
@@ -425,7 +427,7 @@ def test_a_conversation_in_the_api_of_each_provider(tmp_path: Path, prompts: Pat
     """The model server has all four; the turn is remembered, and the trace is the same object."""
     with model_server() as model:
         arguments = ("--prompts", str(prompts), "--upstream", model.url, "--provider", name, "--model", "m-1")
-        with chat_serve(tmp_path, *arguments) as chat:
+        with chat_process(tmp_path, *arguments) as chat:
             at_start = model.served
             first = chat.ask("Where is Lyon?", trace=True)
             second = chat.ask("And Turin?")

@@ -10,8 +10,8 @@ from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
-from support.chat_servers import Client, chatting, write_prompts
-from support.upstream import Answer, Received, upstream
+from support.chat_servers import Client, running_chat, write_prompts
+from support.upstream import ReceivedRequest, ScriptedResponse, upstream
 from traceforge.chat.model_address import find_address
 from traceforge.chat.provider_model import ProviderModel
 
@@ -26,11 +26,11 @@ MODES: dict[str, Callable[[random.Random], bool]] = {
 ODD = ["\x00\x1f", "שלום עולם", "\u202eabc", "half \ud83d", "😀" * 40, '"\\\n\r\t', "x" * 3000]
 
 
-def _answer(received: Received) -> Answer:
+def _answer(received: ReceivedRequest) -> ScriptedResponse:
     """What is said depends on every byte of the request."""
     digest = hashlib.sha256(received.head + received.body).hexdigest()
     text = f"{digest} {ODD[int(digest[:4], 16) % len(ODD)]}"
-    return Answer([json.dumps({"choices": [{"message": {"role": "assistant", "content": text}}]}).encode()])
+    return ScriptedResponse([json.dumps({"choices": [{"message": {"role": "assistant", "content": text}}]}).encode()])
 
 
 def _message(conversation: int, turn: int) -> str:
@@ -62,10 +62,12 @@ class Talk(threading.Thread):
         self._client.close()
 
 
-def _run(folder: Path) -> tuple[list[Talk], dict[str, list[tuple[str, str]]], list[Received]]:
+def _run(folder: Path) -> tuple[list[Talk], dict[str, list[tuple[str, str]]], list[ReceivedRequest]]:
     with upstream() as model:
         model.choose = _answer
-        with chatting(ProviderModel(find_address(f"{model.url}/v1", {}), "m-1"), write_prompts(folder)) as running:
+        with running_chat(
+            ProviderModel(find_address(f"{model.url}/v1", {}), "m-1"), write_prompts(folder)
+        ) as running:
             talks = [Talk(running.url, mode, number) for number in range(CONVERSATIONS) for mode in MODES]
             for talk in talks:
                 talk.start()

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from support.browser import Page, browser
-from support.chat_servers import Serving, chat_serve, write_prompts
-from support.upstream import Answer, upstream
+from support.chat_servers import ChatProcess, chat_process, write_prompts
+from support.upstream import ScriptedResponse, upstream
 
 HASHES = {
     "system.md": "system_prompt_hash",
@@ -51,7 +51,7 @@ def prompts(tmp_path: Path) -> Path:
 
 
 def _serve(tmp_path: Path, prompts: Path) -> Any:
-    return chat_serve(tmp_path, "--prompts", str(prompts))
+    return chat_process(tmp_path, "--prompts", str(prompts))
 
 
 def test_a_conversation_by_keyboard_without_the_switch(tmp_path: Path, prompts: Path) -> None:
@@ -144,7 +144,7 @@ def test_a_failure_is_shown_and_the_typed_message_stays(tmp_path: Path, prompts:
         await page.until("document.querySelector('#status').className === 'failure'")
         text = await page.eval("document.querySelector('#status').textContent")
         box = await page.eval("document.querySelector('#message').value")
-        model.answers(Answer([b'{"choices":[{"message":{"content":"Now it works."}}]}']))
+        model.respond_with(ScriptedResponse([b'{"choices":[{"message":{"content":"Now it works."}}]}']))
         await page.press("Enter")
         said = await _answers(page, 1)
 
@@ -158,9 +158,9 @@ def test_a_failure_is_shown_and_the_typed_message_stays(tmp_path: Path, prompts:
         ]  # the browser logs the status itself
 
     with upstream() as model:
-        model.answers(Answer([b'{"error":{"message":"out of order"}}'], 500))
+        model.respond_with(ScriptedResponse([b'{"error":{"message":"out of order"}}'], 500))
         arguments = ("--prompts", str(prompts), "--upstream", model.url, "--model", "m")
-        with chat_serve(tmp_path, *arguments) as chat:
+        with chat_process(tmp_path, *arguments) as chat:
             _visit(tmp_path, chat.url, work)
 
 
@@ -278,7 +278,7 @@ def test_the_page_stores_nothing_and_calls_no_other_host(tmp_path: Path, prompts
             "/".join(one["url"].split("/")[:3]) for one in page.requests() if one["url"] != "data:,"
         }
 
-    chat: Serving
+    chat: ChatProcess
     with _serve(tmp_path, prompts) as chat:
         _visit(tmp_path, chat.url, work)
 
@@ -310,9 +310,11 @@ def test_a_page_of_another_origin_cannot_use_the_chat(tmp_path: Path, prompts: P
         page.events.clear()  # the browser has logged what it refused
 
     with upstream() as model, upstream() as other:
-        other.answers(Answer([b"<!doctype html><title>other</title>"], headers={"content-type": "text/html"}))
+        other.respond_with(
+            ScriptedResponse([b"<!doctype html><title>other</title>"], headers={"content-type": "text/html"})
+        )
         arguments = ("--prompts", str(prompts), "--upstream", model.url, "--model", "m")
-        with chat_serve(tmp_path, *arguments) as chat:
+        with chat_process(tmp_path, *arguments) as chat:
             policy = chat.get("/").headers["content-security-policy"]
             _visit(tmp_path, other.url, work)
 

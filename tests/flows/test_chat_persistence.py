@@ -16,15 +16,15 @@ from typing import Any
 
 import pytest
 
-from support.chat_servers import Serving, chat_serve, write_prompts
-from support.upstream import Answer, upstream
+from support.chat_servers import ChatProcess, chat_process, write_prompts
+from support.upstream import ScriptedResponse, upstream
 
 WATCHED = Path(__file__).resolve().parents[1] / "support" / "watched"
 QUIET = {"PYTHONDONTWRITEBYTECODE": "1"}
 LOUD = {**QUIET, "PYTHONASYNCIODEBUG": "1", "PYTHONDEVMODE": "1", "PYTHONWARNINGS": "ignore"}
 
 
-def _converse(chat: Serving) -> list[bytes]:
+def _converse(chat: ChatProcess) -> list[bytes]:
     """A traced conversation, failures included; everything in it that must not be found again."""
     needles: list[str] = []
     for number in range(12):
@@ -68,7 +68,7 @@ def test_nothing_is_opened_logged_or_printed(tmp_path: Path, variables: dict[str
     home.mkdir()
     places = {"HOME": str(home), "TMPDIR": str(home), "WATCHED": str(notes), "PYTHONPATH": str(WATCHED)}
     prompts = write_prompts(tmp_path / "prompts")
-    with chat_serve(home, "--prompts", str(prompts), **variables, **places) as chat:
+    with chat_process(home, "--prompts", str(prompts), **variables, **places) as chat:
         needles = _converse(chat)
         ended = chat.stop()
     audit_log = notes.read_text()
@@ -128,7 +128,7 @@ def test_no_system_call_writes_anything_but_to_sockets(tmp_path: Path) -> None:
     home.mkdir()
     before = (strace, "-f", "-qq", "-yy", "-s", "0", "-e", f"trace={_CALLS}", "-e", _NO_RING, "-o", str(calls))
     prompts = write_prompts(tmp_path / "prompts")
-    with chat_serve(
+    with chat_process(
         home, "--prompts", str(prompts), before=before, **QUIET, HOME=str(home), TMPDIR=str(home)
     ) as chat:
         needles = _converse(chat)
@@ -171,8 +171,8 @@ def test_a_failed_turn_leaves_no_part_of_a_trace(tmp_path: Path) -> None:
     notes = tmp_path / "notes"
     places = {"WATCHED": str(notes), "PYTHONPATH": str(WATCHED), **QUIET}
     with upstream() as model:
-        model.answers(Answer([b"{}"], 500))
-        with chat_serve(tmp_path, "--upstream", model.url, "--model", "m", **places) as chat:
+        model.respond_with(ScriptedResponse([b"{}"], 500))
+        with chat_process(tmp_path, "--upstream", model.url, "--model", "m", **places) as chat:
             refused: Any = chat.post({"message": "needle-failed", "session_id": "s", "trace": True})
             ended = chat.stop()
 

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from support.chat_servers import Echo, chatting, write_prompts
+from support.chat_servers import Echo, running_chat, write_prompts
 from traceforge.canon import JSONObject
 from traceforge.chat.conversation import Chat
 from traceforge.chat.conversation_memory import ConversationMemory
@@ -104,7 +104,7 @@ def test_a_trace_is_the_locked_object(
 def test_a_trace_over_http_is_the_locked_object(tmp_path: Path, message: str) -> None:
     """Through the server and back, byte for byte."""
     model = Echo()
-    with chatting(model, write_prompts(tmp_path / "prompts")) as running:
+    with running_chat(model, write_prompts(tmp_path / "prompts")) as running:
         answer = running.ask(message, trace=True)
 
     VALIDATOR.validate(answer["trace"])
@@ -115,7 +115,7 @@ def test_a_trace_over_http_is_the_locked_object(tmp_path: Path, message: str) ->
 
 def test_trace_ids_are_unique(tmp_path: Path) -> None:
     """A trace belongs to one answer."""
-    with chatting(Echo(), write_prompts(tmp_path / "prompts")) as running:
+    with running_chat(Echo(), write_prompts(tmp_path / "prompts")) as running:
         names = {running.ask("the same", trace=True)["trace"]["trace_id"] for _ in range(100)}
 
     assert 100 == len(names)

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from support.command import COMMAND, Ran
+from support.command import COMMAND, CommandResult
 from support.flaky_server import FlakyServer, Refusal, flaky_server
 from support.gate_project import CONFIG, Site
 
@@ -38,7 +38,7 @@ def flaky() -> Iterator[FlakyServer]:
         server.released.set()
 
 
-def check(site: Site, *words: str, **variables: str) -> Ran:
+def check(site: Site, *words: str, **variables: str) -> CommandResult:
     """Without a terminal, so that nobody is asked."""
     return site.run("check-live", "--yes", *words, **variables)
 
@@ -51,7 +51,7 @@ def of(site: Site, beginning: str) -> str:
     return file
 
 
-def report(ran: Ran) -> dict[str, dict[str, Any]]:
+def report(ran: CommandResult) -> dict[str, dict[str, Any]]:
     """The JSON report, by snapshot."""
     return {one["id"]: one for one in json.loads(ran.out)["snapshots"]}
 
@@ -170,7 +170,7 @@ def test_a_busy_provider_is_retried_after_its_retry_after(site: Site, flaky: Fla
 
     ran = check(Site(site.folder, site.python, flaky), name, "--json")
 
-    assert (0, 4) == (ran.code, flaky.asked)
+    assert (0, 4) == (ran.code, flaky.request_count)
     assert 4 == report(ran)[name]["answers"][0]["attempts"]
     assert time.monotonic() - begun > 1
 
@@ -181,7 +181,7 @@ def test_an_unavailable_provider_is_unchecked_after_limited_attempts(site: Site,
 
     ran = check(Site(site.folder, site.python, flaky), of(site, "chat"))
 
-    assert (3, 1) == (ran.code, flaky.asked)
+    assert (3, 1) == (ran.code, flaky.request_count)
     assert "the provider asks to wait 3600 s, which is too long (1×)" in ran.out
     assert "RED: 1 snapshot checked live, 0 the same, 1 not checked" in ran.out
 
@@ -192,7 +192,7 @@ def test_an_error_of_the_provider_is_not_a_difference(site: Site, flaky: FlakySe
 
     ran = check(Site(site.folder, site.python, flaky), of(site, "chat"))
 
-    assert (3, 1) == (ran.code, flaky.asked)
+    assert (3, 1) == (ran.code, flaky.request_count)
     assert "HTTP status 401: not now (1×)" in ran.out
 
 
@@ -202,7 +202,7 @@ def test_a_stream_that_was_interrupted_is_not_a_difference(site: Site, flaky: Fl
 
     ran = check(Site(site.folder, site.python, flaky), of(site, "chat_stream"))
 
-    assert (3, 1) == (ran.code, flaky.asked)
+    assert (3, 1) == (ran.code, flaky.request_count)
     assert "the answer broke off: it has no finish reason (1×)" in ran.out
 
 
@@ -249,7 +249,7 @@ def _stop_in_the_middle(site: Site, flaky: FlakyServer, how: signal.Signals) -> 
         command, cwd=site.folder, env={**environ, **site.environ()}, stderr=subprocess.PIPE, text=True
     ) as process:
         until = time.monotonic() + WAIT_S
-        while flaky.asked <= flaky.hangs_after and time.monotonic() < until:
+        while flaky.request_count <= flaky.hangs_after and time.monotonic() < until:
             time.sleep(0.02)
         process.send_signal(how)
         assert process.stderr is not None
@@ -278,14 +278,14 @@ def test_a_redacted_request_is_not_sent(site: Site, flaky: FlakyServer) -> None:
     (name,) = [
         path.stem for path in here.folder.glob(".ai-snapshots/wire/chat-*.json") if "[REDACTED]" in path.read_text()
     ]
-    asked = flaky.asked
+    asked = flaky.request_count
 
     ran = check(here)
 
     assert 3 == ran.code
     assert f"not checked: {name}: its request holds [REDACTED]: the redacted value was never stored" in ran.out
     assert f"{SNAPSHOTS} the same, 1 not checked" in ran.out
-    assert SNAPSHOTS == flaky.asked - asked
+    assert SNAPSHOTS == flaky.request_count - asked
 
 
 def test_a_key_is_sent_and_stored_nowhere(site: Site, flaky: FlakyServer) -> None:
@@ -301,7 +301,7 @@ def test_a_key_is_sent_and_stored_nowhere(site: Site, flaky: FlakyServer) -> Non
 
     sent = {
         (name, head[name])
-        for head in flaky.heard
+        for head in flaky.request_headers
         for name in ("authorization", "x-api-key", "x-goog-api-key")
         if name in head
     }

@@ -15,7 +15,7 @@ import pytest
 
 from support.command import COMMAND, traceforge
 from support.corpus import PROJECT, need_shared
-from support.sample_files import session, snapshot_body, write_pack, write_tree
+from support.sample_files import sample_session, snapshot_body, write_pack, write_tree
 from traceforge import __version__
 from traceforge.audit.rule_catalogue import NEVER_REPORTED, RULES
 from traceforge.cli.command_table import TOP
@@ -159,7 +159,7 @@ def test_json_is_the_only_thing_on_stdout(tmp_path: Path) -> None:
 
 def test_findings_win_over_what_could_not_be_checked(tmp_path: Path) -> None:
     """Where both apply, the exit code is 1."""
-    bad = session()
+    bad = sample_session()
     bad["mode"] = "play"
     (tmp_path / "bad.json").write_text(json.dumps(bad))
     (tmp_path / "cut.json").write_text("{")
@@ -190,7 +190,7 @@ def test_hashes_are_printed_exactly(tmp_path: Path) -> None:
     file = tmp_path / "x.json"
     file.write_bytes(b'{ "b": 1.0, "a": [1e2, "\\u00e9"], "10": null, "9": true }')
     recording = tmp_path / "model_io.json"
-    recording.write_text(json.dumps(session()))
+    recording.write_text(json.dumps(sample_session()))
     document = tmp_path / "snapshot.json"
     document.write_bytes(write_document([snapshot_body()]))
 
@@ -217,7 +217,7 @@ def test_a_wrong_hash_in_a_document_does_not_change_what_it_should_be(tmp_path: 
 
 def test_the_hash_of_an_invalid_recording_is_refused(tmp_path: Path) -> None:
     """A name for something broken would be trusted; exit 1 and the findings on stderr instead."""
-    bad = session()
+    bad = sample_session()
     bad["interactions"][0]["response_content"] = "other"
     file = tmp_path / "model_io.json"
     file.write_text(json.dumps(bad))

@@ -16,9 +16,9 @@ from typing import Any
 import click
 import pytest
 
-from support.command import COMMAND, Ran, traceforge
+from support.command import COMMAND, CommandResult, traceforge
 from support.operation_store import Store
-from support.store_servers import served, serving
+from support.store_servers import run_server, server_process
 from traceforge.cli.context import context
 from traceforge.cli.main import _run as command_line
 from traceforge.context.api.operations import OPERATIONS
@@ -29,7 +29,7 @@ def made(*arguments: str, cwd: Path, **variables: str) -> Any:
     return json.loads(run(*arguments, "--json", cwd=cwd, **variables).out)
 
 
-def run(*arguments: str, cwd: Path, code: int = 0, **variables: str) -> Ran:
+def run(*arguments: str, cwd: Path, code: int = 0, **variables: str) -> CommandResult:
     """Run a command, in this process: many are run here, and a new one takes half a second to start."""
     out, err = _Stream(), _Stream()
     with pytest.MonkeyPatch.context() as patch:
@@ -41,7 +41,7 @@ def run(*arguments: str, cwd: Path, code: int = 0, **variables: str) -> Ran:
         patch.setattr(sys, "stdout", out)
         patch.setattr(sys, "stderr", err)
         found = command_line(["context", *arguments])
-    ran = Ran(found, out.text(), err.text())
+    ran = CommandResult(found, out.text(), err.text())
     assert code == ran.code, ran.err + ran.out
     return ran
 
@@ -164,7 +164,7 @@ def test_a_story_on_a_database(tmp_path: Path) -> None:
 def test_a_story_on_a_server_with_a_key(tmp_path: Path) -> None:
     """The same commands; the key is in the environment."""
     key = made("api-key", "create", "--scope", "write", "--db", "c.db", cwd=tmp_path)
-    with serving("--db", "c.db", "--auth", "required", cwd=tmp_path) as server:
+    with server_process("--db", "c.db", "--auth", "required", cwd=tmp_path) as server:
         where = {"TRACEFORGE_CONTEXT_DB": server.url, "TRACEFORGE_CONTEXT_API_KEY": key["key"]}
         found = story(tmp_path, **where)
         assert 6 == len(run("log", found["session"], cwd=tmp_path, **where).out.splitlines())
@@ -188,7 +188,7 @@ def test_a_server_is_verified_and_keys_are_the_same_there(tmp_path: Path) -> Non
         "key"
     ]
     (tmp_path / "runtime.json").write_text('{"engine": "vllm"}')
-    with serving("--db", "c.db", "--auth", "required", cwd=tmp_path) as server:
+    with server_process("--db", "c.db", "--auth", "required", cwd=tmp_path) as server:
         where = {"TRACEFORGE_CONTEXT_DB": server.url, "TRACEFORGE_CONTEXT_API_KEY": admin}
         found = story(tmp_path, **where)
         here = story(tmp_path, **{**where, "TRACEFORGE_CONTEXT_API_KEY": theirs})
@@ -232,7 +232,7 @@ def test_a_server_whose_database_was_changed_is_found_out(tmp_path: Path) -> Non
             copy.execute(statement)
         copy.close()
         store = Store.open(str(tmp_path / f"{number}.db"), keys=f"{path}.keys")
-        with closing(store), served(store) as server:
+        with closing(store), run_server(store) as server:
             ran = run("verify", "--db", server.url, cwd=tmp_path, code=1)
             problems = json.loads(run("verify", "--db", server.url, "--json", cwd=tmp_path, code=1).out)["problems"]
         assert told in ran.out, (statement, ran.out)
@@ -248,7 +248,7 @@ def test_what_was_deleted_is_compared_by_its_digest_and_what_was_purged_is_not(t
         where: dict[str, str] = {}
         if remote:
             store = stack.enter_context(closing(Store.open(str(tmp_path / "c.db"))))
-            where["TRACEFORGE_CONTEXT_DB"] = stack.enter_context(served(store)).url
+            where["TRACEFORGE_CONTEXT_DB"] = stack.enter_context(run_server(store)).url
         found = story(tmp_path, **where)
         other = made("artifact", "create", "other.md", "--type", "policy", cwd=tmp_path, **where)["id"]
         bundle = made("bundle", "create", f"system={other}", cwd=tmp_path, **where)["id"]
@@ -448,7 +448,7 @@ def test_a_server_says_where_it_is_and_stops_when_told(tmp_path: Path) -> None:
     """One line on stdout, a log on stderr, exit code 0."""
     import httpx
 
-    with serving("--db", "c.db", cwd=tmp_path) as server:
+    with server_process("--db", "c.db", cwd=tmp_path) as server:
         assert {"url", "pid"} == server.ready.keys()
         assert server.process.pid == server.ready["pid"]
         assert 200 == httpx.get(f"{server.url}/readyz").status_code

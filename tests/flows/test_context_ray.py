@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from support.corpus import PROJECT
-from support.environments import installed
+from support.environments import installed_python
 from support.loopback_models import model_server
 from traceforge.canon import digest_canonical
 
@@ -19,7 +19,7 @@ from traceforge.canon import digest_canonical
 @pytest.mark.slow
 def test_ray_finds_what_threads_find(tmp_path: Path) -> None:
     """The same items, lane by lane, and a report whose evidence can be computed."""
-    python = installed("ray")
+    python = installed_python("ray")
     (tmp_path / ".git").mkdir()
     environ = {name: os.environ[name] for name in ("PATH", "HOME", "LANG") if name in os.environ}
     environ |= {"PYTHONPATH": str(PROJECT / "src"), "RAY_USAGE_STATS_ENABLED": "0"}

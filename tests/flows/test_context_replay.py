@@ -17,8 +17,8 @@ import pytest
 
 from support.browser import browser
 from support.command import COMMAND, traceforge
-from support.loopback_models import chat_answer, model_server, scripted
-from support.upstream import Answer
+from support.loopback_models import chat_answer, model_server, scripted_provider
+from support.upstream import ScriptedResponse
 from traceforge.canon import digest_canonical
 from traceforge.report.replay_run_report import replay_html
 
@@ -90,8 +90,8 @@ def test_a_person_reads_what_was_said_and_what_a_run_found(project: Path) -> Non
     assert 1 == failed.code, failed.err
     again = failed.err.strip().partition("; to try again, use ")[2].split()
     assert "--snapshot" == again[0]
-    with scripted() as model:
-        model.answers(Answer([chat_answer("Hello.\nI am \x1b[1mhere.")]))
+    with scripted_provider() as model:
+        model.respond_with(ScriptedResponse([chat_answer("Hello.\nI am \x1b[1mhere.")]))
         there = ("--upstream", f"openai={model.url}")
         said = traceforge("context", "response", "create", "--model", "openai/old", *again, *there, cwd=project)
         assert 0 == said.code, said.err
@@ -213,8 +213,8 @@ async def _look(page: Path, profile: Path) -> list[dict[str, Any]]:
 @pytest.mark.slow
 def test_a_run_goes_on_after_a_kill(project: Path) -> None:
     """SIGKILL in the middle: what was finished is kept, and after the lease the rest is done, once each."""
-    with scripted() as provider:
-        provider.answers(Answer([chat_answer("Recorded.")]))
+    with scripted_provider() as provider:
+        provider.respond_with(ScriptedResponse([chat_answer("Recorded.")]))
         there = f"openai={provider.url}"
         session = ask(project, "session", "create")["id"]
         made = [
@@ -256,12 +256,12 @@ def provider_gate(provider: Any) -> Gate:
     gate = Gate()
     provider.received.clear()
 
-    def choose(_: Any) -> Answer:
+    def choose(_: Any) -> ScriptedResponse:
         gate.passed += 1
         until = time.monotonic() + 60
         while gate.passed > 2 and not gate.open and time.monotonic() < until:
             time.sleep(0.02)
-        return Answer([chat_answer("New.")])
+        return ScriptedResponse([chat_answer("New.")])
 
     provider.choose = choose
     return gate

@@ -26,7 +26,7 @@ import requests
 import zstandard
 
 import traceforge
-from support.application import Stored, files_with, proxy_process, read_traces
+from support.application import TraceOnDisk, find_files_with, proxy_process, read_traces
 from support.raw_sockets import Peer
 from support.upstream import Upstream as Provider
 
@@ -350,7 +350,7 @@ class Edge(Protocol):
         """Do something while it watches."""
         ...
 
-    def traces(self, count: int) -> list[Stored]:
+    def traces(self, count: int) -> list[TraceOnDisk]:
         """What it has kept since the last time, once there is so much of it."""
         ...
 
@@ -367,7 +367,7 @@ class Proxied:
         """The proxy is there all the time."""
         return work(self.url)
 
-    def traces(self, count: int) -> list[Stored]:
+    def traces(self, count: int) -> list[TraceOnDisk]:
         """They come in their own time."""
         until = time.monotonic() + SECONDS_MAX
         while True:
@@ -394,7 +394,7 @@ class InProcess:
         assert (0, 0) == (seen.open, seen.lost)
         return got
 
-    def traces(self, count: int) -> list[Stored]:
+    def traces(self, count: int) -> list[TraceOnDisk]:
         """They are there when the capture has ended."""
         found = read_traces(self.folder, self._known)
         self._known |= {one.trace["id"] for one in found}
@@ -449,7 +449,7 @@ def test_a_fault_is_the_same_fault_and_its_trace_is_true(
     assert expected[3] == "success" or metadata["error"]
     if fault.kept is not None:
         assert fault.kept == b"".join(stored.chunks)
-    assert [] == files_with(edge.folder, KEY.encode())
+    assert [] == find_files_with(edge.folder, KEY.encode())
 
 
 def ask(client: Ask, url: str, fault: Fault, faults: Faulty) -> Got:

@@ -24,9 +24,9 @@ from typing import Any
 import httpx
 import pytest
 
-from support.application import clean_environment, files_with, proxy_process, read_traces
+from support.application import clean_environment, find_files_with, proxy_process, read_traces
 from support.command import COMMAND
-from support.upstream import Answer, Received, Upstream, upstream
+from support.upstream import ReceivedRequest, ScriptedResponse, Upstream, upstream
 
 KEY = "sk-proj-q7Zr2mVtX9LbN4cWf8KdH3yPaJ6sGuE1"
 PATH = "/v1/chat/completions"
@@ -43,13 +43,13 @@ def server() -> Iterator[Upstream]:
         yield one
 
 
-def _answer(received: Received) -> Answer:
+def _answer(received: ReceivedRequest) -> ScriptedResponse:
     if not received.body.endswith(b"}"):
-        return Answer([], silent=True)  # Its client was killed within its request.
+        return ScriptedResponse([], silent=True)  # Its client was killed within its request.
     model = json.loads(received.body)["model"]
     choice = {"index": 0, "finish_reason": "stop", "message": {"role": "assistant", "content": PADDING}}
     said = {"id": "c", "object": "chat.completion", "created": 1, "model": model, "choices": [choice]}
-    return Answer([json.dumps(said).encode()])
+    return ScriptedResponse([json.dumps(said).encode()])
 
 
 class Load:
@@ -110,7 +110,7 @@ def check_traces(project: Path) -> list[str]:
         assert one.trace["response"]["model"] == one.trace["request"]["model"]
     models = [one.trace["request"]["model"] for one in stored]
     assert len(models) == len(set(models))
-    assert [] == files_with(project, KEY.encode())
+    assert [] == find_files_with(project, KEY.encode())
     return models
 
 
@@ -363,10 +363,12 @@ def test_an_application_that_is_killed_has_kept_what_it_could(server: Upstream, 
 # -- huge bodies
 
 
-def huge(server: Upstream) -> Callable[[Received], Answer]:
+def huge(server: Upstream) -> Callable[[ReceivedRequest], ScriptedResponse]:
     """An answer of 70 MB."""
     piece = os.urandom(1 << 20)
-    return lambda received: Answer([piece] * 70, headers={"content-type": "application/octet-stream"}, chunked=True)
+    return lambda received: ScriptedResponse(
+        [piece] * 70, headers={"content-type": "application/octet-stream"}, chunked=True
+    )
 
 
 @pytest.mark.parametrize("edge", ["proxy", "inprocess"])
@@ -393,7 +395,7 @@ def test_bodies_that_are_too_large_to_keep_go_through(
     assert "a body of more than 67108864 bytes is not kept" == stored.trace["wire"]["incomplete"]
     assert (None, None) == (stored.trace["provider_request"], stored.trace["provider_response"])
     assert ("success", 200) == (stored.trace["metadata"]["status"], stored.trace["wire"]["status"])
-    assert [] == files_with(tmp_path / ".ai-tests", KEY.encode())
+    assert [] == find_files_with(tmp_path / ".ai-tests", KEY.encode())
 
 
 def _digests(url: str, body: bytes) -> tuple[int, Any]:

@@ -9,8 +9,8 @@ from typing import NamedTuple
 
 import pytest
 
-from support.command import Ran, traceforge
-from support.environments import installed
+from support.command import CommandResult, traceforge
+from support.environments import installed_python
 from support.model_servers import ModelServer, model_server
 
 SETTINGS = 'model="gpt-4.1-mini", temperature=0, seed=7, max_tokens=200'
@@ -84,16 +84,16 @@ class Site(NamedTuple):
     folder: Path
     server: ModelServer
 
-    def run(self, *words: str, **variables: str) -> Ran:
+    def run(self, *words: str, **variables: str) -> CommandResult:
         """One of our commands."""
         return traceforge(
             *words, cwd=self.folder, OPENAI_BASE_URL=f"{self.server.url}/v1", OPENAI_API_KEY="none",
             GOOGLE_GEMINI_BASE_URL=self.server.url, GEMINI_API_KEY="none", PYTHONDONTWRITEBYTECODE="1", **variables,
         )  # fmt: skip
 
-    def pytest(self, word: str, **variables: str) -> Ran:
+    def pytest(self, word: str, **variables: str) -> CommandResult:
         """`record` or `test`, of the test."""
-        return self.run(word, "--", str(installed("apps")), "-m", "pytest", "-q", "--tb=no", **variables)
+        return self.run(word, "--", str(installed_python("apps")), "-m", "pytest", "-q", "--tb=no", **variables)
 
     def approve(self, code: str, **variables: str) -> int:
         """Record the test and approve what it asks; how many calls were seen at the server."""

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from support import local_model
-from support.chat_servers import chat_serve
+from support.chat_servers import chat_process
 from support.corpus import PROJECT
 from support.sample_files import write_tree
 
@@ -74,7 +74,7 @@ def test_the_wheel_works_in_an_empty_environment(tmp_path: Path) -> None:
         [python, "-m", "traceforge", "schema", "trace"], capture_output=True, text=True, check=False
     )
 
-    with chat_serve(tmp_path, command=(str(python), "-m", "traceforge")) as chat:
+    with chat_process(tmp_path, command=(str(python), "-m", "traceforge")) as chat:
         explained = chat.ask("hello", trace=True)
         page = chat.get("/")
 

@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 
 from support.command import COMMAND, traceforge
-from support.gate_project import CALLS, CHAT, CHATS, CONFIG, TESTS, Site
+from support.gate_project import CALL_COUNT, CHAT, CHAT_CALL_COUNT, CONFIG, TEST_COUNT, Site
 from support.model_servers import model_server
 
 
@@ -51,9 +51,9 @@ def test_an_approved_suite_is_green_and_nothing_reaches_the_provider(site: Site)
     ran = site.test()
 
     assert (0, 0) == (ran.code, served(site)), ran.err
-    assert f"GREEN: {CALLS} calls replayed" == _line(ran.err, "GREEN")
+    assert f"GREEN: {CALL_COUNT} calls replayed" == _line(ran.err, "GREEN")
     assert "prompt checked, answer not checked: 3 calls" in ran.err  # two messages of Claude, one embedding
-    assert f"{TESTS} passed" in ran.out
+    assert f"{TEST_COUNT} passed" in ran.out
 
 
 def test_a_changed_prompt_is_one_finding_that_shows_the_edit(site: Site) -> None:
@@ -82,7 +82,7 @@ def test_record_files_the_change_and_nothing_else(site: Site) -> None:
     after = site.test("-k", CHAT)
 
     assert 0 == recorded.code
-    assert f"{CHATS} model calls: {CHATS - 1} answered from snapshots, 1 live" in recorded.err
+    assert f"{CHAT_CALL_COUNT} model calls: {CHAT_CALL_COUNT - 1} answered from snapshots, 1 live" in recorded.err
     assert 1 == served(site)
     assert "changed (request and answer): 1" in status.out
     assert (1, True) == (diff.code, "[-river-]{+lake+}" in diff.out)
@@ -188,7 +188,7 @@ def test_fresh_makes_every_call_live_and_equal_answers_are_unchanged(recorded: S
     ran = site.record("-k", CHAT, options=("--fresh",))
 
     assert (0, 0) == (ran.code, len(list((site.folder / ".ai-tests").glob("pending/*"))))
-    assert f"0 answered from snapshots, {CHATS} live" in ran.err
+    assert f"0 answered from snapshots, {CHAT_CALL_COUNT} live" in ran.err
     with model_server(salt="another") as other:
         changed = recorded.at(tmp_path / "other", other)
         assert "changed (answer)" in changed.record("-k", "test_chat_async", options=("--fresh",)).err

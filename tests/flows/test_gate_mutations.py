@@ -14,7 +14,7 @@ from typing import NamedTuple
 import pytest
 
 from support.gate_variants import AGENT, CHANGES, HARMLESS, Variant, pin
-from support.model_servers import Started, started_model_server
+from support.model_servers import ServerProcess, model_server_process
 
 SAMPLED = 2  # of each list in every run of the tests; all of them in `make test-all`
 
@@ -23,18 +23,18 @@ class Gate(NamedTuple):
     """A pinned repository, and a provider that must not be asked."""
 
     pinned: Path
-    other: Started
+    other: ServerProcess
 
 
 @pytest.fixture(scope="module")
 def gate(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gate]:
     """Recorded once."""
-    with started_model_server() as server:
+    with model_server_process() as server:
         pinned = pin(tmp_path_factory.mktemp("gate"), server.url)
-        assert 14 == server.served()
-    with started_model_server("--salt", "otherwise") as other:
+        assert 14 == server.count_served()
+    with model_server_process("--salt", "otherwise") as other:
         yield Gate(pinned, other)
-        assert 0 == other.served()
+        assert 0 == other.count_served()
 
 
 def sampled(variants: list[Variant]) -> list[object]:

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from support.command import COMMAND, traceforge
-from support.sample_files import session, snapshot_body, write_pack, write_tree
+from support.sample_files import sample_session, snapshot_body, write_pack, write_tree
 from traceforge.config import load_config
 from traceforge.errors import InvalidConfig
 from traceforge.modelio import VerifyOptions, verify_session
@@ -107,7 +107,7 @@ def test_an_id_that_is_no_id_opens_no_file(bad: str, tmp_path: Path) -> None:
 def test_a_link_to_itself_and_deep_folders_do_not_end_the_run(tmp_path: Path) -> None:
     """A walk survives loops and any depth, and still finds what is there."""
     (tmp_path / "loop").symlink_to("loop")
-    (tmp_path / "model_io.json").write_text(json.dumps(session()))
+    (tmp_path / "model_io.json").write_text(json.dumps(sample_session()))
     deep = tmp_path
     for _ in range(700):
         deep = deep / "d"
@@ -189,7 +189,7 @@ def test_any_terminal_can_show_any_text(encoding: str) -> None:
 def test_a_name_with_a_newline_cannot_forge_a_line(tmp_path: Path) -> None:
     """The names of valid files are printed on one line too."""
     file = tmp_path / "a\nb: valid.json"
-    file.write_text(json.dumps(session()))
+    file.write_text(json.dumps(sample_session()))
     pack = write_pack(tmp_path / "p\nq")
 
     assert 1 == traceforge("modelio", "verify", file).out.count("\n")
@@ -209,7 +209,7 @@ def test_a_file_that_grows_is_not_read_for_ever() -> None:
 
 def test_verifying_a_session_leaves_it_as_it_was() -> None:
     """Even where hashes are not checked and odd numbers stand where text should."""
-    given = session(1)
+    given = sample_session(1)
     given["interactions"][0]["response_content"] = [1e-7, 2**60]
     before = json.dumps(given)
 

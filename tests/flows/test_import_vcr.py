@@ -13,9 +13,9 @@ from typing import Any
 
 import pytest
 
-from support.command import Ran, traceforge
+from support.command import CommandResult, traceforge
 from support.corpus import PROJECT
-from support.environments import installed
+from support.environments import installed_python
 from support.exchanges import chat_answer, chat_request
 from support.model_servers import model_server
 from support.proposals import REPEATABLE, USAGE
@@ -36,7 +36,7 @@ def run_pytest(folder: Path, python: Path, url: str, *words: str) -> list[str]:
 
 def test_cassettes_of_pytest_recording_are_replayed(tmp_path: Path) -> None:
     """Recorded by vcrpy, imported, approved: the same tests pass without it, and without the provider."""
-    python = installed("vcr")
+    python = installed_python("vcr")
     (tmp_path / "tests").mkdir()
     shutil.copy(PROJECT / "tests" / "apps" / "taped.py", tmp_path / "tests")
     (tmp_path / "traceforge.config.json").write_text(json.dumps(CONFIG))
@@ -100,7 +100,7 @@ def write(project: Path, name: str, *interactions: dict[str, Any]) -> None:
     file.write_text(json.dumps({"version": 1, "interactions": list(interactions)}))
 
 
-def imported(project: Path, *words: str, **variables: str) -> Ran:
+def imported(project: Path, *words: str, **variables: str) -> CommandResult:
     """The command."""
     return traceforge("import", "vcr", "tests/cassettes", *words, cwd=project, **variables)
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from support.command import Ran, traceforge
+from support.command import CommandResult, traceforge
 from traceforge.config import Config, find_match_key, load_config
 from traceforge.project_setup import CONFIG
 
@@ -18,7 +18,7 @@ KEY = ".ai-tests/match.key"
 KEY_LINE = f"wrote     {KEY} (a secret: never commit it; CI takes it from TRACEFORGE_MATCH_KEY)"
 
 
-def init(folder: Path, code: int = 0, **variables: str) -> Ran:
+def init(folder: Path, code: int = 0, **variables: str) -> CommandResult:
     """Run `traceforge init` and expect its exit code."""
     ran = traceforge("init", cwd=folder, **variables)
     assert code == ran.code, ran

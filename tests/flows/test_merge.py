@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from support.approval_project import Project, record
+from support.approval_project import Project, record_change
 from support.command import traceforge
-from support.sample_files import wire_of_error
+from support.sample_files import raw_error_response
 from traceforge.snapshots.approve.tree_commit import SnapshotChange
 
 
@@ -20,7 +20,7 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Project:
     monkeypatch.setenv("GIT_CONFIG_GLOBAL", os.devnull)
     made = Project(tmp_path / "repository")
     assert 0 == traceforge("init", cwd=made.folder).code
-    made.approve(*(record(name) for name in ("aaa", "bbb", "mmm", "zzz")))
+    made.approve(*(record_change(name) for name in ("aaa", "bbb", "mmm", "zzz")))
     made.commit("four snapshots")
     return made
 
@@ -30,10 +30,14 @@ def test_the_manifest_is_the_only_step(project: Project, autocrlf: str) -> None:
     """New, changed and removed snapshots and wire answers on both sides, whatever Git thinks of line ends."""
     project.git("config", "core.autocrlf", autocrlf)
     project.git("checkout", "-qb", "theirs")
-    project.approve(record("ccc"), record("aaa", "Theirs."), SnapshotChange("", "zzz", None, None))
+    project.approve(record_change("ccc"), record_change("aaa", "Theirs."), SnapshotChange("", "zzz", None, None))
     project.commit("theirs")
     project.git("checkout", "-q", "main")
-    project.approve(record("ddd"), record("bbb", "Ours."), SnapshotChange("openai", "oops", None, wire_of_error()))
+    project.approve(
+        record_change("ddd"),
+        record_change("bbb", "Ours."),
+        SnapshotChange("openai", "oops", None, raw_error_response()),
+    )
     project.commit("ours")
 
     with pytest.raises(subprocess.CalledProcessError):

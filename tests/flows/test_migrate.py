@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from support.approval_project import Project, record
-from support.command import Ran, traceforge
+from support.approval_project import Project, record_change
+from support.command import CommandResult, traceforge
 
 SETS = ["--set", "temperature=0", "--set", "max_tokens=20", "--set", "file=app.py", "--set", "finish_reason=stop"]
 
@@ -30,7 +30,7 @@ def write(project: Project, file: str, *records: dict[str, Any]) -> None:
     path.write_text(json.dumps({"version": "0.9.0", "snapshots": records}))
 
 
-def migrate(project: Project, *options: str, **variables: str) -> Ran:
+def migrate(project: Project, *options: str, **variables: str) -> CommandResult:
     """Run it."""
     return traceforge(
         "snapshot", "migrate", "--from", "0.9.0", "--to", "1.0.0", *options, cwd=project.folder, **variables
@@ -42,7 +42,7 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Project:
     """One record of 1.0.0 that was approved, and three of 0.9.0 in two documents."""
     monkeypatch.setenv("GIT_CONFIG_GLOBAL", os.devnull)
     made = Project(tmp_path / "repository")
-    made.approve(record("new"))
+    made.approve(record_change("new"))
     write(made, "openai/one.json", old("one"))
     write(made, "openai/all.json", old("two"), old("three", temperature=0.0))
     return made

@@ -20,8 +20,8 @@ import pytest
 from google import genai
 from google.genai import types as genai_types
 
-from support.model_servers import EXAMPLES, ModelServer, model_server, started_model_server
-from support.sdk_calls import ASKS, KEY, Ask
+from support.model_servers import EXAMPLES, ModelServer, model_server, model_server_process
+from support.sdk_calls import KEY, SDK_CALLS, SdkCall
 
 pytestmark = pytest.mark.filterwarnings("ignore:Inheritance class AiohttpClientSession:DeprecationWarning")
 
@@ -47,22 +47,22 @@ def server() -> Iterator[ModelServer]:
 # -- every SDK, every way
 
 
-@pytest.mark.parametrize("call", ASKS, ids=lambda call: call.name)
-def test_every_sdk_gets_the_same_answer_every_time(server: ModelServer, call: Ask) -> None:
+@pytest.mark.parametrize("call", SDK_CALLS, ids=lambda call: call.name)
+def test_every_sdk_gets_the_same_answer_every_time(server: ModelServer, call: SdkCall) -> None:
     """Plain and streaming, sync and async; a stream has several chunks."""
     served = server.served
-    first, second = (call.ask(server.url, lambda event: None) for _ in range(2))
+    first, second = (call.call(server.url, lambda event: None) for _ in range(2))
 
     assert first == second
     assert 2 == server.served - served
     assert not call.streaming or len(first) > 2
 
 
-@pytest.mark.parametrize("call", ASKS, ids=lambda call: call.name)
-def test_a_salt_gives_other_answers(server: ModelServer, call: Ask) -> None:
+@pytest.mark.parametrize("call", SDK_CALLS, ids=lambda call: call.name)
+def test_a_salt_gives_other_answers(server: ModelServer, call: SdkCall) -> None:
     """As another version of the model would."""
     with model_server(salt="v2") as other:
-        assert call.ask(server.url, lambda event: None) != call.ask(other.url, lambda event: None)
+        assert call.call(server.url, lambda event: None) != call.call(other.url, lambda event: None)
 
 
 # -- agents
@@ -384,9 +384,9 @@ def test_a_malformed_request_is_refused_and_not_counted(
 def test_the_command_prints_its_url_and_counts_calls() -> None:
     """One line, a free port, and a salt."""
     body = {"model": "m", "messages": [{"role": "user", "content": "hi"}]}
-    with started_model_server() as plain, started_model_server("--salt", "x") as other:
+    with model_server_process() as plain, model_server_process("--salt", "x") as other:
         answers = [httpx.post(f"{url}/v1/chat/completions", json=body).json() for url in (plain.url, other.url)]
-        counts = [plain.served(), other.served()]
+        counts = [plain.count_served(), other.count_served()]
 
     assert answers[0]["choices"][0]["message"]["content"] != answers[1]["choices"][0]["message"]["content"]
     assert [1, 1] == counts

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from support.command import Ran, traceforge
-from support.format_examples import session
+from support.command import CommandResult, traceforge
+from support.format_examples import example_session
 from support.model_servers import ModelServer, model_server
 from traceforge.canon import digest_canonical, digest_text, parse_json
 from traceforge.modelio import ReplayAdapter, ValidRecording, model_io_hash, verify_session, write_session
@@ -58,13 +58,13 @@ def project(tmp_path: Path) -> Path:
 
 
 @pytest.fixture(scope="module")
-def recorded(server: ModelServer, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Ran]:
+def recorded(server: ModelServer, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, CommandResult]:
     """One whose program was recorded, for tests that only look."""
     folder = _project(tmp_path_factory.mktemp("recorded"))
     return folder, _record(folder, server, "first.json")
 
 
-def _record(project: Path, server: ModelServer, out: str, **variables: str) -> Ran:
+def _record(project: Path, server: ModelServer, out: str, **variables: str) -> CommandResult:
     words = ("modelio", "record", "--out", out, "--", sys.executable, "app.py")
     return traceforge(*words, cwd=project, URL=server.url, **variables)
 
@@ -73,7 +73,7 @@ def _read(project: Path, name: str) -> Any:
     return parse_json((project / name).read_bytes())
 
 
-def test_a_command_is_recorded(recorded: tuple[Path, Ran]) -> None:
+def test_a_command_is_recorded(recorded: tuple[Path, CommandResult]) -> None:
     """Every generation in order, streams as their full text; what cannot stand in a recording is counted."""
     project, done = recorded
     made = _read(project, "first.json")
@@ -94,7 +94,7 @@ def test_a_command_is_recorded(recorded: tuple[Path, Ran]) -> None:
     assert "3 interactions, sha256:" in done.err
 
 
-def test_mi12_two_recordings_of_a_command_have_one_hash(recorded: tuple[Path, Ran], project: Path) -> None:
+def test_mi12_two_recordings_of_a_command_have_one_hash(recorded: tuple[Path, CommandResult], project: Path) -> None:
     """Made at two times, by two processes, in two folders, through two servers on two ports."""
     first = recorded[0]
     with model_server() as other:
@@ -118,7 +118,7 @@ def test_the_exit_code_is_that_of_the_command(project: Path, server: ModelServer
     assert ["app.py", "r.json"] == sorted(path.name for path in project.iterdir() if path.is_file())
 
 
-def test_a_session_of_traces_becomes_a_recording(recorded: tuple[Path, Ran]) -> None:
+def test_a_session_of_traces_becomes_a_recording(recorded: tuple[Path, CommandResult]) -> None:
     """The same one as that of the command, for the traces were the same; all traces where no session is named."""
     project = recorded[0]
     (listed,) = json.loads(traceforge("session", "list", "--json", cwd=project).out)
@@ -135,7 +135,7 @@ def test_a_session_of_traces_becomes_a_recording(recorded: tuple[Path, Ran]) -> 
     assert "error TF203: no trace can be recorded: there are no traces" in unknown.err
 
 
-def test_a_recording_of_a_command_replays_in_a_program(recorded: tuple[Path, Ran]) -> None:
+def test_a_recording_of_a_command_replays_in_a_program(recorded: tuple[Path, CommandResult]) -> None:
     """The hash of a prompt is the same, whoever takes it."""
     replay = ReplayAdapter.load(recorded[0] / "first.json", all_used=True)
 
@@ -186,7 +186,7 @@ def test_a_place_that_cannot_be_written_is_said_before_the_command_runs(project:
 
 
 def _write(folder: Path, name: str, *pairs: tuple[str, str], **changes: Any) -> None:
-    value = session(*(answer for _, answer in pairs)) | changes
+    value = example_session(*(answer for _, answer in pairs)) | changes
     for item, (prompt, _) in zip(value["interactions"], pairs, strict=True):
         item |= {"prompt_hash": digest_text(prompt), "latency_ms": 10 + item["i"]}
     (folder / name).write_bytes(write_session(value))

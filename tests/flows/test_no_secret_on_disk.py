@@ -22,7 +22,7 @@ import zstandard
 from hypothesis import given
 from hypothesis import strategies as st
 
-from support.exchanges import COMPOSER, HOST, JSON_TYPE, moment, trace_id
+from support.exchanges import COMPOSER, HOST, JSON_TYPE, timestamp, trace_id
 from support.fake_secrets import SECRETS, draw
 from support.json_texts import fuzz
 from support.wire_transcripts import CHAT, GEMINI, MESSAGES, OLLAMA_CHAT, OLLAMA_GENERATE, RESPONSES
@@ -334,7 +334,7 @@ def make_call(source: Random, number: int) -> tuple[Exchange, list[Planted]]:
         texts = [plan.text(where) for where in ("scope", "session", "parent")]
         caller = Caller(file, texts[0], texts[1], 1, texts[2], {"state": plan.value("state")})
     exchange = Exchange(
-        trace_id(number), moment(number), "POST", url, tuple(asked_headers), request,
+        trace_id(number), timestamp(number), "POST", url, tuple(asked_headers), request,
         0 if failed else status, () if failed else tuple(said_headers), () if failed else _chunks(source, body),
         source.random() * 99, CallOutcome.FAILED if failed else source.choice(list(CallOutcome)),
         plan.text("reason") if source.random() < 0.3 else "", caller,

@@ -14,10 +14,19 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from support.command import Ran, traceforge
-from support.environments import installed
+from support.command import CommandResult, traceforge
+from support.environments import installed_python
 from support.model_servers import ModelServer, model_server
-from support.network_escapes import ASK, SEEN_IN_PYTHON, SETUP, WAYS, Listening, every, listening, own_address
+from support.network_escapes import (
+    ASK,
+    SETUP,
+    STOPPED_IN_PYTHON,
+    WAYS,
+    ConnectionCounter,
+    connection_counter,
+    own_address,
+    try_all,
+)
 from traceforge.capture.run.seal import reason_not_sealable
 
 needs_seal = pytest.mark.skipif(bool(reason_not_sealable()), reason=reason_not_sealable())
@@ -29,19 +38,19 @@ class Site(NamedTuple):
     folder: Path
     python: Path
     server: ModelServer
-    target: Listening
+    target: ConnectionCounter
 
     def configure(self, **test: Any) -> None:
         """What the project says about its tests; the server is one of its models."""
         upstreams = {"local": f"http://127.0.0.1:{self.target.port}"}
         (self.folder / "traceforge.config.json").write_text(json.dumps({"upstreams": upstreams, "test": test}))
 
-    def run(self, *words: str, **variables: str) -> Ran:
+    def run(self, *words: str, **variables: str) -> CommandResult:
         """One command of ours."""
         url = f"{self.server.url}/v1"
         return traceforge(*words, cwd=self.folder, OPENAI_BASE_URL=url, PYTHONDONTWRITEBYTECODE="1", **variables)
 
-    def test(self, way: str, host: str, *options: str, port: int = 0) -> Ran:
+    def test(self, way: str, host: str, *options: str, port: int = 0) -> CommandResult:
         """Ask, then try to get out."""
         (self.folder / "way.py").write_text(f"{ASK}\n{SETUP}\n{WAYS.get(way, way)}\n")
         return self.run("test", *options, "--", str(self.python), "way.py", host, str(port or self.target.port))
@@ -51,8 +60,8 @@ class Site(NamedTuple):
 def project(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     """Recorded and approved."""
     folder = tmp_path_factory.mktemp("offline")
-    with model_server() as server, listening() as target:
-        site = Site(folder, installed("escapes"), server, target)
+    with model_server() as server, connection_counter() as target:
+        site = Site(folder, installed_python("escapes"), server, target)
         site.configure()
         (folder / "way.py").write_text(ASK)
         recorded = site.run("record", "--", str(site.python), "way.py", "127.0.0.1", "1")
@@ -66,7 +75,7 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
 def site(project: Site, tmp_path: Path) -> Iterator[Site]:
     """A copy of it with a server of its own."""
     shutil.copytree(project.folder, tmp_path / "copy", ignore=shutil.ignore_patterns(".ai-tests"))
-    with listening() as target:
+    with connection_counter() as target:
         copy = Site(tmp_path / "copy", project.python, project.server, target)
         copy.configure()
         yield copy
@@ -85,15 +94,15 @@ def _needs(way: str) -> None:
             pytest.skip(f"there is no {program} here")
 
 
-def _tried(ran: Ran) -> list[str]:
+def _tried(ran: CommandResult) -> list[str]:
     return [line for line in ran.out.splitlines() if line in WAYS]
 
 
-def _last(ran: Ran) -> Any:
+def _last(ran: CommandResult) -> Any:
     return json.loads(ran.err.splitlines()[-1])
 
 
-ALONE = [way for way in WAYS if way.startswith(SEEN_IN_PYTHON)]
+ALONE = [way for way in WAYS if way.startswith(STOPPED_IN_PYTHON)]
 BEYOND = [way for way in WAYS if way not in ALONE]
 
 
@@ -101,24 +110,24 @@ BEYOND = [way for way in WAYS if way not in ALONE]
 @pytest.mark.parametrize("place", ["loopback", "elsewhere"])
 def test_nothing_gets_out_of_a_sealed_run(site: Site, place: str) -> None:
     """Whatever the program is, and whatever environment it was given."""
-    ran = site.test(every(WAYS), _host(place))
+    ran = site.test(try_all(WAYS), _host(place))
 
     assert list(WAYS) == _tried(ran), ran
     assert "traceforge: offline: sealed" in ran.err, ran
-    assert 0 == site.target.came, ran
+    assert 0 == site.target.connections, ran
 
 
 @needs_seal
 @pytest.mark.parametrize("place", ["loopback", "elsewhere"])
 def test_the_seal_needs_no_hook(site: Site, place: str) -> None:
     """The same from a Python without the hook: the kernel alone stops it."""
-    (site.folder / "way.py").write_text(f"{SETUP}\n{every(WAYS)}\n")
+    (site.folder / "way.py").write_text(f"{SETUP}\n{try_all(WAYS)}\n")
     words = (str(site.python), "-I", "way.py", _host(place), str(site.target.port))
 
     ran = site.run("test", "--", *words)
 
     assert list(WAYS) == _tried(ran), ran
-    assert (True, 0) == (ran.code != 0, site.target.came), ran
+    assert (True, 0) == (ran.code != 0, site.target.connections), ran
     assert "a Python process could not be instrumented: python -I way.py" in ran.err
 
 
@@ -127,10 +136,10 @@ def test_hooks_alone_stop_what_goes_through_python(site: Site, place: str) -> No
     """Its sockets, those of its threads and forks, of uvloop, and what resolves names past it."""
     site.configure(seal_network="off")
 
-    ran = site.test(every(ALONE), _host(place), "--json")
+    ran = site.test(try_all(ALONE), _host(place), "--json")
 
     assert ALONE == _tried(ran), ran
-    assert (0, "hooks only") == (site.target.came, _last(ran)["offline"]["strength"]), ran
+    assert (0, "hooks only") == (site.target.connections, _last(ran)["offline"]["strength"]), ran
     assert {"GT5"} == {one["rule"] for one in _last(ran)["findings"]}
 
 
@@ -145,7 +154,7 @@ def test_hooks_alone_stop_another_program_or_the_report_lists_it(site: Site, way
 
     said = _last(ran)["offline"]
     assert ("hooks only", "test.seal_network is off") == (said["strength"], said["why"])
-    assert not site.target.came or _last(ran)["exit_code"] == 3 or said["unguarded"], ran
+    assert not site.target.connections or _last(ran)["exit_code"] == 3 or said["unguarded"], ran
     if way.startswith(("curl", "bash", "node, cleaned")):
         assert way.partition(",")[0].partition(" ")[0] in said["unguarded"], ran
 
@@ -183,15 +192,15 @@ def test_a_host_that_was_refused_is_a_finding_that_names_it(site: Site, way: str
 @needs_seal
 def test_a_port_that_the_project_allows_is_open_on_loopback_alone(site: Site) -> None:
     """Landlock knows no addresses; the tripwire of a Python does."""
-    with listening() as allowed:
+    with connection_counter() as allowed:
         site.configure(allow_ports=[allowed.port, "9000-9001"])
         near = site.test("socket", "127.0.0.1", port=allowed.port)
-        came = allowed.came
+        came = allowed.connections
         far = site.test("socket", own_address() or "192.0.2.1", port=allowed.port)
 
         assert (0, 1) == (near.code, came), near.err
         assert f"traceforge: offline: sealed, except for ports {allowed.port}, 9000-9001" in near.err
-        assert (1, 1) == (far.code, allowed.came), far.err
+        assert (1, 1) == (far.code, allowed.connections), far.err
         assert "GT5" in far.err
 
 
@@ -219,7 +228,7 @@ def test_a_model_on_loopback_is_blocked_where_everything_else_is_open(site: Site
 
     assert ([{"place": f"127.0.0.1:{site.target.port}", "why": "model", "times": 1}], 0) == (
         _last(ran)["offline"]["refused"],
-        site.target.came,
+        site.target.connections,
     )
     assert "127.0.0.1:11434" == _last(ollama)["offline"]["refused"][0]["place"]
 

@@ -16,12 +16,12 @@ from typing import Any
 
 import pytest
 
-from support.application import Stored, clean_environment, files_with, proxy_process, read_traces
+from support.application import TraceOnDisk, clean_environment, find_files_with, proxy_process, read_traces
 from support.command import COMMAND
 from support.corpus import PROJECT
 from support.environments import node_modules
-from support.provider_answers import TOOL, Answers, by_hand, read_request
-from support.upstream import Answer, Received, Upstream, upstream
+from support.provider_answers import TOOL, Answers, handwritten_body, read_request
+from support.upstream import ReceivedRequest, ScriptedResponse, Upstream, upstream
 
 KEY = "sk-proj-q7Zr2mVtX9LbN4cWf8KdH3yPaJ6sGuE1"
 CHAT = {"model": "curl-plain.0", "messages": [{"role": "user", "content": "hi"}]}
@@ -32,9 +32,9 @@ def server() -> Iterator[Upstream]:
     """A provider of everything, with answers that we wrote."""
     answers = Answers(None, 0)
 
-    def choose(received: Received) -> Answer:
+    def choose(received: ReceivedRequest) -> ScriptedResponse:
         if b"node-error" in received.body:
-            return Answer([b'{"error": {"message": "no such model", "type": "x", "code": "y"}}'], 404)
+            return ScriptedResponse([b'{"error": {"message": "no such model", "type": "x", "code": "y"}}'], 404)
         return answers.answer(received)
 
     with upstream() as one:
@@ -53,7 +53,7 @@ def run(project: Path, *words: str, watched: bool, **variables: str) -> subproce
     return ran
 
 
-def wire(received: list[Received]) -> list[tuple[list[bytes], bytes]]:
+def wire(received: list[ReceivedRequest]) -> list[tuple[list[bytes], bytes]]:
     """What a provider got; through a proxy, all but what speaks about one connection."""
     return [
         ([line for line in one.head.split(b"\r\n") if not line.lower().startswith(b"connection:")], one.body)
@@ -61,11 +61,13 @@ def wire(received: list[Received]) -> list[tuple[list[bytes], bytes]]:
     ]
 
 
-def both(server: Upstream, project: Path, *words: str, **variables: str) -> tuple[str, list[Stored], dict[str, Any]]:
+def both(
+    server: Upstream, project: Path, *words: str, **variables: str
+) -> tuple[str, list[TraceOnDisk], dict[str, Any]]:
     """Run it without and with us: it prints the same, and the provider gets the same; what is on the disk then."""
-    server.answers(Answer([b"{}"]))
+    server.respond_with(ScriptedResponse([b"{}"]))
     bare, sent = run(project, *words, watched=False, **variables), wire(server.received)
-    server.answers(Answer([b"{}"]))
+    server.respond_with(ScriptedResponse([b"{}"]))
     seen = run(project, *words, watched=True, **variables)
 
     assert sent
@@ -73,7 +75,7 @@ def both(server: Upstream, project: Path, *words: str, **variables: str) -> tupl
     assert sent == wire(server.received)
     stored = read_traces(project)
     assert len(stored) == len(sent) == len({one.trace["id"] for one in stored})
-    assert [] == files_with(project / ".ai-tests", KEY.encode())
+    assert [] == find_files_with(project / ".ai-tests", KEY.encode())
     return seen.stdout, stored, json.loads(seen.stderr.splitlines()[-1])
 
 
@@ -108,7 +110,7 @@ def test_curl_is_seen_where_it_reads_a_base_url(server: Upstream, tmp_path: Path
     way = "curl-stream.0" if streaming else "curl-plain.0"
     place = f"${variable}{path}" if not base.endswith("/") else f"${{{variable}%/}}{path}"
     script = curl(place, {**CHAT, "model": way, "stream": streaming}, "-N")
-    said = by_hand(shape, streaming, False).data
+    said = handwritten_body(shape, streaming, False).data
     out, (stored,), told = both(server, tmp_path, "sh", "-c", script, **{variable: server.url + base})
 
     assert said.decode() == out
@@ -171,7 +173,7 @@ def test_the_sdk_for_node_notices_nothing(server: Upstream, tmp_path: Path) -> N
         one.trace["provider_request"]["model"] for one in stored
     ]
     plain, stream, tool, after, failed = (one.trace for one in stored)
-    assert by_hand("chat", True, False).data == b"".join(stored[1].chunks)
+    assert handwritten_body("chat", True, False).data == b"".join(stored[1].chunks)
     assert ["Paris."] * 3 == [one["response"]["choices"][0]["message"]["content"] for one in (plain, stream, after)]
     assert TOOL == tool["response"]["choices"][0]["message"]["tool_calls"][0]["function"]["name"]
     assert ("error", "no such model") == (failed["metadata"]["status"], failed["metadata"]["error"])
@@ -192,7 +194,7 @@ except Exception as exc:
     print(type(exc).__name__)
 """
     )
-    server.choose = lambda received: Answer([b"{}"], 404)
+    server.choose = lambda received: ScriptedResponse([b"{}"], 404)
     ran = run(tmp_path, sys.executable, "app.py", watched=True)
 
     assert ran.stdout.strip()

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from support.command import traceforge
-from support.pack_sources import make_key, words_of, write_sources
+from support.pack_sources import make_key, pack_options, write_sources
 
 
 @pytest.fixture
@@ -17,7 +17,7 @@ def made(tmp_path: Path) -> Path:
     """A folder with a signed pack, and the stranger's copy of the public key."""
     sources = tuple(write_sources(tmp_path / "in").items())
     key = make_key(tmp_path)
-    done = traceforge("pack", "create", *words_of(sources), "--out", "run-1", "--sign", key, cwd=tmp_path)
+    done = traceforge("pack", "create", *pack_options(sources), "--out", "run-1", "--sign", key, cwd=tmp_path)
     assert (0, "run-1: 9 files, 2 references, signed\n") == (done.code, done.out), done.err
     return tmp_path
 
@@ -120,10 +120,10 @@ def test_an_archive_is_made_twice_alike_and_checked_without_unpacking(made: Path
 def test_what_cannot_be_packed_is_said(made: Path) -> None:
     """Findings with exit 1 for a pack that would not verify; 3 where something stands there, or a key cannot sign."""
     sources = tuple(write_sources(made / "in").items())
-    again = traceforge("pack", "create", *words_of(sources), "--out", "run-1", cwd=made)
-    nokey = traceforge("pack", "create", *words_of(sources), "--out", "two", "--sign", "nowhere", cwd=made)
+    again = traceforge("pack", "create", *pack_options(sources), "--out", "run-1", cwd=made)
+    nokey = traceforge("pack", "create", *pack_options(sources), "--out", "two", "--sign", "nowhere", cwd=made)
     (made / "in" / "run.json").write_text('{"run_id": ""}')
-    wrong = traceforge("pack", "create", *words_of(sources), "--out", "two", cwd=made)
+    wrong = traceforge("pack", "create", *pack_options(sources), "--out", "two", cwd=made)
 
     assert (3, True) == (again.code, "run-1 already exists" in again.err)
     assert (3, True) == (nokey.code, "error TF206" in nokey.err)

@@ -17,11 +17,11 @@ from pathlib import Path
 
 import pytest
 
-from support.command import Ran
+from support.command import CommandResult
 from support.corpus import PROJECT
-from support.environments import OURS, installed
+from support.environments import SITE_PACKAGES, installed_python
 from support.gate_project import Site
-from support.model_servers import ModelServer, Reply, model_server, serving
+from support.model_servers import ModelServer, Reply, model_server, serve_in_thread
 
 APP = PROJECT / "tests" / "apps" / "suite"
 CONFIG = {"models": {name: {"temperature": 1, "gate": "request"} for name in ("claude-*", "o4-*")}}
@@ -73,17 +73,17 @@ def site(recorded: Site, tmp_path: Path) -> Iterator[Site]:
         assert 0 == other.served
 
 
-def run(site: Site, *words: str, **variables: str) -> Ran:
+def run(site: Site, *words: str, **variables: str) -> CommandResult:
     """The suite, in an environment that says nothing of providers or keys."""
     return site.plugin(*words, without=PROVIDERS, **variables)
 
 
-def findings(ran: Ran) -> list[str]:
+def findings(ran: CommandResult) -> list[str]:
     """The rules of what was found, in the order of their names."""
     return sorted(re.findall(r": (GT\d) ", ran.out))
 
 
-def replayed(ran: Ran) -> int:
+def replayed(ran: CommandResult) -> int:
     """How many calls were answered, as the summary says."""
     found = re.search(r"^(\d+) calls? replayed$", ran.out, re.MULTILINE)
     assert found, ran.out
@@ -205,7 +205,7 @@ class Wavering(ModelServer):
 @pytest.mark.slow
 def test_a_suite_that_two_workers_recorded_replays_in_one(tmp_path: Path) -> None:
     """What a fixture asked in both, with two answers, is asked once now: neither snapshot is unused."""
-    with serving(Wavering()) as server:
+    with serve_in_thread(Wavering()) as server:
         site = record(tmp_path / "suite", server, "-n", "2")
         asked = server.served
         ran = run(site, SHUFFLE="12")
@@ -229,8 +229,8 @@ set_env = PYTHONDONTWRITEBYTECODE = 1
 @pytest.mark.slow
 def test_it_runs_under_tox(site: Site) -> None:
     """In an environment that tox made, which passes on no variable of ours, and finds this tree by a path file."""
-    (site.folder / "tox.ini").write_text(TOX.format(src=PROJECT / "src", ours=OURS))
-    words = [installed("tox").with_name("tox"), "run", "-qq", "--", "-n", "2", "."]
+    (site.folder / "tox.ini").write_text(TOX.format(src=PROJECT / "src", ours=SITE_PACKAGES))
+    words = [installed_python("tox").with_name("tox"), "run", "-qq", "--", "-n", "2", "."]
     kept = {name: os.environ[name] for name in ("PATH", "HOME", "LANG") if name in os.environ}
 
     done = subprocess.run(
@@ -245,6 +245,6 @@ def test_it_runs_under_tox(site: Site) -> None:
 
     assert 0 == done.returncode, done.stdout + done.stderr
     assert f"{TESTS} passed" in done.stdout
-    assert CALLS <= replayed(Ran(0, done.stdout, "")) <= CALLS + MORE_MAX
+    assert CALLS <= replayed(CommandResult(0, done.stdout, "")) <= CALLS + MORE_MAX
     assert (site.folder / ".tox" / "one").is_dir()
     assert sys.executable not in done.stdout

@@ -110,14 +110,14 @@ def test_a_call_in_flight_ends_before_the_proxy_does(tmp_path: Path) -> None:
         server = proxy.upstream.accept()
         server.request()
         server.send(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n")
-        client.head()
+        client.read_head()
         proxy.process.send_signal(signal.SIGTERM)
-        assert b"" == idle.rest()
+        assert b"" == idle.read_to_end()
         with pytest.raises(ConnectionError):
             proxy.connect()
         server.send(b"2\r\nok\r\n0\r\n\r\n")
 
-        assert b"2\r\nok\r\n0\r\n\r\n" == client.rest()
+        assert b"2\r\nok\r\n0\r\n\r\n" == client.read_to_end()
         code, err = proxy.ended()
     assert 0 == code
     assert "cut off at the stop" not in err
@@ -132,8 +132,8 @@ def test_a_call_that_does_not_end_in_time_is_cut_and_counted(tmp_path: Path) -> 
         server.request()
         code, err = proxy.stop(signal.SIGINT)
 
-        assert server.gone()
-        assert client.gone()
+        assert server.is_closed_by_peer()
+        assert client.is_closed_by_peer()
     assert 0 == code
     assert "1 cut off at the stop" in err
 
@@ -148,7 +148,7 @@ def test_a_second_signal_stops_at_once(tmp_path: Path) -> None:
         client.send(request())
         proxy.upstream.accept().request()
         proxy.process.send_signal(signal.SIGTERM)
-        idle.rest()  # It has heard the first.
+        idle.read_to_end()  # It has heard the first.
         code, err = proxy.stop()
 
     assert 0 == code

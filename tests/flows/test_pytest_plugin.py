@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from support.gate_project import CALLS, CHAT, CHATS, CONFIG, TESTS, Site, make_project
+from support.gate_project import CALL_COUNT, CHAT, CHAT_CALL_COUNT, CONFIG, TEST_COUNT, Site, make_project
 from support.model_servers import model_server
 
 SWALLOWS = """def test_swallows() -> None:
@@ -35,7 +35,7 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     with model_server() as server:
         site = Site(folder, Path("python"), server)
         ran = site.plugin("--traceforge=record", "-n", "2")
-        assert (0, True) == (ran.code, f"0 calls answered from snapshots, {CALLS} live" in ran.out), ran.out
+        assert (0, True) == (ran.code, f"0 calls answered from snapshots, {CALL_COUNT} live" in ran.out), ran.out
         assert 0 == site.approve().code
         yield site
 
@@ -54,8 +54,8 @@ def test_the_plugin_is_on_in_a_project_with_snapshots(site: Site, workers: str) 
     ran = site.plugin("-n", workers)
 
     assert (0, 0) == (ran.code, site.server.served), ran.out
-    assert f"{TESTS} passed" in ran.out
-    assert f"{CALLS} calls replayed" in ran.out
+    assert f"{TEST_COUNT} passed" in ran.out
+    assert f"{CALL_COUNT} calls replayed" in ran.out
     assert "prompt checked, answer not checked: 3 calls" in ran.out
 
 
@@ -116,7 +116,7 @@ def test_record_files_changed_calls(site: Site) -> None:
     ran = site.plugin("--traceforge=record", "-k", CHAT)
 
     assert (0, 1) == (ran.code, site.server.served)
-    assert f"{CHATS - 1} calls answered from snapshots, 1 live" in ran.out
+    assert f"{CHAT_CALL_COUNT - 1} calls answered from snapshots, 1 live" in ran.out
     assert "changed (request and answer): 1" in ran.out
     assert 0 == site.approve().code
     assert 0 == site.plugin("-k", CHAT).code
@@ -170,7 +170,7 @@ def test_the_plugin_does_nothing_under_a_traceforge_command(site: Site) -> None:
     tested = site.run("test", "--json", *_ours())
 
     assert 0 == tested.code, tested.err
-    assert CHATS == json.loads(tested.err.splitlines()[-1])["replayed"]
+    assert CHAT_CALL_COUNT == json.loads(tested.err.splitlines()[-1])["replayed"]
     assert "= traceforge =" not in tested.out
 
 
@@ -209,8 +209,8 @@ def test_a_suite_needs_no_key(site: Site) -> None:
     ran = site.plugin("-n", "2", without=KEYS)
 
     assert (0, 0) == (ran.code, site.server.served), ran.out + ran.err
-    assert f"{TESTS} passed" in ran.out
-    assert f"{CALLS} calls replayed" in ran.out
+    assert f"{TEST_COUNT} passed" in ran.out
+    assert f"{CALL_COUNT} calls replayed" in ran.out
     assert "prompt checked, answer not checked: 3 calls" in ran.out
 
 

@@ -13,10 +13,10 @@ import pytest
 
 from support.command import traceforge
 from support.exchanges import chat_answer, chat_request
-from support.proxy_process import Ended, Running, proxy
-from support.sdk_calls import ASKS, MEDIA, MESSAGES, PLAIN, STREAMS, Ask
-from support.unrecorded_requests import MISSES, NEW
-from support.upstream import Answer, Upstream, unasked, upstream
+from support.proxy_process import ExitResult, ProxyProcess, proxy
+from support.sdk_calls import MESSAGES, PLAIN_BODIES, SDK_CALLS, STREAM_MEDIA_TYPES, STREAM_PIECES, SdkCall
+from support.unrecorded_requests import NEW_QUESTION, UNRECORDED_REQUESTS
+from support.upstream import ScriptedResponse, Upstream, uncalled_upstream, upstream
 
 # google-genai does what aiohttp discourages.
 pytestmark = pytest.mark.filterwarnings("ignore:Inheritance class AiohttpClientSession:DeprecationWarning")
@@ -26,12 +26,12 @@ KEY = "sk-test"
 CHAT = "/v1/chat/completions"
 
 
-def answer(ask: Ask) -> Answer:
+def answer(ask: SdkCall) -> ScriptedResponse:
     """What the provider says."""
     if not ask.streaming:
-        return Answer([PLAIN[ask.provider]])
-    media = MEDIA.get(ask.provider, "text/event-stream")
-    return Answer(STREAMS[ask.provider], headers={"content-type": media}, chunked=True)
+        return ScriptedResponse([PLAIN_BODIES[ask.provider]])
+    media = STREAM_MEDIA_TYPES.get(ask.provider, "text/event-stream")
+    return ScriptedResponse(STREAM_PIECES[ask.provider], headers={"content-type": media}, chunked=True)
 
 
 def unheard(_: Any) -> None:
@@ -41,7 +41,7 @@ def unheard(_: Any) -> None:
 @pytest.fixture
 def other() -> Iterator[Upstream]:
     """A second provider, which answers otherwise, and must never be asked."""
-    with unasked() as one:
+    with uncalled_upstream() as one:
         yield one
 
 
@@ -54,27 +54,27 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> Recorded:
     folder = tmp_path_factory.mktemp("project")
     with upstream() as server, proxy(folder, "--upstream", f"up={server.url}") as running:
         results = {}
-        for ask in ASKS:
-            server.answers(answer(ask))
-            results[ask.name] = ask.ask(f"{running.url}/up", unheard)
+        for ask in SDK_CALLS:
+            server.respond_with(answer(ask))
+            results[ask.name] = ask.call(f"{running.url}/up", unheard)
             assert 1 == len(server.received)
         ended = running.stop()
-    assert f"{len(ASKS)} recorded" in ended.err
+    assert f"{len(SDK_CALLS)} recorded" in ended.err
     return folder, results
 
 
-def record(folder: Path, *calls: tuple[object, Answer], address: str = CHAT, **variables: str) -> None:
+def record(folder: Path, *calls: tuple[object, ScriptedResponse], address: str = CHAT, **variables: str) -> None:
     """Record some calls through the proxy."""
     with upstream() as server, proxy(folder, "--upstream", f"up={server.url}", **variables) as running:
         for body, said in calls:
-            server.answers(said)
+            server.respond_with(said)
             httpx.post(f"{running.url}/up{address}", json=body)
         assert 0 == running.stop().code
 
 
 def replay(
     folder: Path, other: Upstream, *bodies: object, arguments: tuple[str, ...] = (), **variables: str
-) -> tuple[list[Any], Ended]:
+) -> tuple[list[Any], ExitResult]:
     """Replay some calls; the bodies of the answers, and how it ended."""
     with proxy(folder, "--mode", "replay", "--upstream", f"up={other.url}", *arguments, **variables) as running:
         got = [httpx.post(f"{running.url}/up{CHAT}", json=body).json() for body in bodies]
@@ -88,11 +88,11 @@ def test_every_sdk_gets_back_what_it_got(recorded: Recorded, other: Upstream) ->
     """Sync, async and streaming, with the provider gone and another one watching: nobody is asked, exit 0."""
     folder, results = recorded
     with proxy(folder, "--mode", "replay", "--upstream", f"up={other.url}") as running:
-        for ask in ASKS:
-            assert results[ask.name] == ask.ask(f"{running.url}/up", unheard), ask.name
+        for ask in SDK_CALLS:
+            assert results[ask.name] == ask.call(f"{running.url}/up", unheard), ask.name
         ended = running.stop()
 
-    assert f"replayed {len(ASKS)} calls, 0 not recorded" in ended.err
+    assert f"replayed {len(SDK_CALLS)} calls, 0 not recorded" in ended.err
     assert "compared without" not in ended.err
     assert 0 == ended.code
 
@@ -102,15 +102,17 @@ def test_every_sdk_gets_it_again_at_another_address_and_pace(recorded: Recorded)
     folder, results = recorded
     prefixes = {"openai-responses": "openai"}
     with proxy(folder, "--mode", "replay", "--pace", "x10000") as running:
-        for ask in ASKS:
+        for ask in SDK_CALLS:
             url = f"{running.url}/{prefixes.get(ask.provider, ask.provider)}"
-            assert results[ask.name] == ask.ask(url, unheard), ask.name
+            assert results[ask.name] == ask.call(url, unheard), ask.name
         assert 0 == running.stop().code
 
 
-@pytest.mark.parametrize(("ask", "path", "before"), MISSES, ids=lambda value: getattr(value, "__name__", ""))
+@pytest.mark.parametrize(
+    ("ask", "path", "before"), UNRECORDED_REQUESTS, ids=lambda value: getattr(value, "__name__", "")
+)
 def test_a_miss_is_one_attempt_and_the_exception_says_everything(
-    strict: Running, ask: Callable[[str], Any], path: str, before: str
+    strict: ProxyProcess, ask: Callable[[str], Any], path: str, before: str
 ) -> None:
     """The path and both values, in the SDK's own exception."""
     missed = misses(strict)
@@ -124,7 +126,7 @@ def test_a_miss_is_one_attempt_and_the_exception_says_everything(
 
 
 @pytest.fixture(scope="module")
-def strict(recorded: Recorded) -> Iterator[Running]:
+def strict(recorded: Recorded) -> Iterator[ProxyProcess]:
     """A replay whose provider must never be asked."""
     with upstream() as server:
         with proxy(recorded[0], "--mode", "replay", "--upstream", f"up={server.url}") as running:
@@ -133,7 +135,7 @@ def strict(recorded: Recorded) -> Iterator[Running]:
         assert [] == server.received
 
 
-def misses(running: Running) -> int:
+def misses(running: ProxyProcess) -> int:
     """How many requests were answered with 418 so far."""
     page = httpx.get(f"{running.url}/metrics").text
     return sum(
@@ -143,7 +145,7 @@ def misses(running: Running) -> int:
 
 def test_a_miss_that_is_swallowed_fails_the_run(recorded: Recorded, other: Upstream) -> None:
     """The application goes on as if nothing had happened; the proxy says what did, and exit 1."""
-    bodies = [{"model": "m", "messages": messages} for messages in (NEW, NEW, MESSAGES)]
+    bodies = [{"model": "m", "messages": messages} for messages in (NEW_QUESTION, NEW_QUESTION, MESSAGES)]
 
     _, ended = replay(recorded[0], other, *bodies)
 
@@ -236,8 +238,12 @@ def test_a_bad_declaration_is_said_before_anything_starts(tmp_path: Path, match:
 def test_answers_come_in_turn_and_errors_are_replayed_as_they_were(tmp_path: Path, other: Upstream) -> None:
     """An SDK that was told to slow down tries again, and gets what it got then."""
     body = {"model": "m", "messages": MESSAGES}
-    busy = Answer([b'{"error": {"message": "busy"}}'], 429, {"content-type": "application/json", "retry-after": "0"})
-    record(tmp_path, (body, busy), *((body, Answer([json.dumps(chat_answer(text)).encode()])) for text in "ab"))
+    busy = ScriptedResponse(
+        [b'{"error": {"message": "busy"}}'], 429, {"content-type": "application/json", "retry-after": "0"}
+    )
+    record(
+        tmp_path, (body, busy), *((body, ScriptedResponse([json.dumps(chat_answer(text)).encode()])) for text in "ab")
+    )
 
     with proxy(tmp_path, "--mode", "replay", "--upstream", f"up={other.url}") as running:
         with openai.OpenAI(base_url=f"{running.url}/up/v1", api_key=KEY, max_retries=1) as client:
@@ -252,7 +258,7 @@ def test_what_is_volatile_is_ignored_and_reported(tmp_path: Path, other: Upstrea
     """Each declaration, with how often it was used."""
     settings = {"match": {"ignore_paths": ["$.user"], "ignore_patterns": ["Today is [0-9-]+"]}}
     (tmp_path / "traceforge.config.json").write_text(json.dumps(settings), encoding="utf-8")
-    record(tmp_path, (chat_request("Today is 2026-01-01.", user="a"), Answer([b'{"n": 1}'])))
+    record(tmp_path, (chat_request("Today is 2026-01-01.", user="a"), ScriptedResponse([b'{"n": 1}'])))
 
     bodies = [chat_request(f"Today is 2026-01-{day}.", user=f"u{day}") for day in ("02", "03")]
     got, ended = replay(tmp_path, other, *bodies)
@@ -266,7 +272,7 @@ def test_what_is_volatile_is_ignored_and_reported(tmp_path: Path, other: Upstrea
 def test_the_path_that_a_miss_names_makes_it_pass_once_it_is_declared(tmp_path: Path, other: Upstream) -> None:
     """Copied as it stands."""
     before, after = ({**chat_request("x"), "meta data": {"id": n}} for n in (1, 2))
-    record(tmp_path, (before, Answer([b'{"n": 1}'])))
+    record(tmp_path, (before, ScriptedResponse([b'{"n": 1}'])))
     (got,), _ = replay(tmp_path, other, after)
     path = got["error"]["message"].partition("differs at ")[2].partition(": recorded 1, sent 2")[0]
     (tmp_path / "traceforge.config.json").write_text(
@@ -288,7 +294,7 @@ def mail_project(folder: Path, **variables: str) -> None:
     tool = {"id": "t", "type": "function", "function": {"name": "write", "arguments": json.dumps({"to": MAIL})}}
     message = {"role": "assistant", "content": f"Writing to {MAIL}.", "tool_calls": [tool]}
     said = chat_answer("", choices=[{"index": 0, "finish_reason": "tool_calls", "message": message}])
-    record(folder, (chat_request(f"Write to {MAIL}."), Answer([json.dumps(said).encode()])), **variables)
+    record(folder, (chat_request(f"Write to {MAIL}."), ScriptedResponse([json.dumps(said).encode()])), **variables)
 
 
 def addresses(got: Any) -> tuple[str, str]:
@@ -347,9 +353,9 @@ def test_the_key_of_the_project_is_used(tmp_path: Path, other: Upstream) -> None
 def test_auto_replays_what_it_knows_and_records_what_is_new(tmp_path: Path) -> None:
     """What was new is known the next time."""
     known, new = chat_request("known"), chat_request("new")
-    record(tmp_path, (known, Answer([b'{"n": 1}'])))
+    record(tmp_path, (known, ScriptedResponse([b'{"n": 1}'])))
     with upstream() as server, proxy(tmp_path, "--mode", "auto", "--upstream", f"up={server.url}") as running:
-        server.answers(Answer([b'{"n": 2}']))
+        server.respond_with(ScriptedResponse([b'{"n": 2}']))
         got = [httpx.post(f"{running.url}/up{CHAT}", json=body).json() for body in (known, new)]
         ended = running.stop()
         assert 1 == len(server.received)
@@ -367,7 +373,7 @@ def test_one_session_can_be_replayed(tmp_path: Path, other: Upstream) -> None:
     body = chat_request("x")
     with upstream() as server, proxy(tmp_path, "--upstream", f"up={server.url}") as running:
         for session in ("one", "two"):
-            server.answers(Answer([json.dumps({"session": session}).encode()]))
+            server.respond_with(ScriptedResponse([json.dumps({"session": session}).encode()]))
             httpx.post(f"{running.url}/up{CHAT}", json=body, headers={"X-TraceForge-Session-ID": session})
         running.stop()
 
@@ -381,7 +387,11 @@ def test_one_session_can_be_replayed(tmp_path: Path, other: Upstream) -> None:
 
 def test_a_damaged_trace_is_said(tmp_path: Path, other: Upstream) -> None:
     """It is not the same as none, and the request is a miss."""
-    record(tmp_path, (chat_request("a"), Answer([b'{"n": 1}'])), (chat_request("b"), Answer([b'{"n": 2}'])))
+    record(
+        tmp_path,
+        (chat_request("a"), ScriptedResponse([b'{"n": 1}'])),
+        (chat_request("b"), ScriptedResponse([b'{"n": 2}'])),
+    )
     traceforge("trace", "list", cwd=tmp_path)
     files = sorted((tmp_path / ".ai-tests" / "traces").glob("*.json"))
     files[0].write_bytes(b"{")

@@ -16,16 +16,16 @@ import uvloop
 
 import traceforge
 from support.application import Application
-from support.corpus import need_shared, shared
+from support.corpus import need_shared, shared_path
 from support.corpus_traffic import interactions
-from support.environments import linked
+from support.environments import linked_python
 from support.exchanges import recorded_exchange
 from support.http_clients import DRIVERS, Driver
 from support.provider_answers import Answers
 from support.replay_player import make_player as player_of
-from support.sdk_calls import ASKS, MEDIA, PLAIN, STREAMS, Ask
-from support.unrecorded_requests import MISSES
-from support.upstream import Answer, Upstream, unasked, upstream
+from support.sdk_calls import PLAIN_BODIES, SDK_CALLS, STREAM_MEDIA_TYPES, STREAM_PIECES, SdkCall
+from support.unrecorded_requests import UNRECORDED_REQUESTS
+from support.upstream import ScriptedResponse, Upstream, uncalled_upstream, upstream
 from traceforge.errors import CallNotRecorded
 from traceforge.exchange import Chunk
 
@@ -42,7 +42,7 @@ Recorded = tuple[Path, dict[str, Any]]
 @pytest.fixture
 def other() -> Iterator[Upstream]:
     """A second provider, which answers otherwise, and must never be asked."""
-    with unasked() as one:
+    with uncalled_upstream() as one:
         yield one
 
 
@@ -56,12 +56,12 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> Recorded:
         patch.delenv("PYTEST_CURRENT_TEST", raising=False)
         results = {}
         with traceforge.capture() as seen:
-            for ask in ASKS:
-                media = MEDIA.get(ask.provider, "text/event-stream")
-                stream = Answer(STREAMS[ask.provider], headers={"content-type": media}, chunked=True)
-                server.answers(stream if ask.streaming else Answer([PLAIN[ask.provider]]))
-                results[ask.name] = ask.ask(server.url, lambda _: None)
-        assert len(ASKS) == seen.exchanges
+            for ask in SDK_CALLS:
+                media = STREAM_MEDIA_TYPES.get(ask.provider, "text/event-stream")
+                stream = ScriptedResponse(STREAM_PIECES[ask.provider], headers={"content-type": media}, chunked=True)
+                server.respond_with(stream if ask.streaming else ScriptedResponse([PLAIN_BODIES[ask.provider]]))
+                results[ask.name] = ask.call(server.url, lambda _: None)
+        assert len(SDK_CALLS) == seen.exchanges
     return folder, results
 
 
@@ -81,14 +81,14 @@ def test_every_sdk_gets_the_recorded_response(
     if loop == "uvloop":
         monkeypatch.setattr(asyncio, "run", uvloop.run)
     with traceforge.replay(pace=pace) as replayed:
-        for ask in ASKS:
-            assert project[ask.name] == ask.ask(other.url, lambda _: None), ask.name
+        for ask in SDK_CALLS:
+            assert project[ask.name] == ask.call(other.url, lambda _: None), ask.name
 
-    assert len(ASKS) == replayed.played
+    assert len(SDK_CALLS) == replayed.played
 
 
-@pytest.mark.parametrize("ask", [ask for ask in ASKS if ask.streaming], ids=lambda ask: ask.name)
-def test_closing_a_stream_early_leaks_nothing(project: dict[str, Any], other: Upstream, ask: Ask) -> None:
+@pytest.mark.parametrize("ask", [ask for ask in SDK_CALLS if ask.streaming], ids=lambda ask: ask.name)
+def test_closing_a_stream_early_leaks_nothing(project: dict[str, Any], other: Upstream, ask: SdkCall) -> None:
     """The application breaks off; warnings are errors here, and the next call is answered."""
 
     def leave(_: object) -> None:
@@ -96,11 +96,13 @@ def test_closing_a_stream_early_leaks_nothing(project: dict[str, Any], other: Up
 
     with traceforge.replay():
         with pytest.raises(KeyError):
-            ask.ask(other.url, leave)
-        assert project[ask.name] == ask.ask(other.url, lambda _: None)
+            ask.call(other.url, leave)
+        assert project[ask.name] == ask.call(other.url, lambda _: None)
 
 
-@pytest.mark.parametrize(("ask", "path", "before"), MISSES, ids=lambda value: getattr(value, "__name__", ""))
+@pytest.mark.parametrize(
+    ("ask", "path", "before"), UNRECORDED_REQUESTS, ids=lambda value: getattr(value, "__name__", "")
+)
 def test_an_unmatched_request_is_tried_once_and_the_exception_explains_it(
     project: dict[str, Any], other: Upstream, ask: Callable[[str], Any], path: str, before: str
 ) -> None:
@@ -152,10 +154,10 @@ def test_recorded_streams_keep_their_chunks(
 @pytest.fixture(scope="module")
 def ran(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Application, Any]]:
     """An application that has asked in every way, with real answers, recorded under `run`."""
-    corpus = shared("corpus/llm")
+    corpus = shared_path("corpus/llm")
     answers = Answers(corpus if corpus.exists() else None, ROUNDS)
     with upstream() as server:
-        python = linked(tmp_path_factory.mktemp("linked"))
+        python = linked_python(tmp_path_factory.mktemp("linked"))
         ways = {f"{sdk}-{how}": shape for sdk, shape in SHAPES.items() for how in HOW}
         application = Application(python, server, answers, ways)
         yield application, application.run("run", tmp_path_factory.mktemp("recorded"))

@@ -11,11 +11,11 @@ import openai
 import pytest
 
 from support.command import traceforge
-from support.format_examples import session
+from support.format_examples import example_session
 from support.model_servers import model_server
 from support.proxy_process import proxy
-from support.sdk_calls import ASKS, KEY, MESSAGES
-from support.upstream import unasked
+from support.sdk_calls import KEY, MESSAGES, SDK_CALLS
+from support.upstream import uncalled_upstream
 from traceforge.canon import canonical_bytes, digest_canonical, digest_text
 from traceforge.modelio import MockAdapter, RecordingSession, write_session
 from traceforge.modelio.adapter import content_to_message
@@ -26,11 +26,11 @@ pytestmark = pytest.mark.filterwarnings("ignore:Inheritance class AiohttpClientS
 
 QUESTION = "What is the capital of France?"
 REPLAY = ("--mode", "replay", "--recording", "model_io.json")
-GENERATING = [ask for ask in ASKS if "embed" not in ask.name and "embed" not in ask.path]
+GENERATING = [ask for ask in SDK_CALLS if "embed" not in ask.name and "embed" not in ask.path]
 
 
 def _write(folder: Path, *pairs: tuple[str, str]) -> None:
-    value = session(*(answer for _, answer in pairs))
+    value = example_session(*(answer for _, answer in pairs))
     for item, (prompt_hash, _) in zip(value["interactions"], pairs, strict=True):
         item["prompt_hash"] = prompt_hash
     (folder / "model_io.json").write_bytes(write_session(value))
@@ -48,13 +48,13 @@ def test_every_sdk_is_answered_from_a_recording(tmp_path: Path) -> None:
     """Whole and streamed, in its provider's shape, what it was answered when its traces were made."""
     with model_server() as server, proxy(tmp_path, "--upstream", f"up={server.url}") as running:
         for ask in GENERATING:
-            ask.ask(f"{running.url}/up", _unheard)
+            ask.call(f"{running.url}/up", _unheard)
         running.stop()
     made = traceforge("modelio", "from-traces", "--out", "model_io.json", cwd=tmp_path)
     items = json.loads((tmp_path / "model_io.json").read_bytes())["interactions"]
     contents = {ask.name: item["response_content"] for ask, item in zip(GENERATING, items, strict=True)}
-    with unasked() as other, proxy(tmp_path, *REPLAY, "--upstream", f"up={other.url}") as running:
-        results = {ask.name: _texts(ask.ask(f"{running.url}/up", _unheard)) for ask in GENERATING}
+    with uncalled_upstream() as other, proxy(tmp_path, *REPLAY, "--upstream", f"up={other.url}") as running:
+        results = {ask.name: _texts(ask.call(f"{running.url}/up", _unheard)) for ask in GENERATING}
         ended = running.stop()
 
     assert 0 == made.code, made.err

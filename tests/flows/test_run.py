@@ -18,7 +18,7 @@ from pathlib import Path
 import pytest
 
 from support.command import COMMAND, traceforge
-from support.upstream import Answer, Upstream, upstream
+from support.upstream import ScriptedResponse, Upstream, upstream
 from traceforge.capture.recorder import MemoryRecorder
 from traceforge.capture.run.command_runner import CommandRun, run_command
 from traceforge.config import load_config
@@ -38,7 +38,7 @@ def server() -> Iterator[Upstream]:
 @pytest.fixture
 def project(tmp_path: Path, server: Upstream, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A project with a program that asks."""
-    server.answers(Answer([b"{}"]))
+    server.respond_with(ScriptedResponse([b"{}"]))
     monkeypatch.setenv("URL", server.url + PATH)
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("PYTEST_CURRENT_TEST")
@@ -72,7 +72,7 @@ def bodies(exchanges: list[Exchange]) -> list[bytes]:
 
 def test_an_adapter_knows_the_trace_that_its_call_becomes(project: Path, server: Upstream) -> None:
     """Also in an instrumented process, where the parent records the call."""
-    server.answers(Answer([json.dumps({"choices": [{"message": {"content": "Yes."}}]}).encode()]))
+    server.respond_with(ScriptedResponse([json.dumps({"choices": [{"message": {"content": "Yes."}}]}).encode()]))
     app = program(
         project,
         """
@@ -115,7 +115,7 @@ def test_a_script_is_instrumented_and_its_call_is_complete(project: Path, server
 
 def test_a_stream_keeps_its_chunks(project: Path, server: Upstream) -> None:
     """Boundaries and times cross the border between the processes."""
-    server.answers(Answer([b"data: 1\n\n", b"data: 2\n\n"], chunked=True))
+    server.respond_with(ScriptedResponse([b"data: 1\n\n", b"data: 2\n\n"], chunked=True))
     program(
         project,
         """
@@ -319,8 +319,8 @@ def test_a_process_that_is_killed_leaves_a_call_that_never_ended(project: Path, 
     """The summary says so; nothing is made up."""
     import threading
 
-    gate = threading.Semaphore(0)
-    server.answers(Answer([b"data: 1\n\n", b"data: 2\n\n"], chunked=True, gate=gate))
+    permits = threading.Semaphore(0)
+    server.respond_with(ScriptedResponse([b"data: 1\n\n", b"data: 2\n\n"], chunked=True, permits=permits))
     program(
         project,
         """
@@ -331,14 +331,14 @@ def test_a_process_that_is_killed_leaves_a_call_that_never_ended(project: Path, 
     """,
     )
     done, exchanges = run(project, sys.executable, "app.py")
-    gate.release(9)
+    permits.release(9)
 
     assert (137, 1, []) == (done.exit_code, done.unfinished, exchanges)
 
 
 def test_an_open_stream_at_the_end_of_the_process_is_recorded_as_left(project: Path, server: Upstream) -> None:
     """What came is kept."""
-    server.answers(Answer([b"data: 1\n\n"], chunked=True, reset=False))
+    server.respond_with(ScriptedResponse([b"data: 1\n\n"], chunked=True, reset=False))
     program(
         project,
         """

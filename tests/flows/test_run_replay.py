@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from support.exchanges import call, chat_answer, chat_request
+from support.exchanges import chat_answer, chat_request, make_exchange
 from support.replay_player import make_player
-from support.upstream import Answer, Upstream, upstream
+from support.upstream import ScriptedResponse, Upstream, upstream
 from support.wire_transcripts import CHAT
 from traceforge.capture.recorder import MemoryRecorder
 from traceforge.capture.replay_responder import ReplayResponder
@@ -39,7 +39,7 @@ def said(body):
 def server() -> Iterator[Upstream]:
     """A provider."""
     with upstream() as one:
-        one.answers(Answer([json.dumps(chat_answer("live")).encode()]))
+        one.respond_with(ScriptedResponse([json.dumps(chat_answer("live")).encode()]))
         yield one
 
 
@@ -56,7 +56,7 @@ def project(tmp_path: Path, server: Upstream, monkeypatch: pytest.MonkeyPatch) -
 
 def exchange(text: str, answer: str, number: int, scope: str = "") -> Exchange:
     """A recorded call."""
-    return call(CHAT, chat_request(text), chat_answer(answer), number=number, caller=Caller("", scope))
+    return make_exchange(CHAT, chat_request(text), chat_answer(answer), number=number, caller=Caller("", scope))
 
 
 def run(

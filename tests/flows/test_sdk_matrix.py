@@ -17,12 +17,21 @@ from typing import Any
 
 import pytest
 
-from support.application import BARE, INSTALLED, WAYS, Application, Ran, Stored, Told, files_with
-from support.corpus import shared
-from support.environments import installed, linked
+from support.application import (
+    BARE,
+    INSTALLED,
+    WAYS,
+    Application,
+    ApplicationRun,
+    ModelResult,
+    TraceOnDisk,
+    find_files_with,
+)
+from support.corpus import shared_path
+from support.environments import installed_python, linked_python
 from support.extractor import find_missing, read_facts
 from support.provider_answers import Answers, read_request
-from support.upstream import Received, Upstream, upstream
+from support.upstream import ReceivedRequest, Upstream, upstream
 
 KEY = b"sk-proj-q7Zr2mVtX9LbN4cWf8KdH3yPaJ6sGuE1"
 HOW = [f"{mode}-{kind}" for mode in ("sync", "async") for kind in ("plain", "stream", "tools", "tools-stream")]
@@ -49,12 +58,12 @@ def server() -> Iterator[Upstream]:
 @pytest.fixture(scope="module")
 def answers() -> Answers:
     """What it says; only what we wrote by hand where there is no corpus."""
-    corpus = shared("corpus/llm")
+    corpus = shared_path("corpus/llm")
     return Answers(corpus if corpus.exists() else None, ROUNDS)
 
 
 @pytest.fixture(scope="module")
-def unwatched(tmp_path_factory: pytest.TempPathFactory) -> Callable[[Application, str], Ran]:
+def unwatched(tmp_path_factory: pytest.TempPathFactory) -> Callable[[Application, str], ApplicationRun]:
     """A run that nobody watches, made once for each application.
 
     In process it has TraceForge beside it: httpx asks for `br` and `zstd` where their packages are installed, which
@@ -67,20 +76,20 @@ def unwatched(tmp_path_factory: pytest.TempPathFactory) -> Callable[[Application
 @pytest.fixture(scope="module")
 def core(server: Upstream, answers: Answers, tmp_path_factory: pytest.TempPathFactory) -> Application:
     """The SDKs of the providers."""
-    python = linked(tmp_path_factory.mktemp("linked"))
+    python = linked_python(tmp_path_factory.mktemp("linked"))
     return Application(python, server, answers, _ways(CORE))
 
 
 @pytest.fixture(scope="module")
 def frameworks(server: Upstream, answers: Answers) -> Application:
     """LangChain and pydantic-ai."""
-    return Application(installed("apps"), server, answers, _ways(FRAMEWORKS), "frameworks")
+    return Application(installed_python("apps"), server, answers, _ways(FRAMEWORKS), "frameworks")
 
 
 @pytest.fixture(scope="module")
 def lite(server: Upstream, answers: Answers) -> Application:
     """Litellm."""
-    return Application(installed("litellm"), server, answers, _ways(LITELLM), "lite")
+    return Application(installed_python("litellm"), server, answers, _ways(LITELLM), "lite")
 
 
 def _ways(sdks: dict[str, str]) -> dict[str, str]:
@@ -117,12 +126,12 @@ def test_litellm_notices_nothing_and_each_call_is_one_trace(
     check(unwatched(lite, way), lite.run(way, tmp_path), answers, way)
 
 
-def check(bare: Ran, seen: Ran, answers: Answers, way: str) -> None:
+def check(bare: ApplicationRun, seen: ApplicationRun, answers: Answers, way: str) -> None:
     """Everything that is promised, for each model that was asked."""
-    wrong = [f"{model}: {what}" for model in bare.told for what in _differences(bare, seen, model, way)]
+    wrong = [f"{model}: {what}" for model in bare.results for what in _differences(bare, seen, model, way)]
     assert not wrong, _first(wrong)
-    by_model: dict[str, list[Stored]] = {}
-    for one in seen.stored:
+    by_model: dict[str, list[TraceOnDisk]] = {}
+    for one in seen.traces:
         by_model.setdefault(one.model, []).append(one)
     for model, received in seen.received.items():
         traces = _in_order(by_model.pop(model, []), received)
@@ -130,17 +139,17 @@ def check(bare: Ran, seen: Ran, answers: Answers, way: str) -> None:
             wrong.append(f"{model}: {len(traces)} traces of {len(received)} calls")
             continue
         for number, (request, stored) in enumerate(zip(received, traces, strict=True)):
-            told = seen.told[model]
+            told = seen.results[model]
             wrong += [
                 f"{model} call {number}: {what}" for what in _untrue(request, stored, told, number, answers, way)
             ]
     assert (not wrong, []) == (True, list(by_model)), _first(wrong)
-    ids = [one.trace["id"] for one in seen.stored]
+    ids = [one.trace["id"] for one in seen.traces]
     assert len(ids) == len(set(ids)) == sum(map(len, seen.received.values()))
-    assert [] == files_with(seen.folder / ".ai-tests", KEY)
+    assert [] == find_files_with(seen.folder / ".ai-tests", KEY)
 
 
-def _in_order(traces: list[Stored], received: list[Received]) -> list[Stored]:
+def _in_order(traces: list[TraceOnDisk], received: list[ReceivedRequest]) -> list[TraceOnDisk]:
     """As they were asked: a proxy has no steps, so that two of one millisecond are told apart by what they ask."""
     asked = [json.loads(one.body) for one in received]
     places = [asked.index(body) if (body := one.trace["provider_request"]) in asked else 0 for one in traces]
@@ -148,9 +157,9 @@ def _in_order(traces: list[Stored], received: list[Received]) -> list[Stored]:
     return [one for one, _ in paired]
 
 
-def _differences(bare: Ran, seen: Ran, model: str, way: str) -> Iterator[str]:
+def _differences(bare: ApplicationRun, seen: ApplicationRun, model: str, way: str) -> Iterator[str]:
     """Between a run that nobody watched and one that was."""
-    expected, got = bare.told[model].result, seen.told[model].result
+    expected, got = bare.results[model].result, seen.results[model].result
     if model.endswith(".0") and isinstance(expected, dict) and "complaint" in expected:
         yield f"our own answer is not understood: {expected}"
     if expected != got:
@@ -161,12 +170,14 @@ def _differences(bare: Ran, seen: Ran, model: str, way: str) -> Iterator[str]:
         yield f"the provider received {_apart(arrived, sent)}"
 
 
-def _wire(received: Received, way: str) -> tuple[list[bytes], bytes]:
+def _wire(received: ReceivedRequest, way: str) -> tuple[list[bytes], bytes]:
     lines = received.head.split(b"\r\n")
     return [one for one in lines if way != "proxy" or not one.lower().startswith(b"connection:")], received.body
 
 
-def _untrue(request: Received, stored: Stored, told: Told, number: int, answers: Answers, way: str) -> Iterator[str]:
+def _untrue(
+    request: ReceivedRequest, stored: TraceOnDisk, told: ModelResult, number: int, answers: Answers, way: str
+) -> Iterator[str]:
     """What a trace says that is not so."""
     trace, asked = stored.trace, read_request(request)
     said = answers.find(asked)

@@ -11,8 +11,8 @@ import pytest
 import traceforge
 from support.corpus import need_shared
 from support.corpus_traffic import Interaction, interactions
-from support.sdk_calls import ASKS, MEDIA, PLAIN, STREAMS, Ask
-from support.upstream import Answer, Upstream, upstream
+from support.sdk_calls import PLAIN_BODIES, SDK_CALLS, STREAM_MEDIA_TYPES, STREAM_PIECES, SdkCall
+from support.upstream import ScriptedResponse, Upstream, upstream
 from traceforge.capture.hook.guarded_call import faults
 from traceforge.capture.recorder import MemoryRecorder
 from traceforge.exchange import CallOutcome, Exchange
@@ -29,7 +29,7 @@ LABELS = {
     "ollama": ("ollama", "api/chat"),
 }
 
-each_ask = pytest.mark.parametrize("ask", ASKS, ids=lambda ask: ask.name)
+each_ask = pytest.mark.parametrize("ask", SDK_CALLS, ids=lambda ask: ask.name)
 
 
 @pytest.fixture(scope="module")
@@ -47,23 +47,25 @@ def no_faults() -> Iterator[None]:
     assert before == faults.count, faults.first
 
 
-def answer(ask: Ask, gate: threading.Semaphore | None = None) -> Answer:
+def answer(ask: SdkCall, permits: threading.Semaphore | None = None) -> ScriptedResponse:
     """A good answer."""
     if not ask.streaming:
-        return Answer([PLAIN[ask.provider]])
-    media = MEDIA.get(ask.provider, "text/event-stream")
-    return Answer(STREAMS[ask.provider], headers={"content-type": media}, chunked=True, gate=gate)
+        return ScriptedResponse([PLAIN_BODIES[ask.provider]])
+    media = STREAM_MEDIA_TYPES.get(ask.provider, "text/event-stream")
+    return ScriptedResponse(
+        STREAM_PIECES[ask.provider], headers={"content-type": media}, chunked=True, permits=permits
+    )
 
 
-def outcome_of(ask: Ask, url: str, seen: Any = lambda _: None) -> Any:
+def outcome_of(ask: SdkCall, url: str, seen: Any = lambda _: None) -> Any:
     """What the SDK returns, or how it complains."""
     try:
-        return ask.ask(url, seen)
+        return ask.call(url, seen)
     except Exception as exc:  # noqa: BLE001 (the complaint is the result)
         return type(exc), str(exc)
 
 
-def watched(ask: Ask, url: str, seen: Any = lambda _: None) -> tuple[Any, list[Exchange]]:
+def watched(ask: SdkCall, url: str, seen: Any = lambda _: None) -> tuple[Any, list[Exchange]]:
     """The same under a capture."""
     sink = MemoryRecorder()
     with traceforge.capture(sink=sink) as capture:
@@ -73,17 +75,17 @@ def watched(ask: Ask, url: str, seen: Any = lambda _: None) -> tuple[Any, list[E
 
 
 @each_ask
-def test_an_sdk_notices_nothing(ask: Ask, server: Upstream) -> None:
+def test_an_sdk_notices_nothing(ask: SdkCall, server: Upstream) -> None:
     """It returns the same, and the provider gets the same bytes; one call is one exchange, its call site is right."""
-    server.answers(answer(ask))
+    server.respond_with(answer(ask))
     bare, received = outcome_of(ask, server.url), server.received
-    server.answers(answer(ask))
+    server.respond_with(answer(ask))
     got, (seen,) = watched(ask, server.url)
 
     assert not isinstance(bare, tuple), bare
     assert bare == got
     assert received == server.received
-    sent = b"".join(STREAMS[ask.provider]) if ask.streaming else PLAIN[ask.provider]
+    sent = b"".join(STREAM_PIECES[ask.provider]) if ask.streaming else PLAIN_BODIES[ask.provider]
     kept = b"".join(chunk.data for chunk in seen.chunks)
     assert kept == sent or (seen.outcome is CallOutcome.CLIENT_LEFT and sent.startswith(kept))
     assert (server.received[0].body, 200) == (seen.request_body, seen.status)
@@ -91,17 +93,17 @@ def test_an_sdk_notices_nothing(ask: Ask, server: Upstream) -> None:
     assert seen.caller.source.startswith("tests/support/sdk_calls.py:")
 
 
-@pytest.mark.parametrize("ask", [ask for ask in ASKS if ask.streaming], ids=lambda ask: ask.name)
-def test_the_events_of_a_stream_come_as_they_are_sent(ask: Ask, server: Upstream) -> None:
+@pytest.mark.parametrize("ask", [ask for ask in SDK_CALLS if ask.streaming], ids=lambda ask: ask.name)
+def test_the_events_of_a_stream_come_as_they_are_sent(ask: SdkCall, server: Upstream) -> None:
     """The provider sends the next piece only once the SDK has given out an event, or it would hang."""
-    gate = threading.Semaphore(0)
-    server.answers(answer(ask, gate))
-    patient = threading.Timer(0.5, lambda: gate.release(9))  # for pieces that give out no event
+    permits = threading.Semaphore(0)
+    server.respond_with(answer(ask, permits))
+    patient = threading.Timer(0.5, lambda: permits.release(9))  # for pieces that give out no event
     events: list[int] = []
 
     def seen(_: Any) -> None:
         events.append(len(server.received))
-        gate.release()
+        permits.release()
         if len(events) == 1:
             patient.start()
 
@@ -115,12 +117,12 @@ def test_the_events_of_a_stream_come_as_they_are_sent(ask: Ask, server: Upstream
 
 @each_ask
 @pytest.mark.parametrize("status", [400, 503])
-def test_an_error_of_the_provider_is_the_same_error(ask: Ask, server: Upstream, status: int) -> None:
+def test_an_error_of_the_provider_is_the_same_error(ask: SdkCall, server: Upstream, status: int) -> None:
     """Type and text of the SDK's exception are as without us."""
     body = b'{"error": {"message": "no", "type": "invalid_request_error", "code": 400, "status": "X"}}'
-    server.answers(Answer([body], status))
+    server.respond_with(ScriptedResponse([body], status))
     bare, received = outcome_of(ask, server.url), server.received
-    server.answers(Answer([body], status))
+    server.respond_with(ScriptedResponse([body], status))
     got, seen = watched(ask, server.url)
 
     assert isinstance(bare, tuple)
@@ -130,15 +132,15 @@ def test_an_error_of_the_provider_is_the_same_error(ask: Ask, server: Upstream, 
 
 
 @each_ask
-def test_real_answers_mean_the_same_to_an_sdk(ask: Ask, server: Upstream) -> None:
+def test_real_answers_mean_the_same_to_an_sdk(ask: SdkCall, server: Upstream) -> None:
     """Recorded answers, in the pieces in which they came where known: the SDK returns, or raises, the same."""
     samples = find_samples(ask)
     if not samples:
         pytest.skip(f"the corpus has no raw answer for {ask.name}")
     for sample in samples:
-        server.answers(_recorded(sample))
+        server.respond_with(_recorded(sample))
         bare = outcome_of(ask, server.url)
-        server.answers(_recorded(sample))
+        server.respond_with(_recorded(sample))
         got, seen = watched(ask, server.url)
 
         assert repr(bare) == repr(got), sample.name  # text: a NaN is not equal to itself
@@ -148,7 +150,7 @@ def test_real_answers_mean_the_same_to_an_sdk(ask: Ask, server: Upstream) -> Non
         )
 
 
-def find_samples(ask: Ask) -> list[Interaction]:
+def find_samples(ask: SdkCall) -> list[Interaction]:
     """Some recorded answers for this way to ask."""
     provider, label = LABELS[ask.provider]
     if ask.provider == "gemini" and ask.streaming:
@@ -162,10 +164,12 @@ def find_samples(ask: Ask) -> list[Interaction]:
     return found[:: max(1, len(found) // SAMPLES)][:SAMPLES]
 
 
-def _recorded(sample: Interaction) -> Answer:
+def _recorded(sample: Interaction) -> ScriptedResponse:
     sizes = sample.chunk_sizes if sum(sample.chunk_sizes) == len(sample.body) else ()
     pieces, start = [], 0
     for size in sizes or [777] * (len(sample.body) // 777 + 1):
         pieces.append(sample.body[start : start + size])
         start += size
-    return Answer([p for p in pieces if p], sample.status, {"content-type": sample.media_type}, chunked=True)
+    return ScriptedResponse(
+        [p for p in pieces if p], sample.status, {"content-type": sample.media_type}, chunked=True
+    )

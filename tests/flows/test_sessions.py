@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from support.command import Ran, traceforge
-from support.stored_traces import TRACES, call, keep, trace_id
+from support.command import CommandResult, traceforge
+from support.stored_traces import TRACES, call, store_calls, trace_id
 from traceforge.exchange import Caller
 
 
@@ -16,7 +16,7 @@ from traceforge.exchange import Caller
 def project(tmp_path: Path) -> Path:
     """A project with an agent's session, a shorter one, and a call that belongs to none."""
     (tmp_path / "traceforge.config.json").write_text("{}")
-    keep(
+    store_calls(
         tmp_path,
         call(1, caller=step(0, state={"todo": ["plan"]})),
         call(2, caller=step(1, 1, {"found": 3})),
@@ -34,7 +34,7 @@ def step(index: int, parent: int = 0, state: dict[str, object] | None = None, se
     return Caller("", "", session, index, trace_id(parent) if parent else "", state)
 
 
-def run(project: Path, *words: str, code: int = 0) -> Ran:
+def run(project: Path, *words: str, code: int = 0) -> CommandResult:
     """Run a command of `traceforge session` and expect its exit code."""
     ran = traceforge("session", *words, cwd=project)
     assert code == ran.code, ran
@@ -96,7 +96,7 @@ def test_the_state_at_a_step_is_shown_below_it(project: Path) -> None:
 
 def test_a_parent_from_elsewhere_is_named(project: Path) -> None:
     """Such a step stands at the root, and says that its parent is not there."""
-    keep(project, call(16, caller=step(5, 7)), call(17, caller=step(6, 0xFFFFFFFF)))
+    store_calls(project, call(16, caller=step(5, 7)), call(17, caller=step(6, 0xFFFFFFFF)))
 
     lines = run(project, "show", "agent-1").out.splitlines()
 
@@ -107,7 +107,7 @@ def test_a_parent_from_elsewhere_is_named(project: Path) -> None:
 
 def test_a_circle_of_parents_is_cut_at_its_first_step(project: Path) -> None:
     """Every step is shown exactly once, also one that is its own parent."""
-    keep(
+    store_calls(
         project,
         call(32, caller=step(0, 34, session="circle")),
         call(33, caller=step(1, 32, session="circle")),
@@ -141,7 +141,9 @@ def test_a_session_in_json_is_its_traces_in_order(project: Path) -> None:
 
 def test_a_session_is_found_by_the_beginning_of_its_id(project: Path) -> None:
     """Where only one begins so; a whole id always counts, also where another begins with it."""
-    keep(project, call(48, caller=Caller(session_id="agent-1b")), call(49, caller=Caller(session_id="agent-12")))
+    store_calls(
+        project, call(48, caller=Caller(session_id="agent-1b")), call(49, caller=Caller(session_id="agent-12"))
+    )
 
     assert "session night: 1 step\n" == run(project, "show", "nigh").out.splitlines(True)[0]
     assert "session agent-1: 5 steps\n" == run(project, "show", "agent-1").out.splitlines(True)[0]

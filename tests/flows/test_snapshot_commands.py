@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from support.approval_project import Project, record
-from support.command import Ran, traceforge
-from support.sample_files import snapshot_body, wire_of_error
+from support.approval_project import Project, record_change
+from support.command import CommandResult, traceforge
+from support.sample_files import raw_error_response, snapshot_body
 from traceforge.snapshots.approve.tree_commit import SnapshotChange
 from traceforge.snapshots.tree import tree_transaction
 from traceforge.snapshots.tree.tree_transaction import FileChange, write_files_atomically
@@ -28,13 +28,13 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Project:
     made = Project(tmp_path / "repository")
     body = snapshot_body(id="by-hand", source=SOURCE)
     body["response"]["tool_calls"] = [{"id": "call_1", "function": {"name": "look", "arguments": "{}"}}]
-    made.approve(record("greeting"), SnapshotChange("openai", "by-hand", body, None))
-    made.approve(record("greeting", "Forty\nlines" + "\nmore" * 50))
-    made.approve(SnapshotChange("openai", "oops", None, wire_of_error(source=SOURCE)))
+    made.approve(record_change("greeting"), SnapshotChange("openai", "by-hand", body, None))
+    made.approve(record_change("greeting", "Forty\nlines" + "\nmore" * 50))
+    made.approve(SnapshotChange("openai", "oops", None, raw_error_response(source=SOURCE)))
     return made
 
 
-def run(project: Project, *arguments: str, **variables: str) -> Ran:
+def run(project: Project, *arguments: str, **variables: str) -> CommandResult:
     """One command of the group."""
     return traceforge("snapshot", *arguments, cwd=project.folder, **variables)
 
@@ -123,7 +123,7 @@ def test_an_unknown_id_is_an_error(project: Project) -> None:
 
 def test_an_answer_cannot_forge_a_line_of_output(project: Project) -> None:
     """Control characters are spelled out, and every line stands behind its bar."""
-    project.approve(record("evil", "\x1b[2Japprovals\r\nhash sha256:0"))
+    project.approve(record_change("evil", "\x1b[2Japprovals\r\nhash sha256:0"))
     out = run(project, "show", "evil").out
 
     assert "\x1b" not in out

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from support.corpus import PROJECT
-from support.exchanges import object_of, spread_id, trace_id
+from support.exchanges import parse_object, spread_id, trace_id
 from traceforge.traces.chunk_file import read_chunks
 from traceforge.traces.spool import find_segments, read_frames, read_segment
 from traceforge.traces.trace_format import read_trace
@@ -25,11 +25,11 @@ WRITER = """
 import itertools, sys
 sys.path.insert(0, "tests")
 import msgspec
-from support.exchanges import plain_kept, spread_id, streamed_kept, trace_id
+from support.exchanges import plain_trace, spread_id, streamed_trace, trace_id
 from traceforge.traces.spool import SpoolWriter
 folder, first, count = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
 writer = SpoolWriter(folder)
-models = plain_kept(1), plain_kept(1, "long " * 4_000), streamed_kept(1)
+models = plain_trace(1), plain_trace(1, "long " * 4_000), streamed_trace(1)
 old = trace_id(1).encode()
 print("ready", flush=True)
 for number in itertools.islice(itertools.count(first), count):
@@ -175,7 +175,7 @@ def test_a_drainer_that_is_killed_thirty_times_loses_nothing(tmp_path: Path) -> 
 FILLER = """
 import sys
 sys.path.insert(0, "tests")
-from support.exchanges import plain_kept
+from support.exchanges import plain_trace
 from traceforge.errors import CannotWrite
 from traceforge.traces.spool import SpoolWriter
 writer = SpoolWriter(sys.argv[1])
@@ -183,7 +183,7 @@ failed = 0
 print("ready", flush=True)
 for number in range(2_000):
     try:
-        writer.append(plain_kept(number, "x" * (number * 37 % 2_000)))
+        writer.append(plain_trace(number, "x" * (number * 37 % 2_000)))
         print(number, flush=True)
     except CannotWrite:
         failed += 1
@@ -211,7 +211,7 @@ def _check_full(folder: Path, written: list[int]) -> None:
     segments = [read_segment(path) for path in find_segments(str(folder))]
     assert [(0, 0)] * len(segments) == [(one.torn_bytes, one.damaged_bytes) for one in segments if one]
     assert [trace_id(number) for number in written] == [frame.summary.id for frame in read_frames(str(folder))]
-    assert all(object_of(frame.trace) for frame in read_frames(str(folder)))
+    assert all(parse_object(frame.trace) for frame in read_frames(str(folder)))
     store = TraceStore(str(folder))
     store.update_index()
     assert sorted(trace_id(number) for number in written) == sorted(row.summary.id for row in store.list_rows())

@@ -15,12 +15,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from support.example_counts import tried
+from support.example_counts import scale_examples
 from support.node import CanonicalOracle
 from support.sample_files import write_tree
 from traceforge.snapshots.tree.tree_verification import verify_tree
 
-FILES = tried(200)
+FILES = scale_examples(200)
 
 
 class Tree:

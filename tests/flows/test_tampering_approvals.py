@@ -19,8 +19,8 @@ from typing import Any
 
 import pytest
 
-from support.approval_project import record
-from support.sample_files import snapshot_body, wire_of, wire_of_error
+from support.approval_project import record_change
+from support.sample_files import raw_error_response, raw_response_of, snapshot_body
 from traceforge.canon import digest_bytes
 from traceforge.snapshots.approve.tree_commit import SnapshotChange, commit_changes
 from traceforge.snapshots.formats.approval_format import approval_hash
@@ -49,8 +49,21 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
             subprocess.run(["git", "config", name, value], cwd=project, check=True)
         body = snapshot_body(id="two", source=SOURCE)
         steps: list[tuple[list[SnapshotChange], bool]] = [
-            ([record("one"), SnapshotChange("openai", "two", body, wire_of(body)), record("gone")], False),
-            ([record("one", "It was."), SnapshotChange("openai", "oops", None, wire_of_error(source=SOURCE))], True),
+            (
+                [
+                    record_change("one"),
+                    SnapshotChange("openai", "two", body, raw_response_of(body)),
+                    record_change("gone"),
+                ],
+                False,
+            ),
+            (
+                [
+                    record_change("one", "It was."),
+                    SnapshotChange("openai", "oops", None, raw_error_response(source=SOURCE)),
+                ],
+                True,
+            ),
             ([SnapshotChange("", "gone", None, None)], False),
         ]
         for number, (changes, sign) in enumerate(steps):
@@ -180,7 +193,7 @@ def test_an_answer_that_is_changed_everywhere_is_found(forged: Path) -> None:
     """Record, raw response, digests and manifest agree with each other, and with no approval."""
     body = snapshot_body(id="two", source=SOURCE)
     body["response"]["content"] = "Forged."
-    wire = wire_of(body)
+    wire = raw_response_of(body)
     body["response"]["wire"] = {"file": "wire/two.json", "sha256": digest_bytes(wire)}
     document: Any = body
     (forged / "wire" / "two.json").write_bytes(wire)

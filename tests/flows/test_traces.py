@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from support.command import COMMAND, Ran, traceforge
-from support.stored_traces import TRACES, ago, call, keep, trace_id
+from support.command import COMMAND, CommandResult, traceforge
+from support.stored_traces import TRACES, call, store_calls, time_ago, trace_id
 from traceforge.exchange import Caller
 from traceforge.redact.redactor import Redactor
 from traceforge.traces.spool import SpoolWriter
@@ -28,7 +28,7 @@ FORGED = "Done.\n\ntrace 00000000\x1b[2J\x1b[H\r  status    success\u202e\u2028a
 def project(tmp_path: Path) -> Path:
     """A project with six calls: an error, a stream, another provider, and a session of two steps."""
     (tmp_path / "traceforge.config.json").write_text("{}")
-    keep(
+    store_calls(
         tmp_path,
         call(1),
         call(2, "Write to ann@example.org.", "Sent to ann@example.org."),
@@ -42,7 +42,7 @@ def project(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def run(project: Path, *words: str, code: int = 0, **variables: str) -> Ran:
+def run(project: Path, *words: str, code: int = 0, **variables: str) -> CommandResult:
     """Run a command of `traceforge trace` and expect its exit code."""
     ran = traceforge("trace", *words, cwd=project, **variables)
     assert code == ran.code, ran
@@ -121,7 +121,7 @@ def test_a_list_can_be_narrowed(project: Path, words: str, expected: list[int]) 
 
 def test_paging_visits_every_trace_once(project: Path) -> None:
     """--before goes on where a page ended, also among calls of one millisecond."""
-    keep(project, *(call(number, at=ago(days=1)) for number in range(16, 23)))
+    store_calls(project, *(call(number, at=time_ago(days=1)) for number in range(16, 23)))
 
     pages: list[list[int]] = []
     last: list[str] = []
@@ -220,7 +220,7 @@ def test_a_trace_is_shown_with_how_it_went_and_what_was_said(project: Path) -> N
 @pytest.mark.parametrize("words", [["show", "00000009"], ["show", "00000009", "--full"], ["search", "done"]])
 def test_what_a_model_said_cannot_forge_a_line(project: Path, words: list[str]) -> None:
     """Escapes are shown as text, and every line of a message stands behind a bar."""
-    keep(project, call(9, FORGED, FORGED, caller=Caller(f"a.py:1:{FORGED}", FORGED, FORGED, 0, FORGED)))
+    store_calls(project, call(9, FORGED, FORGED, caller=Caller(f"a.py:1:{FORGED}", FORGED, FORGED, 0, FORGED)))
 
     text = run(project, *words).out
 
@@ -343,11 +343,11 @@ def test_tail_shows_a_call_as_it_comes_and_ends_well(project: Path) -> None:
             index = project / TRACES / "index"
             _wait(lambda: index.exists() and not list((project / TRACES / "spool").glob("*.segment")))
             time.sleep(0.3)
-            writer.append(composer.compose(call(8, model="claude-haiku-4-5", provider="anthropic", at=ago())))
-            writer.append(composer.compose(call(9, at=ago())))
+            writer.append(composer.compose(call(8, model="claude-haiku-4-5", provider="anthropic", at=time_ago())))
+            writer.append(composer.compose(call(9, at=time_ago())))
             assert tail.stdout is not None
             assert trace_id(9) == json.loads(tail.stdout.readline())["id"]
-            writer.append(composer.compose(call(10, at=ago(seconds=30))))
+            writer.append(composer.compose(call(10, at=time_ago(seconds=30))))
             assert trace_id(10) == json.loads(tail.stdout.readline())["id"]
             tail.send_signal(signal.SIGINT)
             rest, talk = tail.communicate(timeout=20)
@@ -370,7 +370,7 @@ def _wait(until: Callable[[], bool], seconds: float = 20) -> None:
 
 def test_a_diff_tells_same_from_changed_by_its_exit_code(project: Path) -> None:
     """The same call is no change; another question or answer is."""
-    keep(project, call(17), call(18, said="It is Lyon."))
+    store_calls(project, call(17), call(18, answer="It is Lyon."))
 
     same = run(project, "diff", "00000001", "00000011")
     changed = run(project, "diff", "00000001", "00000012", code=1)
@@ -426,7 +426,12 @@ def test_an_export_that_cannot_be_written_is_said(project: Path) -> None:
 
 def test_prune_removes_what_is_older_than_the_configuration_says(project: Path) -> None:
     """Thirty days unless it says otherwise; files and chunks go, and the search forgets."""
-    keep(project, call(20, at=ago(days=29)), call(21, at=ago(days=31)), call(22, "Once", ["Once ", "more"], at=ago()))
+    store_calls(
+        project,
+        call(20, at=time_ago(days=29)),
+        call(21, at=time_ago(days=31)),
+        call(22, "Once", ["Once ", "more"], at=time_ago()),
+    )
 
     assert "would remove 7 traces older than 30 days\n" == run(project, "prune", "--dry-run").out
     assert 9 == len(listed(project))
@@ -459,7 +464,7 @@ def test_a_retention_of_0_keeps_traces_for_ever(project: Path) -> None:
 def test_a_session_can_be_removed_whatever_its_age(project: Path) -> None:
     """From files and from archives; everything else stays."""
     run(project, "compress")
-    keep(project, call(30, caller=Caller(session_id="quiz-7", step_index=2), at=ago()))
+    store_calls(project, call(30, caller=Caller(session_id="quiz-7", step_index=2), at=time_ago()))
 
     assert (
         "would remove 3 traces of session quiz-7\n" == run(project, "prune", "--session", "quiz-7", "--dry-run").out
@@ -494,7 +499,7 @@ def test_prune_leaves_what_a_living_process_still_writes(project: Path) -> None:
 
 def test_archives_read_as_files_do(project: Path) -> None:
     """After compressing, no command says anything else than before."""
-    keep(project, call(16, at=ago(days=1)))
+    store_calls(project, call(16, at=time_ago(days=1)))
     commands = [
         ["trace", "list", "--json", "--limit", "5"], ["trace", "show", "00000003"],
         ["trace", "show", "00000003", "--chunks"], ["trace", "show", "00000002", "--json"],
@@ -593,7 +598,7 @@ def test_reindex_makes_the_index_anew(project: Path) -> None:
 # Verify
 
 
-def _finding(ran: Ran) -> tuple[str, str]:
+def _finding(ran: CommandResult) -> tuple[str, str]:
     """The file and the rule of the only finding."""
     (one,) = json.loads(ran.out)["findings"]
     return Path(one["file"].partition("#")[0]).parts[2], one["rule"]
@@ -657,7 +662,7 @@ def test_verify_finds_what_is_wrong_beside_the_files(
 def test_environments_have_traces_of_their_own(project: Path) -> None:
     """TRACEFORGE_TRACES_DIR leads every command to another folder, from the root of the project."""
     staging = {"TRACEFORGE_TRACES_DIR": ".ai-tests/staging"}
-    keep(project, call(60), folder=Path(".ai-tests/staging"))
+    store_calls(project, call(60), folder=Path(".ai-tests/staging"))
     (project / "sub").mkdir()
 
     assert [60] == listed(project / "sub", **staging)
@@ -676,7 +681,7 @@ def test_nobody_else_can_read_what_is_kept(project: Path) -> None:
     """Folders are 0700 and files 0600, after every command has run."""
     for words in (["list"], ["search", "hello"], ["compress"], ["reindex"]):
         run(project, *words)
-    keep(project, call(70, "Once", ["more"]))
+    store_calls(project, call(70, "Once", ["more"]))
     run(project, "list")
 
     modes = {path: stat.S_IMODE(path.stat().st_mode) for path in walk(project / ".ai-tests")}

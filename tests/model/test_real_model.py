@@ -19,10 +19,10 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from support.command import COMMAND, Ran
+from support.command import COMMAND, CommandResult
 from support.corpus import PROJECT
-from support.environments import linked
-from support.local_model import Asked, Local, find_weights, local_server
+from support.environments import linked_python
+from support.local_model import LocalServer, Messages, find_weights, local_server
 
 APP = PROJECT / "tests" / "apps" / "local.py"
 CONFIG = {
@@ -55,30 +55,30 @@ class Project(NamedTuple):
     folder: Path
     python: Path
     settings: dict[str, Any]
-    approved: dict[Asked, Snapshot]
+    approved: dict[Messages, Snapshot]
 
-    def conversations(self) -> list[list[Asked]]:
+    def conversations(self) -> list[list[Messages]]:
         """Requests that begin alike, the longer one first."""
         longest_first = sorted(self.approved, key=len, reverse=True)
         return [[one for one in longest_first if one[:2] == asked] for asked in self.approved if len(asked) == 2]
 
-    def run(self, url: str, *words: str) -> Ran:
+    def run(self, url: str, *words: str) -> CommandResult:
         """One command of ours."""
         return run(self.folder, url, *words)
 
-    def check(self, server: Local, *words: str) -> tuple[int, dict[Asked, dict[str, Any]]]:
+    def check(self, server: LocalServer, *words: str) -> tuple[int, dict[Messages, dict[str, Any]]]:
         """`check-live`: its exit code, and what it reports by request."""
         ran = self.run(server.url, "check-live", "--yes", "--runs", str(RUNS), "--json", *words)
         assert ran.code in (0, 1), ran
         told = {one["id"]: one for one in json.loads(ran.out)["snapshots"]}
         return ran.code, {asked: told[one.id] for asked, one in self.approved.items() if one.id in told}
 
-    def say(self, server: Local, asked: Asked) -> str:
+    def say(self, server: LocalServer, asked: Messages) -> str:
         """What the model says, without us."""
-        return server.say(asked, self.settings)
+        return server.complete(asked, self.settings)
 
 
-def run(folder: Path, url: str, *words: str) -> Ran:
+def run(folder: Path, url: str, *words: str) -> CommandResult:
     """One command of ours, which may take as long as a model does."""
     kept = {name: os.environ[name] for name in ("PATH", "HOME", "LANG") if name in os.environ}
     environ = {**kept, "OPENAI_BASE_URL": f"{url}/v1", "OPENAI_API_KEY": "nothing", "PYTHONDONTWRITEBYTECODE": "1"}
@@ -86,7 +86,7 @@ def run(folder: Path, url: str, *words: str) -> Ran:
         [str(COMMAND), *words], cwd=folder, env=environ, stdin=subprocess.DEVNULL, capture_output=True, text=True,
         timeout=COMMAND_S, check=False,
     )  # fmt: skip
-    return Ran(done.returncode, done.stdout, done.stderr)
+    return CommandResult(done.returncode, done.stdout, done.stderr)
 
 
 def pytest_of(python: Path) -> list[str]:
@@ -101,18 +101,18 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Project:
     folder = tmp_path_factory.mktemp("project")
     shutil.copy(APP, folder)
     (folder / "traceforge.config.json").write_text(json.dumps(CONFIG))
-    python = linked(tmp_path_factory.mktemp("python"))
+    python = linked_python(tmp_path_factory.mktemp("python"))
     with local_server(folder.parent / "recorded.log", *FRESH) as server:
         recorded = run(folder, server.url, "record", *pytest_of(python))
         accepted = run(folder, server.url, "approve", "--all", "--reason", "it is right")
-        asked = server.asked()
+        asked = server.read_requests()
     assert (0, 0) == (recorded.code, accepted.code), (recorded, accepted)
     approved = approved_in(folder)
     assert sorted(asked) == sorted(approved)
     return Project(folder, python, runpy.run_path(str(APP))["SETTINGS"], approved)
 
 
-def approved_in(folder: Path) -> dict[Asked, Snapshot]:
+def approved_in(folder: Path) -> dict[Messages, Snapshot]:
     """What is committed, by request."""
     found = {}
     for file in sorted(folder.glob(".ai-snapshots/openai/*.json")):
@@ -206,20 +206,20 @@ def test_a_reused_cache_is_caught(project: Project, tmp_path: Path, record_prope
     """
     order = ("--concurrency", "1")
     codes: list[int] = []
-    told: dict[Asked, dict[str, Any]] = {}
+    told: dict[Messages, dict[str, Any]] = {}
     with local_server(tmp_path / "log", *REUSED) as server:
         for turns in project.conversations():
             code, found = project.check(server, *order, *(project.approved[asked].id for asked in turns))
             codes.append(code)
             told.update(found)
         varied = [asked for asked, one in told.items() if one["verdict"] == "varies"]
-        asked_for_json = server.asked()
+        asked_for_json = server.read_requests()
         assert varied, "no answer depends on what is evaluated again here: let the application ask more"
         turns = next(turns for turns in project.conversations() if varied[0] in turns)
         project.say(server, next(asked for asked in project.approved if asked not in turns))
         names = [project.approved[asked].id for asked in turns]
         shown = project.run(server.url, "check-live", "--yes", "--runs", str(RUNS), *order, *names)
-        order_of_all = server.asked()
+        order_of_all = server.read_requests()
     with local_server(tmp_path / "log", *REUSED) as server:
         said = [(asked, project.say(server, asked)) for asked in order_of_all]
 
@@ -235,7 +235,7 @@ def test_a_reused_cache_is_caught(project: Project, tmp_path: Path, record_prope
     (tmp_path / "verdict.txt").write_text(shown.out)  # what the page about local models shows
 
 
-def assert_shown(ran: Ran, approved: Snapshot, said: Sequence[str]) -> None:
+def assert_shown(ran: CommandResult, approved: Snapshot, said: Sequence[str]) -> None:
     """A person reads how many runs differ, which answers there are, and from which word on."""
     verdict, different = expected_verdict(approved.text, said)
     assert ("varies", 1) == (verdict, ran.code)

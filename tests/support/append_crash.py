@@ -27,7 +27,7 @@ from traceforge.context.model.objects import EventType
 STEPS_MAX = 60
 
 
-class Found(NamedTuple):
+class CrashReport(NamedTuple):
     """What killing showed."""
 
     kills: int
@@ -37,7 +37,7 @@ class Found(NamedTuple):
     wrong: list[str]
 
 
-def append(store: Store, session_id: str, branch_id: str) -> EncodedResponse:
+def append_once(store: Store, session_id: str, branch_id: str) -> EncodedResponse:
     """The operation: always the same."""
     said = {"event_type": "user_message", "content": "once"}
     body = {"expected_version": 0, "expected_head_event_id": None, "event": said}
@@ -48,7 +48,7 @@ def append(store: Store, session_id: str, branch_id: str) -> EncodedResponse:
     )
 
 
-def killed_at_every_statement(target: str, keys: str) -> Found:
+def kill_at_every_statement(target: str, keys: str) -> CrashReport:
     """Kill a fresh append at step 1, 2, 3 …, until one survives; retry each twice and look at what is there."""
     done = subprocess.run(
         [sys.executable, "-m", "support.append_crash", target, keys],
@@ -56,10 +56,10 @@ def killed_at_every_statement(target: str, keys: str) -> Found:
         check=False, capture_output=True, timeout=120,
     )  # fmt: skip
     assert 0 == done.returncode, done.stderr.decode()
-    return Found(**json.loads(done.stdout))
+    return CrashReport(**json.loads(done.stdout))
 
 
-def _kill_all(target: str, keys: str) -> Found:
+def _kill_all(target: str, keys: str) -> CrashReport:
     store = Store.open(target, keys=keys)
     before = after = 0
     wrong: list[str] = []
@@ -71,11 +71,11 @@ def _kill_all(target: str, keys: str) -> Found:
             _die(store, *at, step)
         code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
         if code == 0:
-            return Found(step - 1, step - 1, before, after, wrong)
+            return CrashReport(step - 1, step - 1, before, after, wrong)
         assert -signal.SIGKILL == code
         landed = len(store.list_events(*at).data)
         before, after = before + (landed == 0), after + (landed == 1)
-        answers = {append(store, *at) for _ in range(2)}
+        answers = {append_once(store, *at) for _ in range(2)}
         events = store.list_events(*at).data
         head = store.get_branch(*at)
         if len(answers) != 1 or len(events) != 1 or (head.version, head.head_event_id) != (1, events[0].id):
@@ -97,7 +97,7 @@ def _die(store: Store, session_id: str, branch_id: str, at: int) -> None:
     killer = _Killer(at)
     for name in ("before_cursor_execute", "after_cursor_execute", "commit"):
         event.listen(Engine, name, killer.step)
-    append(store, session_id, branch_id)
+    append_once(store, session_id, branch_id)
     killer.step()  # Committed, and the answer lost.
     os._exit(0)
 

@@ -19,9 +19,9 @@ from typing import Any, NamedTuple
 
 from support.command import COMMAND
 from support.corpus import PROJECT
-from support.environments import OURS
+from support.environments import SITE_PACKAGES
 from support.provider_answers import Answers, read_request
-from support.upstream import Answer, Received, Upstream
+from support.upstream import ReceivedRequest, ScriptedResponse, Upstream
 from traceforge.traces.trace_store import TraceStore
 
 APPS = PROJECT / "tests" / "apps"
@@ -32,7 +32,7 @@ TRACES = Path(".ai-tests") / "traces"
 SECONDS_MAX = 240
 
 
-class Told(NamedTuple):
+class ModelResult(NamedTuple):
     """What the application said about one model that it asked."""
 
     model: str
@@ -44,7 +44,7 @@ class Told(NamedTuple):
         return self.sites[min(number, len(self.sites) - 1)]
 
 
-class Stored(NamedTuple):
+class TraceOnDisk(NamedTuple):
     """A trace on the disk."""
 
     trace: dict[str, Any]
@@ -58,16 +58,16 @@ class Stored(NamedTuple):
         return str(self.trace["provider_request"]["model"])
 
 
-class Ran(NamedTuple):
+class ApplicationRun(NamedTuple):
     """One run of the application."""
 
-    told: dict[str, Told]
-    received: dict[str, list[Received]]  # by model, in order
-    stored: list[Stored]
+    results: dict[str, ModelResult]
+    received: dict[str, list[ReceivedRequest]]  # by model, in order
+    traces: list[TraceOnDisk]
     folder: Path
 
 
-def read_traces(project: Path, without: Collection[str] = ()) -> list[Stored]:
+def read_traces(project: Path, without: Collection[str] = ()) -> list[TraceOnDisk]:
     """Every trace of a project, oldest first; `without` these ids."""
     store = TraceStore(str(project / TRACES))
     try:
@@ -75,14 +75,14 @@ def read_traces(project: Path, without: Collection[str] = ()) -> list[Stored]:
         rows = [row for row in store.list_rows() if row.summary.id not in without]
         rows.sort(key=lambda row: (row.summary.timestamp, row.summary.step_index or 0))  # Two may begin in one ms.
         return [
-            Stored(json.loads(store.read_stored(row).trace), [chunk.data for chunk in store.load_chunks(row)])
+            TraceOnDisk(json.loads(store.read_stored(row).trace), [chunk.data for chunk in store.load_chunks(row)])
             for row in rows
         ]
     finally:
         store.close()
 
 
-def files_with(folder: Path, secret: bytes) -> list[Path]:
+def find_files_with(folder: Path, secret: bytes) -> list[Path]:
     """The files in which these bytes stand."""
     return [file for file in folder.rglob("*") if file.is_file() and secret in file.read_bytes()]
 
@@ -127,12 +127,12 @@ class Application:
         self._more = more
         self.models = answers.models(ways)
 
-    def run(self, way: str, folder: Path) -> Ran:
+    def run(self, way: str, folder: Path) -> ApplicationRun:
         """Run it in one of `WAYS`, or while nobody watches."""
         app = folder / "app"
         shutil.copytree(APPS, app, ignore=shutil.ignore_patterns("node", "__pycache__"))
         (folder / ".git").mkdir()
-        self._server.answers(Answer([b"{}"]))
+        self._server.respond_with(ScriptedResponse([b"{}"]))
         self._server.choose = self._answers.answer
         program = str(app / "asks.py")
         url = self._server.url
@@ -148,14 +148,14 @@ class Application:
             }[way]
             capture = "no" if way == INSTALLED else "yes"
             told = self._start([*words, program], folder, dict.fromkeys(PROVIDERS, url), CAPTURE=capture)
-        received: dict[str, list[Received]] = {}
+        received: dict[str, list[ReceivedRequest]] = {}
         for one in self._server.received:
             received.setdefault(read_request(one).model, []).append(one)
-        return Ran(told, received, read_traces(folder) if way in WAYS else [], folder)
+        return ApplicationRun(told, received, read_traces(folder) if way in WAYS else [], folder)
 
-    def replay(self, way: str, folder: Path) -> dict[str, Told]:
+    def replay(self, way: str, folder: Path) -> dict[str, ModelResult]:
         """Run it once more, in process or under `run`, in a project that has recorded it; the provider is another."""
-        self._server.answers(Answer([b'{"error": "nobody should have asked"}'], 500))
+        self._server.respond_with(ScriptedResponse([b'{"error": "nobody should have asked"}'], 500))
         self._server.choose = None
         program, inside = str(folder / "app" / "asks.py"), str(folder / "app" / "inprocess.py")
         words = {
@@ -173,13 +173,13 @@ class Application:
         """How many requests the provider has seen in the last run."""
         return len(self._server.received)
 
-    def _start(self, words: list[str], folder: Path, urls: dict[str, str], **more: str) -> dict[str, Told]:
+    def _start(self, words: list[str], folder: Path, urls: dict[str, str], **more: str) -> dict[str, ModelResult]:
         environ = clean_environment(
             **more,
             **{f"{name.upper()}_URL": url for name, url in urls.items()},
             MODELS=json.dumps(self.models),
             MORE=self._more,
-            PATHS=os.pathsep.join([str(PROJECT / "src"), str(OURS)]),
+            PATHS=os.pathsep.join([str(PROJECT / "src"), str(SITE_PACKAGES)]),
         )
         ran = subprocess.run(
             words,
@@ -191,11 +191,11 @@ class Application:
             check=False,
         )
         assert ran.returncode == 0, ran.stderr.decode()[-4000:]
-        return {told.model: told for told in map(_told, ran.stdout.splitlines())}
+        return {told.model: told for told in map(_read_result, ran.stdout.splitlines())}
 
 
-def _told(line: bytes) -> Told:
+def _read_result(line: bytes) -> ModelResult:
     value = json.loads(line)
     file = f"app/{value['file']}"
     sites = [{"file": file, "line": number, "function": function} for number, function in value["sites"]]
-    return Told(value["model"], value["result"], sites)
+    return ModelResult(value["model"], value["result"], sites)

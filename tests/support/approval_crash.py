@@ -19,22 +19,22 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from support.approval_project import record
-from support.sample_files import wire_of_error
+from support.approval_project import record_change
+from support.sample_files import raw_error_response
 from traceforge.snapshots.approve.tree_commit import SnapshotChange, commit_changes
 from traceforge.snapshots.tree.tree_transaction import finish_interrupted_approval
 from traceforge.snapshots.tree.tree_verification import verify_tree
 
 CALLS = ("open", "fsync", "replace", "unlink", "mkdir", "rmdir", "close")
 
-GONE = [SnapshotChange("", name, None, None) for name in ("one", "two", "oops", "many0", "many1", "many2")]
+REMOVALS = [SnapshotChange("", name, None, None) for name in ("one", "two", "oops", "many0", "many1", "many2")]
 STEPS: list[list[SnapshotChange]] = [
-    [record("one")],
-    [record("two"), SnapshotChange("openai", "oops", None, wire_of_error())],
-    [record("one", "Changed."), SnapshotChange("openai", "oops", None, wire_of_error("Other"))],
-    [*(record(f"many{number}") for number in range(3)), SnapshotChange("", "two", None, None)],
-    [record("two", "Back."), record("one", provider="corp")],
-    GONE,
+    [record_change("one")],
+    [record_change("two"), SnapshotChange("openai", "oops", None, raw_error_response())],
+    [record_change("one", "Changed."), SnapshotChange("openai", "oops", None, raw_error_response("Other"))],
+    [*(record_change(f"many{number}") for number in range(3)), SnapshotChange("", "two", None, None)],
+    [record_change("two", "Back."), record_change("one", provider="corp")],
+    REMOVALS,
 ]
 
 
@@ -90,7 +90,7 @@ class _File:
         self._real.write(data[len(data) // 2 :])
 
 
-def tree(project: Path) -> dict[str, bytes]:
+def read_tree(project: Path) -> dict[str, bytes]:
     """Every file below the snapshots, hidden ones too."""
     root = project / ".ai-snapshots"
     return {path.relative_to(root).as_posix(): path.read_bytes() for path in root.rglob("*") if path.is_file()}
@@ -102,7 +102,7 @@ def approve(project: Path, number: int) -> None:
     commit_changes(str(project), {}, STEPS[number], reason="as agreed", now=now)
 
 
-def killed(at: int, act: Callable[[], object]) -> bool:
+def kill_at_step(at: int, act: Callable[[], object]) -> bool:
     """Do something in a child that dies at its n-th step. False: it was done before."""
     child = os.fork()
     if child == 0:
@@ -130,10 +130,10 @@ class Run:
 
     def step(self, number: int) -> None:
         """Kill one approval at every point there is, then let it happen."""
-        old = tree(self._before)
+        old = read_tree(self._before)
         self._renew()
         approve(self._victim, number)
-        new = tree(self._victim)
+        new = read_tree(self._victim)
         at = 1
         while self._kill(number, at):
             self._judge(f"step {number}, kill {at}", at, old, new)
@@ -149,16 +149,16 @@ class Run:
 
     def _kill(self, number: int, at: int) -> bool:
         self._renew()
-        return killed(at, lambda: approve(self._victim, number))
+        return kill_at_step(at, lambda: approve(self._victim, number))
 
     def _judge(self, where: str, at: int, old: dict[str, bytes], new: dict[str, bytes]) -> None:
         journal = self._victim / ".ai-tests/approve.journal"
         self.counts["killed"] += 1
         if journal.exists():  # Whoever finishes it may die too, at another place each time.
-            again = killed(at % 31 + 1, lambda: finish_interrupted_approval(str(self._victim)))
+            again = kill_at_step(at % 31 + 1, lambda: finish_interrupted_approval(str(self._victim)))
             self.counts["killed again"] += again
         finish_interrupted_approval(str(self._victim))
-        left = tree(self._victim)
+        left = read_tree(self._victim)
         self.counts["new" if left == new else "old"] += 1
         if left not in (old, new):
             self.problems.append(f"{where}: neither old nor new, differs in {sorted(set(left) ^ set(new))}")
@@ -171,9 +171,9 @@ class Run:
         """What was cut short does not stand in the way of approving again, and leaves nothing behind."""
         self._kill(number, at)
         finish_interrupted_approval(str(self._victim))
-        if tree(self._victim) != new:
+        if read_tree(self._victim) != new:
             approve(self._victim, number)
-        if tree(self._victim) != new:
+        if read_tree(self._victim) != new:
             self.problems.append(f"step {number}, kill {at}: approving again did not help")
         finish_interrupted_approval(str(self._victim))
 

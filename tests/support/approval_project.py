@@ -6,16 +6,16 @@ import subprocess
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-from support.command import Ran, traceforge
-from support.sample_files import snapshot_body, wire_of
+from support.command import CommandResult, traceforge
+from support.sample_files import raw_response_of, snapshot_body
 from traceforge.snapshots.approve.tree_commit import SnapshotChange, commit_changes
 
 
-def record(name: str, content: str = "It is.", provider: str = "openai") -> SnapshotChange:
+def record_change(name: str, content: str = "It is.", provider: str = "openai") -> SnapshotChange:
     """A record with its raw response."""
     body = snapshot_body(id=name)
     body["response"]["content"] = content
-    return SnapshotChange(provider, name, body, wire_of(body))
+    return SnapshotChange(provider, name, body, raw_response_of(body))
 
 
 class Project:
@@ -46,6 +46,6 @@ class Project:
         done = commit_changes(str(self.folder), {}, changes, reason="as agreed", now=self._now)
         return self.root / done.approval.file
 
-    def verify(self, *options: str, base: str = "main") -> Ran:
+    def verify(self, *options: str, base: str = "main") -> CommandResult:
         """Hold the tree against a commit."""
         return traceforge("verify", "--base", base, *options, cwd=self.folder)

@@ -17,13 +17,13 @@ MERGES = ("checkpoint", "compact", "rebase", "fork")
 LANES = ("recorded", "baseline", "candidate")
 
 
-def demanded() -> tuple[str, ...]:
+def required_cells() -> tuple[str, ...]:
     """What has to run on each backend. Lanes are demanded as soon as there are replay runs."""
     lanes = LANES if find_spec("traceforge.context.comparison.replay_runs") else ()
     return (*(f"merge {one}" for one in MERGES), *(f"lane {one}" for one in lanes), "purge")
 
 
-def cells_of(item: pytest.Item) -> Iterator[str]:
+def find_cells(item: pytest.Item) -> Iterator[str]:
     """What a test counts for, such as `sqlite × purge`."""
     parameters = item.callspec.params if isinstance(item, pytest.Function) and hasattr(item, "callspec") else {}
     backend = parameters.get("backend")
@@ -35,7 +35,7 @@ def cells_of(item: pytest.Item) -> Iterator[str]:
     if "lane" in parameters:
         what.append(f"lane {getattr(parameters['lane'], 'value', parameters['lane'])}")
     for one in dict.fromkeys(what):
-        if one not in (*demanded(), *(f"lane {lane}" for lane in LANES)):
+        if one not in (*required_cells(), *(f"lane {lane}" for lane in LANES)):
             raise pytest.UsageError(f"{item.nodeid} counts for {one}, and nobody asks for that")
         yield f"{backend} × {one}"
 
@@ -45,15 +45,15 @@ def tally(reports: Iterable[pytest.TestReport]) -> Counter[str]:
     return Counter(str(value) for report in reports for name, value in report.user_properties if name == COUNTED)
 
 
-def lines(counted: Counter[str]) -> list[str]:
+def format_counts(counts: Counter[str]) -> list[str]:
     """The numbers, a line for each thing that is counted."""
     return [
         f"context store, {what}: "
-        + ", ".join(f"{counted[f'{backend} × {what}']} on {backend}" for backend in BACKENDS)
-        for what in dict.fromkeys((*demanded(), *(cell.partition(" × ")[2] for cell in counted)))
+        + ", ".join(f"{counts[f'{backend} × {what}']} on {backend}" for backend in BACKENDS)
+        for what in dict.fromkeys((*required_cells(), *(cell.partition(" × ")[2] for cell in counts)))
     ]
 
 
-def missing(counted: Counter[str]) -> list[str]:
+def find_missing_cells(counts: Counter[str]) -> list[str]:
     """What should have run, and did not."""
-    return [cell for what in demanded() for backend in BACKENDS if not counted[cell := f"{backend} × {what}"]]
+    return [cell for what in required_cells() for backend in BACKENDS if not counts[cell := f"{backend} × {what}"]]

@@ -18,7 +18,7 @@ import httpx
 import uvloop
 
 from support.command import COMMAND
-from support.proxy_process import SECONDS_MAX, Ended
+from support.proxy_process import SECONDS_MAX, ExitResult
 from support.raw_sockets import Peer
 from traceforge.canon import JSONObject
 from traceforge.chat.chat_server import ChatServer
@@ -66,7 +66,7 @@ class Client:
         self._client.close()
 
 
-class Serving(Client):
+class ChatProcess(Client):
     """`traceforge chat serve` in a process of its own."""
 
     def __init__(self, process: subprocess.Popen[bytes]) -> None:
@@ -80,12 +80,12 @@ class Serving(Client):
         self.pid: int = ready["pid"]  # not that of the process, where something else runs it
         super().__init__(ready["url"])
 
-    def stop(self, number: int = signal.SIGTERM) -> Ended:
+    def stop(self, number: int = signal.SIGTERM) -> ExitResult:
         """Tell it to stop, and wait."""
         self.close()
         os.kill(self.pid, number)
         self.out, err = self.process.communicate(timeout=SECONDS_MAX)
-        return Ended(self.process.returncode, err.decode())
+        return ExitResult(self.process.returncode, err.decode())
 
     def kill(self) -> None:
         """Leave nothing behind."""
@@ -98,13 +98,13 @@ class Serving(Client):
 
 
 @contextmanager
-def chat_serve(
+def chat_process(
     folder: Path,
     *arguments: str,
     before: tuple[str, ...] = (),
     command: tuple[str, ...] = (str(COMMAND),),
     **variables: str,
-) -> Iterator[Serving]:
+) -> Iterator[ChatProcess]:
     """Run the command in a folder, on a free port; `before` is what it is run by."""
     environ = {name: os.environ[name] for name in ("PATH", "HOME", "LANG") if name in os.environ}
     process = subprocess.Popen(
@@ -116,7 +116,7 @@ def chat_serve(
         stderr=subprocess.PIPE,
     )
     try:
-        serving = Serving(process)
+        serving = ChatProcess(process)
     except BaseException:
         process.kill()
         process.communicate()
@@ -199,7 +199,7 @@ class RunningChat(Client):
 
 
 @contextmanager
-def chatting(model: ChatModel, prompts: Path, memory: ConversationMemory | None = None) -> Iterator[RunningChat]:
+def running_chat(model: ChatModel, prompts: Path, memory: ConversationMemory | None = None) -> Iterator[RunningChat]:
     """A chat for the time of a test."""
     running = RunningChat(model, prompts, memory)
     try:

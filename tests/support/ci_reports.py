@@ -7,7 +7,7 @@ from traceforge.report.ci_report import CaseOutcome, CaseResult, CIReport, Repor
 from traceforge.report.finding_locations import SourceLocation
 
 
-def item(
+def reported_finding(
     number: int = 1, rule: str = "GT1", message: str = "the request of a changed", details: str = ""
 ) -> ReportedFinding:
     """One finding on a line of its own."""
@@ -17,7 +17,7 @@ def item(
     )
 
 
-def report(*items: ReportedFinding, command: str = "test") -> CIReport:
+def ci_report(*items: ReportedFinding, command: str = "test") -> CIReport:
     """A report of these findings, one test that failed, one that passed and one that was skipped."""
     cases = (
         CaseResult("tests/test_a.py", "test_a", CaseOutcome.FAILED, "GT1 the request of a changed"),

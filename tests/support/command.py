@@ -15,7 +15,7 @@ COMMAND = Path(sys.executable).parent / "traceforge"
 PLAIN_PYTEST = {"PYTEST_ADDOPTS": "-p no:hypothesispytest -p no:schemathesis"}
 
 
-class Ran(NamedTuple):
+class CommandResult(NamedTuple):
     """What a command printed, and its exit code."""
 
     code: int
@@ -23,7 +23,7 @@ class Ran(NamedTuple):
     err: str
 
 
-def traceforge(*arguments: str | Path, cwd: Path | None = None, **variables: str) -> Ran:
+def traceforge(*arguments: str | Path, cwd: Path | None = None, **variables: str) -> CommandResult:
     """Run the command in a clean environment; `variables` are added to it."""
     environ = {name: os.environ[name] for name in ("PATH", "HOME", "LANG") if name in os.environ}
     result = subprocess.run(
@@ -35,4 +35,4 @@ def traceforge(*arguments: str | Path, cwd: Path | None = None, **variables: str
         timeout=120,
         check=False,
     )
-    return Ran(result.returncode, result.stdout.decode(), result.stderr.decode())
+    return CommandResult(result.returncode, result.stdout.decode(), result.stderr.decode())

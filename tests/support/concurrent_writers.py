@@ -27,7 +27,7 @@ from traceforge.context.model.inputs import Append, NewEvent
 from traceforge.context.model.objects import Event, EventType
 from traceforge.errors import BranchConflict, StoreUnavailable
 
-PATIENCE_S = 120
+RETRY_S = 120
 PAUSE_S = 0.002
 PAUSE_MAX_S = 0.1
 
@@ -35,14 +35,14 @@ T = TypeVar("T")
 Ids = tuple[str, str, str]  # Project, session, branch.
 
 
-def open_patiently(target: str, keys: str, project: str) -> Store:
+def open_with_retries(target: str, keys: str, project: str) -> Store:
     """Open the store, also while its server is being restarted."""
-    return patient(lambda: Store.open(target, keys=keys, project_id=project))
+    return retry_until_available(lambda: Store.open(target, keys=keys, project_id=project))
 
 
-def patient(work: Callable[[], T]) -> T:
+def retry_until_available(work: Callable[[], T]) -> T:
     """Try until the database can be reached."""
-    deadline = time.monotonic() + PATIENCE_S
+    deadline = time.monotonic() + RETRY_S
     while True:
         try:
             return work()
@@ -58,19 +58,19 @@ class Writer:
     def __init__(self, store: Store, session: str, branch: str, name: str) -> None:
         self.store, self.session, self.branch, self.name = store, session, branch, name
         self.last: str | None = None  # Everything up to here has been read.
-        self.there: set[str] = set()
+        self.appended: set[str] = set()
 
     def run(self, count: int) -> None:
         """Append all of them."""
-        patient(self.look)  # Who was here before may have been killed.
+        retry_until_available(self.read_new_events)  # Who was here before may have been killed.
         for number in range(count):
             tag = f"{self.name}-{number}"
-            if tag not in self.there:
+            if tag not in self.appended:
                 self.append(tag)
 
     def append(self, tag: str) -> None:
         """Append one, and again where the branch has moved on, or where it surely is not there."""
-        version, head = patient(self.where)
+        version, head = retry_until_available(self.read_head)
         event = NewEvent(event_type=EventType.USER_MESSAGE, content=tag)
         pause = PAUSE_S
         while True:
@@ -83,21 +83,21 @@ class Writer:
                 time.sleep(random.random() * pause)
                 pause = min(pause * 2, PAUSE_MAX_S)
             except StoreUnavailable:
-                patient(self.look)
-                if tag in self.there:
+                retry_until_available(self.read_new_events)
+                if tag in self.appended:
                     return
-                version, head = patient(self.where)
+                version, head = retry_until_available(self.read_head)
 
-    def where(self) -> tuple[int, str | None]:
+    def read_head(self) -> tuple[int, str | None]:
         """The branch as it is now."""
         now = self.store.get_branch(self.session, self.branch)
         return now.version, now.head_event_id
 
-    def look(self) -> None:
+    def read_new_events(self) -> None:
         """Read what came since the last time."""
         while True:
             page = self.store.list_events(self.session, self.branch, limit=100, after=self.last)
-            self.there.update(str(event.content) for event in page.data)
+            self.appended.update(str(event.content) for event in page.data)
             self.last = page.data[-1].id if page.data else self.last
             if not page.has_more:
                 return
@@ -122,7 +122,7 @@ def run_all(target: str, keys: str, ids: Ids, *, processes: int, threads: int, e
 
 
 def _watch(
-    running: dict[int, subprocess.Popen[bytes]], again: Callable[[int], subprocess.Popen[bytes]], kills: int
+    running: dict[int, subprocess.Popen[bytes]], restart: Callable[[int], subprocess.Popen[bytes]], kills: int
 ) -> int:
     killed = 0
     while running:
@@ -134,7 +134,7 @@ def _watch(
             assert process.returncode in (0, -signal.SIGKILL), told.decode()[-2000:]
             del running[number]
             if process.returncode:
-                running[number] = again(number)
+                running[number] = restart(number)
         if killed < kills and running and random.random() < 0.03:
             victim = random.choice(list(running.values()))
             if victim.poll() is None:
@@ -143,7 +143,7 @@ def _watch(
     return killed
 
 
-def check(events: list[Event], expected: set[str]) -> None:
+def check_events(events: list[Event], expected: set[str]) -> None:
     """None lost, none twice, no gap, each the child of the one before it."""
     said = [str(event.content) for event in events]
     assert len(said) == len(set(said)), "an event is there twice"
@@ -155,7 +155,7 @@ def check(events: list[Event], expected: set[str]) -> None:
 def main(arguments: list[str]) -> None:
     """One process."""
     target, keys, project, session, branch, name, count, threads = arguments
-    with closing(open_patiently(target, keys, project)) as store, ThreadPoolExecutor(int(threads)) as pool:
+    with closing(open_with_retries(target, keys, project)) as store, ThreadPoolExecutor(int(threads)) as pool:
         writers = [Writer(store, session, branch, f"{name}.{number}") for number in range(int(threads))]
         list(pool.map(lambda one: one.run(int(count) // int(threads)), writers))
 

@@ -19,24 +19,24 @@ from traceforge.context.model.objects import (
 )
 
 
-def artifact(store: Store, content: Content = "You are helpful.", **more: Any) -> Artifact:
+def new_artifact(store: Store, content: Content = "You are helpful.", **more: Any) -> Artifact:
     """A text, or what is given."""
     kind = more.pop("artifact_type", ArtifactType.TEXT_CONTEXT)
     return store.create_artifact(NewArtifact(artifact_type=kind, content=content, **more))
 
 
-def bundle(store: Store, *contents: Content) -> Bundle:
+def new_bundle(store: Store, *contents: Content) -> Bundle:
     """Contents as the system says them."""
-    items = [BundleItem(artifact_id=artifact(store, one).id, role="system") for one in contents]
+    items = [BundleItem(artifact_id=new_artifact(store, one).id, role="system") for one in contents]
     return store.create_bundle(NewBundle(items=items))
 
 
-def session(store: Store, *base: Content) -> Session:
+def new_session(store: Store, *base: Content) -> Session:
     """A session that begins with these contents."""
-    return store.create_session(NewSession(base_bundle_ids=[bundle(store, *base).id] if base else []))
+    return store.create_session(NewSession(base_bundle_ids=[new_bundle(store, *base).id] if base else []))
 
 
-def append(
+def append_event(
     store: Store,
     branch: Branch | Session,
     content: Content = "hello",
@@ -44,35 +44,35 @@ def append(
     **more: Any,
 ) -> Event:
     """One event at the head as it is now."""
-    session_id, branch_id = where(branch)
+    session_id, branch_id = branch_ids(branch)
     now = store.get_branch(session_id, branch_id)
     event = NewEvent(event_type=event_type, content=None if "payload_ref" in more else content, **more)
     body = Append(expected_version=now.version, expected_head_event_id=now.head_event_id, event=event)
     return store.append_event(session_id, branch_id, body)
 
 
-def fill(store: Store, branch: Branch | Session, count: int, word: str = "event") -> list[Event]:
+def append_events(store: Store, branch: Branch | Session, count: int, word: str = "event") -> list[Event]:
     """As many events."""
-    return [append(store, branch, f"{word} {number}") for number in range(count)]
+    return [append_event(store, branch, f"{word} {number}") for number in range(count)]
 
 
-def fork(store: Store, branch: Branch | Session, at: Event | None = None, label: str = "") -> Branch:
+def fork_branch(store: Store, branch: Branch | Session, at: Event | None = None, label: str = "") -> Branch:
     """A fork at the head, or at an event."""
-    session_id, branch_id = where(branch)
+    session_id, branch_id = branch_ids(branch)
     body = NewBranch(fork_from_branch_id=branch_id, fork_from_event_id=at.id if at else None, label=label)
     return store.fork_branch(session_id, body)
 
 
-def where(branch: Branch | Session) -> tuple[str, str]:
+def branch_ids(branch: Branch | Session) -> tuple[str, str]:
     """The ids of a branch, or of a session's first one."""
     return (branch.id, branch.default_branch_id) if isinstance(branch, Session) else (branch.session_id, branch.id)
 
 
-def every_event(store: Store, branch: Branch | Session) -> list[Event]:
+def list_all_events(store: Store, branch: Branch | Session) -> list[Event]:
     """All events of a branch, page by page."""
     seen: list[Event] = []
     while True:
-        page = store.list_events(*where(branch), limit=100, after=seen[-1].id if seen else None)
+        page = store.list_events(*branch_ids(branch), limit=100, after=seen[-1].id if seen else None)
         seen += page.data
         if not page.has_more:
             return seen

@@ -13,7 +13,7 @@ import pytest
 PROJECT = Path(__file__).resolve().parents[2]
 
 
-def shared(path: str) -> Path:
+def shared_path(path: str) -> Path:
     """Say where `path` of the shared folder is, whether or not it exists."""
     first, _, rest = path.partition("/")
     corpus = os.environ.get("TRACEFORGE_CORPUS")
@@ -24,20 +24,20 @@ def shared(path: str) -> Path:
 
 def need_shared(path: str) -> Path:
     """Say where `path` of the shared folder is; skip the test where it is absent."""
-    place = shared(path)
+    place = shared_path(path)
     if not place.exists():
-        pytest.skip(_absent(place))
+        pytest.skip(_missing_reason(place))
     return place
 
 
-def each_shared(folder: str, pattern: str) -> list[object]:
+def shared_file_params(folder: str, pattern: str) -> list[object]:
     """List the files of a shared folder as test parameters; one skipped parameter where it is absent."""
-    place = shared(folder)
+    place = shared_path(folder)
     files = sorted(place.glob(pattern))
     if not files:
-        return [pytest.param(place, id=pattern, marks=pytest.mark.skip(reason=_absent(place / pattern)))]
+        return [pytest.param(place, id=pattern, marks=pytest.mark.skip(reason=_missing_reason(place / pattern)))]
     return [pytest.param(file, id=file.name) for file in files]
 
 
-def _absent(place: Path) -> str:
+def _missing_reason(place: Path) -> str:
     return f"shared data is absent: {place} (set TRACEFORGE_CORPUS to the corpus folder)"

@@ -15,12 +15,12 @@ from typing import Any
 
 from sqlalchemy import NullPool, create_engine, make_url, text
 
-EXISTING = "TRACEFORGE_TEST_POSTGRES_URL"
+POSTGRES_URL_VARIABLE = "TRACEFORGE_TEST_POSTGRES_URL"
 BACKENDS = ("sqlite", "postgresql")
 
 
 @contextmanager
-def quick_folder(*, on_disk: bool = False) -> Iterator[str]:
+def memory_folder(*, on_disk: bool = False) -> Iterator[str]:
     """A folder in memory where there is one: what a test waits for is not what it tests."""
     memory = "/dev/shm"
     where = memory if os.access(memory, os.W_OK) and not on_disk else None
@@ -31,11 +31,11 @@ def quick_folder(*, on_disk: bool = False) -> Iterator[str]:
 @contextmanager
 def postgres_server(*, on_disk: bool = False) -> Iterator[str]:
     """The URL of a server: one that is named in the environment, or one of our own in a temporary folder."""
-    existing = os.environ.get(EXISTING)
+    existing = os.environ.get(POSTGRES_URL_VARIABLE)
     if existing:
         yield existing
         return
-    with quick_folder(on_disk=on_disk) as folder:
+    with memory_folder(on_disk=on_disk) as folder:
         server = start_postgres(folder)
         try:
             yield server.get_uri()

@@ -25,26 +25,26 @@ import pytest
 from support.corpus import PROJECT
 
 CACHE = Path(os.environ.get("TRACEFORGE_TEST_CACHE") or Path.home() / ".cache" / "traceforge-tests")
-OURS = Path(sysconfig.get_paths()["purelib"])
+SITE_PACKAGES = Path(sysconfig.get_paths()["purelib"])
 INSTALL_S = 900  # beyond it, there is no network to speak of
 
 
-def linked(folder: Path) -> Path:
+def linked_python(folder: Path) -> Path:
     """A Python with every package of ours except TraceForge, in a new environment."""
     venv.create(folder, with_pip=False, symlinks=True)
     (site,) = folder.glob("lib/python*/site-packages")
-    for package in OURS.iterdir():
+    for package in SITE_PACKAGES.iterdir():
         if "traceforge" not in package.name and package.suffix != ".pth" and package.name != "__pycache__":
             (site / package.name).symlink_to(package)
     return folder / "bin" / "python"
 
 
-def installed(name: str) -> Path:
+def installed_python(name: str) -> Path:
     """A Python with what `requirements/NAME.txt` pins."""
     lock = PROJECT / "requirements" / f"{name}.txt"
-    folder = _place(f"{name}-{sys.version_info.major}.{sys.version_info.minor}", lock)
+    folder = _cache_folder(f"{name}-{sys.version_info.major}.{sys.version_info.minor}", lock)
     python = folder / "bin" / "python"
-    with made_once(folder) as absent:
+    with build_once(folder) as absent:
         if absent:
             venv.create(folder, with_pip=True, symlinks=True)
             _install([str(python), "-m", "pip", "install", "-qq", "--require-hashes", "-r", str(lock)], folder)
@@ -56,8 +56,8 @@ def node_modules(name: str) -> Path:
     if shutil.which("npm") is None:
         pytest.skip("there is no npm here")
     source = PROJECT / "tests" / "apps" / name
-    folder = _place(name, source / "package-lock.json")
-    with made_once(folder) as absent:
+    folder = _cache_folder(name, source / "package-lock.json")
+    with build_once(folder) as absent:
         if absent:
             folder.mkdir(parents=True)
             for file in ("package.json", "package-lock.json"):
@@ -66,12 +66,12 @@ def node_modules(name: str) -> Path:
     return folder
 
 
-def _place(name: str, lock: Path) -> Path:
+def _cache_folder(name: str, lock: Path) -> Path:
     return CACHE / f"{name}-{hashlib.sha256(lock.read_bytes()).hexdigest()[:16]}"
 
 
 @contextmanager
-def made_once(folder: Path) -> Iterator[bool]:
+def build_once(folder: Path) -> Iterator[bool]:
     """Is it to be made? One process at a time asks; what was left half made is made anew."""
     done = folder.with_name(f"{folder.name}.done")
     folder.parent.mkdir(parents=True, exist_ok=True)

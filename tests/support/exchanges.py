@@ -40,13 +40,13 @@ def spread_id(number: int) -> str:
     return str(uuid.UUID(int=((number * 0x9E3779B1 & 0xFFFFFFFF) << 96) | number))
 
 
-def moment(number: int) -> str:
+def timestamp(number: int) -> str:
     """A timestamp that many seconds after STARTED, within half a day."""
     number %= 12 * 3600
     return f"2026-11-15T{12 + number // 3600:02}:{number // 60 % 60:02}:{number % 60:02}.000Z"
 
 
-def call(
+def make_exchange(
     address: str = CHAT,
     request: object = b"",
     answer: object = b"",
@@ -54,7 +54,7 @@ def call(
     number: int = 0,
     status: int = 200,
     media_type: str = JSON_TYPE,
-    asked_as: str = JSON_TYPE,
+    request_media_type: str = JSON_TYPE,
     encoding: str = "",
     cuts: Iterable[int] = (),
     outcome: CallOutcome = CallOutcome.ANSWERED,
@@ -69,10 +69,10 @@ def call(
     pieces = [body[first:second] for first, second in pairwise(borders)]
     return Exchange(
         trace_id(number),
-        started_at or moment(number),
+        started_at or timestamp(number),
         "POST",
         address if "://" in address else HOST + address,
-        (("Content-Type", asked_as), ("Authorization", "Bearer nothing"), *headers),
+        (("Content-Type", request_media_type), ("Authorization", "Bearer nothing"), *headers),
         _bytes(request),
         status,
         (("Content-Type", media_type), *((("Content-Encoding", encoding),) if encoding else ())),
@@ -103,13 +103,13 @@ def chat_request(content: str, **more: Any) -> dict[str, Any]:
     return {"model": "gpt-4o-mini", "messages": [{"role": "user", "content": content}], **more}
 
 
-def plain_kept(number: int, text: str = "hello", **fields: Any) -> StoredTrace:
+def plain_trace(number: int, text: str = "hello", **fields: Any) -> StoredTrace:
     """A small trace of its own, as it is kept."""
-    exchange = call(CHAT, chat_request(text), chat_answer(f"answer {number}"), number=number, **fields)
+    exchange = make_exchange(CHAT, chat_request(text), chat_answer(f"answer {number}"), number=number, **fields)
     return COMPOSER.compose(exchange)
 
 
-def streamed_kept(number: int, *texts: str, **fields: Any) -> StoredTrace:
+def streamed_trace(number: int, *texts: str, **fields: Any) -> StoredTrace:
     """A small trace of a streamed answer."""
     events = [
         {"id": "c", "object": "chat.completion.chunk", "created": 1, "model": "gpt-4o-mini",
@@ -121,11 +121,11 @@ def streamed_kept(number: int, *texts: str, **fields: Any) -> StoredTrace:
     cuts = range(40, len(body), 97)
     request = chat_request("hi", stream=True)
     return COMPOSER.compose(
-        call(CHAT, request, body, number=number, media_type="text/event-stream", cuts=cuts, **fields)
+        make_exchange(CHAT, request, body, number=number, media_type="text/event-stream", cuts=cuts, **fields)
     )
 
 
-def exchange_of(interaction: Interaction, number: int = 0) -> Exchange:
+def corpus_exchange(interaction: Interaction, number: int = 0) -> Exchange:
     """A call of the corpus, as it would have been seen."""
     address = _ADDRESSES.get(interaction.label, "/v1/other")
     return Exchange(
@@ -146,7 +146,7 @@ def recorded_exchange(interaction: Interaction, number: int = 0) -> Exchange:
     """The same with the address and the headers of the recording."""
     url = interaction.url if "://" in interaction.url else HOST + interaction.url
     return msgspec.structs.replace(
-        exchange_of(interaction, number), url=url, request_headers=interaction.request_headers
+        corpus_exchange(interaction, number), url=url, request_headers=interaction.request_headers
     )
 
 
@@ -162,18 +162,18 @@ def _chunks(interaction: Interaction) -> Iterable[Chunk]:
         yield Chunk(2.0, interaction.body[place:])
 
 
-def object_of(data: bytes) -> dict[str, Any]:
+def parse_object(data: bytes) -> dict[str, Any]:
     """The body of a trace."""
     value = parse_json(data)
     assert isinstance(value, dict)
     return value
 
 
-def answer_bytes(kept: StoredTrace) -> bytes:
+def response_bytes(stored: StoredTrace) -> bytes:
     """The bytes of the answer as they are kept: chunks, the value in its layout, or the text."""
-    body = object_of(kept.trace)
-    if kept.chunks:
-        return b"".join(chunk.data for chunk in read_chunks(kept.chunks))
+    body = parse_object(stored.trace)
+    if stored.chunks:
+        return b"".join(chunk.data for chunk in read_chunks(stored.chunks))
     wire = body["wire"]
     if "response_layout" in wire:
         return write_body(body["provider_response"], wire["response_layout"])
@@ -183,11 +183,11 @@ def answer_bytes(kept: StoredTrace) -> bytes:
     return str(value).encode() if isinstance(value, str) else b""
 
 
-def refill(kept: StoredTrace, request: Mapping[str, JSON]) -> bytes:
+def fill_markers(stored: StoredTrace, request: Mapping[str, JSON]) -> bytes:
     """The answer as it came: every marker that refers to the request filled with what stands there now."""
-    body = object_of(kept.trace)
+    body = parse_object(stored.trace)
     log = REDACTOR.redact_json(dict(request)).log
-    pieces = answer_bytes(kept).split(REDACTED.encode())
+    pieces = response_bytes(stored).split(REDACTED.encode())
     filled = [pieces[0]]
     echoes = {echo["marker"]: echo for echo in body["redacted"]["echoes"]}
     for ordinal, piece in enumerate(pieces[1:]):
@@ -197,7 +197,7 @@ def refill(kept: StoredTrace, request: Mapping[str, JSON]) -> bytes:
     return b"".join(filled)
 
 
-def every_file(folder: Path) -> list[Path]:
+def list_files(folder: Path) -> list[Path]:
     """Every file below a folder."""
     return sorted(Path(root) / name for root, _, names in os.walk(folder) for name in names)
 

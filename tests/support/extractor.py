@@ -36,7 +36,7 @@ class Call(NamedTuple):
     arguments: Any
 
 
-class Said:
+class ChoiceFacts:
     """One choice: pieces, in the order in which they came."""
 
     def __init__(self) -> None:
@@ -51,7 +51,7 @@ class Facts:
     """What a body states."""
 
     def __init__(self) -> None:
-        self.choices: dict[Any, Said] = {}
+        self.choices: dict[Any, ChoiceFacts] = {}
         self.ids: set[str] = set()
         self.models: set[str] = set()
         self.usage: dict[str, Any] = {}
@@ -61,9 +61,9 @@ class Facts:
         self.error: Any = None
         self.starts = 0  # how many answers begin in this body
 
-    def choice(self, index: Any) -> Said:
+    def choice(self, index: Any) -> ChoiceFacts:
         """The choice at this index."""
-        return self.choices.setdefault(index, Said())
+        return self.choices.setdefault(index, ChoiceFacts())
 
     def identify(self, body: dict[str, Any], name: str, model: str) -> None:
         """Note who answered."""
@@ -172,7 +172,7 @@ def _read_chat(facts: Facts, bodies: list[dict[str, Any]], streamed: bool) -> No
     facts.output_tokens = {facts.usage.get("completion_tokens")}
 
 
-def _read_chat_message(said: Said, message: dict[str, Any]) -> None:
+def _read_chat_message(said: ChoiceFacts, message: dict[str, Any]) -> None:
     content = message.get("content")
     for part in content if isinstance(content, list) else []:
         if part.get("type") == "thinking":
@@ -280,7 +280,7 @@ def _from_deltas(item: dict[str, Any], index: int, bodies: list[dict[str, Any]])
     return item
 
 
-def _read_item(facts: Facts, said: Said, item: dict[str, Any]) -> None:
+def _read_item(facts: Facts, said: ChoiceFacts, item: dict[str, Any]) -> None:
     match item.get("type"):
         case "message":
             for part in item.get("content") or []:
@@ -358,7 +358,7 @@ def _add_delta(block: dict[str, Any], delta: dict[str, Any], inputs: dict[int, s
             block |= {name: value for name, value in delta.items() if name != "type"}
 
 
-def _read_block(facts: Facts, said: Said, block: dict[str, Any]) -> None:
+def _read_block(facts: Facts, said: ChoiceFacts, block: dict[str, Any]) -> None:
     match block["type"]:
         case "text":
             said.texts.append(block["text"])
@@ -406,7 +406,7 @@ def _read_gemini(facts: Facts, bodies: list[dict[str, Any]], streamed: bool) -> 
     facts.total_tokens = facts.usage.get("totalTokenCount")
 
 
-def _read_part(facts: Facts, said: Said, part: dict[str, Any]) -> None:
+def _read_part(facts: Facts, said: ChoiceFacts, part: dict[str, Any]) -> None:
     facts.kept += filter(None, [part.get("thoughtSignature")])
     if "functionCall" in part:
         _read_function_call(said, part["functionCall"])
@@ -416,7 +416,7 @@ def _read_part(facts: Facts, said: Said, part: dict[str, Any]) -> None:
         facts.kept += [value for name, value in part.items() if isinstance(value, dict) and value]
 
 
-def _read_function_call(said: Said, call: dict[str, Any]) -> None:
+def _read_function_call(said: ChoiceFacts, call: dict[str, Any]) -> None:
     """A call may come whole, or begin with a name and `willContinue` and go on without a name."""
     if "name" in call:
         said.calls.append(Call(call.get("id") or "", call["name"], dict(call.get("args") or {})))
@@ -507,7 +507,7 @@ def _one_of(value: Any, stated: set[str]) -> bool:
     return value in stated if stated else not value
 
 
-def _find_missing_in_choice(said: Said, choice: dict[str, Any], view: dict[str, Any]) -> list[str]:
+def _find_missing_in_choice(said: ChoiceFacts, choice: dict[str, Any], view: dict[str, Any]) -> list[str]:
     message = choice.get("message") or {}
     missing = []
     if not _says(message.get("content", choice.get("text")), said.texts):

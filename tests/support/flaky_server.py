@@ -7,7 +7,7 @@ import threading
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from support.model_servers import BadRequest, Handler, ModelServer, Reply, serving
+from support.model_servers import BadRequest, Handler, ModelServer, Reply, serve_in_thread
 
 
 class Refusal(NamedTuple):
@@ -22,15 +22,15 @@ class _FlakyHandler(Handler):
 
     def do_POST(self) -> None:  # noqa: N802  # the name is the base class's
         """Note who asks."""
-        self.server.heard.append({name.lower(): value for name, value in self.headers.items()})
+        self.server.request_headers.append({name.lower(): value for name, value in self.headers.items()})
         self.server.paths.append(self.path)
         super().do_POST()
 
     def send_response_only(self, code: int, message: str | None = None) -> None:
         """With the headers of a refusal."""
         super().send_response_only(code, message)
-        if code == self.server.refused.status:
-            for name, value in self.server.refused.headers.items():
+        if code == self.server.refusal.status:
+            for name, value in self.server.refusal.headers.items():
                 self.send_header(name, value)
 
 
@@ -42,10 +42,10 @@ class FlakyServer(ModelServer):
         self.RequestHandlerClass = _FlakyHandler
         self.salts = salts or ("",)
         self.refusals: list[Refusal] = []
-        self.refused = Refusal(0)
-        self.heard: list[dict[str, str]] = []
+        self.refusal = Refusal(0)
+        self.request_headers: list[dict[str, str]] = []
         self.paths: list[str] = []
-        self.asked = 0
+        self.request_count = 0
         self.hangs_after: int | None = None  # how many are answered before the next waits for `released`
         self.released = threading.Event()
         self.interrupts = False  # streams: after some pieces comes `[DONE]`, and no reason
@@ -54,14 +54,14 @@ class FlakyServer(ModelServer):
     def reply(self, path: str, query: str, data: bytes) -> Reply:
         """Refuse, or answer with the next salt."""
         with self._turn:
-            self.asked += 1
-            hangs = self.hangs_after is not None and self.asked > self.hangs_after
+            self.request_count += 1
+            hangs = self.hangs_after is not None and self.request_count > self.hangs_after
         if hangs:
             self.released.wait(30)
         with self._turn:
             if self.refusals:
-                self.refused = self.refusals.pop(0)
-                raise BadRequest("not now", self.refused.status)
+                self.refusal = self.refusals.pop(0)
+                raise BadRequest("not now", self.refusal.status)
             self.salt = self.salts[self.served % len(self.salts)]
             reply = super().reply(path, query, data)
         if self.interrupts and reply.is_stream:
@@ -72,5 +72,5 @@ class FlakyServer(ModelServer):
 @contextlib.contextmanager
 def flaky_server(*salts: str) -> Iterator[FlakyServer]:
     """One, in a thread of this process."""
-    with serving(FlakyServer(*salts)) as server:
+    with serve_in_thread(FlakyServer(*salts)) as server:
         yield server

@@ -213,7 +213,7 @@ def _bare_trace() -> dict[str, Any]:
     return _least_trace() | {"response": {"object": "list", "id": None, "usage": None, "data": [[0.1]]}}
 
 
-def session(*contents: str) -> dict[str, Any]:
+def example_session(*contents: str) -> dict[str, Any]:
     """A Model IO session with one interaction per content and every ephemeral field."""
     return {
         "model_io_schema_version": "1.0.0",
@@ -282,7 +282,7 @@ def _full_run() -> dict[str, Any]:
     }
 
 
-def ledger_entry() -> dict[str, Any]:
+def example_ledger_entry() -> dict[str, Any]:
     """One line of a ledger."""
     return {
         "run_id": "run-1",
@@ -295,7 +295,7 @@ def ledger_entry() -> dict[str, Any]:
     }
 
 
-def context_snapshot(*blocks: str) -> dict[str, Any]:
+def example_context_snapshot(*blocks: str) -> dict[str, Any]:
     """A context snapshot over blocks that are named by their last character."""
     return {
         "id": "snp_" + "0" * 26,
@@ -310,7 +310,7 @@ def context_snapshot(*blocks: str) -> dict[str, Any]:
     }
 
 
-def execution_trace() -> dict[str, Any]:
+def example_execution_trace() -> dict[str, Any]:
     """The locked object of the specification."""
     return {
         "trace_id": "tr_1",
@@ -378,7 +378,7 @@ def _check_approval_shape(value: JSON) -> list[Finding]:
     return [finding for finding in check_approval(value) if finding.rule == "AP1"]
 
 
-def approval(**more: Any) -> dict[str, Any]:
+def example_approval(**more: Any) -> dict[str, Any]:
     """An approval of two changes; `more` are its optional fields."""
     document: dict[str, Any] = {
         "version": "1.0.0",
@@ -396,14 +396,16 @@ def approval(**more: Any) -> dict[str, Any]:
 
 FORMATS: dict[str, Format] = {
     "approval": Format(
-        Approval, _check_approval_shape, (approval, lambda: approval(tag="v2", key="SHA256:x", signature="s"))
+        Approval,
+        _check_approval_shape,
+        (example_approval, lambda: example_approval(tag="v2", key="SHA256:x", signature="s")),
     ),
     "context-snapshot": Format(
         ContextSnapshot,
         check_context_snapshot,
-        (lambda: context_snapshot("1", "2", "3"), context_snapshot),
+        (lambda: example_context_snapshot("1", "2", "3"), example_context_snapshot),
     ),
-    "execution-trace": Format(ExecutionTrace, check_execution_trace, (execution_trace,)),
+    "execution-trace": Format(ExecutionTrace, check_execution_trace, (example_execution_trace,)),
     "manifest": Format(
         Manifest,
         _check_manifest_shape,
@@ -412,9 +414,9 @@ FORMATS: dict[str, Format] = {
     "modelio": Format(
         ModelIOSession,
         _check_session_shape,
-        (lambda: session("Paris.", "", "é\ud800😀"), _least_session),
+        (lambda: example_session("Paris.", "", "é\ud800😀"), _least_session),
     ),
-    "pack-ledger-entry": Format(LedgerEntry, _check_ledger_entry, (ledger_entry,)),
+    "pack-ledger-entry": Format(LedgerEntry, _check_ledger_entry, (example_ledger_entry,)),
     "pack-run": Format(PackRun, _check_run, (_full_run, least_run)),
     "snapshot": Format(
         SnapshotDocument,

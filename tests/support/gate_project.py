@@ -11,16 +11,16 @@ from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from support.command import PLAIN_PYTEST, Ran, traceforge
+from support.command import PLAIN_PYTEST, CommandResult, traceforge
 from support.corpus import PROJECT
-from support.environments import made_once
+from support.environments import build_once
 from support.model_servers import ModelServer, model_server
 
 APP = PROJECT / "tests" / "apps" / "gated.py"
 CONFIG = {"models": {"claude-*": {"temperature": 1, "gate": "request"}}}
-TESTS = 11
-CHAT, CHATS = "test_chat", 5  # Most of what the gate does can be seen with these four tests, and one SDK.
-CALLS = 16  # `test_chat_again` asks twice, `test_many_at_once` five times
+TEST_COUNT = 11
+CHAT, CHAT_CALL_COUNT = "test_chat", 5  # Most of what the gate does can be seen with these four tests, and one SDK.
+CALL_COUNT = 16  # `test_chat_again` asks twice, `test_many_at_once` five times
 
 
 @contextmanager
@@ -28,12 +28,12 @@ def approved_site(folder: Path, python: Path) -> Iterator[Site]:
     """A project whose calls were recorded and approved, by whichever process came first, and a provider for it."""
     with model_server() as server:
         site = Site(folder, python, server)
-        with made_once(folder) as absent:
+        with build_once(folder) as absent:
             if absent:
                 folder.mkdir()
                 make_project(folder)
                 ran = site.record()
-                told = f"{CALLS} model calls: 0 answered from snapshots, {CALLS} live"
+                told = f"{CALL_COUNT} model calls: 0 answered from snapshots, {CALL_COUNT} live"
                 assert (0, True) == (ran.code, told in ran.err), ran.err
                 assert 0 == site.approve().code
         yield site
@@ -68,11 +68,11 @@ class Site:
             "PYTHONDONTWRITEBYTECODE": "1", **variables,
         }  # fmt: skip
 
-    def run(self, *words: str, **variables: str) -> Ran:
+    def run(self, *words: str, **variables: str) -> CommandResult:
         """One command of ours."""
         return traceforge(*words, cwd=self.folder, **self.environ(**variables))
 
-    def plugin(self, *words: str, without: Collection[str] = (), **variables: str) -> Ran:
+    def plugin(self, *words: str, without: Collection[str] = (), **variables: str) -> CommandResult:
         """pytest itself, with the plugin that stands in our environment; `without` some of the variables."""
         given = {name: value for name, value in self.environ(**variables).items() if name not in without}
         kept = {name: os.environ[name] for name in ("PATH", "HOME", "LANG") if name in os.environ} | PLAIN_PYTEST
@@ -80,7 +80,7 @@ class Site:
             [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *words, self.tests], cwd=self.folder,
             env={**kept, **given}, capture_output=True, text=True, timeout=240, check=False,
         )  # fmt: skip
-        return Ran(ran.returncode, ran.stdout, ran.stderr)
+        return CommandResult(ran.returncode, ran.stdout, ran.stderr)
 
     def add(self, text: str) -> None:
         """Write a test behind those that there are."""
@@ -91,15 +91,15 @@ class Site:
         """The application's tests."""
         return ["--", str(self.python), "-m", "pytest", "-q", "-p", "no:cacheprovider", *words]
 
-    def test(self, *words: str, options: tuple[str, ...] = (), **variables: str) -> Ran:
+    def test(self, *words: str, options: tuple[str, ...] = (), **variables: str) -> CommandResult:
         """`traceforge test` of the application's tests."""
         return self.run("test", *options, *self.pytest(*words, "gated.py"), **variables)
 
-    def record(self, *words: str, options: tuple[str, ...] = (), **variables: str) -> Ran:
+    def record(self, *words: str, options: tuple[str, ...] = (), **variables: str) -> CommandResult:
         """`traceforge record` of them."""
         return self.run("record", *options, *self.pytest(*words, "gated.py"), **variables)
 
-    def approve(self) -> Ran:
+    def approve(self) -> CommandResult:
         """Everything."""
         return self.run("approve", "--all", "--reason", "it is right")
 

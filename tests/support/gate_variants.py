@@ -16,7 +16,7 @@ from pathlib import Path
 from shutil import copytree, ignore_patterns
 from typing import NamedTuple
 
-from support.command import PLAIN_PYTEST, Ran, traceforge
+from support.command import PLAIN_PYTEST, CommandResult, traceforge
 from support.model_servers import EXAMPLES
 
 AGENT = EXAMPLES / "agent"
@@ -51,7 +51,7 @@ class Variant(NamedTuple):
     variables: tuple[tuple[str, str], ...] = ()
     place: str = "agent"  # the folder it is cloned to
 
-    def run(self, pinned: Path, folder: Path, **variables: str) -> Ran:
+    def run(self, pinned: Path, folder: Path, **variables: str) -> CommandResult:
         """Clone, change, and test."""
         project = folder / self.place
         git(folder, "clone", "-q", str(pinned), str(project))

@@ -15,10 +15,10 @@ import httpx
 import httpx2
 import requests
 
-Seen = Callable[[bytes], bool | None]  # is told each piece; returns True to leave the response there
+ChunkCallback = Callable[[bytes], bool | None]  # is told each piece; returns True to leave the response there
 
 
-class Got(NamedTuple):
+class ClientResponse(NamedTuple):
     """What an application got."""
 
     status: int
@@ -32,11 +32,11 @@ class Driver(Protocol):
     name: str
     error: type[Exception]  # what its errors have in common
 
-    def post(self, url: str, body: Any, headers: dict[str, str] | None = None) -> Got:
+    def post(self, url: str, body: Any, headers: dict[str, str] | None = None) -> ClientResponse:
         """Send a request, read the whole answer."""
         ...
 
-    def stream(self, url: str, body: Any, seen: Seen) -> Got:
+    def stream(self, url: str, body: Any, on_chunk: ChunkCallback) -> ClientResponse:
         """Send a request, read the answer piece by piece as it comes."""
         ...
 
@@ -49,13 +49,15 @@ class Httpx:
         self.name = module.__name__
         self.error = self.module.HTTPError
 
-    def post(self, url: str, body: Any, headers: dict[str, str] | None = None) -> Got:
+    def post(self, url: str, body: Any, headers: dict[str, str] | None = None) -> ClientResponse:
         """One call."""
         with self.module.Client() as client:
             response = client.post(url, content=body, headers=headers)
-            return Got(response.status_code, _plain(response.headers.multi_items()), response.content)
+            return ClientResponse(
+                response.status_code, _lower_names(response.headers.multi_items()), response.content
+            )
 
-    def stream(self, url: str, body: Any, seen: Seen) -> Got:
+    def stream(self, url: str, body: Any, seen: ChunkCallback) -> ClientResponse:
         """One stream."""
         pieces = []
         with self.module.Client() as client, client.stream("POST", url, content=body) as response:
@@ -63,7 +65,9 @@ class Httpx:
                 pieces.append(piece)
                 if seen(piece):
                     break
-            return Got(response.status_code, _plain(response.headers.multi_items()), b"".join(pieces))
+            return ClientResponse(
+                response.status_code, _lower_names(response.headers.multi_items()), b"".join(pieces)
+            )
 
 
 class HttpxAsync(Httpx):
@@ -73,20 +77,22 @@ class HttpxAsync(Httpx):
         super().__init__(module)
         self.name = f"{module.__name__}-async"
 
-    def post(self, url: str, body: Any, headers: dict[str, str] | None = None) -> Got:
+    def post(self, url: str, body: Any, headers: dict[str, str] | None = None) -> ClientResponse:
         """One call."""
 
-        async def ask() -> Got:
+        async def ask() -> ClientResponse:
             async with self.module.AsyncClient() as client:
                 response = await client.post(url, content=_async_body(body), headers=headers)
-                return Got(response.status_code, _plain(response.headers.multi_items()), response.content)
+                return ClientResponse(
+                    response.status_code, _lower_names(response.headers.multi_items()), response.content
+                )
 
         return asyncio.run(ask())
 
-    def stream(self, url: str, body: Any, seen: Seen) -> Got:
+    def stream(self, url: str, body: Any, seen: ChunkCallback) -> ClientResponse:
         """One stream."""
 
-        async def ask() -> Got:
+        async def ask() -> ClientResponse:
             pieces = []
             async with (
                 self.module.AsyncClient() as client,
@@ -96,7 +102,9 @@ class HttpxAsync(Httpx):
                     pieces.append(piece)
                     if seen(piece):
                         break
-                return Got(response.status_code, _plain(response.headers.multi_items()), b"".join(pieces))
+                return ClientResponse(
+                    response.status_code, _lower_names(response.headers.multi_items()), b"".join(pieces)
+                )
 
         return asyncio.run(ask())
 
@@ -107,13 +115,13 @@ class Requests:
     name = "requests"
     error = requests.RequestException
 
-    def post(self, url: str, body: Any, headers: dict[str, str] | None = None) -> Got:
+    def post(self, url: str, body: Any, headers: dict[str, str] | None = None) -> ClientResponse:
         """One call."""
         with requests.Session() as session:
             response = session.post(url, data=body, headers=headers)
-            return Got(response.status_code, _plain(response.headers.items()), response.content)
+            return ClientResponse(response.status_code, _lower_names(response.headers.items()), response.content)
 
-    def stream(self, url: str, body: Any, seen: Seen) -> Got:
+    def stream(self, url: str, body: Any, seen: ChunkCallback) -> ClientResponse:
         """One stream."""
         pieces = []
         with requests.Session() as session, session.post(url, data=body, stream=True) as response:
@@ -121,7 +129,7 @@ class Requests:
                 pieces.append(piece)
                 if seen(piece):
                     break
-            return Got(response.status_code, _plain(response.headers.items()), b"".join(pieces))
+            return ClientResponse(response.status_code, _lower_names(response.headers.items()), b"".join(pieces))
 
 
 class Aiohttp:
@@ -130,22 +138,22 @@ class Aiohttp:
     name = "aiohttp"
     error = aiohttp.ClientError
 
-    def post(self, url: str, body: Any, headers: dict[str, str] | None = None) -> Got:
+    def post(self, url: str, body: Any, headers: dict[str, str] | None = None) -> ClientResponse:
         """One call."""
 
-        async def ask() -> Got:
+        async def ask() -> ClientResponse:
             async with (
                 aiohttp.ClientSession() as session,
                 session.post(url, data=_async_body(body), headers=headers) as response,
             ):
-                return Got(response.status, _plain(response.headers.items()), await response.read())
+                return ClientResponse(response.status, _lower_names(response.headers.items()), await response.read())
 
         return asyncio.run(ask())
 
-    def stream(self, url: str, body: Any, seen: Seen) -> Got:
+    def stream(self, url: str, body: Any, seen: ChunkCallback) -> ClientResponse:
         """One stream."""
 
-        async def ask() -> Got:
+        async def ask() -> ClientResponse:
             pieces = []
             async with (
                 aiohttp.ClientSession() as session,
@@ -155,7 +163,7 @@ class Aiohttp:
                     pieces.append(piece)
                     if seen(piece):
                         break
-                return Got(response.status, _plain(response.headers.items()), b"".join(pieces))
+                return ClientResponse(response.status, _lower_names(response.headers.items()), b"".join(pieces))
 
         return asyncio.run(ask())
 
@@ -171,7 +179,7 @@ def _async_body(body: Any) -> Any:
     return pieces()
 
 
-def _plain(headers: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
+def _lower_names(headers: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
     return [(name.lower(), value) for name, value in headers]
 
 

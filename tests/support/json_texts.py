@@ -14,7 +14,7 @@ from itertools import cycle
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 
-from support.example_counts import tried
+from support.example_counts import scale_examples
 
 DEPTH_MAX = 200  # Ours, on purpose not imported: the format documents says 200.
 
@@ -46,7 +46,7 @@ def fuzz(examples: int) -> settings:
     """Try this many examples, without a clock: what Node and a busy machine take says nothing about us."""
     slow = [HealthCheck.too_slow, HealthCheck.data_too_large]
     return settings(
-        max_examples=tried(examples), deadline=None, suppress_health_check=slow, report_multiple_bugs=False
+        max_examples=scale_examples(examples), deadline=None, suppress_health_check=slow, report_multiple_bugs=False
     )
 
 

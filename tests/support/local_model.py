@@ -19,23 +19,23 @@ SERVE = PROJECT / "tests" / "model" / "serve.py"
 ANSWER_S = 120  # for some hundred tokens; a machine that is busy takes ten of them
 
 
-Asked = tuple[tuple[str, str], ...]  # the messages of a request: who, and what
+Messages = tuple[tuple[str, str], ...]  # the messages of a request: who, and what
 
 
-class Local(NamedTuple):
+class LocalServer(NamedTuple):
     """A server that is up."""
 
     url: str
     log: Path
 
-    def asked(self) -> list[Asked]:
+    def read_requests(self) -> list[Messages]:
         """What the model was asked, in order."""
         lines = self.log.read_text().splitlines()
         return [tuple((who, what) for who, what in json.loads(line)) for line in lines]
 
-    def say(self, asked: Asked, settings: dict[str, Any]) -> str:
+    def complete(self, read_requests: Messages, settings: dict[str, Any]) -> str:
         """What it answers to somebody who uses neither an SDK nor TraceForge."""
-        messages = [{"role": who, "content": what} for who, what in asked]
+        messages = [{"role": who, "content": what} for who, what in read_requests]
         body = json.dumps({"messages": messages, **settings}).encode()
         request = urllib.request.Request(
             f"{self.url}/v1/chat/completions", body, {"content-type": "application/json"}
@@ -54,7 +54,7 @@ def find_weights() -> Path:
 
 
 @contextlib.contextmanager
-def local_server(log: Path, *words: str) -> Iterator[Local]:
+def local_server(log: Path, *words: str) -> Iterator[LocalServer]:
     """The server of llama.cpp with these settings, on a free port; `log` is begun anew."""
     command = [str(ENVIRONMENT / "bin" / "python"), str(SERVE), str(find_weights()), str(log), *words]
     log.write_text("")
@@ -63,6 +63,6 @@ def local_server(log: Path, *words: str) -> Iterator[Local]:
         try:
             url = process.stdout.readline().strip()
             assert url, "the server did not start"
-            yield Local(url, log)
+            yield LocalServer(url, log)
         finally:
             process.kill()  # It would wait for requests that nobody needs any more.

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from support.operation_store import Store
-from support.upstream import Answer, Upstream
+from support.upstream import ScriptedResponse, Upstream
 from traceforge.capture.recorder import MemoryRecorder
 from traceforge.context.model_calls import ModelClients
 from traceforge.context.responses.model_releases import PROVIDERS
@@ -30,7 +30,7 @@ def model_server(salt: str = "") -> Iterator[ModelServer]:
 
 
 @contextmanager
-def scripted() -> Iterator[Upstream]:
+def scripted_provider() -> Iterator[Upstream]:
     """A provider that does as it is told, and counts."""
     upstream = Upstream()
     try:
@@ -39,7 +39,7 @@ def scripted() -> Iterator[Upstream]:
         upstream.close()
 
 
-def asking(store: Store, url: str, *, timeout_s: float = 20.0, **upstreams: str) -> Store:
+def connect_models(store: Store, url: str, *, timeout_s: float = 20.0, **upstreams: str) -> Store:
     """The same project, with every provider at `url`, or where it is named."""
     named = {**dict.fromkeys(PROVIDERS, url), **upstreams}
     models = ModelClients(named, recorder=MemoryRecorder(), timeout_s=timeout_s)
@@ -79,6 +79,8 @@ def chat_events(*texts: str) -> list[bytes]:
     return [first, *(event({"content": text}) for text in texts[1:]), event({}, "stop") + b"data: [DONE]\n\n"]
 
 
-def streamed(*texts: str, gate: threading.Semaphore | None = None) -> Answer:
+def streamed_response(*texts: str, permits: threading.Semaphore | None = None) -> ScriptedResponse:
     """The same as an answer of a scripted provider; `gate` is waited for before each piece but the first."""
-    return Answer(chat_events(*texts), headers={"content-type": "text/event-stream"}, chunked=True, gate=gate)
+    return ScriptedResponse(
+        chat_events(*texts), headers={"content-type": "text/event-stream"}, chunked=True, permits=permits
+    )

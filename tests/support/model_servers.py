@@ -18,14 +18,23 @@ from traceforge.model_server.provider_io import ApiReply as Reply
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
-__all__ = ["EXAMPLES", "BadRequest", "Handler", "ModelServer", "Reply", "Started", "model_server", "serving"]
+__all__ = [
+    "EXAMPLES",
+    "BadRequest",
+    "Handler",
+    "ModelServer",
+    "Reply",
+    "ServerProcess",
+    "model_server",
+    "serve_in_thread",
+]
 
 
 ServerT = TypeVar("ServerT", bound=ModelServer)
 
 
 @contextlib.contextmanager
-def serving(server: ServerT) -> Iterator[ServerT]:
+def serve_in_thread(server: ServerT) -> Iterator[ServerT]:
     """Let a server serve in a thread of this process."""
     with server:
         thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
@@ -40,29 +49,29 @@ def serving(server: ServerT) -> Iterator[ServerT]:
 @contextlib.contextmanager
 def model_server(salt: str = "") -> Iterator[ModelServer]:
     """A server in a thread of this process."""
-    with serving(ModelServer(salt=salt)) as server:
+    with serve_in_thread(ModelServer(salt=salt)) as server:
         yield server
 
 
-class Started(NamedTuple):
+class ServerProcess(NamedTuple):
     """A server in a process of its own."""
 
     url: str
     process: subprocess.Popen[str]
 
-    def served(self) -> int:
+    def count_served(self) -> int:
         """How many generation calls it has answered."""
         with urllib.request.urlopen(f"{self.url}/requests") as response:
             return int(json.load(response)["requests"])
 
 
 @contextlib.contextmanager
-def started_model_server(*arguments: str) -> Iterator[Started]:
+def model_server_process(*arguments: str) -> Iterator[ServerProcess]:
     """The command, on a free port."""
     command = [sys.executable, str(EXAMPLES / "model_server"), "--port", "0", *arguments]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout
         try:
-            yield Started(process.stdout.readline().strip(), process)
+            yield ServerProcess(process.stdout.readline().strip(), process)
         finally:
             process.terminate()

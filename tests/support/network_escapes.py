@@ -85,13 +85,13 @@ if __name__ == "__main__":
 
 
 # What these names begin with goes through Python, whose tripwire stops it.
-SEEN_IN_PYTHON = (
+STOPPED_IN_PYTHON = (
     "socket", "raw", "connect", "urllib", "httpx", "fast", "multipath", "thread", "uvloop", "aiodns",
     "multiprocessing",
 )  # fmt: skip
 
 
-def every(ways: Iterable[str]) -> str:
+def try_all(ways: Iterable[str]) -> str:
     """One program that tries them one after the other, and says which it tried."""
     tried = {way: WAYS[way] for way in ways}
     return f"""
@@ -105,20 +105,20 @@ if __name__ == "__main__":
 """
 
 
-class Listening:
+class ConnectionCounter:
     """A server that counts who came."""
 
     def __init__(self) -> None:
         self._server = socket.create_server(("0.0.0.0", 0), backlog=50)
         self.port: int = self._server.getsockname()[1]
-        self.came = 0
+        self.connections = 0
         threading.Thread(target=self._serve, daemon=True).start()
 
     def _serve(self) -> None:
         with contextlib.suppress(OSError):
             while True:
                 one, _ = self._server.accept()
-                self.came += 1
+                self.connections += 1
                 one.close()
 
     def close(self) -> None:
@@ -127,9 +127,9 @@ class Listening:
 
 
 @contextlib.contextmanager
-def listening() -> Iterator[Listening]:
+def connection_counter() -> Iterator[ConnectionCounter]:
     """On every address of this machine."""
-    server = Listening()
+    server = ConnectionCounter()
     try:
         yield server
     finally:

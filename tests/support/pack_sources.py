@@ -8,7 +8,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from support.format_examples import ledger_entry, session
+from support.format_examples import example_ledger_entry, example_session
 
 RUN: dict[str, Any] = {
     "run_schema_version": "1.0.0",
@@ -29,7 +29,7 @@ def write_sources(folder: Path) -> dict[str, str]:
     values: dict[str, Any] = {
         "run.json": RUN,
         "bundle.json": {"bundle_id": "bundle-1", "answer": "Paris."},
-        "model_io.json": session("Paris.", "Lyon."),
+        "model_io.json": example_session("Paris.", "Lyon."),
         "policy.json": RUN["policy"],
         "evidence.json": {"e": 1},
         "patch.json": {"p": 2},
@@ -39,7 +39,9 @@ def write_sources(folder: Path) -> dict[str, str]:
     folder.mkdir(parents=True, exist_ok=True)
     for name, value in values.items():
         (folder / name).write_text(json.dumps(value, indent=3))
-    (folder / "ledger.jsonl").write_text(f"{json.dumps(ledger_entry(), indent=None)}\n\n{json.dumps(ledger_entry())}")
+    (folder / "ledger.jsonl").write_text(
+        f"{json.dumps(example_ledger_entry(), indent=None)}\n\n{json.dumps(example_ledger_entry())}"
+    )
     return {name: str(folder / name) for name in [*values, "ledger.jsonl"]}
 
 
@@ -51,7 +53,7 @@ def make_key(folder: Path, name: str = "key", kind: str = "ed25519") -> Path:
 
 
 @cache
-def words_of(sources: tuple[tuple[str, str], ...]) -> tuple[str, ...]:
+def pack_options(sources: tuple[tuple[str, str], ...]) -> tuple[str, ...]:
     """The sources as options of `traceforge pack create`."""
     options = {name: f"--{name.split('.')[0].replace('_', '-')}" for name, _ in sources}
     return tuple(word for name, path in sources for word in (options[name], path))

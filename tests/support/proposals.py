@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from support.exchanges import COMPOSER, call, chat_answer, chat_request, object_of
+from support.exchanges import COMPOSER, chat_answer, chat_request, make_exchange, parse_object
 from support.replay_player import KEYS
 from support.wire_transcripts import CHAT
 from traceforge.canon import Digest
@@ -23,7 +23,7 @@ Models = Mapping[str, ModelRule]
 NO_MODELS: Models = {}
 
 
-def asks(
+def make_call(
     text: str,
     answer: str = "yes",
     number: int = 0,
@@ -35,16 +35,16 @@ def asks(
     """A call that can be approved, unless `more` says otherwise."""
     request = chat_request(text, **{**REPEATABLE, **more})
     response: Any = chat_answer(answer, usage=USAGE) if status == 200 else {"error": {"message": answer}}
-    return call(CHAT, request, response, number=number, status=status, caller=Caller(source, scope))
+    return make_exchange(CHAT, request, response, number=number, status=status, caller=Caller(source, scope))
 
 
-def candidates_of(*calls: Exchange, models: Models = NO_MODELS) -> list[Candidate]:
+def candidates_from(*calls: Exchange, models: Models = NO_MODELS) -> list[Candidate]:
     """What a run of these calls could be approved as."""
     composed = [COMPOSER.compose(exchange) for exchange in calls]
-    return find_candidates([(object_of(trace.trace), trace.chunks) for trace in composed], KEYS, models)
+    return find_candidates([(parse_object(trace.trace), trace.chunks) for trace in composed], KEYS, models)
 
 
-def proposed(
+def propose(
     *calls: Exchange,
     approved: Sequence[ApprovedCall] = (),
     used: Mapping[tuple[str, str], int] | None = None,
@@ -52,13 +52,13 @@ def proposed(
     folder: str = "/nowhere",
 ) -> Proposal:
     """What a run of these calls proposes, in a folder of tests."""
-    candidates = candidates_of(*calls, models=models)
+    candidates = candidates_from(*calls, models=models)
     return propose_changes(
         candidates, approved, KEYS, used or {}, RunScopes({exchange.caller.scope for exchange in calls}, [folder])
     )
 
 
-def approved_of(change: PendingChange, digest: str = "sha256:" + "a" * 64) -> ApprovedCall:
+def approve_change(change: PendingChange, digest: str = "sha256:" + "a" * 64) -> ApprovedCall:
     """A pending change, approved."""
     file = f"{change.provider}/{change.id}.json"
     return ApprovedCall(

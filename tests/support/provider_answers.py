@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from support.corpus_traffic import Interaction, interactions
-from support.extractor import NotABody, Said, read_facts
-from support.upstream import Answer, Received
+from support.extractor import ChoiceFacts, NotABody, read_facts
+from support.upstream import ReceivedRequest, ScriptedResponse
 from traceforge.redact.redactor import Redactor
 
 BYTES_MAX = 60_000  # of an answer: enough for all but a few, and quick
@@ -47,7 +47,7 @@ class Body(NamedTuple):
         return b"".join(self.pieces)
 
 
-class Asked(NamedTuple):
+class RequestSummary(NamedTuple):
     """What a request asks for."""
 
     model: str
@@ -57,7 +57,7 @@ class Asked(NamedTuple):
     round: int
 
 
-def read_request(received: Received) -> Asked:
+def read_request(received: ReceivedRequest) -> RequestSummary:
     """Understand a request of the application."""
     target = received.line.split()[1].decode()
     shape = next(shape for end, shape in _PATHS.items() if target.endswith(end))
@@ -65,7 +65,7 @@ def read_request(received: Received) -> Asked:
     model = found[1] if found else json.loads(received.body)["model"]
     way, _, number = model.rpartition(".")
     calls = "-tools" in way and not _RESULTS.search(received.body)
-    return Asked(model, shape, way.endswith("-stream"), calls, int(number))
+    return RequestSummary(model, shape, way.endswith("-stream"), calls, int(number))
 
 
 class Answers:
@@ -78,16 +78,16 @@ class Answers:
             for shape in _LABELS for streaming in (False, True) for calls in (False, True)
         } if corpus else {}  # fmt: skip
 
-    def find(self, asked: Asked) -> Body:
+    def find(self, asked: RequestSummary) -> Body:
         """What is said."""
         real = self._real.get((asked.shape, asked.streaming, asked.calls)) or ()
         if asked.round == 0 or not real:
-            return by_hand(asked.shape, asked.streaming, asked.calls)
+            return handwritten_body(asked.shape, asked.streaming, asked.calls)
         return real[(asked.round - 1) % len(real)]
 
     def tool(self, shape: str, streaming: bool, number: int) -> str:
         """The tool that will be called."""
-        (call,) = _said(shape, self.find(Asked("", shape, streaming, True, number)).data).calls
+        (call,) = _only_choice(shape, self.find(RequestSummary("", shape, streaming, True, number)).data).calls
         return call.name
 
     def models(self, ways: dict[str, str]) -> dict[str, str]:
@@ -98,14 +98,14 @@ class Answers:
             for number in self.rounds
         }
 
-    def answer(self, received: Received) -> Answer:
+    def answer(self, received: ReceivedRequest) -> ScriptedResponse:
         """For an upstream."""
         asked = read_request(received)
         body = self.find(asked)
-        return Answer(list(body.pieces), headers={"content-type": body.media_type}, chunked=asked.streaming)
+        return ScriptedResponse(list(body.pieces), headers={"content-type": body.media_type}, chunked=asked.streaming)
 
 
-def _said(shape: str, data: bytes) -> Said:
+def _only_choice(shape: str, data: bytes) -> ChoiceFacts:
     (said,) = read_facts(shape, data).choices.values()
     return said
 
@@ -131,7 +131,7 @@ def _suits(shape: str, data: bytes, calls: bool) -> bool:
         facts = read_facts(shape, data)
         if facts.error or len(facts.choices) != 1 or facts.starts > 1:
             return False
-        said = _said(shape, data)
+        said = _only_choice(shape, data)
         if not calls:
             return bool("".join(said.texts)) and not said.calls
         (call,) = said.calls
@@ -164,12 +164,12 @@ def _cut(data: bytes, sizes: Sequence[int]) -> Iterator[bytes]:
 # -- by hand
 
 
-def by_hand(shape: str, streaming: bool, calls: bool) -> Body:
+def handwritten_body(shape: str, streaming: bool, calls: bool) -> Body:
     """An answer of ours."""
     media = (
         ("application/x-ndjson" if shape == "ollama" else "text/event-stream") if streaming else "application/json"
     )
-    values = _BY_HAND[shape](streaming, calls)
+    values = _HANDWRITTEN[shape](streaming, calls)
     if not streaming:
         pieces = [json.dumps(values[0]).encode()]
     elif shape == "ollama":
@@ -332,6 +332,6 @@ def _ollama(streaming: bool, calls: bool) -> list[dict[str, Any]]:
     return [*pieces, {**head, "message": {"role": "assistant", "content": ""}, **counts}]
 
 
-_BY_HAND: dict[str, Callable[[bool, bool], list[dict[str, Any]]]] = {
+_HANDWRITTEN: dict[str, Callable[[bool, bool], list[dict[str, Any]]]] = {
     "chat": _chat, "responses": _responses, "messages": _messages, "gemini": _gemini, "ollama": _ollama,
 }  # fmt: skip

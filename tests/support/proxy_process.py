@@ -16,14 +16,14 @@ from support.command import COMMAND
 SECONDS_MAX = 20.0
 
 
-class Ended(NamedTuple):
+class ExitResult(NamedTuple):
     """How it ended, and what it said."""
 
     code: int
     err: str
 
 
-class Running:
+class ProxyProcess:
     """The command, ready to accept."""
 
     def __init__(self, process: subprocess.Popen[bytes]) -> None:
@@ -35,11 +35,11 @@ class Running:
             raise AssertionError(err.decode())
         self.url: str = json.loads(line)["url"]
 
-    def stop(self) -> Ended:
+    def stop(self) -> ExitResult:
         """Tell it to stop, and wait."""
         self._process.send_signal(signal.SIGTERM)
         _, err = self._process.communicate(timeout=SECONDS_MAX)
-        return Ended(self._process.returncode, err.decode())
+        return ExitResult(self._process.returncode, err.decode())
 
     def close(self) -> None:
         """Leave nothing behind."""
@@ -49,7 +49,7 @@ class Running:
 
 
 @contextmanager
-def proxy(folder: Path, *arguments: str, **variables: str) -> Iterator[Running]:
+def proxy(folder: Path, *arguments: str, **variables: str) -> Iterator[ProxyProcess]:
     """Run it in a folder, on a free port."""
     environ = {name: os.environ[name] for name in ("PATH", "HOME", "LANG") if name in os.environ}
     process = subprocess.Popen(
@@ -61,7 +61,7 @@ def proxy(folder: Path, *arguments: str, **variables: str) -> Iterator[Running]:
         stderr=subprocess.PIPE,
     )
     try:
-        running = Running(process)
+        running = ProxyProcess(process)
     except BaseException:
         process.kill()
         process.communicate()

@@ -25,9 +25,9 @@ from typing import Any
 import pytest
 from sqlalchemy import event
 
-from support.context_builders import append, artifact, every_event, session, where
+from support.context_builders import append_event, branch_ids, list_all_events, new_artifact, new_session
 from support.operation_store import Store
-from support.purge_rows import kept_trace, put_answer, put_response, search_files
+from support.purge_rows import insert_idempotent_response, insert_response, search_files, trace_with_text
 from traceforge.context.model.inputs import NewProject, NewPurge, NewSnapshot
 from traceforge.errors import ContentPurged
 from traceforge.traces.spool import SpoolWriter
@@ -37,7 +37,7 @@ _CHANGES = frozenset(("os.rename", "os.link", "os.remove", "os.truncate"))
 _WRITES = os.O_WRONLY | os.O_RDWR
 
 
-def kill_at(number: int, store: Store) -> None:
+def die_at_change(number: int, store: Store) -> None:
     """Die before this change, and count from now on."""
     left = [number]
 
@@ -71,20 +71,20 @@ class Case:
     def __init__(self, shared: Store, traces: Path, number: int) -> None:
         self.marker = f"Wq{number:04}-Löwenzahn-Xy"
         self.store = shared.of_project(shared.create_project(NewProject(name=f"case {number}")).id)
-        gone, kept = kept_trace(self.marker), kept_trace("neighbour")
+        gone, kept = trace_with_text(self.marker), trace_with_text("neighbour")
         writer = SpoolWriter(str(traces))
         for one in (gone, kept):
             writer.append(one)
         writer.seal()
         self.trace_ids = gone.summary.id, kept.summary.id
-        self.artifact = artifact(self.store, self.marker)
-        self.talk, self.other = session(self.store), session(self.store, "base")
-        said = append(self.store, self.talk, self.marker)
-        snapshot = self.store.create_snapshot(*where(self.talk), NewSnapshot())
-        put_response(self.store, snapshot.id, self.marker, trace_id=gone.summary.id)
-        put_answer(self.store, "/events", "key", said, self.talk.id, said.id)
-        self.kept = append(self.store, self.other, "kept")
-        self.snapshot = self.store.create_snapshot(*where(self.other), NewSnapshot())
+        self.artifact = new_artifact(self.store, self.marker)
+        self.talk, self.other = new_session(self.store), new_session(self.store, "base")
+        said = append_event(self.store, self.talk, self.marker)
+        snapshot = self.store.create_snapshot(*branch_ids(self.talk), NewSnapshot())
+        insert_response(self.store, snapshot.id, self.marker, trace_id=gone.summary.id)
+        insert_idempotent_response(self.store, "/events", "key", said, self.talk.id, said.id)
+        self.kept = append_event(self.store, self.other, "kept")
+        self.snapshot = self.store.create_snapshot(*branch_ids(self.other), NewSnapshot())
         ring = json.loads(Path(self.store.keyring.path).read_bytes())
         self.old_key = ring["keys"][self.store.project_id]["1"]
 
@@ -95,7 +95,7 @@ class Case:
     def check(self, folders: list[Path]) -> None:
         """Whatever happened: all of one half is gone, or no job was ever written down; the other half is there."""
         jobs = self.store.list_purge_jobs().data
-        assert [self.kept] == every_event(self.store, self.other)
+        assert [self.kept] == list_all_events(self.store, self.other)
         assert self.snapshot == self.store.get_snapshot(self.snapshot.id)
         assert [] == self.store.verify().problems
         if not jobs:
@@ -117,13 +117,13 @@ class Case:
         traces.close()
 
 
-def die(shared: Store, case: Case, number: int) -> bool:
+def purge_until_killed(shared: Store, case: Case, number: int) -> bool:
     """Purge in a process that is killed; was it?"""
     child = os.fork()
     if not child:
         ended = 1
         try:
-            kill_at(number, shared)
+            die_at_change(number, shared)
             case.purge()
             ended = 0
         finally:
@@ -140,7 +140,7 @@ def main(target: str, keys: str, traces: str, first: int, every: int) -> int:
     while True:
         with closing(Store.open(target, keys=keys, traces_dir=traces)) as shared:
             case = Case(shared, Path(traces), number)
-            was_killed = die(shared, case, number)
+            was_killed = purge_until_killed(shared, case, number)
         with closing(Store.open(target, keys=keys, traces_dir=traces)) as again:
             case.store = again.of_project(case.store.project_id)
             case.check(folders)

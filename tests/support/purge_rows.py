@@ -38,19 +38,19 @@ def purge(store: Store, *targets: str) -> Receipt:
     return store.get_receipt(job.id)
 
 
-def gone(receipt: Receipt, kind: str) -> set[str]:
+def purged_ids(receipt: Receipt, kind: str) -> set[str]:
     """The ids of one kind that a receipt names."""
     return {one for each in (*receipt.removed, *receipt.invalidated) if each.kind == kind for one in each.ids}
 
 
-def put_release(tx: StoreTransaction) -> str:
+def insert_release(tx: StoreTransaction) -> str:
     """A release without a name."""
     row = {"id": new_id("alr"), "project_id": tx.project_id, "targets": "[]", "targets_digest": digest_text("")}
     tx.execute(insert(releases), [{**row, "created_at": now_text()}])
     return str(row["id"])
 
 
-def put_response(
+def insert_response(
     store: Store, snapshot_id: str, text: str, *, event_id: str | None = None, trace_id: str | None = None
 ) -> str:
     """A completed response to a snapshot, whose output says `text`."""
@@ -63,7 +63,7 @@ def put_response(
         sealed = tx.sealer.seal("responses", response_id, tx.lock_generation(), json.dumps({"text": text}).encode())
         row = {
             "id": response_id, "project_id": tx.project_id, "status": "completed", "session_id": snapshot.session_id,
-            "branch_id": snapshot.branch_id, "snapshot_id": snapshot_id, "release_id": put_release(tx),
+            "branch_id": snapshot.branch_id, "snapshot_id": snapshot_id, "release_id": insert_release(tx),
             "target": '{"provider": "openai", "model": "m"}', "materialization_key": digest_text(snapshot_id),
             "trace_id": trace_id,
             "event_id": event_id, "append_conflict": False, "cancel_requested": False, "created_at": now_text(),
@@ -74,11 +74,11 @@ def put_response(
     return store.write(work)
 
 
-def put_replay(store: Store, text: str, *snapshot_ids: str) -> str:
+def insert_replay_run(store: Store, text: str, *snapshot_ids: str) -> str:
     """A completed replay run over snapshots; its items and its report say `text`."""
 
     def work(tx: StoreTransaction) -> str:
-        run_id, release_id, said = new_id("rpl"), put_release(tx), json.dumps({"report": text}).encode()
+        run_id, release_id, said = new_id("rpl"), insert_release(tx), json.dumps({"report": text}).encode()
         row = {
             "id": run_id, "project_id": tx.project_id, "status": "completed", "mode": "single_turn",
             "baseline": release_id, "candidate": release_id, "fresh_baseline": True, "concurrency": 1,
@@ -99,7 +99,7 @@ def put_replay(store: Store, text: str, *snapshot_ids: str) -> str:
     return store.write(work)
 
 
-def put_answer(store: Store, path: str, key: str, answer: object, *subjects: str) -> str:
+def insert_idempotent_response(store: Store, path: str, key: str, answer: object, *subjects: str) -> str:
     """The stored answer to a call with an idempotency key; the digest that it is known by."""
     digest = digest_text(key)
 
@@ -119,7 +119,7 @@ def put_answer(store: Store, path: str, key: str, answer: object, *subjects: str
     return digest
 
 
-def kept_trace(said: str, number: int = 0) -> StoredTrace:
+def trace_with_text(text: str, number: int = 0) -> StoredTrace:
     """A trace of a streamed call in which somebody says something."""
     body: dict[str, Any] = {
         "schema_version": "1.0.0",
@@ -129,7 +129,7 @@ def kept_trace(said: str, number: int = 0) -> StoredTrace:
         "request": {
             "model": "gpt-4.1-mini",
             "stream": True,
-            "messages": [{"role": "user", "content": f"{said} " * 9}],
+            "messages": [{"role": "user", "content": f"{text} " * 9}],
         },
         "response": {
             "object": "chat.completion",
@@ -137,16 +137,16 @@ def kept_trace(said: str, number: int = 0) -> StoredTrace:
             "created": 1740906900,
             "model": "gpt-4.1-mini",
             "choices": [
-                {"index": 0, "finish_reason": "stop", "message": {"role": "assistant", "content": f"{said}! " * 9}}
+                {"index": 0, "finish_reason": "stop", "message": {"role": "assistant", "content": f"{text}! " * 9}}
             ],
         },
         "metadata": {"duration_ms": 12, "status": "success"},
     }
-    line = json.dumps({"i": 0, "t_ms": 1.5, "data": said}, ensure_ascii=False) + "\n"
+    line = json.dumps({"i": 0, "t_ms": 1.5, "data": text}, ensure_ascii=False) + "\n"
     return StoredTrace(summarize_trace(body), write_trace(body), line.encode())
 
 
-def spellings(marker: str) -> Iterator[tuple[str, bytes]]:
+def encodings(marker: str) -> Iterator[tuple[str, bytes]]:
     """How a text could stand in a file: each spelling with its name."""
     data = marker.encode()
     yield "UTF-8", data
@@ -163,7 +163,7 @@ def spellings(marker: str) -> Iterator[tuple[str, bytes]]:
 
 def search_files(marker: str, *folders: Path) -> list[str]:
     """Every file below these folders that holds a text in any spelling."""
-    wanted = list(spellings(marker))
+    wanted = list(encodings(marker))
     found = []
     for folder in folders:
         for path in sorted(folder.rglob("*")):

@@ -28,7 +28,7 @@ LOOPS = {"uvloop": uvloop.new_event_loop, "asyncio": asyncio.new_event_loop}
 SECONDS_MAX = 10.0  # Beyond this a test hangs.
 
 
-class Kept:
+class CollectingSink:
     """A sink that keeps what it is given, and lets a test wait for it."""
 
     def __init__(self) -> None:
@@ -69,42 +69,42 @@ class Peer:
         """Send all of it."""
         self.sock.sendall(data)
 
-    def until(self, mark: bytes) -> bytes:
+    def read_until(self, mark: bytes) -> bytes:
         """Read up to and with a mark."""
         while mark not in self._read:
-            self._more(mark)
+            self._receive(mark)
         end = self._read.index(mark) + len(mark)
         data, self._read = self._read[:end], self._read[end:]
         return data
 
-    def exactly(self, count: int) -> bytes:
+    def read_exactly(self, count: int) -> bytes:
         """Read this many bytes."""
         while len(self._read) < count:
-            self._more(count)
+            self._receive(count)
         data, self._read = self._read[:count], self._read[count:]
         return data
 
-    def _more(self, wanted: object) -> None:
+    def _receive(self, wanted: object) -> None:
         data = self.sock.recv(65536)
         if not data:
             raise EOFError(f"wanted {wanted!r}, had {self._read!r}")
         self._read += data
 
-    def rest(self) -> bytes:
+    def read_to_end(self) -> bytes:
         """Read to the end of the connection."""
         while data := self.sock.recv(65536):
             self._read += data
         data, self._read = self._read, b""
         return data
 
-    def head(self) -> bytes:
+    def read_head(self) -> bytes:
         """Read a head."""
-        return self.until(b"\r\n\r\n")
+        return self.read_until(b"\r\n\r\n")
 
     def request(self) -> bytes:
         """Read a request with a Content-Length; its head and its body."""
-        head = self.head()
-        return head + self.exactly(length_of(head))
+        read_head = self.read_head()
+        return read_head + self.read_exactly(content_length(read_head))
 
     response = request
 
@@ -117,7 +117,7 @@ class Peer:
         """Close."""
         self.sock.close()
 
-    def gone(self) -> bool:
+    def is_closed_by_peer(self) -> bool:
         """Wait until the other end has closed or reset the connection."""
         try:
             while self.sock.recv(65536):
@@ -127,7 +127,7 @@ class Peer:
         return True
 
 
-def length_of(head: bytes) -> int:
+def content_length(head: bytes) -> int:
     """The Content-Length of a head, or 0."""
     for line in head.split(b"\r\n"):
         name, _, value = line.partition(b":")
@@ -151,7 +151,7 @@ class Upstream:
         self._peers.append(Peer(self._listener.accept()[0]))
         return self._peers[-1]
 
-    def nobody_else(self) -> bool:
+    def has_no_other_connection(self) -> bool:
         """Is no other connection waiting?"""
         self._listener.settimeout(0)
         try:
@@ -183,7 +183,7 @@ class Proxy:
         replay: ReplayResponder | None = None,
     ) -> None:
         self._replay = replay
-        self.sink = Kept() if sink is None else sink  # False: nothing is recorded
+        self.sink = CollectingSink() if sink is None else sink  # False: nothing is recorded
         self._factory = LOOPS[loop]
         self.state: WorkerState
         self.port = 0
@@ -244,13 +244,13 @@ class Proxy:
             client.close()
 
 
-def chunks_of(peer: Peer) -> list[bytes]:
+def read_chunks(peer: Peer) -> list[bytes]:
     """Read a chunked body: its chunks, as they were sent."""
     chunks = []
-    while size := int(peer.until(b"\r\n"), 16):
-        chunks.append(peer.exactly(size))
-        assert b"\r\n" == peer.exactly(2)
-    assert b"\r\n" == peer.exactly(2)
+    while size := int(peer.read_until(b"\r\n"), 16):
+        chunks.append(peer.read_exactly(size))
+        assert b"\r\n" == peer.read_exactly(2)
+    assert b"\r\n" == peer.read_exactly(2)
     return chunks
 
 
@@ -266,7 +266,7 @@ def response(body: bytes = b"{}", headers: bytes = b"", status: bytes = b"200 OK
 
 
 @contextmanager
-def between(**options: Any) -> Iterator[tuple[Upstream, Proxy]]:
+def proxy_and_upstream(**options: Any) -> Iterator[tuple[Upstream, Proxy]]:
     """An upstream named `up`, and a proxy in front of it."""
     upstream = Upstream()
     proxy = Proxy({"up": upstream.url}, **options)

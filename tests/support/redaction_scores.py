@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 
 import zstandard
 
-from support.corpus import shared
+from support.corpus import shared_path
 from traceforge.redact.redactions import TextSpan
 from traceforge.redact.redactor import Redactor
 
@@ -62,7 +62,7 @@ class Score(NamedTuple):
 
 def corpus_file(name: str) -> Path:
     """One file of the corpus."""
-    return shared(f"corpus/redaction/{name}.jsonl.zst")
+    return shared_path(f"corpus/redaction/{name}.jsonl.zst")
 
 
 def rows(name: str) -> Iterator[dict[str, Any]]:

@@ -36,9 +36,9 @@ def keyed_request_of(exchange: Exchange, keys: RequestKeyer = KEYS) -> KeyedRequ
 
 def stored_request_of(exchange: Exchange, keys: RequestKeyer = KEYS, redactor: Redactor = REDACTOR) -> KeyedRequest:
     """What its trace says that it asks."""
-    from support.exchanges import object_of
+    from support.exchanges import parse_object
 
-    body = object_of(TraceComposer(redactor).compose(exchange).trace)
+    body = parse_object(TraceComposer(redactor).compose(exchange).trace)
     wire = body["wire"]
     lines = (line.partition(": ") for line in wire["request_headers"])
     return keys.key_stored_request(

@@ -36,7 +36,7 @@ def snapshot_body(**changes: Any) -> dict[str, Any]:
     return {**copy.deepcopy(BODY), **changes}
 
 
-def wire_of(body: dict[str, Any]) -> bytes:
+def raw_response_of(body: dict[str, Any]) -> bytes:
     """A raw response that says what this record says."""
     response = body["response"]
     choice = {
@@ -56,7 +56,7 @@ def wire_of(body: dict[str, Any]) -> bytes:
     )
 
 
-def wire_of_error(prompt: str = "Hi", *, source: dict[str, Any] | None = None) -> bytes:
+def raw_error_response(prompt: str = "Hi", *, source: dict[str, Any] | None = None) -> bytes:
     """A raw response that no record can hold."""
     request = {"model": "gpt-4-turbo", "messages": [{"role": "user", "content": prompt}], "max_tokens": 5}
     answer = {"error": {"message": "Rate limit reached", "type": "requests", "code": "rate_limit_exceeded"}}
@@ -84,7 +84,7 @@ def write_tree(root: Path, count: int = 3, provider: str = "openai") -> Path:
     return root
 
 
-def approve(
+def write_approval_file(
     root: Path, *changes: tuple[str, str, str | None, str | None], at: str = "2026-01-10T09:00:00.000Z"
 ) -> Path:
     """Write an approval of these changes (id, file, before, after) into a tree."""
@@ -95,7 +95,7 @@ def approve(
     return root / file
 
 
-def session(count: int = 2) -> dict[str, Any]:
+def sample_session(count: int = 2) -> dict[str, Any]:
     """A valid Model IO session."""
     return {
         "model_io_schema_version": "1.0.0",
@@ -129,10 +129,10 @@ def write_pack(folder: Path) -> Path:
         "decision": {"accepted": True},
         "model_mode": "record",
         "bundle": {"bundle_id": "bundle-1", "sha256": digest_canonical_line(bundle)},
-        "model_io_hash": model_io_hash(session()),
+        "model_io_hash": model_io_hash(sample_session()),
     }
     folder.mkdir(parents=True)
     (folder / "run.json").write_bytes(write_member(run))
     (folder / "bundle.json").write_bytes(write_member(bundle))
-    (folder / "model_io.json").write_bytes(write_session(session()))
+    (folder / "model_io.json").write_bytes(write_session(sample_session()))
     return folder

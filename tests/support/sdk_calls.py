@@ -19,25 +19,25 @@ from google.genai import types as genai_types
 
 MESSAGES: Any = [{"role": "user", "content": "What is the capital of France?"}]
 TOOLS: Any = [{"type": "function", "function": {"name": "look", "parameters": {"type": "object", "properties": {}}}}]
-Seen = Callable[[Any], object]
+EventCallback = Callable[[Any], object]
 KEY = "sk-test"
 
 
-class Ask(NamedTuple):
+class SdkCall(NamedTuple):
     """One way to ask."""
 
     name: str
     provider: str
     path: str
     streaming: bool
-    ask: Callable[[str, Seen], Any]
+    call: Callable[[str, EventCallback], Any]
 
 
 def _plain(value: Any) -> Any:
     return value.model_dump() if hasattr(value, "model_dump") else value
 
 
-def _each(events: Any, seen: Seen) -> list[Any]:
+def _each(events: Any, seen: EventCallback) -> list[Any]:
     got = []
     for event in events:
         got.append(_plain(event))
@@ -45,7 +45,7 @@ def _each(events: Any, seen: Seen) -> list[Any]:
     return got
 
 
-async def _each_async(events: Any, seen: Seen) -> list[Any]:
+async def _each_async(events: Any, seen: EventCallback) -> list[Any]:
     got = []
     async for event in events:
         got.append(_plain(event))
@@ -53,13 +53,13 @@ async def _each_async(events: Any, seen: Seen) -> list[Any]:
     return got
 
 
-def openai_chat(url: str, seen: Seen) -> Any:
+def openai_chat(url: str, seen: EventCallback) -> Any:
     """Chat completions, with a tool."""
     with openai.OpenAI(base_url=f"{url}/v1", api_key=KEY, max_retries=0) as client:
         return _plain(client.chat.completions.create(model="m", messages=MESSAGES, tools=TOOLS, temperature=0))
 
 
-def openai_chat_stream(url: str, seen: Seen) -> Any:
+def openai_chat_stream(url: str, seen: EventCallback) -> Any:
     """The same as a stream."""
     with (
         openai.OpenAI(base_url=f"{url}/v1", api_key=KEY, max_retries=0) as client,
@@ -68,7 +68,7 @@ def openai_chat_stream(url: str, seen: Seen) -> Any:
         return _each(stream, seen)
 
 
-def openai_chat_async(url: str, seen: Seen) -> Any:
+def openai_chat_async(url: str, seen: EventCallback) -> Any:
     """Async."""
 
     async def ask() -> Any:
@@ -78,7 +78,7 @@ def openai_chat_async(url: str, seen: Seen) -> Any:
     return asyncio.run(ask())
 
 
-def openai_chat_stream_async(url: str, seen: Seen) -> Any:
+def openai_chat_stream_async(url: str, seen: EventCallback) -> Any:
     """An async stream."""
 
     async def ask() -> Any:
@@ -90,13 +90,13 @@ def openai_chat_stream_async(url: str, seen: Seen) -> Any:
     return asyncio.run(ask())
 
 
-def openai_responses(url: str, seen: Seen) -> Any:
+def openai_responses(url: str, seen: EventCallback) -> Any:
     """The Responses API."""
     with openai.OpenAI(base_url=f"{url}/v1", api_key=KEY, max_retries=0) as client:
         return _plain(client.responses.create(model="m", input="hello"))
 
 
-def openai_responses_stream(url: str, seen: Seen) -> Any:
+def openai_responses_stream(url: str, seen: EventCallback) -> Any:
     """The same as a stream."""
     with (
         openai.OpenAI(base_url=f"{url}/v1", api_key=KEY, max_retries=0) as client,
@@ -105,13 +105,13 @@ def openai_responses_stream(url: str, seen: Seen) -> Any:
         return _each(stream, seen)
 
 
-def anthropic_messages(url: str, seen: Seen) -> Any:
+def anthropic_messages(url: str, seen: EventCallback) -> Any:
     """Messages."""
     with anthropic.Anthropic(base_url=url, api_key=KEY, max_retries=0) as client:
         return _plain(client.messages.create(model="m", max_tokens=9, messages=MESSAGES))
 
 
-def anthropic_messages_stream(url: str, seen: Seen) -> Any:
+def anthropic_messages_stream(url: str, seen: EventCallback) -> Any:
     """The same as a stream, through the helper that gathers it."""
     with (
         anthropic.Anthropic(base_url=url, api_key=KEY, max_retries=0) as client,
@@ -120,7 +120,7 @@ def anthropic_messages_stream(url: str, seen: Seen) -> Any:
         return _each(stream, seen)
 
 
-def anthropic_messages_async(url: str, seen: Seen) -> Any:
+def anthropic_messages_async(url: str, seen: EventCallback) -> Any:
     """Async."""
 
     async def ask() -> Any:
@@ -130,7 +130,7 @@ def anthropic_messages_async(url: str, seen: Seen) -> Any:
     return asyncio.run(ask())
 
 
-def anthropic_messages_stream_async(url: str, seen: Seen) -> Any:
+def anthropic_messages_stream_async(url: str, seen: EventCallback) -> Any:
     """An async stream."""
 
     async def ask() -> Any:
@@ -145,13 +145,13 @@ def _gemini(url: str) -> genai.Client:
     return genai.Client(api_key=KEY, http_options=genai_types.HttpOptions(base_url=url))
 
 
-def gemini(url: str, seen: Seen) -> Any:
+def gemini(url: str, seen: EventCallback) -> Any:
     """Generate content."""
     with _gemini(url) as client:
         return _without_http(client.models.generate_content(model="m", contents="hello"))
 
 
-def gemini_stream(url: str, seen: Seen) -> Any:
+def gemini_stream(url: str, seen: EventCallback) -> Any:
     """The same as a stream."""
     got = []
     with _gemini(url) as client:
@@ -161,7 +161,7 @@ def gemini_stream(url: str, seen: Seen) -> Any:
     return got
 
 
-def gemini_async(url: str, seen: Seen) -> Any:
+def gemini_async(url: str, seen: EventCallback) -> Any:
     """Async: through aiohttp, where it is installed."""
 
     async def ask() -> Any:
@@ -171,7 +171,7 @@ def gemini_async(url: str, seen: Seen) -> Any:
     return asyncio.run(ask())
 
 
-def gemini_stream_async(url: str, seen: Seen) -> Any:
+def gemini_stream_async(url: str, seen: EventCallback) -> Any:
     """An async stream."""
 
     async def ask() -> Any:
@@ -190,21 +190,21 @@ def _without_http(response: Any) -> Any:
     return json.loads(response.model_dump_json(exclude={"sdk_http_response"}))
 
 
-def ollama_chat(url: str, seen: Seen) -> Any:
+def ollama_chat(url: str, seen: EventCallback) -> Any:
     """Chat."""
     client = ollama.Client(host=url)
     with client._client:
         return _plain(client.chat(model="m", messages=MESSAGES))
 
 
-def ollama_chat_stream(url: str, seen: Seen) -> Any:
+def ollama_chat_stream(url: str, seen: EventCallback) -> Any:
     """The same as a stream."""
     client = ollama.Client(host=url)
     with client._client:
         return _each(client.chat(model="m", messages=MESSAGES, stream=True), seen)
 
 
-def ollama_chat_async(url: str, seen: Seen) -> Any:
+def ollama_chat_async(url: str, seen: EventCallback) -> Any:
     """Async."""
 
     async def ask() -> Any:
@@ -215,7 +215,7 @@ def ollama_chat_async(url: str, seen: Seen) -> Any:
     return asyncio.run(ask())
 
 
-def ollama_chat_stream_async(url: str, seen: Seen) -> Any:
+def ollama_chat_stream_async(url: str, seen: EventCallback) -> Any:
     """An async stream."""
 
     async def ask() -> Any:
@@ -229,25 +229,25 @@ def ollama_chat_stream_async(url: str, seen: Seen) -> Any:
 _CHAT, _RESPONSES, _MESSAGES, _OLLAMA = "/v1/chat/completions", "/v1/responses", "/v1/messages", "/api/chat"
 _GENERATE, _STREAM = "/v1/models/m:generateContent", "/v1/models/m:streamGenerateContent?alt=sse"
 
-ASKS = [
-    Ask("openai-chat", "openai", _CHAT, False, openai_chat),
-    Ask("openai-chat-stream", "openai", _CHAT, True, openai_chat_stream),
-    Ask("openai-chat-async", "openai", _CHAT, False, openai_chat_async),
-    Ask("openai-chat-stream-async", "openai", _CHAT, True, openai_chat_stream_async),
-    Ask("openai-responses", "openai-responses", _RESPONSES, False, openai_responses),
-    Ask("openai-responses-stream", "openai-responses", _RESPONSES, True, openai_responses_stream),
-    Ask("anthropic", "anthropic", _MESSAGES, False, anthropic_messages),
-    Ask("anthropic-stream", "anthropic", _MESSAGES, True, anthropic_messages_stream),
-    Ask("anthropic-async", "anthropic", _MESSAGES, False, anthropic_messages_async),
-    Ask("anthropic-stream-async", "anthropic", _MESSAGES, True, anthropic_messages_stream_async),
-    Ask("gemini", "gemini", _GENERATE, False, gemini),
-    Ask("gemini-stream", "gemini", _STREAM, True, gemini_stream),
-    Ask("gemini-async", "gemini", _GENERATE, False, gemini_async),
-    Ask("gemini-stream-async", "gemini", _STREAM, True, gemini_stream_async),
-    Ask("ollama", "ollama", _OLLAMA, False, ollama_chat),
-    Ask("ollama-stream", "ollama", _OLLAMA, True, ollama_chat_stream),
-    Ask("ollama-async", "ollama", _OLLAMA, False, ollama_chat_async),
-    Ask("ollama-stream-async", "ollama", _OLLAMA, True, ollama_chat_stream_async),
+SDK_CALLS = [
+    SdkCall("openai-chat", "openai", _CHAT, False, openai_chat),
+    SdkCall("openai-chat-stream", "openai", _CHAT, True, openai_chat_stream),
+    SdkCall("openai-chat-async", "openai", _CHAT, False, openai_chat_async),
+    SdkCall("openai-chat-stream-async", "openai", _CHAT, True, openai_chat_stream_async),
+    SdkCall("openai-responses", "openai-responses", _RESPONSES, False, openai_responses),
+    SdkCall("openai-responses-stream", "openai-responses", _RESPONSES, True, openai_responses_stream),
+    SdkCall("anthropic", "anthropic", _MESSAGES, False, anthropic_messages),
+    SdkCall("anthropic-stream", "anthropic", _MESSAGES, True, anthropic_messages_stream),
+    SdkCall("anthropic-async", "anthropic", _MESSAGES, False, anthropic_messages_async),
+    SdkCall("anthropic-stream-async", "anthropic", _MESSAGES, True, anthropic_messages_stream_async),
+    SdkCall("gemini", "gemini", _GENERATE, False, gemini),
+    SdkCall("gemini-stream", "gemini", _STREAM, True, gemini_stream),
+    SdkCall("gemini-async", "gemini", _GENERATE, False, gemini_async),
+    SdkCall("gemini-stream-async", "gemini", _STREAM, True, gemini_stream_async),
+    SdkCall("ollama", "ollama", _OLLAMA, False, ollama_chat),
+    SdkCall("ollama-stream", "ollama", _OLLAMA, True, ollama_chat_stream),
+    SdkCall("ollama-async", "ollama", _OLLAMA, False, ollama_chat_async),
+    SdkCall("ollama-stream-async", "ollama", _OLLAMA, True, ollama_chat_stream_async),
 ]
 
 
@@ -272,7 +272,7 @@ _MESSAGE = {
 }  # fmt: skip
 _TEXT = {"type": "text", "text": ""}
 
-PLAIN: dict[str, bytes] = {
+PLAIN_BODIES: dict[str, bytes] = {
     name: json.dumps(value).encode()
     for name, value in {
         "openai": {
@@ -287,7 +287,7 @@ PLAIN: dict[str, bytes] = {
                    "message": {"role": "assistant", "content": "Paris"}},
     }.items()
 }  # fmt: skip
-STREAMS: dict[str, list[bytes]] = {
+STREAM_PIECES: dict[str, list[bytes]] = {
     "openai": _sse(
         _openai_chunk({"role": "assistant", "content": "Pa"}), _openai_chunk({"content": "ris"}),
         _openai_chunk({}, "stop"), end="data: [DONE]\n\n",
@@ -313,4 +313,4 @@ STREAMS: dict[str, list[bytes]] = {
         for text, done in (("Pa", False), ("ris", False), ("", True))
     ],
 }  # fmt: skip
-MEDIA = {"ollama": "application/x-ndjson"}
+STREAM_MEDIA_TYPES = {"ollama": "application/x-ndjson"}

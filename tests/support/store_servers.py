@@ -30,7 +30,7 @@ from traceforge.web.store_service import StoreService
 SECONDS_MAX = 30.0
 
 
-class Served:
+class RunningServer:
     """A server that runs: its address, its log, and a client for it."""
 
     def __init__(self, url: str, log: list[str]) -> None:
@@ -39,7 +39,7 @@ class Served:
         # No certificates: to read them takes longer than most of the tests that ask here.
         self.http = httpx.Client(base_url=url, timeout=SECONDS_MAX, trust_env=False, verify=False)
 
-    def lines(self, count: int) -> list[dict[str, Any]]:
+    def wait_for_log(self, count: int) -> list[dict[str, Any]]:
         """What it logged; a line is written when its answer is on its way, so it is waited for."""
         end = time.monotonic() + SECONDS_MAX
         while len(self.log) < count and time.monotonic() < end:
@@ -50,7 +50,7 @@ class Served:
 
 
 @contextmanager
-def served(store: Store, *, required: bool = False) -> Iterator[Served]:
+def run_server(store: Store, *, required: bool = False) -> Iterator[RunningServer]:
     """A server of this store, on a thread."""
     log: list[str] = []
     site = StoreApplication(StoreService(store, requires_key=required), "127.0.0.1", RequestLog(log.append))
@@ -60,7 +60,7 @@ def served(store: Store, *, required: bool = False) -> Iterator[Served]:
     thread = threading.Thread(target=lambda: asyncio.run(server.serve(sockets=[sock])), daemon=True)
     thread.start()
     assert ready.wait(SECONDS_MAX)
-    found = Served(socket_url(sock), log)
+    found = RunningServer(socket_url(sock), log)
     try:
         yield found
     finally:
@@ -71,19 +71,19 @@ def served(store: Store, *, required: bool = False) -> Iterator[Served]:
         sock.close()
 
 
-def new_key(store: Store, *scopes: Scope) -> str:
+def new_api_key(store: Store, *scopes: Scope) -> str:
     """A key for the project of this store."""
     made = store.create_api_key(NewApiKey(scopes=list(scopes))).key
     assert made is not None
     return made
 
 
-def bearer(key: str) -> dict[str, str]:
+def auth_header(key: str) -> dict[str, str]:
     """The header that brings a key."""
     return {"Authorization": f"Bearer {key}"}
 
 
-class Command:
+class ServerProcess:
     """`traceforge serve`, running."""
 
     def __init__(self, process: subprocess.Popen[bytes], ready: dict[str, Any], log: IO[bytes]) -> None:
@@ -96,16 +96,16 @@ class Command:
         """Tell it to end; its exit code, and what it said."""
         self.process.send_signal(sign)
         self.process.communicate(timeout=SECONDS_MAX)
-        return self.process.returncode, self.said()
+        return self.process.returncode, self.read_log()
 
-    def said(self) -> str:
+    def read_log(self) -> str:
         """What is in its log so far."""
         self._log.seek(0)
         return self._log.read().decode()
 
 
 @contextmanager
-def serving(*arguments: str, cwd: Path, **variables: str) -> Iterator[Command]:
+def server_process(*arguments: str, cwd: Path, **variables: str) -> Iterator[ServerProcess]:
     """The command, from its line on stdout to its end. Its log goes to a file: a pipe fills up."""
     environ = {name: os.environ[name] for name in ("PATH", "HOME", "LANG") if name in os.environ}
     with tempfile.TemporaryFile() as log:
@@ -120,7 +120,7 @@ def serving(*arguments: str, cwd: Path, **variables: str) -> Iterator[Command]:
                 process.wait(SECONDS_MAX)
                 log.seek(0)
                 raise AssertionError(log.read().decode())
-            yield Command(process, json.loads(line), log)
+            yield ServerProcess(process, json.loads(line), log)
         finally:
             if process.poll() is None:
                 process.kill()

@@ -25,7 +25,7 @@ OPENAI = "https://api.openai.com/v1/chat/completions"
 ANTHROPIC = "https://api.anthropic.com/v1/messages"
 TRACES = Path(".ai-tests") / "traces"
 DAY = datetime.fromisoformat("2025-03-02T09:00:00+00:00")
-NOBODY = Caller()
+NO_CALLER = Caller()
 
 
 def trace_id(number: int) -> str:
@@ -35,20 +35,22 @@ def trace_id(number: int) -> str:
 
 def call(
     number: int,
-    asked: str = "What is the capital of France?",
-    said: str | Sequence[str] = "The capital of France is Paris.",
+    prompt: str = "What is the capital of France?",
+    answer: str | Sequence[str] = "The capital of France is Paris.",
     *,
     model: str = "gpt-4.1-mini",
     provider: str = "openai",
-    caller: Caller = NOBODY,
+    caller: Caller = NO_CALLER,
     at: datetime | None = None,
     status: int = 200,
     **parameters: Any,
 ) -> Exchange:
     """One call. A list of texts in `said` is a stream, a text a chunk; a `status` of 400 or more is an error."""
-    streamed = not isinstance(said, str)
-    chunks = _stream(number, said, model) if streamed else (_error(said) if status >= 400 else _answer(said, model))
-    request = {"model": model, "messages": [{"role": "user", "content": asked}], "max_tokens": 64, **parameters}
+    streamed = not isinstance(answer, str)
+    chunks = (
+        _stream(number, answer, model) if streamed else (_error(answer) if status >= 400 else _answer(answer, model))
+    )
+    request = {"model": model, "messages": [{"role": "user", "content": prompt}], "max_tokens": 64, **parameters}
     return Exchange(
         trace_id(number),
         timestamp_text(at or DAY + timedelta(minutes=number)),
@@ -91,7 +93,7 @@ def _stream(number: int, texts: Iterable[str], model: str) -> list[bytes]:
     return [sse({**head, "choices": [choice]}) for choice in choices] + [b"data: [DONE]\n\n"]
 
 
-def keep(
+def store_calls(
     project: Path, *exchanges: Exchange, folder: Path = TRACES, match_key: bytes | None = None
 ) -> list[TraceSummary]:
     """Record calls in a project, as a process that has ended since would have."""
@@ -105,6 +107,6 @@ def keep(
     return [one.summary for one in kept]
 
 
-def ago(**units: float) -> datetime:
+def time_ago(**units: float) -> datetime:
     """A time before now."""
     return now() - timedelta(**units)

@@ -18,13 +18,13 @@ from google.genai import types as genai_types
 
 from support.sdk_calls import KEY, MESSAGES
 
-NEW: Any = [{"role": "user", "content": "What is the capital of Spain?"}]
+NEW_QUESTION: Any = [{"role": "user", "content": "What is the capital of Spain?"}]
 
 
 def miss_openai(url: str) -> Any:
     """With the retries that are its default."""
     with openai.OpenAI(base_url=f"{url}/v1", api_key=KEY) as client:
-        return client.chat.completions.create(model="m", messages=NEW)
+        return client.chat.completions.create(model="m", messages=NEW_QUESTION)
 
 
 def miss_openai_stream_async(url: str) -> Any:
@@ -32,7 +32,7 @@ def miss_openai_stream_async(url: str) -> Any:
 
     async def ask() -> Any:
         async with openai.AsyncOpenAI(base_url=f"{url}/v1", api_key=KEY) as client:
-            return await client.chat.completions.create(model="m", messages=NEW, stream=True)
+            return await client.chat.completions.create(model="m", messages=NEW_QUESTION, stream=True)
 
     return asyncio.run(ask())
 
@@ -46,14 +46,14 @@ def miss_responses(url: str) -> Any:
 def miss_anthropic(url: str) -> Any:
     """With the retries that are its default."""
     with anthropic.Anthropic(base_url=url, api_key=KEY) as client:
-        return client.messages.create(model="m", max_tokens=9, messages=NEW)
+        return client.messages.create(model="m", max_tokens=9, messages=NEW_QUESTION)
 
 
 def miss_anthropic_stream(url: str) -> Any:
     """As a stream."""
     with (
         anthropic.Anthropic(base_url=url, api_key=KEY) as client,
-        client.messages.stream(model="m", max_tokens=9, messages=NEW) as stream,
+        client.messages.stream(model="m", max_tokens=9, messages=NEW_QUESTION) as stream,
     ):
         return list(stream)
 
@@ -79,17 +79,17 @@ def miss_ollama(url: str) -> Any:
     """It has no retries."""
     client = ollama.Client(host=url)
     with client._client:
-        return client.chat(model="m", messages=NEW)
+        return client.chat(model="m", messages=NEW_QUESTION)
 
 
 def miss_ollama_stream(url: str) -> Any:
     """As a stream."""
     client = ollama.Client(host=url)
     with client._client:
-        return list(client.chat(model="m", messages=NEW, stream=True))
+        return list(client.chat(model="m", messages=NEW_QUESTION, stream=True))
 
 
-MISSES: list[tuple[Callable[[str], Any], str, str]] = [
+UNRECORDED_REQUESTS: list[tuple[Callable[[str], Any], str, str]] = [
     (miss_openai, "$.messages[0].content", MESSAGES[0]["content"]),
     (miss_openai_stream_async, "$.messages[0].content", MESSAGES[0]["content"]),
     (miss_responses, "$.input", "hello"),

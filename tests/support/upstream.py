@@ -17,7 +17,7 @@ from typing import NamedTuple
 WAIT_S = 10  # longer than any step of a test takes; beyond it, something hangs
 
 
-class Received(NamedTuple):
+class ReceivedRequest(NamedTuple):
     """One request, as it came."""
 
     head: bytes
@@ -30,17 +30,17 @@ class Received(NamedTuple):
 
 
 @dataclass
-class Answer:
+class ScriptedResponse:
     """What to send. `gate` is waited for before each piece but the first; `reset` breaks off after the pieces."""
 
     pieces: list[bytes]
     status: int = 200
     headers: dict[str, str] = field(default_factory=lambda: {"content-type": "application/json"})
     chunked: bool = False
-    gate: threading.Semaphore | None = None
+    permits: threading.Semaphore | None = None
     reset: bool = False
     silent: bool = False  # reads the request and resets without a word
-    stalled: bool = False  # waits at the gate before it says anything
+    waits_first: bool = False  # waits at the gate before it says anything
 
     def head(self) -> bytes:
         """The status line and the headers."""
@@ -58,9 +58,9 @@ class Upstream:
     """The server."""
 
     def __init__(self) -> None:
-        self.received: list[Received] = []
-        self.script: list[Answer] = [Answer([b"{}"])]
-        self.choose: Callable[[Received], Answer] | None = None
+        self.received: list[ReceivedRequest] = []
+        self.script: list[ScriptedResponse] = [ScriptedResponse([b"{}"])]
+        self.choose: Callable[[ReceivedRequest], ScriptedResponse] | None = None
         self._listener = socket.create_server(("127.0.0.1", 0), backlog=128)
         self._lock = threading.Lock()
         threading.Thread(target=self._accept, daemon=True).start()
@@ -70,11 +70,11 @@ class Upstream:
         """Its address."""
         return f"http://127.0.0.1:{self._listener.getsockname()[1]}"
 
-    def answers(self, *answers: Answer) -> None:
+    def respond_with(self, *respond_with: ScriptedResponse) -> None:
         """Answer like this from now on, and forget what was received."""
         with self._lock:
             self.received = []
-            self.script = list(answers)
+            self.script = list(respond_with)
 
     def close(self) -> None:
         """Accept no more."""
@@ -101,7 +101,7 @@ class Upstream:
                     return
 
 
-def _read_request(stream: object) -> Received | None:
+def _read_request(stream: object) -> ReceivedRequest | None:
     lines = []
     for line in iter(stream.readline, b""):  # type: ignore[attr-defined]
         lines.append(line)
@@ -112,10 +112,10 @@ def _read_request(stream: object) -> Received | None:
     head = b"".join(lines)
     lowered = head.lower()
     if b"transfer-encoding: chunked" in lowered:
-        return Received(head, b"".join(_chunks(stream)))
+        return ReceivedRequest(head, b"".join(_chunks(stream)))
     marker = lowered.find(b"content-length:")
     length = int(head[marker + 15 :].split(b"\r\n", 1)[0]) if marker >= 0 else 0
-    return Received(head, stream.read(length))  # type: ignore[attr-defined]
+    return ReceivedRequest(head, stream.read(length))  # type: ignore[attr-defined]
 
 
 def _chunks(stream: object) -> Iterator[bytes]:
@@ -125,23 +125,23 @@ def _chunks(stream: object) -> Iterator[bytes]:
     stream.readline()  # type: ignore[attr-defined]
 
 
-def _send(connection: socket.socket, answer: Answer) -> bool:
+def _send(connection: socket.socket, answer: ScriptedResponse) -> bool:
     """Send an answer; False where the connection is no more."""
     if answer.silent:
         _reset(connection)
         return False
-    if answer.stalled and answer.gate is not None:
-        answer.gate.acquire(timeout=WAIT_S)
+    if answer.waits_first and answer.permits is not None:
+        answer.permits.acquire(timeout=WAIT_S)
     first, *rest = answer.pieces or [b""]
     connection.sendall(answer.head() + _framed(answer, first))
     for piece in rest:
-        if answer.gate is not None and not answer.gate.acquire(timeout=WAIT_S):
+        if answer.permits is not None and not answer.permits.acquire(timeout=WAIT_S):
             _reset(connection)
             return False
         connection.sendall(_framed(answer, piece))
     if answer.reset:
-        if answer.gate is not None:
-            answer.gate.acquire(timeout=WAIT_S)
+        if answer.permits is not None:
+            answer.permits.acquire(timeout=WAIT_S)
         _reset(connection)
         return False
     if answer.chunked:
@@ -149,7 +149,7 @@ def _send(connection: socket.socket, answer: Answer) -> bool:
     return True
 
 
-def _framed(answer: Answer, piece: bytes) -> bytes:
+def _framed(answer: ScriptedResponse, piece: bytes) -> bytes:
     return b"%x\r\n%b\r\n" % (len(piece), piece) if answer.chunked and piece else piece
 
 
@@ -169,9 +169,9 @@ def upstream() -> Iterator[Upstream]:
 
 
 @contextlib.contextmanager
-def unasked() -> Iterator[Upstream]:
+def uncalled_upstream() -> Iterator[Upstream]:
     """A provider that answers otherwise than everybody expects, and must never be asked."""
     with upstream() as one:
-        one.answers(Answer([b'{"error": "nobody should have asked"}'], 500))
+        one.respond_with(ScriptedResponse([b'{"error": "nobody should have asked"}'], 500))
         yield one
         assert [] == one.received

@@ -23,10 +23,10 @@ SSE = "text/event-stream"
 NDJSON = "application/x-ndjson"
 
 
-def sse(*events: object, done: bool = False) -> bytes:
+def sse(*events: object, with_done: bool = False) -> bytes:
     """Events as they go over the wire: a value is JSON, a string is its own data; one with a type is named by it."""
     frames = [_frame(event) for event in events]
-    return b"".join([*frames, b"data: [DONE]\n\n"] if done else frames)
+    return b"".join([*frames, b"data: [DONE]\n\n"] if with_done else frames)
 
 
 def _frame(event: object) -> bytes:

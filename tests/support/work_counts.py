@@ -31,7 +31,7 @@ def count_lines(work: Callable[[], object]) -> int:
     return lines
 
 
-def finish(work: Callable[[], Result]) -> Result:
+def run_with_deadline(work: Callable[[], Result]) -> Result:
     """The result of `work`, which must not wait for ever.
 
     Raises:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from support.case_counts import BACKENDS, COUNTED, demanded
+from support.case_counts import BACKENDS, COUNTED, required_cells
 
 TESTS = Path(__file__).parents[1]
 SUITE = """
@@ -41,7 +41,7 @@ def _run(folder: Path, cells: list[str], *arguments: str) -> tuple[int, str]:
 
 
 def _all() -> list[str]:
-    return [f"{backend} × {what}" for backend in BACKENDS for what in demanded()]
+    return [f"{backend} × {what}" for backend in BACKENDS for what in required_cells()]
 
 
 @pytest.mark.parametrize("workers", ["0", "2"])

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from support.example_counts import Length, tried
+from support.example_counts import RunLength, scale_examples
 from support.json_texts import fuzz
 
 
@@ -18,7 +18,7 @@ def test_a_short_run_tries_a_third(
     is_short: bool, examples: int, expected: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A long one tries all of them; where there are few, a short one does too."""
-    monkeypatch.setattr(Length, "is_short", is_short)
+    monkeypatch.setattr(RunLength, "is_short", is_short)
     seen = []
 
     @fuzz(examples)
@@ -28,9 +28,9 @@ def test_a_short_run_tries_a_third(
 
     count()
 
-    assert (expected, expected) == (tried(examples), len(seen))
+    assert (expected, expected) == (scale_examples(examples), len(seen))
 
 
 def test_a_run_without_the_slow_tests_is_a_short_one(request: pytest.FixtureRequest) -> None:
     """Said before this module was read, in this process."""
-    assert Length.is_short == ("not slow" in request.config.option.markexpr)
+    assert RunLength.is_short == ("not slow" in request.config.option.markexpr)

@@ -15,7 +15,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from support.corpus import PROJECT
-from support.example_counts import tried
+from support.example_counts import scale_examples
 from support.format_examples import FORMATS
 from support.format_values import good_values
 from support.json_mutations import mutate, mutations
@@ -108,7 +108,7 @@ def test_a_good_example_passes_its_schema_and_its_reader(name: str, example: Any
 
 
 @EVERY_FORMAT
-@settings(FUZZ, max_examples=tried(200))
+@settings(FUZZ, max_examples=scale_examples(200))
 @given(data=st.data())
 def test_a_generated_good_document_passes_its_schema_and_its_reader(name: str, data: st.DataObject) -> None:
     """Any optional fields, any open members, any text: what fits the type passes both."""
@@ -141,7 +141,7 @@ def test_a_schema_accepts_what_its_reader_accepts_and_nothing_else(name: str, da
 
 
 @EVERY_FORMAT
-@settings(FUZZ, max_examples=tried(100))
+@settings(FUZZ, max_examples=scale_examples(100))
 @given(data=st.data())
 def test_a_changed_generated_document_is_judged_alike(name: str, data: st.DataObject) -> None:
     """The same with generated documents to start from."""

@@ -19,11 +19,11 @@ from pathlib import Path
 
 import pytest
 
-from support.case_counts import COUNTED, cells_of
-from support.databases import BACKENDS, empty_database, postgres_server, quick_folder
-from support.loopback_models import asking, chat_answer, scripted
+from support.case_counts import COUNTED, find_cells
+from support.databases import BACKENDS, empty_database, memory_folder, postgres_server
+from support.loopback_models import chat_answer, connect_models, scripted_provider
 from support.operation_store import Store
-from support.upstream import Answer, Upstream
+from support.upstream import ScriptedResponse, Upstream
 from traceforge.context.model.inputs import NewAlias, NewProject
 from traceforge.context.model.objects import Target
 
@@ -57,7 +57,7 @@ def backend(request: pytest.FixtureRequest) -> str:
 @pytest.fixture(autouse=True)
 def _counted(request: pytest.FixtureRequest, record_property: Callable[[str, object], None]) -> None:
     """Say what this test counts for; it does where it passes."""
-    for cell in cells_of(request.node):
+    for cell in find_cells(request.node):
         record_property(COUNTED, cell)
 
 
@@ -93,7 +93,7 @@ def shared_stores(started_postgres: Callable[[], str]) -> Iterator[Callable[[str
         def find(backend: str) -> Store:
             if backend not in opened:
                 server = started_postgres() if backend == "postgresql" else None
-                folder = Path(stack.enter_context(quick_folder()))
+                folder = Path(stack.enter_context(memory_folder()))
                 name = stack.enter_context(empty_database(backend, server, folder))
                 opened[backend] = stack.enter_context(closing(Store.open(name, keys=str(folder / "shared.keys"))))
             return opened[backend]
@@ -124,14 +124,14 @@ def other(shared_store: Store) -> Store:
 @pytest.fixture
 def upstream() -> Iterator[Upstream]:
     """A provider that does as it is told."""
-    with scripted() as provider:
-        provider.answers(Answer([chat_answer("Yes.")]))
+    with scripted_provider() as provider:
+        provider.respond_with(ScriptedResponse([chat_answer("Yes.")]))
         yield provider
 
 
 @pytest.fixture
 def asked(store: Store, upstream: Upstream) -> Store:
     """A store that asks it; `bot` is an alias."""
-    made = asking(store, upstream.url)
+    made = connect_models(store, upstream.url)
     made.create_alias(NewAlias(name="bot", targets=[Target(provider="openai", model="m-1")]))
     return made

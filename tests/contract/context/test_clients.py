@@ -15,10 +15,10 @@ from typing import Any
 import msgspec
 import pytest
 
-from support.loopback_models import asking, chat_answer, scripted, streamed
+from support.loopback_models import chat_answer, connect_models, scripted_provider, streamed_response
 from support.operation_store import Store
-from support.store_servers import new_key, served
-from support.upstream import Answer, Upstream
+from support.store_servers import new_api_key, run_server
+from support.upstream import ScriptedResponse, Upstream
 from traceforge.context import AsyncClient, Client
 from traceforge.context.api.embedded_transport import AsyncEmbeddedTransport, EmbeddedTransport
 from traceforge.context.api.operations import OPERATIONS, OPERATIONS_BY_NAME
@@ -83,14 +83,14 @@ async def _gather(items: Any) -> list[Any]:
 @pytest.fixture
 def upstream() -> Iterator[Upstream]:
     """A provider that does as it is told."""
-    with scripted() as provider:
+    with scripted_provider() as provider:
         yield provider
 
 
 @pytest.fixture
 def store(store: Store, upstream: Upstream) -> Store:
     """A new project, which asks that provider."""
-    return asking(store, upstream.url)
+    return connect_models(store, upstream.url)
 
 
 @pytest.fixture(params=WAYS)
@@ -101,8 +101,8 @@ def client(request: pytest.FixtureRequest, store: Store) -> Iterator[Any]:
         yield Client(EmbeddedTransport(store))
     elif way == "remote":
         with (
-            served(store, required=True) as site,
-            Client.connect(site.url, api_key=new_key(store, "admin")) as client,
+            run_server(store, required=True) as site,
+            Client.connect(site.url, api_key=new_api_key(store, "admin")) as client,
         ):
             yield client
     else:
@@ -117,8 +117,8 @@ def _open_async_client(way: str, store: Store, runner: asyncio.Runner) -> Iterat
         yield AsyncClient(transport)
         runner.run(transport.close())
         return
-    with served(store, required=True) as site:
-        client = runner.run(AsyncClient.connect(site.url, api_key=new_key(store, "admin")))
+    with run_server(store, required=True) as site:
+        client = runner.run(AsyncClient.connect(site.url, api_key=new_api_key(store, "admin")))
         yield client
         runner.run(client.close())
 
@@ -322,7 +322,7 @@ def test_an_unreachable_server_is_named_in_the_error() -> None:
 
 def test_a_connection_that_the_server_closed_is_opened_again(store: Store) -> None:
     """A connection that the server closed is opened again."""
-    with served(store) as first:
+    with run_server(store) as first:
         client = Client.connect(first.url)
         made = client.create_session()
         for connection in client.transport._connections:
@@ -335,7 +335,7 @@ def test_a_connection_that_the_server_closed_is_opened_again(store: Store) -> No
 
 def test_a_response_is_streamed_as_it_arrives(client: Any, upstream: Upstream) -> None:
     """That it began, each text, and how it ended; on the branch it is the same as one that was waited for."""
-    upstream.answers(streamed("One", " two", " three"))
+    upstream.respond_with(streamed_response("One", " two", " three"))
     session = client.create_session()
 
     events = list(client.stream_response(model="openai/m", session_id=session.id, input="Count."))
@@ -355,16 +355,16 @@ def test_a_response_is_streamed_as_it_arrives(client: Any, upstream: Upstream) -
 
 def test_each_text_arrives_before_the_next_one_is_sent(client: Any, upstream: Upstream) -> None:
     """Nothing is asked before the first event is; nothing is held back for the next one."""
-    gate = threading.Semaphore(0)
-    upstream.answers(streamed("One", " two", " three", gate=gate))
+    permits = threading.Semaphore(0)
+    upstream.respond_with(streamed_response("One", " two", " three", permits=permits))
     events = step_by_step(client, model="openai/m", session_id=client.create_session().id, input="Count.")
     assert [] == upstream.received
 
     seen = [next(events).type, next(events).delta]
     for _ in range(2):
-        gate.release()
+        permits.release()
         seen.append(next(events).delta)
-    gate.release()  # What ends the stream.
+    permits.release()  # What ends the stream.
 
     assert ["response.created", "One", " two", " three"] == seen
     assert ["response.completed"] == [event.type for event in events]
@@ -372,14 +372,14 @@ def test_each_text_arrives_before_the_next_one_is_sent(client: Any, upstream: Up
 
 def test_a_stream_that_is_not_read_to_its_end_is_still_stored(client: Any, upstream: Upstream) -> None:
     """The answer is paid for: it comes to its end, and stands on the branch."""
-    gate = threading.Semaphore(0)
-    upstream.answers(streamed("One", " two", gate=gate))
+    permits = threading.Semaphore(0)
+    upstream.respond_with(streamed_response("One", " two", permits=permits))
     session = client.create_session()
     events = step_by_step(client, model="openai/m", session_id=session.id, input="Count.")
     made = next(events).response.id
     next(events)
 
-    threading.Timer(0.1, lambda: gate.release(2)).start()
+    threading.Timer(0.1, lambda: permits.release(2)).start()
     events.close()
 
     end = time.monotonic() + 20
@@ -391,7 +391,7 @@ def test_a_stream_that_is_not_read_to_its_end_is_still_stored(client: Any, upstr
 
 def test_a_stream_with_a_key_is_done_once(client: Any, upstream: Upstream) -> None:
     """The second time there are the same events, and nothing else is done."""
-    upstream.answers(streamed("Yes", "."))
+    upstream.respond_with(streamed_response("Yes", "."))
     body = {"model": "openai/m", "session_id": client.create_session().id, "input": "Really?"}
 
     first = list(client.stream_response(**body, idempotency_key="k"))
@@ -407,7 +407,7 @@ def test_a_stream_with_a_key_is_done_once(client: Any, upstream: Upstream) -> No
 
 def test_a_refused_stream_raises_and_a_failed_one_ends_with_its_error(client: Any, upstream: Upstream) -> None:
     """A refusal is raised as everywhere; a model that fails is the end of a response."""
-    upstream.answers(Answer([b"{}"], status=500))
+    upstream.respond_with(ScriptedResponse([b"{}"], status=500))
     session = client.create_session()
     body = {"model": "openai/m", "session_id": session.id, "input": "Hi"}
 
@@ -426,15 +426,15 @@ def test_a_refused_stream_raises_and_a_failed_one_ends_with_its_error(client: An
 
 def test_a_stream_whose_input_is_purged_ends_with_the_receipt(client: Any, store: Store, upstream: Upstream) -> None:
     """In the middle of the answer: whoever reads it is told the receipt."""
-    gate = threading.Semaphore(0)
-    upstream.answers(streamed("One", " two", gate=gate))
+    permits = threading.Semaphore(0)
+    upstream.respond_with(streamed_response("One", " two", permits=permits))
     session = client.create_session()
     events = step_by_step(client, model="openai/m", session_id=session.id, input="Secret.")
     next(events)
     next(events)
 
     receipt = store.create_purge_job(NewPurge(targets=[session.id])).receipt_id
-    gate.release(2)
+    permits.release(2)
 
     with pytest.raises(ContentPurged, match=str(receipt)):
         list(events)
@@ -442,7 +442,7 @@ def test_a_stream_whose_input_is_purged_ends_with_the_receipt(client: Any, store
 
 def test_create_response_takes_no_stream_field(client: Any, upstream: Upstream) -> None:
     """`create_response` waits: how it is had is a method, not a field."""
-    upstream.answers(Answer([chat_answer("Yes.")]))
+    upstream.respond_with(ScriptedResponse([chat_answer("Yes.")]))
 
     made = client.create_response(model="openai/m", session_id=client.create_session().id, input="Hi")
 
@@ -461,10 +461,14 @@ def test_calls_that_wait_for_a_model_hold_up_no_other_call(
     store: Store, upstream: Upstream, way: str, is_streamed: bool
 ) -> None:
     """40 calls wait for a model; other operations are answered before any of them."""
-    gate = threading.Semaphore(0)
+    permits = threading.Semaphore(0)
     answer = chat_answer("Yes.")
-    held = streamed("Yes.", gate=gate) if is_streamed else Answer([answer[:9], answer[9:]], gate=gate, chunked=True)
-    upstream.answers(*[held] * WAITING_CALLS)
+    held = (
+        streamed_response("Yes.", permits=permits)
+        if is_streamed
+        else ScriptedResponse([answer[:9], answer[9:]], permits=permits, chunked=True)
+    )
+    upstream.respond_with(*[held] * WAITING_CALLS)
 
     async def work(client: AsyncClient) -> None:
         sessions = [await client.create_session() for _ in range(WAITING_CALLS)]
@@ -482,7 +486,7 @@ def test_calls_that_wait_for_a_model_hold_up_no_other_call(
         assert artifact == await client.get_artifact(artifact.id)
         assert WAITING_CALLS == len([session async for session in client.iterate_sessions()])
         assert not any(task.done() for task in waiting)
-        gate.release(2 * WAITING_CALLS)
+        permits.release(2 * WAITING_CALLS)
         for answer in await asyncio.gather(*waiting):
             assert "completed" == (answer[-1].response if is_streamed else answer).status
 
@@ -492,7 +496,7 @@ def test_calls_that_wait_for_a_model_hold_up_no_other_call(
 
 def test_an_async_connection_that_the_server_closed_is_opened_again(store: Store) -> None:
     """Also after `close`, and in another event loop."""
-    with served(store) as site, asyncio.Runner() as runner:
+    with run_server(store) as site, asyncio.Runner() as runner:
         client = runner.run(AsyncClient.connect(site.url))
         session = runner.run(client.create_session())
         for connection in client.transport._idle:
@@ -505,8 +509,8 @@ def test_an_async_connection_that_the_server_closed_is_opened_again(store: Store
 
 def test_the_connection_of_a_cancelled_call_is_not_used_again(store: Store, upstream: Upstream) -> None:
     """The response to a cancelled call is never read as that of the next one."""
-    gate = threading.Semaphore(0)
-    upstream.answers(streamed("Yes.", gate=gate))
+    permits = threading.Semaphore(0)
+    upstream.respond_with(streamed_response("Yes.", permits=permits))
 
     async def work(url: str) -> None:
         async with await AsyncClient.connect(url) as client:
@@ -515,10 +519,10 @@ def test_the_connection_of_a_cancelled_call_is_not_used_again(store: Store, upst
             while not upstream.received:
                 await asyncio.sleep(0.01)
             call.cancel()
-            gate.release(2)
+            permits.release(2)
             assert session == await client.get_session(session.id)
 
-    with served(store) as site:
+    with run_server(store) as site:
         asyncio.run(work(site.url))
 
 

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from support.concurrent_writers import check, run_all
-from support.context_builders import every_event, session
-from support.databases import empty_database, quick_folder, start_postgres
+from support.concurrent_writers import check_events, run_all
+from support.context_builders import list_all_events, new_session
+from support.databases import empty_database, memory_folder, start_postgres
 from support.operation_store import Store
 
 NAMES = "w{process}.{thread}-{number}"
@@ -31,15 +31,15 @@ def expected(processes: int, threads: int, each: int) -> set[str]:
 def test_eight_writers_lose_nothing(target: str, keys: str, record_property: Any, backend: str) -> None:
     """Four processes of two writers each, 400 appends in all, each of which retries when it is told to."""
     with closing(Store.open(target, keys=keys)) as store:
-        made = session(store)
+        made = new_session(store)
         ids = (store.project_id, made.id, made.default_branch_id)
         start = time.monotonic()
         run_all(target, keys, ids, processes=4, threads=2, each=100)
         took = time.monotonic() - start
-        events = every_event(store, made)
+        events = list_all_events(store, made)
         branch = store.get_branch(made.id, made.default_branch_id)
 
-        check(events, expected(4, 2, 100))
+        check_events(events, expected(4, 2, 100))
         assert (400, events[-1].id) == (branch.version, branch.head_event_id)
         assert store.verify().valid
     record_property("summary", f"context store, {backend}: 400 appends of 8 writers in {took:.1f} s")
@@ -51,7 +51,7 @@ def test_sixty_four_writers_lose_nothing_while_some_are_killed(
     kind: str, tmp_path: Path, keys: str, record_property: Any
 ) -> None:
     """10,000 appends by eight processes of eight writers; 20 of them are killed, and PostgreSQL is restarted."""
-    with quick_folder() as folder:
+    with memory_folder() as folder:
         server = start_postgres(folder) if kind == "postgresql" else None
         try:
             with empty_database(kind, server and server.get_uri(), tmp_path) as target:
@@ -63,7 +63,7 @@ def test_sixty_four_writers_lose_nothing_while_some_are_killed(
 
 def _run(target: str, keys: str, server: Any, kind: str, record_property: Any) -> None:
     with closing(Store.open(target, keys=keys)) as store:
-        made = session(store)
+        made = new_session(store)
         ids = (store.project_id, made.id, made.default_branch_id)
         restarts: list[int] = []
 
@@ -82,10 +82,10 @@ def _run(target: str, keys: str, server: Any, kind: str, record_property: Any) -
         took = time.monotonic() - start
         if helper is not None:
             helper.join()
-        events = every_event(store, made)
+        events = list_all_events(store, made)
         branch = store.get_branch(made.id, made.default_branch_id)
 
-        check(events, expected(8, 8, 1256))
+        check_events(events, expected(8, 8, 1256))
         assert (len(events), events[-1].id) == (branch.version, branch.head_event_id)
         assert 20 == killed
         assert (1 if server is not None else 0) == len(restarts)

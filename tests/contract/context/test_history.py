@@ -6,7 +6,15 @@ import threading
 
 import pytest
 
-from support.context_builders import append, artifact, every_event, fill, fork, session, where
+from support.context_builders import (
+    append_event,
+    append_events,
+    branch_ids,
+    fork_branch,
+    list_all_events,
+    new_artifact,
+    new_session,
+)
 from support.operation_store import Store
 from traceforge.canon import digest_text
 from traceforge.context.model.inputs import Append, BranchChange, NewBranch, NewEvent, SessionChange
@@ -20,7 +28,7 @@ NO_BRANCH = "br_00000000000000000000000000"
 
 def test_the_first_event_has_sequence_one_and_no_parent(store: Store) -> None:
     """And becomes the head."""
-    made = session(store)
+    made = new_session(store)
     body = Append(expected_version=0, expected_head_event_id=None, event=SAID)
 
     event = store.append_event(made.id, made.default_branch_id, body)
@@ -37,16 +45,16 @@ def test_the_first_event_has_sequence_one_and_no_parent(store: Store) -> None:
 
 def test_what_is_answered_is_what_is_listed(store: Store) -> None:
     """Texts, values, references, metadata: an event reads back as it was answered."""
-    made = session(store)
-    known = artifact(store, {"k": ["v"]})
+    made = new_session(store)
+    known = new_artifact(store, {"k": ["v"]})
     events = [
-        append(store, made, "text", metadata={"a": {"b": [1, 2.5, None, "ü"]}}),
-        append(store, made, [{"type": "text", "text": "part"}], EventType.ASSISTANT_MESSAGE),
-        append(store, made, event_type=EventType.TOOL_RESULT, payload_ref=known.id),
-        append(store, made, "", EventType.NOTE),
+        append_event(store, made, "text", metadata={"a": {"b": [1, 2.5, None, "ü"]}}),
+        append_event(store, made, [{"type": "text", "text": "part"}], EventType.ASSISTANT_MESSAGE),
+        append_event(store, made, event_type=EventType.TOOL_RESULT, payload_ref=known.id),
+        append_event(store, made, "", EventType.NOTE),
     ]
 
-    assert events == every_event(store, made)
+    assert events == list_all_events(store, made)
     assert known.content_digest == events[2].content_digest
     assert (None, known.id) == (events[2].content, events[2].payload_ref)
 
@@ -54,8 +62,8 @@ def test_what_is_answered_is_what_is_listed(store: Store) -> None:
 @pytest.mark.parametrize("wrong", ["version", "head", "both", "no head"])
 def test_a_stale_append_is_refused_and_told_where_the_branch_is(store: Store, wrong: str) -> None:
     """Both the version and the head must match; nothing is written where one does not."""
-    made = session(store)
-    first, second = fill(store, made, 2)
+    made = new_session(store)
+    first, second = append_events(store, made, 2)
     version = 1 if wrong in ("version", "both") else 2
     head = {"version": second.id, "head": first.id, "both": first.id, "no head": None}[wrong]
 
@@ -72,12 +80,12 @@ def test_a_stale_append_is_refused_and_told_where_the_branch_is(store: Store, wr
         error.value.version,
         error.value.head_event_id,
     )
-    assert [first, second] == every_event(store, made)
+    assert [first, second] == list_all_events(store, made)
 
 
 def test_of_many_writers_with_one_expectation_one_gets_through(store: Store) -> None:
     """The others are told, and no event of theirs is there."""
-    made = session(store)
+    made = new_session(store)
     body = Append(expected_version=0, expected_head_event_id=None, event=SAID)
     won: list[Event] = []
     lost: list[BranchConflict] = []
@@ -98,7 +106,7 @@ def test_of_many_writers_with_one_expectation_one_gets_through(store: Store) -> 
 
     assert (1, 7) == (len(won), len(lost))
     assert {(1, won[0].id)} == {(one.version, one.head_event_id) for one in lost}
-    assert won == every_event(store, made)
+    assert won == list_all_events(store, made)
 
 
 @pytest.mark.parametrize(
@@ -114,7 +122,7 @@ def test_of_many_writers_with_one_expectation_one_gets_through(store: Store) -> 
 )
 def test_an_event_that_cannot_be_kept_is_refused(store: Store, event: NewEvent, param: str) -> None:
     """The field is named, and the branch has not moved."""
-    made = session(store)
+    made = new_session(store)
 
     with pytest.raises(StoreRefused) as error:
         store.append_event(
@@ -127,23 +135,23 @@ def test_an_event_that_cannot_be_kept_is_refused(store: Store, event: NewEvent, 
 
 def test_nothing_is_appended_to_an_archived_session(store: Store) -> None:
     """It can still be read and forked, and made active again."""
-    made = session(store)
-    event = append(store, made)
+    made = new_session(store)
+    event = append_event(store, made)
     store.update_session(made.id, SessionChange(status="archived"))
 
     with pytest.raises(StoreRefused) as error:
-        append(store, made)
+        append_event(store, made)
 
     assert (409, "session_archived") == (error.value.status, error.value.reason)
-    assert [event] == every_event(store, fork(store, made))
+    assert [event] == list_all_events(store, fork_branch(store, made))
     store.update_session(made.id, SessionChange(status="active"))
-    assert 2 == append(store, made).sequence
+    assert 2 == append_event(store, made).sequence
 
 
 def test_metadata_never_moves_the_head(store: Store) -> None:
     """A label, or what a session knows about itself, is not history."""
-    made = session(store)
-    event = append(store, made)
+    made = new_session(store)
+    event = append_event(store, made)
     store.update_session(made.id, SessionChange(metadata={"a": 1}))
     branch = store.update_branch(made.id, made.default_branch_id, BranchChange(label="main"))
 
@@ -153,10 +161,10 @@ def test_metadata_never_moves_the_head(store: Store) -> None:
 
 def test_a_fork_inherits_the_version_and_shares_the_past(store: Store) -> None:
     """It copies nothing, and what is appended to one is not on the other."""
-    made = session(store)
-    past = fill(store, made, 3)
-    side = fork(store, made, label="side")
-    here, there = append(store, made, "here"), append(store, side, "there")
+    made = new_session(store)
+    past = append_events(store, made, 3)
+    side = fork_branch(store, made, label="side")
+    here, there = append_event(store, made, "here"), append_event(store, side, "there")
 
     assert (3, past[2].id, past[2].id, made.default_branch_id, "side") == (
         side.version,
@@ -167,43 +175,48 @@ def test_a_fork_inherits_the_version_and_shares_the_past(store: Store) -> None:
     )
     assert (4, 4) == (here.sequence, there.sequence)
     assert (past[2].id, past[2].id) == (here.parent_event_id, there.parent_event_id)
-    assert [*past, here] == every_event(store, made)
-    assert [*past, there] == every_event(store, side)
+    assert [*past, here] == list_all_events(store, made)
+    assert [*past, there] == list_all_events(store, side)
 
 
 def test_a_fork_at_an_event_ends_there(store: Store) -> None:
     """Also at one that its parent inherited itself."""
-    made = session(store)
-    past = fill(store, made, 4)
-    side = fork(store, made, past[2])
-    more = fill(store, side, 2, "side")
-    deep = fork(store, side, past[1])
-    last = append(store, deep, "deep")
-    high = fork(store, side, more[0])
+    made = new_session(store)
+    past = append_events(store, made, 4)
+    side = fork_branch(store, made, past[2])
+    more = append_events(store, side, 2, "side")
+    deep = fork_branch(store, side, past[1])
+    last = append_event(store, deep, "deep")
+    high = fork_branch(store, side, more[0])
 
-    assert [*past[:3], *more] == every_event(store, side)
-    assert [*past[:2], last] == every_event(store, deep)
+    assert [*past[:3], *more] == list_all_events(store, side)
+    assert [*past[:2], last] == list_all_events(store, deep)
     assert (2, past[1].id, side.id) == (deep.version, deep.forked_from_event_id, deep.parent_branch_id)
-    assert [*past[:3], more[0]] == every_event(store, high)
+    assert [*past[:3], more[0]] == list_all_events(store, high)
 
 
 def test_a_fork_of_nothing_is_empty(store: Store) -> None:
     """A branch without events has no event to be forked at."""
-    made = session(store)
-    side = fork(store, made)
-    event = append(store, side)
+    made = new_session(store)
+    side = fork_branch(store, made)
+    event = append_event(store, side)
 
     assert (0, None, None) == (side.version, side.head_event_id, side.forked_from_event_id)
-    assert [event] == every_event(store, side)
-    assert [] == every_event(store, made)
+    assert [event] == list_all_events(store, side)
+    assert [] == list_all_events(store, made)
 
 
 def test_an_event_that_is_not_on_the_path_is_no_place_to_fork_at(store: Store, other: Store) -> None:
     """Not one behind the fork on the parent, not one of another session or project."""
-    made, elsewhere = session(store), session(store)
-    fill(store, made, 2)
-    side = fork(store, made)
-    bad = [append(store, made, "later").id, append(store, elsewhere).id, append(other, session(other)).id, NO_EVENT]
+    made, elsewhere = new_session(store), new_session(store)
+    append_events(store, made, 2)
+    side = fork_branch(store, made)
+    bad = [
+        append_event(store, made, "later").id,
+        append_event(store, elsewhere).id,
+        append_event(other, new_session(other)).id,
+        NO_EVENT,
+    ]
 
     for event_id in [*bad, "x\0"]:
         with pytest.raises(StoreRefused) as error:
@@ -216,16 +229,16 @@ def test_an_event_that_is_not_on_the_path_is_no_place_to_fork_at(store: Store, o
 
 def test_events_are_listed_over_the_fork_page_by_page(store: Store) -> None:
     """The cursor may be an inherited event; no page repeats or skips one."""
-    made = session(store)
-    past = fill(store, made, 5)
-    side = fork(store, made, past[3])
-    mine = fill(store, side, 3, "mine")
+    made = new_session(store)
+    past = append_events(store, made, 5)
+    side = fork_branch(store, made, past[3])
+    mine = append_events(store, side, 3, "mine")
     whole = [*past[:4], *mine]
 
     for size in range(1, 9):
         seen: list[Event] = []
         while True:
-            page = store.list_events(*where(side), limit=size, after=seen[-1].id if seen else None)
+            page = store.list_events(*branch_ids(side), limit=size, after=seen[-1].id if seen else None)
             seen += page.data
             if not page.has_more:
                 break
@@ -233,14 +246,14 @@ def test_events_are_listed_over_the_fork_page_by_page(store: Store) -> None:
         assert whole == seen
     for after in (past[4].id, NO_EVENT, "nonsense"):
         with pytest.raises(StoreRefused, match="is not in this list"):
-            store.list_events(*where(side), after=after)
+            store.list_events(*branch_ids(side), after=after)
 
 
 def test_branches_are_listed_oldest_first(store: Store) -> None:
     """The first one first."""
-    made = session(store)
-    sides = [fork(store, made, label=str(number)) for number in range(3)]
-    session(store)
+    made = new_session(store)
+    sides = [fork_branch(store, made, label=str(number)) for number in range(3)]
+    new_session(store)
 
     listed = store.list_branches(made.id)
 
@@ -249,7 +262,7 @@ def test_branches_are_listed_oldest_first(store: Store) -> None:
 
 def test_a_branch_is_only_in_its_own_session(store: Store, other: Store) -> None:
     """For everything that takes one."""
-    made, elsewhere, theirs = session(store), session(store), session(other)
+    made, elsewhere, theirs = new_session(store), new_session(store), new_session(other)
     body = Append(expected_version=0, expected_head_event_id=None, event=SAID)
     for branch_id in (elsewhere.default_branch_id, theirs.default_branch_id, NO_BRANCH, "x", "\ud800"):
         for use in (
@@ -264,16 +277,16 @@ def test_a_branch_is_only_in_its_own_session(store: Store, other: Store) -> None
     with pytest.raises(StoreRefused) as error:
         store.append_event(theirs.id, theirs.default_branch_id, body)
     assert f"there is no session {theirs.id}" == error.value.message
-    assert [] == every_event(other, theirs)
+    assert [] == list_all_events(other, theirs)
 
 
 def test_an_artifact_that_was_deleted_stays_in_the_events_that_refer_to_it(store: Store) -> None:
     """And is not referred to again."""
-    made, known = session(store), artifact(store)
-    event = append(store, made, payload_ref=known.id)
+    made, known = new_session(store), new_artifact(store)
+    event = append_event(store, made, payload_ref=known.id)
     store.delete_artifact(known.id)
 
-    assert [event] == every_event(store, made)
+    assert [event] == list_all_events(store, made)
     with pytest.raises(StoreRefused) as error:
-        append(store, made, payload_ref=known.id)
+        append_event(store, made, payload_ref=known.id)
     assert (404, "event.payload_ref") == (error.value.status, error.value.param)

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 from sqlalchemy import select
 
-from support.append_crash import killed_at_every_statement
-from support.context_builders import every_event, session
+from support.append_crash import kill_at_every_statement
+from support.context_builders import list_all_events, new_session
 from support.operation_store import Store
-from support.store_servers import served
+from support.store_servers import run_server
 from traceforge.clock import now, pinned
 from traceforge.context.api.idempotency import (
     LEASE_S,
@@ -62,20 +62,20 @@ def append(store: Store, made: Session, key: str | None, **more: Any) -> Encoded
 
 def test_a_retry_gets_the_first_answer_byte_for_byte(store: Store) -> None:
     """A retry gets the first answer byte for byte."""
-    made = session(store)
+    made = new_session(store)
 
     first = append(store, made, "k")
 
     assert first == append(store, made, "k")
     assert 201 == first.status
-    assert 1 == len(every_event(store, made))
+    assert 1 == len(list_all_events(store, made))
 
 
 def test_over_http_status_body_and_type_are_the_same_bytes(store: Store) -> None:
     """Over HTTP status body and type are the same bytes."""
-    made = session(store)
+    made = new_session(store)
     path = f"/v2/sessions/{made.id}/branches/{made.default_branch_id}/events"
-    with served(store) as site:
+    with run_server(store) as site:
         first, again = (site.http.post(path, json=asked(made)[1], headers={"Idempotency-Key": "k"}) for _ in range(2))
         other = site.http.post(path, json=asked(made, content="bye")[1], headers={"Idempotency-Key": "k"})
         bad = site.http.post(path, json=asked(made)[1], headers={"Idempotency-Key": "é".encode("latin-1")})
@@ -83,12 +83,12 @@ def test_over_http_status_body_and_type_are_the_same_bytes(store: Store) -> None
     assert 201 == first.status_code
     assert (422, "idempotency_key_reused") == (other.status_code, other.json()["error"]["code"])
     assert (400, "invalid_idempotency_key") == (bad.status_code, bad.json()["error"]["code"])
-    assert 1 == len(every_event(store, made))
+    assert 1 == len(list_all_events(store, made))
 
 
 def test_a_key_belongs_to_a_project_and_a_path(store: Store, other: Store) -> None:
     """A key belongs to a project and a path."""
-    mine, another, theirs = session(store), session(store), session(other)
+    mine, another, theirs = new_session(store), new_session(store), new_session(other)
 
     answers = [append(store, mine, "k"), append(store, another, "k"), append(other, theirs, "k")]
 
@@ -97,17 +97,17 @@ def test_a_key_belongs_to_a_project_and_a_path(store: Store, other: Store) -> No
 
 def test_what_was_refused_is_not_remembered(store: Store) -> None:
     """What was refused is not remembered."""
-    made = session(store)
+    made = new_session(store)
     with pytest.raises(BranchConflict):
         append(store, made, "k", version=7)
 
     assert 201 == append(store, made, "k").status  # The same key, with a body that is right.
-    assert 1 == len(every_event(store, made))
+    assert 1 == len(list_all_events(store, made))
 
 
 def test_many_at_once_with_one_key_have_one_effect_and_one_answer(store: Store) -> None:
     """Many at once with one key have one effect and one answer."""
-    made = session(store)
+    made = new_session(store)
     answers: list[EncodedResponse] = []
     gate = threading.Barrier(8)
 
@@ -122,12 +122,12 @@ def test_many_at_once_with_one_key_have_one_effect_and_one_answer(store: Store) 
         one.join()
     assert 8 == len(answers)
     assert 1 == len(set(answers))
-    assert 1 == len(every_event(store, made))
+    assert 1 == len(list_all_events(store, made))
 
 
 def test_the_row_holds_no_word_of_the_answer_or_the_key(store: Store) -> None:
     """The row holds no word of the answer or the key."""
-    made = session(store)
+    made = new_session(store)
     append(store, made, "my-own-key", content="a very secret word")
 
     rows = store.read(
@@ -143,7 +143,7 @@ def test_the_row_holds_no_word_of_the_answer_or_the_key(store: Store) -> None:
             select(idempotency_subjects).where(idempotency_subjects.c.project_id == store.project_id)
         )
     )
-    [event] = every_event(store, made)
+    [event] = list_all_events(store, made)
     assert {made.id, made.default_branch_id, event.id} == {one.subject_id for one in subjects}
 
 
@@ -190,7 +190,7 @@ def test_a_claim_that_is_given_up_leaves_nothing(store: Store) -> None:
 
 def test_an_answer_that_was_purged_is_gone(store: Store) -> None:
     """An answer that was purged is gone."""
-    made = session(store)
+    made = new_session(store)
     append(store, made, "k")
     gone = {"purged_by": "pur_" + "0" * 26, "sealed": None, "wrapped_key": None, "generation": None}
     store.write(
@@ -199,12 +199,12 @@ def test_an_answer_that_was_purged_is_gone(store: Store) -> None:
 
     with pytest.raises(ContentPurged):
         append(store, made, "k")
-    assert 1 == len(every_event(store, made))
+    assert 1 == len(list_all_events(store, made))
 
 
 def test_an_api_key_is_answered_again_and_kept_nowhere(store: Store) -> None:
     """The same bytes, one key that works; what is remembered does not hold it, not even opened."""
-    with served(store) as site:
+    with run_server(store) as site:
         ask = {"scopes": ["read"], "label": "ci"}
         first, again = (
             site.http.post("/v2/api-keys", json=ask, headers={"Idempotency-Key": "k-1"}) for _ in range(2)
@@ -238,7 +238,7 @@ def test_an_api_key_is_answered_again_and_kept_nowhere(store: Store) -> None:
 def test_answers_are_forgotten_after_a_day(target: str, keys: str) -> None:
     """Answers are forgotten after a day."""
     store = Store.open(target, keys=keys)
-    made = session(store)
+    made = new_session(store)
     append(store, made, "k")
     assert 0 == store.write(delete_expired_answers)
     with pinned(now() + timedelta(days=1, seconds=1)):
@@ -252,7 +252,7 @@ def test_a_crash_at_any_statement_leaves_one_effect_after_the_retry(
     target: str, keys: str, record_property: Any
 ) -> None:
     """A crash at any statement leaves one effect after the retry."""
-    found = killed_at_every_statement(target, keys)
+    found = kill_at_every_statement(target, keys)
 
     assert found.statements > 5
     assert found.before > 0  # Killed before the commit: nothing was there.

@@ -11,7 +11,7 @@ from uuid import uuid4
 
 import pytest
 
-from support.context_builders import artifact, bundle, fork, session
+from support.context_builders import fork_branch, new_artifact, new_bundle, new_session
 from support.operation_store import Store
 from traceforge.context.model.inputs import NewAlias, NewApiKey, NewProject, NewSession
 from traceforge.context.model.objects import Target
@@ -57,9 +57,9 @@ def alias(store: Store) -> Any:
 
 
 KINDS: dict[str, tuple[Callable[[Store], Any], Callable[..., Any]]] = {
-    "artifacts": (artifact, lambda store, **page: store.list_artifacts(**page)),
-    "bundles": (bundle, lambda store, **page: store.list_bundles(**page)),
-    "sessions": (session, lambda store, **page: store.list_sessions(**page)),
+    "artifacts": (new_artifact, lambda store, **page: store.list_artifacts(**page)),
+    "bundles": (new_bundle, lambda store, **page: store.list_bundles(**page)),
+    "sessions": (new_session, lambda store, **page: store.list_sessions(**page)),
     "aliases": (alias, lambda store, **page: store.list_aliases(**page)),
     "api_keys": (
         lambda store: store.create_api_key(NewApiKey(scopes=["read"])),
@@ -88,9 +88,9 @@ def test_what_is_committed_late_is_not_skipped(store: Store, kind: str) -> None:
 
 def test_branches_are_listed_so_too(store: Store) -> None:
     """A list of one session waits as the others do."""
-    made = session(store)
-    with uncommitted(store, lambda joined: fork(joined, made)) as commit, ThreadPoolExecutor() as pool:
-        quick = pool.submit(fork, store, made)
+    made = new_session(store)
+    with uncommitted(store, lambda joined: fork_branch(joined, made)) as commit, ThreadPoolExecutor() as pool:
+        quick = pool.submit(fork_branch, store, made)
         if not store.database.is_sqlite:
             quick.result(SOON_S)
         listing = pool.submit(store.list_branches, made.id)
@@ -130,7 +130,7 @@ def test_projects_are_listed_so_too(store: Store) -> None:
 def test_a_list_of_another_project_does_not_wait(store: Store, other: Store) -> None:
     """Nor, where a database has several writers, does who makes something wait for another who does."""
     mine = [other.create_session(NewSession())]
-    with uncommitted(store, session) as commit, ThreadPoolExecutor() as pool:
+    with uncommitted(store, new_session) as commit, ThreadPoolExecutor() as pool:
         if not store.database.is_sqlite:
             mine.append(other.create_session(NewSession()))
             store.create_session(NewSession())
@@ -144,8 +144,8 @@ def test_who_hangs_does_not_stop_who_reads(store: Store, monkeypatch: pytest.Mon
     """After a while a list shows what there is."""
     impatient = str(insert_locks._LOCK_EXCLUSIVE).replace("'10s'", "'100ms'")
     monkeypatch.setattr(insert_locks, "_LOCK_EXCLUSIVE", insert_locks.text(impatient))
-    before = session(store)
-    with uncommitted(store, session) as commit:
+    before = new_session(store)
+    with uncommitted(store, new_session) as commit:
         seen = [one.id for one in store.list_sessions().data]
         commit()
 

@@ -6,7 +6,14 @@ from typing import Any
 
 import pytest
 
-from support.context_builders import append, artifact, every_event, fill, fork, session
+from support.context_builders import (
+    append_event,
+    append_events,
+    fork_branch,
+    list_all_events,
+    new_artifact,
+    new_session,
+)
 from support.operation_store import Store
 from traceforge.context.model.inputs import Merge, SessionChange
 from traceforge.context.model.objects import Branch, EventType, Merged, MergeStrategy, Session
@@ -32,13 +39,13 @@ def merge(
 
 def test_a_checkpoint_is_one_event_that_refers_to_the_head_of_the_source(store: Store) -> None:
     """And to nothing else of it."""
-    made = session(store)
-    past = fill(store, made, 2)
-    side = fork(store, made)
-    theirs = fill(store, side, 3, "side")
+    made = new_session(store)
+    past = append_events(store, made, 2)
+    side = fork_branch(store, made)
+    theirs = append_events(store, side, 3, "side")
 
     merged = merge(store, side, made, MergeStrategy.CHECKPOINT)
-    events = every_event(store, made)
+    events = list_all_events(store, made)
 
     assert [one.id for one in events[2:]] == merged.event_ids
     assert (EventType.CHECKPOINT, theirs[-1].id, 3) == (
@@ -57,13 +64,13 @@ def test_a_checkpoint_is_one_event_that_refers_to_the_head_of_the_source(store: 
 @pytest.mark.parametrize("summary", ["they agreed", {"agreed": True}])
 def test_compact_appends_a_summary_with_its_provenance(store: Store, summary: Any) -> None:
     """The summary is an artifact that says where it came from."""
-    made = session(store)
-    past = fill(store, made, 1)
-    side = fork(store, made)
-    theirs = fill(store, side, 2, "side")
+    made = new_session(store)
+    past = append_events(store, made, 1)
+    side = fork_branch(store, made)
+    theirs = append_events(store, side, 2, "side")
 
     merged = merge(store, side, made, MergeStrategy.COMPACT, summary=summary)
-    event = every_event(store, made)[-1]
+    event = list_all_events(store, made)[-1]
     kept = store.get_artifact(event.payload_ref or "")
 
     assert [event.id] == merged.event_ids
@@ -80,19 +87,19 @@ def test_compact_appends_a_summary_with_its_provenance(store: Store, summary: An
 
 def test_rebase_appends_the_events_of_the_source_again(store: Store) -> None:
     """All since the common ancestor, in their order, each with where it came from."""
-    made = session(store)
-    fill(store, made, 2)
-    side = fork(store, made)
-    known = artifact(store, {"v": 1})
+    made = new_session(store)
+    append_events(store, made, 2)
+    side = fork_branch(store, made)
+    known = new_artifact(store, {"v": 1})
     theirs = [
-        append(store, side, "text", metadata={"a": 1}),
-        append(store, side, event_type=EventType.RETRIEVAL_RESULT, payload_ref=known.id),
-        append(store, side, [{"type": "text"}], EventType.ASSISTANT_MESSAGE),
+        append_event(store, side, "text", metadata={"a": 1}),
+        append_event(store, side, event_type=EventType.RETRIEVAL_RESULT, payload_ref=known.id),
+        append_event(store, side, [{"type": "text"}], EventType.ASSISTANT_MESSAGE),
     ]
-    mine = append(store, made, "mine")
+    mine = append_event(store, made, "mine")
 
     merged = merge(store, side, made, MergeStrategy.REBASE)
-    again = every_event(store, made)[3:]
+    again = list_all_events(store, made)[3:]
 
     assert [one.id for one in again] == merged.event_ids
     assert [one.id for one in theirs] == [one.rebased_from for one in again]
@@ -107,15 +114,15 @@ def test_rebase_appends_the_events_of_the_source_again(store: Store) -> None:
 
 def test_fork_rebases_onto_a_new_branch(store: Store) -> None:
     """Neither the source nor the target moves."""
-    made = session(store)
-    past = fill(store, made, 1)
-    side = fork(store, made)
-    theirs = fill(store, side, 2, "side")
-    mine = append(store, made, "mine")
+    made = new_session(store)
+    past = append_events(store, made, 1)
+    side = fork_branch(store, made)
+    theirs = append_events(store, side, 2, "side")
+    mine = append_event(store, made, "mine")
     before = store.get_branch(made.id, made.default_branch_id)
 
     merged = merge(store, side, made, MergeStrategy.FORK, label="both")
-    events = every_event(store, merged.branch)
+    events = list_all_events(store, merged.branch)
 
     assert ("both", made.default_branch_id, mine.id, 4) == (
         merged.branch.label,
@@ -131,26 +138,26 @@ def test_fork_rebases_onto_a_new_branch(store: Store) -> None:
 @pytest.mark.parametrize("strategy", list(MergeStrategy))
 def test_the_source_is_untouched(store: Store, strategy: MergeStrategy) -> None:
     """Its row and its events are what they were."""
-    made = session(store)
-    fill(store, made, 1)
-    side = fork(store, made)
-    theirs = fill(store, side, 2)
+    made = new_session(store)
+    append_events(store, made, 1)
+    side = fork_branch(store, made)
+    theirs = append_events(store, side, 2)
     before = store.get_branch(made.id, side.id)
 
     merge(store, side, made, strategy)
 
     assert before == store.get_branch(made.id, side.id)
-    assert theirs == every_event(store, side)[1:]
+    assert theirs == list_all_events(store, side)[1:]
 
 
 @pytest.mark.parametrize("strategy", list(MergeStrategy))
 def test_a_merge_under_a_stale_head_is_refused(store: Store, strategy: MergeStrategy) -> None:
     """Under the same rule as an append; nothing is written, no branch and no artifact either."""
-    made = session(store)
-    fill(store, made, 1)
-    side = fork(store, made)
-    append(store, side)
-    head = append(store, made)
+    made = new_session(store)
+    append_events(store, made, 1)
+    side = fork_branch(store, made)
+    append_event(store, side)
+    head = append_event(store, made)
     branches = store.list_branches(made.id)
 
     with pytest.raises(BranchConflict) as error:
@@ -166,9 +173,9 @@ def test_a_merge_under_a_stale_head_is_refused(store: Store, strategy: MergeStra
 @pytest.mark.parametrize("strategy", list(MergeStrategy))
 def test_a_merge_that_cannot_be_is_refused(store: Store, other: Store, strategy: MergeStrategy) -> None:
     """Into itself, of another session, of another project, into an archived session."""
-    made, elsewhere, theirs = session(store), session(store), session(other)
-    append(store, made)
-    append(store, elsewhere)
+    made, elsewhere, theirs = new_session(store), new_session(store), new_session(other)
+    append_event(store, made)
+    append_event(store, elsewhere)
     with pytest.raises(StoreRefused) as error:
         merge(store, made, made, strategy)
     assert (409, "same_branch", "source_branch_id") == (error.value.status, error.value.reason, error.value.param)
@@ -176,7 +183,7 @@ def test_a_merge_that_cannot_be_is_refused(store: Store, other: Store, strategy:
         with pytest.raises(StoreRefused) as error:
             merge(store, stranger, made, strategy)
         assert (404, "source_branch_id") == (error.value.status, error.value.param)
-    side = fork(store, made)
+    side = fork_branch(store, made)
     store.update_session(made.id, SessionChange(status="archived"))
     with pytest.raises(StoreRefused) as error:
         merge(store, side, made, strategy)
@@ -196,9 +203,9 @@ def test_what_a_strategy_does_not_take_is_refused(
     store: Store, strategy: MergeStrategy, more: dict[str, Any], param: str
 ) -> None:
     """A field that would do nothing is a mistake."""
-    made = session(store)
-    side = fork(store, made)
-    append(store, side)
+    made = new_session(store)
+    side = fork_branch(store, made)
+    append_event(store, side)
 
     with pytest.raises(StoreRefused) as error:
         merge(store, side, made, strategy, **more)
@@ -209,9 +216,9 @@ def test_what_a_strategy_does_not_take_is_refused(
 @pytest.mark.parametrize("strategy", [MergeStrategy.CHECKPOINT, MergeStrategy.COMPACT])
 def test_a_source_without_events_has_no_head_to_refer_to(store: Store, strategy: MergeStrategy) -> None:
     """So there is nothing to merge."""
-    made = session(store)
-    side = fork(store, made)
-    append(store, made)
+    made = new_session(store)
+    side = fork_branch(store, made)
+    append_event(store, made)
 
     with pytest.raises(StoreRefused, match="no events"):
         merge(store, side, made, strategy)
@@ -222,8 +229,8 @@ def test_a_source_without_events_has_no_head_to_refer_to(store: Store, strategy:
 @pytest.mark.parametrize("strategy", REBASES)
 def test_nothing_new_is_nothing_appended(store: Store, strategy: MergeStrategy) -> None:
     """The target is where it was."""
-    made = session(store)
-    side = fork(store, made, fill(store, made, 2)[0])
+    made = new_session(store)
+    side = fork_branch(store, made, append_events(store, made, 2)[0])
 
     merged = merge(store, side, made, strategy)
 
@@ -232,17 +239,17 @@ def test_nothing_new_is_nothing_appended(store: Store, strategy: MergeStrategy) 
 
 def test_the_common_ancestor_of_nested_forks_is_the_last_shared_event(store: Store) -> None:
     """Whichever way the branches hang together."""
-    made = session(store)
-    root = fill(store, made, 4, "root")
-    one = fork(store, made, root[2])
-    on_one = fill(store, one, 3, "one")
-    two = fork(store, one, on_one[1])
-    append(store, two, "two")
-    back = fork(store, two, root[1])  # Forked of a grandchild, at an event of the root.
-    append(store, back, "back")
-    twin = fork(store, one, on_one[1])
-    append(store, twin, "twin")
-    bare = fork(store, fork(store, one))
+    made = new_session(store)
+    root = append_events(store, made, 4, "root")
+    one = fork_branch(store, made, root[2])
+    on_one = append_events(store, one, 3, "one")
+    two = fork_branch(store, one, on_one[1])
+    append_event(store, two, "two")
+    back = fork_branch(store, two, root[1])  # Forked of a grandchild, at an event of the root.
+    append_event(store, back, "back")
+    twin = fork_branch(store, one, on_one[1])
+    append_event(store, twin, "twin")
+    bare = fork_branch(store, fork_branch(store, one))
     pairs = [
         (made, one, root[2]),
         (one, made, root[2]),
@@ -260,21 +267,21 @@ def test_the_common_ancestor_of_nested_forks_is_the_last_shared_event(store: Sto
     for source, target, ancestor in pairs:
         merged = merge(store, source, target, MergeStrategy.FORK)
         assert ancestor.id == merged.common_ancestor_event_id
-        source_events = every_event(store, source)
+        source_events = list_all_events(store, source)
         since = [event.id for event in source_events[source_events.index(ancestor) + 1 :]]
-        assert since == [event.rebased_from for event in every_event(store, merged.branch)[-len(since) :]] * bool(
+        assert since == [event.rebased_from for event in list_all_events(store, merged.branch)[-len(since) :]] * bool(
             since
         )
 
 
 def test_branches_that_share_nothing_have_no_ancestor(store: Store) -> None:
     """A fork of an empty branch begins at the beginning."""
-    made = session(store)
-    side = fork(store, made)
-    theirs = fill(store, side, 2)
-    append(store, made)
+    made = new_session(store)
+    side = fork_branch(store, made)
+    theirs = append_events(store, side, 2)
+    append_event(store, made)
 
     merged = merge(store, side, made, MergeStrategy.REBASE)
 
     assert None is merged.common_ancestor_event_id
-    assert [one.id for one in theirs] == [one.rebased_from for one in every_event(store, made)[1:]]
+    assert [one.id for one in theirs] == [one.rebased_from for one in list_all_events(store, made)[1:]]

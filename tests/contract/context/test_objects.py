@@ -6,7 +6,7 @@ from base64 import b64encode
 
 import pytest
 
-from support.context_builders import artifact, bundle, session
+from support.context_builders import new_artifact, new_bundle, new_session
 from support.operation_store import Store
 from traceforge.canon import digest_bytes, digest_canonical
 from traceforge.context.model.inputs import NewApiKey, NewArtifact, NewBundle, NewProject, NewSession, SessionChange
@@ -77,7 +77,7 @@ def test_a_revoked_key_opens_nothing(store: Store, other: Store) -> None:
 
 def test_the_content_of_a_text_artifact_is_its_utf8(store: Store) -> None:
     """With a digest of exactly that."""
-    made = artifact(store, "Grüße 🙂", metadata={"source": "wiki"})
+    made = new_artifact(store, "Grüße 🙂", metadata={"source": "wiki"})
     content = store.get_artifact_content(made.id)
 
     assert "Grüße 🙂".encode() == content.data
@@ -89,7 +89,7 @@ def test_the_content_of_a_text_artifact_is_its_utf8(store: Store) -> None:
 
 def test_a_json_artifact_has_the_digest_of_its_canonical_text(store: Store) -> None:
     """However its keys were ordered; its numbers are kept as they came."""
-    made = artifact(store, {"b": 12345678901234567890, "a": [1.5, None]})
+    made = new_artifact(store, {"b": 12345678901234567890, "a": [1.5, None]})
 
     assert b'{"b":12345678901234567890,"a":[1.5,null]}' == store.get_artifact_content(made.id).data
     assert "application/json" == made.content_media_type
@@ -142,12 +142,12 @@ def test_a_value_that_nests_too_deep_is_refused(store: Store) -> None:
         value = [value]
 
     with pytest.raises(StoreRefused, match="nested too deeply"):
-        artifact(store, value)
+        new_artifact(store, value)
 
 
 def test_a_list_goes_on_behind_the_last_id(store: Store) -> None:
     """Oldest first, each once, until there is no more."""
-    made = [artifact(store, str(number)).id for number in range(5)]
+    made = [new_artifact(store, str(number)).id for number in range(5)]
 
     first = store.list_artifacts(limit=2)
     second = store.list_artifacts(limit=2, after=first.data[-1].id)
@@ -159,7 +159,7 @@ def test_a_list_goes_on_behind_the_last_id(store: Store) -> None:
 
 def test_a_list_goes_on_behind_what_was_deleted(store: Store) -> None:
     """Somebody may delete what another has just seen."""
-    made = [artifact(store, str(number)).id for number in range(3)]
+    made = [new_artifact(store, str(number)).id for number in range(3)]
     store.delete_artifact(made[1])
 
     assert [made[2]] == [one.id for one in store.list_artifacts(after=made[1]).data]
@@ -196,7 +196,7 @@ def test_a_cursor_that_is_no_alias_is_refused(store: Store, after: str) -> None:
 
 def test_a_cursor_of_another_project_is_unknown(store: Store, other: Store) -> None:
     """It says nothing about whether there is one."""
-    theirs = artifact(other).id
+    theirs = new_artifact(other).id
 
     with pytest.raises(StoreRefused) as error:
         store.list_artifacts(after=theirs)
@@ -206,7 +206,7 @@ def test_a_cursor_of_another_project_is_unknown(store: Store, other: Store) -> N
 
 def test_a_deleted_artifact_is_gone(store: Store) -> None:
     """Its handle is revoked: it is neither read, nor listed, nor used, nor deleted again."""
-    made = artifact(store)
+    made = new_artifact(store)
     store.delete_artifact(made.id)
 
     for use in (
@@ -223,7 +223,7 @@ def test_a_deleted_artifact_is_gone(store: Store) -> None:
 
 def test_a_bundle_keeps_the_order_of_its_items(store: Store) -> None:
     """Also where an artifact stands in it twice."""
-    one, two = artifact(store, "one"), artifact(store, "two")
+    one, two = new_artifact(store, "one"), new_artifact(store, "two")
     items = [
         BundleItem(artifact_id=two.id, role="system"),
         BundleItem(artifact_id=one.id, role="developer"),
@@ -239,7 +239,7 @@ def test_a_bundle_keeps_the_order_of_its_items(store: Store) -> None:
 
 def test_an_artifact_that_is_not_there_makes_no_bundle(store: Store, other: Store) -> None:
     """The place is named; another project's artifact is not there either."""
-    mine, theirs = artifact(store), artifact(other)
+    mine, theirs = new_artifact(store), new_artifact(other)
     for bad in (NOBODY, theirs.id, "nonsense", "\ud800"):
         items = [BundleItem(artifact_id=mine.id, role="system"), BundleItem(artifact_id=bad, role="system")]
         with pytest.raises(StoreRefused) as error:
@@ -251,7 +251,7 @@ def test_an_artifact_that_is_not_there_makes_no_bundle(store: Store, other: Stor
 
 def test_a_deleted_bundle_is_gone(store: Store) -> None:
     """And begins no session."""
-    made = bundle(store, "one")
+    made = new_bundle(store, "one")
     store.delete_bundle(made.id)
 
     for use in (
@@ -267,7 +267,7 @@ def test_a_deleted_bundle_is_gone(store: Store) -> None:
 
 def test_a_session_begins_with_an_empty_branch(store: Store) -> None:
     """Of version 0, without a head."""
-    made = store.create_session(NewSession(base_bundle_ids=[bundle(store, "one").id], metadata={"user": "u1"}))
+    made = store.create_session(NewSession(base_bundle_ids=[new_bundle(store, "one").id], metadata={"user": "u1"}))
     branch = store.get_branch(made.id, made.default_branch_id)
 
     assert (SessionStatus.ACTIVE, {"user": "u1"}) == (made.status, made.metadata)
@@ -297,7 +297,7 @@ def test_a_session_is_changed_field_by_field(store: Store) -> None:
 
 def test_a_deleted_session_is_gone(store: Store) -> None:
     """With its branches."""
-    made = session(store)
+    made = new_session(store)
     store.delete_session(made.id)
 
     for use in (
@@ -316,7 +316,7 @@ def test_a_deleted_session_is_gone(store: Store) -> None:
 
 def test_another_projects_objects_are_not_there(store: Store, other: Store) -> None:
     """The error is the same, letter for letter, as for an id that nobody has."""
-    made = artifact(other), bundle(other, "x"), session(other)
+    made = new_artifact(other), new_bundle(other, "x"), new_session(other)
     uses = (
         (store.get_artifact, "artifact", made[0].id),
         (store.get_artifact_content, "artifact", made[0].id),
@@ -339,7 +339,7 @@ def test_what_is_done_in_one_transaction_is_done_as_a_whole(store: Store) -> Non
     """Where the last part fails, the first one did not happen."""
 
     def both(joined: Store) -> None:
-        artifact(joined, "first")
+        new_artifact(joined, "first")
         assert 1 == len(joined.list_artifacts().data)
         joined.get_bundle("bnd_" + "0" * 26)
 
@@ -347,5 +347,7 @@ def test_what_is_done_in_one_transaction_is_done_as_a_whole(store: Store) -> Non
         store.transaction(both)
 
     assert [] == store.list_artifacts().data
-    store.transaction(lambda joined: (artifact(joined, "a"), joined.transaction(lambda again: artifact(again, "b"))))
+    store.transaction(
+        lambda joined: (new_artifact(joined, "a"), joined.transaction(lambda again: new_artifact(again, "b")))
+    )
     assert 2 == len(store.list_artifacts().data)

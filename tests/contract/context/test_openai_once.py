@@ -11,11 +11,11 @@ import httpx
 import openai
 import pytest
 
-from support.context_builders import every_event, session
-from support.loopback_models import chat_answer, streamed
+from support.context_builders import list_all_events, new_session
+from support.loopback_models import chat_answer, streamed_response
 from support.operation_store import Store
-from support.store_servers import Served, served
-from support.upstream import Answer, Upstream
+from support.store_servers import RunningServer, run_server
+from support.upstream import ScriptedResponse, Upstream
 from traceforge.clock import now, pinned
 from traceforge.context.model.inputs import NewPurge, NewReplayRun
 from traceforge.context.model.objects import Progress
@@ -37,9 +37,9 @@ SCHEMA: Any = {"type": "json_schema", "json_schema": {"name": "a", "schema": {"t
 
 
 @pytest.fixture
-def site(asked: Store) -> Iterator[Served]:
+def site(asked: Store) -> Iterator[RunningServer]:
     """Its server."""
-    with served(asked) as found:
+    with run_server(asked) as found:
         yield found
 
 
@@ -51,14 +51,14 @@ def ids_of(answer: httpx.Response) -> list[str]:
 @PATHS
 @pytest.mark.parametrize("stream", [False, True])
 def test_the_same_key_gives_the_same_bytes_and_asks_once(
-    asked: Store, site: Served, upstream: Upstream, path: str, body: Any, stream: bool
+    asked: Store, site: RunningServer, upstream: Upstream, path: str, body: Any, stream: bool
 ) -> None:
     """Body, type and ids; another body, and another session, is another call."""
-    upstream.answers(streamed("One", " two") if stream else Answer([chat_answer("One two")]))
+    upstream.respond_with(streamed_response("One", " two") if stream else ScriptedResponse([chat_answer("One two")]))
     body = {**body, "stream": stream}
     first, again = (site.http.post(path, json=body, headers=KEY) for _ in range(2))
     other = site.http.post(path, json={**body, "temperature": 0}, headers=KEY)
-    elsewhere = site.http.post(path, json=body, headers={**KEY, "X-TraceForge-Session": session(asked).id})
+    elsewhere = site.http.post(path, json=body, headers={**KEY, "X-TraceForge-Session": new_session(asked).id})
 
     assert (200, first.content) == (again.status_code, again.content)
     assert first.headers["content-type"] == again.headers["content-type"]
@@ -73,10 +73,10 @@ def test_the_same_key_gives_the_same_bytes_and_asks_once(
 @PATHS
 @pytest.mark.parametrize("stream", [False, True])
 def test_a_failure_is_an_answer_too(
-    asked: Store, site: Served, upstream: Upstream, path: str, body: Any, stream: bool
+    asked: Store, site: RunningServer, upstream: Upstream, path: str, body: Any, stream: bool
 ) -> None:
     """The model was asked: who wants it asked again takes another key."""
-    upstream.answers(Answer([b"{}"], status=500), Answer([chat_answer("Yes.")]))
+    upstream.respond_with(ScriptedResponse([b"{}"], status=500), ScriptedResponse([chat_answer("Yes.")]))
     body = {**body, "stream": stream}
     first, again = (site.http.post(path, json=body, headers=KEY) for _ in range(2))
 
@@ -88,12 +88,12 @@ def test_a_failure_is_an_answer_too(
 
 @PATHS
 def test_a_stream_that_broke_off_breaks_off_at_the_same_place(
-    site: Served, upstream: Upstream, path: str, body: Any
+    site: RunningServer, upstream: Upstream, path: str, body: Any
 ) -> None:
     """What came is said again, and so is the error behind it."""
-    answer = streamed("One", " two")
+    answer = streamed_response("One", " two")
     answer.pieces, answer.reset = answer.pieces[:1], True
-    upstream.answers(answer)
+    upstream.respond_with(answer)
     first, again = (site.http.post(path, json={**body, "stream": True}, headers=KEY) for _ in range(2))
 
     assert b"provider_cut" in first.content
@@ -101,28 +101,28 @@ def test_a_stream_that_broke_off_breaks_off_at_the_same_place(
     assert 1 == len(upstream.received)
 
 
-def test_while_it_is_in_flight_the_same_key_is_a_conflict(site: Served, upstream: Upstream) -> None:
+def test_while_it_is_in_flight_the_same_key_is_a_conflict(site: RunningServer, upstream: Upstream) -> None:
     """And no second call is made."""
-    gate = threading.Semaphore(0)
-    upstream.answers(streamed("One", " two", gate=gate))
+    permits = threading.Semaphore(0)
+    upstream.respond_with(streamed_response("One", " two", permits=permits))
     body = {**CHAT, "stream": True}
     with site.http.stream("POST", "/v1/chat/completions", json=body, headers=KEY) as first:
         assert any("One" in line for line in first.iter_lines())
         again = httpx.post(f"{site.url}/v1/chat/completions", json=body, headers=KEY, trust_env=False)
-        gate.release(5)
+        permits.release(5)
 
     assert (409, "idempotency_in_flight") == (again.status_code, again.json()["error"]["code"])
     assert 1 == len(upstream.received)
 
 
-def test_who_leaves_with_a_key_finds_the_answer(asked: Store, site: Served, upstream: Upstream) -> None:
+def test_who_leaves_with_a_key_finds_the_answer(asked: Store, site: RunningServer, upstream: Upstream) -> None:
     """Without one, who leaves ends the call; with one, it is the retry that wants it."""
-    gate = threading.Semaphore(0)
-    upstream.answers(streamed("One", " two", gate=gate))
+    permits = threading.Semaphore(0)
+    upstream.respond_with(streamed_response("One", " two", permits=permits))
     body = {**CHAT, "stream": True}
     with site.http.stream("POST", "/v1/chat/completions", json=body, headers=KEY) as first:
         assert any("One" in line for line in first.iter_lines())
-    gate.release(5)
+    permits.release(5)
     for _ in range(200):
         found = asked.list_responses().data[0]
         if found.status is not Progress.RUNNING:
@@ -137,10 +137,10 @@ def test_who_leaves_with_a_key_finds_the_answer(asked: Store, site: Served, upst
 
 
 def test_the_sdk_sends_no_key_of_its_own_and_its_retries_are_calls_of_their_own(
-    asked: Store, site: Served, upstream: Upstream
+    asked: Store, site: RunningServer, upstream: Upstream
 ) -> None:
     """A model that fails once is asked again; with a key of the caller's, a conflict is waited for and repeated."""
-    upstream.answers(Answer([b"{}"], status=500), Answer([chat_answer("Yes.")]))
+    upstream.respond_with(ScriptedResponse([b"{}"], status=500), ScriptedResponse([chat_answer("Yes.")]))
     sent: list[str | None] = []
     transport = httpx.Client(
         trust_env=False, event_hooks={"request": [lambda one: sent.append(one.headers.get("idempotency-key"))]}
@@ -157,7 +157,7 @@ def test_the_sdk_sends_no_key_of_its_own_and_its_retries_are_calls_of_their_own(
     ]
 
 
-def test_a_process_that_died_is_gone_on_with(asked: Store, site: Served, upstream: Upstream) -> None:
+def test_a_process_that_died_is_gone_on_with(asked: Store, site: RunningServer, upstream: Upstream) -> None:
     """Its session and its messages are there once; the retry is answered as the first would have been."""
     chat = (asked, ENDPOINTS["/chat/completions"], read_chat(CHAT), None, "k-1")
     dead = begin(*chat)
@@ -173,17 +173,17 @@ def test_a_process_that_died_is_gone_on_with(asked: Store, site: Served, upstrea
     assert (409, 200) == (in_flight.status_code, first.status_code)
     assert "Yes." == first.json()["choices"][0]["message"]["content"]
     (only,) = asked.list_sessions().data
-    assert ["Count.", "Yes."] == [one.content for one in every_event(asked, only)]
+    assert ["Count.", "Yes."] == [one.content for one in list_all_events(asked, only)]
     assert 1 == len(upstream.received)
 
 
 @pytest.mark.counted("purge")
 @PATHS
 def test_a_purge_while_it_is_streamed_is_the_last_thing_said(
-    asked: Store, site: Served, upstream: Upstream, path: str, body: Any
+    asked: Store, site: RunningServer, upstream: Upstream, path: str, body: Any
 ) -> None:
     """An error where OpenAI has one; who comes back with the key finds it gone."""
-    upstream.answers(streamed("One", " two", gate=threading.Semaphore(0)))
+    upstream.respond_with(streamed_response("One", " two", permits=threading.Semaphore(0)))
     body = {**body, "stream": True}
     with site.http.stream("POST", path, json=body, headers=KEY) as answer:
         lines = answer.iter_lines()
@@ -201,10 +201,12 @@ def test_a_purge_while_it_is_streamed_is_the_last_thing_said(
 
 @pytest.mark.counted("purge")
 @pytest.mark.parametrize("stream", [False, True])
-def test_a_remembered_answer_goes_with_a_purge(asked: Store, site: Served, upstream: Upstream, stream: bool) -> None:
+def test_a_remembered_answer_goes_with_a_purge(
+    asked: Store, site: RunningServer, upstream: Upstream, stream: bool
+) -> None:
     """Of `/v1` and of a stream of `/v2`."""
-    upstream.answers(streamed("One", " two") if stream else Answer([chat_answer("One two")]))
-    made = session(asked)
+    upstream.respond_with(streamed_response("One", " two") if stream else ScriptedResponse([chat_answer("One two")]))
+    made = new_session(asked)
     two = {"model": "bot", "session_id": made.id, "input": "Count.", "stream": stream}
     calls = [("/v2/responses", two), ("/v1/chat/completions", {**CHAT, "stream": stream})]
     first = [site.http.post(path, json=body, headers=KEY) for path, body in calls]
@@ -216,7 +218,7 @@ def test_a_remembered_answer_goes_with_a_purge(asked: Store, site: Served, upstr
     assert [410, 410] == [one.status_code for one in again]
 
 
-def test_what_is_refused_leaves_no_session_behind(asked: Store, site: Served, upstream: Upstream) -> None:
+def test_what_is_refused_leaves_no_session_behind(asked: Store, site: RunningServer, upstream: Upstream) -> None:
     """An image that the assistant is said to have sent cannot be said to a model: nothing was written."""
     unknown = site.http.post("/v1/chat/completions", json={**CHAT, "model": "nobody"}, headers=KEY)
     bad = site.http.post("/v1/chat/completions", json={**CHAT, "tools": [{}]}, headers=KEY)
@@ -227,7 +229,7 @@ def test_what_is_refused_leaves_no_session_behind(asked: Store, site: Served, up
     assert 1 == len(upstream.received)
 
 
-def follow(site: Served, first: httpx.Response, **more: Any) -> httpx.Response:
+def follow(site: RunningServer, first: httpx.Response, **more: Any) -> httpx.Response:
     """The next turn of a session."""
     message = first.json()["choices"][0]["message"]
     messages = [*CHAT["messages"], message, {"role": "user", "content": "And then?"}]
@@ -246,7 +248,7 @@ def follow(site: Served, first: httpx.Response, **more: Any) -> httpx.Response:
     ],
 )
 def test_a_session_goes_on_with_its_own_tools_and_schema_alone(
-    asked: Store, site: Served, upstream: Upstream, began: Any, goes_on: Any, code: str, param: str
+    asked: Store, site: RunningServer, upstream: Upstream, began: Any, goes_on: Any, code: str, param: str
 ) -> None:
     """Others would be seen by the model, and by no snapshot. Nothing is appended, and no model is asked."""
     first = site.http.post("/v1/chat/completions", json={**CHAT, **began})
@@ -268,9 +270,9 @@ def test_a_session_goes_on_with_its_own_tools_and_schema_alone(
 
 
 @pytest.mark.counted("purge")
-def test_an_answer_that_is_purged_as_a_message_is_gone_as_a_response(asked: Store, site: Served) -> None:
+def test_an_answer_that_is_purged_as_a_message_is_gone_as_a_response(asked: Store, site: RunningServer) -> None:
     """With its trace, what was remembered for its key, and what a replay recorded of it; its question stays."""
-    made = session(asked)
+    made = new_session(asked)
     body = {"model": "bot", "session_id": made.id, "input": "Count."}
     first = site.http.post("/v2/responses", json=body, headers=KEY).json()
     pair = NewReplayRun(baseline="bot", candidate="bot", snapshot_ids=[first["snapshot_id"]])

@@ -11,11 +11,11 @@ import httpx
 import openai
 import pytest
 
-from support.context_builders import every_event, session
-from support.loopback_models import asking, chat_answer, model_server, streamed
+from support.context_builders import list_all_events, new_session
+from support.loopback_models import chat_answer, connect_models, model_server, streamed_response
 from support.operation_store import Store
-from support.store_servers import Served, bearer, new_key, served
-from support.upstream import Answer, Upstream
+from support.store_servers import RunningServer, auth_header, new_api_key, run_server
+from support.upstream import ScriptedResponse, Upstream
 from traceforge.context.model.inputs import NewAlias, NewPurge
 from traceforge.context.model.objects import Progress, Target
 from traceforge.context.responses.model_releases import PROVIDERS
@@ -28,13 +28,13 @@ CALL: Any = {"id": "call_1", "type": "function", "function": {"name": "look", "a
 
 
 @pytest.fixture
-def site(asked: Store) -> Iterator[Served]:
+def site(asked: Store) -> Iterator[RunningServer]:
     """Its server."""
-    with served(asked) as found:
+    with run_server(asked) as found:
         yield found
 
 
-def sdk(server: Served, key: str = "none") -> openai.OpenAI:
+def sdk(server: RunningServer, key: str = "none") -> openai.OpenAI:
     """OpenAI's SDK, which knows nothing of us."""
     return openai.OpenAI(base_url=f"{server.url}/v1", api_key=key, max_retries=0)
 
@@ -43,9 +43,9 @@ def sdk(server: Served, key: str = "none") -> openai.OpenAI:
 def test_the_sdk_works_unchanged_with_every_provider_behind_an_alias(store: Store, provider: Any) -> None:
     """Whole and streamed, chat and responses."""
     with model_server() as model:
-        store = asking(store, model.url)
+        store = connect_models(store, model.url)
         store.create_alias(NewAlias(name="bot", targets=[Target(provider=provider, model="m")]))
-        with served(store) as server, sdk(server) as client:
+        with run_server(store) as server, sdk(server) as client:
             messages: Any = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "Hello?"}]
             whole = client.chat.completions.create(model="bot", messages=messages)
             chunks = list(client.chat.completions.create(model="bot", messages=messages, stream=True))
@@ -63,7 +63,7 @@ def test_the_sdk_works_unchanged_with_every_provider_behind_an_alias(store: Stor
     assert "response.created" == events[0].type
 
 
-def test_a_call_is_pinned_and_its_ids_stand_in_headers(asked: Store, site: Served, upstream: Upstream) -> None:
+def test_a_call_is_pinned_and_its_ids_stand_in_headers(asked: Store, site: RunningServer, upstream: Upstream) -> None:
     """The snapshot compiles again; the body has OpenAI's fields alone; the provider is asked the same messages."""
     messages: Any = [
         {"role": "system", "content": "Be brief."},
@@ -90,9 +90,11 @@ def test_a_call_is_pinned_and_its_ids_stand_in_headers(asked: Store, site: Serve
     assert ("m-1", 0) == (sent["model"], sent["temperature"])
 
 
-def test_tools_are_called_and_answered(asked: Store, site: Served, upstream: Upstream) -> None:
+def test_tools_are_called_and_answered(asked: Store, site: RunningServer, upstream: Upstream) -> None:
     """The SDK gets the call, and sends the result back."""
-    upstream.answers(Answer([chat_answer(None, tool_calls=[CALL])]), Answer([chat_answer("Seen.")]))  # type: ignore[arg-type]
+    upstream.respond_with(
+        ScriptedResponse([chat_answer(None, tool_calls=[CALL])]), ScriptedResponse([chat_answer("Seen.")])
+    )  # type: ignore[arg-type]
     with sdk(site) as client:
         messages: Any = [{"role": "user", "content": "Look."}]
         first = client.chat.completions.create(model="bot", messages=messages, tools=[TOOL])
@@ -108,11 +110,11 @@ def test_tools_are_called_and_answered(asked: Store, site: Served, upstream: Ups
 
 @pytest.mark.parametrize("path", ["chat", "responses"])
 def test_the_first_token_arrives_before_the_upstream_has_sent_the_last(
-    site: Served, upstream: Upstream, path: str
+    site: RunningServer, upstream: Upstream, path: str
 ) -> None:
     """Nothing is held back: the upstream waits until the client has its first text."""
-    gate = threading.Semaphore(0)
-    upstream.answers(streamed("One", " two", " three", gate=gate))
+    permits = threading.Semaphore(0)
+    upstream.respond_with(streamed_response("One", " two", " three", permits=permits))
     heard: list[str] = []
     with sdk(site) as client:
         if path == "chat":
@@ -121,19 +123,19 @@ def test_the_first_token_arrives_before_the_upstream_has_sent_the_last(
             ):
                 if chunk.choices and chunk.choices[0].delta.content:
                     heard.append(chunk.choices[0].delta.content)
-                    gate.release()
+                    permits.release()
         else:
             for event in client.responses.create(model="bot", input="Count.", stream=True):
                 if event.type == "response.output_text.delta":
                     heard.append(event.delta)
-                    gate.release()
+                    permits.release()
 
     assert ["One", " two", " three"] == heard
 
 
-def test_a_client_that_leaves_ends_the_call(asked: Store, site: Served, upstream: Upstream) -> None:
+def test_a_client_that_leaves_ends_the_call(asked: Store, site: RunningServer, upstream: Upstream) -> None:
     """As with OpenAI: who closes the stream wants no more of it."""
-    upstream.answers(streamed("One", " two", gate=threading.Semaphore(0)))
+    upstream.respond_with(streamed_response("One", " two", permits=threading.Semaphore(0)))
     with sdk(site) as client:
         stream = client.chat.completions.create(
             model="bot", messages=[{"role": "user", "content": "Count."}], stream=True
@@ -152,7 +154,7 @@ def test_a_client_that_leaves_ends_the_call(asked: Store, site: Served, upstream
 def test_a_call_is_answered_as_it_was_asked_or_not_at_all(asked: Store, upstream: Upstream) -> None:
     """Another call with the same session comes in between: the first would be answered to a past it did not send."""
     one: Any = {"role": "user", "content": "One?"}
-    made = session(asked)
+    made = new_session(asked)
     first = pin_session(asked, read_chat({"model": "bot", "messages": [one]}), made.id)
     second = pin_session(asked, read_chat({"model": "bot", "messages": [one, {**one, "content": "Two?"}]}), made.id)
 
@@ -161,10 +163,10 @@ def test_a_call_is_answered_as_it_was_asked_or_not_at_all(asked: Store, upstream
 
     assert [] == upstream.received
     assert Progress.COMPLETED is asked.create_response(second).status
-    assert ["One?", "Two?", "Yes."] == [event.content for event in every_event(asked, made)]
+    assert ["One?", "Two?", "Yes."] == [event.content for event in list_all_events(asked, made)]
 
 
-def test_a_session_goes_on_with_what_is_new(asked: Store, site: Served, upstream: Upstream) -> None:
+def test_a_session_goes_on_with_what_is_new(asked: Store, site: RunningServer, upstream: Upstream) -> None:
     """The branch holds each message once; another past is a conflict, and no model is asked."""
     with sdk(site) as client:
         messages: Any = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "One?"}]
@@ -180,16 +182,16 @@ def test_a_session_goes_on_with_what_is_new(asked: Store, site: Served, upstream
 
     made = asked.get_session(first.headers["x-traceforge-session"])
     assert made.id == second.headers["x-traceforge-session"]
-    assert ["One?", "Yes.", "Two?", "Yes."] == [one.content for one in every_event(asked, made)]
+    assert ["One?", "Yes.", "Two?", "Yes."] == [one.content for one in list_all_events(asked, made)]
     assert "history_mismatch" == error.value.code
     assert 2 == len(upstream.received)
 
 
 def test_a_model_that_fails_is_a_status_and_the_response_is_kept(
-    asked: Store, site: Served, upstream: Upstream
+    asked: Store, site: RunningServer, upstream: Upstream
 ) -> None:
     """Also for a stream, where nothing was said yet."""
-    upstream.answers(Answer([b"{}"], status=500))
+    upstream.respond_with(ScriptedResponse([b"{}"], status=500))
     with sdk(site) as client:
         for stream in (False, True):
             with pytest.raises(openai.InternalServerError) as error:
@@ -201,11 +203,11 @@ def test_a_model_that_fails_is_a_status_and_the_response_is_kept(
             assert Progress.FAILED is kept.status
 
 
-def test_a_stream_that_breaks_off_says_so(asked: Store, site: Served, upstream: Upstream) -> None:
+def test_a_stream_that_breaks_off_says_so(asked: Store, site: RunningServer, upstream: Upstream) -> None:
     """After the first text it cannot be a status any more: it is an error in the stream."""
-    answer = streamed("One", " two")
+    answer = streamed_response("One", " two")
     answer.pieces, answer.reset = answer.pieces[:1], True
-    upstream.answers(answer)
+    upstream.respond_with(answer)
     with sdk(site) as client, pytest.raises(openai.APIError, match="gave no answer"):
         list(client.chat.completions.create(model="bot", messages=[{"role": "user", "content": "Hi"}], stream=True))
 
@@ -216,9 +218,9 @@ def test_a_stream_that_breaks_off_says_so(asked: Store, site: Served, upstream: 
 
 def test_who_has_no_key_is_not_let_in(asked: Store, upstream: Upstream) -> None:
     """And a key that may only read asks no model."""
-    reader, writer = new_key(asked, "read"), new_key(asked, "write")
+    reader, writer = new_api_key(asked, "read"), new_api_key(asked, "write")
     messages: Any = [{"role": "user", "content": "Hi"}]
-    with served(asked, required=True) as server:
+    with run_server(asked, required=True) as server:
         with sdk(server) as nobody, pytest.raises(openai.AuthenticationError):
             nobody.chat.completions.create(model="bot", messages=messages)
         with sdk(server, reader) as client:
@@ -244,10 +246,10 @@ def events_of(text: str) -> list[tuple[str, Any]]:
     return found
 
 
-def test_v2_streams_texts_and_then_the_final_object(asked: Store, site: Served, upstream: Upstream) -> None:
+def test_v2_streams_texts_and_then_the_final_object(asked: Store, site: RunningServer, upstream: Upstream) -> None:
     """The same key gives the same bytes again, and asks no model."""
-    upstream.answers(streamed("One", " two"))
-    body = {"model": "bot", "session_id": session(asked).id, "input": "Count.", "stream": True}
+    upstream.respond_with(streamed_response("One", " two"))
+    body = {"model": "bot", "session_id": new_session(asked).id, "input": "Count.", "stream": True}
     first = site.http.post("/v2/responses", json=body, headers={"Idempotency-Key": "k"})
     again = site.http.post("/v2/responses", json=body, headers={"Idempotency-Key": "k"})
 
@@ -265,15 +267,15 @@ def test_v2_streams_texts_and_then_the_final_object(asked: Store, site: Served, 
     assert 1 == len(upstream.received)
 
 
-def test_v2_keeps_the_answer_where_the_client_leaves(asked: Store, site: Served, upstream: Upstream) -> None:
+def test_v2_keeps_the_answer_where_the_client_leaves(asked: Store, site: RunningServer, upstream: Upstream) -> None:
     """It is paid for."""
-    gate = threading.Semaphore(0)
-    upstream.answers(streamed("One", " two", gate=gate))
-    made = session(asked)
+    permits = threading.Semaphore(0)
+    upstream.respond_with(streamed_response("One", " two", permits=permits))
+    made = new_session(asked)
     body = {"model": "bot", "session_id": made.id, "input": "Count.", "stream": True}
     with site.http.stream("POST", "/v2/responses", json=body) as answer:
         assert any("One" in line for line in answer.iter_lines())
-    gate.release(5)
+    permits.release(5)
 
     for _ in range(200):
         found = asked.list_responses().data[0]
@@ -281,16 +283,16 @@ def test_v2_keeps_the_answer_where_the_client_leaves(asked: Store, site: Served,
             break
         threading.Event().wait(0.05)
     assert Progress.COMPLETED is found.status
-    assert ["Count.", "One two"] == [one.content for one in every_event(asked, made)]
+    assert ["Count.", "One two"] == [one.content for one in list_all_events(asked, made)]
 
 
 @pytest.mark.counted("purge")
 def test_a_stream_that_breaks_off_leaves_no_text_of_an_error_behind(
-    asked: Store, site: Served, upstream: Upstream, caplog: pytest.LogCaptureFixture
+    asked: Store, site: RunningServer, upstream: Upstream, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Its session is purged: the stream ends with an error, the log has its code, and nobody else writes a log."""
-    upstream.answers(streamed("One", " two", gate=threading.Semaphore(0)))
-    made = session(asked)
+    upstream.respond_with(streamed_response("One", " two", permits=threading.Semaphore(0)))
+    made = new_session(asked)
     body = {"model": "bot", "session_id": made.id, "input": "Count.", "stream": True}
     with site.http.stream("POST", "/v2/responses", json=body, headers={"Idempotency-Key": "k"}) as answer:
         lines = answer.iter_lines()
@@ -306,16 +308,16 @@ def test_a_stream_that_breaks_off_leaves_no_text_of_an_error_behind(
     assert ("purged", "gone_error", None) == tuple(data["error"][field] for field in ("code", "type", "param"))
     assert data["error"]["receipt_id"].startswith("pur_")
     assert (410, "purged") == (again.status_code, again.json()["error"]["code"])
-    logged, refused = sorted(site.lines(2), key=lambda line: line["status"])
+    logged, refused = sorted(site.wait_for_log(2), key=lambda line: line["status"])
     assert (201, "purged") == (logged["status"], logged["code"])
     assert 410 == refused["status"]
     assert [] == [record.getMessage() for record in caplog.records]
 
 
-def test_v2_cancels_a_response_of_another_request(asked: Store, site: Served, upstream: Upstream) -> None:
+def test_v2_cancels_a_response_of_another_request(asked: Store, site: RunningServer, upstream: Upstream) -> None:
     """The stream ends with what it is then."""
-    upstream.answers(streamed("One", " two", gate=threading.Semaphore(0)))
-    body = {"model": "bot", "session_id": session(asked).id, "input": "Count.", "stream": True}
+    upstream.respond_with(streamed_response("One", " two", permits=threading.Semaphore(0)))
+    body = {"model": "bot", "session_id": new_session(asked).id, "input": "Count.", "stream": True}
     text = ""
     with site.http.stream("POST", "/v2/responses", json=body) as answer:
         for line in answer.iter_lines():
@@ -330,9 +332,9 @@ def test_v2_cancels_a_response_of_another_request(asked: Store, site: Served, up
 
 def test_a_response_over_http_needs_a_key_that_may_write(asked: Store) -> None:
     """Scopes hold for what costs money too."""
-    with served(asked, required=True) as server:
-        body = {"model": "bot", "session_id": session(asked).id, "input": "Hi"}
-        refused = server.http.post("/v2/responses", json=body, headers=bearer(new_key(asked, "read")))
-        done = server.http.post("/v2/responses", json=body, headers=bearer(new_key(asked, "write")))
+    with run_server(asked, required=True) as server:
+        body = {"model": "bot", "session_id": new_session(asked).id, "input": "Hi"}
+        refused = server.http.post("/v2/responses", json=body, headers=auth_header(new_api_key(asked, "read")))
+        done = server.http.post("/v2/responses", json=body, headers=auth_header(new_api_key(asked, "write")))
 
     assert (403, 201) == (refused.status_code, done.status_code)

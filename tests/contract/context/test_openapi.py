@@ -12,10 +12,10 @@ import schemathesis
 from hypothesis import HealthCheck, Phase, given, settings
 from schemathesis.checks import CHECKS
 
-from support.context_builders import append, artifact, bundle, session
+from support.context_builders import append_event, new_artifact, new_bundle, new_session
 from support.operation_store import Store
-from support.purge_rows import put_response
-from support.store_servers import Served, bearer, new_key, served
+from support.purge_rows import insert_response
+from support.store_servers import RunningServer, auth_header, new_api_key, run_server
 from traceforge.context.api.operations import OPERATIONS
 from traceforge.context.model.inputs import NewAlias, NewPurge, NewReplayRun, NewSnapshot
 from traceforge.context.model.objects import Target
@@ -32,36 +32,36 @@ def backend(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.fixture
-def site(store: Store) -> Iterator[Served]:
+def site(store: Store) -> Iterator[RunningServer]:
     """A server with one of everything."""
-    with served(store) as found:
+    with run_server(store) as found:
         yield found
 
 
 def known_ids(store: Store) -> dict[str, str]:
     """One of everything, by the names of parameters."""
-    made = session(store, "base")
-    append(store, made)
-    new_key(store, "read")
+    made = new_session(store, "base")
+    append_event(store, made)
+    new_api_key(store, "read")
     snapshot = store.create_snapshot(made.id, made.default_branch_id, NewSnapshot())
     alias = store.create_alias(NewAlias(name=new_id("alias"), targets=[Target(provider="ollama", model="m")]))
     run = NewReplayRun(baseline=alias.name, candidate=alias.name, snapshot_ids=[snapshot.id])
     return {
-        "response_id": put_response(store, snapshot.id, "answer"),
+        "response_id": insert_response(store, snapshot.id, "answer"),
         "release_id": alias.live_release_id,
         "alias": alias.name,
         "replay_run_id": store.create_replay_run(run, start=False).id,
-        "artifact_id": artifact(store).id,
-        "bundle_id": bundle(store, "x").id,
+        "artifact_id": new_artifact(store).id,
+        "bundle_id": new_bundle(store, "x").id,
         "session_id": made.id,
         "branch_id": made.default_branch_id,
         "snapshot_id": snapshot.id,
         "key_id": store.list_api_keys().data[0].id,
-        "purge_job_id": store.create_purge_job(NewPurge(targets=[artifact(store).id])).id,
+        "purge_job_id": store.create_purge_job(NewPurge(targets=[new_artifact(store).id])).id,
     }
 
 
-def _try_all(site: Served, store: Store, examples: int) -> int:
+def _try_all(site: RunningServer, store: Store, examples: int) -> int:
     """Send generated requests to every operation, with ids that exist half of the time; how many."""
     schema = schemathesis.openapi.from_url(f"{site.url}/v2/openapi.json")
     count = 0
@@ -85,14 +85,14 @@ def _try(operation: Any, mode: schemathesis.GenerationMode, ids: dict[str, str],
         count += 1
         if count % 2:
             case.path_parameters = {name: ids[name] for name in case.path_parameters or {}}
-        case.call_and_validate(checks=checks, headers=bearer(key) if key else None)
+        case.call_and_validate(checks=checks, headers=auth_header(key) if key else None)
 
     attack()
     return count
 
 
 @pytest.mark.slow
-def test_schemathesis_finds_nothing(site: Served, store: Store, record_property: Any) -> None:
+def test_schemathesis_finds_nothing(site: RunningServer, store: Store, record_property: Any) -> None:
     """Every operation, bodies that fit the document and bodies that do not."""
     count = _try_all(site, store, EXAMPLES)
 
@@ -102,9 +102,9 @@ def test_schemathesis_finds_nothing(site: Served, store: Store, record_property:
 
 def test_schemathesis_finds_no_operation_that_works_without_a_key(store: Store) -> None:
     """Where keys are demanded, the document says so, and what is generated for one is none."""
-    key = new_key(store, "admin")
-    with served(store, required=True) as site:
-        found = site.http.get("/v2/openapi.json", headers=bearer(key)).json()
+    key = new_api_key(store, "admin")
+    with run_server(store, required=True) as site:
+        found = site.http.get("/v2/openapi.json", headers=auth_header(key)).json()
         schema = schemathesis.openapi.from_dict(found)
         schema.config.update(base_url=site.url)
         for result in schema.get_all_operations():
@@ -113,7 +113,7 @@ def test_schemathesis_finds_no_operation_that_works_without_a_key(store: Store) 
 
 
 @pytest.mark.slow
-def test_schemathesis_finds_nothing_in_many_more_requests(site: Served, store: Store) -> None:
+def test_schemathesis_finds_nothing_in_many_more_requests(site: RunningServer, store: Store) -> None:
     """The same, for as long as a night takes."""
     assert _try_all(site, store, 60) > 1000
 

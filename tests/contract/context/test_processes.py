@@ -20,12 +20,12 @@ import pytest
 from sqlalchemy import update
 
 from support.command import traceforge
-from support.context_builders import append, session, where
-from support.databases import quick_folder, start_postgres
-from support.loopback_models import asking, chat_answer, scripted, streamed
+from support.context_builders import append_event, branch_ids, new_session
+from support.databases import memory_folder, start_postgres
+from support.loopback_models import chat_answer, connect_models, scripted_provider, streamed_response
 from support.operation_store import Store
-from support.store_servers import Command, serving
-from support.upstream import Answer, Upstream
+from support.store_servers import ServerProcess, server_process
+from support.upstream import ScriptedResponse, Upstream
 from traceforge.capture.recorder import MemoryRecorder
 from traceforge.clock import now, timestamp_text
 from traceforge.context import Client
@@ -63,16 +63,16 @@ def wait_for(done: Callable[[], object]) -> None:
 
 def queued(store: Store) -> ReplayRun:
     """A run that nobody works on, as a process leaves it that died before it began."""
-    made = session(store)
-    append(store, made, "How much?")
-    snapshot = store.create_snapshot(*where(made), NewSnapshot())
+    made = new_session(store)
+    append_event(store, made, "How much?")
+    snapshot = store.create_snapshot(*branch_ids(made), NewSnapshot())
     body = NewReplayRun(baseline="openai/old", candidate="openai/new", snapshot_ids=[snapshot.id])
     return store.create_replay_run(body, start=False)
 
 
 def test_runs_of_every_project_are_gone_on_with(store: Store, other: Store, upstream: Upstream) -> None:
     """Those that were there, and those that come while it looks after them."""
-    store, other = asking(store, upstream.url), asking(other, upstream.url)
+    store, other = connect_models(store, upstream.url), connect_models(other, upstream.url)
     waiting = [(store, queued(store)), (other, queued(other))]
 
     with running_janitor(store, every_s=0.05):
@@ -89,20 +89,20 @@ def test_runs_of_every_project_are_gone_on_with(store: Store, other: Store, upst
 def test_a_purge_whose_process_died_is_finished(target: str, keys: str) -> None:
     """A job that is written down is done, without a request and without another purge."""
     with closing(Store.open(target, keys=keys)) as store:
-        made = session(store)
-        said = append(store, made, "Secret.")
+        made = new_session(store)
+        said = append_event(store, made, "Secret.")
         job = store.write(lambda tx: create_job(tx, NewPurge(targets=[said.id])))
 
         with running_janitor(store, every_s=0.05):
             wait_for(lambda: store.get_purge_job(job.id).status is Progress.COMPLETED)
 
         assert [2] == Keyring(keys).generations(store.project_id)
-        assert None is store.list_events(*where(made)).data[0].content
+        assert None is store.list_events(*branch_ids(made)).data[0].content
 
 
 def test_what_fails_in_one_part_is_told_and_ends_nothing(store: Store, upstream: Upstream) -> None:
     """A recorder that cannot make its files; the other parts go on, and so does this one."""
-    store = asking(store, upstream.url)
+    store = connect_models(store, upstream.url)
     store.models = Broken({"openai": upstream.url}, recorder=MemoryRecorder())
     told: list[Exception] = []
 
@@ -130,7 +130,7 @@ def test_a_server_looks_after_what_others_left(target: str, keys: str, upstream:
         store.write(lambda tx: runs.claim_run(tx, dead.id))
         past = timestamp_text(now() - timedelta(seconds=1))
         store.write(lambda tx: tx.execute(update(replay_runs).values(lease_until=past)))
-        with serving("--db", target, "--keys", keys, "--upstream", f"openai={upstream.url}", cwd=tmp_path):
+        with server_process("--db", target, "--keys", keys, "--upstream", f"openai={upstream.url}", cwd=tmp_path):
             for one in (first, dead):
                 wait_for(lambda one=one: store.get_replay_run(one.id).status is Progress.COMPLETED)  # type: ignore[misc]
             lanes = [store.get_replay_report(one.id).items[0]["lanes"] for one in (first, dead)]
@@ -149,12 +149,12 @@ def listed_traces(folder: Path) -> set[str]:
 @pytest.mark.slow
 def test_a_server_outlives_its_database(tmp_path: Path, keys: str, upstream: Upstream) -> None:
     """PostgreSQL goes and comes back: requests are refused meanwhile, and what is looked after is again."""
-    with quick_folder() as folder:
+    with memory_folder() as folder:
         postgres = start_postgres(folder)
         try:
             target = postgres.get_uri()
             words = ("--db", target, "--keys", keys, "--upstream", f"openai={upstream.url}")
-            with serving(*words, cwd=tmp_path) as site, Client.connect(site.url) as client:
+            with server_process(*words, cwd=tmp_path) as site, Client.connect(site.url) as client:
                 client.create_session()
                 postgres.stop()
                 with pytest.raises(StoreUnavailable):
@@ -183,9 +183,9 @@ def _answers(client: Client) -> bool:
 def test_where_a_provider_is_is_said_by_the_option_then_the_variable_then_the_configuration(tmp_path: Path) -> None:
     """All three, then without the first, then without the second; and the same the other way round."""
     with ExitStack() as stack:
-        named, variable, configured = (stack.enter_context(scripted()) for _ in range(3))
+        named, variable, configured = (stack.enter_context(scripted_provider()) for _ in range(3))
         for one, word in ((named, "option"), (variable, "variable"), (configured, "configuration")):
-            one.answers(Answer([chat_answer(word)]))
+            one.respond_with(ScriptedResponse([chat_answer(word)]))
         (tmp_path / "traceforge.config.json").write_text(json.dumps({"upstreams": {"openai": configured.url}}))
         option = ("--upstream", f"openai={named.url}")
         environ = {"TRACEFORGE_UPSTREAM_OPENAI": variable.url}
@@ -195,7 +195,7 @@ def test_where_a_provider_is_is_said_by_the_option_then_the_variable_then_the_co
             ((), {"TRACEFORGE_UPSTREAM_ANTHROPIC": "http://127.0.0.1:9"}, "configuration"),
         ]  # fmt: skip
         for arguments, variables, expected in cases:
-            with serving(*arguments, cwd=tmp_path, **variables) as site, Client.connect(site.url) as client:
+            with server_process(*arguments, cwd=tmp_path, **variables) as site, Client.connect(site.url) as client:
                 made = client.create_response(model="openai/m", session_id=client.create_session().id, input="Where?")
             assert expected == (made.output or {}).get("content"), (arguments, variables)
 
@@ -206,12 +206,12 @@ def test_where_a_provider_is_is_said_by_the_option_then_the_variable_then_the_co
 @pytest.mark.slow
 def test_targets_answer_by_their_weights_and_always_the_same(store: Store, upstream: Upstream) -> None:
     """1 to 3, over 160 snapshots: within five standard deviations of their share, and the same when asked again."""
-    store = asking(store, upstream.url)
+    store = connect_models(store, upstream.url)
     targets = [Target(provider="openai", model="light", weight=1), Target(provider="openai", model="heavy", weight=3)]
     store.create_alias(NewAlias(name="both", targets=targets))
-    made = session(store)
-    append(store, made, "Hi")
-    pinned = [store.create_snapshot(*where(made), NewSnapshot()).id for _ in range(160)]
+    made = new_session(store)
+    append_event(store, made, "Hi")
+    pinned = [store.create_snapshot(*branch_ids(made), NewSnapshot()).id for _ in range(160)]
 
     answered = [store.create_response(NewResponse(model="both", snapshot_id=one)) for one in pinned]
     asked = Counter(json.loads(one.body)["model"] for one in upstream.received)
@@ -242,7 +242,7 @@ def locked(target: str) -> Iterator[None]:
         connection.execute("ROLLBACK")
 
 
-def kill(site: Command) -> None:
+def kill(site: ServerProcess) -> None:
     """As the kernel does."""
     os.kill(site.process.pid, signal.SIGKILL)
     site.process.wait(SECONDS_MAX)
@@ -262,12 +262,12 @@ def test_a_server_that_is_killed_between_the_answer_and_its_transaction(
     target: str, keys: str, upstream: Upstream, tmp_path: Path, key: str | None
 ) -> None:
     """With a key, a retry goes on with the same response; without, it has failed. The input is there once."""
-    gate = threading.Semaphore(0)
-    lost = Answer([chat_answer("Lost.")], stalled=True, gate=gate)
-    upstream.answers(lost, Answer([chat_answer("Kept.")]))
+    permits = threading.Semaphore(0)
+    lost = ScriptedResponse([chat_answer("Lost.")], waits_first=True, permits=permits)
+    upstream.respond_with(lost, ScriptedResponse([chat_answer("Kept.")]))
     words = ("--db", target, "--keys", keys, "--upstream", f"openai={upstream.url}")
     failed: list[StoreUnavailable] = []
-    with serving(*words, cwd=tmp_path) as site, Client.connect(site.url) as client:
+    with server_process(*words, cwd=tmp_path) as site, Client.connect(site.url) as client:
         talk = client.create_session()
         body: dict[str, Any] = {"model": "openai/m", "session_id": talk.id, "input": "Hi", "idempotency_key": key}
 
@@ -280,13 +280,13 @@ def test_a_server_that_is_killed_between_the_answer_and_its_transaction(
         thread.start()
         wait_for(lambda: upstream.received)
         with locked(target):
-            gate.release()
+            permits.release()
             time.sleep(0.3)  # The answer is there, and its transaction waits.
             kill(site)
         thread.join(SECONDS_MAX)
     assert 1 == len(failed)
 
-    with serving(*words, cwd=tmp_path) as site, Client.connect(site.url) as client:
+    with server_process(*words, cwd=tmp_path) as site, Client.connect(site.url) as client:
         [begun] = client.list_responses().data
         assert ("running", None) == (begun.status, begun.output)
         with closing(Store.open(target, keys=keys)) as store:
@@ -314,8 +314,11 @@ def test_a_server_that_is_killed_between_the_answer_and_its_transaction(
 
 def test_a_stream_of_a_server_that_is_killed_says_which_response_it_was(tmp_path: Path, upstream: Upstream) -> None:
     """And that nobody knows what became of it."""
-    upstream.answers(streamed("One", " two", gate=threading.Semaphore(0)))
-    with serving("--upstream", f"openai={upstream.url}", cwd=tmp_path) as site, Client.connect(site.url) as client:
+    upstream.respond_with(streamed_response("One", " two", permits=threading.Semaphore(0)))
+    with (
+        server_process("--upstream", f"openai={upstream.url}", cwd=tmp_path) as site,
+        Client.connect(site.url) as client,
+    ):
         talk = client.create_session()
         events = client.stream_response(model="openai/m", session_id=talk.id, input="Count.")
         created, first = next(events), next(events)
@@ -339,7 +342,7 @@ def test_two_servers_share_a_database_and_its_keyring(target: str, keys: str, tm
     """
     words = ("--db", target, "--keys", keys)
     with ExitStack() as stack:
-        sites = [stack.enter_context(serving(*words, cwd=tmp_path)) for _ in range(2)]
+        sites = [stack.enter_context(server_process(*words, cwd=tmp_path)) for _ in range(2)]
         clients = [stack.enter_context(Client.connect(site.url)) for site in sites]
         both = clients[0].create_session()
         over = threading.Event()

@@ -16,7 +16,7 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from support.context_builders import append, every_event, fork, session, where
+from support.context_builders import append_event, branch_ids, fork_branch, list_all_events, new_session
 from support.operation_store import Store
 from traceforge.context.compiler.compiler_revisions import REVISIONS, compile_sources
 from traceforge.context.model.block_source import BlockSource, event_role, kind_of
@@ -41,7 +41,7 @@ class History(RuleBasedStateMachine):
     def begin(self) -> None:
         """One session with a base."""
         self.store = self.shared.of_project(self.shared.create_project(NewProject(name="p")).id)
-        made = session(self.store, "base")
+        made = new_session(self.store, "base")
         self.session = made
         self.archived = False
         self.branches: list[Branch | Session] = [made]
@@ -58,9 +58,9 @@ class History(RuleBasedStateMachine):
         place = self.pick(which)
         if self.archived:
             with pytest.raises(StoreRefused, match="archived"):
-                append(self.store, self.branches[place], content, kind)
+                append_event(self.store, self.branches[place], content, kind)
             return
-        made = append(self.store, self.branches[place], content, kind)
+        made = append_event(self.store, self.branches[place], content, kind)
         assert content == made.content
         self.lines[place].append(made)
 
@@ -71,7 +71,7 @@ class History(RuleBasedStateMachine):
         line = self.lines[place]
         end = at % (len(line) + 1)
         event = line[end - 1] if end else None
-        self.branches.append(fork(self.store, self.branches[place], event))
+        self.branches.append(fork_branch(self.store, self.branches[place], event))
         self.lines.append(line[:end] if end else list(line))
 
     @precondition(lambda self: len(self.branches) > 1)
@@ -82,9 +82,9 @@ class History(RuleBasedStateMachine):
         """Whatever the strategy; the ancestor is the last of the longest common beginning."""
         source, target = self.pick(one), self.pick(two)
         theirs, mine = self.lines[source], self.lines[target]
-        now = self.store.get_branch(*where(self.branches[target]))
+        now = self.store.get_branch(*branch_ids(self.branches[target]))
         body = Merge(
-            source_branch_id=where(self.branches[source])[1],
+            source_branch_id=branch_ids(self.branches[source])[1],
             strategy=strategy,
             expected_version=now.version + stale,
             expected_head_event_id=now.head_event_id,
@@ -93,15 +93,15 @@ class History(RuleBasedStateMachine):
         refers = strategy in (MergeStrategy.CHECKPOINT, MergeStrategy.COMPACT)
         if source == target or self.archived or stale or (refers and not theirs):
             with pytest.raises((StoreRefused, BranchConflict)):
-                self.store.merge_branch(*where(self.branches[target]), body)
+                self.store.merge_branch(*branch_ids(self.branches[target]), body)
             return
-        merged = self.store.merge_branch(*where(self.branches[target]), body)
+        merged = self.store.merge_branch(*branch_ids(self.branches[target]), body)
         common = next(
             (place for place, pair in enumerate(zip(theirs, mine, strict=False)) if pair[0].id != pair[1].id),
             min(len(theirs), len(mine)),
         )
         assert (mine[common - 1].id if common else None) == merged.common_ancestor_event_id
-        added = every_event(self.store, merged.branch)[len(mine) :]
+        added = list_all_events(self.store, merged.branch)[len(mine) :]
         assert merged.event_ids == [event.id for event in added]
         if refers:
             assert [theirs[-1].id] == [event.merged_from for event in added]
@@ -119,7 +119,7 @@ class History(RuleBasedStateMachine):
         """To the digest of all blocks from the beginning."""
         place = self.pick(which)
         made = self.store.create_snapshot(
-            *where(self.branches[place]), NewSnapshot(prompt_compiler_revision=revision)
+            *branch_ids(self.branches[place]), NewSnapshot(prompt_compiler_revision=revision)
         )
         base = self.store.list_blocks(made.id, limit=1).data[0] if not self.lines[place] else None
         sources = [
@@ -154,7 +154,7 @@ class History(RuleBasedStateMachine):
     def every_branch_is_its_list(self) -> None:
         """Whatever was done to another one."""
         for branch, line in zip(getattr(self, "branches", []), getattr(self, "lines", []), strict=True):
-            assert line == every_event(self.store, branch)
+            assert line == list_all_events(self.store, branch)
 
     def teardown(self) -> None:
         """Everything verifies, and every snapshot is what it was."""

@@ -5,9 +5,17 @@ from __future__ import annotations
 import pytest
 from sqlalchemy import select
 
-from support.context_builders import append, artifact, every_event, fill, fork, session, where
+from support.context_builders import (
+    append_event,
+    append_events,
+    branch_ids,
+    fork_branch,
+    list_all_events,
+    new_artifact,
+    new_session,
+)
 from support.operation_store import Store
-from support.purge_rows import gone, purge, put_answer, put_replay, put_response
+from support.purge_rows import insert_idempotent_response, insert_replay_run, insert_response, purge, purged_ids
 from traceforge.context.model.inputs import Merge, NewBundle, NewPurge, NewSession, NewSnapshot
 from traceforge.context.model.objects import Branch, BundleItem, Event, EventType, MergeStrategy, Session, Snapshot
 from traceforge.context.storage.sealed_tables import SEALED_TABLES
@@ -18,13 +26,13 @@ pytestmark = pytest.mark.counted("purge")
 
 
 def _snapshot(store: Store, branch: Session) -> Snapshot:
-    return store.create_snapshot(*where(branch), NewSnapshot())
+    return store.create_snapshot(*branch_ids(branch), NewSnapshot())
 
 
 def _merge(
     store: Store, target: Branch | Session, source_id: str, strategy: MergeStrategy, **more: str
 ) -> list[Event]:
-    now = store.get_branch(*where(target))
+    now = store.get_branch(*branch_ids(target))
     body = Merge(
         source_branch_id=source_id,
         strategy=strategy,
@@ -32,7 +40,7 @@ def _merge(
         expected_head_event_id=now.head_event_id,
         **more,
     )
-    merged = store.merge_branch(*where(target), body)
+    merged = store.merge_branch(*branch_ids(target), body)
     made = store.list_events(merged.branch.session_id, merged.branch.id, limit=100).data
     return [event for event in made if event.id in merged.event_ids]
 
@@ -46,32 +54,34 @@ def test_every_table_that_holds_something_sealed_is_wrapped_anew() -> None:
 
 def test_an_event_becomes_a_tombstone(store: Store) -> None:
     """No content, no metadata, no digest; its place and its receipt stay, and so does all around it."""
-    talk = session(store, "Be kind.")
-    first, second, third = (append(store, talk, text, metadata={"who": text}) for text in ("one", "two", "three"))
+    talk = new_session(store, "Be kind.")
+    first, second, third = (
+        append_event(store, talk, text, metadata={"who": text}) for text in ("one", "two", "three")
+    )
     before = store.get_project().generation
 
     receipt = purge(store, second.id)
 
-    seen = every_event(store, talk)
+    seen = list_all_events(store, talk)
     assert [first, third] == [seen[0], seen[2]]
     assert (second.id, 2, first.id, receipt.id) == (
         seen[1].id, seen[1].sequence, seen[1].parent_event_id, seen[1].purged_by
     )  # fmt: skip
     assert (None, None, {}) == (seen[1].content, seen[1].content_digest, seen[1].metadata)
     assert before + 1 == receipt.generation == store.get_project().generation
-    assert {second.id} == gone(receipt, "event")
+    assert {second.id} == purged_ids(receipt, "event")
     assert store.verify().valid
 
 
 def test_a_snapshot_that_holds_it_is_gone_and_others_are_not(store: Store) -> None:
     """410 with the receipt, never a part of a prompt; a snapshot from before it is the same as ever."""
-    talk = session(store, "Be kind.")
-    append(store, talk, "one")
+    talk = new_session(store, "Be kind.")
+    append_event(store, talk, "one")
     early = _snapshot(store, talk)
-    secret = append(store, talk, "two")
+    secret = append_event(store, talk, "two")
     late = _snapshot(store, talk)
-    append(store, talk, "three")
-    later = store.create_snapshot(*where(talk), NewSnapshot(prompt_compiler_revision="pc_2"))
+    append_event(store, talk, "three")
+    later = store.create_snapshot(*branch_ids(talk), NewSnapshot(prompt_compiler_revision="pc_2"))
 
     receipt = purge(store, secret.id)
 
@@ -80,73 +90,73 @@ def test_a_snapshot_that_holds_it_is_gone_and_others_are_not(store: Store) -> No
             with pytest.raises(ContentPurged) as told:
                 read(snapshot.id)
             assert (410, receipt.id) == (told.value.status, told.value.receipt_id)
-    assert {late.id, later.id} == gone(receipt, "snapshot")
+    assert {late.id, later.id} == purged_ids(receipt, "snapshot")
     assert early == store.get_snapshot(early.id)
     assert store.verify_snapshot(early.id).valid
-    assert [early] == store.list_snapshots(*where(talk)).data
+    assert [early] == store.list_snapshots(*branch_ids(talk)).data
 
 
 def test_a_branch_that_holds_it_is_not_compiled_and_a_fork_before_it_is(store: Store) -> None:
     """The error names the event and the receipt, and says what to do; appending goes on."""
-    talk = session(store, "Be kind.")
-    first = append(store, talk, "one")
-    secret = append(store, talk, "two")
-    behind = fork(store, talk)
+    talk = new_session(store, "Be kind.")
+    first = append_event(store, talk, "one")
+    secret = append_event(store, talk, "two")
+    behind = fork_branch(store, talk)
     receipt = purge(store, secret.id)
 
-    append(store, talk, "three")
+    append_event(store, talk, "three")
     for branch in (talk, behind):
         with pytest.raises(ContentPurged, match=secret.id) as told:
-            store.create_snapshot(*where(branch), NewSnapshot())
+            store.create_snapshot(*branch_ids(branch), NewSnapshot())
         assert receipt.id == told.value.receipt_id
         assert "Fork" in told.value.hint
-    before = fork(store, talk, first)
-    append(store, before, "another two")
-    assert 3 == len(store.create_snapshot(*where(before), NewSnapshot()).ordered_block_manifest)
+    before = fork_branch(store, talk, first)
+    append_event(store, before, "another two")
+    assert 3 == len(store.create_snapshot(*branch_ids(before), NewSnapshot()).ordered_block_manifest)
     assert store.verify().valid
 
 
 def test_an_inherited_event_takes_the_snapshots_of_forks_behind_it(store: Store) -> None:
     """Of forks of forks, too; a fork from before it keeps its own."""
-    talk = session(store)
-    first = append(store, talk, "one")
-    secret = append(store, talk, "two")
-    third = append(store, talk, "three")
-    before, behind = fork(store, talk, first), fork(store, talk, third)
-    grandchild, past = fork(store, behind, secret), fork(store, behind, first)
-    kept = [store.create_snapshot(*where(one), NewSnapshot()) for one in (before, past)]
-    lost = [store.create_snapshot(*where(one), NewSnapshot()) for one in (behind, grandchild)]
+    talk = new_session(store)
+    first = append_event(store, talk, "one")
+    secret = append_event(store, talk, "two")
+    third = append_event(store, talk, "three")
+    before, behind = fork_branch(store, talk, first), fork_branch(store, talk, third)
+    grandchild, past = fork_branch(store, behind, secret), fork_branch(store, behind, first)
+    kept = [store.create_snapshot(*branch_ids(one), NewSnapshot()) for one in (before, past)]
+    lost = [store.create_snapshot(*branch_ids(one), NewSnapshot()) for one in (behind, grandchild)]
 
     receipt = purge(store, secret.id)
 
-    assert {one.id for one in lost} == gone(receipt, "snapshot")
+    assert {one.id for one in lost} == purged_ids(receipt, "snapshot")
     assert kept == [store.get_snapshot(one.id) for one in kept]
     assert store.verify().valid
 
 
 def test_an_artifact_takes_its_events_its_bundles_and_what_begins_with_them(store: Store) -> None:
     """Whoever refers to it has no content any more."""
-    shared, other = artifact(store, "shared"), artifact(store, "other")
+    shared, other = new_artifact(store, "shared"), new_artifact(store, "other")
     items = [BundleItem(artifact_id=one.id, role="system") for one in (other, shared)]
     bundle = store.create_bundle(NewBundle(items=items))
     based = store.create_session(NewSession(base_bundle_ids=[bundle.id]))
-    talk = session(store)
-    referring = append(store, talk, payload_ref=shared.id)
+    talk = new_session(store)
+    referring = append_event(store, talk, payload_ref=shared.id)
     lost = [_snapshot(store, based), _snapshot(store, talk)]
 
     receipt = purge(store, shared.id)
 
     assert ({shared.id}, {referring.id}, {bundle.id}) == tuple(
-        gone(receipt, kind) for kind in ("artifact", "event", "bundle")
+        purged_ids(receipt, kind) for kind in ("artifact", "event", "bundle")
     )
-    assert {one.id for one in lost} == gone(receipt, "snapshot")
+    assert {one.id for one in lost} == purged_ids(receipt, "snapshot")
     for refused in (
         lambda: store.get_artifact(shared.id),
         lambda: store.get_artifact_content(shared.id),
         lambda: store.get_bundle(bundle.id),
         lambda: store.create_session(NewSession(base_bundle_ids=[bundle.id])),
-        lambda: store.create_snapshot(*where(based), NewSnapshot()),
-        lambda: append(store, talk, payload_ref=shared.id),
+        lambda: store.create_snapshot(*branch_ids(based), NewSnapshot()),
+        lambda: append_event(store, talk, payload_ref=shared.id),
     ):
         with pytest.raises(ContentPurged):
             refused()
@@ -157,39 +167,44 @@ def test_an_artifact_takes_its_events_its_bundles_and_what_begins_with_them(stor
 
 def test_an_event_leaves_the_artifact_that_it_refers_to(store: Store) -> None:
     """Others may use it. Whoever wants it gone names it."""
-    talk, shared = session(store), artifact(store, "shared")
-    referring = append(store, talk, payload_ref=shared.id)
+    talk, shared = new_session(store), new_artifact(store, "shared")
+    referring = append_event(store, talk, payload_ref=shared.id)
 
     receipt = purge(store, referring.id)
 
-    assert set() == gone(receipt, "artifact")
+    assert set() == purged_ids(receipt, "artifact")
     assert b"shared" == store.get_artifact_content(shared.id).data
 
 
 def test_a_session_goes_with_all_its_branches(store: Store) -> None:
     """Its events, metadata, labels and snapshots; what it began with stays, and so do other sessions."""
-    talk = store.create_session(NewSession(base_bundle_ids=session(store, "base").base_bundle_ids, metadata={"a": 1}))
-    neighbour = session(store, "neighbour")
-    kept = append(store, neighbour, "kept")
-    mine = fill(store, talk, 3)
-    branch = fork(store, talk, mine[0], label="a label")
-    more = append(store, branch, "more")
+    talk = store.create_session(
+        NewSession(base_bundle_ids=new_session(store, "base").base_bundle_ids, metadata={"a": 1})
+    )
+    neighbour = new_session(store, "neighbour")
+    kept = append_event(store, neighbour, "kept")
+    mine = append_events(store, talk, 3)
+    branch = fork_branch(store, talk, mine[0], label="a label")
+    more = append_event(store, branch, "more")
     empty = _snapshot(store, talk)
 
     receipt = purge(store, talk.id)
 
-    assert ({talk.id}, {one.id for one in (*mine, more)}) == (gone(receipt, "session"), gone(receipt, "event"))
-    assert {empty.id} == gone(receipt, "snapshot")
+    assert ({talk.id}, {one.id for one in (*mine, more)}) == (
+        purged_ids(receipt, "session"),
+        purged_ids(receipt, "event"),
+    )
+    assert {empty.id} == purged_ids(receipt, "snapshot")
     for refused in (
         lambda: store.get_session(talk.id),
         lambda: store.list_branches(talk.id),
-        lambda: store.list_events(*where(talk)),
+        lambda: store.list_events(*branch_ids(talk)),
         lambda: store.get_snapshot(empty.id),
-        lambda: fork(store, talk),
+        lambda: fork_branch(store, talk),
     ):
         with pytest.raises(ContentPurged):
             refused()
-    assert [kept] == every_event(store, neighbour)
+    assert [kept] == list_all_events(store, neighbour)
     assert talk.id not in [one.id for one in store.list_sessions(limit=100).data]
     assert b"base" == store.get_artifact_content(store.get_bundle(talk.base_bundle_ids[0]).items[0].artifact_id).data
     assert store.verify().valid
@@ -198,15 +213,15 @@ def test_a_session_goes_with_all_its_branches(store: Store) -> None:
 @pytest.mark.parametrize("strategy", [MergeStrategy.REBASE, MergeStrategy.FORK])
 def test_copies_go_with_what_they_are_copies_of(store: Store, strategy: MergeStrategy) -> None:
     """Also copies of copies."""
-    talk = session(store)
-    append(store, talk, "one")
-    source = fork(store, talk)
-    secret, kept = append(store, source, "secret"), append(store, source, "kept")
+    talk = new_session(store)
+    append_event(store, talk, "one")
+    source = fork_branch(store, talk)
+    secret, kept = append_event(store, source, "secret"), append_event(store, source, "kept")
     copies = _merge(store, talk, source.id, strategy)
 
     receipt = purge(store, secret.id)
 
-    assert {secret.id, copies[0].id} == gone(receipt, "event")
+    assert {secret.id, copies[0].id} == purged_ids(receipt, "event")
     assert "kept" == copies[1].content
     assert kept.id == copies[1].rebased_from
     assert store.verify().valid
@@ -214,12 +229,12 @@ def test_copies_go_with_what_they_are_copies_of(store: Store, strategy: MergeStr
 
 def test_a_summary_of_it_goes_and_a_checkpoint_that_only_refers_to_it_stays(store: Store) -> None:
     """A summary may hold anything of its source; its artifact goes with it."""
-    talk = session(store)
-    append(store, talk, "one")
-    source, untouched = fork(store, talk), fork(store, talk)
-    secret = append(store, source, "secret")
-    append(store, source, "more")
-    append(store, untouched, "harmless")
+    talk = new_session(store)
+    append_event(store, talk, "one")
+    source, untouched = fork_branch(store, talk), fork_branch(store, talk)
+    secret = append_event(store, source, "secret")
+    append_event(store, source, "more")
+    append_event(store, untouched, "harmless")
     [mark] = _merge(store, talk, source.id, MergeStrategy.CHECKPOINT)
     [summary] = _merge(store, talk, source.id, MergeStrategy.COMPACT, summary="it was about a secret")
     [other] = _merge(store, talk, untouched.id, MergeStrategy.COMPACT, summary="it was harmless")
@@ -228,8 +243,11 @@ def test_a_summary_of_it_goes_and_a_checkpoint_that_only_refers_to_it_stays(stor
 
     receipt = purge(store, secret.id)
 
-    assert ({secret.id, summary.id}, {summary.payload_ref}) == (gone(receipt, "event"), gone(receipt, "artifact"))
-    seen = {one.id: one for one in every_event(store, talk)}
+    assert ({secret.id, summary.id}, {summary.payload_ref}) == (
+        purged_ids(receipt, "event"),
+        purged_ids(receipt, "artifact"),
+    )
+    seen = {one.id: one for one in list_all_events(store, talk)}
     assert (mark, other) == (seen[mark.id], seen[other.id])
     assert b"it was harmless" == store.get_artifact_content(other.payload_ref).data
     assert store.verify().valid
@@ -237,48 +255,48 @@ def test_a_summary_of_it_goes_and_a_checkpoint_that_only_refers_to_it_stays(stor
 
 def test_a_summary_of_a_tombstone_holds_nothing_of_what_it_was_a_copy_of(store: Store) -> None:
     """The copy was purged before the summary was made: the original goes without it."""
-    talk = session(store)
-    append(store, talk, "first")
-    source, target = fork(store, talk), fork(store, talk)
-    said = append(store, source, "said")
+    talk = new_session(store)
+    append_event(store, talk, "first")
+    source, target = fork_branch(store, talk), fork_branch(store, talk)
+    said = append_event(store, source, "said")
     [copy] = _merge(store, target, source.id, MergeStrategy.REBASE)
     purge(store, copy.id)
     [summary] = _merge(store, talk, target.id, MergeStrategy.COMPACT, summary="It was short.")
 
     receipt = purge(store, said.id)
 
-    assert {said.id} == gone(receipt, "event")
-    assert summary == every_event(store, talk)[-1]
+    assert {said.id} == purged_ids(receipt, "event")
+    assert summary == list_all_events(store, talk)[-1]
 
 
 def test_a_rebase_over_it_is_refused(store: Store) -> None:
     """A merge that would copy a piece without its content writes nothing."""
-    talk = session(store)
-    source = fork(store, talk)
-    secret = append(store, source, "secret")
+    talk = new_session(store)
+    source = fork_branch(store, talk)
+    secret = append_event(store, source, "secret")
     purge(store, secret.id)
 
     with pytest.raises(ContentPurged, match=secret.id):
         _merge(store, talk, source.id, MergeStrategy.REBASE)
-    assert [] == every_event(store, talk)
+    assert [] == list_all_events(store, talk)
 
 
 def test_responses_go_with_the_messages_that_they_became_and_what_followed_from_those(store: Store) -> None:
     """What a model said after it had read it is made of it; what a person wrote is not."""
-    talk = session(store)
-    asked = append(store, talk, "my number is 4711")
+    talk = new_session(store)
+    asked = append_event(store, talk, "my number is 4711")
     first = _snapshot(store, talk)
-    said = append(store, talk, "Your number is 4711.", EventType.ASSISTANT_MESSAGE)
-    answer = put_response(store, first.id, "Your number is 4711.", event_id=said.id)
-    by_hand = append(store, talk, "Typed by hand.", EventType.ASSISTANT_MESSAGE)
-    elsewhere = session(store)
-    append(store, elsewhere, "hello")
-    kept = put_response(store, _snapshot(store, elsewhere).id, "kept")
+    said = append_event(store, talk, "Your number is 4711.", EventType.ASSISTANT_MESSAGE)
+    answer = insert_response(store, first.id, "Your number is 4711.", event_id=said.id)
+    by_hand = append_event(store, talk, "Typed by hand.", EventType.ASSISTANT_MESSAGE)
+    elsewhere = new_session(store)
+    append_event(store, elsewhere, "hello")
+    kept = insert_response(store, _snapshot(store, elsewhere).id, "kept")
 
     receipt = purge(store, asked.id)
 
-    assert ({asked.id, said.id}, {answer}) == (gone(receipt, "event"), gone(receipt, "response"))
-    assert by_hand in every_event(store, talk)
+    assert ({asked.id, said.id}, {answer}) == (purged_ids(receipt, "event"), purged_ids(receipt, "response"))
+    assert by_hand in list_all_events(store, talk)
     rows = {row.id: row for row in store.read(lambda tx: tx.fetch_all(select(responses)))}
     assert (None, None, receipt.id) == (rows[answer].sealed, rows[answer].wrapped_key, rows[answer].purged_by)
     assert (None, receipt.generation) == (rows[kept].purged_by, rows[kept].generation)
@@ -286,22 +304,22 @@ def test_responses_go_with_the_messages_that_they_became_and_what_followed_from_
 
 def test_replays_and_stored_answers_that_hold_it_go_and_others_do_not(store: Store) -> None:
     """An answer that only names an id holds nothing of it."""
-    talk = session(store)
-    first = append(store, talk, "one")
+    talk = new_session(store)
+    first = append_event(store, talk, "one")
     early = _snapshot(store, talk)
-    secret = append(store, talk, "secret")
+    secret = append_event(store, talk, "secret")
     late = _snapshot(store, talk)
-    third = append(store, talk, "three")
-    run, other = put_replay(store, "report", early.id, late.id), put_replay(store, "other", early.id)
-    held = put_answer(store, "/events", "k1", secret, talk.id, secret.id)
-    naming = put_answer(store, "/events", "k2", third, talk.id, third.id, secret.id)
-    unknown = put_answer(store, "/chat", "k3", {"id": "chatcmpl-1", "text": "secret"}, late.id)
-    apart = put_answer(store, "/events", "k4", first, talk.id, first.id)
+    third = append_event(store, talk, "three")
+    run, other = insert_replay_run(store, "report", early.id, late.id), insert_replay_run(store, "other", early.id)
+    held = insert_idempotent_response(store, "/events", "k1", secret, talk.id, secret.id)
+    naming = insert_idempotent_response(store, "/events", "k2", third, talk.id, third.id, secret.id)
+    unknown = insert_idempotent_response(store, "/chat", "k3", {"id": "chatcmpl-1", "text": "secret"}, late.id)
+    apart = insert_idempotent_response(store, "/events", "k4", first, talk.id, first.id)
 
     receipt = purge(store, secret.id)
 
-    assert {run} == gone(receipt, "replay_run")
-    assert {f"{run}/1"} == gone(receipt, "replay_item")
+    assert {run} == purged_ids(receipt, "replay_run")
+    assert {f"{run}/1"} == purged_ids(receipt, "replay_item")
     items = store.read(lambda tx: tx.fetch_all(select(replay_items).where(replay_items.c.run_id.in_((run, other)))))
     assert {(run, 1)} == {(one.run_id, one.position) for one in items if one.purged_by == receipt.id}
     assert {(run, 0), (other, 0)} == {(one.run_id, one.position) for one in items if one.sealed is not None}
@@ -315,14 +333,14 @@ def test_replays_and_stored_answers_that_hold_it_go_and_others_do_not(store: Sto
 
 def test_what_was_deleted_can_be_purged(store: Store) -> None:
     """Deletion revokes a handle; the content was there all the time."""
-    talk, lone = session(store), artifact(store, "lone")
-    said = append(store, talk, "said")
+    talk, lone = new_session(store), new_artifact(store, "lone")
+    said = append_event(store, talk, "said")
     store.delete_session(talk.id)
     store.delete_artifact(lone.id)
 
     receipt = purge(store, talk.id, lone.id)
 
-    assert {said.id} == gone(receipt, "event")
+    assert {said.id} == purged_ids(receipt, "event")
     for refused in (lambda: store.get_session(talk.id), lambda: store.get_artifact(lone.id)):
         with pytest.raises(ContentPurged):
             refused()
@@ -330,7 +348,7 @@ def test_what_was_deleted_can_be_purged(store: Store) -> None:
 
 def test_what_was_purged_before_is_told_with_its_receipt_and_left_out_beside_others(store: Store) -> None:
     """Nothing is removed twice; a job with something left goes on with that."""
-    one, other = artifact(store, "one"), artifact(store, "other")
+    one, other = new_artifact(store, "one"), new_artifact(store, "other")
     first = purge(store, one.id)
     generation = store.get_project().generation
 
@@ -338,7 +356,7 @@ def test_what_was_purged_before_is_told_with_its_receipt_and_left_out_beside_oth
         store.create_purge_job(NewPurge(targets=[one.id]))
     assert (first.id, generation) == (told.value.receipt_id, store.get_project().generation)
     second = purge(store, one.id, other.id)
-    assert {other.id} == gone(second, "artifact")
+    assert {other.id} == purged_ids(second, "artifact")
 
 
 @pytest.mark.parametrize(
@@ -353,7 +371,7 @@ def test_what_was_purged_before_is_told_with_its_receipt_and_left_out_beside_oth
 def test_a_target_that_is_none_is_refused(store: Store, targets: list[str], status: int, reason: str) -> None:
     """Before anything is written; `param` says which one."""
     with pytest.raises(StoreRefused) as told:
-        store.create_purge_job(NewPurge(targets=[artifact(store).id, *targets]))
+        store.create_purge_job(NewPurge(targets=[new_artifact(store).id, *targets]))
 
     assert (status, reason, "targets[1]") == (told.value.status, told.value.reason, told.value.param)
     assert [] == store.list_purge_jobs().data
@@ -361,7 +379,7 @@ def test_a_target_that_is_none_is_refused(store: Store, targets: list[str], stat
 
 def test_another_project_is_not_reached(store: Store, other: Store) -> None:
     """Its ids are as good as missing, its keys and generation stay, and so do its rows."""
-    mine, theirs = artifact(store, "mine"), artifact(other, "theirs")
+    mine, theirs = new_artifact(store, "mine"), new_artifact(other, "theirs")
     before = other.get_project()
 
     with pytest.raises(StoreRefused) as told:
@@ -380,10 +398,10 @@ def test_another_project_is_not_reached(store: Store, other: Store) -> None:
 
 def test_the_old_key_is_gone_and_every_row_is_under_the_new_one(store: Store) -> None:
     """Whatever is left opens; nothing is left under a generation that has no key."""
-    talk = session(store, "base")
-    fill(store, talk, 20)
-    secret = append(store, talk, "secret")
-    for target in (secret.id, every_event(store, talk)[0].id):
+    talk = new_session(store, "base")
+    append_events(store, talk, 20)
+    secret = append_event(store, talk, "secret")
+    for target in (secret.id, list_all_events(store, talk)[0].id):
         receipt = purge(store, target)
 
         assert [receipt.generation] == store.keyring.generations(store.project_id)
@@ -402,7 +420,7 @@ def test_what_waits_for_a_commit_is_done_after_it_and_never_where_it_fails(store
     def work(joined: Store) -> None:
         joined.after_commit(note)
         joined.after_commit(note)
-        artifact(joined)
+        new_artifact(joined)
         assert [] == seen
 
     def failing(joined: Store) -> None:
@@ -420,7 +438,7 @@ def test_what_waits_for_a_commit_is_done_after_it_and_never_where_it_fails(store
 
 def test_inside_of_a_transaction_it_is_done_when_that_is_committed(store: Store) -> None:
     """So that an idempotency key and a purge are one; a transaction that fails purges nothing."""
-    one, other = artifact(store, "one"), artifact(store, "other")
+    one, other = new_artifact(store, "one"), new_artifact(store, "other")
 
     def failing(joined: Store) -> None:
         joined.create_purge_job(NewPurge(targets=[one.id]))

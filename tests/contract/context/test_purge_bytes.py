@@ -16,11 +16,19 @@ from pathlib import Path
 import pytest
 from sqlalchemy import create_engine, make_url, select, text
 
-from support.context_builders import append, artifact, fork, session, where
-from support.databases import quick_folder, start_postgres
+from support.context_builders import append_event, branch_ids, fork_branch, new_artifact, new_session
+from support.databases import memory_folder, start_postgres
 from support.operation_store import Store
-from support.purge_rows import kept_trace, purge, put_answer, put_replay, put_response, search_files, spellings
-from support.upstream import Answer
+from support.purge_rows import (
+    encodings,
+    insert_idempotent_response,
+    insert_replay_run,
+    insert_response,
+    purge,
+    search_files,
+    trace_with_text,
+)
+from support.upstream import ScriptedResponse
 from traceforge.context.model.inputs import Merge, NewArtifact, NewSession, NewSnapshot, SessionChange
 from traceforge.context.model.objects import ArtifactType, MergeStrategy
 from traceforge.context.storage.tables import artifacts, events
@@ -49,7 +57,7 @@ def whole_store(backend: str, folder: Path) -> Iterator[tuple[Store, list[Path],
         with closing(Store.open(target, keys=str(keys / "ring"), traces_dir=str(traces))) as store:
             yield store, [data, keys, traces], target
         return
-    with quick_folder() as place:
+    with memory_folder() as place:
         server = start_postgres(place)
         try:
             target = make_url(server.get_uri()).set(drivername="postgresql").render_as_string(hide_password=False)
@@ -70,7 +78,7 @@ def flush(target: str) -> None:
 
 def tell_everywhere(store: Store, said: str, trace_id: str) -> list[str]:
     """Put a text wherever the store takes one; what to purge, so that all of it goes."""
-    base = artifact(store, f"base: {said}", metadata={"note": said})
+    base = new_artifact(store, f"base: {said}", metadata={"note": said})
     binary = store.create_artifact(
         NewArtifact(
             artifact_type=ArtifactType.BINARY_ATTACHMENT,
@@ -80,13 +88,13 @@ def tell_everywhere(store: Store, said: str, trace_id: str) -> list[str]:
     )
     talk = store.create_session(NewSession(metadata={"about": said}))
     store.update_session(talk.id, SessionChange(metadata={"about": [said]}))
-    first = append(store, talk, said, metadata={"hint": said})
-    append(store, talk, [{"type": "text", "text": said}])
-    append(store, talk, payload_ref=base.id)
-    side = fork(store, talk, first)
-    append(store, side, f"aside: {said}")
+    first = append_event(store, talk, said, metadata={"hint": said})
+    append_event(store, talk, [{"type": "text", "text": said}])
+    append_event(store, talk, payload_ref=base.id)
+    side = fork_branch(store, talk, first)
+    append_event(store, side, f"aside: {said}")
     for strategy, summary in ((MergeStrategy.REBASE, None), (MergeStrategy.COMPACT, f"they spoke of {said}")):
-        now = store.get_branch(*where(talk))
+        now = store.get_branch(*branch_ids(talk))
         body = Merge(
             source_branch_id=side.id,
             strategy=strategy,
@@ -94,11 +102,11 @@ def tell_everywhere(store: Store, said: str, trace_id: str) -> list[str]:
             expected_head_event_id=now.head_event_id,
             summary=summary,
         )
-        store.merge_branch(*where(talk), body)
-    pinned = store.create_snapshot(*where(talk), NewSnapshot())
-    put_response(store, pinned.id, said, trace_id=trace_id)
-    put_replay(store, said, pinned.id)
-    put_answer(store, "/events", f"key {said}", first, talk.id, first.id)
+        store.merge_branch(*branch_ids(talk), body)
+    pinned = store.create_snapshot(*branch_ids(talk), NewSnapshot())
+    insert_response(store, pinned.id, said, trace_id=trace_id)
+    insert_replay_run(store, said, pinned.id)
+    insert_idempotent_response(store, "/events", f"key {said}", first, talk.id, first.id)
     return [talk.id, base.id, binary.id]
 
 
@@ -106,20 +114,20 @@ def trace_everywhere(traces: Path, said: str) -> tuple[list[str], SpoolWriter]:
     """Traces that say it: a file, in an archive with a dictionary, in a segment that is written, and in the index."""
     store = TraceStore(str(traces))
     writer = SpoolWriter(str(traces))
-    archived = [kept_trace(said if number % 2 else OTHER, number) for number in range(64)]
+    archived = [trace_with_text(said if number % 2 else OTHER, number) for number in range(64)]
     for kept in archived:
         writer.append(kept)
     writer.seal()
     store.update_index()
     store.compress_traces(store.list_rows())
-    filed, live = kept_trace(said), kept_trace(said)
+    filed, live = trace_with_text(said), trace_with_text(said)
     writer.append(filed)
     writer.seal()
     store.update_index()
     (traces / "spool" / "9-a.segment.damaged").write_bytes(b"torn" + filed.trace)
     (traces / ".1-b.segment.tmp").write_bytes(filed.trace)
     writer.append(live)
-    writer.append(kept_trace(OTHER))
+    writer.append(trace_with_text(OTHER))
     store.update_index()
     assert store.search(said.split("-", maxsplit=1)[0], TraceFilter(), 10)
     store.close()
@@ -129,8 +137,8 @@ def trace_everywhere(traces: Path, said: str) -> tuple[list[str], SpoolWriter]:
 
 def test_the_spellings_are_found_where_they_stand(tmp_path: Path) -> None:
     """The search would see it."""
-    assert 10 == len(list(spellings(MARKER)))
-    for name, spelling in spellings(MARKER):
+    assert 10 == len(list(encodings(MARKER)))
+    for name, spelling in encodings(MARKER):
         (tmp_path / "file").write_bytes(b"....." + spelling + b"....")
         assert any(name == told.rpartition(": ")[2] for told in search_files(MARKER, tmp_path)), name
     for shift in range(3):
@@ -144,14 +152,14 @@ def test_no_byte_is_left_and_none_was_there_in_the_clear(backend: str, tmp_path:
         ids, writer = trace_everywhere(tmp_path / "traces", MARKER)
         targets = tell_everywhere(store, MARKER, ids[0])
         for trace_id in ids[1:]:
-            talk = session(store)
-            append(store, talk, "hello")
-            pinned = store.create_snapshot(*where(talk), NewSnapshot())
-            put_response(store, pinned.id, MARKER, trace_id=trace_id)
+            talk = new_session(store)
+            append_event(store, talk, "hello")
+            pinned = store.create_snapshot(*branch_ids(talk), NewSnapshot())
+            insert_response(store, pinned.id, MARKER, trace_id=trace_id)
             targets.append(talk.id)
-        neighbour = session(store, OTHER)
-        kept = append(store, neighbour, OTHER)
-        pinned = store.create_snapshot(*where(neighbour), NewSnapshot())
+        neighbour = new_session(store, OTHER)
+        kept = append_event(store, neighbour, OTHER)
+        pinned = store.create_snapshot(*branch_ids(neighbour), NewSnapshot())
         flush(target)
         database = [folder for folder in folders if folder.name != "traces"]
         assert [] == search_files(MARKER, *database)
@@ -166,10 +174,10 @@ def test_no_byte_is_left_and_none_was_there_in_the_clear(backend: str, tmp_path:
         assert [] == search_files(old_key, *folders)
         assert [] == [path for path in tmp_path.rglob("*") if path.is_file() and in_clear(path, MARKER)]
         assert {len(ids)} == {one.count for one in receipt.removed if one.kind == "trace"}
-        assert [kept] == store.list_events(*where(neighbour)).data
+        assert [kept] == store.list_events(*branch_ids(neighbour)).data
         assert pinned == store.get_snapshot(pinned.id)
         assert [] == store.verify().problems
-        writer.append(kept_trace(OTHER))
+        writer.append(trace_with_text(OTHER))
         writer.seal()
         left = TraceStore(str(tmp_path / "traces"))
         left.update_index()
@@ -189,15 +197,15 @@ def in_clear(path: Path, marker: str) -> bool:
         opened._contents.dictionary,
         *(opened._read_block(number) for number in range(len(opened._contents.blocks))),
     ]
-    return any(spelling in data for _, spelling in spellings(marker) for data in held)
+    return any(spelling in data for _, spelling in encodings(marker) for data in held)
 
 
 def test_a_copy_from_before_opens_no_more(backend: str, tmp_path: Path) -> None:
     """Neither what was purged nor anything else of that time: the copy is as good as noise."""
     with whole_store(backend, tmp_path) as (store, folders, target):
-        secret, kept = artifact(store, MARKER), artifact(store, OTHER)
-        talk = session(store)
-        append(store, talk, MARKER)
+        secret, kept = new_artifact(store, MARKER), new_artifact(store, OTHER)
+        talk = new_session(store)
+        append_event(store, talk, MARKER)
         before = (tmp_path / "keys" / "ring").read_bytes()
         copy = copy_database(backend, target, folders[0], tmp_path / "copy")
 
@@ -264,16 +272,16 @@ def test_traces_are_removed_wherever_they_stand(tmp_path: Path) -> None:
 
 def test_what_is_said_after_the_purge_is_kept_nowhere(backend: str, tmp_path: Path) -> None:
     """A session is purged while a model answers in it: neither the answer nor its trace is left."""
-    from support.loopback_models import chat_answer, scripted
+    from support.loopback_models import chat_answer, scripted_provider
     from traceforge.context.model.inputs import NewResponse
     from traceforge.context.model_calls import ModelClients
     from traceforge.errors import ContentPurged
 
-    with whole_store(backend, tmp_path) as (store, folders, target), scripted() as provider:
+    with whole_store(backend, tmp_path) as (store, folders, target), scripted_provider() as provider:
         store.models = ModelClients({"openai": provider.url}, traces_dir=str(folders[-1]))
-        gate = threading.Semaphore(0)
-        provider.answers(Answer([chat_answer(MARKER)], gate=gate, stalled=True))
-        talk = session(store)
+        permits = threading.Semaphore(0)
+        provider.respond_with(ScriptedResponse([chat_answer(MARKER)], permits=permits, waits_first=True))
+        talk = new_session(store)
         texts = store.begin_response(NewResponse(model="openai/m", session_id=talk.id, input=OTHER))
         caught: list[BaseException] = []
 
@@ -288,7 +296,7 @@ def test_what_is_said_after_the_purge_is_kept_nowhere(backend: str, tmp_path: Pa
         while not provider.received and time.monotonic() < deadline:
             time.sleep(0.01)
         purge(store, talk.id)
-        gate.release()
+        permits.release()
         worker.join(20)
         if backend == "postgresql":
             flush(target)

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from support.concurrent_writers import check, run_all
-from support.context_builders import append, artifact, every_event, session
+from support.concurrent_writers import check_events, run_all
+from support.context_builders import append_event, list_all_events, new_artifact, new_session
 from support.operation_store import Store
 from support.purge_rows import purge
 from traceforge.context.model.inputs import NewPurge
@@ -61,7 +61,7 @@ def test_a_purge_that_is_killed_anywhere_is_finished(
 def test_writers_lose_nothing_while_purges_run(target: str, keys: str, count: int) -> None:
     """Four processes append; purges raise the generation under them, again and again. All of it can be read."""
     with closing(Store.open(target, keys=keys)) as store:
-        made, other = session(store, "base"), session(store)
+        made, other = new_session(store, "base"), new_session(store)
         ids = (store.project_id, made.id, made.default_branch_id)
         writers = threading.Thread(
             target=run_all, args=(target, keys, ids), kwargs={"processes": 4, "threads": 2, "each": count}
@@ -69,15 +69,15 @@ def test_writers_lose_nothing_while_purges_run(target: str, keys: str, count: in
         writers.start()
         purges = 0
         while writers.is_alive() or not purges:
-            event = append(store, other, f"secret {purges}")
-            purge(store, event.id, artifact(store, "secret").id)
+            event = append_event(store, other, f"secret {purges}")
+            purge(store, event.id, new_artifact(store, "secret").id)
             purges += 1
         writers.join()
 
         said = {
             f"w{process}.{thread}-{one}" for process in range(4) for thread in range(2) for one in range(count // 2)
         }
-        check(every_event(store, made), said)
+        check_events(list_all_events(store, made), said)
         assert purges + 1 == store.get_project().generation
         assert [purges + 1] == store.keyring.generations(store.project_id)
         assert [] == store.verify().problems
@@ -87,7 +87,7 @@ def test_writers_lose_nothing_while_purges_run(target: str, keys: str, count: in
 def test_a_reader_in_the_middle_reads_again(target: str, keys: str) -> None:
     """A row that was read under a key that goes before it is opened is read once more."""
     with closing(Store.open(target, keys=keys)) as one, closing(Store.open(target, keys=keys)) as other:
-        kept, secret = artifact(one, "kept"), artifact(one, "secret")
+        kept, secret = new_artifact(one, "kept"), new_artifact(one, "secret")
         one.keyring._ciphers.clear()
         one.keyring._file_state = None
         tries = []
@@ -113,7 +113,7 @@ def test_a_row_that_does_not_open_stops_a_purge_before_anything_is_lost(target: 
     from traceforge.context.storage.tables import artifacts
 
     with closing(Store.open(target, keys=keys)) as store:
-        secret, kept, damaged = (artifact(store, text) for text in ("secret", "kept", "damaged"))
+        secret, kept, damaged = (new_artifact(store, text) for text in ("secret", "kept", "damaged"))
         store.write(
             lambda tx: tx.execute(update(artifacts).where(artifacts.c.id == damaged.id).values(wrapped_key=bytes(60)))
         )
@@ -135,7 +135,7 @@ def test_a_row_that_does_not_open_stops_a_purge_before_anything_is_lost(target: 
 def test_a_job_that_was_only_written_down_is_done_when_the_store_is_opened(target: str, keys: str) -> None:
     """And not by who finds another process at it."""
     with closing(Store.open(target, keys=keys)) as store:
-        secret = artifact(store, "secret")
+        secret = new_artifact(store, "secret")
         job = store.write(lambda tx: create_purge_job(tx, NewPurge(targets=[secret.id], reason="asked for")))
         assert ("queued", "asked for") == (job.status, job.reason)
         with store.keyring.lock_purges(wait=True):
@@ -151,17 +151,17 @@ def test_the_trace_of_a_call_that_ends_after_the_purge_goes_too(target: str, key
     """The response is purged while the call runs; whoever ends it notes the trace, and it is removed."""
     from sqlalchemy import select, update
 
-    from support.context_builders import where
-    from support.purge_rows import kept_trace, put_response, search_files
+    from support.context_builders import branch_ids
+    from support.purge_rows import insert_response, search_files, trace_with_text
     from traceforge.context.model.inputs import NewSnapshot
     from traceforge.context.storage.tables import responses
     from traceforge.traces.spool import SpoolWriter
 
-    traces, kept = tmp_path / "traces", kept_trace("a late secret")
+    traces, kept = tmp_path / "traces", trace_with_text("a late secret")
     with closing(Store.open(target, keys=keys, traces_dir=str(traces))) as store:
-        talk = session(store)
-        append(store, talk, "secret")
-        response = put_response(store, store.create_snapshot(*where(talk), NewSnapshot()).id, "secret")
+        talk = new_session(store)
+        append_event(store, talk, "secret")
+        response = insert_response(store, store.create_snapshot(*branch_ids(talk), NewSnapshot()).id, "secret")
         purge(store, talk.id)
         writer = SpoolWriter(str(traces))
         writer.append(kept)

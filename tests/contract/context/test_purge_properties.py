@@ -18,9 +18,9 @@ from hypothesis.stateful import (
 )
 from msgspec.structs import replace
 
-from support.context_builders import append, artifact, every_event, fork, session, where
+from support.context_builders import append_event, branch_ids, fork_branch, list_all_events, new_artifact, new_session
 from support.operation_store import Store
-from support.purge_rows import gone, purge
+from support.purge_rows import purge, purged_ids
 from traceforge.context.compiler.compiler_revisions import REVISIONS
 from traceforge.context.model.inputs import Merge, NewProject, NewPurge, NewSnapshot, SessionChange
 from traceforge.context.model.objects import Artifact, Branch, Event, MergeStrategy, Session, Snapshot
@@ -59,10 +59,10 @@ class Everything(RuleBasedStateMachine):
         """Sessions with a base of their own, and an artifact that both refer to."""
         self.store = self.shared.of_project(self.shared.create_project(NewProject(name="p")).id)
         self.other = self.shared.of_project(self.shared.create_project(NewProject(name="o")).id)
-        self.apart = session(self.other, "apart")
-        self.apart_events = [append(self.other, self.apart, "apart")]
+        self.apart = new_session(self.other, "apart")
+        self.apart_events = [append_event(self.other, self.apart, "apart")]
         self.talks = [self._talk(f"base {number}") for number in range(2)]
-        self.common = artifact(self.store, "common")
+        self.common = new_artifact(self.store, "common")
         self.kept: dict[str, Artifact] = {one.base.id: one.base for one in self.talks} | {self.common.id: self.common}
         self.gone: dict[str, str] = {}  # Ids, each with its receipt.
         self.generation = 1
@@ -74,7 +74,7 @@ class Everything(RuleBasedStateMachine):
             self.merge(0, 1, strategy)
 
     def _talk(self, text: str) -> Talk:
-        made = session(self.store, text)
+        made = new_session(self.store, text)
         return Talk(made, self.store.list_artifacts(limit=100).data[-1])
 
     def pick(self, number: int) -> tuple[Talk, int]:
@@ -89,9 +89,9 @@ class Everything(RuleBasedStateMachine):
         what: dict[str, Any] = {"payload_ref": self.common.id} if refer else {}
         if not talk.is_open or (refer and self.common.id in self.gone):
             with pytest.raises(StoreRefused):
-                append(self.store, talk.branches[place], text, **what)
+                append_event(self.store, talk.branches[place], text, **what)
             return
-        talk.lines[place].append(append(self.store, talk.branches[place], text, **what))
+        talk.lines[place].append(append_event(self.store, talk.branches[place], text, **what))
 
     @rule(which=st.integers(0, 99), at=st.integers(0, 99))
     def fork_one(self, which: int, at: int) -> None:
@@ -101,9 +101,9 @@ class Everything(RuleBasedStateMachine):
         end = at % (len(line) + 1)
         if talk.deleted or talk.purged_by:
             with pytest.raises(StoreRefused):
-                fork(self.store, talk.branches[place])
+                fork_branch(self.store, talk.branches[place])
             return
-        talk.branches.append(fork(self.store, talk.branches[place], line[end - 1] if end else None))
+        talk.branches.append(fork_branch(self.store, talk.branches[place], line[end - 1] if end else None))
         talk.lines.append(line[:end] if end else list(line))
 
     @rule(one=st.integers(0, 99), two=st.integers(0, 99), strategy=st.sampled_from(MergeStrategy))
@@ -117,7 +117,7 @@ class Everything(RuleBasedStateMachine):
         common = next((at for at, pair in pairs if pair[0].id != pair[1].id), min(len(theirs), len(mine)))
         head = mine[-1].id if mine else None
         body = Merge(
-            source_branch_id=where(talk.branches[source])[1],
+            source_branch_id=branch_ids(talk.branches[source])[1],
             strategy=strategy,
             expected_version=len(mine),
             expected_head_event_id=head,
@@ -126,11 +126,11 @@ class Everything(RuleBasedStateMachine):
         holed = copies and any(event.purged_by for event in theirs[common:])
         if source == target or not talk.is_open or holed or not (copies or theirs):
             with pytest.raises(StoreRefused):
-                self.store.merge_branch(*where(talk.branches[target]), body)
+                self.store.merge_branch(*branch_ids(talk.branches[target]), body)
             return
-        merged = self.store.merge_branch(*where(talk.branches[target]), body)
+        merged = self.store.merge_branch(*branch_ids(talk.branches[target]), body)
         self.done[f"merge {strategy.value}"] += 1
-        added = every_event(self.store, merged.branch)[len(mine) :]
+        added = list_all_events(self.store, merged.branch)[len(mine) :]
         assert merged.event_ids == [event.id for event in added]
         if copies:
             assert [(event.id, event.content) for event in theirs[common:]] == [
@@ -153,12 +153,12 @@ class Everything(RuleBasedStateMachine):
         holed = talk.base.id in self.gone or any(event.purged_by for event in line)
         if talk.purged_by or (holed and not talk.deleted):
             with pytest.raises(ContentPurged):
-                self.store.create_snapshot(*where(talk.branches[place]), body)
+                self.store.create_snapshot(*branch_ids(talk.branches[place]), body)
         elif talk.deleted:
             with pytest.raises(StoreRefused):
-                self.store.create_snapshot(*where(talk.branches[place]), body)
+                self.store.create_snapshot(*branch_ids(talk.branches[place]), body)
         else:
-            made = self.store.create_snapshot(*where(talk.branches[place]), body)
+            made = self.store.create_snapshot(*branch_ids(talk.branches[place]), body)
             assert len(line) + 1 == len(made.ordered_block_manifest)
             if revision == "pc_1":
                 assert made.ordered_block_manifest[1:] == [event.block_id for event in line]
@@ -208,11 +208,11 @@ class Everything(RuleBasedStateMachine):
         receipt = purge(self.store, target)
         self.generation += 1
         self.done[f"purge {target[:3]}"] += 1
-        named = gone(receipt, "artifact") | gone(receipt, "event") | gone(receipt, "session")
+        named = purged_ids(receipt, "artifact") | purged_ids(receipt, "event") | purged_ids(receipt, "session")
         assert expected == named
         assert self.generation == receipt.generation
         lost = {one for talk in self.talks for one, (_, made_of) in talk.snapshots.items() if made_of & expected}
-        assert lost - self.gone.keys() == gone(receipt, "snapshot")
+        assert lost - self.gone.keys() == purged_ids(receipt, "snapshot")
         self.gone |= dict.fromkeys(expected | (lost - self.gone.keys()), receipt.id)
         for talk in self.talks:
             if talk.session.id in expected:
@@ -261,10 +261,10 @@ class Everything(RuleBasedStateMachine):
             for branch, line in zip(talk.branches, talk.lines, strict=True):
                 if talk.purged_by or talk.deleted:
                     with pytest.raises(ContentPurged if talk.purged_by else StoreRefused):
-                        self.store.list_events(*where(branch))
+                        self.store.list_events(*branch_ids(branch))
                     continue
-                assert line == every_event(self.store, branch)
-                now = self.store.get_branch(*where(branch))
+                assert line == list_all_events(self.store, branch)
+                now = self.store.get_branch(*branch_ids(branch))
                 assert (len(line), line[-1].id if line else None) == (now.version, now.head_event_id)
 
     def teardown(self) -> None:
@@ -291,7 +291,7 @@ class Everything(RuleBasedStateMachine):
                 assert made == self.store.get_artifact(artifact_id)
         assert self.generation == self.store.get_project().generation
         assert [] == self.store.verify().problems
-        assert self.apart_events == every_event(self.other, self.apart)
+        assert self.apart_events == list_all_events(self.other, self.apart)
         assert [] == self.other.verify().problems
 
 

@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
-from support.context_builders import append, session
-from support.loopback_models import asking, chat_answer, scripted
+from support.context_builders import append_event, new_session
+from support.loopback_models import chat_answer, connect_models, scripted_provider
 from support.operation_store import Store
-from support.upstream import Answer, Received, Upstream
+from support.upstream import ReceivedRequest, ScriptedResponse, Upstream
 from traceforge.canon import digest_canonical
 from traceforge.clock import now, pinned
 from traceforge.context.comparison.replay_worker import ThreadEngine, execute_run
@@ -30,31 +30,31 @@ class Scene:
         self.provider = provider
         self.answers: dict[tuple[str, str], str] = {}
         self.asked: list[tuple[str, list[Any]]] = []
-        self.gate: threading.Semaphore | None = None
+        self.permits: threading.Semaphore | None = None
         self.most = 0
         self._now = 0
         self._lock = threading.Lock()
         provider.choose = self.choose
 
-    def choose(self, request: Received) -> Answer:
+    def choose(self, request: ReceivedRequest) -> ScriptedResponse:
         """What is answered."""
         body = json.loads(request.body)
         with self._lock:
             self.asked.append((body["model"], body["messages"]))
             self._now += 1
             self.most = max(self.most, self._now)
-        if self.gate is not None:
-            self.gate.acquire(timeout=10)
+        if self.permits is not None:
+            self.permits.acquire(timeout=10)
         with self._lock:
             self._now -= 1
         said = self.answers.get((body["model"], body["messages"][-1]["content"]))
-        return Answer([b"{}"], status=500) if said is None else Answer([chat_answer(said)])
+        return ScriptedResponse([b"{}"], status=500) if said is None else ScriptedResponse([chat_answer(said)])
 
 
 @pytest.fixture
 def scene() -> Iterator[Scene]:
     """The provider of a test."""
-    with scripted() as provider:
+    with scripted_provider() as provider:
         yield Scene(provider)
 
 
@@ -63,7 +63,9 @@ def recorded(store: Store, scene: Scene, *questions: str) -> list[Response]:
     made = []
     for one in questions:
         scene.answers["old", one] = f"Answer to {one}"
-        made.append(store.create_response(NewResponse(model="openai/old", session_id=session(store).id, input=one)))
+        made.append(
+            store.create_response(NewResponse(model="openai/old", session_id=new_session(store).id, input=one))
+        )
     scene.asked.clear()
     return made
 
@@ -77,7 +79,7 @@ def replay(store: Store, **more: Any) -> ReplayRun:
 @pytest.mark.counted("lane recorded", "lane baseline", "lane candidate")
 def test_every_verdict_is_what_the_lanes_say(store: Store, scene: Scene) -> None:
     """Drift of the baseline is not the candidate's doing."""
-    store = asking(store, scene.provider.url)
+    store = connect_models(store, scene.provider.url)
     names = ["same", "changed", "both", "drift", "broken"]
     made = recorded(store, scene, *names)
     for name in names:
@@ -109,7 +111,7 @@ def test_every_verdict_is_what_the_lanes_say(store: Store, scene: Scene) -> None
 
 def test_an_answer_that_cannot_be_kept_is_a_lane_that_failed(store: Store, scene: Scene) -> None:
     """The other items of the run are not lost with it."""
-    store = asking(store, scene.provider.url)
+    store = connect_models(store, scene.provider.url)
     made = recorded(store, scene, "half", "whole")
     scene.answers["new", "half"] = "half of a character: \ud800"
     scene.answers["new", "whole"] = "Answer to whole"
@@ -123,7 +125,7 @@ def test_an_answer_that_cannot_be_kept_is_a_lane_that_failed(store: Store, scene
 
 def test_the_evidence_digest_can_be_computed_by_whoever_has_the_report(store: Store, scene: Scene) -> None:
     """Of the items alone, as canonical JSON."""
-    store = asking(store, scene.provider.url)
+    store = connect_models(store, scene.provider.url)
     made = recorded(store, scene, "one")
     scene.answers["new", "one"] = "Other."
 
@@ -136,13 +138,13 @@ def test_the_evidence_digest_can_be_computed_by_whoever_has_the_report(store: St
 
 def test_an_item_says_what_was_asked(store: Store, scene: Scene) -> None:
     """What stands behind the last word of a model, whoever says it; instructions and what was before are counted."""
-    store = asking(store, scene.provider.url)
-    talk = session(store, "Be brief.", "Be kind.")
+    store = connect_models(store, scene.provider.url)
+    talk = new_session(store, "Be brief.", "Be kind.")
     scene.answers |= {(model, word): "Yes." for model in ("old", "new") for word in ("first", "last")}
     one = store.create_response(NewResponse(model="openai/old", session_id=talk.id, input="first"))
-    append(store, talk, {"seen": [1, None]}, EventType.RETRIEVAL_RESULT)
+    append_event(store, talk, {"seen": [1, None]}, EventType.RETRIEVAL_RESULT)
     two = store.create_response(NewResponse(model="openai/old", session_id=talk.id, input="last"))
-    bare = session(store, "Be silent.")
+    bare = new_session(store, "Be silent.")
     three = store.create_snapshot(bare.id, bare.default_branch_id, NewSnapshot())
 
     run = replay(store, snapshot_ids=[one.snapshot_id, two.snapshot_id, three.id])
@@ -163,7 +165,7 @@ def test_an_item_says_what_was_asked(store: Store, scene: Scene) -> None:
 @pytest.mark.counted("lane recorded", "lane candidate")
 def test_a_run_without_a_fresh_baseline_asks_the_candidate_alone(store: Store, scene: Scene) -> None:
     """Two lanes."""
-    store = asking(store, scene.provider.url)
+    store = connect_models(store, scene.provider.url)
     made = recorded(store, scene, "one")
     scene.answers["new", "one"] = "Answer to one"
 
@@ -177,11 +179,11 @@ def test_a_run_without_a_fresh_baseline_asks_the_candidate_alone(store: Store, s
 @pytest.mark.counted("lane baseline", "lane candidate")
 def test_a_snapshot_that_nobody_answered_is_held_against_the_fresh_baseline(store: Store, scene: Scene) -> None:
     """There is no recorded lane."""
-    store = asking(store, scene.provider.url)
+    store = connect_models(store, scene.provider.url)
     made = recorded(store, scene, "one")
     scene.answers |= {("old", "two"): "Two.", ("new", "two"): "2."}
-    other = session(store)
-    append(store, other, "two")
+    other = new_session(store)
+    append_event(store, other, "two")
 
     snapshot = store.create_snapshot(other.id, other.default_branch_id, NewSnapshot())
     assert made
@@ -195,12 +197,12 @@ def test_a_snapshot_that_nobody_answered_is_held_against_the_fresh_baseline(stor
 
 def test_no_more_are_asked_at_once_than_the_run_allows(store: Store, scene: Scene) -> None:
     """And as many as it allows."""
-    store = asking(store, scene.provider.url)
+    store = connect_models(store, scene.provider.url)
     names = [f"q{number}" for number in range(6)]
     made = recorded(store, scene, *names)
     scene.answers |= {("new", name): "Yes." for name in names}
     scene.most = 0
-    scene.gate = threading.Semaphore(0)
+    scene.permits = threading.Semaphore(0)
     run = store.create_replay_run(
         NewReplayRun(
             baseline="openai/old",
@@ -218,7 +220,7 @@ def test_no_more_are_asked_at_once_than_the_run_allows(store: Store, scene: Scen
                 break
             threading.Event().wait(0.02)
     finally:
-        scene.gate.release(100)
+        scene.permits.release(100)
         worker.join(20)
 
     assert 3 == scene.most
@@ -227,10 +229,10 @@ def test_no_more_are_asked_at_once_than_the_run_allows(store: Store, scene: Scen
 
 def test_a_run_is_canceled_and_what_was_finished_stays(store: Store, scene: Scene) -> None:
     """No report is made of half a run."""
-    store = asking(store, scene.provider.url)
+    store = connect_models(store, scene.provider.url)
     made = recorded(store, scene, "one", "two")
     scene.answers |= {("new", "one"): "1", ("new", "two"): "2"}
-    scene.gate = threading.Semaphore(2)
+    scene.permits = threading.Semaphore(2)
     body = NewReplayRun(
         baseline="openai/old", candidate="openai/new", snapshot_ids=[one.snapshot_id for one in made], concurrency=1
     )
@@ -241,7 +243,7 @@ def test_a_run_is_canceled_and_what_was_finished_stays(store: Store, scene: Scen
         threading.Event().wait(0.02)
 
     canceled = store.cancel_replay_run(run.id)
-    scene.gate.release(100)
+    scene.permits.release(100)
     threading.Event().wait(0.2)
     after = store.get_replay_run(run.id)
 
@@ -268,7 +270,7 @@ class Dies(ThreadEngine):
 
 def test_a_run_is_gone_on_with_and_finished_items_are_kept(store: Store, scene: Scene) -> None:
     """Under its lease nobody else works on it; after it, the rest is done and nothing twice."""
-    store = asking(store, scene.provider.url)
+    store = connect_models(store, scene.provider.url)
     names = ["one", "two", "three"]
     made = recorded(store, scene, *names)
     scene.answers |= {("new", name): f"New {name}" for name in names}
@@ -293,7 +295,7 @@ def test_a_run_is_gone_on_with_and_finished_items_are_kept(store: Store, scene: 
 
 def test_runs_that_nobody_works_on_are_taken_up(store: Store, scene: Scene) -> None:
     """As a server does with those of a server that died; one that is at work is left alone, and can be canceled."""
-    store = asking(store, scene.provider.url)
+    store = connect_models(store, scene.provider.url)
     made = recorded(store, scene, "one")
     scene.answers[("new", "one")] = "1"
     snapshots = [one.snapshot_id for one in made]
@@ -318,9 +320,9 @@ def test_runs_that_nobody_works_on_are_taken_up(store: Store, scene: Scene) -> N
 @pytest.mark.counted("lane recorded", "lane baseline", "lane candidate")
 def test_a_trajectory_goes_on_from_its_own_answers(store: Store, scene: Scene) -> None:
     """The user's turns are the logged ones; each lane has a history of its own."""
-    store = asking(store, scene.provider.url)
+    store = connect_models(store, scene.provider.url)
     scene.answers |= {("old", "Hello"): "Old hello.", ("old", "And now?"): "Old end."}
-    made = session(store, "Be kind.")
+    made = new_session(store, "Be kind.")
     for text in ("Hello", "And now?"):
         store.create_response(NewResponse(model="openai/old", session_id=made.id, input=text))
     scene.asked.clear()
@@ -343,17 +345,17 @@ def test_a_trajectory_goes_on_from_its_own_answers(store: Store, scene: Scene) -
 
 def test_a_trajectory_of_answers_that_were_only_logged(store: Store, scene: Scene) -> None:
     """An assistant's message that no response gave is what was recorded; a last question is a turn too."""
-    store = asking(store, scene.provider.url)
+    store = connect_models(store, scene.provider.url)
     scene.answers |= {
         ("new", "Hi"): "Hello.",
         ("new", "More?"): "No.",
         ("old", "Hi"): "Hello.",
         ("old", "More?"): "No.",
     }
-    made = session(store)
-    append(store, made, "Hi")
-    append(store, made, "Hello.", event_type=EventType.ASSISTANT_MESSAGE)
-    append(store, made, "More?")
+    made = new_session(store)
+    append_event(store, made, "Hi")
+    append_event(store, made, "Hello.", event_type=EventType.ASSISTANT_MESSAGE)
+    append_event(store, made, "More?")
 
     items = store.get_replay_report(replay(store, session_id=made.id).id).items
 
@@ -367,7 +369,7 @@ def test_a_session_without_a_turn_has_nothing_to_replay(store: Store) -> None:
     """The request is right, and what is there does not allow it."""
     with pytest.raises(StoreRefused) as error:
         store.create_replay_run(
-            NewReplayRun(baseline="openai/a", candidate="openai/b", session_id=session(store).id), start=False
+            NewReplayRun(baseline="openai/a", candidate="openai/b", session_id=new_session(store).id), start=False
         )
 
     assert (409, "nothing_to_replay") == (error.value.status, error.value.reason)

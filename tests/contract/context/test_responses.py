@@ -8,10 +8,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from support.context_builders import append, session
-from support.loopback_models import asking, chat_answer, model_server, scripted, streamed
+from support.context_builders import append_event, new_session
+from support.loopback_models import chat_answer, connect_models, model_server, scripted_provider, streamed_response
 from support.operation_store import Store
-from support.upstream import Answer, Upstream
+from support.upstream import ScriptedResponse, Upstream
 from traceforge.capture.recorder import MemoryRecorder
 from traceforge.context.model.cache_keys import Runtime, materialization_key
 from traceforge.context.model.inputs import NewAlias, NewRelease, NewResponse, SessionChange
@@ -31,7 +31,7 @@ def model() -> Iterator[str]:
 @pytest.fixture
 def upstream() -> Iterator[Upstream]:
     """A provider that does as it is told."""
-    with scripted() as provider:
+    with scripted_provider() as provider:
         yield provider
 
 
@@ -44,8 +44,8 @@ def refused(error: pytest.ExceptionInfo[StoreRefused]) -> tuple[int, str, str | 
 @pytest.mark.parametrize("stream", [False, True])
 def test_every_provider_answers(store: Store, model: str, provider: str, stream: bool) -> None:
     """The input and the answer stand on the branch; the response is bound to what was asked."""
-    store = asking(store, model)
-    made = session(store, "You are brief.")
+    store = connect_models(store, model)
+    made = new_session(store, "You are brief.")
     texts = store.begin_response(
         NewResponse(model=f"{provider}/m-1", session_id=made.id, input="How are you?", stream=stream)
     )
@@ -74,9 +74,9 @@ def test_every_provider_answers(store: Store, model: str, provider: str, stream:
 
 def test_every_call_leaves_a_trace(store: Store, upstream: Upstream) -> None:
     """A response names it, also one that failed; it belongs to the session."""
-    store = asking(store, upstream.url)
-    upstream.answers(Answer([chat_answer("Yes.")]), Answer([b"{}"], status=500))
-    made = session(store)
+    store = connect_models(store, upstream.url)
+    upstream.respond_with(ScriptedResponse([chat_answer("Yes.")]), ScriptedResponse([b"{}"], status=500))
+    made = new_session(store)
 
     done = store.create_response(NewResponse(model="openai/m", session_id=made.id, input="One?"))
     failed = store.create_response(NewResponse(model="openai/m", session_id=made.id, input="Two?"))
@@ -89,9 +89,9 @@ def test_every_call_leaves_a_trace(store: Store, upstream: Upstream) -> None:
 
 def test_a_branch_that_has_moved_on_is_a_conflict_and_no_model_is_called(store: Store, upstream: Upstream) -> None:
     """Nothing was written: neither the input, nor a snapshot, nor a response."""
-    store = asking(store, upstream.url)
-    made = session(store)
-    head = append(store, made, "Somebody was first.")
+    store = connect_models(store, upstream.url)
+    made = new_session(store)
+    head = append_event(store, made, "Somebody was first.")
 
     with pytest.raises(BranchConflict) as error:
         store.create_response(
@@ -109,15 +109,15 @@ def test_a_branch_that_has_moved_on_is_a_conflict_and_no_model_is_called(store: 
 
 def test_a_conflict_after_the_model_call_keeps_the_answer(store: Store, upstream: Upstream) -> None:
     """The response is completed and says where the branch is; the answer stands on no branch."""
-    store = asking(store, upstream.url)
-    gate = threading.Semaphore(0)
-    upstream.answers(streamed("Paid", " for.", gate=gate))
-    made = session(store)
+    store = connect_models(store, upstream.url)
+    permits = threading.Semaphore(0)
+    upstream.respond_with(streamed_response("Paid", " for.", permits=permits))
+    made = new_session(store)
     texts = store.begin_response(NewResponse(model="openai/m", session_id=made.id, input="Hi", stream=True))
 
     assert "Paid" == next(texts)
-    other = append(store, made, "I am quicker.")
-    gate.release(5)
+    other = append_event(store, made, "I am quicker.")
+    permits.release(5)
     response = texts.wait_for_end()
 
     events = store.list_events(made.id, made.default_branch_id).data
@@ -135,9 +135,9 @@ def test_a_conflict_after_the_model_call_keeps_the_answer(store: Store, upstream
 
 def test_a_session_that_is_archived_meanwhile_keeps_the_answer_too(store: Store, upstream: Upstream) -> None:
     """It is completed, and appended nowhere."""
-    store = asking(store, upstream.url)
-    upstream.answers(Answer([chat_answer("Yes.")]))
-    made = session(store)
+    store = connect_models(store, upstream.url)
+    upstream.respond_with(ScriptedResponse([chat_answer("Yes.")]))
+    made = new_session(store)
     texts = store.begin_response(NewResponse(model="openai/m", session_id=made.id, input="Hi"))
     store.update_session(made.id, SessionChange(status="archived"))
 
@@ -151,18 +151,18 @@ def test_a_session_that_is_archived_meanwhile_keeps_the_answer_too(store: Store,
     ("answer", "code"),
     [
         (
-            Answer([b'{"error": {"message": "the prompt was Hi", "type": "server_error"}}'], status=500),
+            ScriptedResponse([b'{"error": {"message": "the prompt was Hi", "type": "server_error"}}'], status=500),
             "provider_refused",
         ),
-        (Answer([b"no JSON at all"]), "provider_unreadable"),
-        (Answer([b'{"choices": []}']), "provider_empty"),
-        (Answer([chat_answer("").replace(b'"content": ""', b'"content": null')]), "provider_empty"),
-        (Answer([chat_answer("half of a character: \ud800")]), "provider_unreadable"),
-        (Answer([chat_answer("Hi").replace(b'"stop"', rb'"st\u0000op"')]), "provider_unreadable"),
-        (Answer([chat_answer("Hi").replace(b'"stop"', rb'"\ud800"')]), "provider_unreadable"),
-        (Answer([b'{"choices"'], reset=True), "provider_cut"),
-        (Answer([], silent=True), "provider_cut"),
-        (Answer([b"{}"], stalled=True, gate=threading.Semaphore(0)), "provider_timeout"),
+        (ScriptedResponse([b"no JSON at all"]), "provider_unreadable"),
+        (ScriptedResponse([b'{"choices": []}']), "provider_empty"),
+        (ScriptedResponse([chat_answer("").replace(b'"content": ""', b'"content": null')]), "provider_empty"),
+        (ScriptedResponse([chat_answer("half of a character: \ud800")]), "provider_unreadable"),
+        (ScriptedResponse([chat_answer("Hi").replace(b'"stop"', rb'"st\u0000op"')]), "provider_unreadable"),
+        (ScriptedResponse([chat_answer("Hi").replace(b'"stop"', rb'"\ud800"')]), "provider_unreadable"),
+        (ScriptedResponse([b'{"choices"'], reset=True), "provider_cut"),
+        (ScriptedResponse([], silent=True), "provider_cut"),
+        (ScriptedResponse([b"{}"], waits_first=True, permits=threading.Semaphore(0)), "provider_timeout"),
     ],
     ids=[
         "refused",
@@ -178,12 +178,12 @@ def test_a_session_that_is_archived_meanwhile_keeps_the_answer_too(store: Store,
     ],
 )
 def test_a_model_that_fails_makes_a_response_that_says_so(
-    store: Store, upstream: Upstream, answer: Answer, code: str
+    store: Store, upstream: Upstream, answer: ScriptedResponse, code: str
 ) -> None:
     """It keeps its snapshot, says nothing of what the provider wrote, and can be asked again by the snapshot."""
-    store = asking(store, upstream.url, timeout_s=1.0)
-    upstream.answers(answer, Answer([chat_answer("Now.")]))
-    made = session(store)
+    store = connect_models(store, upstream.url, timeout_s=1.0)
+    upstream.respond_with(answer, ScriptedResponse([chat_answer("Now.")]))
+    made = new_session(store)
 
     response = store.create_response(NewResponse(model="openai/m", session_id=made.id, input="Hi"))
     again = store.create_response(NewResponse(model=response.alias_release_id, snapshot_id=response.snapshot_id))
@@ -202,9 +202,9 @@ def test_a_stream_with_half_of_a_character_fails_and_every_response_can_still_be
     store: Store, upstream: Upstream
 ) -> None:
     """What was heard is text; the response says that its answer cannot be read."""
-    store = asking(store, upstream.url)
-    upstream.answers(streamed("So ", "\ud83d", "far"))
-    made = session(store)
+    store = connect_models(store, upstream.url)
+    upstream.respond_with(streamed_response("So ", "\ud83d", "far"))
+    made = new_session(store)
 
     texts = store.begin_response(NewResponse(model="openai/m", session_id=made.id, input="Hi", stream=True))
 
@@ -217,14 +217,14 @@ def test_a_stream_with_half_of_a_character_fails_and_every_response_can_still_be
 @pytest.mark.parametrize("count", [2**53, 2**70, -1, True, "3"])
 def test_a_number_of_tokens_that_cannot_be_is_not_known(store: Store, upstream: Upstream, count: object) -> None:
     """The answer is kept all the same."""
-    store = asking(store, upstream.url)
-    upstream.answers(
-        Answer(
+    store = connect_models(store, upstream.url)
+    upstream.respond_with(
+        ScriptedResponse(
             [chat_answer("Yes.").replace(b'"prompt_tokens": 3', b'"prompt_tokens": %b' % json.dumps(count).encode())]
         )
     )
 
-    response = store.create_response(NewResponse(model="openai/m", session_id=session(store).id, input="Hi"))
+    response = store.create_response(NewResponse(model="openai/m", session_id=new_session(store).id, input="Hi"))
 
     assert response.usage is not None
     assert (None, 2) == (response.usage.input_tokens, response.usage.output_tokens)
@@ -233,8 +233,8 @@ def test_a_number_of_tokens_that_cannot_be_is_not_known(store: Store, upstream: 
 
 def test_a_provider_that_is_not_there_is_unreachable(store: Store) -> None:
     """Nobody listens."""
-    store = asking(store, "http://127.0.0.1:9")
-    response = store.create_response(NewResponse(model="ollama/m", session_id=session(store).id, input="Hi"))
+    store = connect_models(store, "http://127.0.0.1:9")
+    response = store.create_response(NewResponse(model="ollama/m", session_id=new_session(store).id, input="Hi"))
 
     assert response.error is not None
     assert "provider_unreachable" == response.error.code
@@ -242,9 +242,9 @@ def test_a_provider_that_is_not_there_is_unreachable(store: Store) -> None:
 
 def test_a_release_becomes_the_live_one_and_the_old_one_stays(store: Store, upstream: Upstream) -> None:
     """An alias points to exactly one release; a response says which it was."""
-    store = asking(store, upstream.url)
-    upstream.answers(Answer([chat_answer("Yes.")]))
-    made = session(store)
+    store = connect_models(store, upstream.url)
+    upstream.respond_with(ScriptedResponse([chat_answer("Yes.")]))
+    made = new_session(store)
     alias = store.create_alias(NewAlias(name="support-bot", targets=[Target(provider="openai", model="old")]))
     first = store.create_response(NewResponse(model="support-bot", session_id=made.id, input="1"))
     release = store.create_release("support-bot", NewRelease(targets=[Target(provider="openai", model="new")]))
@@ -260,13 +260,13 @@ def test_a_release_becomes_the_live_one_and_the_old_one_stays(store: Store, upst
 
 def test_a_snapshot_under_one_release_resolves_one_target_for_ever(store: Store, upstream: Upstream) -> None:
     """The weighted choice is a hash of both ids, and every target gets its share."""
-    store = asking(store, upstream.url)
-    upstream.answers(Answer([chat_answer("Yes.")]))
+    store = connect_models(store, upstream.url)
+    upstream.respond_with(ScriptedResponse([chat_answer("Yes.")]))
     targets = [Target(provider="openai", model=name, weight=weight) for name, weight in (("a", 3), ("b", 1))]
     store.create_alias(NewAlias(name="both", targets=targets))
     seen = []
     for _ in range(12):
-        first = store.create_response(NewResponse(model="both", session_id=session(store).id, input="Hi"))
+        first = store.create_response(NewResponse(model="both", session_id=new_session(store).id, input="Hi"))
         again = store.create_response(NewResponse(model="both", snapshot_id=first.snapshot_id))
         assert (
             first.target == again.target == targets[choose_target(first.alias_release_id, first.snapshot_id, [3, 1])]
@@ -306,7 +306,7 @@ def test_a_model_that_is_not_known_is_refused_before_anything_is_written(
     store: Store, model: str, expected: tuple[int, str, str]
 ) -> None:
     """The input is not on the branch."""
-    made = session(store)
+    made = new_session(store)
     with pytest.raises(StoreRefused) as error:
         store.create_response(NewResponse(model=model, session_id=made.id, input="Hi"))
 
@@ -337,12 +337,12 @@ def test_a_body_that_says_too_much_or_too_little_is_refused(
 
 def test_parameters_of_the_call_count_over_those_of_the_target(store: Store, upstream: Upstream) -> None:
     """Both are sent, in the words of the provider."""
-    store = asking(store, upstream.url)
-    upstream.answers(Answer([chat_answer("Yes.")]))
+    store = connect_models(store, upstream.url)
+    upstream.respond_with(ScriptedResponse([chat_answer("Yes.")]))
     target = Target(provider="openai", model="m", params={"temperature": 1, "seed": 7})
     store.create_alias(NewAlias(name="warm", targets=[target]))
     store.create_response(
-        NewResponse(model="warm", session_id=session(store).id, input="Hi", params={"temperature": 0})
+        NewResponse(model="warm", session_id=new_session(store).id, input="Hi", params={"temperature": 0})
     )
 
     sent = json.loads(upstream.received[0].body)
@@ -352,9 +352,9 @@ def test_parameters_of_the_call_count_over_those_of_the_target(store: Store, ups
 
 def test_a_response_that_runs_is_canceled_at_once(store: Store, upstream: Upstream) -> None:
     """The connection is closed, the input stays, and a second time changes nothing."""
-    store = asking(store, upstream.url)
-    upstream.answers(streamed("One", " two", gate=threading.Semaphore(0)))
-    made = session(store)
+    store = connect_models(store, upstream.url)
+    upstream.respond_with(streamed_response("One", " two", permits=threading.Semaphore(0)))
+    made = new_session(store)
     texts = store.begin_response(NewResponse(model="openai/m", session_id=made.id, input="Hi", stream=True))
     assert "One" == next(texts)
 
@@ -369,9 +369,9 @@ def test_a_response_that_runs_is_canceled_at_once(store: Store, upstream: Upstre
 
 def test_a_response_that_is_final_is_not_canceled(store: Store, upstream: Upstream) -> None:
     """It says what it is."""
-    store = asking(store, upstream.url)
-    upstream.answers(Answer([chat_answer("Yes.")]))
-    response = store.create_response(NewResponse(model="openai/m", session_id=session(store).id, input="Hi"))
+    store = connect_models(store, upstream.url)
+    upstream.respond_with(ScriptedResponse([chat_answer("Yes.")]))
+    response = store.create_response(NewResponse(model="openai/m", session_id=new_session(store).id, input="Hi"))
 
     with pytest.raises(StoreRefused) as error:
         store.cancel_response(response.id)
@@ -381,12 +381,14 @@ def test_a_response_that_is_final_is_not_canceled(store: Store, upstream: Upstre
 
 def test_a_tool_call_is_kept_whole_and_its_result_goes_back(store: Store, upstream: Upstream) -> None:
     """The assistant's message holds the call; the next request has call and result."""
-    store = asking(store, upstream.url)
+    store = connect_models(store, upstream.url)
     call = {"id": "call_1", "type": "function", "function": {"name": "f", "arguments": "{}"}}
-    upstream.answers(Answer([chat_answer(None, tool_calls=[call])]), Answer([chat_answer("Done.")]))  # type: ignore[arg-type]
-    made = session(store)
+    upstream.respond_with(
+        ScriptedResponse([chat_answer(None, tool_calls=[call])]), ScriptedResponse([chat_answer("Done.")])
+    )  # type: ignore[arg-type]
+    made = new_session(store)
     store.create_response(NewResponse(model="openai/m", session_id=made.id, input="Use it."))
-    append(store, made, {"tool_call_id": "call_1", "content": "42"}, event_type=EventType.TOOL_RESULT)
+    append_event(store, made, {"tool_call_id": "call_1", "content": "42"}, event_type=EventType.TOOL_RESULT)
     store.create_response(NewResponse(model="openai/m", session_id=made.id))
 
     sent = json.loads(upstream.received[1].body)["messages"]

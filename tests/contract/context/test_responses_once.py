@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from support.context_builders import append, every_event, fork, session
-from support.loopback_models import asking, chat_answer, streamed
+from support.context_builders import append_event, fork_branch, list_all_events, new_session
+from support.loopback_models import chat_answer, connect_models, streamed_response
 from support.operation_store import Store
-from support.upstream import Answer, Upstream
+from support.upstream import ScriptedResponse, Upstream
 from traceforge.clock import now, pinned
 from traceforge.context.api.idempotency import make_key, perform_operation
 from traceforge.context.api.idempotent_operations import completed_encoder, start_response_once
@@ -46,8 +46,8 @@ def begin(store: Store, body: dict[str, Any], key: str = "k-1") -> RunningRespon
 
 def test_the_same_key_gives_the_same_bytes_and_one_call(store: Store, upstream: Upstream) -> None:
     """One input, one answer, one call of the model."""
-    store = asking(store, upstream.url)
-    made = session(store)
+    store = connect_models(store, upstream.url)
+    made = new_session(store)
     body = body_of(made.id)
 
     first, second = send(store, body), send(store, body)
@@ -55,13 +55,13 @@ def test_the_same_key_gives_the_same_bytes_and_one_call(store: Store, upstream: 
     assert first == second
     assert b'"status":"completed"' in first
     assert 1 == len(upstream.received)
-    assert ["Hi", "Yes."] == [one.content for one in every_event(store, made)]
+    assert ["Hi", "Yes."] == [one.content for one in list_all_events(store, made)]
 
 
 def test_the_same_key_with_another_body_is_refused(store: Store, upstream: Upstream) -> None:
     """And nothing is asked."""
-    store = asking(store, upstream.url)
-    made = session(store)
+    store = connect_models(store, upstream.url)
+    made = new_session(store)
     send(store, body_of(made.id))
 
     with pytest.raises(StoreRefused) as error:
@@ -73,8 +73,8 @@ def test_the_same_key_with_another_body_is_refused(store: Store, upstream: Upstr
 
 def test_a_refusal_is_not_remembered(store: Store, upstream: Upstream) -> None:
     """A conflict wrote nothing; the same key may be sent again."""
-    store = asking(store, upstream.url)
-    made = session(store)
+    store = connect_models(store, upstream.url)
+    made = new_session(store)
     wrong = {**body_of(made.id), "expected_version": 7}
     with pytest.raises(BranchConflict):
         send(store, wrong)
@@ -84,8 +84,8 @@ def test_a_refusal_is_not_remembered(store: Store, upstream: Upstream) -> None:
 
 def test_a_process_that_died_is_gone_on_with_and_its_input_is_there_once(store: Store, upstream: Upstream) -> None:
     """Under its lease it is in flight; after it, the same response is asked for again."""
-    store = asking(store, upstream.url)
-    made = session(store)
+    store = connect_models(store, upstream.url)
+    made = new_session(store)
     body = body_of(made.id)
     dead = begin(store, body)
 
@@ -101,30 +101,30 @@ def test_a_process_that_died_is_gone_on_with_and_its_input_is_there_once(store: 
     assert dead.id.encode() in answer
     assert Progress.COMPLETED is response.status
     assert 1 == len(upstream.received)
-    assert ["Hi", "Yes."] == [one.content for one in every_event(store, made)]
+    assert ["Hi", "Yes."] == [one.content for one in list_all_events(store, made)]
 
 
 def test_the_dead_do_not_speak_when_they_come_back(store: Store, upstream: Upstream) -> None:
     """Who lost the lease keeps nothing: the answer of the one who went on stands."""
-    store = asking(store, upstream.url)
-    made = session(store)
+    store = connect_models(store, upstream.url)
+    made = new_session(store)
     body = body_of(made.id)
     sleeper = begin(store, body)
     with pinned(now() + timedelta(seconds=60)):
         send(store, body)
 
-    upstream.answers(Answer([chat_answer("Too late.")]))
+    upstream.respond_with(ScriptedResponse([chat_answer("Too late.")]))
     late = sleeper.wait_for_end()
 
     assert late.output is not None
     assert "Yes." == late.output["content"]
-    assert ["Hi", "Yes."] == [one.content for one in every_event(store, made)]
+    assert ["Hi", "Yes."] == [one.content for one in list_all_events(store, made)]
 
 
 def test_a_response_that_nobody_goes_on_with_has_failed(store: Store, upstream: Upstream) -> None:
     """Whoever looks finds it out; its snapshot is still there."""
-    store = asking(store, upstream.url)
-    dead = store.begin_response(NewResponse(**body_of(session(store).id)))
+    store = connect_models(store, upstream.url)
+    dead = store.begin_response(NewResponse(**body_of(new_session(store).id)))
 
     assert Progress.RUNNING is store.get_response(dead.id).status
     with pinned(now() + timedelta(seconds=1000)):
@@ -138,10 +138,10 @@ def test_a_response_that_nobody_goes_on_with_has_failed(store: Store, upstream: 
 
 def merging(store: Store) -> tuple[Any, Any, Merge]:
     """A branch with a fork, and the merge that a model summarizes."""
-    made = session(store, "Be exact.")
-    head = append(store, made, "We agreed on 42.")
-    side = fork(store, made)
-    last = append(store, side, "And on Friday.")
+    made = new_session(store, "Be exact.")
+    head = append_event(store, made, "We agreed on 42.")
+    side = fork_branch(store, made)
+    last = append_event(store, side, "And on Friday.")
     body = Merge(
         source_branch_id=side.id,
         strategy=MergeStrategy.COMPACT,
@@ -154,12 +154,12 @@ def merging(store: Store) -> tuple[Any, Any, Merge]:
 
 def test_a_model_writes_the_summary_of_a_merge(store: Store, upstream: Upstream) -> None:
     """Its answer is a response; the event says which, and what it stands for. The source is as it was."""
-    store = asking(store, upstream.url)
+    store = connect_models(store, upstream.url)
     made, last, body = merging(store)
 
     merged = store.merge_branch(made.id, made.default_branch_id, body)
 
-    event = every_event(store, made)[-1]
+    event = list_all_events(store, made)[-1]
     response = store.list_responses().data[0]
     assert merged.event_ids == [event.id]
     assert (last.id, last.id) == (event.merged_from, merged.source_head_event_id)
@@ -173,9 +173,9 @@ def test_a_model_writes_the_summary_of_a_merge(store: Store, upstream: Upstream)
 
 def test_a_merge_into_a_branch_that_moved_on_asks_no_model(store: Store, upstream: Upstream) -> None:
     """The check comes first."""
-    store = asking(store, upstream.url)
+    store = connect_models(store, upstream.url)
     made, _, body = merging(store)
-    append(store, made, "Quicker.")
+    append_event(store, made, "Quicker.")
 
     with pytest.raises(BranchConflict):
         store.merge_branch(made.id, made.default_branch_id, body)
@@ -210,7 +210,7 @@ def test_a_merge_that_is_refused_before_a_model_is_asked_leaves_nothing(
     store: Store, upstream: Upstream, why: str, key: str | None
 ) -> None:
     """Neither the fork on which the model would have been asked, nor anything else. The key is free again."""
-    store = asking(store, upstream.url)
+    store = connect_models(store, upstream.url)
     made, last, body = merging(store)
     if why == "purged":
         store.create_purge_job(NewPurge(targets=[last.id]))
@@ -219,7 +219,7 @@ def test_a_merge_that_is_refused_before_a_model_is_asked_leaves_nothing(
             artifact_type=ArtifactType.BINARY_ATTACHMENT, content_base64="AAAA", content_media_type="audio/wav"
         )
         source = store.get_branch(made.id, body.source_branch_id)
-        append(store, source, payload_ref=store.create_artifact(bits).id)
+        append_event(store, source, payload_ref=store.create_artifact(bits).id)
     before = everything(store, made.id)
     ask = OperationArguments((made.id, made.default_branch_id), body)
     for _ in range(2):
@@ -234,7 +234,7 @@ def test_a_merge_that_is_refused_before_a_model_is_asked_leaves_nothing(
 @pytest.mark.parametrize("both", [True, False])
 def test_a_summary_and_a_model_that_writes_it_are_one_too_many(store: Store, upstream: Upstream, both: bool) -> None:
     """Both fields are named, and nothing is done; so are they where neither is given."""
-    store = asking(store, upstream.url)
+    store = connect_models(store, upstream.url)
     made, _, body = merging(store)
     wrong = replace(body, summary="We agreed.") if both else replace(body, model=None)
     with pytest.raises(StoreRefused) as error:
@@ -250,13 +250,19 @@ def test_a_summary_and_a_model_that_writes_it_are_one_too_many(store: Store, ups
 
 @pytest.mark.parametrize(
     "answer",
-    [Answer([b"{}"], status=500), Answer([chat_answer("")]), Answer([b'{"choices": []}'])],
+    [
+        ScriptedResponse([b"{}"], status=500),
+        ScriptedResponse([chat_answer("")]),
+        ScriptedResponse([b'{"choices": []}']),
+    ],
     ids=["failed", "nothing said", "no answer"],
 )
-def test_a_model_that_writes_no_summary_merges_nothing(store: Store, upstream: Upstream, answer: Answer) -> None:
+def test_a_model_that_writes_no_summary_merges_nothing(
+    store: Store, upstream: Upstream, answer: ScriptedResponse
+) -> None:
     """The error names the response that says why."""
-    store = asking(store, upstream.url)
-    upstream.answers(answer)
+    store = connect_models(store, upstream.url)
+    upstream.respond_with(answer)
     made, _, body = merging(store)
 
     with pytest.raises(StoreRefused) as error:
@@ -269,7 +275,7 @@ def test_a_model_that_writes_no_summary_merges_nothing(store: Store, upstream: U
 
 def test_a_merge_with_a_model_and_a_key_is_done_once(store: Store, upstream: Upstream) -> None:
     """The same bytes, and one call."""
-    store = asking(store, upstream.url)
+    store = connect_models(store, upstream.url)
     made, _, body = merging(store)
     ask = OperationArguments((made.id, made.default_branch_id), body)
 
@@ -285,9 +291,9 @@ def test_a_merge_with_a_model_and_a_key_is_done_once(store: Store, upstream: Ups
 
 def test_who_reads_no_stream_gets_its_end(store: Store, upstream: Upstream) -> None:
     """A client in this process, and one over HTTP, share a key: the response is one, and each is told in its way."""
-    store = asking(store, upstream.url)
-    upstream.answers(streamed("One", " two"))
-    body = {**body_of(session(store).id), "stream": True}
+    store = connect_models(store, upstream.url)
+    upstream.respond_with(streamed_response("One", " two"))
+    body = {**body_of(new_session(store).id), "stream": True}
 
     first, second = send(store, body), send(store, body)
     events = start_response_once(

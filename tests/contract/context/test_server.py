@@ -14,10 +14,10 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from support.context_builders import append, every_event, session
+from support.context_builders import append_event, list_all_events, new_session
 from support.databases import start_postgres
 from support.operation_store import Store
-from support.store_servers import Served, bearer, new_key, served
+from support.store_servers import RunningServer, auth_header, new_api_key, run_server
 from traceforge.context.model.inputs import NewSnapshot
 from traceforge.web.request_reading import BODY_BYTES_MAX
 
@@ -31,16 +31,16 @@ def backend(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.fixture
-def site(store: Store) -> Iterator[Served]:
+def site(store: Store) -> Iterator[RunningServer]:
     """A server without keys."""
-    with served(store) as found:
+    with run_server(store) as found:
         yield found
 
 
 @pytest.fixture
-def guarded(store: Store) -> Iterator[Served]:
+def guarded(store: Store) -> Iterator[RunningServer]:
     """A server that demands a key."""
-    with served(store, required=True) as found:
+    with run_server(store, required=True) as found:
         yield found
 
 
@@ -63,10 +63,10 @@ def error_of(answer) -> dict:
     return error
 
 
-def test_a_conflict_names_the_current_version_and_head(site: Served, store: Store) -> None:
+def test_a_conflict_names_the_current_version_and_head(site: RunningServer, store: Store) -> None:
     """A conflict carries where the branch is now."""
-    made = session(store)
-    event = append(store, made)
+    made = new_session(store)
+    event = append_event(store, made)
     path = f"/v2/sessions/{made.id}/branches/{made.default_branch_id}/events"
     body = {
         "expected_version": 0,
@@ -84,9 +84,9 @@ def test_a_conflict_names_the_current_version_and_head(site: Served, store: Stor
     assert 201 == site.http.post(path, json=again).status_code
 
 
-def test_a_request_that_waits_for_a_lock_delays_no_other_request(site: Served, store: Store) -> None:
+def test_a_request_that_waits_for_a_lock_delays_no_other_request(site: RunningServer, store: Store) -> None:
     """A caller that waits for another process keeps nobody waiting, and is served when that one is done."""
-    made = session(store)
+    made = new_session(store)
     path = f"/v2/sessions/{made.id}/branches/{made.default_branch_id}/events"
     event = {"event_type": "note", "content": "x"}
     body = {"expected_version": 0, "expected_head_event_id": None, "event": event}
@@ -104,11 +104,11 @@ def test_a_request_that_waits_for_a_lock_delays_no_other_request(site: Served, s
     assert [200, 200] == alive
     assert still
     assert 201 == answer.status_code
-    assert [answer.json()["id"]] == [one.id for one in every_event(store, made)]
+    assert [answer.json()["id"]] == [one.id for one in list_all_events(store, made)]
     other.close()
 
 
-def test_every_invalid_field_is_named(site: Served) -> None:
+def test_every_invalid_field_is_named(site: RunningServer) -> None:
     """Every wrong field is named."""
     body = {"artifact_type": "poem", "content": "x", "retention_class": 3, "colour": "red", "size": 1}
 
@@ -122,9 +122,9 @@ def test_every_invalid_field_is_named(site: Served) -> None:
     assert all(one in error["message"] for one in named)
 
 
-def test_an_unknown_field_is_named_at_any_depth(site: Served, store: Store) -> None:
+def test_an_unknown_field_is_named_at_any_depth(site: RunningServer, store: Store) -> None:
     """An unknown field is named wherever it stands."""
-    made = session(store)
+    made = new_session(store)
     body = {
         "expected_version": 0,
         "expected_head_event_id": None,
@@ -156,7 +156,7 @@ def test_an_unknown_field_is_named_at_any_depth(site: Served, store: Store) -> N
         (b'{"metadata": {"a:": ":", "a:": ":"}}', "duplicate_name"),
     ],
 )
-def test_a_body_that_is_not_a_json_object_is_refused(site: Served, body: bytes, code: str) -> None:
+def test_a_body_that_is_not_a_json_object_is_refused(site: RunningServer, body: bytes, code: str) -> None:
     """A body that is no JSON object is refused."""
     answer = site.http.post("/v2/sessions", content=body, headers=JSON)
 
@@ -169,10 +169,10 @@ def test_a_body_that_is_not_a_json_object_is_refused(site: Served, body: bytes, 
      (b"[]", 400, "unexpected_body"), (b"null", 400, "unexpected_body"), (b"{", 400, "not_json")],
 )  # fmt: skip
 def test_an_operation_without_a_body_takes_an_empty_one(
-    site: Served, store: Store, body: bytes, status: int, code: str | None
+    site: RunningServer, store: Store, body: bytes, status: int, code: str | None
 ) -> None:
     """An operation without a body takes an object without fields, as many clients send one; any other is refused."""
-    made = session(store)
+    made = new_session(store)
     snapshot = store.create_snapshot(made.id, made.default_branch_id, NewSnapshot())
 
     answer = site.http.post(f"/v2/snapshots/{snapshot.id}/verify", content=body, headers=JSON)
@@ -191,14 +191,14 @@ def test_an_operation_without_a_body_takes_an_empty_one(
         {"Content-Type": "application/json", "Content-Encoding": "gzip"},
     ],
 )
-def test_a_body_without_a_json_content_type_is_refused(site: Served, headers: dict[str, str]) -> None:
+def test_a_body_without_a_json_content_type_is_refused(site: RunningServer, headers: dict[str, str]) -> None:
     """A body that is not said to be JSON is refused."""
     answer = site.http.post("/v2/sessions", content=b"{}", headers=headers)
 
     assert (415, "unsupported_media_type") == (answer.status_code, error_of(answer)["code"])
 
 
-def test_a_body_with_too_large_a_content_length_is_refused_before_it_is_sent(site: Served) -> None:
+def test_a_body_with_too_large_a_content_length_is_refused_before_it_is_sent(site: RunningServer) -> None:
     """A body that is announced too large is refused before it is sent."""
     head = f"POST /v2/sessions HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: {BODY_BYTES_MAX + 1}\r\nExpect: 100-continue\r\n\r\n"  # noqa: E501
 
@@ -220,13 +220,13 @@ def test_a_body_with_too_large_a_content_length_is_refused_before_it_is_sent(sit
     ids=["TLS", "no method", "negative length", "endless length", "two lengths"],
 )
 def test_bytes_that_are_not_http_get_an_error_of_the_same_shape(
-    site: Served, data: bytes, caplog: pytest.LogCaptureFixture
+    site: RunningServer, data: bytes, caplog: pytest.LogCaptureFixture
 ) -> None:
     """It is logged as a request, by us alone."""
     head, _, body = raw(site.url, data).partition(b"\r\n\r\n")
 
     error = json.loads(body)["error"]
-    (line,) = site.lines(1)
+    (line,) = site.wait_for_log(1)
     assert head.startswith(b"HTTP/1.1 400 ")
     assert b"content-type: application/json" in head
     assert ("not_http", "invalid_request_error", None) == (error["code"], error["type"], error["param"])
@@ -235,7 +235,7 @@ def test_bytes_that_are_not_http_get_an_error_of_the_same_shape(
     assert [] == caplog.records
 
 
-def test_a_body_in_chunks_is_refused_as_soon_as_it_is_too_large(site: Served) -> None:
+def test_a_body_in_chunks_is_refused_as_soon_as_it_is_too_large(site: RunningServer) -> None:
     """A body in chunks is refused as soon as it is too large."""
     sent = 0
 
@@ -251,12 +251,12 @@ def test_a_body_in_chunks_is_refused_as_soon_as_it_is_too_large(site: Served) ->
         assert sent < 64 << 20
     else:
         assert 413 == answer.status_code
-    [line] = site.lines(1)
+    [line] = site.wait_for_log(1)
     assert 413 == line["status"]
     assert line["bytes_in"] < 3 << 20
 
 
-def test_a_body_of_exactly_the_limit_is_read(site: Served) -> None:
+def test_a_body_of_exactly_the_limit_is_read(site: RunningServer) -> None:
     """A body of exactly the limit is read."""
     empty = len(json.dumps({"artifact_type": "document", "content": ""}))
     body = json.dumps({"artifact_type": "document", "content": "x" * (BODY_BYTES_MAX - empty)})
@@ -265,7 +265,7 @@ def test_a_body_of_exactly_the_limit_is_read(site: Served) -> None:
     assert 201 == site.http.post("/v2/artifacts", content=body, headers=JSON).status_code
 
 
-def test_an_unknown_path_is_404_and_an_unknown_method_is_405(site: Served) -> None:
+def test_an_unknown_path_is_404_and_an_unknown_method_is_405(site: RunningServer) -> None:
     """A path that is not there and a method that is not."""
     for path in ("/v2/nothing", "/nothing", "/v2/sessions/", "/v2//sessions", "/v2", "/v2/sessions/x/y"):
         assert (404, "no_such_path") == (
@@ -292,7 +292,9 @@ def test_an_unknown_path_is_404_and_an_unknown_method_is_405(site: Served) -> No
         ({"Sec-Fetch-Site": "cross-site"}, 403),
     ],
 )
-def test_a_request_from_a_page_of_another_site_is_refused(site: Served, headers: dict[str, str], status: int) -> None:
+def test_a_request_from_a_page_of_another_site_is_refused(
+    site: RunningServer, headers: dict[str, str], status: int
+) -> None:
     """Neither data nor pages: Host, Origin and Sec-Fetch-Site are checked on every path."""
     for path in ("/v2/sessions", "/healthz", "/metrics", "/v2/openapi.json"):
         answer = site.http.get(path, headers=headers)
@@ -300,36 +302,36 @@ def test_a_request_from_a_page_of_another_site_is_refused(site: Served, headers:
         error_of(answer)
 
 
-def test_its_own_page_and_other_names_of_this_machine_are_accepted(site: Served) -> None:
+def test_its_own_page_and_other_names_of_this_machine_are_accepted(site: RunningServer) -> None:
     """Its own page and other names of this machine come in."""
     host = site.url.removeprefix("http://")
     for headers in ({"Origin": site.url}, {"Host": "localhost"}, {"Host": host, "Sec-Fetch-Site": "same-origin"}):
         assert 200 == site.http.get("/v2/sessions", headers=headers).status_code
 
 
-def test_a_request_id_is_echoed_or_generated(site: Served) -> None:
+def test_a_request_id_is_echoed_or_generated(site: RunningServer) -> None:
     """A request id is echoed or made."""
     assert "mine-1" == site.http.get("/v2/sessions", headers={"X-Request-Id": "mine-1"}).headers["x-request-id"]
     made = site.http.get("/v2/sessions", headers={"X-Request-Id": "a b"}).headers["x-request-id"]
     assert made.startswith("req_")
     assert "no" == site.http.get("/nothing", headers={"X-Request-Id": "no"}).headers["x-request-id"]
-    assert ["mine-1", made, "no"] == [one["request_id"] for one in site.lines(3)]
+    assert ["mine-1", made, "no"] == [one["request_id"] for one in site.wait_for_log(3)]
 
 
-def test_the_log_names_operations_and_holds_no_content(guarded: Served, store: Store) -> None:
+def test_the_log_names_operations_and_holds_no_content(guarded: RunningServer, store: Store) -> None:
     """The log says what was done and nothing of what was said."""
-    key = new_key(store, "write")
+    key = new_api_key(store, "write")
     secret = "a-very-secret-word"
     for number, body in enumerate(({"metadata": {"a": secret}}, {secret: 1}, {"metadata": secret})):
         guarded.http.post(
             f"/v2/sessions?{secret}=1" if body == {secret: 1} else "/v2/sessions",
             json=body,
-            headers={**bearer(key), "Idempotency-Key": f"{secret}{number}", "X-Secret": secret},
+            headers={**auth_header(key), "Idempotency-Key": f"{secret}{number}", "X-Secret": secret},
         )
-    guarded.http.get(f"/v2/sessions/{secret}", headers=bearer(key))
-    guarded.http.get(f"/{secret}", headers=bearer(key))
+    guarded.http.get(f"/v2/sessions/{secret}", headers=auth_header(key))
+    guarded.http.get(f"/{secret}", headers=auth_header(key))
 
-    lines = guarded.lines(5)
+    lines = guarded.wait_for_log(5)
     text = "\n".join(guarded.log)
     assert secret not in text
     assert key not in text
@@ -338,7 +340,7 @@ def test_the_log_names_operations_and_holds_no_content(guarded: Served, store: S
     assert [201, 400, 400, 404, 404] == [one["status"] for one in lines]
 
 
-def test_the_metrics_are_in_the_format_of_prometheus(site: Served) -> None:
+def test_the_metrics_are_in_the_format_of_prometheus(site: RunningServer) -> None:
     """The numbers are as prometheus reads them."""
     for _ in range(3):
         site.http.get("/v2/sessions")
@@ -356,7 +358,7 @@ def test_the_metrics_are_in_the_format_of_prometheus(site: Served) -> None:
     assert named <= described | {f"{one}_{part}" for one in described for part in ("bucket", "sum", "count")}
 
 
-def test_healthz_and_readyz_answer(site: Served) -> None:
+def test_healthz_and_readyz_answer(site: RunningServer) -> None:
     """It is alive and ready."""
     assert {"status": "ok"} == site.http.get("/healthz").json()
     assert {"status": "ready"} == site.http.get("/readyz").json()
@@ -364,16 +366,16 @@ def test_healthz_and_readyz_answer(site: Served) -> None:
     assert 200 == site.http.head("/v2/sessions").status_code
 
 
-def test_every_route_requires_a_valid_api_key(guarded: Served, store: Store) -> None:
+def test_every_route_requires_a_valid_api_key(guarded: RunningServer, store: Store) -> None:
     """Every route demands a key that is known."""
-    gone = new_key(store, "admin")
+    gone = new_api_key(store, "admin")
     [one] = store.list_api_keys().data
     store.delete_api_key(one.id)
     document = _document(store)
     count = 0
     for path, methods in document["paths"].items():
         for method in methods:
-            for headers in ({}, bearer("tf_live_nobody"), bearer(gone), {"Authorization": f"Basic {gone}"}):
+            for headers in ({}, auth_header("tf_live_nobody"), auth_header(gone), {"Authorization": f"Basic {gone}"}):
                 answer = guarded.http.request(method, path, headers=headers)
                 assert 401 == answer.status_code, (method, path)
                 assert "Bearer" == answer.headers["www-authenticate"]
@@ -387,54 +389,54 @@ def test_every_route_requires_a_valid_api_key(guarded: Served, store: Store) -> 
 
 
 def _document(store: Store) -> dict:
-    with served(store) as site:
+    with run_server(store) as site:
         found: dict = site.http.get("/v2/openapi.json").json()
         return found
 
 
-def test_a_key_allows_what_its_scope_allows(guarded: Served, store: Store) -> None:
+def test_a_key_allows_what_its_scope_allows(guarded: RunningServer, store: Store) -> None:
     """A key does what its scope allows."""
     allowed = {"read": {"read"}, "write": {"read", "write"}, "admin": {"read", "write", "admin"}}
     document = _document(store)
-    keys = {scope: new_key(store, scope) for scope in allowed}
+    keys = {scope: new_api_key(store, scope) for scope in allowed}
     seen = set()
     for path, methods in document["paths"].items():
         for method, operation in methods.items():
             needed = operation["x-traceforge-scope"]
             for scope, may in allowed.items():
-                answer = guarded.http.request(method, path, headers=bearer(keys[scope]))
+                answer = guarded.http.request(method, path, headers=auth_header(keys[scope]))
                 assert (needed not in may) == (403 == answer.status_code), (method, path, scope, answer.text)
                 seen.add((needed, scope))
     assert 9 == len(seen)
 
 
-def test_a_key_is_valid_for_one_project_only(guarded: Served, store: Store, other: Store) -> None:
+def test_a_key_is_valid_for_one_project_only(guarded: RunningServer, store: Store, other: Store) -> None:
     """A key speaks for one project alone."""
-    mine, theirs = new_key(store, "admin"), new_key(other, "admin")
-    made = session(other)
+    mine, theirs = new_api_key(store, "admin"), new_api_key(other, "admin")
+    made = new_session(other)
 
-    assert 404 == guarded.http.get(f"/v2/sessions/{made.id}", headers=bearer(mine)).status_code
-    assert 200 == guarded.http.get(f"/v2/sessions/{made.id}", headers=bearer(theirs)).status_code
-    assert [] == guarded.http.get("/v2/sessions", headers=bearer(mine)).json()["data"]
-    own = guarded.http.get("/v2/projects", headers=bearer(theirs)).json()["data"]
+    assert 404 == guarded.http.get(f"/v2/sessions/{made.id}", headers=auth_header(mine)).status_code
+    assert 200 == guarded.http.get(f"/v2/sessions/{made.id}", headers=auth_header(theirs)).status_code
+    assert [] == guarded.http.get("/v2/sessions", headers=auth_header(mine)).json()["data"]
+    own = guarded.http.get("/v2/projects", headers=auth_header(theirs)).json()["data"]
     assert [other.project_id] == [one["id"] for one in own]
     refused = guarded.http.post(
-        "/v2/api-keys", json={"scopes": ["read"], "project_id": store.project_id}, headers=bearer(theirs)
+        "/v2/api-keys", json={"scopes": ["read"], "project_id": store.project_id}, headers=auth_header(theirs)
     )
     assert 404 == refused.status_code
-    assert 403 == guarded.http.post("/v2/projects", json={"name": "x"}, headers=bearer(theirs)).status_code
+    assert 403 == guarded.http.post("/v2/projects", json={"name": "x"}, headers=auth_header(theirs)).status_code
     made_for_them = guarded.http.post(
-        "/v2/api-keys", json={"scopes": ["read"], "project_id": other.project_id}, headers=bearer(mine)
+        "/v2/api-keys", json={"scopes": ["read"], "project_id": other.project_id}, headers=auth_header(mine)
     )
     assert 201 == made_for_them.status_code  # The operator of the server.
 
 
 def test_the_operator_lists_and_revokes_the_keys_of_every_project(
-    site: Served, guarded: Served, store: Store, other: Store
+    site: RunningServer, guarded: RunningServer, store: Store, other: Store
 ) -> None:
     """Who may make a key for a project may take it back; to the others, it is not there."""
     made = site.http.post("/v2/api-keys", json={"project_id": other.project_id, "scopes": ["admin"]}).json()
-    mine = new_key(store, "read")
+    mine = new_api_key(store, "read")
     theirs = {"Authorization": f"Bearer {made['key']}"}
 
     pages = [site.http.get("/v2/api-keys?limit=100").json()]
@@ -450,7 +452,7 @@ def test_the_operator_lists_and_revokes_the_keys_of_every_project(
     assert [made["id"]] == [one["id"] for one in hidden]
     assert (404, 200) == (refused.status_code, revoked.status_code)
     assert 401 == guarded.http.get("/v2/api-keys", headers=theirs).status_code
-    assert 200 == guarded.http.get("/v2/sessions", headers=bearer(mine)).status_code
+    assert 200 == guarded.http.get("/v2/sessions", headers=auth_header(mine)).status_code
 
 
 def test_a_missing_database_is_503_and_the_server_goes_on(tmp_path: Path) -> None:
@@ -458,7 +460,7 @@ def test_a_missing_database_is_503_and_the_server_goes_on(tmp_path: Path) -> Non
     with tempfile.TemporaryDirectory(prefix="tf-pg-", ignore_cleanup_errors=True) as folder:
         database = start_postgres(folder)
         store = Store.open(database.get_uri(), keys=str(tmp_path / "keys"))
-        with served(store) as site:
+        with run_server(store) as site:
             assert 200 == site.http.get("/readyz").status_code
             database.cleanup()
             answers = [

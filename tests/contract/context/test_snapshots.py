@@ -7,7 +7,15 @@ from typing import Any
 import pytest
 from sqlalchemy import delete, func, select, update
 
-from support.context_builders import append, artifact, every_event, fill, fork, session, where
+from support.context_builders import (
+    append_event,
+    append_events,
+    branch_ids,
+    fork_branch,
+    list_all_events,
+    new_artifact,
+    new_session,
+)
 from support.operation_store import Store
 from traceforge.context.compiler import branch_compilation
 from traceforge.context.compiler.compiler_revisions import REVISIONS, compile_sources
@@ -30,7 +38,7 @@ from traceforge.errors import StoreRefused
 
 def compiled(store: Store, branch: Branch | Session, revision: str | None = None) -> Snapshot:
     """A snapshot of a branch as it is."""
-    return store.create_snapshot(*where(branch), NewSnapshot(prompt_compiler_revision=revision))
+    return store.create_snapshot(*branch_ids(branch), NewSnapshot(prompt_compiler_revision=revision))
 
 
 def every_block(store: Store, snapshot: Snapshot) -> list[Block]:
@@ -52,7 +60,7 @@ def expected(store: Store, branch: Branch | Session, base: list[BlockSource], re
             event.event_type.value + ("" if isinstance(event.content, str) else "+json"),
             event.content_digest or "",
         )
-        for event in every_event(store, branch)
+        for event in list_all_events(store, branch)
     ]
     return compile_sources(base + sources, revision)
 
@@ -65,12 +73,12 @@ def small_pages(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_snapshot_has_the_base_and_then_the_events(store: Store) -> None:
     """Each item and each event is one block, with its role and where it came from."""
-    first, second = artifact(store, "rules", artifact_type=ArtifactType.POLICY), artifact(store, {"t": 1})
+    first, second = new_artifact(store, "rules", artifact_type=ArtifactType.POLICY), new_artifact(store, {"t": 1})
     items = [BundleItem(artifact_id=second.id, role="developer"), BundleItem(artifact_id=first.id, role="system")]
     bundle = store.create_bundle(NewBundle(items=items))
     made = store.create_session(NewSession(base_bundle_ids=[bundle.id]))
-    said = append(store, made, "hello")
-    answered = append(store, made, [{"type": "text", "text": "hi"}], EventType.ASSISTANT_MESSAGE)
+    said = append_event(store, made, "hello")
+    answered = append_event(store, made, [{"type": "text", "text": "hi"}], EventType.ASSISTANT_MESSAGE)
 
     snapshot = compiled(store, made)
     blocks = every_block(store, snapshot)
@@ -90,7 +98,7 @@ def test_a_snapshot_has_the_base_and_then_the_events(store: Store) -> None:
 
 def test_an_empty_branch_compiles_to_the_empty_manifest(store: Store) -> None:
     """It has a digest like any other."""
-    snapshot = compiled(store, session(store))
+    snapshot = compiled(store, new_session(store))
 
     assert ([], compile_sources([]).digest, 0) == (
         snapshot.ordered_block_manifest,
@@ -103,15 +111,15 @@ def test_an_empty_branch_compiles_to_the_empty_manifest(store: Store) -> None:
 
 def test_a_snapshot_stays_what_it_was(store: Store) -> None:
     """Whatever is appended after it."""
-    made = session(store, "base")
-    fill(store, made, 2)
+    made = new_session(store, "base")
+    append_events(store, made, 2)
     snapshot = compiled(store, made)
-    fill(store, made, 2)
+    append_events(store, made, 2)
     later = compiled(store, made)
 
     assert snapshot == store.get_snapshot(snapshot.id)
     assert later == store.get_snapshot(later.id)
-    assert [snapshot, later] == store.list_snapshots(*where(made)).data
+    assert [snapshot, later] == store.list_snapshots(*branch_ids(made)).data
     assert 3 == len(snapshot.ordered_block_manifest)
     assert snapshot.ordered_block_manifest == later.ordered_block_manifest[:3]
     assert later.ordered_block_manifest_digest != snapshot.ordered_block_manifest_digest
@@ -121,7 +129,7 @@ def test_a_snapshot_stays_what_it_was(store: Store) -> None:
 @pytest.mark.usefixtures("small_pages")
 def test_compiling_piece_by_piece_is_compiling_at_once(store: Store, revision: str) -> None:
     """After every append, over forks and pages, the incremental digest is that of all blocks from the beginning."""
-    made = session(store, "base", {"b": 1})
+    made = new_session(store, "base", {"b": 1})
     base = [
         BlockSource(one.id, one.role, one.kind, one.content_digest)
         for one in every_block(store, compiled(store, made))
@@ -130,9 +138,9 @@ def test_compiling_piece_by_piece_is_compiling_at_once(store: Store, revision: s
     taken: list[Snapshot] = []
     for number in range(30):
         if number in (6, 13, 20):
-            line.append(fork(store, line[-1]))
+            line.append(fork_branch(store, line[-1]))
         kind = EventType.RETRIEVAL_RESULT if number % 3 == 1 else EventType.USER_MESSAGE
-        append(store, line[-1], f"event {number}" if number % 5 else [number], kind)
+        append_event(store, line[-1], f"event {number}" if number % 5 else [number], kind)
         if number % 4 == 3:
             continue
         snapshot = compiled(store, line[-1], revision)
@@ -153,8 +161,8 @@ def test_compiling_piece_by_piece_is_compiling_at_once(store: Store, revision: s
 @pytest.mark.usefixtures("small_pages")
 def test_what_is_kept_to_be_fast_can_be_lost(store: Store) -> None:
     """States and pages are made anew, to the same snapshot."""
-    made = session(store, "base")
-    fill(store, made, 11)
+    made = new_session(store, "base")
+    append_events(store, made, 11)
     before = compiled(store, made)
     own = [one.id for one in store.list_branches(made.id).data]
     store.write(lambda tx: tx.execute(delete(prefixes).where(prefixes.c.branch_id.in_(own))))
@@ -170,9 +178,9 @@ def test_what_is_kept_to_be_fast_can_be_lost(store: Store) -> None:
 @pytest.mark.usefixtures("small_pages")
 def test_the_states_that_are_kept_are_few(store: Store) -> None:
     """One a page and the newest, not one for every snapshot."""
-    made = session(store)
+    made = new_session(store)
     for _ in range(18):
-        append(store, made)
+        append_event(store, made)
         compiled(store, made)
 
     kept = store.read(
@@ -184,24 +192,25 @@ def test_the_states_that_are_kept_are_few(store: Store) -> None:
 
 def test_a_fork_renders_the_same_prefix_as_its_parent(store: Store) -> None:
     """Up to the fork, block for block and digest for digest; so a provider's prompt cache survives."""
-    made = session(store, "base")
-    past = fill(store, made, 4)
-    side = fork(store, made, past[2])
-    append(store, side, "another way")
+    made = new_session(store, "base")
+    past = append_events(store, made, 4)
+    side = fork_branch(store, made, past[2])
+    append_event(store, side, "another way")
     parent, child = every_block(store, compiled(store, made)), every_block(store, compiled(store, side))
 
     assert parent[:4] == child[:4]
     assert parent[4].prefix_digest != child[4].prefix_digest
     assert (
-        parent[3].prefix_digest == every_block(store, compiled(store, fork(store, made, past[2])))[-1].prefix_digest
+        parent[3].prefix_digest
+        == every_block(store, compiled(store, fork_branch(store, made, past[2])))[-1].prefix_digest
     )
 
 
 def test_a_revision_is_recorded_and_matters(store: Store) -> None:
     """pc_2 puts what was retrieved behind the history."""
-    made = session(store)
-    found = append(store, made, "chunk", EventType.RETRIEVAL_RESULT)
-    said = append(store, made, "question")
+    made = new_session(store)
+    found = append_event(store, made, "chunk", EventType.RETRIEVAL_RESULT)
+    said = append_event(store, made, "question")
     one, two = compiled(store, made, "pc_1"), compiled(store, made, "pc_2")
 
     assert [found.block_id, said.block_id] == one.ordered_block_manifest
@@ -214,9 +223,9 @@ def test_a_revision_is_recorded_and_matters(store: Store) -> None:
 
 def test_the_same_words_have_the_same_digest_under_other_ids(store: Store) -> None:
     """The digest covers roles, kinds and contents, not ids."""
-    one, two = session(store, "base"), session(store, "base")
+    one, two = new_session(store, "base"), new_session(store, "base")
     for made in (one, two):
-        fill(store, made, 2)
+        append_events(store, made, 2)
 
     first, second = compiled(store, one), compiled(store, two)
 
@@ -226,10 +235,10 @@ def test_the_same_words_have_the_same_digest_under_other_ids(store: Store) -> No
 
 def test_what_was_deleted_is_still_in_the_snapshots_that_pin_it(store: Store) -> None:
     """Delete revokes a handle; it is no purge."""
-    known = artifact(store, "rules")
+    known = new_artifact(store, "rules")
     bundle = store.create_bundle(NewBundle(items=[BundleItem(artifact_id=known.id, role="system")]))
     made = store.create_session(NewSession(base_bundle_ids=[bundle.id]))
-    append(store, made)
+    append_event(store, made)
     before = compiled(store, made)
     store.delete_artifact(known.id)
     store.delete_bundle(bundle.id)
@@ -244,7 +253,7 @@ def test_what_was_deleted_is_still_in_the_snapshots_that_pin_it(store: Store) ->
 
 def test_a_bundle_begins_a_session_once(store: Store) -> None:
     """Twice, its blocks would have one id in two places."""
-    bundle = store.create_bundle(NewBundle(items=[BundleItem(artifact_id=artifact(store).id, role="system")]))
+    bundle = store.create_bundle(NewBundle(items=[BundleItem(artifact_id=new_artifact(store).id, role="system")]))
 
     with pytest.raises(StoreRefused) as error:
         store.create_session(NewSession(base_bundle_ids=[bundle.id, bundle.id]))
@@ -254,7 +263,7 @@ def test_a_bundle_begins_a_session_once(store: Store) -> None:
 
 def test_another_projects_snapshot_is_not_there(store: Store, other: Store) -> None:
     """For everything that takes one."""
-    theirs = compiled(other, session(other)).id
+    theirs = compiled(other, new_session(other)).id
     for asked in (theirs, "snp_" + "0" * 26, "x"):
         for use in (store.get_snapshot, store.list_blocks, store.verify_snapshot):
             with pytest.raises(StoreRefused) as error:
@@ -264,7 +273,7 @@ def test_another_projects_snapshot_is_not_there(store: Store, other: Store) -> N
 
 def test_a_block_that_is_not_in_the_snapshot_is_no_cursor(store: Store) -> None:
     """As for every list."""
-    snapshot = compiled(store, session(store, "base"))
+    snapshot = compiled(store, new_session(store, "base"))
 
     with pytest.raises(StoreRefused) as error:
         store.list_blocks(snapshot.id, after="blk_" + "0" * 26)
@@ -274,13 +283,13 @@ def test_a_block_that_is_not_in_the_snapshot_is_no_cursor(store: Store) -> None:
 
 def test_a_whole_project_is_verified(store: Store) -> None:
     """Everything that was made is looked at, and nothing is wrong with it."""
-    made = session(store, "base", {"t": 1})
-    fill(store, made, 3)
-    side = fork(store, made)
-    append(store, side, ["x"])
+    made = new_session(store, "base", {"t": 1})
+    append_events(store, made, 3)
+    side = fork_branch(store, made)
+    append_event(store, side, ["x"])
     now = store.get_branch(made.id, made.default_branch_id)
     store.merge_branch(
-        *where(made),
+        *branch_ids(made),
         Merge(
             source_branch_id=side.id,
             strategy=MergeStrategy.COMPACT,
@@ -321,15 +330,15 @@ def test_a_whole_project_is_verified(store: Store) -> None:
 @pytest.mark.usefixtures("small_pages")
 def test_what_somebody_changed_is_found(store: Store, table: Any, values: dict[str, Any], told: str) -> None:
     """A change behind the store's back is told, with what it is about."""
-    made = session(store, "base")
-    fill(store, made, 4)
+    made = new_session(store, "base")
+    append_events(store, made, 4)
     compiled(store, made)
     assert store.verify().valid
     rows = select(table.c.id) if "id" in table.c else None
     if rows is not None:
         last = store.read(lambda tx: tx.fetch_all(rows.where(table.c.project_id == store.project_id)))[-1].id
         if table is events:
-            last = every_event(store, made)[2].id
+            last = list_all_events(store, made)[2].id
         which = table.c.id == last
     else:
         which = table.c.branch_id == made.default_branch_id
@@ -343,8 +352,8 @@ def test_what_somebody_changed_is_found(store: Store, table: Any, values: dict[s
 
 def test_two_rows_that_were_exchanged_do_not_open(store: Store) -> None:
     """What is sealed is bound to its row."""
-    made = session(store)
-    one, two = fill(store, made, 2)
+    made = new_session(store)
+    one, two = append_events(store, made, 2)
     columns = ("sealed", "wrapped_key", "generation")
     rows = {
         event.id: store.read(lambda tx, name=event.id: tx.find(events, name))  # type: ignore[misc]

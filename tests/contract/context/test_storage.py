@@ -23,7 +23,7 @@ from alembic.script import ScriptDirectory
 from sqlalchemy import create_engine, inspect, text
 from sqlalchemy.engine import Engine
 
-from support.context_builders import append, every_event, fill, session
+from support.context_builders import append_event, append_events, list_all_events, new_session
 from support.operation_store import Store
 from traceforge.context.api.open_store import open_keyring
 from traceforge.context.model.inputs import Append, NewEvent, NewProject, NewPurge, NewSnapshot
@@ -137,7 +137,7 @@ def test_a_migration_that_fails_leaves_the_old_state(
 ) -> None:
     """Neither its tables nor its row; the store goes on as it was, and the migration can be made later."""
     with closing(Store.open(target, keys=keys)) as store:
-        append(store, session(store), "before")
+        append_event(store, new_session(store), "before")
     before = tables(target)
     monkeypatch.setenv("THEN", "fail")
     with closing(Database.open(target)) as database:
@@ -176,7 +176,7 @@ def test_a_migration_that_is_killed_leaves_the_old_state(target: str, keys: str,
 
     assert before == tables(target)
     with closing(Store.open(target, keys=keys)) as store:
-        append(store, session(store), "after")
+        append_event(store, new_session(store), "after")
 
 
 def test_many_open_an_empty_database_at_once(target: str, keys: str) -> None:
@@ -213,10 +213,10 @@ def test_many_make_the_same_file_at_once(tmp_path: Path) -> None:
 def test_a_store_is_found_again(target: str, keys: str) -> None:
     """Its default project, and what was in it."""
     with closing(Store.open(target, keys=keys)) as store:
-        made = session(store)
-        event = append(store, made, "remember")
+        made = new_session(store)
+        event = append_event(store, made, "remember")
     with closing(Store.open(target, keys=keys)) as store:
-        assert [event] == every_event(store, made)
+        assert [event] == list_all_events(store, made)
         another = store.create_project(NewProject(name="another"))
     with closing(Store.open(target, keys=keys, project_id=another.id)) as store:
         assert "another" == store.get_project().name
@@ -227,24 +227,24 @@ def test_a_store_is_found_again(target: str, keys: str) -> None:
 def test_without_its_keyring_a_database_holds_nothing_readable(target: str, keys: str, tmp_path: Path) -> None:
     """Another keyring, or an empty one, opens nothing, and no key is made in silence."""
     with closing(Store.open(target, keys=keys)) as store:
-        made = session(store)
-        append(store, made, "the words")
+        made = new_session(store)
+        append_event(store, made, "the words")
     none = str(tmp_path / "none.keys")
     with pytest.raises(StoreUnavailable, match="no key for project"):
         Store.open(target, keys=none)
     with closing(Store(Database.open(target), Keyring(none), store.project_id)) as store:
         with pytest.raises(StoreUnavailable, match="no key for project"):
-            every_event(store, made)
+            list_all_events(store, made)
         with pytest.raises(StoreUnavailable, match="no key for project"):
-            append(store, made)
+            append_event(store, made)
     assert not (tmp_path / "none.keys").exists()
 
 
 def test_a_connection_that_was_lost_is_replaced(target: str, keys: str, backend: str) -> None:
     """The next operation works, also where every connection of the pool is dead."""
     with closing(Store.open(target, keys=keys)) as store:
-        made = session(store)
-        append(store, made, "one")
+        made = new_session(store)
+        append_event(store, made, "one")
         if backend == "postgresql":
             with plain_engine(target) as engine, engine.begin() as connection:
                 connection.execute(
@@ -256,14 +256,14 @@ def test_a_connection_that_was_lost_is_replaced(target: str, keys: str, backend:
         else:
             store.database.engine.dispose()
 
-        assert 2 == append(store, made, "two").sequence
-        assert ["one", "two"] == [event.content for event in every_event(store, made)]
+        assert 2 == append_event(store, made, "two").sequence
+        assert ["one", "two"] == [event.content for event in list_all_events(store, made)]
 
 
 def test_a_database_that_is_gone_is_told(target: str, keys: str, backend: str) -> None:
     """To who reads, who writes and who appends; nothing is known to be written."""
     with closing(Store.open(target, keys=keys)) as store:
-        made = session(store)
+        made = new_session(store)
         body = Append(
             expected_version=0,
             expected_head_event_id=None,
@@ -280,7 +280,7 @@ def test_a_database_that_is_gone_is_told(target: str, keys: str, backend: str) -
                 name.write_bytes(b"no database, for certain" * 100)
         uses: tuple[Callable[[], object], ...] = (
             lambda: store.get_session(made.id),
-            lambda: session(store),
+            lambda: new_session(store),
             lambda: store.append_event(made.id, made.default_branch_id, body),
         )
         for use in uses:
@@ -299,7 +299,7 @@ def test_a_connection_that_is_lost_in_the_middle_is_tried_once_more(target: str,
 
         def work(joined: Store) -> str:
             calls.append(1)
-            made = session(joined)
+            made = new_session(joined)
             if len(calls) == 1:
                 joined.tx.connection.execute(text("SELECT pg_terminate_backend(pg_backend_pid())"))
             return made.id
@@ -323,7 +323,7 @@ def test_a_commit_whose_outcome_nobody_knows_is_told(target: str, keys: str, mon
 
         monkeypatch.setattr(dialect, "do_commit", lost)
         with pytest.raises(StoreUnavailable, match="may or may not be stored") as error:
-            session(store)
+            new_session(store)
         monkeypatch.undo()
 
         assert error.value.outcome_unknown
@@ -372,7 +372,7 @@ def test_a_writer_inside_of_a_transaction_that_is_not_part_of_it_is_told(
     monkeypatch.setattr(database_module, "BUSY_TIMEOUT_S", 0.1)
     with closing(Store.open(str(tmp_path / "a.db"))) as store:
         with pytest.raises(StoreUnavailable, match="another writer of this process"):
-            store.transaction(lambda _: session(store))
+            store.transaction(lambda _: new_session(store))
 
         assert [] == store.list_sessions().data
 
@@ -382,17 +382,17 @@ def test_a_project_is_used_after_a_fork_of_the_process(target: str, keys: str) -
     program = textwrap.dedent(
         """
         import os, sys
-        from support.context_builders import append, every_event, session
+        from support.context_builders import append_event, list_all_events, new_session
         from support.operation_store import Store
         store = Store.open(sys.argv[1], keys=sys.argv[2])
-        made = session(store)
-        append(store, made, "before")
+        session = new_session(store)
+        append_event(store, session, "before")
         child = os.fork()
-        append(store, made, "child") if child == 0 else os.waitpid(child, 0)
+        append_event(store, session, "child") if child == 0 else os.waitpid(child, 0)
         if child == 0:
             os._exit(0)
-        append(store, made, "parent")
-        print([event.content for event in every_event(store, made)])
+        append_event(store, session, "parent")
+        print([event.content for event in list_all_events(store, session)])
         """
     )
     tests = str(Path(__file__).parents[2])
@@ -419,7 +419,7 @@ def test_an_append_waits_for_a_writer_of_another_process(tmp_path: Path) -> None
     """It is neither refused nor lost."""
     target = str(tmp_path / "context.db")
     with closing(Store.open(target)) as store, closing(sqlite3.connect(target, isolation_level=None)) as other:
-        made = session(store)
+        made = new_session(store)
         other.execute("BEGIN IMMEDIATE")
         with ThreadPoolExecutor(1) as threads:
             waiting = threads.submit(store.append_event, made.id, made.default_branch_id, note(0, None))
@@ -429,29 +429,29 @@ def test_an_append_waits_for_a_writer_of_another_process(tmp_path: Path) -> None
             event = waiting.result()
 
         assert not was_done
-        assert [event] == every_event(store, made)
+        assert [event] == list_all_events(store, made)
 
 
 def test_an_append_after_a_refused_one_finds_the_database_as_it_is(target: str, keys: str) -> None:
     """A refusal leaves neither a transaction nor a lock behind, on the connection that every writer uses."""
     with closing(Store.open(target, keys=keys)) as store:
-        made = session(store)
-        event = append(store, made)
+        made = new_session(store)
+        event = append_event(store, made)
 
         with pytest.raises(BranchConflict) as refused:
             store.append_event(made.id, made.default_branch_id, note(0, None))
-        later = append(store, made)
+        later = append_event(store, made)
 
         assert (1, event.id) == (refused.value.version, refused.value.head_event_id)
-        assert [event, later] == every_event(store, made)
+        assert [event, later] == list_all_events(store, made)
 
 
 @pytest.mark.counted("purge")
 def test_who_is_refused_in_the_middle_leaves_nothing_open(target: str, keys: str) -> None:
     """A statement that was not read to its end would show its old state to whoever gets the connection next."""
     store = Store.open(target, keys=keys)
-    made = session(store)
-    first, *_ = fill(store, made, 4)
+    made = new_session(store)
+    first, *_ = append_events(store, made, 4)
     store.create_purge_job(NewPurge(targets=[first.id]))
     held = []  # As a server holds an error while it answers.
     for _ in range(3):
@@ -459,9 +459,9 @@ def test_who_is_refused_in_the_middle_leaves_nothing_open(target: str, keys: str
             store.create_snapshot(made.id, made.default_branch_id, NewSnapshot())
         held.append(error.value)
         for _ in range(2):  # On another connection, where the database is a file.
-            latest = append(store, made)
+            latest = append_event(store, made)
             assert latest.id == store.get_branch(made.id, made.default_branch_id).head_event_id
-        assert session(store).id == store.list_sessions().data[-1].id
+        assert new_session(store).id == store.list_sessions().data[-1].id
 
     assert 3 == len(held)
     store.close()

@@ -9,10 +9,10 @@ from typing import Any, NamedTuple
 import httpx
 import pytest
 
-from support.context_builders import append, artifact, bundle, fork, session
+from support.context_builders import append_event, fork_branch, new_artifact, new_bundle, new_session
 from support.operation_store import Store
-from support.purge_rows import put_response
-from support.store_servers import Served, bearer, new_key, served
+from support.purge_rows import insert_response
+from support.store_servers import RunningServer, auth_header, new_api_key, run_server
 from traceforge.context.model.inputs import NewAlias, NewPurge, NewReplayRun, NewSnapshot
 from traceforge.context.model.objects import Target
 from traceforge.ids import new_id
@@ -43,19 +43,19 @@ class Things(NamedTuple):
 
 def things(store: Store) -> Things:
     """Make one of everything."""
-    made = session(store, "base")
-    event = append(store, made)
-    forked = fork(store, made)
+    made = new_session(store, "base")
+    event = append_event(store, made)
+    forked = fork_branch(store, made)
     snapshot = store.create_snapshot(made.id, made.default_branch_id, NewSnapshot())
-    new_key(store, "read")
+    new_api_key(store, "read")
     key = store.list_api_keys(limit=100).data[-1]
     alias = store.create_alias(NewAlias(name=new_id("alias"), targets=[Target(provider="openai", model="m")]))
     run = NewReplayRun(baseline=alias.name, candidate=alias.name, snapshot_ids=[snapshot.id])
     return Things(
-        artifact(store).id, bundle(store, "x").id, made.id, made.default_branch_id, event.id, snapshot.id, key.id,
-        store.project_id, forked.id, put_response(store, snapshot.id, "answer"), alias.live_release_id,
+        new_artifact(store).id, new_bundle(store, "x").id, made.id, made.default_branch_id, event.id, snapshot.id,
+        key.id, store.project_id, forked.id, insert_response(store, snapshot.id, "answer"), alias.live_release_id,
         store.create_replay_run(run, start=False).id, alias.name,
-        store.create_purge_job(NewPurge(targets=[artifact(store).id])).id,
+        store.create_purge_job(NewPurge(targets=[new_artifact(store).id])).id,
     )  # fmt: skip
 
 
@@ -93,10 +93,10 @@ def bodies(own: Things, ids: Things) -> dict[str, Any]:
 
 
 @pytest.fixture
-def asker(store: Store, other: Store, shared_store: Store) -> Iterator[tuple[Served, str]]:
+def asker(store: Store, other: Store, shared_store: Store) -> Iterator[tuple[RunningServer, str]]:
     """A server, and a key of a project that is not its operator's."""
-    with served(shared_store, required=True) as site:
-        yield site, new_key(store, "admin")
+    with run_server(shared_store, required=True) as site:
+        yield site, new_api_key(store, "admin")
 
 
 def said(answer: httpx.Response, ids: Things) -> tuple[Any, ...]:
@@ -108,12 +108,12 @@ def said(answer: httpx.Response, ids: Things) -> tuple[Any, ...]:
 
 
 def test_on_every_route_a_foreign_id_is_as_good_as_none(
-    asker: tuple[Served, str], store: Store, other: Store, record_property: Any
+    asker: tuple[RunningServer, str], store: Store, other: Store, record_property: Any
 ) -> None:
     """In the path, in the body and as a cursor; the answers are the same bytes apart from the ids."""
     site, key = asker
     own, foreign, missing = things(store), things(other), nothings()
-    document = site.http.get("/v2/openapi.json", headers=bearer(key)).json()
+    document = site.http.get("/v2/openapi.json", headers=auth_header(key)).json()
     count = 0
     for path, methods in document["paths"].items():
         for method, operation in methods.items():
@@ -139,13 +139,13 @@ _REFERS = ("create_bundle", "create_session", "fork_branch", "append_event", "me
 
 
 def _ask(
-    site: Served, key: str, method: str, path: str, name: str, place: str, own: Things, ids: Things
+    site: RunningServer, key: str, method: str, path: str, name: str, place: str, own: Things, ids: Things
 ) -> httpx.Response:
     """Ask with ids of our own everywhere but in one place."""
     filled = _NAMES.sub(lambda found: getattr(ids if found[1] == place else own, found[1]), path)
     body = bodies(own, ids if place == "body" else own).get(name)
     query = {"after": _cursor(name, ids)} if place == "after" else None
-    return site.http.request(method, filled, json=body, params=query, headers=bearer(key))
+    return site.http.request(method, filled, json=body, params=query, headers=auth_header(key))
 
 
 def _cursor(name: str, ids: Things) -> str:
@@ -164,12 +164,14 @@ def things_of(store: Store) -> list[Any]:
     return [store.list_sessions().data, store.list_artifacts().data, store.list_bundles().data]
 
 
-def test_what_others_did_is_not_changed_by_asking(asker: tuple[Served, str], store: Store, other: Store) -> None:
+def test_what_others_did_is_not_changed_by_asking(
+    asker: tuple[RunningServer, str], store: Store, other: Store
+) -> None:
     """No route writes into another project, whatever it answers."""
     site, key = asker
     own, foreign = things(store), things(other)
     before = (things_of(other), other.get_branch(foreign.session_id, foreign.branch_id), other.list_api_keys().data)
-    document = site.http.get("/v2/openapi.json", headers=bearer(key)).json()
+    document = site.http.get("/v2/openapi.json", headers=auth_header(key)).json()
     for path, methods in document["paths"].items():
         for method, operation in methods.items():
             for place in (*_NAMES.findall(path), "body"):

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from support.sample_files import session, snapshot_body, write_pack, write_tree
+from support.sample_files import sample_session, snapshot_body, write_pack, write_tree
 from traceforge.audit import parallel_map
 from traceforge.audit.auditor import Auditor, AuditReport
 from traceforge.config import ModelRule
@@ -25,7 +25,7 @@ def test_all_kinds_under_one_path_are_counted(tmp_path: Path) -> None:
     write_tree(tmp_path / "a" / ".ai-snapshots", 3)
     write_tree(tmp_path / "b" / "by-its-manifest", 2)
     write_pack(tmp_path / "c" / "pack")
-    (tmp_path / "c" / "model_io.json").write_text(json.dumps(session()))
+    (tmp_path / "c" / "model_io.json").write_text(json.dumps(sample_session()))
     (tmp_path / "single.json").write_bytes(write_document([snapshot_body()]))
     (tmp_path / "package.json").write_text("{}")
 
@@ -37,7 +37,7 @@ def test_all_kinds_under_one_path_are_counted(tmp_path: Path) -> None:
 
 def test_dependencies_and_git_are_passed_over(tmp_path: Path) -> None:
     """Folders that other tools fill are not ours to judge."""
-    (tmp_path / "model_io.json").write_text(json.dumps(session()))
+    (tmp_path / "model_io.json").write_text(json.dumps(sample_session()))
     for name in (".git", "node_modules", ".venv", "__pycache__"):
         (tmp_path / name).mkdir()
         (tmp_path / name / "broken.json").write_text("{")
@@ -48,7 +48,7 @@ def test_dependencies_and_git_are_passed_over(tmp_path: Path) -> None:
 def test_a_linked_folder_is_a_finding_and_is_not_entered(tmp_path: Path) -> None:
     """A link to a folder leads out of the tree: what is behind it is not checked, and that is no silent pass."""
     (tmp_path / "in").mkdir()
-    (tmp_path / "in" / "model_io.json").write_text(json.dumps(session()))
+    (tmp_path / "in" / "model_io.json").write_text(json.dumps(sample_session()))
     (tmp_path / "out").mkdir()
     (tmp_path / "out" / "broken.json").write_text("{")
     (tmp_path / "in" / "link").symlink_to(tmp_path / "out", target_is_directory=True)
@@ -59,7 +59,7 @@ def test_a_linked_folder_is_a_finding_and_is_not_entered(tmp_path: Path) -> None
 def test_a_linked_file_found_in_a_folder_is_unchecked(tmp_path: Path) -> None:
     """A link found while walking is IO; the same link named by a person is followed."""
     real = tmp_path / "real.json"
-    real.write_text(json.dumps(session()))
+    real.write_text(json.dumps(sample_session()))
     (tmp_path / "in").mkdir()
     link = tmp_path / "in" / "model_io.json"
     link.symlink_to(real)
@@ -136,7 +136,7 @@ def test_the_traces_folder_is_known_through_a_link_and_deep_below_it(tmp_path: P
     """Whatever the person named, and however it is spelt."""
     deep = tmp_path / "project" / "traces" / "a" / "b"
     deep.mkdir(parents=True)
-    (deep / "model_io.json").write_text(json.dumps(session()))
+    (deep / "model_io.json").write_text(json.dumps(sample_session()))
     (tmp_path / "link").symlink_to("project")
 
     for named in ("link", "project", "link/traces/../traces", "project/traces/a/b"):
@@ -147,7 +147,7 @@ def test_the_traces_folder_is_known_through_a_link_and_deep_below_it(tmp_path: P
 
 def test_where_a_folder_really_is_is_looked_up_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Not for every folder below it, each from the root: the time would grow with the square of the depth."""
-    (tmp_path / "model_io.json").write_text(json.dumps(session()))
+    (tmp_path / "model_io.json").write_text(json.dumps(sample_session()))
     os.makedirs(tmp_path.joinpath(*["d"] * 60))
     looked, realpath = [], os.path.realpath
     monkeypatch.setattr(os.path, "realpath", lambda path, **more: (looked.append(path), realpath(path, **more))[1])

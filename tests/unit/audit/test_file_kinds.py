@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from support.sample_files import session, snapshot_body, write_tree
+from support.sample_files import sample_session, snapshot_body, write_tree
 from traceforge.audit.file_kinds import FileKind, find_kind
 from traceforge.snapshots.formats.snapshot_format import write_document
 
@@ -15,7 +15,7 @@ from traceforge.snapshots.formats.snapshot_format import write_document
 @pytest.mark.parametrize(
     ("value", "kind"),
     [
-        (session(), FileKind.MODEL_IO),
+        (sample_session(), FileKind.MODEL_IO),
         ({"adapter_id": "a", "interactions": []}, FileKind.MODEL_IO),
         (json.loads(write_document([snapshot_body()])), FileKind.SNAPSHOT),
         ({"version": "0.9.0", "snapshots": []}, FileKind.SNAPSHOT),

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from support.corpus import each_shared, need_shared
+from support.corpus import need_shared, shared_file_params
 from support.json_texts import fuzz, nest, shallow_texts
 from support.node import CanonicalOracle
 from traceforge.canon import DEPTH_MAX, JSON, canonical_bytes, ecmascript_bytes, parse_json
@@ -87,7 +87,7 @@ def _second(value: JSON) -> JSON:
     return value[1]
 
 
-@pytest.mark.parametrize("file", each_shared(SUITE, "y_*.json"))
+@pytest.mark.parametrize("file", shared_file_params(SUITE, "y_*.json"))
 def test_each_valid_text_is_read_as_node_reads_it(oracle: CanonicalOracle, file: Path) -> None:
     """Every text that the suite calls JSON is accepted with the value of `JSON.parse`."""
     expected = oracle.judge_one(file.read_bytes())
@@ -97,13 +97,13 @@ def test_each_valid_text_is_read_as_node_reads_it(oracle: CanonicalOracle, file:
     assert expected.canonical == canonical_bytes(parse_json(file.read_bytes()))
 
 
-@pytest.mark.parametrize("file", each_shared(SUITE, "n_*.json"))
+@pytest.mark.parametrize("file", shared_file_params(SUITE, "n_*.json"))
 def test_each_invalid_text_is_refused_with_its_place(file: Path) -> None:
     """A line, column and offset inside the text."""
     _refusal(file.read_bytes())
 
 
-@pytest.mark.parametrize("file", each_shared(SUITE, "i_*.json"))
+@pytest.mark.parametrize("file", shared_file_params(SUITE, "i_*.json"))
 def test_each_undefined_text_is_treated_as_documented(oracle: CanonicalOracle, file: Path) -> None:
     """Read as Node reads it, or refused for the documented reason."""
     data = file.read_bytes()

@@ -21,7 +21,7 @@ import zstandard
 from hypothesis import given
 from hypothesis import strategies as st
 
-from support.corpus import each_shared, shared
+from support.corpus import shared_file_params, shared_path
 from support.json_texts import fuzz, json_texts, nest
 from support.node import Answer, CanonicalOracle
 from traceforge.canon import (
@@ -68,7 +68,7 @@ def _assert_all_writers_agree(oracle: CanonicalOracle, texts: list[bytes]) -> No
 
 
 def _vectors() -> list[object]:
-    place = shared("vectors/canonical.json")
+    place = shared_path("vectors/canonical.json")
     if not place.exists():
         return [pytest.param({}, marks=pytest.mark.skip(reason=f"shared data is absent: {place}"))]
     cases: list[dict[str, str]] = json.loads(place.read_bytes())["cases"]
@@ -85,7 +85,7 @@ def test_a_vector_of_the_original_program_has_its_text_and_both_hashes(case: dic
     assert f"sha256:{case['sha256_with_lf']}" == digest_canonical_line(parse_json(data))
 
 
-@pytest.mark.parametrize("file", each_shared("corpus/jcs/input", "*.json"))
+@pytest.mark.parametrize("file", shared_file_params("corpus/jcs/input", "*.json"))
 def test_an_input_of_rfc_8785_is_written_as_its_output(file: Path) -> None:
     output = (file.parents[1] / "output" / file.name).read_bytes()
     outhex = bytes.fromhex((file.parents[1] / "outhex" / f"{file.stem}.txt").read_text())
@@ -164,7 +164,7 @@ def test_many_texts_are_written_as_node_writes_them(oracle: CanonicalOracle, tex
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("file", each_shared("corpus/llm", "*.jsonl.zst"))
+@pytest.mark.parametrize("file", shared_file_params("corpus/llm", "*.jsonl.zst"))
 def test_recorded_traffic_is_written_as_node_writes_it(oracle: CanonicalOracle, file: Path) -> None:
     """Real requests and responses, and the rows that hold them."""
     rows = zstandard.ZstdDecompressor().decompressobj().decompress(file.read_bytes()).splitlines()

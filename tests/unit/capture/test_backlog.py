@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from support.work_counts import finish
+from support.work_counts import run_with_deadline
 from traceforge.capture.backlog import Backlog
 
 
@@ -44,4 +44,4 @@ def test_wake_ends_a_wait() -> None:
     backlog: Backlog[str] = Backlog(100)
     backlog.wake()
 
-    assert [] == finish(lambda: backlog.get(3600, 100))
+    assert [] == run_with_deadline(lambda: backlog.get(3600, 100))

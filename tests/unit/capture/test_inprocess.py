@@ -22,7 +22,7 @@ import requests
 from aiohttp import client_reqrep, connector, http_parser, streams
 
 import traceforge
-from support.upstream import Answer, Upstream, upstream
+from support.upstream import ScriptedResponse, Upstream, upstream
 from traceforge.capture.hook import guarded_call
 from traceforge.capture.hook.callsite import current_test
 from traceforge.capture.recorder import MemoryRecorder
@@ -59,7 +59,7 @@ def server() -> Iterator[Upstream]:
 @pytest.fixture
 def url(server: Upstream) -> str:
     """The URL of a model."""
-    server.answers(Answer([b"{}"]))
+    server.respond_with(ScriptedResponse([b"{}"]))
     return server.url + PATH
 
 
@@ -264,15 +264,15 @@ def test_clients_and_connections_from_before_are_recorded(url: str) -> None:
 def test_a_dropped_response_is_recorded_with_the_next_call(server: Upstream) -> None:
     """It was never closed: its outcome is `left`."""
     sink = MemoryRecorder()
-    gate = threading.Semaphore(0)
-    server.answers(Answer([b"data: 1\n\n", b"data: 2\n\n"], chunked=True, gate=gate))
+    permits = threading.Semaphore(0)
+    server.respond_with(ScriptedResponse([b"data: 1\n\n", b"data: 2\n\n"], chunked=True, permits=permits))
     client = httpx.Client()
     with traceforge.capture(sink=sink) as captured:
         response = client.send(client.build_request("POST", server.url + PATH), stream=True)
         assert 1 == captured.open
         del response
         gc.collect()
-    gate.release(9)
+    permits.release(9)
     client.close()
 
     assert [CallOutcome.CLIENT_LEFT] == [exchange.outcome for exchange in sink.exchanges]
@@ -281,14 +281,14 @@ def test_a_dropped_response_is_recorded_with_the_next_call(server: Upstream) -> 
 def test_an_open_stream_at_the_end_of_a_capture_is_recorded_as_far_as_it_came(server: Upstream) -> None:
     """Its reader reads on; a child that was forked meanwhile does not record it again."""
     sink = MemoryRecorder()
-    gate = threading.Semaphore(0)
-    server.answers(Answer([b"data: 1\n\n", b"data: 2\n\n"], chunked=True, gate=gate))
+    permits = threading.Semaphore(0)
+    server.respond_with(ScriptedResponse([b"data: 1\n\n", b"data: 2\n\n"], chunked=True, permits=permits))
     with httpx.Client() as client:
         with traceforge.capture(sink=sink) as captured:
             response = client.send(client.build_request("POST", server.url + PATH), stream=True)
             pieces = response.iter_raw()
             first = next(pieces)
-        gate.release(9)
+        permits.release(9)
 
         assert b"data: 1\n\ndata: 2\n\n" == first + b"".join(pieces)
         response.close()
@@ -302,7 +302,7 @@ def test_an_open_stream_at_the_end_of_a_capture_is_recorded_as_far_as_it_came(se
 
 def test_an_open_stream_at_the_end_of_the_process_is_recorded(server: Upstream, tmp_path: Path) -> None:
     """Also by an installed capture."""
-    server.answers(Answer([b"data: 1\n\n"], chunked=True))
+    server.respond_with(ScriptedResponse([b"data: 1\n\n"], chunked=True))
     script = f"""
 import httpx, traceforge
 traceforge.install()
@@ -323,8 +323,8 @@ next(response.iter_raw())
 def test_a_cancelled_stream_is_recorded_as_left(server: Upstream) -> None:
     """The task is cancelled while it waits for the next chunk."""
     sink = MemoryRecorder()
-    gate = threading.Semaphore(0)
-    server.answers(Answer([b"data: 1\n\n", b"data: 2\n\n"], chunked=True, gate=gate))
+    permits = threading.Semaphore(0)
+    server.respond_with(ScriptedResponse([b"data: 1\n\n", b"data: 2\n\n"], chunked=True, permits=permits))
 
     async def read(first: asyncio.Event) -> None:
         async with httpx2.AsyncClient() as client, client.stream("POST", server.url + PATH) as response:
@@ -341,7 +341,7 @@ def test_a_cancelled_stream_is_recorded_as_left(server: Upstream) -> None:
                 await task
 
     asyncio.run(main())
-    gate.release(9)
+    permits.release(9)
     (captured,) = sink.exchanges
     assert (CallOutcome.CLIENT_LEFT, [b"data: 1\n\n"]) == (
         captured.outcome,
@@ -353,8 +353,8 @@ def test_a_cancelled_stream_is_recorded_as_left(server: Upstream) -> None:
 def test_a_call_that_is_cancelled_before_its_response_has_failed(server: Upstream, client: str) -> None:
     """There was no response, and the application sees its own cancellation."""
     sink = MemoryRecorder()
-    gate = threading.Semaphore(0)
-    server.answers(Answer([b"{}"], stalled=True, gate=gate))
+    permits = threading.Semaphore(0)
+    server.respond_with(ScriptedResponse([b"{}"], waits_first=True, permits=permits))
     new = {"httpx": httpx.AsyncClient, "httpx2": httpx2.AsyncClient, "aiohttp": aiohttp.ClientSession}[client]
 
     async def main() -> None:
@@ -368,7 +368,7 @@ def test_a_call_that_is_cancelled_before_its_response_has_failed(server: Upstrea
                     await task
 
     asyncio.run(main())
-    gate.release()
+    permits.release()
     (captured,) = sink.exchanges
     assert (CallOutcome.FAILED, 0, "CancelledError") == (captured.outcome, captured.status, captured.error)
 

@@ -21,12 +21,12 @@ import requests
 import uvloop
 
 import traceforge
-from support.exchanges import call, chat_answer, chat_request
+from support.exchanges import chat_answer, chat_request, make_exchange
 from support.http_clients import DRIVERS, Aiohttp, Driver
 from support.replay_player import make_player
-from support.upstream import Answer, Upstream, unasked, upstream
+from support.upstream import ScriptedResponse, Upstream, uncalled_upstream, upstream
 from support.wire_transcripts import CHAT, SSE
-from support.work_counts import finish
+from support.work_counts import run_with_deadline
 from traceforge.capture.hook import clients, dispatch, replayed_response
 from traceforge.capture.hook.guarded_call import faults
 from traceforge.capture.recorder import MemoryRecorder
@@ -45,7 +45,7 @@ each_driver = pytest.mark.parametrize("driver", DRIVERS, ids=lambda driver: driv
 @pytest.fixture
 def server() -> Iterator[Upstream]:
     """A provider that no call may reach."""
-    with unasked() as one:
+    with uncalled_upstream() as one:
         yield one
 
 
@@ -65,12 +65,12 @@ def no_faults() -> Iterator[None]:
 
 def plain(text: str = "Paris", question: bytes = QUESTION, **more: Any) -> Exchange:
     """A call with a plain response."""
-    return call(CHAT, question, chat_answer(text), **more)
+    return make_exchange(CHAT, question, chat_answer(text), **more)
 
 
 def streamed(times: list[float] | None = None, **more: Any) -> Exchange:
     """A call whose response came in chunks."""
-    exchange = call(CHAT, QUESTION, b"".join(PIECES), media_type=SSE, **more)
+    exchange = make_exchange(CHAT, QUESTION, b"".join(PIECES), media_type=SSE, **more)
     when = times or [1.0] * len(PIECES)
     return msgspec.structs.replace(
         exchange, chunks=tuple(Chunk(at, data) for at, data in zip(when, PIECES, strict=True))
@@ -115,7 +115,7 @@ def test_a_redacted_key_in_a_response_is_refilled_from_the_live_request(
 ) -> None:
     """Where the response refers to one of its headers."""
     answer = chat_answer("You are sk-proj-recorded0recorded0recorded0.")
-    one = call(CHAT, QUESTION, answer, headers=[("X-Api-Key", "sk-proj-recorded0recorded0recorded0")])
+    one = make_exchange(CHAT, QUESTION, answer, headers=[("X-Api-Key", "sk-proj-recorded0recorded0recorded0")])
     with traceforge.replay(player=make_player(tmp_path, one)):
         got = driver.post(url, QUESTION, {"X-Api-Key": "sk-proj-live0live0live0live0live0live0"})
 
@@ -184,7 +184,7 @@ def test_a_request_that_streams_is_read_to_its_end_first(driver: Driver, url: st
 def test_a_response_that_was_cut_breaks_off_again(driver: Driver, url: str, tmp_path: Path) -> None:
     """With the client's own error, after the recorded chunks."""
     pieces: list[bytes] = []
-    exchange = call(CHAT, QUESTION, PIECES[1], media_type=SSE, outcome=CallOutcome.CUT, error="reset")
+    exchange = make_exchange(CHAT, QUESTION, PIECES[1], media_type=SSE, outcome=CallOutcome.CUT, error="reset")
     with (
         traceforge.replay(player=make_player(tmp_path, exchange)),
         pytest.raises(driver.error),
@@ -218,7 +218,7 @@ def test_without_a_pace_the_recorded_times_are_not_waited_for(driver: Driver, ur
             driver.stream(url, QUESTION, chunks.append)
         return len(b"".join(chunks))
 
-    assert finish(stream) > 0
+    assert run_with_deadline(stream) > 0
 
 
 @each_driver
@@ -328,7 +328,7 @@ def test_telemetry_is_refused_silently(driver: Driver, tmp_path: Path) -> None:
 def test_other_calls_are_left_alone(tmp_path: Path) -> None:
     """A database, a web page."""
     with upstream() as other, traceforge.replay(player=make_player(tmp_path, plain())):
-        other.answers(Answer([b"page"]))
+        other.respond_with(ScriptedResponse([b"page"]))
         got = httpx.get(f"{other.url}/page")
 
     assert b"page" == got.content

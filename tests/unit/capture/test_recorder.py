@@ -17,7 +17,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from support.work_counts import finish
+from support.work_counts import run_with_deadline
 from traceforge.capture import recorder as module
 from traceforge.capture import recorder_forks, recorder_process
 from traceforge.capture.recorder import ProcessRecorder, Recorder, ThreadRecorder
@@ -119,7 +119,7 @@ def test_closing_does_not_wait_for_a_process_that_hangs(tmp_path: Path, monkeypa
     try:
         for number in range(1, 300):
             recorder.take(exchange(number, "long " * 1000))
-        counts = finish(lambda: recorder.close(0.5))
+        counts = run_with_deadline(lambda: recorder.close(0.5))
     finally:
         os.kill(recorder._process.pid, signal.SIGCONT)
         recorder._reader.join(20)

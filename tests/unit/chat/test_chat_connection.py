@@ -15,7 +15,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from support.chat_servers import Echo, RunningChat, chatting, write_prompts
+from support.chat_servers import Echo, RunningChat, running_chat, write_prompts
 from support.raw_sockets import Peer
 from traceforge.canon import JSONObject
 from traceforge.chat import chat_connection as module
@@ -28,7 +28,7 @@ TYPE = b"Content-Type: application/json\r\n"
 @pytest.fixture
 def running(tmp_path: Path) -> Iterator[RunningChat]:
     """A chat whose model says the message again."""
-    with chatting(Echo(), write_prompts(tmp_path / "prompts")) as chat:
+    with running_chat(Echo(), write_prompts(tmp_path / "prompts")) as chat:
         yield chat
 
 
@@ -85,7 +85,7 @@ def test_http_1_0_gets_a_response_and_a_close(running: RunningChat) -> None:
     """Without a Host, which HTTP/1.0 does not demand."""
     peer = running.connect()
     peer.send(b"POST /chat HTTP/1.0\r\nContent-Length: %d\r\n%b\r\n%b" % (len(ASK), TYPE, ASK))
-    received = peer.rest()
+    received = peer.read_to_end()
 
     assert received.endswith(b'{"reply":"echo: hi"}')
     assert b"Connection: close" in received
@@ -98,7 +98,7 @@ def test_expect_100_continue_is_answered(running: RunningChat) -> None:
         b"POST /chat HTTP/1.1\r\nHost: localhost\r\nExpect: 100-continue\r\nContent-Length: %d\r\n%b\r\n"
         % (len(ASK), TYPE)
     )
-    assert b"HTTP/1.1 100 Continue\r\n\r\n" == peer.head()
+    assert b"HTTP/1.1 100 Continue\r\n\r\n" == peer.read_head()
     peer.send(ASK)
     assert (200, {"reply": "echo: hi"}) == answer(peer)
     peer.close()
@@ -226,7 +226,7 @@ def test_the_response_to_head_is_that_of_get_without_its_body(running: RunningCh
     """The length is that of the page."""
     peer = running.connect()
     peer.send(b"HEAD / HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
-    received = peer.rest()
+    received = peer.read_to_end()
 
     assert received.endswith(b"\r\n\r\n")
     assert b"Content-Length: %d" % len(running.get("/").content) in received
@@ -275,7 +275,7 @@ def _wait(condition: Any) -> None:
 def test_a_client_that_leaves_ends_its_turn(tmp_path: Path) -> None:
     """The model's answer is dropped, nothing of it is remembered, and the next request is served."""
     model = Slow()
-    with chatting(model, write_prompts(tmp_path / "prompts")) as running:
+    with running_chat(model, write_prompts(tmp_path / "prompts")) as running:
         leaver, patient, gone = running.connect(), running.connect(), running.connect()
         leaver.send(post(b'{"message":"first","session_id":"s"}'))
         _wait(lambda: model.begun == 1)
@@ -304,11 +304,11 @@ def test_an_incomplete_request_expires(running: RunningChat, monkeypatch: pytest
     assert (408, "too_slow") == error_response(running, b"POST /chat HTTP/1.1\r\nHost:")
     assert (408, "too_slow") == error_response(running, post()[:-3])
     silent = running.connect()
-    assert b"" == silent.rest()
+    assert b"" == silent.read_to_end()
     idle = running.connect()
     idle.send(post())
     assert 200 == answer(idle)[0]
-    assert b"" == idle.rest()
+    assert b"" == idle.read_to_end()
 
 
 def test_a_connection_beyond_the_limit_gets_a_503(running: RunningChat, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -332,7 +332,7 @@ def test_a_bug_of_ours_is_a_500_that_repeats_nothing_of_the_request(tmp_path: Pa
         async def reply(self, messages: Sequence[JSONObject]) -> str:
             raise KeyError(str(messages))
 
-    with chatting(Broken(), write_prompts(tmp_path / "prompts")) as running:
+    with running_chat(Broken(), write_prompts(tmp_path / "prompts")) as running:
         received = running.post({"message": "my secret", "session_id": "s"})
         log_lines = list(running.log_lines)
 
@@ -378,13 +378,13 @@ def test_an_error_in_response_to_head_has_no_body(running: RunningChat) -> None:
     """As any response to HEAD."""
     peer = running.connect()
     peer.send(b"HEAD /nowhere HTTP/1.1\r\nHost: localhost\r\n\r\n")
-    received = peer.rest()
+    received = peer.read_to_end()
 
     assert received.startswith(b"HTTP/1.1 404")
     assert received.endswith(b"\r\n\r\n")
     peer = running.connect()
     peer.send(b"HEAD / HTTP/1.1\r\nHost: localhost\r\n\r\n")
-    peer.head()
+    peer.read_head()
     peer.send(b"what?\r\n\r\n")  # the next request is another matter
     status, body = answer(peer)
     assert (400, "malformed_http") == (status, body["error"]["code"])
@@ -411,7 +411,7 @@ def test_mutated_requests_never_break_the_server(running: RunningChat, data: st.
     with suppress(ConnectionError):
         peer.send(bytes(sent))
         peer.sock.shutdown(socket.SHUT_WR)  # a client that leaves: it may have been answered or not
-        received = peer.rest()
+        received = peer.read_to_end()
         assert not received or received.startswith(b"HTTP/1.1 ")
         assert b"HTTP/1.1 500" not in received
     peer.close()

@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 from support.corpus import need_shared
-from support.format_examples import HEX, execution_trace
+from support.format_examples import HEX, example_execution_trace
 from traceforge.chat.execution_trace import (
     ExecutionTrace,
     check_execution_trace,
@@ -40,14 +40,14 @@ def _rules(value: Any) -> list[tuple[str, str]]:
 
 
 def _set(path: tuple[str, ...], bad: Any) -> dict[str, Any]:
-    value = execution_trace()
+    value = example_execution_trace()
     place = value[path[0]] if len(path) == 2 else value
     place[path[-1]] = bad
     return value
 
 
 def _drop(path: tuple[str, ...]) -> dict[str, Any]:
-    value = execution_trace()
+    value = example_execution_trace()
     place = value[path[0]] if len(path) == 2 else value
     del place[path[-1]]
     return value
@@ -62,7 +62,7 @@ def test_the_object_has_the_locked_structure_of_the_specification() -> None:
     text = need_shared("seeds/001_45a0da39cc1470d0.txt").read_text(encoding="utf-8")
     block = re.search(r"TRACE OBJECT \(LOCKED STRUCTURE\)\s*(\{.*?\n\})", text, re.DOTALL)
     assert block
-    seed, trace = json.loads(block[1]), execution_trace()
+    seed, trace = json.loads(block[1]), example_execution_trace()
 
     assert list(seed) == list(trace)
     assert list(seed["inputs"]) == list(trace["inputs"])
@@ -71,11 +71,11 @@ def test_the_object_has_the_locked_structure_of_the_specification() -> None:
 
 def test_a_written_trace_has_the_key_order_of_the_specification() -> None:
     """Two spaces, a final newline, whatever order it was read in."""
-    value = {name: execution_trace()[name] for name in reversed(execution_trace())}
+    value = {name: example_execution_trace()[name] for name in reversed(example_execution_trace())}
     trace = read_execution_trace(json.dumps(value).encode())
     data = write_execution_trace(trace)
 
-    assert json.dumps(execution_trace(), indent=2) + "\n" == data.decode()
+    assert json.dumps(example_execution_trace(), indent=2) + "\n" == data.decode()
     assert trace == read_execution_trace(data)
     assert "Paris." == trace.output.assistant_message
 
@@ -128,7 +128,7 @@ def test_a_time_is_an_instant_that_exists(bad: str) -> None:
 
 def test_all_findings_are_reported_together() -> None:
     """Three findings in the error; a text that is not JSON is refused as such."""
-    value = execution_trace() | {"model": "", "extra": 1, "output": {}}
+    value = example_execution_trace() | {"model": "", "extra": 1, "output": {}}
     with pytest.raises(InvalidFile) as caught:
         read_execution_trace(json.dumps(value).encode())
     with pytest.raises(NotJSON):
@@ -149,7 +149,7 @@ def test_a_message_may_hold_any_text() -> None:
 
 def test_a_trace_cannot_be_changed() -> None:
     """It is a frozen object."""
-    trace = msgspec.convert(execution_trace(), ExecutionTrace)
+    trace = msgspec.convert(example_execution_trace(), ExecutionTrace)
     with pytest.raises(AttributeError):
         trace.model = "other"  # type: ignore[misc]
     assert HEX == trace.inputs.system_prompt_hash

@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 
-from support.upstream import Answer, Upstream, upstream
+from support.upstream import ScriptedResponse, Upstream, upstream
 from traceforge.chat import provider_model as module
 from traceforge.chat.chat_errors import ChatError
 from traceforge.chat.model_address import PROVIDERS, find_address
@@ -52,7 +52,7 @@ def completion(content: Any = "Hello.", **message: Any) -> bytes:
 
 def test_the_request_has_exactly_these_bytes(server: Upstream) -> None:
     """They do not depend on the time, on earlier requests, or on the sender."""
-    server.answers(Answer([completion()]))
+    server.respond_with(ScriptedResponse([completion()]))
     replies = [_reply(f"{server.url}/v1", MY_KEY="sk-1") for _ in range(2)]
     first, second = server.received
 
@@ -69,13 +69,13 @@ def test_the_request_has_exactly_these_bytes(server: Upstream) -> None:
 @pytest.mark.parametrize(
     "answer",
     [
-        Answer([completion()]),
-        Answer([completion()[:20], completion()[20:]], chunked=True),
-        Answer([gzip.compress(completion())], headers={"content-encoding": "gzip"}),
-        Answer([completion()], headers={}),
-        Answer([completion(None, refusal="Hello.")]),
-        Answer([completion([{"type": "text", "text": "Hello."}])]),
-        Answer(
+        ScriptedResponse([completion()]),
+        ScriptedResponse([completion()[:20], completion()[20:]], chunked=True),
+        ScriptedResponse([gzip.compress(completion())], headers={"content-encoding": "gzip"}),
+        ScriptedResponse([completion()], headers={}),
+        ScriptedResponse([completion(None, refusal="Hello.")]),
+        ScriptedResponse([completion([{"type": "text", "text": "Hello."}])]),
+        ScriptedResponse(
             [b'data: {"choices":[{"index":0,"delta":{"content":"Hel"}}]}\n\n',
              b'data: {"choices":[{"index":0,"delta":{"content":"lo."},"finish_reason":"stop"}]}\n\ndata: [DONE]\n\n'],
             headers={"content-type": "text/event-stream"}, chunked=True,
@@ -83,9 +83,9 @@ def test_the_request_has_exactly_these_bytes(server: Upstream) -> None:
     ],
     ids=["plain", "chunked", "gzip", "unlabelled", "a refusal in words", "parts", "a stream nobody asked for"],
 )  # fmt: skip
-def test_an_answer_is_read_in_every_encoding_and_framing(server: Upstream, answer: Answer) -> None:
+def test_an_answer_is_read_in_every_encoding_and_framing(server: Upstream, answer: ScriptedResponse) -> None:
     """Through the adapters that read recorded traffic."""
-    server.answers(answer)
+    server.respond_with(answer)
 
     assert "Hello." == _reply(server.url)
 
@@ -96,10 +96,10 @@ def test_ollama_answers_with_a_stream(server: Upstream) -> None:
         b'{"message":{"role":"assistant","content":"Hel"},"done":false}\n',
         b'{"message":{"role":"assistant","content":"lo."},"done":true,"done_reason":"stop"}\n',
     ]
-    server.answers(Answer(lines, headers={"content-type": "application/x-ndjson"}, chunked=True))
+    server.respond_with(ScriptedResponse(lines, headers={"content-type": "application/x-ndjson"}, chunked=True))
     assert "Hello." == _reply(f"{server.url}/api/chat")
 
-    server.answers(Answer(lines[:1], headers={"content-type": "application/x-ndjson"}, chunked=True))
+    server.respond_with(ScriptedResponse(lines[:1], headers={"content-type": "application/x-ndjson"}, chunked=True))
     assert (502, "upstream_broke_off") == _refused(f"{server.url}/api/chat")[:2]
 
 
@@ -107,40 +107,44 @@ def test_ollama_answers_with_a_stream(server: Upstream) -> None:
     ("answer", "code", "text"),
     [
         (
-            Answer([b'{"error":{"message":"No such model."}}'], 404),
+            ScriptedResponse([b'{"error":{"message":"No such model."}}'], 404),
             "upstream_refused",
             "404 Not Found: No such model.",
         ),
-        (Answer([b"<html>oops</html>"], 500), "upstream_refused", "500 Internal Server Error"),
-        (Answer([b""], 503), "upstream_refused", "503 Service Unavailable"),
-        (Answer([b"{}"], 418), "upstream_refused", "418"),
-        (Answer([b"{}"], 599), "upstream_refused", "599"),
-        (Answer([b""], 302, {"location": "http://127.0.0.1:1/"}), "upstream_refused", "302 Found"),
-        (Answer([b'{"error":{"message":"overloaded"}}']), "upstream_refused", "200 OK: overloaded"),
-        (Answer([b""]), "upstream_unreadable", "not what its endpoint answers with"),
-        (Answer([b"{}"]), "upstream_unreadable", "not what"),
-        (Answer([b"null"]), "upstream_unreadable", "not what"),
-        (Answer([b'"Hello."']), "upstream_unreadable", "not what"),
-        (Answer([b"Hello."]), "upstream_unreadable", "not what"),
-        (Answer([b"\xff\xfe"]), "upstream_unreadable", "not what"),
-        (Answer([b"not gzip"], headers={"content-encoding": "br"}), "upstream_unreadable", "compressed|not what"),
-        (Answer([b'{"choices":[]}']), "upstream_empty", "no text"),
-        (Answer([completion("")]), "upstream_empty", r"no text \(finish reason: stop\)"),
-        (Answer([completion(None)]), "upstream_empty", "no text"),
-        (Answer([completion(7)]), "upstream_empty", "no text"),
+        (ScriptedResponse([b"<html>oops</html>"], 500), "upstream_refused", "500 Internal Server Error"),
+        (ScriptedResponse([b""], 503), "upstream_refused", "503 Service Unavailable"),
+        (ScriptedResponse([b"{}"], 418), "upstream_refused", "418"),
+        (ScriptedResponse([b"{}"], 599), "upstream_refused", "599"),
+        (ScriptedResponse([b""], 302, {"location": "http://127.0.0.1:1/"}), "upstream_refused", "302 Found"),
+        (ScriptedResponse([b'{"error":{"message":"overloaded"}}']), "upstream_refused", "200 OK: overloaded"),
+        (ScriptedResponse([b""]), "upstream_unreadable", "not what its endpoint answers with"),
+        (ScriptedResponse([b"{}"]), "upstream_unreadable", "not what"),
+        (ScriptedResponse([b"null"]), "upstream_unreadable", "not what"),
+        (ScriptedResponse([b'"Hello."']), "upstream_unreadable", "not what"),
+        (ScriptedResponse([b"Hello."]), "upstream_unreadable", "not what"),
+        (ScriptedResponse([b"\xff\xfe"]), "upstream_unreadable", "not what"),
         (
-            Answer([completion(None, tool_calls=[{"id": "1", "function": {"name": "f"}}])]),
+            ScriptedResponse([b"not gzip"], headers={"content-encoding": "br"}),
+            "upstream_unreadable",
+            "compressed|not what",
+        ),
+        (ScriptedResponse([b'{"choices":[]}']), "upstream_empty", "no text"),
+        (ScriptedResponse([completion("")]), "upstream_empty", r"no text \(finish reason: stop\)"),
+        (ScriptedResponse([completion(None)]), "upstream_empty", "no text"),
+        (ScriptedResponse([completion(7)]), "upstream_empty", "no text"),
+        (
+            ScriptedResponse([completion(None, tool_calls=[{"id": "1", "function": {"name": "f"}}])]),
             "upstream_empty",
             "tool calls",
         ),
-        (Answer([completion()], reset=True), "upstream_broke_off", "broke|closed"),
-        (Answer([], silent=True), "upstream_broke_off", "broke|closed"),
+        (ScriptedResponse([completion()], reset=True), "upstream_broke_off", "broke|closed"),
+        (ScriptedResponse([], silent=True), "upstream_broke_off", "broke|closed"),
     ],
     ids=lambda value: value if isinstance(value, str) else repr(value)[:60],
 )
-def test_a_failure_is_a_502_with_a_reason(server: Upstream, answer: Answer, code: str, text: str) -> None:
+def test_a_failure_is_a_502_with_a_reason(server: Upstream, answer: ScriptedResponse, code: str, text: str) -> None:
     """Never an empty reply."""
-    server.answers(answer)
+    server.respond_with(answer)
     status, word, message = _refused(server.url)
 
     assert (502, code) == (status, word), message
@@ -188,10 +192,10 @@ def test_an_interim_response_is_skipped() -> None:
 @pytest.mark.parametrize("stalled", [True, False], ids=["before its answer", "within its answer"])
 def test_a_model_that_takes_too_long_is_a_504(server: Upstream, stalled: bool) -> None:
     """The time limit is for the complete answer; a byte now and then does not extend it."""
-    gate = threading.Semaphore(0)
-    server.answers(Answer([completion()[:9], completion()[9:]], gate=gate, stalled=stalled))
+    permits = threading.Semaphore(0)
+    server.respond_with(ScriptedResponse([completion()[:9], completion()[9:]], permits=permits, waits_first=stalled))
     status, word, message = _refused(server.url, timeout_s=0.2)
-    gate.release(2)
+    permits.release(2)
 
     assert (504, "upstream_timeout") == (status, word)
     assert "within 0.2 seconds" in message
@@ -200,7 +204,7 @@ def test_a_model_that_takes_too_long_is_a_504(server: Upstream, stalled: bool) -
 def test_a_response_that_is_too_large_is_a_502(server: Upstream, monkeypatch: pytest.MonkeyPatch) -> None:
     """It is read no further."""
     monkeypatch.setattr(module, "RESPONSE_BYTES_MAX", 1000)
-    server.answers(Answer([completion("x" * 2000)]))
+    server.respond_with(ScriptedResponse([completion("x" * 2000)]))
 
     assert (502, "upstream_unreadable") == _refused(server.url)[:2]
 
@@ -209,7 +213,7 @@ def test_a_key_that_the_provider_repeats_is_redacted(server: Upstream) -> None:
     """The client that gets the reason need not know the operator's key."""
     key = "sk-proj-" + "A1b2C3d4E5f6G7h8I9j0" * 3
     text = json.dumps({"error": {"message": f"Incorrect API key provided: {key}. " + "x" * 900}})
-    server.answers(Answer([text.encode()], 401))
+    server.respond_with(ScriptedResponse([text.encode()], 401))
     message = _refused(f"{server.url}/v1", MY_KEY=key)[2]
 
     assert "401 Unauthorized: Incorrect API key provided:" in message
@@ -298,17 +302,17 @@ def test_each_provider_is_called_and_read_in_its_own_api(server: Upstream, name:
     path, pieces, kind = ANSWERS[name]
     address = find_address(server.url, {"MY_KEY": "k-1"}, "MY_KEY", name)
     model = Model(address, "m", 5.0)
-    server.answers(Answer(pieces, headers={"content-type": kind}, chunked=True))
+    server.respond_with(ScriptedResponse(pieces, headers={"content-type": kind}, chunked=True))
     reply = asyncio.run(model.reply(SAID))
     (sent,) = server.received
     refusals = []
     for answer in (
-        Answer([b'{"error":{"message":"overloaded"}}'], 529),
-        Answer([pieces[0][:-3]], reset=True),
-        Answer([b"<html>"]),
-        Answer([EMPTY[name]]),
+        ScriptedResponse([b'{"error":{"message":"overloaded"}}'], 529),
+        ScriptedResponse([pieces[0][:-3]], reset=True),
+        ScriptedResponse([b"<html>"]),
+        ScriptedResponse([EMPTY[name]]),
     ):
-        server.answers(answer)
+        server.respond_with(answer)
         with pytest.raises(ChatError) as caught:
             asyncio.run(model.reply(SAID))
         refusals.append((caught.value.status, caught.value.code.word))
@@ -342,7 +346,7 @@ def test_each_provider_is_called_and_read_in_its_own_api(server: Upstream, name:
 )
 def test_each_provider_gets_exactly_these_bytes(server: Upstream, name: str, body: bytes) -> None:
     """Model and messages; Anthropic's limit is the only value of our own. An empty layer is no block."""
-    server.answers(Answer([b"{}"]))
+    server.respond_with(ScriptedResponse([b"{}"]))
     with pytest.raises(ChatError):
         asyncio.run(Model(find_address(server.url, {}, provider=name), "m", 5.0).reply(SAID))
 
@@ -351,7 +355,7 @@ def test_each_provider_gets_exactly_these_bytes(server: Upstream, name: str, bod
 
 def test_the_token_limit_for_anthropic_can_be_set(server: Upstream) -> None:
     """Instead of the default."""
-    server.answers(Answer(ANSWERS["anthropic"][1]))
+    server.respond_with(ScriptedResponse(ANSWERS["anthropic"][1]))
     model = Model(find_address(server.url, {}, provider="anthropic"), "m", 5.0, tokens_max=77)
 
     assert "Hello." == asyncio.run(model.reply(SAID))
@@ -396,8 +400,8 @@ def test_a_cancelled_caller_ends_the_call() -> None:
 def test_a_thousand_slow_sessions_do_not_starve_the_server(server: Upstream, monkeypatch: pytest.MonkeyPatch) -> None:
     """A limited number of calls is in flight, the others wait in order, and the event loop goes on."""
     monkeypatch.setattr(module, "CALLS_MAX", 8)
-    gate = threading.Semaphore(0)
-    server.answers(Answer([completion()], gate=gate, stalled=True))
+    permits = threading.Semaphore(0)
+    server.respond_with(ScriptedResponse([completion()], permits=permits, waits_first=True))
     before = threading.active_count()
 
     async def run() -> tuple[list[str], int, int]:
@@ -409,7 +413,7 @@ def test_a_thousand_slow_sessions_do_not_starve_the_server(server: Upstream, mon
             await asyncio.sleep(0.005)
         await asyncio.sleep(0.1)
         sent, threads = len(server.received), threading.active_count() - before
-        gate.release(1000)
+        permits.release(1000)
         return await asyncio.gather(*turns), sent, threads
 
     replies, sent, threads = asyncio.run(run())
@@ -425,7 +429,7 @@ def test_the_time_limit_includes_the_wait_for_a_thread(server: Upstream, monkeyp
     """A request that is not started in time gets a 504, and the model is never called."""
     monkeypatch.setattr(module, "CALLS_MAX", 1)
     free = threading.Event()
-    server.answers(Answer([completion()]))
+    server.respond_with(ScriptedResponse([completion()]))
 
     async def run() -> list[Any]:
         model = Model(find_address(server.url, {}), "m", 0.3)
@@ -451,7 +455,7 @@ def test_no_provider_key_of_the_environment_is_sent_to_your_own_address(
     keys = {"OPENAI_API_KEY": "k-o", "ANTHROPIC_API_KEY": "k-a", "GEMINI_API_KEY": "k-g", "GOOGLE_API_KEY": "k-go"}
     for variable, key in keys.items():
         monkeypatch.setenv(variable, key)
-    server.answers(Answer([b"{}"]))
+    server.respond_with(ScriptedResponse([b"{}"]))
     with pytest.raises(ChatError):
         asyncio.run(Model(find_address(server.url, keys, provider=name), "m", 5.0).reply(SAID))
 

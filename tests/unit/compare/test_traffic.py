@@ -11,7 +11,7 @@ import orjson
 import pytest
 import zstandard
 
-from support.corpus import each_shared
+from support.corpus import shared_file_params
 from traceforge.compare.compared_call import ComparedCall
 from traceforge.compare.comparison import compare
 from traceforge.compare.edit_digest import digest_edit
@@ -56,14 +56,14 @@ def _compare_neighbours(file: Path, calls_max: int | None) -> int:
     return compared
 
 
-@pytest.mark.parametrize("file", each_shared("corpus/llm", "*[!y].jsonl.zst"))
+@pytest.mark.parametrize("file", shared_file_params("corpus/llm", "*[!y].jsonl.zst"))
 def test_real_calls_can_be_compared(file: Path) -> None:
     """The first calls of every provider."""
     assert 0 < _compare_neighbours(file, ROWS_MAX)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("file", each_shared("corpus/llm", "*[!y].jsonl.zst"))
+@pytest.mark.parametrize("file", shared_file_params("corpus/llm", "*[!y].jsonl.zst"))
 def test_all_real_calls_can_be_compared(file: Path) -> None:
     """Every call of every provider."""
     assert 0 < _compare_neighbours(file, None)

@@ -17,7 +17,7 @@ import traceforge
 from support.corpus import need_shared
 from support.corpus_traffic import Interaction, interactions
 from support.model_servers import ModelServer, model_server
-from support.upstream import Answer, Upstream, upstream
+from support.upstream import ScriptedResponse, Upstream, upstream
 from traceforge.capture import http_client
 from traceforge.errors import FailureKind, ProviderFailed
 from traceforge.modelio import adapter_for
@@ -77,7 +77,7 @@ def test_the_corpus_is_read_completely(provider: Upstream, name: str, streaming:
     for one in sample:
         expected = one.read()
         pieces = [one.body[start : start + 777] for start in range(0, len(one.body), 777)]
-        provider.answers(Answer(pieces, one.status, {"content-type": one.media_type}, chunked=True))
+        provider.respond_with(ScriptedResponse(pieces, one.status, {"content-type": one.media_type}, chunked=True))
         asking = adapter.prepare_call(QUESTION, stream=streaming)
         if one.status < 300 and expected.ending is ResponseEnding.COMPLETE and expected.unified is not None:
             said = "".join(asking)
@@ -119,7 +119,7 @@ def test_a_response_has_all_its_fields(server: ModelServer, name: str, stream: b
 def test_a_response_has_its_tool_calls(provider: Upstream) -> None:
     """As the unified view has them."""
     call = {"id": "c1", "type": "function", "function": {"name": "find_city", "arguments": "{}"}}
-    provider.answers(Answer([completion(None, tool_calls=[call])]))
+    provider.respond_with(ScriptedResponse([completion(None, tool_calls=[call])]))
     answered = adapter_for("openai", "m", url=provider.url).prepare_call(QUESTION, {"tools": [TOOL]}).wait()
 
     assert ([call], "", "stop") == (answered.tool_calls, answered.text, answered.finish_reason)
@@ -129,21 +129,25 @@ def test_a_response_has_its_tool_calls(provider: Upstream) -> None:
 @pytest.mark.parametrize(
     ("answer", "kind", "status"),
     [
-        (Answer([b'{"error":{"message":"no such model","type":"not_found"}}'], 404), "refused", 404),
-        (Answer([b'{"error":{"message":"overloaded"}}']), "refused", 200),
-        (Answer([b""], 307, {"location": "http://127.0.0.1:9/"}), "refused", 307),
-        (Answer([b"hello"]), "unreadable", 200),
-        (Answer([b"{}"]), "unreadable", 200),
-        (Answer([b"\x00\x01"], headers={"content-encoding": "br"}), "unreadable", 200),
-        (Answer([completion()], reset=True), "cut", 0),
-        (Answer([], silent=True), "cut", 0),
-        (Answer([b'data: {"choices":[{"index":0,"delta":{"content":"a"}}]}\n\n'], chunked=True), "cut", 200),
+        (ScriptedResponse([b'{"error":{"message":"no such model","type":"not_found"}}'], 404), "refused", 404),
+        (ScriptedResponse([b'{"error":{"message":"overloaded"}}']), "refused", 200),
+        (ScriptedResponse([b""], 307, {"location": "http://127.0.0.1:9/"}), "refused", 307),
+        (ScriptedResponse([b"hello"]), "unreadable", 200),
+        (ScriptedResponse([b"{}"]), "unreadable", 200),
+        (ScriptedResponse([b"\x00\x01"], headers={"content-encoding": "br"}), "unreadable", 200),
+        (ScriptedResponse([completion()], reset=True), "cut", 0),
+        (ScriptedResponse([], silent=True), "cut", 0),
+        (
+            ScriptedResponse([b'data: {"choices":[{"index":0,"delta":{"content":"a"}}]}\n\n'], chunked=True),
+            "cut",
+            200,
+        ),
     ],
     ids=lambda value: value if isinstance(value, str) else repr(value)[:50],
 )
-def test_a_failure_has_a_kind(provider: Upstream, answer: Answer, kind: str, status: int) -> None:
+def test_a_failure_has_a_kind(provider: Upstream, answer: ScriptedResponse, kind: str, status: int) -> None:
     """And what HTTP said; the provider's words are there for who redacts them, and in no message."""
-    provider.answers(answer)
+    provider.respond_with(answer)
     failed = _failed(provider.url)
 
     assert (kind, status) == (failed.kind, failed.status), failed.message
@@ -217,13 +221,13 @@ class _speaking:  # noqa: N801 (a context)
 @pytest.mark.parametrize("stalled", [True, False], ids=["before its answer", "within its answer"])
 def test_the_timeout_is_for_the_whole_call(provider: Upstream, stalled: bool) -> None:
     """A byte now and then does not lengthen it."""
-    gate = threading.Semaphore(0)
-    provider.answers(Answer([b" "] * 500, gate=gate, stalled=stalled))
+    permits = threading.Semaphore(0)
+    provider.respond_with(ScriptedResponse([b" "] * 500, permits=permits, waits_first=stalled))
     stop = threading.Event()
 
     def dribble() -> None:
         while not stop.wait(0.02):
-            gate.release()
+            permits.release()
 
     thread = threading.Thread(target=dribble)
     if not stalled:
@@ -232,7 +236,7 @@ def test_the_timeout_is_for_the_whole_call(provider: Upstream, stalled: bool) ->
     failed = _failed(provider.url, timeout_s=0.3)
     took = time.monotonic() - begun
     stop.set()
-    gate.release(500)
+    permits.release(500)
     if not stalled:
         thread.join()
 
@@ -244,7 +248,7 @@ def test_reading_stops_when_a_response_is_too_large(provider: Upstream) -> None:
     """Neither as it is sent, nor as it would be once it is decompressed."""
     large = completion("x" * 20_000)
     for body, headers in ((large, {}), (gzip.compress(large), {"content-encoding": "gzip"})):
-        provider.answers(Answer([body], headers={"content-type": "application/json", **headers}))
+        provider.respond_with(ScriptedResponse([body], headers={"content-type": "application/json", **headers}))
         assert FailureKind.TOO_LARGE is _failed(provider.url, bytes_max=5000).kind
         assert "x" * 20_000 == adapter_for("openai", "m", url=provider.url).prepare_call(QUESTION).wait().text
 
@@ -252,17 +256,23 @@ def test_reading_stops_when_a_response_is_too_large(provider: Upstream) -> None:
 @pytest.mark.parametrize("stalled", [True, False], ids=["before its answer", "within its answer"])
 def test_another_thread_can_cancel_a_call(provider: Upstream, stalled: bool) -> None:
     """The one who reads is woken at once, and the provider sees that the connection is gone."""
-    gate = threading.Semaphore(0)
+    permits = threading.Semaphore(0)
     piece = b'data: {"choices":[{"index":0,"delta":{"content":"a"}}]}\n\n'
-    provider.answers(
-        Answer([piece] * 3, headers={"content-type": "text/event-stream"}, chunked=True, gate=gate, stalled=stalled)
+    provider.respond_with(
+        ScriptedResponse(
+            [piece] * 3,
+            headers={"content-type": "text/event-stream"},
+            chunked=True,
+            permits=permits,
+            waits_first=stalled,
+        )
     )
     asking = adapter_for("openai", "m", url=provider.url).prepare_call(QUESTION, stream=True)
     threading.Timer(0.2, asking.cancel).start()
     texts: list[str] = []
     with pytest.raises(ProviderFailed) as caught:
         texts.extend(asking)
-    gate.release(10)
+    permits.release(10)
 
     assert FailureKind.CLIENT_LEFT is caught.value.kind
     asking.cancel()  # again, and long after
@@ -283,7 +293,7 @@ def test_a_call_cancelled_before_it_began_is_never_sent(provider: Upstream) -> N
 
 def test_leaving_a_call_closes_the_connection(provider: Upstream) -> None:
     """The provider's next write fails: it need not go on."""
-    gate = threading.Semaphore(0)
+    permits = threading.Semaphore(0)
     broke = threading.Event()
     piece = b'data: {"choices":[{"index":0,"delta":{"content":"a"}}]}\n\n'
 
@@ -292,7 +302,7 @@ def test_leaving_a_call_closes_the_connection(provider: Upstream) -> None:
         with connection:
             connection.recv(65536)
             connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\n" + piece)
-            gate.acquire(timeout=10)
+            permits.acquire(timeout=10)
             try:
                 while True:
                     connection.sendall(piece)
@@ -308,7 +318,7 @@ def test_leaving_a_call_closes_the_connection(provider: Upstream) -> None:
         )
         assert "a" == next(asking)
         asking.close()
-        gate.release()
+        permits.release()
         assert broke.wait(5)
         thread.join()
 
@@ -320,7 +330,7 @@ def test_a_recorded_call_knows_its_trace(
     """The id is that of the file; one that fails has it too, one that is left is told so, a replay makes none."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / ".git").mkdir()
-    provider.answers(Answer([b"{}"], 500))
+    provider.respond_with(ScriptedResponse([b"{}"], 500))
     adapter = adapter_for(name, "m", url=server.url, api_key="k")
     left = adapter.prepare_call([{"role": "user", "content": "Tell me a story."}], stream=True)
     with traceforge.capture() as captured:
@@ -347,7 +357,7 @@ def test_a_recorded_call_knows_its_trace(
 
 def test_equal_calls_are_equal_on_the_wire(provider: Upstream) -> None:
     """Head and body; a name of who asks can be given."""
-    provider.answers(Answer([completion()]))
+    provider.respond_with(ScriptedResponse([completion()]))
     adapter = adapter_for("openai", "m", url=f"{provider.url}/v1", api_key="sk-1", agent="somebody")
     for _ in range(2):
         adapter.prepare_call(QUESTION).wait()
@@ -384,7 +394,7 @@ def test_equal_calls_are_equal_on_the_wire(provider: Upstream) -> None:
 )
 def test_a_url_is_a_base_or_an_endpoint(provider: Upstream, name: str, url: str, line: str) -> None:
     """A version or an endpoint that is named already stands there once."""
-    provider.answers(Answer([b"{}"]))
+    provider.respond_with(ScriptedResponse([b"{}"]))
     _failed(f"{provider.url}{url}", name)
 
     assert f"POST {line} HTTP/1.1".encode() == provider.received[0].line
@@ -398,7 +408,7 @@ def test_without_a_key_no_header_is_sent(
 ) -> None:
     """An empty key is none, also where the environment has one; without a word about it, that one is used."""
     monkeypatch.setenv(ADAPTERS[name].key_variable, "from-the-environment\n")
-    provider.answers(Answer([b"{}"]))
+    provider.respond_with(ScriptedResponse([b"{}"]))
     for key in ("", None, "given"):
         with pytest.raises(ProviderFailed):
             adapter_for(name, "m", url=provider.url, api_key=key).prepare_call(QUESTION).wait()
@@ -427,7 +437,7 @@ def test_the_proxy_of_the_environment_is_used_except_for_loopback(
     """The whole address goes to it, and what says who we are; loopback is asked directly, and so is `NO_PROXY`."""
     monkeypatch.setenv("http_proxy", provider.url.replace("://", "://me:p%40ss@"))
     monkeypatch.setenv("no_proxy", "nobody.invalid")
-    provider.answers(Answer([completion()]))
+    provider.respond_with(ScriptedResponse([completion()]))
     assert "Hello." == adapter_for("openai", "m", url="http://llm.example/v1").prepare_call(QUESTION).wait().text
     (through,) = provider.received
 
@@ -467,7 +477,7 @@ def test_an_https_url_goes_through_a_tunnel(monkeypatch: pytest.MonkeyPatch) -> 
 def test_without_a_timeout_each_read_has_one(provider: Upstream, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nobody waits for ever."""
     monkeypatch.setattr(http_client, "TIMEOUT_S", 0.2)
-    gate = threading.Semaphore(0)
-    provider.answers(Answer([b"{}"], gate=gate, stalled=True))
+    permits = threading.Semaphore(0)
+    provider.respond_with(ScriptedResponse([b"{}"], permits=permits, waits_first=True))
     assert FailureKind.TIMEOUT is _failed(provider.url).kind
-    gate.release()
+    permits.release()

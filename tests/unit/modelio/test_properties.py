@@ -16,7 +16,7 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from support.format_examples import session
+from support.format_examples import example_session
 from traceforge.canon import digest_text
 from traceforge.modelio import recording_format as format_module
 from traceforge.modelio import verify_session as verify_function
@@ -38,7 +38,7 @@ VALUES = st.one_of(
 def sessions(draw: st.DrawFn) -> Any:
     """A session whose indices, prompts and hashes may be anything, and whose names may be empty."""
     indices = draw(st.lists(INDICES, max_size=12))
-    value = session(*map(str, range(len(indices))))
+    value = example_session(*map(str, range(len(indices))))
     regular = draw(st.booleans())
     for place, (item, index) in enumerate(zip(value["interactions"], indices, strict=True)):
         item["i"] = place if regular else index
@@ -110,7 +110,7 @@ def twins(draw: st.DrawFn) -> Any:
     pair = []
     answers = draw(st.lists(st.text(max_size=4), max_size=4))
     for _ in range(2):
-        value = session(*answers)
+        value = example_session(*answers)
         for owner, names in [
             (value, EPHEMERAL),
             *((item, EPHEMERAL_OF_INTERACTION) for item in value["interactions"]),

@@ -11,7 +11,7 @@ import pytest
 
 import traceforge
 from support.model_servers import ModelServer, model_server
-from support.upstream import Answer, upstream
+from support.upstream import ScriptedResponse, upstream
 from traceforge.errors import CallNotRecorded, ProviderFailed
 from traceforge.modelio import AnthropicAdapter, GeminiAdapter, OllamaAdapter, OpenAIAdapter
 from traceforge.modelio.adapter import content_to_message
@@ -79,7 +79,9 @@ def test_a_chat_has_the_same_hash_at_every_provider(kind: type[ProviderAdapter])
 def test_parameters_of_the_adapter_and_of_the_call_are_sent() -> None:
     """Those of the call count more; the key goes where the provider looks for it, and nowhere else."""
     with upstream() as provider:
-        provider.answers(Answer([json.dumps({"choices": [{"message": {"content": "Yes."}}]}).encode()]))
+        provider.respond_with(
+            ScriptedResponse([json.dumps({"choices": [{"message": {"content": "Yes."}}]}).encode()])
+        )
         adapter = _adapter(OpenAIAdapter, f"{provider.url}/v1", parameters={"temperature": 0, "seed": 1})
         assert "Yes." == adapter.complete("Is it?", {"seed": 2}).text
         (asked,) = provider.received
@@ -102,7 +104,9 @@ def test_an_answer_of_tool_calls_is_its_message() -> None:
         "tool_calls": [{"id": "c1", "type": "function", "function": {"name": "f", "arguments": "{}"}}],
     }
     with upstream() as provider:
-        provider.answers(Answer([json.dumps({"choices": [{"index": 0, "message": message}]}).encode()]))
+        provider.respond_with(
+            ScriptedResponse([json.dumps({"choices": [{"index": 0, "message": message}]}).encode()])
+        )
         answer = _adapter(OpenAIAdapter, provider.url).complete("Do it.")
 
     assert message == content_to_message(answer.text)
@@ -112,21 +116,24 @@ def test_an_answer_of_tool_calls_is_its_message() -> None:
     ("answer", "why"),
     [
         (
-            Answer([b'{"error": {"message": "your prompt was secret", "type": "rate_limit"}}'], 429),
+            ScriptedResponse([b'{"error": {"message": "your prompt was secret", "type": "rate_limit"}}'], 429),
             r"429 \(rate_limit\)",
         ),
-        (Answer([b"<html>"], 502, {"content-type": "text/html"}), "status 502"),
-        (Answer([b"hello"], 200), "cannot be read"),
-        (Answer([b'{"choices": '], reset=True), "connection broke|reset"),
-        (Answer([b'data: {"choices":[{"index":0,"delta":{"content":"a"}}]}\n\n'], 200), "cut short"),
-        (Answer([b'{"choices": [{"message": {"content": "a"}}, {"message": {"content": "b"}}]}']), "several answers"),
-        (Answer([b""], 302, {"location": "http://127.0.0.1:9/"}), "cannot be read|status"),
+        (ScriptedResponse([b"<html>"], 502, {"content-type": "text/html"}), "status 502"),
+        (ScriptedResponse([b"hello"], 200), "cannot be read"),
+        (ScriptedResponse([b'{"choices": '], reset=True), "connection broke|reset"),
+        (ScriptedResponse([b'data: {"choices":[{"index":0,"delta":{"content":"a"}}]}\n\n'], 200), "cut short"),
+        (
+            ScriptedResponse([b'{"choices": [{"message": {"content": "a"}}, {"message": {"content": "b"}}]}']),
+            "several answers",
+        ),
+        (ScriptedResponse([b""], 302, {"location": "http://127.0.0.1:9/"}), "cannot be read|status"),
     ],
 )
-def test_an_incomplete_answer_is_an_error(answer: Answer, why: str) -> None:
+def test_an_incomplete_answer_is_an_error(answer: ScriptedResponse, why: str) -> None:
     """With the reason, without the provider's words, which may repeat a prompt; nothing is asked twice."""
     with upstream() as provider:
-        provider.answers(answer)
+        provider.respond_with(answer)
         with pytest.raises(ProviderFailed, match=why) as caught:
             _adapter(OpenAIAdapter, provider.url).complete("A question")
         assert 1 == len(provider.received)

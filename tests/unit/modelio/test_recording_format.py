@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec import inspect
 
-from support.format_examples import DIGEST, session
+from support.format_examples import DIGEST, example_session
 from traceforge.canon import digest_text
 from traceforge.modelio.recording_format import (
     CORE_FIELDS,
@@ -51,7 +51,7 @@ def test_the_core_has_the_fields_of_the_specification() -> None:
 
 def test_the_hash_can_be_recomputed_by_hand() -> None:
     """Sorted keys, no white space, no newline, SHA-256: with nothing but the standard library."""
-    value = session("Paris.", "é")
+    value = example_session("Paris.", "é")
     core = {name: value[name] for name in SESSION_CORE}
     core["interactions"] = [{name: item[name] for name in INTERACTION_CORE} for item in value["interactions"]]
     text = json.dumps(core, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
@@ -64,7 +64,7 @@ def test_the_hash_can_be_recomputed_by_hand() -> None:
 @pytest.mark.parametrize("field", [*EPHEMERAL, "unknown_field", "hash", "__proto__", "\ud800"], ids=ascii)
 def test_mi12_no_ephemeral_field_of_a_session_reaches_the_hash(field: str, anything: Any) -> None:
     """Whatever it holds, and where it is missing: the recording has the same name, and is as valid."""
-    value = session("a", "b")
+    value = example_session("a", "b")
     without = {name: member for name, member in value.items() if name != field}
 
     assert model_io_hash(value) == model_io_hash(value | {field: anything}) == model_io_hash(without)
@@ -75,7 +75,7 @@ def test_mi12_no_ephemeral_field_of_a_session_reaches_the_hash(field: str, anyth
 @pytest.mark.parametrize("field", [*INTERACTION_EPHEMERAL, "unknown_field", "hash", "\ud800"], ids=ascii)
 def test_mi12_no_ephemeral_field_of_an_interaction_reaches_the_hash(field: str, anything: Any) -> None:
     """The same one level deeper."""
-    value, changed, without = (copy.deepcopy(session("a", "b")) for _ in range(3))
+    value, changed, without = (copy.deepcopy(example_session("a", "b")) for _ in range(3))
     changed["interactions"][1][field] = anything
     without["interactions"][1].pop(field, None)
 
@@ -87,7 +87,7 @@ def test_mi12_no_ephemeral_field_of_an_interaction_reaches_the_hash(field: str, 
 def test_every_core_field_of_a_session_reaches_the_hash(field: str) -> None:
     """Another value is another name, also where both are valid."""
     others = {"model_io_schema_version": "1.0.1", "mode": "replay", "interactions": []}
-    value = session("a", "b")
+    value = example_session("a", "b")
     changed = value | {field: others.get(field, "other")}
 
     assert model_io_hash(value) != model_io_hash(changed)
@@ -98,7 +98,7 @@ def test_every_core_field_of_a_session_reaches_the_hash(field: str) -> None:
 def test_every_core_field_of_an_interaction_reaches_the_hash(field: str) -> None:
     """Another value is another name; a field that is absent stays absent."""
     others: dict[str, Any] = {"i": 7, "prompt_hash": DIGEST, "response_hash": DIGEST, "response_content": "other"}
-    value, changed, without = (session("a", "b") for _ in range(3))
+    value, changed, without = (example_session("a", "b") for _ in range(3))
     changed["interactions"][1][field] = others[field]
     hashes = {model_io_hash(value), model_io_hash(changed)}
     if field != "i":
@@ -110,7 +110,7 @@ def test_every_core_field_of_an_interaction_reaches_the_hash(field: str) -> None
 
 def test_interactions_are_hashed_in_the_order_of_their_index() -> None:
     """Sorted as the specification's 4.3 sorts, whatever order they stand in; the session itself is left as it was."""
-    value = session(*"abcdefghijkl")
+    value = example_session(*"abcdefghijkl")
     shuffled = value | {"interactions": value["interactions"][::-1]}
 
     assert model_io_hash(value) == model_io_hash(shuffled)
@@ -121,7 +121,7 @@ def test_interactions_are_hashed_in_the_order_of_their_index() -> None:
 @given(st.lists(st.text(), max_size=4), st.randoms())
 def test_the_order_and_notation_of_a_file_do_not_reach_the_hash(contents: list[str], chance: Any) -> None:
     """Members in any order, indices as floats, any indentation: one logical recording, one name."""
-    value = session(*contents)
+    value = example_session(*contents)
     members = list(value.items())
     chance.shuffle(members)
     other = dict(members)
@@ -134,7 +134,7 @@ def test_the_order_and_notation_of_a_file_do_not_reach_the_hash(contents: list[s
 
 def test_hashing_a_session_does_not_change_it() -> None:
     """Nothing is sorted, dropped or converted in the caller's value."""
-    value = session("b", "a")
+    value = example_session("b", "a")
     value["interactions"].reverse()
     before = repr(value)
     model_io_hash(value)
@@ -144,7 +144,7 @@ def test_hashing_a_session_does_not_change_it() -> None:
 
 def test_a_written_session_is_canonical_text_and_one_newline() -> None:
     """Every field is kept, ephemeral ones too; equal sessions are equal bytes."""
-    value = session("é\ud800")
+    value = example_session("é\ud800")
     data = write_session(value)
 
     assert data == write_session(dict(reversed(value.items())))

@@ -14,8 +14,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from support.corpus import shared
-from support.format_examples import DIGEST, session
+from support.corpus import shared_path
+from support.format_examples import DIGEST, example_session
 from support.json_texts import shallow_texts
 from support.node import Node
 from traceforge.canon import canonical_bytes, digest_text, parse_json
@@ -49,7 +49,7 @@ def _violations(value: Any, **options: bool) -> list[tuple[str, str, str]]:
 
 
 def _changed(change: Callable[[dict[str, Any]], object], *contents: str) -> dict[str, Any]:
-    value = session(*(contents or ("zero", "one", "two")))
+    value = example_session(*(contents or ("zero", "one", "two")))
     change(value)
     return value
 
@@ -59,7 +59,7 @@ def _changed(change: Callable[[dict[str, Any]], object], *contents: str) -> dict
 
 
 def _vectors() -> list[Any]:
-    place = shared("vectors/model_io.json")
+    place = shared_path("vectors/model_io.json")
     if not place.exists():
         return [pytest.param({}, marks=pytest.mark.skip(reason=f"shared data is absent: {place}"))]
     cases = json.loads(place.read_bytes())["cases"]
@@ -431,7 +431,7 @@ def test_mi7_a_content_that_is_not_text(content: Any, type_name: str) -> None:
 
 def test_mi7_a_lone_surrogate_hashes_as_the_replacement_character() -> None:
     """As Node encodes it: three bytes."""
-    value = session("a\ud800b")
+    value = example_session("a\ud800b")
     value["interactions"][0]["response_hash"] = digest_text("a\ufffdb")
 
     assert [] == _violations(value)
@@ -453,7 +453,7 @@ def test_mi8_a_pair_is_compared_as_the_text_that_javascript_makes_of_it(
     first: dict[str, Any], second: dict[str, Any]
 ) -> None:
     """The key is the template `${prompt_hash}|${i}`, so unlike values can make the same key."""
-    value = session() | {"interactions": [first, second]}
+    value = example_session() | {"interactions": [first, second]}
 
     assert ("MI8", "$.interactions[1]", "duplicate (prompt_hash, i) pair at index 1") in _violations(value)
 
@@ -490,7 +490,7 @@ def test_mi9_neighbours_that_are_both_numbers_ascend(indices: list[Any], expecte
 
 def test_mi10_violations_are_sorted_as_plain_text() -> None:
     """`MI11` before `MI2`, and `[10]` before `[2]`."""
-    value = session(*[str(place) for place in range(11)])
+    value = example_session(*[str(place) for place in range(11)])
     for place in (2, 10):
         value["interactions"][place]["prompt_hash"] = "x"
     value["adapter_id"] = ""
@@ -505,7 +505,7 @@ def test_mi10_violations_are_sorted_as_plain_text() -> None:
 @pytest.mark.parametrize("item", ["text", 5, True, [], [1, 2], ""], ids=ascii)
 def test_an_interaction_that_is_not_an_object_lacks_every_field(item: Any) -> None:
     """MI5, MI6 and MI7 speak, with `undefined`."""
-    value = session() | {"interactions": [item]}
+    value = example_session() | {"interactions": [item]}
 
     assert [
         ("MI5", "$.interactions[0].i", "index must be a number, got undefined"),
@@ -519,8 +519,8 @@ def test_an_interaction_that_is_not_an_object_lacks_every_field(item: Any) -> No
 
 
 def _long(count: int) -> dict[str, Any]:
-    item = session("x")["interactions"][0]
-    return session() | {"interactions": [item | {"i": place} for place in range(count)]}
+    item = example_session("x")["interactions"][0]
+    return example_session() | {"interactions": [item | {"i": place} for place in range(count)]}
 
 
 def test_mi4_ten_thousand_interactions_are_allowed_and_one_more_is_not() -> None:
@@ -541,27 +541,27 @@ def test_mi11_a_response_of_a_million_bytes_is_allowed_and_one_more_is_not(text:
     message = "response_content size (1000001 bytes) exceeds limit (1000000)"
 
     assert 1_000_000 == RESPONSE_BYTES_MAX
-    assert [] == _violations(session(most))
-    assert [("MI11", "$.interactions[1].response_content", message)] == _violations(session("a", most + "x"))
-    assert [] == _violations(session(most + "x"), size_limits=False)
+    assert [] == _violations(example_session(most))
+    assert [("MI11", "$.interactions[1].response_content", message)] == _violations(example_session("a", most + "x"))
+    assert [] == _violations(example_session(most + "x"), size_limits=False)
 
 
 def test_mi11_a_hundred_million_bytes_in_all_are_allowed_and_one_more_is_not() -> None:
     """A hundred times the same million, so that memory holds one; then one byte more."""
-    most = session(*["x" * 1_000_000] * 100)
+    most = example_session(*["x" * 1_000_000] * 100)
     message = "total response bytes (100000001) exceeds limit (100000000)"
 
     assert 100_000_000 == TOTAL_BYTES_MAX
     assert [] == _violations(most, response_hashes=False)
-    most["interactions"].append(session("x")["interactions"][0] | {"i": 100})
+    most["interactions"].append(example_session("x")["interactions"][0] | {"i": 100})
     assert [("MI11", "$.interactions", message)] == _violations(most, response_hashes=False)
     assert [] == _violations(most, response_hashes=False, size_limits=False)
 
 
 def test_mi11_a_content_that_is_not_text_has_no_bytes() -> None:
     """Its type is MI7's to report."""
-    value = session("a") | {
-        "interactions": [session("a")["interactions"][0] | {"response_content": ["x" * 1_000_001]}]
+    value = example_session("a") | {
+        "interactions": [example_session("a")["interactions"][0] | {"response_content": ["x" * 1_000_001]}]
     }
 
     assert ["MI7"] == [violation[0] for violation in _violations(value)]
@@ -574,11 +574,11 @@ def test_mi11_a_content_that_is_not_text_has_no_bytes() -> None:
 def test_a_file_is_verified_as_its_value_is(tmp_path: Path) -> None:
     """Valid or not."""
     file = tmp_path / "model_io.json"
-    file.write_bytes(write_session(session("a")))
-    assert verify_session(session("a")) == verify_session_file(str(file))
+    file.write_bytes(write_session(example_session("a")))
+    assert verify_session(example_session("a")) == verify_session_file(str(file))
 
-    file.write_text(json.dumps(session("a") | {"mode": ""}))
-    assert verify_session(session("a") | {"mode": ""}) == verify_session_file(str(file))
+    file.write_text(json.dumps(example_session("a") | {"mode": ""}))
+    assert verify_session(example_session("a") | {"mode": ""}) == verify_session_file(str(file))
 
 
 @pytest.mark.parametrize(("make", "rule"), [(lambda file: None, "IO"), (os.mkfifo, "IO"), (os.mkdir, "IO")])
@@ -603,7 +603,7 @@ def test_a_file_that_is_not_json_is_one_violation(tmp_path: Path) -> None:
 
 def test_a_link_is_followed_only_where_the_user_named_it(tmp_path: Path) -> None:
     """Inside a pack it is not."""
-    (tmp_path / "real.json").write_bytes(write_session(session("a")))
+    (tmp_path / "real.json").write_bytes(write_session(example_session("a")))
     (tmp_path / "model_io.json").symlink_to("real.json")
 
     assert isinstance(verify_session_file(str(tmp_path / "model_io.json")), ValidRecording)
@@ -614,9 +614,9 @@ def test_a_link_is_followed_only_where_the_user_named_it(tmp_path: Path) -> None
 
 def test_a_valid_session_is_read_and_an_invalid_one_is_not() -> None:
     """The reader raises with every violation as a finding."""
-    assert session("a", "b") == read_session(write_session(session("a", "b")))
+    assert example_session("a", "b") == read_session(write_session(example_session("a", "b")))
     with pytest.raises(InvalidFile) as caught:
-        read_session(json.dumps(session("a") | {"mode": "", "adapter_id": ""}).encode())
+        read_session(json.dumps(example_session("a") | {"mode": "", "adapter_id": ""}).encode())
     with pytest.raises(NotJSON):
         read_session(b"{")
 
@@ -625,7 +625,7 @@ def test_a_valid_session_is_read_and_an_invalid_one_is_not() -> None:
 
 def test_a_result_is_printed_as_json() -> None:
     """Three members when valid, two when not; a valid one has no violations."""
-    valid, invalid = verify_session(session("a")), verify_session(None)
+    valid, invalid = verify_session(example_session("a")), verify_session(None)
 
     assert isinstance(valid, ValidRecording)
     assert {"ok": True, "interactions_count": 1, "model_io_hash": valid.model_io_hash} == valid.to_json()

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from support.format_examples import session as a_session
+from support.format_examples import example_session as a_session
 from traceforge.canon import digest_text
 from traceforge.errors import CannotRead, InvalidFile, NotJSON, PromptNotRecorded, UnusedInteractions
 from traceforge.modelio import Completion, ReplayAdapter, write_session

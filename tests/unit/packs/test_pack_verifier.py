@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from support.format_examples import DIGEST, ledger_entry
-from support.sample_files import session, write_pack
+from support.format_examples import DIGEST, example_ledger_entry
+from support.sample_files import sample_session, write_pack
 from traceforge.modelio import model_io_hash
 from traceforge.packs.pack_format import ALL_FILES, write_member
 from traceforge.packs.pack_verifier import pack_findings, verify_pack
@@ -75,7 +75,7 @@ def test_a_pack_with_every_file_is_valid(pack: Path) -> None:
     for name in ("patch.json", "evidence.json", "runner.json", "meta.json"):
         (pack / name).write_bytes(b"{}")
     (pack / "policy.json").write_bytes(b'{ "name" : "default" }')
-    (pack / "ledger.jsonl").write_bytes(write_member(ledger_entry()))
+    (pack / "ledger.jsonl").write_bytes(write_member(example_ledger_entry()))
 
     assert sorted(ALL_FILES) == sorted(os.listdir(pack))
     assert [] == _violations(pack)
@@ -123,7 +123,7 @@ def test_a_bundle_and_a_recording_need_not_be_referred_to(pack: Path) -> None:
 def test_an_engine_may_add_its_own_fields(pack: Path) -> None:
     """run.json, its bundle reference, bundle.json and the ledger are open."""
     _edit(pack, "run.json", lambda run: (run.update(extra={"own": 1}), run["bundle"].update(size=3)))
-    (pack / "ledger.jsonl").write_bytes(write_member(ledger_entry() | {"extra": 1}))
+    (pack / "ledger.jsonl").write_bytes(write_member(example_ledger_entry() | {"extra": 1}))
 
     assert [] == _violations(pack)
 
@@ -319,7 +319,7 @@ def test_pk8_a_policy_that_differs_from_the_runs(pack: Path) -> None:
 
 def test_pk8_a_recording_that_breaks_its_rules(pack: Path) -> None:
     """Every violation of MI1 to MI12 is passed on; its hash is then not judged."""
-    (pack / "model_io.json").write_bytes(write_member(session() | {"mode": "x", "adapter_id": ""}))
+    (pack / "model_io.json").write_bytes(write_member(sample_session() | {"mode": "x", "adapter_id": ""}))
     found = verify_pack(str(pack)).violations
 
     assert [("PK8", "model_io.json")] * 2 == [violation[:2] for violation in found]
@@ -328,13 +328,14 @@ def test_pk8_a_recording_that_breaks_its_rules(pack: Path) -> None:
 
 def test_pk8_a_recording_with_another_hash_than_the_run_states(pack: Path) -> None:
     """A valid recording of something else."""
-    other = session(1)
+    other = sample_session(1)
     (pack / "model_io.json").write_bytes(write_member(other))
     (violation,) = verify_pack(str(pack)).violations
 
     assert ("PK8", "model_io.json") == violation[:2]
-    assert f"hash mismatch: run.json says {model_io_hash(session())}, model_io.json gives {model_io_hash(other)}" == (
-        violation.message
+    assert (
+        f"hash mismatch: run.json says {model_io_hash(sample_session())}, model_io.json gives {model_io_hash(other)}"
+        == (violation.message)
     )
 
 
@@ -345,11 +346,11 @@ def test_a_recordings_ephemeral_fields_do_not_reach_its_hash(pack: Path) -> None
     assert [] == _violations(pack)
 
 
-@pytest.mark.parametrize("field", list(ledger_entry()))
+@pytest.mark.parametrize("field", list(example_ledger_entry()))
 def test_pk9_a_line_of_the_ledger_lacks_a_field(pack: Path, field: str) -> None:
     """Each of the seven; the message names the line."""
-    broken = {name: value for name, value in ledger_entry().items() if name != field}
-    (pack / "ledger.jsonl").write_bytes(write_member(ledger_entry()) + b"\n" + write_member(broken))
+    broken = {name: value for name, value in example_ledger_entry().items() if name != field}
+    (pack / "ledger.jsonl").write_bytes(write_member(example_ledger_entry()) + b"\n" + write_member(broken))
     (violation,) = verify_pack(str(pack)).violations
 
     assert ("PK9", "ledger.jsonl") == violation[:2]
@@ -359,7 +360,7 @@ def test_pk9_a_line_of_the_ledger_lacks_a_field(pack: Path, field: str) -> None:
 @pytest.mark.parametrize("line", [b"{", b"[]", b"null", b"5", b"{} {}", b"\xff"])
 def test_pk9_a_line_that_is_not_an_object(pack: Path, line: bytes) -> None:
     """The other lines are still checked, each with its own number."""
-    good = write_member(ledger_entry())
+    good = write_member(example_ledger_entry())
     (pack / "ledger.jsonl").write_bytes(good + line + b"\n" + good + b"{}\n")
     found = verify_pack(str(pack)).violations
 

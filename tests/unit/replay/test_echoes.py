@@ -30,7 +30,7 @@ ARGUMENTS = json.dumps({"to": R, "cc": [R], R: 1})
         (json.dumps({"content": "{" + R}).encode(), [1]),
         (f'{{"a": "{R}", "a": "{R}"}}'.encode(), [1, 1]),
         (f'{{"a": "{R}"'.encode(), [0]),
-        (sse({"delta": {"content": R}}, R, {"x": ARGUMENTS}, done=True), [1, 0, 2, 2, 2]),
+        (sse({"delta": {"content": R}}, R, {"x": ARGUMENTS}, with_done=True), [1, 0, 2, 2, 2]),
         (ndjson({"message": {"content": R}}, {"message": {"tool": ARGUMENTS}}), [1, 2, 2, 2]),
     ],
 )  # fmt: skip
@@ -54,7 +54,7 @@ def test_arguments_in_several_events_are_parsed_as_a_whole(size: int) -> None:
     ]
     prose = [{"choices": [{"index": 0, "delta": {"content": f'say "{R}" '}}]} for _ in pieces]
 
-    assert [2, 2, 2] == find_marker_depths(sse(*openai, done=True))
+    assert [2, 2, 2] == find_marker_depths(sse(*openai, with_done=True))
     assert [2, 2, 2] == find_marker_depths(sse(*anthropic))
     assert [1] * len(pieces) == find_marker_depths(sse(*prose))
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from support.exchanges import REDACTOR, call, chat_answer, chat_request, object_of
+from support.exchanges import REDACTOR, chat_answer, chat_request, make_exchange, parse_object
 from support.replay_player import keyed_request_of
 from support.wire_transcripts import CHAT
 from traceforge.exchange import Exchange
@@ -31,7 +31,7 @@ def never(_: str) -> bool:
 
 def both(exchange: Exchange, key: bytes | None = KEY) -> tuple[Fingerprints, Fingerprints]:
     """Of the live request, and of its trace."""
-    body = object_of(TraceComposer(REDACTOR, key).compose(exchange).trace)
+    body = parse_object(TraceComposer(REDACTOR, key).compose(exchange).trace)
     return fingerprint_redactions(keyed_request_of(exchange).compared_redactions, key), read_fingerprints(
         body.get("redacted"), body["provider_request"], never
     )
@@ -40,14 +40,14 @@ def both(exchange: Exchange, key: bytes | None = KEY) -> tuple[Fingerprints, Fin
 @pytest.mark.parametrize(
     "exchange",
     [
-        call(CHAT, chat_request("nothing")),
-        call(CHAT, chat_request(f"{MAIL} {OTHER}"), chat_answer(MAIL)),
-        call(CHAT, chat_request("x", password='a"b\\c', user=MAIL)),
-        call(CHAT, chat_request('{"password": "a\\"b"}')),
-        call(f"{CHAT}?user={MAIL}&key=AIzaSyA-1234567890", chat_request(MAIL), headers=[("X-User", MAIL)]),
-        call(CHAT, {MAIL: {"a": [MAIL, {"b": OTHER}]}}),
-        call(CHAT, f"plain {MAIL}".encode(), asked_as="text/plain"),
-        call(f"https://me:tulip@api.example.com{CHAT}", chat_request(MAIL)),
+        make_exchange(CHAT, chat_request("nothing")),
+        make_exchange(CHAT, chat_request(f"{MAIL} {OTHER}"), chat_answer(MAIL)),
+        make_exchange(CHAT, chat_request("x", password='a"b\\c', user=MAIL)),
+        make_exchange(CHAT, chat_request('{"password": "a\\"b"}')),
+        make_exchange(f"{CHAT}?user={MAIL}&key=AIzaSyA-1234567890", chat_request(MAIL), headers=[("X-User", MAIL)]),
+        make_exchange(CHAT, {MAIL: {"a": [MAIL, {"b": OTHER}]}}),
+        make_exchange(CHAT, f"plain {MAIL}".encode(), request_media_type="text/plain"),
+        make_exchange(f"https://me:tulip@api.example.com{CHAT}", chat_request(MAIL)),
     ],
 )
 def test_a_live_request_has_the_fingerprints_of_its_trace(exchange: Exchange) -> None:
@@ -61,42 +61,45 @@ def test_a_live_request_has_the_fingerprints_of_its_trace(exchange: Exchange) ->
 
 def test_without_a_key_redacted_parts_cannot_be_compared() -> None:
     """Unless nothing was redacted; a trace without fingerprints is the same."""
-    assert (None, None) == both(call(CHAT, chat_request(MAIL)), None)
-    assert (NOTHING_REDACTED, NOTHING_REDACTED) == both(call(CHAT, chat_request("x")), None)
+    assert (None, None) == both(make_exchange(CHAT, chat_request(MAIL)), None)
+    assert (NOTHING_REDACTED, NOTHING_REDACTED) == both(make_exchange(CHAT, chat_request("x")), None)
     assert "" == find_differing_path(None, NOTHING_REDACTED) == find_differing_path(NOTHING_REDACTED, None)
 
 
 def test_the_first_place_that_differs_is_named() -> None:
     """By another value, by another number of them, or by one that is not there."""
-    before, _ = both(call(CHAT, {"a": MAIL, "b": f"{MAIL} {MAIL}", "c": MAIL}))
+    before, _ = both(make_exchange(CHAT, {"a": MAIL, "b": f"{MAIL} {MAIL}", "c": MAIL}))
     for body, place in (
         ({"a": OTHER, "b": f"{MAIL} {MAIL}", "c": MAIL}, "$.a"),
         ({"a": MAIL, "b": f"{MAIL} {OTHER}", "c": MAIL}, "$.b"),
         ({"a": MAIL, "b": f"{MAIL} [REDACTED]", "c": MAIL}, "$.b"),
         ({"a": MAIL, "b": f"{MAIL} {MAIL}", "c": "[REDACTED]"}, "$.c"),
     ):
-        assert place == find_differing_path(before, both(call(CHAT, body))[0])
+        assert place == find_differing_path(before, both(make_exchange(CHAT, body))[0])
 
 
 def test_another_key_makes_everything_differ() -> None:
     """So that a request is never answered because of it."""
-    exchange = call(CHAT, chat_request(MAIL))
+    exchange = make_exchange(CHAT, chat_request(MAIL))
 
     assert "$.messages[0].content" == find_differing_path(both(exchange)[1], both(exchange, b"other")[0])
 
 
 def test_the_order_of_members_makes_no_difference() -> None:
     """The order at one place does."""
-    first, second = both(call(CHAT, {"a": MAIL, "b": OTHER}))[0], both(call(CHAT, {"b": OTHER, "a": MAIL}))[0]
+    first, second = (
+        both(make_exchange(CHAT, {"a": MAIL, "b": OTHER}))[0],
+        both(make_exchange(CHAT, {"b": OTHER, "a": MAIL}))[0],
+    )
 
     assert first == second
-    assert both(call(CHAT, {"a": f"{MAIL} {OTHER}"})) != both(call(CHAT, {"a": f"{OTHER} {MAIL}"}))
+    assert both(make_exchange(CHAT, {"a": f"{MAIL} {OTHER}"})) != both(make_exchange(CHAT, {"a": f"{OTHER} {MAIL}"}))
 
 
 def test_volatile_parts_are_not_compared() -> None:
     """A token in the body is one, if the project says so."""
-    exchange = call(CHAT, {"mcp_servers": [{"authorization_token": "abcdef123456"}], "a": MAIL})
-    body = object_of(TraceComposer(REDACTOR, KEY).compose(exchange).trace)
+    exchange = make_exchange(CHAT, {"mcp_servers": [{"authorization_token": "abcdef123456"}], "a": MAIL})
+    body = parse_object(TraceComposer(REDACTOR, KEY).compose(exchange).trace)
 
     ignores = VolatileRules(["$.mcp_servers[*].authorization_token"]).is_volatile
     prints = read_fingerprints(body["redacted"], body["provider_request"], ignores)
@@ -109,6 +112,6 @@ def test_volatile_parts_are_not_compared() -> None:
 def test_a_body_with_members_named_url_or_headers_cannot_be_compared(name: str) -> None:
     """Which of the two is meant, a trace does not say."""
     request: dict[str, Any] = {name: {"authorization": MAIL} if name == "headers" else MAIL}
-    exchange = call(f"{CHAT}?user={MAIL}", request)
+    exchange = make_exchange(f"{CHAT}?user={MAIL}", request)
 
     assert None is both(exchange)[1]

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from support.exchanges import call, chat_answer, chat_request
+from support.exchanges import chat_answer, chat_request, make_exchange
 from support.replay_player import make_player, play
 from support.wire_transcripts import CHAT
 from traceforge.exchange import Caller, Exchange
@@ -23,7 +23,9 @@ KEY = b"a key of a test"
 
 def asked(text: str, answer: str = "", number: int = 0, scope: str = "", **more: Any) -> Exchange:
     """A call, as it was recorded or is asked now."""
-    return call(CHAT, chat_request(text, **more), chat_answer(answer), number=number, caller=Caller(scope=scope))
+    return make_exchange(
+        CHAT, chat_request(text, **more), chat_answer(answer), number=number, caller=Caller(scope=scope)
+    )
 
 
 def text_of(played: ReplayResult) -> str:
@@ -62,7 +64,7 @@ def test_answers_come_in_the_order_in_which_they_were_recorded(tmp_path: Path) -
 
 def test_a_failed_attempt_is_replayed_before_its_retry(tmp_path: Path) -> None:
     """As the SDK saw it."""
-    failed = call(CHAT, chat_request("a"), {"error": {"message": "slow down"}}, status=429, number=1)
+    failed = make_exchange(CHAT, chat_request("a"), {"error": {"message": "slow down"}}, status=429, number=1)
     player = make_player(tmp_path, failed, asked("a", "fine", 2))
 
     assert [429, 200, 200] == [play(player, asked("a")).response.status for _ in range(3)]
@@ -157,12 +159,12 @@ def test_a_wrong_match_key_is_mentioned(tmp_path: Path) -> None:
 def test_credentials_are_not_compared(tmp_path: Path) -> None:
     """In headers and in the URL: in CI there are none."""
     body = chat_request("hello")
-    one = call(f"{CHAT}?key=AIzaSyA-1234567890&x=1", body, chat_answer("1"), headers=[("X-Api-Key", "k-1")])
+    one = make_exchange(f"{CHAT}?key=AIzaSyA-1234567890&x=1", body, chat_answer("1"), headers=[("X-Api-Key", "k-1")])
     player = make_player(tmp_path, one, recorded_with=KEY, match_key=KEY)
 
     for live in (
-        call(f"{CHAT}?key=other-key-7&x=1", body, headers=[("X-Api-Key", "k-2")]),
-        call(f"{CHAT}?x=1", body),
+        make_exchange(f"{CHAT}?key=other-key-7&x=1", body, headers=[("X-Api-Key", "k-2")]),
+        make_exchange(f"{CHAT}?x=1", body),
     ):
         assert "1" == text_of(play(player, live))
     assert 0 == player.uncompared_call_count

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from support.exchanges import COMPOSER, REDACTOR, call, chat_answer, chat_request, object_of
+from support.exchanges import COMPOSER, REDACTOR, chat_answer, chat_request, make_exchange, parse_object
 from support.json_texts import fuzz
 from support.replay_player import redactions_of
 from support.wire_transcripts import CHAT, MESSAGES, OLLAMA_CHAT, SSE, sse
@@ -41,7 +41,7 @@ ODD = [
 def answer_of(exchange: Exchange, composer: TraceComposer = COMPOSER) -> RecordedResponse:
     """What is kept of the answer."""
     kept = composer.compose(exchange)
-    answer = response_from_trace(object_of(kept.trace), kept.chunks)
+    answer = response_from_trace(parse_object(kept.trace), kept.chunks)
     assert answer is not None
     return answer
 
@@ -73,7 +73,7 @@ def redactor_log(exchange: Exchange, redactor: Redactor) -> Any:
 @pytest.mark.parametrize("status", [200, 400, 404, 429, 500, 503])
 def test_a_plain_response_replays_the_same_bytes(body: bytes, status: int) -> None:
     """Errors, too; in any layout, and whether or not it is JSON."""
-    answer = answer_of(call(CHAT, chat_request("x"), body, status=status))
+    answer = answer_of(make_exchange(CHAT, chat_request("x"), body, status=status))
 
     assert (status, body, False, ()) == (answer.status, answer.body, answer.streamed, answer.echoes)
     assert not answer.cut
@@ -86,7 +86,7 @@ def test_headers_about_the_connection_or_encoding_are_dropped() -> None:
         ("Transfer-Encoding", "chunked"), ("Connection", "keep-alive"), ("Set-Cookie", "a=b"), ("X-Twice", "1"),
         ("x-twice", "2"), ("Retry-After", "3"), ("Keep-Alive", "timeout=5"),
     )  # fmt: skip
-    exchange = call(CHAT, chat_request("x"), gzip.compress(b'{"a":1}'))
+    exchange = make_exchange(CHAT, chat_request("x"), gzip.compress(b'{"a":1}'))
     exchange = Exchange(*(headers if name == "response_headers" else getattr(exchange, name)
                           for name in exchange.__struct_fields__))  # fmt: skip
 
@@ -100,7 +100,7 @@ def test_headers_about_the_connection_or_encoding_are_dropped() -> None:
 @pytest.mark.parametrize("line", ["X-A: b\r\nX-Evil: 1", "X A: b", "X-A: \x00", "X-A: ☃", ": x", "X-A"])
 def test_a_header_that_cannot_be_sent_is_dropped(line: str) -> None:
     """A trace is a file, and anybody may have changed it."""
-    body = object_of(COMPOSER.compose(call(CHAT, chat_request("x"), {})).trace)
+    body = parse_object(COMPOSER.compose(make_exchange(CHAT, chat_request("x"), {})).trace)
     body["wire"]["response_headers"] = [line, "X-Good: é"]
 
     answer = response_from_trace(body, b"")
@@ -114,7 +114,7 @@ def test_a_header_that_cannot_be_sent_is_dropped(line: str) -> None:
 )
 def test_the_content_encoding_header_is_dropped_from_decoded_bodies(body: bytes, plain: bytes) -> None:
     """Bodies are kept decoded, and sent so."""
-    answer = answer_of(call(CHAT, chat_request("x"), body, encoding="gzip"))
+    answer = answer_of(make_exchange(CHAT, chat_request("x"), body, encoding="gzip"))
 
     assert ("Content-Encoding", "gzip") not in answer.headers
     assert plain == answer.body
@@ -122,9 +122,9 @@ def test_the_content_encoding_header_is_dropped_from_decoded_bodies(body: bytes,
 
 def test_a_response_that_could_not_be_decoded_cannot_be_replayed() -> None:
     """It was not kept, because nobody knows what it holds."""
-    kept = COMPOSER.compose(call(CHAT, chat_request("x"), b"\x00\xff\x01", encoding="exotic"))
+    kept = COMPOSER.compose(make_exchange(CHAT, chat_request("x"), b"\x00\xff\x01", encoding="exotic"))
 
-    assert response_from_trace(object_of(kept.trace), kept.chunks) is None
+    assert response_from_trace(parse_object(kept.trace), kept.chunks) is None
 
 
 @pytest.mark.parametrize(
@@ -136,15 +136,15 @@ def test_a_cut_response_is_cut_again(outcome: CallOutcome, whole: bool, is_cut: 
     """Unless it had said that it was complete: openai's client leaves at `[DONE]`."""
     choice: dict[str, Any] = {"index": 0, "delta": {"content": "x"}, "finish_reason": None}
     body = sse({"id": "c", "object": "chat.completion.chunk", "created": 1, "model": "m", "choices": [choice]})
-    body += sse(done=True) if whole else b""
+    body += sse(with_done=True) if whole else b""
 
-    assert is_cut is answer_of(call(CHAT, chat_request("x"), body, media_type=SSE, outcome=outcome)).cut
+    assert is_cut is answer_of(make_exchange(CHAT, chat_request("x"), body, media_type=SSE, outcome=outcome)).cut
 
 
 def test_a_call_without_a_response_has_no_recorded_response() -> None:
     """It failed, or is a trace from elsewhere."""
-    kept = COMPOSER.compose(call(CHAT, chat_request("x"), b"", status=0, outcome=CallOutcome.FAILED))
-    body = object_of(kept.trace)
+    kept = COMPOSER.compose(make_exchange(CHAT, chat_request("x"), b"", status=0, outcome=CallOutcome.FAILED))
+    body = parse_object(kept.trace)
 
     assert None is response_from_trace(body, b"")
     del body["wire"]
@@ -167,13 +167,15 @@ def arguments_stream(arguments: str, size: int) -> bytes:
     head = {"id": "c", "object": "chat.completion.chunk", "created": 1, "model": "m"}
     tools = [{"tool_calls": [{"index": 0, "function": {"arguments": piece}}]} for piece in pieces]
     return sse(*({**head, "choices": [{"index": 0, "delta": delta, "finish_reason": None}]} for delta in tools),
-               done=True)  # fmt: skip
+               with_done=True)  # fmt: skip
 
 
 def test_a_redacted_value_of_the_live_prompt_is_refilled_in_the_response() -> None:
     """The one that was asked for now, not the one of the recording, which is nowhere."""
-    recorded = call(CHAT, chat_request(f"Write to {MAIL}."), chat_answer(f"I wrote to {MAIL}, and {MAIL} is glad."))
-    live = call(CHAT, chat_request("Write to bob@corp-example.org."))
+    recorded = make_exchange(
+        CHAT, chat_request(f"Write to {MAIL}."), chat_answer(f"I wrote to {MAIL}, and {MAIL} is glad.")
+    )
+    live = make_exchange(CHAT, chat_request("Write to bob@corp-example.org."))
 
     answer = replayed(recorded, live)
 
@@ -188,12 +190,12 @@ def test_each_echo_is_refilled_from_its_own_place_in_the_request() -> None:
     mails = [f"{name}@corp-example.org" for name in ("ann", "bob", "cid", "dan", "eve")]
     request = {"messages": [{"role": "user", "content": f"{mails[0]}, {mails[1]}"},
                             {"role": "tool", "content": json.dumps({"to": mails[2]})}]}  # fmt: skip
-    recorded = call(
+    recorded = make_exchange(
         f"{CHAT}?user={mails[3]}", request, chat_answer(f"{mails[4]} {mails[2]} {mails[1]} {mails[3]} x@corp-y.org"),
         headers=[("X-User", mails[4])],
     )  # fmt: skip
     other = json.loads(json.dumps(request).replace("corp-example", "other-example"))
-    live = call(f"{CHAT}?user=dan@other-example.org", other, headers=[("X-User", "eve@other-example.org")])
+    live = make_exchange(f"{CHAT}?user=dan@other-example.org", other, headers=[("X-User", "eve@other-example.org")])
 
     answer = replayed(recorded, live)
 
@@ -211,16 +213,16 @@ def test_a_refilled_value_is_escaped_once_per_json_string(value: str, asked_deep
     fields = {"password": value}
     request = chat_request(json.dumps(fields)) if asked_deep else chat_request("x", **fields)
     text = json.dumps({"n": 1, **fields}, ensure_ascii=ascii_only)
-    live = call(CHAT, request)
+    live = make_exchange(CHAT, request)
 
-    plain = replayed(call(CHAT, request, arguments_answer(text)), live)
-    member = replayed(call(CHAT, request, json.dumps(fields, ensure_ascii=ascii_only).encode()), live)
+    plain = replayed(make_exchange(CHAT, request, arguments_answer(text)), live)
+    member = replayed(make_exchange(CHAT, request, json.dumps(fields, ensure_ascii=ascii_only).encode()), live)
 
     tool = json.loads(plain.body)["choices"][0]["message"]["tool_calls"][0]
     assert {"n": 1, **fields} == json.loads(tool["function"]["arguments"])
     assert fields == json.loads(member.body)
     for size in (1, 2, 5, 100):
-        recorded = call(CHAT, request, arguments_stream(text, size), media_type=SSE, cuts=range(0, 4000, 61))
+        recorded = make_exchange(CHAT, request, arguments_stream(text, size), media_type=SSE, cuts=range(0, 4000, 61))
         stream = replayed(recorded, live)
         assert {"n": 1, **fields} == json.loads(_gathered(stream.body))
         assert len(recorded.chunks) == len(stream.chunks)
@@ -234,9 +236,9 @@ def _gathered(body: bytes) -> str:
 
 def test_a_live_value_with_quotes_is_escaped_by_the_depth_of_its_place() -> None:
     """The depth is that of the place, not of the value."""
-    recorded = call(CHAT, chat_request("x", password="plain7"), arguments_answer('{"password": "plain7"}'))
+    recorded = make_exchange(CHAT, chat_request("x", password="plain7"), arguments_answer('{"password": "plain7"}'))
 
-    answer = replayed(recorded, call(CHAT, chat_request("x", password='a"\\b')))
+    answer = replayed(recorded, make_exchange(CHAT, chat_request("x", password='a"\\b')))
 
     tool = json.loads(answer.body)["choices"][0]["message"]["tool_calls"][0]
     assert {"password": 'a"\\b'} == json.loads(tool["function"]["arguments"])
@@ -245,9 +247,9 @@ def test_a_live_value_with_quotes_is_escaped_by_the_depth_of_its_place() -> None
 def test_a_value_in_plain_text_is_not_escaped() -> None:
     """There is no JSON around it."""
     redactor = Redactor(patterns=("Kunde [^.]+[.]",))
-    recorded = call(CHAT, chat_request('Kunde A "B".'), b'Kunde A "B".', media_type="text/plain")
+    recorded = make_exchange(CHAT, chat_request('Kunde A "B".'), b'Kunde A "B".', media_type="text/plain")
 
-    answer = replayed(recorded, call(CHAT, chat_request('Kunde C "D" \\.')), redactor)
+    answer = replayed(recorded, make_exchange(CHAT, chat_request('Kunde C "D" \\.')), redactor)
 
     assert b'Kunde C "D" \\.' == answer.body
 
@@ -271,7 +273,9 @@ def test_a_refilled_stream_reads_as_the_original(address: str, event: dict[str, 
     body = "".join(f"data: {line}\n\n" if address == MESSAGES else f"{line}\n" for line in lines).encode()
     request = {"messages": [{"role": "user", "content": f"{MAIL} and bob@corp-example.org"}]}
     media = SSE if address == MESSAGES else "application/x-ndjson"
-    recorded = call(address, request, body, media_type=media, cuts=data.draw(st.sets(st.integers(1, len(body)))))
+    recorded = make_exchange(
+        address, request, body, media_type=media, cuts=data.draw(st.sets(st.integers(1, len(body))))
+    )
 
     answer = replayed(recorded, recorded)
 
@@ -283,24 +287,24 @@ def test_a_refilled_stream_reads_as_the_original(address: str, event: dict[str, 
 
 def test_a_response_without_echoes_is_returned_as_it_is() -> None:
     """Refilling costs nothing where there is nothing to refill."""
-    answer = answer_of(call(CHAT, chat_request("x"), chat_answer("y")))
+    answer = answer_of(make_exchange(CHAT, chat_request("x"), chat_answer("y")))
 
     assert answer is refill_echoes(answer, [])
 
 
 def test_an_echo_without_a_live_value_stays_redacted() -> None:
     """A request that was asked otherwise, where nobody compares."""
-    recorded = call(CHAT, chat_request(f"Write to {MAIL}."), chat_answer(f"I wrote to {MAIL}."))
+    recorded = make_exchange(CHAT, chat_request(f"Write to {MAIL}."), chat_answer(f"I wrote to {MAIL}."))
 
-    assert REDACTED.encode() in replayed(recorded, call(CHAT, chat_request("Write to [REDACTED]."))).body
+    assert REDACTED.encode() in replayed(recorded, make_exchange(CHAT, chat_request("Write to [REDACTED]."))).body
 
 
 def test_an_expression_that_takes_the_closing_quote_does_not_break_the_arguments_of_a_stream() -> None:
     """They are JSON on replay as well, and refilled."""
     redactor = Redactor(patterns=("Kunde.*",))
-    recorded = call(CHAT, chat_request("Kunde X"), arguments_stream('{"to": "Kunde X"}', 4), media_type=SSE)
+    recorded = make_exchange(CHAT, chat_request("Kunde X"), arguments_stream('{"to": "Kunde X"}', 4), media_type=SSE)
 
     assert {"to": REDACTED} == json.loads(_gathered(answer_of(recorded, TraceComposer(redactor)).body))
     assert {"to": 'Kunde "Y"'} == json.loads(
-        _gathered(replayed(recorded, call(CHAT, chat_request('Kunde "Y"')), redactor).body)
+        _gathered(replayed(recorded, make_exchange(CHAT, chat_request('Kunde "Y"')), redactor).body)
     )

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 
 from support.corpus import need_shared
 from support.corpus_traffic import interactions, one_in
-from support.exchanges import HOST, call, chat_request, recorded_exchange
+from support.exchanges import HOST, chat_request, make_exchange, recorded_exchange
 from support.json_mutations import Mutation, mutate, mutations
 from support.json_texts import fuzz, json_texts
 from support.replay_player import KEYS, keyed_request_of, stored_request_of
@@ -391,7 +391,7 @@ def test_the_boundary_of_a_form_makes_no_difference(data: bytes) -> None:
     keys = set()
     for boundary in ("0f3a", "----WebKitFormBoundaryx7MA4"):
         headers, body = _form(boundary, data=data)
-        exchange = call("/v1/audio/transcriptions", body, asked_as=headers[0][1])
+        exchange = make_exchange("/v1/audio/transcriptions", body, request_media_type=headers[0][1])
         keys |= {keyed_request_of(exchange).key, stored_request_of(exchange).key}
     headers, other = _form("0f3a", b"hallo", data)
 
@@ -425,7 +425,7 @@ def test_the_key_of_every_call_of_the_corpus_is_that_of_its_trace(one_in: int) -
 @given(json_texts, st.sampled_from([*GENERATING, "/v1/other?user=ann.lee@corp-example.org&key=abcdefgh"]))
 def test_the_key_of_any_json_is_that_of_its_trace(body: bytes, address: str) -> None:
     """Whatever an editor, another language or an attacker could have written."""
-    exchange = call(address, body)
+    exchange = make_exchange(address, body)
 
     assert keyed_request_of(exchange).key == stored_request_of(exchange).key
     assert is_the_same_when_known(exchange)
@@ -465,7 +465,7 @@ def _plain_of(asked: KeyedRequest) -> object:
 )
 def test_the_key_of_any_bytes_is_that_of_their_trace(body: bytes, media_type: str) -> None:
     """Not even JSON."""
-    exchange = call(CHAT, body, asked_as=media_type)
+    exchange = make_exchange(CHAT, body, request_media_type=media_type)
 
     assert keyed_request_of(exchange).key == stored_request_of(exchange).key
     assert is_the_same_when_known(exchange)
@@ -486,7 +486,7 @@ def test_the_key_of_a_redacted_request_is_that_of_its_trace(body: dict[str, Any]
     """In texts, under names, in names, in JSON that is a text, and compressed."""
     data = json.dumps(body).encode()
     headers = [("Content-Encoding", encoding)] if encoding else []
-    exchange = call(CHAT, gzip.compress(data) if encoding else data, headers=headers)
+    exchange = make_exchange(CHAT, gzip.compress(data) if encoding else data, headers=headers)
 
     asked = keyed_request_of(exchange)
 
@@ -496,7 +496,7 @@ def test_the_key_of_a_redacted_request_is_that_of_its_trace(body: dict[str, Any]
 
 def test_a_redacted_behaviour_header_is_redacted_on_both_sides() -> None:
     """One that holds an address."""
-    exchange = call(CHAT, chat_request("x"), headers=[("x-goog-request-params", f"user={MAIL}")])
+    exchange = make_exchange(CHAT, chat_request("x"), headers=[("x-goog-request-params", f"user={MAIL}")])
 
     assert keyed_request_of(exchange).key == stored_request_of(exchange).key
     assert MAIL not in str(keyed_request_of(exchange).key_fields)
@@ -505,12 +505,13 @@ def test_a_redacted_behaviour_header_is_redacted_on_both_sides() -> None:
 def test_a_redacted_value_does_not_enter_the_key() -> None:
     """Two addresses, one key; the place and the text around them count."""
     first, second = (
-        keyed_request_of(call(CHAT, chat_request(f"Write to {mail}."))) for mail in (MAIL, "b@corp-example.org")
+        keyed_request_of(make_exchange(CHAT, chat_request(f"Write to {mail}.")))
+        for mail in (MAIL, "b@corp-example.org")
     )
 
     assert first.key == second.key
     assert MAIL not in str(first.key_fields)
-    assert first.key != keyed_request_of(call(CHAT, chat_request(f"Write to {MAIL}!"))).key
+    assert first.key != keyed_request_of(make_exchange(CHAT, chat_request(f"Write to {MAIL}!"))).key
     assert [MAIL] == [item.reveal() for item in first.compared_redactions]
 
 
@@ -581,7 +582,7 @@ def test_a_request_with_a_known_unredacted_key_is_not_searched_for_secrets(monke
         Redactor, "redact_json", lambda self, value, path="$": searched.append(value) or real(self, value)
     )
     body = json.dumps(chat_request("hello")).encode()
-    known = {keyed_request_of(call(CHAT, body)).key}
+    known = {keyed_request_of(make_exchange(CHAT, body)).key}
 
     def searches(volatile: VolatileRules, *headers: tuple[str, str], data: bytes = body) -> bool:
         searched.clear()

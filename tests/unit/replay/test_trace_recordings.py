@@ -11,7 +11,7 @@ import pytest
 
 from support.corpus import need_shared
 from support.corpus_traffic import interactions, one_in
-from support.exchanges import REDACTOR, call, chat_answer, chat_request, moment, recorded_exchange
+from support.exchanges import REDACTOR, chat_answer, chat_request, make_exchange, recorded_exchange, timestamp
 from support.replay_player import KEYS, make_player, play, redactions_of, store_exchanges
 from support.wire_transcripts import CHAT
 from traceforge.canon import parse_json
@@ -27,7 +27,7 @@ from traceforge.traces.trace_index import TraceFilter
 
 def asked(text: str, answer: str = "", number: int = 0, **more: str) -> Exchange:
     """A call of a session, or of none."""
-    return call(CHAT, chat_request(text), chat_answer(answer), number=number, caller=Caller(**more))  # type: ignore[arg-type]
+    return make_exchange(CHAT, chat_request(text), chat_answer(answer), number=number, caller=Caller(**more))  # type: ignore[arg-type]
 
 
 @one_in
@@ -40,7 +40,7 @@ def test_every_call_of_the_corpus_is_played_as_it_was_recorded(
     that what the request holds is put back.
     """
     calls = [
-        msgspec.structs.replace(recorded_exchange(one, number), started_at=moment(number))
+        msgspec.structs.replace(recorded_exchange(one, number), started_at=timestamp(number))
         for number, one in enumerate(interactions(need_shared("corpus/llm")))
         if number % one_in == 0
     ]
@@ -100,7 +100,7 @@ def test_recordings_are_in_the_order_of_their_time(tmp_path: Path) -> None:
 
 def test_calls_without_a_response_are_not_recordings(tmp_path: Path) -> None:
     """Nothing to play."""
-    failed = call(CHAT, chat_request("a"), b"", status=0, outcome=CallOutcome.FAILED, number=1)
+    failed = make_exchange(CHAT, chat_request("a"), b"", status=0, outcome=CallOutcome.FAILED, number=1)
     store = store_exchanges(tmp_path, [failed, asked("a", "1", 2)])
 
     assert [asked("a", "", 2).id] == [one.name for one in TraceRecordings(store, KEYS).load_recordings()]

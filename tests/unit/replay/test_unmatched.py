@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from support.exchanges import HOST, call, chat_answer, chat_request
+from support.exchanges import HOST, chat_answer, chat_request, make_exchange
 from support.replay_player import make_player, play
 from support.wire_transcripts import CHAT, GEMINI, MESSAGES, OLLAMA_CHAT, RESPONSES
 from support.work_counts import count_lines
@@ -38,7 +38,9 @@ def said(player: Player, exchange: Exchange, caller: Caller = Caller()) -> Unmat
 
 def asked(text: str, number: int = 0, scope: str = "", **more: Any) -> Exchange:
     """A call with one question."""
-    return call(CHAT, chat_request(text, **more), chat_answer("x"), number=number, caller=Caller(scope=scope))
+    return make_exchange(
+        CHAT, chat_request(text, **more), chat_answer("x"), number=number, caller=Caller(scope=scope)
+    )
 
 
 def name(number: int) -> str:
@@ -84,10 +86,10 @@ def test_every_kind_of_change_is_explained(tmp_path: Path, changed: dict[str, An
 def test_a_difference_in_the_head_is_explained(tmp_path: Path) -> None:
     """The model in the path, a stream, a header, a parameter, the method."""
     body = {"contents": [{"parts": [{"text": "x"}]}]}
-    player = make_player(tmp_path, call(f"{GEMINI}?alt=json", body, {}, headers=[("api-version", "1")]))
+    player = make_player(tmp_path, make_exchange(f"{GEMINI}?alt=json", body, {}, headers=[("api-version", "1")]))
 
     def told(address: str, *headers: tuple[str, str]) -> str:
-        return said(player, call(address, body, headers=headers)).message
+        return said(player, make_exchange(address, body, headers=headers)).message
 
     same = ("api-version", "1")
     assert 'flash:generateContent", sent "gemini:generate:gemini-2.5-pro:' in told(
@@ -102,12 +104,12 @@ def test_a_difference_in_the_head_is_explained(tmp_path: Path) -> None:
 def test_the_nearest_is_the_one_with_the_least_changed(tmp_path: Path) -> None:
     """A changed word is nearer than a missing message, whatever the order."""
     turns = [{"role": "user", "content": f"turn {n}"} for n in range(6)]
-    calls = [call(CHAT, {"model": "m", "messages": turns[: n + 1]}, {}, number=n + 1) for n in range(6)]
+    calls = [make_exchange(CHAT, {"model": "m", "messages": turns[: n + 1]}, {}, number=n + 1) for n in range(6)]
     player = make_player(tmp_path, *calls)
 
     for n in range(6):
         body = {"model": "m", "messages": [*turns[:n], {"role": "user", "content": f"turn {n}, really"}]}
-        assert said(player, call(CHAT, body)).nearest.startswith(name(n + 1))
+        assert said(player, make_exchange(CHAT, body)).nearest.startswith(name(n + 1))
 
 
 def test_the_same_scope_comes_first_where_there_are_many(tmp_path: Path) -> None:
@@ -123,9 +125,9 @@ def test_the_absence_of_any_similar_recording_is_explained(tmp_path: Path) -> No
     """No recording at all, or none of this endpoint."""
     assert "no recorded call matches: nothing was recorded" == said(make_player(tmp_path / "a"), asked("x")).message
     player = make_player(tmp_path / "b", asked("x"))
-    message = said(player, call(MESSAGES, {"model": "m"})).message
+    message = said(player, make_exchange(MESSAGES, {"model": "m"})).message
     assert "no recorded call matches: none of 1 recordings is for anthropic messages" == message
-    assert "an unknown dialect other" in said(player, call("/v1/files", b"")).message
+    assert "an unknown dialect other" in said(player, make_exchange("/v1/files", b"")).message
 
 
 def test_a_request_sent_more_often_than_recorded_is_explained(tmp_path: Path) -> None:
@@ -181,9 +183,11 @@ def test_common_beginning_and_end_are_as_long_as_can_be(first: str, second: str)
 
 def test_an_unmatched_request_contains_no_secret(tmp_path: Path) -> None:
     """Of neither side, nowhere in the answer, not by its name, not cut in half."""
-    one = call(f"{CHAT}?key={SECRET}", chat_request(f"{MAIL} one", api_key=SECRET, password="hunter2!"), {}, number=1)
+    one = make_exchange(
+        f"{CHAT}?key={SECRET}", chat_request(f"{MAIL} one", api_key=SECRET, password="hunter2!"), {}, number=1
+    )
     player = make_player(tmp_path, one)
-    live = call(
+    live = make_exchange(
         f"{CHAT}?key={SECRET}x&user=bob@corp-example.org",
         chat_request("x" * 100 + f" bob@corp-example.org two {SECRET}", api_key=f"{SECRET}y", password="tulip!!7"),
         headers=[("x-goog-request-params", "bob@corp-example.org")],
@@ -213,7 +217,7 @@ def test_the_error_response_has_the_format_of_the_provider(
     tmp_path: Path, address: str, shape: dict[str, Any]
 ) -> None:
     """With a status that nobody tries again."""
-    played = play(make_player(tmp_path), call(address, {"model": "m"}))
+    played = play(make_player(tmp_path), make_exchange(address, {"model": "m"}))
 
     body = json.loads(played.response.body)
     message = body["error"] if address == OLLAMA_CHAT else body["error"].pop("message")
@@ -244,6 +248,6 @@ def test_removed_candidates_are_skipped(tmp_path: Path) -> None:
     (gone,) = tmp_path.glob(f"*_{name(1)}*.json")
     gone.unlink()
 
-    miss = said(player, call(f"{HOST}{CHAT}", chat_request("What is the capital of Spain?")))
+    miss = said(player, make_exchange(f"{HOST}{CHAT}", chat_request("What is the capital of Spain?")))
 
     assert miss.nearest.startswith(name(2))

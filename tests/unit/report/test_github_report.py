@@ -7,7 +7,7 @@ import re
 from hypothesis import given
 from hypothesis import strategies as st
 
-from support.ci_reports import item, report
+from support.ci_reports import ci_report, reported_finding
 from traceforge.report.github_report import ERRORS_MAX, SUMMARY_BYTES_MAX, annotation_lines, summary_markdown
 
 # As the runner reads a command: a name, properties, and the rest of the line.
@@ -31,7 +31,7 @@ def _plain(text: str) -> str:
 
 def test_a_finding_is_an_error_on_its_line() -> None:
     """With the rule as its title and the diff below the message."""
-    [line] = annotation_lines(report(item(7, details="    [-river-]{+lake+}")))
+    [line] = annotation_lines(ci_report(reported_finding(7, details="    [-river-]{+lake+}")))
 
     assert (
         "error",
@@ -43,9 +43,9 @@ def test_a_finding_is_an_error_on_its_line() -> None:
 @given(st.text(), st.text(min_size=1))
 def test_no_text_ends_its_command_or_starts_another(text: str, file: str) -> None:
     """Whatever a prompt or a file name holds."""
-    one = item(message=text, details=text)
+    one = reported_finding(message=text, details=text)
 
-    [line] = annotation_lines(report(one._replace(location=one.location._replace(file=file))))
+    [line] = annotation_lines(ci_report(one._replace(location=one.location._replace(file=file))))
 
     name, properties, _ = read(line)
     assert ("error", {"title", "file", "line"}) == (name, properties.keys())
@@ -54,7 +54,7 @@ def test_no_text_ends_its_command_or_starts_another(text: str, file: str) -> Non
 
 def test_a_thousand_findings_stay_within_every_limit() -> None:
     """Ten errors and one notice that counts the rest; a summary that is cut behind a whole finding, and says so."""
-    many = report(*(item(number, details="    | " + "x" * 3000) for number in range(1, 1001)))
+    many = ci_report(*(reported_finding(number, details="    | " + "x" * 3000) for number in range(1, 1001)))
 
     lines = list(annotation_lines(many))
     summary = summary_markdown(many)
@@ -70,14 +70,14 @@ def test_a_thousand_findings_stay_within_every_limit() -> None:
 
 def test_a_thousand_short_findings_all_stand_in_the_summary() -> None:
     """Only what has no room is left out."""
-    summary = summary_markdown(report(*(item(number) for number in range(1, 1001))))
+    summary = summary_markdown(ci_report(*(reported_finding(number) for number in range(1, 1001))))
 
     assert (1000, False) == (summary.count("**GT1**"), "more finding" in summary)
 
 
 def test_one_huge_finding_is_cut() -> None:
     """A message, and the summary of a step that other commands have filled already."""
-    huge = report(item(details="%\n" * LONG))
+    huge = ci_report(reported_finding(details="%\n" * LONG))
 
     [line] = annotation_lines(huge)
 
@@ -89,7 +89,9 @@ def test_one_huge_finding_is_cut() -> None:
 
 def test_nothing_of_a_finding_is_markdown() -> None:
     """Backticks in a prompt end neither a span nor a fence."""
-    summary = summary_markdown(report(item(message="``<img>`` **b**", details="```\n# no title\n````")))
+    summary = summary_markdown(
+        ci_report(reported_finding(message="``<img>`` **b**", details="```\n# no title\n````"))
+    )
 
     assert "``` ``<img>`` **b** ```" in summary
     assert "\n  `````text\n  ```\n  # no title\n  ````\n  `````\n" in summary

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from support.ci_reports import item, report
+from support.ci_reports import ci_report, reported_finding
 from support.published_schemas import check_junit
 from traceforge.report.junit_report import junit_bytes
 
@@ -17,7 +17,7 @@ NOW = datetime(2026, 11, 15, 12, 30, tzinfo=UTC)
 
 def test_a_finding_and_a_test_are_a_case_each() -> None:
     """With the counts as properties of both suites."""
-    root = check_junit(junit_bytes(report(item(), item(2, "IO")), NOW))
+    root = check_junit(junit_bytes(ci_report(reported_finding(), reported_finding(2, "IO")), NOW))
 
     findings, tests = root
     assert ["traceforge.GT1", "traceforge.IO"] == [case.attrib["classname"] for case in findings.iter("testcase")]
@@ -30,7 +30,7 @@ def test_a_finding_and_a_test_are_a_case_each() -> None:
 
 def test_nothing_found_is_a_document_too() -> None:
     """A service that finds no file says that the step is broken."""
-    findings, _ = check_junit(junit_bytes(report(), NOW))
+    findings, _ = check_junit(junit_bytes(ci_report(), NOW))
 
     assert "0" == findings.attrib["tests"]
 
@@ -38,7 +38,7 @@ def test_nothing_found_is_a_document_too() -> None:
 @given(st.text(max_size=60))
 def test_any_text_is_valid(text: str) -> None:
     """In messages, in details, in names of tests."""
-    made = report(item(message=text, details=text))
+    made = ci_report(reported_finding(message=text, details=text))
 
     check_junit(junit_bytes(made._replace(cases=(made.cases[0]._replace(name=text, group=text),)), NOW))
 
@@ -46,7 +46,7 @@ def test_any_text_is_valid(text: str) -> None:
 @pytest.mark.parametrize("text", ["\x00", "\x1b[31m", "\ud800", "\ufffe", "<&>'\"]]>"])
 def test_a_character_that_xml_cannot_hold_is_spelled_out(text: str) -> None:
     """And markup is none."""
-    failure = next(check_junit(junit_bytes(report(item(details=text)), NOW)).iter("failure"))
+    failure = next(check_junit(junit_bytes(ci_report(reported_finding(details=text)), NOW)).iter("failure"))
 
     assert failure.text is not None
     assert failure.text.endswith(text if text.isascii() and text.isprintable() else "".join(map(_spelled, text)))

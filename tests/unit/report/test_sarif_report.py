@@ -8,7 +8,7 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from support.ci_reports import item, report
+from support.ci_reports import ci_report, reported_finding
 from support.published_schemas import SARIF, problems
 from traceforge.audit.rule_catalogue import RULES
 from traceforge.findings import Finding
@@ -27,7 +27,7 @@ def run_of(made: CIReport) -> Any:
 
 def test_a_finding_is_a_result_on_its_line() -> None:
     """With its rule, its file from the root of the repository, and the test."""
-    [result] = run_of(report(item(7)))["results"]
+    [result] = run_of(ci_report(reported_finding(7)))["results"]
 
     place = result["locations"][0]["physicalLocation"]
     assert ("GT1", "error") == (result["ruleId"], result["level"])
@@ -38,7 +38,7 @@ def test_a_finding_is_a_result_on_its_line() -> None:
 
 def test_every_rule_is_there_with_its_sentence_and_where_it_is_explained() -> None:
     """In a stable order: an index names the same rule as the id."""
-    run = run_of(report(*(item(rule=rule) for rule in RULES)))
+    run = run_of(ci_report(*(reported_finding(rule=rule) for rule in RULES)))
 
     rules = run["tool"]["driver"]["rules"]
     assert RULES == {rule["id"]: rule["shortDescription"]["text"] for rule in rules}
@@ -51,7 +51,7 @@ def test_what_could_not_be_checked_and_is_about_no_file_is_a_notification() -> N
     unchecked = ReportedFinding(Finding("(the command)", "", "IO", "no call was replayed at all"), SourceLocation())
     nowhere = ReportedFinding(Finding("(unknown)", "", "GT2", "a request that nobody approved"), SourceLocation())
 
-    run = run_of(report(unchecked, nowhere))
+    run = run_of(ci_report(unchecked, nowhere))
 
     [result] = run["results"]
     [told] = run["invocations"][0]["toolExecutionNotifications"]
@@ -63,13 +63,17 @@ def test_what_could_not_be_checked_and_is_about_no_file_is_a_notification() -> N
 
 def test_a_fingerprint_survives_a_moved_line_and_another_count() -> None:
     """And differs between two snapshots, two rules and two files."""
-    one = item(1)
+    one = reported_finding(1)
     moved = one._replace(
         location=SourceLocation("app/ask.py", 99), finding=one.finding._replace(message="and 3 more")
     )
 
     assert fingerprint(one) == fingerprint(moved)
-    others = [one._replace(snapshot_id="b"), item(1, "GT2"), one._replace(location=SourceLocation("b.py", 1))]
+    others = [
+        one._replace(snapshot_id="b"),
+        reported_finding(1, "GT2"),
+        one._replace(location=SourceLocation("b.py", 1)),
+    ]
     assert 4 == len({fingerprint(each) for each in (one, *others)})
 
 
@@ -77,4 +81,4 @@ def test_a_fingerprint_survives_a_moved_line_and_another_count() -> None:
 @given(st.text(max_size=40), st.text(st.characters(exclude_categories=["Cs", "Cc"]), min_size=1, max_size=20))
 def test_any_text_is_valid(text: str, file: str) -> None:
     """In messages and in file names."""
-    run_of(report(item(message=text, details=text)._replace(location=SourceLocation(file, 1))))
+    run_of(ci_report(reported_finding(message=text, details=text)._replace(location=SourceLocation(file, 1))))

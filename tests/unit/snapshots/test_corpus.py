@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from support.corpus import need_shared
 from support.corpus_traffic import interactions, one_in
-from support.exchanges import COMPOSER, object_of, recorded_exchange
+from support.exchanges import COMPOSER, parse_object, recorded_exchange
 from support.proposals import KEYS
 from traceforge.config import ModelRule
 from traceforge.replay.library import Library
@@ -36,7 +36,7 @@ def test_every_call_of_the_corpus_is_approved_as_it_is_replayed(
         if number % one_in:
             continue
         composed = COMPOSER.compose(recorded_exchange(interaction, number))
-        body = object_of(composed.trace)
+        body = parse_object(composed.trace)
         (candidate,) = find_candidates([(body, composed.chunks)], KEYS, ANY_MODEL) or [None]
         if candidate is None:
             assert response_from_trace(body, composed.chunks) is None
@@ -63,7 +63,7 @@ def _check(candidate: Candidate, change: PendingChange, number: int) -> None:
     if record is not None:
         data = write_document([record])
         (read,) = read_document(data)
-        assert [] == check_document(object_of(data)), number
+        assert [] == check_document(parse_object(data)), number
         assert [] == find_disagreements(read.body, change.raw_response, ANY_MODEL), number
     file = f"{change.provider}/{change.id}.json"
     approved = ApprovedCall(change.id, change.provider, file, candidate.key, record, change.raw_response, change.gate)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from support.exchanges import plain_kept
+from support.exchanges import plain_trace
 from traceforge.traces import index_update, spool, trace_archive
 from traceforge.traces.index_update import read_any_version, update_index
 from traceforge.traces.spool import SpoolWriter
@@ -15,7 +15,7 @@ from traceforge.traces.spool_drain import drain_spool
 from traceforge.traces.trace_index import TraceFilter, TraceIndex, TraceLocation
 from traceforge.traces.trace_store import ignore_progress
 
-KEPT = [plain_kept(number) for number in range(1, 4)]
+KEPT = [plain_trace(number) for number in range(1, 4)]
 NAMES = [kept.summary.file_name for kept in KEPT]
 
 
@@ -94,7 +94,7 @@ def test_a_segment_that_is_drained_meanwhile_is_not_an_error(tmp_path: Path, mon
 def test_a_trace_added_meanwhile_is_not_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It lists and indexes a file after we listed the folder and before we compare."""
     _files(tmp_path)
-    late = plain_kept(9)
+    late = plain_trace(9)
     index, other = TraceIndex(str(tmp_path)), TraceIndex(str(tmp_path))
     real = index_update._list_inodes
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from support.exchanges import CHAT, COMPOSER, call, chat_answer, chat_request, object_of
+from support.exchanges import CHAT, COMPOSER, chat_answer, chat_request, make_exchange, parse_object
 from support.json_texts import fuzz
 from traceforge.traces.search_text import (
     BLOB_LENGTH_MIN,
@@ -23,7 +23,7 @@ from traceforge.traces.search_text import (
 
 
 def _text(asked: Any, said: Any, **fields: Any) -> str:
-    return trace_text(object_of(COMPOSER.compose(call(CHAT, asked, said, **fields)).trace))
+    return trace_text(parse_object(COMPOSER.compose(make_exchange(CHAT, asked, said, **fields)).trace))
 
 
 def test_prompt_and_response_are_searchable() -> None:

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from support.exchanges import plain_kept, streamed_kept
+from support.exchanges import plain_trace, streamed_trace
 from support.json_texts import fuzz
 from traceforge.errors import CannotWrite
 from traceforge.traces import spool
@@ -32,7 +32,7 @@ from traceforge.traces.spool import (
 from traceforge.traces.spool_drain import drain_spool
 from traceforge.traces.trace_summary import StoredTrace
 
-KEPT = [plain_kept(number) if number % 2 else streamed_kept(number) for number in range(4)]
+KEPT = [plain_trace(number) if number % 2 else streamed_trace(number) for number in range(4)]
 FRAMES = [b"".join(encode_frame(kept)) for kept in KEPT]
 
 
@@ -150,7 +150,7 @@ def test_the_checksum_covers_the_lengths() -> None:
 def test_threads_append_side_by_side(tmp_path: Path) -> None:
     """Every trace is whole."""
     writer = SpoolWriter(str(tmp_path))
-    traces = [plain_kept(number) for number in range(80)]
+    traces = [plain_trace(number) for number in range(80)]
     threads = [threading.Thread(target=lambda part=part: [writer.append(kept) for kept in part]) for part in
                (traces[:20], traces[20:40], traces[40:60], traces[60:])]  # fmt: skip
     for thread in threads:
@@ -194,7 +194,7 @@ def test_a_segment_is_never_drained_while_it_is_created(tmp_path: Path) -> None:
     try:
         for number in range(150):
             writer = SpoolWriter(str(tmp_path))
-            writer.append(plain_kept(number))
+            writer.append(plain_trace(number))
             writer.seal()
     finally:
         stop.set()

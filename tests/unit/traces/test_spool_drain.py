@@ -8,14 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from support.exchanges import every_file, plain_kept, streamed_kept
+from support.exchanges import list_files, plain_trace, streamed_trace
 from traceforge.errors import CannotWrite
 from traceforge.traces import chunk_file
 from traceforge.traces.spool import encode_frame, find_segments
 from traceforge.traces.spool_drain import DAMAGED_SUFFIX, DrainResult, drain_spool
 from traceforge.traces.trace_summary import StoredTrace
 
-KEPT = [plain_kept(1), streamed_kept(2), plain_kept(3)]
+KEPT = [plain_trace(1), streamed_trace(2), plain_trace(3)]
 
 
 def _orphan(folder: Path, *parts: bytes | StoredTrace, name: str = "1-a") -> Path:
@@ -82,11 +82,11 @@ def test_draining_twice_changes_nothing(tmp_path: Path) -> None:
     drain_spool(str(tmp_path))
     (tmp_path / ".2-b.segment.tmp").write_bytes(KEPT[0].trace[:10])
     (tmp_path / chunk_file.CHUNKS_FOLDER / ".2-b.segment.tmp").write_bytes(KEPT[1].chunks[:10])
-    before = {path: path.read_bytes() for path in every_file(tmp_path) if not path.name.startswith(".")}
+    before = {path: path.read_bytes() for path in list_files(tmp_path) if not path.name.startswith(".")}
     _orphan(tmp_path, *KEPT, name="2-b")
 
     assert 3 == drain_spool(str(tmp_path)).traces
-    assert before == {path: path.read_bytes() for path in every_file(tmp_path)}
+    assert before == {path: path.read_bytes() for path in list_files(tmp_path)}
 
 
 def test_a_full_disk_keeps_the_segment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -104,7 +104,7 @@ def test_a_full_disk_keeps_the_segment(tmp_path: Path, monkeypatch: pytest.Monke
     with pytest.raises(CannotWrite):
         drain_spool(str(tmp_path))
     monkeypatch.undo()
-    assert [path.name for path in every_file(tmp_path)] == [Path(find_segments(str(tmp_path))[0]).name]
+    assert [path.name for path in list_files(tmp_path)] == [Path(find_segments(str(tmp_path))[0]).name]
     assert 3 == drain_spool(str(tmp_path)).traces
     assert all(_is_complete(tmp_path, kept) for kept in KEPT)
 
@@ -118,7 +118,7 @@ def test_files_are_private_to_the_user(tmp_path: Path) -> None:
     finally:
         os.umask(old)
 
-    assert {0o600} == {path.stat().st_mode & 0o777 for path in every_file(tmp_path)}
+    assert {0o600} == {path.stat().st_mode & 0o777 for path in list_files(tmp_path)}
     assert 0o700 == (tmp_path / "chunks").stat().st_mode & 0o777
 
 

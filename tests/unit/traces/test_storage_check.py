@@ -7,14 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from support.exchanges import object_of, plain_kept, streamed_kept
+from support.exchanges import parse_object, plain_trace, streamed_trace
 from traceforge.traces import chunk_file, trace_archive
 from traceforge.traces.spool import SpoolWriter, encode_frame
 from traceforge.traces.spool_drain import DAMAGED_SUFFIX, drain_spool
 from traceforge.traces.storage_check import check_trace_storage
 from traceforge.traces.trace_store import TraceStore
 
-KEPT = [streamed_kept(1), plain_kept(2), streamed_kept(3)]
+KEPT = [streamed_trace(1), plain_trace(2), streamed_trace(3)]
 
 
 @pytest.fixture
@@ -28,7 +28,7 @@ def folder(tmp_path: Path) -> Path:
     store.update_index()
     store.compress_traces(store.list_rows()[:2])
     store.close()
-    (tmp_path / "spool" / "1-a.segment").write_bytes(b"".join(encode_frame(streamed_kept(4))))
+    (tmp_path / "spool" / "1-a.segment").write_bytes(b"".join(encode_frame(streamed_trace(4))))
     return tmp_path
 
 
@@ -56,10 +56,10 @@ def test_a_damaged_archive_is_a_finding(folder: Path) -> None:
 
 def test_a_trace_in_an_archive_that_breaks_a_rule_is_a_finding(folder: Path) -> None:
     """One of an older version breaks none: it is upgraded whenever it is read."""
-    body = object_of(KEPT[1].trace)
+    body = parse_object(KEPT[1].trace)
     old = json.dumps({name: value for name, value in body.items() if name != "schema_version"}).encode()
     for trace, rules in ((old, []), (b'{"schema_version": "1.0.0"}', ["TR1"]), (b"{", ["PARSE"])):
-        path = trace_archive.write_archive(str(folder), [plain_kept(9)._replace(trace=trace)])
+        path = trace_archive.write_archive(str(folder), [plain_trace(9)._replace(trace=trace)])
 
         assert set(rules) == {rule for _, rule in _rules(folder)}
         Path(path).unlink()
@@ -86,7 +86,7 @@ def test_invalid_chunks_are_a_finding(folder: Path) -> None:
 def test_a_damaged_segment_is_a_finding(folder: Path) -> None:
     """Drained or not yet."""
     name = folder / "spool" / "2-b.segment"
-    name.write_bytes(b"".join(encode_frame(KEPT[0]))[:-9] + b"?" * 30 + b"".join(encode_frame(plain_kept(7))))
+    name.write_bytes(b"".join(encode_frame(KEPT[0]))[:-9] + b"?" * 30 + b"".join(encode_frame(plain_trace(7))))
 
     drain_spool(str(folder))
 

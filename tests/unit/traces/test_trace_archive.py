@@ -11,14 +11,14 @@ from hypothesis import strategies as st
 
 from support.corpus import need_shared
 from support.corpus_traffic import interactions
-from support.exchanges import COMPOSER, exchange_of, plain_kept, streamed_kept
+from support.exchanges import COMPOSER, corpus_exchange, plain_trace, streamed_trace
 from support.json_texts import fuzz
 from traceforge.errors import InvalidFile
 from traceforge.traces import trace_archive
 from traceforge.traces.trace_archive import TraceArchive, find_archives, write_archive
 from traceforge.traces.trace_summary import StoredTrace
 
-SMALL = [plain_kept(1)._replace(trace=b"one"), streamed_kept(2)._replace(trace=b"two", chunks=b"lines")]
+SMALL = [plain_trace(1)._replace(trace=b"one"), streamed_trace(2)._replace(trace=b"two", chunks=b"lines")]
 
 
 def _contents(path: str) -> list[StoredTrace]:
@@ -33,7 +33,7 @@ def _by_name(traces: list[StoredTrace]) -> dict[str, StoredTrace]:
 def test_the_corpus_comes_out_as_it_went_in(tmp_path: Path) -> None:
     """Byte for byte, in an eighth of the room."""
     calls = interactions(need_shared("corpus/llm"))[::7]
-    traces = [COMPOSER.compose(exchange_of(one, number)) for number, one in enumerate(calls)]
+    traces = [COMPOSER.compose(corpus_exchange(one, number)) for number, one in enumerate(calls)]
 
     path = write_archive(str(tmp_path), traces)
 
@@ -47,7 +47,7 @@ def test_any_bytes_come_out_as_they_went_in(
     parts: list[tuple[bytes, bytes]], tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     """Too few or too strange to train a dictionary on as well."""
-    base = plain_kept(0).summary
+    base = plain_trace(0).summary
     fields = {field: getattr(base, field) for field in base.__struct_fields__}
     traces = [
         StoredTrace(type(base)(**{**fields, "id": f"{number:08x}{base.id[8:]}"}), *part)
@@ -63,7 +63,7 @@ def test_any_bytes_come_out_as_they_went_in(
 
 def test_blocks_are_small_and_hold_neighbours(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """One trace is read without the others."""
-    traces = [plain_kept(number) for number in range(30)]
+    traces = [plain_trace(number) for number in range(30)]
     monkeypatch.setattr(trace_archive, "BLOCK_BYTES_MAX", 3 * len(traces[0].trace) + 50)
 
     path = write_archive(str(tmp_path), reversed(traces))
@@ -76,11 +76,11 @@ def test_blocks_are_small_and_hold_neighbours(tmp_path: Path, monkeypatch: pytes
 
 def test_a_trace_is_found_with_a_hint_or_without(tmp_path: Path) -> None:
     """The hint may be of another archive."""
-    traces = [plain_kept(number) for number in range(5)]
+    traces = [plain_trace(number) for number in range(5)]
     opened = TraceArchive(write_archive(str(tmp_path), traces))
 
     assert [3, 3, 3, 3] == [opened.find_entry(traces[3].summary, hint) for hint in (3, 0, 4, 99)]
-    assert opened.find_entry(plain_kept(9).summary, 0) is None
+    assert opened.find_entry(plain_trace(9).summary, 0) is None
 
 
 def test_every_changed_byte_is_detected_or_harmless(tmp_path: Path) -> None:

@@ -17,13 +17,13 @@ from support.corpus_traffic import interactions, one_in
 from support.exchanges import (
     COMPOSER,
     REDACTOR,
-    answer_bytes,
-    call,
     chat_answer,
     chat_request,
-    exchange_of,
-    refill,
-    streamed_kept,
+    corpus_exchange,
+    fill_markers,
+    make_exchange,
+    response_bytes,
+    streamed_trace,
 )
 from support.fake_secrets import SECRETS
 from support.json_texts import fuzz, json_texts, nest
@@ -51,7 +51,7 @@ def test_every_call_of_the_corpus_becomes_a_valid_trace(one_in: int) -> None:
     for number, interaction in enumerate(interactions(need_shared("corpus/llm"))):
         if number % one_in:
             continue
-        exchange = exchange_of(interaction, number)
+        exchange = corpus_exchange(interaction, number)
 
         kept = COMPOSER.compose(exchange)
 
@@ -64,7 +64,7 @@ def test_every_call_of_the_corpus_becomes_a_valid_trace(one_in: int) -> None:
             seen = [chunk.data for chunk in exchange.chunks]
             assert seen == [chunk.data for chunk in read_chunks(kept.chunks)], interaction.name
         elif not isinstance(body["provider_response"], dict) or "b64" not in body["provider_response"]:
-            assert whole == answer_bytes(kept), interaction.name
+            assert whole == response_bytes(kept), interaction.name
             byte_equal += 1
     assert byte_equal > 6800 / one_in
 
@@ -72,7 +72,7 @@ def test_every_call_of_the_corpus_becomes_a_valid_trace(one_in: int) -> None:
 def test_composing_is_deterministic() -> None:
     """The same call gives the same bytes, from any composer."""
     secret = {"a": MAIL, "stream": True}
-    exchange = call(CHAT, chat_request(MAIL, **secret), chat_answer(f"to {MAIL} and {MAIL}"))
+    exchange = make_exchange(CHAT, chat_request(MAIL, **secret), chat_answer(f"to {MAIL} and {MAIL}"))
 
     assert COMPOSER.compose(exchange) == TraceComposer(REDACTOR).compose(exchange) == COMPOSER.compose(exchange)
 
@@ -81,10 +81,10 @@ def test_composing_is_deterministic() -> None:
 @given(json_texts, json_texts, st.sampled_from(GENERATING), st.sampled_from([200, 400, 500]))
 def test_any_json_on_both_sides_gives_a_valid_trace(asked: bytes, said: bytes, address: str, status: int) -> None:
     """What a client or a provider writes is theirs; the answer can be written again where nothing was redacted."""
-    kept = COMPOSER.compose(call(address, asked, said, status=status))
+    kept = COMPOSER.compose(make_exchange(address, asked, said, status=status))
 
     body = _body(kept)
-    assert "redacted" in body or said == answer_bytes(kept)
+    assert "redacted" in body or said == response_bytes(kept)
 
 
 @fuzz(200)
@@ -92,7 +92,11 @@ def test_any_json_on_both_sides_gives_a_valid_trace(asked: bytes, said: bytes, a
 def test_any_bytes_on_both_sides_give_a_valid_trace(asked: bytes, said: bytes, media_type: str) -> None:
     """Not even JSON."""
     for address in GENERATING:
-        assert _body(COMPOSER.compose(call(address, asked, said, media_type=media_type, asked_as=media_type)))
+        assert _body(
+            COMPOSER.compose(
+                make_exchange(address, asked, said, media_type=media_type, request_media_type=media_type)
+            )
+        )
 
 
 @pytest.mark.parametrize("depth", [140, 150, 151, 199, 200, 201, 400, 1_000])
@@ -102,7 +106,7 @@ def test_a_body_of_any_depth_gives_a_valid_trace(depth: int, address: str) -> No
     deep = nest(json.dumps(MAIL), depth, "{[").encode()
 
     for media_type, body in (("application/json", deep), (SSE, b"data: " + deep + b"\n\n")):
-        kept = COMPOSER.compose(call(address, deep, body, media_type=media_type))
+        kept = COMPOSER.compose(make_exchange(address, deep, body, media_type=media_type))
 
         assert _body(kept)
         assert MAIL.encode() not in kept.trace + kept.chunks
@@ -112,7 +116,7 @@ def test_an_invalid_request_is_stored_without_its_unified_view() -> None:
     """The unified view goes, the body stays."""
     request = {"model": 7, "messages": [{"role": "alien", "content": 5}]}
 
-    body = _body(COMPOSER.compose(call(CHAT, request, chat_answer("x"))))
+    body = _body(COMPOSER.compose(make_exchange(CHAT, request, chat_answer("x"))))
 
     assert request == body["provider_request"]
     assert chat_answer("x") == body["provider_response"]
@@ -122,7 +126,7 @@ def test_an_invalid_response_is_stored_without_its_unified_view() -> None:
     """Such as one whose choices are of the wrong type."""
     answer = chat_answer("x", choices=[{"index": "first", "message": {"role": 3}}], usage={"total_tokens": -1})
 
-    body = _body(COMPOSER.compose(call(CHAT, chat_request("x"), answer)))
+    body = _body(COMPOSER.compose(make_exchange(CHAT, chat_request("x"), answer)))
 
     assert answer == body["provider_response"]
 
@@ -131,8 +135,8 @@ def test_json_with_the_media_type_of_a_form_gives_a_valid_trace() -> None:
     """Cleaned as a form it may be no JSON any more."""
     data = b'{"a":  "x&key=abcdef&b=2"}'
 
-    body = _body(COMPOSER.compose(call(CHAT, data, data, media_type="application/x-www-form-urlencoded",
-                                       asked_as="application/x-www-form-urlencoded")))  # fmt: skip
+    body = _body(COMPOSER.compose(make_exchange(CHAT, data, data, media_type="application/x-www-form-urlencoded",
+                                       request_media_type="application/x-www-form-urlencoded")))  # fmt: skip
 
     assert b"abcdef" not in json.dumps(body).encode()
 
@@ -146,10 +150,10 @@ def test_a_plain_body_is_kept_with_its_layout() -> None:
         "": json.dumps(value),
     }
     for layout, text in texts.items():
-        kept = COMPOSER.compose(call("/v1/other", b"", text.encode()))
+        kept = COMPOSER.compose(make_exchange("/v1/other", b"", text.encode()))
 
         assert layout == _body(kept)["wire"].get("response_layout", "")
-        assert text.encode() == answer_bytes(kept)
+        assert text.encode() == response_bytes(kept)
 
 
 # ---------------------------------------------------------------------------------------------
@@ -164,20 +168,22 @@ def _told(exchange: Exchange) -> tuple[str, str, str, str]:
     )  # fmt: skip
 
 
-STREAM = sse(*({"choices": [{"index": 0, "delta": {"content": text}}]} for text in ("a", "b")), done=True)
+STREAM = sse(*({"choices": [{"index": 0, "delta": {"content": text}}]} for text in ("a", "b")), with_done=True)
 
 
 def test_a_call_that_succeeded_says_so() -> None:
     """Plain or as a stream."""
-    assert ("success", "", "complete", "answered") == _told(call(CHAT, chat_request("x"), chat_answer("y")))
-    kept = streamed_kept(1)
+    assert ("success", "", "complete", "answered") == _told(make_exchange(CHAT, chat_request("x"), chat_answer("y")))
+    kept = streamed_trace(1)
     assert "success" == kept.summary.status
     assert kept.summary.streamed
 
 
 def test_a_call_without_an_answer_says_why() -> None:
     """There is no response, no ending, and the reason is clean."""
-    failed = call(CHAT, chat_request("x"), b"", status=0, outcome=CallOutcome.FAILED, error=f"no route to {MAIL}")
+    failed = make_exchange(
+        CHAT, chat_request("x"), b"", status=0, outcome=CallOutcome.FAILED, error=f"no route to {MAIL}"
+    )
 
     assert ("error", f"no route to {REDACTED}", "none", "failed") == _told(failed)
     assert _body(COMPOSER.compose(failed))["response"] is None
@@ -185,15 +191,15 @@ def test_a_call_without_an_answer_says_why() -> None:
 
 def test_a_stream_that_broke_off_is_an_error() -> None:
     """What had come is kept."""
-    cut = call(CHAT, b"{}", STREAM[:60], media_type=SSE, outcome=CallOutcome.CUT, error="connection reset")
+    cut = make_exchange(CHAT, b"{}", STREAM[:60], media_type=SSE, outcome=CallOutcome.CUT, error="connection reset")
 
     assert ("error", "connection reset", "cut", "cut") == _told(cut)
-    assert STREAM[:60] == answer_bytes(COMPOSER.compose(cut))
+    assert STREAM[:60] == response_bytes(COMPOSER.compose(cut))
 
 
 def test_a_successful_call_with_a_truncated_body_says_so() -> None:
     """A body that was too large to keep is no failure of the call, and no silence either."""
-    body = _body(COMPOSER.compose(call(CHAT, b"", chat_answer("x"), error=f"too large, says {MAIL}")))
+    body = _body(COMPOSER.compose(make_exchange(CHAT, b"", chat_answer("x"), error=f"too large, says {MAIL}")))
 
     assert "success" == body["metadata"]["status"]
     assert "too large, says [REDACTED]" == body["wire"]["incomplete"]
@@ -201,7 +207,7 @@ def test_a_successful_call_with_a_truncated_body_says_so() -> None:
 
 def test_a_stream_that_ended_early_without_an_error_is_an_error() -> None:
     """The provider closed the connection as if it were done."""
-    status, error, ending, outcome = _told(call(CHAT, b"{}", STREAM[:60], media_type=SSE))
+    status, error, ending, outcome = _told(make_exchange(CHAT, b"{}", STREAM[:60], media_type=SSE))
 
     assert ("error", "cut", "answered") == (status, ending, outcome)
     assert "before it said that it was complete" in error
@@ -209,8 +215,8 @@ def test_a_stream_that_ended_early_without_an_error_is_an_error() -> None:
 
 def test_a_client_that_left_after_the_last_event_got_its_answer() -> None:
     """Many clients close as soon as they have read the end."""
-    left = call(MESSAGES, b"{}", b"", media_type=SSE, outcome=CallOutcome.CLIENT_LEFT)
-    whole = call(CHAT, b"{}", chat_answer("x"), outcome=CallOutcome.CLIENT_LEFT)
+    left = make_exchange(MESSAGES, b"{}", b"", media_type=SSE, outcome=CallOutcome.CLIENT_LEFT)
+    whole = make_exchange(CHAT, b"{}", chat_answer("x"), outcome=CallOutcome.CLIENT_LEFT)
 
     assert ("error", "the call was left") == _told(left)[:2]
     assert ("success", "", "complete", "left") == _told(whole)
@@ -220,8 +226,12 @@ def test_an_error_of_the_provider_keeps_its_message() -> None:
     """And without what it repeats of the request."""
     answer = {"error": {"message": f"bad key for {MAIL}", "type": "auth"}}
 
-    assert ("error", f"bad key for {REDACTED}", "error", "answered") == _told(call(CHAT, b"{}", answer, status=401))
-    assert ("error", "HTTP status 502", "error", "answered") == _told(call(CHAT, b"{}", b"<html>", status=502))
+    assert ("error", f"bad key for {REDACTED}", "error", "answered") == _told(
+        make_exchange(CHAT, b"{}", answer, status=401)
+    )
+    assert ("error", "HTTP status 502", "error", "answered") == _told(
+        make_exchange(CHAT, b"{}", b"<html>", status=502)
+    )
 
 
 def test_numbers_too_large_for_the_index_do_not_fail() -> None:
@@ -229,7 +239,7 @@ def test_numbers_too_large_for_the_index_do_not_fail() -> None:
     usage = {"prompt_tokens": 1, "completion_tokens": 1, "total_tokens": 10**30}
     answer, caller = chat_answer("x", usage=usage), Caller(session_id="s", step_index=10**40)
 
-    kept = COMPOSER.compose(call(CHAT, chat_request("x"), answer, caller=caller))
+    kept = COMPOSER.compose(make_exchange(CHAT, chat_request("x"), answer, caller=caller))
 
     assert 1e30 == kept.summary.tokens
     assert kept.summary == type(kept.summary).from_bytes(kept.summary.to_bytes())
@@ -241,7 +251,7 @@ def test_numbers_too_large_for_the_index_do_not_fail() -> None:
 
 def test_redactions_are_listed_without_their_values() -> None:
     """Places and types; a fingerprint where there is a key, and the same for the same value."""
-    exchange = call(CHAT, chat_request(f"I am {MAIL}", user=MAIL), chat_answer("hello"))
+    exchange = make_exchange(CHAT, chat_request(f"I am {MAIL}", user=MAIL), chat_answer("hello"))
 
     plain = _body(COMPOSER.compose(exchange))["redacted"]["request"]
     keyed = [
@@ -259,7 +269,7 @@ def test_session_scope_parent_and_state_are_redacted() -> None:
     """Session, scope, parent and state."""
     caller = Caller("a.py:7:f", f"t[{MAIL}]", f"s {MAIL}", 3, f"p {MAIL}", {"user": {"mail": MAIL}, "n": 1})
 
-    body = _body(COMPOSER.compose(call(CHAT, chat_request("x"), chat_answer("y"), caller=caller)))
+    body = _body(COMPOSER.compose(make_exchange(CHAT, chat_request("x"), chat_answer("y"), caller=caller)))
 
     assert MAIL not in json.dumps(body)
     assert {"file": "a.py", "line": 7, "function": "f"} == body["source"]
@@ -271,7 +281,7 @@ def test_a_secret_in_the_url_is_not_stored() -> None:
     key = SECRETS["GOOGLE_API_KEY"](Random(3))
     for address in (f"/v1beta/models/{MAIL}:generateContent?key={key}", f"/v1beta/models/{key}:generateContent",
                     f"/openai/deployments/{MAIL.replace('@', '%40')}/chat/completions"):  # fmt: skip
-        kept = COMPOSER.compose(call(address, b"{}", b"{}"))
+        kept = COMPOSER.compose(make_exchange(address, b"{}", b"{}"))
 
         for secret in (MAIL, MAIL.replace("@", "%40"), key):
             assert secret.encode() not in kept.trace + kept.summary.to_bytes()
@@ -283,7 +293,7 @@ def test_a_response_with_truncated_compression_is_redacted() -> None:
 
     for size in range(30, len(body), 7):
         kept = COMPOSER.compose(
-            call(CHAT, body[:size], body[:size], encoding="gzip", headers=[("Content-Encoding", "gzip")])
+            make_exchange(CHAT, body[:size], body[:size], encoding="gzip", headers=[("Content-Encoding", "gzip")])
         )
 
         assert MAIL.encode() not in kept.trace
@@ -309,7 +319,7 @@ def test_a_view_that_joins_parts_holds_no_secret(provider: str) -> None:
     """What stands apart in the body may be a secret once it stands together."""
     address, request, answer = IN_PARTS[provider]
 
-    kept = COMPOSER.compose(call(address, {"model": "m", **request}, answer))
+    kept = COMPOSER.compose(make_exchange(address, {"model": "m", **request}, answer))
 
     assert KEY.encode() not in kept.trace
 
@@ -322,8 +332,8 @@ def _over_lines(event: Any) -> str:
 def test_a_stream_with_unusual_events_reveals_no_secret(name: str) -> None:
     """An event over several lines, and a text under a name that nobody knows yet."""
     events = [{"choices": [{"index": 0, "delta": {name: text}}]} for text in ("hi ", KEY[:12], KEY[12:], " ok")]
-    for body in ("".join(map(_over_lines, events)).encode(), sse(*events, done=True)):
-        kept = COMPOSER.compose(call(CHAT, b"{}", body, media_type=SSE))
+    for body in ("".join(map(_over_lines, events)).encode(), sse(*events, with_done=True)):
+        kept = COMPOSER.compose(make_exchange(CHAT, b"{}", body, media_type=SSE))
 
         assert KEY.encode() not in kept.trace + kept.chunks
 
@@ -334,9 +344,9 @@ def test_a_stream_with_unusual_events_reveals_no_secret(name: str) -> None:
 def test_a_stream_is_redacted_whatever_its_media_type(label: str, start: bytes, size: int) -> None:
     """What is read as events is cleaned as events, also if it comes byte by byte."""
     events = [{"choices": [{"index": 0, "delta": {"content": text}}]} for text in ("hi ", KEY[:12], KEY[12:], " ok")]
-    body = start + sse(*events, done=True)
+    body = start + sse(*events, with_done=True)
 
-    kept = COMPOSER.compose(call(CHAT, b"{}", body, media_type=label, cuts=range(size, len(body), size)))
+    kept = COMPOSER.compose(make_exchange(CHAT, b"{}", body, media_type=label, cuts=range(size, len(body), size)))
 
     assert kept.summary.streamed
     assert f"hi {REDACTED} ok" == _body(kept)["response"]["choices"][0]["message"]["content"]
@@ -366,9 +376,9 @@ ECHOING: dict[str, tuple[str, str, bytes]] = {
     "deltas": (
         CHAT,
         SSE,
-        sse(*({"choices": [{"index": 0, "delta": {"content": text}}]} for text in SPLIT), done=True),
+        sse(*({"choices": [{"index": 0, "delta": {"content": text}}]} for text in SPLIT), with_done=True),
     ),
-    "arguments": (CHAT, SSE, sse(*map(_arguments, ['{"to": "' + MAIL[:4], MAIL[4:] + '"}']), done=True)),
+    "arguments": (CHAT, SSE, sse(*map(_arguments, ['{"to": "' + MAIL[:4], MAIL[4:] + '"}']), with_done=True)),
     "array": (GEMINI, "application/json", json.dumps([_gemini(text) for text in SPLIT]).encode()),
     "lines": (
         OLLAMA_CHAT,
@@ -401,10 +411,12 @@ def test_an_echoed_value_is_stored_as_a_reference_to_the_request(how: str, size:
     address, media_type, data = ECHOING[how]
     request = chat_request(f"write to eve@corp-example.org and {MAIL}")
 
-    kept = COMPOSER.compose(call(address, request, data, media_type=media_type, cuts=range(size, len(data), size)))
+    kept = COMPOSER.compose(
+        make_exchange(address, request, data, media_type=media_type, cuts=range(size, len(data), size))
+    )
 
     assert MAIL.encode() not in kept.trace + kept.chunks
-    texts = [_texts(_events(one)) for one in (data, refill(kept, request))]
+    texts = [_texts(_events(one)) for one in (data, fill_markers(kept, request))]
     assert texts[0].replace("bob@corp-example.net", REDACTED) == texts[1]
 
 
@@ -413,16 +425,18 @@ def test_a_marker_that_the_model_wrote_itself_is_counted() -> None:
     request = chat_request(MAIL)
     answer = chat_answer(f"{REDACTED} {MAIL} {REDACTED} zoe@corp-example.org {MAIL}")
 
-    kept = COMPOSER.compose(call(CHAT, request, answer))
+    kept = COMPOSER.compose(make_exchange(CHAT, request, answer))
 
     expected = chat_answer(f"{REDACTED} {MAIL} {REDACTED} {REDACTED} {MAIL}")
-    assert expected == json.loads(refill(kept, request))
+    assert expected == json.loads(fill_markers(kept, request))
 
 
 def test_a_body_that_cannot_be_decoded_is_not_stored() -> None:
     """Its size and its digest are; a secret inside a compression that we cannot undo must not reach the disk."""
     broken = gzip.compress(json.dumps(chat_answer(MAIL)).encode())[:10] + b"\xff" * 90
-    seen = call(CHAT, b"\x01\x02\xff", broken, encoding="gzip", headers=[("Content-Encoding", "nobody-knows")])
+    seen = make_exchange(
+        CHAT, b"\x01\x02\xff", broken, encoding="gzip", headers=[("Content-Encoding", "nobody-knows")]
+    )
     body = _body(COMPOSER.compose(seen))
 
     assert {"omitted": "failed", "bytes": len(broken)} == {
@@ -434,7 +448,7 @@ def test_a_body_that_cannot_be_decoded_is_not_stored() -> None:
 
 def test_a_url_with_a_password_is_kept_without_it() -> None:
     """What is left of it can still be read."""
-    kept = _body(COMPOSER.compose(call("https://me:tulip@api.example.com/v1/chat/completions?a=1", {}, {})))
+    kept = _body(COMPOSER.compose(make_exchange("https://me:tulip@api.example.com/v1/chat/completions?a=1", {}, {})))
 
     assert "https://[REDACTED]@api.example.com/v1/chat/completions?a=1" == kept["wire"]["url"]
     assert CHAT == kept["endpoint"]

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from support.exchanges import moment, plain_kept, trace_id
+from support.exchanges import plain_trace, timestamp, trace_id
 from traceforge.traces.trace_index import TraceFilter, TraceIndex, TraceLocation, TraceRow, row_number
 from traceforge.traces.trace_summary import TraceSummary
 
@@ -18,7 +18,7 @@ def index(tmp_path: Path) -> TraceIndex:
 
 
 def _row(number: int, place: TraceLocation = TraceLocation(), **fields: object) -> TraceRow:  # noqa: B008 (frozen)
-    base = plain_kept(number).summary
+    base = plain_trace(number).summary
     return TraceRow(TraceSummary(**{**{f: getattr(base, f) for f in base.__struct_fields__}, **fields}), place)
 
 
@@ -98,11 +98,11 @@ def test_a_transaction_is_committed_completely_or_not_at_all(index: TraceIndex) 
 
 def test_rows_of_one_millisecond_whose_ids_begin_alike_are_all_there(index: TraceIndex) -> None:
     """Their numbers are made different."""
-    at = moment(1)
+    at = timestamp(1)
     ids = [trace_id(0)[:-1] + digit for digit in "0123456789"]
     _add(index, *(_row(0, id=name, timestamp=at) for name in ids))
 
-    assert 10 == index.count_rows(TraceFilter()) == len(index.list_rows(TraceFilter(since=at, until=moment(2))))
+    assert 10 == index.count_rows(TraceFilter()) == len(index.list_rows(TraceFilter(since=at, until=timestamp(2))))
 
 
 @pytest.mark.parametrize("at", ["0001-01-01T00:00:00Z", "9999-12-31T23:59:59Z", "2026-02-30T00:00:00Z"])

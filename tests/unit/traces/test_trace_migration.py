@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from support.exchanges import object_of, plain_kept
+from support.exchanges import parse_object, plain_trace
 from traceforge.canon import JSONObject
 from traceforge.errors import InvalidFile
 from traceforge.traces import trace_migration
@@ -19,7 +19,7 @@ from traceforge.traces.trace_migration import (
     trace_version,
 )
 
-TRACE = object_of(plain_kept(1).trace)
+TRACE = parse_object(plain_trace(1).trace)
 UNVERSIONED = {name: value for name, value in TRACE.items() if name != "schema_version"}
 
 

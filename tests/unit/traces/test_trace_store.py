@@ -19,7 +19,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from support.corpus import PROJECT
-from support.exchanges import every_file, moment, object_of, plain_kept, streamed_kept, trace_id
+from support.exchanges import list_files, parse_object, plain_trace, streamed_trace, timestamp, trace_id
 from support.json_texts import fuzz
 from traceforge.errors import NotFound
 from traceforge.exchange import Caller
@@ -31,7 +31,7 @@ from traceforge.traces.trace_index import TraceFilter, TraceRow
 from traceforge.traces.trace_store import TraceStore
 from traceforge.traces.trace_summary import StoredTrace
 
-KEPT = [plain_kept(n) if n % 2 else streamed_kept(n) for n in range(1, 9)]
+KEPT = [plain_trace(n) if n % 2 else streamed_trace(n) for n in range(1, 9)]
 BY_NAME = {kept.summary.file_name: kept for kept in KEPT}
 
 
@@ -183,7 +183,7 @@ def test_a_removed_trace_is_gone_from_everywhere(tmp_path: Path, traces: TraceSt
     check_all(traces, KEPT[1:-1])
     assert 6 == traces.reindex()
     for kept in (KEPT[0], KEPT[-1]):
-        assert not any(kept.summary.id in str(path) for path in every_file(tmp_path))
+        assert not any(kept.summary.id in str(path) for path in list_files(tmp_path))
     assert 3 == len(traces.search("hi", TraceFilter(), 99))
     traces.remove_traces(traces.list_rows())
     assert [] == names(traces)
@@ -193,7 +193,7 @@ def test_a_removed_trace_is_gone_from_everywhere(tmp_path: Path, traces: TraceSt
 MOVER = """
 import sys, time, random
 sys.path.insert(0, "tests")
-from support.exchanges import plain_kept, streamed_kept
+from support.exchanges import plain_trace, streamed_trace
 from traceforge.traces.spool_drain import drain_spool
 from traceforge.traces.spool import SpoolWriter
 from traceforge.traces.trace_index import TraceFilter
@@ -205,7 +205,7 @@ writer = SpoolWriter(folder)
 while time.monotonic() < until:
     if role == "write":
         number += 1
-        writer.append(plain_kept(number) if number % 3 else streamed_kept(number))
+        writer.append(plain_trace(number) if number % 3 else streamed_trace(number))
         print(number, flush=True)
         if source.random() < 0.1:
             writer.seal()
@@ -249,7 +249,7 @@ def test_a_reader_sees_every_trace_once_while_others_move_them(tmp_path: Path) -
         assert ([], [], looks) == (missing, [name for name, count in listed.items() if count > 1], looks)
         for row in found.list_rows()[:: max(1, len(listed) // 5)]:
             kept = found.read_stored(row)
-            assert object_of(kept.trace)["id"] == row.summary.id
+            assert parse_object(kept.trace)["id"] == row.summary.id
             assert bool(kept.chunks) == row.summary.streamed
         assert {} == found.unreadable_files()
         looks += 1
@@ -355,7 +355,7 @@ def test_a_locked_index_is_replaced_by_one_in_memory(
     locker = sqlite3.connect(path, isolation_level=None)
     locker.execute("BEGIN IMMEDIATE")
 
-    spool_orphan(tmp_path, plain_kept(99))
+    spool_orphan(tmp_path, plain_trace(99))
     assert 9 == len(names(traces))
     assert 9 == len(traces.list_rows())
     locker.close()
@@ -390,7 +390,7 @@ def test_all_files_are_private_to_the_user(tmp_path: Path) -> None:
         found.update_index()
         found.compress_traces(found.list_rows()[:4])
         found.search("x", TraceFilter(), 1)
-        files = {path.name: path.stat().st_mode & 0o777 for path in every_file(tmp_path)}
+        files = {path.name: path.stat().st_mode & 0o777 for path in list_files(tmp_path)}
         folders = {Path(root).name: Path(root).stat().st_mode & 0o777 for root, *_ in os.walk(tmp_path / "t")}
         found.close()
     finally:
@@ -432,7 +432,7 @@ def test_a_file_that_was_changed_is_read_again(tmp_path: Path, traces: TraceStor
     put_files(tmp_path, *KEPT[:3])
     traces.update_index()
     assert 0 == len(traces.search("marzipan", TraceFilter(), 9))
-    body = object_of(KEPT[0].trace)
+    body = parse_object(KEPT[0].trace)
     body["request"]["messages"][0]["content"] = "marzipan"
     body["metadata"]["model"] = "other-model"
     write_atomic(str(tmp_path / KEPT[0].summary.file_name), json.dumps(body).encode())
@@ -491,7 +491,7 @@ def test_traces_with_extreme_times_are_listed(tmp_path: Path, traces: TraceStore
         "2026-11-15T12:00:00+14:00",
         "9999-12-31T23:59:59.9Z",
     ]
-    put_files(tmp_path, *(plain_kept(n, started_at=at) for n, at in enumerate(times)))
+    put_files(tmp_path, *(plain_trace(n, started_at=at) for n, at in enumerate(times)))
 
     traces.update_index()
 
@@ -507,8 +507,8 @@ def test_traces_with_extreme_times_are_listed(tmp_path: Path, traces: TraceStore
 
 def test_an_id_is_found_by_its_beginning(tmp_path: Path, traces: TraceStore) -> None:
     """In any case, if it is long enough and only one begins so; a file name, with folders or without, as well."""
-    one, other, loud = (plain_kept(n)._replace() for n in (0xABCD1, 0xABCD2, 0xABCE1))
-    loud_trace = object_of(loud.trace) | {"id": loud.summary.id.upper()}
+    one, other, loud = (plain_trace(n)._replace() for n in (0xABCD1, 0xABCD2, 0xABCE1))
+    loud_trace = parse_object(loud.trace) | {"id": loud.summary.id.upper()}
     put_files(tmp_path, one, other)
     (tmp_path / loud.summary.file_name.replace(loud.summary.id, loud.summary.id.upper())).write_text(
         json.dumps(loud_trace)
@@ -537,7 +537,7 @@ def test_an_id_is_found_by_its_beginning(tmp_path: Path, traces: TraceStore) -> 
 
 def _filled(folder: Path) -> TraceStore:
     texts = ["Paris in spring", "déjà vu", "日本語のテキスト", "a piñata party", "42 answers", "İstanbul ΣΟΦΟΣ"]
-    put_files(folder, *(plain_kept(n, text) for n, text in enumerate(texts)))
+    put_files(folder, *(plain_trace(n, text) for n, text in enumerate(texts)))
     found = TraceStore(str(folder))
     found.update_index()
     return found
@@ -601,8 +601,8 @@ def test_a_query_of_very_many_words_is_answered(tmp_path: Path) -> None:
 def test_a_filter_narrows_lists_counts_and_searches(tmp_path: Path, traces: TraceStore) -> None:
     """By each of its fields, and by several."""
     caller = Caller(session_id="s-1", step_index=2)
-    failed = plain_kept(20, status=500)
-    put_files(tmp_path, plain_kept(1), plain_kept(2, caller=caller), failed, plain_kept(30))
+    failed = plain_trace(20, status=500)
+    put_files(tmp_path, plain_trace(1), plain_trace(2, caller=caller), failed, plain_trace(30))
     traces.update_index()
     cases = {
         TraceFilter(): 4,
@@ -615,13 +615,13 @@ def test_a_filter_narrows_lists_counts_and_searches(tmp_path: Path, traces: Trac
         TraceFilter(status="error"): 1,
         TraceFilter(session_id="s-1"): 1,
         TraceFilter(endpoint="/v1/chat/completions"): 4,
-        TraceFilter(since=moment(2)): 3,
-        TraceFilter(until=moment(2)): 1,
-        TraceFilter(since=moment(2), until=moment(21)): 2,
+        TraceFilter(since=timestamp(2)): 3,
+        TraceFilter(until=timestamp(2)): 1,
+        TraceFilter(since=timestamp(2), until=timestamp(21)): 2,
         TraceFilter(since="yesterday"): 4,
         TraceFilter(session_id="\udcff"): 0,
         TraceFilter(model="\udcff"): 0,
-        TraceFilter(status="success", until=moment(3)): 2,
+        TraceFilter(status="success", until=timestamp(3)): 2,
         TraceFilter(before=failed.summary.file_name): 2,
     }
     for narrowed, expected in cases.items():
@@ -632,7 +632,7 @@ def test_a_filter_narrows_lists_counts_and_searches(tmp_path: Path, traces: Trac
 @pytest.mark.parametrize("size", [1, 3, 7])
 def test_paging_visits_everything_once(tmp_path: Path, traces: TraceStore, size: int) -> None:
     """Also traces of the same millisecond whose ids begin alike."""
-    kept = [plain_kept(n, started_at=moment(n // 5)) for n in range(20)]
+    kept = [plain_trace(n, started_at=timestamp(n // 5)) for n in range(20)]
     put_files(tmp_path, *kept)
     traces.update_index()
     seen: list[str] = []
@@ -649,14 +649,14 @@ def test_sessions_are_listed_newest_first_and_their_steps_in_order(tmp_path: Pat
     """Steps by their numbers, not by when they came."""
 
     def step(number: int, session: str, at: int | None, **more: object) -> StoredTrace:
-        return plain_kept(number, caller=Caller(session_id=session, step_index=at), **more)
+        return plain_trace(number, caller=Caller(session_id=session, step_index=at), **more)
 
-    put_files(tmp_path, step(1, "old", 0), step(2, "new, er", 1), step(3, "new, er", 0, status=500), plain_kept(4))
+    put_files(tmp_path, step(1, "old", 0), step(2, "new, er", 1), step(3, "new, er", 0, status=500), plain_trace(4))
     traces.update_index()
 
     newer, older = traces.list_sessions()
 
-    assert ("new, er", 2, moment(2), moment(3), 1) == newer[:5]
+    assert ("new, er", 2, timestamp(2), timestamp(3), 1) == newer[:5]
     assert ("old", 1, 7.0, ("gpt-4o-mini",)) == (older.session_id, older.steps, older.tokens, older.models)
     assert [0, 1] == [row.summary.step_index for row in traces.session_rows("new, er")]
     assert [] == traces.session_rows("nobody")
@@ -668,7 +668,7 @@ def test_sessions_are_listed_newest_first_and_their_steps_in_order(tmp_path: Pat
 
 
 def _unversioned(kept: StoredTrace) -> bytes:
-    body = object_of(kept.trace)
+    body = parse_object(kept.trace)
     del body["schema_version"]
     return json.dumps(body).encode()
 
@@ -685,7 +685,7 @@ def test_a_trace_of_the_first_version_is_read_and_counted_and_rewritten(tmp_path
     assert (3, 1, {}) == (len(loaded), traces.old_version_count, traces.unreadable_files())
     ((summary, result),) = traces.migrate_traces(rows)
     assert (KEPT[0].summary.id, "0.0.0", "1.0.0", ("1.0.0",)) == (summary.id, *result)
-    assert "1.0.0" == object_of(path.read_bytes())["schema_version"]
+    assert "1.0.0" == parse_object(path.read_bytes())["schema_version"]
     assert [] == traces.migrate_traces(rows)
     assert 3 == len(names(traces))
 
@@ -705,10 +705,16 @@ def test_an_old_trace_in_an_archive_is_upgraded_whenever_it_is_read(tmp_path: Pa
 
 def test_a_newer_minor_version_is_read_and_a_newer_major_is_not(tmp_path: Path, traces: TraceStore) -> None:
     """Minor versions only add fields."""
-    body = object_of(KEPT[1].trace)
+    body = parse_object(KEPT[1].trace)
     for number, version in ((1, "1.7.0"), (3, "2.0.0")):
-        changed = {**body, "schema_version": version, "id": trace_id(number), "timestamp": moment(number), "new": 1}
-        name = f"{moment(number).replace(':', '-').replace('.', '-')}_{trace_id(number)}.json"
+        changed = {
+            **body,
+            "schema_version": version,
+            "id": trace_id(number),
+            "timestamp": timestamp(number),
+            "new": 1,
+        }
+        name = f"{timestamp(number).replace(':', '-').replace('.', '-')}_{trace_id(number)}.json"
         (tmp_path / name).write_text(json.dumps(changed))
 
     traces.update_index()

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from support.exchanges import CHAT, COMPOSER, call, chat_answer, chat_request, plain_kept
+from support.exchanges import CHAT, COMPOSER, chat_answer, chat_request, make_exchange, plain_trace
 from support.format_examples import FORMATS, SPECIFIED_TRACE
 from traceforge.exchange import Caller
 from traceforge.traces.trace_summary import TraceSummary, summarize_trace
@@ -19,7 +19,7 @@ def test_a_summary_says_what_a_list_needs() -> None:
     """Of a trace of ours, every field."""
     caller = Caller("src/a.py:1234567:f", "", "s", 4, "p")
 
-    summary = COMPOSER.compose(call(CHAT, chat_request("x"), chat_answer("y"), caller=caller)).summary
+    summary = COMPOSER.compose(make_exchange(CHAT, chat_request("x"), chat_answer("y"), caller=caller)).summary
 
     assert ("/v1/chat/completions", "openai", "gpt-4o-mini", "success", 12.25, 7.0) == (
         summary.endpoint, summary.provider, summary.model, summary.status, summary.duration_ms, summary.tokens
@@ -55,7 +55,7 @@ def test_a_trace_with_extreme_values_has_a_summary(source: Any, number: Any, tex
     assert abs(summary.step_index or 0) <= 2**53
 
 
-@pytest.mark.parametrize("data", [b"", b"\x90", b"\xc0", b"{}", plain_kept(1).summary.to_bytes()[:-1]])
+@pytest.mark.parametrize("data", [b"", b"\x90", b"\xc0", b"{}", plain_trace(1).summary.to_bytes()[:-1]])
 def test_data_that_are_not_a_summary_are_refused(data: bytes) -> None:
     """It came from a file, after all."""
     with pytest.raises(msgspec.DecodeError):

@@ -35,7 +35,7 @@ def test_a_stream_equals_the_plain_answer() -> None:
     answer = read_stream(
         CHAT,
         sse(chunk({"role": "assistant", "content": ""}), chunk({"content": "Par"}), chunk({"content": "is 😀"}),
-            chunk(finish="stop"), done=True),
+            chunk(finish="stop"), with_done=True),
     )  # fmt: skip
 
     assert ResponseEnding.COMPLETE is answer.ending
@@ -73,7 +73,7 @@ def test_usage_is_read_from_a_last_chunk_without_choices() -> None:
     usage = {"prompt_tokens": 5, "completion_tokens": 1, "total_tokens": 6}
     last = {**chunk(), "choices": [], "usage": usage}
     answer = read_stream(
-        CHAT, sse(chunk({"content": "a"}, usage=None), chunk(finish="stop", usage=None), last, done=True)
+        CHAT, sse(chunk({"content": "a"}, usage=None), chunk(finish="stop", usage=None), last, with_done=True)
     )
 
     assert answer.unified is not None
@@ -99,7 +99,7 @@ def test_the_empty_id_and_model_of_azure_s_first_chunk_are_ignored() -> None:
         "choices": [],
         "prompt_filter_results": [{"prompt_index": 0}],
     }
-    answer = read_stream(CHAT, sse(first, chunk({"content": "a"}), chunk(finish="stop"), done=True))
+    answer = read_stream(CHAT, sse(first, chunk({"content": "a"}), chunk(finish="stop"), with_done=True))
 
     assert answer.unified is not None
     assert ("chatcmpl-1", "gpt-4o", 7) == tuple(answer.unified[name] for name in ("id", "model", "created"))
@@ -109,7 +109,7 @@ def test_the_empty_id_and_model_of_azure_s_first_chunk_are_ignored() -> None:
 def test_padding_is_dropped() -> None:
     """`obfuscation` only hides the lengths of chunks."""
     answer = read_stream(
-        CHAT, sse(chunk({"content": "a"}, obfuscation="xyz"), chunk(finish="stop", obfuscation="q"), done=True)
+        CHAT, sse(chunk({"content": "a"}, obfuscation="xyz"), chunk(finish="stop", obfuscation="q"), with_done=True)
     )
 
     assert "obfuscation" not in str(answer)
@@ -140,7 +140,7 @@ def test_an_error_inside_the_stream_keeps_the_text_before_it() -> None:
 def test_an_error_next_to_choices_is_an_error() -> None:
     """OpenRouter sends both in one chunk."""
     last = chunk({"content": ""}, finish="error", error={"code": 502, "message": "upstream"})
-    answer = read_stream(CHAT, sse(chunk({"content": "Par"}), last, done=True))
+    answer = read_stream(CHAT, sse(chunk({"content": "Par"}), last, with_done=True))
 
     assert ResponseEnding.ERROR is answer.ending
     assert "Par" == message_of(answer)["content"]
@@ -156,7 +156,7 @@ def test_an_error_response_has_no_unified_view() -> None:
 
 def test_comments_are_skipped_and_unknown_chunks_counted() -> None:
     data = b": OPENROUTER PROCESSING\n\n" + sse(
-        {"ping": 1}, "{broken", chunk({"content": "a"}), chunk(finish="stop"), done=True
+        {"ping": 1}, "{broken", chunk({"content": "a"}), chunk(finish="stop"), with_done=True
     )
     answer = read_stream(CHAT, data)
 
@@ -170,7 +170,7 @@ def test_several_choices_may_come_in_any_order() -> None:
     answer = read_stream(
         CHAT,
         sse(chunk({"content": "b"}, index=1), chunk({"content": "a"}), chunk({"content": "B"}, index=1),
-            chunk(finish="length", index=1), chunk({"content": "A"}), chunk(finish="stop"), done=True),
+            chunk(finish="length", index=1), chunk({"content": "A"}), chunk(finish="stop"), with_done=True),
     )  # fmt: skip
 
     assert [("aA", "stop"), ("bB", "length")] == [
@@ -187,7 +187,7 @@ def test_a_refusal_and_logprobs_are_joined() -> None:
         probable("refusal", "I "),
         probable("refusal", "can't"),
     )
-    answer = read_stream(CHAT, sse(first, second, chunk(finish="stop"), done=True))
+    answer = read_stream(CHAT, sse(first, second, chunk(finish="stop"), with_done=True))
 
     assert "I can't" == message_of(answer)["refusal"]
     assert ["I ", "can't"] == [token["token"] for token in choice_of(answer)["logprobs"]["refusal"]]
@@ -196,7 +196,9 @@ def test_a_refusal_and_logprobs_are_joined() -> None:
 @pytest.mark.parametrize("name", ["reasoning", "reasoning_content"])
 def test_reasoning_has_one_name(name: str) -> None:
     """Servers have two names for it; both are kept, and `reasoning` is always there."""
-    stream = sse(chunk({name: "let "}), chunk({name: "me"}), chunk({"content": "4"}), chunk(finish="stop"), done=True)
+    stream = sse(
+        chunk({name: "let "}), chunk({name: "me"}), chunk({"content": "4"}), chunk(finish="stop"), with_done=True
+    )
     plain = {"choices": [{"index": 0, "message": {"role": "assistant", "content": "4", name: "let me"}}]}
 
     for answer in (read_stream(CHAT, stream), read_body(CHAT, plain)):
@@ -236,7 +238,8 @@ def test_tool_calls_are_joined_by_index() -> None:
         CHAT,
         sse(chunk(call("", index=0, id="c0", type="function", name="look")),
             chunk(call("", index=1, id="c1", type="function", name="go")),
-            chunk(call('{"a"', index=0)), chunk(call("{}", index=1)), chunk(call(":1}", index=0)), END, done=True),
+            chunk(call('{"a"', index=0)), chunk(call("{}", index=1)), chunk(call(":1}", index=0)), END,
+            with_done=True),
     )  # fmt: skip
 
     assert [("c0", "look", '{"a":1}'), ("c1", "go", "{}")] == calls_of(answer)
@@ -312,7 +315,7 @@ def test_a_legacy_function_call_is_also_a_tool_call() -> None:
         chunk({"function_call": {"name": "look", "arguments": ""}}),
         chunk({"function_call": {"arguments": "{}"}}),
         chunk(finish="function_call"),
-        done=True,
+        with_done=True,
     )
     called = {"name": "look", "arguments": "{}"}
     plain = {"choices": [{"index": 0, "message": {"role": "assistant", "content": None, "function_call": called}}]}
@@ -333,7 +336,7 @@ def test_a_legacy_completion_is_read_as_text() -> None:
             "choices": [{"index": 0, "text": text, "finish_reason": finish}],
         }
 
-    answer = read_stream(COMPLETIONS, sse(piece("Par"), piece("is"), piece("", "length"), done=True))
+    answer = read_stream(COMPLETIONS, sse(piece("Par"), piece("is"), piece("", "length"), with_done=True))
 
     assert ("Paris", "length") == (choice_of(answer)["text"], choice_of(answer)["finish_reason"])
     assert answer.unified is not None

@@ -137,7 +137,7 @@ def test_a_terminal_event_with_empty_output_leaves_the_deltas() -> None:
 
 def test_a_truncated_stream_keeps_its_deltas() -> None:
     """`[DONE]` alone is not a terminal event."""
-    answer = read_stream(RESPONSES, sse(CREATED, *TEXT_EVENTS, done=True))
+    answer = read_stream(RESPONSES, sse(CREATED, *TEXT_EVENTS, with_done=True))
 
     assert ResponseEnding.CUT is answer.ending
     assert "Paris" == message_of(answer)["content"]

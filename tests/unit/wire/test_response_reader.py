@@ -153,7 +153,9 @@ def test_an_unknown_address_keeps_its_json() -> None:
 
 def test_a_stream_without_its_content_type_is_recognised() -> None:
     """A content type counts only where the bytes do not contradict it."""
-    data = sse({"id": "x", "choices": [{"index": 0, "delta": {"content": "a"}, "finish_reason": "stop"}]}, done=True)
+    data = sse(
+        {"id": "x", "choices": [{"index": 0, "delta": {"content": "a"}, "finish_reason": "stop"}]}, with_done=True
+    )
 
     for kind in ("", "application/json", "text/plain"):
         for opening in (

@@ -16,8 +16,8 @@ import pytest
 import requests
 
 import traceforge
-from support.http_clients import DRIVERS, Driver, Got
-from support.upstream import Answer, Received, Upstream, upstream
+from support.http_clients import DRIVERS, ClientResponse, Driver
+from support.upstream import ReceivedRequest, ScriptedResponse, Upstream, upstream
 from traceforge.capture.hook.guarded_call import faults
 from traceforge.capture.recorder import MemoryRecorder
 from traceforge.exchange import CallOutcome, Exchange
@@ -55,11 +55,13 @@ def watched(work: Callable[[], object]) -> tuple[object, list[Exchange]]:
     return result, list(sink.exchanges)
 
 
-def twice(server: Upstream, answer: Callable[[], Answer], work: Callable[[], Got]) -> tuple[Got, Exchange]:
+def twice(
+    server: Upstream, answer: Callable[[], ScriptedResponse], work: Callable[[], ClientResponse]
+) -> tuple[ClientResponse, Exchange]:
     """Run it without and with the hook: the application and the upstream must see the same."""
-    server.answers(answer())
+    server.respond_with(answer())
     bare, bare_received = work(), server.received
-    server.answers(answer())
+    server.respond_with(answer())
     got, (seen,) = watched(work)
     assert bare == got
     assert bare_received == server.received
@@ -70,7 +72,7 @@ def twice(server: Upstream, answer: Callable[[], Answer], work: Callable[[], Got
 def test_a_call_is_recorded_once_and_not_changed(driver: Driver, server: Upstream) -> None:
     """The request, the response and every byte on the wire are as without the hook."""
     url = server.url + PATH
-    got, seen = twice(server, lambda: Answer([b'{"id": "x"}']), lambda: driver.post(url, BODY))
+    got, seen = twice(server, lambda: ScriptedResponse([b'{"id": "x"}']), lambda: driver.post(url, BODY))
 
     assert (200, b'{"id": "x"}') == (got.status, got.body)
     assert ("POST", url, BODY, 200, CallOutcome.ANSWERED) == (
@@ -85,7 +87,9 @@ def test_a_compressed_response_is_recorded_as_it_was_sent(driver: Driver, server
     """The application gets the text, the exchange has the bytes of the wire."""
     packed = gzip.compress(b'{"id": "packed"}', mtime=0)
     headers = {"content-type": "application/json", "content-encoding": "gzip"}
-    got, seen = twice(server, lambda: Answer([packed], headers=headers), lambda: driver.post(server.url + PATH, BODY))
+    got, seen = twice(
+        server, lambda: ScriptedResponse([packed], headers=headers), lambda: driver.post(server.url + PATH, BODY)
+    )
 
     assert b'{"id": "packed"}' == got.body
     assert packed == b"".join(chunk.data for chunk in seen.chunks)
@@ -96,7 +100,7 @@ def test_a_compressed_response_is_recorded_as_it_was_sent(driver: Driver, server
 def test_an_error_response_is_a_complete_response(driver: Driver, server: Upstream, status: int) -> None:
     """The outcome of a response that came to its end is `answered`, whatever its status."""
     pieces = [] if status == 204 else [b'{"error": {}}']
-    _, seen = twice(server, lambda: Answer(pieces, status), lambda: driver.post(server.url + PATH, BODY))
+    _, seen = twice(server, lambda: ScriptedResponse(pieces, status), lambda: driver.post(server.url + PATH, BODY))
 
     assert (status, CallOutcome.ANSWERED) == (seen.status, seen.outcome)
 
@@ -105,10 +109,12 @@ def test_an_error_response_is_a_complete_response(driver: Driver, server: Upstre
 def test_a_stream_is_handed_on_chunk_by_chunk_as_it_comes(driver: Driver, server: Upstream) -> None:
     """The server sends the next chunk only when the application has the one before."""
 
-    def work() -> Got:
-        gate = threading.Semaphore(0)
-        server.answers(Answer(SSE, headers={"content-type": "text/event-stream"}, chunked=True, gate=gate))
-        return driver.stream(server.url + PATH, BODY, lambda _: gate.release())
+    def work() -> ClientResponse:
+        permits = threading.Semaphore(0)
+        server.respond_with(
+            ScriptedResponse(SSE, headers={"content-type": "text/event-stream"}, chunked=True, permits=permits)
+        )
+        return driver.stream(server.url + PATH, BODY, lambda _: permits.release())
 
     bare = work()
     got, (seen,) = watched(work)
@@ -123,10 +129,10 @@ def test_a_stream_is_handed_on_chunk_by_chunk_as_it_comes(driver: Driver, server
 @each_driver
 def test_closing_a_stream_early_is_recorded_as_left(driver: Driver, server: Upstream) -> None:
     """The chunks that came before are recorded."""
-    gate = threading.Semaphore(0)
-    server.answers(Answer(SSE, chunked=True, gate=gate))
+    permits = threading.Semaphore(0)
+    server.respond_with(ScriptedResponse(SSE, chunked=True, permits=permits))
     _, (seen,) = watched(lambda: driver.stream(server.url + PATH, BODY, lambda _: True))
-    gate.release(5)
+    permits.release(5)
 
     assert (CallOutcome.CLIENT_LEFT, [SSE[0]], 200) == (
         seen.outcome,
@@ -139,10 +145,10 @@ def test_closing_a_stream_early_is_recorded_as_left(driver: Driver, server: Upst
 def test_a_stream_that_the_server_breaks_off_is_cut(driver: Driver, server: Upstream) -> None:
     """The application sees the client's error, and the exchange has the chunks that came and the reason."""
 
-    def work() -> Got:
-        gate = threading.Semaphore(0)
-        server.answers(Answer(SSE[:2], chunked=True, gate=gate, reset=True))
-        return driver.stream(server.url + PATH, BODY, lambda _: gate.release())
+    def work() -> ClientResponse:
+        permits = threading.Semaphore(0)
+        server.respond_with(ScriptedResponse(SSE[:2], chunked=True, permits=permits, reset=True))
+        return driver.stream(server.url + PATH, BODY, lambda _: permits.release())
 
     with pytest.raises(driver.error) as bare:
         work()
@@ -157,7 +163,7 @@ def test_a_stream_that_the_server_breaks_off_is_cut(driver: Driver, server: Upst
 def test_a_response_shorter_than_its_content_length_is_cut(driver: Driver, server: Upstream) -> None:
     """The application sees the client's error, and the exchange has at least what the application had."""
     pieces: list[bytes] = []
-    server.answers(Answer(SSE[:2], reset=True))
+    server.respond_with(ScriptedResponse(SSE[:2], reset=True))
     with pytest.raises(driver.error) as bare:
         driver.stream(server.url + PATH, BODY, lambda _: None)
     error, (seen,) = watched(lambda: driver.stream(server.url + PATH, BODY, pieces.append))
@@ -170,7 +176,7 @@ def test_a_response_shorter_than_its_content_length_is_cut(driver: Driver, serve
 @each_driver
 def test_a_server_that_sends_nothing_is_a_failed_call(driver: Driver, server: Upstream) -> None:
     """The application sees the client's error, and the exchange has no response."""
-    server.answers(Answer([], silent=True))
+    server.respond_with(ScriptedResponse([], silent=True))
     with pytest.raises(driver.error) as bare:
         driver.post(server.url + PATH, BODY)
     error, seen = watched(lambda: driver.post(server.url + PATH, BODY))
@@ -195,7 +201,9 @@ def test_a_refused_connection_is_a_failed_call(driver: Driver) -> None:
 def test_a_request_that_streams_is_copied_as_it_goes(driver: Driver, server: Upstream) -> None:
     """The iterator is consumed once, and the upstream gets the same chunks."""
     _, seen = twice(
-        server, lambda: Answer([b"{}"]), lambda: driver.post(server.url + PATH, iter([b'{"a":', b"1", b"}"]))
+        server,
+        lambda: ScriptedResponse([b"{}"]),
+        lambda: driver.post(server.url + PATH, iter([b'{"a":', b"1", b"}"])),
     )
 
     assert b'{"a":1}' == seen.request_body
@@ -203,7 +211,7 @@ def test_a_request_that_streams_is_copied_as_it_goes(driver: Driver, server: Ups
 
 def test_a_form_with_files_is_copied_as_it_goes(server: Upstream) -> None:
     """However a client builds it: what the upstream got is what was recorded."""
-    server.answers(Answer([b"{}"]))
+    server.respond_with(ScriptedResponse([b"{}"]))
     url = server.url + PATH
 
     def form() -> dict[str, tuple[str, io.BytesIO, str]]:
@@ -238,11 +246,11 @@ def test_headers_of_traceforge_do_not_go_upstream_and_the_response_names_the_tra
     driver: Driver, server: Upstream
 ) -> None:
     """A client that sent one gets the id of its trace."""
-    server.answers(Answer([b"{}"]))
+    server.respond_with(ScriptedResponse([b"{}"]))
     headers = {"X-TraceForge-Session-ID": "s1", "X-Other": "1"}
     got, (seen,) = watched(lambda: driver.post(server.url + PATH, BODY, headers))
 
-    assert isinstance(got, Got)
+    assert isinstance(got, ClientResponse)
     (received,) = server.received
     assert b"traceforge" not in received.head.lower()
     assert b"x-other: 1" in received.head.lower()
@@ -254,21 +262,21 @@ def test_headers_of_traceforge_do_not_go_upstream_and_the_response_names_the_tra
 @pytest.mark.parametrize("path", ["/v1/rows", "/telemetry", "/v1/threads/t/messages", "/v1/traces/ingest"])
 def test_other_traffic_is_not_recorded(driver: Driver, server: Upstream, path: str) -> None:
     """A database, telemetry."""
-    server.answers(Answer([b"{}"]))
+    server.respond_with(ScriptedResponse([b"{}"]))
     got, seen = watched(lambda: driver.post(server.url + path, BODY))
 
-    assert isinstance(got, Got)
+    assert isinstance(got, ClientResponse)
     assert [] == seen
-    assert [Received] == [type(one) for one in server.received]
+    assert [ReceivedRequest] == [type(one) for one in server.received]
 
 
 def test_a_response_that_is_closed_late_does_not_end_the_next_call(server: Upstream) -> None:
     """aiohttp gives a connection back at the end of a response, which an application may close much later."""
     sink = MemoryRecorder()
-    gate = threading.Semaphore(0)
-    whole = Answer([b"{}"])
-    stream = Answer([b"data: 1\n\n", b"data: 2\n\n"], chunked=True, gate=gate)
-    server.answers(whole, stream)
+    permits = threading.Semaphore(0)
+    whole = ScriptedResponse([b"{}"])
+    stream = ScriptedResponse([b"data: 1\n\n", b"data: 2\n\n"], chunked=True, permits=permits)
+    server.respond_with(whole, stream)
 
     async def ask() -> None:
         async with aiohttp.ClientSession() as session:
@@ -278,7 +286,7 @@ def test_a_response_that_is_closed_late_does_not_end_the_next_call(server: Upstr
             async with session.post(server.url + PATH) as second:
                 assert b"data: 1\n\n" == await second.content.readany()
                 first.close()
-                gate.release()
+                permits.release()
                 assert b"data: 2\n\n" == await second.content.readany()
                 await second.read()
 

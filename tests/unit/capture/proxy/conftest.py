@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from support.raw_sockets import LOOPS, Proxy, Upstream, between
+from support.raw_sockets import LOOPS, Proxy, Upstream, proxy_and_upstream
 from traceforge.capture.proxy import proxy_server
 
 
@@ -14,5 +14,5 @@ from traceforge.capture.proxy import proxy_server
 def pair(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Upstream, Proxy]]:
     """An upstream named `up`, and the proxy; what is due is looked for often."""
     monkeypatch.setattr(proxy_server, "EXPIRY_CHECK_SECONDS", 0.05)
-    with between(loop=request.param) as pair:
+    with proxy_and_upstream(loop=request.param) as pair:
         yield pair

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from support.raw_sockets import Kept, Proxy, Upstream, between, response
+from support.raw_sockets import CollectingSink, Proxy, Upstream, proxy_and_upstream, response
 from traceforge.capture.engine import Engine
 from traceforge.capture.hook.in_flight_call import InFlightCall
 from traceforge.capture.proxy.call_recording import CallRecording
@@ -29,7 +29,7 @@ def fail(*_: object, **__: object) -> None:
     raise BROKEN
 
 
-class FullSink(Kept):
+class FullSink(CollectingSink):
     """A sink whose disk is full, though a sink should never raise."""
 
     def take(self, exchange: Exchange) -> None:
@@ -58,7 +58,7 @@ def test_whatever_the_engine_does_the_call_goes_through(
 ) -> None:
     """Byte for byte; it is counted, and said without its message, and our headers still stay here."""
     monkeypatch.setattr(*METHODS[where], fail)
-    with between() as (upstream, proxy):
+    with proxy_and_upstream() as (upstream, proxy):
         assert exchange_through(proxy, upstream).endswith(b"\r\n\r\nanswer")
         failures = proxy.call(lambda: failures_of(proxy))
 
@@ -70,7 +70,7 @@ def test_whatever_the_engine_does_the_call_goes_through(
 
 def test_a_sink_that_raises_does_not_hurt_the_call(capsys: pytest.CaptureFixture[str]) -> None:
     """The exchange is lost, and that is counted."""
-    with between(sink=FullSink()) as (upstream, proxy):
+    with proxy_and_upstream(sink=FullSink()) as (upstream, proxy):
         assert exchange_through(proxy, upstream).endswith(b"\r\n\r\nanswer")
         failures = proxy.call(lambda: failures_of(proxy))
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from support.raw_sockets import Peer, Proxy, Upstream, between, request, response
+from support.raw_sockets import Peer, Proxy, Upstream, proxy_and_upstream, request, response
 from traceforge.capture.proxy import relayed_call as relay_module
 from traceforge.capture.proxy import upstream_pool as pool_module
 from traceforge.capture.proxy.upstream_routes import UpstreamRoutes
@@ -37,10 +37,10 @@ def test_a_client_that_leaves_mid_stream_ends_the_upstream_call(pair: Pair) -> N
     server = upstream.accept()
     server.request()
     server.send(STREAM + b"2\r\nab\r\n")
-    client.until(b"ab\r\n")
+    client.read_until(b"ab\r\n")
     client.close()
 
-    assert server.gone()
+    assert server.is_closed_by_peer()
     (exchange,) = proxy.sink.wait()
     assert (CallOutcome.CLIENT_LEFT, 200, [b"ab"]) == (
         exchange.outcome,
@@ -57,7 +57,7 @@ def test_a_client_that_leaves_before_the_response_ends_the_upstream_call(pair: P
     server.request()
     client.reset()
 
-    assert server.gone()
+    assert server.is_closed_by_peer()
     (exchange,) = proxy.sink.wait()
     assert (CallOutcome.CLIENT_LEFT, 0, b"ask") == (exchange.outcome, exchange.status, exchange.request_body)
 
@@ -68,10 +68,10 @@ def test_a_client_that_leaves_within_its_request_is_recorded(pair: Pair) -> None
     client = proxy.connect()
     client.send(b"POST /up/x HTTP/1.1\r\nHost: localhost\r\nContent-Length: 10\r\n\r\nabc")
     server = upstream.accept()
-    server.until(b"abc")
+    server.read_until(b"abc")
     client.close()
 
-    assert server.gone()
+    assert server.is_closed_by_peer()
     (exchange,) = proxy.sink.wait()
     assert (CallOutcome.CLIENT_LEFT, b"abc") == (exchange.outcome, exchange.request_body)
 
@@ -132,14 +132,14 @@ def test_an_upstream_that_breaks_off_breaks_off_for_the_client(
     server = upstream.accept()
     server.request()
     server.send(sent)
-    got = client.exactly(len(sent))
+    got = client.read_exactly(len(sent))
     getattr(server, how)()
 
     if how == "reset":
         with pytest.raises(ConnectionResetError):
-            client.rest()
+            client.read_to_end()
     else:
-        assert b"" == client.rest()
+        assert b"" == client.read_to_end()
     assert sent == got
     (exchange,) = proxy.sink.wait()
     assert (CallOutcome.CUT, 200, recorded_body) == (
@@ -157,11 +157,11 @@ def test_a_reset_does_not_end_a_response_without_a_length(pair: Pair) -> None:
     server = upstream.accept()
     server.request()
     server.send(b"HTTP/1.1 200 OK\r\n\r\nab")
-    client.until(b"ab")
+    client.read_until(b"ab")
     server.reset()
 
     with pytest.raises(ConnectionResetError):
-        client.rest()
+        client.read_to_end()
     (exchange,) = proxy.sink.wait()
     assert CallOutcome.CUT is exchange.outcome
 
@@ -170,9 +170,9 @@ def broken(client: Peer, how: str) -> bytes:
     """What the client gets before its connection ends, which must be in this way."""
     if how == "reset":
         with pytest.raises(ConnectionResetError):
-            client.rest()
+            client.read_to_end()
         return b""
-    return client.rest()
+    return client.read_to_end()
 
 
 @pytest.mark.parametrize("how", ["close", "reset"])
@@ -229,9 +229,9 @@ def test_a_malformed_response_is_forwarded_unchanged(pair: Pair, answer: bytes, 
     for part in [answer] if pieces == 1 else [answer[:14], answer[14:]]:
         server.send(part)
     (exchange,) = proxy.sink.wait()
-    got = client.exactly(len(answer))
+    got = client.read_exactly(len(answer))
     server.send(b"more")
-    more = client.exactly(4)
+    more = client.read_exactly(4)
     getattr(server, how)()
 
     assert b"" == broken(client, how)
@@ -253,12 +253,12 @@ def test_malformed_chunks_are_forwarded_unchanged(pair: Pair, answer: bytes, tog
         server.send(STREAM + b"2\r\nok\r\n" + answer)
     else:
         server.send(STREAM)
-        client.head()
+        client.read_head()
         server.send(b"2\r\nok\r\n" + answer)
     (exchange,) = proxy.sink.wait()
     server.close()
 
-    assert (STREAM if together else b"") + b"2\r\nok\r\n" + answer == client.rest()
+    assert (STREAM if together else b"") + b"2\r\nok\r\n" + answer == client.read_to_end()
     assert (CallOutcome.CUT, 200) == (exchange.outcome, exchange.status)
     assert b"".join(chunk.data for chunk in exchange.chunks).startswith(b"ok")
     assert "malformed" in exchange.error
@@ -271,14 +271,14 @@ def test_a_client_may_send_its_next_request_after_a_response_that_we_could_not_p
     server = upstream.accept()
     server.request()
     server.send(b"HTTP/1.1 200 OK\nContent-Length: 2\n\nok")
-    client.until(b"ok")
+    client.read_until(b"ok")
     client.send(request())
     again = upstream.accept()
     again.request()
     again.send(response())
 
     assert response() == client.response()
-    assert server.gone()
+    assert server.is_closed_by_peer()
     assert [CallOutcome.FAILED, CallOutcome.ANSWERED] == [exchange.outcome for exchange in proxy.sink.wait(2)]
 
 
@@ -289,10 +289,10 @@ def test_a_client_that_leaves_a_malformed_response_ends_the_upstream_call(pair: 
     server = upstream.accept()
     server.request()
     server.send(b"SSH-2.0-OpenSSH\r\n")
-    client.until(b"\r\n")
+    client.read_until(b"\r\n")
     client.close()
 
-    assert server.gone()
+    assert server.is_closed_by_peer()
     assert [CallOutcome.FAILED] == [exchange.outcome for exchange in proxy.sink.wait()]
     assert 0 == proxy.call(lambda: proxy.state.metrics.in_flight)
 
@@ -386,8 +386,8 @@ def test_a_stale_connection_is_replaced_once(pair: Pair) -> None:
     assert server.request().endswith(b"again")
     server.close()
 
-    assert b"" == client.rest()
-    assert upstream.nobody_else()
+    assert b"" == client.read_to_end()
+    assert upstream.has_no_other_connection()
     assert (2, 1) == (len(proxy.sink.wait(2)), proxy.state.metrics.upstream_retries)
 
 
@@ -397,13 +397,13 @@ def test_an_incomplete_request_continues_over_the_new_connection(pair: Pair) -> 
     old = stale(upstream, proxy)
     client = proxy.connect()
     client.send(b"POST /up/x HTTP/1.1\r\nHost: localhost\r\nContent-Length: 6\r\n\r\nabc")
-    old.until(b"abc")
+    old.read_until(b"abc")
     old.close()
     server = upstream.accept()
-    server.until(b"abc")
+    server.read_until(b"abc")
     client.send(b"def")
 
-    assert b"def" == server.exactly(3)
+    assert b"def" == server.read_exactly(3)
 
 
 def test_a_request_is_not_sent_again_after_a_byte_of_the_response(pair: Pair) -> None:
@@ -415,8 +415,8 @@ def test_a_request_is_not_sent_again_after_a_byte_of_the_response(pair: Pair) ->
     old.send(b"H")
     old.close()
 
-    assert b"H" == client.rest()
-    assert upstream.nobody_else()
+    assert b"H" == client.read_to_end()
+    assert upstream.has_no_other_connection()
 
 
 def test_a_request_beyond_the_resend_limit_is_not_sent_again(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -429,7 +429,7 @@ def test_a_request_beyond_the_resend_limit_is_not_sent_again(pair: Pair, monkeyp
     old.reset()
 
     assert b"" == broken(client, "reset")
-    assert upstream.nobody_else()
+    assert upstream.has_no_other_connection()
 
 
 def test_bytes_without_a_request_close_a_kept_connection(pair: Pair) -> None:
@@ -438,7 +438,7 @@ def test_bytes_without_a_request_close_a_kept_connection(pair: Pair) -> None:
     old = stale(upstream, proxy)
     old.send(response(b"poison"))
 
-    assert old.gone()
+    assert old.is_closed_by_peer()
     client = proxy.post()
     server = upstream.accept()
     server.request()
@@ -455,7 +455,7 @@ def test_bytes_after_a_response_close_the_connection(pair: Pair) -> None:
     server.send(response() + b"x")
 
     assert response() == client.response()
-    assert server.gone()
+    assert server.is_closed_by_peer()
 
 
 def test_idle_connections_are_bounded_in_number_and_time(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -472,7 +472,7 @@ def test_idle_connections_are_bounded_in_number_and_time(pair: Pair, monkeypatch
     monkeypatch.setattr(pool_module, "IDLE_SECONDS_MAX", -1.0)
     proxy.call(proxy.state.pool.close_expired)
 
-    assert all(server.gone() for server in servers)
+    assert all(server.is_closed_by_peer() for server in servers)
 
 
 # -- TLS
@@ -535,7 +535,7 @@ def test_the_certificate_of_an_upstream_must_be_trusted(
 
 def test_an_upstream_that_is_the_proxy_itself_is_refused() -> None:
     """By its address, or by the connected address where a name hides it."""
-    with between() as (_, proxy):
+    with proxy_and_upstream() as (_, proxy):
         proxy.state.routes = UpstreamRoutes({"self": f"http://127.0.0.1:{proxy.port}"})
         proxy.state.add_own_address("127.0.0.1", proxy.port)
         assert (508, "loop") == error_of(proxy.post("/self/x").response())[:2]

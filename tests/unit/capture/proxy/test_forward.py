@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from support.raw_sockets import Proxy, Upstream, between, request, response
+from support.raw_sockets import Proxy, Upstream, proxy_and_upstream, request, response
 from traceforge.exchange import CallOutcome
 
 Pair = tuple[Upstream, Proxy]
@@ -55,7 +55,7 @@ def test_a_chunked_response_keeps_its_chunks_extensions_and_trailers(pair: Pair,
     server.send(wire[:cut])
     server.send(wire[cut:])
 
-    assert wire == client.exactly(len(wire))
+    assert wire == client.read_exactly(len(wire))
     (exchange,) = proxy.sink.wait()
     assert b"hello!" == b"".join(chunk.data for chunk in exchange.chunks)
 
@@ -69,9 +69,9 @@ def test_a_chunked_request_keeps_its_chunks(pair: Pair, cut: int) -> None:
     client.send(wire[:cut])
     client.send(wire[cut:])
     server = upstream.accept()
-    server.head()
+    server.read_head()
 
-    assert CHUNKS == server.exactly(len(CHUNKS))
+    assert CHUNKS == server.read_exactly(len(CHUNKS))
     server.send(response())
     client.response()
     (exchange,) = proxy.sink.wait()
@@ -85,14 +85,14 @@ def test_the_first_chunk_is_forwarded_before_the_second_is_sent(pair: Pair) -> N
     server = upstream.accept()
     server.request()
     server.send(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n")
-    client.head()
+    client.read_head()
     for number in range(5):
         piece = b"8\r\ndata: %d\n\r\n" % number
         server.send(piece)
-        assert piece == client.exactly(len(piece))
+        assert piece == client.read_exactly(len(piece))
     server.send(b"0\r\n\r\n")
 
-    assert b"0\r\n\r\n" == client.exactly(5)
+    assert b"0\r\n\r\n" == client.read_exactly(5)
     (exchange,) = proxy.sink.wait()
     assert [b"data: %d\n" % number for number in range(5)] == [chunk.data for chunk in exchange.chunks]
     assert sorted(chunk.t_ms for chunk in exchange.chunks) == [chunk.t_ms for chunk in exchange.chunks]
@@ -104,11 +104,11 @@ def test_a_request_is_streamed_before_it_is_complete(pair: Pair) -> None:
     client = proxy.connect()
     client.send(b"POST /up/x HTTP/1.1\r\nHost: localhost\r\nContent-Length: 6\r\n\r\nabc")
     server = upstream.accept()
-    server.head()
-    assert b"abc" == server.exactly(3)
+    server.read_head()
+    assert b"abc" == server.read_exactly(3)
     client.send(b"def")
 
-    assert b"def" == server.exactly(3)
+    assert b"def" == server.read_exactly(3)
 
 
 def test_a_response_that_ends_with_its_connection_does_so_for_the_client(pair: Pair) -> None:
@@ -121,7 +121,7 @@ def test_a_response_that_ends_with_its_connection_does_so_for_the_client(pair: P
     server.send(b"def")
     server.close()
 
-    assert b"HTTP/1.1 200 OK\r\nA: b\r\nConnection: close\r\n\r\nabcdef" == client.rest()
+    assert b"HTTP/1.1 200 OK\r\nA: b\r\nConnection: close\r\n\r\nabcdef" == client.read_to_end()
     (exchange,) = proxy.sink.wait()
     assert CallOutcome.ANSWERED is exchange.outcome
 
@@ -142,13 +142,13 @@ def test_a_response_without_a_body_ends_with_its_head(pair: Pair, method: bytes,
     client.send(head_only_request)
     server = upstream.accept()
     for _ in range(2):
-        server.head()
+        server.read_head()
         server.send(answer)
-        assert answer == client.head()
+        assert answer == client.read_head()
         client.send(head_only_request)
-    server.head()
+    server.read_head()
 
-    assert upstream.nobody_else()
+    assert upstream.has_no_other_connection()
 
 
 def test_100_continue_comes_from_the_upstream(pair: Pair) -> None:
@@ -157,12 +157,12 @@ def test_100_continue_comes_from_the_upstream(pair: Pair) -> None:
     client = proxy.connect()
     client.send(b"POST /up/x HTTP/1.1\r\nHost: localhost\r\nExpect: 100-continue\r\nContent-Length: 2\r\n\r\n")
     server = upstream.accept()
-    assert b"Expect: 100-continue\r\n" in server.head()
+    assert b"Expect: 100-continue\r\n" in server.read_head()
     server.send(b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early Hints\r\nLink: a\r\n\r\n")
-    assert b"HTTP/1.1 100 Continue\r\n\r\n" == client.head()
-    assert b"HTTP/1.1 103 Early Hints\r\nLink: a\r\n\r\n" == client.head()
+    assert b"HTTP/1.1 100 Continue\r\n\r\n" == client.read_head()
+    assert b"HTTP/1.1 103 Early Hints\r\nLink: a\r\n\r\n" == client.read_head()
     client.send(b"{}")
-    assert b"{}" == server.exactly(2)
+    assert b"{}" == server.read_exactly(2)
     server.send(response())
 
     assert response() == client.response()
@@ -184,7 +184,7 @@ def test_pipelined_requests_are_served_in_turn(pair: Pair) -> None:
 
     assert [response(b"answer %d" % number) for number in range(3)] == [client.response() for _ in range(3)]
     assert 3 == len(proxy.sink.wait(3))
-    assert upstream.nobody_else()
+    assert upstream.has_no_other_connection()
 
 
 def test_our_own_responses_keep_their_turn_among_pipelined_requests(pair: Pair) -> None:
@@ -219,7 +219,7 @@ def test_connections_are_kept_on_both_sides(pair: Pair) -> None:
     server.send(response())
 
     assert response() == other.response()
-    assert upstream.nobody_else()
+    assert upstream.has_no_other_connection()
     assert 1 == proxy.state.metrics.upstream_connections
 
 
@@ -233,7 +233,7 @@ def test_an_http_1_0_client_gets_its_response_without_chunks(pair: Pair) -> None
     server.send(b"HTTP/1.1 100 Continue\r\n\r\n")
     server.send(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nA: b\r\n\r\n" + CHUNKS)
 
-    assert b"HTTP/1.1 200 OK\r\nA: b\r\nConnection: close\r\n\r\nhello!" == client.rest()
+    assert b"HTTP/1.1 200 OK\r\nA: b\r\nConnection: close\r\n\r\nhello!" == client.read_to_end()
 
 
 def test_connection_close_of_a_client_is_respected(pair: Pair) -> None:
@@ -244,7 +244,7 @@ def test_connection_close_of_a_client_is_respected(pair: Pair) -> None:
     server.request()
     server.send(response())
 
-    assert b"Connection: close\r\n" in client.rest()
+    assert b"Connection: close\r\n" in client.read_to_end()
     proxy.post()
     assert server.request()
 
@@ -255,7 +255,7 @@ def test_a_request_target_may_be_a_complete_url(pair: Pair) -> None:
     client = proxy.connect()
     client.send(b"GET http://localhost:1/up/v1/models?a=b HTTP/1.1\r\nHost: localhost\r\n\r\n")
 
-    assert upstream.accept().head().startswith(b"GET /v1/models?a=b HTTP/1.1\r\n")
+    assert upstream.accept().read_head().startswith(b"GET /v1/models?a=b HTTP/1.1\r\n")
 
 
 def test_an_offer_of_h2c_is_ignored_and_the_call_goes_through(pair: Pair) -> None:
@@ -267,7 +267,7 @@ def test_an_offer_of_h2c_is_ignored_and_the_call_goes_through(pair: Pair) -> Non
         b"HTTP2-Settings: AA\r\n\r\n"
     )
 
-    assert b"GET /x HTTP/1.1\r\nHost: 127.0.0.1:%d\r\n\r\n" % upstream.port == upstream.accept().head()
+    assert b"GET /x HTTP/1.1\r\nHost: 127.0.0.1:%d\r\n\r\n" % upstream.port == upstream.accept().read_head()
 
 
 def test_a_response_before_the_end_of_the_request_is_forwarded(pair: Pair) -> None:
@@ -276,7 +276,7 @@ def test_a_response_before_the_end_of_the_request_is_forwarded(pair: Pair) -> No
     client = proxy.connect()
     client.send(b"POST /up/x HTTP/1.1\r\nHost: localhost\r\nContent-Length: 10\r\n\r\nabc")
     server = upstream.accept()
-    server.head()
+    server.read_head()
     server.send(response(b"no", status=b"413 Too Large"))
     assert response(b"no", status=b"413 Too Large") == client.response()
     client.send(b"defghij" + request("/up/next"))
@@ -295,22 +295,22 @@ def test_a_large_body_reaches_slow_readers_completely(pair: Pair) -> None:
     sender = threading.Thread(target=client.send, args=(request("/up/x", body),), daemon=True)
     sender.start()
     server = upstream.accept()
-    head = server.head()
-    assert body == server.exactly(len(body))
+    head = server.read_head()
+    assert body == server.read_exactly(len(body))
     sender.join()
     assert b"Content-Length: %d\r\n" % len(body) in head
     sender = threading.Thread(target=server.send, args=(response(body),), daemon=True)
     sender.start()
-    client.head()
+    client.read_head()
 
-    assert body == client.exactly(len(body))
+    assert body == client.read_exactly(len(body))
     (exchange,) = proxy.sink.wait()
     assert body == exchange.request_body == b"".join(chunk.data for chunk in exchange.chunks)
 
 
 def test_with_recording_off_calls_are_only_forwarded() -> None:
     """TraceForge headers still do not reach the upstream, and none is sent back."""
-    with between(sink=False) as (upstream, proxy):
+    with proxy_and_upstream(sink=False) as (upstream, proxy):
         client = proxy.post(headers=b"X-TraceForge-Session-ID: s\r\nX-TraceForge-Other: 1\r\n")
         server = upstream.accept()
         assert b"traceforge" not in server.request().lower()
@@ -349,16 +349,16 @@ def test_a_repeated_response_head_is_read_like_the_first(pair: Pair, cut: int) -
         server.send(wire[:cut])
         if wire[cut:]:
             server.send(wire[cut:])
-        assert wire == client.exactly(len(wire))
+        assert wire == client.read_exactly(len(wire))
         client.send(request() if number < len(responses) - 1 else request().replace(b"POST", b"HEAD"))
     server.request()
     server.send(plain)
 
-    assert plain == client.exactly(len(plain))
+    assert plain == client.read_exactly(len(plain))
     client.send(request())
     server.request()
     server.send(plain + b"end")
-    assert plain + b"end" == client.exactly(len(plain) + 3)
+    assert plain + b"end" == client.read_exactly(len(plain) + 3)
     bodies = [b"".join(chunk.data for chunk in exchange.chunks) for exchange in proxy.sink.wait(7)]
     assert [b"one", b"two", b"hello!", b"hello!", b"six", b"", b"end"] == bodies
     assert [("Set-Cookie", "a"), ("Content-Length", "3")] == [*proxy.sink.exchanges[1].response_headers]

@@ -49,10 +49,10 @@ def test_an_ambiguous_request_is_refused_and_the_connection_closed(pair: Pair, s
     client = proxy.connect()
     client.send(sent)
 
-    answer = client.rest()
+    answer = client.read_to_end()
     assert status == status_of(answer)
     assert b"Connection: close\r\n" in answer
-    assert upstream.nobody_else()
+    assert upstream.has_no_other_connection()
     assert [] == proxy.sink.exchanges
 
 
@@ -62,11 +62,11 @@ def test_malformed_chunks_within_a_request_end_the_call(pair: Pair) -> None:
     client = proxy.connect()
     client.send(b"POST /up/x HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nab\r\n")
     server = upstream.accept()
-    server.until(b"ab\r\n")
+    server.read_until(b"ab\r\n")
     client.send(b"2\r\nabcd\r\n")
 
-    assert 400 == status_of(client.rest())
-    assert server.gone()
+    assert 400 == status_of(client.read_to_end())
+    assert server.is_closed_by_peer()
     assert "malformed" in proxy.sink.wait()[0].error
 
 
@@ -135,7 +135,7 @@ def test_upgrades_and_tunnels_are_refused_and_counted(pair: Pair, sent: bytes) -
 
     assert 501 == status_of(client.response())
     assert 1 == proxy.state.metrics.unseen
-    assert upstream.nobody_else()
+    assert upstream.has_no_other_connection()
 
 
 def test_healthz_and_metrics_are_never_forwarded(pair: Pair) -> None:
@@ -148,7 +148,7 @@ def test_healthz_and_metrics_are_never_forwarded(pair: Pair) -> None:
     client.response()
     client.send(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\nHEAD /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n")
     assert client.response().endswith(b'\r\n\r\n{"status":"ok"}')
-    assert b"Content-Length: 15\r\n" in client.head()
+    assert b"Content-Length: 15\r\n" in client.read_head()
     client.send(b"GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n")
     text = client.response().decode()
 
@@ -162,7 +162,7 @@ def test_healthz_and_metrics_are_never_forwarded(pair: Pair) -> None:
         'exchanges_total{result="recorded",worker="0"} 1',
     ):
         assert f"traceforge_proxy_{line}\n" in text
-    assert upstream.nobody_else()
+    assert upstream.has_no_other_connection()
 
 
 @pytest.mark.parametrize("sent", [b"", b"GET /up/x HTTP/1.1\r\nHost: loc", b"\r\n"])
@@ -173,7 +173,7 @@ def test_a_head_must_arrive_in_time(pair: Pair, sent: bytes, monkeypatch: pytest
     client = proxy.connect()
     if sent:
         client.send(sent)
-    answer = client.rest()
+    answer = client.read_to_end()
 
     assert answer.startswith(b"HTTP/1.1 408 ") if b"GET" in sent else answer == b""
 
@@ -189,7 +189,7 @@ def test_an_idle_connection_is_closed_and_a_slow_response_is_not(pair: Pair, mon
     idle = proxy.connect()
     idle.send(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n")
     idle.response()
-    assert b"" == idle.rest()
+    assert b"" == idle.read_to_end()
     server.send(response())
 
     assert response() == slow.response()
@@ -204,7 +204,7 @@ def test_the_rest_of_an_answered_request_is_read_up_to_a_limit(pair: Pair, monke
     assert 404 == status_of(client.response())
     client.send(b"x" * 2000)
 
-    assert client.gone()
+    assert client.is_closed_by_peer()
 
 
 def test_pipelined_requests_are_read_up_to_a_limit(pair: Pair) -> None:

@@ -15,8 +15,8 @@ import pytest
 
 from support.corpus import need_shared
 from support.corpus_traffic import interactions
-from support.exchanges import HOST, call, chat_request, moment, recorded_exchange
-from support.raw_sockets import LOOPS, Peer, Proxy, Upstream, chunks_of, length_of, request, response
+from support.exchanges import HOST, chat_request, make_exchange, recorded_exchange, timestamp
+from support.raw_sockets import LOOPS, Peer, Proxy, Upstream, content_length, read_chunks, request, response
 from support.replay_player import make_player
 from support.wire_transcripts import CHAT, SSE, sse
 from traceforge.capture.proxy.prepared_request import prepare_request
@@ -39,7 +39,7 @@ EVENTS = [
 
 def recorded_call(answer: object, **more: Any) -> Exchange:
     """A recorded call with one question."""
-    return call(CHAT, QUESTION, answer, **more)
+    return make_exchange(CHAT, QUESTION, answer, **more)
 
 
 def streamed(pieces: list[bytes] = EVENTS, times: list[float] | None = None, **more: Any) -> Exchange:
@@ -60,7 +60,7 @@ def replaying(
     proxy = Proxy({"up": upstream.url}, loop=loop, replay=replay, sink=None if auto else False)
     try:
         yield upstream, proxy, player
-        assert auto or upstream.nobody_else()
+        assert auto or upstream.has_no_other_connection()
     finally:
         proxy.stop()
         upstream.close()
@@ -86,10 +86,10 @@ def test_a_stream_keeps_its_chunks(tmp_path: Path, loop: str) -> None:
     pieces = [EVENTS[0][:7], EVENTS[0][7:], b"".join(EVENTS[1:3]), b"", EVENTS[3]]
     with replaying(tmp_path, streamed(pieces), loop=loop) as (_, proxy, _):
         client = proxy.post(body=QUESTION)
-        head = client.head()
-        chunks = chunks_of(client)
+        head = client.read_head()
+        chunks = read_chunks(client)
         client.send(request(body=QUESTION))
-        assert client.head() == head
+        assert client.read_head() == head
 
     assert b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n" == head
     assert [piece for piece in pieces if piece] == chunks
@@ -109,7 +109,7 @@ def test_real_streams_keep_their_chunks(tmp_path: Path, record_property: Callabl
         borders = accumulate([0, *[1 + (number * 7919 + n * 104729) % 2000 for n in range(len(body) // 600)]])
         cuts = [*(border for border in borders if border < len(body)), len(body)]
         pieces = tuple(Chunk(1.0, body[first:second]) for first, second in pairwise(cuts))
-        calls.append(msgspec.structs.replace(exchange, chunks=pieces, started_at=moment(number)))
+        calls.append(msgspec.structs.replace(exchange, chunks=pieces, started_at=timestamp(number)))
     equal = 0
     with replaying(tmp_path, *calls) as (_, proxy, player):
         client = proxy.connect()
@@ -120,11 +120,11 @@ def test_real_streams_keep_their_chunks(tmp_path: Path, record_property: Callabl
                 f"{name}: {value}\r\n" for name, value in exchange.request_headers if name.lower() in names
             )
             client.send(request(f"/up/{target}", exchange.request_body, headers.encode()))
-            head = client.head()
+            head = client.read_head()
             if b"chunked" not in head:
-                client.exactly(length_of(head))
+                client.read_exactly(content_length(head))
                 continue
-            got = chunks_of(client)
+            got = read_chunks(client)
             equal += [chunk.data for chunk in exchange.chunks if chunk.data] == got
     record_property(
         "summary", f"streams of the corpus over the proxy's socket, chunks equal: {equal} of {len(calls)}"
@@ -150,9 +150,9 @@ def test_a_status_without_a_body_has_none(tmp_path: Path, status: int) -> None:
     """Nor does the response have a length."""
     with replaying(tmp_path, recorded_call(b"", status=status)) as (_, proxy, _):
         client = proxy.post(body=QUESTION)
-        head = client.head()
+        head = client.read_head()
         client.send(request(body=QUESTION))
-        assert client.head() == head
+        assert client.read_head() == head
 
     assert b"content-length" not in head.lower()
     assert b"transfer-encoding" not in head.lower()
@@ -160,12 +160,12 @@ def test_a_status_without_a_body_has_none(tmp_path: Path, status: int) -> None:
 
 def test_the_response_to_head_has_no_body(tmp_path: Path) -> None:
     """The next response on the connection is read correctly."""
-    models = call("/v1/models", b"", b"", media_type="application/json", asked_as="")
+    models = make_exchange("/v1/models", b"", b"", media_type="application/json", request_media_type="")
     head_call = msgspec.structs.replace(models, method="HEAD")
     with replaying(tmp_path, head_call, recorded_call({"n": 1}, number=1)) as (_, proxy, _):
         client = proxy.connect()
         client.send(b"HEAD /up/v1/models HTTP/1.1\r\nHost: localhost\r\n\r\n")
-        head = client.head()
+        head = client.read_head()
         client.send(request(body=QUESTION))
 
         assert head.startswith(b"HTTP/1.1 200 OK\r\n")
@@ -177,11 +177,11 @@ def test_an_http_1_0_client_gets_a_stream_until_the_close(tmp_path: Path) -> Non
     with replaying(tmp_path, streamed()) as (_, proxy, _):
         client = proxy.connect()
         client.send(b"POST /up%s HTTP/1.0\r\nContent-Length: %d\r\n\r\n%s" % (CHAT.encode(), len(QUESTION), QUESTION))
-        head = client.head()
+        head = client.read_head()
 
         assert b"Connection: close" in head
         assert b"chunked" not in head
-        assert b"".join(EVENTS) == client.rest()
+        assert b"".join(EVENTS) == client.read_to_end()
 
 
 @pytest.mark.parametrize("minor", [0, 1])
@@ -192,11 +192,11 @@ def test_a_cut_stream_is_cut_again(tmp_path: Path, minor: int) -> None:
         head = b"POST /up%s HTTP/1.%d\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n"
         client.send(head % (CHAT.encode(), minor, len(QUESTION)) + QUESTION)
         if minor:
-            client.head()
-            assert EVENTS[:2] == [client.exactly(int(client.until(b"\r\n"), 16) + 2)[:-2] for _ in range(2)]
-            assert b"" == client.rest()
+            client.read_head()
+            assert EVENTS[:2] == [client.read_exactly(int(client.read_until(b"\r\n"), 16) + 2)[:-2] for _ in range(2)]
+            assert b"" == client.read_to_end()
         else:
-            assert client.gone()
+            assert client.is_closed_by_peer()
     assert [] == player.unmatched
 
 
@@ -204,9 +204,9 @@ def test_a_cut_plain_response_is_cut_again(tmp_path: Path) -> None:
     """Half a document is not a document."""
     with replaying(tmp_path, recorded_call(b'{"choices": [', outcome=CallOutcome.CUT)) as (_, proxy, _):
         client = proxy.post(body=QUESTION)
-        client.head()
+        client.read_head()
 
-        assert b'd\r\n{"choices": [\r\n' == client.rest()
+        assert b'd\r\n{"choices": [\r\n' == client.read_to_end()
 
 
 def test_an_unmatched_request_is_answered_at_once_and_counted(tmp_path: Path) -> None:
@@ -292,7 +292,7 @@ def test_a_body_may_arrive_in_several_reads_and_after_100_continue(tmp_path: Pat
 
         head = b"POST /up%s HTTP/1.1\r\nHost: localhost\r\nExpect: 100-continue\r\nContent-Length: %d\r\n\r\n"
         client.send(head % (CHAT.encode(), len(QUESTION)))
-        assert b"HTTP/1.1 100 Continue\r\n\r\n" == client.head()
+        assert b"HTTP/1.1 100 Continue\r\n\r\n" == client.read_head()
         client.send(QUESTION)
         assert client.response().endswith(b'{"n":1}')
 
@@ -336,8 +336,8 @@ def test_in_auto_mode_a_chunked_body_is_relayed_unchanged(tmp_path: Path) -> Non
         client.send(b"POST /up/x HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n2\r\n{}\r\n")
         client.send(b"0\r\n\r\n")
         server = upstream.accept()
-        server.head()
-        assert b"2\r\n{}\r\n0\r\n\r\n" == server.exactly(12)
+        server.read_head()
+        assert b"2\r\n{}\r\n0\r\n\r\n" == server.read_exactly(12)
         server.send(response(b"{}"))
         assert client.response().endswith(b"{}")
 
@@ -471,8 +471,8 @@ def test_a_remembered_response_is_never_sent_for_another(tmp_path: Path, size: i
     """In turn, past the last one, after others, and beside a response that is filled from the request."""
     mails = ("ada@lovelace.org", "grace@hopper.org")
     calls = [recorded_call({"n": n, "fill": "x" * size}, number=n) for n in range(1, 4)]
-    others = [call(CHAT, chat_request(f"q{n}"), {"q": n}, number=10 + n) for n in range(REMEMBERED_MAX)]
-    echo = call(CHAT, chat_request(f"write to {mails[0]}"), {"to": mails[0]}, number=4)
+    others = [make_exchange(CHAT, chat_request(f"q{n}"), {"q": n}, number=10 + n) for n in range(REMEMBERED_MAX)]
+    echo = make_exchange(CHAT, chat_request(f"write to {mails[0]}"), {"to": mails[0]}, number=4)
     with replaying(tmp_path, *calls, *others, echo) as (_, proxy, _):
         client = proxy.connect()
 
@@ -498,8 +498,8 @@ def test_a_client_may_leave_a_paced_stream(tmp_path: Path) -> None:
     """On a real socket: the proxy goes on, and has nothing in flight."""
     with replaying(tmp_path, streamed(times=[1, 60_000, 60_000, 60_000]), pace=1.0) as (_, proxy, _):
         client: Peer = proxy.post(body=QUESTION)
-        client.head()
-        client.until(EVENTS[0])
+        client.read_head()
+        client.read_until(EVENTS[0])
         client.reset()
         other = proxy.connect()
         for _ in range(200):

@@ -7,7 +7,7 @@ import threading
 
 import pytest
 
-from support.raw_sockets import Kept, between
+from support.raw_sockets import CollectingSink, proxy_and_upstream
 from traceforge.capture.proxy.call_recording import CallRecording
 from traceforge.capture.proxy.proxy_metrics import ProxyMetrics
 from traceforge.capture.proxy.worker import close_recorder
@@ -15,7 +15,7 @@ from traceforge.capture.recording_counts import RecordingCounts
 from traceforge.exchange import CallOutcome
 
 
-class SlowSink(Kept):
+class SlowSink(CollectingSink):
     """A sink that writes until it is let go."""
 
     def __init__(self) -> None:
@@ -29,7 +29,7 @@ class SlowSink(Kept):
         return self.counts
 
 
-class BrokenSink(Kept):
+class BrokenSink(CollectingSink):
     """A sink that cannot be closed."""
 
     def close(self, seconds: float = 0) -> RecordingCounts:
@@ -64,7 +64,7 @@ def test_a_recorder_that_cannot_be_closed_is_counted() -> None:
     assert ({"close-OSError": 1}, 1) == (metrics.recording_failures, len(messages))
 
 
-async def _close(sink: Kept, recording: CallRecording) -> None:
+async def _close(sink: CollectingSink, recording: CallRecording) -> None:
     await close_recorder(sink, asyncio.Event(), recording)
 
 
@@ -74,13 +74,13 @@ async def _close(sink: Kept, recording: CallRecording) -> None:
 )
 def test_a_call_that_is_cut_at_the_stop_is_recorded_so(sent: bytes, outcome: CallOutcome) -> None:
     """It was not the client that left."""
-    with between() as (upstream, proxy):
+    with proxy_and_upstream() as (upstream, proxy):
         client = proxy.post()
         server = upstream.accept()
         server.request()
         if sent:
             server.send(sent)
-            client.until(b"ab")
+            client.read_until(b"ab")
 
     (exchange,) = proxy.sink.exchanges
     assert (outcome, "the proxy was stopped") == (exchange.outcome, exchange.error)

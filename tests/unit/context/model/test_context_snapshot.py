@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from support.corpus import need_shared
-from support.format_examples import DIGEST, context_snapshot
+from support.format_examples import DIGEST, example_context_snapshot
 from traceforge.context.model.context_snapshot import (
     ContextSnapshot,
     check_context_snapshot,
@@ -19,7 +19,7 @@ from traceforge.context.model.context_snapshot import (
 from traceforge.errors import InvalidFile, NotJSON
 from traceforge.ids import new_id, seeded
 
-FIELDS = list(context_snapshot())
+FIELDS = list(example_context_snapshot())
 
 
 def _rules(value: Any) -> list[tuple[str, str]]:
@@ -57,7 +57,7 @@ def test_the_seeds_example_is_valid_with_whole_ids() -> None:
 @pytest.mark.parametrize("blocks", ["", "1", "123", "11"])
 def test_what_is_written_is_read_again(blocks: str) -> None:
     """No block, one, many, the same one twice: equal values, and the same bytes when written again."""
-    snapshot = msgspec.convert(context_snapshot(*blocks), ContextSnapshot)
+    snapshot = msgspec.convert(example_context_snapshot(*blocks), ContextSnapshot)
     data = write_context_snapshot(snapshot)
 
     assert snapshot == read_context_snapshot(data)
@@ -66,16 +66,16 @@ def test_what_is_written_is_read_again(blocks: str) -> None:
 
 def test_a_file_has_the_seeds_order_two_spaces_and_a_final_newline() -> None:
     """Whatever order its fields were read in; a version read as 17.0 is written as 17."""
-    value = dict(reversed((context_snapshot("1") | {"branch_version": 17.0}).items()))
+    value = dict(reversed((example_context_snapshot("1") | {"branch_version": 17.0}).items()))
     text = write_context_snapshot(read_context_snapshot(json.dumps(value).encode())).decode()
 
-    assert json.dumps(context_snapshot("1"), indent=2) + "\n" == text
+    assert json.dumps(example_context_snapshot("1"), indent=2) + "\n" == text
 
 
 @pytest.mark.parametrize("field", FIELDS)
 def test_every_field_is_required(field: str) -> None:
     """No default for any of the nine."""
-    value = context_snapshot("1")
+    value = example_context_snapshot("1")
     del value[field]
 
     assert [("CS1", f"$.{field}")] == _rules(value)
@@ -84,7 +84,7 @@ def test_every_field_is_required(field: str) -> None:
 @pytest.mark.parametrize("field", ["model", "tokenizer", "content", "\ud800"], ids=ascii)
 def test_no_other_field_is_allowed(field: str) -> None:
     """It says nothing about models, tokenizers or engines, and holds no content."""
-    assert ["CS1"] == [rule for rule, _ in _rules(context_snapshot("1") | {field: "x"})]
+    assert ["CS1"] == [rule for rule, _ in _rules(example_context_snapshot("1") | {field: "x"})]
 
 
 @pytest.mark.parametrize(
@@ -108,12 +108,12 @@ def test_no_other_field_is_allowed(field: str) -> None:
 )
 def test_a_bad_field_is_one_finding(field: str, bad: Any) -> None:
     """Type, spelling, range, calendar."""
-    assert [("CS1", f"$.{field}")] == _rules(context_snapshot("1") | {field: bad})
+    assert [("CS1", f"$.{field}")] == _rules(example_context_snapshot("1") | {field: bad})
 
 
 def test_every_bad_block_is_named_with_its_place() -> None:
     """All of them, not only the first."""
-    value = context_snapshot("1", "2", "3", "4")
+    value = example_context_snapshot("1", "2", "3", "4")
     value["ordered_block_manifest"][1] = "evt_" + "0" * 26
     value["ordered_block_manifest"][3] = None
 
@@ -129,7 +129,7 @@ def test_a_snapshot_that_is_no_object_is_one_finding(value: Any) -> None:
 def test_an_invalid_snapshot_is_not_read() -> None:
     """The error has every finding, for this file."""
     with pytest.raises(InvalidFile) as caught:
-        read_context_snapshot(json.dumps(context_snapshot() | {"id": "", "object": ""}).encode())
+        read_context_snapshot(json.dumps(example_context_snapshot() | {"id": "", "object": ""}).encode())
     with pytest.raises(NotJSON):
         read_context_snapshot(b"{")
 
@@ -139,6 +139,6 @@ def test_an_invalid_snapshot_is_not_read() -> None:
 
 def test_a_snapshot_cannot_be_changed() -> None:
     """A response pins it for ever."""
-    snapshot = msgspec.convert(context_snapshot(), ContextSnapshot)
+    snapshot = msgspec.convert(example_context_snapshot(), ContextSnapshot)
     with pytest.raises(AttributeError):
         snapshot.branch_version = 18  # type: ignore[misc]

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from support.sample_files import snapshot_body, wire_of, wire_of_error, write_tree
+from support.sample_files import raw_error_response, raw_response_of, snapshot_body, write_tree
 from traceforge.canon import digest_bytes
 from traceforge.config import ModelRule
 from traceforge.errors import InvalidFile, NotFound
@@ -30,7 +30,7 @@ def _body(name: str, content: str = "It is.") -> dict[str, Any]:
 
 def _record(name: str, content: str = "It is.", provider: str = "openai") -> SnapshotChange:
     body = _body(name, content)
-    return SnapshotChange(provider, name, body, wire_of(body))
+    return SnapshotChange(provider, name, body, raw_response_of(body))
 
 
 def _gone(name: str) -> SnapshotChange:
@@ -119,14 +119,16 @@ def test_the_last_snapshot_takes_the_manifest_with_it(project: Project) -> None:
 def test_a_raw_response_without_a_record_is_committed_and_counted(project: Project) -> None:
     """An error: no record holds it, so only its request is gated."""
     source = {"file": "app.py", "line": 3, "function": "ask", "scopes": [{"scope": "test_app.py::test_ask"}]}
-    result = project.commit(SnapshotChange("openai", "oops", None, wire_of_error(source=source)))
+    result = project.commit(SnapshotChange("openai", "oops", None, raw_error_response(source=source)))
     (change,) = result.approval.changes
 
-    assert ("wire/oops.json", None, digest_bytes(wire_of_error(source=source))) == (
+    assert ("wire/oops.json", None, digest_bytes(raw_error_response(source=source))) == (
         change.file, change.before, change.after,
     )  # fmt: skip
     assert (0, 1, (), 1, 1) == project.verify()[:5]
-    project.commit(SnapshotChange("openai", "oops", None, wire_of_error("Hello", source=source)), _record("greeting"))
+    project.commit(
+        SnapshotChange("openai", "oops", None, raw_error_response("Hello", source=source)), _record("greeting")
+    )
     assert (1, 1, (), 1, 2) == project.verify()[:5]
     project.commit(_gone("oops"))
     assert (1, 0, (), 0, 3) == project.verify()[:5]
@@ -135,7 +137,7 @@ def test_a_raw_response_without_a_record_is_committed_and_counted(project: Proje
 def test_a_record_may_become_a_raw_response_alone_and_back(project: Project) -> None:
     """The call began to fail, and was mended: one id, one history."""
     project.commit(_record("greeting"))
-    project.commit(SnapshotChange("openai", "greeting", None, wire_of_error()))
+    project.commit(SnapshotChange("openai", "greeting", None, raw_error_response()))
     assert (0, 1, (), 1, 2) == project.verify()[:5]
 
     project.commit(_record("greeting", "Again."))
@@ -209,11 +211,11 @@ def _with(body: dict[str, Any], name: str, **values: Any) -> dict[str, Any]:
         (SnapshotChange("OpenAI", "abc", _body("abc"), None), "SN6"),
         (SnapshotChange("wire", "abc", _body("abc"), None), "SN6"),
         (SnapshotChange("openai", "abc", _with(_body("abc"), "request", temperature=1), None), "SN8"),
-        (SnapshotChange("openai", "abc", _body("abc", "No."), wire_of(_body("abc"))), "SN9"),
+        (SnapshotChange("openai", "abc", _body("abc", "No."), raw_response_of(_body("abc"))), "SN9"),
         (SnapshotChange("openai", "abc", _body("abc"), b"{}"), "SN9"),
         (SnapshotChange("openai", "abc", _body("abc"), b"{"), "PARSE"),
         (SnapshotChange("openai", "abc", None, b"{}"), "SN9"),
-        (SnapshotChange("openai", "abc", None, wire_of(_body("abc"))), "SN9"),
+        (SnapshotChange("openai", "abc", None, raw_response_of(_body("abc"))), "SN9"),
     ],
 )
 def test_what_verify_would_refuse_is_never_written(project: Project, change: SnapshotChange, rule: str) -> None:
@@ -247,7 +249,9 @@ def test_the_declared_gate_counts(project: Project) -> None:
     """A model that is gated on its request may have any temperature."""
     body = _with(_body("abc"), "request", temperature=1)
 
-    project.commit(SnapshotChange("openai", "abc", body, wire_of(body)), models={"gpt-4*": ModelRule(gate="request")})
+    project.commit(
+        SnapshotChange("openai", "abc", body, raw_response_of(body)), models={"gpt-4*": ModelRule(gate="request")}
+    )
 
     assert 1 == verify_tree(str(project.root), {"gpt-4*": ModelRule(gate="request")}).request_gated
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import pytest
 
 from support.exchanges import REDACTOR
-from support.proposals import approved_of, asks, proposed
+from support.proposals import approve_change, make_call, propose
 from support.replay_player import play
 from traceforge.config import ModelRule
 from traceforge.exchange import Caller, Exchange
@@ -35,7 +35,7 @@ NOWHERE = RunScopes((), ["/nowhere"])
 
 def approved_calls(*calls: Exchange) -> list[ApprovedCall]:
     """What was approved after a run of these calls."""
-    return [approved_of(change) for change in proposed(*calls).changes]
+    return [approve_change(change) for change in propose(*calls).changes]
 
 
 def ask_again(approved: list[ApprovedCall], *calls: Exchange) -> tuple[Player, list[GateFinding]]:
@@ -48,9 +48,11 @@ def ask_again(approved: list[ApprovedCall], *calls: Exchange) -> tuple[Player, l
 
 def test_approved_calls_are_replayed_without_findings() -> None:
     """Any number of times, in any test."""
-    approved = approved_calls(asks("a", "1", scope="x"), asks("b", "2", 1, scope="x"))
+    approved = approved_calls(make_call("a", "1", scope="x"), make_call("b", "2", 1, scope="x"))
 
-    player, findings = ask_again(approved, asks("a", scope="x"), asks("a", scope="y"), asks("b", scope="x"))
+    player, findings = ask_again(
+        approved, make_call("a", scope="x"), make_call("a", scope="y"), make_call("b", scope="x")
+    )
 
     assert ([], 3) == (findings, player.played_count)
 
@@ -58,10 +60,10 @@ def test_approved_calls_are_replayed_without_findings() -> None:
 def test_one_edit_in_many_calls_is_one_finding() -> None:
     """The system prompt of three calls; the calls, the tests and the edit are named."""
     texts = ["Be kind. Name a soup.", "Be kind. Name a law.", "Be kind. Count to three."]
-    approved = approved_calls(*(asks(text, number=n, scope=f"t{n}") for n, text in enumerate(texts)))
+    approved = approved_calls(*(make_call(text, number=n, scope=f"t{n}") for n, text in enumerate(texts)))
 
     _, findings = ask_again(
-        approved, *(asks(text.replace("kind", "brief"), scope=f"t{n}") for n, text in enumerate(texts))
+        approved, *(make_call(text.replace("kind", "brief"), scope=f"t{n}") for n, text in enumerate(texts))
     )
 
     (finding,) = findings
@@ -73,9 +75,9 @@ def test_one_edit_in_many_calls_is_one_finding() -> None:
 
 def test_a_call_that_is_tried_again_is_counted_once() -> None:
     """A framework tries again what no SDK would; another test that asks the same is another call."""
-    approved = approved_calls(asks("Name a soup.", scope="t"), asks("Name a soup.", number=1, scope="u"))
+    approved = approved_calls(make_call("Name a soup.", scope="t"), make_call("Name a soup.", number=1, scope="u"))
 
-    _, findings = ask_again(approved, *(asks("Name a salad.", scope=scope) for scope in "tttuu"))
+    _, findings = ask_again(approved, *(make_call("Name a salad.", scope=scope) for scope in "tttuu"))
 
     assert [(2, ("t", "u"))] == [(finding.calls, finding.scopes) for finding in findings]
     assert "and the same edit in 1 more" in findings[0].finding.message
@@ -83,9 +85,9 @@ def test_a_call_that_is_tried_again_is_counted_once() -> None:
 
 def test_a_request_beside_those_that_were_approved_is_new() -> None:
     """Its nearest is named, and was asked as well."""
-    approved = approved_calls(asks("Name a soup.", scope="t"))
+    approved = approved_calls(make_call("Name a soup.", scope="t"))
 
-    _, findings = ask_again(approved, asks("Name a soup.", scope="t"), asks("Name a salad.", scope="t"))
+    _, findings = ask_again(approved, make_call("Name a soup.", scope="t"), make_call("Name a salad.", scope="t"))
 
     assert [NEW_RULE] == [finding.finding.rule for finding in findings]
     assert approved[0].id == findings[0].nearest
@@ -94,12 +96,12 @@ def test_a_request_beside_those_that_were_approved_is_new() -> None:
 @pytest.mark.parametrize("others", [(), ("Name a soup.",)])
 def test_whether_a_request_is_new_does_not_depend_on_what_other_tests_asked(others: tuple[str, ...]) -> None:
     """Two processes of a suite see different tests of it."""
-    approved = approved_calls(asks("Name a soup.", scope="a.py::test_soup"))
+    approved = approved_calls(make_call("Name a soup.", scope="a.py::test_soup"))
 
     _, findings = ask_again(
         approved,
-        *(asks(text, scope="a.py::test_soup") for text in others),
-        asks("Name a salad.", scope="a.py::test_salad"),
+        *(make_call(text, scope="a.py::test_soup") for text in others),
+        make_call("Name a salad.", scope="a.py::test_salad"),
     )
 
     assert [(NEW_RULE, approved[0].id)] == [(finding.finding.rule, finding.nearest) for finding in findings]
@@ -120,7 +122,7 @@ def test_unused_is_judged_for_tests_that_ran_and_passed(
     tests: Mapping[str, str], passed: bool, missed: set[str], found: bool
 ) -> None:
     """And in which everything was answered: what comes after a miss was not reached."""
-    approved = approved_calls(asks("a", scope="t"))
+    approved = approved_calls(make_call("a", scope="t"))
 
     findings = list(find_unused(approved, {}, missed, tests, NOWHERE, command_passed=passed))
 
@@ -130,10 +132,10 @@ def test_unused_is_judged_for_tests_that_ran_and_passed(
 def test_what_a_fixture_asks_once_is_in_use_whichever_test_comes_first() -> None:
     """Two workers recorded it, and got two answers; one process asks it once."""
     models = {"*": ModelRule(gate="request")}
-    changes = proposed(
-        asks("menu", "soup", scope="t.py::a"), asks("menu", "fish", 1, scope="t.py::b"), models=models
+    changes = propose(
+        make_call("menu", "soup", scope="t.py::a"), make_call("menu", "fish", 1, scope="t.py::b"), models=models
     ).changes
-    first, second = (approved_of(change) for change in changes)
+    first, second = (approve_change(change) for change in changes)
     scope = {snapshot.id: snapshot.turns[0].scope for snapshot in (first, second)}
     passed = {"t.py::a": "passed", "t.py::b": "passed", "t.py::c": "passed"}
 
@@ -151,7 +153,7 @@ def test_what_a_fixture_asks_once_is_in_use_whichever_test_comes_first() -> None
 def test_outside_of_tests_the_command_has_to_pass(passed: bool) -> None:
     """A command is a scope of its own, and another one says nothing about it."""
     command = command_scope(["/usr/bin/python3.12", "app.py", "--all"])
-    approved = approved_calls(asks("a", scope=command))
+    approved = approved_calls(make_call("a", scope=command))
     same_command, other_command = (
         RunScopes({scope}, []) for scope in (command, command_scope(["python", "other.py"]))
     )
@@ -167,22 +169,22 @@ def test_outside_of_tests_the_command_has_to_pass(passed: bool) -> None:
 
 def test_a_snapshot_without_a_raw_response_is_replayed_in_the_providers_format() -> None:
     """Plain and as a stream; it is counted, because no provider sent these bytes."""
-    (approved,) = approved_calls(asks("a", "by hand"))
+    (approved,) = approved_calls(make_call("a", "by hand"))
     written = [approved._replace(raw_response=None)]
 
-    player, findings = ask_again(written, asks("a"), asks("a", stream=True))
+    player, findings = ask_again(written, make_call("a"), make_call("a", stream=True))
 
     assert ([], 2, 2) == (findings, player.played_count, player.synthesised_count)
-    plain = play(player, asks("a")).response
-    stream = play(player, asks("a", stream=True)).response
+    plain = play(player, make_call("a")).response
+    stream = play(player, make_call("a", stream=True)).response
     assert (b"by hand" in plain.body, plain.streamed) == (True, False)
     assert (b"[DONE]" in stream.body, stream.streamed) == (True, True)
-    assert play(player, asks("another")).unmatched is not None
+    assert play(player, make_call("another")).unmatched is not None
 
 
 def test_pending_changes_are_findings() -> None:
     """New, changed or refused: it is not approved."""
-    changes = proposed(asks("a"), asks("b", number=1, temperature=1)).changes
+    changes = propose(make_call("a"), make_call("b", number=1, temperature=1)).changes
 
     findings = list(find_pending_changes(changes))
 
@@ -192,7 +194,7 @@ def test_pending_changes_are_findings() -> None:
 
 def test_a_miss_outside_of_tests_narrows_nothing() -> None:
     """There is no test to name."""
-    _, findings = ask_again(approved_calls(asks("a")), asks("b"), asks("c", scope="t"))
+    _, findings = ask_again(approved_calls(make_call("a")), make_call("b"), make_call("c", scope="t"))
 
     assert [] == list_failed_tests(findings)
 
@@ -200,7 +202,7 @@ def test_a_miss_outside_of_tests_narrows_nothing() -> None:
 def test_an_unknown_caller_is_named_as_unknown() -> None:
     """A finding has a place in any case."""
     player = Player(KEYS, Library([]))
-    play(player, asks("a", source=""), Caller())
+    play(player, make_call("a", source=""), Caller())
 
     (finding,) = find_unapproved_requests(player.unmatched, [], {}, {})
 
@@ -209,10 +211,12 @@ def test_an_unknown_caller_is_named_as_unknown() -> None:
 
 def test_what_a_test_asked_is_nearer_than_what_looks_more_alike() -> None:
     """A test that asks something else now is compared with what it asked; unless the two have nothing in common."""
-    approved = approved_calls(asks("Name a soup.", scope="other"), asks("Name a river.", number=1, scope="t"))
+    approved = approved_calls(
+        make_call("Name a soup.", scope="other"), make_call("Name a river.", number=1, scope="t")
+    )
     mine = next(call for call in approved if call.turns[0].scope == "t")
 
-    _, changed = ask_again(approved, asks("Name a loup.", scope="t"))
-    _, elsewhere = ask_again(approved, asks("Name a loup.", scope="new"))
+    _, changed = ask_again(approved, make_call("Name a loup.", scope="t"))
+    _, elsewhere = ask_again(approved, make_call("Name a loup.", scope="new"))
 
     assert (mine.id, True) == (changed[0].nearest, elsewhere[0].nearest != mine.id)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from support.proposals import approved_of, asks, proposed
+from support.proposals import approve_change, make_call, propose
 from traceforge.clock import pinned, timestamp_text
 from traceforge.errors import CannotRead, CannotWrite, PathInUse
 from traceforge.snapshots.live.live_address import ProviderAddresses
@@ -22,7 +22,7 @@ NOW = datetime(2026, 11, 15, 12, tzinfo=UTC)
 @pytest.fixture
 def plan() -> LivePlan:
     """One call, three runs."""
-    approved = approved_of(proposed(asks("Hi")).changes[0])
+    approved = approve_change(propose(make_call("Hi")).changes[0])
     return make_plan([approved], ProviderAddresses({"openai": "http://127.0.0.1:9"}, {}, {}), {}, runs=3)
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from support.proposals import approved_of, asks, proposed
+from support.proposals import approve_change, make_call, propose
 from traceforge.config import ModelRule
 from traceforge.exchange import Exchange
 from traceforge.snapshots.live.live_address import ProviderAddresses
@@ -19,7 +19,7 @@ LOOPBACK = ProviderAddresses({"openai": "http://127.0.0.1:8000"}, {}, {})
 
 def approved(call: Exchange | None = None) -> ApprovedCall:
     """One call, approved."""
-    return approved_of(proposed(call or asks("Hi")).changes[0])
+    return approve_change(propose(call or make_call("Hi")).changes[0])
 
 
 def planned(
@@ -55,13 +55,13 @@ def test_another_model_is_asked_for_in_the_body() -> None:
 def test_a_request_that_lost_something_is_not_sent() -> None:
     """An address of a person was taken out of the body."""
     assert "its request holds [REDACTED]: the redacted value was never stored" == why(
-        planned(approved(asks("Write to ada@lovelace.org")))
+        planned(approved(make_call("Write to ada@lovelace.org")))
     )
 
 
 def test_a_prompt_that_speaks_of_redaction_is_sent() -> None:
     """The text `[REDACTED]` that the application itself wrote is part of what was approved."""
-    assert 1 == len(planned(approved(asks("Replace every name by [REDACTED]."))).calls)
+    assert 1 == len(planned(approved(make_call("Replace every name by [REDACTED]."))).calls)
 
 
 def test_a_snapshot_written_by_hand_has_no_request() -> None:

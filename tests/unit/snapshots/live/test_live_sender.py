@@ -10,9 +10,9 @@ from datetime import UTC, datetime
 import msgspec
 import pytest
 
-from support.proposals import approved_of, asks, proposed
-from support.upstream import Answer, Upstream, upstream
-from support.work_counts import finish
+from support.proposals import approve_change, make_call, propose
+from support.upstream import ScriptedResponse, Upstream, upstream
+from support.work_counts import run_with_deadline
 from traceforge.clock import pinned
 from traceforge.exchange import CallOutcome
 from traceforge.snapshots.live import live_sender
@@ -33,7 +33,7 @@ def provider(monkeypatch: pytest.MonkeyPatch) -> Iterator[Upstream]:
 
 def call_to(server: Upstream, path: str = "") -> LiveCall:
     """An approved call, to be sent there."""
-    approved = approved_of(proposed(asks("Hi")).changes[0])
+    approved = approve_change(propose(make_call("Hi")).changes[0])
     (call,) = make_plan([approved], ProviderAddresses({"openai": server.url + path}, {}, {}), {}, runs=1).calls
     return call
 
@@ -65,7 +65,7 @@ def test_a_provider_says_when_to_come_back(headers: tuple[tuple[str, str], ...],
 
 def test_the_exchange_holds_request_and_answer_unchanged(provider: Upstream) -> None:
     """The body, its headers and its pieces; the request has the key and asks for no compression."""
-    provider.answers(Answer([b'{"a":', b"1}"], chunked=True))
+    provider.respond_with(ScriptedResponse([b'{"a":', b"1}"], chunked=True))
 
     result = sent(provider)
 
@@ -85,7 +85,7 @@ def test_the_exchange_holds_request_and_answer_unchanged(provider: Upstream) -> 
 @pytest.mark.parametrize("status", [408, 429, 500, 503, 529])
 def test_what_passes_is_tried_again(provider: Upstream, status: int) -> None:
     """Busy, slow, broken: the next attempt is answered."""
-    provider.answers(Answer([b"{}"], status=status), Answer([b"{}"]))
+    provider.respond_with(ScriptedResponse([b"{}"], status=status), ScriptedResponse([b"{}"]))
 
     result = sent(provider)
 
@@ -95,7 +95,7 @@ def test_what_passes_is_tried_again(provider: Upstream, status: int) -> None:
 @pytest.mark.parametrize("status", [307, 400, 401, 403, 404])
 def test_what_stays_is_not(provider: Upstream, status: int) -> None:
     """A wrong request stays wrong, and a redirect is not followed: the key would go with it."""
-    provider.answers(Answer([b"{}"], status=status, headers={"location": f"{provider.url}/elsewhere"}))
+    provider.respond_with(ScriptedResponse([b"{}"], status=status, headers={"location": f"{provider.url}/elsewhere"}))
 
     result = sent(provider)
 
@@ -104,7 +104,7 @@ def test_what_stays_is_not(provider: Upstream, status: int) -> None:
 
 def test_attempts_are_limited(provider: Upstream) -> None:
     """After so many attempts it is what it is."""
-    provider.answers(Answer([b"{}"], status=500))
+    provider.respond_with(ScriptedResponse([b"{}"], status=500))
 
     result = sent(provider)
 
@@ -113,14 +113,16 @@ def test_attempts_are_limited(provider: Upstream) -> None:
 
 def test_a_provider_that_wants_no_other_attempt_gets_none(provider: Upstream) -> None:
     """`x-should-retry: false` is what SDKs heed too."""
-    provider.answers(Answer([b"{}"], status=429, headers={"x-should-retry": "false"}))
+    provider.respond_with(ScriptedResponse([b"{}"], status=429, headers={"x-should-retry": "false"}))
 
     assert 1 == sent(provider).attempts
 
 
 def test_a_broken_connection_is_tried_again(provider: Upstream) -> None:
     """Without a word, and in the middle of an answer."""
-    provider.answers(Answer([], silent=True), Answer([b"{"], reset=True), Answer([b"{}"]))
+    provider.respond_with(
+        ScriptedResponse([], silent=True), ScriptedResponse([b"{"], reset=True), ScriptedResponse([b"{}"])
+    )
 
     result = sent(provider)
 
@@ -137,16 +139,16 @@ def test_retry_after_delays_every_request_to_the_host() -> None:
     assert time.monotonic() - begun >= 0.2
 
     pace.delay_host("busy", 3600)
-    finish(lambda: pace.wait_for_host("other"))
+    run_with_deadline(lambda: pace.wait_for_host("other"))
     stop.set()
-    finish(lambda: pace.wait_for_host("busy"))
+    run_with_deadline(lambda: pace.wait_for_host("busy"))
 
     assert pace.is_stopped
 
 
 def test_an_unreachable_host_is_not_retried() -> None:
     """A port without a listener, and a host name that does not exist."""
-    approved = approved_of(proposed(asks("Hi")).changes[0])
+    approved = approve_change(propose(make_call("Hi")).changes[0])
     for url, why in (
         ("http://127.0.0.1:9", "nothing listens at that address"),
         ("http://no.invalid", "the host name cannot be resolved"),

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from support.proposals import approved_of, asks, proposed
+from support.proposals import approve_change, make_call, propose
 from traceforge.snapshots.live.live_answer import FailedRequest, LiveAnswer
 from traceforge.snapshots.live.live_verdict import (
     CheckedCall,
@@ -23,7 +23,7 @@ APPROVED_TEXT = "yes, it is"
 @pytest.fixture
 def approved() -> ApprovedCall:
     """One call, approved."""
-    return approved_of(proposed(asks("Is it?", answer=APPROVED_TEXT)).changes[0])
+    return approve_change(propose(make_call("Is it?", answer=APPROVED_TEXT)).changes[0])
 
 
 def said(run: int, text: str, **more: Any) -> LiveAnswer:

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from support.exchanges import call, chat_answer, chat_request
-from support.proposals import REPEATABLE, approved_of, asks, candidates_of, proposed
+from support.exchanges import chat_answer, chat_request, make_exchange
+from support.proposals import REPEATABLE, approve_change, candidates_from, make_call, propose
 from support.wire_transcripts import CHAT
 from traceforge.config import ModelRule
 from traceforge.exchange import Caller, CallOutcome
@@ -33,7 +33,7 @@ def only(proposal: Proposal) -> PendingChange:
 
 def test_an_unapproved_call_is_new() -> None:
     """Its id names the function, its record says everything, and it survives its file."""
-    change = only(proposed(asks("What?", "That.", scope="tests/t.py::test_a")))
+    change = only(propose(make_call("What?", "That.", scope="tests/t.py::test_a")))
 
     assert (ChangeKind.NEW, "openai", "behaviour", None) == (change.kind, change.provider, change.gate, change.before)
     assert change.id.startswith("ask-")
@@ -50,8 +50,8 @@ def test_an_unapproved_call_is_new() -> None:
 def test_the_same_call_has_the_same_id_everywhere() -> None:
     """On another machine, at another time, from another line."""
     ids = {
-        only(proposed(asks("What?", "a", 1))).id,
-        only(proposed(asks("What?", "b", 2, source="app.py:99:ask"))).id,
+        only(propose(make_call("What?", "a", 1))).id,
+        only(propose(make_call("What?", "b", 2, source="app.py:99:ask"))).id,
     }
 
     assert 1 == len(ids)
@@ -59,7 +59,9 @@ def test_the_same_call_has_the_same_id_everywhere() -> None:
 
 def test_the_same_call_of_several_tests_is_one_snapshot() -> None:
     """It names every test; a question that is asked twice in one test is one as well."""
-    change = only(proposed(asks("a", scope="x"), asks("a", scope="y", number=1), asks("a", scope="y", number=2)))
+    change = only(
+        propose(make_call("a", scope="x"), make_call("a", scope="y", number=1), make_call("a", scope="y", number=2))
+    )
 
     assert change.record is not None
     assert [{"scope": "x"}, {"scope": "y"}] == change.record["source"]["scopes"]  # type: ignore[index,call-overload]
@@ -67,7 +69,7 @@ def test_the_same_call_of_several_tests_is_one_snapshot() -> None:
 
 def test_two_answers_to_a_request_are_refused_under_the_behaviour_gate() -> None:
     """It is unknown which of them is right."""
-    change = only(proposed(asks("a", "yes"), asks("a", "no", 1), asks("a", "yes", 2)))
+    change = only(propose(make_call("a", "yes"), make_call("a", "no", 1), make_call("a", "yes", 2)))
 
     assert ChangeKind.REFUSED is change.kind
     assert "2 different answers to the same request in 3 calls" == change.reasons[0].message
@@ -75,7 +77,9 @@ def test_two_answers_to_a_request_are_refused_under_the_behaviour_gate() -> None
 
 def test_two_answers_to_a_request_are_two_snapshots_under_the_request_gate() -> None:
     """They are told apart by their turn."""
-    proposal = proposed(asks("a", "1", 0, "x"), asks("a", "2", 1, "x"), asks("a", "1", 2, "y"), models=REQUEST_GATE)
+    proposal = propose(
+        make_call("a", "1", 0, "x"), make_call("a", "2", 1, "x"), make_call("a", "1", 2, "y"), models=REQUEST_GATE
+    )
 
     assert [ChangeKind.NEW, ChangeKind.NEW] == kinds(proposal)
     scopes = sorted(str(change.source["scopes"]) for change in proposal.changes)
@@ -96,9 +100,9 @@ def test_two_answers_to_a_request_are_two_snapshots_under_the_request_gate() -> 
 )
 def test_a_change_of_request_or_answer_has_its_kind(text: str, answer: str, kind: ChangeKind | None) -> None:
     """The request, the answer, or both; the successor has the id and names what it was held against."""
-    before = approved_of(only(proposed(asks("a", "yes"))))
+    before = approve_change(only(propose(make_call("a", "yes"))))
 
-    proposal = proposed(asks(text, answer, 5), approved=[before])
+    proposal = propose(make_call(text, answer, 5), approved=[before])
 
     assert ([kind] if kind else []) == kinds(proposal)
     if kind:
@@ -109,9 +113,9 @@ def test_a_change_of_request_or_answer_has_its_kind(text: str, answer: str, kind
 
 def test_a_moved_line_and_new_ids_are_no_change() -> None:
     """Nor another time, another latency or another token count."""
-    before = approved_of(only(proposed(asks("a"))))
+    before = approve_change(only(propose(make_call("a"))))
 
-    proposal = proposed(asks("a", number=9, source="app.py:77:ask"), approved=[before])
+    proposal = propose(make_call("a", number=9, source="app.py:77:ask"), approved=[before])
 
     assert ([], 1) == (proposal.changes, proposal.unchanged)
 
@@ -119,12 +123,12 @@ def test_a_moved_line_and_new_ids_are_no_change() -> None:
 def test_successors_are_matched_by_test_and_similarity() -> None:
     """Three calls of one test, the prompt of two edited, in another order: each keeps its id."""
     texts = ["You are a cook. Name a soup.", "You are a judge. Name a law.", "Count to three."]
-    first = proposed(*(asks(text, number=n, scope="t") for n, text in enumerate(texts)))
-    approved = {change.call.request["messages"][-1]["content"]: approved_of(change) for change in first.changes}  # type: ignore[index,call-overload]
+    first = propose(*(make_call(text, number=n, scope="t") for n, text in enumerate(texts)))
+    approved = {change.call.request["messages"][-1]["content"]: approve_change(change) for change in first.changes}  # type: ignore[index,call-overload]
 
     edited = [texts[1].replace("judge", "lawyer"), texts[0].replace("cook", "chef")]
-    proposal = proposed(
-        *(asks(text, number=10 + n, scope="t") for n, text in enumerate(edited)),
+    proposal = propose(
+        *(make_call(text, number=10 + n, scope="t") for n, text in enumerate(edited)),
         approved=list(approved.values()),
         used={("t", approved[texts[2]].id): 1},
     )
@@ -138,11 +142,11 @@ def test_successors_are_matched_by_test_and_similarity() -> None:
 def test_a_renamed_test_keeps_its_snapshots(tmp_path: Path) -> None:
     """By call site, where the calls are alike; what is not alike is another call."""
     (tmp_path / "t.py").write_text("def test_new(): ...")
-    before = approved_of(only(proposed(asks("Name a soup, please.", scope="t.py::test_old"))))
+    before = approve_change(only(propose(make_call("Name a soup, please.", scope="t.py::test_old"))))
 
     def heir(**more: Any) -> PendingChange:
-        exchange = asks("Name a soup.", number=3, scope="t.py::test_new", **more)
-        return only(proposed(exchange, approved=[before], folder=str(tmp_path)))
+        exchange = make_call("Name a soup.", number=3, scope="t.py::test_new", **more)
+        return only(propose(exchange, approved=[before], folder=str(tmp_path)))
 
     assert (before.id, ChangeKind.REQUEST) == (heir().id, heir().kind)
     assert [{"scope": "t.py::test_new"}] == heir().source["scopes"]
@@ -152,10 +156,10 @@ def test_a_renamed_test_keeps_its_snapshots(tmp_path: Path) -> None:
 def test_a_test_that_did_not_run_keeps_its_snapshots(tmp_path: Path) -> None:
     """Another one at the same call site is new, however alike they are."""
     (tmp_path / "t.py").write_text("def test_old(): ...\ndef test_new(): ...")
-    before = approved_of(only(proposed(asks("Name a soup, please.", scope="t.py::test_old"))))
+    before = approve_change(only(propose(make_call("Name a soup, please.", scope="t.py::test_old"))))
 
     change = only(
-        proposed(asks("Name a soup.", number=3, scope="t.py::test_new"), approved=[before], folder=str(tmp_path))
+        propose(make_call("Name a soup.", number=3, scope="t.py::test_new"), approved=[before], folder=str(tmp_path))
     )
 
     assert (ChangeKind.NEW, True) == (change.kind, change.id != before.id)
@@ -163,19 +167,19 @@ def test_a_test_that_did_not_run_keeps_its_snapshots(tmp_path: Path) -> None:
 
 def test_scopes_of_tests_that_did_not_run_are_preserved() -> None:
     """A snapshot of two tests, of which one ran."""
-    before = approved_of(only(proposed(asks("a", scope="x"), asks("a", scope="y", number=1))))
+    before = approve_change(only(propose(make_call("a", scope="x"), make_call("a", scope="y", number=1))))
 
-    change = only(proposed(asks("b", scope="x", number=2), approved=[before]))
+    change = only(propose(make_call("b", scope="x", number=2), approved=[before]))
 
     assert [{"scope": "x"}, {"scope": "y"}] == change.source["scopes"]
 
 
 def test_a_turn_goes_on_behind_those_that_were_answered_from_snapshots() -> None:
     """The first was replayed, the second is new: it is the second of its test."""
-    before = approved_of(only(proposed(asks("a", "1", scope="x"), models=REQUEST_GATE)))
+    before = approve_change(only(propose(make_call("a", "1", scope="x"), models=REQUEST_GATE)))
 
     change = only(
-        proposed(asks("a", "2", 5, "x"), approved=[before], used={("x", before.id): 1}, models=REQUEST_GATE)
+        propose(make_call("a", "2", 5, "x"), approved=[before], used={("x", before.id): 1}, models=REQUEST_GATE)
     )
 
     assert (ChangeKind.NEW, [{"scope": "x", "turn": 1}]) == (change.kind, change.source["scopes"])
@@ -193,7 +197,7 @@ def test_a_turn_goes_on_behind_those_that_were_answered_from_snapshots() -> None
 )
 def test_what_is_missing_is_named_with_its_fix(more: dict[str, Any], field: str) -> None:
     """The field, what is wrong, and what to do."""
-    change = only(proposed(asks("a", **more)))
+    change = only(propose(make_call("a", **more)))
 
     assert ChangeKind.REFUSED is change.kind
     assert field in [reason.field for reason in change.reasons]
@@ -202,7 +206,7 @@ def test_what_is_missing_is_named_with_its_fix(more: dict[str, Any], field: str)
 
 def test_a_declared_model_is_not_refused() -> None:
     """What is declared is listed in the record, and only the request is gated."""
-    change = only(proposed(asks("a", temperature=None, max_tokens=None, seed=None), models=REQUEST_GATE))
+    change = only(propose(make_call("a", temperature=None, max_tokens=None, seed=None), models=REQUEST_GATE))
 
     assert (ChangeKind.NEW, "request") == (change.kind, change.gate)
     assert change.record is not None
@@ -211,7 +215,9 @@ def test_a_declared_model_is_not_refused() -> None:
 
 def test_a_failed_attempt_before_an_identical_success_is_dropped() -> None:
     """It is neither new nor changed; another failed request is proposed as its raw response alone."""
-    proposal = proposed(asks("a", "slow down", 0, status=429), asks("a", "yes", 1), asks("b", "no", 2, status=400))
+    proposal = propose(
+        make_call("a", "slow down", 0, status=429), make_call("a", "yes", 1), make_call("b", "no", 2, status=400)
+    )
 
     records = {change.record is not None: change for change in proposal.changes}
     assert {True, False} == set(records)
@@ -223,28 +229,28 @@ def test_an_answer_that_was_cut_off_is_refused() -> None:
     """The reason names the side that ended it."""
     request = chat_request("a", **REPEATABLE)
     piece = {"choices": [{"index": 0, "delta": {"role": "assistant", "content": "y"}}]}
-    cut = call(
+    cut = make_exchange(
         CHAT, {**request, "stream": True}, b"data: " + json.dumps(piece).encode() + b"\n\n",
         outcome=CallOutcome.CLIENT_LEFT, caller=Caller("a.py:1:f"), media_type="text/event-stream",
     )  # fmt: skip
 
-    change = only(proposed(cut))
+    change = only(propose(cut))
 
     assert (ChangeKind.REFUSED, True) == (change.kind, "cut off" in change.reasons[0].message)
 
 
 def test_a_call_without_an_answer_is_no_candidate() -> None:
     """There is nothing to approve."""
-    assert [] == candidates_of(call(CHAT, chat_request("a"), b"", status=0, outcome=CallOutcome.FAILED))
+    assert [] == candidates_from(make_exchange(CHAT, chat_request("a"), b"", status=0, outcome=CallOutcome.FAILED))
 
 
 def test_missing_usage_is_refused_or_declared() -> None:
     """A model that never says it can be declared so; the record lists it."""
     request = chat_request("a", **REPEATABLE)
-    exchange = call(CHAT, request, chat_answer("y", usage=None), caller=Caller("a.py:1:f"))
+    exchange = make_exchange(CHAT, request, chat_answer("y", usage=None), caller=Caller("a.py:1:f"))
 
-    refused = only(proposed(exchange))
-    declared = only(proposed(exchange, models={"gpt-*": ModelRule(usage_in_answers="absent")}))
+    refused = only(propose(exchange))
+    declared = only(propose(exchange, models={"gpt-*": ModelRule(usage_in_answers="absent")}))
 
     assert ["response.usage"] == [reason.field for reason in refused.reasons]
     assert (ChangeKind.NEW, ["tokens_used"]) == (declared.kind, declared.call.request["declared"])

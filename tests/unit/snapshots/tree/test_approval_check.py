@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from support.sample_files import approve, wire_of_error, write_tree
+from support.sample_files import raw_error_response, write_approval_file, write_tree
 from traceforge.canon import digest_bytes
 from traceforge.snapshots.formats.snapshot_format import read_document
 from traceforge.snapshots.tree.tree_verification import verify_tree
@@ -38,22 +38,22 @@ def _hash(root: Path) -> str:
 def _oops(root: Path, data: bytes | None = None) -> str:
     """Write a raw response without a record; returns its digest."""
     (root / "wire").mkdir(exist_ok=True)
-    (root / OOPS).write_bytes(data or wire_of_error())
-    return digest_bytes(data or wire_of_error())
+    (root / OOPS).write_bytes(data or raw_error_response())
+    return digest_bytes(data or raw_error_response())
 
 
 def test_ap3_a_record_that_no_approval_left_so(root: Path) -> None:
     """One that no approval names was written by hand, and may be what it is."""
-    approve(root, ("snap-0001", SECOND, None, ONE))
+    write_approval_file(root, ("snap-0001", SECOND, None, ONE))
 
     assert [(SECOND, "", "AP3")] == _rules(root)
 
 
 def test_any_approval_of_a_record_will_do(root: Path) -> None:
     """Two branches approved two answers, and the merge kept one."""
-    approve(root, ("snap-0001", SECOND, None, ONE))
-    approve(root, ("snap-0001", SECOND, ONE, _hash(root)))
-    approve(root, ("snap-0001", SECOND, ONE, TWO))
+    write_approval_file(root, ("snap-0001", SECOND, None, ONE))
+    write_approval_file(root, ("snap-0001", SECOND, ONE, _hash(root)))
+    write_approval_file(root, ("snap-0001", SECOND, ONE, TWO))
 
     assert [] == _rules(root)
     assert 3 == verify_tree(str(root), {}).approvals
@@ -64,27 +64,27 @@ def test_ap3_a_raw_response_without_an_approval(root: Path) -> None:
     _oops(root)
     assert [(OOPS, "", "AP3")] == _rules(root)
 
-    approve(root, ("oops", OOPS, None, ONE))
+    write_approval_file(root, ("oops", OOPS, None, ONE))
     assert [(OOPS, "", "AP3")] == _rules(root)
 
 
 def test_an_approved_raw_response_is_counted_as_request_gated(root: Path) -> None:
     """Its answer is replayed, and not gated."""
-    approve(root, ("oops", OOPS, None, _oops(root)))
+    write_approval_file(root, ("oops", OOPS, None, _oops(root)))
 
     assert (3, 1, (), 1, 1) == verify_tree(str(root), {})[:5]
 
 
 def test_sn9_a_file_that_is_no_raw_response(root: Path) -> None:
     """Approved or not, it must be of its format."""
-    approve(root, ("oops", OOPS, None, _oops(root, b"{}")))
+    write_approval_file(root, ("oops", OOPS, None, _oops(root, b"{}")))
 
     assert {(OOPS, "SN9")} == {(file, rule) for file, _, rule in _rules(root)}
 
 
 def test_sn7_a_raw_response_that_its_record_does_not_name(root: Path) -> None:
     """It is not clear whether it would be replayed."""
-    approve(root, ("snap-0001", SECOND, None, _hash(root)))
+    write_approval_file(root, ("snap-0001", SECOND, None, _hash(root)))
     _oops(root)
     (root / OOPS).rename(root / "wire" / "snap-0001.json")
 
@@ -107,7 +107,7 @@ def test_a_stray_file_is_a_finding(root: Path, folder: str, name: str) -> None:
 
 def test_ap1_and_ap2_are_findings_of_the_tree(root: Path) -> None:
     """A broken approval, and one under another name."""
-    path = approve(root, ("snap-0001", SECOND, None, _hash(root)))
+    path = write_approval_file(root, ("snap-0001", SECOND, None, _hash(root)))
     path.rename(path.with_name("copy.json"))
     (root / "approvals" / "broken.json").write_text("{}")
     (root / "approvals" / "text.json").write_text("no")
@@ -119,8 +119,8 @@ def test_ap1_and_ap2_are_findings_of_the_tree(root: Path) -> None:
 
 def test_ap5_an_approval_that_is_missing(root: Path) -> None:
     """What one approval found, another one left."""
-    first = approve(root, ("snap-0001", SECOND, None, ONE), at="2026-01-10T09:00:00Z")
-    second = approve(root, ("snap-0001", SECOND, ONE, _hash(root)), at="2026-01-11T09:00:00Z")
+    first = write_approval_file(root, ("snap-0001", SECOND, None, ONE), at="2026-01-10T09:00:00Z")
+    second = write_approval_file(root, ("snap-0001", SECOND, ONE, _hash(root)), at="2026-01-11T09:00:00Z")
     assert [] == _rules(root)
 
     first.unlink()
@@ -130,13 +130,13 @@ def test_ap5_an_approval_that_is_missing(root: Path) -> None:
 
 def test_ap6_an_approved_snapshot_was_removed(root: Path) -> None:
     """A removal is approved too; a document that cannot be read is not gone."""
-    path = approve(root, ("oops", OOPS, None, ONE))
+    path = write_approval_file(root, ("oops", OOPS, None, ONE))
     assert [(f"approvals/{path.name}", "", "AP6")] == _rules(root)
 
-    approve(root, ("oops", OOPS, ONE, None))
+    write_approval_file(root, ("oops", OOPS, ONE, None))
     assert [] == _rules(root)
 
-    approve(root, ("snap-0001", SECOND, None, _hash(root)))
+    write_approval_file(root, ("snap-0001", SECOND, None, _hash(root)))
     (root / SECOND).write_bytes(b"{")
     assert [(SECOND, "", "PARSE")] == _rules(root)
 
@@ -163,7 +163,7 @@ def test_ap4_a_bad_signature(root: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", project / "id"], check=True)
     for name, value in (("gpg.format", "ssh"), ("user.signingkey", str(project / "id.pub"))):
         subprocess.run(["git", "config", name, value], cwd=project, check=True)
-    change = SnapshotChange("openai", "oops", None, wire_of_error())
+    change = SnapshotChange("openai", "oops", None, raw_error_response())
     result = commit_changes(str(project), {}, [change], reason="why", sign=True, now=datetime.now(UTC))
     path = root / result.approval.file
     document = json.loads(path.read_bytes())

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from support.sample_files import approve, snapshot_body, wire_of, wire_of_error, write_tree
+from support.sample_files import raw_error_response, raw_response_of, snapshot_body, write_approval_file, write_tree
 from traceforge.canon import digest_bytes
 from traceforge.config import load_config
 from traceforge.errors import BrokenJournal
@@ -27,11 +27,11 @@ def project(tmp_path: Path) -> Path:
     (root / "wire").mkdir()
     body = snapshot_body(id="wired", timestamp="2026-01-09T11:00:00Z")
     body["request"] |= {"top_p": 1.0, "presence_penalty": 1e-7, "seed": 2**60}  # Hashed in another spelling.
-    data = wire_of(body)
+    data = raw_response_of(body)
     (root / "wire/wired.json").write_bytes(data)
     body["response"]["wire"] = {"file": "wire/wired.json", "sha256": digest_bytes(data)}
     (root / "openai/wired.json").write_bytes(write_document([body]))
-    (root / "wire/oops.json").write_bytes(wire_of_error())
+    (root / "wire/oops.json").write_bytes(raw_error_response())
     files = sorted((root / "openai").glob("*.json"))
     records = [(file.name, *read_document(file.read_bytes())) for file in files]
     entries = [
@@ -39,8 +39,8 @@ def project(tmp_path: Path) -> Path:
     ]
     (root / "manifest.json").write_bytes(write_manifest(entries))
     (wired,) = [record.hash for _, record in records if record.id == "wired"]
-    approve(root, ("wired", "openai/wired.json", None, wired))
-    approve(root, ("oops", "wire/oops.json", None, digest_bytes(wire_of_error())))
+    write_approval_file(root, ("wired", "openai/wired.json", None, wired))
+    write_approval_file(root, ("oops", "wire/oops.json", None, digest_bytes(raw_error_response())))
     (tmp_path / "traceforge.config.json").write_text("{}")
     return tmp_path
 

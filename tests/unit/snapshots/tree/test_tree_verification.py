@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from support.sample_files import approve, snapshot_body, wire_of, write_tree
+from support.sample_files import raw_response_of, snapshot_body, write_approval_file, write_tree
 from traceforge.canon import digest_bytes
 from traceforge.config import ModelRule
 from traceforge.errors import CannotRead
@@ -241,7 +241,7 @@ def _wire(root: Path, data: bytes | None, **changes: str) -> None:
         (root / "wire" / "snap-0001.json").write_bytes(data)
     reference = {"file": "wire/snap-0001.json", "sha256": digest_bytes(data or b""), **changes}
     _change(root, SECOND, lambda record: record["response"].update(wire=reference))
-    approve(root, ("snap-0001", SECOND, None, _second(root)["hash"]))
+    write_approval_file(root, ("snap-0001", SECOND, None, _second(root)["hash"]))
 
 
 def _second(root: Path) -> dict[str, Any]:
@@ -253,7 +253,7 @@ def test_sn9_a_raw_response_differs_from_its_record(root: Path) -> None:
     """Its digest is the one in the record, but its answer is not the approved one."""
     body = _second(root)
     body["response"]["content"] = "It is not."
-    _wire(root, wire_of(body))
+    _wire(root, raw_response_of(body))
 
     assert [(SECOND, "$.snapshots[0].response.content", "SN9")] == _rules(root)
 
@@ -267,14 +267,14 @@ def test_sn9_a_file_that_is_no_raw_response(root: Path) -> None:
 
 def test_a_raw_response_with_the_right_bytes_is_valid(root: Path) -> None:
     """They say what the record says, and their digest is the one it names."""
-    _wire(root, wire_of(_second(root)))
+    _wire(root, raw_response_of(_second(root)))
 
     assert () == _findings(root)
 
 
 def test_sn7_a_raw_response_was_changed(root: Path) -> None:
     """One byte more."""
-    data = wire_of(_second(root))
+    data = raw_response_of(_second(root))
     _wire(root, data)
     (root / "wire" / "snap-0001.json").write_bytes(data + b" ")
 
