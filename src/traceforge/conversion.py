@@ -7,7 +7,7 @@ msgspec describes a type at its first use, and stores the description on the typ
 that uses the type in that moment follows null pointers, and the process dies with SIGSEGV (msgspec 0.22, in every
 `convert`, `decode` and `Decoder`; docs/decisions/0012). Therefore a type is prepared here, once, under a lock; after
 that no lock is taken. Everything else in the package calls these functions, and `tests/unit/test_conversion.py` finds
-whoever calls msgspec instead.
+modules that call msgspec instead.
 """
 
 from __future__ import annotations
@@ -98,7 +98,7 @@ def encode_json(value: object) -> bytes:
 
 
 def encode_msgpack(value: object) -> bytes:
-    """Write a typed object as MessagePack, for another process of ours."""
+    """Write a typed object as MessagePack, for another process of TraceForge."""
     return msgspec.msgpack.encode(value)
 
 

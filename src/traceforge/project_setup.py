@@ -122,7 +122,7 @@ def prepare(folder: str) -> Iterator[str]:
     """Do what is missing in the project around `folder`, and say each step in one line.
 
     Raises:
-        InvalidConfig, CannotRead: what is there cannot be read, and is left alone.
+        InvalidConfig, CannotRead: an existing file cannot be read; it is not changed.
         CannotWrite: the project is not ours to write.
     """
     loaded = load_config(folder)

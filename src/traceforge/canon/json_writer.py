@@ -202,7 +202,7 @@ def _learn_keys(node: dict[Any, JSON]) -> bool:
 def _mend_numbers(node: list[Any], kinds: set[type]) -> bool:
     """Put the exact text of a list of nothing but numbers in place of its items.
 
-    There is no string in it, so its text can be mended as text, which is several times faster
+    It contains no strings, so its text can be changed as text, which is several times faster
     than looking at each number. False: one is not finite, or an integer that a double cannot hold.
     """
     if int in kinds and (max(node) > INT_EXACT_MAX or min(node) < _INT_MIN):

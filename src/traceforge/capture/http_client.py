@@ -1,7 +1,7 @@
 """A plain HTTP client for model calls of our own.
 
 In: a URL, a body and headers; a `CallControl`, where a call has a time limit or may be cancelled. Out:
-the response, whatever its status, to be read as it comes. Never: follows a redirect (the key would go with it), asks
+the response with any status, to be read as it comes. Never: follows a redirect (the key would go with it), asks
 for a compressed answer, or tries twice. `HTTPS_PROXY` and `NO_PROXY` are heeded; what is on this machine is asked
 directly.
 
@@ -115,7 +115,7 @@ class HttpClient:
         """Send one request; the body of the response is read by the caller.
 
         Raises:
-            OSError, http.client.HTTPException: there is no response; `explain_failure` says why.
+            OSError, http.client.HTTPException: no response came; `explain_failure` says why.
         """
         control = control or CallControl()
         control.start_timer()

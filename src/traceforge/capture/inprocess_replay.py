@@ -1,7 +1,7 @@
 """Replay in this process: the calls of one context.
 
 In: calls that HTTP clients of this process make. Out: the recorded responses, without a connection; at the end, an
-error where a call had none. Never: lets a call to a provider reach the network, whatever goes wrong.
+error where a call had none. Never: lets a call to a provider reach the network, even after an error.
 
     with traceforge.replay() as replayed: ...       this context, and what it starts
 """
@@ -66,7 +66,7 @@ def replay(*, session: str = "", pace: str = "none", player: Player | None = Non
     `player` replays from somewhere else than the project's traces.
 
     Raises:
-        ValueError: there is no such pace.
+        ValueError: the pace is unknown.
         CallNotRecorded: at the end, unless it ends with another error: a call was made that nothing recorded answers.
         InvalidConfig: the project's configuration cannot be used.
     """

@@ -56,12 +56,12 @@ def uninstall() -> None:
 
 @contextmanager
 def session(session_id: str, *, state: Mapping[str, object] | None = None, parent: str = "") -> Iterator[None]:
-    """Do nothing: there are no recorded calls that could belong to it."""
+    """Do nothing: a subinterpreter records no calls that could belong to a session."""
     yield
 
 
 def replay(**options: object) -> NoReturn:
-    """Refuse: calls that nobody answers from a recording would reach the network.
+    """Refuse: calls cannot be answered from a recording here, and would reach the network.
 
     Raises:
         RuntimeError: always.

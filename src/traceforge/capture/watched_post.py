@@ -36,7 +36,7 @@ def watched_post(
     Where the call is recorded, `control.trace_id` is set when it begins; in a replay there is none.
 
     Raises:
-        OSError, http.client.HTTPException: there is no response, or it broke off.
+        OSError, http.client.HTTPException: no response came, or it broke off.
     """
     control = control or CallControl()
     call = _begin_call(url, headers, control)

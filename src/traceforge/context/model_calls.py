@@ -1,4 +1,4 @@
-"""How the store asks models: where they are, who pays, how long they may take, and what is kept of the calls.
+"""Calls of models by the store: addresses, API keys, time limits, and the traces of the calls.
 
 In: a target of a release and what it is asked. Out: a call that has not begun. Never: an address or a key in a
 release, a response or an error; a call that leaves no trace.
@@ -172,7 +172,7 @@ class ModelClients:
 
 
 def is_storable_text(text: str) -> bool:
-    """Is it Unicode? JSON can say half of a surrogate pair, which no answer of ours can hold."""
+    """Whether the text is valid Unicode: JSON can hold half of a surrogate pair, which a response cannot."""
     try:
         text.encode()
     except UnicodeEncodeError:

@@ -57,7 +57,7 @@ class Store:
         )
 
     def read_list(self, work: Work[T], list_name: str | None = None) -> T:
-        """Let `work` read a page. A caller who asks for the next page misses nothing that was inserted meanwhile.
+        """Let `work` read a page. The next page misses nothing that was inserted meanwhile.
 
         `list_name` is a list of all projects (`storage.insert_locks`); None: the lists of this project.
         """

@@ -1,6 +1,6 @@
 """Where a body ends, and what it holds without its framing.
 
-In: the bytes after a head, in whatever pieces they came. Out: for each piece, its bytes unchanged (to be forwarded),
+In: the bytes after a head, in pieces of any size. Out: for each piece, its bytes unchanged (to be forwarded),
 its content without transfer framing (to be recorded), and the bytes beyond the body. Never: changes a byte, or
 guesses. Framing that two readers could read differently is refused, because that is how requests are smuggled.
 

@@ -1,4 +1,4 @@
-"""What every server of ours needs around its protocol: a bound socket, its URL, an event loop, and stop signals."""
+"""What all servers share: a bound socket, its URL, an event loop, and stop signals."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Result = TypeVar("Result")
 
 
 def bind_socket(host: str, port: int, *, shared: bool = False) -> socket.socket:
-    """Bind without listening; with `shared`, other sockets of ours may bind the same port.
+    """Bind without listening; with `shared`, other processes of this server may bind the same port.
 
     Raises:
         CannotListen: the address is in use, or does not belong to this machine.

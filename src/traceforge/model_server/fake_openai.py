@@ -67,7 +67,7 @@ def tool_choice(value: Any) -> str:
 
 
 def answer_schema(response_format: Any) -> dict[str, Any] | None:
-    """The schema of a `response_format`; an empty one stands for any JSON."""
+    """The schema of a `response_format`; an empty one allows any JSON."""
     if not response_format or response_format.get("type") not in ("json_object", "json_schema"):
         return None
     return (response_format.get("json_schema") or response_format).get("schema") or {}

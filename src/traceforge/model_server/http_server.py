@@ -65,7 +65,7 @@ class ModelServer(ThreadingHTTPServer):
         """The reply to a POST, which is counted.
 
         Raises:
-            BadRequest: there is no such path, or the body does not fit it.
+            BadRequest: the path is unknown, or the body does not fit it.
         """
         route = next((handler for end, handler in ROUTES if re.search(f"{end}/?$", path)), None)
         if route is None:

@@ -109,7 +109,7 @@ class ModelCall(Iterator[str]):
         """Read all texts, and return the response.
 
         Raises:
-            ProviderFailed: there is no response, or it is an error; `kind` says which.
+            ProviderFailed: no response came, or it is an error; `kind` says which.
         """
         for _ in self:
             pass

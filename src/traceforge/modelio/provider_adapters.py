@@ -55,7 +55,7 @@ class ProviderAdapter:
         """Call the model, and wait for the whole answer.
 
         Raises:
-            ProviderFailed: there is no answer, or it is an error.
+            ProviderFailed: no answer came, or it is an error.
         """
         return _completion(self.prepare_call(_messages(prompt), context, stream=False).wait())
 

@@ -246,7 +246,7 @@ def recover_recording(path: str | os.PathLike[str]) -> WrittenRecording:
     Raises:
         PathInUse: the process is still running.
         InvalidFile: the journal was changed.
-        CannotRead: there is no journal.
+        CannotRead: the journal does not exist.
         CannotWrite: the recording cannot be written; the journal stays.
     """
     journal = RecordingJournal.reopen(os.fspath(path))

@@ -56,7 +56,7 @@ class RecordingFallback:
         return request_prompt_hashes(cast("JSONObject", self._redactor.redact_json(prompt).value))
 
     def explain_no_response(self, request: KeyedRequest) -> str:
-        """Why there is no response for a request."""
+        """Why the recording has no response for a request."""
         body = request.key_fields.body
         endpoint = request.endpoint
         if not isinstance(body, dict) or endpoint.dialect is None or not endpoint.is_generative:

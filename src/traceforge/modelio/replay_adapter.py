@@ -71,7 +71,7 @@ class InteractionQueue:
         return None
 
     def explain_no_match(self, prompt_hash: str) -> str:
-        """Why there is no answer for a prompt."""
+        """Why the recording has no answer for a prompt."""
         times = self._hashes.count(Digest(prompt_hash))
         if self._sequential and self._position < len(self._hashes):
             return f"and interaction {self._position} of the recording is {self._hashes[self._position]}"

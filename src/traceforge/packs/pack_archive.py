@@ -2,7 +2,7 @@
 
 One zstd frame with a checksum around a plain tar (ustar). Its members are `pack.sig.json`, where the pack is signed,
 and `pack/<name>` for each file, sorted, without duplicates. Each header has mode 0644, no owner, time 0 and type `0`;
-zeros fill each file to a multiple of 512 bytes, and 1,024 zeros end the tar. There are no folders, links or extended
+zeros fill each file to a multiple of 512 bytes, and 1,024 zeros end the tar. It has no folders, links or extended
 headers.
 
 An archive is read in memory and never unpacked to disk. Refused are headers that differ from those written here, a

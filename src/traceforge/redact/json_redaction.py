@@ -197,8 +197,8 @@ def _replace_spans(finder: SecretFinder, data: bytes, spans: list[SecretSpan]) -
 def keep_valid_json(finder: SecretFinder, text: str, change: Replacement) -> Replacement:
     """A text that is itself JSON, such as the arguments of a tool call, is JSON afterwards as well.
 
-    Its secrets are then the values that stand in it, and not how those are escaped: an answer may hold the same value
-    elsewhere, escaped more or less often.
+    Its secrets are then values, and not their escaped text: an answer may hold the same value elsewhere, escaped
+    more or less often.
     """
     value = _parse_container(text)
     if value is None:

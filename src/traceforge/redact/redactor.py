@@ -133,8 +133,8 @@ class Redactor:
     def redact_body(self, data: bytes, media_type: str = "", path: str = "$") -> Redacted[bytes]:
         """A whole body without secrets; the same bytes, if it has none.
 
-        JSON is cleaned as a value, a form by its names, events as a stream, and everything else as text: bytes that
-        are no text are scanned, too.
+        JSON is cleaned as a value, a form by its names, events as a stream, and everything else as text: binary
+        bodies are scanned, too.
         """
         kind = _base_media_type(media_type)
         if kind in EVENT_TYPES:

@@ -150,7 +150,7 @@ def _redact_events(
 
 
 def redact_array(finder: SecretFinder, chunks: Sequence[bytes]) -> Redacted[list[bytes]] | None:
-    """Clean a stream that is one JSON array, an event an element; None where it is no array of objects.
+    """Clean a stream that is one JSON array, an event an element; None if it is not an array of objects.
 
     One that was cut off is cleaned element by element as far as it came, and what is left of the last as text.
     """

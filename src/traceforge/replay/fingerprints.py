@@ -1,7 +1,7 @@
 """Fingerprints of the redacted parts of requests, to compare these parts without storing their values.
 
 A fingerprint is an HMAC under the project's match key. Credentials have none: they identify the caller and are not
-part of what is asked. Requests with equal keys have redacted parts at the same paths, so the fingerprints of each
+part of the prompt. Requests with equal keys have redacted parts at the same paths, so the fingerprints of each
 path are compared in order.
 """
 

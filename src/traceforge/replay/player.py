@@ -49,7 +49,7 @@ class FallbackSource(Protocol):
         ...
 
     def explain_no_response(self, request: KeyedRequest) -> str:
-        """Why there is no response; "" where the library's explanation is enough."""
+        """Why the recordings have no response; "" where the library's explanation is enough."""
         ...
 
 

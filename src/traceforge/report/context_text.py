@@ -75,7 +75,7 @@ def purge_job_line(job: PurgeJob) -> str:
 
 
 def receipt_lines(receipt: Receipt) -> list[str]:
-    """What a purge removed, what is no longer readable because of it, and the generation after it."""
+    """What a purge removed, what it made unreadable, and the generation after it."""
     lines = [f"receipt {receipt.id} of {receipt.purge_job_id}, generation {receipt.generation}"]
     for label, groups in (("removed", receipt.removed), ("no longer readable", receipt.invalidated)):
         for group in groups:

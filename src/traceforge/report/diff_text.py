@@ -3,11 +3,11 @@
 In: a comparison. Out: text. Never: prints, decides, or lets a character of a call move the cursor, start a line at
 the margin, or look like one of our own marks.
 
-    [-removed-]  {+added+}  … 42 words …     the last stands for words that are the same in both
+    [-removed-]  {+added+}  … 42 words …     the last replaces words that are equal in both
     ·  ⏎                                     a space and a line ending that changed
 
-A text keeps its lines. Each starts after a bar, so none can be mistaken for one of ours. With `colour`, removed text
-is red and added text green; the marks stay, for readers who cannot tell the two apart.
+A text keeps its lines. Each starts after a bar, so none can be mistaken for a line of the report. With `colour`,
+removed text is red and added text green; the marks stay, for readers who cannot tell the two apart.
 """
 
 from __future__ import annotations

@@ -108,7 +108,7 @@ def _write_files(traces_dir: str, path: str, segment: SpoolSegment) -> DrainResu
 class _DrainFolder:
     """Writes the files of one segment, each as a temporary file that is renamed.
 
-    There is no sync, because the segment stays until the file system was synced. The temporary file is named after
+    The files are not synced, because the segment stays until the file system is. The temporary file is named after
     the segment, which only one process drains at a time, so that the next one overwrites what a crash left.
     """
 

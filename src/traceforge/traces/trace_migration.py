@@ -68,7 +68,7 @@ def migrate_trace(trace: JSONObject) -> tuple[JSONObject, MigrationResult]:
     """Upgrade a trace, step by step; one of this version is returned as it is.
 
     Raises:
-        InvalidFile: its major version is newer, its version is invalid, or there is no step from it.
+        InvalidFile: its major version is newer, its version is invalid, or cannot be migrated.
     """
     original = version = trace_version(trace)
     if not _VERSION.match(original):

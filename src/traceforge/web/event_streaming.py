@@ -16,7 +16,7 @@ from traceforge.context.responses.response_generation import RunningResponse
 class TextPump:
     """Reads a response in a thread, to its end; its texts are iterated on the loop.
 
-    The thread goes on when the texts are no longer read, because the answer is paid for and must be stored.
+    The thread continues when the client has left, because the answer is paid for and must be stored.
     """
 
     def __init__(self, running: RunningResponse, in_thread: Callable[[Callable[[], None]], Awaitable[None]]) -> None:

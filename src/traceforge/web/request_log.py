@@ -66,7 +66,7 @@ class RequestLog:
 
 
 def lost_lines(count: int) -> str:
-    """The line that stands for `count` lines that could not be written."""
+    """The line that replaces `count` lines that could not be written."""
     return _text("warning", "lines_lost", {"count": count})
 
 

@@ -265,7 +265,7 @@ class ContentAssembler(StreamAssembler):
                 assembled[name] = value
 
     def finish(self) -> JSONObject:
-        """The answer, as far as it came. There is no terminator: a finish reason, or a refused prompt, is the end."""
+        """The answer, as far as it came. The stream ends with a finish reason or a refused prompt, without a terminator."""
         candidates = [self._candidates[index] for index in sorted(self._candidates)]
         if candidates:
             self.body = {"candidates": cast("list[JSON]", candidates), **self.body}

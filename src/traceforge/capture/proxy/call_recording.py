@@ -1,4 +1,4 @@
-"""Recording in the proxy: a call goes on, whatever happens to its recording.
+"""Recording in the proxy: a call continues even if its recording fails.
 
 In: calls of clients, as they begin. Out: for each a `GuardedCall`, whose end reaches the engine. Never: raises. A
 failure is counted by kind, and the first of a kind is reported on stderr; the exchange of that call is lost, and its

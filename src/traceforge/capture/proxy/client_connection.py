@@ -242,7 +242,7 @@ class ClientConnection(asyncio.Protocol):
             self._close()
 
     def on_call_failed(self, status: int, code: str, message: str) -> None:
-        """Send an error of ours, because there is no response."""
+        """Send the proxy's own error, because the upstream sent no response."""
         if self._body is not None:
             self._keep_alive = False
         self._write_response(error_response(status, code, message))

@@ -103,7 +103,7 @@ class RelayedCall:
             self._upstream.write(data)
 
     def on_client_disconnected(self, reason: str = "the client left") -> None:
-        """Close the upstream's connection at once: there is no client for its response."""
+        """Close the upstream's connection at once: its response has no reader."""
         self._drop_upstream()
         self._finish(CallOutcome.CLIENT_LEFT, reason)
 

@@ -70,7 +70,7 @@ def run_command(
     are answered from recordings; `offline` keeps the command from the network.
 
     Raises:
-        CannotStart: there is no such command, or it may not be run.
+        CannotStart: the command does not exist, or may not be run.
         CannotListen: no address is free for the proxy that a replay needs.
     """
     environment = os.environ if environ is None else environ

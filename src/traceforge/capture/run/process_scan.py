@@ -5,7 +5,7 @@ not instrumented, and other programs by name. Never: slows a process down, or is
 two scans is missed. On other systems than Linux, nothing is known.
 
 A fork runs the same program as its parent. The kernel puts the stack of a program at a random address when it starts
-it, and forks keep that: the address tells programs apart, whatever their process ids.
+it, and forks keep that: so the address tells programs apart, and not their process ids.
 """
 
 from __future__ import annotations

@@ -56,7 +56,7 @@ def run_process(
     """Run a command to its end, under `held_signals`; with `ports`, sealed but for these.
 
     Raises:
-        CannotStart: there is no such command, or it may not be run.
+        CannotStart: the command does not exist, or may not be run.
     """
     if not CAN_WAIT:
         return _run_without_sigwait(words, environ)

@@ -22,7 +22,7 @@ def open_blocks(client: Client, snapshot_id: str) -> list[ContentBlock]:
 
     Raises:
         ContentPurged: content was purged.
-        StoreRefused: there is no such snapshot.
+        StoreRefused: the snapshot does not exist.
     """
     snapshot = client.get_snapshot(snapshot_id)
     events: dict[str, Event] = {}

@@ -25,7 +25,7 @@ def open_store(
 
     Raises:
         StoreUnavailable: the database or its keyring cannot be used.
-        StoreRefused: there is no such project.
+        StoreRefused: the project does not exist.
     """
     database = Database.open(target)
     try:

@@ -49,7 +49,7 @@ _NAME = re.compile(r"\{([a-z_]+)\}")
 class OperationArguments(NamedTuple):
     """One call: the ids of its path, its body, and which part of a list.
 
-    `operator`: whoever runs the store asks, and not somebody to whom a project was given.
+    `operator`: whether the caller operates the store, and is not limited to one project.
     """
 
     ids: tuple[str, ...] = ()

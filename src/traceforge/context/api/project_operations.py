@@ -43,7 +43,7 @@ def create_api_key(store: Store, arguments: OperationArguments, key: str | None 
     """Make an API key, or store the given `key`. Only the operator makes one for another project.
 
     Raises:
-        StoreRefused: there is no such project, or it is not the caller's.
+        StoreRefused: the project does not exist, or is not the caller's.
     """
     project_id = arguments.body.project_id or store.project_id
     if not arguments.operator and project_id != store.project_id:

@@ -80,7 +80,7 @@ class Client(ClientMethods):
 
         Raises:
             StoreUnavailable: the database or its keys cannot be used.
-            StoreRefused: there is no such project.
+            StoreRefused: the project does not exist.
         """
         return cls(_open_transport(target, keys, project_id, traces_dir))
 

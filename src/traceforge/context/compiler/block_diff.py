@@ -4,7 +4,7 @@ In: the blocks of two snapshots in the order of their manifests, with content. O
 changed (with the words that changed), added, removed, or moved. Never: a block left out: every block of both is in
 exactly one entry.
 
-Two blocks are the same where their role, kind and content are, whatever their ids. Blocks in the longest common order
+Two blocks are the same if their role, kind and content are; ids do not matter. Blocks in the longest common order
 stay; other blocks that both have were moved. The rest is paired by similarity, as `compare.align` pairs messages.
 """
 
@@ -60,7 +60,7 @@ def block_identity(block: ContentBlock) -> tuple[str, str, str]:
 
 
 def diff_blocks(before: Sequence[ContentBlock], after: Sequence[ContentBlock]) -> list[BlockChange]:
-    """Compare two inputs. The entries have the order of the second; a removed block stands where it was."""
+    """Compare two inputs. The entries have the order of the second; a removed block is listed at its old place."""
     old, new = [block_identity(block) for block in before], [block_identity(block) for block in after]
     order = match_equal(old, new, WORK_MAX)
     common: Pairs = match_unique(old, new) if order is None else order

@@ -66,7 +66,7 @@ def find_compiler(revision: str | None = None) -> Compiler:
     """The compiler of this revision, or of the default one.
 
     Raises:
-        StoreRefused: there is no such revision here.
+        StoreRefused: this version of TraceForge does not have the revision.
     """
     wanted = DEFAULT_REVISION if revision is None else revision
     for compiler in _COMPILERS:

@@ -36,7 +36,7 @@ def read_state(revision: str, state: CompilerState) -> tuple[int, str | None, li
     """The number of blocks, the digest of their prefix, and the late blocks.
 
     Raises:
-        StoreUnavailable: the text is no state of this revision.
+        StoreUnavailable: the text is not a state of this revision.
     """
     try:
         written_by, count, prefix, late_blocks = decode_json(state, _Fields)

@@ -33,7 +33,7 @@ def create_snapshot(tx: StoreTransaction, session_id: str, branch_id: str, body:
     """Compile a branch as it is now.
 
     Raises:
-        StoreRefused: there is no such branch or revision.
+        StoreRefused: the branch or the revision does not exist.
         ContentPurged: an event or artifact of the branch was purged.
     """
     compiler = find_compiler(body.prompt_compiler_revision)

@@ -38,7 +38,7 @@ def fork_branch(tx: StoreTransaction, session_id: str, body: NewBranch) -> Branc
     """Begin a branch at the head of another, or at any event on its path.
 
     Raises:
-        StoreRefused: there is no such branch, or the event is not on its path.
+        StoreRefused: the branch does not exist, or the event is not on its path.
     """
     tx.load(sessions, "session", session_id)
     source = load_branch_row(tx, session_id, body.fork_from_branch_id, "fork_from_branch_id")

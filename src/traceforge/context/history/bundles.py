@@ -27,7 +27,7 @@ def create_bundle(tx: StoreTransaction, body: NewBundle) -> Bundle:
     """Make a bundle of artifacts.
 
     Raises:
-        StoreRefused: there is no such artifact; `param` says which one.
+        StoreRefused: an artifact does not exist; `param` says which.
         ContentPurged: an artifact was purged.
     """
     generation = tx.lock_generation()  # First, so that no purge runs between the checks and the insert.

@@ -86,7 +86,7 @@ def append_event(tx: StoreTransaction, session_id: str, branch_id: str, body: Ap
 
     Raises:
         BranchConflict: the branch has moved on; the error holds its head. Nothing was written.
-        StoreRefused: there is no such branch or artifact, the content is invalid, or the session is archived.
+        StoreRefused: the branch or artifact does not exist, the content is invalid, or the session is archived.
     """
     inline = pack_inline_event(body.event)
     branch = lock_branch_for_append(tx, session_id, branch_id)
@@ -98,7 +98,7 @@ def lock_branch_for_append(tx: StoreTransaction, session_id: str, branch_id: str
     """A branch that may be appended to, and the key generation to encrypt under; its session is locked until commit.
 
     Raises:
-        StoreRefused: there is no such branch, or the session is archived.
+        StoreRefused: the branch does not exist, or the session is archived.
     """
     state = _find_branch_state(tx, session_id, branch_id)
     if state is None:
@@ -136,7 +136,7 @@ def pack_event(tx: StoreTransaction, body: NewEvent, param: str = "event") -> Pa
     """Pack an event, inline or with a reference to an artifact.
 
     Raises:
-        StoreRefused: neither or both of `payload_ref` and `content`, or there is no such artifact.
+        StoreRefused: neither or both of `payload_ref` and `content`, or the artifact does not exist.
     """
     inline = pack_inline_event(body, param)
     if inline is not None:

@@ -52,7 +52,7 @@ def merge_branch(
 
     Raises:
         BranchConflict: the target has moved on. Nothing was written.
-        StoreRefused: there is no such branch, the session is archived, a branch is merged into itself, or the body
+        StoreRefused: a branch does not exist, the session is archived, a branch is merged into itself, or the body
             has a field that its strategy does not take.
         ContentPurged: an event that would be appended again was purged.
     """

@@ -35,7 +35,7 @@ def create_session(tx: StoreTransaction, body: NewSession) -> Session:
     """Make a session and its first branch, which is empty.
 
     Raises:
-        StoreRefused: there is no such bundle, or it is listed twice; `param` says which one.
+        StoreRefused: a bundle does not exist, or is listed twice; `param` says which.
     """
     generation = tx.lock_generation()  # First, so that no purge runs between the checks and the insert.
     for position, bundle_id in enumerate(body.base_bundle_ids):

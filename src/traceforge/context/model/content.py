@@ -55,7 +55,7 @@ def pack(type_name: str, content: Content | bytes, param: str) -> PackedContent:
     """The bytes of a content, its kind and its digest.
 
     Raises:
-        StoreRefused: it is not Unicode, nests too deep, or is no JSON.
+        StoreRefused: it is not Unicode, nests too deep, or is not JSON.
     """
     kind = kind_of(type_name, cast("JSON | bytes", content))
     if isinstance(content, str):
@@ -90,7 +90,7 @@ def pack_metadata(metadata: Metadata, param: str = "metadata") -> bytes:
     """Metadata as JSON.
 
     Raises:
-        StoreRefused: it is no JSON, or nests too deep.
+        StoreRefused: it is not JSON, or nests too deep.
     """
     if not metadata:
         return b"{}"

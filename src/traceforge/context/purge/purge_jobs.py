@@ -55,7 +55,7 @@ def create_purge_job(tx: StoreTransaction, body: NewPurge) -> PurgeJob:
     """Store a purge job.
 
     Raises:
-        StoreRefused: there is no such artifact, event or session; `param` says which one.
+        StoreRefused: an artifact, event or session does not exist; `param` says which.
         ContentPurged: every target was purged before; the error names the receipt.
     """
     targets = list(dict.fromkeys(body.targets))
@@ -101,7 +101,7 @@ def get_receipt(tx: StoreTransaction, job_id: str) -> Receipt:
     """The receipt of a job that is completed.
 
     Raises:
-        StoreRefused: there is no such job, or it is not completed.
+        StoreRefused: the job does not exist, or is not completed.
     """
     job = tx.load(purge_jobs, _KIND, job_id)
     row = None
@@ -196,7 +196,7 @@ def _commit_purge(store: Store, job_id: str) -> None:
 
 
 def _purge_content(tx: StoreTransaction, keyring: Keyring, job_id: str) -> None:
-    """Step 2. Until its commit nothing has changed; after it there is no way back."""
+    """Step 2. Its commit is the point of no return; before it, nothing has changed."""
     tx.require_durable_commit()  # The old key goes after the commit, so the commit must be on the disk.
     own = select(projects.c.generation).where(projects.c.id == tx.project_id)
     project = tx.fetch_one(own.with_for_update(key_share=True))

@@ -1,4 +1,4 @@
-"""Model aliases and their releases: which models a name stands for.
+"""Model aliases and their releases: the models behind a name.
 
 A release never changes; an alias points to its live release. Never: an address or an API key of a provider: those are
 configured where the store runs (`model_calls`).
@@ -90,7 +90,7 @@ def resolve_release(tx: StoreTransaction, model: str, param: str = "model") -> R
     """The release that `model` names: the live one of an alias, one by its id, or that of `provider/model`.
 
     Raises:
-        StoreRefused: there is no such alias, release or provider.
+        StoreRefused: the alias, release or provider does not exist.
     """
     if is_id(model):
         row = tx.find(releases, model)

@@ -71,7 +71,7 @@ class Database:
         """Open a database, create the file where there is none, and bring its schema up to date.
 
         Raises:
-            StoreUnavailable: it cannot be reached, is of a newer version, or is no database.
+            StoreUnavailable: it cannot be reached, is of a newer version, or is not a database.
         """
         url = database_url(target)
         database = cls(_engine(url))

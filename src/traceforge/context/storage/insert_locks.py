@@ -1,7 +1,7 @@
 """Complete lists, where several transactions insert at once.
 
 PostgreSQL numbers a row when it is inserted and shows it when it is committed. So row 7 may appear after row 8, when
-a caller has read up to row 8 and goes on behind it. To prevent that, a transaction that inserts takes a shared
+a caller has read up to row 8 and continues after it. To prevent that, a transaction that inserts takes a shared
 advisory lock, and a list waits for the exclusive one. Both end with their transactions. An append takes no lock: the
 number of an event is that of its branch. SQLite has one writer at a time and needs no lock.
 """

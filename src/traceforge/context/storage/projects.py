@@ -144,7 +144,7 @@ def delete_api_key(connection: Connection, project_id: str | None, key_id: str) 
     """Revoke an API key of one project, or of any.
 
     Raises:
-        StoreRefused: there is no such API key.
+        StoreRefused: the API key does not exist.
     """
     own = (api_keys.c.id == key_id, *_keys_of(project_id), api_keys.c.deleted_at.is_(None))
     changed = 0

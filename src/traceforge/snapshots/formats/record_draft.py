@@ -131,7 +131,7 @@ def _convert_response(response: JSONObject, *, has_usage: bool) -> tuple[JSONObj
 
 
 def _answer_text(message: JSONObject) -> str:
-    """The text of an answer, or of a refusal if there is no other; "" for tool calls alone."""
+    """The text of an answer, or of a refusal if that is the only text; "" for tool calls alone."""
     content = message.get("content")
     if isinstance(content, list):
         content = "".join(str(part["text"]) for part in list_objects(content) if isinstance(part.get("text"), str))

@@ -195,7 +195,7 @@ def document_hash(version: str, hashes: list[str]) -> Digest:
 
 
 def computed_hash(data: bytes) -> Digest:
-    """The hash that this document should state, whatever hashes it does state.
+    """The hash that this document should state, computed from its records.
 
     Raises:
         NotJSON: the data is not JSON.

@@ -93,7 +93,7 @@ class LiveAnswerReader:
 
     @staticmethod
     def _find_problem(call: LiveCall, sent: SendResult, body: JSONObject) -> str:
-        """Why there is no answer to compare; "" if there is. An error is an answer if an error was approved."""
+        """Why the answer cannot be compared; "" if it can. An error is an answer if an error was approved."""
         exchange = sent.exchange
         assert call.approved.raw_response is not None
         approved_error = call.approved.raw_response.status >= 400

@@ -1,7 +1,7 @@
 """Change several files of a snapshot tree in one transaction.
 
 In: new bytes for files below `.ai-snapshots/`, or their removal. Out: all changes, or none. Never: leaves a part of
-them, at whatever instruction the process dies; writes outside the tree; follows a link in it.
+them, even if the process is killed; writes outside the tree; follows a link in it.
 
 The journal, `.ai-tests/approve.journal`, commits the transaction. It is one file, written atomically:
 

@@ -99,7 +99,7 @@ def verify_tree(
     """Check every document, every hash, the manifest and the approvals of the tree at `root`.
 
     `map_tasks` maps the check over the files; the command line passes one that uses every core. `content` collects
-    what was read, which is usable only if there are no findings.
+    what was read, which is usable only without findings.
 
     Raises:
         CannotRead: `root` itself cannot be listed.

@@ -1,7 +1,7 @@
 """Streams in the format of OpenAI.
 
 In: texts as they arrive, then the complete answer. Out: the frames of server-sent events, in OpenAI's order. Never:
-waits for a text, or sends one twice: whatever did not arrive as a text, such as tool calls, is sent at the end.
+waits for a text, or sends one twice: everything that is not text, such as tool calls, is sent at the end.
 """
 
 from __future__ import annotations
