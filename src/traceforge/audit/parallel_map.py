@@ -28,7 +28,6 @@ class ProgressReporter(Protocol):
 
 
 def no_progress(outcomes: Iterable[Outcome], total: int) -> Iterable[Outcome]:
-    """Show no progress."""
     return outcomes
 
 

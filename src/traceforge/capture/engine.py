@@ -26,7 +26,7 @@ _UNKNOWN_CALLER = Caller()
 
 
 class Sink(Protocol):
-    """Where exchanges go."""
+    """Receives the exchanges that an engine has recorded."""
 
     def take(self, exchange: Exchange) -> None:
         """Accept an exchange at once, or count it as lost; never waits and never raises."""

@@ -111,7 +111,7 @@ class DrainerFork(_Fork):
         super().__init__(work, inherited)
 
     def wake(self) -> None:
-        """A segment is finished."""
+        """Tell the drainer that a segment is finished; never waits."""
         with suppress(OSError):  # It died: the recorder makes the files at the end.
             self._socket.send(b".", getattr(socket, "MSG_DONTWAIT", 0))
 

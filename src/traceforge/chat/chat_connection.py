@@ -68,7 +68,6 @@ class ChatConnection(asyncio.Protocol):
         self._is_client_full = False  # The client has not taken what was written.
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """A client has connected."""
         self.transport = cast("asyncio.Transport", transport)
         self._connections.add(self)
         self._set_timer(REQUEST_SECONDS_MAX)

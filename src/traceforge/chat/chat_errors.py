@@ -61,7 +61,6 @@ class ChatError(Exception):
 
     @property
     def status(self) -> int:
-        """The HTTP status."""
         return self.code.status
 
     def to_response(self, *header_lines: str) -> PlainResponse:

@@ -76,7 +76,6 @@ class _RefusedConnection(asyncio.Protocol):
     """A connection beyond the limit."""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Refuse it."""
         error = ChatError(ChatErrorCode.TOO_BUSY, "there are too many connections", hint="Try again later.")
         cast("asyncio.Transport", transport).write(error.to_response().to_bytes(close=True))
         transport.close()

@@ -27,7 +27,7 @@ from traceforge.ids import new_id
 
 
 class ChatModel(Protocol):
-    """The model that answers."""
+    """The model of a chat, behind any provider's API."""
 
     @property
     def developer_role(self) -> str:

@@ -24,7 +24,7 @@ BYTES_MAX = 256 << 20  # A session of the largest messages takes a fifth of it.
 
 
 class ChatSession:
-    """One conversation; append-only."""
+    """The turns of one conversation; they are only appended to."""
 
     def __init__(self, session_id: str) -> None:
         self.session_id = session_id

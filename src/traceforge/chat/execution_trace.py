@@ -27,13 +27,13 @@ class Inputs(Struct, forbid_unknown_fields=True, frozen=True):
 
 
 class Output(Struct, forbid_unknown_fields=True, frozen=True):
-    """What the model answered."""
+    """The model's answer in an execution trace."""
 
     assistant_message: str
 
 
 class ExecutionTrace(Struct, forbid_unknown_fields=True, frozen=True):
-    """One explained answer."""
+    """The content of an execution trace: the inputs and the output of one answer."""
 
     trace_id: NonEmptyText
     timestamp: Timestamp

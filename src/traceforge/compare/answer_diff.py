@@ -69,7 +69,7 @@ class ChoiceDiff:
         return f"{ROOT}.choices[{self.index}]"
 
     def to_json(self) -> JSONObject:
-        """The parts that differ."""
+        """The parts that differ; equal parts have no key."""
         result: JSONObject = {"index": self.index}
         if self.before is None or self.after is None:
             return {**result, "kind": "added" if self.before is None else "removed"}

@@ -64,17 +64,15 @@ class TextDiff:
 
     @cached_property
     def before(self) -> str:
-        """The first text, exactly."""
         return "".join(segment.before for segment in self.segments)
 
     @cached_property
     def after(self) -> str:
-        """The second text, exactly."""
         return "".join(segment.after for segment in self.segments)
 
     @property
     def edits(self) -> tuple[TextSegment, ...]:
-        """The changed stretches alone."""
+        """The segments that differ, without the equal ones."""
         return tuple(segment for segment in self.segments if not segment.is_same)
 
     def to_json(self) -> JSON:

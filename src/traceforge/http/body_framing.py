@@ -65,7 +65,6 @@ class UntilCloseBody(_UnsizedBody):
     __slots__ = ()
 
     def feed(self, data: bytes) -> bytes:
-        """Take all bytes."""
         self.raw = data
         self.payload = [data]
         return b""

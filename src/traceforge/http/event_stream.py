@@ -23,7 +23,7 @@ class ServerSentEvent(NamedTuple):
 
 
 class EventStreamParser:
-    """Turns bytes into events."""
+    """Parses server-sent events from chunks of bytes."""
 
     def __init__(self) -> None:
         self._pending: list[bytes] = []  # what came after the last event, line ends already LF

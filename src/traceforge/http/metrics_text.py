@@ -26,7 +26,7 @@ class Metric(NamedTuple):
 
 
 def render_metrics(metrics: Iterable[Metric]) -> bytes:
-    """The body of `/metrics`."""
+    """Write metrics in Prometheus' text format."""
     lines: list[str] = []
     for metric in metrics:
         lines += [f"# HELP {metric.name} {metric.help}", f"# TYPE {metric.name} {metric.kind}"]

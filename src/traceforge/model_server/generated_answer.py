@@ -82,7 +82,7 @@ class GenerationRequest:
 
 
 class FinishReason(Enum):
-    """Why an answer ends."""
+    """The reason why a generated answer ends."""
 
     STOP = "stop"
     LENGTH = "length"
@@ -97,7 +97,6 @@ class GeneratedToolCall(NamedTuple):
 
     @property
     def arguments_json(self) -> str:
-        """The arguments as JSON."""
         return json.dumps(self.arguments, ensure_ascii=False)
 
 

@@ -91,7 +91,6 @@ class _Handler(BaseHTTPRequestHandler):
     server: ModelServer
 
     def do_POST(self) -> None:
-        """A generation call."""
         path, _, query = self.path.partition("?")
         try:
             reply = self.server.reply(path, query, self._read())
@@ -100,7 +99,7 @@ class _Handler(BaseHTTPRequestHandler):
         self._write(reply)
 
     def do_GET(self) -> None:
-        """The count."""
+        """Serve `/requests`, the number of model calls."""
         if self.path == "/requests":
             self._write(ApiReply([json.dumps({"requests": self.server.served}).encode()]))
         else:

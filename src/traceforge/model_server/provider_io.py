@@ -16,7 +16,7 @@ CREATED_TEXT = "2026-01-01T00:00:00Z"
 
 
 class ApiRequest(NamedTuple):
-    """A generation call."""
+    """A model call: its path, query and JSON body, and the server's salt."""
 
     path: str
     query: str
@@ -45,7 +45,6 @@ class ApiReply(NamedTuple):
 
 
 def json_reply(value: Any) -> ApiReply:
-    """One JSON document."""
     return ApiReply([_json(value)])
 
 
@@ -66,7 +65,6 @@ def event_stream_reply(
 
 
 def ndjson_reply(values: Iterable[dict[str, Any]]) -> ApiReply:
-    """Newline-delimited JSON."""
     return ApiReply([_json(value) + b"\n" for value in values], "application/x-ndjson", is_stream=True)
 
 

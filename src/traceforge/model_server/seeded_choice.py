@@ -23,5 +23,4 @@ class SeededChoices:
         return low + int.from_bytes(digest, "big") % (high - low + 1)
 
     def choose(self, options: Sequence[T]) -> T:
-        """One of the options."""
         return options[self.integer(0, len(options) - 1)]

@@ -99,7 +99,6 @@ class CallableAdapter:
         self.model_id = model_id
 
     def complete(self, prompt: Prompt, context: Context | None = None) -> Completion:
-        """Call the function."""
         answer = self._function(prompt, context or {})
         return answer if isinstance(answer, Completion) else Completion(answer)
 

@@ -35,7 +35,7 @@ def is_js_number(value: JSON | Undefined) -> bool:
 
 
 def js_string(value: JSON | Undefined) -> str:
-    """`String(value)`."""
+    """Convert a value as JavaScript's `String(value)` does."""
     if isinstance(value, str):
         return value
     if isinstance(value, Undefined):

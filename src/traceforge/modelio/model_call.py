@@ -40,7 +40,7 @@ class ProviderRequest(NamedTuple):
 
 
 class ModelResponse(NamedTuple):
-    """A complete response."""
+    """The response of a model, once it is complete."""
 
     unified: JSONObject
     body: JSON  # in the provider's format; that of a stream is assembled

@@ -123,7 +123,7 @@ class OpenAIAdapter(ProviderAdapter):
 
 
 class AnthropicAdapter(ProviderAdapter):
-    """Anthropic's messages."""
+    """Calls Anthropic's messages API."""
 
     dialect = Dialect.ANTHROPIC
     kind = EndpointKind.MESSAGES
@@ -135,7 +135,7 @@ class AnthropicAdapter(ProviderAdapter):
 
 
 class GeminiAdapter(ProviderAdapter):
-    """Gemini's generateContent."""
+    """Calls Gemini's generateContent API."""
 
     dialect = Dialect.GEMINI
     kind = EndpointKind.GENERATE

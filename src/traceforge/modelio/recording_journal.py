@@ -59,7 +59,7 @@ class JournalEntry(NamedTuple):
 
 
 class WrittenRecording(NamedTuple):
-    """A finished recording."""
+    """A finished recording: its file, its size and its hash."""
 
     path: str
     interactions: int
@@ -151,7 +151,6 @@ class RecordingJournal:
         return WrittenRecording(self.recording, len(self._entries), Digest(f"sha256:{core_hash.hexdigest()}"))
 
     def discard(self) -> None:
-        """Remove the journal."""
         os.close(self._descriptor)
         with suppress(OSError):
             os.unlink(self.recording + JOURNAL_SUFFIX)

@@ -33,7 +33,7 @@ _DIGEST = re.compile(r"sha256:[a-f0-9]{64}\Z")
 
 
 class Violation(NamedTuple):
-    """One broken rule."""
+    """A broken rule of the format, and where it is broken."""
 
     rule_id: str
     path: str
@@ -48,7 +48,7 @@ class VerifyOptions(Struct, frozen=True):
 
 
 class ValidRecording(Struct, frozen=True):
-    """Every rule holds."""
+    """The result for a recording that breaks no rule."""
 
     interactions_count: int
     model_io_hash: Digest

@@ -44,7 +44,7 @@ class SignedFile(Struct, forbid_unknown_fields=True):
 
 
 class PackSignature(Struct, forbid_unknown_fields=True):
-    """`<pack>.sig.json`."""
+    """The content of `<pack>.sig.json`."""
 
     version: NonEmptyText
     files: list[SignedFile]
@@ -53,7 +53,7 @@ class PackSignature(Struct, forbid_unknown_fields=True):
 
 
 class VerifiedSignature(NamedTuple):
-    """A valid signature."""
+    """A valid signature of a pack, and whether its key is trusted."""
 
     key: str  # its fingerprint
     trusted: bool  # whether it was made with the required key; without one, anyone could have made it

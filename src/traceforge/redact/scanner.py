@@ -59,7 +59,7 @@ class Scanner:
         return [re.compile(anchor) for anchor in self._anchors]
 
     def scan(self, text: bytes) -> list[SecretSpan]:
-        """Every secret in `text`."""
+        """Find every secret in `text`, in order."""
         if len(text) < SECRET_BYTES_MIN:
             return []
         spans: list[SecretSpan] = []

@@ -25,7 +25,7 @@ _MARKER = re.compile(MARKER_PATTERN)
 
 
 class NameKind(IntEnum):
-    """What a name is."""
+    """Whether a header or field name marks its value as secret, or is a secret."""
 
     PLAIN = 0
     FIELD = 1  # its value is a secret
@@ -127,5 +127,5 @@ def encode(text: str) -> bytes:
 
 
 def decode(data: bytes) -> str:
-    """The text of `encode`."""
+    """The inverse of `encode`."""
     return data.decode("utf-8", "surrogatepass")

@@ -29,7 +29,6 @@ def redact_url(finder: SecretFinder, url: str, path: str = "$") -> Redacted[str]
 
 
 def redact_form(finder: SecretFinder, form: str, path: str = "$") -> Redacted[str]:
-    """Clean a form-encoded body."""
     log: list[Redaction] = []
     return Redacted(_redact_text(finder, _redact_pairs(finder, form, log, path), log, path), log)
 

@@ -35,7 +35,7 @@ class RecordingSource(Protocol):
 
 
 class Recording(NamedTuple):
-    """One recorded call."""
+    """A recorded call that the library can match and replay."""
 
     name: str
     key: Digest

@@ -52,7 +52,7 @@ _SENDABLE_HEADER = r"[!#$%&'*+.^_`|~0-9A-Za-z-]+: [\t\x20-\x7e\x80-\xff]*"  # RF
 
 
 class TracePlayer(NamedTuple):
-    """A player of traces."""
+    """A player that answers from traces, and how many it has."""
 
     player: Player
     recording_count: int

@@ -36,7 +36,7 @@ def pack_json(contents: PackContents, report: PackReport) -> JSONObject:
 
 
 def pack_lines(contents: PackContents, report: PackReport) -> Iterator[str]:
-    """The same as lines."""
+    """The facts of `pack_json` as lines."""
     run = parse_json(contents.files[RUN_FILE])
     assert isinstance(run, dict)
     for name in _NAMES:

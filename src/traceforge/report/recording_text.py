@@ -73,7 +73,6 @@ _KINDS = {"field": "of its fields", "added": "added", "removed": "removed", "cha
 
 
 def statistics_lines(numbers: JSONObject) -> Iterator[str]:
-    """One line per number."""
     for name, value in numbers.items():
         yield f"{name.replace('_', ' ').ljust(24)}{_number(value)}"
 

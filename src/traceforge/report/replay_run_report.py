@@ -80,7 +80,7 @@ td{border:0;padding:.1rem 0}td:nth-child(-n+2){display:inline-block;width:auto;m
 
 
 def replay_lines(report: JSONObject) -> list[str]:
-    """The report as lines."""
+    """The report as text for a terminal."""
     verdicts = as_object(as_object(report["summary"])["verdicts"])
     lines = [
         f"{report['replay_run_id']}  {report['mode']}  {count(len(list_objects(report['items'])), 'item')}",

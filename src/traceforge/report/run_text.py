@@ -31,7 +31,7 @@ def run_lines(run: CommandRun) -> list[str]:
 
 
 def run_json(run: CommandRun) -> JSON:
-    """The same as JSON."""
+    """The counts of `run_lines` as JSON."""
     return {
         "exit_code": run.exit_code,
         "session_id": run.session_id,

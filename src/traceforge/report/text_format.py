@@ -29,7 +29,7 @@ def hint_line(hint: str) -> str:
 
 
 def one_line(text: str) -> str:
-    """Escape every unprintable character, so that text from a file cannot move the cursor or forge a report's line."""
+    """Escape every unprintable character, so that text from a file cannot move the cursor or forge a line."""
     return "".join(char if char.isprintable() else ascii(char)[1:-1] for char in text)
 
 

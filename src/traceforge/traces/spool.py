@@ -231,7 +231,7 @@ def read_frame(path: str, offset: int) -> SpoolFrame | None:
 
 
 def parse_segment(data: bytes, start: int = 0) -> SpoolSegment:
-    """Find every complete frame."""
+    """Find every complete frame; damaged bytes are skipped and counted."""
     frames: list[SpoolFrame] = []
     damaged = 0
     offset = end = start

@@ -27,7 +27,7 @@ LEFTOVER_AGE_S = 60.0  # A younger file may be a segment that its writer is abou
 
 
 class DrainResult(NamedTuple):
-    """What draining did."""
+    """How many traces were drained, and which segments could not be."""
 
     traces: int = 0
     torn: int = 0  # segments whose last frame was cut off by a crash

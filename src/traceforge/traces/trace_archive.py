@@ -118,7 +118,6 @@ def _is_same_trace(summary: TraceSummary, other: TraceSummary) -> bool:
 
 
 def find_archives(traces_dir: str) -> list[str]:
-    """Every archive, by name."""
     try:
         entries = list_folder(os.path.join(traces_dir, ARCHIVE_FOLDER))
     except CannotRead:

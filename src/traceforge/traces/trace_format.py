@@ -70,7 +70,7 @@ class TraceRequest(Struct):
 
 
 class TraceChoice(Struct):
-    """One generated answer."""
+    """One choice of a model's response."""
 
     index: WholeNumber
     finish_reason: str | None
@@ -79,7 +79,7 @@ class TraceChoice(Struct):
 
 
 class TraceUsage(Struct):
-    """Tokens spent."""
+    """The tokens that the provider counted."""
 
     prompt_tokens: NonNegative
     completion_tokens: NonNegative
@@ -98,7 +98,7 @@ class TraceResponse(Struct):
 
 
 class TraceMetadata(Struct):
-    """How the call went."""
+    """Duration, status and token count of the call."""
 
     duration_ms: NonNegative
     status: Literal["success", "error"]
@@ -108,7 +108,7 @@ class TraceMetadata(Struct):
 
 
 class TraceShape(Struct):
-    """The whole file."""
+    """The content of a trace file."""
 
     schema_version: NonEmptyText
     id: Uuid

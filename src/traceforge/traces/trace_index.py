@@ -189,7 +189,7 @@ class TraceIndex:
         self._connection.executemany("INSERT OR REPLACE INTO unread VALUES (?, ?, ?)", rows)
 
     def list_rows(self, trace_filter: TraceFilter, limit: int = -1, *, oldest_first: bool = False) -> list[TraceRow]:
-        """Rows, newest first."""
+        """The rows that match, newest first."""
         where, values = _where_clause(trace_filter)
         order = "ASC" if oldest_first else "DESC"
         query = f"SELECT place, start, {_COLUMNS} FROM traces {where} ORDER BY number {order} LIMIT ?"  # noqa: S608

@@ -33,8 +33,7 @@ ID_PREFIX_LENGTH_MIN = 4  # A shorter prefix of an id matches too many traces by
 Result = TypeVar("Result")
 
 
-def ignore_progress(read_count: int) -> None:
-    """Report no progress."""
+def ignore_progress(read_count: int) -> None: ...
 
 
 class TraceStore:
@@ -48,7 +47,6 @@ class TraceStore:
         self._archive: trace_archive.TraceArchive | None = None
 
     def close(self) -> None:
-        """Close the index."""
         if self._index is not None:
             self._index.close()
             self._index = None

@@ -145,13 +145,11 @@ class OpenAIApi:
             yield b"".join(frames.fail(error.code, error.message))
 
     async def _list_models(self, request: Request) -> HTTPResponse:
-        """Every alias."""
         return await self._read_models(
             request, lambda store: {"object": "list", "data": [_model(alias) for alias in _list_all_aliases(store)]}
         )
 
     async def _get_model(self, request: Request) -> HTTPResponse:
-        """One alias."""
         name = request.path_params["name"]
         return await self._read_models(request, lambda store: _model(store.read(lambda tx: get_alias(tx, name))))
 

@@ -28,7 +28,7 @@ class RequestRecord:
 
 
 class RequestLog:
-    """Writes lines."""
+    """Writes one JSON line for each request and each internal error."""
 
     def __init__(self, write: Callable[[str], None]) -> None:
         self._write = write

@@ -40,7 +40,6 @@ class ServerMetrics:
         self.bytes_out += record.bytes_out
 
     def text(self) -> bytes:
-        """The text of `/metrics`."""
         requests = [
             Sample({"operation": operation, "status": status}, count)
             for (operation, status), count in sorted(self.requests.items())

@@ -230,7 +230,6 @@ class MessageAssembler(StreamAssembler):
         self._inputs: dict[int, list[str]] = {}
 
     def add_event(self, event: JSONObject, name: str = "") -> None:
-        """Take one event."""
         kind = event.get("type") or name
         if kind == "message_start":
             self._start(as_object(event.get("message")))

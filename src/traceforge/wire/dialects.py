@@ -30,9 +30,7 @@ class DialectModule(Protocol):
         """The unified request; `model` where the address names it."""
         ...
 
-    def decode_response(self, body: JSONObject) -> JSONObject:
-        """The unified response."""
-        ...
+    def decode_response(self, body: JSONObject) -> JSONObject: ...
 
     def encode_response(self, unified: JSONObject) -> JSONObject:
         """The answer that decodes to this unified response."""

@@ -25,7 +25,7 @@ class Dialect(StrEnum):
 
 
 class EndpointKind(StrEnum):
-    """What an endpoint does."""
+    """The purpose of an endpoint, such as a chat or an embedding."""
 
     CHAT = "chat"
     COMPLETIONS = "completions"

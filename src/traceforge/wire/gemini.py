@@ -244,7 +244,6 @@ class ContentAssembler(StreamAssembler):
         self._candidates: dict[int, JSONObject] = {}
 
     def add_event(self, event: JSONObject, name: str = "") -> None:
-        """Take one chunk."""
         if event.get("error"):
             self.add_error(event["error"])
             return
@@ -265,7 +264,7 @@ class ContentAssembler(StreamAssembler):
                 assembled[name] = value
 
     def finish(self) -> JSONObject:
-        """The answer, as far as it came. The stream ends with a finish reason or a refused prompt, without a terminator."""
+        """The answer, as far as it came. A finish reason or a refused prompt ends it; Gemini sends no terminator."""
         candidates = [self._candidates[index] for index in sorted(self._candidates)]
         if candidates:
             self.body = {"candidates": cast("list[JSON]", candidates), **self.body}

@@ -140,7 +140,6 @@ class LineAssembler(StreamAssembler):
     """Puts an answer together from its lines."""
 
     def add_event(self, event: JSONObject, name: str = "") -> None:
-        """Take one line."""
         if "error" in event and "done" not in event:
             self.add_error(event["error"])
             return

@@ -23,7 +23,7 @@ from traceforge.wire.stream_assembly import StreamAssembler
 
 
 class ResponseEnding(StrEnum):
-    """How an answer ended."""
+    """How the body of a response ended."""
 
     COMPLETE = "complete"
     CUT = "cut"  # the stream stopped before its final event
@@ -82,7 +82,7 @@ class ResponseReader:
         self._broken_events = 0
 
     def feed(self, data: bytes) -> None:
-        """Take more bytes."""
+        """Parse more bytes of the body, in pieces of any size."""
         if self._parser is None and self._body_parts is None:
             self._start += data
             if len(self._start.lstrip(b"\xef\xbb\xbf \t\r\n")) < 6:  # too little to tell `data:` from anything else
@@ -92,7 +92,7 @@ class ResponseReader:
         self._feed_parser(data)
 
     def finish(self) -> ParsedResponse:
-        """The body has ended."""
+        """Parse the last bytes, and return the response."""
         if self._parser is None and self._body_parts is None:
             self._choose_parser()
             self._feed_parser(self._start)

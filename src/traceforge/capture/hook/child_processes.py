@@ -62,7 +62,7 @@ def _prepare(variables: Any, watcher: Any, args: Any, more: Any, named: Any) -> 
 
 
 def looks_like_python(program: str) -> bool:
-    """By its name alone."""
+    """Whether the program is a Python by its file name; the file is not read."""
     return _PYTHON.match(os.path.basename(program)) is not None
 
 

@@ -63,7 +63,6 @@ class ClientConnection(asyncio.Protocol):
         self.deadline = 0.0  # 0: none.
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """A client has connected."""
         self.transport = cast("asyncio.Transport", transport)
         self._descriptor = find_descriptor(self.transport)
         self._state.connections.add(self)
@@ -231,7 +230,6 @@ class ClientConnection(asyncio.Protocol):
         self._call = call
 
     def on_call_finished(self) -> None:
-        """The response is complete."""
         self._call = None
         self._is_upstream_full = False
         if self._body is not None:

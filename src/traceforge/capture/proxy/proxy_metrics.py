@@ -45,7 +45,6 @@ class ProxyMetrics:
         }
 
     def render(self, recorder_counts: Mapping[str, int], header_problems: int, worker: int) -> bytes:
-        """The body of `/metrics`."""
         return render_metrics(
             Metric(f"traceforge_proxy_{name}", "counter" if name.endswith("_total") else "gauge", help_text,
                    [Sample({**labels, "worker": worker}, count) for labels, count in samples])
@@ -93,5 +92,4 @@ def _by(label: str, counts: Mapping[str, int]) -> _Samples:
 
 
 def increment(counts: dict[str, int], name: str) -> None:
-    """Count one more."""
     counts[name] = counts.get(name, 0) + 1

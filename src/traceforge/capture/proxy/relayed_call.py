@@ -113,7 +113,7 @@ class RelayedCall:
             self._upstream.set_reading(False)
 
     def on_client_ready(self) -> None:
-        """Read the response again."""
+        """Resume reading the upstream's response."""
         if self._upstream is not None:
             self._upstream.set_reading(True)
 
@@ -196,7 +196,6 @@ class RelayedCall:
         metrics.response_chunks += len(payload)
 
     def on_response_complete(self) -> None:
-        """The response has ended."""
         self._upstream = None
         self._finish(CallOutcome.ANSWERED)
         self._client.on_call_finished()

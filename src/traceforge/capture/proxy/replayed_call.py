@@ -63,17 +63,15 @@ class ReplayedCall:
             self._replay_response(body)
 
     def on_client_disconnected(self, reason: str = "") -> None:
-        """The client has left."""
         self._end(0, CallOutcome.CLIENT_LEFT)
 
     def on_client_full(self) -> None:
         """The transport buffers what the client does not take: a recorded response is small."""
 
     def on_client_ready(self) -> None:
-        """Nothing was paused."""
+        """Do nothing: a replayed response has no reader to resume."""
 
     def abort(self) -> None:
-        """The proxy stops now."""
         self._end(0, CallOutcome.CUT)
 
     def _replay_response(self, body: bytes) -> None:

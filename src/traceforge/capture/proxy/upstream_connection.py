@@ -66,7 +66,6 @@ class UpstreamConnection(asyncio.Protocol):
         self.idle_since = 0.0
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """The connection is open."""
         self.transport = cast("asyncio.Transport", transport)
         self._descriptor = find_descriptor(self.transport)
 

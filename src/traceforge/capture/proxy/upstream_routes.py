@@ -49,7 +49,7 @@ class Upstream(NamedTuple):
 
 
 class Route(NamedTuple):
-    """Where a call goes."""
+    """The upstream of a call, and the path to request there."""
 
     upstream: Upstream
     path: str  # With the query, as it is sent.
@@ -82,7 +82,6 @@ class UpstreamRoutes:
 
     @property
     def upstreams(self) -> list[Upstream]:
-        """All upstreams."""
         return list(self._upstreams.values())
 
     @property

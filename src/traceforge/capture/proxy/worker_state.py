@@ -76,7 +76,6 @@ class WorkerState:
         }
 
     def metrics_page(self) -> bytes:
-        """The body of `/metrics`."""
         self.recording.flush()
         return self.metrics.render(self._recorder_counts(), self.recording.header_problems, self.worker)
 

@@ -51,7 +51,7 @@ class CommandRun:
 
     @property
     def calls(self) -> int:
-        """How many calls began."""
+        """How many model calls began, finished or not."""
         return sum(self.hosts.values())
 
 

@@ -79,7 +79,7 @@ class ProcessConnection:
                 return self._is_authenticated
 
     def close(self) -> None:
-        """The connection has ended."""
+        """Count the calls that the process has not finished."""
         with self._reports._lock:
             self._reports.unfinished += len(self._open_calls)
             self._open_calls.clear()

@@ -78,7 +78,6 @@ class AsyncHTTPTransport:
             raise await self._broken_stream(broken, operation.method, events.response_id)
 
     async def close(self) -> None:
-        """Close the idle connections."""
         connections, self._idle = self._idle, []
         for connection in connections:
             connection.close()

@@ -35,7 +35,6 @@ class EmbeddedTransport:
         self, operation: Operation, ids: tuple[str, ...], body: bytes | None, key: str | None, limit: int,
         after: str | None,
     ) -> Any:  # noqa: ANN401  # fmt: skip
-        """Do an operation."""
         value = None if body is None else read_json(body)
         typed_body = None if operation.body is None else to_body(operation.body, value)
         arguments = OperationArguments(ids, typed_body, limit, after)
@@ -60,7 +59,6 @@ class EmbeddedTransport:
             yield from _response_events(running)
 
     def close(self) -> None:
-        """Close the database."""
         self.store.close()
 
 
@@ -89,7 +87,6 @@ class AsyncEmbeddedTransport:
         self, operation: Operation, ids: tuple[str, ...], body: bytes | None, key: str | None, limit: int,
         after: str | None,
     ) -> Any:  # noqa: ANN401  # fmt: skip
-        """Do an operation."""
         threads = self._model_threads if operation.is_long else self._database_threads
         return await threads.run(lambda: self._transport.call(operation, ids, body, key, limit, after))
 

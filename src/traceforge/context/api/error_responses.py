@@ -47,7 +47,6 @@ class ErrorResponse(Exception):
         self.headers: dict[str, str] = {}  # Further headers of the response.
 
     def body(self) -> bytes:
-        """The JSON body."""
         kind = TYPES.get(self.status, "invalid_request_error")
         error: dict[str, JSON] = {"message": self.message, "type": kind, "code": self.code, "param": self.param}
         return json_bytes({"error": {**error, **self.more}})

@@ -185,7 +185,6 @@ class HTTPTransport:
             raise self._broken_stream(broken, operation.method, events.response_id)
 
     def close(self) -> None:
-        """Close every connection."""
         with self._lock:
             connections, self._connections = self._connections, set()
         for connection in connections:

@@ -60,12 +60,10 @@ class OperationArguments(NamedTuple):
 
     @property
     def first_id(self) -> str:
-        """The first id."""
         return self.ids[0]
 
     @property
     def second_id(self) -> str:
-        """The second id."""
         return self.ids[1]
 
 

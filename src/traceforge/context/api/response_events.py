@@ -24,7 +24,7 @@ def final_event(final: Response) -> bytes:
 
 
 def encode_stream(running: Response, texts: Iterable[str], final: Response) -> bytes:
-    """The complete stream."""
+    """Encode all events of a response, from created to its end."""
     return b"".join((created_event(running), *map(delta_event, texts), final_event(final)))
 
 

@@ -39,7 +39,7 @@ class Transport(Protocol):
         self, operation: Operation, ids: tuple[str, ...], body: bytes | None, key: str | None, limit: int,
         after: str | None,
     ) -> Any:  # noqa: ANN401  # fmt: skip
-        """Do an operation."""
+        """Run one operation and return its result; `key` is the idempotency key."""
 
     def stream(self, operation: Operation, body: bytes, key: str | None) -> Iterator[ResponseEvent]:
         """Do an operation; its events as they arrive."""
@@ -49,13 +49,13 @@ class Transport(Protocol):
 
 
 class AsyncTransport(Protocol):
-    """The same, awaited."""
+    """A `Transport` whose calls are awaited."""
 
     async def call(
         self, operation: Operation, ids: tuple[str, ...], body: bytes | None, key: str | None, limit: int,
         after: str | None,
     ) -> Any:  # noqa: ANN401  # fmt: skip
-        """Do an operation."""
+        ...
 
     def stream(self, operation: Operation, body: bytes, key: str | None) -> AsyncIterator[ResponseEvent]:
         """Do an operation; its events as they arrive."""

@@ -64,7 +64,7 @@ _VOLATILE = (
 
 
 class AdviceCode(StrEnum):
-    """The kinds of advice."""
+    """The kinds of advice that the linter gives."""
 
     VOLATILE_CONTENT = "volatile_content"
     ORDER_REGRESSION = "order_regression"
@@ -81,7 +81,6 @@ class Advice(NamedTuple):
     hint: str
 
     def to_json(self) -> JSON:
-        """The fields by name."""
         return {"code": self.code.value, "block_id": self.block_id, "sentence": self.sentence, "hint": self.hint}
 
 

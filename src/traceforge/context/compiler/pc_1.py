@@ -22,7 +22,7 @@ class PC1:
     revision = "pc_1"
 
     def order(self, sources: Sequence[BlockSource]) -> list[BlockSource]:
-        """In causal order."""
+        """Keep the causal order."""
         return list(sources)
 
     def start(self) -> CompilerState:

@@ -79,7 +79,6 @@ def open_artifact(tx: StoreTransaction, row: AnyRow) -> Content | bytes:
 
 
 def list_artifacts(tx: StoreTransaction, limit: int, after: str | None) -> Page[Artifact]:
-    """Every artifact, oldest first."""
     hidden = (artifacts.c.deleted_at.is_(None), artifacts.c.purged_by.is_(None))
     return list_page(
         tx, artifacts, (), lambda rows: [_artifact(tx, row) for row in rows], limit=limit, after=after, visible=hidden

@@ -58,7 +58,6 @@ def get_bundle(tx: StoreTransaction, bundle_id: str) -> Bundle:
 
 
 def list_bundles(tx: StoreTransaction, limit: int, after: str | None) -> Page[Bundle]:
-    """Every bundle, oldest first."""
     hidden = (bundles.c.deleted_at.is_(None), bundles.c.purged_by.is_(None))
     return list_page(tx, bundles, (), lambda rows: _bundles(tx, rows), limit=limit, after=after, visible=hidden)
 

@@ -69,7 +69,6 @@ def get_session(tx: StoreTransaction, session_id: str) -> Session:
 
 
 def list_sessions(tx: StoreTransaction, limit: int, after: str | None) -> Page[Session]:
-    """Every session, oldest first."""
     hidden = (sessions.c.deleted_at.is_(None), sessions.c.purged_by.is_(None))
     return list_page(tx, sessions, (), lambda rows: _sessions(tx, rows), limit=limit, after=after, visible=hidden)
 

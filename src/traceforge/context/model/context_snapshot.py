@@ -29,7 +29,7 @@ CompilerRevision = Annotated[
 
 
 class ContextSnapshot(Struct, forbid_unknown_fields=True, frozen=True):
-    """One pinned input."""
+    """The content of a context snapshot's file."""
 
     id: SnapshotId
     object: Literal["snapshot"]

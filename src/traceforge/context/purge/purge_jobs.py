@@ -93,7 +93,6 @@ def get_purge_job(tx: StoreTransaction, job_id: str) -> PurgeJob:
 
 
 def list_purge_jobs(tx: StoreTransaction, limit: int, after: str | None) -> Page[PurgeJob]:
-    """Every job, oldest first."""
     return list_page(tx, purge_jobs, (), lambda rows: [_job(row) for row in rows], limit=limit, after=after)
 
 

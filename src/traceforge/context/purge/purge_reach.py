@@ -47,7 +47,7 @@ IDS_PER_STATEMENT = 500  # Ids in one statement; databases have a limit.
 
 
 class EventPosition(NamedTuple):
-    """Where an event is."""
+    """The branch of an event, and its position on it."""
 
     session_id: str
     branch_id: str

@@ -44,7 +44,7 @@ class ResponseStart(NamedTuple):
 
 
 class ResponseEnd(NamedTuple):
-    """How a call ended."""
+    """The outcome of a model call, as it is stored."""
 
     status: Progress
     output: JSONObject | None = None

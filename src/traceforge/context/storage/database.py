@@ -129,7 +129,6 @@ class Database:
                 connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
 
     def close(self) -> None:
-        """Close every connection."""
         with self._locked():
             self._close_writer()
         self.engine.dispose()

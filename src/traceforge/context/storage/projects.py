@@ -54,7 +54,6 @@ def ensure_default_project(connection: Connection, keyring: Keyring) -> Project:
 
 
 def find_oldest_project(connection: Connection) -> Project | None:
-    """The oldest project."""
     row = connection.execute(select(projects).order_by(projects.c.seq).limit(1)).one_or_none()
     return None if row is None else _project(row)
 
@@ -79,7 +78,6 @@ def get_project(tx: StoreTransaction) -> Project:
 
 
 def list_projects(connection: Connection, limit: int, after: str | None) -> Page[Project]:
-    """Every project, oldest first."""
     check_limit(limit)
     statement = select(projects).order_by(projects.c.seq).limit(limit + 1)
     if after is not None:

@@ -55,7 +55,6 @@ class StoreTransaction:
         return self.connection.execute(statement).one_or_none()
 
     def fetch_all(self, statement: Executable) -> list[AnyRow]:
-        """Every row."""
         return list(self.connection.execute(statement).all())
 
     def execute(self, statement: Executable, rows: list[dict[str, Any]] | None = None) -> int:

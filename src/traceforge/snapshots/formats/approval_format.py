@@ -60,7 +60,7 @@ class Signer(Protocol):
 
 
 class Approver(Struct, forbid_unknown_fields=True, frozen=True):
-    """The person who approved."""
+    """The name and address that Git has configured for the approver."""
 
     name: NonEmptyText
     email: str
@@ -79,7 +79,7 @@ class ApprovedChange(Struct, forbid_unknown_fields=True, frozen=True):
 
 
 class Approval(Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):
-    """The whole file."""
+    """The content of an approval file."""
 
     version: Literal["1.0.0"]
     approved_at: Timestamp

@@ -91,7 +91,7 @@ class _Redactions(Struct, forbid_unknown_fields=True):
 
 
 class RawResponseShape(Struct, forbid_unknown_fields=True):
-    """The whole file."""
+    """The content of a raw response's file."""
 
     version: str
     request: _RequestShape

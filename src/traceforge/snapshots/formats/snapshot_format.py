@@ -107,7 +107,7 @@ class RawResponseReference(Struct, forbid_unknown_fields=True):
 
 
 class SnapshotResponse(Struct, forbid_unknown_fields=True):
-    """The model's answer."""
+    """The model's answer in an approved call."""
 
     content: str
     tokens_used: NonNegative
@@ -118,7 +118,7 @@ class SnapshotResponse(Struct, forbid_unknown_fields=True):
 
 
 class SnapshotRecord(Struct, forbid_unknown_fields=True):
-    """One approved call."""
+    """One approved call of a snapshot document."""
 
     id: SnapshotIdText
     timestamp: Timestamp
@@ -129,7 +129,7 @@ class SnapshotRecord(Struct, forbid_unknown_fields=True):
 
 
 class SnapshotDocument(Struct, forbid_unknown_fields=True):
-    """The whole file."""
+    """The content of a snapshot file."""
 
     version: str
     snapshots: list[SnapshotRecord]

@@ -47,7 +47,7 @@ class ManifestEntry(Struct, forbid_unknown_fields=True):
 
 
 class Manifest(Struct, forbid_unknown_fields=True):
-    """The whole manifest."""
+    """The content of `manifest.json`."""
 
     version: str
     created_at: Timestamp

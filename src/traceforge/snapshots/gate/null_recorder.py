@@ -24,9 +24,7 @@ class NullRecorder:
 
     @property
     def counts(self) -> RecordingCounts:
-        """Zeros: nothing was recorded."""
         return RecordingCounts()
 
     def close(self, seconds: float = CLOSE_SECONDS) -> RecordingCounts:
-        """Nothing to write."""
         return self.counts

@@ -48,7 +48,7 @@ class Divergence:
 
 @dataclass
 class AnswerCluster:
-    """Equal answers."""
+    """Equal answers, and the runs that gave them."""
 
     call: ComparedCall
     runs: list[int]

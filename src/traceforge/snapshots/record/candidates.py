@@ -58,7 +58,6 @@ class Candidate(Struct, frozen=True, dict=True):
 
     @property
     def key(self) -> Digest:
-        """The request key."""
         return self.keyed_request.key
 
     @property
@@ -68,7 +67,6 @@ class Candidate(Struct, frozen=True, dict=True):
 
     @property
     def model(self) -> str:
-        """The requested model."""
         return str(self.draft.request.get("model", "")) or self.keyed_request.endpoint.model
 
     @property

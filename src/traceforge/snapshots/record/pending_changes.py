@@ -56,7 +56,7 @@ class _ReasonShape(Struct, forbid_unknown_fields=True):
 
 
 class PendingShape(Struct, forbid_unknown_fields=True):
-    """The whole file."""
+    """The content of a pending change's file."""
 
     version: str
     id: SnapshotIdText
@@ -72,7 +72,7 @@ class PendingShape(Struct, forbid_unknown_fields=True):
 
 
 class PendingChange(Struct, frozen=True):
-    """One pending change."""
+    """A change to one snapshot that waits for approval."""
 
     id: str
     kind: ChangeKind

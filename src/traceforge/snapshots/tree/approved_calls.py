@@ -166,11 +166,9 @@ class _RawResponseSource:
         self._question = question
 
     def load_key_fields(self) -> KeyFields:
-        """What was asked."""
         return self._question
 
     def load_response(self) -> RecordedResponse:
-        """What came back."""
         return self._answer
 
     @cached_property

@@ -9,12 +9,10 @@ from traceforge.errors import NotFound
 
 
 class HasId(Protocol):
-    """Something with an id."""
+    """An object that can be selected by its id."""
 
     @property
-    def id(self) -> str:
-        """The id."""
-        ...
+    def id(self) -> str: ...
 
 
 HasIdT = TypeVar("HasIdT", bound=HasId)

@@ -46,7 +46,6 @@ class RunScopes:
         self._is_gone = lru_cache(None)(self._is_removed_test)
 
     def has_run(self, scope: str) -> bool:
-        """Whether the scope ran."""
         return scope in self._ran
 
     def is_removed(self, scope: str) -> bool:

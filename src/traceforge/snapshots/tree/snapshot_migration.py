@@ -52,7 +52,7 @@ _HINT = "Record the call again: only documented fields of 0.9.0 can be migrated.
 
 
 class OldRecord(Struct, forbid_unknown_fields=True):
-    """One record of 0.9.0."""
+    """One record of a snapshot file of version 0.9.0."""
 
     id: SnapshotIdText
     timestamp: Timestamp

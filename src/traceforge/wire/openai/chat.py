@@ -123,7 +123,6 @@ class ChatAssembler(StreamAssembler):
         self._is_text_completion = False  # a legacy completion: `text` in place of `delta`
 
     def add_event(self, event: JSONObject, name: str = "") -> None:
-        """Take one chunk."""
         if event.get("error"):
             self.add_error(event["error"])
             if "choices" not in event:

@@ -204,7 +204,6 @@ class ResponseAssembler(StreamAssembler):
         self.items: dict[int, JSONObject] = {}
 
     def add_event(self, event: JSONObject, name: str = "") -> None:
-        """Take one event."""
         kind = as_text(event.get("type")) or name
         if kind == "response.created" and self.body:
             self.count_unknown("second response.created")  # Two answers in one call: the last one counts.
