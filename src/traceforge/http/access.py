@@ -71,7 +71,7 @@ def is_loopback(host: str) -> bool:
         return False
 
 
-@lru_cache(maxsize=256)  # 15 µs without it, for every request of the context server.
+@lru_cache(maxsize=256)  # Every request of the context server asks, mostly with the same Host.
 def _is_local_authority(authority: str, bound_host: str) -> bool:
     try:
         host = urlsplit(f"//{authority}").hostname or ""

@@ -1,7 +1,8 @@
 """Writes to a transport's socket without waiting for the event loop.
 
 uvloop sends what was written at the end of the loop's turn. By then the proxy has also recorded and counted the call,
-and the peer has waited for that. Writing at once keeps the delay that the proxy adds within twice nginx's.
+and the peer has waited for that. Writing at once lets the peer continue sooner: it shows in the
+benchmark row "added p50 at one connection".
 
 Never: overtakes bytes that the transport still holds, or writes to a descriptor that is not the transport's.
 """

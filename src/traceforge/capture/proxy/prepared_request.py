@@ -1,8 +1,8 @@
 """A request that is ready to be forwarded: its head as it goes upstream, and its headers as they are recorded.
 
 Most clients send the same head with every request of a connection, except for the length of the body. `RepeatedHead`
-recognises such a head by comparing bytes, 2 µs instead of 30 µs for validating, parsing, admitting and rewriting it
-again: at 16 connections, that is a third of what the proxy spends on a call.
+recognises such a head by comparing bytes, so that it need not be validated, parsed, admitted and rewritten again. It
+shows in the benchmark row "calls/s at 16 connections".
 
 Never: remembers a head beyond its connection, because it may hold an API key.
 """

@@ -1,7 +1,7 @@
 """Writes a recorded response as HTTP/1.1, in one piece.
 
-The bytes of the latest responses are remembered: a load test asks for the same ones again and again, and writing a
-stream of 40 chunks takes 12 µs, looking it up 0.2 µs.
+The bytes of the latest responses are cached, because a load test asks for the same ones again and again. It shows in
+the benchmark row "replay through the proxy".
 """
 
 from __future__ import annotations

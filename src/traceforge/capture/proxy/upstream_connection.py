@@ -55,7 +55,7 @@ class UpstreamConnection(asyncio.Protocol):
         self.key = key
         self._call: RelayedCall | None = None
         self._reader: HeadReader | None = None
-        # A server repeats its head for a second, until `Date` changes: comparing the bytes takes 0.3 µs, parsing 9.
+        # A server repeats its head for a second, until `Date` changes. Comparing its bytes saves parsing them.
         self._last_head: tuple[bytes, str, ResponseHead] | None = None
         self._body: MessageBody | None = None
         self._method = ""
