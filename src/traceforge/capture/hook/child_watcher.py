@@ -43,7 +43,14 @@ class ChildWatcher(Watcher):
             "scope": current_test(),
         }
         call = InFlightCall(
-            self._end_call, method, url, upstream, call_id=_new_id(), client_headers=headers, caller=caller
+            self._end_call,
+            method,
+            url,
+            upstream,
+            call_id=_new_id(),
+            client_headers=headers,
+            caller=caller,
+            on_abandon=self._forget_call,
         )
         if len(upstream) < len(headers):  # Only a client that uses our headers is sent any.
             call.extra_response_headers = (("X-TraceForge-Trace-ID", call.id),)
@@ -68,8 +75,8 @@ class ChildWatcher(Watcher):
 
     def _report_begin(self, call: InFlightCall) -> None:
         """A call goes upstream: the parent numbers it in its session."""
-        self._open_calls[call.id] = call
         self._sender.send(write_frame({"kind": "begin", **_describe(call), "at": time.time()}))
+        self._open_calls[call.id] = call  # Last: if the frame cannot be made, the parent does not know of the call.
 
     def _end_call(self, call: InFlightCall) -> None:
         if self._open_calls.pop(call.id, None) is None:
@@ -87,6 +94,10 @@ class ChildWatcher(Watcher):
         }
         chunks = [data for _, data in call.response_chunks]
         self._sender.send(write_frame(head, [b"".join(call.request_chunks), *chunks]))
+
+    def _forget_call(self, call: InFlightCall) -> None:
+        """Report no end: the parent counts the call as unfinished, and the fault is reported at exit."""
+        self._open_calls.pop(call.id, None)
 
     def count_refusal(self, reason: str) -> None:
         self._sender.send(write_frame({"kind": "refused", "why": reason}))

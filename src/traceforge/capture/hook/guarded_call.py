@@ -2,7 +2,7 @@
 
 In: what a client hook, or the proxy, sees of a call. Out: the same events for the `InFlightCall`, in the same order,
 up to the first fault or the end; for a call that is replayed, its response. Never: raises, or passes on an event
-after a fault. (The watcher may still end such a call when the process exits.)
+after a fault: the call is abandoned, and no trace is made of it.
 
 In a strict replay, a call without a response is refused; in every replay, one whose replay fails is. A refused call
 is counted, and nothing of it reaches the network.
@@ -86,7 +86,7 @@ class GuardedCall:
 
     def refuse(self, exc: BaseException) -> ReplayedResponse:
         """The response that says that the call could not be replayed."""
-        self._call = None
+        self._abandon()
         return refuse_call(self._replayer, f"the call could not be replayed ({describe_error(exc)})")
 
     @property
@@ -142,8 +142,13 @@ class GuardedCall:
             dropped_calls.append(call)
 
     def _fail(self, exc: BaseException, stage: str) -> None:
-        self._call = None
+        self._abandon()
         self._on_fault(exc, stage)
+
+    def _abandon(self) -> None:
+        call, self._call = self._call, None
+        if call is not None:
+            call_safely(None, call.abandon)
 
 
 class RefusedCall(GuardedCall):

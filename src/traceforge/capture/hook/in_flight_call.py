@@ -8,6 +8,7 @@ at most once. Never: does I/O, waits, or raises on account of what a call holds.
     call.start_response(200, headers)     of the final response; interim responses (1xx) are left out
     call.add_response_chunk(b"…")         any number of times
     call.end(ANSWERED)                    in every case, also where the application left; a second end is ignored
+    call.abandon()                        instead of `end`, after a fault of ours
 
 Chunks are immutable bytes.
 """
@@ -29,9 +30,9 @@ class InFlightCall:
     """What was seen of one call so far."""
 
     __slots__ = (
-        "_began", "_on_end", "_request_bytes", "_response_bytes", "caller", "client_headers", "duration_ms", "error",
-        "extra_response_headers", "id", "method", "outcome", "provider", "request_chunks", "request_headers",
-        "response_chunks", "response_headers", "started_at", "status", "url",
+        "_began", "_on_abandon", "_on_end", "_request_bytes", "_response_bytes", "caller", "client_headers",
+        "duration_ms", "error", "extra_response_headers", "id", "method", "outcome", "provider", "request_chunks",
+        "request_headers", "response_chunks", "response_headers", "started_at", "status", "url",
     )  # fmt: skip
 
     def __init__(
@@ -46,7 +47,9 @@ class InFlightCall:
         caller: Any = None,
         started_at: str = "",
         provider: str = "",
+        on_abandon: Callable[[InFlightCall], object] | None = None,
     ) -> None:
+        self._on_abandon = on_abandon
         self._on_end: Callable[[InFlightCall], object] | None = on_end  # None: the call has ended
         self.id = call_id  # of the trace that it becomes
         self.method = method
@@ -105,6 +108,12 @@ class InFlightCall:
             error = error or f"a body of more than {BODY_BYTES_MAX} bytes is not kept"
         self.duration_ms, self.outcome, self.error = duration_ms, outcome, error
         on_end(self)
+
+    def abandon(self) -> None:
+        """Forget the call after a fault of ours: what was seen of it is not the whole, so it never ends."""
+        on_end, self._on_end = self._on_end, None
+        if on_end is not None and self._on_abandon is not None:
+            self._on_abandon(self)
 
     @property
     def is_too_large(self) -> bool:
