@@ -355,6 +355,8 @@ def test_a_request_of_responses_is_that_of_a_chat() -> None:
         (read_chat, {"model": "m", "messages": "Hi"}, "messages"),
         (read_chat, {"model": "m", "messages": [{"content": "Hi"}]}, "messages[0].role"),
         (read_chat, {"model": "m", "messages": [{"role": "user", "content": "Hi"}], "n": 2}, "n"),
+        (read_chat, {"model": "m", "messages": [{"role": "user", "content": "Hi"}], "n": True}, "n"),
+        (read_chat, {"model": "m", "messages": [{"role": "user", "content": "Hi"}], "stream": 1}, "stream"),
         (read_chat, {"model": "m", "messages": [{"role": "user", "content": "Hi"}], "stream": "yes"}, "stream"),
         (read_chat, {"model": "m", "messages": [{"role": "user", "content": "Hi"}], "tools": "x"}, "tools"),
         (
@@ -368,6 +370,8 @@ def test_a_request_of_responses_is_that_of_a_chat() -> None:
         (read_responses, {"model": "m", "input": [1]}, "input"),
         (read_responses, {"model": "m", "input": "Hi", "previous_response_id": "resp_1"}, "previous_response_id"),
         (read_responses, {"model": "m", "input": "Hi", "background": True}, "background"),
+        (read_responses, {"model": "m", "input": "Hi", "background": 0}, "background"),
+        (read_responses, {"model": "m", "input": "Hi", "conversation": 0}, "conversation"),
         (read_responses, {"model": "m", "input": "Hi", "tools": [{"type": "web_search"}]}, "tools[0].type"),
         (read_responses, {"model": "m", "input": "Hi", "tool_choice": {"type": "mcp"}}, "tool_choice"),
         (read_chat, {"model": "m", "messages": [{"role": "function", "content": "Hi"}]}, "messages[0].role"),

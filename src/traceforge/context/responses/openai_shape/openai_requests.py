@@ -54,7 +54,7 @@ def read_chat(body: JSON) -> OpenAIRequest:
     messages = _all_objects(fields, "messages")
     for place, message in enumerate(messages):
         _check_message(message, f"messages[{place}]")
-    if fields.get("n") not in (None, 1):
+    if fields.get("n") not in (None, 1) or fields.get("n") is True:  # True equals 1 in Python.
         raise _refused("`n` must be 1", "n")
     if fields.get("tools"):
         _all_objects(fields, "tools")
@@ -70,7 +70,7 @@ def read_responses(body: JSON) -> OpenAIRequest:
     """Read the body of `/v1/responses`; raises as `read_chat`."""
     fields = _checked(body, "input")
     for name in _STATEFUL:
-        if fields.get(name) not in (None, False):
+        if fields.get(name) is not None and fields[name] is not False:  # 0 equals False in Python.
             raise _refused(f"{name} is not supported: send the complete conversation in input", name)
     if not isinstance(fields["input"], str):
         for place, item in enumerate(_all_objects(fields, "input")):
