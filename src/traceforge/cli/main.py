@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from io import TextIOWrapper
 
@@ -21,6 +21,24 @@ from traceforge.findings import ExitCode
 
 INTERRUPTED = 130  # what a shell reports for Ctrl-C
 BROKEN_PIPE = 141  # what a shell reports when the reader of a pipe has ended
+
+
+class _HelpFormatter(click.HelpFormatter):
+    """Breaks no line of help at a hyphen: a header, an option or a path must be whole to be copied."""
+
+    _hyphen = "\N{NON-BREAKING HYPHEN}"  # while lines are wrapped
+
+    def write_text(self, text: str) -> None:
+        super().write_text(text.replace("-", self._hyphen))
+
+    def write_dl(self, rows: Iterable[tuple[str, str]], col_max: int = 30, col_spacing: int = 2) -> None:
+        super().write_dl([(term, text.replace("-", self._hyphen)) for term, text in rows], col_max, col_spacing)
+
+    def getvalue(self) -> str:
+        return super().getvalue().replace(self._hyphen, "-")
+
+
+click.Context.formatter_class = _HelpFormatter  # of every command, however its context is made
 
 
 class _TopGroup(LazyGroup):

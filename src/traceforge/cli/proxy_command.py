@@ -78,8 +78,8 @@ def proxy(
     anthropic.
 
     SIGTERM or Ctrl-C waits for calls in flight, writes what was recorded and exits with 0; a second signal stops at
-    once. To listen on another address than loopback, set TRACEFORGE_PROXY_TOKEN; clients send it as
-    X-TraceForge-Token.
+    once. To listen on another address than loopback, set TRACEFORGE_PROXY_TOKEN to a secret, which clients send in
+    the header X-TraceForge-Token.
 
     In replay, a request that was not recorded gets status 418, which no SDK retries, and a message that says how it
     differs from the nearest recorded request. Exit code 1: a request had no recording. Exit code 3: no call was

@@ -1,4 +1,4 @@
-"""`traceforge trace`: recorded calls."""
+"""`traceforge trace`: traces of recorded calls."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def list_traces(limit: int, before: str, as_json: bool, **options: str) -> None:
 @click.option("--full", is_flag=True, help="Show long texts in full.")
 @json_option
 def show(trace_id: str, chunks: bool, full: bool, as_json: bool) -> None:
-    """Show one call: its facts, the request and the answer.
+    """Show one trace: its facts, the request and the answer.
 
     ID is the id of a trace, at least its first four characters, or the name of its file.
     """
@@ -182,7 +182,7 @@ def _limit_to_recent(narrowed: TraceFilter) -> TraceFilter:
 @click.option("--full", is_flag=True, help="Show long texts in full.")
 @json_option
 def diff(before: str, after: str, full: bool, as_json: bool) -> None:
-    """Compare two calls.
+    """Compare two traces.
 
     Exit code 1: they differ.
     """

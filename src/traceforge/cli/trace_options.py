@@ -24,7 +24,7 @@ PROGRESS_FROM = 1000  # Fewer traces are read before a line could be read.
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
-_SINCE = "List only calls since TIME: 2026-01-31, 2026-01-31T12:00:00Z, or 30m, 2h, 7d ago."
+_SINCE = "List only traces since TIME: 2026-01-31, 2026-01-31T12:00:00Z, or 30m, 2h, 7d ago."
 _AGO = re.compile(r"([0-9]{1,6})([smhdw])\Z")
 _UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
 
@@ -113,21 +113,21 @@ def filter_options(command: Command) -> Command:
                 "--provider",
                 default="",
                 metavar="NAME",
-                help="List only calls to this provider: openai, anthropic, …",
+                help="List only traces of this provider: openai, anthropic, …",
             ),
-            click.option("--model", default="", help="List only calls to this model; * matches any text."),
+            click.option("--model", default="", help="List only traces of this model; * matches any text."),
             click.option(
-                "--status", type=click.Choice(["success", "error"]), help="List only calls that ended like this."
-            ),
-            click.option(
-                "--session", "session_id", default="", metavar="ID", help="List only the calls of this session."
+                "--status", type=click.Choice(["success", "error"]), help="List only traces that ended like this."
             ),
             click.option(
-                "--endpoint", default="", metavar="PATH", help="List only calls to this path, such as /v1/messages."
+                "--session", "session_id", default="", metavar="ID", help="List only traces of this session."
+            ),
+            click.option(
+                "--endpoint", default="", metavar="PATH", help="List only traces of this path, such as /v1/messages."
             ),
             click.option("--since", default="", metavar="TIME", help=_SINCE),
             click.option(
-                "--until", default="", metavar="TIME", help="List only calls before TIME, written the same way."
+                "--until", default="", metavar="TIME", help="List only traces before TIME, written the same way."
             ),
         )
     ):

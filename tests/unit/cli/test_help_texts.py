@@ -87,6 +87,12 @@ def test_help_fits_a_terminal_of_80_columns(path: str) -> None:
     assert not [line for line in text.splitlines()[1:] if line.endswith("...")]
 
 
+@pytest.mark.parametrize("path", CONTEXTS)
+def test_no_name_is_broken_at_a_hyphen(path: str) -> None:
+    """A header, an option or a signal that goes on in the next line cannot be copied."""
+    assert not [line for line in CONTEXTS[path].get_help().splitlines() if re.search(r"\w-$", line)]
+
+
 GROUPS: list[tuple[str, CommandTable]] = [
     ("traceforge", TOP),
     ("traceforge context", CONTEXT),
