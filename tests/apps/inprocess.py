@@ -1,7 +1,7 @@
-"""Runs a program as its author would with `traceforge.capture()` around it: inprocess.py PROGRAM.
+"""Run a program inside `traceforge.capture()`, as its author would: inprocess.py PROGRAM.
 
-PATHS are folders to find TraceForge in, behind everything else, where it is not installed. Where CAPTURE is "no",
-TraceForge is there and is not used; where it is "replay", calls are answered from what was recorded.
+PATHS are folders to import TraceForge from where it is not installed; they come last in the path. CAPTURE "no" runs
+the program without TraceForge, "replay" inside `traceforge.replay()`.
 """
 
 import os
@@ -19,6 +19,10 @@ elif os.environ.get("CAPTURE") == "replay":
         runpy.run_path(sys.argv[1], run_name="__main__")
     print(f"played {replayed.played}", file=sys.stderr)
 else:
-    with traceforge.capture() as seen:
+    with traceforge.capture() as captured:
         runpy.run_path(sys.argv[1], run_name="__main__")
-    assert (0, 0, 0) == (seen.open, seen.lost, seen.unknown), (seen.open, seen.lost, seen.unknown)
+    assert (0, 0, 0) == (captured.open, captured.lost, captured.unknown), (
+        captured.open,
+        captured.lost,
+        captured.unknown,
+    )

@@ -65,7 +65,7 @@ def test_a_changed_prompt_is_one_finding_that_shows_the_edit(site: Site) -> None
     assert (1, 0) == (ran.code, served(site))
     assert 1 == ran.err.count(": GT1 ")
     assert "{+very+}" in ran.err.replace("{+ very+}", "{+very+}").replace("{+very +}", "{+very+}")
-    assert "gated.py::test_chat" in _line(ran.err, "traceforge record")
+    assert "four_providers.py::test_chat" in _line(ran.err, "traceforge record")
     assert "test_embedding" not in _line(ran.err, "traceforge record")
     assert re.search(r"RED: 1 call replayed, 1 finding", ran.err)
 
@@ -93,7 +93,7 @@ def test_record_files_the_change_and_nothing_else(site: Site) -> None:
 
 def test_a_new_call_is_red_and_names_the_nearest_snapshot(site: Site) -> None:
     """Beside those that were approved."""
-    with (site.folder / "gated.py").open("a") as file:
+    with (site.folder / "four_providers.py").open("a") as file:
         file.write('\n\ndef test_more() -> None:\n    chat("Name a soup.")\n    assert chat("Name a salad.")\n')
 
     ran = site.test("-k", "test_chat or test_more")
@@ -104,7 +104,7 @@ def test_a_new_call_is_red_and_names_the_nearest_snapshot(site: Site) -> None:
 
 def test_an_unapproved_call_is_red_even_if_the_error_is_swallowed(site: Site) -> None:
     """Every test passes, and the build is red."""
-    with (site.folder / "gated.py").open("a") as file:
+    with (site.folder / "four_providers.py").open("a") as file:
         file.write(
             "\n\ndef test_swallows() -> None:\n    try:\n        chat('Name a salad.')\n"
             "    except Exception:\n        pass\n"
@@ -197,7 +197,7 @@ def test_fresh_makes_every_call_live_and_equal_answers_are_unchanged(recorded: S
 @pytest.mark.slow
 def test_two_answers_to_a_request_are_refused_under_the_behaviour_gate(site: Site) -> None:
     """And approved one by one where the request is gated."""
-    with (site.folder / "gated.py").open("a") as file:
+    with (site.folder / "four_providers.py").open("a") as file:
         file.write(
             "\n\ndef test_draws() -> None:\n"
             "    SETTINGS['temperature'] = 0.9\n"
@@ -330,7 +330,7 @@ def test_a_test_that_refers_to_provider_state_is_recorded_as_a_whole(site: Site)
     (site.folder / "traceforge.config.json").write_text(
         json.dumps({"models": {**CONFIG["models"], "gpt-5": {"gate": "request", "temperature": 1, "max_tokens": 60}}})
     )
-    with (site.folder / "gated.py").open("a") as file:
+    with (site.folder / "four_providers.py").open("a") as file:
         file.write("\n\ndef test_goes_on() -> None:\n    import openai\n\n    client = openai.OpenAI()\n")
         file.write(first + second.format("Another."))
     site.record("-k", "test_goes_on or test_local")
@@ -349,13 +349,15 @@ def test_a_test_that_refers_to_provider_state_is_recorded_as_a_whole(site: Site)
 @pytest.mark.slow
 def test_calls_of_a_script_belong_to_its_command(site: Site) -> None:
     """Another command, or the tests, say nothing about it; the same one does, with whichever interpreter."""
-    (site.folder / "script.py").write_text("import sys, gated\nif sys.argv[1:] != ['quiet']: gated.chat('Script!')\n")
+    (site.folder / "script.py").write_text(
+        "import sys, four_providers\nif sys.argv[1:] != ['quiet']: four_providers.chat('Script!')\n"
+    )
     command = [str(site.python), "script.py"]
     recorded = site.run("record", "--", *command)
 
     assert (0, 0) == (recorded.code, site.approve().code), recorded.err
     assert 0 == site.run("test", "--", *command).code
     assert 0 == site.test("-k", CHAT).code
-    (site.folder / "script.py").write_text("import gated\ngated.chat('Name a soup.')\n")
+    (site.folder / "script.py").write_text("import four_providers\nfour_providers.chat('Name a soup.')\n")
     unused = site.run("test", "--", *command)
     assert (1, 1) == (unused.code, unused.err.count("GT3")), unused.err

@@ -27,7 +27,7 @@ KEY = "sk-abcdefghijklmnopqrstuvwxyz123456"
 
 def run_pytest(folder: Path, python: Path, url: str, *words: str) -> list[str]:
     """The application's tests, as its people run them; the command."""
-    command = [str(python), "-m", "pytest", "-q", "-p", "no:cacheprovider", *words, "tests/taped.py"]
+    command = [str(python), "-m", "pytest", "-q", "-p", "no:cacheprovider", *words, "tests/vcr_tests.py"]
     environ = {"PATH": os.environ["PATH"], "MODEL_URL": url, "PYTHONDONTWRITEBYTECODE": "1"}
     done = subprocess.run(command, cwd=folder, env=environ, capture_output=True, text=True, timeout=90, check=False)
     assert 0 == done.returncode, done.stdout
@@ -38,13 +38,13 @@ def test_cassettes_of_pytest_recording_are_replayed(tmp_path: Path) -> None:
     """Recorded by vcrpy, imported, approved: the same tests pass without it, and without the provider."""
     python = installed_python("vcr")
     (tmp_path / "tests").mkdir()
-    shutil.copy(PROJECT / "tests" / "apps" / "taped.py", tmp_path / "tests")
+    shutil.copy(PROJECT / "tests" / "apps" / "vcr_tests.py", tmp_path / "tests")
     (tmp_path / "traceforge.config.json").write_text(json.dumps(CONFIG))
     with model_server() as server:
         run_pytest(tmp_path, python, server.url, "--record-mode=once")
         url = server.url
-    assert TESTS == len(list(tmp_path.glob("tests/cassettes/taped/*.yaml")))
-    assert KEY in (tmp_path / "tests/cassettes/taped/test_chat.yaml").read_text()
+    assert TESTS == len(list(tmp_path.glob("tests/cassettes/vcr_tests/*.yaml")))
+    assert KEY in (tmp_path / "tests/cassettes/vcr_tests/test_chat.yaml").read_text()
 
     ran = traceforge("import", "vcr", "tests/cassettes", cwd=tmp_path)
 
@@ -61,10 +61,10 @@ def test_cassettes_of_pytest_recording_are_replayed(tmp_path: Path) -> None:
         if path.parent.name not in ("wire", "approvals")
         for one in json.loads(path.read_text())["snapshots"][0]["source"]["scopes"]
     }
-    many = "tests/taped.py::TestMany::test_dish"
+    many = "tests/vcr_tests.py::TestMany::test_dish"
     assert {f"{many}[pie]", f"{many}[v1.5 stew]"} < scopes
     command = [str(python), "-m", "pytest", "-q", "-p", "no:cacheprovider", "--disable-recording"]
-    words = ["-k", "not something_else", "tests/taped.py"]
+    words = ["-k", "not something_else", "tests/vcr_tests.py"]
     tested = traceforge("test", "--", *command, *words, cwd=tmp_path, MODEL_URL=url)
     assert (0, f"GREEN: {CALLS} calls replayed") == (tested.code, tested.err.strip().rpartition("traceforge: ")[2])
 

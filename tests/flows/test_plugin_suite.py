@@ -31,7 +31,7 @@ MORE_MAX = (
 )
 # By the names under which pytest collects them; here it must not.
 FILES = {
-    "asking.py": "asking.py", "conftest.py": "fixtures.py",
+    "provider_calls.py": "provider_calls.py", "conftest.py": "fixtures.py",
     **{f"test_{name}.py": f"{name}_tests.py" for name in ("chat", "gemini", "local", "messages", "shared")},
 }  # fmt: skip
 PROVIDERS = ("OPENAI_BASE_URL", "OPENAI_API_KEY", "ANTHROPIC_BASE_URL", "ANTHROPIC_API_KEY", "OLLAMA_HOST",
@@ -170,7 +170,7 @@ def test_what_failed_last_and_the_first_failure(site: Site) -> None:
 @pytest.mark.parametrize("workers", ["0", "2"])
 def test_an_edited_prompt_fails_every_test_that_sends_it(site: Site, workers: str) -> None:
     """With the diff in each; what does not send it passes, and no snapshot is said to be unused."""
-    site.edit('PROMPT = "You are brief."', 'PROMPT = "You are wordy."', "asking.py")
+    site.edit('PROMPT = "You are brief."', 'PROMPT = "You are wordy."', "provider_calls.py")
 
     ran = run(site, "-n", workers, "-rA", SHUFFLE="10")
 

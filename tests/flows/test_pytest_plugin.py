@@ -18,7 +18,7 @@ SWALLOWS = """def test_swallows() -> None:
     except Exception:
         pass"""
 
-SWALLOWED_AT_IMPORT = """from gated import chat
+SWALLOWED_AT_IMPORT = """from four_providers import chat
 
 try:
     chat("Name a salad.")
@@ -81,7 +81,7 @@ def test_a_test_with_an_unapproved_call_fails_with_the_diff(site: Site, workers:
     assert (1, 0) == (ran.code, site.server.served)
     assert "2 failed" in ran.out
     assert "[-river-]{+lake+}" in ran.out
-    assert "gated.py::test_swallows: GT2 this request was never approved" in ran.out
+    assert "four_providers.py::test_swallows: GT2 this request was never approved" in ran.out
     assert "GT1 the request of" in ran.out
     assert "pytest --traceforge=record" in ran.out
 
@@ -338,7 +338,7 @@ def test_a_test_that_connects_past_the_hooks_is_refused_and_fails(site: Site, wo
     (site.folder / "traceforge.config.json").write_text(
         json.dumps({**CONFIG, "test": {"ignore_hosts": ["*.example.net"], "allow_ports": [site.port]}})
     )
-    (site.folder / "gated.py").write_text(CONNECTS)
+    (site.folder / "four_providers.py").write_text(CONNECTS)
 
     ran = site.plugin("-n", workers, "--traceforge-allow-unused")
 
@@ -346,14 +346,14 @@ def test_a_test_that_connects_past_the_hooks_is_refused_and_fails(site: Site, wo
     assert (1, 0) == (ran.code, site.server.served), ran.out
     assert "6 failed, 3 passed" in ran.out, ran.out
     for test, place in {**REFUSED, **model}.items():
-        assert 1 == ran.out.count(f"gated.py::{test}: GT5 a connection to {place} was refused"), ran.out
+        assert 1 == ran.out.count(f"four_providers.py::{test}: GT5 a connection to {place} was refused"), ran.out
     assert "example.net" not in ran.out
     assert "= traceforge =" in ran.out
 
 
 def test_a_connection_outside_of_the_tests_is_refused_too(site: Site) -> None:
     """It is told at the end, and the network is back when the suite has ended."""
-    (site.folder / "gated.py").write_text(
+    (site.folder / "four_providers.py").write_text(
         "import socket\n\ntry:\n    socket.create_connection(('models.example.com', 443))\n"
         "except ConnectionRefusedError:\n    pass\n\n\ndef test_nothing() -> None:\n    pass\n"
     )
@@ -374,7 +374,7 @@ def test_a_connection_outside_of_the_tests_is_refused_too(site: Site) -> None:
 def _ours() -> list[str]:
     import sys
 
-    return ["--", sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-k", CHAT, "gated.py"]
+    return ["--", sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-k", CHAT, "four_providers.py"]
 
 
 @pytest.mark.slow

@@ -135,10 +135,10 @@ def test_test_reports_the_changed_prompt_on_its_line(recorded: Site, tmp_path: P
     assert "[-river-]{+lake+}" in "".join(findings.itertext())
     [result] = sarif(site.folder / "s.sarif")["results"]
     place = result["locations"][0]["physicalLocation"]
-    assert ("GT1", "gated.py") == (result["ruleId"], place["artifactLocation"]["uri"])
+    assert ("GT1", "four_providers.py") == (result["ruleId"], place["artifactLocation"]["uri"])
     assert place["region"]["startLine"] > 1
     assert 1 == ran.err.count("::error ")
-    assert f"::error title=TraceForge GT1,file=gated.py,line={place['region']['startLine']}::" in ran.err
+    assert f"::error title=TraceForge GT1,file=four_providers.py,line={place['region']['startLine']}::" in ran.err
     assert "[-river-]{+lake+}" in (tmp_path / "summary.md").read_text()
 
 

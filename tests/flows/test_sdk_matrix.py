@@ -83,13 +83,13 @@ def core(server: Upstream, answers: Answers, tmp_path_factory: pytest.TempPathFa
 @pytest.fixture(scope="module")
 def frameworks(server: Upstream, answers: Answers) -> Application:
     """LangChain and pydantic-ai."""
-    return Application(installed_python("apps"), server, answers, _ways(FRAMEWORKS), "frameworks")
+    return Application(installed_python("apps"), server, answers, _ways(FRAMEWORKS), "framework_calls")
 
 
 @pytest.fixture(scope="module")
 def lite(server: Upstream, answers: Answers) -> Application:
     """Litellm."""
-    return Application(installed_python("litellm"), server, answers, _ways(LITELLM), "lite")
+    return Application(installed_python("litellm"), server, answers, _ways(LITELLM), "litellm_calls")
 
 
 def _ways(sdks: dict[str, str]) -> dict[str, str]:
@@ -160,7 +160,7 @@ def _in_order(traces: list[TraceOnDisk], received: list[ReceivedRequest]) -> lis
 def _differences(bare: ApplicationRun, seen: ApplicationRun, model: str, way: str) -> Iterator[str]:
     """Between a run that nobody watched and one that was."""
     expected, got = bare.results[model].result, seen.results[model].result
-    if model.endswith(".0") and isinstance(expected, dict) and "complaint" in expected:
+    if model.endswith(".0") and isinstance(expected, dict) and "exception" in expected:
         yield f"our own answer is not understood: {expected}"
     if expected != got:
         yield f"returned {_apart(got, expected)}"

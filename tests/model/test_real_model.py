@@ -24,7 +24,7 @@ from support.corpus import PROJECT
 from support.environments import linked_python
 from support.local_model import LocalServer, Messages, find_weights, local_server
 
-APP = PROJECT / "tests" / "apps" / "local.py"
+APP = PROJECT / "tests" / "apps" / "local_model.py"
 CONFIG = {
     "models": {"smollm2-*": {"usage_in_answers": "absent"}}
 }  # Streams of this server do not say how long they are.
@@ -240,8 +240,8 @@ def assert_shown(ran: CommandResult, approved: Snapshot, said: Sequence[str]) ->
     verdict, different = expected_verdict(approved.text, said)
     assert ("varies", 1) == (verdict, ran.code)
     head = "❌ Non-deterministic behavior detected\n"
-    counted = f"   {different}/{RUNS} runs produced different outputs\n   → CI fails\n   {approved.id}, local.py:"
-    assert f"{head}{counted}" in ran.out
+    counted = f"   {different}/{RUNS} runs produced different outputs\n   → CI fails\n"
+    assert f"{head}{counted}   {approved.id}, {APP.name}:" in ran.out
     for text in set(said):
         runs = f"{said.count(text)} run{'s' if said.count(text) > 1 else ''}"
         differs = f"differs from word {first_difference(approved.text, text)[0]} on: "

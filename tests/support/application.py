@@ -1,4 +1,4 @@
-"""The application `tests/apps/asks.py` in a project of its own, recorded in each possible way or not at all.
+"""The application `tests/apps/sdk_calls.py` in a project of its own, recorded in each possible way or not at all.
 
 `Application.run` starts it as a real process and returns the results of its SDK calls, the requests that the provider
 received, and the traces that are on disk at the end.
@@ -116,7 +116,7 @@ def proxy_process(project: Path, upstreams: Mapping[str, str], *arguments: str) 
 
 
 class Application:
-    """`asks.py` with an interpreter, and a provider that answers it."""
+    """`sdk_calls.py` with an interpreter, and a provider that answers it."""
 
     def __init__(
         self, python: Path, server: Upstream, answers: Answers, ways: dict[str, str], more: str = ""
@@ -134,7 +134,7 @@ class Application:
         (folder / ".git").mkdir()
         self._server.respond_with(ScriptedResponse([b"{}"]))
         self._server.choose = self._answers.answer
-        program = str(app / "asks.py")
+        program = str(app / "sdk_calls.py")
         url = self._server.url
         if way == "proxy":
             with proxy_process(folder, dict.fromkeys(PROVIDERS, url)) as (base, _):
@@ -157,7 +157,7 @@ class Application:
         """Run it once more, in process or under `run`, in a project that has recorded it; the provider is another."""
         self._server.respond_with(ScriptedResponse([b'{"error": "nobody should have asked"}'], 500))
         self._server.choose = None
-        program, inside = str(folder / "app" / "asks.py"), str(folder / "app" / "inprocess.py")
+        program, inside = str(folder / "app" / "sdk_calls.py"), str(folder / "app" / "inprocess.py")
         words = {
             "inprocess": [str(self._python), inside],
             "run": [sys.executable, "-m", "support.replay_run", str(self._python)],
@@ -178,7 +178,7 @@ class Application:
             **more,
             **{f"{name.upper()}_URL": url for name, url in urls.items()},
             MODELS=json.dumps(self.models),
-            MORE=self._more,
+            MORE_CASES=self._more,
             PATHS=os.pathsep.join([str(PROJECT / "src"), str(SITE_PACKAGES)]),
         )
         ran = subprocess.run(

@@ -16,7 +16,7 @@ from support.corpus import PROJECT
 from support.environments import build_once
 from support.model_servers import ModelServer, model_server
 
-APP = PROJECT / "tests" / "apps" / "gated.py"
+APP = PROJECT / "tests" / "apps" / "four_providers.py"
 CONFIG = {"models": {"claude-*": {"temperature": 1, "gate": "request"}}}
 TEST_COUNT = 11
 CHAT, CHAT_CALL_COUNT = "test_chat", 5  # Most of what the gate does can be seen with these four tests, and one SDK.
@@ -42,7 +42,7 @@ def approved_site(folder: Path, python: Path) -> Iterator[Site]:
 class Site:
     """A project, its interpreter, and a provider."""
 
-    def __init__(self, folder: Path, python: Path, server: ModelServer, tests: str = "gated.py") -> None:
+    def __init__(self, folder: Path, python: Path, server: ModelServer, tests: str = "four_providers.py") -> None:
         self.folder = folder
         self.tests = tests
         self.python = python
@@ -84,7 +84,7 @@ class Site:
 
     def add(self, text: str) -> None:
         """Write a test behind those that there are."""
-        with (self.folder / "gated.py").open("a") as file:
+        with (self.folder / "four_providers.py").open("a") as file:
             file.write(f"\n\n{text}\n")
 
     def pytest(self, *words: str) -> list[str]:
@@ -93,17 +93,17 @@ class Site:
 
     def test(self, *words: str, options: tuple[str, ...] = (), **variables: str) -> CommandResult:
         """`traceforge test` of the application's tests."""
-        return self.run("test", *options, *self.pytest(*words, "gated.py"), **variables)
+        return self.run("test", *options, *self.pytest(*words, "four_providers.py"), **variables)
 
     def record(self, *words: str, options: tuple[str, ...] = (), **variables: str) -> CommandResult:
         """`traceforge record` of them."""
-        return self.run("record", *options, *self.pytest(*words, "gated.py"), **variables)
+        return self.run("record", *options, *self.pytest(*words, "four_providers.py"), **variables)
 
     def approve(self) -> CommandResult:
         """Everything."""
         return self.run("approve", "--all", "--reason", "it is right")
 
-    def edit(self, before: str, after: str, name: str = "gated.py") -> None:
+    def edit(self, before: str, after: str, name: str = "four_providers.py") -> None:
         """Change the application."""
         file = self.folder / name
         text = file.read_text()

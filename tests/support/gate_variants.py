@@ -20,7 +20,7 @@ from support.command import PLAIN_PYTEST, CommandResult, traceforge
 from support.model_servers import EXAMPLES
 
 AGENT = EXAMPLES / "agent"
-TURNED = Path(__file__).parents[1] / "apps" / "turned.py"
+REQUEST_VARIANTS = Path(__file__).parents[1] / "apps" / "request_variants.py"
 SUPPORT, TRIAGE, CODE, SHOP, TESTS = "prompts/support.md", "prompts/triage.md", "agent.py", "shop.py", "test_agent.py"
 IDENTITY = {"GIT_CONFIG_GLOBAL": "/dev/null", "GIT_CONFIG_SYSTEM": "/dev/null"}
 
@@ -58,8 +58,8 @@ class Variant(NamedTuple):
         for edit in self.edits:
             edit.apply(project)
         own = dict(self.variables)
-        if any(name.startswith("TURNED_") for name in own):
-            (project / "conftest.py").write_bytes(TURNED.read_bytes())
+        if any(name.startswith("VARIANT_") for name in own):
+            (project / "conftest.py").write_bytes(REQUEST_VARIANTS.read_bytes())
         command = [sys.executable, *self.python, "-m", "pytest", "-q", "-p", "no:cacheprovider", *self.arguments]
         return traceforge("test", "--", *command, cwd=project, **{**environment(), **variables, **own})
 
@@ -218,14 +218,14 @@ def wire() -> Iterator[Variant]:
         "floats",
     )
     for body in (*bodies, *(f"shuffled-{number}" for number in range(6))):
-        yield Variant(f"body-{body}", variables=(("TURNED_BODY", body),))
+        yield Variant(f"body-{body}", variables=(("VARIANT_BODY", body),))
     extra = ("x-request-id=1", "traceparent=00-1-2-00", "x-stainless-retry-count=2", "cache-control=no-cache&x-a=b")
     for headers in ("reversed", "upper", "shuffled-1", "shuffled-2", "shuffled-3", *extra):
-        yield Variant(f"headers-{headers}", variables=(("TURNED_HEADERS", headers),))
+        yield Variant(f"headers-{headers}", variables=(("VARIANT_HEADERS", headers),))
     for order in ("reversed", *map(str, range(8))):
-        yield Variant(f"order-{order}", variables=(("TURNED_ORDER", order),))
+        yield Variant(f"order-{order}", variables=(("VARIANT_ORDER", order),))
     for days in ("1", "-30", "400"):
-        yield Variant(f"days-{days}", variables=(("TURNED_DAYS", days),))
+        yield Variant(f"days-{days}", variables=(("VARIANT_DAYS", days),))
 
 
 def selections() -> Iterator[Variant]:

@@ -1,4 +1,4 @@
-"""The answers that a scripted provider gives to `tests/apps/asks.py`.
+"""The answers that a scripted provider gives to `tests/apps/sdk_calls.py`.
 
 A model is named `<call style>.<round>`. Round 0 gets an answer written by hand, the other rounds answers from the
 recorded corpus: a text, or a tool call where the call style has tools and the request holds no tool result yet.

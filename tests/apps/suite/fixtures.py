@@ -1,4 +1,4 @@
-"""The suite in an order of its own, where SHUFFLE is a number; and fixtures that ask."""
+"""The suite in random order, where SHUFFLE is a seed; and fixtures that call models."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import os
 import random
 from typing import Any
 
-import asking
+import provider_calls
 import pytest
 
 
@@ -18,16 +18,16 @@ def pytest_collection_modifyitems(items: list[Any]) -> None:
 
 @pytest.fixture(scope="session")
 def menu() -> str:
-    """Asked once in a process, by whichever test comes first."""
-    return asking.chat("Write a menu.") + asking.message("Write a menu.")
+    """Called once in a process, by the first test that needs it."""
+    return provider_calls.chat("Write a menu.") + provider_calls.message("Write a menu.")
 
 
 @pytest.fixture(scope="module")
 def guests() -> str:
-    return asking.local("Who comes to dinner?")
+    return provider_calls.local("Who comes to dinner?")
 
 
 @pytest.fixture
 def wine() -> str:
-    """Asked anew by each test."""
-    return asking.chat("Which wine?")
+    """Called by each test."""
+    return provider_calls.chat("Which wine?")

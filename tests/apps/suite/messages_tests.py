@@ -4,40 +4,40 @@ from __future__ import annotations
 
 import asyncio
 
-import asking
+import provider_calls
 import pytest
 
 
 @pytest.mark.parametrize("number", range(15))
 def test_plain(number: int) -> None:
-    assert asking.message(f"Name {number} soups.")
+    assert provider_calls.message(f"Name {number} soups.")
 
 
 def test_twice() -> None:
-    assert asking.message("Roll a die.")
-    assert asking.message("Roll a die.")
+    assert provider_calls.message("Roll a die.")
+    assert provider_calls.message("Roll a die.")
 
 
 @pytest.mark.parametrize("number", range(12))
 def test_stream(number: int) -> None:
-    assert asking.message_stream(f"Name {number} laws.")
+    assert provider_calls.message_stream(f"Name {number} laws.")
 
 
 @pytest.mark.parametrize("number", range(12))
 def test_async(number: int) -> None:
-    assert asyncio.run(asking.message_async(f"Name {number} rivers."))
+    assert asyncio.run(provider_calls.message_async(f"Name {number} rivers."))
 
 
 @pytest.mark.parametrize("dish", ["soup", "bread", "fish", "rice", "cake", "tea"])
 def test_tools(dish: str) -> None:
-    assert asking.message_tools(f"What is the price of {dish}?")
+    assert provider_calls.message_tools(f"What is the price of {dish}?")
 
 
 class TestWithSetup:
     def setup_method(self) -> None:
-        self.plan = asking.message("Plan the day.")
+        self.plan = provider_calls.message("Plan the day.")
 
     @pytest.mark.parametrize("hour", [8, 12, 16, 20])
     def test_hour(self, hour: int) -> None:
         assert self.plan
-        assert asking.message(f"What happens at {hour}?")
+        assert provider_calls.message(f"What happens at {hour}?")

@@ -1,6 +1,6 @@
-"""An application that asks four providers, and its tests: what the flow tests of the gate record, approve and replay.
+"""An application that calls four providers, and its tests, which the flow tests of the gate record and replay.
 
-`PROMPT` and friends come from the environment, so that a test can change what a model sees without changing a file.
+`PROMPT` and other settings come from the environment, so that a test can change a prompt without changing a file.
 """
 
 from __future__ import annotations
@@ -115,10 +115,10 @@ def test_chat_async() -> None:
 
 
 def test_many_at_once() -> None:
-    async def all_of_them() -> list[str]:
+    async def gather_chats() -> list[str]:
         return await asyncio.gather(*(chat_async(f"Name {number} rivers.") for number in range(5)))
 
-    assert len(set(asyncio.run(all_of_them()))) == 5
+    assert len(set(asyncio.run(gather_chats()))) == 5
 
 
 def test_embedding() -> None:

@@ -1,4 +1,4 @@
-"""Tests of an application that were recorded with pytest-recording, before TraceForge came."""
+"""Tests of an application with cassettes of pytest-recording, before TraceForge is used."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""A conftest.py that changes how the agent asks, and never what: copied into a project by `support.gate_variants`.
+"""A conftest.py that changes the form of the agent's requests, not their meaning: `support.gate_variants` copies it.
 
-Each variable of the environment changes one thing: TURNED_BODY the bytes of a request, TURNED_HEADERS its headers,
-TURNED_ORDER the order of the tests, TURNED_DAYS the date.
+Each variable of the environment changes one thing: VARIANT_BODY the bytes of a request, VARIANT_HEADERS its headers,
+VARIANT_ORDER the order of the tests, VARIANT_DAYS the date.
 """
 
 import json
@@ -12,23 +12,23 @@ import time
 import openai._base_client as base
 from openai._base_client import httpx2
 
-BODY, HEADERS, ORDER = (os.environ.get(f"TURNED_{name}", "") for name in ("BODY", "HEADERS", "ORDER"))
+BODY, HEADERS, ORDER = (os.environ.get(f"VARIANT_{name}", "") for name in ("BODY", "HEADERS", "ORDER"))
 
 
-def shuffled(value, chance):
+def shuffle_keys(value, chance):
     if isinstance(value, dict):
         keys = list(value)
         chance.shuffle(keys)
-        return {key: shuffled(value[key], chance) for key in keys}
-    return [shuffled(one, chance) for one in value] if isinstance(value, list) else value
+        return {key: shuffle_keys(value[key], chance) for key in keys}
+    return [shuffle_keys(item, chance) for item in value] if isinstance(value, list) else value
 
 
-def body(data):
+def vary_body(data):
     value = json.loads(data)
     if BODY == "sorted":
         return json.dumps(value, sort_keys=True)
     if BODY.startswith("shuffled-"):
-        return json.dumps(shuffled(value, random.Random(BODY)))
+        return json.dumps(shuffle_keys(value, random.Random(BODY)))
     if BODY.startswith("indent-"):
         return json.dumps(value, indent=int(BODY[7:]))
     return {
@@ -43,7 +43,7 @@ def body(data):
     }[BODY]
 
 
-def headers(pairs):
+def vary_headers(pairs):
     if HEADERS == "reversed":
         return pairs[::-1]
     if HEADERS.startswith("shuffled-"):
@@ -51,21 +51,21 @@ def headers(pairs):
         return pairs
     if HEADERS == "upper":
         return [(name.upper(), value) for name, value in pairs]
-    return pairs + [tuple(one.split("=", 1)) for one in filter(None, HEADERS.split("&"))]
+    return pairs + [tuple(pair.split("=", 1)) for pair in filter(None, HEADERS.split("&"))]
 
 
-def turned(client, *arguments, **named):
-    request = build(client, *arguments, **named)
-    content = body(request.content) if BODY else request.content
+def build_varied_request(client, *arguments, **named):
+    request = build_request(client, *arguments, **named)
+    content = vary_body(request.content) if BODY else request.content
     pairs = [pair for pair in request.headers.multi_items() if pair[0] != "content-length"]
-    extensions = request.extensions
-    return httpx2.Request(request.method, request.url, headers=headers(pairs), content=content, extensions=extensions)
+    settings = {"headers": vary_headers(pairs), "content": content, "extensions": request.extensions}
+    return httpx2.Request(request.method, request.url, **settings)
 
 
-build = base.BaseClient._build_request
-base.BaseClient._build_request = turned
+build_request = base.BaseClient._build_request
+base.BaseClient._build_request = build_varied_request
 
-if days := int(os.environ.get("TURNED_DAYS", "0")):
+if days := int(os.environ.get("VARIANT_DAYS", "0")):
     now, now_ns = time.time, time.time_ns
     time.time = lambda: now() + days * 86_400
     time.time_ns = lambda: now_ns() + days * 86_400 * 10**9

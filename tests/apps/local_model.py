@@ -1,4 +1,4 @@
-"""An application that talks with a small model on this machine, and its tests: what `make test-model` records."""
+"""An application that calls a small model on this machine, and its tests, which `make test-model` records."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ def ask(question: str) -> str:
 
 
 def again(question: str, answer: str) -> str:
-    said = [{"role": "assistant", "content": answer}, {"role": "user", "content": MORE}]
-    pieces = openai.OpenAI().chat.completions.create(messages=opening(question) + said, stream=True, **SETTINGS)
+    next_turn = [{"role": "assistant", "content": answer}, {"role": "user", "content": MORE}]
+    pieces = openai.OpenAI().chat.completions.create(messages=opening(question) + next_turn, stream=True, **SETTINGS)
     return "".join(piece.choices[0].delta.content or "" for piece in pieces)
 
 

@@ -1,6 +1,6 @@
-"""An application that asks four providers through their SDKs, in every way that a test suite has.
+"""An application that calls four providers through their SDKs, in every way that a test suite has.
 
-It knows nothing of TraceForge. Where the providers are, the SDKs learn from the environment.
+It knows nothing of TraceForge. The SDKs read the providers' addresses from the environment.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ CHAT: dict[str, Any] = {"model": "gpt-4.1-mini", "temperature": 0, "seed": 7, "m
 CLAUDE: dict[str, Any] = {"model": "claude-sonnet-5", "max_tokens": 60}
 LOCAL: dict[str, Any] = {"model": "llama3.2", "options": {"temperature": 0, "seed": 7, "num_predict": 60}}
 SCHEMA: dict[str, Any] = {"type": "object", "properties": {"dish": {"type": "string"}}, "required": ["dish"]}
-FOUND = '{"price": 7}'
+TOOL_RESULT = '{"price": 7}'
 
 
 def messages(question: str) -> list[Any]:
@@ -47,21 +47,23 @@ def chat_stream(question: str) -> list[str]:
 
 
 async def chat_async(question: str) -> str:
-    async with openai.AsyncOpenAI() as one:
-        answer = await one.chat.completions.create(messages=messages(question), **CHAT)
+    async with openai.AsyncOpenAI() as async_client:
+        answer = await async_client.chat.completions.create(messages=messages(question), **CHAT)
     return answer.choices[0].message.content or ""
 
 
 def chat_tools(question: str) -> str:
-    """Two calls: one that asks for a tool, and one with what it found."""
-    asked = messages(question)
+    """Two calls: one that must call a tool, and one with the tool's result."""
+    conversation = messages(question)
     tools: Any = [{"type": "function", "function": {"name": "price", "parameters": SCHEMA}}]
-    first = client().chat.completions.create(messages=asked, tools=tools, tool_choice="required", **CHAT)
-    said = first.choices[0].message
-    assert said.tool_calls
-    asked.append(said.model_dump(exclude_none=True))
-    asked += [{"role": "tool", "tool_call_id": one.id, "content": FOUND} for one in said.tool_calls]
-    return client().chat.completions.create(messages=asked, tools=tools, **CHAT).choices[0].message.content or ""
+    first = client().chat.completions.create(messages=conversation, tools=tools, tool_choice="required", **CHAT)
+    reply = first.choices[0].message
+    assert reply.tool_calls
+    conversation.append(reply.model_dump(exclude_none=True))
+    conversation += [{"role": "tool", "tool_call_id": call.id, "content": TOOL_RESULT} for call in reply.tool_calls]
+    return (
+        client().chat.completions.create(messages=conversation, tools=tools, **CHAT).choices[0].message.content or ""
+    )
 
 
 def embed(text: str) -> list[float]:
@@ -81,7 +83,7 @@ def claude() -> anthropic.Anthropic:
     return anthropic.Anthropic()
 
 
-def _asks(question: str) -> dict[str, Any]:
+def _claude_arguments(question: str) -> dict[str, Any]:
     return {**CLAUDE, "system": PROMPT, "messages": [{"role": "user", "content": question}]}
 
 
@@ -90,46 +92,46 @@ def _text(content: Any) -> str:
 
 
 def message(question: str) -> str:
-    return _text(claude().messages.create(**_asks(question)).content)
+    return _text(claude().messages.create(**_claude_arguments(question)).content)
 
 
 def message_stream(question: str) -> str:
-    with claude().messages.stream(**_asks(question)) as stream:
+    with claude().messages.stream(**_claude_arguments(question)) as stream:
         return "".join(stream.text_stream)
 
 
 async def message_async(question: str) -> str:
-    async with anthropic.AsyncAnthropic() as one:
-        return _text((await one.messages.create(**_asks(question))).content)
+    async with anthropic.AsyncAnthropic() as async_client:
+        return _text((await async_client.messages.create(**_claude_arguments(question))).content)
 
 
 def message_tools(question: str) -> str:
-    """Two calls, as above."""
-    asked = _asks(question)
-    asked["tools"] = [{"name": "price", "input_schema": SCHEMA}]
-    first = claude().messages.create(**asked, tool_choice={"type": "any"})
+    """Two calls: one that must call a tool, and one with the tool's result."""
+    arguments = _claude_arguments(question)
+    arguments["tools"] = [{"name": "price", "input_schema": SCHEMA}]
+    first = claude().messages.create(**arguments, tool_choice={"type": "any"})
     uses = [block for block in first.content if block.type == "tool_use"]
     assert uses
-    asked["messages"] += [
+    arguments["messages"] += [
         {"role": "assistant", "content": [block.model_dump(exclude_none=True) for block in uses]},
         {"role": "user", "content": [
-            {"type": "tool_result", "tool_use_id": block.id, "content": FOUND} for block in uses
+            {"type": "tool_result", "tool_use_id": block.id, "content": TOOL_RESULT} for block in uses
         ]},
     ]  # fmt: skip
-    return _text(claude().messages.create(**asked).content)
+    return _text(claude().messages.create(**arguments).content)
 
 
 # -- google-genai
 
 
-def _gemini() -> genai.Client:
+def _new_gemini_client() -> genai.Client:
     url = os.environ.get("GOOGLE_GEMINI_BASE_URL")
     return genai.Client(http_options=genai.types.HttpOptions(base_url=url) if url else None)
 
 
 @cache
 def gemini_client() -> genai.Client:
-    return _gemini()
+    return _new_gemini_client()
 
 
 def _settings(**more: Any) -> Any:
@@ -151,14 +153,16 @@ def gemini_stream(question: str) -> str:
 
 
 async def gemini_async(question: str) -> str:
-    one = _gemini()  # A client that nobody holds closes itself.
-    answer = await one.aio.models.generate_content(model="gemini-2.5-flash", contents=question, config=_settings())
+    own_client = _new_gemini_client()  # A client without a reference closes itself.
+    answer = await own_client.aio.models.generate_content(
+        model="gemini-2.5-flash", contents=question, config=_settings()
+    )
     return answer.text or ""
 
 
 async def gemini_stream_async(question: str) -> str:
-    one = _gemini()
-    stream = await one.aio.models.generate_content_stream(
+    own_client = _new_gemini_client()
+    stream = await own_client.aio.models.generate_content_stream(
         model="gemini-2.5-flash", contents=question, config=_settings()
     )
     return "".join([piece.text or "" async for piece in stream])

@@ -1,10 +1,10 @@
-"""An application that asks models in every way its SDKs have. It knows nothing of TraceForge.
+"""An application that calls models in every way its SDKs offer. It knows nothing of TraceForge.
 
-Where each provider is stands in OPENAI_URL, ANTHROPIC_URL, GEMINI_URL and OLLAMA_URL. `MODELS` is a JSON object: each
-model to ask, and the tool to offer it. A model is named after the way to ask it, `openai-async-tools-stream.3`, so
-that whoever answers knows what to say. `MORE` names a module with further cases. What the SDK returns, or how it
-complains, is printed as one line of JSON, with the lines of this file on which it was asked: those that end with the
-word "asks" in a comment.
+The addresses of the providers are in OPENAI_URL, ANTHROPIC_URL, GEMINI_URL and OLLAMA_URL. `MODELS` is a JSON object:
+each model to call, and the tool to offer it. A model is named after its case, `openai-async-tools-stream.3`, so that
+the scripted provider knows what to answer. `MORE_CASES` names a module with further cases. The result of the SDK, or
+its exception, is printed as one line of JSON, with the lines of this file that made the call: those that end with
+the comment "call".
 """
 
 from __future__ import annotations
@@ -18,37 +18,37 @@ from collections.abc import Callable
 from functools import cache
 from typing import Any
 
-KEY = "sk-proj-q7Zr2mVtX9LbN4cWf8KdH3yPaJ6sGuE1"  # looks like one, so that it can be looked for
+KEY = "sk-proj-q7Zr2mVtX9LbN4cWf8KdH3yPaJ6sGuE1"  # looks like a real key, so that tests can search for it
 QUESTION = "What is the capital of France?"
 RESULT = '{"found": "Paris"}'
 SCHEMA: Any = {"type": "object", "properties": {}, "additionalProperties": True}
 VOLATILE = {
-    "timestamp", "run_id", "conversation_id",  # made up anew each time
-    "provider_url",  # where it asked: through a proxy, that is the proxy
-    "sdk_http_response",  # holds what the application's own HTTP client says of the response
+    "timestamp", "run_id", "conversation_id",  # new in every run
+    "provider_url",  # the address of the call, which may be the proxy's
+    "sdk_http_response",  # holds what the application's own HTTP client adds
 }  # fmt: skip
 
 CASES: dict[str, Callable[[str, str], Any]] = {}
 
 
 def case(function: Callable[[str, str], Any], name: str = "") -> Callable[[str, str], Any]:
-    """A way to ask: its name is the function's, unless it has several."""
+    """Register a case under the name of its function, or under another name."""
     CASES[(name or function.__name__).replace("_", "-")] = function
     return function
 
 
 def plain(value: Any) -> Any:
-    """What an SDK returned, as values that can be compared; without what differs each time."""
+    """The result of an SDK as comparable JSON values, without the fields that differ in every run."""
     if hasattr(value, "model_dump"):
         value = value.model_dump(mode="json", warnings=False)
     if isinstance(value, dict):
-        return {name: plain(one) for name, one in value.items() if name not in VOLATILE and not _made_up(one)}
+        return {name: plain(item) for name, item in value.items() if name not in VOLATILE and not _is_run_id(item)}
     if isinstance(value, (list, tuple)):
-        return [plain(one) for one in value]
+        return [plain(item) for item in value]
     return value
 
 
-def _made_up(value: object) -> bool:
+def _is_run_id(value: object) -> bool:
     return isinstance(value, str) and value.startswith(("lc_run-", "lc_run--", "run-"))
 
 
@@ -78,14 +78,14 @@ def chat_tools(tool: str) -> list[Any]:
 
 
 def chat_results(message: Any) -> list[Any]:
-    """The message that calls tools, and what they found."""
-    said = message.model_dump(exclude_none=True) if hasattr(message, "model_dump") else message
-    calls = said["tool_calls"]
-    return [said, *({"role": "tool", "tool_call_id": call["id"], "content": RESULT} for call in calls)]
+    """The message that calls tools, and the results of the tools."""
+    reply = message.model_dump(exclude_none=True) if hasattr(message, "model_dump") else message
+    calls = reply["tool_calls"]
+    return [reply, *({"role": "tool", "tool_call_id": call["id"], "content": RESULT} for call in calls)]
 
 
-def chat_assembled(chunks: list[Any]) -> dict[str, Any]:
-    """The message of a stream, put together as an application does."""
+def join_chat_chunks(chunks: list[Any]) -> dict[str, Any]:
+    """The message of a stream, joined as an application does it."""
     calls: dict[int, dict[str, Any]] = {}
     for chunk in chunks:
         for choice in chunk["choices"]:
@@ -101,60 +101,60 @@ def chat_assembled(chunks: list[Any]) -> dict[str, Any]:
 
 @case
 def openai_sync_plain(model: str, tool: str) -> Any:
-    return openai_client().chat.completions.create(model=model, messages=chat_messages(), temperature=0)  # asks
+    return openai_client().chat.completions.create(model=model, messages=chat_messages(), temperature=0)  # call
 
 
 @case
 def openai_sync_stream(model: str, tool: str) -> Any:
     create = openai_client().chat.completions.create
-    with create(model=model, messages=chat_messages(), stream=True) as stream:  # asks
+    with create(model=model, messages=chat_messages(), stream=True) as stream:  # call
         return [plain(chunk) for chunk in stream]
 
 
 @case
 def openai_sync_tools(model: str, tool: str) -> Any:
     messages, tools = chat_messages(), chat_tools(tool)
-    first = openai_client().chat.completions.create(model=model, messages=messages, tools=tools)  # asks
+    first = openai_client().chat.completions.create(model=model, messages=messages, tools=tools)  # call
     messages += chat_results(first.choices[0].message)
-    return [first, openai_client().chat.completions.create(model=model, messages=messages, tools=tools)]  # asks
+    return [first, openai_client().chat.completions.create(model=model, messages=messages, tools=tools)]  # call
 
 
 @case
 def openai_sync_tools_stream(model: str, tool: str) -> Any:
     create, messages, tools = openai_client().chat.completions.create, chat_messages(), chat_tools(tool)
-    first = [plain(chunk) for chunk in create(model=model, messages=messages, tools=tools, stream=True)]  # asks
-    messages += chat_results(chat_assembled(first))
-    stream = create(model=model, messages=messages, tools=tools, stream=True)  # asks
+    first = [plain(chunk) for chunk in create(model=model, messages=messages, tools=tools, stream=True)]  # call
+    messages += chat_results(join_chat_chunks(first))
+    stream = create(model=model, messages=messages, tools=tools, stream=True)  # call
     return [first, [plain(chunk) for chunk in stream]]
 
 
 @case
 async def openai_async_plain(model: str, tool: str) -> Any:
-    return await openai_async_client().chat.completions.create(model=model, messages=chat_messages())  # asks
+    return await openai_async_client().chat.completions.create(model=model, messages=chat_messages())  # call
 
 
 @case
 async def openai_async_stream(model: str, tool: str) -> Any:
     create = openai_async_client().chat.completions.create
-    async with await create(model=model, messages=chat_messages(), stream=True) as stream:  # asks
+    async with await create(model=model, messages=chat_messages(), stream=True) as stream:  # call
         return [plain(chunk) async for chunk in stream]
 
 
 @case
 async def openai_async_tools(model: str, tool: str) -> Any:
     create, messages, tools = openai_async_client().chat.completions.create, chat_messages(), chat_tools(tool)
-    first = await create(model=model, messages=messages, tools=tools)  # asks
+    first = await create(model=model, messages=messages, tools=tools)  # call
     messages += chat_results(first.choices[0].message)
-    return [first, await create(model=model, messages=messages, tools=tools)]  # asks
+    return [first, await create(model=model, messages=messages, tools=tools)]  # call
 
 
 @case
 async def openai_async_tools_stream(model: str, tool: str) -> Any:
     create, messages, tools = openai_async_client().chat.completions.create, chat_messages(), chat_tools(tool)
-    stream = await create(model=model, messages=messages, tools=tools, stream=True)  # asks
+    stream = await create(model=model, messages=messages, tools=tools, stream=True)  # call
     first = [plain(chunk) async for chunk in stream]
-    messages += chat_results(chat_assembled(first))
-    stream = await create(model=model, messages=messages, tools=tools, stream=True)  # asks
+    messages += chat_results(join_chat_chunks(first))
+    stream = await create(model=model, messages=messages, tools=tools, stream=True)  # call
     return [first, [plain(chunk) async for chunk in stream]]
 
 
@@ -182,55 +182,55 @@ def done_items(events: list[Any]) -> list[Any]:
 
 @case
 def responses_sync_plain(model: str, tool: str) -> Any:
-    return openai_client().responses.create(model=model, input=QUESTION)  # asks
+    return openai_client().responses.create(model=model, input=QUESTION)  # call
 
 
 @case
 def responses_sync_stream(model: str, tool: str) -> Any:
-    with openai_client().responses.create(model=model, input=QUESTION, stream=True) as stream:  # asks
+    with openai_client().responses.create(model=model, input=QUESTION, stream=True) as stream:  # call
         return [plain(event) for event in stream]
 
 
 @case
 def responses_sync_tools(model: str, tool: str) -> Any:
     create, tools = openai_client().responses.create, response_tools(tool)
-    first = create(model=model, input=QUESTION, tools=tools)  # asks
-    return [first, create(model=model, input=response_results(plain(first.output)), tools=tools)]  # asks
+    first = create(model=model, input=QUESTION, tools=tools)  # call
+    return [first, create(model=model, input=response_results(plain(first.output)), tools=tools)]  # call
 
 
 @case
 def responses_sync_tools_stream(model: str, tool: str) -> Any:
     create, tools = openai_client().responses.create, response_tools(tool)
-    first = [plain(event) for event in create(model=model, input=QUESTION, tools=tools, stream=True)]  # asks
+    first = [plain(event) for event in create(model=model, input=QUESTION, tools=tools, stream=True)]  # call
     after = response_results(done_items(first))
-    return [first, [plain(event) for event in create(model=model, input=after, tools=tools, stream=True)]]  # asks
+    return [first, [plain(event) for event in create(model=model, input=after, tools=tools, stream=True)]]  # call
 
 
 @case
 async def responses_async_plain(model: str, tool: str) -> Any:
-    return await openai_async_client().responses.create(model=model, input=QUESTION)  # asks
+    return await openai_async_client().responses.create(model=model, input=QUESTION)  # call
 
 
 @case
 async def responses_async_stream(model: str, tool: str) -> Any:
     create = openai_async_client().responses.create
-    async with await create(model=model, input=QUESTION, stream=True) as stream:  # asks
+    async with await create(model=model, input=QUESTION, stream=True) as stream:  # call
         return [plain(event) async for event in stream]
 
 
 @case
 async def responses_async_tools(model: str, tool: str) -> Any:
     create, tools = openai_async_client().responses.create, response_tools(tool)
-    first = await create(model=model, input=QUESTION, tools=tools)  # asks
-    return [first, await create(model=model, input=response_results(plain(first.output)), tools=tools)]  # asks
+    first = await create(model=model, input=QUESTION, tools=tools)  # call
+    return [first, await create(model=model, input=response_results(plain(first.output)), tools=tools)]  # call
 
 
 @case
 async def responses_async_tools_stream(model: str, tool: str) -> Any:
     create, tools = openai_async_client().responses.create, response_tools(tool)
-    stream = await create(model=model, input=QUESTION, tools=tools, stream=True)  # asks
+    stream = await create(model=model, input=QUESTION, tools=tools, stream=True)  # call
     first = [plain(event) async for event in stream]
-    stream = await create(model=model, input=response_results(done_items(first)), tools=tools, stream=True)  # asks
+    stream = await create(model=model, input=response_results(done_items(first)), tools=tools, stream=True)  # call
     return [first, [plain(event) async for event in stream]]
 
 
@@ -251,8 +251,7 @@ def anthropic_async_client() -> Any:
     return anthropic.AsyncAnthropic(base_url=os.environ["ANTHROPIC_URL"], api_key=KEY, max_retries=0)
 
 
-def claude(model: str, messages: list[Any] | None = None, tool: str = "") -> dict[str, Any]:
-    """A request."""
+def claude_body(model: str, messages: list[Any] | None = None, tool: str = "") -> dict[str, Any]:
     tools: dict[str, Any] = {"tools": [{"name": tool, "input_schema": SCHEMA}]} if tool else {}
     return {"model": model, "max_tokens": 64, "messages": messages or chat_messages(), **tools}
 
@@ -269,55 +268,55 @@ def claude_results(content: list[Any]) -> list[Any]:
 
 @case
 def anthropic_sync_plain(model: str, tool: str) -> Any:
-    return anthropic_client().messages.create(**claude(model))  # asks
+    return anthropic_client().messages.create(**claude_body(model))  # call
 
 
 @case
 def anthropic_sync_stream(model: str, tool: str) -> Any:
-    with anthropic_client().messages.stream(**claude(model)) as stream:  # asks
+    with anthropic_client().messages.stream(**claude_body(model)) as stream:  # call
         return [plain(event) for event in stream]
 
 
 @case
 def anthropic_sync_tools(model: str, tool: str) -> Any:
-    first = anthropic_client().messages.create(**claude(model, tool=tool))  # asks
+    first = anthropic_client().messages.create(**claude_body(model, tool=tool))  # call
     after = claude_results(plain(first.content))
-    return [first, anthropic_client().messages.create(**claude(model, after, tool))]  # asks
+    return [first, anthropic_client().messages.create(**claude_body(model, after, tool))]  # call
 
 
 @case
 def anthropic_sync_tools_stream(model: str, tool: str) -> Any:
-    with anthropic_client().messages.stream(**claude(model, tool=tool)) as stream:  # asks
+    with anthropic_client().messages.stream(**claude_body(model, tool=tool)) as stream:  # call
         first = [plain(event) for event in stream]
         after = claude_results(plain(stream.get_final_message().content))
-    stream = anthropic_client().messages.create(**claude(model, after, tool), stream=True)  # asks
+    stream = anthropic_client().messages.create(**claude_body(model, after, tool), stream=True)  # call
     return [first, [plain(event) for event in stream]]
 
 
 @case
 async def anthropic_async_plain(model: str, tool: str) -> Any:
-    return await anthropic_async_client().messages.create(**claude(model))  # asks
+    return await anthropic_async_client().messages.create(**claude_body(model))  # call
 
 
 @case
 async def anthropic_async_stream(model: str, tool: str) -> Any:
-    stream = await anthropic_async_client().messages.create(**claude(model), stream=True)  # asks
+    stream = await anthropic_async_client().messages.create(**claude_body(model), stream=True)  # call
     return [plain(event) async for event in stream]
 
 
 @case
 async def anthropic_async_tools(model: str, tool: str) -> Any:
-    first = await anthropic_async_client().messages.create(**claude(model, tool=tool))  # asks
+    first = await anthropic_async_client().messages.create(**claude_body(model, tool=tool))  # call
     after = claude_results(plain(first.content))
-    return [first, await anthropic_async_client().messages.create(**claude(model, after, tool))]  # asks
+    return [first, await anthropic_async_client().messages.create(**claude_body(model, after, tool))]  # call
 
 
 @case
 async def anthropic_async_tools_stream(model: str, tool: str) -> Any:
-    async with anthropic_async_client().messages.stream(**claude(model, tool=tool)) as stream:  # asks
+    async with anthropic_async_client().messages.stream(**claude_body(model, tool=tool)) as stream:  # call
         first = [plain(event) async for event in stream]
         after = claude_results(plain((await stream.get_final_message()).content))
-    stream = await anthropic_async_client().messages.create(**claude(model, after, tool), stream=True)  # asks
+    stream = await anthropic_async_client().messages.create(**claude_body(model, after, tool), stream=True)  # call
     return [first, [plain(event) async for event in stream]]
 
 
@@ -333,7 +332,7 @@ def gemini_client() -> Any:
 
 @cache
 def gemini_async_client() -> Any:
-    """Its own, because the other has no event loop: through aiohttp, where it is installed."""
+    """Not the synchronous one, which has no event loop; uses aiohttp where it is installed."""
     from google import genai
 
     return genai.Client(api_key=KEY, http_options={"base_url": os.environ["GEMINI_URL"]}).aio
@@ -347,67 +346,67 @@ def gemini_config(tool: str) -> Any:
 def gemini_results(responses: list[Any]) -> list[Any]:
     parts = [
         part
-        for one in responses
-        for part in one["candidates"][0]["content"]["parts"] or []
+        for response in responses
+        for part in response["candidates"][0]["content"]["parts"] or []
         if part.get("function_call")
     ]
     names = [part["function_call"]["name"] for part in parts]
     results = [{"function_response": {"name": name, "response": json.loads(RESULT)}} for name in names]
     calls = [{"function_call": {"name": name, "args": {}}} for name in names]
-    asked = {"role": "user", "parts": [{"text": QUESTION}]}
-    return [asked, {"role": "model", "parts": calls}, {"role": "user", "parts": results}]
+    question = {"role": "user", "parts": [{"text": QUESTION}]}
+    return [question, {"role": "model", "parts": calls}, {"role": "user", "parts": results}]
 
 
 @case
 def gemini_sync_plain(model: str, tool: str) -> Any:
-    return gemini_client().models.generate_content(model=model, contents=QUESTION)  # asks
+    return gemini_client().models.generate_content(model=model, contents=QUESTION)  # call
 
 
 @case
 def gemini_sync_stream(model: str, tool: str) -> Any:
     stream = gemini_client().models.generate_content_stream(model=model, contents=QUESTION)
-    return [plain(one) for one in stream]  # asks
+    return [plain(part) for part in stream]  # call
 
 
 @case
 def gemini_sync_tools(model: str, tool: str) -> Any:
-    ask, config = gemini_client().models.generate_content, gemini_config(tool)
-    first = plain(ask(model=model, contents=QUESTION, config=config))  # asks
-    return [first, ask(model=model, contents=gemini_results([first]), config=config)]  # asks
+    send, config = gemini_client().models.generate_content, gemini_config(tool)
+    first = plain(send(model=model, contents=QUESTION, config=config))  # call
+    return [first, send(model=model, contents=gemini_results([first]), config=config)]  # call
 
 
 @case
 def gemini_sync_tools_stream(model: str, tool: str) -> Any:
-    ask, config = gemini_client().models.generate_content_stream, gemini_config(tool)
-    first = [plain(one) for one in ask(model=model, contents=QUESTION, config=config)]  # asks
-    return [first, [plain(one) for one in ask(model=model, contents=gemini_results(first), config=config)]]  # asks
+    send, config = gemini_client().models.generate_content_stream, gemini_config(tool)
+    first = [plain(part) for part in send(model=model, contents=QUESTION, config=config)]  # call
+    return [first, [plain(part) for part in send(model=model, contents=gemini_results(first), config=config)]]  # call
 
 
 @case
 async def gemini_async_plain(model: str, tool: str) -> Any:
-    return await gemini_async_client().models.generate_content(model=model, contents=QUESTION)  # asks
+    return await gemini_async_client().models.generate_content(model=model, contents=QUESTION)  # call
 
 
 @case
 async def gemini_async_stream(model: str, tool: str) -> Any:
     stream = await gemini_async_client().models.generate_content_stream(model=model, contents=QUESTION)
-    return [plain(one) async for one in stream]  # asks
+    return [plain(part) async for part in stream]  # call
 
 
 @case
 async def gemini_async_tools(model: str, tool: str) -> Any:
-    ask, config = gemini_async_client().models.generate_content, gemini_config(tool)
-    first = plain(await ask(model=model, contents=QUESTION, config=config))  # asks
-    return [first, await ask(model=model, contents=gemini_results([first]), config=config)]  # asks
+    send, config = gemini_async_client().models.generate_content, gemini_config(tool)
+    first = plain(await send(model=model, contents=QUESTION, config=config))  # call
+    return [first, await send(model=model, contents=gemini_results([first]), config=config)]  # call
 
 
 @case
 async def gemini_async_tools_stream(model: str, tool: str) -> Any:
-    ask, config = gemini_async_client().models.generate_content_stream, gemini_config(tool)
-    stream = await ask(model=model, contents=QUESTION, config=config)
-    first = [plain(one) async for one in stream]  # asks
-    stream = await ask(model=model, contents=gemini_results(first), config=config)
-    return [first, [plain(one) async for one in stream]]  # asks
+    send, config = gemini_async_client().models.generate_content_stream, gemini_config(tool)
+    stream = await send(model=model, contents=QUESTION, config=config)
+    first = [plain(part) async for part in stream]  # call
+    stream = await send(model=model, contents=gemini_results(first), config=config)
+    return [first, [plain(part) async for part in stream]]  # call
 
 
 # -- ollama
@@ -435,112 +434,109 @@ def ollama_results(parts: list[Any]) -> list[Any]:
 
 @case
 def ollama_sync_plain(model: str, tool: str) -> Any:
-    return ollama_client().chat(model=model, messages=chat_messages(), options={"temperature": 0, "seed": 1})  # asks
+    return ollama_client().chat(model=model, messages=chat_messages(), options={"temperature": 0, "seed": 1})  # call
 
 
 @case
 def ollama_sync_stream(model: str, tool: str) -> Any:
-    return [plain(part) for part in ollama_client().chat(model=model, messages=chat_messages(), stream=True)]  # asks
+    return [plain(part) for part in ollama_client().chat(model=model, messages=chat_messages(), stream=True)]  # call
 
 
 @case
 def ollama_sync_tools(model: str, tool: str) -> Any:
     chat, tools = ollama_client().chat, chat_tools(tool)
-    first = plain(chat(model=model, messages=chat_messages(), tools=tools))  # asks
-    return [first, chat(model=model, messages=ollama_results([first]), tools=tools)]  # asks
+    first = plain(chat(model=model, messages=chat_messages(), tools=tools))  # call
+    return [first, chat(model=model, messages=ollama_results([first]), tools=tools)]  # call
 
 
 @case
 def ollama_sync_tools_stream(model: str, tool: str) -> Any:
     chat, tools = ollama_client().chat, chat_tools(tool)
-    first = [plain(part) for part in chat(model=model, messages=chat_messages(), tools=tools, stream=True)]  # asks
+    first = [plain(part) for part in chat(model=model, messages=chat_messages(), tools=tools, stream=True)]  # call
     after = ollama_results(first)
-    return [first, [plain(part) for part in chat(model=model, messages=after, tools=tools, stream=True)]]  # asks
+    return [first, [plain(part) for part in chat(model=model, messages=after, tools=tools, stream=True)]]  # call
 
 
 @case
 async def ollama_async_plain(model: str, tool: str) -> Any:
-    return await ollama_async_client().chat(model=model, messages=chat_messages())  # asks
+    return await ollama_async_client().chat(model=model, messages=chat_messages())  # call
 
 
 @case
 async def ollama_async_stream(model: str, tool: str) -> Any:
     stream = await ollama_async_client().chat(model=model, messages=chat_messages(), stream=True)
-    return [plain(part) async for part in stream]  # asks
+    return [plain(part) async for part in stream]  # call
 
 
 @case
 async def ollama_async_tools(model: str, tool: str) -> Any:
     chat, tools = ollama_async_client().chat, chat_tools(tool)
-    first = plain(await chat(model=model, messages=chat_messages(), tools=tools))  # asks
-    return [first, await chat(model=model, messages=ollama_results([first]), tools=tools)]  # asks
+    first = plain(await chat(model=model, messages=chat_messages(), tools=tools))  # call
+    return [first, await chat(model=model, messages=ollama_results([first]), tools=tools)]  # call
 
 
 @case
 async def ollama_async_tools_stream(model: str, tool: str) -> Any:
     chat, tools = ollama_async_client().chat, chat_tools(tool)
     stream = await chat(model=model, messages=chat_messages(), tools=tools, stream=True)
-    first = [plain(part) async for part in stream]  # asks
+    first = [plain(part) async for part in stream]  # call
     stream = await chat(model=model, messages=ollama_results(first), tools=tools, stream=True)
-    return [first, [plain(part) async for part in stream]]  # asks
+    return [first, [plain(part) async for part in stream]]  # call
 
 
 # -- the program
 
 
-def sites(function: Any) -> list[list[Any]]:
-    """The lines on which a function asks."""
+def call_sites(function: Any) -> list[list[Any]]:
+    """The lines on which a function calls a model."""
     lines, first = inspect.getsourcelines(function)
-    return [[first + at, function.__name__] for at, line in enumerate(lines) if line.rstrip().endswith("# asks")]
+    return [[first + at, function.__name__] for at, line in enumerate(lines) if line.rstrip().endswith("# call")]
 
 
-def tell(name: str, model: str, result: Any) -> None:
-    """One line."""
+def print_result(name: str, model: str, result: Any) -> None:
     function = CASES[name]
     file = os.path.basename(function.__code__.co_filename)
-    line = {"model": model, "result": plain(result), "file": file, "sites": sites(function)}
+    line = {"model": model, "result": plain(result), "file": file, "sites": call_sites(function)}
     print(json.dumps(line), flush=True)
 
 
-def complaint(exc: Exception) -> Any:
-    """An exception, which is a result too."""
-    return {"complaint": type(exc).__name__, "message": str(exc)}
+def describe_exception(exc: Exception) -> Any:
+    return {"exception": type(exc).__name__, "message": str(exc)}
 
 
-def ask(model: str, tool: str) -> None:
-    """Ask a model as its name says, where no event loop is."""
+def call_model(model: str, tool: str) -> None:
+    """Run the case that the model's name says, outside an event loop."""
     name = model.rpartition(".")[0]
     try:
         result = CASES[name](model, tool)
     except Exception as exc:
-        result = complaint(exc)
-    tell(name, model, result)
+        result = describe_exception(exc)
+    print_result(name, model, result)
 
 
-async def ask_async(models: dict[str, str]) -> None:
-    """Ask models, one after the other, in one event loop."""
+async def call_models_async(models: dict[str, str]) -> None:
+    """Run the cases one after the other in one event loop."""
     for model, tool in models.items():
         name = model.rpartition(".")[0]
         try:
             result = await CASES[name](model, tool)
         except Exception as exc:
-            result = complaint(exc)
-        tell(name, model, result)
+            result = describe_exception(exc)
+        print_result(name, model, result)
 
 
 def main() -> None:
-    """Ask every model."""
     models: dict[str, str] = json.loads(os.environ["MODELS"])
     awaited = {model: tool for model, tool in models.items() if "-async-" in model}
     for model, tool in models.items():
         if model not in awaited:
-            ask(model, tool)
+            call_model(model, tool)
     if awaited:
-        asyncio.run(ask_async(awaited))
+        asyncio.run(call_models_async(awaited))
 
 
 if __name__ == "__main__":
-    sys.modules["asks"] = sys.modules["__main__"]  # for the cases that stand in files of their own
-    if os.environ.get("MORE"):
-        __import__(os.environ["MORE"])
+    sys.modules["sdk_calls"] = sys.modules["__main__"]  # for the modules with further cases
+    if os.environ.get("MORE_CASES"):
+        __import__(os.environ["MORE_CASES"])
     main()
