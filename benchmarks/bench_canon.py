@@ -20,9 +20,9 @@ ACCENTS = [*WORDS, "naïve", "façade", "—", "§", "über", "“quoted”"]
 
 
 def documents() -> Iterator[tuple[str, bytes, float, float]]:
-    """A name, a text, the goal against orjson, the goal against rfc8785.
+    """Name, text, goal against orjson, goal against rfc8785.
 
-    With accents, reading and writing UTF-8 is most of the work for everybody, so no writer can be far ahead.
+    With accents, decoding and encoding UTF-8 is most of the work, so no writer can be far ahead.
     """
     source = random.Random(8785)
     yield "2 KB snapshot", snapshot(source), 0.5, 5

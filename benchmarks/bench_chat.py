@@ -17,13 +17,13 @@ from support.upstream import ScriptedResponse, upstream
 from traceforge.chat.model_address import find_address
 from traceforge.chat.provider_model import ProviderModel
 
-SLOWER_MAX = 1.25  # A trace is hashes and a dictionary beside a call to a model.
+SLOWER_MAX = 1.25  # A trace costs hashes and a dictionary on top of a model call.
 COMPLETION = b'{"choices":[{"message":{"role":"assistant","content":"Hello."}}]}'
-TURNS = 20  # One round, so that a single slow turn decides nothing.
+TURNS = 20  # One round, so that one slow turn does not decide.
 
 
 def rows() -> Iterator[Row]:
-    """One row: both kinds of turn in the same conversation server, in turn."""
+    """One row: turns with and without a trace, alternating in the same server."""
     rounds = 5 if os.environ.get(QUICK) else 25
     with upstream() as model, tempfile.TemporaryDirectory() as folder:
         model.respond_with(ScriptedResponse([COMPLETION]))

@@ -1,4 +1,4 @@
-"""Appends a second on one branch and on 64, and over HTTP; what a long history costs a compilation, what a fork."""
+"""Appends a second on one branch, on 64 and over HTTP; the cost of a long history for a compilation and a fork."""
 
 from __future__ import annotations
 
@@ -36,10 +36,10 @@ from traceforge.ids import new_id
 APPEND_GOAL = 0.6  # of a bare loop that does the same statements
 COMPILE_GOAL = 2.0  # times, at 10,000 events against 100
 FORK_GOAL = 1.5
-HTTP_GOAL = 2.0  # times an append in process: the server costs no more than the database does
+HTTP_GOAL = 2.0  # times an append in process: the server costs no more than the database
 APPENDS = 192  # a round
 BRANCHES = 64
-WORDS = "the quick brown fox jumps over the lazy dog " * 5  # 220 bytes: a message.
+WORDS = "the quick brown fox jumps over the lazy dog " * 5  # a message of 220 bytes
 
 Bare = Callable[[Store, str, list[Session]], Callable[[], None]]
 
@@ -62,35 +62,35 @@ def _rounds() -> int:
 def _rows(name: str, target: str, folder: str, bare: Bare) -> Iterator[Row]:
     store = Store.open(target, keys=str(Path(folder) / f"{name}.keys"))
     try:
-        for count, what in ((1, "1 branch"), (BRANCHES, f"{BRANCHES} branches")):
+        for count, branches in ((1, "1 branch"), (BRANCHES, f"{BRANCHES} branches")):
             ours = [store.create_session(NewSession()) for _ in range(count)]
             theirs = [store.create_session(NewSession()) for _ in range(count)]
-            yield _appends(f"{name}: append, {what}", _ours(store, ours), bare(store, target, theirs))
+            yield _appends(f"{name}: append, {branches}", _append_by_store(store, ours), bare(store, target, theirs))
         yield _over_http(name, store, target, str(Path(folder) / f"{name}.keys"))
-        yield from _long(name, store)
+        yield from _long_history_rows(name, store)
     finally:
         store.close()
 
 
-def _appends(what: str, ours: Callable[[], None], peer: Callable[[], None]) -> Row:
-    """By the clock on the wall: most of it is the wait for the disk, which both must do."""
+def _appends(title: str, ours: Callable[[], None], peer: Callable[[], None]) -> Row:
+    """In wall-clock time: most of it is the wait for the disk, for both."""
     mine, theirs = measure(ours, peer, _rounds(), 1, time.perf_counter)
     speed = statistics.median(t / m for m, t in zip(mine, theirs, strict=True))
     rate = APPENDS / statistics.median(mine)
-    told = f"{rate:,.0f}/s, {speed:.2f}x, goal {APPEND_GOAL:g}x"
+    result = f"{rate:,.0f}/s, {speed:.2f}x, goal {APPEND_GOAL:g}x"
     best = min(mine) / APPENDS, min(theirs) / APPENDS
-    return Row(what, *best, "the same statements, bare driver", speed, told, speed >= APPEND_GOAL)
+    return Row(title, *best, "the same statements, bare driver", speed, result, speed >= APPEND_GOAL)
 
 
 def _over_http(name: str, store: Store, target: str, keys: str) -> Row:
-    """One caller, one append after the other, through a server and without: what a server adds is what is left."""
-    there, here = store.create_session(NewSession()), store.create_session(NewSession())
-    with _served(target, keys) as (host, port), socket.create_connection((host, port)) as sock:
+    """One caller, one append after the other, with and without a server: the difference is the server's cost."""
+    http_session, local_session = store.create_session(NewSession()), store.create_session(NewSession())
+    with _running_server(target, keys) as (host, port), socket.create_connection((host, port)) as sock:
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         return at_most(
             f"{name}: append over HTTP",
-            _asking(sock, f"{host}:{port}", there),
-            _ours(store, [here]),
+            _append_by_http(sock, f"{host}:{port}", http_session),
+            _append_by_store(store, [local_session]),
             peer_name=f"{APPENDS} in process",
             goal=HTTP_GOAL,
             rounds=_rounds(),
@@ -98,7 +98,7 @@ def _over_http(name: str, store: Store, target: str, keys: str) -> Row:
 
 
 @contextmanager
-def _served(target: str, keys: str) -> Iterator[tuple[str, int]]:
+def _running_server(target: str, keys: str) -> Iterator[tuple[str, int]]:
     command = [sys.executable, "-m", "traceforge", "serve", "--port", "0", "--db", target, "--keys", keys, "--json"]
     environment = {**os.environ, "PYTHONPATH": str(Path(__file__).resolve().parents[1] / "src")}
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, env=environment) as server:
@@ -110,8 +110,8 @@ def _served(target: str, keys: str) -> Iterator[tuple[str, int]]:
             server.terminate()
 
 
-def _asking(sock: socket.socket, host: str, session: Session) -> Callable[[], None]:
-    """A client that costs next to nothing, so that the server is what is measured."""
+def _append_by_http(sock: socket.socket, host: str, session: Session) -> Callable[[], None]:
+    """A client that costs next to nothing, so that the server is measured."""
     path = f"/v2/sessions/{session.id}/branches/{session.default_branch_id}/events"
     head: tuple[int, str | None] = 0, None
 
@@ -124,13 +124,13 @@ def _asking(sock: socket.socket, host: str, session: Session) -> Callable[[], No
             )
             start = f"POST {path} HTTP/1.1\r\nHost: {host}\r\nContent-Type: application/json\r\n"
             sock.sendall(f"{start}Content-Length: {len(body)}\r\n\r\n".encode() + body)
-            made = msgspec.json.decode(_answer(sock))
-            head = made["sequence"], made["id"]
+            event_reply = msgspec.json.decode(_read_response_body(sock))
+            head = event_reply["sequence"], event_reply["id"]
 
     return work
 
 
-def _answer(sock: socket.socket) -> bytes:
+def _read_response_body(sock: socket.socket) -> bytes:
     data = b""
     while b"\r\n\r\n" not in data:
         data += sock.recv(1 << 16)
@@ -142,14 +142,14 @@ def _answer(sock: socket.socket) -> bytes:
     return body
 
 
-def _ours(store: Store, sessions: list[Session]) -> Callable[[], None]:
+def _append_by_store(store: Store, sessions: list[Session]) -> Callable[[], None]:
     heads: list[tuple[int, str | None]] = [(0, None)] * len(sessions)
 
     def work() -> None:
         for number in range(APPENDS):
             place = number % len(sessions)
-            made = _append(store, sessions[place], *heads[place])
-            heads[place] = made.sequence, made.id
+            event = _append(store, sessions[place], *heads[place])
+            heads[place] = event.sequence, event.id
 
     return work
 
@@ -160,13 +160,14 @@ def _append(store: Store, session: Session, version: int, head: str | None) -> E
     return store.append_event(session.id, session.default_branch_id, body)
 
 
-class _Loop:
-    """The statements of an append, with values that were made before, and nothing else."""
+class _AppendStatements:
+    """The statements of an append, with prepared values, and nothing else."""
 
     def __init__(self, store: Store, sessions: list[Session]) -> None:
         dialect = store.database.engine.dialect
         self.texts = [
-            one.compile_for(dialect) for one in (events._BRANCH_STATE, events._MOVE_HEAD, events._INSERT_EVENT)
+            statement.compile_for(dialect)
+            for statement in (events._BRANCH_STATE, events._MOVE_HEAD, events._INSERT_EVENT)
         ]
         self.project, self.sessions = store.project_id, sessions
         self.heads: list[tuple[int, str | None]] = [(0, None)] * len(sessions)
@@ -174,8 +175,8 @@ class _Loop:
         self.rounds = [self.values() for _ in range(_rounds() + 1)][::-1]
 
     def values(self) -> list[list[Any]]:
-        """What each append of a round is called with."""
-        made = []
+        """The values of each append of a round."""
+        appends = []
         for number in range(APPENDS):
             place = number % len(self.sessions)
             session, (version, head) = self.sessions[place], self.heads[place]
@@ -188,33 +189,33 @@ class _Loop:
                 "sealed": self.sealed, "wrapped_key": self.wrapped, "generation": 1,
                 "created_at": "2026-01-01T00:00:00.000Z",
             }  # fmt: skip
-            standing = {"branch": branch, "session": session.id, "project": self.project}
+            state = {"branch": branch, "session": session.id, "project": self.project}
             move = {"branch": branch, "seen": version, "seen_head": head, "head": row["id"], "now": version + 1}
             self.heads[place] = version + 1, str(row["id"])
-            by_name = (standing, move, row)
-            made.append(
+            by_name = (state, move, row)
+            appends.append(
                 [
                     values if names is None else [values[name] for name in names]
                     for (_, names), values in zip(self.texts, by_name, strict=True)
                 ]
             )
-        return made
+        return appends
 
 
 def _bare_sqlite(store: Store, target: str, sessions: list[Session]) -> Callable[[], None]:
     connection = sqlite3.connect(target, isolation_level=None)
     for pragma in ("synchronous=FULL", "foreign_keys=ON", "secure_delete=ON"):
         connection.execute(f"PRAGMA {pragma}")
-    loop = _Loop(store, sessions)
-    (standing, _), (move, _), (put, _) = loop.texts
+    prepared = _AppendStatements(store, sessions)
+    (state, _), (move, _), (insert, _) = prepared.texts
     cursor = connection.cursor()
 
     def work() -> None:
-        for first, second, third in loop.rounds.pop():
+        for first, second, third in prepared.rounds.pop():
             cursor.execute("BEGIN IMMEDIATE")
-            cursor.execute(standing, first).fetchone()
+            cursor.execute(state, first).fetchone()
             cursor.execute(move, second)
-            cursor.execute(put, third)
+            cursor.execute(insert, third)
             cursor.execute("COMMIT")
 
     return work
@@ -222,24 +223,24 @@ def _bare_sqlite(store: Store, target: str, sessions: list[Session]) -> Callable
 
 def _bare_postgres(store: Store, target: str, sessions: list[Session]) -> Callable[[], None]:
     connection = psycopg.connect(target)
-    loop = _Loop(store, sessions)
-    (standing, _), (move, _), (put, _) = loop.texts
+    prepared = _AppendStatements(store, sessions)
+    (state, _), (move, _), (insert, _) = prepared.texts
     cursor = connection.cursor()
 
     def work() -> None:
-        for first, second, third in loop.rounds.pop():
-            cursor.execute(standing, first).fetchone()
+        for first, second, third in prepared.rounds.pop():
+            cursor.execute(state, first).fetchone()
             cursor.execute(move, second)
-            cursor.execute(put, third)
+            cursor.execute(insert, third)
             connection.commit()
 
     return work
 
 
-def _long(name: str, store: Store) -> Iterator[Row]:
-    short, long = _filled(store, 100), _filled(store, 10_000)
-    for one in (short, long):
-        _append_and_compile(store, one)
+def _long_history_rows(name: str, store: Store) -> Iterator[Row]:
+    short, long = _session_with_events(store, 100), _session_with_events(store, 10_000)
+    for session in (short, long):
+        _append_and_compile(store, session)
     rounds = _rounds()
     yield at_most(
         f"{name}: append one and compile",
@@ -259,20 +260,20 @@ def _long(name: str, store: Store) -> Iterator[Row]:
     )
 
 
-def _filled(store: Store, count: int) -> Session:
+def _session_with_events(store: Store, count: int) -> Session:
     session = store.create_session(NewSession())
 
     def fill(joined: Store) -> None:
         version, head = 0, None
         for _ in range(count):
-            made = _append(joined, session, version, head)
-            version, head = made.sequence, made.id
+            event = _append(joined, session, version, head)
+            version, head = event.sequence, event.id
 
     store.transaction(fill)
     return session
 
 
 def _append_and_compile(store: Store, session: Session) -> None:
-    now = store.get_branch(session.id, session.default_branch_id)
-    _append(store, session, now.version, now.head_event_id)
+    branch = store.get_branch(session.id, session.default_branch_id)
+    _append(store, session, branch.version, branch.head_event_id)
     store.create_snapshot(session.id, session.default_branch_id, NewSnapshot())

@@ -22,12 +22,15 @@ GOAL = 1.5
 
 
 def write_project(folder: str) -> None:
-    """A project with approved calls: records, wire answers, a manifest and an approval."""
+    """A project with approved calls: records, raw responses, a manifest and an approval."""
     calls = (make_call(f"What is the capital of country {number}? " * 20, number=number) for number in range(COUNT))
     changes = propose(*calls).changes
     if len(changes) != COUNT:
         sys.exit(f"benchmark: {len(changes)} calls were made, and not {COUNT}")
-    written = [SnapshotChange(one.provider, one.id, one.record, one.raw_response_text.encode()) for one in changes]
+    written = [
+        SnapshotChange(change.provider, change.id, change.record, change.raw_response_text.encode())
+        for change in changes
+    ]
     commit_changes(folder, {}, written, reason="a benchmark", now=now())
 
 

@@ -1,4 +1,4 @@
-"""A call under `traceforge.capture()`, its exchange let go, against the same call without: CPU of this process."""
+"""CPU time of a call under `traceforge.capture()`, its exchange discarded, against the same call without."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ import traceforge
 from harness import Row, is_quick, measure
 from traceforge.exchange import Exchange
 
-GOAL_US = 100.0  # of CPU time that a call may cost more
-EVENT_US = 1.5  # and each piece of a stream
-CALLS = 1000  # in a round, so that opening and closing a capture, which takes a millisecond, does not count
+GOAL_US = 100.0  # of CPU time that a capture may add to a call
+EVENT_US = 1.5  # and to each event of a stream
+CALLS = 1000  # in a round, so that opening and closing a capture, about a millisecond, does not count
 EVENTS = 100  # of a stream
 ROUNDS = 5 if is_quick() else 15
 BODY = (
@@ -40,26 +40,25 @@ sys.stdin.read()
 """
 
 
-class Counting:
-    """A sink that lets go of what it takes: what keeping it costs is measured elsewhere."""
+class CountingSink:
+    """A sink that discards the exchanges: the cost of keeping them is measured elsewhere."""
 
     recorded = lost = 0
 
     def take(self, exchange: Exchange) -> None:
-        """Count it."""
         self.recorded += 1
 
     def close(self, timeout_s: float) -> None:
         """Nothing to do."""
 
 
-class Added(Row):
-    """A row that says what a call costs more."""
+class AddedTimeRow(Row):
+    """A row about the time added to a call."""
 
     def text(self) -> str:
         """The row as it is printed."""
         times = f"{self.ours * 1e6:.0f} µs against {self.peer * 1e6:.0f} µs of CPU ({self.peer_name})"
-        return f"  {self.what:<46} {times:<62} {self.goal:<28} {'ok' if self.met else 'MISSED'}"
+        return f"  {self.title:<46} {times:<62} {self.goal:<28} {'ok' if self.met else 'MISSED'}"
 
 
 def rows() -> Iterator[Row]:
@@ -82,8 +81,8 @@ def rows() -> Iterator[Row]:
 
 
 def compare(name: str, calls: Callable[[], None], goal: float) -> Row:
-    """The same calls with and without a capture, in turn."""
-    sink = Counting()
+    """The same calls with and without a capture, alternating."""
+    sink = CountingSink()
 
     def captured() -> None:
         with traceforge.capture(sink=sink):
@@ -94,8 +93,8 @@ def compare(name: str, calls: Callable[[], None], goal: float) -> Row:
         sys.exit(f"benchmark: {name}: {sink.recorded} of {CALLS} calls were seen")
     mine, theirs = measure(captured, calls, ROUNDS, 1, time.process_time)
     added = statistics.median((m - t) / CALLS * 1e6 for m, t in zip(mine, theirs, strict=True))
-    told = f"{added:+.0f} µs a call, goal {goal:.0f}"
-    return Added(name, min(mine) / CALLS, min(theirs) / CALLS, "without", goal / added, told, added <= goal)
+    result = f"{added:+.0f} µs a call, goal {goal:.0f}"
+    return AddedTimeRow(name, min(mine) / CALLS, min(theirs) / CALLS, "without", goal / added, result, added <= goal)
 
 
 def with_httpx(url: str) -> None:

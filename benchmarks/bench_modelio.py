@@ -1,6 +1,4 @@
-"""A 100 MB recording verified, parsing included, against Node.js doing the least that any verifier must do; and what
-recording and replaying cost a call.
-"""
+"""Verify a 100 MB recording, against the least work of a verifier in Node.js; the cost of recording and replaying."""
 
 from __future__ import annotations
 
@@ -54,23 +52,25 @@ def write_recording(path: Path) -> None:
     path.write_bytes(write_session({**head, "interactions": interactions}))
 
 
-REPLAY_SECONDS_MAX = 20e-6  # What a replayed call may cost in process.
+REPLAY_SECONDS_MAX = 20e-6  # of a replayed call in process
 CALLS = 2_000
 PROMPT = "Summarise the following text in one sentence, please: "
 ANSWER = "A short answer of a model, as most of them are. " * 20
 
 
 def _record(folder: Path) -> None:
-    """Record as many calls as are measured."""
+    """Record all measured calls."""
     answer = Completion(ANSWER, 100, 200)
     redactor = Redactor()
-    with RecordingSession(folder / "recorded.json", CallableAdapter(lambda _, __: answer), redactor=redactor) as made:
+    with RecordingSession(
+        folder / "recorded.json", CallableAdapter(lambda _, __: answer), redactor=redactor
+    ) as session:
         for number in range(CALLS):
-            made.adapter.complete(f"{PROMPT}{number}")
+            session.adapter.complete(f"{PROMPT}{number}")
 
 
 def _log(folder: Path) -> None:
-    """The least that keeps every call through a kill: two digests, and one line of JSON written at once."""
+    """The least that keeps every call through a kill: two digests, and one line of JSON, written at once."""
     with (folder / "log.jsonl").open("wb", buffering=0) as file:
         for number in range(CALLS):
             digests = [hashlib.sha256(text.encode()).hexdigest() for text in (f"{PROMPT}{number}", ANSWER)]
@@ -79,7 +79,7 @@ def _log(folder: Path) -> None:
 
 
 def _replay(file: Path) -> Row:
-    """10,000 calls of a recording of 100 MB, in process; loading it and checking its integrity is not a call."""
+    """10,000 calls of a recording of 100 MB, in process; loading and verifying it does not count."""
     took = []
     for _ in range(3):
         replay = ReplayAdapter.load(file, redactor=Redactor())
@@ -88,9 +88,9 @@ def _replay(file: Path) -> Row:
             replay.complete(f"prompt {number}")
         took.append((time.perf_counter() - begun) / INTERACTIONS)
     best = min(took)
-    told = f"{best * 1e6:.1f} µs, goal {REPLAY_SECONDS_MAX * 1e6:g} µs"
+    result = f"{best * 1e6:.1f} µs, goal {REPLAY_SECONDS_MAX * 1e6:g} µs"
     met = best <= REPLAY_SECONDS_MAX
-    return Row("replay a recorded call", best, REPLAY_SECONDS_MAX, "the goal", REPLAY_SECONDS_MAX / best, told, met)
+    return Row("replay a recorded call", best, REPLAY_SECONDS_MAX, "the goal", REPLAY_SECONDS_MAX / best, result, met)
 
 
 def rows() -> Iterator[Row]:

@@ -1,4 +1,4 @@
-"""A recorded call, answered by the proxy, against nginx with a static answer, and against peers that replay."""
+"""A recorded call, replayed by the proxy, against nginx with a static answer, and against peers that replay."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ ROUNDS = 3 if is_quick() else 7
 SECONDS = 1
 NGINX_GOAL = 0.4  # of its calls a second
 PEER_GOAL = 3  # times those of each peer
-ASKED = BODY.replace(SEED_PLACE, "of the day")
+REQUEST_BODY = BODY.replace(SEED_PLACE, "of the day")
 REPLAYING: dict[str, Callable[[int, Path], list[str]]] = {"aimock": aimock_replay, "reel-vcr": reel_replay}
 
 
 def rows() -> Iterator[Row | Note]:
-    """Everything records one call, is started again to replay it, and is measured in turn."""
+    """Every target records one call, is restarted to replay it, and is measured in turn."""
     for name in ("nginx", "wrk", "npm"):
         if shutil.which(name) is None:
             sys.exit(f"benchmark: {name} is missing: apt-get install nginx-light wrk npm")
@@ -39,11 +39,11 @@ def rows() -> Iterator[Row | Note]:
             if peer.name in REPLAYING:
                 try:
                     with running(peer, f"http://127.0.0.1:{origin.port}", folder / peer.name) as recording:
-                        call_once(recording, ASKED)
+                        call_once(recording, REQUEST_BODY)
                     target = Target(peer.name, free_port())
-                    again = REPLAYING[peer.name](target.port, folder / peer.name)
-                    targets[peer.name] = stack.enter_context(process(again, target, folder / peer.name))
-                    call_once(targets[peer.name], ASKED)
+                    replay = REPLAYING[peer.name](target.port, folder / peer.name)
+                    targets[peer.name] = stack.enter_context(process(replay, target, folder / peer.name))
+                    call_once(targets[peer.name], REQUEST_BODY)
                 except NotRunning as exc:
                     targets.pop(peer.name, None)
                     yield Note(str(exc), met=False)
@@ -56,30 +56,30 @@ def _ours(stack: ExitStack, folder: Path, origin: Target) -> Target:
     target = Target("ours", free_port(), f"/up{PATH}")
     command = [TRACEFORGE, "proxy", "--port", str(target.port), *upstream]
     with process(command, target, folder) as recording:
-        call_once(recording, ASKED)
-    again = Target("ours", free_port(), f"/up{PATH}")
-    replay = [TRACEFORGE, "proxy", "--mode", "replay", "--port", str(again.port), *upstream]
-    replaying = stack.enter_context(process(replay, again, folder))
-    call_once(replaying, ASKED)
+        call_once(recording, REQUEST_BODY)
+    replay_target = Target("ours", free_port(), f"/up{PATH}")
+    replay = [TRACEFORGE, "proxy", "--mode", "replay", "--port", str(replay_target.port), *upstream]
+    replaying = stack.enter_context(process(replay, replay_target, folder))
+    call_once(replaying, REQUEST_BODY)
     return replaying
 
 
 def _measured(targets: dict[str, Target], folder: Path) -> Iterator[Row | Note]:
-    found: dict[str, list[float]] = {name: [] for name in targets}
+    rates_by_name: dict[str, list[float]] = {name: [] for name in targets}
     for number in range(ROUNDS + 1):
         for name, target in targets.items():
-            rate = wrk(target, folder, CONNECTIONS, SECONDS, body=ASKED).rate
+            rate = wrk(target, folder, CONNECTIONS, SECONDS, body=REQUEST_BODY).rate
             if number:  # The first warms up.
-                found[name].append(rate)
-    for name, rates in found.items():
+                rates_by_name[name].append(rate)
+    for name, rates in rates_by_name.items():
         yield Note(f"{name:<10} {statistics.median(rates):>9,.0f} calls/s at {CONNECTIONS} connections")
     for name in targets:
         if name != "ours":
-            yield _row(found["ours"], found[name], name, NGINX_GOAL if name == "nginx" else PEER_GOAL)
+            yield _row(rates_by_name["ours"], rates_by_name[name], name, NGINX_GOAL if name == "nginx" else PEER_GOAL)
 
 
 def _row(ours: list[float], theirs: list[float], name: str, goal: float) -> Row:
     ratio = statistics.median(mine / other for mine, other in zip(ours, theirs, strict=True))
-    told = f"{ratio:.2f}x the calls, goal {goal:g}x"
-    what = "replay through the proxy"
-    return Row(what, 1 / statistics.median(ours), 1 / statistics.median(theirs), name, ratio, told, ratio >= goal)
+    result = f"{ratio:.2f}x the calls, goal {goal:g}x"
+    title = "replay through the proxy"
+    return Row(title, 1 / statistics.median(ours), 1 / statistics.median(theirs), name, ratio, result, ratio >= goal)

@@ -1,4 +1,4 @@
-"""The pytest plugin: CPU time that it adds to a replayed call of the openai SDK, and to a run."""
+"""The pytest plugin: CPU time added to a replayed call of the openai SDK, and to a run."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from tempfile import TemporaryDirectory
 
 from bench_replay import TEXT
 from harness import Row, is_quick
-from sdk_replay import CALLS, GOAL_US, ROUNDS, Sdk
+from sdk_replay import CALLS, GOAL_US, ROUNDS, SdkClients
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
 
 from support.model_servers import model_server
 
 SNAPSHOTS = (10, 200)
-RUN_GOAL_MS = 50.0  # of CPU time that a run may cost more
-NOTHING_MS = 10.0  # The same without snapshots: less than runs of the same differ by.
+RUN_GOAL_MS = 50.0  # of CPU time that the plugin may add to a run
+NOTHING_MS = 10.0  # The same without snapshots: less than the spread of equal runs.
 RECORDS = """import openai
 import pytest
 
@@ -44,31 +44,31 @@ def test_nothing(number: int) -> None:
 """
 
 
-class Added(Row):
-    """A row that says what a run costs more."""
+class AddedTimeRow(Row):
+    """A row about the time added to a run."""
 
     def text(self) -> str:
         """The row as it is printed."""
         times = f"{self.ours * 1e3:.0f} ms against {self.peer * 1e3:.0f} ms of CPU ({self.peer_name})"
-        return f"  {self.what:<46} {times:<62} {self.goal:<28} {'ok' if self.met else 'MISSED'}"
+        return f"  {self.title:<46} {times:<62} {self.goal:<28} {'ok' if self.met else 'MISSED'}"
 
 
 def rows() -> Iterator[Row]:
     """Every comparison."""
     with TemporaryDirectory() as folder:
-        projects = {count: recorded(Path(folder), count) for count in SNAPSHOTS}
-        yield a_call(projects[SNAPSHOTS[0]])
+        projects = {count: record_project(Path(folder), count) for count in SNAPSHOTS}
+        yield call_row(projects[SNAPSHOTS[0]])
         for count, project in projects.items():
             (project / "test_one.py").write_text(ASKS_NOTHING)
-            yield a_run(f"a run, {count} snapshots, no model call", project, RUN_GOAL_MS)
+            yield run_row(f"a run, {count} snapshots, no model call", project, RUN_GOAL_MS)
         empty = Path(folder) / "empty"
         empty.mkdir()
         (empty / "test_one.py").write_text(ASKS_NOTHING)
-        yield a_run("a run, no snapshots", empty, NOTHING_MS)
+        yield run_row("a run, no snapshots", empty, NOTHING_MS)
 
 
-def recorded(folder: Path, count: int) -> Path:
-    """A project with as many snapshots, recorded by the plugin."""
+def record_project(folder: Path, count: int) -> Path:
+    """A project with `count` snapshots, recorded by the plugin."""
     project = folder / str(count)
     project.mkdir()
     (project / "test_one.py").write_text(RECORDS.format(count=count, text=TEXT))
@@ -80,9 +80,9 @@ def recorded(folder: Path, count: int) -> Path:
             [sys.executable, *PYTEST, "--traceforge=record"],
             [command, "approve", "--all", "--reason", "for the benchmark"],
         ):
-            done = subprocess.run(words, cwd=project, env=environ, capture_output=True, text=True, check=False)
-            if done.returncode:
-                sys.exit(f"benchmark: the plugin did not record: {done.stdout[-500:]}{done.stderr[-500:]}")
+            completed = subprocess.run(words, cwd=project, env=environ, capture_output=True, text=True, check=False)
+            if completed.returncode:
+                sys.exit(f"benchmark: the plugin did not record: {completed.stdout[-500:]}{completed.stderr[-500:]}")
     return project
 
 
@@ -103,24 +103,22 @@ PYTEST = [
 ]
 
 
-def a_call(project: Path) -> Row:
-    """In a process of its own, which holds the gate open as the plugin does."""
-    done = subprocess.run(
+def call_row(project: Path) -> Row:
+    """Measured in a separate process, which keeps the gate open as the plugin does."""
+    completed = subprocess.run(
         [sys.executable, __file__, str(project)], cwd=project, capture_output=True, text=True, check=False,
         env={**os.environ, "PYTEST_CURRENT_TEST": "test_one.py::test_one[0] (call)"},
     )  # fmt: skip
-    if done.returncode:
-        sys.exit(f"benchmark: the plugin did not replay: {done.stderr[-500:]}")
-    more, floor = json.loads(done.stdout)
-    told = f"{more * 1e6:+.0f} µs a call, goal {GOAL_US:.0f}"
-    return Row("openai under the plugin", more + floor, floor, "canned transport", GOAL_US / more / 1e6, told,
+    if completed.returncode:
+        sys.exit(f"benchmark: the plugin did not replay: {completed.stderr[-500:]}")
+    more, floor = json.loads(completed.stdout)
+    result = f"{more * 1e6:+.0f} µs a call, goal {GOAL_US:.0f}"
+    return Row("openai under the plugin", more + floor, floor, "canned transport", GOAL_US / more / 1e6, result,
                more * 1e6 <= GOAL_US)  # fmt: skip
 
 
 def replay_calls(project: str) -> tuple[float, float]:
-    """Seconds of CPU that a call costs more under the gate of a suite, and that it costs without: with one answer,
-    which the SDK reads in both.
-    """
+    """Seconds of CPU that the gate of a suite adds to a call, and those of the same call without it."""
     from traceforge.config import load_config
     from traceforge.snapshots.gate.suite_process import SuiteProcess
     from traceforge.snapshots.tree.approved_calls import build_recordings
@@ -130,10 +128,10 @@ def replay_calls(project: str) -> tuple[float, float]:
     suite.start()
     try:
         (answer, *_) = [
-            one.source.load_response()
-            for one in build_recordings(suite.snapshots.approved_calls, suite.snapshots.keys)
+            recording.source.load_response()
+            for recording in build_recordings(suite.snapshots.approved_calls, suite.snapshots.keys)
         ]
-        cost = Sdk(answer, TEXT).compare(suite.snapshots.player, numbers, temperature=0, seed=7, max_tokens=9)
+        cost = SdkClients(answer, TEXT).compare(suite.snapshots.player, numbers, temperature=0, seed=7, max_tokens=9)
     finally:
         observations = suite.stop()
     if observations.missed_scopes or observations.replayed != (ROUNDS + 1) * CALLS:
@@ -141,8 +139,8 @@ def replay_calls(project: str) -> tuple[float, float]:
     return cost
 
 
-def a_run(what: str, project: Path, goal_ms: float) -> Row:
-    """A run with the plugin against one without, in turn."""
+def run_row(title: str, project: Path, goal_ms: float) -> Row:
+    """A run with the plugin against one without, alternating."""
     rounds = 5 if is_quick() else 15
     mine: list[float] = []
     theirs: list[float] = []
@@ -153,19 +151,21 @@ def a_run(what: str, project: Path, goal_ms: float) -> Row:
             if number:
                 times.append(spent)
     added = statistics.median(m - t for m, t in zip(mine, theirs, strict=True))
-    told = f"{added * 1e3:+.0f} ms a run, goal {goal_ms:.0f}"
+    result = f"{added * 1e3:+.0f} ms a run, goal {goal_ms:.0f}"
     met = added * 1e3 <= goal_ms
-    return Added(what, statistics.median(mine), statistics.median(theirs), "-p no:traceforge", 0.0, told, met)
+    return AddedTimeRow(
+        title, statistics.median(mine), statistics.median(theirs), "-p no:traceforge", 0.0, result, met
+    )
 
 
-def cpu_of(words: list[str], folder: Path) -> float:
-    """Seconds of CPU of a command that must succeed. Its bytecode is kept, as that of an installed package is."""
+def cpu_of(command: list[str], folder: Path) -> float:
+    """Seconds of CPU of a command that must succeed. Bytecode is cached, as for an installed package."""
     environ = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
-    done = subprocess.run(words, cwd=folder, env=environ, capture_output=True, text=True, check=False)
+    completed = subprocess.run(command, cwd=folder, env=environ, capture_output=True, text=True, check=False)
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
-    if done.returncode:
-        sys.exit(f"benchmark: pytest did not run: {done.stdout[-500:]}{done.stderr[-500:]}")
+    if completed.returncode:
+        sys.exit(f"benchmark: pytest did not run: {completed.stdout[-500:]}{completed.stderr[-500:]}")
     return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
 
 

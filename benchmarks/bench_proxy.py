@@ -37,12 +37,12 @@ from peers import PEERS, Peer, running
 from streams import watch
 
 CONNECTIONS = (1, 16, 64)
-ROUNDS = 3 if is_quick() else 5  # Peers take part in every second: they are far from any goal.
+ROUNDS = 3 if is_quick() else 5  # Peers take part in every second round: they are far from any goal.
 SECONDS = 1
 PATIENCE_SECONDS = 5
 SUSTAINED_SECONDS = 20 if is_quick() else 60
 PEER_SUSTAINED_SECONDS = 10
-PACE = 6000  # Calls a second that must all be kept, with time to make files of the last.
+PACE = 6000  # Calls a second that must all be recorded, with time to write the last ones.
 STREAM_ROUNDS = 3 if is_quick() else 5
 MEMORY_CALLS = (50_000, 200_000)
 MEMORY_GROWTH_MAX = 1.1
@@ -65,27 +65,27 @@ _SUMMARY = {"calls": "calls?,", "recorded": "recorded", "lost": "lost", "failed"
 Rows = Iterator[Row | Note]
 
 
-class Measured(NamedTuple):
+class LoadSample(NamedTuple):
     """One second of load."""
 
     load: Load
     cpu: float  # seconds a call, of the process and of what it has started
-    beside: float  # of that, in what ours has started: its recorder
+    recorder_cpu: float  # of that, in the recorder that ours has started
     memory: int
 
 
-class Field:
-    """Everything that is measured, and what was found, by name and connections."""
+class Contest:
+    """All targets, and their samples by name and connections."""
 
     def __init__(self, folder: Path, targets: dict[str, Target]) -> None:
         self.folder = folder
         self.targets = targets
-        self.found: dict[tuple[str, int], list[Measured]] = {}
+        self.samples: dict[tuple[str, int], list[LoadSample]] = {}
 
     def measure(self, name: str, connections: int) -> None:
-        """Load one target for a moment. Ours keeps what it saw before anything else is measured."""
+        """Load one target for a moment. Ours writes its traces to the disk before the next target is measured."""
         target = self.targets[name]
-        before, beside = use_of_all(target.process), _beside(target)
+        before, recorder_before = use_of_all(target.process), _recorder_use(target)
         try:
             load = wrk(target, self.folder, connections, SECONDS)
         except NotRunning:  # The slowest sometimes end no call within a second.
@@ -93,13 +93,13 @@ class Field:
         if name == "ours":
             settle(target)
         after = use_of_all(target.process)
-        recorder = _beside(target).cpu - beside.cpu if name == "ours" else 0.0
-        measured = Measured(load, (after.cpu - before.cpu) / load.calls, recorder / load.calls, after.memory)
-        self.found.setdefault((name, connections), []).append(measured)
+        recorder = _recorder_use(target).cpu - recorder_before.cpu if name == "ours" else 0.0
+        measured = LoadSample(load, (after.cpu - before.cpu) / load.calls, recorder / load.calls, after.memory)
+        self.samples.setdefault((name, connections), []).append(measured)
 
-    def of(self, name: str, connections: int, part: Callable[[Measured], float]) -> float:
-        """The median of something."""
-        return statistics.median(part(one) for one in self.found[name, connections])
+    def median(self, name: str, connections: int, figure: Callable[[LoadSample], float]) -> float:
+        """The median of one figure of the samples."""
+        return statistics.median(figure(sample) for sample in self.samples[name, connections])
 
 
 def rows() -> Rows:
@@ -128,13 +128,13 @@ def _origins(stack: ExitStack, folder: Path) -> tuple[Target, Target]:
 
 @contextmanager
 def _on_disk() -> Iterator[Path]:
-    """A folder on a real disk. Removing some hundred thousand files takes minutes, and nobody waits for it.
+    """A folder on a real disk. Removing some hundred thousand files takes minutes, so that happens in the background.
 
-    What ext4 does with inodes that were freed in the last minutes counts here too: where such are near, a new file
-    takes ten times as long, whoever makes it. So each folder in this one begins in another place of the disk.
+    Near inodes that were freed in the last minutes, ext4 takes ten times as long to create a file. So each folder in
+    this one begins at another place of the disk.
     """
     folder = Path(tempfile.mkdtemp())
-    subprocess.run(["chattr", "+T", str(folder)], check=False, capture_output=True)  # Only ext4 knows this.
+    subprocess.run(["chattr", "+T", str(folder)], check=False, capture_output=True)  # Only ext4 has this attribute.
     try:
         yield folder
     finally:
@@ -142,7 +142,7 @@ def _on_disk() -> Iterator[Path]:
 
 
 @contextmanager
-def _field(folder: Path, upstream: Target) -> Iterator[tuple[Field, list[Note]]]:
+def _open_contest(folder: Path, upstream: Target) -> Iterator[tuple[Contest, list[Note]]]:
     """All targets in front of one upstream, and the reasons why some are missing."""
     folder.mkdir()
     missing: list[Note] = []
@@ -160,7 +160,7 @@ def _field(folder: Path, upstream: Target) -> Iterator[tuple[Field, list[Note]]]
                 targets[peer.name] = stack.enter_context(running(peer, _url(upstream), folder / peer.name))
             except NotRunning as exc:
                 missing.append(Note(str(exc), met=False))
-        yield Field(folder, targets), missing
+        yield Contest(folder, targets), missing
 
 
 @contextmanager
@@ -180,36 +180,36 @@ def _url(target: Target) -> str:
 
 
 def _calls(folder: Path, direct: Target) -> Rows:
-    with _field(folder / "calls", direct) as (field, missing):
+    with _open_contest(folder / "calls", direct) as (contest, missing):
         yield from missing
         fast = ("direct", "nginx", "ours")
-        peers = [name for name in field.targets if name not in fast]
-        yield from _drop_broken(field, peers, lambda name: _warm_up(field.targets[name], field.folder))
+        peers = [name for name in contest.targets if name not in fast]
+        yield from _drop_broken(contest, peers, lambda name: _warm_up(contest.targets[name], contest.folder))
         for connections in CONNECTIONS:
             for number in range(ROUNDS):
                 for name in (*fast, *(() if number % 2 else list(peers))):
                     try:
-                        field.measure(name, connections)
+                        contest.measure(name, connections)
                     except NotRunning as exc:
-                        yield _drop(field, peers, name, exc)
+                        yield _drop(contest, peers, name, exc)
             yield Note(f"{connections} connections (median of {ROUNDS} rounds of {SECONDS:g} s)")
-            yield from (_line(field, name, connections) for name in field.targets)
-        yield from _call_goals(field, peers)
+            yield from (_line(contest, name, connections) for name in contest.targets)
+        yield from _call_goals(contest, peers)
 
 
-def _drop_broken(field: Field, names: list[str], work: Callable[[str], object]) -> Iterator[Note]:
-    """Warm everything up; what does not answer is told, and measured no further."""
-    for name in list(field.targets):
+def _drop_broken(contest: Contest, names: list[str], warm_up: Callable[[str], object]) -> Iterator[Note]:
+    """Warm everything up; a target that does not answer is reported and dropped."""
+    for name in list(contest.targets):
         try:
-            work(name)
+            warm_up(name)
         except NotRunning as exc:
-            yield _drop(field, names, name, exc)
+            yield _drop(contest, names, name, exc)
 
 
-def _drop(field: Field, names: list[str], name: str, reason: NotRunning) -> Note:
+def _drop(contest: Contest, names: list[str], name: str, reason: NotRunning) -> Note:
     if name in ("direct", "nginx", "ours"):
         sys.exit(f"benchmark: {reason}")
-    del field.targets[name]
+    del contest.targets[name]
     names.remove(name)
     return Note(str(reason), met=False)
 
@@ -219,49 +219,49 @@ def _warm_up(target: Target, folder: Path) -> None:
     wrk(target, folder, 16, SECONDS)
 
 
-def _line(field: Field, name: str, connections: int) -> Note:
-    rate = field.of(name, connections, lambda one: one.load.rate)
+def _line(contest: Contest, name: str, connections: int) -> Note:
+    rate = contest.median(name, connections, lambda sample: sample.load.rate)
     added = [
-        field.of(name, connections, part) - field.of("direct", connections, part)
-        for part in (lambda one: one.load.p50, lambda one: one.load.p99)
+        contest.median(name, connections, part) - contest.median("direct", connections, part)
+        for part in (lambda sample: sample.load.p50, lambda sample: sample.load.p99)
     ]
-    cpu = field.of(name, connections, lambda one: one.cpu)
-    beside = field.of(name, connections, lambda one: one.beside)
-    memory = field.found[name, connections][-1].memory
-    recorder = f" ({_us(beside)} of it beside the call)" if beside else ""
+    cpu = contest.median(name, connections, lambda sample: sample.cpu)
+    recorder_cpu = contest.median(name, connections, lambda sample: sample.recorder_cpu)
+    memory = contest.samples[name, connections][-1].memory
+    recorder = f" ({_us(recorder_cpu)} of it in the recorder)" if recorder_cpu else ""
     return Note(
         f"  {name:<10} {rate:>9,.0f} calls/s   added p50 {_us(added[0]):>10}  p99 {_us(added[1]):>10}   "
         f"{memory / 1e6:>5.0f} MB   CPU a call {_us(cpu):>9}{recorder}"
     )
 
 
-def _call_goals(field: Field, peers: list[str]) -> Iterator[Row]:
+def _call_goals(contest: Contest, peers: list[str]) -> Iterator[Row]:
     def seconds(name: str) -> list[float]:
-        return [1 / one.load.rate for one in field.found[name, 16]]
+        return [1 / sample.load.rate for sample in contest.samples[name, 16]]
 
     yield _compare("calls/s at 16 connections", seconds("ours"), seconds("nginx"), "nginx", RATE_GOAL)
-    fastest = max(peers, key=lambda name: field.of(name, 16, lambda one: one.load.rate), default="")
+    fastest = max(peers, key=lambda name: contest.median(name, 16, lambda sample: sample.load.rate), default="")
     if fastest:
         mine = seconds("ours")[::2]  # the rounds in which the peers took part
         yield _compare("calls/s at 16 connections", mine, seconds(fastest), f"{fastest}, fastest peer", PEER_GOAL)
-    p50s = [[one.load.p50 for one in field.found[name, 1]] for name in ("direct", "nginx", "ours")]
+    p50s = [[sample.load.p50 for sample in contest.samples[name, 1]] for name in ("direct", "nginx", "ours")]
     yield _added("added p50 at one connection", *p50s, ADDED_GOAL)
 
 
-def _compare(what: str, mine: list[float], theirs: list[float], name: str, goal: float) -> Row:
+def _compare(title: str, mine: list[float], theirs: list[float], name: str, goal: float) -> Row:
     speeds = [t / m for m, t in zip(mine, theirs, strict=True)]
     speed = statistics.median(speeds)
-    told = f"{speed:.2f}x as fast (best {max(speeds):.2f}x), goal {goal:g}x"
-    return Row(what, statistics.median(mine), statistics.median(theirs), name, speed, told, speed >= goal)
+    result = f"{speed:.2f}x as fast (best {max(speeds):.2f}x), goal {goal:g}x"
+    return Row(title, statistics.median(mine), statistics.median(theirs), name, speed, result, speed >= goal)
 
 
-def _added(what: str, plain: list[float], theirs: list[float], mine: list[float], goal: float) -> Row:
-    """What ours adds to direct, against what nginx adds, each by its median over all rounds."""
+def _added(title: str, plain: list[float], theirs: list[float], mine: list[float], goal: float) -> Row:
+    """The time that ours adds to a direct call, against that of nginx, each the median over all rounds."""
     peer, own = (statistics.median(t - p for p, t in zip(plain, times, strict=True)) for times in (theirs, mine))
     cost = own / max(peer, 1e-6)
     best = (min(mine) - min(plain)) / max(min(theirs) - min(plain), 1e-6)
-    told = f"{cost:.2f}x added (best {best:.2f}x), goal {goal:g}x"
-    return Row(what, max(own, 0.0), max(peer, 0.0), "nginx", 1 / cost if cost > 0 else 0.0, told, cost <= goal)
+    result = f"{cost:.2f}x added (best {best:.2f}x), goal {goal:g}x"
+    return Row(title, max(own, 0.0), max(peer, 0.0), "nginx", 1 / cost if cost > 0 else 0.0, result, cost <= goal)
 
 
 def _us(seconds: float) -> str:
@@ -272,40 +272,40 @@ def _us(seconds: float) -> str:
 
 
 def _streams(folder: Path, origin: Target) -> Rows:
-    with _field(folder / "streams", origin) as (field, missing):
+    with _open_contest(folder / "streams", origin) as (contest, missing):
         yield from missing
-        seen: dict[str, list[tuple[float, float]]] = {}
-        number = time.time_ns() // 10**9  # A peer must not know it already.
+        times: dict[str, list[tuple[float, float]]] = {}
+        number = time.time_ns() // 10**9  # A peer that replays must not have seen it.
 
-        def once(name: str) -> tuple[float, float]:
+        def measure(name: str) -> tuple[float, float]:
             nonlocal number
             number += 1
-            told = watch(field.targets[name], number)
-            return statistics.median(told.first), statistics.median(told.delays)
+            times = watch(contest.targets[name], number)
+            return statistics.median(times.first), statistics.median(times.delays)
 
-        names = list(field.targets)
-        yield from _drop_broken(field, names, once)
+        names = list(contest.targets)
+        yield from _drop_broken(contest, names, measure)
         for _ in range(STREAM_ROUNDS):
             for name in names:
-                seen.setdefault(name, []).append(once(name))
+                times.setdefault(name, []).append(measure(name))
         yield Note("16 streams at once: time to the first chunk, and delay of a chunk (medians)")
-        firsts, delays = ({name: [times[part] for times in found] for name, found in seen.items()} for part in (0, 1))
+        firsts, delays = ({name: [pair[part] for pair in pairs] for name, pairs in times.items()} for part in (0, 1))
         for name in names:
             first = statistics.median(firsts[name]) - statistics.median(firsts["direct"])
             yield Note(
                 f"  {name:<10} first chunk added {_us(first):>10}   delay {_us(statistics.median(delays[name])):>9}"
             )
         cost = statistics.median(m / t for m, t in zip(delays["ours"], delays["nginx"], strict=True))
-        told = f"{cost:.2f}x the delay, goal {DELAY_GOAL}x"
+        result = f"{cost:.2f}x the delay, goal {DELAY_GOAL}x"
         mine, theirs = (statistics.median(delays[name]) for name in ("ours", "nginx"))
-        yield Row("streams: delay p50 of a chunk", mine, theirs, "nginx", 1 / cost, told, cost <= DELAY_GOAL)
+        yield Row("streams: delay p50 of a chunk", mine, theirs, "nginx", 1 / cost, result, cost <= DELAY_GOAL)
 
 
 # -- sustained
 
 
 def _all_sustained(folder: Path, direct: Target) -> Rows:
-    """Load without a pause, a stop, and a count of what is on the disk."""
+    """Load without a pause, a stop, and a count of the files on the disk."""
     yield Note(f"this disk makes {_files_a_second(folder / 'files'):,.0f} files/s of this size at the moment")
     yield Note(f"{SUSTAINED_SECONDS} s of {PACE:,} calls/s, then SIGTERM")
     yield from _paced(_sustained(folder / "paced", direct, PACE))
@@ -330,8 +330,8 @@ def _files_a_second(folder: Path) -> float:
     return FILES / (time.monotonic() - began)
 
 
-class Kept(NamedTuple):
-    """What became of a load."""
+class SustainedLoad(NamedTuple):
+    """A load, and the traces that it left."""
 
     load: Load
     calls: int
@@ -344,13 +344,12 @@ class Kept(NamedTuple):
 
     @property
     def is_exact(self) -> bool:
-        """Is every call that was answered a file, or counted?"""
-        kept = self.counted["recorded"] + self.counted["waiting"]
-        told = kept + self.counted["lost"] + self.counted["failed"]
-        return self.files == kept and self.calls == told and 0 <= self.calls - self.load.calls <= CONNECTIONS[-1]
+        """Whether every answered call is a file, or counted as lost."""
+        recorded = self.counted["recorded"] + self.counted["waiting"]
+        total = recorded + self.counted["lost"] + self.counted["failed"]
+        return self.files == recorded and self.calls == total and 0 <= self.calls - self.load.calls <= CONNECTIONS[-1]
 
     def note(self) -> Note:
-        """As it is told."""
         return Note(
             f"  ours: {self.load.rate:,.0f} calls/s, {self.calls:,} calls, {self.files:,} files, "
             f"{self.counted['lost']:,} lost, {self.counted['failed']:,} failed, {self.counted['waiting']:,} late; "
@@ -359,7 +358,7 @@ class Kept(NamedTuple):
         )
 
 
-def _sustained(folder: Path, direct: Target, pace: int = 0) -> Kept:
+def _sustained(folder: Path, direct: Target, pace: int = 0) -> SustainedLoad:
     with _ours(folder, direct) as ours:
         began = time.monotonic()
         load = wrk(ours, folder, CONNECTIONS[-1] if pace else 16, SUSTAINED_SECONDS, pace)
@@ -367,40 +366,46 @@ def _sustained(folder: Path, direct: Target, pace: int = 0) -> Kept:
         memory = use_of_all(ours.process).memory
         recorders = children_of(ours.process)
         os.kill(ours.process, signal.SIGTERM)
-        while _runs(ours.process) or any(_runs(one) for one in recorders):
+        while _runs(ours.process) or any(_runs(recorder) for recorder in recorders):
             time.sleep(0.01)
     stopped = time.monotonic()
     traces = folder / ".ai-tests" / "traces"
-    rest = f"from traceforge.traces.spool_drain import drain; drain({str(traces)!r})"  # as the next command would
-    subprocess.run([sys.executable, "-c", rest], check=True)
+    drain = f"from traceforge.traces.spool_drain import drain; drain({str(traces)!r})"  # as the next command would
+    subprocess.run([sys.executable, "-c", drain], check=True)
     ended = time.monotonic()
     files = sum(1 for name in os.listdir(traces) if name.endswith(".json"))
-    said = (folder / "ours.out").read_text()
-    counted = {name: _number(said, told) for name, told in _SUMMARY.items()}
+    output = (folder / "ours.out").read_text()
+    counted = {name: _number(output, label) for name, label in _SUMMARY.items()}
     calls = counted.pop("calls")
-    return Kept(load, calls, files, counted, memory, stopped - loaded, ended - loaded, files / (ended - began))
+    return SustainedLoad(
+        load, calls, files, counted, memory, stopped - loaded, ended - loaded, files / (ended - began)
+    )
 
 
-def _number(said: str, told: str) -> int:
-    found = re.search(rf"(\d+) {told}", said)
-    return int(found[1]) if found else 0
+def _number(output: str, label: str) -> int:
+    match = re.search(rf"(\d+) {label}", output)
+    return int(match[1]) if match else 0
 
 
-def _paced(kept: Kept) -> Rows:
-    yield kept.note()
-    told = f"{kept.rate:,.0f}/s, goal {KEPT_GOAL:,}/s"
-    is_fast = kept.rate >= KEPT_GOAL
-    what = "traces/s until the last is a file"
-    yield Row(what, 1 / max(kept.rate, 1), 1 / KEPT_GOAL, "the goal", kept.rate, told, is_fast)
-    is_whole = kept.is_exact and kept.files == kept.calls
-    told = "every call is a file" if is_whole else f"{kept.files} files of {kept.calls} calls"
-    yield Row("calls that are no file", 0, 0, "the goal", 0, told, is_whole)
+def _paced(outcome: SustainedLoad) -> Rows:
+    yield outcome.note()
+    result = f"{outcome.rate:,.0f}/s, goal {KEPT_GOAL:,}/s"
+    is_fast = outcome.rate >= KEPT_GOAL
+    title = "traces/s until the last is a file"
+    yield Row(title, 1 / max(outcome.rate, 1), 1 / KEPT_GOAL, "the goal", outcome.rate, result, is_fast)
+    is_complete = outcome.is_exact and outcome.files == outcome.calls
+    result = "every call is a file" if is_complete else f"{outcome.files} files of {outcome.calls} calls"
+    yield Row("calls that are no file", 0, 0, "the goal", 0, result, is_complete)
 
 
-def _overflow(kept: Kept) -> Rows:
-    told = "each is a file or counted" if kept.is_exact else f"{kept.files} files, {kept.calls} calls, {kept.counted}"
-    yield kept.note()
-    yield Row("calls that are neither a file nor counted", 0, 0, "the goal", 0, told, kept.is_exact)
+def _overflow(outcome: SustainedLoad) -> Rows:
+    result = (
+        "each is a file or counted"
+        if outcome.is_exact
+        else f"{outcome.files} files, {outcome.calls} calls, {outcome.counted}"
+    )
+    yield outcome.note()
+    yield Row("calls that are neither a file nor counted", 0, 0, "the goal", 0, result, outcome.is_exact)
 
 
 def _peer_sustained(peer: Peer, folder: Path, direct: Target) -> Note:
@@ -428,30 +433,30 @@ def _runs(pid: int) -> bool:
 def _memory(folder: Path, direct: Target) -> Rows:
     """Both processes after some calls, and after four times as many; each time everything is on the disk."""
     with _ours(folder / "memory", direct) as ours:
-        calls, found = 0, []
+        calls, memory = 0, []
         for goal in MEMORY_CALLS:
             while calls < goal:
-                calls += wrk(ours, folder, 16, 4 * SECONDS).calls  # Enough to reach the most that ever waits.
+                calls += wrk(ours, folder, 16, 4 * SECONDS).calls  # Enough to fill the queue.
                 settle(ours)
-            found.append((use_of(ours.process).memory, _beside(ours).memory))
-    for which, before, after in zip(("proxy", "recorder"), *found, strict=True):
-        told = f"{after / before:.2f}x after {MEMORY_CALLS[1]:,} calls, goal {MEMORY_GROWTH_MAX}x"
-        text = f"memory of the {which}: {before / 1e6:.0f} MB, then {after / 1e6:.0f} MB"
-        yield Row(text, 0, 0, f"after {MEMORY_CALLS[0]:,}", 0, told, after <= before * MEMORY_GROWTH_MAX)
+            memory.append((use_of(ours.process).memory, _recorder_use(ours).memory))
+    for name, before, after in zip(("proxy", "recorder"), *memory, strict=True):
+        result = f"{after / before:.2f}x after {MEMORY_CALLS[1]:,} calls, goal {MEMORY_GROWTH_MAX}x"
+        text = f"memory of the {name}: {before / 1e6:.0f} MB, then {after / 1e6:.0f} MB"
+        yield Row(text, 0, 0, f"after {MEMORY_CALLS[0]:,}", 0, result, after <= before * MEMORY_GROWTH_MAX)
 
 
 def settle(target: Target) -> None:
-    """Wait until everything that ours has seen is a file."""
+    """Wait until every call of ours is a file."""
     until = time.monotonic() + SETTLE_SECONDS_MAX
     spool = Path(f"/proc/{target.process}/cwd/.ai-tests/traces/spool")
-    while _waiting(target) or any(spool.glob("*.segment")):
+    while _has_waiting_traces(target) or any(spool.glob("*.segment")):
         if time.monotonic() > until:
-            raise NotRunning(f"{target.name} did not come to rest")
+            raise NotRunning(f"{target.name} still had traces to write")
         time.sleep(0.1)
 
 
-def _waiting(target: Target) -> bool:
-    """Is something on its way to the disk? The recorder says so twice a second."""
+def _has_waiting_traces(target: Target) -> bool:
+    """Whether traces are not on the disk yet. The recorder reports them twice a second."""
     connection = http.client.HTTPConnection("127.0.0.1", target.port, timeout=10)
     connection.request("GET", "/metrics")
     page = connection.getresponse().read()
@@ -459,10 +464,10 @@ def _waiting(target: Target) -> bool:
     return re.search(rb"exchanges_waiting{[^}]*} 0\n", page) is None
 
 
-def _beside(target: Target) -> Use:
+def _recorder_use(target: Target) -> Use:
     used = Use()
     for child in children_of(target.process):
-        used = used.and_then(use_of(child))
+        used = used.plus(use_of(child))
     return used
 
 
@@ -484,7 +489,7 @@ def nginx_command(folder: Path, name: str, http: str) -> list[str]:
 
 
 def origin_config(port: int) -> str:
-    """One answer, whatever is asked."""
+    """A server with one answer to every request."""
     answer = f"default_type application/json; return 200 '{ANSWER}';"
     return f"server {{ listen 127.0.0.1:{port}; location / {{ {answer} }} }}"
 

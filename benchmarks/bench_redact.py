@@ -1,4 +1,4 @@
-"""Redaction: found and wrong on the labelled corpus; speed against one google-re2 scan of the same expressions."""
+"""Redaction: recall and precision on the labelled corpus; speed against a google-re2 scan of the same expressions."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from traceforge.redact.scanner import built_in_detectors, compile_bytes
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests"))
 
-MEGABYTES_GOAL = 200  # a second of CPU time, on the text of a model, with every detector
-TRACE_GOAL = 16_000  # requests of 2 KB a second: redaction may take half of what a trace takes
+MEGABYTES_GOAL = 200  # a second of CPU time, on a model's text, with every detector
+TRACE_GOAL = 16_000  # requests of 2 KB a second: redaction may take half the time of a trace
 
 
 def rows() -> Iterator[Row]:
@@ -69,20 +69,20 @@ def rows() -> Iterator[Row]:
         )
 
 
-class Told(Row):
-    """A row that has no peer: a score, or a speed whose goal is a number."""
+class GoalRow(Row):
+    """A row without a peer: a score, or a speed with an absolute goal."""
 
     def text(self) -> str:
         """The row as it is printed."""
-        return f"  {self.what:<46} {self.peer_name:<62} {self.goal:<28} {'ok' if self.met else 'MISSED'}"
+        return f"  {self.title:<46} {self.peer_name:<62} {self.goal:<28} {'ok' if self.met else 'MISSED'}"
 
 
-def absolute(what: str, work: Work, amount: float, *, unit: str, goal: float, loops: int = 1) -> Row:
-    """Our own speed, in CPU time, where the goal is a number."""
+def absolute(title: str, work: Work, amount: float, *, unit: str, goal: float, loops: int = 1) -> Row:
+    """Our own speed in CPU time, with an absolute goal."""
     mine, _ = measure(work, lambda: None, 7, loops, time.process_time)
     speed = amount / min(mine)
-    told = f"{speed:,.0f} {unit}, goal {goal:,.0f}"
-    return Told(what, min(mine), 0.0, "CPU time", speed, told, speed >= goal)
+    result = f"{speed:,.0f} {unit}, goal {goal:,.0f}"
+    return GoalRow(title, min(mine), 0.0, "CPU time", speed, result, speed >= goal)
 
 
 def score_rows(redactor: Redactor) -> Iterator[Row]:
@@ -94,14 +94,16 @@ def score_rows(redactor: Redactor) -> Iterator[Row]:
     for kind, score in scores(redactor).items():
         worst = min(score.recall, score.precision)
         goal = f"recall {score.recall:.3f} precision {score.precision:.3f}, goal {GOALS[kind]}"
-        what = f"{kind}: {score.found} of {score.labelled}, {score.wrong} wrong"
-        yield Told(what, 0.0, 0.0, "labelled corpus", worst, goal, worst >= GOALS[kind])
+        title = f"{kind}: {score.found} of {score.labelled}, {score.wrong} wrong"
+        yield GoalRow(title, 0.0, 0.0, "labelled corpus", worst, goal, worst >= GOALS[kind])
     changed = changed_negatives(redactor)
-    yield Told("real fields changed", 0.0, 0.0, "must be none", 0.0, f"{len(changed)} changed, goal 0", not changed)
+    yield GoalRow(
+        "real fields changed", 0.0, 0.0, "must be none", 0.0, f"{len(changed)} changed, goal 0", not changed
+    )
 
 
 def real_bodies() -> list[str]:
-    """Bodies of recorded calls, where the corpus is at hand."""
+    """Bodies of recorded calls, where the corpus is available."""
     import io
     import json
 

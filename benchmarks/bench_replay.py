@@ -30,38 +30,36 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
 from support.exchanges import chat_answer, make_exchange, parse_object
 
 FEW, MANY = 10, 100_000
-SAME = 1.3  # Measurements of the same thing differ by as much on a shared machine.
-GOAL_US = 60.0  # of CPU time that a call may cost more than a canned answer
+SAME = 1.3  # The spread of equal measurements on a shared machine.
+GOAL_US = 60.0  # of CPU time that a call may take longer than a canned answer
 CALLS = 200  # in a round
-KEPT = 2_000  # traces for what it costs to load them
+LOADED_TRACES = 2_000  # in the measurement of loading
 TEXT = "What is the capital of France? " * 60  # about 2 kB
 URL = "https://api.example.com/v1/chat/completions"
 HEADERS = (("Content-Type", "application/json"), ("Authorization", "Bearer none"), ("X-Stainless-Retry-Count", "0"))
 NOBODY = Caller()
 
 
-class Added(Row):
-    """A row that says what a call costs more."""
+class AddedTimeRow(Row):
+    """A row about the time added to a call."""
 
     def text(self) -> str:
         """The row as it is printed."""
         times = f"{self.ours * 1e6:.1f} µs against {self.peer * 1e6:.2f} µs of CPU ({self.peer_name})"
-        return f"  {self.what:<46} {times:<62} {self.goal:<28} {'ok' if self.met else 'MISSED'}"
+        return f"  {self.title:<46} {times:<62} {self.goal:<28} {'ok' if self.met else 'MISSED'}"
 
 
 class Canned:
-    """A recording whose answer is in memory, as those that were asked for before are."""
+    """A recording whose answer is already in memory."""
 
     def __init__(self, answer: RecordedResponse, question: KeyFields) -> None:
         self._answer = answer
         self._question = question
 
     def answer(self) -> RecordedResponse:
-        """It."""
         return self._answer
 
     def question(self) -> KeyFields:
-        """The question."""
         return self._question
 
 
@@ -69,16 +67,20 @@ def rows() -> Iterator[Row]:
     """Every comparison."""
     keys = RequestKeyer(Redactor(), VolatileRules())
     few, many = (library_of(keys, count) for count in (FEW, MANY))
-    yield lookup(few, many)
+    yield lookup_row(few, many)
     players = [Player(keys, library) for library in (few, many)]
-    yield same("player.play among 100,000", play(players[1]), play(players[0]), "among 10")
-    yield floor("player.play", play(players[0]))
-    yield floor("player.play, with an e-mail to put back", play(mail_player(keys), mail_body), 2 * GOAL_US)
-    yield loading(keys)
-    yield miss(players[1])
-    made = {FEW: players[0], MANY: players[1]}
+    yield equal_row("player.play among 100,000", play(players[1]), play(players[0]), "among 10")
+    yield floor_row("player.play", play(players[0]))
+    yield floor_row("player.play, with an e-mail to put back", play(mail_player(keys), mail_body), 2 * GOAL_US)
+    yield loading_row(keys)
+    yield miss_row(players[1])
+    players_by_count = {FEW: players[0], MANY: players[1]}
     yield from sdk_rows(
-        answer_to(body_of(0)), TEXT, lambda count: made.get(count) or Player(keys, library_of(keys, count)), FEW, MANY
+        answer_to(body_of(0)),
+        TEXT,
+        lambda count: players_by_count.get(count) or Player(keys, library_of(keys, count)),
+        FEW,
+        MANY,
     )
 
 
@@ -88,42 +90,44 @@ def body_of(number: int) -> bytes:
 
 
 def mail_body(number: int) -> bytes:
-    """The same with something that is redacted."""
+    """The same with an e-mail address, which is redacted."""
     return json.dumps(
         {"model": "m", "messages": [{"role": "user", "content": f"{TEXT} a@corp-example.org"}]}
     ).encode()
 
 
 def library_of(keys: RequestKeyer, count: int) -> Library:
-    """A library of this many; the first ten are those that are asked."""
+    """A library of `count` recordings; only the first ten are requested."""
     answer = answer_to(body_of(0))
     recordings = []
     for number in range(count):
-        asked = keys.key_request("POST", URL, HEADERS, body_of(number))
-        question = asked.key_fields if number < FEW else KeyFields("", "", (), (), None)
-        recordings.append(Recording(str(number), asked.key, "", asked.endpoint, Canned(answer, question)))
+        request = keys.key_request("POST", URL, HEADERS, body_of(number))
+        question = request.key_fields if number < FEW else KeyFields("", "", (), (), None)
+        recordings.append(Recording(str(number), request.key, "", request.endpoint, Canned(answer, question)))
     return Library(recordings)
 
 
 def mail_player(keys: RequestKeyer) -> Player:
     """A player of one answer that refers to its request."""
-    asked = keys.key_request("POST", URL, HEADERS, mail_body(0))
+    request = keys.key_request("POST", URL, HEADERS, mail_body(0))
     answer = answer_to(mail_body(0), "I wrote to a@corp-example.org.")
     if not answer.echoes:
         sys.exit("benchmark: the answer refers to nothing")
-    return Player(keys, Library([Recording("0", asked.key, "", asked.endpoint, Canned(answer, asked.key_fields))]))
+    return Player(
+        keys, Library([Recording("0", request.key, "", request.endpoint, Canned(answer, request.key_fields))])
+    )
 
 
 def answer_to(body: bytes, text: str = "Paris") -> RecordedResponse:
-    """What is kept of an answer."""
-    kept = TraceComposer(Redactor()).compose(make_exchange(URL, body, chat_answer(text)))
-    answer = response_from_trace(parse_object(kept.trace), kept.chunks)
+    """The recorded answer to `body`."""
+    trace = TraceComposer(Redactor()).compose(make_exchange(URL, body, chat_answer(text)))
+    answer = response_from_trace(parse_object(trace.trace), trace.chunks)
     assert answer is not None
     return answer
 
 
 def play(player: Player, body: Callable[[int], bytes] = body_of) -> Callable[[], None]:
-    """Ask as often as a round has calls."""
+    """Request as often as a round has calls."""
     bodies = [body(number) for number in range(FEW)]
 
     def calls() -> None:
@@ -136,7 +140,7 @@ def play(player: Player, body: Callable[[int], bytes] = body_of) -> Callable[[],
 
 
 def canned() -> None:
-    """The floor: the body is looked up as it is, and answered."""
+    """The floor: the body is looked up byte for byte, and answered."""
     for number in range(CALLS):
         if CANNED[BODIES[number % FEW]].status != 200:
             sys.exit("benchmark: the canned answer is none")
@@ -146,7 +150,7 @@ BODIES = [body_of(number) for number in range(FEW)]
 CANNED = {body: answer_to(body) for body in BODIES}
 
 
-def lookup(few: Library, many: Library) -> Row:
+def lookup_row(few: Library, many: Library) -> Row:
     """The library alone."""
     keys = [recording.key for recording in few.recordings]
 
@@ -157,62 +161,63 @@ def lookup(few: Library, many: Library) -> Row:
 
         return calls
 
-    return same("library.find among 100,000", find(many), find(few), "among 10")
+    return equal_row("library.find among 100,000", find(many), find(few), "among 10")
 
 
-def same(what: str, ours: Callable[[], None], peer: Callable[[], None], peer_name: str) -> Row:
-    """Ours may cost no more."""
+def equal_row(title: str, ours: Callable[[], None], peer: Callable[[], None], peer_name: str) -> Row:
+    """Ours may take no longer, except for the spread."""
     mine, theirs = measure(ours, peer, 31, 1, time.process_time)
     ratio = statistics.median(m / t for m, t in zip(mine, theirs, strict=True))
-    told = f"{ratio:.2f}x the time, goal {SAME:g}x"
-    return Row(what, min(mine) / CALLS, min(theirs) / CALLS, peer_name, 1 / ratio, told, ratio <= SAME)
+    result = f"{ratio:.2f}x the time, goal {SAME:g}x"
+    return Row(title, min(mine) / CALLS, min(theirs) / CALLS, peer_name, 1 / ratio, result, ratio <= SAME)
 
 
-def floor(what: str, ours: Callable[[], None], goal: float = GOAL_US) -> Row:
-    """What it costs more than a canned answer."""
+def floor_row(title: str, ours: Callable[[], None], goal: float = GOAL_US) -> Row:
+    """The time added to a canned answer."""
     mine, theirs = measure(ours, canned, 31, 1, time.process_time)
     added = statistics.median((m - t) / CALLS * 1e6 for m, t in zip(mine, theirs, strict=True))
-    told = f"{added:+.0f} µs a call, goal {goal:.0f}"
-    return Added(what, min(mine) / CALLS, min(theirs) / CALLS, "canned", goal / added, told, added <= goal)
+    result = f"{added:+.0f} µs a call, goal {goal:.0f}"
+    return AddedTimeRow(title, min(mine) / CALLS, min(theirs) / CALLS, "canned", goal / added, result, added <= goal)
 
 
-def loading(keys: RequestKeyer) -> Row:
-    """Making recordings of traces, against reading the traces."""
+def loading_row(keys: RequestKeyer) -> Row:
+    """Building recordings from traces, against reading the traces."""
     with TemporaryDirectory() as folder:
         writer, composer = SpoolWriter(folder), TraceComposer(Redactor())
-        for number in range(KEPT):
+        for number in range(LOADED_TRACES):
             writer.append(composer.compose(make_exchange(URL, body_of(number), chat_answer("Paris"), number=number)))
         writer.seal()
         store = TraceStore(os.fspath(folder))
         store.update_index()
-        found = store.list_rows()
+        trace_rows = store.list_rows()
 
         def load() -> None:
-            if len(Library(TraceRecordings(store, keys).load_recordings())) != KEPT:
+            if len(Library(TraceRecordings(store, keys).load_recordings())) != LOADED_TRACES:
                 sys.exit("benchmark: recordings are missing")
 
         def read() -> None:
-            for row in found:
+            for row in trace_rows:
                 store.load_trace(row)
 
         mine, theirs = measure(load, read, 5, 1, time.process_time)
         store.close()
     ratio = statistics.median(m / t for m, t in zip(mine, theirs, strict=True))
-    told = f"{ratio:.2f}x the time, goal 2x"
-    return Row("a library of traces, per trace", min(mine) / KEPT, min(theirs) / KEPT, "store.load", 1 / ratio, told,
+    result = f"{ratio:.2f}x the time, goal 2x"
+    times = min(mine) / LOADED_TRACES, min(theirs) / LOADED_TRACES
+    return Row("a library of traces, per trace", *times, "store.load", 1 / ratio, result,
                ratio <= 2)  # fmt: skip
 
 
-def miss(player: Player) -> Row:
-    """A miss among all of them, against the same number of plays."""
+def miss_row(player: Player) -> Row:
+    """A miss among all recordings."""
     body = body_of(-1)
 
-    def ask() -> None:
+    def request_unknown() -> None:
         player.unmatched.clear()
         player.play("POST", URL, HEADERS, body, NOBODY)
 
-    mine, theirs = measure(ask, play(player), 9, 1, time.process_time)
+    mine, theirs = measure(request_unknown, play(player), 9, 1, time.process_time)
     ratio = statistics.median(m / t for m, t in zip(mine, theirs, strict=True))
-    told = f"{min(mine) * 1e3:.0f} ms, goal 100 ms"
-    return Row("a miss among 100,000, explained", min(mine), min(theirs) / CALLS, "a play", 1 / ratio, told,
+    result = f"{min(mine) * 1e3:.0f} ms, goal 100 ms"
+    return Row("a miss among 100,000, explained", min(mine), min(theirs) / CALLS, "a play", 1 / ratio, result,
                min(mine) <= 0.1)  # fmt: skip

@@ -43,7 +43,7 @@ WORDS = VOCABULARY.split()
 
 
 def exchange(number: int, chance: random.Random) -> Exchange:
-    """A chat call as people make it: about 1 KB up and 1 KB down, twelve headers each way."""
+    """A typical chat call: about 1 KB up and 1 KB down, twelve headers each way."""
     question, answer = _text(chance, 90), _text(chance, 60)
     request = {
         "model": "gpt-4o-mini",
@@ -142,7 +142,7 @@ def _path_rows(folder: Path) -> Iterator[Row]:
     chance = random.Random(7)
     calls = [exchange(number, chance) for number in range(1000)]
     composer = TraceComposer(Redactor(), b"key")
-    kept = [composer.compose(call) for call in calls]
+    traces = [composer.compose(call) for call in calls]
     writer = SpoolWriter(str(folder / "one"))
 
     def whole_path() -> None:
@@ -150,17 +150,17 @@ def _path_rows(folder: Path) -> Iterator[Row]:
             writer.append(composer.compose(call))
 
     yield _rate("decode, redact, hash, append", len(calls), whole_path, _files(folder, calls), WHOLE_PATH_GOAL)
-    yield _rate("append alone", len(kept), lambda: _append(writer, kept), _lines(folder, kept), APPEND_GOAL)
+    yield _rate("append alone", len(traces), lambda: _append(writer, traces), _lines(folder, traces), APPEND_GOAL)
     writer.seal()
 
 
-def _append(writer: SpoolWriter, kept: list[StoredTrace]) -> None:
-    for one in kept:
-        writer.append(one)
+def _append(writer: SpoolWriter, traces: list[StoredTrace]) -> None:
+    for trace in traces:
+        writer.append(trace)
 
 
 def _files(folder: Path, calls: list[Exchange]) -> tuple[str, Callable[[], None]]:
-    """What a simple recorder does: both bodies parsed, one file a call, nothing redacted."""
+    """A simple recorder: both bodies parsed, one file a call, nothing redacted."""
     target = folder / "files"
     target.mkdir()
 
@@ -172,23 +172,23 @@ def _files(folder: Path, calls: list[Exchange]) -> tuple[str, Callable[[], None]
     return "json and a file each, nothing redacted", record
 
 
-def _lines(folder: Path, kept: list[StoredTrace]) -> tuple[str, Callable[[], None]]:
+def _lines(folder: Path, traces: list[StoredTrace]) -> tuple[str, Callable[[], None]]:
     file = (folder / "lines").open("ab")
 
     def record() -> None:
-        for one in kept:
-            file.write(one.trace)
+        for trace in traces:
+            file.write(trace.trace)
             file.flush()
 
     return "a plain file, flushed each", record
 
 
-def _rate(what: str, count: int, ours: Callable[[], None], peer: tuple[str, Callable[[], None]], goal: int) -> Row:
+def _rate(title: str, count: int, ours: Callable[[], None], peer: tuple[str, Callable[[], None]], goal: int) -> Row:
     mine, theirs = measure(ours, peer[1], ROUNDS, 1, time.process_time)
     rate = count / min(mine)
     speed = statistics.median(t / m for m, t in zip(mine, theirs, strict=True))
-    told = f"{rate:,.0f}/s ({speed:.2f}x), goal {goal:,}/s"
-    return Row(what, min(mine) / count, min(theirs) / count, peer[0], speed, told, rate >= goal)
+    result = f"{rate:,.0f}/s ({speed:.2f}x), goal {goal:,}/s"
+    return Row(title, min(mine) / count, min(theirs) / count, peer[0], speed, result, rate >= goal)
 
 
 def _store_rows(folder: Path) -> Iterator[Row]:
@@ -236,18 +236,20 @@ def _fill(folder: Path) -> None:
     print("  made, composed and spooled {:,.0f}/s, drained and indexed {:,.0f}/s, words {:,.0f}/s".format(*rates))
 
 
-def _wait(what: str, ours: list[str], peer: list[str], name: str, environment: dict[str, str], goal: int) -> Row:
+def _wait(title: str, ours: list[str], peer: list[str], name: str, environment: dict[str, str], goal: int) -> Row:
     mine, theirs = measure(
         lambda: _run(ours, environment), lambda: _run(peer, environment), ROUNDS, 1, time.perf_counter
     )
     median = statistics.median(mine)
     speed = statistics.median(t / m for m, t in zip(mine, theirs, strict=True))
-    told = f"{median * 1000:.0f} ms ({speed:.2f}x), goal {goal} ms"
-    return Row(what, median, statistics.median(theirs), name, speed, told, median * 1000 <= goal)
+    result = f"{median * 1000:.0f} ms ({speed:.2f}x), goal {goal} ms"
+    return Row(title, median, statistics.median(theirs), name, speed, result, median * 1000 <= goal)
 
 
 def _run(command: list[str], environment: dict[str, str]) -> bytes:
-    done = subprocess.run(command, env=environment, capture_output=True, check=False)
-    if done.returncode != 0:
-        sys.exit(f"benchmark: {command[0]} did not run (exit {done.returncode}): {done.stderr.decode()[-300:]}")
-    return done.stdout
+    completed = subprocess.run(command, env=environment, capture_output=True, check=False)
+    if completed.returncode != 0:
+        sys.exit(
+            f"benchmark: {command[0]} did not run (exit {completed.returncode}): {completed.stderr.decode()[-300:]}"
+        )
+    return completed.stdout

@@ -59,7 +59,7 @@ def rows() -> Iterator[Row]:
     with tempfile.TemporaryDirectory() as temporary:
         root = Path(temporary) / ".ai-snapshots"
         write_tree(root)
-        one = str(root / "openai" / "snapshot-00000.json")
+        snapshot = str(root / "openai" / "snapshot-00000.json")
         python = sys.executable
         yield at_most(
             f"verify {COUNT:,} snapshots of 2 KB",
@@ -80,7 +80,7 @@ def rows() -> Iterator[Row]:
         )
         yield at_most(
             "traceforge verify ONE_FILE",
-            lambda: run([COMMAND, "verify", one]),
+            lambda: run([COMMAND, "verify", snapshot]),
             lambda: run(bare),
             peer_name="python -c 'import click'",
             goal=2,

@@ -1,4 +1,4 @@
-"""A stream decoded and assembled, against `json.loads` of its frames; and how much of the corpus is understood."""
+"""A stream decoded and assembled, against `json.loads` of its frames; and the coverage of the corpus."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ WORDS = ["The ", "capital ", "of ", "France ", "is ", "Paris", ", ", "naïve ", 
 
 
 def chat() -> list[dict[str, Any]]:
-    """OpenAI chat completions as they come: 100 chunks with text, one that ends, one with the usage."""
+    """An OpenAI chat stream: 100 chunks with text, one with the finish reason, one with the usage."""
     head = {
         "id": "chatcmpl-BxkWm1Yt2hQ9", "object": "chat.completion.chunk", "created": 1752000000,
         "model": "gpt-4o-2024-08-06", "service_tier": "default", "system_fingerprint": "fp_07871e2ad8",
@@ -41,7 +41,7 @@ def responses() -> list[dict[str, Any]]:
     """OpenAI Responses: named events with numbers."""
     item = {"id": "msg_68", "type": "message", "status": "in_progress", "role": "assistant", "content": []}
     part = {"type": "output_text", "annotations": [], "logprobs": [], "text": "".join(_words())}
-    done = {**item, "status": "completed", "content": [part]}
+    completed_item = {**item, "status": "completed", "content": [part]}
     body = {"id": "resp_68", "object": "response", "created_at": 1752000000, "model": "gpt-5", "output": []}
     place = {"item_id": "msg_68", "output_index": 0, "content_index": 0}
     events = [
@@ -51,8 +51,8 @@ def responses() -> list[dict[str, Any]]:
         *({"type": "response.output_text.delta", **place, "delta": word, "logprobs": []} for word in _words()),
         {"type": "response.output_text.done", **place, "text": part["text"], "logprobs": []},
         {"type": "response.content_part.done", **place, "part": part},
-        {"type": "response.output_item.done", "output_index": 0, "item": done},
-        {"type": "response.completed", "response": {**body, "status": "completed", "output": [done]}},
+        {"type": "response.output_item.done", "output_index": 0, "item": completed_item},
+        {"type": "response.completed", "response": {**body, "status": "completed", "output": [completed_item]}},
     ]
     return [{**event, "sequence_number": number} for number, event in enumerate(events)]
 
@@ -76,7 +76,7 @@ def messages() -> list[dict[str, Any]]:
 
 
 def gemini() -> list[dict[str, Any]]:
-    """Gemini: every chunk is an answer itself."""
+    """Gemini: every chunk is a complete answer."""
     return [
         {
             "candidates": [
@@ -130,8 +130,8 @@ def _json(value: object) -> bytes:
     return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()
 
 
-Made = Callable[[], list[dict[str, Any]]]
-STREAMS: list[tuple[str, str, Made, Callable[[list[dict[str, Any]]], bytes], str]] = [
+StreamFactory = Callable[[], list[dict[str, Any]]]
+STREAMS: list[tuple[str, str, StreamFactory, Callable[[list[dict[str, Any]]], bytes], str]] = [
     ("openai chat", "/v1/chat/completions", chat, events_of, "text/event-stream"),
     ("openai responses", "/v1/responses", responses, events_of, "text/event-stream"),
     ("anthropic messages", "/v1/messages", messages, events_of, "text/event-stream"),
@@ -142,7 +142,7 @@ STREAMS: list[tuple[str, str, Made, Callable[[list[dict[str, Any]]], bytes], str
 
 
 def rows() -> Iterator[Row]:
-    """A ratio for every dialect's stream, made here; then the same for the corpus's own, and its coverage."""
+    """A ratio for a synthetic stream of every dialect and for the corpus's streams; the coverage of the corpus."""
     for name, address, make, divide, media_type in STREAMS:
         values = make()
         endpoint = find_endpoint("POST", address)
@@ -155,10 +155,10 @@ def rows() -> Iterator[Row]:
 Stream = tuple[Endpoint, str, bytes, list[bytes]]
 
 
-def compare(what: str, streams: list[Stream], loops: int) -> Row:
+def compare(title: str, streams: list[Stream], loops: int) -> Row:
     """CPU time of decode and assemble, against `json.loads` of the frames alone."""
     for endpoint, media_type, body, _ in streams:
-        assert read_response(endpoint, 200, media_type, body).ending is ResponseEnding.COMPLETE, what
+        assert read_response(endpoint, 200, media_type, body).ending is ResponseEnding.COMPLETE, title
 
     def ours() -> None:
         for endpoint, media_type, body, _ in streams:
@@ -171,8 +171,8 @@ def compare(what: str, streams: list[Stream], loops: int) -> Row:
 
     mine, theirs = measure(ours, peer, 15, loops, time.process_time)
     cost = statistics.median(m / t for m, t in zip(mine, theirs, strict=True))
-    told = f"{cost:.2f}x the CPU time, goal {GOAL:g}x"
-    return Row(what, min(mine), min(theirs), "json.loads of the frames", 1 / cost, told, cost <= GOAL)
+    result = f"{cost:.2f}x the CPU time, goal {GOAL:g}x"
+    return Row(title, min(mine), min(theirs), "json.loads of the frames", 1 / cost, result, cost <= GOAL)
 
 
 def _corpus_rows() -> Iterator[Row]:
@@ -186,15 +186,17 @@ def _corpus_rows() -> Iterator[Row]:
         return
     traffic = interactions(folder)
     streams: dict[str, list[Stream]] = {}
-    for one in traffic:
+    for interaction in traffic:
         if (
-            one.generates
-            and one.streaming
-            and one.read().ending is ResponseEnding.COMPLETE
-            and len(one.body) > 20_000
+            interaction.generates
+            and interaction.streaming
+            and interaction.read().ending is ResponseEnding.COMPLETE
+            and len(interaction.body) > 20_000
         ):
-            frames = [_json(value) for value in split(one.body)[1]]
-            streams.setdefault(str(one.endpoint.dialect), []).append((one.endpoint, one.media_type, one.body, frames))
-    for dialect, found in sorted(streams.items()):
-        yield compare(f"{dialect}: {len(found[:40])} long recorded streams", found[:40], 1)
-    print("\n" + coverage(judge(one) for one in traffic if one.generates) + "\n")
+            frames = [_json(value) for value in split(interaction.body)[1]]
+            streams.setdefault(str(interaction.endpoint.dialect), []).append(
+                (interaction.endpoint, interaction.media_type, interaction.body, frames)
+            )
+    for dialect, bodies in sorted(streams.items()):
+        yield compare(f"{dialect}: {len(bodies[:40])} long recorded streams", bodies[:40], 1)
+    print("\n" + coverage(judge(interaction) for interaction in traffic if interaction.generates) + "\n")

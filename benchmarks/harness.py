@@ -1,7 +1,7 @@
-"""Two things measured side by side, in one run, in turn.
+"""Measure ours and a peer side by side, in one run, alternating.
 
-The machine is noisy, so a number alone says nothing: every row is a ratio between ours and a peer that ran in the
-same moments. A peer that cannot run is an error, never a row left out.
+The machine is noisy, so an absolute number means nothing: every row is a ratio between ours and a peer that ran at
+the same time. A peer that cannot run is an error, never a row left out.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Clock = Callable[[], float]
 class Row(NamedTuple):
     """One comparison."""
 
-    what: str
+    title: str
     ours: float  # seconds
     peer: float  # seconds
     peer_name: str
@@ -32,43 +32,43 @@ class Row(NamedTuple):
     met: bool
 
     def text(self) -> str:
-        """The row as it is printed."""
+        """The row, ready to print."""
         times = f"{_time(self.ours)} against {_time(self.peer)} ({self.peer_name})"
         verdict = "ok" if self.met else "MISSED"
-        return f"  {self.what:<46} {times:<62} {self.goal:<28} {verdict}"
+        return f"  {self.title:<46} {times:<62} {self.goal:<28} {verdict}"
 
 
 class Note(NamedTuple):
-    """A line that is told beside the rows; `met` is False where something did not run."""
+    """A line between the rows; `met` is False where something did not run."""
 
     line: str
     met: bool = True
 
     def text(self) -> str:
-        """The line as it is printed."""
+        """The line, ready to print."""
         return f"  {self.line}" if self.met else f"  {self.line}  DID NOT RUN"
 
 
 def at_least(
-    what: str, ours: Work, peer: Work, *, peer_name: str, goal: float, rounds: int = 15, loops: int = 1
+    title: str, ours: Work, peer: Work, *, peer_name: str, goal: float, rounds: int = 15, loops: int = 1
 ) -> Row:
     """Ours must do at least `goal` times as much work a second as the peer."""
     mine, theirs = measure(ours, peer, rounds, loops, time.process_time)
     speed = statistics.median(t / m for m, t in zip(mine, theirs, strict=True))
-    told = f"{speed:.2f}x as fast, goal {goal:g}x"
-    return Row(what, min(mine), min(theirs), peer_name, speed, told, speed >= goal)
+    result = f"{speed:.2f}x as fast, goal {goal:g}x"
+    return Row(title, min(mine), min(theirs), peer_name, speed, result, speed >= goal)
 
 
-def at_most(what: str, ours: Work, peer: Work, *, peer_name: str, goal: float, rounds: int = 15) -> Row:
-    """Ours must take at most `goal` times as long as the peer, by the clock on the wall."""
+def at_most(title: str, ours: Work, peer: Work, *, peer_name: str, goal: float, rounds: int = 15) -> Row:
+    """Ours must take at most `goal` times as long as the peer, in wall-clock time."""
     mine, theirs = measure(ours, peer, rounds, 1, time.perf_counter)
     cost = statistics.median(m / t for m, t in zip(mine, theirs, strict=True))
-    told = f"{cost:.2f}x the time, goal {goal:g}x"
-    return Row(what, min(mine), min(theirs), peer_name, 1 / cost, told, cost <= goal)
+    result = f"{cost:.2f}x the time, goal {goal:g}x"
+    return Row(title, min(mine), min(theirs), peer_name, 1 / cost, result, cost <= goal)
 
 
 def measure(ours: Work, peer: Work, rounds: int, loops: int, clock: Clock) -> tuple[list[float], list[float]]:
-    """Seconds a call, round by round, the two in turn; a first round warms up and does not count."""
+    """Seconds a call of each, alternating round by round; a first round warms up and does not count."""
     mine: list[float] = []
     theirs: list[float] = []
     for number in range(rounds + 1):
@@ -82,12 +82,12 @@ def measure(ours: Work, peer: Work, rounds: int, loops: int, clock: Clock) -> tu
 
 
 def is_quick() -> bool:
-    """Is a rough answer enough?"""
+    """Whether a rough result is enough: `run.py --quick`."""
     return bool(os.environ.get(QUICK))
 
 
 def run(command: list[str]) -> None:
-    """Run a command that must succeed; what it prints is not shown."""
+    """Run a command that must succeed, without its output."""
     result = subprocess.run(command, capture_output=True, text=True, check=False)
     if result.returncode != 0:
         sys.exit(f"benchmark: {command[0]} did not run (exit {result.returncode}): {result.stderr.strip()}")

@@ -1,7 +1,7 @@
-"""Load on something that answers over HTTP: processes, and wrk.
+"""Load on an HTTP server: processes, and wrk.
 
-In: commands and ports. Out: calls a second, times of a call, processor time and memory of a process and what it has
-started. Never: counts a call that was not answered with 200.
+In: commands and ports. Out: calls a second, times of a call, CPU time and memory of a process and its children.
+Never: counts a call that was not answered with 200.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ from typing import NamedTuple
 
 PATH = "/v1/chat/completions"
 START_SECONDS_MAX = 90  # LiteLLM imports for half a minute on a slow machine.
-TIMEOUT_SECONDS = 20  # Of one call: the slowest peer takes seconds at 64 connections.
+TIMEOUT_SECONDS = 20  # of one call: the slowest peer takes seconds at 64 connections
 SEED_PLACE = "#" * 18
 SENTENCE = "The train to the coast leaves at nine, and the tickets are cheaper when they are bought a day before. "
-# As OpenAI writes an answer, and as its SDK writes a request: 1 KB each. Every call asks something else, or a peer
+
 # that replays what it knows would not record it; the number that makes it so does not look like that of a card.
 ANSWER = json.dumps(
     {"id": "chatcmpl-1", "object": "chat.completion", "created": 1700000000, "model": "gpt-4o",
@@ -80,21 +80,20 @@ _runs = itertools.count(time.time_ns() // 1000 % 10**9)
 
 
 class Target(NamedTuple):
-    """Where a load goes."""
+    """The server under load."""
 
     name: str
     port: int
     path: str = PATH
     headers: Mapping[str, str] = {}
-    process: int = 0  # whose processor time and memory are measured, with those of what it has started
+    process: int = 0  # whose CPU time and memory are measured, with its children's
 
     def url(self) -> str:
-        """The address."""
         return f"http://127.0.0.1:{self.port}{self.path}"
 
 
 class Load(NamedTuple):
-    """What one run of wrk saw."""
+    """The result of one run of wrk."""
 
     calls: int
     rate: float  # calls a second
@@ -107,7 +106,7 @@ class NotRunning(Exception):
 
 
 def free_port() -> int:
-    """A port that nobody has at this moment."""
+    """A port that is free at this moment."""
     with socket.create_server(("127.0.0.1", 0)) as probe:
         return int(probe.getsockname()[1])
 
@@ -116,10 +115,10 @@ def free_port() -> int:
 def process(
     command: list[str], target: Target, folder: Path, environment: Mapping[str, str] | None = None
 ) -> Iterator[Target]:
-    """A server that runs and accepts.
+    """A running server that accepts connections.
 
     Raises:
-        NotRunning: it does not.
+        NotRunning: it does not start or accept.
     """
     log = folder / f"{target.name}.out"
     with log.open("wb") as out:
@@ -129,7 +128,7 @@ def process(
         )  # fmt: skip
     try:
         deadline = time.monotonic() + START_SECONDS_MAX
-        while not accepts(target.port):
+        while not is_accepting(target.port):
             if started.poll() is not None or time.monotonic() > deadline:
                 raise NotRunning(f"{target.name} did not start: {log.read_text(errors='replace')[-500:]}")
             time.sleep(0.02)
@@ -139,7 +138,7 @@ def process(
 
 
 def stop(started: subprocess.Popen[bytes]) -> None:
-    """End a process and what it has started."""
+    """End a process and its children."""
     started.terminate()
     try:
         started.wait(30)
@@ -149,8 +148,7 @@ def stop(started: subprocess.Popen[bytes]) -> None:
         started.wait(10)
 
 
-def accepts(port: int) -> bool:
-    """Does somebody listen?"""
+def is_accepting(port: int) -> bool:
     try:
         socket.create_connection(("127.0.0.1", port), 1).close()
     except OSError:
@@ -159,7 +157,7 @@ def accepts(port: int) -> bool:
 
 
 def call_once(target: Target, body: str = "") -> None:
-    """One call: the first takes long where a program loads half of itself only then. `body` is what it asks.
+    """Send one request: the first takes long where a program loads lazily.
 
     Raises:
         NotRunning: it was not answered with 200.
@@ -178,8 +176,8 @@ def call_once(target: Target, body: str = "") -> None:
 
 
 def wrk(target: Target, folder: Path, connections: int, seconds: int, pace: int = 0, *, body: str = "") -> Load:
-    """Load it, from one thread: as fast as it answers, or with so many calls a second. Each call asks something else,
-    unless there is a `body`.
+    """Load the target from one thread: as fast as it answers, or with `pace` calls a second. Every request is
+    different, unless there is a `body`.
 
     Raises:
         NotRunning: a call was not answered with 200.
@@ -187,14 +185,14 @@ def wrk(target: Target, folder: Path, connections: int, seconds: int, pace: int 
     command = ["wrk", "-t1", f"-c{connections}", f"-d{seconds}s", f"--timeout={TIMEOUT_SECONDS}", "--latency"]
     seed = f"{next(_runs):09d}"
     script = str(_script(target, folder, body))
-    told = subprocess.run(
+    output = subprocess.run(
         [*command, "-s", script, target.url(), "--", seed, *([str(pace)] if pace else [])],
         capture_output=True, text=True, check=False,
     ).stdout  # fmt: skip
-    rate, calls = _RATE.search(told), _CALLS.search(told)
-    if "Non-2xx" in told or "Socket errors" in told or not rate or not calls or calls[1] == "0":
-        raise NotRunning(f"{target.name} did not answer every call: {' '.join(told.split())}")
-    times = {which: float(value) * _UNITS[unit] for which, value, unit in _TIMES.findall(told)}
+    rate, calls = _RATE.search(output), _CALLS.search(output)
+    if "Non-2xx" in output or "Socket errors" in output or not rate or not calls or calls[1] == "0":
+        raise NotRunning(f"{target.name} did not answer every call: {' '.join(output.split())}")
+    times = {percentile: float(value) * _UNITS[unit] for percentile, value, unit in _TIMES.findall(output)}
     return Load(int(calls[1]), float(rate[1]), times["50"], times["99"])
 
 
@@ -208,18 +206,17 @@ def _script(target: Target, folder: Path, body: str) -> Path:
 
 
 class Use(NamedTuple):
-    """Processor time, in seconds, and memory, in bytes, of a process."""
+    """CPU seconds and bytes of memory of a process."""
 
     cpu: float = 0.0
     memory: int = 0
 
-    def and_then(self, other: Use) -> Use:
-        """Both together."""
+    def plus(self, other: Use) -> Use:
         return Use(self.cpu + other.cpu, self.memory + other.memory)
 
 
 def use_of(pid: int) -> Use:
-    """What one process uses; nothing where it has ended."""
+    """The use of one process; zero where it has ended."""
     try:
         stat = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     except OSError:
@@ -228,19 +225,19 @@ def use_of(pid: int) -> Use:
 
 
 def children_of(pid: int) -> list[int]:
-    """What a process has started, and what those have."""
-    found: list[int] = []
+    """The children of a process, and theirs."""
+    children: list[int] = []
     with suppress(OSError):
         for task in Path(f"/proc/{pid}/task").iterdir():
-            found += [int(child) for child in (task / "children").read_text().split()]
-    return found + [grandchild for child in found for grandchild in children_of(child)]
+            children += [int(child) for child in (task / "children").read_text().split()]
+    return children + [grandchild for child in children for grandchild in children_of(child)]
 
 
 def use_of_all(pid: int) -> Use:
-    """What a process and those it has started use."""
+    """The use of a process and its children."""
     used = use_of(pid)
     for child in children_of(pid):
-        used = used.and_then(use_of(child))
+        used = used.plus(use_of(child))
     return used
 
 

@@ -35,17 +35,17 @@ Command = Callable[[int, str, Path], list[str]]
 
 
 class Peer(NamedTuple):
-    """A peer, and what a call to it looks like; commands get a port, the upstream's address and a folder."""
+    """A peer, and the form of a call to it; commands get a port, the upstream's address and a folder."""
 
     name: str
     command: Command
     headers: Callable[[str], Mapping[str, str]] = lambda _: {}
     environment: Mapping[str, str] = {}
-    recorded: Callable[[Path], int] | None = None  # how many calls are on the disk, where it records
+    recorded: Callable[[Path], int] | None = None  # counts the calls on the disk, where the peer records
 
 
 def _python(package: str, name: str, program: str) -> str:
-    """A program of a package, in a virtual environment of its own."""
+    """A program of a package, in its own virtual environment."""
     return str(Path(python_with([package], name)).with_name(program))
 
 
@@ -64,7 +64,7 @@ def python_with(packages: Sequence[str], name: str) -> str:
 
 
 def _node(package: str, name: str, program: str) -> list[str]:
-    """A program of a package, in a folder of its own."""
+    """A program of a package, in its own folder."""
     folder = CACHE / name
     if not (folder / "done").exists():
         folder.mkdir(parents=True, exist_ok=True)
@@ -75,11 +75,11 @@ def _node(package: str, name: str, program: str) -> list[str]:
 def _install(name: str, command: list[str], folder: Path) -> None:
     print(f"  installing {name} (once, into {folder})", file=sys.stderr, flush=True)
     try:
-        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=INSTALL_SECONDS_MAX)
+        completed = subprocess.run(command, capture_output=True, text=True, check=False, timeout=INSTALL_SECONDS_MAX)
     except (OSError, subprocess.TimeoutExpired) as exc:
         raise NotRunning(f"{name} could not be installed: {exc}") from None
-    if done.returncode != 0:
-        raise NotRunning(f"{name} could not be installed: {done.stderr.strip()[-500:]}")
+    if completed.returncode != 0:
+        raise NotRunning(f"{name} could not be installed: {completed.stderr.strip()[-500:]}")
     (folder / "done").touch()
 
 
@@ -96,7 +96,7 @@ def _aimock(port: int, upstream: str, folder: Path) -> list[str]:
 
 
 def aimock_replay(port: int, folder: Path) -> list[str]:
-    """aimock, answering from what it recorded in a folder."""
+    """aimock, replaying the recordings in a folder."""
     program = _node("@copilotkit/aimock", "aimock", "@copilotkit/aimock/dist/cli.js")
     return [*program, "-p", str(port), "-f", str(folder / "fixtures"), "--log-level", "silent"]
 
@@ -106,12 +106,12 @@ def _reel(port: int, upstream: str, folder: Path) -> list[str]:
 
 
 def reel_replay(port: int, folder: Path) -> list[str]:
-    """reel-vcr, answering from what it recorded in a folder."""
+    """reel-vcr, replaying the recordings in a folder."""
     return [*_reel_command("replay", port, folder), "--timing", "fast"]
 
 
-def _reel_command(what: str, port: int, folder: Path) -> list[str]:
-    return [_python("reel-vcr", "reel-vcr", "reel"), what, "-c", str(folder / "cassette.jsonl"), "-p", str(port)]
+def _reel_command(mode: str, port: int, folder: Path) -> list[str]:
+    return [_python("reel-vcr", "reel-vcr", "reel"), mode, "-c", str(folder / "cassette.jsonl"), "-p", str(port)]
 
 
 def _portkey(port: int, upstream: str, folder: Path) -> list[str]:

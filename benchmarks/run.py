@@ -1,6 +1,6 @@
 """`make bench`: every benchmark, as ratios. Exit 1 where a goal is missed or a peer did not run.
 
-Arguments name the ones to run; with `--quick`, those that put load on something do it for a shorter time.
+Arguments name the benchmarks to run; `--quick` shortens the loads.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Streams with a time in every chunk: an origin that sends them, and a client that says how late they came.
+"""Streams with a timestamp in every chunk: an origin that sends them, and a client that measures their delay.
 
 `python benchmarks/streams.py PORT` is the origin: each request gets CHUNKS events as OpenAI sends them, one every
-PAUSE seconds, each holding the monotonic time at which it was written.
+PAUSE seconds, each with the monotonic time at which it was written.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ _EVENT = "data: " + _DELTA % '{"index":0,"delta":{"content":"%d"},"finish_reason
 _LAST = "data: " + _DELTA % '{"index":0,"delta":{},"finish_reason":"stop"}' + "\n\ndata: [DONE]\n\n"
 
 
-class Seen(NamedTuple):
-    """What a client saw of streams, in seconds."""
+class StreamTimes(NamedTuple):
+    """The times of some streams, in seconds."""
 
-    first: list[float]  # from asking to the first chunk, of each stream
+    first: list[float]  # from the request to the first chunk, of each stream
     delays: list[float]  # from writing to reading, of each chunk
 
 
@@ -40,8 +40,8 @@ async def _origin(port: int) -> None:
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
             while head := await reader.readuntil(b"\r\n\r\n"):
-                found = _LENGTH.search(head)
-                await reader.readexactly(int(found[1]) if found else 0)
+                length = _LENGTH.search(head)
+                await reader.readexactly(int(length[1]) if length else 0)
                 writer.write(_HEAD)
                 for _ in range(CHUNKS):
                     writer.write(_chunk((_EVENT % time.monotonic_ns()).encode()))
@@ -58,27 +58,27 @@ def _chunk(data: bytes) -> bytes:
     return b"%x\r\n%s\r\n" % (len(data), data)
 
 
-def watch(target: Target, number: int) -> Seen:
-    """Ask for STREAMS streams at once; `number` is another for every call.
+def watch(target: Target, number: int) -> StreamTimes:
+    """Request STREAMS streams at once; `number` is different for every call.
 
     Raises:
-        NotRunning: a stream was not whole.
+        NotRunning: a stream was incomplete.
     """
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         try:
-            found = runner.run(asyncio.wait_for(_all(target, number), SECONDS_MAX))
+            results = runner.run(asyncio.wait_for(_read_streams(target, number), SECONDS_MAX))
         except (OSError, TimeoutError) as exc:
             raise NotRunning(f"{target.name} did not stream: {type(exc).__name__} {exc}") from None
-    if any(len(delays) != CHUNKS for _, delays in found):
-        raise NotRunning(f"{target.name} did not stream: {sorted(len(delays) for _, delays in found)} chunks")
-    return Seen([first for first, _ in found], [delay for _, delays in found for delay in delays])
+    if any(len(delays) != CHUNKS for _, delays in results):
+        raise NotRunning(f"{target.name} did not stream: {sorted(len(delays) for _, delays in results)} chunks")
+    return StreamTimes([first for first, _ in results], [delay for _, delays in results for delay in delays])
 
 
-async def _all(target: Target, number: int) -> list[tuple[float, list[float]]]:
-    return await asyncio.gather(*(_one(target, number * STREAMS + place) for place in range(STREAMS)))
+async def _read_streams(target: Target, number: int) -> list[tuple[float, list[float]]]:
+    return await asyncio.gather(*(_read_stream(target, number * STREAMS + place) for place in range(STREAMS)))
 
 
-async def _one(target: Target, number: int) -> tuple[float, list[float]]:
+async def _read_stream(target: Target, number: int) -> tuple[float, list[float]]:
     body = json.dumps(
         {"messages": [{"role": "user", "content": f"stream {number}"}], "model": "gpt-4o", "stream": True}
     ).encode()
@@ -86,7 +86,7 @@ async def _one(target: Target, number: int) -> tuple[float, list[float]]:
     headers = {"Host": "127.0.0.1", **HEADERS, **target.headers, **plain}
     head = "".join(f"{name}: {value}\r\n" for name, value in headers.items())
     reader, writer = await asyncio.open_connection("127.0.0.1", target.port)
-    asked = time.monotonic_ns()
+    sent_at = time.monotonic_ns()
     writer.write(f"POST {target.path} HTTP/1.1\r\n{head}\r\n".encode() + body)
     first, delays, tail = 0.0, [], b""
     while data := await reader.read(65536):
@@ -97,7 +97,7 @@ async def _one(target: Target, number: int) -> tuple[float, list[float]]:
             delays.append((now - int(stamp[1])) / 1e9)
             end = stamp.end()
         if delays and not first:
-            first = (now - asked) / 1e9
+            first = (now - sent_at) / 1e9
         tail = data[end:][-200:]
         if len(delays) >= CHUNKS and b"[DONE]" in tail:
             break

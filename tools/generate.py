@@ -1,6 +1,6 @@
-"""Write what is made from the code and the docs: JSON Schemas, docs/reference/cli.md, the texts of `traceforge help`.
+"""Write the files that are generated from the code and the docs: schemas, docs/reference/cli.md, `traceforge help`.
 
-`make docs` runs this; `--check` writes nothing and fails if a file is not as it would be written.
+`make docs` runs this; `--check` writes nothing and fails if a file is out of date.
 """
 
 from __future__ import annotations
@@ -39,13 +39,13 @@ TYPES: dict[str, Any] = {
     "snapshot": SnapshotDocument,
     "trace": TraceShape,
 }
-MADE = "<!-- Made by `make docs`; edit the code it is made from. -->\n\n"
+GENERATED = "<!-- Made by `make docs`; edit the code it is made from. -->\n\n"
 
 
 def schema_text(name: str) -> bytes:
     """The JSON Schema of one format."""
     schema = msgspec.json.schema(TYPES[name])
-    if name == "snapshot":  # The specification's "messages, or prompt": more than a type can say.
+    if name == "snapshot":  # "messages, or prompt" of the specification, which a type cannot express
         schema["$defs"]["SnapshotRequest"]["anyOf"] = [{"required": ["messages"]}, {"required": ["prompt"]}]
     head = {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
@@ -57,7 +57,7 @@ def schema_text(name: str) -> bytes:
 
 def cli_page() -> str:
     """Every command's help, as the command prints it."""
-    parts = ["# Command line\n", MADE.strip() + "\n"]
+    parts = ["# Command line\n", GENERATED.strip() + "\n"]
     for context in _contexts(cli, click.Context(cli, info_name="traceforge", **cli.context_settings)):
         parts.append(f"## {context.command_path}\n\n```text\n{context.get_help()}\n```\n")
     return "\n".join(parts)
@@ -100,8 +100,8 @@ def _entries(page: str, mark: str) -> dict[str, JSON]:
         paragraphs = [_labelled(_plain(part)) for part in parts]
         label, sentence = paragraphs.pop(0)
         assert label in ("", "Meaning"), name
-        rest: list[JSON] = [[label, text] for label, text in paragraphs]
-        entries[name] = {"sentence": sentence[0].upper() + sentence[1:], "paragraphs": rest}
+        labelled: list[JSON] = [[label, text] for label, text in paragraphs]
+        entries[name] = {"sentence": sentence[0].upper() + sentence[1:], "paragraphs": labelled}
     return entries
 
 
@@ -109,27 +109,26 @@ def _labelled(text: str) -> tuple[str, str]:
     """`- Do: this` as a label and a text; a paragraph has no label."""
     if not text.startswith("- "):
         return "", text
-    label, _, rest = text.removeprefix("- ").partition(": ")
-    return label, rest
+    label, _, content = text.removeprefix("- ").partition(": ")
+    return label, content
 
 
 def _plain(text: str) -> str:
-    """Markdown as one line of text: links are their words."""
+    """Markdown as one line of text; a link becomes its words."""
     return " ".join(_LINK.sub(r"\1", text).split())
 
 
 def files() -> dict[Path, bytes]:
-    """Everything that is made, and what it must hold."""
+    """Every generated file, with its content."""
     assert set(TYPES) == set(NAMES)
-    made = {ROOT / "src/traceforge/schemas" / f"{name}.json": schema_text(name) for name in NAMES}
-    made[ROOT / "src/traceforge/report/explanations.json"] = explanations()
-    made[ROOT / "docs/reference/cli.md"] = cli_page().encode()
-    made[ROOT / "src/traceforge/context/api/_generated/client_methods.py"] = client_methods.module_text()
-    return made
+    generated = {ROOT / "src/traceforge/schemas" / f"{name}.json": schema_text(name) for name in NAMES}
+    generated[ROOT / "src/traceforge/report/explanations.json"] = explanations()
+    generated[ROOT / "docs/reference/cli.md"] = cli_page().encode()
+    generated[ROOT / "src/traceforge/context/api/_generated/client_methods.py"] = client_methods.module_text()
+    return generated
 
 
 def main() -> None:
-    """Write the files, or check them."""
     stale = [path for path, data in files().items() if not path.exists() or path.read_bytes() != data]
     if "--check" in sys.argv:
         for path in stale:

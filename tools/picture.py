@@ -1,7 +1,7 @@
-"""Draw the red build of the demo as an SVG, from what the demo really prints.
+"""Draw the red build of the demo as an SVG, from the demo's real output.
 
-`python tools/picture.py` runs examples/demo.py and writes docs/images/red-build.svg; read the picture before you keep
-it. Seconds are left out, so that it changes only when what is printed does.
+`python tools/picture.py` runs examples/demo.py and writes docs/images/red-build.svg; look at the picture before you
+keep it. Seconds are left out, so that it changes only with the output.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ COLOURS = (
 
 
 def red_build(story: str) -> list[str]:
-    """The step of the demo that fails: the edit, the command, what it prints."""
+    """The lines of the demo's failing step: the edit, the command, its output."""
     start = story.index("$ git diff")
     end = re.compile(r"^exit code 1\n", re.MULTILINE).search(story, start)
     assert end, "the demo shows no red build"
     text = re.sub(r" in [0-9.]+ ?s\b", "", story[start : end.end()])
-    shown = [line for line in text.splitlines() if line not in ("", "exit code 0")]
-    return [part for line in shown for part in textwrap.wrap(line, COLUMNS, subsequent_indent="    ")]
+    lines = [line for line in text.splitlines() if line not in ("", "exit code 0")]
+    return [part for line in lines for part in textwrap.wrap(line, COLUMNS, subsequent_indent="    ")]
 
 
 def draw(lines: list[str]) -> str:

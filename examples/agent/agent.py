@@ -49,7 +49,7 @@ class SupportAgent:
         self.messages: list[Any] = [{"role": "system", "content": read_prompt("support")}]
 
     def ask(self, question: str, on_text: Listener = lambda piece: None) -> str:
-        """Answer a question; `on_text` is told each piece of the answer as it comes."""
+        """Answer a question; `on_text` gets each piece of the answer as it arrives."""
         self.messages.append({"role": "user", "content": question})
         for _ in range(STEPS_MAX):
             message = self._reply(on_text)
@@ -69,12 +69,12 @@ class SupportAgent:
                 if event.type == "content.delta":
                     on_text(event.delta)
             message = stream.get_final_completion().choices[0].message
-        self.messages.append(_spoken(message))
+        self.messages.append(_assistant_message(message))
         return message
 
 
 def triage(question: str, client: OpenAI | None = None) -> dict[str, Any]:
-    """What a message is about, for the queue it is put in."""
+    """The category of a message, to choose its queue."""
     messages: list[Any] = [
         {"role": "system", "content": read_prompt("triage")},
         {"role": "user", "content": question},
@@ -85,11 +85,11 @@ def triage(question: str, client: OpenAI | None = None) -> dict[str, Any]:
 
 
 def read_prompt(name: str) -> str:
-    """A prompt of `prompts/`, where people can read and review it."""
+    """Read a prompt of `prompts/`, where people can review it."""
     return (PROMPTS / f"{name}.md").read_text(encoding="utf-8").strip()
 
 
-def _spoken(message: Any) -> dict[str, Any]:
+def _assistant_message(message: Any) -> dict[str, Any]:
     """The assistant's message, as the next request repeats it."""
     if not message.tool_calls:
         return {"role": "assistant", "content": message.content}

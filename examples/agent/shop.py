@@ -1,4 +1,4 @@
-"""The shop behind the agent: its orders, and the two things the model may ask it to do."""
+"""The shop behind the agent: its orders, and the two tools of the model."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ SHARE_REFUNDED = {"damaged": 1.0, "late": 0.2, "changed_mind": 0.9}
 
 
 def look_up_order(order_id: str) -> dict[str, Any]:
-    """What the shop knows about an order."""
+    """The shop's record of an order."""
     return ORDERS.get(order_id) or {"error": f"there is no order {order_id}"}
 
 
 def compute_refund(order_id: str, reason: str) -> dict[str, Any]:
-    """How much the customer gets back."""
+    """The amount that the customer gets back."""
     if order_id not in ORDERS:
         return {"error": f"there is no order {order_id}"}
     amount = round(ORDERS[order_id]["total"] * SHARE_REFUNDED[reason], 2)
@@ -34,7 +34,7 @@ FUNCTIONS: dict[str, Callable[..., dict[str, Any]]] = {
 
 
 def call_tool(name: str, arguments: str) -> str:
-    """Run what the model asked for; JSON in, JSON out."""
+    """Run the tool that the model called; JSON in, JSON out."""
     return json.dumps(FUNCTIONS[name](**json.loads(arguments)))
 
 

@@ -1,4 +1,4 @@
-"""What the agent promises. Run with `traceforge test -- python -m pytest`, no test calls a model."""
+"""The agent's tests. Under `traceforge test -- python -m pytest`, none of them calls a model."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def test_an_unknown_order_is_admitted() -> None:
 
 
 def test_a_conversation_goes_on() -> None:
-    """The second question knows the first."""
+    """The second question refers to the first."""
     agent = SupportAgent()
     agent.ask("Where is my order A-1002?")
 
@@ -44,7 +44,7 @@ def test_the_answer_is_streamed() -> None:
 
 def test_messages_are_sorted() -> None:
     """For the right queue."""
-    found = triage("I want a refund for order A-1001, it arrived damaged.")
+    ticket = triage("I want a refund for order A-1001, it arrived damaged.")
 
-    assert found["category"] == "refund"
-    assert 0 <= found["certainty"] <= 100
+    assert ticket["category"] == "refund"
+    assert 0 <= ticket["certainty"] <= 100
