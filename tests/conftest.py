@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Who leaves the long runs out has shorter ones of the others too. A worker knows before it reads the tests."""
+    """Without the slow tests, the others are shorter too. Set early: a worker needs it before it imports tests."""
     from support.example_counts import RunLength
 
     RunLength.is_short = "not slow" in config.option.markexpr
@@ -25,7 +25,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.fixture(scope="session", autouse=True)
 def plain_pytest() -> None:
-    """What tests start from here is a pytest without the plugins of our own tests."""
+    """The pytest processes that tests start do not load the plugins of our own tests."""
     from support.command import PLAIN_PYTEST
 
     os.environ |= PLAIN_PYTEST
@@ -33,26 +33,26 @@ def plain_pytest() -> None:
 
 @pytest.fixture(scope="session")
 def oracle() -> Iterator[CanonicalOracle]:
-    """Node.js, to ask what it reads and prints."""
+    """Node.js, to compare with."""
     from support.node import CanonicalOracle
 
-    judge = CanonicalOracle()
-    yield judge
-    judge.close()
+    node = CanonicalOracle()
+    yield node
+    node.close()
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Print the numbers that tests have recorded as `summary`, also where workers ran them, and what was counted."""
+    """Print the numbers that tests recorded as `summary`, also in workers, and the counts of `counted` tests."""
     from support.case_counts import format_counts, tally
 
     passed = terminalreporter.getreports("passed")
-    told = [str(value) for report in passed for name, value in report.user_properties if name == "summary"]
+    numbers = [str(value) for report in passed for name, value in report.user_properties if name == "summary"]
     counted = tally(passed)
     if counted:
-        told += format_counts(counted)
-    if told:
+        numbers += format_counts(counted)
+    if numbers:
         terminalreporter.section("numbers")
-        for line in sorted(told):
+        for line in sorted(numbers):
             terminalreporter.write_line(line)
     if terminalreporter.config.stash.get(_MISSING, None):
         terminalreporter.section("not run", red=True)
@@ -62,20 +62,20 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_sessionfinish(session: pytest.Session) -> None:
-    """A run of everything in which a backend, a merge strategy, a lane or purge was left out is no success."""
+    """A complete run fails if no test counted for a backend, a merge strategy, a lane or purge."""
     from support.case_counts import find_missing_cells, tally
 
     config = session.config
     reporter = config.pluginmanager.get_plugin("terminalreporter")
-    if reporter is None or hasattr(config, "workerinput") or not _is_whole(config):
+    if reporter is None or hasattr(config, "workerinput") or not _is_complete_run(config):
         return
     config.stash[_MISSING] = find_missing_cells(tally(reporter.getreports("passed")))
     if config.stash[_MISSING] and session.exitstatus == pytest.ExitCode.OK:
         session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
 
-def _is_whole(config: pytest.Config) -> bool:
-    """Was every test asked for, but for those that only `make test-all` and `make test-model` run?"""
+def _is_complete_run(config: pytest.Config) -> bool:
+    """Whether every test was selected, except those of `make test-all` and `make test-model`."""
     chosen = config.option.keyword or config.option.collectonly or config.getoption("lf", default=False)
     marks = config.option.markexpr in ("", "not soak and not model", "not slow and not soak and not model")
     return marks and not chosen and config.args_source is pytest.Config.ArgsSource.TESTPATHS

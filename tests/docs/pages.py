@@ -1,7 +1,7 @@
 """Documentation pages: their headings, links and fenced blocks, and how the blocks are run.
 
 In: a Markdown file. Out: its parts, and the text that its commands really print. A page is run from top to bottom
-in one shell, as a reader does it, that starts in an empty folder; `samples/<path of the page>/`, where it exists, is
+in one shell that starts in an empty folder, as a reader would; `samples/<path of the page>/`, where it exists, is
 copied there first.
 
     ```console          each line after "$ " (and "> " for more of it) is given to bash and must exit with 0;
@@ -51,17 +51,17 @@ SAMPLES = Path(__file__).resolve().parent / "samples"
 LANGUAGES = frozenset(
     {"console", "python", "json", "jsonl", "toml", "text", "bash", "yaml", "markdown", "mermaid", "javascript"}
 )
-SECONDS_MAX = 120  # A command that a page shows answers soon, also on a busy machine; beyond this, it hangs.
+SECONDS_MAX = 120  # A command of a page ends soon, also on a busy machine; beyond this, it hangs.
 FROM_THE_CHECKOUT = "docs/tutorials/first-gate.md"
 PORT = "8080"
 MORE = "…"
 GIT_USER = {"NAME": "Ada", "EMAIL": "ada@example.com"}
 
-# What would change the output on another machine.
+# Variables that would change the output on another machine.
 _SETTING = re.compile(
     r"(TRACEFORGE|GITHUB|GIT|PYTEST|NODE|OPENAI|ANTHROPIC|GEMINI|GOOGLE|OLLAMA|LANG\w+)_.*|MAKE.*|MFLAGS|CI|COLUMNS"
 )
-_END = "that was it: "  # Said by the shell after each command, with the exit code.
+_END = "that was it: "  # Printed by the shell after each command, with the exit code.
 _VOLATILE = re.compile(r"(?<= in )\d+\.\d\d(?=s\b)|\d{4}-\d\d-\d\dT[\d-]+Z-[0-9a-f]{12}(?=\.json)| +$", re.MULTILINE)
 _STRENGTH = re.compile(r"^traceforge: offline: .*\n(    .*\n)*", re.MULTILINE)
 _FENCE = re.compile(r"^(?P<mark>`{3,})(?P<info>[^`]*)$")
@@ -82,7 +82,7 @@ class Block:
 
 @dataclass(frozen=True)
 class Command:
-    """One command of a console block, and what the page says it prints."""
+    """One command of a console block, and the output that the page shows."""
 
     script: str
     output: str
@@ -103,18 +103,18 @@ class Page:
 
     def headings(self, level: int | None = None) -> list[str]:
         """The headings, without backticks; of one level, or of all."""
-        found = [match for line in self.prose if (match := _HEADING.match(line))]
-        return [match[2].replace("`", "") for match in found if level in (None, len(match[1]))]
+        matches = [match for line in self.prose if (match := _HEADING.match(line))]
+        return [match[2].replace("`", "") for match in matches if level in (None, len(match[1]))]
 
     def anchors(self) -> set[str]:
-        """What `#…` can point at, spelled as Git hosts spell it."""
-        seen: dict[str, int] = {}
+        """The anchors that `#…` can point at, spelled as Git hosts spell them."""
+        counts: dict[str, int] = {}
         anchors = set()
         for heading in self.headings():
             text = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", heading).lower()
             slug = re.sub(r"[^\w\- ]", "", text).replace(" ", "-")
-            count = seen.get(slug, 0)
-            seen[slug] = count + 1
+            count = counts.get(slug, 0)
+            counts[slug] = count + 1
             anchors.add(f"{slug}-{count}" if count else slug)
         return anchors
 
@@ -125,7 +125,7 @@ class Page:
 
 
 def all_pages() -> list[Page]:
-    """Every page we write."""
+    """Every page of the documentation."""
     paths = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md"]
     paths += sorted((ROOT / "changelog.d").glob("*.md")) + sorted((ROOT / "docs").rglob("*.md"))
     return [read_page(path) for path in paths]
@@ -156,20 +156,20 @@ def _block(line: int, info: str, lines: list[str]) -> Block:
 
 def commands(block: Block) -> list[Command]:
     """The commands of a console block, in order."""
-    found: list[tuple[list[str], list[str]]] = []
+    scripts: list[tuple[list[str], list[str]]] = []
     for line in block.text.splitlines():
         if line.startswith("$ "):
-            found.append(([line[2:]], []))
-        elif found and line.startswith("> ") and not found[-1][1]:
-            found[-1][0].append(line[2:])
+            scripts.append(([line[2:]], []))
+        elif scripts and line.startswith("> ") and not scripts[-1][1]:
+            scripts[-1][0].append(line[2:])
         else:
-            assert found, f"line {block.line}: a console block starts with a command: $ …"
-            found[-1][1].append(line)
-    return [Command("\n".join(script), "".join(f"{line}\n" for line in output)) for script, output in found]
+            assert scripts, f"line {block.line}: a console block starts with a command: $ …"
+            scripts[-1][1].append(line)
+    return [Command("\n".join(script), "".join(f"{line}\n" for line in output)) for script, output in scripts]
 
 
-def lay_out(page: Page, folder: Path) -> None:
-    """Give a page the files its reader is assumed to have."""
+def copy_samples(page: Page, folder: Path) -> None:
+    """Copy the files that the reader of a page is assumed to have."""
     samples = SAMPLES / page.name.removesuffix(".md")
     if samples.is_dir():
         copytree(samples, folder, dirs_exist_ok=True)
@@ -184,18 +184,20 @@ def write_file(block: Block, folder: Path) -> None:
 
 
 class Terminal:
-    """A shell for one page: what one command sets, starts or enters is there for the next."""
+    """A shell for one page, so that variables, folders and processes last from one command to the next."""
 
     def __init__(self, page: Page, folder: Path, path: list[Path], port: str) -> None:
         self.port = port
-        kept = {name: value for name, value in os.environ.items() if not _SETTING.fullmatch(name)}
-        told = {"HOME": str(folder), "LC_ALL": "C.UTF-8", **PLAIN_PYTEST}
-        told |= {f"GIT_{who}_{what}": value for who in ("AUTHOR", "COMMITTER") for what, value in GIT_USER.items()}
-        told["PATH"] = os.pathsep.join([*map(str, path), os.environ["PATH"]])
+        inherited = {name: value for name, value in os.environ.items() if not _SETTING.fullmatch(name)}
+        settings = {"HOME": str(folder), "LC_ALL": "C.UTF-8", **PLAIN_PYTEST}
+        settings |= {
+            f"GIT_{role}_{field}": value for role in ("AUTHOR", "COMMITTER") for field, value in GIT_USER.items()
+        }
+        settings["PATH"] = os.pathsep.join([*map(str, path), os.environ["PATH"]])
         self._shell = subprocess.Popen(
             ["bash"],
             cwd=ROOT if page.name == FROM_THE_CHECKOUT else folder,
-            env={**kept, **told},
+            env={**inherited, **settings},
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
@@ -203,7 +205,7 @@ class Terminal:
         )
 
     def run(self, command: Command) -> tuple[int, str]:
-        """Give it a command; its exit code, and all it prints."""
+        """Run a command; its exit code, and all its output."""
         assert self._shell.stdin
         script = re.sub(rf"\b{PORT}\b", self.port, command.script)
         self._shell.stdin.write(f"eval {shlex.quote(script)} </dev/null; echo {shlex.quote(_END)}$?\n".encode())
@@ -213,30 +215,30 @@ class Terminal:
 
     def _read(self, until: float, command: Command) -> str:
         assert self._shell.stdout
-        said = b""
-        while not re.search(rf"{_END}\d+\n\Z".encode(), said):
+        output = b""
+        while not re.search(rf"{_END}\d+\n\Z".encode(), output):
             ready, _, _ = select.select([self._shell.stdout], [], [], max(0, until - time.monotonic()))
             piece = os.read(self._shell.stdout.fileno(), 1 << 16) if ready else b""
-            assert piece, f"no end, after {said.decode()!r}: $ {command.script}"
-            said += piece
-        return said.decode()
+            assert piece, f"no end, after {output.decode()!r}: $ {command.script}"
+            output += piece
+        return output.decode()
 
     def close(self) -> None:
-        """End it, and what it has started and not ended."""
+        """End the shell and the processes it has started."""
         with suppress(ProcessLookupError):
             os.killpg(self._shell.pid, signal.SIGKILL)
         self._shell.communicate()
 
 
 def needs_packages(page: Page) -> bool:
-    """Is it about applications that have packages of their own, and a model to ask?"""
+    """Whether the page is about applications with packages of their own, and a model."""
     return page.path.name.startswith("gate-")
 
 
 @contextmanager
-def opened(page: Page, folder: Path) -> Iterator[Terminal]:
-    """A terminal in `folder`, with what the page's reader is assumed to have."""
-    lay_out(page, folder)
+def open_terminal(page: Page, folder: Path) -> Iterator[Terminal]:
+    """A terminal in `folder`, with everything that the page's reader is assumed to have."""
+    copy_samples(page, folder)
     path = [Path(sys.executable).parent]
     if not needs_packages(page):
         with socket.create_server(("127.0.0.1", 0)) as free:
@@ -258,11 +260,11 @@ def opened(page: Page, folder: Path) -> Iterator[Terminal]:
             terminal.close()
 
 
-def agrees(shown: str, output: str) -> bool:
-    """Is this what the page shows? See the top of this file for what is not compared."""
+def is_shown_output(expected: str, output: str) -> bool:
+    """Whether `output` is what the page shows; see the top of this file for what is not compared."""
     lines = [
         r"(.*\n)*?" if line.strip() == MORE else re.escape(line)
-        for line in _compared(shown).splitlines(keepends=True)
+        for line in _compared(expected).splitlines(keepends=True)
     ]
     return re.fullmatch("".join(lines), _compared(output)) is not None
 
@@ -283,31 +285,31 @@ def run_python(block: Block, page: Page, namespace: dict[str, object]) -> None:
 
 
 def rewrite(page: Page) -> str:
-    """The page's text, with the output that its commands print now."""
+    """The page's text, with the real output of its commands."""
     lines = page.path.read_text(encoding="utf-8").split("\n")
     replaced: list[tuple[Block, list[str]]] = []
     before = Path.cwd()
-    with TemporaryDirectory() as name, opened(page, Path(name)) as terminal:
+    with TemporaryDirectory() as name, open_terminal(page, Path(name)) as terminal:
         os.chdir(name)
         namespace: dict[str, object] = {}
         for block in page.blocks:
             write_file(block, Path(name))
             if block.language == "console":
-                replaced.append((block, list(_told(block, terminal))))
+                replaced.append((block, list(_real_output(block, terminal))))
             elif is_run_here(block):
                 run_python(block, page, namespace)
         os.chdir(before)
-    for block, told in reversed(replaced):
-        lines[block.line : block.line + block.text.count("\n")] = told
+    for block, output in reversed(replaced):
+        lines[block.line : block.line + block.text.count("\n")] = output
     return "\n".join(lines)
 
 
 def is_run_here(block: Block) -> bool:
-    """Is it Python for our own process? What is written to a file is run by a command."""
+    """Whether the block is Python for our own process; one that is written to a file is run by a command."""
     return block.language == "python" and "file" not in block.attributes
 
 
-def _told(block: Block, terminal: Terminal) -> Iterator[str]:
+def _real_output(block: Block, terminal: Terminal) -> Iterator[str]:
     for command in commands(block):
         first, *more = command.script.split("\n")
         yield f"$ {first}"
@@ -315,8 +317,8 @@ def _told(block: Block, terminal: Terminal) -> Iterator[str]:
         code, output = terminal.run(command)
         if code:
             print(f"line {block.line}: exit {code}: {first}", file=sys.stderr)  # noqa: T201
-        told = command.output if agrees(command.output, output) else output
-        yield from (line.rstrip() for line in told.splitlines())
+        text = command.output if is_shown_output(command.output, output) else output
+        yield from (line.rstrip() for line in text.splitlines())
 
 
 def main() -> None:

@@ -12,12 +12,12 @@ from pages import (
     SAMPLES,
     Block,
     Page,
-    agrees,
     all_pages,
     commands,
     is_run_here,
+    is_shown_output,
     needs_packages,
-    opened,
+    open_terminal,
     run_python,
     write_file,
 )
@@ -54,7 +54,7 @@ def _has_code(page: Page) -> bool:
     return any(block.language in RUN for block in page.blocks)
 
 
-LONG_PAGES = frozenset({"first-gate.md", "purge.md"})  # The demo tells the story of the first gate in every run.
+LONG_PAGES = frozenset({"first-gate.md", "purge.md"})  # The demo runs the same steps as the first gate in every run.
 
 
 def _with_code() -> list[object]:
@@ -68,12 +68,14 @@ def _with_code() -> list[object]:
 
 
 @pytest.mark.parametrize("page", _with_code())
-def test_the_blocks_of_a_page_do_what_it_says(page: Page, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Run from top to bottom in an empty folder, each command prints what the page shows and ends with 0."""
+def test_the_blocks_of_a_page_print_what_it_shows(
+    page: Page, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Run from top to bottom in an empty folder; each command ends with 0."""
     monkeypatch.chdir(tmp_path)
     namespace: dict[str, object] = {"__name__": "page"}
 
-    with opened(page, tmp_path) as terminal:
+    with open_terminal(page, tmp_path) as terminal:
         for block in page.blocks:
             write_file(block, tmp_path)
             if is_run_here(block):
@@ -82,13 +84,13 @@ def test_the_blocks_of_a_page_do_what_it_says(page: Page, tmp_path: Path, monkey
                 for command in commands(block):
                     code, output = terminal.run(command)
                     where = f"{page.name}, block at line {block.line}: $ {command.script}"
-                    assert agrees(command.output, output), f"{where}\n{output}"
+                    assert is_shown_output(command.output, output), f"{where}\n{output}"
                     assert 0 == code, f'{where}: show it with ; echo "exit $?"'
 
 
 @page_by_page
 def test_a_page_has_no_block_of_an_unknown_kind(page: Page) -> None:
-    """A misspelt language or mark would leave a block unrun without a word."""
+    """A misspelt language or attribute would silently leave a block unrun."""
     odd = [
         (block.line, block.language, block.attributes)
         for block in page.blocks
@@ -99,8 +101,7 @@ def test_a_page_has_no_block_of_an_unknown_kind(page: Page) -> None:
 
 
 @page_by_page
-def test_a_console_block_is_nothing_but_commands_and_their_output(page: Page) -> None:
-    """A block marked console starts with a command, so none is without anything to run."""
+def test_a_console_block_begins_with_a_command(page: Page) -> None:
     assert [] == [block.line for block in page.blocks if block.language == "console" and not commands(block)]
 
 
@@ -114,13 +115,12 @@ def _documents() -> list[object]:
 
 
 @pytest.mark.parametrize("block", _documents())
-def test_a_whole_document_passes_its_reader(block: Block) -> None:
-    """A JSON example that claims to be of a format is accepted by the reader of that format."""
+def test_a_complete_document_is_accepted_by_its_reader(block: Block) -> None:
+    """A block with `as=KIND`."""
     READERS[block.attributes["as"]](block.text.encode())
 
 
-def test_every_format_page_has_a_whole_document() -> None:
-    """A page about a format shows at least one document that its reader accepts."""
+def test_every_format_page_has_a_complete_document() -> None:
     formats = {
         page.name: {block.attributes["as"] for block in page.blocks if "as" in block.attributes}
         for page in PAGES
@@ -132,8 +132,7 @@ def test_every_format_page_has_a_whole_document() -> None:
 
 
 def test_every_folder_of_samples_belongs_to_a_page_that_is_run() -> None:
-    """Samples that no page uses are left over."""
     used = {page.name.removesuffix(".md") for page in PAGES if _has_code(page)}
-    there = {path.parent.relative_to(SAMPLES).as_posix() for path in SAMPLES.rglob(".ai-snapshots")}
+    folders = {path.parent.relative_to(SAMPLES).as_posix() for path in SAMPLES.rglob(".ai-snapshots")}
 
-    assert there <= used
+    assert folders <= used

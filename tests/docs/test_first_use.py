@@ -1,4 +1,4 @@
-"""The scripts of docs/decisions/0012 still run, and the extensions still pass what they passed."""
+"""The scripts of docs/decisions/0012 still run, and the extensions still pass them."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ MODULES = {
 
 @pytest.mark.parametrize("situation", ["32 threads", "fork"])
 @pytest.mark.parametrize("extension", list(MODULES))
-def test_the_first_use_of_an_extension_ends_no_process(extension: str, situation: str) -> None:
+def test_the_first_use_of_an_extension_does_not_crash(extension: str, situation: str) -> None:
     """From many threads at once, and in children that are forked while threads use it."""
     if find_spec(MODULES[extension]) is None:
         pytest.skip(f"{extension} is not installed")
@@ -40,13 +40,13 @@ def test_the_first_use_of_an_extension_ends_no_process(extension: str, situation
 
 @pytest.mark.skipif(not msgspec.__version__.startswith("0.22."), reason="another msgspec may be repaired")
 @pytest.mark.parametrize(
-    ("function", "dies"), [("convert", True), ("inspect.type_info", True), ("json.encode", False)]
+    ("function", "crashes"), [("convert", True), ("inspect.type_info", True), ("json.encode", False)]
 )
-def test_msgspec_dies_where_the_page_says_so(function: str, dies: bool) -> None:
-    """What describes a type dies, what only reads objects does not. Three processes, because it is a race."""
+def test_msgspec_crashes_in_the_documented_functions_only(function: str, crashes: bool) -> None:
+    """Those that build the description of a type. Three processes, because it is a race."""
     codes = {_run("msgspec_types.py", function).returncode for _ in range(3)}
 
-    assert dies is (-signal.SIGSEGV in codes)
+    assert crashes is (-signal.SIGSEGV in codes)
 
 
 def _run(script: str, *arguments: str) -> subprocess.CompletedProcess[bytes]:

@@ -1,19 +1,19 @@
-"""The pages are really run: what a page shows is compared, and a page that says something else fails."""
+"""The checks of the pages work: a page with other output than the real one fails."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
 import pytest
-from pages import FROM_THE_CHECKOUT, ROOT, Command, Page, agrees, opened, read_page
+from pages import FROM_THE_CHECKOUT, ROOT, Command, Page, is_shown_output, open_terminal, read_page
 
-SHOWN = "6 passed in 1.07s\ntraceforge: new: 12\n…\ntraceforge: next: traceforge diff\n"
+PAGE_OUTPUT = "6 passed in 1.07s\ntraceforge: new: 12\n…\ntraceforge: next: traceforge diff\n"
 
 
 @pytest.mark.parametrize(
     ("output", "same"),
     [
-        (SHOWN, True),
+        (PAGE_OUTPUT, True),
         ("6 passed in 12.70s\ntraceforge: new: 12\na\nb\ntraceforge: next: traceforge diff\n", True),
         ("6 passed in 1.07s\ntraceforge: new: 12\ntraceforge: next: traceforge diff  \n", True),
         ("5 passed in 1.07s\ntraceforge: new: 12\ntraceforge: next: traceforge diff\n", False),
@@ -24,15 +24,14 @@ SHOWN = "6 passed in 1.07s\ntraceforge: new: 12\n…\ntraceforge: next: tracefor
         ("", False),
     ],
 )
-def test_an_output_is_what_the_page_shows_but_for_what_no_page_can_know(output: str, same: bool) -> None:
-    """Seconds may differ, and a line of dots stands for lines; nothing else does."""
-    assert same is agrees(SHOWN, output)
+def test_only_seconds_and_elided_lines_may_differ_from_the_page(output: str, same: bool) -> None:
+    assert same is is_shown_output(PAGE_OUTPUT, output)
 
 
-def test_a_page_is_read_in_one_shell(tmp_path: Path) -> None:
-    """What a command sets, where it goes and what it starts is there for the next."""
+def test_a_page_is_run_in_one_shell(tmp_path: Path) -> None:
+    """Variables, the current folder and processes last from one command to the next."""
     page = Page(ROOT / "docs" / "a-page.md")
-    with opened(page, tmp_path) as terminal:
+    with open_terminal(page, tmp_path) as terminal:
         ran = [
             terminal.run(Command(script, ""))
             for script in (
@@ -47,7 +46,6 @@ def test_a_page_is_read_in_one_shell(tmp_path: Path) -> None:
 
 
 def test_every_command_of_the_tutorial_is_run() -> None:
-    """None of its blocks is only shown."""
     page = read_page(ROOT / FROM_THE_CHECKOUT)
 
     assert {"console"} == {block.language for block in page.blocks}

@@ -66,7 +66,7 @@ COMMANDS = dict(_commands(cli))
 
 @pytest.mark.parametrize("words", COMMANDS)
 def test_every_command_has_a_heading_and_all_its_options(words: str) -> None:
-    """The page about the command line names each command, and below it each of its options and arguments."""
+    """On the page about the command line."""
     page = read_page(REFERENCE / "cli.md")
     texts = dict(zip(page.headings(2), (block.text for block in page.blocks), strict=True))
 
@@ -80,27 +80,25 @@ def _names(param: click.Parameter) -> list[str]:
 
 
 def test_the_page_about_the_command_line_names_no_other_command() -> None:
-    """A command that is gone is gone from the page too."""
     assert set(COMMANDS) == set(read_page(REFERENCE / "cli.md").headings(2))
 
 
-def test_what_is_generated_is_up_to_date() -> None:
+def test_generated_files_are_up_to_date() -> None:
     """`make docs` would change nothing."""
-    done = subprocess.run(
+    completed = subprocess.run(
         [sys.executable, str(ROOT / "tools" / "generate.py"), "--check"], capture_output=True, text=True, check=False
     )
 
-    assert (0, "") == (done.returncode, done.stdout + done.stderr)
+    assert (0, "") == (completed.returncode, completed.stdout + completed.stderr)
 
 
-def test_every_error_code_has_one_heading_and_no_other_has() -> None:
-    """The page about errors has exactly the codes that exist, in order."""
+def test_the_page_about_errors_has_exactly_the_error_codes() -> None:
+    """In order."""
     assert sorted(error.code for error in all_errors()) == read_page(REFERENCE / "errors.md").headings(2)
 
 
 @pytest.mark.parametrize("error", all_errors(), ids=lambda error: error.code)
 def test_an_error_is_documented_with_its_exit_code(error: type) -> None:
-    """What the page says about the exit code is what the error does."""
     text = (REFERENCE / "errors.md").read_text(encoding="utf-8")
 
     section = text.split(f"\n## {error.code}\n")[1].split("\n## ")[0]
@@ -109,14 +107,13 @@ def test_an_error_is_documented_with_its_exit_code(error: type) -> None:
     assert f"\n- Exit code: {int(error.exit_code)}." in section
 
 
-def test_every_rule_has_one_heading_and_no_other_has() -> None:
-    """The page about rules has exactly the rules that exist, in the order of `traceforge help errors`."""
+def test_the_page_about_rules_has_exactly_the_rules() -> None:
+    """In the order of `traceforge help errors`."""
     assert list(RULES) == read_page(REFERENCE / "rules.md").headings(3)
 
 
 @pytest.mark.parametrize("rule", RULES)
 def test_a_rule_is_documented_with_an_example_and_a_hint(rule: str) -> None:
-    """Each rule says what breaks it and what to do."""
     text = (REFERENCE / "rules.md").read_text(encoding="utf-8")
 
     section = text.split(f"\n### {rule}\n")[1].split("\n#")[0]
@@ -125,27 +122,26 @@ def test_a_rule_is_documented_with_an_example_and_a_hint(rule: str) -> None:
 
 
 def test_every_setting_and_environment_variable_has_a_heading() -> None:
-    """The page about the configuration has exactly the settings and variables that exist."""
+    """The page about the configuration has exactly these."""
     page = read_page(REFERENCE / "config.md")
 
     assert [*Config.__struct_fields__, "Environment variables"] == page.headings(2)
     rules = [rule for owner in (ModelRule, CallSiteRule, MatchRule, TestRule) for rule in owner.__struct_fields__]
     store = [DB_VARIABLE, KEYS_VARIABLE, API_KEY_VARIABLE, f"{UPSTREAM_VARIABLE}…"]
     assert [*rules, *ENVIRONMENT_VARIABLES, MATCH_KEY_VARIABLE, TOKEN_VARIABLE, *store, "CI"] == page.headings(3)
-    told = page.path.read_text(encoding="utf-8")
-    assert [] == [name for name in PROVIDERS if f"`{UPSTREAM_VARIABLE}{name.upper()}`" not in told]
+    text = page.path.read_text(encoding="utf-8")
+    assert [] == [name for name in PROVIDERS if f"`{UPSTREAM_VARIABLE}{name.upper()}`" not in text]
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_every_schema_is_mentioned_by_the_page_of_its_format(name: str) -> None:
-    """A reader of a format's page learns which schema is its own."""
     page = REFERENCE / f"format-{'pack' if name.startswith('pack-') else name}.md"
 
     assert f"`traceforge schema {name}`" in page.read_text(encoding="utf-8")
 
 
 def test_every_refusal_of_the_chat_is_documented() -> None:
-    """The page about the chat has a row for each code, with its status, in their order."""
+    """A row for each code, with its status, in order."""
     text = (REFERENCE / "chat.md").read_text(encoding="utf-8")
 
     rows = re.findall(r"^\| `(\w+)` \| (\d{3}) \| ", text, re.MULTILINE)
@@ -154,7 +150,6 @@ def test_every_refusal_of_the_chat_is_documented() -> None:
 
 
 def test_every_path_and_limit_of_the_chat_is_documented() -> None:
-    """What the page says about the chat is what the code does."""
     text = (REFERENCE / "chat.md").read_text(encoding="utf-8")
     numbers = [
         f"{BODY_BYTES_MAX:,}",
@@ -170,7 +165,7 @@ def test_every_path_and_limit_of_the_chat_is_documented() -> None:
 
 
 def test_every_route_of_the_context_store_is_documented() -> None:
-    """The page about its HTTP API has each route, with its scope and status, in their order, and its limits."""
+    """With its scope and status, in order, and the limits."""
     text = (REFERENCE / "context-api.md").read_text(encoding="utf-8")
 
     rows = re.findall(r"^\| `([A-Z]+) (/[^`]*)` \| (\w+) \| (\d{3}) \| (.*) \|$", text, re.MULTILINE)
@@ -178,12 +173,15 @@ def test_every_route_of_the_context_store_is_documented() -> None:
                f"by default {LIMIT_DEFAULT}", f"1 to {KEY_CHARACTERS_MAX} ", f"after {WAIT_S} seconds",
                f"lease of {LEASE_S:g} seconds"]  # fmt: skip
 
-    assert [(one.method, one.path, one.scope, str(one.status), one.summary) for one in OPERATIONS] == rows
+    assert [
+        (operation.method, operation.path, operation.scope, str(operation.status), operation.summary)
+        for operation in OPERATIONS
+    ] == rows
     assert [] == [number for number in numbers if number not in text]
 
 
 def test_every_error_of_the_context_store_is_documented() -> None:
-    """The page lists each error code that the source can send, with its status and type, and no other."""
+    """Each error code of the source, with its status and type, and no other."""
     text = (REFERENCE / "context-api.md").read_text(encoding="utf-8")
     rows = re.findall(r"^\| (\d{3}) \| `(\w+)` \| (.*) \| .* \|$", text, re.MULTILINE)
 
@@ -194,7 +192,7 @@ def test_every_error_of_the_context_store_is_documented() -> None:
 
 
 def _error_codes() -> Iterator[tuple[int, str]]:
-    """Those in the source: StoreRefused(…, reason=CODE, status=STATUS), ErrorResponse(STATUS, CODE, …) and others."""
+    """In the source: StoreRefused(…, reason=CODE, status=STATUS), ErrorResponse(STATUS, CODE, …) and others."""
     source = ROOT / "src" / "traceforge"
     for path in [*(source / "context").rglob("*.py"), *(source / "web").rglob("*.py"), source / "errors.py"]:
         for call in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
@@ -215,14 +213,13 @@ def _error_codes() -> Iterator[tuple[int, str]]:
 
 
 def test_every_exit_code_is_documented() -> None:
-    """The page about exit codes has a row for each."""
     text = (REFERENCE / "exit-codes.md").read_text(encoding="utf-8")
 
     assert [] == [code for code in ExitCode if f"\n| {int(code)} |" not in text]
 
 
-def test_the_architecture_page_lists_the_rooms_of_every_import_contract() -> None:
-    """Each layers contract is a table of the page, with its rooms in the same order."""
+def test_the_architecture_page_lists_the_packages_of_every_import_contract() -> None:
+    """A table for each layers contract, in the same order."""
     contracts = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["importlinter"][
         "contracts"
     ]
@@ -242,7 +239,7 @@ def test_the_architecture_page_lists_the_rooms_of_every_import_contract() -> Non
 
 
 def test_every_changelog_fragment_has_a_known_kind_and_one_sentence() -> None:
-    """A fragment is `<slug>.<kind>.md` and says one thing."""
+    """A fragment is `<slug>.<kind>.md`."""
     texts = {path.name: path.read_text(encoding="utf-8") for path in (ROOT / "changelog.d").iterdir()}
     kinds = re.findall(r"^\| `(\w+)` \|", texts.pop("README.md"), re.MULTILINE)
 
@@ -252,7 +249,7 @@ def test_every_changelog_fragment_has_a_known_kind_and_one_sentence() -> None:
 
 
 def test_every_decision_is_listed() -> None:
-    """The list of decisions has each page, in order, under its own title."""
+    """In order, under its own title."""
     folder = ROOT / "docs" / "decisions"
     pages = [read_page(path) for path in sorted(folder.glob("[0-9]*.md"))]
     listed = re.findall(r"^\| \[(\d{4})\]\((.*?)\) \| (.*) \|$", (folder / "README.md").read_text(), re.MULTILINE)
@@ -262,8 +259,8 @@ def test_every_decision_is_listed() -> None:
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
-def test_every_link_of_a_page_leads_somewhere(page: Page) -> None:
-    """A relative link names a file that is there, and after # one of its headings."""
+def test_every_link_of_a_page_has_its_target(page: Page) -> None:
+    """A relative link names an existing file, and after # one of its headings."""
     assert [] == [link for link in page.links() if not _resolves(page, link)]
 
 
@@ -278,24 +275,23 @@ def _resolves(page: Page, link: str) -> bool:
 
 
 def test_every_page_can_be_reached_from_the_readme() -> None:
-    """A page that nothing links to is a page that nobody reads."""
     by_path = {page.path: page for page in PAGES}
-    seen = {ROOT / "README.md"}
-    waiting = list(seen)
+    reached = {ROOT / "README.md"}
+    waiting = list(reached)
     while waiting:
         page = by_path[waiting.pop()]
         targets = {(page.path.parent / link.partition("#")[0]).resolve() for link in page.links() if link[0] != "#"}
-        waiting += (targets & by_path.keys()) - seen
-        seen |= targets & by_path.keys()
+        waiting += (targets & by_path.keys()) - reached
+        reached |= targets & by_path.keys()
 
     fragments = {path for path in by_path if path.parent.name == "changelog.d"}
 
-    assert [] == sorted(page.name for path, page in by_path.items() if path not in seen | fragments)
+    assert [] == sorted(page.name for path, page in by_path.items() if path not in reached | fragments)
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_a_page_has_one_title_and_starts_with_it(page: Page) -> None:
-    """Every page but a changelog fragment begins with its only heading of the first level."""
+    """Except changelog fragments."""
     if _FRAGMENT.fullmatch(page.path.name):
         assert [] == page.headings()
     else:

@@ -1,7 +1,7 @@
 """One real file per format version. They are read for ever and never rewritten: a new version adds a file.
 
-A test here that fails says that an artefact which somebody committed years ago is no longer read, or has
-another hash. That is never mended by changing a file or a digest in this folder.
+A failing test here says that a file which a user committed years ago is no longer read, or has another hash. Never
+fix that by changing a file or a digest in this folder.
 """
 
 from __future__ import annotations
@@ -90,20 +90,19 @@ def _read(name: str) -> bytes:
 
 @pytest.mark.parametrize("name", FILES)
 def test_a_golden_file_has_the_bytes_it_always_had(name: str) -> None:
-    """Nobody rewrote it, and Git changed no line end."""
+    """It was not rewritten, and Git changed no line end."""
     assert FILES[name] == hashlib.sha256(_read(name)).hexdigest()
 
 
 def test_every_golden_file_is_pinned() -> None:
-    """A file without a digest here would not be golden."""
     files = (path.relative_to(GOLDEN) for path in GOLDEN.rglob("*.*") if path.is_file())
-    there = {str(path) for path in files if path.suffix not in (".py", ".pyc") and path.name != ".gitattributes"}
+    paths = {str(path) for path in files if path.suffix not in (".py", ".pyc") and path.name != ".gitattributes"}
 
-    assert set(FILES) == there
+    assert set(FILES) == paths
 
 
 def test_snapshot_1_0_0_is_read_with_its_hashes() -> None:
-    """Two records, by content as by statement; written again, they are the same file."""
+    """Two records; the stated hashes are those of the content, and written again it is the same file."""
     records = read_document(_read("snapshot-1.0.0.json"))
 
     assert ("summarize-2f9c", "translate-0b1d") == tuple(record.id for record in records)
@@ -113,7 +112,7 @@ def test_snapshot_1_0_0_is_read_with_its_hashes() -> None:
 
 
 def test_snapshot_1_0_0_with_scopes_is_read_with_its_hash() -> None:
-    """Which tests made the call is part of the record."""
+    """The tests that made the call are part of the record."""
     (record,) = read_document(_read("snapshot-1.0.0-scopes.json"))
 
     assert "sha256:233ed10a17c6dddc68893837d1d056e8af1fdbe94668e262e1f7a941dfc072ad" == record.hash
@@ -123,11 +122,11 @@ def test_snapshot_1_0_0_with_scopes_is_read_with_its_hash() -> None:
 def test_snapshot_0_9_0_is_refused_and_can_be_migrated() -> None:
     """With the values that the second record lacks, it becomes this document, byte for byte."""
     old = parse_json(_read("snapshot-0.9.0.json"))
-    given: dict[str, Any] = {
+    missing_values: dict[str, Any] = {
         "file": "src/old.py", "line": 0, "function": "", "temperature": 0, "max_tokens": 16, "tokens_used": 9,
         "latency_ms": 0, "finish_reason": "stop",
     }  # fmt: skip
-    bodies, findings = migrate_document(old, given)
+    bodies, findings = migrate_document(old, missing_values)
 
     assert ["SN2"] == [finding.rule for finding in check_document(old)]
     assert [] == findings
@@ -135,7 +134,7 @@ def test_snapshot_0_9_0_is_refused_and_can_be_migrated() -> None:
 
 
 def test_approval_1_0_0_is_read_with_its_hash_and_its_signature(tmp_path: Path) -> None:
-    """Three changes, a tag, and a signature that anybody can still check."""
+    """Three changes, a tag, and a signature that still verifies."""
     value: Any = parse_json(_read("approval-1.0.0.json"))
     approval = read_approval(_read("approval-1.0.0.json"))
 
@@ -151,7 +150,7 @@ def test_approval_1_0_0_is_read_with_its_hash_and_its_signature(tmp_path: Path) 
     assert str(approval.key) in checked.stdout.decode()
 
 
-def test_a_wire_answer_1_0_0_that_stands_alone_is_read_with_its_source() -> None:
+def test_raw_response_1_0_0_without_a_record_is_read_with_its_source() -> None:
     """An error, which no record holds; written again, it is the same file."""
     answer = read_raw_response(_read("wire-answer-1.0.0-alone.json"))
 
@@ -161,27 +160,27 @@ def test_a_wire_answer_1_0_0_that_stands_alone_is_read_with_its_source() -> None
     assert _read("wire-answer-1.0.0-alone.json") == write_raw_response(answer)
 
 
-def test_wire_answer_1_0_0_is_read_with_its_borders() -> None:
-    """A chunk that ends inside a character, and what a record of it would say; written again, it is the same file."""
+def test_raw_response_1_0_0_is_read_with_its_chunks() -> None:
+    """One chunk ends inside a character; its record can be drafted, and written again it is the same file."""
     answer = read_raw_response(_read("wire-answer-1.0.0.json"))
-    made = draft_raw_response(answer, {})
+    draft = draft_raw_response(answer, {})
 
     assert 4 == len(answer.chunks)
     assert answer.chunks[1].data.endswith(b"H\xc3")
-    assert {"content": "Hé 😀", "tokens_used": 14, "finish_reason": "stop"} == made.response
+    assert {"content": "Hé 😀", "tokens_used": 14, "finish_reason": "stop"} == draft.response
     assert _read("wire-answer-1.0.0.json") == write_raw_response(answer)
 
 
-def test_a_wire_answer_1_0_0_names_the_keys_that_were_set() -> None:
-    """Names alone; written again, it is the same file."""
+def test_raw_response_1_0_0_names_the_api_keys_that_were_set() -> None:
+    """Only their names; written again, it is the same file."""
     answer = read_raw_response(_read("wire-answer-1.0.0-keys.json"))
 
     assert ("ANTHROPIC_API_KEY", "OPENAI_API_KEY") == answer.key_names
     assert _read("wire-answer-1.0.0-keys.json") == write_raw_response(answer)
 
 
-def test_manifest_1_0_0_is_right_about_its_records() -> None:
-    """It lists the records of the golden snapshot; made anew from them, it is the same file."""
+def test_manifest_1_0_0_matches_its_records() -> None:
+    """Generated from the golden snapshot again, it is the same file."""
     first, second = read_document(_read("snapshot-1.0.0.json"))
     entries = [
         RecordEntry("openai", first.id, f"openai/{first.id}.json", first.hash, first.timestamp),
@@ -195,8 +194,8 @@ def test_manifest_1_0_0_is_right_about_its_records() -> None:
     assert _read("manifest-1.0.0.json") == write_manifest(entries)
 
 
-def test_trace_1_0_0_is_read_and_nothing_is_lost() -> None:
-    """Written again, it is the same file, the provider's own fields included."""
+def test_trace_1_0_0_is_read_completely() -> None:
+    """Written again, it is the same file, with the provider's own fields."""
     trace = read_trace(_read("trace-1.0.0.json"))
 
     assert "2025-12-20T15-30-45-123Z_a1b2c3d4-e5f6-7890-abcd-ef1234567890.json" == trace.file_name
@@ -205,7 +204,7 @@ def test_trace_1_0_0_is_read_and_nothing_is_lost() -> None:
 
 
 def test_a_recorded_trace_1_0_0_is_read_with_its_chunks() -> None:
-    """As one of our own traces was first written: written again, both files are the same."""
+    """Written by an early version; written again, both files are the same."""
     trace = read_trace(_read("trace-1.0.0-recorded.json"))
     chunks = read_chunks(_read("chunks-1.0.0.jsonl"))
 
@@ -215,8 +214,8 @@ def test_a_recorded_trace_1_0_0_is_read_with_its_chunks() -> None:
     assert _read("chunks-1.0.0.jsonl") == write_chunks(chunks, [chunk.data for chunk in chunks])
 
 
-def test_segment_1_is_read_whole_and_written_the_same() -> None:
-    """Four frames, one of them a stream; what a crashed process left years ago is still found."""
+def test_segment_1_is_read_completely_and_written_the_same() -> None:
+    """Four frames, one of them a stream."""
     segment = parse_segment(_read("spool-1.segment"))
 
     assert (4, 0, 0) == (len(segment.frames), segment.damaged_bytes, segment.torn_bytes)
@@ -227,32 +226,32 @@ def test_segment_1_is_read_whole_and_written_the_same() -> None:
         streamed.summary.streamed,
     )
     assert (_read("trace-1.0.0-recorded.json"), _read("chunks-1.0.0.jsonl")) == (streamed.trace, streamed.chunks)
-    kept = [StoredTrace(frame.summary, frame.trace, frame.chunks) for frame in segment.frames]
-    assert _read("spool-1.segment") == b"".join(b"".join(encode_frame(one)) for one in kept)
-    assert [summarize_trace(read_trace(one.trace).body) for one in kept] == [one.summary for one in kept]
+    traces = [StoredTrace(frame.summary, frame.trace, frame.chunks) for frame in segment.frames]
+    assert _read("spool-1.segment") == b"".join(b"".join(encode_frame(trace)) for trace in traces)
+    assert [summarize_trace(read_trace(trace.trace).body) for trace in traces] == [trace.summary for trace in traces]
 
 
-def test_segment_1_with_a_trace_that_was_purged_is_read_whole(tmp_path: Path) -> None:
-    """The frame of the stream is blank; the other three are what they were, and to purge it again gives the same."""
-    whole, segment = parse_segment(_read("spool-1.segment")), parse_segment(_read("spool-1-blank.segment"))
+def test_segment_1_with_a_purged_trace_is_read_completely(tmp_path: Path) -> None:
+    """The frame of the stream is blank, the other three are unchanged; purging it again gives the same bytes."""
+    original, segment = parse_segment(_read("spool-1.segment")), parse_segment(_read("spool-1-blank.segment"))
 
-    assert (whole.end, 0, 0) == (segment.end, segment.damaged_bytes, segment.torn_bytes)
-    assert [whole.frames[place] for place in (0, 2, 3)] == segment.frames
-    made = tmp_path / "made.segment"
-    made.write_bytes(_read("spool-1.segment"))
-    assert 1 == blank_frames(str(made), {whole.frames[1].summary.id})
-    assert _read("spool-1-blank.segment") == made.read_bytes()
+    assert (original.end, 0, 0) == (segment.end, segment.damaged_bytes, segment.torn_bytes)
+    assert [original.frames[place] for place in (0, 2, 3)] == segment.frames
+    purged = tmp_path / "made.segment"
+    purged.write_bytes(_read("spool-1.segment"))
+    assert 1 == blank_frames(str(purged), {original.frames[1].summary.id})
+    assert _read("spool-1-blank.segment") == purged.read_bytes()
 
 
-def test_archive_1_is_read_whole() -> None:
-    """Twenty-eight traces and a dictionary; each is what it was before it was compressed."""
+def test_archive_1_is_read_completely() -> None:
+    """Twenty-eight traces and a dictionary; each equals the trace before compression."""
     archive = TraceArchive(str(GOLDEN / "archive-1.tfz"))
-    kept = [archive.read_entry(number) for number in range(len(archive.entries))]
+    traces = [archive.read_entry(number) for number in range(len(archive.entries))]
 
-    assert 28 == len(kept)
-    assert [summarize_trace(read_trace(one.trace).body) for one in kept] == [one.summary for one in kept]
+    assert 28 == len(traces)
+    assert [summarize_trace(read_trace(trace.trace).body) for trace in traces] == [trace.summary for trace in traces]
     assert [(_read("trace-1.0.0-recorded.json"), _read("chunks-1.0.0.jsonl"))] == [
-        (one.trace, one.chunks) for one in kept if one.chunks
+        (trace.trace, trace.chunks) for trace in traces if trace.chunks
     ]
 
 
@@ -267,7 +266,7 @@ def test_model_io_1_0_0_is_read_with_its_hash() -> None:
 
 
 def test_pack_1_0_0_is_valid_with_its_references() -> None:
-    """All nine files, and both digests that run.json states."""
+    """All nine files, and both digests of run.json."""
     report = verify_pack(str(GOLDEN / "pack-1.0.0"))
 
     assert () == report.violations
@@ -278,7 +277,7 @@ def test_pack_1_0_0_is_valid_with_its_references() -> None:
 
 @pytest.mark.parametrize("name", ["pack-1.0.0", "pack-1.0.0.tar.zst"])
 def test_pack_1_0_0_is_signed(name: str) -> None:
-    """The folder and the archive, by the key beside them."""
+    """The folder and the archive, by the key next to them."""
     report = verify_pack(str(GOLDEN / name), key=load_public_key(str(GOLDEN / "pack-1.0.0.pub")))
 
     assert () == report.violations
@@ -300,7 +299,7 @@ def test_recording_1_0_0_is_recovered_from_its_journal(tmp_path: Path) -> None:
 
 
 def test_context_snapshot_1_0_0_is_read() -> None:
-    """Every field as it was; written again, it is the same file."""
+    """Every field; written again, it is the same file."""
     snapshot = read_context_snapshot(_read("context-snapshot-1.0.0.json"))
 
     assert ("snp_01jyg7m2x4c9k8v5t3r6w0qzna", 17, 3) == (
@@ -312,7 +311,7 @@ def test_context_snapshot_1_0_0_is_read() -> None:
 
 
 def test_execution_trace_1_0_0_is_read() -> None:
-    """Every field as it was; the hash of an empty session prompt is the hash of nothing."""
+    """Every field; the hash of an empty session prompt is the hash of no bytes."""
     trace = read_execution_trace(_read("execution-trace-1.0.0.json"))
 
     assert hashlib.sha256(b"").hexdigest() == trace.inputs.session_prompt_hash
@@ -320,8 +319,8 @@ def test_execution_trace_1_0_0_is_read() -> None:
     assert _read("execution-trace-1.0.0.json") == write_execution_trace(trace)
 
 
-def test_node_gives_the_golden_hashes_too() -> None:
-    """The pinned hashes are not merely ours: JavaScript computes them from the same bytes."""
+def test_node_computes_the_golden_hashes_too() -> None:
+    """JavaScript computes the pinned hashes from the same bytes."""
     snapshots, recordings = Node("snapshot_hash.js"), Node("model_io.js")
     (document,) = snapshots.ask([_read("snapshot-1.0.0.json")])
     (recording,) = recordings.ask([b"11" + _read("model_io-1.0.0.json")])
