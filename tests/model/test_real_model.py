@@ -95,7 +95,7 @@ def run(folder: Path, url: str, *words: str) -> CommandResult:
         [str(COMMAND), *words], cwd=folder, env=environ, stdin=subprocess.DEVNULL, capture_output=True, text=True,
         timeout=COMMAND_S, check=False,
     )  # fmt: skip
-    return Ran(completed.returncode, completed.stdout, completed.stderr)
+    return CommandResult(completed.returncode, completed.stdout, completed.stderr)
 
 
 def pytest_command(python: Path) -> list[str]:
