@@ -19,7 +19,7 @@ from typing import NamedTuple
 
 from traceforge.errors import CannotSign
 
-SIGN_SECONDS_MAX = 120.0  # Somebody may have to type a passphrase, or touch a key.
+SIGN_SECONDS_MAX = 120.0  # The user may have to type a passphrase, or touch a key.
 CHECK_SECONDS_MAX = 20.0
 KEY_PREFIXES = (
     "ssh-",

@@ -7,8 +7,8 @@ the rules that the checks really use.
 from __future__ import annotations
 
 RULES: dict[str, str] = {
-    "IO": "The file or folder cannot be read, so nothing is known about it (exit 3).",
-    "PARSE": "The text is not JSON, so nothing is known about it (exit 3).",
+    "IO": "The file or folder cannot be read, so it was not checked (exit 3).",
+    "PARSE": "The text is not JSON, so it was not checked (exit 3).",
     "SN1": "A snapshot has every field of its format, of the right type, and no other.",
     "SN2": "A snapshot document, and its manifest, has the current version.",
     "SN3": "The hash in a record is the hash of its content, computed again.",
@@ -16,7 +16,7 @@ RULES: dict[str, str] = {
     "SN5": "A record's id is unique in the tree and names its file.",
     "SN6": "A snapshot tree holds provider folders, a manifest, and nothing else.",
     "SN7": "A record's raw response exists, with the digest that the record states.",
-    "SN8": "A request that is gated on its answer has temperature 0 and a seed.",
+    "SN8": "A request whose answer is checked has temperature 0 and a seed.",
     "SN9": "A raw response is well formed and agrees with its record.",
     "AP1": "An approval has every field of its format, of the right type, and no other.",
     "AP2": "An approval's hash is the hash of its content, and names its file.",
@@ -25,7 +25,7 @@ RULES: dict[str, str] = {
     "AP5": "An approval starts from nothing, or from a state that another approval left.",
     "AP6": "An approved snapshot exists, or its removal was approved.",
     "AP7": "A snapshot that differs from another commit has a new approval (`verify --base`).",
-    "GT1": "An approved request is sent as it was approved.",
+    "GT1": "An approved request is sent unchanged.",
     "GT2": "Every request was approved.",
     "GT3": "Every snapshot is used by its tests, if they ran and passed.",
     "GT4": "No change waits for approval.",
@@ -65,18 +65,18 @@ RULES: dict[str, str] = {
     "PK4": "bundle.json is an object with the bundle_id that run.json names.",
     "PK5": "run.json states the digest of bundle.json.",
     "PK6": "No file of a pack is a symbolic link.",
-    "PK7": "No name in a pack leads elsewhere.",
+    "PK7": "No file name in a pack leads out of the pack.",
     "PK8": "The optional files of a pack are valid and agree with run.json.",
     "PK9": "Every line of ledger.jsonl is an object with its fields.",
     "PK10": "Violations are sorted by rule, path and message (a property of the verifier; never reported).",
-    "PK11": "meta.json is JSON; what it says is ignored (never reported under this name).",
+    "PK11": "meta.json is JSON; its content is ignored (never reported under this name).",
     "PK12": "Everything in a pack is a regular file.",
-    "PK13": "An archive of a pack is written as `traceforge pack export` writes it, and is no bomb.",
-    "PK14": "A signed pack is, file by file, what was signed, and by the key that was asked for.",
+    "PK13": "An archive of a pack is as `traceforge pack export` writes it, and not a decompression bomb.",
+    "PK14": "Every file of a signed pack is as it was signed, with the required key.",
     "CS1": "A context snapshot has exactly the fields of its format.",
     "ET1": "An execution trace has exactly the fields of its format.",
-    "RD1": "A file holds no secret and no personal data.",
-    "CF1": "The configuration holds known settings with possible values.",
+    "RD1": "A file contains no secrets and no personal data.",
+    "CF1": "The configuration has only known settings, with valid values.",
 }
 
 # Promises of the formats that hold by construction, so no finding names them.

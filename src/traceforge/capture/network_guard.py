@@ -52,7 +52,7 @@ class NetworkGuard(Tripwire):
         if self._is_enforced():
             super().audit(event, args)
 
-    def check(self, host: Any, port: Any) -> None:  # noqa: ANN401 (whatever a program took for a host)
+    def check(self, host: Any, port: Any) -> None:  # noqa: ANN401 (any value that a program passes as a host)
         if self._is_enforced():
             super().check(host, port)
 

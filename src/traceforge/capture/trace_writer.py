@@ -86,7 +86,7 @@ class TraceWriter:
             self._writer.append(self._composer.compose(exchange))
         except TraceForgeError as exc:
             self._failed[f"{exc.code} {exc.message}"] += 1
-        except Exception as exc:  # noqa: BLE001 (a mistake of ours must not stop the recording of other calls)
+        except Exception as exc:  # noqa: BLE001 (a bug of TraceForge must not stop the recording of other calls)
             self._failed[f"internal error: {type(exc).__name__}"] += 1
         else:
             self.written += 1

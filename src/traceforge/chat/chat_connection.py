@@ -156,7 +156,7 @@ class ChatConnection(asyncio.Protocol):
             response = await self._serve(path, body)
         except ChatError as exc:
             response = exc.to_response()
-        except Exception as exc:  # noqa: BLE001 (a bug of ours fails one request; its message may quote the request)
+        except Exception as exc:  # noqa: BLE001 (a bug of the chat fails one request; its message may quote the request)
             self._report_failure(exc)
             message = f"internal error: {type(exc).__name__}"
             response = ChatError(ChatErrorCode.INTERNAL_ERROR, message).to_response()

@@ -19,7 +19,7 @@ import re
 from collections import Counter
 from dataclasses import dataclass, field
 
-# Words that begin sentences and are no names; a mistake here only moves a change between two classes.
+# Words that begin sentences and are not names; a mistake here only moves a change between two rules.
 _COMMON = """
     a about absolutely according actually additionally after again all almost already also although always am an and
     another any anything are as ask at based be because before below besides both but by can certainly click compared

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from traceforge.capture.recorder import Recorder
 
 VARIABLE = "TRACEFORGE_UPSTREAM_"
-TIMEOUT_S = 600.0  # For a call as a whole: a model that thinks needs minutes, and nobody waits for longer.
+TIMEOUT_S = 600.0  # For the whole call: a reasoning model may need minutes.
 AGENT = "traceforge-context"
 _CLOSE_S = 5.0
 _CUT_DOWN = ("length", "content_filter")
@@ -211,6 +211,6 @@ def _has_content(message: JSONObject) -> bool:
 
 
 def _unreadable(response: ModelResponse) -> ProviderFailed:
-    why = "its answer cannot be read: it holds what is no text"
+    why = "its answer cannot be read: it is not valid Unicode"
     message = f"the model gave no answer: {why}"
     return ProviderFailed(message, kind=FailureKind.UNREADABLE, reason=why, status=response.status)

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import re
 
-CHUNKED = -1  # Stands for a length, as UNTIL_CLOSE does.
+CHUNKED = -1  # In place of a length, as UNTIL_CLOSE is.
 UNTIL_CLOSE = -2
 
 LINE_BYTES_MAX = 16 << 10  # Of a chunk size with its extensions, or of one trailer.

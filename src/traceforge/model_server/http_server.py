@@ -19,7 +19,7 @@ from typing import Any
 from traceforge.model_server import fake_anthropic, fake_gemini, fake_ollama, fake_openai, fake_responses
 from traceforge.model_server.provider_io import ApiReply, ApiRequest
 
-# By the end of the path, whatever the base URL puts before it.
+# By the end of the path, because base URLs have different beginnings.
 ROUTES: list[tuple[str, Callable[[ApiRequest], ApiReply]]] = [
     (r"/chat/completions", fake_openai.chat),
     (r"/responses", fake_responses.responses),

@@ -112,7 +112,7 @@ class _TextCollector:
                 self._collect_number(child, (node, place), "")
 
     def _collect_number(self, number: float, node: Node, before: str) -> None:
-        if number == number // 1 and number < 1e20:  # A whole number; an infinity is no JSON.
+        if number == number // 1 and number < 1e20:  # A whole number; an infinity is not JSON.
             self.slots.append((node, before, str(int(number)), True))
 
 

@@ -11,7 +11,7 @@ import re
 from traceforge.redact.detector import ByteRange, Detector
 from traceforge.redact.plausibility import is_card, is_ssn
 
-LOCAL_BYTES_MAX = 64  # RFC 5321: the part before the @ is no longer.
+LOCAL_BYTES_MAX = 64  # RFC 5321: the maximum length of the part before the @.
 CONTEXT_BYTES = 40  # How far before a number its name may stand: "my credit card number is ".
 
 _LOCAL = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789.'%+_-"

@@ -13,7 +13,7 @@ from typing import TypeAlias, cast
 from traceforge.canon import JSON, JSONObject
 from traceforge.redact.redactions import Redaction
 
-# Redacted values of these types in a URL are part of what is asked. All others there identify the caller.
+# Redacted values of these types in a URL are part of the prompt. All others there identify the caller.
 PERSONAL_TYPES = frozenset({"EMAIL", "PHONE", "US_SSN", "CREDIT_CARD", "CUSTOM"})
 URL_PATH, HEADERS_PATH = "$.url", "$.headers"  # where traces locate redactions of a request's head
 

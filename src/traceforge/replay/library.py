@@ -55,7 +55,7 @@ class LookupResult(NamedTuple):
     nearest: str = ""  # the name of the recording that it differs from
 
 
-ANY_REDACTION = "any"  # in an index key: whatever was redacted
+ANY_REDACTION = "any"  # in an index key, in place of any redacted part
 _IndexKey = tuple[str | None, Digest, Fingerprints | str]  # scope (None: every scope), key, redacted parts
 
 

@@ -84,7 +84,7 @@ class KeyedRequest(NamedTuple):
     body: JSON  # redacted, volatile parts replaced
     volatile_counts: Counter[str]  # uses of each declaration of volatile parts
     redactions: Sequence[Redaction] = ()  # in the URL and the body; never stored
-    compared_redactions: Sequence[Redaction] = ()  # those of them that are part of what is asked
+    compared_redactions: Sequence[Redaction] = ()  # those of them that are part of the prompt
 
     @property
     def endpoint(self) -> Endpoint:

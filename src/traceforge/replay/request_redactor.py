@@ -22,7 +22,7 @@ class RedactedHead(NamedTuple):
     media_type: str
     encodings: str
     redactions: list[Redaction]  # in the URL
-    compared_redactions: list[Redaction]  # those of them that are part of what is asked
+    compared_redactions: list[Redaction]  # those of them that are part of the prompt
     is_redacted_as_json: bool  # whether a JSON body is redacted as JSON, and not as its media type says
 
 

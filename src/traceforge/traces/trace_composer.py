@@ -161,7 +161,7 @@ class TraceComposer:
         if answer is not None and answer.error is not None and isinstance(answer.error.get("message"), str):
             return str(answer.error["message"]) or f"HTTP status {exchange.status}"
         if answer is not None and answer.ending is ResponseEnding.COMPLETE and exchange.status < 400:
-            return ""  # The response says that it is complete, whatever happened to the connection afterwards.
+            return ""  # The response says that it is complete, so a connection that broke afterwards does not matter.
         if exchange.outcome is not CallOutcome.ANSWERED:
             return self._redact_text(exchange.error or f"the call was {exchange.outcome}")
         if answer is not None and answer.ending is ResponseEnding.CUT:

@@ -140,7 +140,7 @@ class OpenAIApi:
         except (asyncio.CancelledError, GeneratorExit):  # Starlette stops the stream when the client disconnects.
             on_disconnect()
             raise
-        except Exception as exc:  # noqa: BLE001 (whatever it is, the client is told)
+        except Exception as exc:  # noqa: BLE001 (the client gets an error for any exception)
             error = self._application.errors.describe(record, exc)
             yield b"".join(frames.fail(error.code, error.message))
 

@@ -71,5 +71,5 @@ class OperationApi:
             async for text in pump:
                 yield delta_event(text)
             yield final_event(await pump.end())
-        except Exception as exc:  # noqa: BLE001 (whatever it is, the client is told)
+        except Exception as exc:  # noqa: BLE001 (the client gets an error for any exception)
             yield encode_event("error", self._application.errors.describe(record, exc).body())

@@ -16,7 +16,7 @@ import brotli
 import zstandard
 
 DECODED_BYTES_MAX = 256 << 20  # A model's answer is far smaller; a bomb is far larger.
-_MEMBERS_MAX = 10_000  # Nobody sends a body in more pieces than this, except to keep us busy.
+_MEMBERS_MAX = 10_000  # Only a hostile body has more pieces than this.
 _ZSTD_WINDOW_BYTES_MAX = 8 << 20  # RFC 9659: more is not allowed in a content encoding.
 _CONTROL = re.compile(rb"[\x00-\x08\x0b\x0c\x0e-\x1f]")
 

@@ -72,7 +72,7 @@ class ResponseReader:
         self, endpoint: Endpoint, status: int, media_type: str, on_event: Callable[[JSONObject], object] | None = None
     ) -> None:
         self._endpoint = endpoint
-        self._on_event = on_event  # Whoever wants each event of a stream as it comes.
+        self._on_event = on_event  # Called with each event of a stream as it comes.
         self._status = status
         self._media_type = media_type
         self._assembler: StreamAssembler | None = None

@@ -26,7 +26,7 @@ def make_hooks(variables: dict[str, tuple[str, str | None]], watcher: Any) -> di
             def watched(self: Any, args: Any, *more: Any, **named: Any) -> None:
                 try:
                     more, named = _prepare(variables, watcher, args, more, named)
-                except Exception as exc:  # noqa: BLE001 (nothing of ours may reach the application)
+                except Exception as exc:  # noqa: BLE001 (no error of the hook may reach the application)
                     watcher.add_fault(exc)
                 init(self, args, *more, **named)
 

@@ -115,7 +115,7 @@ def _begin_guarded(req: Any) -> Any:
         return _begin_call(req)
     except ConnectionRefusedError:
         raise  # a WebSocket, in a replay
-    except Exception as exc:  # noqa: BLE001 (nothing of ours may reach the application)
+    except Exception as exc:  # noqa: BLE001 (no error of the hook may reach the application)
         call = dispatch.begin_after_fault(exc)
         return None if call is None else ConnectionCall(call)
 

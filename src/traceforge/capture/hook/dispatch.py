@@ -103,7 +103,7 @@ def begin_call(method: str, url: str, raw_headers: Iterable[tuple[bytes, bytes]]
         source = subscription.call_sites.find(2) if watcher.needs_call_site else ""
         call = watcher.begin_call(method, url, decode_headers(raw_headers), source)
         return None if call is None else GuardedCall(call, watcher if subscription.replays else None)
-    except Exception as exc:  # noqa: BLE001 (nothing of ours may reach the application)
+    except Exception as exc:  # noqa: BLE001 (no error of the hook may reach the application)
         return begin_after_fault(exc)
 
 

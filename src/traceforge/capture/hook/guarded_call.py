@@ -66,7 +66,7 @@ class GuardedCall:
         self.replays_first = replayed_by is not None  # ask `replay` first; the call may still go upstream
         self.request_headers: HeaderPairs = call.request_headers if call is not None else ()
         self.extra_response_headers: HeaderPairs = call.extra_response_headers if call is not None else ()
-        # Unused where a recording answers: then there is no trace.
+        # Unused where a recording answers, because such a call leaves no trace.
         self.trace_id = call.id if call is not None else ""
 
     def replay(self, body: bytes) -> Any:

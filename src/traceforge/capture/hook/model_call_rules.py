@@ -22,7 +22,7 @@ _PATHS = (
     r"|/v1/complete/?\Z"
 )
 _THREADS = r"/threads/[^/]+/messages/?\Z"
-_TELEMETRY = r"/traces/ingest/?\Z"  # openai-agents reports there, whatever its base URL is
+_TELEMETRY = r"/traces/ingest/?\Z"  # openai-agents reports there with any base URL
 
 HOSTS = frozenset(
     {

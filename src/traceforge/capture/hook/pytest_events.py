@@ -25,7 +25,7 @@ def make_hooks(watcher: Any) -> dict[str, Hook]:
             scope, event = find_event(*args)
             if scope and event:
                 watcher.report_test(scope, event)
-        except Exception as exc:  # noqa: BLE001 (nothing of ours may reach a test)
+        except Exception as exc:  # noqa: BLE001 (no error of the hook may reach a test)
             watcher.add_fault(exc)
 
     def hook_runner(module: Any, patches: Patches) -> None:

@@ -24,7 +24,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-REPORTS_MAX = 1000  # Refused connections of one process that the parent is told of; a loop would never end.
+REPORTS_MAX = 1000  # Refused connections that one process reports to its parent; a loop would never end.
 REMOTE, PORT, MODEL = "remote", "port", "model"
 REASONS = {
     REMOTE: "a test has no network",

@@ -26,7 +26,7 @@ ALLOWS: Mapping[str, frozenset[str]] = {
 LIMIT_DEFAULT = 20
 LIMIT_MAX = 100
 
-# What a name in a path stands for.
+# The type of each id in a path, by its name.
 PARAMETERS: Mapping[str, Any] = {
     "artifact_id": objects.ArtifactId,
     "bundle_id": objects.BundleId,

@@ -198,7 +198,7 @@ def to_json(fields: dict[str, Any]) -> bytes:
     return data
 
 
-def _holds_nan_or_infinity(value: Any) -> bool:  # noqa: ANN401 (whatever a caller gave)
+def _holds_nan_or_infinity(value: Any) -> bool:  # noqa: ANN401 (any value of a caller)
     """Whether a value contains a NaN or an infinity, which would be written as null."""
     if type(value) is float:
         return value - value != 0

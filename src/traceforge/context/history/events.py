@@ -78,7 +78,7 @@ class PackedEvent(NamedTuple):
     data: bytes  # What is sealed: the metadata, and the content where it is inline.
     metadata: Metadata
     rebased_from: str | None = None  # the event of another branch that this one repeats
-    merged_from: str | None = None  # the head of the source that a checkpoint or a summary stands for
+    merged_from: str | None = None  # the head of the merged branch, for a checkpoint or a summary
 
 
 def append_event(tx: StoreTransaction, session_id: str, branch_id: str, body: Append) -> Event:

@@ -330,7 +330,7 @@ def _holds_purged(tx: StoreTransaction, key: StoredAnswerKey, row: AnyRow, purge
     try:
         answer = decode_json(tx.sealer.open("idempotency", row_name(*key), sealed), _AnswerHead)
     except msgspec.MsgspecError:
-        return True  # Not an object of ours: remove it to be safe.
+        return True  # Not an object of the store: remove it to be safe.
     if answer.object == "merge":  # Ids, and nothing else.
         return False
     return answer.id in purged_ids or not is_id(answer.id)

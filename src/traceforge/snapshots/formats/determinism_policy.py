@@ -1,4 +1,4 @@
-"""The determinism policy: whether a request can be gated on its answer.
+"""The determinism policy: whether the answer to a request can be checked.
 
 In: a request, its provider, and the configured models. Out: what the policy demands and the request lacks. Never:
 decides validity (that is the format) or measures variance.

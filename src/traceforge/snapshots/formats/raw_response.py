@@ -228,7 +228,7 @@ def _check_beyond_types(value: dict[str, Any]) -> list[ShapeProblem]:
             try:
                 base64.b64decode(chunk["b64"], validate=True)
             except (binascii.Error, ValueError):
-                violations.append(ShapeProblem(f"$.response.chunks[{index}].b64", "is no base64"))
+                violations.append(ShapeProblem(f"$.response.chunks[{index}].b64", "is not base64"))
     return violations
 
 

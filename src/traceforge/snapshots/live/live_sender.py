@@ -31,7 +31,7 @@ class SendResult(NamedTuple):
 
     exchange: Exchange
     attempts: int
-    problem: str = ""  # why there is no answer
+    problem: str = ""  # why the request has no answer
 
 
 class HostPacing:

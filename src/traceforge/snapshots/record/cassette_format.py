@@ -170,7 +170,7 @@ def _read_body(side: dict[str, Any], path: str) -> bytes:
         try:
             return base64.b64decode(body["base64_string"], validate=True)
         except (binascii.Error, ValueError):
-            raise _invalid_cassette(f"{path}.body", "is no base64") from None
+            raise _invalid_cassette(f"{path}.body", "is not base64") from None
     if isinstance(body, dict) and "string" in body:
         body = body["string"]
     if body is None:

@@ -75,7 +75,7 @@ def load_signing_key(folder: str) -> SigningKey:
     file = key.removeprefix("key::") if is_literal else os.path.join(folder, os.path.expanduser(key))
     public_key = find_ssh_key(file)
     if public_key is None:
-        raise CannotSign("the approval was not signed: user.signingkey is no SSH key that can be read", hint=_HINT)
+        raise CannotSign("the approval was not signed: user.signingkey is not a readable SSH key", hint=_HINT)
     return SigningKey(file, public_key.fingerprint)
 
 
@@ -87,7 +87,7 @@ def check_signature(folder: str, data: bytes, signature: str, *, key: str, princ
     Raises:
         CannotSign: there is no `ssh-keygen` to ask.
     """
-    if not is_canonical_signature(signature):  # `ssh-keygen` reads over whatever follows.
+    if not is_canonical_signature(signature):  # `ssh-keygen` ignores what follows.
         return "is not written as ssh-keygen writes one"
     allowed = find_git_setting(folder, "gpg.ssh.allowedSignersFile", is_path=True)
     allowed_file = os.path.join(folder, allowed) if allowed else ""

@@ -240,7 +240,7 @@ def test_a_key_that_cannot_sign_is_an_error(repository: Path) -> None:
         load_signing_key(str(repository))
     _git(repository, "config", "gpg.format", "ssh")
     _git(repository, "config", "user.signingkey", str(repository / "gone"))
-    with pytest.raises(CannotSign, match="no SSH key that can be read"):
+    with pytest.raises(CannotSign, match="not a readable SSH key"):
         load_signing_key(str(repository))
     _key(repository)
     key = load_signing_key(str(repository))
