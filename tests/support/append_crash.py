@@ -39,10 +39,10 @@ class CrashReport(NamedTuple):
 
 def append_once(store: Store, session_id: str, branch_id: str) -> EncodedResponse:
     """The operation: always the same."""
-    said = {"event_type": "user_message", "content": "once"}
-    body = {"expected_version": 0, "expected_head_event_id": None, "event": said}
-    made = NewEvent(event_type=EventType.USER_MESSAGE, content="once")
-    typed = Append(expected_version=0, expected_head_event_id=None, event=made)
+    event_body = {"event_type": "user_message", "content": "once"}
+    body = {"expected_version": 0, "expected_head_event_id": None, "event": event_body}
+    event = NewEvent(event_type=EventType.USER_MESSAGE, content="once")
+    typed = Append(expected_version=0, expected_head_event_id=None, event=event)
     return perform_operation(
         store, OPERATIONS_BY_NAME["append_event"], OperationArguments((session_id, branch_id), typed), "key", body
     )
@@ -50,13 +50,13 @@ def append_once(store: Store, session_id: str, branch_id: str) -> EncodedRespons
 
 def kill_at_every_statement(target: str, keys: str) -> CrashReport:
     """Kill a fresh append at step 1, 2, 3 …, until one survives; retry each twice and look at what is there."""
-    done = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-m", "support.append_crash", target, keys],
         env={**os.environ, "PYTHONPATH": str(Path(__file__).parent.parent)},
         check=False, capture_output=True, timeout=120,
     )  # fmt: skip
-    assert 0 == done.returncode, done.stderr.decode()
-    return CrashReport(**json.loads(done.stdout))
+    assert 0 == process.returncode, process.stderr.decode()
+    return CrashReport(**json.loads(process.stdout))
 
 
 def _kill_all(target: str, keys: str) -> CrashReport:

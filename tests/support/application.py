@@ -89,8 +89,8 @@ def find_files_with(folder: Path, secret: bytes) -> list[Path]:
 
 def clean_environment(**variables: str) -> dict[str, str]:
     """What a process gets: nothing of ours."""
-    kept = {name: os.environ[name] for name in ("PATH", "HOME", "LANG") if name in os.environ}
-    return {**kept, "PYTHONDONTWRITEBYTECODE": "1", **variables}
+    environ = {name: os.environ[name] for name in ("PATH", "HOME", "LANG") if name in os.environ}
+    return {**environ, "PYTHONDONTWRITEBYTECODE": "1", **variables}
 
 
 @contextmanager
@@ -138,7 +138,9 @@ class Application:
         url = self._server.url
         if way == "proxy":
             with proxy_process(folder, dict.fromkeys(PROVIDERS, url)) as (base, _):
-                told = self._start([str(self._python), program], folder, {one: f"{base}/{one}" for one in PROVIDERS})
+                results = self._start(
+                    [str(self._python), program], folder, {provider: f"{base}/{provider}" for provider in PROVIDERS}
+                )
         else:
             words = {
                 BARE: [str(self._python)],
@@ -147,11 +149,11 @@ class Application:
                 "run": [str(COMMAND), "run", "--", str(self._python)],
             }[way]
             capture = "no" if way == INSTALLED else "yes"
-            told = self._start([*words, program], folder, dict.fromkeys(PROVIDERS, url), CAPTURE=capture)
+            results = self._start([*words, program], folder, dict.fromkeys(PROVIDERS, url), CAPTURE=capture)
         received: dict[str, list[ReceivedRequest]] = {}
-        for one in self._server.received:
-            received.setdefault(read_request(one).model, []).append(one)
-        return ApplicationRun(told, received, read_traces(folder) if way in WAYS else [], folder)
+        for request in self._server.received:
+            received.setdefault(read_request(request).model, []).append(request)
+        return ApplicationRun(results, received, read_traces(folder) if way in WAYS else [], folder)
 
     def replay(self, way: str, folder: Path) -> dict[str, ModelResult]:
         """Run it once more, in process or under `run`, in a project that has recorded it; the provider is another."""
@@ -191,7 +193,7 @@ class Application:
             check=False,
         )
         assert ran.returncode == 0, ran.stderr.decode()[-4000:]
-        return {told.model: told for told in map(_read_result, ran.stdout.splitlines())}
+        return {result.model: result for result in map(_read_result, ran.stdout.splitlines())}
 
 
 def _read_result(line: bytes) -> ModelResult:

@@ -56,12 +56,12 @@ class Killer:
         for name in CALLS:
             setattr(os, name, self._around(getattr(os, name)))
         real = os.fdopen
-        os.fdopen = lambda *given, **named: _File(real(*given, **named), self)  # type: ignore[assignment]
+        os.fdopen = lambda *arguments, **named: _File(real(*arguments, **named), self)  # type: ignore[assignment]
 
     def _around(self, real: Callable[..., Any]) -> Callable[..., Any]:
-        def call(*given: Any, **named: Any) -> Any:
+        def call(*arguments: Any, **named: Any) -> Any:
             self.step()
-            answer = real(*given, **named)
+            answer = real(*arguments, **named)
             self.step()
             return answer
 
@@ -155,14 +155,14 @@ class Run:
         journal = self._victim / ".ai-tests/approve.journal"
         self.counts["killed"] += 1
         if journal.exists():  # Whoever finishes it may die too, at another place each time.
-            again = kill_at_step(at % 31 + 1, lambda: finish_interrupted_approval(str(self._victim)))
-            self.counts["killed again"] += again
+            is_killed_again = kill_at_step(at % 31 + 1, lambda: finish_interrupted_approval(str(self._victim)))
+            self.counts["killed again"] += is_killed_again
         finish_interrupted_approval(str(self._victim))
-        left = read_tree(self._victim)
-        self.counts["new" if left == new else "old"] += 1
-        if left not in (old, new):
-            self.problems.append(f"{where}: neither old nor new, differs in {sorted(set(left) ^ set(new))}")
-        if left and verify_tree(str(self._victim / ".ai-snapshots"), {}).findings:
+        tree = read_tree(self._victim)
+        self.counts["new" if tree == new else "old"] += 1
+        if tree not in (old, new):
+            self.problems.append(f"{where}: neither old nor new, differs in {sorted(set(tree) ^ set(new))}")
+        if tree and verify_tree(str(self._victim / ".ai-snapshots"), {}).findings:
             self.problems.append(f"{where}: verify is not green")
         if journal.exists():
             self.problems.append(f"{where}: the journal is still there")

@@ -31,9 +31,11 @@ class Project:
 
     def git(self, *arguments: str) -> str:
         """Run Git as somebody."""
-        who = ("-c", "user.name=Ada", "-c", "user.email=ada@example.org", "-c", "commit.gpgsign=false")
-        done = subprocess.run(["git", *who, *arguments], cwd=self.folder, check=True, capture_output=True, text=True)
-        return done.stdout
+        identity = ("-c", "user.name=Ada", "-c", "user.email=ada@example.org", "-c", "commit.gpgsign=false")
+        process = subprocess.run(
+            ["git", *identity, *arguments], cwd=self.folder, check=True, capture_output=True, text=True
+        )
+        return process.stdout
 
     def commit(self, message: str = "a change") -> None:
         """Commit everything."""
@@ -43,8 +45,8 @@ class Project:
     def approve(self, *changes: SnapshotChange) -> Path:
         """Approve changes; the file of the approval."""
         self._now += timedelta(minutes=1)
-        done = commit_changes(str(self.folder), {}, changes, reason="as agreed", now=self._now)
-        return self.root / done.approval.file
+        approved = commit_changes(str(self.folder), {}, changes, reason="as agreed", now=self._now)
+        return self.root / approved.approval.file
 
     def verify(self, *options: str, base: str = "main") -> CommandResult:
         """Hold the tree against a commit."""

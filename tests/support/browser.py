@@ -39,20 +39,20 @@ class Page:
 
     async def _read(self) -> None:
         async for message in self._socket:
-            found = message.json()
-            if "id" in found:
-                self._answers.pop(found["id"]).set_result(found)
+            body = message.json()
+            if "id" in body:
+                self._answers.pop(body["id"]).set_result(body)
             else:
-                self.events.append(found)
+                self.events.append(body)
 
     async def call(self, method: str, **parameters: Any) -> dict[str, Any]:
         """Ask the browser for something."""
         number = next(self._numbers)
         self._answers[number] = answer = asyncio.get_running_loop().create_future()
         await self._socket.send_json({"id": number, "method": method, "params": parameters})
-        found = await asyncio.wait_for(answer, SECONDS_MAX)
-        assert "error" not in found, (method, found)
-        result: dict[str, Any] = found["result"]
+        reply = await asyncio.wait_for(answer, SECONDS_MAX)
+        assert "error" not in reply, (method, reply)
+        result: dict[str, Any] = reply["result"]
         return result
 
     async def open(self, url: str) -> None:
@@ -64,9 +64,9 @@ class Page:
 
     async def eval(self, script: str) -> Any:
         """The value of an expression in the page."""
-        found = await self.call("Runtime.evaluate", expression=script, returnByValue=True, awaitPromise=True)
-        assert "exceptionDetails" not in found, found
-        return found["result"].get("value")
+        evaluation = await self.call("Runtime.evaluate", expression=script, returnByValue=True, awaitPromise=True)
+        assert "exceptionDetails" not in evaluation, evaluation
+        return evaluation["result"].get("value")
 
     async def until(self, script: str) -> Any:
         """Wait until an expression is true."""
@@ -83,9 +83,9 @@ class Page:
     async def press(self, key: str, *, shift: bool = False) -> None:
         """Press and let go of a key."""
         code, text = KEYS[key]
-        told = {"key": key, "code": key, "windowsVirtualKeyCode": code, "modifiers": 8 if shift else 0}
-        await self.call("Input.dispatchKeyEvent", type="keyDown", text=text, **told)
-        await self.call("Input.dispatchKeyEvent", type="keyUp", **told)
+        key_event = {"key": key, "code": key, "windowsVirtualKeyCode": code, "modifiers": 8 if shift else 0}
+        await self.call("Input.dispatchKeyEvent", type="keyDown", text=text, **key_event)
+        await self.call("Input.dispatchKeyEvent", type="keyUp", **key_event)
 
     async def click(self, selector: str) -> None:
         """Click into the middle of an element."""
@@ -94,8 +94,8 @@ class Page:
             " const r = e.getBoundingClientRect(); return [r.x + r.width / 2, r.y + r.height / 2]; })()"
         )
         for kind in ("mousePressed", "mouseReleased"):
-            told = {"x": place[0], "y": place[1], "button": "left", "clickCount": 1}
-            await self.call("Input.dispatchMouseEvent", type=kind, **told)
+            mouse_event = {"x": place[0], "y": place[1], "button": "left", "clickCount": 1}
+            await self.call("Input.dispatchMouseEvent", type=kind, **mouse_event)
 
     async def choose_file(self, selector: str, path: Path) -> None:
         """Click a button that opens a file chooser, and choose."""
@@ -104,7 +104,7 @@ class Page:
         await self.click(selector)
         deadline = asyncio.get_running_loop().time() + SECONDS_MAX
         while True:
-            opened = [one for one in self.events[before:] if one["method"] == "Page.fileChooserOpened"]
+            opened = [event for event in self.events[before:] if event["method"] == "Page.fileChooserOpened"]
             if opened:
                 break
             assert asyncio.get_running_loop().time() < deadline, "no file chooser was opened"
@@ -114,8 +114,8 @@ class Page:
 
     async def screenshot(self, path: Path) -> None:
         """A picture of the whole page."""
-        found = await self.call("Page.captureScreenshot", captureBeyondViewport=True)
-        path.write_bytes(base64.b64decode(found["data"]))
+        screenshot = await self.call("Page.captureScreenshot", captureBeyondViewport=True)
+        path.write_bytes(base64.b64decode(screenshot["data"]))
 
     async def tree(self) -> list[tuple[str, str]]:
         """What a screen reader is told: roles and names, in order."""
@@ -129,14 +129,14 @@ class Page:
     def problems(self) -> list[dict[str, Any]]:
         """Errors of scripts, of loading and of the content policy."""
         bad = ("Runtime.exceptionThrown", "Network.loadingFailed")
-        entries = [one for one in self.events if one["method"] == "Log.entryAdded"]
-        return [one for one in self.events if one["method"] in bad] + [
-            one for one in entries if one["params"]["entry"]["level"] == "error"
+        entries = [event for event in self.events if event["method"] == "Log.entryAdded"]
+        return [event for event in self.events if event["method"] in bad] + [
+            entry for entry in entries if entry["params"]["entry"]["level"] == "error"
         ]
 
     def requests(self) -> list[dict[str, Any]]:
         """Every request that the page has made."""
-        return [one["params"]["request"] for one in self.events if one["method"] == "Network.requestWillBeSent"]
+        return [event["params"]["request"] for event in self.events if event["method"] == "Network.requestWillBeSent"]
 
     async def close(self) -> None:
         """Stop listening."""
@@ -157,7 +157,7 @@ async def browser(profile: Path) -> AsyncIterator[Page]:
         async with aiohttp.ClientSession() as session:
             port = await _port(profile)
             async with session.get(f"http://127.0.0.1:{port}/json/list") as listed:
-                target = next(one for one in await listed.json() if one["type"] == "page")
+                target = next(page_info for page_info in await listed.json() if page_info["type"] == "page")
             page = Page(await session.ws_connect(target["webSocketDebuggerUrl"], max_msg_size=0))
             try:
                 yield page

@@ -20,7 +20,7 @@ LANES = ("recorded", "baseline", "candidate")
 def required_cells() -> tuple[str, ...]:
     """What has to run on each backend. Lanes are demanded as soon as there are replay runs."""
     lanes = LANES if find_spec("traceforge.context.comparison.replay_runs") else ()
-    return (*(f"merge {one}" for one in MERGES), *(f"lane {one}" for one in lanes), "purge")
+    return (*(f"merge {merge}" for merge in MERGES), *(f"lane {lane}" for lane in lanes), "purge")
 
 
 def find_cells(item: pytest.Item) -> Iterator[str]:
@@ -29,15 +29,15 @@ def find_cells(item: pytest.Item) -> Iterator[str]:
     backend = parameters.get("backend")
     if backend is None:
         return
-    what = [str(one) for mark in item.iter_markers(COUNTED) for one in mark.args]
+    cells = [str(argument) for mark in item.iter_markers(COUNTED) for argument in mark.args]
     if "strategy" in parameters:
-        what.append(f"merge {getattr(parameters['strategy'], 'value', parameters['strategy'])}")
+        cells.append(f"merge {getattr(parameters['strategy'], 'value', parameters['strategy'])}")
     if "lane" in parameters:
-        what.append(f"lane {getattr(parameters['lane'], 'value', parameters['lane'])}")
-    for one in dict.fromkeys(what):
-        if one not in (*required_cells(), *(f"lane {lane}" for lane in LANES)):
-            raise pytest.UsageError(f"{item.nodeid} counts for {one}, and nobody asks for that")
-        yield f"{backend} × {one}"
+        cells.append(f"lane {getattr(parameters['lane'], 'value', parameters['lane'])}")
+    for cell in dict.fromkeys(cells):
+        if cell not in (*required_cells(), *(f"lane {lane}" for lane in LANES)):
+            raise pytest.UsageError(f"{item.nodeid} counts for {cell}, and nobody asks for that")
+        yield f"{backend} × {cell}"
 
 
 def tally(reports: Iterable[pytest.TestReport]) -> Counter[str]:
@@ -48,12 +48,17 @@ def tally(reports: Iterable[pytest.TestReport]) -> Counter[str]:
 def format_counts(counts: Counter[str]) -> list[str]:
     """The numbers, a line for each thing that is counted."""
     return [
-        f"context store, {what}: "
-        + ", ".join(f"{counts[f'{backend} × {what}']} on {backend}" for backend in BACKENDS)
-        for what in dict.fromkeys((*required_cells(), *(cell.partition(" × ")[2] for cell in counts)))
+        f"context store, {cell_name}: "
+        + ", ".join(f"{counts[f'{backend} × {cell_name}']} on {backend}" for backend in BACKENDS)
+        for cell_name in dict.fromkeys((*required_cells(), *(cell.partition(" × ")[2] for cell in counts)))
     ]
 
 
 def find_missing_cells(counts: Counter[str]) -> list[str]:
     """What should have run, and did not."""
-    return [cell for what in required_cells() for backend in BACKENDS if not counts[cell := f"{backend} × {what}"]]
+    return [
+        cell
+        for cell_name in required_cells()
+        for backend in BACKENDS
+        if not counts[cell := f"{backend} × {cell_name}"]
+    ]

@@ -24,6 +24,6 @@ def ci_report(*items: ReportedFinding, command: str = "test") -> CIReport:
         CaseResult("tests/test_a.py", "test_b", CaseOutcome.PASSED),
         CaseResult("tests/test_a.py", "test_c", CaseOutcome.SKIPPED),
     )
-    unchecked = sum(one.finding.is_unchecked for one in items)
+    unchecked = sum(item.finding.is_unchecked for item in items)
     counts = {"replayed": 3, "findings": len(items) - unchecked, "unchecked": unchecked, "exit_code": 1}
     return CIReport(command, items, cases, counts, f"RED: 3 calls replayed, {len(items)} findings", 1)

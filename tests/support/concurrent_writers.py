@@ -130,8 +130,8 @@ def _watch(
         for number, process in list(running.items()):
             if process.poll() is None:
                 continue
-            _, told = process.communicate()
-            assert process.returncode in (0, -signal.SIGKILL), told.decode()[-2000:]
+            _, stderr = process.communicate()
+            assert process.returncode in (0, -signal.SIGKILL), stderr.decode()[-2000:]
             del running[number]
             if process.returncode:
                 running[number] = restart(number)
@@ -145,9 +145,9 @@ def _watch(
 
 def check_events(events: list[Event], expected: set[str]) -> None:
     """None lost, none twice, no gap, each the child of the one before it."""
-    said = [str(event.content) for event in events]
-    assert len(said) == len(set(said)), "an event is there twice"
-    assert expected == set(said)
+    contents = [str(event.content) for event in events]
+    assert len(contents) == len(set(contents)), "an event is there twice"
+    assert expected == set(contents)
     assert list(range(1, len(events) + 1)) == [event.sequence for event in events]
     assert [None, *(event.id for event in events[:-1])] == [event.parent_event_id for event in events]
 
@@ -157,7 +157,7 @@ def main(arguments: list[str]) -> None:
     target, keys, project, session, branch, name, count, threads = arguments
     with closing(open_with_retries(target, keys, project)) as store, ThreadPoolExecutor(int(threads)) as pool:
         writers = [Writer(store, session, branch, f"{name}.{number}") for number in range(int(threads))]
-        list(pool.map(lambda one: one.run(int(count) // int(threads)), writers))
+        list(pool.map(lambda writer: writer.run(int(count) // int(threads)), writers))
 
 
 if __name__ == "__main__":

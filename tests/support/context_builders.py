@@ -27,7 +27,7 @@ def new_artifact(store: Store, content: Content = "You are helpful.", **more: An
 
 def new_bundle(store: Store, *contents: Content) -> Bundle:
     """Contents as the system says them."""
-    items = [BundleItem(artifact_id=new_artifact(store, one).id, role="system") for one in contents]
+    items = [BundleItem(artifact_id=new_artifact(store, content).id, role="system") for content in contents]
     return store.create_bundle(NewBundle(items=items))
 
 
@@ -70,9 +70,9 @@ def branch_ids(branch: Branch | Session) -> tuple[str, str]:
 
 def list_all_events(store: Store, branch: Branch | Session) -> list[Event]:
     """All events of a branch, page by page."""
-    seen: list[Event] = []
+    events: list[Event] = []
     while True:
-        page = store.list_events(*branch_ids(branch), limit=100, after=seen[-1].id if seen else None)
-        seen += page.data
+        page = store.list_events(*branch_ids(branch), limit=100, after=events[-1].id if events else None)
+        events += page.data
         if not page.has_more:
-            return seen
+            return events

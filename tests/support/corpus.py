@@ -15,10 +15,10 @@ PROJECT = Path(__file__).resolve().parents[2]
 
 def shared_path(path: str) -> Path:
     """Say where `path` of the shared folder is, whether or not it exists."""
-    first, _, rest = path.partition("/")
+    first, _, remainder = path.partition("/")
     corpus = os.environ.get("TRACEFORGE_CORPUS")
     if first == "corpus" and corpus:
-        return PROJECT / corpus / rest
+        return PROJECT / corpus / remainder
     return PROJECT.parent / "shared" / path
 
 

@@ -183,9 +183,9 @@ def find_unstable(endpoint: Endpoint, answer: ParsedResponse) -> list[str]:
     assert answer.unified is not None
     unstable = []
     for way in ("plain", "stream"):
-        again = reread(endpoint, answer.unified, way)
-        ended = again.ending is ResponseEnding.COMPLETE or answer.ending is not ResponseEnding.COMPLETE
-        if again.unified != answer.unified or not ended:
+        reread_answer = reread(endpoint, answer.unified, way)
+        ended = reread_answer.ending is ResponseEnding.COMPLETE or answer.ending is not ResponseEnding.COMPLETE
+        if reread_answer.unified != answer.unified or not ended:
             unstable.append(f"{way} answer written out")
     return unstable
 
@@ -222,6 +222,6 @@ def coverage(verdicts: Iterable[Verdict]) -> str:
     return "\n".join(lines + [f"  {count:>5}  {why}" for why, count in whys.most_common()])
 
 
-def share(part: int, whole: int) -> str:
+def share(part: int, total: int) -> str:
     """A percentage."""
-    return f"{100 * part / whole:.2f} %" if whole else "none"
+    return f"{100 * part / total:.2f} %" if total else "none"

@@ -73,16 +73,16 @@ def _cache_folder(name: str, lock: Path) -> Path:
 @contextmanager
 def build_once(folder: Path) -> Iterator[bool]:
     """Is it to be made? One process at a time asks; what was left half made is made anew."""
-    done = folder.with_name(f"{folder.name}.done")
+    marker = folder.with_name(f"{folder.name}.done")
     folder.parent.mkdir(parents=True, exist_ok=True)
     with folder.with_name(f"{folder.name}.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        if done.exists():
+        if marker.exists():
             yield False
             return
         shutil.rmtree(folder, ignore_errors=True)
         yield True
-        done.touch()
+        marker.touch()
 
 
 def _install(command: list[str], folder: Path) -> None:

@@ -112,26 +112,26 @@ def split(data: bytes) -> tuple[bool, list[Any]]:
     if re.match(r"\s*(data|event|id|retry)?:", text):
         return True, list(_values(_event_data(text)))
     try:
-        whole = json.loads(text)
+        document = json.loads(text)
     except ValueError:
         lines = [line for line in re.split(r"\r?\n", text) if line.strip()]
         values = list(_values(lines))
         if len(lines) < 2 or not values or not isinstance(values[0], dict):
             raise NotABody("not JSON") from None
         return True, values
-    if isinstance(whole, list):
-        return True, whole
-    return False, [whole]
+    if isinstance(document, list):
+        return True, document
+    return False, [document]
 
 
 def _event_data(text: str) -> Iterator[str]:
-    held: list[str] = []
+    data_lines: list[str] = []
     for line in [*re.split(r"\r\n|\r|\n", text), ""]:
-        if not line and held:
-            yield "\n".join(held)
-            held = []
+        if not line and data_lines:
+            yield "\n".join(data_lines)
+            data_lines = []
         elif line.startswith("data:"):
-            held.append(line[5:].removeprefix(" "))
+            data_lines.append(line[5:].removeprefix(" "))
 
 
 def _values(texts: Iterable[str]) -> Iterator[Any]:
@@ -154,11 +154,11 @@ def _read_chat(facts: Facts, bodies: list[dict[str, Any]], streamed: bool) -> No
         for choice in body.get("choices") or []:
             index = choice.get("index", 0)
             message = choice.get("delta" if streamed and "delta" in choice else "message") or {}
-            said = facts.choice(index)
-            said.finish = choice.get("finish_reason") or said.finish
-            _read_chat_message(said, message)
+            facts_of_choice = facts.choice(index)
+            facts_of_choice.finish = choice.get("finish_reason") or facts_of_choice.finish
+            _read_chat_message(facts_of_choice, message)
             if not message and choice.get("text"):
-                said.texts.append(choice["text"])
+                facts_of_choice.texts.append(choice["text"])
             _add_chat_calls(open_calls.setdefault(index, []), message)
             if not streamed:
                 facts.kept += [*(message.get("annotations") or []), *filter(None, [message.get("audio")])]
@@ -172,17 +172,17 @@ def _read_chat(facts: Facts, bodies: list[dict[str, Any]], streamed: bool) -> No
     facts.output_tokens = {facts.usage.get("completion_tokens")}
 
 
-def _read_chat_message(said: ChoiceFacts, message: dict[str, Any]) -> None:
+def _read_chat_message(choice_facts: ChoiceFacts, message: dict[str, Any]) -> None:
     content = message.get("content")
     for part in content if isinstance(content, list) else []:
         if part.get("type") == "thinking":
-            said.reasoning += [piece.get("text", "") for piece in part["thinking"]]
+            choice_facts.reasoning += [piece.get("text", "") for piece in part["thinking"]]
         else:
-            said.texts.append(part.get("text") or "")
+            choice_facts.texts.append(part.get("text") or "")
     if isinstance(content, str):
-        said.texts.append(content)
-    said.reasoning.append(message.get("reasoning_content") or message.get("reasoning") or "")
-    said.refusals.append(message.get("refusal") or "")
+        choice_facts.texts.append(content)
+    choice_facts.reasoning.append(message.get("reasoning_content") or message.get("reasoning") or "")
+    choice_facts.refusals.append(message.get("refusal") or "")
 
 
 def _add_chat_calls(calls: list[list[Any]], message: dict[str, Any]) -> None:
@@ -191,16 +191,16 @@ def _add_chat_calls(calls: list[list[Any]], message: dict[str, Any]) -> None:
         index, own = piece.get("index"), piece.get("id")
         function = piece.get("function") or piece.get("custom") or {}
         name = function.get("name")
-        found = None
+        existing_call = None
         if index is not None:
-            found = next((call for call in reversed(calls) if call[0] == index), None)
+            existing_call = next((call for call in reversed(calls) if call[0] == index), None)
         elif calls and not name:
-            found = calls[-1]
-        if found is None or (own and found[1] and own != found[1]):
-            found = [index, own, name, []]
-            calls.append(found)
-        found[1], found[2] = found[1] or own, found[2] or name
-        found[3].append(function.get("arguments") or function.get("input") or "")
+            existing_call = calls[-1]
+        if existing_call is None or (own and existing_call[1] and own != existing_call[1]):
+            existing_call = [index, own, name, []]
+            calls.append(existing_call)
+        existing_call[1], existing_call[2] = existing_call[1] or own, existing_call[2] or name
+        existing_call[3].append(function.get("arguments") or function.get("input") or "")
     legacy = message.get("function_call")
     if legacy:
         if not calls:
@@ -225,11 +225,11 @@ def _read_responses(facts: Facts, bodies: list[dict[str, Any]], streamed: bool) 
     items = body.get("output") or (_streamed_items(bodies) if streamed else [])
     if "status" not in body and not items:
         return
-    said = facts.choice(0)
-    said.finish = body.get("status")
+    choice = facts.choice(0)
+    choice.finish = body.get("status")
     facts.kept += filter(None, [body.get("incomplete_details")])
     for item in items:
-        _read_item(facts, said, item)
+        _read_item(facts, choice, item)
 
 
 def _last_response(facts: Facts, bodies: list[dict[str, Any]]) -> dict[str, Any]:
@@ -245,14 +245,15 @@ def _last_response(facts: Facts, bodies: list[dict[str, Any]]) -> dict[str, Any]
 
 
 def _streamed_items(bodies: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    done = {
+    finished_items = {
         event["output_index"]: event["item"] for event in bodies if event.get("type") == "response.output_item.done"
     }
     begun = {
         event["output_index"]: event["item"] for event in bodies if event.get("type") == "response.output_item.added"
     }
     items = {
-        index: done[index] if index in done else _from_deltas(begun[index], index, bodies) for index in begun | done
+        index: finished_items[index] if index in finished_items else _from_deltas(begun[index], index, bodies)
+        for index in begun | finished_items
     }
     return [items[index] for index in sorted(items)]
 
@@ -266,11 +267,11 @@ def _from_deltas(item: dict[str, Any], index: int, bodies: list[dict[str, Any]])
 
     match item.get("type"):
         case "message":
-            said = [
+            texts = [
                 {"type": "output_text", "text": deltas("output_text")},
                 {"type": "refusal", "refusal": deltas("refusal")},
             ]
-            return {**item, "content": said}
+            return {**item, "content": texts}
         case "reasoning":
             return {**item, "summary": [{"text": deltas("reasoning_summary_text") + deltas("reasoning_text")}]}
         case "function_call":
@@ -280,21 +281,21 @@ def _from_deltas(item: dict[str, Any], index: int, bodies: list[dict[str, Any]])
     return item
 
 
-def _read_item(facts: Facts, said: ChoiceFacts, item: dict[str, Any]) -> None:
+def _read_item(facts: Facts, choice_facts: ChoiceFacts, item: dict[str, Any]) -> None:
     match item.get("type"):
         case "message":
             for part in item.get("content") or []:
-                said.texts.append(part.get("text") or "")
-                said.refusals.append(part.get("refusal") or "")
+                choice_facts.texts.append(part.get("text") or "")
+                choice_facts.refusals.append(part.get("refusal") or "")
                 facts.kept += part.get("annotations") or []
         case "reasoning":
-            said.reasoning += [piece.get("text") or "" for piece in item.get("summary") or []]
-            said.reasoning += [piece.get("text") or "" for piece in item.get("content") or []]
+            choice_facts.reasoning += [piece.get("text") or "" for piece in item.get("summary") or []]
+            choice_facts.reasoning += [piece.get("text") or "" for piece in item.get("content") or []]
             facts.kept += filter(None, [item.get("encrypted_content")])
         case "function_call":
-            said.calls.append(Call(item.get("call_id") or "", item["name"], item["arguments"]))
+            choice_facts.calls.append(Call(item.get("call_id") or "", item["name"], item["arguments"]))
         case "custom_tool_call":
-            said.calls.append(Call(item.get("call_id") or "", item["name"], item["input"]))
+            choice_facts.calls.append(Call(item.get("call_id") or "", item["name"], item["input"]))
         case _:
             facts.kept.append(item)
 
@@ -311,11 +312,11 @@ def _read_messages(facts: Facts, bodies: list[dict[str, Any]], streamed: bool) -
     facts.output_tokens = {facts.usage.get("output_tokens")}
     if "content" not in body:
         return
-    said = facts.choice(0)
-    said.finish = body.get("stop_reason")
+    choice = facts.choice(0)
+    choice.finish = body.get("stop_reason")
     facts.kept += filter(None, [body.get("stop_sequence"), body.get("stop_details")])
     for block in body["content"]:
-        _read_block(facts, said, block)
+        _read_block(facts, choice, block)
 
 
 def _assemble_message(facts: Facts, bodies: list[dict[str, Any]]) -> dict[str, Any]:
@@ -358,16 +359,16 @@ def _add_delta(block: dict[str, Any], delta: dict[str, Any], inputs: dict[int, s
             block |= {name: value for name, value in delta.items() if name != "type"}
 
 
-def _read_block(facts: Facts, said: ChoiceFacts, block: dict[str, Any]) -> None:
+def _read_block(facts: Facts, choice_facts: ChoiceFacts, block: dict[str, Any]) -> None:
     match block["type"]:
         case "text":
-            said.texts.append(block["text"])
+            choice_facts.texts.append(block["text"])
             facts.kept += block.get("citations") or []
         case "thinking":
-            said.reasoning.append(block["thinking"])
+            choice_facts.reasoning.append(block["thinking"])
             facts.kept += filter(None, [block.get("signature")])
         case "tool_use":
-            said.calls.append(Call(block["id"], block["name"], block["input"]))
+            choice_facts.calls.append(Call(block["id"], block["name"], block["input"]))
         case _:
             facts.kept.append(block)
 
@@ -379,9 +380,9 @@ def _read_complete(facts: Facts, bodies: list[dict[str, Any]], streamed: bool) -
             continue
         facts.identify(body, "id", "model")
         facts.error = facts.error or body.get("error")
-        said = facts.choice(0)
-        said.texts.append(body.get("completion") or "")
-        said.finish = body.get("stop_reason") or said.finish
+        choice = facts.choice(0)
+        choice.texts.append(body.get("completion") or "")
+        choice.finish = body.get("stop_reason") or choice.finish
 
 
 # Gemini and Vertex.
@@ -395,33 +396,33 @@ def _read_gemini(facts: Facts, bodies: list[dict[str, Any]], streamed: bool) -> 
         facts.usage = body.get("usageMetadata") or facts.usage  # each chunk counts anew; the last one stands
         facts.kept += filter(None, [body.get("promptFeedback")])
         for candidate in body.get("candidates") or []:
-            said = facts.choice(candidate.get("index", 0))
+            choice = facts.choice(candidate.get("index", 0))
             finish = candidate.get("finishReason")
-            said.finish = said.finish if finish is None else str(finish)
+            choice.finish = choice.finish if finish is None else str(finish)
             for part in (candidate.get("content") or {}).get("parts") or []:
-                _read_part(facts, said, part)
+                _read_part(facts, choice, part)
     written, thought = facts.usage.get("candidatesTokenCount"), facts.usage.get("thoughtsTokenCount")
     if written is not None or thought is not None:
         facts.output_tokens = {written, (written or 0) + (thought or 0)}
     facts.total_tokens = facts.usage.get("totalTokenCount")
 
 
-def _read_part(facts: Facts, said: ChoiceFacts, part: dict[str, Any]) -> None:
+def _read_part(facts: Facts, choice_facts: ChoiceFacts, part: dict[str, Any]) -> None:
     facts.kept += filter(None, [part.get("thoughtSignature")])
     if "functionCall" in part:
-        _read_function_call(said, part["functionCall"])
+        _read_function_call(choice_facts, part["functionCall"])
     elif "text" in part:
-        (said.reasoning if part.get("thought") else said.texts).append(part["text"])
+        (choice_facts.reasoning if part.get("thought") else choice_facts.texts).append(part["text"])
     else:
         facts.kept += [value for name, value in part.items() if isinstance(value, dict) and value]
 
 
-def _read_function_call(said: ChoiceFacts, call: dict[str, Any]) -> None:
+def _read_function_call(choice_facts: ChoiceFacts, call: dict[str, Any]) -> None:
     """A call may come whole, or begin with a name and `willContinue` and go on without a name."""
     if "name" in call:
-        said.calls.append(Call(call.get("id") or "", call["name"], dict(call.get("args") or {})))
+        choice_facts.calls.append(Call(call.get("id") or "", call["name"], dict(call.get("args") or {})))
     for piece in call.get("partialArgs") or []:
-        _put(said.calls[-1].arguments, piece)
+        _put(choice_facts.calls[-1].arguments, piece)
 
 
 def _put(arguments: dict[str, Any], piece: dict[str, Any]) -> None:
@@ -460,13 +461,13 @@ def _read_ollama(facts: Facts, bodies: list[dict[str, Any]], streamed: bool) -> 
         facts.error = facts.error or body.get("error")
         facts.add_usage({name: body[name] for name in counts if name in body})
         message = body.get("message") or body
-        said = facts.choice(0)
-        said.texts.append(message.get("content") or message.get("response") or "")
-        said.reasoning.append(message.get("thinking") or "")
-        said.finish = body.get("done_reason") or said.finish
+        choice = facts.choice(0)
+        choice.texts.append(message.get("content") or message.get("response") or "")
+        choice.reasoning.append(message.get("thinking") or "")
+        choice.finish = body.get("done_reason") or choice.finish
         for call in message.get("tool_calls") or []:
             function = call["function"]
-            said.calls.append(Call(call.get("id") or "", function["name"], function.get("arguments") or {}))
+            choice.calls.append(Call(call.get("id") or "", function["name"], function.get("arguments") or {}))
     facts.output_tokens = {facts.usage.get("eval_count")}
 
 
@@ -494,12 +495,14 @@ def find_missing(facts: Facts, view: dict[str, Any]) -> list[str]:
     if len(choices) != len(facts.choices):
         missing.append(f"choices: {len(choices)} of {len(facts.choices)}")
     else:
-        for said, choice in zip((facts.choices[index] for index in sorted(facts.choices)), choices, strict=True):
-            missing += _find_missing_in_choice(said, choice, view)
+        for choice_facts, choice in zip(
+            (facts.choices[index] for index in sorted(facts.choices)), choices, strict=True
+        ):
+            missing += _find_missing_in_choice(choice_facts, choice, view)
     missing += _find_missing_usage(facts, view)
     if facts.kept:
-        held = {_fingerprint(value) for value in _each(view)}
-        missing += [f"block {_kind(value)}" for value in facts.kept if _fingerprint(value) not in held]
+        fingerprints = {_fingerprint(value) for value in _each(view)}
+        missing += [f"block {_kind(value)}" for value in facts.kept if _fingerprint(value) not in fingerprints]
     return missing
 
 
@@ -507,39 +510,39 @@ def _one_of(value: Any, stated: set[str]) -> bool:
     return value in stated if stated else not value
 
 
-def _find_missing_in_choice(said: ChoiceFacts, choice: dict[str, Any], view: dict[str, Any]) -> list[str]:
+def _find_missing_in_choice(choice_facts: ChoiceFacts, choice: dict[str, Any], view: dict[str, Any]) -> list[str]:
     message = choice.get("message") or {}
     missing = []
-    if not _says(message.get("content", choice.get("text")), said.texts):
+    if not _says(message.get("content", choice.get("text")), choice_facts.texts):
         missing.append("text")
-    if not _says(message.get("reasoning", choice.get("reasoning")), said.reasoning):
+    if not _says(message.get("reasoning", choice.get("reasoning")), choice_facts.reasoning):
         missing.append("reasoning")
-    if not _says(message.get("refusal"), said.refusals):
+    if not _says(message.get("refusal"), choice_facts.refusals):
         missing.append("refusal")
     finishes = [choice.get("finish_reason"), choice.get("provider_finish_reason"), view.get("status")]
-    if said.finish is not None and str(said.finish) not in map(str, finishes):
-        missing.append(f"finish reason {said.finish}")
+    if choice_facts.finish is not None and str(choice_facts.finish) not in map(str, finishes):
+        missing.append(f"finish reason {choice_facts.finish}")
     calls = [_call(call) for call in message.get("tool_calls") or []] or _legacy_call(message)
-    if len(calls) != len(said.calls):
-        missing.append(f"tool calls: {len(calls)} of {len(said.calls)}")
-    elif not all(map(_same_call, said.calls, calls)):
+    if len(calls) != len(choice_facts.calls):
+        missing.append(f"tool calls: {len(calls)} of {len(choice_facts.calls)}")
+    elif not all(map(_same_call, choice_facts.calls, calls)):
         missing.append("tool call")
     return missing
 
 
-def _says(whole: Any, pieces: list[str]) -> bool:
+def _says(joined: Any, pieces: list[str]) -> bool:
     """Do the pieces stand in the whole, in order, with nothing but white space between?"""
-    text = whole or ""
+    text = joined or ""
     if not isinstance(text, str):
         text = "".join(part.get("text", "") for part in text)
     if text == "".join(pieces):
         return True
     at = 0
     for piece in filter(None, pieces):
-        found = text.find(piece, at)
-        if found < 0 or text[at:found].strip():
+        position = text.find(piece, at)
+        if position < 0 or text[at:position].strip():
             return False
-        at = found + len(piece)
+        at = position + len(piece)
     return not text[at:].strip()
 
 
@@ -552,12 +555,12 @@ def _legacy_call(message: dict[str, Any]) -> list[Call]:
     return [_call({"function": message["function_call"]})] if message.get("function_call") else []
 
 
-def _same_call(stated: Call, held: Call) -> bool:
-    if (stated.id and stated.id != held.id) or stated.name != held.name:
+def _same_call(stated: Call, call: Call) -> bool:
+    if (stated.id and stated.id != call.id) or stated.name != call.name:
         return False
-    if (stated.arguments or "") == (held.arguments or ""):
+    if (stated.arguments or "") == (call.arguments or ""):
         return True
-    return not isinstance(stated.arguments, str) and _exact(stated.arguments) == _exact(_parse(held.arguments))
+    return not isinstance(stated.arguments, str) and _exact(stated.arguments) == _exact(_parse(call.arguments))
 
 
 def _parse(text: Any) -> Any:
@@ -583,8 +586,8 @@ def _plain_numbers(value: Any) -> Any:
 def _find_missing_usage(facts: Facts, view: dict[str, Any]) -> list[str]:
     """Every number by its own name, anywhere outside the choices; the totals by OpenAI's names, in `usage`."""
     usage = view.get("usage") or {}
-    held = {name: value for name, value in view.items() if name != "choices"}
-    lost = Counter(_numbers(facts.usage)) - Counter(_numbers(held))
+    top_level = {name: value for name, value in view.items() if name != "choices"}
+    lost = Counter(_numbers(facts.usage)) - Counter(_numbers(top_level))
     missing = [f"usage {name}" for name, _ in lost]
     written = facts.output_tokens - {None}
     if written and usage.get("completion_tokens") not in written:

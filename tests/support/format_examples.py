@@ -341,14 +341,14 @@ def _check_manifest_shape(value: JSON) -> list[Finding]:
 
 def _check_session_shape(value: JSON) -> list[Finding]:
     """The violations that speak of types and spellings, and not of how values belong together."""
-    found = []
+    findings = []
     for violation in verify_session(value).violations:
         if violation.rule_id in ("MI8", "MI9", "MI11") or "mismatch" in violation.message:
             continue
         if violation.rule_id == "MI5" and _is_whole(violation.message.rpartition("got ")[2]):
             continue  # A number that an index can be, at the wrong place.
-        found.append(Finding("", violation.path, violation.rule_id, violation.message))
-    return found
+        findings.append(Finding("", violation.path, violation.rule_id, violation.message))
+    return findings
 
 
 def _is_whole(text: str) -> bool:

@@ -37,12 +37,12 @@ def _pattern(annotated: Any) -> str:
 def _timestamps(draw: st.DrawFn) -> str:
     year, month, day = draw(st.integers(0, 9999)), draw(st.integers(1, 12)), draw(st.integers(1, 31))
     hour, minute, second = draw(st.integers(0, 23)), draw(st.integers(0, 59)), draw(st.integers(0, 59))
-    rest = draw(st.sampled_from(["Z", ".5Z", ".123456789+23:59", "-00:00", "+05:30", ".000000000Z"]))
-    return f"{year:04d}-{month:02d}-{day:02d}T{hour:02d}:{minute:02d}:{second:02d}{rest}"
+    fraction_and_zone = draw(st.sampled_from(["Z", ".5Z", ".123456789+23:59", "-00:00", "+05:30", ".000000000Z"]))
+    return f"{year:04d}-{month:02d}-{day:02d}T{hour:02d}:{minute:02d}:{second:02d}{fraction_and_zone}"
 
 
 def _ids(prefix: str) -> st.SearchStrategy[str]:
-    return st.text(ALPHABET, min_size=26, max_size=26).map(lambda rest: f"{prefix}_{rest}")
+    return st.text(ALPHABET, min_size=26, max_size=26).map(lambda suffix: f"{prefix}_{suffix}")
 
 
 _PATTERNS: dict[str, st.SearchStrategy[str]] = {
@@ -72,21 +72,21 @@ def _values(kind: inspect.Type) -> st.SearchStrategy[Any]:
 def _structs(kind: inspect.StructType) -> st.SearchStrategy[Any]:
     required = {field.encode_name: _values(field.type) for field in kind.fields if field.required}
     optional = {field.encode_name: _values(field.type) for field in kind.fields if not field.required}
-    known = st.fixed_dictionaries(required, optional=optional)
+    known_fields = st.fixed_dictionaries(required, optional=optional)
     if kind.forbid_unknown_fields:
-        return known
+        return known_fields
     others = st.dictionaries(st.text(max_size=3).map(lambda text: f"x-{text}"), _anything, max_size=1)
-    return st.builds(lambda first, rest: {**first, **rest}, known, others)
+    return st.builds(lambda first, other: {**first, **other}, known_fields, others)
 
 
 def _numbers(kind: inspect.FloatType) -> st.SearchStrategy[Any]:
     low, high = kind.ge, kind.le
-    whole = st.integers(
+    integers = st.integers(
         min_value=-(2**64) if low is None else int(low), max_value=2**64 if high is None else int(high)
     )
     if kind.multiple_of:
-        return whole | whole.map(float)
-    return whole | st.floats(min_value=low, max_value=high, allow_nan=False, allow_infinity=False)
+        return integers | integers.map(float)
+    return integers | st.floats(min_value=low, max_value=high, allow_nan=False, allow_infinity=False)
 
 
 def _strings(kind: inspect.StrType) -> st.SearchStrategy[Any]:

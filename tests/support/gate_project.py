@@ -33,8 +33,8 @@ def approved_site(folder: Path, python: Path) -> Iterator[Site]:
                 folder.mkdir()
                 make_project(folder)
                 ran = site.record()
-                told = f"{CALL_COUNT} model calls: 0 answered from snapshots, {CALL_COUNT} live"
-                assert (0, True) == (ran.code, told in ran.err), ran.err
+                message = f"{CALL_COUNT} model calls: 0 answered from snapshots, {CALL_COUNT} live"
+                assert (0, True) == (ran.code, message in ran.err), ran.err
                 assert 0 == site.approve().code
         yield site
 
@@ -74,11 +74,13 @@ class Site:
 
     def plugin(self, *words: str, without: Collection[str] = (), **variables: str) -> CommandResult:
         """pytest itself, with the plugin that stands in our environment; `without` some of the variables."""
-        given = {name: value for name, value in self.environ(**variables).items() if name not in without}
-        kept = {name: os.environ[name] for name in ("PATH", "HOME", "LANG") if name in os.environ} | PLAIN_PYTEST
+        environ = {name: value for name, value in self.environ(**variables).items() if name not in without}
+        base_environ = {
+            name: os.environ[name] for name in ("PATH", "HOME", "LANG") if name in os.environ
+        } | PLAIN_PYTEST
         ran = subprocess.run(
             [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *words, self.tests], cwd=self.folder,
-            env={**kept, **given}, capture_output=True, text=True, timeout=240, check=False,
+            env={**base_environ, **environ}, capture_output=True, text=True, timeout=240, check=False,
         )  # fmt: skip
         return CommandResult(ran.returncode, ran.stdout, ran.stderr)
 

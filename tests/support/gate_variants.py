@@ -71,8 +71,8 @@ def environment() -> dict[str, str]:
 
 def git(cwd: Path, *arguments: str) -> None:
     """Run Git as somebody."""
-    who = ("-c", "user.name=Ada", "-c", "user.email=ada@example.com")
-    subprocess.run(["git", *who, *arguments], cwd=cwd, check=True, env={"PATH": "/usr/bin:/bin", **IDENTITY})
+    identity = ("-c", "user.name=Ada", "-c", "user.email=ada@example.com")
+    subprocess.run(["git", *identity, *arguments], cwd=cwd, check=True, env={"PATH": "/usr/bin:/bin", **IDENTITY})
 
 
 def pin(folder: Path, url: str) -> Path:
@@ -233,8 +233,8 @@ def selections() -> Iterator[Variant]:
     names = ("looked_up", "computed", "admitted", "goes_on", "streamed", "sorted")
     for name in names:
         yield Variant(f"k-{name}", arguments=("-k", name))
-    for one, other in list(combinations(names, 2))[::2]:
-        yield Variant(f"k-{one}-or-{other}", arguments=("-k", f"{one} or {other}"))
+    for first, other in list(combinations(names, 2))[::2]:
+        yield Variant(f"k-{first}-or-{other}", arguments=("-k", f"{first} or {other}"))
     for test in ("test_an_order_is_looked_up", "test_the_answer_is_streamed", "test_messages_are_sorted"):
         yield Variant(f"node-{test}", arguments=(f"test_agent.py::{test}",))
     for number, way in (

@@ -57,13 +57,13 @@ class Httpx:
                 response.status_code, _lower_names(response.headers.multi_items()), response.content
             )
 
-    def stream(self, url: str, body: Any, seen: ChunkCallback) -> ClientResponse:
+    def stream(self, url: str, body: Any, on_chunk: ChunkCallback) -> ClientResponse:
         """One stream."""
         pieces = []
         with self.module.Client() as client, client.stream("POST", url, content=body) as response:
             for piece in response.iter_raw():
                 pieces.append(piece)
-                if seen(piece):
+                if on_chunk(piece):
                     break
             return ClientResponse(
                 response.status_code, _lower_names(response.headers.multi_items()), b"".join(pieces)
@@ -89,7 +89,7 @@ class HttpxAsync(Httpx):
 
         return asyncio.run(ask())
 
-    def stream(self, url: str, body: Any, seen: ChunkCallback) -> ClientResponse:
+    def stream(self, url: str, body: Any, on_chunk: ChunkCallback) -> ClientResponse:
         """One stream."""
 
         async def ask() -> ClientResponse:
@@ -100,7 +100,7 @@ class HttpxAsync(Httpx):
             ):
                 async for piece in response.aiter_raw():
                     pieces.append(piece)
-                    if seen(piece):
+                    if on_chunk(piece):
                         break
                 return ClientResponse(
                     response.status_code, _lower_names(response.headers.multi_items()), b"".join(pieces)
@@ -121,13 +121,13 @@ class Requests:
             response = session.post(url, data=body, headers=headers)
             return ClientResponse(response.status_code, _lower_names(response.headers.items()), response.content)
 
-    def stream(self, url: str, body: Any, seen: ChunkCallback) -> ClientResponse:
+    def stream(self, url: str, body: Any, on_chunk: ChunkCallback) -> ClientResponse:
         """One stream."""
         pieces = []
         with requests.Session() as session, session.post(url, data=body, stream=True) as response:
             for piece in response.iter_content(chunk_size=None):
                 pieces.append(piece)
-                if seen(piece):
+                if on_chunk(piece):
                     break
             return ClientResponse(response.status_code, _lower_names(response.headers.items()), b"".join(pieces))
 
@@ -150,7 +150,7 @@ class Aiohttp:
 
         return asyncio.run(ask())
 
-    def stream(self, url: str, body: Any, seen: ChunkCallback) -> ClientResponse:
+    def stream(self, url: str, body: Any, on_chunk: ChunkCallback) -> ClientResponse:
         """One stream."""
 
         async def ask() -> ClientResponse:
@@ -161,7 +161,7 @@ class Aiohttp:
             ):
                 async for piece in response.content.iter_any():
                     pieces.append(piece)
-                    if seen(piece):
+                    if on_chunk(piece):
                         break
                 return ClientResponse(response.status, _lower_names(response.headers.items()), b"".join(pieces))
 

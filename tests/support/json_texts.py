@@ -71,7 +71,7 @@ def _notations(value: float) -> tuple[str, ...]:
 doubles = st.integers(0, 2**64 - 1).map(double).filter(math.isfinite)
 numbers = st.one_of(
     st.sampled_from(_EDGES),
-    st.builds(lambda value, which: _notations(value)[which], doubles, st.integers(0, 5)),
+    st.builds(lambda value, notation: _notations(value)[notation], doubles, st.integers(0, 5)),
     st.builds(
         lambda near, step, sign: str(sign * (near + step)),
         st.sampled_from(_INTEGERS), st.integers(-3, 3), st.sampled_from([1, -1]),

@@ -31,12 +31,12 @@ class LocalServer(NamedTuple):
     def read_requests(self) -> list[Messages]:
         """What the model was asked, in order."""
         lines = self.log.read_text().splitlines()
-        return [tuple((who, what) for who, what in json.loads(line)) for line in lines]
+        return [tuple((role, content) for role, content in json.loads(line)) for line in lines]
 
-    def complete(self, read_requests: Messages, settings: dict[str, Any]) -> str:
+    def complete(self, messages: Messages, settings: dict[str, Any]) -> str:
         """What it answers to somebody who uses neither an SDK nor TraceForge."""
-        messages = [{"role": who, "content": what} for who, what in read_requests]
-        body = json.dumps({"messages": messages, **settings}).encode()
+        chat = [{"role": role, "content": content} for role, content in messages]
+        body = json.dumps({"messages": chat, **settings}).encode()
         request = urllib.request.Request(
             f"{self.url}/v1/chat/completions", body, {"content-type": "application/json"}
         )

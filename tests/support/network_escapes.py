@@ -117,9 +117,9 @@ class ConnectionCounter:
     def _serve(self) -> None:
         with contextlib.suppress(OSError):
             while True:
-                one, _ = self._server.accept()
+                connection, _ = self._server.accept()
                 self.connections += 1
-                one.close()
+                connection.close()
 
     def close(self) -> None:
         """No more."""
@@ -138,8 +138,8 @@ def connection_counter() -> Iterator[ConnectionCounter]:
 
 def own_address() -> str:
     """An address of this machine that is not loopback; "" where it has none."""
-    with contextlib.suppress(OSError), socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as one:
-        one.connect(("192.0.2.200", 9))  # nothing is sent
-        address = str(one.getsockname()[0])
+    with contextlib.suppress(OSError), socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        probe.connect(("192.0.2.200", 9))  # nothing is sent
+        address = str(probe.getsockname()[0])
         return "" if address.startswith("127.") else address
     return ""

@@ -64,8 +64,8 @@ class Store(ProjectStore):
 
     def list_api_keys(self, *, everywhere: bool = False, **page: Any) -> Page[ApiKey]:
         """The API keys of this project, or of every one."""
-        found: Page[ApiKey] = self._call("list_api_keys", (), operator=everywhere, **page)
-        return found
+        api_keys: Page[ApiKey] = self._call("list_api_keys", (), operator=everywhere, **page)
+        return api_keys
 
     def delete_api_key(self, key_id: str, *, everywhere: bool = False) -> Deleted:
         """Revoke an API key of this project, or of any."""

@@ -61,8 +61,8 @@ def read_request(received: ReceivedRequest) -> RequestSummary:
     """Understand a request of the application."""
     target = received.line.split()[1].decode()
     shape = next(shape for end, shape in _PATHS.items() if target.endswith(end))
-    found = re.search(r"/models/([^/:]+):", target)
-    model = found[1] if found else json.loads(received.body)["model"]
+    match = re.search(r"/models/([^/:]+):", target)
+    model = match[1] if match else json.loads(received.body)["model"]
     way, _, number = model.rpartition(".")
     calls = "-tools" in way and not _RESULTS.search(received.body)
     return RequestSummary(model, shape, way.endswith("-stream"), calls, int(number))
@@ -78,12 +78,12 @@ class Answers:
             for shape in _LABELS for streaming in (False, True) for calls in (False, True)
         } if corpus else {}  # fmt: skip
 
-    def find(self, asked: RequestSummary) -> Body:
+    def find(self, request_summary: RequestSummary) -> Body:
         """What is said."""
-        real = self._real.get((asked.shape, asked.streaming, asked.calls)) or ()
-        if asked.round == 0 or not real:
-            return handwritten_body(asked.shape, asked.streaming, asked.calls)
-        return real[(asked.round - 1) % len(real)]
+        real = self._real.get((request_summary.shape, request_summary.streaming, request_summary.calls)) or ()
+        if request_summary.round == 0 or not real:
+            return handwritten_body(request_summary.shape, request_summary.streaming, request_summary.calls)
+        return real[(request_summary.round - 1) % len(real)]
 
     def tool(self, shape: str, streaming: bool, number: int) -> str:
         """The tool that will be called."""
@@ -100,30 +100,33 @@ class Answers:
 
     def answer(self, received: ReceivedRequest) -> ScriptedResponse:
         """For an upstream."""
-        asked = read_request(received)
-        body = self.find(asked)
-        return ScriptedResponse(list(body.pieces), headers={"content-type": body.media_type}, chunked=asked.streaming)
+        request = read_request(received)
+        body = self.find(request)
+        return ScriptedResponse(
+            list(body.pieces), headers={"content-type": body.media_type}, chunked=request.streaming
+        )
 
 
 def _only_choice(shape: str, data: bytes) -> ChoiceFacts:
-    (said,) = read_facts(shape, data).choices.values()
-    return said
+    (choice,) = read_facts(shape, data).choices.values()
+    return choice
 
 
 @cache
 def _samples(corpus: Path, shape: str, streaming: bool, calls: bool) -> list[Body]:
     """Real answers that say something, or call one tool, and hold nothing that is redacted; spread over all."""
     redactor = Redactor()
-    found = [
-        _body(one)
-        for one in interactions(corpus)
-        if (one.provider, one.streaming) == (_LABELS[shape][0], streaming)
-        and one.label.replace("streamG", "g") == _LABELS[shape][1]
-        and one.status == 200 and not one.stale_encoding and 0 < len(one.body) < BYTES_MAX
-        and _suits(shape, one.body, calls) and not redactor.find_secrets(one.body.decode("utf-8", "replace"))
+    bodies = [
+        _body(interaction)
+        for interaction in interactions(corpus)
+        if (interaction.provider, interaction.streaming) == (_LABELS[shape][0], streaming)
+        and interaction.label.replace("streamG", "g") == _LABELS[shape][1]
+        and interaction.status == 200 and not interaction.stale_encoding and 0 < len(interaction.body) < BYTES_MAX
+        and _suits(shape, interaction.body, calls)
+        and not redactor.find_secrets(interaction.body.decode("utf-8", "replace"))
     ]  # fmt: skip
-    spread = max(1, len(found) // 16)
-    return [*found[spread // 2 :: spread], *found]
+    spread = max(1, len(bodies) // 16)
+    return [*bodies[spread // 2 :: spread], *bodies]
 
 
 def _suits(shape: str, data: bytes, calls: bool) -> bool:
@@ -131,10 +134,10 @@ def _suits(shape: str, data: bytes, calls: bool) -> bool:
         facts = read_facts(shape, data)
         if facts.error or len(facts.choices) != 1 or facts.starts > 1:
             return False
-        said = _only_choice(shape, data)
+        choice = _only_choice(shape, data)
         if not calls:
-            return bool("".join(said.texts)) and not said.calls
-        (call,) = said.calls
+            return bool("".join(choice.texts)) and not choice.calls
+        (call,) = choice.calls
         arguments = json.loads(call.arguments) if isinstance(call.arguments, str) else call.arguments
         named = re.fullmatch(r"[a-zA-Z0-9_-]{1,64}", call.name) is not None and not call.name.startswith(
             "final_result"
@@ -225,15 +228,15 @@ def _responses(streaming: bool, calls: bool) -> list[dict[str, Any]]:
         "input_tokens": 9, "input_tokens_details": {"cached_tokens": 0}, "output_tokens": 3,
         "output_tokens_details": {"reasoning_tokens": 0}, "total_tokens": 12,
     }  # fmt: skip
-    whole = {
+    response = {
         "id": "resp_1", "object": "response", "created_at": 1767225600, "model": "gpt", "status": "completed",
         "output": [item], "parallel_tool_calls": True, "tool_choice": "auto", "tools": [], "usage": usage,
         "error": None, "incomplete_details": None, "instructions": None, "metadata": {}, "temperature": 1.0,
         "top_p": 1.0,
     }  # fmt: skip
     if not streaming:
-        return [whole]
-    begun = {**whole, "status": "in_progress", "output": [], "usage": None}
+        return [response]
+    begun = {**response, "status": "in_progress", "output": [], "usage": None}
     place = {"item_id": item["id"], "output_index": 0}
     if calls:
         opened = {**item, "arguments": "", "status": "in_progress"}
@@ -261,7 +264,7 @@ def _responses(streaming: bool, calls: bool) -> list[dict[str, Any]]:
         {"type": "response.output_item.added", "output_index": 0, "item": opened},
         *middle,
         {"type": "response.output_item.done", "output_index": 0, "item": item},
-        {"type": "response.completed", "response": whole},
+        {"type": "response.completed", "response": response},
     ]
     return [{**event, "sequence_number": number} for number, event in enumerate(events)]
 
@@ -273,18 +276,18 @@ def _messages(streaming: bool, calls: bool) -> list[dict[str, Any]]:
         else {"type": "text", "text": "Paris."}
     )
     finish = "tool_use" if calls else "end_turn"
-    whole = {
+    message = {
         "id": "msg_1", "type": "message", "role": "assistant", "model": "claude", "content": [block],
         "stop_reason": finish, "stop_sequence": None, "usage": {"input_tokens": 9, "output_tokens": 3},
     }  # fmt: skip
     if not streaming:
-        return [whole]
+        return [message]
     parts = [{"type": "text_delta", "text": part} for part in ("Pa", "ris.")]
     if calls:
         parts = [{"type": "input_json_delta", "partial_json": part} for part in ('{"city":', ' "Paris"}')]
     empty = {**block, "input": {}} if calls else {**block, "text": ""}
     return [
-        {"type": "message_start", "message": {**whole, "content": [], "stop_reason": None}},
+        {"type": "message_start", "message": {**message, "content": [], "stop_reason": None}},
         {"type": "content_block_start", "index": 0, "content_block": empty},
         {"type": "ping"},
         *({"type": "content_block_delta", "index": 0, "delta": part} for part in parts),
@@ -322,13 +325,13 @@ def _ollama(streaming: bool, calls: bool) -> list[dict[str, Any]]:
     head = {"model": "llama", "created_at": "2026-01-01T00:00:00Z"}
     counts = {"done": True, "done_reason": "stop", "total_duration": 5, "prompt_eval_count": 9, "eval_count": 3}
     call = {"function": {"name": TOOL, "arguments": {"city": "Paris"}}}
-    said: list[dict[str, Any]] = [{"content": text} for text in ("Pa", "ris.")]
+    messages: list[dict[str, Any]] = [{"content": text} for text in ("Pa", "ris.")]
     if calls:
-        said = [{"content": "", "tool_calls": [call]}]
+        messages = [{"content": "", "tool_calls": [call]}]
     if not streaming:
-        whole = said[0] if calls else {"content": "Paris."}
-        return [{**head, "message": {"role": "assistant", **whole}, **counts}]
-    pieces = [{**head, "message": {"role": "assistant", **one}, "done": False} for one in said]
+        message = messages[0] if calls else {"content": "Paris."}
+        return [{**head, "message": {"role": "assistant", **message}, **counts}]
+    pieces = [{**head, "message": {"role": "assistant", **message}, "done": False} for message in messages]
     return [*pieces, {**head, "message": {"role": "assistant", "content": ""}, **counts}]
 
 

@@ -39,11 +39,11 @@ _WRITES = os.O_WRONLY | os.O_RDWR
 
 def die_at_change(number: int, store: Store) -> None:
     """Die before this change, and count from now on."""
-    left = [number]
+    steps_left = [number]
 
     def change() -> None:
-        left[0] -= 1
-        if not left[0]:
+        steps_left[0] -= 1
+        if not steps_left[0]:
             os.kill(os.getpid(), signal.SIGKILL)
 
     def audit(name: str, arguments: tuple[Any, ...]) -> None:
@@ -71,18 +71,18 @@ class Case:
     def __init__(self, shared: Store, traces: Path, number: int) -> None:
         self.marker = f"Wq{number:04}-Löwenzahn-Xy"
         self.store = shared.of_project(shared.create_project(NewProject(name=f"case {number}")).id)
-        gone, kept = trace_with_text(self.marker), trace_with_text("neighbour")
+        purged, remaining = trace_with_text(self.marker), trace_with_text("neighbour")
         writer = SpoolWriter(str(traces))
-        for one in (gone, kept):
-            writer.append(one)
+        for stored in (purged, remaining):
+            writer.append(stored)
         writer.seal()
-        self.trace_ids = gone.summary.id, kept.summary.id
+        self.trace_ids = purged.summary.id, remaining.summary.id
         self.artifact = new_artifact(self.store, self.marker)
         self.talk, self.other = new_session(self.store), new_session(self.store, "base")
-        said = append_event(self.store, self.talk, self.marker)
+        appended = append_event(self.store, self.talk, self.marker)
         snapshot = self.store.create_snapshot(*branch_ids(self.talk), NewSnapshot())
-        insert_response(self.store, snapshot.id, self.marker, trace_id=gone.summary.id)
-        insert_idempotent_response(self.store, "/events", "key", said, self.talk.id, said.id)
+        insert_response(self.store, snapshot.id, self.marker, trace_id=purged.summary.id)
+        insert_idempotent_response(self.store, "/events", "key", appended, self.talk.id, appended.id)
         self.kept = append_event(self.store, self.other, "kept")
         self.snapshot = self.store.create_snapshot(*branch_ids(self.other), NewSnapshot())
         ring = json.loads(Path(self.store.keyring.path).read_bytes())
@@ -141,8 +141,8 @@ def main(target: str, keys: str, traces: str, first: int, every: int) -> int:
         with closing(Store.open(target, keys=keys, traces_dir=traces)) as shared:
             case = Case(shared, Path(traces), number)
             was_killed = purge_until_killed(shared, case, number)
-        with closing(Store.open(target, keys=keys, traces_dir=traces)) as again:
-            case.store = again.of_project(case.store.project_id)
+        with closing(Store.open(target, keys=keys, traces_dir=traces)) as reopened:
+            case.store = reopened.of_project(case.store.project_id)
             case.check(folders)
         if not was_killed:
             return killed

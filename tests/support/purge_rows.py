@@ -40,7 +40,9 @@ def purge(store: Store, *targets: str) -> Receipt:
 
 def purged_ids(receipt: Receipt, kind: str) -> set[str]:
     """The ids of one kind that a receipt names."""
-    return {one for each in (*receipt.removed, *receipt.invalidated) if each.kind == kind for one in each.ids}
+    return {
+        object_id for each in (*receipt.removed, *receipt.invalidated) if each.kind == kind for object_id in each.ids
+    }
 
 
 def insert_release(tx: StoreTransaction) -> str:
@@ -78,7 +80,7 @@ def insert_replay_run(store: Store, text: str, *snapshot_ids: str) -> str:
     """A completed replay run over snapshots; its items and its report say `text`."""
 
     def work(tx: StoreTransaction) -> str:
-        run_id, release_id, said = new_id("rpl"), insert_release(tx), json.dumps({"report": text}).encode()
+        run_id, release_id, report = new_id("rpl"), insert_release(tx), json.dumps({"report": text}).encode()
         row = {
             "id": run_id, "project_id": tx.project_id, "status": "completed", "mode": "single_turn",
             "baseline": release_id, "candidate": release_id, "fresh_baseline": True, "concurrency": 1,
@@ -87,12 +89,12 @@ def insert_replay_run(store: Store, text: str, *snapshot_ids: str) -> str:
         }  # fmt: skip
         tx.execute(
             insert(replay_runs),
-            [{**row, **tx.sealer.seal("replay_runs", run_id, tx.lock_generation(), said)._asdict()}],
+            [{**row, **tx.sealer.seal("replay_runs", run_id, tx.lock_generation(), report)._asdict()}],
         )
         for position, snapshot_id in enumerate(snapshot_ids):
             name = row_name(run_id, position)
             item = {"run_id": run_id, "position": position, "snapshot_id": snapshot_id, "status": "completed"}
-            sealed = tx.sealer.seal("replay_items", name, tx.lock_generation(), said)
+            sealed = tx.sealer.seal("replay_items", name, tx.lock_generation(), report)
             tx.execute(insert(replay_items), [{**item, **sealed._asdict()}])
         return run_id
 
@@ -113,7 +115,7 @@ def insert_idempotent_response(store: Store, path: str, key: str, answer: object
         }  # fmt: skip
         tx.execute(insert(idempotency), [{**row, **sealed._asdict()}])
         named = {"project_id": tx.project_id, "path": path, "key_digest": digest}
-        tx.execute(insert(idempotency_subjects), [{**named, "subject_id": one} for one in subjects])
+        tx.execute(insert(idempotency_subjects), [{**named, "subject_id": subject} for subject in subjects])
 
     store.write(work)
     return digest
@@ -157,17 +159,17 @@ def encodings(marker: str) -> Iterator[tuple[str, bytes]]:
     yield "JSON", json.dumps(marker)[1:-1].encode()
     yield "reversed", data[::-1]
     for shift in range(3):  # A text begins at any of three places of a base64 group; the edges depend on neighbours.
-        whole = base64.b64encode(bytes(shift) + data)
-        yield f"base64 +{shift}", whole[4 if shift else 0 : -4]
+        encoded = base64.b64encode(bytes(shift) + data)
+        yield f"base64 +{shift}", encoded[4 if shift else 0 : -4]
 
 
 def search_files(marker: str, *folders: Path) -> list[str]:
     """Every file below these folders that holds a text in any spelling."""
     wanted = list(encodings(marker))
-    found = []
+    matches = []
     for folder in folders:
         for path in sorted(folder.rglob("*")):
             if path.is_file() and not path.is_symlink():
                 data = path.read_bytes()
-                found += [f"{path}: {name}" for name, spelling in wanted if spelling in data]
-    return found
+                matches += [f"{path}: {name}" for name, spelling in wanted if spelling in data]
+    return matches

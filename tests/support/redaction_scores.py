@@ -76,19 +76,19 @@ def rows(name: str) -> Iterator[dict[str, Any]]:
 
 def scores(redactor: Redactor) -> dict[str, Score]:
     """The score of every type that has a goal."""
-    found, labelled, wrong = Counter[str](), Counter[str](), Counter[str]()
-    seen = set()
+    matched, labelled, wrong = Counter[str](), Counter[str](), Counter[str]()
+    rows_scored = set()
     for name in ("focus", "presidio_synth"):
         for row in rows(name):
-            if (key := (row["text"], row["rule"])) in seen:
+            if (key := (row["text"], row["rule"])) in rows_scored:
                 continue
-            seen.add(key)
+            rows_scored.add(key)
             spans = redactor.find_secrets(row["text"])
             for label, kind in _labels(row):
                 labelled[kind] += 1
-                found[kind] += any(_overlap(span, label) for span in spans)
+                matched[kind] += any(_overlap(span, label) for span in spans)
             wrong.update(_wrong(row, spans))
-    return {kind: Score(found[kind], labelled[kind], wrong[kind]) for kind in GOALS}
+    return {kind: Score(matched[kind], labelled[kind], wrong[kind]) for kind in GOALS}
 
 
 def _labels(row: dict[str, Any]) -> Iterator[tuple[dict[str, Any], str]]:

@@ -71,7 +71,7 @@ def make_player(
     keys = RequestKeyer(REDACTOR, volatile or VolatileRules())
     store = store_exchanges(folder, exchanges, match_key=recorded_with)
     recordings = TraceRecordings(store, keys)
-    library = Library(one._replace(repeats=repeat) for one in recordings.load_recordings(trace_filter))
+    library = Library(recording._replace(repeats=repeat) for recording in recordings.load_recordings(trace_filter))
     store.close()
     return Player(keys, library, match_key=match_key)
 

@@ -23,11 +23,11 @@ def main() -> int:
     player = open_trace_player(loaded).player
     sink = MemoryRecorder()
     environ = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
-    done = run_command(sys.argv[1:], loaded, sink, environ, replay=ReplayResponder(player))
+    result = run_command(sys.argv[1:], loaded, sink, environ, replay=ReplayResponder(player))
     for miss in player.unmatched:
         print(miss.message, file=sys.stderr)  # noqa: T201
-    print(f"played {done.replayed}, recorded {len(sink.exchanges)}, {done.problems}", file=sys.stderr)  # noqa: T201
-    return done.exit_code or int(bool(player.unmatched) or bool(sink.exchanges) or bool(done.problems))
+    print(f"played {result.replayed}, recorded {len(sink.exchanges)}, {result.problems}", file=sys.stderr)  # noqa: T201
+    return result.exit_code or int(bool(player.unmatched) or bool(sink.exchanges) or bool(result.problems))
 
 
 if __name__ == "__main__":

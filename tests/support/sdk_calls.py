@@ -37,38 +37,38 @@ def _plain(value: Any) -> Any:
     return value.model_dump() if hasattr(value, "model_dump") else value
 
 
-def _each(events: Any, seen: EventCallback) -> list[Any]:
-    got = []
+def _each(events: Any, on_event: EventCallback) -> list[Any]:
+    results = []
     for event in events:
-        got.append(_plain(event))
-        seen(event)
-    return got
+        results.append(_plain(event))
+        on_event(event)
+    return results
 
 
-async def _each_async(events: Any, seen: EventCallback) -> list[Any]:
-    got = []
+async def _each_async(events: Any, on_event: EventCallback) -> list[Any]:
+    results = []
     async for event in events:
-        got.append(_plain(event))
-        seen(event)
-    return got
+        results.append(_plain(event))
+        on_event(event)
+    return results
 
 
-def openai_chat(url: str, seen: EventCallback) -> Any:
+def openai_chat(url: str, on_event: EventCallback) -> Any:
     """Chat completions, with a tool."""
     with openai.OpenAI(base_url=f"{url}/v1", api_key=KEY, max_retries=0) as client:
         return _plain(client.chat.completions.create(model="m", messages=MESSAGES, tools=TOOLS, temperature=0))
 
 
-def openai_chat_stream(url: str, seen: EventCallback) -> Any:
+def openai_chat_stream(url: str, on_event: EventCallback) -> Any:
     """The same as a stream."""
     with (
         openai.OpenAI(base_url=f"{url}/v1", api_key=KEY, max_retries=0) as client,
         client.chat.completions.create(model="m", messages=MESSAGES, stream=True) as stream,
     ):
-        return _each(stream, seen)
+        return _each(stream, on_event)
 
 
-def openai_chat_async(url: str, seen: EventCallback) -> Any:
+def openai_chat_async(url: str, on_event: EventCallback) -> Any:
     """Async."""
 
     async def ask() -> Any:
@@ -78,49 +78,49 @@ def openai_chat_async(url: str, seen: EventCallback) -> Any:
     return asyncio.run(ask())
 
 
-def openai_chat_stream_async(url: str, seen: EventCallback) -> Any:
+def openai_chat_stream_async(url: str, on_event: EventCallback) -> Any:
     """An async stream."""
 
     async def ask() -> Any:
         async with openai.AsyncOpenAI(base_url=f"{url}/v1", api_key=KEY, max_retries=0) as client:
             stream = await client.chat.completions.create(model="m", messages=MESSAGES, stream=True)
             async with stream:
-                return await _each_async(stream, seen)
+                return await _each_async(stream, on_event)
 
     return asyncio.run(ask())
 
 
-def openai_responses(url: str, seen: EventCallback) -> Any:
+def openai_responses(url: str, on_event: EventCallback) -> Any:
     """The Responses API."""
     with openai.OpenAI(base_url=f"{url}/v1", api_key=KEY, max_retries=0) as client:
         return _plain(client.responses.create(model="m", input="hello"))
 
 
-def openai_responses_stream(url: str, seen: EventCallback) -> Any:
+def openai_responses_stream(url: str, on_event: EventCallback) -> Any:
     """The same as a stream."""
     with (
         openai.OpenAI(base_url=f"{url}/v1", api_key=KEY, max_retries=0) as client,
         client.responses.create(model="m", input="hello", stream=True) as stream,
     ):
-        return _each(stream, seen)
+        return _each(stream, on_event)
 
 
-def anthropic_messages(url: str, seen: EventCallback) -> Any:
+def anthropic_messages(url: str, on_event: EventCallback) -> Any:
     """Messages."""
     with anthropic.Anthropic(base_url=url, api_key=KEY, max_retries=0) as client:
         return _plain(client.messages.create(model="m", max_tokens=9, messages=MESSAGES))
 
 
-def anthropic_messages_stream(url: str, seen: EventCallback) -> Any:
+def anthropic_messages_stream(url: str, on_event: EventCallback) -> Any:
     """The same as a stream, through the helper that gathers it."""
     with (
         anthropic.Anthropic(base_url=url, api_key=KEY, max_retries=0) as client,
         client.messages.stream(model="m", max_tokens=9, messages=MESSAGES) as stream,
     ):
-        return _each(stream, seen)
+        return _each(stream, on_event)
 
 
-def anthropic_messages_async(url: str, seen: EventCallback) -> Any:
+def anthropic_messages_async(url: str, on_event: EventCallback) -> Any:
     """Async."""
 
     async def ask() -> Any:
@@ -130,13 +130,13 @@ def anthropic_messages_async(url: str, seen: EventCallback) -> Any:
     return asyncio.run(ask())
 
 
-def anthropic_messages_stream_async(url: str, seen: EventCallback) -> Any:
+def anthropic_messages_stream_async(url: str, on_event: EventCallback) -> Any:
     """An async stream."""
 
     async def ask() -> Any:
         async with anthropic.AsyncAnthropic(base_url=url, api_key=KEY, max_retries=0) as client:
             stream = await client.messages.create(model="m", max_tokens=9, messages=MESSAGES, stream=True)
-            return await _each_async(stream, seen)
+            return await _each_async(stream, on_event)
 
     return asyncio.run(ask())
 
@@ -145,23 +145,23 @@ def _gemini(url: str) -> genai.Client:
     return genai.Client(api_key=KEY, http_options=genai_types.HttpOptions(base_url=url))
 
 
-def gemini(url: str, seen: EventCallback) -> Any:
+def gemini(url: str, on_event: EventCallback) -> Any:
     """Generate content."""
     with _gemini(url) as client:
         return _without_http(client.models.generate_content(model="m", contents="hello"))
 
 
-def gemini_stream(url: str, seen: EventCallback) -> Any:
+def gemini_stream(url: str, on_event: EventCallback) -> Any:
     """The same as a stream."""
-    got = []
+    results = []
     with _gemini(url) as client:
         for event in client.models.generate_content_stream(model="m", contents="hello"):
-            got.append(_without_http(event))
-            seen(event)
-    return got
+            results.append(_without_http(event))
+            on_event(event)
+    return results
 
 
-def gemini_async(url: str, seen: EventCallback) -> Any:
+def gemini_async(url: str, on_event: EventCallback) -> Any:
     """Async: through aiohttp, where it is installed."""
 
     async def ask() -> Any:
@@ -171,16 +171,16 @@ def gemini_async(url: str, seen: EventCallback) -> Any:
     return asyncio.run(ask())
 
 
-def gemini_stream_async(url: str, seen: EventCallback) -> Any:
+def gemini_stream_async(url: str, on_event: EventCallback) -> Any:
     """An async stream."""
 
     async def ask() -> Any:
-        got = []
+        results = []
         async with _gemini(url).aio as client:
             async for event in await client.models.generate_content_stream(model="m", contents="hello"):
-                got.append(_without_http(event))
-                seen(event)
-        return got
+                results.append(_without_http(event))
+                on_event(event)
+        return results
 
     return asyncio.run(ask())
 
@@ -190,21 +190,21 @@ def _without_http(response: Any) -> Any:
     return json.loads(response.model_dump_json(exclude={"sdk_http_response"}))
 
 
-def ollama_chat(url: str, seen: EventCallback) -> Any:
+def ollama_chat(url: str, on_event: EventCallback) -> Any:
     """Chat."""
     client = ollama.Client(host=url)
     with client._client:
         return _plain(client.chat(model="m", messages=MESSAGES))
 
 
-def ollama_chat_stream(url: str, seen: EventCallback) -> Any:
+def ollama_chat_stream(url: str, on_event: EventCallback) -> Any:
     """The same as a stream."""
     client = ollama.Client(host=url)
     with client._client:
-        return _each(client.chat(model="m", messages=MESSAGES, stream=True), seen)
+        return _each(client.chat(model="m", messages=MESSAGES, stream=True), on_event)
 
 
-def ollama_chat_async(url: str, seen: EventCallback) -> Any:
+def ollama_chat_async(url: str, on_event: EventCallback) -> Any:
     """Async."""
 
     async def ask() -> Any:
@@ -215,13 +215,13 @@ def ollama_chat_async(url: str, seen: EventCallback) -> Any:
     return asyncio.run(ask())
 
 
-def ollama_chat_stream_async(url: str, seen: EventCallback) -> Any:
+def ollama_chat_stream_async(url: str, on_event: EventCallback) -> Any:
     """An async stream."""
 
     async def ask() -> Any:
         client = ollama.AsyncClient(host=url)
         async with client._client:
-            return await _each_async(await client.chat(model="m", messages=MESSAGES, stream=True), seen)
+            return await _each_async(await client.chat(model="m", messages=MESSAGES, stream=True), on_event)
 
     return asyncio.run(ask())
 
@@ -308,9 +308,9 @@ STREAM_PIECES: dict[str, list[bytes]] = {
     ),
     "gemini": [piece.replace(b"\n", b"\r\n") for piece in _sse(_GEMINI, _GEMINI)],
     "ollama": [
-        json.dumps({"model": "m", "created_at": "2026-01-01T00:00:00Z", "done": done,
+        json.dumps({"model": "m", "created_at": "2026-01-01T00:00:00Z", "done": is_last,
                     "message": {"role": "assistant", "content": text}}).encode() + b"\n"
-        for text, done in (("Pa", False), ("ris", False), ("", True))
+        for text, is_last in (("Pa", False), ("ris", False), ("", True))
     ],
 }  # fmt: skip
 STREAM_MEDIA_TYPES = {"ollama": "application/x-ndjson"}

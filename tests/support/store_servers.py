@@ -44,9 +44,9 @@ class RunningServer:
         end = time.monotonic() + SECONDS_MAX
         while len(self.log) < count and time.monotonic() < end:
             time.sleep(0.01)
-        found = [json.loads(line) for line in self.log]
-        assert count == len(found)
-        return found
+        log_entries = [json.loads(line) for line in self.log]
+        assert count == len(log_entries)
+        return log_entries
 
 
 @contextmanager
@@ -60,11 +60,11 @@ def run_server(store: Store, *, required: bool = False) -> Iterator[RunningServe
     thread = threading.Thread(target=lambda: asyncio.run(server.serve(sockets=[sock])), daemon=True)
     thread.start()
     assert ready.wait(SECONDS_MAX)
-    found = RunningServer(socket_url(sock), log)
+    running = RunningServer(socket_url(sock), log)
     try:
-        yield found
+        yield running
     finally:
-        found.http.close()
+        running.http.close()
         server.should_exit = True
         thread.join(SECONDS_MAX)
         site.close()
@@ -73,9 +73,9 @@ def run_server(store: Store, *, required: bool = False) -> Iterator[RunningServe
 
 def new_api_key(store: Store, *scopes: Scope) -> str:
     """A key for the project of this store."""
-    made = store.create_api_key(NewApiKey(scopes=list(scopes))).key
-    assert made is not None
-    return made
+    key = store.create_api_key(NewApiKey(scopes=list(scopes))).key
+    assert key is not None
+    return key
 
 
 def auth_header(key: str) -> dict[str, str]:

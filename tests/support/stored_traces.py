@@ -100,11 +100,11 @@ def store_calls(
     traces_dir = project / folder
     composer = TraceComposer(Redactor(), match_key)
     writer = SpoolWriter(os.fspath(traces_dir))
-    kept = [composer.compose(exchange) for exchange in exchanges]
-    for one in kept:
-        writer.append(one)
+    traces = [composer.compose(exchange) for exchange in exchanges]
+    for trace in traces:
+        writer.append(trace)
     writer.seal()
-    return [one.summary for one in kept]
+    return [trace.summary for trace in traces]
 
 
 def time_ago(**units: float) -> datetime:

@@ -132,9 +132,9 @@ def _send(connection: socket.socket, answer: ScriptedResponse) -> bool:
         return False
     if answer.waits_first and answer.permits is not None:
         answer.permits.acquire(timeout=WAIT_S)
-    first, *rest = answer.pieces or [b""]
+    first, *other_pieces = answer.pieces or [b""]
     connection.sendall(answer.head() + _framed(answer, first))
-    for piece in rest:
+    for piece in other_pieces:
         if answer.permits is not None and not answer.permits.acquire(timeout=WAIT_S):
             _reset(connection)
             return False
@@ -171,7 +171,7 @@ def upstream() -> Iterator[Upstream]:
 @contextlib.contextmanager
 def uncalled_upstream() -> Iterator[Upstream]:
     """A provider that answers otherwise than everybody expects, and must never be asked."""
-    with upstream() as one:
-        one.respond_with(ScriptedResponse([b'{"error": "nobody should have asked"}'], 500))
-        yield one
-        assert [] == one.received
+    with upstream() as server:
+        server.respond_with(ScriptedResponse([b'{"error": "nobody should have asked"}'], 500))
+        yield server
+        assert [] == server.received

@@ -112,19 +112,19 @@ def test_only_listed_modules_open_files() -> None:
 def test_only_listed_rooms_know_the_database() -> None:
     """Drivers are imported in the storage of their owner, and SQLAlchemy in the context store."""
     for library, users in DATABASE_USERS.items():
-        found = {
+        modules = {
             module
             for module in _modules()
             for name in _imports(module)
             if name == library or name.startswith(f"{library}.")
         }
 
-        assert [] == sorted(module for module in found if not _is_listed(module, users)), library
+        assert [] == sorted(module for module in modules if not _is_listed(module, users)), library
 
 
 def test_the_dialect_of_the_database_is_known_in_storage_only() -> None:
     """Nobody else imports a dialect of SQLAlchemy, or asks a connection for its own."""
-    found = [
+    modules = [
         module
         for module in _modules()
         if module.startswith("context.") and not _is_inside(module, "context.storage")
@@ -132,7 +132,7 @@ def test_the_dialect_of_the_database_is_known_in_storage_only() -> None:
         or any(name.endswith(".dialect.name") for name in _dotted_names(module))
     ]
 
-    assert [] == found
+    assert [] == modules
 
 
 def test_pure_rooms_do_no_input_and_output() -> None:

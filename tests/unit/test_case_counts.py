@@ -36,12 +36,12 @@ def _run(folder: Path, cells: list[str], *arguments: str) -> tuple[int, str]:
     (folder / "t" / "conftest.py").write_text(HOOKS.format(path=str(TESTS / "conftest.py")))
     (folder / "t" / "test_it.py").write_text(SUITE.format(cells=cells, name=COUNTED))
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *arguments]
-    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False, timeout=120)
-    return done.returncode, done.stdout + done.stderr
+    process = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False, timeout=120)
+    return process.returncode, process.stdout + process.stderr
 
 
 def _all() -> list[str]:
-    return [f"{backend} × {what}" for backend in BACKENDS for what in required_cells()]
+    return [f"{backend} × {cell}" for backend in BACKENDS for cell in required_cells()]
 
 
 @pytest.mark.parametrize("workers", ["0", "2"])
@@ -49,24 +49,24 @@ def test_a_run_without_a_cell_fails_and_says_which(tmp_path: Path, workers: str)
     """Also where workers ran it."""
     cells = [cell for cell in _all() if cell != "postgresql × purge"]
 
-    code, told = _run(tmp_path, cells, "-n", workers)
+    code, output = _run(tmp_path, cells, "-n", workers)
 
-    assert 1 == code, told
-    assert "no test ran for postgresql × purge" in told
-    assert "context store, purge: 1 on sqlite, 0 on postgresql" in told
-    assert 1 == told.count("no test ran for")
+    assert 1 == code, output
+    assert "no test ran for postgresql × purge" in output
+    assert "context store, purge: 1 on sqlite, 0 on postgresql" in output
+    assert 1 == output.count("no test ran for")
 
 
 def test_a_run_with_all_of_them_passes(tmp_path: Path) -> None:
     """And prints the numbers."""
-    code, told = _run(tmp_path, _all())
+    code, output = _run(tmp_path, _all())
 
-    assert 0 == code, told
-    assert "context store, merge rebase: 1 on sqlite, 1 on postgresql" in told
+    assert 0 == code, output
+    assert "context store, merge rebase: 1 on sqlite, 1 on postgresql" in output
 
 
 def test_a_part_of_the_suite_is_not_asked_for_all(tmp_path: Path) -> None:
     """Who names a file wants to see that file."""
-    code, told = _run(tmp_path, _all()[:1], "t/test_it.py")
+    code, output = _run(tmp_path, _all()[:1], "t/test_it.py")
 
-    assert 0 == code, told
+    assert 0 == code, output

@@ -83,9 +83,9 @@ def test_a_pinned_clock_is_pinned_in_its_own_context_only() -> None:
     """Another context, as another thread or task has, sees the real time."""
     elsewhere = contextvars.copy_context()
     with pinned(NOON):
-        seen = elsewhere.run(now)
+        times = elsewhere.run(now)
 
-    assert NOON != seen
+    assert NOON != times
 
 
 @pytest.mark.parametrize(

@@ -55,7 +55,7 @@ def _messages(project: Path) -> list[str]:
 
 
 @pytest.mark.parametrize(
-    ("name", "url", "told"),
+    ("name", "url", "expected_message"),
     [
         ("v1", "http://a", "name"),
         ("a/b", "http://a", "name"),
@@ -71,20 +71,20 @@ def _messages(project: Path) -> list[str]:
     ],
 )
 def test_an_upstream_that_cannot_be_used_is_named_without_its_address(
-    tmp_path: Path, name: str, url: str, told: str
+    tmp_path: Path, name: str, url: str, expected_message: str
 ) -> None:
     """The address could hold a secret."""
     (message,) = _messages(_write(tmp_path, {"upstreams": {name: url}}))
 
-    assert told in message
+    assert expected_message in message
     assert "s3cret" not in message
 
 
 def test_upstreams_are_names_and_addresses(tmp_path: Path) -> None:
     """With a path, a port, or neither."""
-    given = {"corp": "https://llm.example.com/gateway", "a.b-c_d": "http://[::1]:80"}
+    upstreams = {"corp": "https://llm.example.com/gateway", "a.b-c_d": "http://[::1]:80"}
 
-    assert given == _load(_write(tmp_path, {"upstreams": given})).config.upstreams
+    assert upstreams == _load(_write(tmp_path, {"upstreams": upstreams})).config.upstreams
 
 
 # ---------------------------------------------------------------------------------------------
@@ -206,12 +206,12 @@ def test_every_variable_sets_a_setting_that_exists() -> None:
 def test_the_effective_settings_are_all_there_with_value_and_origin(tmp_path: Path) -> None:
     """What `traceforge config show` prints."""
     loaded = _load(_write(tmp_path, {"models": {"gpt-*": {"temperature": 0}}}))
-    shown = effective_settings(loaded)
+    settings = effective_settings(loaded)
 
-    assert {"value": 30, "from": "default"} == shown["max_trace_retention"]
+    assert {"value": 30, "from": "default"} == settings["max_trace_retention"]
     rule = {"gate": "behaviour", "temperature": 0, "usage_in_answers": "required"}
-    assert {"value": {"gpt-*": rule}, "from": CONFIG_FILE} == shown["models"]
-    assert list(Config.__struct_fields__) == list(shown)
+    assert {"value": {"gpt-*": rule}, "from": CONFIG_FILE} == settings["models"]
+    assert list(Config.__struct_fields__) == list(settings)
 
 
 # ---------------------------------------------------------------------------------------------
@@ -258,9 +258,9 @@ def test_without_any_mark_the_start_is_the_project(tmp_path: Path) -> None:
     """Nothing above is read."""
     start = tmp_path / "a" / "b"
     start.mkdir(parents=True)
-    found = find_project(str(start))
+    project = find_project(str(start))
 
-    assert str(start.resolve()) == found
+    assert str(start.resolve()) == project
 
 
 def test_a_linked_start_is_searched_from_where_it_really_is(tmp_path: Path) -> None:

@@ -167,8 +167,8 @@ def test_an_error_prints_its_message_and_has_an_exit_code(cls: type[TraceForgeEr
 
 def test_only_an_invalid_artefact_and_a_miss_are_findings() -> None:
     """All other errors mean that nothing could be checked."""
-    found = {InvalidFile, PromptNotRecorded, CallNotRecorded, UnusedInteractions}
-    assert found == {cls for cls in _ours() if cls.exit_code is ExitCode.FINDINGS}
+    own_errors = {InvalidFile, PromptNotRecorded, CallNotRecorded, UnusedInteractions}
+    assert own_errors == {cls for cls in _ours() if cls.exit_code is ExitCode.FINDINGS}
 
 
 def test_what_is_not_json_says_where_and_becomes_a_parse_finding() -> None:

@@ -19,16 +19,16 @@ def test_a_short_run_tries_a_third(
 ) -> None:
     """A long one tries all of them; where there are few, a short one does too."""
     monkeypatch.setattr(RunLength, "is_short", is_short)
-    seen = []
+    tried_examples = []
 
     @fuzz(examples)
     @given(st.integers())
-    def count(one: int) -> None:
-        seen.append(one)
+    def count(example: int) -> None:
+        tried_examples.append(example)
 
     count()
 
-    assert (expected, expected) == (scale_examples(examples), len(seen))
+    assert (expected, expected) == (scale_examples(examples), len(tried_examples))
 
 
 def test_a_run_without_the_slow_tests_is_a_short_one(request: pytest.FixtureRequest) -> None:

@@ -20,10 +20,10 @@ def test_an_id_is_a_prefix_and_26_characters_of_crockford() -> None:
     assert 26 == LENGTH
     assert sorted(set("0123456789abcdefghijklmnopqrstuvwxyz") - set("ilou")) == sorted(ALPHABET)
     for _ in range(100):
-        prefix, _, rest = new_id("snp").partition("_")
+        prefix, _, random_part = new_id("snp").partition("_")
         assert "snp" == prefix
-        assert 26 == len(rest)
-        assert set(rest) <= set(ALPHABET)
+        assert 26 == len(random_part)
+        assert set(random_part) <= set(ALPHABET)
 
 
 def test_every_character_is_as_likely_as_any_other() -> None:
@@ -38,10 +38,10 @@ def test_every_character_is_as_likely_as_any_other() -> None:
 
 def test_every_id_matches_the_pattern_of_its_prefix_and_no_other() -> None:
     """What is made here is what the formats accept, for that prefix alone."""
-    made = [new_id("blk") for _ in range(100)]
+    ids = [new_id("blk") for _ in range(100)]
 
-    assert all(re.search(id_pattern("blk"), text) for text in made)
-    assert not any(re.search(id_pattern("br"), text) for text in made)
+    assert all(re.search(id_pattern("blk"), text) for text in ids)
+    assert not any(re.search(id_pattern("br"), text) for text in ids)
 
 
 @pytest.mark.parametrize("character", "0123456789abcdefghijklmnopqrstuvwxyzABCZ-_٣\n")
@@ -62,10 +62,10 @@ def test_the_pattern_takes_the_whole_text(text: str) -> None:
 
 def test_ids_do_not_repeat() -> None:
     """130 random bits each: ten thousand of them are ten thousand ids, and every character occurs."""
-    made = {new_id("x") for _ in range(10_000)}
+    ids = {new_id("x") for _ in range(10_000)}
 
-    assert 10_000 == len(made)
-    assert set(ALPHABET) == set("".join(text[2:] for text in made))
+    assert 10_000 == len(ids)
+    assert set(ALPHABET) == set("".join(text[2:] for text in ids))
 
 
 def test_a_seed_gives_the_same_ids_again_in_its_block_only() -> None:
@@ -75,21 +75,21 @@ def test_a_seed_gives_the_same_ids_again_in_its_block_only() -> None:
         with seeded(8):
             other = new_id("a")
     with seeded(7):
-        again = [new_id("a"), new_id("a")]
+        more_ids = [new_id("a"), new_id("a")]
 
-    assert first == again
+    assert first == more_ids
     assert 4 == len({*first, other, new_id("a")})
 
 
 def test_a_uuid_is_random_and_of_version_4() -> None:
     """Thousands, made in several threads, are all different, and all spelled as a UUID is."""
     with ThreadPoolExecutor(4) as pool:
-        made = list(pool.map(lambda _: new_uuid(), range(10_000)))
+        uuids = list(pool.map(lambda _: new_uuid(), range(10_000)))
 
-    assert 10_000 == len(set(made))
-    assert {(4, "specified in RFC 4122")} == {(UUID(text).version, UUID(text).variant) for text in made}
-    assert made == [str(UUID(text)) for text in made]
-    assert set("89ab") == {text[19] for text in made}
+    assert 10_000 == len(set(uuids))
+    assert {(4, "specified in RFC 4122")} == {(UUID(text).version, UUID(text).variant) for text in uuids}
+    assert uuids == [str(UUID(text)) for text in uuids]
+    assert set("89ab") == {text[19] for text in uuids}
 
 
 def test_a_seed_gives_the_same_uuids_again() -> None:
@@ -116,6 +116,6 @@ os._exit(0)
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
 def test_a_child_process_does_not_make_the_uuids_of_its_parent() -> None:
     """Some are held ready; a fork must not hand them out twice."""
-    told = subprocess.run([sys.executable, "-c", FORKED], capture_output=True, text=True, check=True).stdout.split()
+    output = subprocess.run([sys.executable, "-c", FORKED], capture_output=True, text=True, check=True).stdout.split()
 
-    assert 2 * SPARE == len(told) == len(set(told))
+    assert 2 * SPARE == len(output) == len(set(output))

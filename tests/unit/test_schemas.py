@@ -58,8 +58,8 @@ def _generator() -> ModuleType:
 
 
 def _reader_accepts(name: str, value: Any) -> bool:
-    found = FORMATS[name].check(value)
-    return all(finding.message.endswith(READER_ONLY) for finding in found)
+    findings = FORMATS[name].check(value)
+    return all(finding.message.endswith(READER_ONLY) for finding in findings)
 
 
 def _assert_both_judge_alike(name: str, value: Any) -> None:

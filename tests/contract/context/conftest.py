@@ -104,9 +104,9 @@ def shared_stores(started_postgres: Callable[[], str]) -> Iterator[Callable[[str
 @pytest.fixture
 def shared_store(backend: str, shared_stores: Callable[[str], Store]) -> Store:
     """One database for many tests, each with a project of its own."""
-    found = shared_stores(backend)
-    assert (backend == "sqlite") == found.database.is_sqlite
-    return found
+    stores = shared_stores(backend)
+    assert (backend == "sqlite") == stores.database.is_sqlite
+    return stores
 
 
 @pytest.fixture
@@ -130,8 +130,8 @@ def upstream() -> Iterator[Upstream]:
 
 
 @pytest.fixture
-def asked(store: Store, upstream: Upstream) -> Store:
+def model_store(store: Store, upstream: Upstream) -> Store:
     """A store that asks it; `bot` is an alias."""
-    made = connect_models(store, upstream.url)
-    made.create_alias(NewAlias(name="bot", targets=[Target(provider="openai", model="m-1")]))
-    return made
+    connected = connect_models(store, upstream.url)
+    connected.create_alias(NewAlias(name="bot", targets=[Target(provider="openai", model="m-1")]))
+    return connected

@@ -43,9 +43,9 @@ class _Awaited:
     def __getattr__(self, name: str) -> Any:
         method = getattr(self._client, name)
 
-        def call(*given: Any, **named: Any) -> Any:
-            made = method(*given, **named)
-            return self._loop.run_until_complete(_gather(made) if hasattr(made, "__aiter__") else made)
+        def call(*arguments: Any, **named: Any) -> Any:
+            result = method(*arguments, **named)
+            return self._loop.run_until_complete(_gather(result) if hasattr(result, "__aiter__") else result)
 
         return call
 
@@ -226,9 +226,9 @@ def test_an_idempotency_key_works_alike_in_every_client(client: Any) -> None:
         assert "invalid_idempotency_key" == wrong.value.reason
 
 
-def name_of(one: Any) -> str:
+def name_of(item: Any) -> str:
     """What a list goes on behind: an id, or the name of an alias."""
-    return str(getattr(one, "id", None) or one.name)
+    return str(getattr(item, "id", None) or item.name)
 
 
 @pytest.mark.slow
@@ -248,8 +248,8 @@ def test_every_list_is_paged_without_gaps_or_repetitions(
     artifact = client.create_artifact(artifact_type="document", content="x")
     for number in range(6):
         client.create_alias(name=f"bot-{number}", targets=[Target(provider="ollama", model="m")])
-        asked = client.create_session().id
-        pinned = client.create_response(model="ollama/m", session_id=asked, input="x").snapshot_id
+        session_id = client.create_session().id
+        pinned = client.create_response(model="ollama/m", session_id=session_id, input="x").snapshot_id
         client.create_replay_run(baseline="ollama/m", candidate="bot-0", snapshot_ids=[pinned])
         client.create_artifact(artifact_type="document", content="x")
         client.create_purge_job(targets=[client.create_artifact(artifact_type="document", content="y").id])
@@ -272,19 +272,19 @@ def test_every_list_is_paged_without_gaps_or_repetitions(
     for operation in lists:
         ids = arguments.get(operation.name, ())
         method = getattr(client, operation.name)
-        whole = list(getattr(client, operation.name.replace("list_", "iterate_"))(*ids))
-        assert len(whole) >= 6, operation.name
+        items = list(getattr(client, operation.name.replace("list_", "iterate_"))(*ids))
+        assert len(items) >= 6, operation.name
         for limit in (1, 2, 3, 100):
-            seen: list[Any] = []
+            paged: list[Any] = []
             more = True
             while more:
-                page = method(*ids, limit=limit, after=name_of(seen[-1]) if seen else None)
+                page = method(*ids, limit=limit, after=name_of(paged[-1]) if paged else None)
                 assert len(page.data) <= limit
                 more = page.has_more
                 assert page.data or not more
-                seen += page.data
-            assert whole == seen, operation.name
-        assert len(whole) == len({name_of(one) for one in whole})
+                paged += page.data
+            assert items == paged, operation.name
+        assert len(items) == len({name_of(item) for item in items})
     assert 9 <= len(lists)
 
 
@@ -297,24 +297,26 @@ def test_both_clients_have_the_same_method_for_every_operation() -> None:
         assert inspect.signature(sync) == inspect.signature(awaited)
         fields = () if operation.body is None else msgspec.structs.fields(operation.body)
         named = inspect.signature(sync).parameters
-        assert {one.name for one in fields} - {"stream"} <= named.keys()
+        assert {field.name for field in fields} - {"stream"} <= named.keys()
         if operation.can_stream:
-            streams = [getattr(one, name.replace("create_", "stream_")) for one in (Client, AsyncClient)]
-            assert [named.keys()] * 2 == [inspect.signature(one).parameters.keys() for one in streams]
-        required = {one.name for one in fields if one.required}
+            streams = [
+                getattr(client_class, name.replace("create_", "stream_")) for client_class in (Client, AsyncClient)
+            ]
+            assert [named.keys()] * 2 == [inspect.signature(stream).parameters.keys() for stream in streams]
+        required = {field.name for field in fields if field.required}
         assert required == {
-            one.name
-            for one in named.values()
-            if one.kind is inspect.Parameter.KEYWORD_ONLY and one.default is inspect.Parameter.empty
+            parameter.name
+            for parameter in named.values()
+            if parameter.kind is inspect.Parameter.KEYWORD_ONLY and parameter.default is inspect.Parameter.empty
         }
 
 
 def test_an_unreachable_server_is_named_in_the_error() -> None:
     """A server that is not there is an error that says so."""
-    with pytest.raises(StoreUnavailable) as gone:
+    with pytest.raises(StoreUnavailable) as error:
         Client.connect("http://127.0.0.1:9").list_sessions()
-    assert "127.0.0.1:9" in gone.value.message
-    assert not gone.value.outcome_unknown
+    assert "127.0.0.1:9" in error.value.message
+    assert not error.value.outcome_unknown
     for url in ("ftp://x", "context.db", "http://"):
         with pytest.raises(StoreUnavailable):
             Client.connect(url)
@@ -324,12 +326,12 @@ def test_a_connection_that_the_server_closed_is_opened_again(store: Store) -> No
     """A connection that the server closed is opened again."""
     with run_server(store) as first:
         client = Client.connect(first.url)
-        made = client.create_session()
+        session = client.create_session()
         for connection in client.transport._connections:
             connection.sock.shutdown(2)
-        assert [made] == client.list_sessions().data
+        assert [session] == client.list_sessions().data
         client.close()
-        assert [made] == client.list_sessions().data
+        assert [session] == client.list_sessions().data
         client.close()
 
 
@@ -360,13 +362,13 @@ def test_each_text_arrives_before_the_next_one_is_sent(client: Any, upstream: Up
     events = step_by_step(client, model="openai/m", session_id=client.create_session().id, input="Count.")
     assert [] == upstream.received
 
-    seen = [next(events).type, next(events).delta]
+    first_events = [next(events).type, next(events).delta]
     for _ in range(2):
         permits.release()
-        seen.append(next(events).delta)
+        first_events.append(next(events).delta)
     permits.release()  # What ends the stream.
 
-    assert ["response.created", "One", " two", " three"] == seen
+    assert ["response.created", "One", " two", " three"] == first_events
     assert ["response.completed"] == [event.type for event in events]
 
 
@@ -376,16 +378,16 @@ def test_a_stream_that_is_not_read_to_its_end_is_still_stored(client: Any, upstr
     upstream.respond_with(streamed_response("One", " two", permits=permits))
     session = client.create_session()
     events = step_by_step(client, model="openai/m", session_id=session.id, input="Count.")
-    made = next(events).response.id
+    response_id = next(events).response.id
     next(events)
 
     threading.Timer(0.1, lambda: permits.release(2)).start()
     events.close()
 
     end = time.monotonic() + 20
-    while client.get_response(made).status == "running" and time.monotonic() < end:
+    while client.get_response(response_id).status == "running" and time.monotonic() < end:
         time.sleep(0.01)
-    assert "One two" == client.get_response(made).output["content"]
+    assert "One two" == client.get_response(response_id).output["content"]
     assert 2 == client.get_branch(session.id, session.default_branch_id).version
 
 
@@ -444,12 +446,12 @@ def test_create_response_takes_no_stream_field(client: Any, upstream: Upstream) 
     """`create_response` waits: how it is had is a method, not a field."""
     upstream.respond_with(ScriptedResponse([chat_answer("Yes.")]))
 
-    made = client.create_response(model="openai/m", session_id=client.create_session().id, input="Hi")
+    response = client.create_response(model="openai/m", session_id=client.create_session().id, input="Hi")
 
-    assert "Yes." == made.output["content"]
+    assert "Yes." == response.output["content"]
     assert not json.loads(upstream.received[0].body).get("stream")
     with pytest.raises(TypeError, match="stream"):
-        client.create_response(model="openai/m", session_id=made.session_id, stream=True)
+        client.create_response(model="openai/m", session_id=response.session_id, stream=True)
 
 
 WAITING_CALLS = 40
@@ -463,12 +465,12 @@ def test_calls_that_wait_for_a_model_hold_up_no_other_call(
     """40 calls wait for a model; other operations are answered before any of them."""
     permits = threading.Semaphore(0)
     answer = chat_answer("Yes.")
-    held = (
+    response = (
         streamed_response("Yes.", permits=permits)
         if is_streamed
         else ScriptedResponse([answer[:9], answer[9:]], permits=permits, chunked=True)
     )
-    upstream.respond_with(*[held] * WAITING_CALLS)
+    upstream.respond_with(*[response] * WAITING_CALLS)
 
     async def work(client: AsyncClient) -> None:
         sessions = [await client.create_session() for _ in range(WAITING_CALLS)]
@@ -533,6 +535,6 @@ def test_an_unreachable_server_is_named_in_the_error_of_an_async_call() -> None:
         async with await AsyncClient.connect("http://127.0.0.1:9") as client:
             await client.create_session()
 
-    with pytest.raises(StoreUnavailable, match=r"127\.0\.0\.1:9") as gone:
+    with pytest.raises(StoreUnavailable, match=r"127\.0\.0\.1:9") as error:
         asyncio.run(work())
-    assert not gone.value.outcome_unknown
+    assert not error.value.outcome_unknown

@@ -31,13 +31,13 @@ def expected(processes: int, threads: int, each: int) -> set[str]:
 def test_eight_writers_lose_nothing(target: str, keys: str, record_property: Any, backend: str) -> None:
     """Four processes of two writers each, 400 appends in all, each of which retries when it is told to."""
     with closing(Store.open(target, keys=keys)) as store:
-        made = new_session(store)
-        ids = (store.project_id, made.id, made.default_branch_id)
+        session = new_session(store)
+        ids = (store.project_id, session.id, session.default_branch_id)
         start = time.monotonic()
         run_all(target, keys, ids, processes=4, threads=2, each=100)
         took = time.monotonic() - start
-        events = list_all_events(store, made)
-        branch = store.get_branch(made.id, made.default_branch_id)
+        events = list_all_events(store, session)
+        branch = store.get_branch(session.id, session.default_branch_id)
 
         check_events(events, expected(4, 2, 100))
         assert (400, events[-1].id) == (branch.version, branch.head_event_id)
@@ -63,12 +63,12 @@ def test_sixty_four_writers_lose_nothing_while_some_are_killed(
 
 def _run(target: str, keys: str, server: Any, kind: str, record_property: Any) -> None:
     with closing(Store.open(target, keys=keys)) as store:
-        made = new_session(store)
-        ids = (store.project_id, made.id, made.default_branch_id)
+        session = new_session(store)
+        ids = (store.project_id, session.id, session.default_branch_id)
         restarts: list[int] = []
 
         def restart_in_the_middle() -> None:
-            while store.get_branch(made.id, made.default_branch_id).version < 4000:
+            while store.get_branch(session.id, session.default_branch_id).version < 4000:
                 time.sleep(0.2)
             server.stop()  # Cuts every connection, at whichever statement it is.
             server.start()
@@ -82,8 +82,8 @@ def _run(target: str, keys: str, server: Any, kind: str, record_property: Any) -
         took = time.monotonic() - start
         if helper is not None:
             helper.join()
-        events = list_all_events(store, made)
-        branch = store.get_branch(made.id, made.default_branch_id)
+        events = list_all_events(store, session)
+        branch = store.get_branch(session.id, session.default_branch_id)
 
         check_events(events, expected(8, 8, 1256))
         assert (len(events), events[-1].id) == (branch.version, branch.head_event_id)

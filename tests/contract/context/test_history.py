@@ -28,10 +28,10 @@ NO_BRANCH = "br_00000000000000000000000000"
 
 def test_the_first_event_has_sequence_one_and_no_parent(store: Store) -> None:
     """And becomes the head."""
-    made = new_session(store)
+    session = new_session(store)
     body = Append(expected_version=0, expected_head_event_id=None, event=SAID)
 
-    event = store.append_event(made.id, made.default_branch_id, body)
+    event = store.append_event(session.id, session.default_branch_id, body)
 
     assert (1, None, "hello", digest_text("hello")) == (
         event.sequence,
@@ -39,38 +39,38 @@ def test_the_first_event_has_sequence_one_and_no_parent(store: Store) -> None:
         event.content,
         event.content_digest,
     )
-    branch = store.get_branch(made.id, made.default_branch_id)
+    branch = store.get_branch(session.id, session.default_branch_id)
     assert (1, event.id) == (branch.version, branch.head_event_id)
 
 
 def test_what_is_answered_is_what_is_listed(store: Store) -> None:
     """Texts, values, references, metadata: an event reads back as it was answered."""
-    made = new_session(store)
-    known = new_artifact(store, {"k": ["v"]})
+    session = new_session(store)
+    artifact = new_artifact(store, {"k": ["v"]})
     events = [
-        append_event(store, made, "text", metadata={"a": {"b": [1, 2.5, None, "ü"]}}),
-        append_event(store, made, [{"type": "text", "text": "part"}], EventType.ASSISTANT_MESSAGE),
-        append_event(store, made, event_type=EventType.TOOL_RESULT, payload_ref=known.id),
-        append_event(store, made, "", EventType.NOTE),
+        append_event(store, session, "text", metadata={"a": {"b": [1, 2.5, None, "ü"]}}),
+        append_event(store, session, [{"type": "text", "text": "part"}], EventType.ASSISTANT_MESSAGE),
+        append_event(store, session, event_type=EventType.TOOL_RESULT, payload_ref=artifact.id),
+        append_event(store, session, "", EventType.NOTE),
     ]
 
-    assert events == list_all_events(store, made)
-    assert known.content_digest == events[2].content_digest
-    assert (None, known.id) == (events[2].content, events[2].payload_ref)
+    assert events == list_all_events(store, session)
+    assert artifact.content_digest == events[2].content_digest
+    assert (None, artifact.id) == (events[2].content, events[2].payload_ref)
 
 
 @pytest.mark.parametrize("wrong", ["version", "head", "both", "no head"])
 def test_a_stale_append_is_refused_and_told_where_the_branch_is(store: Store, wrong: str) -> None:
     """Both the version and the head must match; nothing is written where one does not."""
-    made = new_session(store)
-    first, second = append_events(store, made, 2)
+    session = new_session(store)
+    first, second = append_events(store, session, 2)
     version = 1 if wrong in ("version", "both") else 2
     head = {"version": second.id, "head": first.id, "both": first.id, "no head": None}[wrong]
 
     with pytest.raises(BranchConflict) as error:
         store.append_event(
-            made.id,
-            made.default_branch_id,
+            session.id,
+            session.default_branch_id,
             Append(expected_version=version, expected_head_event_id=head, event=SAID),
         )
 
@@ -80,12 +80,12 @@ def test_a_stale_append_is_refused_and_told_where_the_branch_is(store: Store, wr
         error.value.version,
         error.value.head_event_id,
     )
-    assert [first, second] == list_all_events(store, made)
+    assert [first, second] == list_all_events(store, session)
 
 
 def test_of_many_writers_with_one_expectation_one_gets_through(store: Store) -> None:
     """The others are told, and no event of theirs is there."""
-    made = new_session(store)
+    session = new_session(store)
     body = Append(expected_version=0, expected_head_event_id=None, event=SAID)
     won: list[Event] = []
     lost: list[BranchConflict] = []
@@ -94,7 +94,7 @@ def test_of_many_writers_with_one_expectation_one_gets_through(store: Store) -> 
     def write() -> None:
         ready.wait()
         try:
-            won.append(store.append_event(made.id, made.default_branch_id, body))
+            won.append(store.append_event(session.id, session.default_branch_id, body))
         except BranchConflict as exc:
             lost.append(exc)
 
@@ -105,8 +105,8 @@ def test_of_many_writers_with_one_expectation_one_gets_through(store: Store) -> 
         thread.join()
 
     assert (1, 7) == (len(won), len(lost))
-    assert {(1, won[0].id)} == {(one.version, one.head_event_id) for one in lost}
-    assert won == list_all_events(store, made)
+    assert {(1, won[0].id)} == {(conflict.version, conflict.head_event_id) for conflict in lost}
+    assert won == list_all_events(store, session)
 
 
 @pytest.mark.parametrize(
@@ -122,68 +122,70 @@ def test_of_many_writers_with_one_expectation_one_gets_through(store: Store) -> 
 )
 def test_an_event_that_cannot_be_kept_is_refused(store: Store, event: NewEvent, param: str) -> None:
     """The field is named, and the branch has not moved."""
-    made = new_session(store)
+    session = new_session(store)
 
     with pytest.raises(StoreRefused) as error:
         store.append_event(
-            made.id, made.default_branch_id, Append(expected_version=0, expected_head_event_id=None, event=event)
+            session.id,
+            session.default_branch_id,
+            Append(expected_version=0, expected_head_event_id=None, event=event),
         )
 
     assert param == error.value.param
-    assert 0 == store.get_branch(made.id, made.default_branch_id).version
+    assert 0 == store.get_branch(session.id, session.default_branch_id).version
 
 
 def test_nothing_is_appended_to_an_archived_session(store: Store) -> None:
     """It can still be read and forked, and made active again."""
-    made = new_session(store)
-    event = append_event(store, made)
-    store.update_session(made.id, SessionChange(status="archived"))
+    session = new_session(store)
+    event = append_event(store, session)
+    store.update_session(session.id, SessionChange(status="archived"))
 
     with pytest.raises(StoreRefused) as error:
-        append_event(store, made)
+        append_event(store, session)
 
     assert (409, "session_archived") == (error.value.status, error.value.reason)
-    assert [event] == list_all_events(store, fork_branch(store, made))
-    store.update_session(made.id, SessionChange(status="active"))
-    assert 2 == append_event(store, made).sequence
+    assert [event] == list_all_events(store, fork_branch(store, session))
+    store.update_session(session.id, SessionChange(status="active"))
+    assert 2 == append_event(store, session).sequence
 
 
 def test_metadata_never_moves_the_head(store: Store) -> None:
     """A label, or what a session knows about itself, is not history."""
-    made = new_session(store)
-    event = append_event(store, made)
-    store.update_session(made.id, SessionChange(metadata={"a": 1}))
-    branch = store.update_branch(made.id, made.default_branch_id, BranchChange(label="main"))
+    session = new_session(store)
+    event = append_event(store, session)
+    store.update_session(session.id, SessionChange(metadata={"a": 1}))
+    branch = store.update_branch(session.id, session.default_branch_id, BranchChange(label="main"))
 
     assert ("main", 1, event.id) == (branch.label, branch.version, branch.head_event_id)
-    assert branch == store.update_branch(made.id, made.default_branch_id, BranchChange())
+    assert branch == store.update_branch(session.id, session.default_branch_id, BranchChange())
 
 
 def test_a_fork_inherits_the_version_and_shares_the_past(store: Store) -> None:
     """It copies nothing, and what is appended to one is not on the other."""
-    made = new_session(store)
-    past = append_events(store, made, 3)
-    side = fork_branch(store, made, label="side")
-    here, there = append_event(store, made, "here"), append_event(store, side, "there")
+    session = new_session(store)
+    past = append_events(store, session, 3)
+    side = fork_branch(store, session, label="side")
+    main_event, side_event = append_event(store, session, "here"), append_event(store, side, "there")
 
-    assert (3, past[2].id, past[2].id, made.default_branch_id, "side") == (
+    assert (3, past[2].id, past[2].id, session.default_branch_id, "side") == (
         side.version,
         side.head_event_id,
         side.forked_from_event_id,
         side.parent_branch_id,
         side.label,
     )
-    assert (4, 4) == (here.sequence, there.sequence)
-    assert (past[2].id, past[2].id) == (here.parent_event_id, there.parent_event_id)
-    assert [*past, here] == list_all_events(store, made)
-    assert [*past, there] == list_all_events(store, side)
+    assert (4, 4) == (main_event.sequence, side_event.sequence)
+    assert (past[2].id, past[2].id) == (main_event.parent_event_id, side_event.parent_event_id)
+    assert [*past, main_event] == list_all_events(store, session)
+    assert [*past, side_event] == list_all_events(store, side)
 
 
 def test_a_fork_at_an_event_ends_there(store: Store) -> None:
     """Also at one that its parent inherited itself."""
-    made = new_session(store)
-    past = append_events(store, made, 4)
-    side = fork_branch(store, made, past[2])
+    session = new_session(store)
+    past = append_events(store, session, 4)
+    side = fork_branch(store, session, past[2])
     more = append_events(store, side, 2, "side")
     deep = fork_branch(store, side, past[1])
     last = append_event(store, deep, "deep")
@@ -197,22 +199,22 @@ def test_a_fork_at_an_event_ends_there(store: Store) -> None:
 
 def test_a_fork_of_nothing_is_empty(store: Store) -> None:
     """A branch without events has no event to be forked at."""
-    made = new_session(store)
-    side = fork_branch(store, made)
+    session = new_session(store)
+    side = fork_branch(store, session)
     event = append_event(store, side)
 
     assert (0, None, None) == (side.version, side.head_event_id, side.forked_from_event_id)
     assert [event] == list_all_events(store, side)
-    assert [] == list_all_events(store, made)
+    assert [] == list_all_events(store, session)
 
 
 def test_an_event_that_is_not_on_the_path_is_no_place_to_fork_at(store: Store, other: Store) -> None:
     """Not one behind the fork on the parent, not one of another session or project."""
-    made, elsewhere = new_session(store), new_session(store)
-    append_events(store, made, 2)
-    side = fork_branch(store, made)
+    session, elsewhere = new_session(store), new_session(store)
+    append_events(store, session, 2)
+    side = fork_branch(store, session)
     bad = [
-        append_event(store, made, "later").id,
+        append_event(store, session, "later").id,
         append_event(store, elsewhere).id,
         append_event(other, new_session(other)).id,
         NO_EVENT,
@@ -220,30 +222,30 @@ def test_an_event_that_is_not_on_the_path_is_no_place_to_fork_at(store: Store, o
 
     for event_id in [*bad, "x\0"]:
         with pytest.raises(StoreRefused) as error:
-            store.fork_branch(made.id, NewBranch(fork_from_branch_id=side.id, fork_from_event_id=event_id))
+            store.fork_branch(session.id, NewBranch(fork_from_branch_id=side.id, fork_from_event_id=event_id))
         assert (404, "fork_from_event_id") == (error.value.status, error.value.param)
     with pytest.raises(StoreRefused) as error:
-        store.fork_branch(made.id, NewBranch(fork_from_branch_id=elsewhere.default_branch_id))
+        store.fork_branch(session.id, NewBranch(fork_from_branch_id=elsewhere.default_branch_id))
     assert (404, "fork_from_branch_id") == (error.value.status, error.value.param)
 
 
 def test_events_are_listed_over_the_fork_page_by_page(store: Store) -> None:
     """The cursor may be an inherited event; no page repeats or skips one."""
-    made = new_session(store)
-    past = append_events(store, made, 5)
-    side = fork_branch(store, made, past[3])
+    session = new_session(store)
+    past = append_events(store, session, 5)
+    side = fork_branch(store, session, past[3])
     mine = append_events(store, side, 3, "mine")
-    whole = [*past[:4], *mine]
+    expected = [*past[:4], *mine]
 
     for size in range(1, 9):
-        seen: list[Event] = []
+        events: list[Event] = []
         while True:
-            page = store.list_events(*branch_ids(side), limit=size, after=seen[-1].id if seen else None)
-            seen += page.data
+            page = store.list_events(*branch_ids(side), limit=size, after=events[-1].id if events else None)
+            events += page.data
             if not page.has_more:
                 break
             assert size == len(page.data)
-        assert whole == seen
+        assert expected == events
     for after in (past[4].id, NO_EVENT, "nonsense"):
         with pytest.raises(StoreRefused, match="is not in this list"):
             store.list_events(*branch_ids(side), after=after)
@@ -251,25 +253,25 @@ def test_events_are_listed_over_the_fork_page_by_page(store: Store) -> None:
 
 def test_branches_are_listed_oldest_first(store: Store) -> None:
     """The first one first."""
-    made = new_session(store)
-    sides = [fork_branch(store, made, label=str(number)) for number in range(3)]
+    session = new_session(store)
+    sides = [fork_branch(store, session, label=str(number)) for number in range(3)]
     new_session(store)
 
-    listed = store.list_branches(made.id)
+    listed = store.list_branches(session.id)
 
-    assert [made.default_branch_id, *(side.id for side in sides)] == [branch.id for branch in listed.data]
+    assert [session.default_branch_id, *(side.id for side in sides)] == [branch.id for branch in listed.data]
 
 
 def test_a_branch_is_only_in_its_own_session(store: Store, other: Store) -> None:
     """For everything that takes one."""
-    made, elsewhere, theirs = new_session(store), new_session(store), new_session(other)
+    session, elsewhere, theirs = new_session(store), new_session(store), new_session(other)
     body = Append(expected_version=0, expected_head_event_id=None, event=SAID)
     for branch_id in (elsewhere.default_branch_id, theirs.default_branch_id, NO_BRANCH, "x", "\ud800"):
         for use in (
-            lambda name: store.get_branch(made.id, name),
-            lambda name: store.update_branch(made.id, name, BranchChange(label="x")),
-            lambda name: store.append_event(made.id, name, body),
-            lambda name: store.list_events(made.id, name),
+            lambda name: store.get_branch(session.id, name),
+            lambda name: store.update_branch(session.id, name, BranchChange(label="x")),
+            lambda name: store.append_event(session.id, name, body),
+            lambda name: store.list_events(session.id, name),
         ):
             with pytest.raises(StoreRefused) as error:
                 use(branch_id)
@@ -282,11 +284,11 @@ def test_a_branch_is_only_in_its_own_session(store: Store, other: Store) -> None
 
 def test_an_artifact_that_was_deleted_stays_in_the_events_that_refer_to_it(store: Store) -> None:
     """And is not referred to again."""
-    made, known = new_session(store), new_artifact(store)
-    event = append_event(store, made, payload_ref=known.id)
-    store.delete_artifact(known.id)
+    session, artifact = new_session(store), new_artifact(store)
+    event = append_event(store, session, payload_ref=artifact.id)
+    store.delete_artifact(artifact.id)
 
-    assert [event] == list_all_events(store, made)
+    assert [event] == list_all_events(store, session)
     with pytest.raises(StoreRefused) as error:
-        append_event(store, made, payload_ref=known.id)
+        append_event(store, session, payload_ref=artifact.id)
     assert (404, "event.payload_ref") == (error.value.status, error.value.param)

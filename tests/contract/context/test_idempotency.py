@@ -40,8 +40,8 @@ from traceforge.errors import BranchConflict, ContentPurged, StoreRefused
 APPEND = OPERATIONS_BY_NAME["append_event"]
 
 
-def asked(
-    made: Session, version: int = 0, head: str | None = None, content: str = "hello"
+def append_request(
+    session: Session, version: int = 0, head: str | None = None, content: str = "hello"
 ) -> tuple[OperationArguments, Any]:
     """An append, and its body as it came."""
     body = {
@@ -51,39 +51,43 @@ def asked(
     }
     event = NewEvent(event_type=EventType.USER_MESSAGE, content=content)
     typed = Append(expected_version=version, expected_head_event_id=head, event=event)
-    return OperationArguments((made.id, made.default_branch_id), typed), body
+    return OperationArguments((session.id, session.default_branch_id), typed), body
 
 
-def append(store: Store, made: Session, key: str | None, **more: Any) -> EncodedResponse:
+def append(store: Store, session: Session, key: str | None, **more: Any) -> EncodedResponse:
     """Append with a key."""
-    ask, body = asked(made, **more)
+    ask, body = append_request(session, **more)
     return perform_operation(store, APPEND, ask, key, body)
 
 
 def test_a_retry_gets_the_first_answer_byte_for_byte(store: Store) -> None:
     """A retry gets the first answer byte for byte."""
-    made = new_session(store)
+    session = new_session(store)
 
-    first = append(store, made, "k")
+    first = append(store, session, "k")
 
-    assert first == append(store, made, "k")
+    assert first == append(store, session, "k")
     assert 201 == first.status
-    assert 1 == len(list_all_events(store, made))
+    assert 1 == len(list_all_events(store, session))
 
 
 def test_over_http_status_body_and_type_are_the_same_bytes(store: Store) -> None:
     """Over HTTP status body and type are the same bytes."""
-    made = new_session(store)
-    path = f"/v2/sessions/{made.id}/branches/{made.default_branch_id}/events"
+    session = new_session(store)
+    path = f"/v2/sessions/{session.id}/branches/{session.default_branch_id}/events"
     with run_server(store) as site:
-        first, again = (site.http.post(path, json=asked(made)[1], headers={"Idempotency-Key": "k"}) for _ in range(2))
-        other = site.http.post(path, json=asked(made, content="bye")[1], headers={"Idempotency-Key": "k"})
-        bad = site.http.post(path, json=asked(made)[1], headers={"Idempotency-Key": "é".encode("latin-1")})
-    assert (first.status_code, first.content) == (again.status_code, again.content)
+        first, second = (
+            site.http.post(path, json=append_request(session)[1], headers={"Idempotency-Key": "k"}) for _ in range(2)
+        )
+        other = site.http.post(path, json=append_request(session, content="bye")[1], headers={"Idempotency-Key": "k"})
+        bad = site.http.post(
+            path, json=append_request(session)[1], headers={"Idempotency-Key": "é".encode("latin-1")}
+        )
+    assert (first.status_code, first.content) == (second.status_code, second.content)
     assert 201 == first.status_code
     assert (422, "idempotency_key_reused") == (other.status_code, other.json()["error"]["code"])
     assert (400, "invalid_idempotency_key") == (bad.status_code, bad.json()["error"]["code"])
-    assert 1 == len(list_all_events(store, made))
+    assert 1 == len(list_all_events(store, session))
 
 
 def test_a_key_belongs_to_a_project_and_a_path(store: Store, other: Store) -> None:
@@ -92,43 +96,43 @@ def test_a_key_belongs_to_a_project_and_a_path(store: Store, other: Store) -> No
 
     answers = [append(store, mine, "k"), append(store, another, "k"), append(other, theirs, "k")]
 
-    assert 3 == len({one.body for one in answers})
+    assert 3 == len({answer.body for answer in answers})
 
 
 def test_what_was_refused_is_not_remembered(store: Store) -> None:
     """What was refused is not remembered."""
-    made = new_session(store)
+    session = new_session(store)
     with pytest.raises(BranchConflict):
-        append(store, made, "k", version=7)
+        append(store, session, "k", version=7)
 
-    assert 201 == append(store, made, "k").status  # The same key, with a body that is right.
-    assert 1 == len(list_all_events(store, made))
+    assert 201 == append(store, session, "k").status  # The same key, with a body that is right.
+    assert 1 == len(list_all_events(store, session))
 
 
 def test_many_at_once_with_one_key_have_one_effect_and_one_answer(store: Store) -> None:
     """Many at once with one key have one effect and one answer."""
-    made = new_session(store)
+    session = new_session(store)
     answers: list[EncodedResponse] = []
     gate = threading.Barrier(8)
 
     def work() -> None:
         gate.wait()
-        answers.append(append(store, made, "k"))
+        answers.append(append(store, session, "k"))
 
     threads = [threading.Thread(target=work) for _ in range(8)]
-    for one in threads:
-        one.start()
-    for one in threads:
-        one.join()
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
     assert 8 == len(answers)
     assert 1 == len(set(answers))
-    assert 1 == len(list_all_events(store, made))
+    assert 1 == len(list_all_events(store, session))
 
 
 def test_the_row_holds_no_word_of_the_answer_or_the_key(store: Store) -> None:
     """The row holds no word of the answer or the key."""
-    made = new_session(store)
-    append(store, made, "my-own-key", content="a very secret word")
+    session = new_session(store)
+    append(store, session, "my-own-key", content="a very secret word")
 
     rows = store.read(
         lambda tx: tx.fetch_all(select(idempotency).where(idempotency.c.project_id == store.project_id))
@@ -143,16 +147,16 @@ def test_the_row_holds_no_word_of_the_answer_or_the_key(store: Store) -> None:
             select(idempotency_subjects).where(idempotency_subjects.c.project_id == store.project_id)
         )
     )
-    [event] = list_all_events(store, made)
-    assert {made.id, made.default_branch_id, event.id} == {one.subject_id for one in subjects}
+    [event] = list_all_events(store, session)
+    assert {session.id, session.default_branch_id, event.id} == {subject.subject_id for subject in subjects}
 
 
 def test_the_subjects_are_ids_and_not_what_callers_wrote() -> None:
     """The subjects are ids and not what callers wrote."""
-    one, two, three = (f"art_{digit * 26}" for digit in "123")
-    answer = {"id": one, "content": two, "metadata": {"x": three}, "items": [{"artifact_id": two}]}
+    first_id, two, three = (f"art_{digit * 26}" for digit in "123")
+    answer = {"id": first_id, "content": two, "metadata": {"x": three}, "items": [{"artifact_id": two}]}
 
-    assert {one, two} == collect_subjects(("x",), answer)
+    assert {first_id, two} == collect_subjects(("x",), answer)
 
 
 def test_a_long_call_is_in_flight_until_its_lease_runs_out(store: Store) -> None:
@@ -175,8 +179,8 @@ def test_a_long_call_is_in_flight_until_its_lease_runs_out(store: Store) -> None
         assert ("resumed", "rsp_" + "0" * 26) == (resumed.state, resumed.response_id)
         assert not store.write(lambda tx: renew_claim(tx, key, owner="one"))
         store.write(lambda tx: store_answer(tx, key, EncodedResponse(201, b"{}"), frozenset()))
-    kept = store.write(lambda tx: claim_key(tx, key)).answer
-    assert EncodedResponse(201, b"{}", response_id="rsp_" + "0" * 26) == kept
+    answer = store.write(lambda tx: claim_key(tx, key)).answer
+    assert EncodedResponse(201, b"{}", response_id="rsp_" + "0" * 26) == answer
 
 
 def test_a_claim_that_is_given_up_leaves_nothing(store: Store) -> None:
@@ -190,23 +194,25 @@ def test_a_claim_that_is_given_up_leaves_nothing(store: Store) -> None:
 
 def test_an_answer_that_was_purged_is_gone(store: Store) -> None:
     """An answer that was purged is gone."""
-    made = new_session(store)
-    append(store, made, "k")
-    gone = {"purged_by": "pur_" + "0" * 26, "sealed": None, "wrapped_key": None, "generation": None}
+    session = new_session(store)
+    append(store, session, "k")
+    purged_columns = {"purged_by": "pur_" + "0" * 26, "sealed": None, "wrapped_key": None, "generation": None}
     store.write(
-        lambda tx: tx.execute(idempotency.update().where(idempotency.c.project_id == tx.project_id).values(gone))
+        lambda tx: tx.execute(
+            idempotency.update().where(idempotency.c.project_id == tx.project_id).values(purged_columns)
+        )
     )
 
     with pytest.raises(ContentPurged):
-        append(store, made, "k")
-    assert 1 == len(list_all_events(store, made))
+        append(store, session, "k")
+    assert 1 == len(list_all_events(store, session))
 
 
 def test_an_api_key_is_answered_again_and_kept_nowhere(store: Store) -> None:
     """The same bytes, one key that works; what is remembered does not hold it, not even opened."""
     with run_server(store) as site:
         ask = {"scopes": ["read"], "label": "ci"}
-        first, again = (
+        first, second = (
             site.http.post("/v2/api-keys", json=ask, headers={"Idempotency-Key": "k-1"}) for _ in range(2)
         )
         other = site.http.post("/v2/api-keys", json=ask, headers={"Idempotency-Key": "k-2"})
@@ -223,28 +229,28 @@ def test_an_api_key_is_answered_again_and_kept_nowhere(store: Store) -> None:
         )
         for row in rows
     ]
-    found = store.find_api_key(key)
-    assert (201, first.content) == (again.status_code, again.content)
+    api_key = store.find_api_key(key)
+    assert (201, first.content) == (second.status_code, second.content)
     assert re.fullmatch(r"tf_live_[A-Za-z0-9_-]{43}", key)
-    assert found is not None
-    assert first.json()["id"] == found.id
+    assert api_key is not None
+    assert first.json()["id"] == api_key.id
     assert key != other.json()["key"]
     assert 422 == reused.status_code
     assert 2 == len(store.list_api_keys().data)
     assert 2 == len(opened)
-    assert all(key.removeprefix("tf_live_").encode() not in one for one in opened)
+    assert all(key.removeprefix("tf_live_").encode() not in text for text in opened)
 
 
 def test_answers_are_forgotten_after_a_day(target: str, keys: str) -> None:
     """Answers are forgotten after a day."""
     store = Store.open(target, keys=keys)
-    made = new_session(store)
-    append(store, made, "k")
+    session = new_session(store)
+    append(store, session, "k")
     assert 0 == store.write(delete_expired_answers)
     with pinned(now() + timedelta(days=1, seconds=1)):
         assert 1 == store.write(delete_expired_answers)
     with pytest.raises(BranchConflict):
-        append(store, made, "k")
+        append(store, session, "k")
     store.close()
 
 
@@ -252,10 +258,10 @@ def test_a_crash_at_any_statement_leaves_one_effect_after_the_retry(
     target: str, keys: str, record_property: Any
 ) -> None:
     """A crash at any statement leaves one effect after the retry."""
-    found = kill_at_every_statement(target, keys)
+    report = kill_at_every_statement(target, keys)
 
-    assert found.statements > 5
-    assert found.before > 0  # Killed before the commit: nothing was there.
-    assert found.after > 0  # And after it: everything was.
-    assert [] == found.wrong
-    record_property("summary", f"idempotent append killed at {found.kills} points: one effect after each retry")
+    assert report.statements > 5
+    assert report.before > 0  # Killed before the commit: nothing was there.
+    assert report.after > 0  # And after it: everything was.
+    assert [] == report.wrong
+    record_property("summary", f"idempotent append killed at {report.kills} points: one effect after each retry")

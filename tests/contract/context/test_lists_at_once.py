@@ -24,17 +24,17 @@ TARGET = Target(provider="openai", model="m")
 @contextmanager
 def uncommitted(store: Store, make: Callable[[Store], Any]) -> Iterator[Callable[[], str]]:
     """Something that has its number and cannot be seen; it is committed when what is lent here is called."""
-    made, go = threading.Event(), threading.Event()
+    inserted, go = threading.Event(), threading.Event()
 
     def work(joined: Store) -> str:
         name = name_of(make(joined))
-        made.set()
+        inserted.set()
         assert go.wait(SOON_S)
         return name
 
     with ThreadPoolExecutor() as pool:
         slow = pool.submit(store.transaction, work)
-        assert made.wait(SOON_S)
+        assert inserted.wait(SOON_S)
 
         def commit() -> str:
             go.set()
@@ -46,9 +46,9 @@ def uncommitted(store: Store, make: Callable[[Store], Any]) -> Iterator[Callable
             go.set()
 
 
-def name_of(made: Any) -> str:
+def name_of(item: Any) -> str:
     """What a list goes on behind."""
-    return str(getattr(made, "id", None) or made.name)
+    return str(getattr(item, "id", None) or item.name)
 
 
 def alias(store: Store) -> Any:
@@ -80,27 +80,27 @@ def test_what_is_committed_late_is_not_skipped(store: Store, kind: str) -> None:
         threading.Event().wait(0.2)  # It would be over by now, if it did not wait.
         late = commit()
         early = name_of(quick.result(SOON_S))
-        seen = [name_of(one) for one in listing.result(SOON_S).data]
-        behind = [name_of(one) for one in show(store, limit=100, after=seen[-1] if seen else None).data]
+        listed = [name_of(item) for item in listing.result(SOON_S).data]
+        later = [name_of(item) for item in show(store, limit=100, after=listed[-1] if listed else None).data]
 
-    assert [late, early] == seen + behind
+    assert [late, early] == listed + later
 
 
 def test_branches_are_listed_so_too(store: Store) -> None:
     """A list of one session waits as the others do."""
-    made = new_session(store)
-    with uncommitted(store, lambda joined: fork_branch(joined, made)) as commit, ThreadPoolExecutor() as pool:
-        quick = pool.submit(fork_branch, store, made)
+    session = new_session(store)
+    with uncommitted(store, lambda joined: fork_branch(joined, session)) as commit, ThreadPoolExecutor() as pool:
+        quick = pool.submit(fork_branch, store, session)
         if not store.database.is_sqlite:
             quick.result(SOON_S)
-        listing = pool.submit(store.list_branches, made.id)
+        listing = pool.submit(store.list_branches, session.id)
         threading.Event().wait(0.2)
         late = commit()
         early = quick.result(SOON_S).id
-        seen = [one.id for one in listing.result(SOON_S).data]
-        behind = [one.id for one in store.list_branches(made.id, after=seen[-1]).data]
+        listed = [branch.id for branch in listing.result(SOON_S).data]
+        later = [branch.id for branch in store.list_branches(session.id, after=listed[-1]).data]
 
-    assert [made.default_branch_id, late, early] == seen + behind
+    assert [session.default_branch_id, late, early] == listed + later
 
 
 def test_projects_are_listed_so_too(store: Store) -> None:
@@ -121,10 +121,10 @@ def test_projects_are_listed_so_too(store: Store) -> None:
         threading.Event().wait(0.2)
         late = commit()
         early = quick.result(SOON_S).id
-        seen = [one.id for one in listing.result(SOON_S).data]
-        behind = [one.id for one in store.list_projects(after=seen[-1] if seen else last).data]
+        listed = [project.id for project in listing.result(SOON_S).data]
+        later = [project.id for project in store.list_projects(after=listed[-1] if listed else last).data]
 
-    assert [late, early] == seen + behind
+    assert [late, early] == listed + later
 
 
 def test_a_list_of_another_project_does_not_wait(store: Store, other: Store) -> None:
@@ -134,10 +134,10 @@ def test_a_list_of_another_project_does_not_wait(store: Store, other: Store) -> 
         if not store.database.is_sqlite:
             mine.append(other.create_session(NewSession()))
             store.create_session(NewSession())
-        seen = pool.submit(other.list_sessions).result(SOON_S).data
+        listed = pool.submit(other.list_sessions).result(SOON_S).data
         commit()
 
-    assert [one.id for one in mine] == [one.id for one in seen]
+    assert [session.id for session in mine] == [session.id for session in listed]
 
 
 def test_who_hangs_does_not_stop_who_reads(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -146,8 +146,8 @@ def test_who_hangs_does_not_stop_who_reads(store: Store, monkeypatch: pytest.Mon
     monkeypatch.setattr(insert_locks, "_LOCK_EXCLUSIVE", insert_locks.text(impatient))
     before = new_session(store)
     with uncommitted(store, new_session) as commit:
-        seen = [one.id for one in store.list_sessions().data]
+        listed = [session.id for session in store.list_sessions().data]
         commit()
 
-    assert [before.id] == seen
+    assert [before.id] == listed
     assert 2 == len(store.list_sessions().data)

@@ -39,15 +39,15 @@ def merge(
 
 def test_a_checkpoint_is_one_event_that_refers_to_the_head_of_the_source(store: Store) -> None:
     """And to nothing else of it."""
-    made = new_session(store)
-    past = append_events(store, made, 2)
-    side = fork_branch(store, made)
+    session = new_session(store)
+    past = append_events(store, session, 2)
+    side = fork_branch(store, session)
     theirs = append_events(store, side, 3, "side")
 
-    merged = merge(store, side, made, MergeStrategy.CHECKPOINT)
-    events = list_all_events(store, made)
+    merged = merge(store, side, session, MergeStrategy.CHECKPOINT)
+    events = list_all_events(store, session)
 
-    assert [one.id for one in events[2:]] == merged.event_ids
+    assert [event.id for event in events[2:]] == merged.event_ids
     assert (EventType.CHECKPOINT, theirs[-1].id, 3) == (
         events[2].event_type,
         events[2].merged_from,
@@ -64,129 +64,129 @@ def test_a_checkpoint_is_one_event_that_refers_to_the_head_of_the_source(store: 
 @pytest.mark.parametrize("summary", ["they agreed", {"agreed": True}])
 def test_compact_appends_a_summary_with_its_provenance(store: Store, summary: Any) -> None:
     """The summary is an artifact that says where it came from."""
-    made = new_session(store)
-    past = append_events(store, made, 1)
-    side = fork_branch(store, made)
+    session = new_session(store)
+    past = append_events(store, session, 1)
+    side = fork_branch(store, session)
     theirs = append_events(store, side, 2, "side")
 
-    merged = merge(store, side, made, MergeStrategy.COMPACT, summary=summary)
-    event = list_all_events(store, made)[-1]
-    kept = store.get_artifact(event.payload_ref or "")
+    merged = merge(store, side, session, MergeStrategy.COMPACT, summary=summary)
+    event = list_all_events(store, session)[-1]
+    artifact = store.get_artifact(event.payload_ref or "")
 
     assert [event.id] == merged.event_ids
     assert (EventType.CHECKPOINT, theirs[-1].id) == (event.event_type, event.merged_from)
-    assert "compaction_summary" == kept.artifact_type
-    assert kept.content_digest == event.content_digest
+    assert "compaction_summary" == artifact.artifact_type
+    assert artifact.content_digest == event.content_digest
     assert {
         "source_branch_id": side.id,
         "source_head_event_id": theirs[-1].id,
         "common_ancestor_event_id": past[0].id,
         "model": None,
-    } == kept.metadata
+    } == artifact.metadata
 
 
 def test_rebase_appends_the_events_of_the_source_again(store: Store) -> None:
     """All since the common ancestor, in their order, each with where it came from."""
-    made = new_session(store)
-    append_events(store, made, 2)
-    side = fork_branch(store, made)
-    known = new_artifact(store, {"v": 1})
+    session = new_session(store)
+    append_events(store, session, 2)
+    side = fork_branch(store, session)
+    artifact = new_artifact(store, {"v": 1})
     theirs = [
         append_event(store, side, "text", metadata={"a": 1}),
-        append_event(store, side, event_type=EventType.RETRIEVAL_RESULT, payload_ref=known.id),
+        append_event(store, side, event_type=EventType.RETRIEVAL_RESULT, payload_ref=artifact.id),
         append_event(store, side, [{"type": "text"}], EventType.ASSISTANT_MESSAGE),
     ]
-    mine = append_event(store, made, "mine")
+    mine = append_event(store, session, "mine")
 
-    merged = merge(store, side, made, MergeStrategy.REBASE)
-    again = list_all_events(store, made)[3:]
+    merged = merge(store, side, session, MergeStrategy.REBASE)
+    rebased = list_all_events(store, session)[3:]
 
-    assert [one.id for one in again] == merged.event_ids
-    assert [one.id for one in theirs] == [one.rebased_from for one in again]
-    assert [4, 5, 6] == [one.sequence for one in again]
-    assert [mine.id, again[0].id, again[1].id] == [one.parent_event_id for one in again]
-    for old, new in zip(theirs, again, strict=True):
+    assert [event.id for event in rebased] == merged.event_ids
+    assert [event.id for event in theirs] == [event.rebased_from for event in rebased]
+    assert [4, 5, 6] == [event.sequence for event in rebased]
+    assert [mine.id, rebased[0].id, rebased[1].id] == [event.parent_event_id for event in rebased]
+    for old, new in zip(theirs, rebased, strict=True):
         for field in ("event_type", "content", "content_digest", "payload_ref", "metadata"):
             assert getattr(old, field) == getattr(new, field)
         assert old.block_id != new.block_id
-    assert (6, again[-1].id) == (merged.branch.version, merged.branch.head_event_id)
+    assert (6, rebased[-1].id) == (merged.branch.version, merged.branch.head_event_id)
 
 
 def test_fork_rebases_onto_a_new_branch(store: Store) -> None:
     """Neither the source nor the target moves."""
-    made = new_session(store)
-    past = append_events(store, made, 1)
-    side = fork_branch(store, made)
+    session = new_session(store)
+    past = append_events(store, session, 1)
+    side = fork_branch(store, session)
     theirs = append_events(store, side, 2, "side")
-    mine = append_event(store, made, "mine")
-    before = store.get_branch(made.id, made.default_branch_id)
+    mine = append_event(store, session, "mine")
+    before = store.get_branch(session.id, session.default_branch_id)
 
-    merged = merge(store, side, made, MergeStrategy.FORK, label="both")
+    merged = merge(store, side, session, MergeStrategy.FORK, label="both")
     events = list_all_events(store, merged.branch)
 
-    assert ("both", made.default_branch_id, mine.id, 4) == (
+    assert ("both", session.default_branch_id, mine.id, 4) == (
         merged.branch.label,
         merged.branch.parent_branch_id,
         merged.branch.forked_from_event_id,
         merged.branch.version,
     )
     assert [past[0], mine] == events[:2]
-    assert [one.id for one in theirs] == [one.rebased_from for one in events[2:]]
-    assert before == store.get_branch(made.id, made.default_branch_id)
+    assert [event.id for event in theirs] == [event.rebased_from for event in events[2:]]
+    assert before == store.get_branch(session.id, session.default_branch_id)
 
 
 @pytest.mark.parametrize("strategy", list(MergeStrategy))
 def test_the_source_is_untouched(store: Store, strategy: MergeStrategy) -> None:
     """Its row and its events are what they were."""
-    made = new_session(store)
-    append_events(store, made, 1)
-    side = fork_branch(store, made)
+    session = new_session(store)
+    append_events(store, session, 1)
+    side = fork_branch(store, session)
     theirs = append_events(store, side, 2)
-    before = store.get_branch(made.id, side.id)
+    before = store.get_branch(session.id, side.id)
 
-    merge(store, side, made, strategy)
+    merge(store, side, session, strategy)
 
-    assert before == store.get_branch(made.id, side.id)
+    assert before == store.get_branch(session.id, side.id)
     assert theirs == list_all_events(store, side)[1:]
 
 
 @pytest.mark.parametrize("strategy", list(MergeStrategy))
 def test_a_merge_under_a_stale_head_is_refused(store: Store, strategy: MergeStrategy) -> None:
     """Under the same rule as an append; nothing is written, no branch and no artifact either."""
-    made = new_session(store)
-    append_events(store, made, 1)
-    side = fork_branch(store, made)
+    session = new_session(store)
+    append_events(store, session, 1)
+    side = fork_branch(store, session)
     append_event(store, side)
-    head = append_event(store, made)
-    branches = store.list_branches(made.id)
+    head = append_event(store, session)
+    branches = store.list_branches(session.id)
 
     with pytest.raises(BranchConflict) as error:
-        merge(store, side, made, strategy, expected_version=1)
+        merge(store, side, session, strategy, expected_version=1)
     with pytest.raises(BranchConflict):
-        merge(store, side, made, strategy, expected_head_event_id=None)
+        merge(store, side, session, strategy, expected_head_event_id=None)
 
     assert (2, head.id) == (error.value.version, error.value.head_event_id)
-    assert branches == store.list_branches(made.id)
+    assert branches == store.list_branches(session.id)
     assert [] == store.list_artifacts().data
 
 
 @pytest.mark.parametrize("strategy", list(MergeStrategy))
 def test_a_merge_that_cannot_be_is_refused(store: Store, other: Store, strategy: MergeStrategy) -> None:
     """Into itself, of another session, of another project, into an archived session."""
-    made, elsewhere, theirs = new_session(store), new_session(store), new_session(other)
-    append_event(store, made)
+    session, elsewhere, theirs = new_session(store), new_session(store), new_session(other)
+    append_event(store, session)
     append_event(store, elsewhere)
     with pytest.raises(StoreRefused) as error:
-        merge(store, made, made, strategy)
+        merge(store, session, session, strategy)
     assert (409, "same_branch", "source_branch_id") == (error.value.status, error.value.reason, error.value.param)
     for stranger in (elsewhere, theirs):
         with pytest.raises(StoreRefused) as error:
-            merge(store, stranger, made, strategy)
+            merge(store, stranger, session, strategy)
         assert (404, "source_branch_id") == (error.value.status, error.value.param)
-    side = fork_branch(store, made)
-    store.update_session(made.id, SessionChange(status="archived"))
+    side = fork_branch(store, session)
+    store.update_session(session.id, SessionChange(status="archived"))
     with pytest.raises(StoreRefused) as error:
-        merge(store, side, made, strategy)
+        merge(store, side, session, strategy)
     assert "session_archived" == error.value.reason
 
 
@@ -203,12 +203,12 @@ def test_what_a_strategy_does_not_take_is_refused(
     store: Store, strategy: MergeStrategy, more: dict[str, Any], param: str
 ) -> None:
     """A field that would do nothing is a mistake."""
-    made = new_session(store)
-    side = fork_branch(store, made)
+    session = new_session(store)
+    side = fork_branch(store, session)
     append_event(store, side)
 
     with pytest.raises(StoreRefused) as error:
-        merge(store, side, made, strategy, **more)
+        merge(store, side, session, strategy, **more)
 
     assert (400, param) == (error.value.status, error.value.param)
 
@@ -216,12 +216,12 @@ def test_what_a_strategy_does_not_take_is_refused(
 @pytest.mark.parametrize("strategy", [MergeStrategy.CHECKPOINT, MergeStrategy.COMPACT])
 def test_a_source_without_events_has_no_head_to_refer_to(store: Store, strategy: MergeStrategy) -> None:
     """So there is nothing to merge."""
-    made = new_session(store)
-    side = fork_branch(store, made)
-    append_event(store, made)
+    session = new_session(store)
+    side = fork_branch(store, session)
+    append_event(store, session)
 
     with pytest.raises(StoreRefused, match="no events"):
-        merge(store, side, made, strategy)
+        merge(store, side, session, strategy)
 
     assert [] == store.list_artifacts().data
 
@@ -229,38 +229,38 @@ def test_a_source_without_events_has_no_head_to_refer_to(store: Store, strategy:
 @pytest.mark.parametrize("strategy", REBASES)
 def test_nothing_new_is_nothing_appended(store: Store, strategy: MergeStrategy) -> None:
     """The target is where it was."""
-    made = new_session(store)
-    side = fork_branch(store, made, append_events(store, made, 2)[0])
+    session = new_session(store)
+    side = fork_branch(store, session, append_events(store, session, 2)[0])
 
-    merged = merge(store, side, made, strategy)
+    merged = merge(store, side, session, strategy)
 
     assert ([], 2) == (merged.event_ids, merged.branch.version)
 
 
 def test_the_common_ancestor_of_nested_forks_is_the_last_shared_event(store: Store) -> None:
     """Whichever way the branches hang together."""
-    made = new_session(store)
-    root = append_events(store, made, 4, "root")
-    one = fork_branch(store, made, root[2])
-    on_one = append_events(store, one, 3, "one")
-    two = fork_branch(store, one, on_one[1])
+    session = new_session(store)
+    root = append_events(store, session, 4, "root")
+    branch = fork_branch(store, session, root[2])
+    on_one = append_events(store, branch, 3, "one")
+    two = fork_branch(store, branch, on_one[1])
     append_event(store, two, "two")
     back = fork_branch(store, two, root[1])  # Forked of a grandchild, at an event of the root.
     append_event(store, back, "back")
-    twin = fork_branch(store, one, on_one[1])
+    twin = fork_branch(store, branch, on_one[1])
     append_event(store, twin, "twin")
-    bare = fork_branch(store, fork_branch(store, one))
+    bare = fork_branch(store, fork_branch(store, branch))
     pairs = [
-        (made, one, root[2]),
-        (one, made, root[2]),
-        (two, made, root[2]),
-        (two, one, on_one[1]),
-        (one, two, on_one[1]),
-        (back, one, root[1]),
+        (session, branch, root[2]),
+        (branch, session, root[2]),
+        (two, session, root[2]),
+        (two, branch, on_one[1]),
+        (branch, two, on_one[1]),
+        (back, branch, root[1]),
         (back, two, root[1]),
-        (made, back, root[1]),
+        (session, back, root[1]),
         (twin, two, on_one[1]),
-        (bare, one, on_one[2]),
+        (bare, branch, on_one[2]),
         (bare, two, on_one[1]),
     ]
 
@@ -276,12 +276,12 @@ def test_the_common_ancestor_of_nested_forks_is_the_last_shared_event(store: Sto
 
 def test_branches_that_share_nothing_have_no_ancestor(store: Store) -> None:
     """A fork of an empty branch begins at the beginning."""
-    made = new_session(store)
-    side = fork_branch(store, made)
+    session = new_session(store)
+    side = fork_branch(store, session)
     theirs = append_events(store, side, 2)
-    append_event(store, made)
+    append_event(store, session)
 
-    merged = merge(store, side, made, MergeStrategy.REBASE)
+    merged = merge(store, side, session, MergeStrategy.REBASE)
 
     assert None is merged.common_ancestor_event_id
-    assert [one.id for one in theirs] == [one.rebased_from for one in list_all_events(store, made)[1:]]
+    assert [event.id for event in theirs] == [event.rebased_from for event in list_all_events(store, session)[1:]]

@@ -24,36 +24,36 @@ def refused(error: pytest.ExceptionInfo[StoreRefused]) -> tuple[int, str, str | 
 
 def test_a_project_begins_with_the_first_generation(store: Store) -> None:
     """It is read through its own store."""
-    made = store.create_project(NewProject(name="one"))
-    own = store.of_project(made.id)
+    project = store.create_project(NewProject(name="one"))
+    own = store.of_project(project.id)
 
-    assert ("one", 1) == (made.name, made.generation)
-    assert made == own.get_project()
+    assert ("one", 1) == (project.name, project.generation)
+    assert project == own.get_project()
 
 
 def test_projects_are_listed_in_the_order_they_were_made(store: Store) -> None:
     """The list goes on behind the last one that was seen."""
-    made = [store.create_project(NewProject(name=str(number))).id for number in range(3)]
+    project_ids = [store.create_project(NewProject(name=str(number))).id for number in range(3)]
 
-    page = store.list_projects(limit=2, after=made[0])
+    page = store.list_projects(limit=2, after=project_ids[0])
 
-    assert (made[1:], False) == ([one.id for one in page.data], page.has_more)
+    assert (project_ids[1:], False) == ([project.id for project in page.data], page.has_more)
 
 
 def test_a_key_is_seen_once_and_only_its_hash_is_kept(store: Store, other: Store) -> None:
     """Who has it is its project; the database does not know it."""
-    made = store.create_api_key(NewApiKey(scopes=["admin", "read"], label="ci"))
-    found = store.find_api_key(made.key or "")
+    api_key = store.create_api_key(NewApiKey(scopes=["admin", "read"], label="ci"))
+    stored_key = store.find_api_key(api_key.key or "")
 
-    assert made.key is not None
-    assert made.key.startswith("tf_live_")
-    assert 8 + 43 == len(made.key)
-    assert found is not None
-    assert (store.project_id, ["read", "admin"], None) == (found.project_id, found.scopes, found.key)
-    assert [found] == store.list_api_keys().data
+    assert api_key.key is not None
+    assert api_key.key.startswith("tf_live_")
+    assert 8 + 43 == len(api_key.key)
+    assert stored_key is not None
+    assert (store.project_id, ["read", "admin"], None) == (stored_key.project_id, stored_key.scopes, stored_key.key)
+    assert [stored_key] == store.list_api_keys().data
     assert [] == other.list_api_keys().data
     rows = store.read(lambda tx: tx.fetch_all(api_keys.select()))
-    assert made.key.removeprefix("tf_live_") not in str(rows)
+    assert api_key.key.removeprefix("tf_live_") not in str(rows)
 
 
 @pytest.mark.parametrize("key", ["", "tf_live_", "tf_live_" + "x" * 43, "tf_live_ü", "nothing"])
@@ -64,42 +64,42 @@ def test_a_key_that_nobody_has_is_nobodys(store: Store, key: str) -> None:
 
 def test_a_revoked_key_opens_nothing(store: Store, other: Store) -> None:
     """And only its own project revokes it."""
-    made = store.create_api_key(NewApiKey(scopes=["read"]))
+    api_key = store.create_api_key(NewApiKey(scopes=["read"]))
     with pytest.raises(StoreRefused):
-        other.delete_api_key(made.id)
-    assert None is not store.find_api_key(made.key or "")
+        other.delete_api_key(api_key.id)
+    assert None is not store.find_api_key(api_key.key or "")
 
-    store.delete_api_key(made.id)
+    store.delete_api_key(api_key.id)
 
-    assert None is store.find_api_key(made.key or "")
+    assert None is store.find_api_key(api_key.key or "")
     assert [] == store.list_api_keys().data
 
 
 def test_the_content_of_a_text_artifact_is_its_utf8(store: Store) -> None:
     """With a digest of exactly that."""
-    made = new_artifact(store, "Grüße 🙂", metadata={"source": "wiki"})
-    content = store.get_artifact_content(made.id)
+    artifact = new_artifact(store, "Grüße 🙂", metadata={"source": "wiki"})
+    content = store.get_artifact_content(artifact.id)
 
     assert "Grüße 🙂".encode() == content.data
     assert "text/plain; charset=utf-8" == content.media_type
-    assert digest_bytes(content.data) == made.content_digest
-    assert len(content.data) == made.size_bytes
-    assert {"source": "wiki"} == store.get_artifact(made.id).metadata
+    assert digest_bytes(content.data) == artifact.content_digest
+    assert len(content.data) == artifact.size_bytes
+    assert {"source": "wiki"} == store.get_artifact(artifact.id).metadata
 
 
 def test_a_json_artifact_has_the_digest_of_its_canonical_text(store: Store) -> None:
     """However its keys were ordered; its numbers are kept as they came."""
-    made = new_artifact(store, {"b": 12345678901234567890, "a": [1.5, None]})
+    artifact = new_artifact(store, {"b": 12345678901234567890, "a": [1.5, None]})
 
-    assert b'{"b":12345678901234567890,"a":[1.5,null]}' == store.get_artifact_content(made.id).data
-    assert "application/json" == made.content_media_type
-    assert digest_canonical({"a": [1.5, None], "b": 12345678901234567890}) == made.content_digest
+    assert b'{"b":12345678901234567890,"a":[1.5,null]}' == store.get_artifact_content(artifact.id).data
+    assert "application/json" == artifact.content_media_type
+    assert digest_canonical({"a": [1.5, None], "b": 12345678901234567890}) == artifact.content_digest
 
 
 def test_bytes_are_kept_as_they_are(store: Store) -> None:
     """They come as base64."""
     data = bytes(range(256))
-    made = store.create_artifact(
+    artifact = store.create_artifact(
         NewArtifact(
             artifact_type=ArtifactType.BINARY_ATTACHMENT,
             content_base64=b64encode(data).decode(),
@@ -107,8 +107,8 @@ def test_bytes_are_kept_as_they_are(store: Store) -> None:
         )
     )
 
-    assert (data, "image/png") == store.get_artifact_content(made.id)
-    assert digest_bytes(data) == made.content_digest
+    assert (data, "image/png") == store.get_artifact_content(artifact.id)
+    assert digest_bytes(data) == artifact.content_digest
 
 
 @pytest.mark.parametrize(
@@ -147,22 +147,22 @@ def test_a_value_that_nests_too_deep_is_refused(store: Store) -> None:
 
 def test_a_list_goes_on_behind_the_last_id(store: Store) -> None:
     """Oldest first, each once, until there is no more."""
-    made = [new_artifact(store, str(number)).id for number in range(5)]
+    artifact_ids = [new_artifact(store, str(number)).id for number in range(5)]
 
     first = store.list_artifacts(limit=2)
     second = store.list_artifacts(limit=2, after=first.data[-1].id)
     third = store.list_artifacts(limit=2, after=second.data[-1].id)
 
-    assert made == [one.id for one in first.data + second.data + third.data]
+    assert artifact_ids == [artifact.id for artifact in first.data + second.data + third.data]
     assert [True, True, False] == [first.has_more, second.has_more, third.has_more]
 
 
 def test_a_list_goes_on_behind_what_was_deleted(store: Store) -> None:
     """Somebody may delete what another has just seen."""
-    made = [new_artifact(store, str(number)).id for number in range(3)]
-    store.delete_artifact(made[1])
+    artifact_ids = [new_artifact(store, str(number)).id for number in range(3)]
+    store.delete_artifact(artifact_ids[1])
 
-    assert [made[2]] == [one.id for one in store.list_artifacts(after=made[1]).data]
+    assert [artifact_ids[2]] == [artifact.id for artifact in store.list_artifacts(after=artifact_ids[1]).data]
 
 
 @pytest.mark.parametrize(
@@ -206,14 +206,14 @@ def test_a_cursor_of_another_project_is_unknown(store: Store, other: Store) -> N
 
 def test_a_deleted_artifact_is_gone(store: Store) -> None:
     """Its handle is revoked: it is neither read, nor listed, nor used, nor deleted again."""
-    made = new_artifact(store)
-    store.delete_artifact(made.id)
+    artifact = new_artifact(store)
+    store.delete_artifact(artifact.id)
 
     for use in (
-        lambda: store.get_artifact(made.id),
-        lambda: store.get_artifact_content(made.id),
-        lambda: store.delete_artifact(made.id),
-        lambda: store.create_bundle(NewBundle(items=[BundleItem(artifact_id=made.id, role="system")])),
+        lambda: store.get_artifact(artifact.id),
+        lambda: store.get_artifact_content(artifact.id),
+        lambda: store.delete_artifact(artifact.id),
+        lambda: store.create_bundle(NewBundle(items=[BundleItem(artifact_id=artifact.id, role="system")])),
     ):
         with pytest.raises(StoreRefused) as error:
             use()
@@ -223,18 +223,18 @@ def test_a_deleted_artifact_is_gone(store: Store) -> None:
 
 def test_a_bundle_keeps_the_order_of_its_items(store: Store) -> None:
     """Also where an artifact stands in it twice."""
-    one, two = new_artifact(store, "one"), new_artifact(store, "two")
+    first, two = new_artifact(store, "one"), new_artifact(store, "two")
     items = [
         BundleItem(artifact_id=two.id, role="system"),
-        BundleItem(artifact_id=one.id, role="developer"),
+        BundleItem(artifact_id=first.id, role="developer"),
         BundleItem(artifact_id=two.id, role="user"),
     ]
 
-    made = store.create_bundle(NewBundle(items=items, metadata={"a": 1}))
+    bundle = store.create_bundle(NewBundle(items=items, metadata={"a": 1}))
 
-    assert (items, {"a": 1}) == (made.items, made.metadata)
-    assert made == store.get_bundle(made.id)
-    assert [made] == store.list_bundles().data
+    assert (items, {"a": 1}) == (bundle.items, bundle.metadata)
+    assert bundle == store.get_bundle(bundle.id)
+    assert [bundle] == store.list_bundles().data
 
 
 def test_an_artifact_that_is_not_there_makes_no_bundle(store: Store, other: Store) -> None:
@@ -251,13 +251,13 @@ def test_an_artifact_that_is_not_there_makes_no_bundle(store: Store, other: Stor
 
 def test_a_deleted_bundle_is_gone(store: Store) -> None:
     """And begins no session."""
-    made = new_bundle(store, "one")
-    store.delete_bundle(made.id)
+    bundle = new_bundle(store, "one")
+    store.delete_bundle(bundle.id)
 
     for use in (
-        lambda: store.get_bundle(made.id),
-        lambda: store.delete_bundle(made.id),
-        lambda: store.create_session(NewSession(base_bundle_ids=[made.id])),
+        lambda: store.get_bundle(bundle.id),
+        lambda: store.delete_bundle(bundle.id),
+        lambda: store.create_session(NewSession(base_bundle_ids=[bundle.id])),
     ):
         with pytest.raises(StoreRefused) as error:
             use()
@@ -267,12 +267,12 @@ def test_a_deleted_bundle_is_gone(store: Store) -> None:
 
 def test_a_session_begins_with_an_empty_branch(store: Store) -> None:
     """Of version 0, without a head."""
-    made = store.create_session(NewSession(base_bundle_ids=[new_bundle(store, "one").id], metadata={"user": "u1"}))
-    branch = store.get_branch(made.id, made.default_branch_id)
+    session = store.create_session(NewSession(base_bundle_ids=[new_bundle(store, "one").id], metadata={"user": "u1"}))
+    branch = store.get_branch(session.id, session.default_branch_id)
 
-    assert (SessionStatus.ACTIVE, {"user": "u1"}) == (made.status, made.metadata)
-    assert made == store.get_session(made.id)
-    assert [made] == store.list_sessions().data
+    assert (SessionStatus.ACTIVE, {"user": "u1"}) == (session.status, session.metadata)
+    assert session == store.get_session(session.id)
+    assert [session] == store.list_sessions().data
     assert (0, None, None, None) == (
         branch.version,
         branch.head_event_id,
@@ -283,56 +283,56 @@ def test_a_session_begins_with_an_empty_branch(store: Store) -> None:
 
 def test_a_session_is_changed_field_by_field(store: Store) -> None:
     """What is not named stays as it is."""
-    made = store.create_session(NewSession(metadata={"a": 1}))
+    session = store.create_session(NewSession(metadata={"a": 1}))
 
-    archived = store.update_session(made.id, SessionChange(status="archived"))
-    renamed = store.update_session(made.id, SessionChange(metadata={"b": [2]}))
-    active = store.update_session(made.id, SessionChange(status="active"))
+    archived = store.update_session(session.id, SessionChange(status="archived"))
+    renamed = store.update_session(session.id, SessionChange(metadata={"b": [2]}))
+    active = store.update_session(session.id, SessionChange(status="active"))
 
     assert (SessionStatus.ARCHIVED, {"a": 1}) == (archived.status, archived.metadata)
     assert (SessionStatus.ARCHIVED, {"b": [2]}) == (renamed.status, renamed.metadata)
     assert (SessionStatus.ACTIVE, {"b": [2]}) == (active.status, active.metadata)
-    assert active == store.update_session(made.id, SessionChange())
+    assert active == store.update_session(session.id, SessionChange())
 
 
 def test_a_deleted_session_is_gone(store: Store) -> None:
     """With its branches."""
-    made = new_session(store)
-    store.delete_session(made.id)
+    session = new_session(store)
+    store.delete_session(session.id)
 
     for use in (
-        lambda: store.get_session(made.id),
-        lambda: store.delete_session(made.id),
-        lambda: store.update_session(made.id, SessionChange(status="active")),
-        lambda: store.list_branches(made.id),
-        lambda: store.get_branch(made.id, made.default_branch_id),
-        lambda: store.list_events(made.id, made.default_branch_id),
+        lambda: store.get_session(session.id),
+        lambda: store.delete_session(session.id),
+        lambda: store.update_session(session.id, SessionChange(status="active")),
+        lambda: store.list_branches(session.id),
+        lambda: store.get_branch(session.id, session.default_branch_id),
+        lambda: store.list_events(session.id, session.default_branch_id),
     ):
         with pytest.raises(StoreRefused) as error:
             use()
-        assert (404, f"there is no session {made.id}") == (error.value.status, error.value.message)
+        assert (404, f"there is no session {session.id}") == (error.value.status, error.value.message)
     assert [] == store.list_sessions().data
 
 
 def test_another_projects_objects_are_not_there(store: Store, other: Store) -> None:
     """The error is the same, letter for letter, as for an id that nobody has."""
-    made = new_artifact(other), new_bundle(other, "x"), new_session(other)
+    foreign = new_artifact(other), new_bundle(other, "x"), new_session(other)
     uses = (
-        (store.get_artifact, "artifact", made[0].id),
-        (store.get_artifact_content, "artifact", made[0].id),
-        (store.delete_artifact, "artifact", made[0].id),
-        (store.get_bundle, "bundle", made[1].id),
-        (store.delete_bundle, "bundle", made[1].id),
-        (store.get_session, "session", made[2].id),
-        (store.delete_session, "session", made[2].id),
-        (store.list_branches, "session", made[2].id),
+        (store.get_artifact, "artifact", foreign[0].id),
+        (store.get_artifact_content, "artifact", foreign[0].id),
+        (store.delete_artifact, "artifact", foreign[0].id),
+        (store.get_bundle, "bundle", foreign[1].id),
+        (store.delete_bundle, "bundle", foreign[1].id),
+        (store.get_session, "session", foreign[2].id),
+        (store.delete_session, "session", foreign[2].id),
+        (store.list_branches, "session", foreign[2].id),
     )
-    for use, what, theirs in uses:
+    for use, kind, theirs in uses:
         nobody = theirs[: theirs.index("_") + 1] + "0" * 26
-        for asked in (theirs, nobody):
+        for foreign_id in (theirs, nobody):
             with pytest.raises(StoreRefused) as error:
-                use(asked)
-            assert (404, f"there is no {what} {asked}") == (error.value.status, error.value.message)
+                use(foreign_id)
+            assert (404, f"there is no {kind} {foreign_id}") == (error.value.status, error.value.message)
 
 
 def test_what_is_done_in_one_transaction_is_done_as_a_whole(store: Store) -> None:
@@ -348,6 +348,6 @@ def test_what_is_done_in_one_transaction_is_done_as_a_whole(store: Store) -> Non
 
     assert [] == store.list_artifacts().data
     store.transaction(
-        lambda joined: (new_artifact(joined, "a"), joined.transaction(lambda again: new_artifact(again, "b")))
+        lambda joined: (new_artifact(joined, "a"), joined.transaction(lambda inner: new_artifact(inner, "b")))
     )
     assert 2 == len(store.list_artifacts().data)

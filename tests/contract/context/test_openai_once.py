@@ -37,10 +37,10 @@ SCHEMA: Any = {"type": "json_schema", "json_schema": {"name": "a", "schema": {"t
 
 
 @pytest.fixture
-def site(asked: Store) -> Iterator[RunningServer]:
+def site(model_store: Store) -> Iterator[RunningServer]:
     """Its server."""
-    with run_server(asked) as found:
-        yield found
+    with run_server(model_store) as server:
+        yield server
 
 
 def ids_of(answer: httpx.Response) -> list[str]:
@@ -51,38 +51,38 @@ def ids_of(answer: httpx.Response) -> list[str]:
 @PATHS
 @pytest.mark.parametrize("stream", [False, True])
 def test_the_same_key_gives_the_same_bytes_and_asks_once(
-    asked: Store, site: RunningServer, upstream: Upstream, path: str, body: Any, stream: bool
+    model_store: Store, site: RunningServer, upstream: Upstream, path: str, body: Any, stream: bool
 ) -> None:
     """Body, type and ids; another body, and another session, is another call."""
     upstream.respond_with(streamed_response("One", " two") if stream else ScriptedResponse([chat_answer("One two")]))
     body = {**body, "stream": stream}
-    first, again = (site.http.post(path, json=body, headers=KEY) for _ in range(2))
+    first, second = (site.http.post(path, json=body, headers=KEY) for _ in range(2))
     other = site.http.post(path, json={**body, "temperature": 0}, headers=KEY)
-    elsewhere = site.http.post(path, json=body, headers={**KEY, "X-TraceForge-Session": new_session(asked).id})
+    elsewhere = site.http.post(path, json=body, headers={**KEY, "X-TraceForge-Session": new_session(model_store).id})
 
-    assert (200, first.content) == (again.status_code, again.content)
-    assert first.headers["content-type"] == again.headers["content-type"]
+    assert (200, first.content) == (second.status_code, second.content)
+    assert first.headers["content-type"] == second.headers["content-type"]
     assert b"two" in first.content
-    assert ids_of(first) == ids_of(again)
+    assert ids_of(first) == ids_of(second)
     for refused in (other, elsewhere):
         assert (422, "idempotency_key_reused") == (refused.status_code, refused.json()["error"]["code"])
     assert 1 == len(upstream.received)
-    assert 1 == len(asked.list_responses().data)
+    assert 1 == len(model_store.list_responses().data)
 
 
 @PATHS
 @pytest.mark.parametrize("stream", [False, True])
 def test_a_failure_is_an_answer_too(
-    asked: Store, site: RunningServer, upstream: Upstream, path: str, body: Any, stream: bool
+    model_store: Store, site: RunningServer, upstream: Upstream, path: str, body: Any, stream: bool
 ) -> None:
     """The model was asked: who wants it asked again takes another key."""
     upstream.respond_with(ScriptedResponse([b"{}"], status=500), ScriptedResponse([chat_answer("Yes.")]))
     body = {**body, "stream": stream}
-    first, again = (site.http.post(path, json=body, headers=KEY) for _ in range(2))
+    first, second = (site.http.post(path, json=body, headers=KEY) for _ in range(2))
 
     assert (502, "provider_refused") == (first.status_code, first.json()["error"]["code"])
-    assert (502, first.content) == (again.status_code, again.content)
-    assert ids_of(first) == ids_of(again)
+    assert (502, first.content) == (second.status_code, second.content)
+    assert ids_of(first) == ids_of(second)
     assert 1 == len(upstream.received)
 
 
@@ -94,10 +94,10 @@ def test_a_stream_that_broke_off_breaks_off_at_the_same_place(
     answer = streamed_response("One", " two")
     answer.pieces, answer.reset = answer.pieces[:1], True
     upstream.respond_with(answer)
-    first, again = (site.http.post(path, json={**body, "stream": True}, headers=KEY) for _ in range(2))
+    first, second = (site.http.post(path, json={**body, "stream": True}, headers=KEY) for _ in range(2))
 
     assert b"provider_cut" in first.content
-    assert (200, first.content) == (again.status_code, again.content)
+    assert (200, first.content) == (second.status_code, second.content)
     assert 1 == len(upstream.received)
 
 
@@ -108,14 +108,14 @@ def test_while_it_is_in_flight_the_same_key_is_a_conflict(site: RunningServer, u
     body = {**CHAT, "stream": True}
     with site.http.stream("POST", "/v1/chat/completions", json=body, headers=KEY) as first:
         assert any("One" in line for line in first.iter_lines())
-        again = httpx.post(f"{site.url}/v1/chat/completions", json=body, headers=KEY, trust_env=False)
+        response = httpx.post(f"{site.url}/v1/chat/completions", json=body, headers=KEY, trust_env=False)
         permits.release(5)
 
-    assert (409, "idempotency_in_flight") == (again.status_code, again.json()["error"]["code"])
+    assert (409, "idempotency_in_flight") == (response.status_code, response.json()["error"]["code"])
     assert 1 == len(upstream.received)
 
 
-def test_who_leaves_with_a_key_finds_the_answer(asked: Store, site: RunningServer, upstream: Upstream) -> None:
+def test_who_leaves_with_a_key_finds_the_answer(model_store: Store, site: RunningServer, upstream: Upstream) -> None:
     """Without one, who leaves ends the call; with one, it is the retry that wants it."""
     permits = threading.Semaphore(0)
     upstream.respond_with(streamed_response("One", " two", permits=permits))
@@ -124,26 +124,30 @@ def test_who_leaves_with_a_key_finds_the_answer(asked: Store, site: RunningServe
         assert any("One" in line for line in first.iter_lines())
     permits.release(5)
     for _ in range(200):
-        found = asked.list_responses().data[0]
-        if found.status is not Progress.RUNNING:
+        response = model_store.list_responses().data[0]
+        if response.status is not Progress.RUNNING:
             break
         threading.Event().wait(0.05)
 
-    again = site.http.post("/v1/chat/completions", json=body, headers=KEY)
+    second_response = site.http.post("/v1/chat/completions", json=body, headers=KEY)
 
-    assert Progress.COMPLETED is found.status
-    assert (200, True) == (again.status_code, b"two" in again.content and again.content.endswith(b"[DONE]\n\n"))
+    assert Progress.COMPLETED is response.status
+    assert (200, True) == (
+        second_response.status_code,
+        b"two" in second_response.content and second_response.content.endswith(b"[DONE]\n\n"),
+    )
     assert 1 == len(upstream.received)
 
 
 def test_the_sdk_sends_no_key_of_its_own_and_its_retries_are_calls_of_their_own(
-    asked: Store, site: RunningServer, upstream: Upstream
+    model_store: Store, site: RunningServer, upstream: Upstream
 ) -> None:
     """A model that fails once is asked again; with a key of the caller's, a conflict is waited for and repeated."""
     upstream.respond_with(ScriptedResponse([b"{}"], status=500), ScriptedResponse([chat_answer("Yes.")]))
     sent: list[str | None] = []
     transport = httpx.Client(
-        trust_env=False, event_hooks={"request": [lambda one: sent.append(one.headers.get("idempotency-key"))]}
+        trust_env=False,
+        event_hooks={"request": [lambda request: sent.append(request.headers.get("idempotency-key"))]},
     )
     with openai.OpenAI(base_url=f"{site.url}/v1", api_key="none", http_client=transport) as client:
         answer = client.chat.completions.create(**CHAT)
@@ -153,13 +157,13 @@ def test_the_sdk_sends_no_key_of_its_own_and_its_retries_are_calls_of_their_own(
     assert [None, None, "k-1", "k-1"] == sent
     assert mine[0] == mine[1]
     assert [Progress.FAILED, Progress.COMPLETED, Progress.COMPLETED] == [
-        one.status for one in asked.list_responses().data
+        response.status for response in model_store.list_responses().data
     ]
 
 
-def test_a_process_that_died_is_gone_on_with(asked: Store, site: RunningServer, upstream: Upstream) -> None:
+def test_a_process_that_died_is_gone_on_with(model_store: Store, site: RunningServer, upstream: Upstream) -> None:
     """Its session and its messages are there once; the retry is answered as the first would have been."""
-    chat = (asked, ENDPOINTS["/chat/completions"], read_chat(CHAT), None, "k-1")
+    chat = (model_store, ENDPOINTS["/chat/completions"], read_chat(CHAT), None, "k-1")
     dead = begin(*chat)
     in_flight = site.http.post("/v1/chat/completions", json=CHAT, headers=KEY)
     with pinned(now() + timedelta(seconds=60)):
@@ -172,15 +176,15 @@ def test_a_process_that_died_is_gone_on_with(asked: Store, site: RunningServer, 
     assert dead.id == went_on.id == first.headers["x-traceforge-response"]
     assert (409, 200) == (in_flight.status_code, first.status_code)
     assert "Yes." == first.json()["choices"][0]["message"]["content"]
-    (only,) = asked.list_sessions().data
-    assert ["Count.", "Yes."] == [one.content for one in list_all_events(asked, only)]
+    (only,) = model_store.list_sessions().data
+    assert ["Count.", "Yes."] == [event.content for event in list_all_events(model_store, only)]
     assert 1 == len(upstream.received)
 
 
 @pytest.mark.counted("purge")
 @PATHS
 def test_a_purge_while_it_is_streamed_is_the_last_thing_said(
-    asked: Store, site: RunningServer, upstream: Upstream, path: str, body: Any
+    model_store: Store, site: RunningServer, upstream: Upstream, path: str, body: Any
 ) -> None:
     """An error where OpenAI has one; who comes back with the key finds it gone."""
     upstream.respond_with(streamed_response("One", " two", permits=threading.Semaphore(0)))
@@ -188,44 +192,46 @@ def test_a_purge_while_it_is_streamed_is_the_last_thing_said(
     with site.http.stream("POST", path, json=body, headers=KEY) as answer:
         lines = answer.iter_lines()
         assert any("One" in line for line in lines)
-        running = asked.list_responses().data[0]
-        asked.create_purge_job(NewPurge(targets=[running.session_id]))
-        asked.models.cancel(running.id)
-        left = "\n".join(lines)
-    again = site.http.post(path, json=body, headers=KEY)
+        running = model_store.list_responses().data[0]
+        model_store.create_purge_job(NewPurge(targets=[running.session_id]))
+        model_store.models.cancel(running.id)
+        streamed = "\n".join(lines)
+    response = site.http.post(path, json=body, headers=KEY)
 
-    assert '"code":"purged"' in left.replace(" ", "")
-    assert "[DONE]" not in left
-    assert (410, "purged") == (again.status_code, again.json()["error"]["code"])
+    assert '"code":"purged"' in streamed.replace(" ", "")
+    assert "[DONE]" not in streamed
+    assert (410, "purged") == (response.status_code, response.json()["error"]["code"])
 
 
 @pytest.mark.counted("purge")
 @pytest.mark.parametrize("stream", [False, True])
 def test_a_remembered_answer_goes_with_a_purge(
-    asked: Store, site: RunningServer, upstream: Upstream, stream: bool
+    model_store: Store, site: RunningServer, upstream: Upstream, stream: bool
 ) -> None:
     """Of `/v1` and of a stream of `/v2`."""
     upstream.respond_with(streamed_response("One", " two") if stream else ScriptedResponse([chat_answer("One two")]))
-    made = new_session(asked)
-    two = {"model": "bot", "session_id": made.id, "input": "Count.", "stream": stream}
+    session = new_session(model_store)
+    two = {"model": "bot", "session_id": session.id, "input": "Count.", "stream": stream}
     calls = [("/v2/responses", two), ("/v1/chat/completions", {**CHAT, "stream": stream})]
     first = [site.http.post(path, json=body, headers=KEY) for path, body in calls]
-    asked.create_purge_job(NewPurge(targets=[made.id, first[1].headers["x-traceforge-session"]]))
+    model_store.create_purge_job(NewPurge(targets=[session.id, first[1].headers["x-traceforge-session"]]))
 
-    again = [site.http.post(path, json=body, headers=KEY) for path, body in calls]
+    repeated = [site.http.post(path, json=body, headers=KEY) for path, body in calls]
 
-    assert [201, 200] == [one.status_code for one in first]
-    assert [410, 410] == [one.status_code for one in again]
+    assert [201, 200] == [response.status_code for response in first]
+    assert [410, 410] == [response.status_code for response in repeated]
 
 
-def test_what_is_refused_leaves_no_session_behind(asked: Store, site: RunningServer, upstream: Upstream) -> None:
+def test_what_is_refused_leaves_no_session_behind(
+    model_store: Store, site: RunningServer, upstream: Upstream
+) -> None:
     """An image that the assistant is said to have sent cannot be said to a model: nothing was written."""
     unknown = site.http.post("/v1/chat/completions", json={**CHAT, "model": "nobody"}, headers=KEY)
     bad = site.http.post("/v1/chat/completions", json={**CHAT, "tools": [{}]}, headers=KEY)
     good = site.http.post("/v1/chat/completions", json=CHAT, headers=KEY)
 
     assert (404, 422, 200) == (unknown.status_code, bad.status_code, good.status_code)
-    assert 1 == len(asked.list_sessions().data)
+    assert 1 == len(model_store.list_sessions().data)
     assert 1 == len(upstream.received)
 
 
@@ -248,50 +254,50 @@ def follow(site: RunningServer, first: httpx.Response, **more: Any) -> httpx.Res
     ],
 )
 def test_a_session_goes_on_with_its_own_tools_and_schema_alone(
-    asked: Store, site: RunningServer, upstream: Upstream, began: Any, goes_on: Any, code: str, param: str
+    model_store: Store, site: RunningServer, upstream: Upstream, began: Any, goes_on: Any, code: str, param: str
 ) -> None:
     """Others would be seen by the model, and by no snapshot. Nothing is appended, and no model is asked."""
     first = site.http.post("/v1/chat/completions", json={**CHAT, **began})
     refused = follow(site, first, **goes_on)
     asked_once = len(upstream.received)
-    done = follow(site, first, **began)
+    followed = follow(site, first, **began)
 
     error = refused.json()["error"]
     assert (409, code, param) == (refused.status_code, error["code"], error["param"])
     assert 1 == asked_once
-    assert 200 == done.status_code
-    sent = [httpx.Response(200, content=one.body).json() for one in upstream.received]
+    assert 200 == followed.status_code
+    sent = [httpx.Response(200, content=request.body).json() for request in upstream.received]
     for name in ("tools", "response_format"):
-        assert [began.get(name)] * 2 == [one.get(name) for one in sent]
-    snapshot = asked.get_snapshot(done.headers["x-traceforge-snapshot"])
-    kinds = [one.kind for one in asked.list_blocks(snapshot.id).data]
+        assert [began.get(name)] * 2 == [request_body.get(name) for request_body in sent]
+    snapshot = model_store.get_snapshot(followed.headers["x-traceforge-snapshot"])
+    kinds = [block.kind for block in model_store.list_blocks(snapshot.id).data]
     assert ("tools" in began) == ("tool_bundle_source+json" in kinds)
     assert ("response_format" in began) == ("response_schema+json" in kinds)
 
 
 @pytest.mark.counted("purge")
-def test_an_answer_that_is_purged_as_a_message_is_gone_as_a_response(asked: Store, site: RunningServer) -> None:
+def test_an_answer_that_is_purged_as_a_message_is_gone_as_a_response(model_store: Store, site: RunningServer) -> None:
     """With its trace, what was remembered for its key, and what a replay recorded of it; its question stays."""
-    made = new_session(asked)
-    body = {"model": "bot", "session_id": made.id, "input": "Count."}
+    session = new_session(model_store)
+    body = {"model": "bot", "session_id": session.id, "input": "Count."}
     first = site.http.post("/v2/responses", json=body, headers=KEY).json()
     pair = NewReplayRun(baseline="bot", candidate="bot", snapshot_ids=[first["snapshot_id"]])
-    run = asked.create_replay_run(pair)
+    run = model_store.create_replay_run(pair)
     for _ in range(200):
-        if asked.get_replay_run(run.id).status is Progress.COMPLETED:
+        if model_store.get_replay_run(run.id).status is Progress.COMPLETED:
             break
         threading.Event().wait(0.05)
 
-    job = asked.create_purge_job(NewPurge(targets=[first["event_id"]]))
+    job = model_store.create_purge_job(NewPurge(targets=[first["event_id"]]))
 
-    removed = {one.kind: one.ids for one in asked.get_receipt(job.id).removed}
-    again = site.http.post("/v2/responses", json=body, headers=KEY)
+    removed = {removal.kind: removal.ids for removal in model_store.get_receipt(job.id).removed}
+    response = site.http.post("/v2/responses", json=body, headers=KEY)
     assert [first["event_id"]] == removed["event"]
     assert [first["id"]] == removed["response"]
     assert first["trace_id"] in removed["trace"]
     assert [f"{run.id}/0"] == removed["replay_item"]
-    assert 410 == again.status_code
+    assert 410 == response.status_code
     assert 410 == site.http.get(f"/v2/responses/{first['id']}").status_code
     assert 410 == site.http.get(f"/v2/replay-runs/{run.id}/report").status_code
-    assert asked.verify_snapshot(first["snapshot_id"]).valid
-    assert asked.verify().valid
+    assert model_store.verify_snapshot(first["snapshot_id"]).valid
+    assert model_store.verify().valid

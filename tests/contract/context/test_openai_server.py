@@ -28,10 +28,10 @@ CALL: Any = {"id": "call_1", "type": "function", "function": {"name": "look", "a
 
 
 @pytest.fixture
-def site(asked: Store) -> Iterator[RunningServer]:
+def site(model_store: Store) -> Iterator[RunningServer]:
     """Its server."""
-    with run_server(asked) as found:
-        yield found
+    with run_server(model_store) as server:
+        yield server
 
 
 def sdk(server: RunningServer, key: str = "none") -> openai.OpenAI:
@@ -47,23 +47,27 @@ def test_the_sdk_works_unchanged_with_every_provider_behind_an_alias(store: Stor
         store.create_alias(NewAlias(name="bot", targets=[Target(provider=provider, model="m")]))
         with run_server(store) as server, sdk(server) as client:
             messages: Any = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "Hello?"}]
-            whole = client.chat.completions.create(model="bot", messages=messages)
+            completion = client.chat.completions.create(model="bot", messages=messages)
             chunks = list(client.chat.completions.create(model="bot", messages=messages, stream=True))
             response = client.responses.create(model="bot", instructions="Be brief.", input="Hello?")
             events = list(client.responses.create(model="bot", input="Hello?", stream=True))
 
     text = "".join(chunk.choices[0].delta.content or "" for chunk in chunks if chunk.choices)
-    kept = [one.output["content"] for one in store.list_responses().data if one.output]
+    contents = [
+        stored_response.output["content"] for stored_response in store.list_responses().data if stored_response.output
+    ]
     last = events[-1]
     assert last.type == "response.completed"
-    assert kept == [whole.choices[0].message.content, text, response.output_text, last.response.output_text]
-    assert all(kept)
-    assert ("bot", "chat.completion") == (whole.model, whole.object)
+    assert contents == [completion.choices[0].message.content, text, response.output_text, last.response.output_text]
+    assert all(contents)
+    assert ("bot", "chat.completion") == (completion.model, completion.object)
     assert "stop" == chunks[-1].choices[0].finish_reason
     assert "response.created" == events[0].type
 
 
-def test_a_call_is_pinned_and_its_ids_stand_in_headers(asked: Store, site: RunningServer, upstream: Upstream) -> None:
+def test_a_call_is_pinned_and_its_ids_stand_in_headers(
+    model_store: Store, site: RunningServer, upstream: Upstream
+) -> None:
     """The snapshot compiles again; the body has OpenAI's fields alone; the provider is asked the same messages."""
     messages: Any = [
         {"role": "system", "content": "Be brief."},
@@ -76,21 +80,21 @@ def test_a_call_is_pinned_and_its_ids_stand_in_headers(asked: Store, site: Runni
             model="bot", messages=messages, tools=[TOOL], temperature=0
         )
 
-    response = asked.get_response(raw.headers["x-traceforge-response"])
+    response = model_store.get_response(raw.headers["x-traceforge-response"])
     sent = json.loads(upstream.received[0].body)
     body = json.loads(raw.content)
     assert response.snapshot_id == raw.headers["x-traceforge-snapshot"]
     assert response.session_id == raw.headers["x-traceforge-session"]
     assert response.alias_release_id == raw.headers["x-traceforge-release"]
     assert response.trace_id == raw.headers["x-traceforge-trace"]
-    assert asked.verify_snapshot(response.snapshot_id).valid
+    assert model_store.verify_snapshot(response.snapshot_id).valid
     assert {"id", "object", "created", "model", "choices", "usage"} == set(body)
     assert messages == sent["messages"]
     assert [TOOL] == sent["tools"]
     assert ("m-1", 0) == (sent["model"], sent["temperature"])
 
 
-def test_tools_are_called_and_answered(asked: Store, site: RunningServer, upstream: Upstream) -> None:
+def test_tools_are_called_and_answered(model_store: Store, site: RunningServer, upstream: Upstream) -> None:
     """The SDK gets the call, and sends the result back."""
     upstream.respond_with(
         ScriptedResponse([chat_answer(None, tool_calls=[CALL])]), ScriptedResponse([chat_answer("Seen.")])
@@ -133,7 +137,7 @@ def test_the_first_token_arrives_before_the_upstream_has_sent_the_last(
     assert ["One", " two", " three"] == heard
 
 
-def test_a_client_that_leaves_ends_the_call(asked: Store, site: RunningServer, upstream: Upstream) -> None:
+def test_a_client_that_leaves_ends_the_call(model_store: Store, site: RunningServer, upstream: Upstream) -> None:
     """As with OpenAI: who closes the stream wants no more of it."""
     upstream.respond_with(streamed_response("One", " two", permits=threading.Semaphore(0)))
     with sdk(site) as client:
@@ -144,29 +148,33 @@ def test_a_client_that_leaves_ends_the_call(asked: Store, site: RunningServer, u
         stream.close()
 
     for _ in range(200):
-        found = asked.list_responses().data[0]
-        if found.status is not Progress.RUNNING:
+        response = model_store.list_responses().data[0]
+        if response.status is not Progress.RUNNING:
             break
         threading.Event().wait(0.05)
-    assert Progress.CANCELED is found.status
+    assert Progress.CANCELED is response.status
 
 
-def test_a_call_is_answered_as_it_was_asked_or_not_at_all(asked: Store, upstream: Upstream) -> None:
+def test_a_call_is_answered_as_it_was_asked_or_not_at_all(model_store: Store, upstream: Upstream) -> None:
     """Another call with the same session comes in between: the first would be answered to a past it did not send."""
-    one: Any = {"role": "user", "content": "One?"}
-    made = new_session(asked)
-    first = pin_session(asked, read_chat({"model": "bot", "messages": [one]}), made.id)
-    second = pin_session(asked, read_chat({"model": "bot", "messages": [one, {**one, "content": "Two?"}]}), made.id)
+    first_message: Any = {"role": "user", "content": "One?"}
+    session = new_session(model_store)
+    first = pin_session(model_store, read_chat({"model": "bot", "messages": [first_message]}), session.id)
+    second = pin_session(
+        model_store,
+        read_chat({"model": "bot", "messages": [first_message, {**first_message, "content": "Two?"}]}),
+        session.id,
+    )
 
     with pytest.raises(BranchConflict):
-        asked.create_response(first)
+        model_store.create_response(first)
 
     assert [] == upstream.received
-    assert Progress.COMPLETED is asked.create_response(second).status
-    assert ["One?", "Two?", "Yes."] == [event.content for event in list_all_events(asked, made)]
+    assert Progress.COMPLETED is model_store.create_response(second).status
+    assert ["One?", "Two?", "Yes."] == [event.content for event in list_all_events(model_store, session)]
 
 
-def test_a_session_goes_on_with_what_is_new(asked: Store, site: RunningServer, upstream: Upstream) -> None:
+def test_a_session_goes_on_with_what_is_new(model_store: Store, site: RunningServer, upstream: Upstream) -> None:
     """The branch holds each message once; another past is a conflict, and no model is asked."""
     with sdk(site) as client:
         messages: Any = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "One?"}]
@@ -180,15 +188,15 @@ def test_a_session_goes_on_with_what_is_new(asked: Store, site: RunningServer, u
         with pytest.raises(openai.ConflictError) as error:
             client.chat.completions.create(model="bot", messages=messages, extra_headers=header)
 
-    made = asked.get_session(first.headers["x-traceforge-session"])
-    assert made.id == second.headers["x-traceforge-session"]
-    assert ["One?", "Yes.", "Two?", "Yes."] == [one.content for one in list_all_events(asked, made)]
+    session = model_store.get_session(first.headers["x-traceforge-session"])
+    assert session.id == second.headers["x-traceforge-session"]
+    assert ["One?", "Yes.", "Two?", "Yes."] == [event.content for event in list_all_events(model_store, session)]
     assert "history_mismatch" == error.value.code
     assert 2 == len(upstream.received)
 
 
 def test_a_model_that_fails_is_a_status_and_the_response_is_kept(
-    asked: Store, site: RunningServer, upstream: Upstream
+    model_store: Store, site: RunningServer, upstream: Upstream
 ) -> None:
     """Also for a stream, where nothing was said yet."""
     upstream.respond_with(ScriptedResponse([b"{}"], status=500))
@@ -199,11 +207,11 @@ def test_a_model_that_fails_is_a_status_and_the_response_is_kept(
                     model="bot", messages=[{"role": "user", "content": "Hi"}], stream=stream
                 )
             assert (502, "provider_refused") == (error.value.status_code, error.value.code)
-            kept = asked.get_response(error.value.response.headers["x-traceforge-response"])
-            assert Progress.FAILED is kept.status
+            response = model_store.get_response(error.value.response.headers["x-traceforge-response"])
+            assert Progress.FAILED is response.status
 
 
-def test_a_stream_that_breaks_off_says_so(asked: Store, site: RunningServer, upstream: Upstream) -> None:
+def test_a_stream_that_breaks_off_says_so(model_store: Store, site: RunningServer, upstream: Upstream) -> None:
     """After the first text it cannot be a status any more: it is an error in the stream."""
     answer = streamed_response("One", " two")
     answer.pieces, answer.reset = answer.pieces[:1], True
@@ -211,20 +219,20 @@ def test_a_stream_that_breaks_off_says_so(asked: Store, site: RunningServer, ups
     with sdk(site) as client, pytest.raises(openai.APIError, match="gave no answer"):
         list(client.chat.completions.create(model="bot", messages=[{"role": "user", "content": "Hi"}], stream=True))
 
-    found = asked.list_responses().data[0]
-    assert found.error is not None
-    assert "provider_cut" == found.error.code
+    response = model_store.list_responses().data[0]
+    assert response.error is not None
+    assert "provider_cut" == response.error.code
 
 
-def test_who_has_no_key_is_not_let_in(asked: Store, upstream: Upstream) -> None:
+def test_who_has_no_key_is_not_let_in(model_store: Store, upstream: Upstream) -> None:
     """And a key that may only read asks no model."""
-    reader, writer = new_api_key(asked, "read"), new_api_key(asked, "write")
+    reader, writer = new_api_key(model_store, "read"), new_api_key(model_store, "write")
     messages: Any = [{"role": "user", "content": "Hi"}]
-    with run_server(asked, required=True) as server:
+    with run_server(model_store, required=True) as server:
         with sdk(server) as nobody, pytest.raises(openai.AuthenticationError):
             nobody.chat.completions.create(model="bot", messages=messages)
         with sdk(server, reader) as client:
-            assert ["bot"] == [one.id for one in client.models.list()]
+            assert ["bot"] == [model.id for model in client.models.list()]
             assert ("bot", "model") == (client.models.retrieve("bot").id, client.models.retrieve("bot").object)
             with pytest.raises(openai.NotFoundError):
                 client.models.retrieve("nobody")
@@ -239,102 +247,110 @@ def test_who_has_no_key_is_not_let_in(asked: Store, upstream: Upstream) -> None:
 
 def events_of(text: str) -> list[tuple[str, Any]]:
     """Server-sent events."""
-    found = []
+    sent = []
     for block in text.strip().split("\n\n"):
         name, data = block.split("\n")
-        found.append((name.removeprefix("event: "), json.loads(data.removeprefix("data: "))))
-    return found
+        sent.append((name.removeprefix("event: "), json.loads(data.removeprefix("data: "))))
+    return sent
 
 
-def test_v2_streams_texts_and_then_the_final_object(asked: Store, site: RunningServer, upstream: Upstream) -> None:
+def test_v2_streams_texts_and_then_the_final_object(
+    model_store: Store, site: RunningServer, upstream: Upstream
+) -> None:
     """The same key gives the same bytes again, and asks no model."""
     upstream.respond_with(streamed_response("One", " two"))
-    body = {"model": "bot", "session_id": new_session(asked).id, "input": "Count.", "stream": True}
+    body = {"model": "bot", "session_id": new_session(model_store).id, "input": "Count.", "stream": True}
     first = site.http.post("/v2/responses", json=body, headers={"Idempotency-Key": "k"})
-    again = site.http.post("/v2/responses", json=body, headers={"Idempotency-Key": "k"})
+    response = site.http.post("/v2/responses", json=body, headers={"Idempotency-Key": "k"})
 
-    found = events_of(first.text)
+    events = events_of(first.text)
     assert 201 == first.status_code
     assert first.headers["content-type"].startswith("text/event-stream")
     assert ["response.created", "response.text.delta", "response.text.delta", "response.completed"] == [
-        name for name, _ in found
+        name for name, _ in events
     ]
-    assert ["One", " two"] == [data["delta"] for name, data in found if name == "response.text.delta"]
-    assert ("running", "completed") == (found[0][1]["status"], found[-1][1]["status"])
-    assert "One two" == found[-1][1]["output"]["content"]
-    assert (201, first.content) == (again.status_code, again.content)
-    assert first.headers["content-type"] == again.headers["content-type"]
+    assert ["One", " two"] == [data["delta"] for name, data in events if name == "response.text.delta"]
+    assert ("running", "completed") == (events[0][1]["status"], events[-1][1]["status"])
+    assert "One two" == events[-1][1]["output"]["content"]
+    assert (201, first.content) == (response.status_code, response.content)
+    assert first.headers["content-type"] == response.headers["content-type"]
     assert 1 == len(upstream.received)
 
 
-def test_v2_keeps_the_answer_where_the_client_leaves(asked: Store, site: RunningServer, upstream: Upstream) -> None:
+def test_v2_keeps_the_answer_where_the_client_leaves(
+    model_store: Store, site: RunningServer, upstream: Upstream
+) -> None:
     """It is paid for."""
     permits = threading.Semaphore(0)
     upstream.respond_with(streamed_response("One", " two", permits=permits))
-    made = new_session(asked)
-    body = {"model": "bot", "session_id": made.id, "input": "Count.", "stream": True}
+    session = new_session(model_store)
+    body = {"model": "bot", "session_id": session.id, "input": "Count.", "stream": True}
     with site.http.stream("POST", "/v2/responses", json=body) as answer:
         assert any("One" in line for line in answer.iter_lines())
     permits.release(5)
 
     for _ in range(200):
-        found = asked.list_responses().data[0]
-        if found.status is not Progress.RUNNING:
+        response = model_store.list_responses().data[0]
+        if response.status is not Progress.RUNNING:
             break
         threading.Event().wait(0.05)
-    assert Progress.COMPLETED is found.status
-    assert ["Count.", "One two"] == [one.content for one in list_all_events(asked, made)]
+    assert Progress.COMPLETED is response.status
+    assert ["Count.", "One two"] == [event.content for event in list_all_events(model_store, session)]
 
 
 @pytest.mark.counted("purge")
 def test_a_stream_that_breaks_off_leaves_no_text_of_an_error_behind(
-    asked: Store, site: RunningServer, upstream: Upstream, caplog: pytest.LogCaptureFixture
+    model_store: Store, site: RunningServer, upstream: Upstream, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Its session is purged: the stream ends with an error, the log has its code, and nobody else writes a log."""
     upstream.respond_with(streamed_response("One", " two", permits=threading.Semaphore(0)))
-    made = new_session(asked)
-    body = {"model": "bot", "session_id": made.id, "input": "Count.", "stream": True}
+    session = new_session(model_store)
+    body = {"model": "bot", "session_id": session.id, "input": "Count.", "stream": True}
     with site.http.stream("POST", "/v2/responses", json=body, headers={"Idempotency-Key": "k"}) as answer:
         lines = answer.iter_lines()
         assert any("delta" in line for line in lines)
-        running = asked.list_responses().data[0]
-        asked.create_purge_job(NewPurge(targets=[made.id]))
-        asked.models.cancel(running.id)
-        left = list(lines)
-        again = site.http.post("/v2/responses", json=body, headers={"Idempotency-Key": "k"})
+        running = model_store.list_responses().data[0]
+        model_store.create_purge_job(NewPurge(targets=[session.id]))
+        model_store.models.cancel(running.id)
+        remaining_lines = list(lines)
+        response = site.http.post("/v2/responses", json=body, headers={"Idempotency-Key": "k"})
 
-    ((name, data),) = events_of("\n".join(left[-3:]))
+    ((name, data),) = events_of("\n".join(remaining_lines[-3:]))
     assert "error" == name
     assert ("purged", "gone_error", None) == tuple(data["error"][field] for field in ("code", "type", "param"))
     assert data["error"]["receipt_id"].startswith("pur_")
-    assert (410, "purged") == (again.status_code, again.json()["error"]["code"])
+    assert (410, "purged") == (response.status_code, response.json()["error"]["code"])
     logged, refused = sorted(site.wait_for_log(2), key=lambda line: line["status"])
     assert (201, "purged") == (logged["status"], logged["code"])
     assert 410 == refused["status"]
     assert [] == [record.getMessage() for record in caplog.records]
 
 
-def test_v2_cancels_a_response_of_another_request(asked: Store, site: RunningServer, upstream: Upstream) -> None:
+def test_v2_cancels_a_response_of_another_request(
+    model_store: Store, site: RunningServer, upstream: Upstream
+) -> None:
     """The stream ends with what it is then."""
     upstream.respond_with(streamed_response("One", " two", permits=threading.Semaphore(0)))
-    body = {"model": "bot", "session_id": new_session(asked).id, "input": "Count.", "stream": True}
+    body = {"model": "bot", "session_id": new_session(model_store).id, "input": "Count.", "stream": True}
     text = ""
     with site.http.stream("POST", "/v2/responses", json=body) as answer:
         for line in answer.iter_lines():
             text += line + "\n"
             if '"delta"' in line:
-                running = asked.list_responses().data[0]
+                running = model_store.list_responses().data[0]
                 canceled = httpx.post(f"{site.url}/v2/responses/{running.id}/cancel", trust_env=False)
 
     assert (200, "canceled") == (canceled.status_code, canceled.json()["status"])
     assert "response.canceled" == events_of(text)[-1][0]
 
 
-def test_a_response_over_http_needs_a_key_that_may_write(asked: Store) -> None:
+def test_a_response_over_http_needs_a_key_that_may_write(model_store: Store) -> None:
     """Scopes hold for what costs money too."""
-    with run_server(asked, required=True) as server:
-        body = {"model": "bot", "session_id": new_session(asked).id, "input": "Hi"}
-        refused = server.http.post("/v2/responses", json=body, headers=auth_header(new_api_key(asked, "read")))
-        done = server.http.post("/v2/responses", json=body, headers=auth_header(new_api_key(asked, "write")))
+    with run_server(model_store, required=True) as server:
+        body = {"model": "bot", "session_id": new_session(model_store).id, "input": "Hi"}
+        refused = server.http.post("/v2/responses", json=body, headers=auth_header(new_api_key(model_store, "read")))
+        response = server.http.post(
+            "/v2/responses", json=body, headers=auth_header(new_api_key(model_store, "write"))
+        )
 
-    assert (403, 201) == (refused.status_code, done.status_code)
+    assert (403, 201) == (refused.status_code, response.status_code)

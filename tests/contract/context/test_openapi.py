@@ -34,16 +34,16 @@ def backend(request: pytest.FixtureRequest) -> str:
 @pytest.fixture
 def site(store: Store) -> Iterator[RunningServer]:
     """A server with one of everything."""
-    with run_server(store) as found:
-        yield found
+    with run_server(store) as server:
+        yield server
 
 
 def known_ids(store: Store) -> dict[str, str]:
     """One of everything, by the names of parameters."""
-    made = new_session(store, "base")
-    append_event(store, made)
+    session = new_session(store, "base")
+    append_event(store, session)
     new_api_key(store, "read")
-    snapshot = store.create_snapshot(made.id, made.default_branch_id, NewSnapshot())
+    snapshot = store.create_snapshot(session.id, session.default_branch_id, NewSnapshot())
     alias = store.create_alias(NewAlias(name=new_id("alias"), targets=[Target(provider="ollama", model="m")]))
     run = NewReplayRun(baseline=alias.name, candidate=alias.name, snapshot_ids=[snapshot.id])
     return {
@@ -53,8 +53,8 @@ def known_ids(store: Store) -> dict[str, str]:
         "replay_run_id": store.create_replay_run(run, start=False).id,
         "artifact_id": new_artifact(store).id,
         "bundle_id": new_bundle(store, "x").id,
-        "session_id": made.id,
-        "branch_id": made.default_branch_id,
+        "session_id": session.id,
+        "branch_id": session.default_branch_id,
         "snapshot_id": snapshot.id,
         "key_id": store.list_api_keys().data[0].id,
         "purge_job_id": store.create_purge_job(NewPurge(targets=[new_artifact(store).id])).id,
@@ -104,8 +104,8 @@ def test_schemathesis_finds_no_operation_that_works_without_a_key(store: Store) 
     """Where keys are demanded, the document says so, and what is generated for one is none."""
     key = new_api_key(store, "admin")
     with run_server(store, required=True) as site:
-        found = site.http.get("/v2/openapi.json", headers=auth_header(key)).json()
-        schema = schemathesis.openapi.from_dict(found)
+        body = site.http.get("/v2/openapi.json", headers=auth_header(key)).json()
+        schema = schemathesis.openapi.from_dict(body)
         schema.config.update(base_url=site.url)
         for result in schema.get_all_operations():
             if result.ok().label in ("GET /v2/sessions", "POST /v2/sessions", "DELETE /v2/api-keys/{key_id}"):
@@ -125,7 +125,7 @@ def test_the_document_names_every_operation_once() -> None:
         for path, methods in build_document()["paths"].items()
         for method, operation in methods.items()
     }
-    assert {(f"/v2{one.path}", one.method, one.name) for one in OPERATIONS} == named
+    assert {(f"/v2{operation.path}", operation.method, operation.name) for operation in OPERATIONS} == named
 
 
 def test_every_reference_resolves_and_every_pattern_is_valid() -> None:

@@ -50,10 +50,10 @@ def shared_store(target: str, keys: str) -> Iterator[Store]:
         yield store
 
 
-def wait_for(done: Callable[[], object]) -> None:
+def wait_for(is_done: Callable[[], object]) -> None:
     """Until it is true."""
     end = time.monotonic() + SECONDS_MAX
-    while not done():
+    while not is_done():
         assert time.monotonic() < end
         time.sleep(0.02)
 
@@ -63,9 +63,9 @@ def wait_for(done: Callable[[], object]) -> None:
 
 def queued(store: Store) -> ReplayRun:
     """A run that nobody works on, as a process leaves it that died before it began."""
-    made = new_session(store)
-    append_event(store, made, "How much?")
-    snapshot = store.create_snapshot(*branch_ids(made), NewSnapshot())
+    session = new_session(store)
+    append_event(store, session, "How much?")
+    snapshot = store.create_snapshot(*branch_ids(session), NewSnapshot())
     body = NewReplayRun(baseline="openai/old", candidate="openai/new", snapshot_ids=[snapshot.id])
     return store.create_replay_run(body, start=False)
 
@@ -76,42 +76,44 @@ def test_runs_of_every_project_are_gone_on_with(store: Store, other: Store, upst
     waiting = [(store, queued(store)), (other, queued(other))]
 
     with running_janitor(store, every_s=0.05):
-        wait_for(lambda: all(one.get_replay_run(run.id).status is Progress.COMPLETED for one, run in waiting))
+        wait_for(
+            lambda: all(run_store.get_replay_run(run.id).status is Progress.COMPLETED for run_store, run in waiting)
+        )
         late = queued(other)
         wait_for(lambda: other.get_replay_run(late.id).status is Progress.COMPLETED)
-    left = queued(other)
+    queue = queued(other)
     time.sleep(0.2)
 
-    assert Progress.QUEUED is other.get_replay_run(left.id).status
+    assert Progress.QUEUED is other.get_replay_run(queue.id).status
     assert 6 == len(upstream.received)
 
 
 def test_a_purge_whose_process_died_is_finished(target: str, keys: str) -> None:
     """A job that is written down is done, without a request and without another purge."""
     with closing(Store.open(target, keys=keys)) as store:
-        made = new_session(store)
-        said = append_event(store, made, "Secret.")
-        job = store.write(lambda tx: create_job(tx, NewPurge(targets=[said.id])))
+        session = new_session(store)
+        event = append_event(store, session, "Secret.")
+        job = store.write(lambda tx: create_job(tx, NewPurge(targets=[event.id])))
 
         with running_janitor(store, every_s=0.05):
             wait_for(lambda: store.get_purge_job(job.id).status is Progress.COMPLETED)
 
         assert [2] == Keyring(keys).generations(store.project_id)
-        assert None is store.list_events(*branch_ids(made)).data[0].content
+        assert None is store.list_events(*branch_ids(session)).data[0].content
 
 
 def test_what_fails_in_one_part_is_told_and_ends_nothing(store: Store, upstream: Upstream) -> None:
     """A recorder that cannot make its files; the other parts go on, and so does this one."""
     store = connect_models(store, upstream.url)
     store.models = Broken({"openai": upstream.url}, recorder=MemoryRecorder())
-    told: list[Exception] = []
+    errors: list[Exception] = []
 
-    with running_janitor(store, every_s=0.05, fail=told.append):
-        wait_for(lambda: len(told) > 1)
+    with running_janitor(store, every_s=0.05, fail=errors.append):
+        wait_for(lambda: len(errors) > 1)
         run = queued(store)
         wait_for(lambda: store.get_replay_run(run.id).status is Progress.COMPLETED)
 
-    assert {"disk"} == {str(one) for one in told}
+    assert {"disk"} == {str(exception) for exception in errors}
 
 
 class Broken(ModelClients):
@@ -131,9 +133,11 @@ def test_a_server_looks_after_what_others_left(target: str, keys: str, upstream:
         past = timestamp_text(now() - timedelta(seconds=1))
         store.write(lambda tx: tx.execute(update(replay_runs).values(lease_until=past)))
         with server_process("--db", target, "--keys", keys, "--upstream", f"openai={upstream.url}", cwd=tmp_path):
-            for one in (first, dead):
-                wait_for(lambda one=one: store.get_replay_run(one.id).status is Progress.COMPLETED)  # type: ignore[misc]
-            lanes = [store.get_replay_report(one.id).items[0]["lanes"] for one in (first, dead)]
+            for replay_run in (first, dead):
+                wait_for(
+                    lambda waiting_run=replay_run: store.get_replay_run(waiting_run.id).status is Progress.COMPLETED
+                )  # type: ignore[misc]
+            lanes = [store.get_replay_report(replay_run.id).items[0]["lanes"] for replay_run in (first, dead)]
             traces = {lane["trace_id"] for each in lanes for lane in each.values() if lane}
             wait_for(lambda: traces <= listed_traces(tmp_path))
             late = queued(store)
@@ -143,7 +147,7 @@ def test_a_server_looks_after_what_others_left(target: str, keys: str, upstream:
 
 def listed_traces(folder: Path) -> set[str]:
     """The ids of the traces that a person sees."""
-    return {one["id"] for one in json.loads(traceforge("trace", "list", "--json", cwd=folder).out)}
+    return {trace["id"] for trace in json.loads(traceforge("trace", "list", "--json", cwd=folder).out)}
 
 
 @pytest.mark.slow
@@ -184,8 +188,8 @@ def test_where_a_provider_is_is_said_by_the_option_then_the_variable_then_the_co
     """All three, then without the first, then without the second; and the same the other way round."""
     with ExitStack() as stack:
         named, variable, configured = (stack.enter_context(scripted_provider()) for _ in range(3))
-        for one, word in ((named, "option"), (variable, "variable"), (configured, "configuration")):
-            one.respond_with(ScriptedResponse([chat_answer(word)]))
+        for setting, word in ((named, "option"), (variable, "variable"), (configured, "configuration")):
+            setting.respond_with(ScriptedResponse([chat_answer(word)]))
         (tmp_path / "traceforge.config.json").write_text(json.dumps({"upstreams": {"openai": configured.url}}))
         option = ("--upstream", f"openai={named.url}")
         environ = {"TRACEFORGE_UPSTREAM_OPENAI": variable.url}
@@ -196,8 +200,10 @@ def test_where_a_provider_is_is_said_by_the_option_then_the_variable_then_the_co
         ]  # fmt: skip
         for arguments, variables, expected in cases:
             with server_process(*arguments, cwd=tmp_path, **variables) as site, Client.connect(site.url) as client:
-                made = client.create_response(model="openai/m", session_id=client.create_session().id, input="Where?")
-            assert expected == (made.output or {}).get("content"), (arguments, variables)
+                response = client.create_response(
+                    model="openai/m", session_id=client.create_session().id, input="Where?"
+                )
+            assert expected == (response.output or {}).get("content"), (arguments, variables)
 
 
 # Which target answers.
@@ -209,19 +215,23 @@ def test_targets_answer_by_their_weights_and_always_the_same(store: Store, upstr
     store = connect_models(store, upstream.url)
     targets = [Target(provider="openai", model="light", weight=1), Target(provider="openai", model="heavy", weight=3)]
     store.create_alias(NewAlias(name="both", targets=targets))
-    made = new_session(store)
-    append_event(store, made, "Hi")
-    pinned = [store.create_snapshot(*branch_ids(made), NewSnapshot()).id for _ in range(160)]
+    session = new_session(store)
+    append_event(store, session, "Hi")
+    pinned = [store.create_snapshot(*branch_ids(session), NewSnapshot()).id for _ in range(160)]
 
-    answered = [store.create_response(NewResponse(model="both", snapshot_id=one)) for one in pinned]
-    asked = Counter(json.loads(one.body)["model"] for one in upstream.received)
+    answered = [store.create_response(NewResponse(model="both", snapshot_id=snapshot_id)) for snapshot_id in pinned]
+    model_counts = Counter(json.loads(request.body)["model"] for request in upstream.received)
     release = answered[0].alias_release_id
-    again = [store.create_response(NewResponse(model=release, snapshot_id=one)) for one in pinned[:20]]
+    responses = [
+        store.create_response(NewResponse(model=release, snapshot_id=snapshot_id)) for snapshot_id in pinned[:20]
+    ]
 
-    assert {"light", "heavy"} == asked.keys()
-    assert asked == Counter(one.target.model for one in answered)
-    assert abs(asked["heavy"] - 120) <= 5 * (160 * 0.75 * 0.25) ** 0.5
-    assert [one.target for one in answered[:20]] == [one.target for one in again]
+    assert {"light", "heavy"} == model_counts.keys()
+    assert model_counts == Counter(response.target.model for response in answered)
+    assert abs(model_counts["heavy"] - 120) <= 5 * (160 * 0.75 * 0.25) ** 0.5
+    assert [answered_response.target for answered_response in answered[:20]] == [
+        response.target for response in responses
+    ]
 
 
 # A server that is killed.
@@ -296,18 +306,18 @@ def test_a_server_that_is_killed_between_the_answer_and_its_transaction(
                 assert 409 == refused.value.status
             age(store, 1 if key else 400)
         if key is not None:
-            made = client.create_response(**body)
-            assert made == client.create_response(**body)
-            assert (begun.id, begun.snapshot_id) == (made.id, made.snapshot_id)
+            response = client.create_response(**body)
+            assert response == client.create_response(**body)
+            assert (begun.id, begun.snapshot_id) == (response.id, response.snapshot_id)
         else:
             ended = client.get_response(begun.id)
             assert ended.error is not None
             assert ("failed", "interrupted") == (ended.status, ended.error.code)
             assert 1 == client.get_branch(talk.id, talk.default_branch_id).version
-            made = client.create_response(model="openai/m", snapshot_id=begun.snapshot_id)
-        assert ("completed", "Kept.") == (made.status, (made.output or {})["content"])
-        said = [one.content for one in client.iterate_events(talk.id, talk.default_branch_id)]
-        assert ["Hi", "Kept."] == said
+            response = client.create_response(model="openai/m", snapshot_id=begun.snapshot_id)
+        assert ("completed", "Kept.") == (response.status, (response.output or {})["content"])
+        contents = [event.content for event in client.iterate_events(talk.id, talk.default_branch_id)]
+        assert ["Hi", "Kept."] == contents
         assert verify_store(client).valid
     assert 2 == len(upstream.received)
 
@@ -352,24 +362,26 @@ def test_two_servers_share_a_database_and_its_keyring(target: str, keys: str, tm
             threading.Thread(target=write, args=(client, name, both.id, over, count, faults))
             for name, client, count in zip("ab", clients, counts, strict=True)
         ]
-        for one in writers:
-            one.start()
-        seen: list[tuple[int, int]] = []
+        for writer in writers:
+            writer.start()
+        versions: list[tuple[int, int]] = []
         for number in range(4):
             before = counts[0].total(), counts[1].total()
             wait_for(lambda before=before: faults or all(  # type: ignore[misc]
                 count.total() >= was + 3 for count, was in zip(counts, before, strict=True)))  # fmt: skip
-            gone = clients[0].create_artifact(artifact_type="policy", content=f"Secret {number}.")
-            job = clients[0].create_purge_job(targets=[gone.id])
-            seen.append((clients[0].get_receipt(job.id).generation, clients[1].list_projects().data[0].generation))
+            artifact = clients[0].create_artifact(artifact_type="policy", content=f"Secret {number}.")
+            job = clients[0].create_purge_job(targets=[artifact.id])
+            versions.append(
+                (clients[0].get_receipt(job.id).generation, clients[1].list_projects().data[0].generation)
+            )
         over.set()
-        for one in writers:
-            one.join(SECONDS_MAX)
+        for writer in writers:
+            writer.join(SECONDS_MAX)
         listed = [list(client.iterate_events(both.id, both.default_branch_id)) for client in clients]
         checks = [verify_store(client) for client in clients]
 
     assert [] == faults
-    assert [(2, 2), (3, 3), (4, 4), (5, 5)] == seen
+    assert [(2, 2), (3, 3), (4, 4), (5, 5)] == versions
     assert listed[0] == listed[1]
     assert {name: count["both"] for name, count in zip("ab", counts, strict=True)} == Counter(
         str(event.content)[0] for event in listed[0]

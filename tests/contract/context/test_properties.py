@@ -41,10 +41,10 @@ class History(RuleBasedStateMachine):
     def begin(self) -> None:
         """One session with a base."""
         self.store = self.shared.of_project(self.shared.create_project(NewProject(name="p")).id)
-        made = new_session(self.store, "base")
-        self.session = made
+        session = new_session(self.store, "base")
+        self.session = session
         self.archived = False
-        self.branches: list[Branch | Session] = [made]
+        self.branches: list[Branch | Session] = [session]
         self.lines: list[list[Event]] = [[]]
         self.snapshots: list[Snapshot] = []
 
@@ -52,22 +52,22 @@ class History(RuleBasedStateMachine):
         """One of the branches."""
         return number % len(self.branches)
 
-    @rule(which=st.integers(0, 99), content=contents, kind=st.sampled_from(EventType))
-    def append_one(self, which: int, content: Any, kind: EventType) -> None:
+    @rule(line_number=st.integers(0, 99), content=contents, kind=st.sampled_from(EventType))
+    def append_one(self, line_number: int, content: Any, kind: EventType) -> None:
         """At the head, where the session is active."""
-        place = self.pick(which)
+        place = self.pick(line_number)
         if self.archived:
             with pytest.raises(StoreRefused, match="archived"):
                 append_event(self.store, self.branches[place], content, kind)
             return
-        made = append_event(self.store, self.branches[place], content, kind)
-        assert content == made.content
-        self.lines[place].append(made)
+        event = append_event(self.store, self.branches[place], content, kind)
+        assert content == event.content
+        self.lines[place].append(event)
 
-    @rule(which=st.integers(0, 99), at=st.integers(0, 99))
-    def fork_one(self, which: int, at: int) -> None:
+    @rule(line_number=st.integers(0, 99), at=st.integers(0, 99))
+    def fork_one(self, line_number: int, at: int) -> None:
         """At any event, or at the head."""
-        place = self.pick(which)
+        place = self.pick(line_number)
         line = self.lines[place]
         end = at % (len(line) + 1)
         event = line[end - 1] if end else None
@@ -76,11 +76,14 @@ class History(RuleBasedStateMachine):
 
     @precondition(lambda self: len(self.branches) > 1)
     @rule(
-        one=st.integers(0, 99), two=st.integers(0, 99), strategy=st.sampled_from(MergeStrategy), stale=st.booleans()
+        target_number=st.integers(0, 99),
+        two=st.integers(0, 99),
+        strategy=st.sampled_from(MergeStrategy),
+        stale=st.booleans(),
     )
-    def merge(self, one: int, two: int, strategy: MergeStrategy, stale: bool) -> None:
+    def merge(self, target_number: int, two: int, strategy: MergeStrategy, stale: bool) -> None:
         """Whatever the strategy; the ancestor is the last of the longest common beginning."""
-        source, target = self.pick(one), self.pick(two)
+        source, target = self.pick(target_number), self.pick(two)
         theirs, mine = self.lines[source], self.lines[target]
         now = self.store.get_branch(*branch_ids(self.branches[target]))
         body = Merge(
@@ -114,26 +117,26 @@ class History(RuleBasedStateMachine):
         else:
             mine += added
 
-    @rule(which=st.integers(0, 99), revision=st.sampled_from(REVISIONS))
-    def compile(self, which: int, revision: str) -> None:
+    @rule(line_number=st.integers(0, 99), revision=st.sampled_from(REVISIONS))
+    def compile(self, line_number: int, revision: str) -> None:
         """To the digest of all blocks from the beginning."""
-        place = self.pick(which)
-        made = self.store.create_snapshot(
+        place = self.pick(line_number)
+        snapshot = self.store.create_snapshot(
             *branch_ids(self.branches[place]), NewSnapshot(prompt_compiler_revision=revision)
         )
-        base = self.store.list_blocks(made.id, limit=1).data[0] if not self.lines[place] else None
+        base = self.store.list_blocks(snapshot.id, limit=1).data[0] if not self.lines[place] else None
         sources = [
             BlockSource(event.block_id, event_role(event.event_type), self.kind(event), event.content_digest or "")
             for event in self.lines[place]
         ]
-        first = BlockSource(made.ordered_block_manifest[0], "system", "text_context", self.base_digest)
-        whole = compile_sources([first, *sources], revision)
-        assert base is None or base.prefix_digest == whole.digest
-        assert (whole.digest, [block.block_id for block in whole.blocks]) == (
-            made.ordered_block_manifest_digest,
-            made.ordered_block_manifest,
+        first = BlockSource(snapshot.ordered_block_manifest[0], "system", "text_context", self.base_digest)
+        compiled = compile_sources([first, *sources], revision)
+        assert base is None or base.prefix_digest == compiled.digest
+        assert (compiled.digest, [block.block_id for block in compiled.blocks]) == (
+            snapshot.ordered_block_manifest_digest,
+            snapshot.ordered_block_manifest,
         )
-        self.snapshots.append(made)
+        self.snapshots.append(snapshot)
 
     @property
     def base_digest(self) -> str:

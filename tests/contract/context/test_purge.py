@@ -41,14 +41,14 @@ def _merge(
         **more,
     )
     merged = store.merge_branch(*branch_ids(target), body)
-    made = store.list_events(merged.branch.session_id, merged.branch.id, limit=100).data
-    return [event for event in made if event.id in merged.event_ids]
+    merged_events = store.list_events(merged.branch.session_id, merged.branch.id, limit=100).data
+    return [event for event in merged_events if event.id in merged.event_ids]
 
 
 def test_every_table_that_holds_something_sealed_is_wrapped_anew() -> None:
     """A table that is forgotten would be lost with the old key."""
-    assert {one.name for one in SEALED_TABLES} == {
-        name for name, one in metadata.tables.items() if "wrapped_key" in one.c
+    assert {table.name for table in SEALED_TABLES} == {
+        name for name, table in metadata.tables.items() if "wrapped_key" in table.c
     }
 
 
@@ -62,12 +62,12 @@ def test_an_event_becomes_a_tombstone(store: Store) -> None:
 
     receipt = purge(store, second.id)
 
-    seen = list_all_events(store, talk)
-    assert [first, third] == [seen[0], seen[2]]
+    listed = list_all_events(store, talk)
+    assert [first, third] == [listed[0], listed[2]]
     assert (second.id, 2, first.id, receipt.id) == (
-        seen[1].id, seen[1].sequence, seen[1].parent_event_id, seen[1].purged_by
+        listed[1].id, listed[1].sequence, listed[1].parent_event_id, listed[1].purged_by
     )  # fmt: skip
-    assert (None, None, {}) == (seen[1].content, seen[1].content_digest, seen[1].metadata)
+    assert (None, None, {}) == (listed[1].content, listed[1].content_digest, listed[1].metadata)
     assert before + 1 == receipt.generation == store.get_project().generation
     assert {second.id} == purged_ids(receipt, "event")
     assert store.verify().valid
@@ -87,9 +87,9 @@ def test_a_snapshot_that_holds_it_is_gone_and_others_are_not(store: Store) -> No
 
     for snapshot in (late, later):
         for read in (store.get_snapshot, store.list_blocks, store.verify_snapshot):
-            with pytest.raises(ContentPurged) as told:
+            with pytest.raises(ContentPurged) as error:
                 read(snapshot.id)
-            assert (410, receipt.id) == (told.value.status, told.value.receipt_id)
+            assert (410, receipt.id) == (error.value.status, error.value.receipt_id)
     assert {late.id, later.id} == purged_ids(receipt, "snapshot")
     assert early == store.get_snapshot(early.id)
     assert store.verify_snapshot(early.id).valid
@@ -101,15 +101,15 @@ def test_a_branch_that_holds_it_is_not_compiled_and_a_fork_before_it_is(store: S
     talk = new_session(store, "Be kind.")
     first = append_event(store, talk, "one")
     secret = append_event(store, talk, "two")
-    behind = fork_branch(store, talk)
+    side_branch = fork_branch(store, talk)
     receipt = purge(store, secret.id)
 
     append_event(store, talk, "three")
-    for branch in (talk, behind):
-        with pytest.raises(ContentPurged, match=secret.id) as told:
+    for branch in (talk, side_branch):
+        with pytest.raises(ContentPurged, match=secret.id) as error:
             store.create_snapshot(*branch_ids(branch), NewSnapshot())
-        assert receipt.id == told.value.receipt_id
-        assert "Fork" in told.value.hint
+        assert receipt.id == error.value.receipt_id
+        assert "Fork" in error.value.hint
     before = fork_branch(store, talk, first)
     append_event(store, before, "another two")
     assert 3 == len(store.create_snapshot(*branch_ids(before), NewSnapshot()).ordered_block_manifest)
@@ -122,22 +122,22 @@ def test_an_inherited_event_takes_the_snapshots_of_forks_behind_it(store: Store)
     first = append_event(store, talk, "one")
     secret = append_event(store, talk, "two")
     third = append_event(store, talk, "three")
-    before, behind = fork_branch(store, talk, first), fork_branch(store, talk, third)
-    grandchild, past = fork_branch(store, behind, secret), fork_branch(store, behind, first)
-    kept = [store.create_snapshot(*branch_ids(one), NewSnapshot()) for one in (before, past)]
-    lost = [store.create_snapshot(*branch_ids(one), NewSnapshot()) for one in (behind, grandchild)]
+    before, later_branch = fork_branch(store, talk, first), fork_branch(store, talk, third)
+    grandchild, past = fork_branch(store, later_branch, secret), fork_branch(store, later_branch, first)
+    snapshots = [store.create_snapshot(*branch_ids(branch), NewSnapshot()) for branch in (before, past)]
+    lost = [store.create_snapshot(*branch_ids(branch), NewSnapshot()) for branch in (later_branch, grandchild)]
 
     receipt = purge(store, secret.id)
 
-    assert {one.id for one in lost} == purged_ids(receipt, "snapshot")
-    assert kept == [store.get_snapshot(one.id) for one in kept]
+    assert {snapshot.id for snapshot in lost} == purged_ids(receipt, "snapshot")
+    assert snapshots == [store.get_snapshot(snapshot.id) for snapshot in snapshots]
     assert store.verify().valid
 
 
 def test_an_artifact_takes_its_events_its_bundles_and_what_begins_with_them(store: Store) -> None:
     """Whoever refers to it has no content any more."""
     shared, other = new_artifact(store, "shared"), new_artifact(store, "other")
-    items = [BundleItem(artifact_id=one.id, role="system") for one in (other, shared)]
+    items = [BundleItem(artifact_id=artifact.id, role="system") for artifact in (other, shared)]
     bundle = store.create_bundle(NewBundle(items=items))
     based = store.create_session(NewSession(base_bundle_ids=[bundle.id]))
     talk = new_session(store)
@@ -149,7 +149,7 @@ def test_an_artifact_takes_its_events_its_bundles_and_what_begins_with_them(stor
     assert ({shared.id}, {referring.id}, {bundle.id}) == tuple(
         purged_ids(receipt, kind) for kind in ("artifact", "event", "bundle")
     )
-    assert {one.id for one in lost} == purged_ids(receipt, "snapshot")
+    assert {snapshot.id for snapshot in lost} == purged_ids(receipt, "snapshot")
     for refused in (
         lambda: store.get_artifact(shared.id),
         lambda: store.get_artifact_content(shared.id),
@@ -161,7 +161,7 @@ def test_an_artifact_takes_its_events_its_bundles_and_what_begins_with_them(stor
         with pytest.raises(ContentPurged):
             refused()
     assert b"other" == store.get_artifact_content(other.id).data
-    assert [other.id] == [one.id for one in store.list_artifacts().data]
+    assert [other.id] == [artifact.id for artifact in store.list_artifacts().data]
     assert store.verify().valid
 
 
@@ -182,7 +182,7 @@ def test_a_session_goes_with_all_its_branches(store: Store) -> None:
         NewSession(base_bundle_ids=new_session(store, "base").base_bundle_ids, metadata={"a": 1})
     )
     neighbour = new_session(store, "neighbour")
-    kept = append_event(store, neighbour, "kept")
+    event = append_event(store, neighbour, "kept")
     mine = append_events(store, talk, 3)
     branch = fork_branch(store, talk, mine[0], label="a label")
     more = append_event(store, branch, "more")
@@ -190,7 +190,7 @@ def test_a_session_goes_with_all_its_branches(store: Store) -> None:
 
     receipt = purge(store, talk.id)
 
-    assert ({talk.id}, {one.id for one in (*mine, more)}) == (
+    assert ({talk.id}, {event.id for event in (*mine, more)}) == (
         purged_ids(receipt, "session"),
         purged_ids(receipt, "event"),
     )
@@ -204,8 +204,8 @@ def test_a_session_goes_with_all_its_branches(store: Store) -> None:
     ):
         with pytest.raises(ContentPurged):
             refused()
-    assert [kept] == list_all_events(store, neighbour)
-    assert talk.id not in [one.id for one in store.list_sessions(limit=100).data]
+    assert [event] == list_all_events(store, neighbour)
+    assert talk.id not in [session.id for session in store.list_sessions(limit=100).data]
     assert b"base" == store.get_artifact_content(store.get_bundle(talk.base_bundle_ids[0]).items[0].artifact_id).data
     assert store.verify().valid
 
@@ -216,14 +216,14 @@ def test_copies_go_with_what_they_are_copies_of(store: Store, strategy: MergeStr
     talk = new_session(store)
     append_event(store, talk, "one")
     source = fork_branch(store, talk)
-    secret, kept = append_event(store, source, "secret"), append_event(store, source, "kept")
+    secret, remaining = append_event(store, source, "secret"), append_event(store, source, "kept")
     copies = _merge(store, talk, source.id, strategy)
 
     receipt = purge(store, secret.id)
 
     assert {secret.id, copies[0].id} == purged_ids(receipt, "event")
     assert "kept" == copies[1].content
-    assert kept.id == copies[1].rebased_from
+    assert remaining.id == copies[1].rebased_from
     assert store.verify().valid
 
 
@@ -247,8 +247,8 @@ def test_a_summary_of_it_goes_and_a_checkpoint_that_only_refers_to_it_stays(stor
         purged_ids(receipt, "event"),
         purged_ids(receipt, "artifact"),
     )
-    seen = {one.id: one for one in list_all_events(store, talk)}
-    assert (mark, other) == (seen[mark.id], seen[other.id])
+    events_by_id = {event.id: event for event in list_all_events(store, talk)}
+    assert (mark, other) == (events_by_id[mark.id], events_by_id[other.id])
     assert b"it was harmless" == store.get_artifact_content(other.payload_ref).data
     assert store.verify().valid
 
@@ -258,14 +258,14 @@ def test_a_summary_of_a_tombstone_holds_nothing_of_what_it_was_a_copy_of(store: 
     talk = new_session(store)
     append_event(store, talk, "first")
     source, target = fork_branch(store, talk), fork_branch(store, talk)
-    said = append_event(store, source, "said")
+    event = append_event(store, source, "said")
     [copy] = _merge(store, target, source.id, MergeStrategy.REBASE)
     purge(store, copy.id)
     [summary] = _merge(store, talk, target.id, MergeStrategy.COMPACT, summary="It was short.")
 
-    receipt = purge(store, said.id)
+    receipt = purge(store, event.id)
 
-    assert {said.id} == purged_ids(receipt, "event")
+    assert {event.id} == purged_ids(receipt, "event")
     assert summary == list_all_events(store, talk)[-1]
 
 
@@ -284,22 +284,22 @@ def test_a_rebase_over_it_is_refused(store: Store) -> None:
 def test_responses_go_with_the_messages_that_they_became_and_what_followed_from_those(store: Store) -> None:
     """What a model said after it had read it is made of it; what a person wrote is not."""
     talk = new_session(store)
-    asked = append_event(store, talk, "my number is 4711")
+    event = append_event(store, talk, "my number is 4711")
     first = _snapshot(store, talk)
-    said = append_event(store, talk, "Your number is 4711.", EventType.ASSISTANT_MESSAGE)
-    answer = insert_response(store, first.id, "Your number is 4711.", event_id=said.id)
+    answer_event = append_event(store, talk, "Your number is 4711.", EventType.ASSISTANT_MESSAGE)
+    answer = insert_response(store, first.id, "Your number is 4711.", event_id=answer_event.id)
     by_hand = append_event(store, talk, "Typed by hand.", EventType.ASSISTANT_MESSAGE)
     elsewhere = new_session(store)
     append_event(store, elsewhere, "hello")
-    kept = insert_response(store, _snapshot(store, elsewhere).id, "kept")
+    remaining_response = insert_response(store, _snapshot(store, elsewhere).id, "kept")
 
-    receipt = purge(store, asked.id)
+    receipt = purge(store, event.id)
 
-    assert ({asked.id, said.id}, {answer}) == (purged_ids(receipt, "event"), purged_ids(receipt, "response"))
+    assert ({event.id, answer_event.id}, {answer}) == (purged_ids(receipt, "event"), purged_ids(receipt, "response"))
     assert by_hand in list_all_events(store, talk)
     rows = {row.id: row for row in store.read(lambda tx: tx.fetch_all(select(responses)))}
     assert (None, None, receipt.id) == (rows[answer].sealed, rows[answer].wrapped_key, rows[answer].purged_by)
-    assert (None, receipt.generation) == (rows[kept].purged_by, rows[kept].generation)
+    assert (None, receipt.generation) == (rows[remaining_response].purged_by, rows[remaining_response].generation)
 
 
 def test_replays_and_stored_answers_that_hold_it_go_and_others_do_not(store: Store) -> None:
@@ -311,7 +311,7 @@ def test_replays_and_stored_answers_that_hold_it_go_and_others_do_not(store: Sto
     late = _snapshot(store, talk)
     third = append_event(store, talk, "three")
     run, other = insert_replay_run(store, "report", early.id, late.id), insert_replay_run(store, "other", early.id)
-    held = insert_idempotent_response(store, "/events", "k1", secret, talk.id, secret.id)
+    stored_response = insert_idempotent_response(store, "/events", "k1", secret, talk.id, secret.id)
     naming = insert_idempotent_response(store, "/events", "k2", third, talk.id, third.id, secret.id)
     unknown = insert_idempotent_response(store, "/chat", "k3", {"id": "chatcmpl-1", "text": "secret"}, late.id)
     apart = insert_idempotent_response(store, "/events", "k4", first, talk.id, first.id)
@@ -321,26 +321,26 @@ def test_replays_and_stored_answers_that_hold_it_go_and_others_do_not(store: Sto
     assert {run} == purged_ids(receipt, "replay_run")
     assert {f"{run}/1"} == purged_ids(receipt, "replay_item")
     items = store.read(lambda tx: tx.fetch_all(select(replay_items).where(replay_items.c.run_id.in_((run, other)))))
-    assert {(run, 1)} == {(one.run_id, one.position) for one in items if one.purged_by == receipt.id}
-    assert {(run, 0), (other, 0)} == {(one.run_id, one.position) for one in items if one.sealed is not None}
+    assert {(run, 1)} == {(item.run_id, item.position) for item in items if item.purged_by == receipt.id}
+    assert {(run, 0), (other, 0)} == {(item.run_id, item.position) for item in items if item.sealed is not None}
     rows = store.read(
         lambda tx: tx.fetch_all(select(idempotency).where(idempotency.c.project_id == store.project_id))
     )
-    assert {held, unknown} == {one.key_digest for one in rows if one.purged_by == receipt.id}
-    assert {naming, apart} == {one.key_digest for one in rows if one.sealed is not None}
-    assert {2} == {one.count for one in receipt.removed if one.kind == "idempotency_answer"}
+    assert {stored_response, unknown} == {row.key_digest for row in rows if row.purged_by == receipt.id}
+    assert {naming, apart} == {row.key_digest for row in rows if row.sealed is not None}
+    assert {2} == {removal.count for removal in receipt.removed if removal.kind == "idempotency_answer"}
 
 
 def test_what_was_deleted_can_be_purged(store: Store) -> None:
     """Deletion revokes a handle; the content was there all the time."""
     talk, lone = new_session(store), new_artifact(store, "lone")
-    said = append_event(store, talk, "said")
+    event = append_event(store, talk, "said")
     store.delete_session(talk.id)
     store.delete_artifact(lone.id)
 
     receipt = purge(store, talk.id, lone.id)
 
-    assert {said.id} == purged_ids(receipt, "event")
+    assert {event.id} == purged_ids(receipt, "event")
     for refused in (lambda: store.get_session(talk.id), lambda: store.get_artifact(lone.id)):
         with pytest.raises(ContentPurged):
             refused()
@@ -348,14 +348,14 @@ def test_what_was_deleted_can_be_purged(store: Store) -> None:
 
 def test_what_was_purged_before_is_told_with_its_receipt_and_left_out_beside_others(store: Store) -> None:
     """Nothing is removed twice; a job with something left goes on with that."""
-    one, other = new_artifact(store, "one"), new_artifact(store, "other")
-    first = purge(store, one.id)
+    purged_artifact, other = new_artifact(store, "one"), new_artifact(store, "other")
+    first = purge(store, purged_artifact.id)
     generation = store.get_project().generation
 
-    with pytest.raises(ContentPurged) as told:
-        store.create_purge_job(NewPurge(targets=[one.id]))
-    assert (first.id, generation) == (told.value.receipt_id, store.get_project().generation)
-    second = purge(store, one.id, other.id)
+    with pytest.raises(ContentPurged) as error:
+        store.create_purge_job(NewPurge(targets=[purged_artifact.id]))
+    assert (first.id, generation) == (error.value.receipt_id, store.get_project().generation)
+    second = purge(store, purged_artifact.id, other.id)
     assert {other.id} == purged_ids(second, "artifact")
 
 
@@ -370,10 +370,10 @@ def test_what_was_purged_before_is_told_with_its_receipt_and_left_out_beside_oth
 )
 def test_a_target_that_is_none_is_refused(store: Store, targets: list[str], status: int, reason: str) -> None:
     """Before anything is written; `param` says which one."""
-    with pytest.raises(StoreRefused) as told:
+    with pytest.raises(StoreRefused) as error:
         store.create_purge_job(NewPurge(targets=[new_artifact(store).id, *targets]))
 
-    assert (status, reason, "targets[1]") == (told.value.status, told.value.reason, told.value.param)
+    assert (status, reason, "targets[1]") == (error.value.status, error.value.reason, error.value.param)
     assert [] == store.list_purge_jobs().data
 
 
@@ -382,11 +382,11 @@ def test_another_project_is_not_reached(store: Store, other: Store) -> None:
     mine, theirs = new_artifact(store, "mine"), new_artifact(other, "theirs")
     before = other.get_project()
 
-    with pytest.raises(StoreRefused) as told:
+    with pytest.raises(StoreRefused) as error:
         store.create_purge_job(NewPurge(targets=[theirs.id]))
     receipt = purge(store, mine.id)
 
-    assert 404 == told.value.status
+    assert 404 == error.value.status
     assert before == other.get_project()
     assert b"theirs" == other.get_artifact_content(theirs.id).data
     job = store.list_purge_jobs().data[0]
@@ -412,16 +412,16 @@ def test_the_old_key_is_gone_and_every_row_is_under_the_new_one(store: Store) ->
 
 def test_what_waits_for_a_commit_is_done_after_it_and_never_where_it_fails(store: Store) -> None:
     """At once where there is no transaction; in order; and whoever does it sees what was committed."""
-    seen: list[int] = []
+    counts: list[int] = []
 
     def note() -> None:
-        seen.append(len(store.list_artifacts().data))
+        counts.append(len(store.list_artifacts().data))
 
     def work(joined: Store) -> None:
         joined.after_commit(note)
         joined.after_commit(note)
         new_artifact(joined)
-        assert [] == seen
+        assert [] == counts
 
     def failing(joined: Store) -> None:
         work(joined)
@@ -429,24 +429,24 @@ def test_what_waits_for_a_commit_is_done_after_it_and_never_where_it_fails(store
 
     with pytest.raises(LookupError):
         store.transaction(failing)
-    assert [] == seen
+    assert [] == counts
     store.transaction(work)
-    assert [1, 1] == seen
+    assert [1, 1] == counts
     store.after_commit(note)
-    assert [1, 1, 1] == seen
+    assert [1, 1, 1] == counts
 
 
 def test_inside_of_a_transaction_it_is_done_when_that_is_committed(store: Store) -> None:
     """So that an idempotency key and a purge are one; a transaction that fails purges nothing."""
-    one, other = new_artifact(store, "one"), new_artifact(store, "other")
+    first, other = new_artifact(store, "one"), new_artifact(store, "other")
 
     def failing(joined: Store) -> None:
-        joined.create_purge_job(NewPurge(targets=[one.id]))
+        joined.create_purge_job(NewPurge(targets=[first.id]))
         raise LookupError
 
     with pytest.raises(LookupError):
         store.transaction(failing)
-    assert b"one" == store.get_artifact_content(one.id).data
+    assert b"one" == store.get_artifact_content(first.id).data
     assert [] == store.list_purge_jobs().data
 
     job = store.transaction(lambda joined: joined.create_purge_job(NewPurge(targets=[other.id])))

@@ -49,8 +49,8 @@ pytestmark = pytest.mark.counted("purge")
 def whole_store(backend: str, folder: Path) -> Iterator[tuple[Store, list[Path], str]]:
     """A store of its own, every folder that holds a file of it, and what opens it."""
     keys, traces = folder / "keys", folder / "traces"
-    for one in (keys, traces):
-        one.mkdir()
+    for source in (keys, traces):
+        source.mkdir()
     if backend == "sqlite":
         target, data = str(folder / "db" / "context.db"), folder / "db"
         data.mkdir()
@@ -76,24 +76,24 @@ def flush(target: str) -> None:
         engine.dispose()
 
 
-def tell_everywhere(store: Store, said: str, trace_id: str) -> list[str]:
+def tell_everywhere(store: Store, text: str, trace_id: str) -> list[str]:
     """Put a text wherever the store takes one; what to purge, so that all of it goes."""
-    base = new_artifact(store, f"base: {said}", metadata={"note": said})
+    base = new_artifact(store, f"base: {text}", metadata={"note": text})
     binary = store.create_artifact(
         NewArtifact(
             artifact_type=ArtifactType.BINARY_ATTACHMENT,
-            content_base64=base64.b64encode(said.encode()).decode(),
-            metadata={said: 1},
+            content_base64=base64.b64encode(text.encode()).decode(),
+            metadata={text: 1},
         )
     )
-    talk = store.create_session(NewSession(metadata={"about": said}))
-    store.update_session(talk.id, SessionChange(metadata={"about": [said]}))
-    first = append_event(store, talk, said, metadata={"hint": said})
-    append_event(store, talk, [{"type": "text", "text": said}])
+    talk = store.create_session(NewSession(metadata={"about": text}))
+    store.update_session(talk.id, SessionChange(metadata={"about": [text]}))
+    first = append_event(store, talk, text, metadata={"hint": text})
+    append_event(store, talk, [{"type": "text", "text": text}])
     append_event(store, talk, payload_ref=base.id)
     side = fork_branch(store, talk, first)
-    append_event(store, side, f"aside: {said}")
-    for strategy, summary in ((MergeStrategy.REBASE, None), (MergeStrategy.COMPACT, f"they spoke of {said}")):
+    append_event(store, side, f"aside: {text}")
+    for strategy, summary in ((MergeStrategy.REBASE, None), (MergeStrategy.COMPACT, f"they spoke of {text}")):
         now = store.get_branch(*branch_ids(talk))
         body = Merge(
             source_branch_id=side.id,
@@ -104,23 +104,23 @@ def tell_everywhere(store: Store, said: str, trace_id: str) -> list[str]:
         )
         store.merge_branch(*branch_ids(talk), body)
     pinned = store.create_snapshot(*branch_ids(talk), NewSnapshot())
-    insert_response(store, pinned.id, said, trace_id=trace_id)
-    insert_replay_run(store, said, pinned.id)
-    insert_idempotent_response(store, "/events", f"key {said}", first, talk.id, first.id)
+    insert_response(store, pinned.id, text, trace_id=trace_id)
+    insert_replay_run(store, text, pinned.id)
+    insert_idempotent_response(store, "/events", f"key {text}", first, talk.id, first.id)
     return [talk.id, base.id, binary.id]
 
 
-def trace_everywhere(traces: Path, said: str) -> tuple[list[str], SpoolWriter]:
+def trace_everywhere(traces: Path, text: str) -> tuple[list[str], SpoolWriter]:
     """Traces that say it: a file, in an archive with a dictionary, in a segment that is written, and in the index."""
     store = TraceStore(str(traces))
     writer = SpoolWriter(str(traces))
-    archived = [trace_with_text(said if number % 2 else OTHER, number) for number in range(64)]
-    for kept in archived:
-        writer.append(kept)
+    archived = [trace_with_text(text if number % 2 else OTHER, number) for number in range(64)]
+    for stored in archived:
+        writer.append(stored)
     writer.seal()
     store.update_index()
     store.compress_traces(store.list_rows())
-    filed, live = trace_with_text(said), trace_with_text(said)
+    filed, live = trace_with_text(text), trace_with_text(text)
     writer.append(filed)
     writer.seal()
     store.update_index()
@@ -129,9 +129,9 @@ def trace_everywhere(traces: Path, said: str) -> tuple[list[str], SpoolWriter]:
     writer.append(live)
     writer.append(trace_with_text(OTHER))
     store.update_index()
-    assert store.search(said.split("-", maxsplit=1)[0], TraceFilter(), 10)
+    assert store.search(text.split("-", maxsplit=1)[0], TraceFilter(), 10)
     store.close()
-    mine = [kept.summary.id for kept in archived if said.encode() in kept.trace]
+    mine = [stored.summary.id for stored in archived if text.encode() in stored.trace]
     return [*mine, filed.summary.id, live.summary.id], writer
 
 
@@ -140,7 +140,7 @@ def test_the_spellings_are_found_where_they_stand(tmp_path: Path) -> None:
     assert 10 == len(list(encodings(MARKER)))
     for name, spelling in encodings(MARKER):
         (tmp_path / "file").write_bytes(b"....." + spelling + b"....")
-        assert any(name == told.rpartition(": ")[2] for told in search_files(MARKER, tmp_path)), name
+        assert any(name == match.rpartition(": ")[2] for match in search_files(MARKER, tmp_path)), name
     for shift in range(3):
         (tmp_path / "file").write_bytes(base64.b64encode(b"a" * shift + MARKER.encode() + b"tail"))
         assert search_files(MARKER, tmp_path)
@@ -158,7 +158,7 @@ def test_no_byte_is_left_and_none_was_there_in_the_clear(backend: str, tmp_path:
             insert_response(store, pinned.id, MARKER, trace_id=trace_id)
             targets.append(talk.id)
         neighbour = new_session(store, OTHER)
-        kept = append_event(store, neighbour, OTHER)
+        event = append_event(store, neighbour, OTHER)
         pinned = store.create_snapshot(*branch_ids(neighbour), NewSnapshot())
         flush(target)
         database = [folder for folder in folders if folder.name != "traces"]
@@ -173,19 +173,19 @@ def test_no_byte_is_left_and_none_was_there_in_the_clear(backend: str, tmp_path:
         assert [] == search_files(MARKER, *folders)
         assert [] == search_files(old_key, *folders)
         assert [] == [path for path in tmp_path.rglob("*") if path.is_file() and in_clear(path, MARKER)]
-        assert {len(ids)} == {one.count for one in receipt.removed if one.kind == "trace"}
-        assert [kept] == store.list_events(*branch_ids(neighbour)).data
+        assert {len(ids)} == {removal.count for removal in receipt.removed if removal.kind == "trace"}
+        assert [event] == store.list_events(*branch_ids(neighbour)).data
         assert pinned == store.get_snapshot(pinned.id)
         assert [] == store.verify().problems
         writer.append(trace_with_text(OTHER))
         writer.seal()
-        left = TraceStore(str(tmp_path / "traces"))
-        left.update_index()
-        assert () == left.drain_result.damaged
-        assert 32 + 2 == left.count_traces(TraceFilter())
-        assert all(OTHER.encode() in left.read_stored(row).trace for row in left.list_rows())
-        assert [] == left.search(MARKER.split("-")[1], TraceFilter(), 10)
-        left.close()
+        trace_store = TraceStore(str(tmp_path / "traces"))
+        trace_store.update_index()
+        assert () == trace_store.drain_result.damaged
+        assert 32 + 2 == trace_store.count_traces(TraceFilter())
+        assert all(OTHER.encode() in trace_store.read_stored(row).trace for row in trace_store.list_rows())
+        assert [] == trace_store.search(MARKER.split("-")[1], TraceFilter(), 10)
+        trace_store.close()
 
 
 def in_clear(path: Path, marker: str) -> bool:
@@ -193,17 +193,17 @@ def in_clear(path: Path, marker: str) -> bool:
     if path.suffix != trace_archive.ARCHIVE_SUFFIX:
         return False
     opened = trace_archive.TraceArchive(str(path))
-    held = [
+    trace_ids = [
         opened._contents.dictionary,
         *(opened._read_block(number) for number in range(len(opened._contents.blocks))),
     ]
-    return any(spelling in data for _, spelling in encodings(marker) for data in held)
+    return any(spelling in data for _, spelling in encodings(marker) for data in trace_ids)
 
 
 def test_a_copy_from_before_opens_no_more(backend: str, tmp_path: Path) -> None:
     """Neither what was purged nor anything else of that time: the copy is as good as noise."""
     with whole_store(backend, tmp_path) as (store, folders, target):
-        secret, kept = new_artifact(store, MARKER), new_artifact(store, OTHER)
+        secret, remaining = new_artifact(store, MARKER), new_artifact(store, OTHER)
         talk = new_session(store)
         append_event(store, talk, MARKER)
         before = (tmp_path / "keys" / "ring").read_bytes()
@@ -213,14 +213,14 @@ def test_a_copy_from_before_opens_no_more(backend: str, tmp_path: Path) -> None:
 
         with closing(reopen(copy, tmp_path / "keys" / "ring", tmp_path / "ring-copy")) as old:
             assert 1 == old.get_project().generation
-            for wanted in (secret.id, kept.id):
+            for wanted in (secret.id, remaining.id):
                 with pytest.raises(StoreUnavailable, match="no key for project"):
                     old.get_artifact_content(wanted)
             with pytest.raises(StoreUnavailable, match="no key for project"):
                 old.list_events(talk.id, talk.default_branch_id)
             rows = old.read(lambda tx: (*tx.fetch_all(select(artifacts)), *tx.fetch_all(select(events))))
             assert all(MARKER.encode() not in row.sealed for row in rows)
-        assert OTHER.encode() == store.get_artifact_content(kept.id).data
+        assert OTHER.encode() == store.get_artifact_content(remaining.id).data
         (tmp_path / "ring-before").write_bytes(before)
         os.chmod(tmp_path / "ring-before", 0o600)
         with closing(
@@ -260,11 +260,13 @@ def reopen(target: str, ring: Path, copy: Path) -> Store:
 def test_traces_are_removed_wherever_they_stand(tmp_path: Path) -> None:
     """And a second time nothing is there any more."""
     ids, writer = trace_everywhere(tmp_path, MARKER)
-    assert any((tmp_path / chunk_file.chunk_file_name(one)).exists() for one in ids)
+    assert any((tmp_path / chunk_file.chunk_file_name(trace_id)).exists() for trace_id in ids)
 
-    found = purge_traces(str(tmp_path), ids)
+    purged_traces = purge_traces(str(tmp_path), ids)
 
-    assert PurgedTraces(files=2, frames=1, archived=32, segments=1) == found  # A trace with its chunks is two files.
+    assert (
+        PurgedTraces(files=2, frames=1, archived=32, segments=1) == purged_traces
+    )  # A trace with its chunks is two files.
     assert [] == search_files(MARKER, tmp_path)
     assert PurgedTraces() == purge_traces(str(tmp_path), ids)
     writer.seal()

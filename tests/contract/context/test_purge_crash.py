@@ -26,14 +26,14 @@ TESTS = Path(__file__).parents[2]
 
 def _kill(target: str, folder: Path, first: int, every: int) -> int:
     rings, traces = folder / "rings", folder / "traces"
-    for one in (rings, traces):
-        one.mkdir()
+    for place in (rings, traces):
+        place.mkdir()
     command = [sys.executable, "-m", "support.purge_crash", target, str(rings / "ring"), str(traces)]
-    done = subprocess.run(
+    process = subprocess.run(
         [*command, str(first), str(every)], cwd=TESTS, capture_output=True, text=True, check=False, timeout=900
     )
-    assert 0 == done.returncode, done.stderr[-3000:]
-    return int(done.stdout)
+    assert 0 == process.returncode, process.stderr[-3000:]
+    return int(process.stdout)
 
 
 @pytest.mark.slow
@@ -61,8 +61,8 @@ def test_a_purge_that_is_killed_anywhere_is_finished(
 def test_writers_lose_nothing_while_purges_run(target: str, keys: str, count: int) -> None:
     """Four processes append; purges raise the generation under them, again and again. All of it can be read."""
     with closing(Store.open(target, keys=keys)) as store:
-        made, other = new_session(store, "base"), new_session(store)
-        ids = (store.project_id, made.id, made.default_branch_id)
+        session, other = new_session(store, "base"), new_session(store)
+        ids = (store.project_id, session.id, session.default_branch_id)
         writers = threading.Thread(
             target=run_all, args=(target, keys, ids), kwargs={"processes": 4, "threads": 2, "each": count}
         )
@@ -74,10 +74,13 @@ def test_writers_lose_nothing_while_purges_run(target: str, keys: str, count: in
             purges += 1
         writers.join()
 
-        said = {
-            f"w{process}.{thread}-{one}" for process in range(4) for thread in range(2) for one in range(count // 2)
+        texts = {
+            f"w{process}.{thread}-{number}"
+            for process in range(4)
+            for thread in range(2)
+            for number in range(count // 2)
         }
-        check_events(list_all_events(store, made), said)
+        check_events(list_all_events(store, session), texts)
         assert purges + 1 == store.get_project().generation
         assert [purges + 1] == store.keyring.generations(store.project_id)
         assert [] == store.verify().problems
@@ -86,23 +89,23 @@ def test_writers_lose_nothing_while_purges_run(target: str, keys: str, count: in
 
 def test_a_reader_in_the_middle_reads_again(target: str, keys: str) -> None:
     """A row that was read under a key that goes before it is opened is read once more."""
-    with closing(Store.open(target, keys=keys)) as one, closing(Store.open(target, keys=keys)) as other:
-        kept, secret = new_artifact(one, "kept"), new_artifact(one, "secret")
-        one.keyring._ciphers.clear()
-        one.keyring._file_state = None
+    with closing(Store.open(target, keys=keys)) as first_store, closing(Store.open(target, keys=keys)) as other:
+        remaining, secret = new_artifact(first_store, "kept"), new_artifact(first_store, "secret")
+        first_store.keyring._ciphers.clear()
+        first_store.keyring._file_state = None
         tries = []
 
         def work(tx: Any) -> bytes:
             from traceforge.context.history import artifacts
 
             row = artifacts.artifacts
-            found = tx.load(row, "artifact", kept.id)
-            tries.append(found.generation)
+            loaded = tx.load(row, "artifact", remaining.id)
+            tries.append(loaded.generation)
             if len(tries) == 1:
                 purge(other, secret.id)
-            return artifacts._row_key(tx, found).open(found.sealed)
+            return artifacts._row_key(tx, loaded).open(loaded.sealed)
 
-        assert b"kept" == one.read(work)
+        assert b"kept" == first_store.read(work)
         assert [1, 2] == tries
 
 
@@ -113,7 +116,7 @@ def test_a_row_that_does_not_open_stops_a_purge_before_anything_is_lost(target: 
     from traceforge.context.storage.tables import artifacts
 
     with closing(Store.open(target, keys=keys)) as store:
-        secret, kept, damaged = (new_artifact(store, text) for text in ("secret", "kept", "damaged"))
+        secret, remaining, damaged = (new_artifact(store, text) for text in ("secret", "kept", "damaged"))
         store.write(
             lambda tx: tx.execute(update(artifacts).where(artifacts.c.id == damaged.id).values(wrapped_key=bytes(60)))
         )
@@ -124,10 +127,10 @@ def test_a_row_that_does_not_open_stops_a_purge_before_anything_is_lost(target: 
         [job] = store.list_purge_jobs().data
         assert ("failed", "store_damaged", None) == (job.status, job.error_code, job.receipt_id)
         assert b"secret" == store.get_artifact_content(secret.id).data
-        assert b"kept" == store.get_artifact_content(kept.id).data
-        with pytest.raises(StoreRefused) as told:
+        assert b"kept" == store.get_artifact_content(remaining.id).data
+        with pytest.raises(StoreRefused) as error:
             store.get_receipt(job.id)
-        assert (409, "purge_not_completed") == (told.value.status, told.value.reason)
+        assert (409, "purge_not_completed") == (error.value.status, error.value.reason)
         purge(store, damaged.id, secret.id)  # What is damaged can go.
         assert [] == store.verify().problems
 
@@ -141,8 +144,8 @@ def test_a_job_that_was_only_written_down_is_done_when_the_store_is_opened(targe
         with store.keyring.lock_purges(wait=True):
             store.finish_purges()
         assert "queued" == store.get_purge_job(job.id).status
-        with closing(Store.open(target, keys=keys)) as again:
-            assert "completed" == again.get_purge_job(job.id).status
+        with closing(Store.open(target, keys=keys)) as reopened:
+            assert "completed" == reopened.get_purge_job(job.id).status
         with pytest.raises(ContentPurged):
             store.get_artifact(secret.id)
 
@@ -157,15 +160,15 @@ def test_the_trace_of_a_call_that_ends_after_the_purge_goes_too(target: str, key
     from traceforge.context.storage.tables import responses
     from traceforge.traces.spool import SpoolWriter
 
-    traces, kept = tmp_path / "traces", trace_with_text("a late secret")
+    traces, trace = tmp_path / "traces", trace_with_text("a late secret")
     with closing(Store.open(target, keys=keys, traces_dir=str(traces))) as store:
         talk = new_session(store)
         append_event(store, talk, "secret")
         response = insert_response(store, store.create_snapshot(*branch_ids(talk), NewSnapshot()).id, "secret")
         purge(store, talk.id)
         writer = SpoolWriter(str(traces))
-        writer.append(kept)
-        late = update(responses).where(responses.c.id == response).values(trace_id=kept.summary.id)
+        writer.append(trace)
+        late = update(responses).where(responses.c.id == response).values(trace_id=trace.summary.id)
         store.write(lambda tx: tx.execute(late))
         assert search_files("a late secret", traces)
 

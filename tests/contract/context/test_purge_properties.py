@@ -26,7 +26,7 @@ from traceforge.context.model.inputs import Merge, NewProject, NewPurge, NewSnap
 from traceforge.context.model.objects import Artifact, Branch, Event, MergeStrategy, Session, Snapshot
 from traceforge.errors import ContentPurged, StoreRefused
 
-pytestmark = pytest.mark.counted("purge", *(f"merge {one.value}" for one in MergeStrategy))
+pytestmark = pytest.mark.counted("purge", *(f"merge {strategy.value}" for strategy in MergeStrategy))
 
 Line = list[Event]
 
@@ -34,9 +34,9 @@ Line = list[Event]
 class Talk:
     """A session as lists: what each branch shows, and what was compiled of it."""
 
-    def __init__(self, made: Session, base: Artifact) -> None:
-        self.session, self.base = made, base
-        self.branches: list[Branch | Session] = [made]
+    def __init__(self, session: Session, base: Artifact) -> None:
+        self.session, self.base = session, base
+        self.branches: list[Branch | Session] = [session]
         self.lines: list[Line] = [[]]
         self.snapshots: dict[str, tuple[Snapshot, set[str]]] = {}  # Each with the ids of what it is made of.
         self.archived = self.deleted = False
@@ -63,40 +63,42 @@ class Everything(RuleBasedStateMachine):
         self.apart_events = [append_event(self.other, self.apart, "apart")]
         self.talks = [self._talk(f"base {number}") for number in range(2)]
         self.common = new_artifact(self.store, "common")
-        self.kept: dict[str, Artifact] = {one.base.id: one.base for one in self.talks} | {self.common.id: self.common}
+        self.kept: dict[str, Artifact] = {initial_talk.base.id: initial_talk.base for initial_talk in self.talks} | {
+            self.common.id: self.common
+        }
         self.gone: dict[str, str] = {}  # Ids, each with its receipt.
         self.generation = 1
-        for which in (0, 1, 0):
-            self.append_one(which, "said before", refer=False)
+        for talk_number in (0, 1, 0):
+            self.append_one(talk_number, "said before", refer=False)
         self.fork_one(0, 1)
         self.append_one(2, "aside", refer=True)
         for strategy in MergeStrategy:
             self.merge(0, 1, strategy)
 
     def _talk(self, text: str) -> Talk:
-        made = new_session(self.store, text)
-        return Talk(made, self.store.list_artifacts(limit=100).data[-1])
+        session = new_session(self.store, text)
+        return Talk(session, self.store.list_artifacts(limit=100).data[-1])
 
     def pick(self, number: int) -> tuple[Talk, int]:
         """A session and one of its branches."""
         talk = self.talks[number % 2]
         return talk, (number // 2) % len(talk.branches)
 
-    @rule(which=st.integers(0, 99), text=st.text(max_size=5), refer=st.booleans())
-    def append_one(self, which: int, text: str, refer: bool) -> None:
+    @rule(talk_number=st.integers(0, 99), text=st.text(max_size=5), refer=st.booleans())
+    def append_one(self, talk_number: int, text: str, refer: bool) -> None:
         """Inline, or by reference; a branch with a tombstone on it goes on."""
-        talk, place = self.pick(which)
-        what: dict[str, Any] = {"payload_ref": self.common.id} if refer else {}
+        talk, place = self.pick(talk_number)
+        fields: dict[str, Any] = {"payload_ref": self.common.id} if refer else {}
         if not talk.is_open or (refer and self.common.id in self.gone):
             with pytest.raises(StoreRefused):
-                append_event(self.store, talk.branches[place], text, **what)
+                append_event(self.store, talk.branches[place], text, **fields)
             return
-        talk.lines[place].append(append_event(self.store, talk.branches[place], text, **what))
+        talk.lines[place].append(append_event(self.store, talk.branches[place], text, **fields))
 
-    @rule(which=st.integers(0, 99), at=st.integers(0, 99))
-    def fork_one(self, which: int, at: int) -> None:
+    @rule(talk_number=st.integers(0, 99), at=st.integers(0, 99))
+    def fork_one(self, talk_number: int, at: int) -> None:
         """At any event, also at one that was purged."""
-        talk, place = self.pick(which)
+        talk, place = self.pick(talk_number)
         line = talk.lines[place]
         end = at % (len(line) + 1)
         if talk.deleted or talk.purged_by:
@@ -106,10 +108,10 @@ class Everything(RuleBasedStateMachine):
         talk.branches.append(fork_branch(self.store, talk.branches[place], line[end - 1] if end else None))
         talk.lines.append(line[:end] if end else list(line))
 
-    @rule(one=st.integers(0, 99), two=st.integers(0, 99), strategy=st.sampled_from(MergeStrategy))
-    def merge(self, one: int, two: int, strategy: MergeStrategy) -> None:
+    @rule(target_number=st.integers(0, 99), two=st.integers(0, 99), strategy=st.sampled_from(MergeStrategy))
+    def merge(self, target_number: int, two: int, strategy: MergeStrategy) -> None:
         """What would copy a tombstone is refused."""
-        talk, target = self.pick(one)
+        talk, target = self.pick(target_number)
         source = two % len(talk.branches)
         theirs, mine = talk.lines[source], talk.lines[target]
         copies = strategy in (MergeStrategy.REBASE, MergeStrategy.FORK)
@@ -145,10 +147,10 @@ class Everything(RuleBasedStateMachine):
         else:
             mine += added
 
-    @rule(which=st.integers(0, 99), revision=st.sampled_from(REVISIONS))
-    def compile(self, which: int, revision: str) -> None:
+    @rule(talk_number=st.integers(0, 99), revision=st.sampled_from(REVISIONS))
+    def compile(self, talk_number: int, revision: str) -> None:
         """The whole of it, or nothing."""
-        talk, place = self.pick(which)
+        talk, place = self.pick(talk_number)
         line, body = talk.lines[place], NewSnapshot(prompt_compiler_revision=revision)
         holed = talk.base.id in self.gone or any(event.purged_by for event in line)
         if talk.purged_by or (holed and not talk.deleted):
@@ -158,16 +160,16 @@ class Everything(RuleBasedStateMachine):
             with pytest.raises(StoreRefused):
                 self.store.create_snapshot(*branch_ids(talk.branches[place]), body)
         else:
-            made = self.store.create_snapshot(*branch_ids(talk.branches[place]), body)
-            assert len(line) + 1 == len(made.ordered_block_manifest)
+            snapshot = self.store.create_snapshot(*branch_ids(talk.branches[place]), body)
+            assert len(line) + 1 == len(snapshot.ordered_block_manifest)
             if revision == "pc_1":
-                assert made.ordered_block_manifest[1:] == [event.block_id for event in line]
-            talk.snapshots[made.id] = made, {talk.base.id, talk.session.id, *(event.id for event in line)}
+                assert snapshot.ordered_block_manifest[1:] == [event.block_id for event in line]
+            talk.snapshots[snapshot.id] = snapshot, {talk.base.id, talk.session.id, *(event.id for event in line)}
 
-    @rule(which=st.integers(0, 1))
-    def archive(self, which: int) -> None:
+    @rule(talk_number=st.integers(0, 1))
+    def archive(self, talk_number: int) -> None:
         """Or make it active again."""
-        talk = self.talks[which]
+        talk = self.talks[talk_number]
         change = SessionChange(status="active" if talk.archived else "archived")
         if talk.deleted or talk.purged_by:
             with pytest.raises(StoreRefused):
@@ -177,27 +179,27 @@ class Everything(RuleBasedStateMachine):
         self.store.update_session(talk.session.id, change)
 
     @precondition(lambda self: sum(len(talk.lines[0]) for talk in self.talks) > 6)
-    @rule(which=st.integers(0, 1))
-    def delete(self, which: int) -> None:
+    @rule(talk_number=st.integers(0, 1))
+    def delete(self, talk_number: int) -> None:
         """A handle; what was compiled stays."""
-        talk = self.talks[which]
+        talk = self.talks[talk_number]
         if not (talk.deleted or talk.purged_by):
             self.store.delete_session(talk.session.id)
             talk.deleted = True
 
-    @rule(which=st.integers(0, 99), at=st.integers(0, 99))
-    def purge_event(self, which: int, at: int) -> None:
+    @rule(talk_number=st.integers(0, 99), at=st.integers(0, 99))
+    def purge_event(self, talk_number: int, at: int) -> None:
         """Any event on a branch."""
-        talk, place = self.pick(which)
+        talk, place = self.pick(talk_number)
         if talk.lines[place]:
             self._purge(talk.lines[place][at % len(talk.lines[place])].id)
 
-    @rule(what=st.integers(0, 9))
-    def purge_more(self, what: int) -> None:
+    @rule(choice=st.integers(0, 9))
+    def purge_more(self, choice: int) -> None:
         """Sometimes a base, the artifact that all refer to, or a whole session."""
-        whole = {0: self.talks[0].base.id, 1: self.common.id, 2: self.talks[1].session.id}
-        if what in whole:
-            self._purge(whole[what])
+        targets = {0: self.talks[0].base.id, 1: self.common.id, 2: self.talks[1].session.id}
+        if choice in targets:
+            self._purge(targets[choice])
 
     def _purge(self, target: str) -> None:
         if target in self.gone:
@@ -211,7 +213,12 @@ class Everything(RuleBasedStateMachine):
         named = purged_ids(receipt, "artifact") | purged_ids(receipt, "event") | purged_ids(receipt, "session")
         assert expected == named
         assert self.generation == receipt.generation
-        lost = {one for talk in self.talks for one, (_, made_of) in talk.snapshots.items() if made_of & expected}
+        lost = {
+            snapshot_id
+            for talk in self.talks
+            for snapshot_id, (_, made_of) in talk.snapshots.items()
+            if made_of & expected
+        }
         assert lost - self.gone.keys() == purged_ids(receipt, "snapshot")
         self.gone |= dict.fromkeys(expected | (lost - self.gone.keys()), receipt.id)
         for talk in self.talks:
@@ -271,9 +278,9 @@ class Everything(RuleBasedStateMachine):
         """Nothing that was purged can be read, nothing else is lost, and the store finds no fault with itself."""
         if not hasattr(self, "talks"):
             return
-        left = [event.id for talk in self.talks for event in talk.lines[0] if event.purged_by is None]
-        if left:
-            self._purge(left[len(left) // 2])
+        remaining = [event.id for talk in self.talks for event in talk.lines[0] if event.purged_by is None]
+        if remaining:
+            self._purge(remaining[len(remaining) // 2])
             self.all_is_as_the_lists_say()
         for talk in self.talks:
             for snapshot, _ in talk.snapshots.values():
@@ -283,12 +290,12 @@ class Everything(RuleBasedStateMachine):
                 else:
                     assert snapshot == self.store.get_snapshot(snapshot.id)
                     assert self.store.verify_snapshot(snapshot.id).valid
-        for artifact_id, made in self.kept.items():
+        for artifact_id, artifact in self.kept.items():
             if artifact_id in self.gone:
                 with pytest.raises(ContentPurged, match=self.gone[artifact_id]):
                     self.store.get_artifact_content(artifact_id)
             else:
-                assert made == self.store.get_artifact(artifact_id)
+                assert artifact == self.store.get_artifact(artifact_id)
         assert self.generation == self.store.get_project().generation
         assert [] == self.store.verify().problems
         assert self.apart_events == list_all_events(self.other, self.apart)
@@ -307,7 +314,7 @@ def _run(shared_store: Store, examples: int, steps: int) -> Counter[str]:
             derandomize=True,
         ),
     )
-    assert {f"merge {one.value}" for one in MergeStrategy} | {"purge evt"} <= machine.done.keys()
+    assert {f"merge {strategy.value}" for strategy in MergeStrategy} | {"purge evt"} <= machine.done.keys()
     return machine.done
 
 
@@ -315,16 +322,16 @@ def test_any_sequence_with_purges_keeps_every_invariant(
     shared_store: Store, backend: str, record_property: Any
 ) -> None:
     """Appends, forks, merges, archives, deletions, compilations and purges, in any order."""
-    done = _run(shared_store, 12 if backend == "sqlite" else 4, 14)
+    counts = _run(shared_store, 12 if backend == "sqlite" else 4, 14)
 
-    merges = sum(count for what, count in done.items() if what.startswith("merge"))
-    told = f"context store, {backend}: random sequences with {merges} merges and {done.total() - merges} purges"
-    record_property("summary", told)
+    merges = sum(count for rule, count in counts.items() if rule.startswith("merge"))
+    message = f"context store, {backend}: random sequences with {merges} merges and {counts.total() - merges} purges"
+    record_property("summary", message)
 
 
 @pytest.mark.slow
 def test_many_sequences_with_purges_keep_every_invariant(shared_store: Store, backend: str) -> None:
     """The same, for longer."""
-    done = _run(shared_store, 200 if backend == "sqlite" else 40, 40)
+    counts = _run(shared_store, 200 if backend == "sqlite" else 40, 40)
 
-    assert {"purge art", "purge ses"} <= done.keys()
+    assert {"purge art", "purge ses"} <= counts.keys()

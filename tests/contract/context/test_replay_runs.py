@@ -47,8 +47,10 @@ class Scene:
             self.permits.acquire(timeout=10)
         with self._lock:
             self._now -= 1
-        said = self.answers.get((body["model"], body["messages"][-1]["content"]))
-        return ScriptedResponse([b"{}"], status=500) if said is None else ScriptedResponse([chat_answer(said)])
+        response = self.answers.get((body["model"], body["messages"][-1]["content"]))
+        return (
+            ScriptedResponse([b"{}"], status=500) if response is None else ScriptedResponse([chat_answer(response)])
+        )
 
 
 @pytest.fixture
@@ -60,14 +62,14 @@ def scene() -> Iterator[Scene]:
 
 def recorded(store: Store, scene: Scene, *questions: str) -> list[Response]:
     """Answers of the model `old`, each in a session of its own."""
-    made = []
-    for one in questions:
-        scene.answers["old", one] = f"Answer to {one}"
-        made.append(
-            store.create_response(NewResponse(model="openai/old", session_id=new_session(store).id, input=one))
+    responses = []
+    for question in questions:
+        scene.answers["old", question] = f"Answer to {question}"
+        responses.append(
+            store.create_response(NewResponse(model="openai/old", session_id=new_session(store).id, input=question))
         )
     scene.asked.clear()
-    return made
+    return responses
 
 
 def replay(store: Store, **more: Any) -> ReplayRun:
@@ -81,7 +83,7 @@ def test_every_verdict_is_what_the_lanes_say(store: Store, scene: Scene) -> None
     """Drift of the baseline is not the candidate's doing."""
     store = connect_models(store, scene.provider.url)
     names = ["same", "changed", "both", "drift", "broken"]
-    made = recorded(store, scene, *names)
+    responses = recorded(store, scene, *names)
     for name in names:
         scene.answers["new", name] = f"Answer to {name}"
     scene.answers["new", "changed"] = "The answer is 43."
@@ -90,7 +92,7 @@ def test_every_verdict_is_what_the_lanes_say(store: Store, scene: Scene) -> None
     scene.answers["old", "drift"] = "The answer is 46."
     del scene.answers["new", "broken"]
 
-    run = replay(store, snapshot_ids=[one.snapshot_id for one in made])
+    run = replay(store, snapshot_ids=[response.snapshot_id for response in responses])
     report = store.get_replay_report(run.id)
 
     items = dict(zip(names, report.items, strict=True))
@@ -101,9 +103,9 @@ def test_every_verdict_is_what_the_lanes_say(store: Store, scene: Scene) -> None
     assert {"unchanged": 1, "candidate_changed": 1, "both_changed": 1, "drift_only": 1, "failed": 1} == (
         report.summary["verdicts"]
     )
-    assert [one.id for one in made] == [item["response_id"] for item in report.items]
+    assert [response.id for response in responses] == [item["response_id"] for item in report.items]
     assert "provider_refused" == items["broken"]["lanes"]["candidate"]["error"]
-    assert ["answer.facts"] == [one["rule"] for one in items["changed"]["differences"]["candidate"]]
+    assert ["answer.facts"] == [item["rule"] for item in items["changed"]["differences"]["candidate"]]
     assert [] == items["changed"]["differences"]["drift"]
     assert 2 == report.summary["rules"]["candidate"]["answer.facts"]
     assert 10 == len(scene.asked)
@@ -112,11 +114,11 @@ def test_every_verdict_is_what_the_lanes_say(store: Store, scene: Scene) -> None
 def test_an_answer_that_cannot_be_kept_is_a_lane_that_failed(store: Store, scene: Scene) -> None:
     """The other items of the run are not lost with it."""
     store = connect_models(store, scene.provider.url)
-    made = recorded(store, scene, "half", "whole")
+    responses = recorded(store, scene, "half", "whole")
     scene.answers["new", "half"] = "half of a character: \ud800"
     scene.answers["new", "whole"] = "Answer to whole"
 
-    run = replay(store, snapshot_ids=[one.snapshot_id for one in made])
+    run = replay(store, snapshot_ids=[response.snapshot_id for response in responses])
     report = store.get_replay_report(run.id)
 
     assert ["failed", "unchanged"] == [item["verdict"] for item in report.items]
@@ -126,14 +128,14 @@ def test_an_answer_that_cannot_be_kept_is_a_lane_that_failed(store: Store, scene
 def test_the_evidence_digest_can_be_computed_by_whoever_has_the_report(store: Store, scene: Scene) -> None:
     """Of the items alone, as canonical JSON."""
     store = connect_models(store, scene.provider.url)
-    made = recorded(store, scene, "one")
+    responses = recorded(store, scene, "one")
     scene.answers["new", "one"] = "Other."
 
-    run = replay(store, snapshot_ids=[made[0].snapshot_id])
+    run = replay(store, snapshot_ids=[responses[0].snapshot_id])
     report = store.get_replay_report(run.id)
 
     assert run.evidence_digest == report.evidence_digest == digest_canonical(report.items)
-    assert made[0].trace_id == report.items[0]["lanes"]["recorded"]["trace_id"]
+    assert responses[0].trace_id == report.items[0]["lanes"]["recorded"]["trace_id"]
 
 
 def test_an_item_says_what_was_asked(store: Store, scene: Scene) -> None:
@@ -141,22 +143,22 @@ def test_an_item_says_what_was_asked(store: Store, scene: Scene) -> None:
     store = connect_models(store, scene.provider.url)
     talk = new_session(store, "Be brief.", "Be kind.")
     scene.answers |= {(model, word): "Yes." for model in ("old", "new") for word in ("first", "last")}
-    one = store.create_response(NewResponse(model="openai/old", session_id=talk.id, input="first"))
+    response = store.create_response(NewResponse(model="openai/old", session_id=talk.id, input="first"))
     append_event(store, talk, {"seen": [1, None]}, EventType.RETRIEVAL_RESULT)
     two = store.create_response(NewResponse(model="openai/old", session_id=talk.id, input="last"))
     bare = new_session(store, "Be silent.")
     three = store.create_snapshot(bare.id, bare.default_branch_id, NewSnapshot())
 
-    run = replay(store, snapshot_ids=[one.snapshot_id, two.snapshot_id, three.id])
+    run = replay(store, snapshot_ids=[response.snapshot_id, two.snapshot_id, three.id])
     turns = replay(store, session_id=talk.id)
 
     questions = [item["question"] for item in store.get_replay_report(run.id).items]
     first = {"role": "user", "kind": "user_message", "content": "first"}
-    seen = {"role": "user", "kind": "retrieval_result+json", "content": {"seen": [1, None]}}
+    retrieved = {"role": "user", "kind": "retrieval_result+json", "content": {"seen": [1, None]}}
     last = {"role": "user", "kind": "user_message", "content": "last"}
     assert [
         {"earlier_blocks": 2, "blocks": [first]},
-        {"earlier_blocks": 4, "blocks": [seen, last]},
+        {"earlier_blocks": 4, "blocks": [retrieved, last]},
         {"earlier_blocks": 0, "blocks": [{"role": "system", "kind": "text_context", "content": "Be silent."}]},
     ] == questions
     assert questions[:2] == [item["question"] for item in store.get_replay_report(turns.id).items]
@@ -166,10 +168,10 @@ def test_an_item_says_what_was_asked(store: Store, scene: Scene) -> None:
 def test_a_run_without_a_fresh_baseline_asks_the_candidate_alone(store: Store, scene: Scene) -> None:
     """Two lanes."""
     store = connect_models(store, scene.provider.url)
-    made = recorded(store, scene, "one")
+    responses = recorded(store, scene, "one")
     scene.answers["new", "one"] = "Answer to one"
 
-    run = replay(store, snapshot_ids=[made[0].snapshot_id], fresh_baseline=False)
+    run = replay(store, snapshot_ids=[responses[0].snapshot_id], fresh_baseline=False)
 
     item = store.get_replay_report(run.id).items[0]
     assert ["new"] == [model for model, _ in scene.asked]
@@ -180,13 +182,13 @@ def test_a_run_without_a_fresh_baseline_asks_the_candidate_alone(store: Store, s
 def test_a_snapshot_that_nobody_answered_is_held_against_the_fresh_baseline(store: Store, scene: Scene) -> None:
     """There is no recorded lane."""
     store = connect_models(store, scene.provider.url)
-    made = recorded(store, scene, "one")
+    responses = recorded(store, scene, "one")
     scene.answers |= {("old", "two"): "Two.", ("new", "two"): "2."}
     other = new_session(store)
     append_event(store, other, "two")
 
     snapshot = store.create_snapshot(other.id, other.default_branch_id, NewSnapshot())
-    assert made
+    assert responses
 
     run = replay(store, snapshot_ids=[snapshot.id])
 
@@ -199,7 +201,7 @@ def test_no_more_are_asked_at_once_than_the_run_allows(store: Store, scene: Scen
     """And as many as it allows."""
     store = connect_models(store, scene.provider.url)
     names = [f"q{number}" for number in range(6)]
-    made = recorded(store, scene, *names)
+    responses = recorded(store, scene, *names)
     scene.answers |= {("new", name): "Yes." for name in names}
     scene.most = 0
     scene.permits = threading.Semaphore(0)
@@ -207,7 +209,7 @@ def test_no_more_are_asked_at_once_than_the_run_allows(store: Store, scene: Scen
         NewReplayRun(
             baseline="openai/old",
             candidate="openai/new",
-            snapshot_ids=[one.snapshot_id for one in made],
+            snapshot_ids=[response.snapshot_id for response in responses],
             concurrency=3,
         ),
         start=False,
@@ -230,11 +232,14 @@ def test_no_more_are_asked_at_once_than_the_run_allows(store: Store, scene: Scen
 def test_a_run_is_canceled_and_what_was_finished_stays(store: Store, scene: Scene) -> None:
     """No report is made of half a run."""
     store = connect_models(store, scene.provider.url)
-    made = recorded(store, scene, "one", "two")
+    responses = recorded(store, scene, "one", "two")
     scene.answers |= {("new", "one"): "1", ("new", "two"): "2"}
     scene.permits = threading.Semaphore(2)
     body = NewReplayRun(
-        baseline="openai/old", candidate="openai/new", snapshot_ids=[one.snapshot_id for one in made], concurrency=1
+        baseline="openai/old",
+        candidate="openai/new",
+        snapshot_ids=[response.snapshot_id for response in responses],
+        concurrency=1,
     )
     run = store.create_replay_run(body)
     for _ in range(300):
@@ -272,33 +277,36 @@ def test_a_run_is_gone_on_with_and_finished_items_are_kept(store: Store, scene: 
     """Under its lease nobody else works on it; after it, the rest is done and nothing twice."""
     store = connect_models(store, scene.provider.url)
     names = ["one", "two", "three"]
-    made = recorded(store, scene, *names)
+    responses = recorded(store, scene, *names)
     scene.answers |= {("new", name): f"New {name}" for name in names}
     body = NewReplayRun(
-        baseline="openai/old", candidate="openai/new", snapshot_ids=[one.snapshot_id for one in made], concurrency=1
+        baseline="openai/old",
+        candidate="openai/new",
+        snapshot_ids=[response.snapshot_id for response in responses],
+        concurrency=1,
     )
     run = store.create_replay_run(body, start=False)
     with pytest.raises(BaseException):  # noqa: B017, PT011 (whatever ends a process)
         execute_run(store, run.id, Dies(store, 1))
     gc.collect()  # What died is told of here, and not in the middle of another test.
-    asked = len(scene.asked)
+    asked_before = len(scene.asked)
 
     meanwhile = execute_run(store, run.id)
     with pinned(now() + timedelta(seconds=60)):
-        done = execute_run(store, run.id)
+        finished = execute_run(store, run.id)
 
     assert (Progress.RUNNING, 1) == (meanwhile.status, meanwhile.finished)
-    assert (Progress.COMPLETED, 3) == (done.status, done.finished)
-    assert (2, 6) == (asked, len(scene.asked))
+    assert (Progress.COMPLETED, 3) == (finished.status, finished.finished)
+    assert (2, 6) == (asked_before, len(scene.asked))
     assert 6 == len({(model, messages[-1]["content"]) for model, messages in scene.asked})
 
 
 def test_runs_that_nobody_works_on_are_taken_up(store: Store, scene: Scene) -> None:
     """As a server does with those of a server that died; one that is at work is left alone, and can be canceled."""
     store = connect_models(store, scene.provider.url)
-    made = recorded(store, scene, "one")
+    responses = recorded(store, scene, "one")
     scene.answers[("new", "one")] = "1"
-    snapshots = [one.snapshot_id for one in made]
+    snapshots = [response.snapshot_id for response in responses]
     run = store.create_replay_run(
         NewReplayRun(baseline="openai/old", candidate="openai/new", snapshot_ids=snapshots), start=False
     )
@@ -322,25 +330,25 @@ def test_a_trajectory_goes_on_from_its_own_answers(store: Store, scene: Scene) -
     """The user's turns are the logged ones; each lane has a history of its own."""
     store = connect_models(store, scene.provider.url)
     scene.answers |= {("old", "Hello"): "Old hello.", ("old", "And now?"): "Old end."}
-    made = new_session(store, "Be kind.")
+    session = new_session(store, "Be kind.")
     for text in ("Hello", "And now?"):
-        store.create_response(NewResponse(model="openai/old", session_id=made.id, input=text))
+        store.create_response(NewResponse(model="openai/old", session_id=session.id, input=text))
     scene.asked.clear()
     scene.answers |= {("new", "Hello"): "New hello.", ("new", "And now?"): "New end."}
 
-    run = replay(store, session_id=made.id)
+    run = replay(store, session_id=session.id)
     report = store.get_replay_report(run.id)
 
     new = [messages for model, messages in scene.asked if model == "new"]
     old = [messages for model, messages in scene.asked if model == "old"]
     assert ("trajectory", 2) == (run.mode, run.total)
     assert "favours the old" in report.note
-    assert ["Be kind.", "Hello"] == [one["content"] for one in new[0]]
-    assert ["Be kind.", "Hello", "New hello.", "And now?"] == [one["content"] for one in new[1]]
-    assert ["Be kind.", "Hello", "Old hello.", "And now?"] == [one["content"] for one in old[1]]
+    assert ["Be kind.", "Hello"] == [message["content"] for message in new[0]]
+    assert ["Be kind.", "Hello", "New hello.", "And now?"] == [message["content"] for message in new[1]]
+    assert ["Be kind.", "Hello", "Old hello.", "And now?"] == [message["content"] for message in old[1]]
     assert ["candidate_changed"] * 2 == [item["verdict"] for item in report.items]
     assert "New end." == report.items[1]["lanes"]["candidate"]["output"]["content"]
-    assert 4 == store.get_branch(made.id, made.default_branch_id).version
+    assert 4 == store.get_branch(session.id, session.default_branch_id).version
 
 
 def test_a_trajectory_of_answers_that_were_only_logged(store: Store, scene: Scene) -> None:
@@ -352,15 +360,15 @@ def test_a_trajectory_of_answers_that_were_only_logged(store: Store, scene: Scen
         ("old", "Hi"): "Hello.",
         ("old", "More?"): "No.",
     }
-    made = new_session(store)
-    append_event(store, made, "Hi")
-    append_event(store, made, "Hello.", event_type=EventType.ASSISTANT_MESSAGE)
-    append_event(store, made, "More?")
+    session = new_session(store)
+    append_event(store, session, "Hi")
+    append_event(store, session, "Hello.", event_type=EventType.ASSISTANT_MESSAGE)
+    append_event(store, session, "More?")
 
-    items = store.get_replay_report(replay(store, session_id=made.id).id).items
+    items = store.get_replay_report(replay(store, session_id=session.id).id).items
 
     assert ["Hello.", None] == [
-        one["lanes"]["recorded"] and one["lanes"]["recorded"]["output"]["content"] for one in items
+        item["lanes"]["recorded"] and item["lanes"]["recorded"]["output"]["content"] for item in items
     ]
     assert "not_recorded" == items[1]["verdict"]
 

@@ -45,21 +45,21 @@ def refused(error: pytest.ExceptionInfo[StoreRefused]) -> tuple[int, str, str | 
 def test_every_provider_answers(store: Store, model: str, provider: str, stream: bool) -> None:
     """The input and the answer stand on the branch; the response is bound to what was asked."""
     store = connect_models(store, model)
-    made = new_session(store, "You are brief.")
+    session = new_session(store, "You are brief.")
     texts = store.begin_response(
-        NewResponse(model=f"{provider}/m-1", session_id=made.id, input="How are you?", stream=stream)
+        NewResponse(model=f"{provider}/m-1", session_id=session.id, input="How are you?", stream=stream)
     )
 
     heard = "".join(texts)
     response = texts.response
 
-    events = store.list_events(made.id, made.default_branch_id).data
+    events = store.list_events(session.id, session.default_branch_id).data
     snapshot = store.get_snapshot(response.snapshot_id)
     assert Progress.COMPLETED is response.status
     assert response.output is not None
     assert response.output["content"]
     assert heard == (response.output["content"] if stream else "")
-    assert ["user_message", "assistant_message"] == [one.event_type for one in events]
+    assert ["user_message", "assistant_message"] == [event.event_type for event in events]
     assert events[1].id == response.event_id
     assert {"response_id": response.id} == events[1].metadata
     assert 1 == snapshot.branch_version
@@ -76,35 +76,35 @@ def test_every_call_leaves_a_trace(store: Store, upstream: Upstream) -> None:
     """A response names it, also one that failed; it belongs to the session."""
     store = connect_models(store, upstream.url)
     upstream.respond_with(ScriptedResponse([chat_answer("Yes.")]), ScriptedResponse([b"{}"], status=500))
-    made = new_session(store)
+    session = new_session(store)
 
-    done = store.create_response(NewResponse(model="openai/m", session_id=made.id, input="One?"))
-    failed = store.create_response(NewResponse(model="openai/m", session_id=made.id, input="Two?"))
+    response = store.create_response(NewResponse(model="openai/m", session_id=session.id, input="One?"))
+    failed = store.create_response(NewResponse(model="openai/m", session_id=session.id, input="Two?"))
 
     recorder = store.models._kept
     assert isinstance(recorder, MemoryRecorder)
-    assert [done.trace_id, failed.trace_id] == [one.id for one in recorder.exchanges]
-    assert {made.id} == {one.caller.session_id for one in recorder.exchanges}
+    assert [response.trace_id, failed.trace_id] == [exchange.id for exchange in recorder.exchanges]
+    assert {session.id} == {exchange.caller.session_id for exchange in recorder.exchanges}
 
 
 def test_a_branch_that_has_moved_on_is_a_conflict_and_no_model_is_called(store: Store, upstream: Upstream) -> None:
     """Nothing was written: neither the input, nor a snapshot, nor a response."""
     store = connect_models(store, upstream.url)
-    made = new_session(store)
-    head = append_event(store, made, "Somebody was first.")
+    session = new_session(store)
+    head = append_event(store, session, "Somebody was first.")
 
     with pytest.raises(BranchConflict) as error:
         store.create_response(
             NewResponse(
-                model="openai/m", session_id=made.id, input="Hi", expected_version=0, expected_head_event_id=None
+                model="openai/m", session_id=session.id, input="Hi", expected_version=0, expected_head_event_id=None
             )
         )
 
     assert (1, head.id) == (error.value.version, error.value.head_event_id)
     assert [] == upstream.received
     assert [] == store.list_responses().data
-    assert [] == store.list_snapshots(made.id, made.default_branch_id).data
-    assert [head] == store.list_events(made.id, made.default_branch_id).data
+    assert [] == store.list_snapshots(session.id, session.default_branch_id).data
+    assert [head] == store.list_events(session.id, session.default_branch_id).data
 
 
 def test_a_conflict_after_the_model_call_keeps_the_answer(store: Store, upstream: Upstream) -> None:
@@ -112,15 +112,15 @@ def test_a_conflict_after_the_model_call_keeps_the_answer(store: Store, upstream
     store = connect_models(store, upstream.url)
     permits = threading.Semaphore(0)
     upstream.respond_with(streamed_response("Paid", " for.", permits=permits))
-    made = new_session(store)
-    texts = store.begin_response(NewResponse(model="openai/m", session_id=made.id, input="Hi", stream=True))
+    session = new_session(store)
+    texts = store.begin_response(NewResponse(model="openai/m", session_id=session.id, input="Hi", stream=True))
 
     assert "Paid" == next(texts)
-    other = append_event(store, made, "I am quicker.")
+    other = append_event(store, session, "I am quicker.")
     permits.release(5)
     response = texts.wait_for_end()
 
-    events = store.list_events(made.id, made.default_branch_id).data
+    events = store.list_events(session.id, session.default_branch_id).data
     assert Progress.COMPLETED is response.status
     assert response.output is not None
     assert "Paid for." == response.output["content"]
@@ -130,16 +130,16 @@ def test_a_conflict_after_the_model_call_keeps_the_answer(store: Store, upstream
         response.append_conflict.current_version,
         response.append_conflict.current_head_event_id,
     )
-    assert ["Hi", "I am quicker."] == [one.content for one in events]
+    assert ["Hi", "I am quicker."] == [event.content for event in events]
 
 
 def test_a_session_that_is_archived_meanwhile_keeps_the_answer_too(store: Store, upstream: Upstream) -> None:
     """It is completed, and appended nowhere."""
     store = connect_models(store, upstream.url)
     upstream.respond_with(ScriptedResponse([chat_answer("Yes.")]))
-    made = new_session(store)
-    texts = store.begin_response(NewResponse(model="openai/m", session_id=made.id, input="Hi"))
-    store.update_session(made.id, SessionChange(status="archived"))
+    session = new_session(store)
+    texts = store.begin_response(NewResponse(model="openai/m", session_id=session.id, input="Hi"))
+    store.update_session(session.id, SessionChange(status="archived"))
 
     response = texts.wait_for_end()
 
@@ -183,10 +183,10 @@ def test_a_model_that_fails_makes_a_response_that_says_so(
     """It keeps its snapshot, says nothing of what the provider wrote, and can be asked again by the snapshot."""
     store = connect_models(store, upstream.url, timeout_s=1.0)
     upstream.respond_with(answer, ScriptedResponse([chat_answer("Now.")]))
-    made = new_session(store)
+    session = new_session(store)
 
-    response = store.create_response(NewResponse(model="openai/m", session_id=made.id, input="Hi"))
-    again = store.create_response(NewResponse(model=response.alias_release_id, snapshot_id=response.snapshot_id))
+    response = store.create_response(NewResponse(model="openai/m", session_id=session.id, input="Hi"))
+    second = store.create_response(NewResponse(model=response.alias_release_id, snapshot_id=response.snapshot_id))
 
     assert response.error is not None
     assert (Progress.FAILED, code) == (response.status, response.error.code)
@@ -194,8 +194,10 @@ def test_a_model_that_fails_makes_a_response_that_says_so(
     assert (None, None) == (response.output, response.event_id)
     assert response.completed_at is not None
     assert response.trace_id
-    assert (Progress.COMPLETED, response.snapshot_id) == (again.status, again.snapshot_id)
-    assert ["Hi", "Now."] == [one.content for one in store.list_events(made.id, made.default_branch_id).data]
+    assert (Progress.COMPLETED, response.snapshot_id) == (second.status, second.snapshot_id)
+    assert ["Hi", "Now."] == [
+        event.content for event in store.list_events(session.id, session.default_branch_id).data
+    ]
 
 
 def test_a_stream_with_half_of_a_character_fails_and_every_response_can_still_be_listed(
@@ -204,9 +206,9 @@ def test_a_stream_with_half_of_a_character_fails_and_every_response_can_still_be
     """What was heard is text; the response says that its answer cannot be read."""
     store = connect_models(store, upstream.url)
     upstream.respond_with(streamed_response("So ", "\ud83d", "far"))
-    made = new_session(store)
+    session = new_session(store)
 
-    texts = store.begin_response(NewResponse(model="openai/m", session_id=made.id, input="Hi", stream=True))
+    texts = store.begin_response(NewResponse(model="openai/m", session_id=session.id, input="Hi", stream=True))
 
     assert ["So ", "far"] == list(texts)
     assert texts.response.error is not None
@@ -244,18 +246,18 @@ def test_a_release_becomes_the_live_one_and_the_old_one_stays(store: Store, upst
     """An alias points to exactly one release; a response says which it was."""
     store = connect_models(store, upstream.url)
     upstream.respond_with(ScriptedResponse([chat_answer("Yes.")]))
-    made = new_session(store)
+    session = new_session(store)
     alias = store.create_alias(NewAlias(name="support-bot", targets=[Target(provider="openai", model="old")]))
-    first = store.create_response(NewResponse(model="support-bot", session_id=made.id, input="1"))
+    first = store.create_response(NewResponse(model="support-bot", session_id=session.id, input="1"))
     release = store.create_release("support-bot", NewRelease(targets=[Target(provider="openai", model="new")]))
-    second = store.create_response(NewResponse(model="support-bot", session_id=made.id, input="2"))
-    third = store.create_response(NewResponse(model=alias.live_release_id, session_id=made.id, input="3"))
+    second = store.create_response(NewResponse(model="support-bot", session_id=session.id, input="2"))
+    third = store.create_response(NewResponse(model=alias.live_release_id, session_id=session.id, input="3"))
 
-    assert ["old", "new", "old"] == [one.target.model for one in (first, second, third)]
+    assert ["old", "new", "old"] == [response.target.model for response in (first, second, third)]
     assert alias.live_release_id == first.alias_release_id
     assert release.id == second.alias_release_id == store.get_alias("support-bot").live_release_id
     assert "support-bot" == store.get_release(alias.live_release_id).alias
-    assert ["support-bot"] == [one.name for one in store.list_aliases().data]
+    assert ["support-bot"] == [listed_alias.name for listed_alias in store.list_aliases().data]
 
 
 def test_a_snapshot_under_one_release_resolves_one_target_for_ever(store: Store, upstream: Upstream) -> None:
@@ -264,34 +266,36 @@ def test_a_snapshot_under_one_release_resolves_one_target_for_ever(store: Store,
     upstream.respond_with(ScriptedResponse([chat_answer("Yes.")]))
     targets = [Target(provider="openai", model=name, weight=weight) for name, weight in (("a", 3), ("b", 1))]
     store.create_alias(NewAlias(name="both", targets=targets))
-    seen = []
+    texts = []
     for _ in range(12):
         first = store.create_response(NewResponse(model="both", session_id=new_session(store).id, input="Hi"))
-        again = store.create_response(NewResponse(model="both", snapshot_id=first.snapshot_id))
+        response = store.create_response(NewResponse(model="both", snapshot_id=first.snapshot_id))
         assert (
-            first.target == again.target == targets[choose_target(first.alias_release_id, first.snapshot_id, [3, 1])]
+            first.target
+            == response.target
+            == targets[choose_target(first.alias_release_id, first.snapshot_id, [3, 1])]
         )
-        assert first.materialization_key == again.materialization_key
-        seen.append(first.target.model)
+        assert first.materialization_key == response.materialization_key
+        texts.append(first.target.model)
 
-    assert set(seen) <= {"a", "b"}
+    assert set(texts) <= {"a", "b"}
 
 
 def test_a_target_that_is_named_directly_has_one_release(store: Store, other: Store) -> None:
     """However many ask at once, and in another project it is another."""
-    made: list[str] = []
+    created_ids: list[str] = []
 
     def ask() -> None:
-        made.append(store.write(lambda tx: resolve_release(tx, "openai/gpt-x").id))
+        created_ids.append(store.write(lambda tx: resolve_release(tx, "openai/gpt-x").id))
 
     threads = [threading.Thread(target=ask) for _ in range(8)]
-    for one in threads:
-        one.start()
-    for one in threads:
-        one.join()
-    assert 8 == len(made)
-    assert 1 == len(set(made))
-    assert made[0] != other.write(lambda tx: resolve_release(tx, "openai/gpt-x").id)
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert 8 == len(created_ids)
+    assert 1 == len(set(created_ids))
+    assert created_ids[0] != other.write(lambda tx: resolve_release(tx, "openai/gpt-x").id)
 
 
 @pytest.mark.parametrize(
@@ -306,12 +310,12 @@ def test_a_model_that_is_not_known_is_refused_before_anything_is_written(
     store: Store, model: str, expected: tuple[int, str, str]
 ) -> None:
     """The input is not on the branch."""
-    made = new_session(store)
+    session = new_session(store)
     with pytest.raises(StoreRefused) as error:
-        store.create_response(NewResponse(model=model, session_id=made.id, input="Hi"))
+        store.create_response(NewResponse(model=model, session_id=session.id, input="Hi"))
 
     assert expected == refused(error)
-    assert 0 == store.get_branch(made.id, made.default_branch_id).version
+    assert 0 == store.get_branch(session.id, session.default_branch_id).version
 
 
 @pytest.mark.parametrize(
@@ -354,8 +358,8 @@ def test_a_response_that_runs_is_canceled_at_once(store: Store, upstream: Upstre
     """The connection is closed, the input stays, and a second time changes nothing."""
     store = connect_models(store, upstream.url)
     upstream.respond_with(streamed_response("One", " two", permits=threading.Semaphore(0)))
-    made = new_session(store)
-    texts = store.begin_response(NewResponse(model="openai/m", session_id=made.id, input="Hi", stream=True))
+    session = new_session(store)
+    texts = store.begin_response(NewResponse(model="openai/m", session_id=session.id, input="Hi", stream=True))
     assert "One" == next(texts)
 
     canceled = store.cancel_response(texts.id)
@@ -364,7 +368,7 @@ def test_a_response_that_runs_is_canceled_at_once(store: Store, upstream: Upstre
     assert Progress.CANCELED is canceled.status
     assert (Progress.CANCELED, None) == (response.status, response.output)
     assert Progress.CANCELED is store.cancel_response(texts.id).status
-    assert ["Hi"] == [one.content for one in store.list_events(made.id, made.default_branch_id).data]
+    assert ["Hi"] == [event.content for event in store.list_events(session.id, session.default_branch_id).data]
 
 
 def test_a_response_that_is_final_is_not_canceled(store: Store, upstream: Upstream) -> None:
@@ -386,10 +390,10 @@ def test_a_tool_call_is_kept_whole_and_its_result_goes_back(store: Store, upstre
     upstream.respond_with(
         ScriptedResponse([chat_answer(None, tool_calls=[call])]), ScriptedResponse([chat_answer("Done.")])
     )  # type: ignore[arg-type]
-    made = new_session(store)
-    store.create_response(NewResponse(model="openai/m", session_id=made.id, input="Use it."))
-    append_event(store, made, {"tool_call_id": "call_1", "content": "42"}, event_type=EventType.TOOL_RESULT)
-    store.create_response(NewResponse(model="openai/m", session_id=made.id))
+    session = new_session(store)
+    store.create_response(NewResponse(model="openai/m", session_id=session.id, input="Use it."))
+    append_event(store, session, {"tool_call_id": "call_1", "content": "42"}, event_type=EventType.TOOL_RESULT)
+    store.create_response(NewResponse(model="openai/m", session_id=session.id))
 
     sent = json.loads(upstream.received[1].body)["messages"]
     assert [call] == sent[1]["tool_calls"]

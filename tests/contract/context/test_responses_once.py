@@ -47,25 +47,25 @@ def begin(store: Store, body: dict[str, Any], key: str = "k-1") -> RunningRespon
 def test_the_same_key_gives_the_same_bytes_and_one_call(store: Store, upstream: Upstream) -> None:
     """One input, one answer, one call of the model."""
     store = connect_models(store, upstream.url)
-    made = new_session(store)
-    body = body_of(made.id)
+    session = new_session(store)
+    body = body_of(session.id)
 
     first, second = send(store, body), send(store, body)
 
     assert first == second
     assert b'"status":"completed"' in first
     assert 1 == len(upstream.received)
-    assert ["Hi", "Yes."] == [one.content for one in list_all_events(store, made)]
+    assert ["Hi", "Yes."] == [event.content for event in list_all_events(store, session)]
 
 
 def test_the_same_key_with_another_body_is_refused(store: Store, upstream: Upstream) -> None:
     """And nothing is asked."""
     store = connect_models(store, upstream.url)
-    made = new_session(store)
-    send(store, body_of(made.id))
+    session = new_session(store)
+    send(store, body_of(session.id))
 
     with pytest.raises(StoreRefused) as error:
-        send(store, body_of(made.id, "Another"))
+        send(store, body_of(session.id, "Another"))
 
     assert (422, "idempotency_key_reused") == (error.value.status, error.value.reason)
     assert 1 == len(upstream.received)
@@ -74,41 +74,41 @@ def test_the_same_key_with_another_body_is_refused(store: Store, upstream: Upstr
 def test_a_refusal_is_not_remembered(store: Store, upstream: Upstream) -> None:
     """A conflict wrote nothing; the same key may be sent again."""
     store = connect_models(store, upstream.url)
-    made = new_session(store)
-    wrong = {**body_of(made.id), "expected_version": 7}
+    session = new_session(store)
+    wrong = {**body_of(session.id), "expected_version": 7}
     with pytest.raises(BranchConflict):
         send(store, wrong)
 
-    assert b'"status":"completed"' in send(store, body_of(made.id))
+    assert b'"status":"completed"' in send(store, body_of(session.id))
 
 
 def test_a_process_that_died_is_gone_on_with_and_its_input_is_there_once(store: Store, upstream: Upstream) -> None:
     """Under its lease it is in flight; after it, the same response is asked for again."""
     store = connect_models(store, upstream.url)
-    made = new_session(store)
-    body = body_of(made.id)
+    session = new_session(store)
+    body = body_of(session.id)
     dead = begin(store, body)
 
     with pytest.raises(StoreRefused) as error:
         send(store, body)
     with pinned(now() + timedelta(seconds=60)):
         answer = send(store, body)
-        again = send(store, body)
+        second = send(store, body)
 
     response = store.get_response(dead.id)
     assert (409, "idempotency_in_flight") == (error.value.status, error.value.reason)
-    assert answer == again
+    assert answer == second
     assert dead.id.encode() in answer
     assert Progress.COMPLETED is response.status
     assert 1 == len(upstream.received)
-    assert ["Hi", "Yes."] == [one.content for one in list_all_events(store, made)]
+    assert ["Hi", "Yes."] == [event.content for event in list_all_events(store, session)]
 
 
 def test_the_dead_do_not_speak_when_they_come_back(store: Store, upstream: Upstream) -> None:
     """Who lost the lease keeps nothing: the answer of the one who went on stands."""
     store = connect_models(store, upstream.url)
-    made = new_session(store)
-    body = body_of(made.id)
+    session = new_session(store)
+    body = body_of(session.id)
     sleeper = begin(store, body)
     with pinned(now() + timedelta(seconds=60)):
         send(store, body)
@@ -118,7 +118,7 @@ def test_the_dead_do_not_speak_when_they_come_back(store: Store, upstream: Upstr
 
     assert late.output is not None
     assert "Yes." == late.output["content"]
-    assert ["Hi", "Yes."] == [one.content for one in list_all_events(store, made)]
+    assert ["Hi", "Yes."] == [event.content for event in list_all_events(store, session)]
 
 
 def test_a_response_that_nobody_goes_on_with_has_failed(store: Store, upstream: Upstream) -> None:
@@ -138,9 +138,9 @@ def test_a_response_that_nobody_goes_on_with_has_failed(store: Store, upstream: 
 
 def merging(store: Store) -> tuple[Any, Any, Merge]:
     """A branch with a fork, and the merge that a model summarizes."""
-    made = new_session(store, "Be exact.")
-    head = append_event(store, made, "We agreed on 42.")
-    side = fork_branch(store, made)
+    session = new_session(store, "Be exact.")
+    head = append_event(store, session, "We agreed on 42.")
+    side = fork_branch(store, session)
     last = append_event(store, side, "And on Friday.")
     body = Merge(
         source_branch_id=side.id,
@@ -149,24 +149,24 @@ def merging(store: Store) -> tuple[Any, Any, Merge]:
         expected_head_event_id=head.id,
         model="openai/m",
     )
-    return made, last, body
+    return session, last, body
 
 
 def test_a_model_writes_the_summary_of_a_merge(store: Store, upstream: Upstream) -> None:
     """Its answer is a response; the event says which, and what it stands for. The source is as it was."""
     store = connect_models(store, upstream.url)
-    made, last, body = merging(store)
+    session, last, body = merging(store)
 
-    merged = store.merge_branch(made.id, made.default_branch_id, body)
+    merged = store.merge_branch(session.id, session.default_branch_id, body)
 
-    event = list_all_events(store, made)[-1]
+    event = list_all_events(store, session)[-1]
     response = store.list_responses().data[0]
     assert merged.event_ids == [event.id]
     assert (last.id, last.id) == (event.merged_from, merged.source_head_event_id)
     assert response.id == event.metadata["response_id"]
     assert event.payload_ref is not None
     assert b"Yes." == store.get_artifact_content(event.payload_ref).data
-    assert last.id == store.get_branch(made.id, body.source_branch_id).head_event_id
+    assert last.id == store.get_branch(session.id, body.source_branch_id).head_event_id
     assert b"We agreed on 42." in upstream.received[0].body
     assert b"And on Friday." in upstream.received[0].body
 
@@ -174,32 +174,32 @@ def test_a_model_writes_the_summary_of_a_merge(store: Store, upstream: Upstream)
 def test_a_merge_into_a_branch_that_moved_on_asks_no_model(store: Store, upstream: Upstream) -> None:
     """The check comes first."""
     store = connect_models(store, upstream.url)
-    made, _, body = merging(store)
-    append_event(store, made, "Quicker.")
+    session, _, body = merging(store)
+    append_event(store, session, "Quicker.")
 
     with pytest.raises(BranchConflict):
-        store.merge_branch(made.id, made.default_branch_id, body)
+        store.merge_branch(session.id, session.default_branch_id, body)
 
     assert [] == upstream.received
-    assert 2 == len(store.list_branches(made.id).data)
+    assert 2 == len(store.list_branches(session.id).data)
 
 
 @pytest.mark.parametrize("model", ["nobody", "nowhere/m"])
 def test_a_merge_with_a_model_that_is_not_there_leaves_no_branch_behind(store: Store, model: str) -> None:
     """What was refused wrote nothing."""
-    made, _, body = merging(store)
+    session, _, body = merging(store)
 
     with pytest.raises(StoreRefused) as error:
-        store.merge_branch(made.id, made.default_branch_id, replace(body, model=model))
+        store.merge_branch(session.id, session.default_branch_id, replace(body, model=model))
 
     assert (404, "model") == (error.value.status, error.value.param)
-    assert 2 == len(store.list_branches(made.id).data)
+    assert 2 == len(store.list_branches(session.id).data)
 
 
 def everything(store: Store, session_id: str) -> list[Any]:
     """What a merge could leave behind."""
     branches = store.list_branches(session_id).data
-    snapshots = [one for branch in branches for one in store.list_snapshots(session_id, branch.id).data]
+    snapshots = [snapshot for branch in branches for snapshot in store.list_snapshots(session_id, branch.id).data]
     return [branches, snapshots, store.list_responses().data, store.list_artifacts().data]
 
 
@@ -211,41 +211,41 @@ def test_a_merge_that_is_refused_before_a_model_is_asked_leaves_nothing(
 ) -> None:
     """Neither the fork on which the model would have been asked, nor anything else. The key is free again."""
     store = connect_models(store, upstream.url)
-    made, last, body = merging(store)
+    session, last, body = merging(store)
     if why == "purged":
         store.create_purge_job(NewPurge(targets=[last.id]))
     else:
         bits = NewArtifact(
             artifact_type=ArtifactType.BINARY_ATTACHMENT, content_base64="AAAA", content_media_type="audio/wav"
         )
-        source = store.get_branch(made.id, body.source_branch_id)
+        source = store.get_branch(session.id, body.source_branch_id)
         append_event(store, source, payload_ref=store.create_artifact(bits).id)
-    before = everything(store, made.id)
-    ask = OperationArguments((made.id, made.default_branch_id), body)
+    before = everything(store, session.id)
+    ask = OperationArguments((session.id, session.default_branch_id), body)
     for _ in range(2):
         with pytest.raises(StoreRefused) as error:
             perform_operation(store, OPERATIONS_BY_NAME["merge_branch"], ask, key, {"any": "body"})
         assert why == error.value.reason
 
     assert [] == upstream.received
-    assert before == everything(store, made.id)
+    assert before == everything(store, session.id)
 
 
 @pytest.mark.parametrize("both", [True, False])
 def test_a_summary_and_a_model_that_writes_it_are_one_too_many(store: Store, upstream: Upstream, both: bool) -> None:
     """Both fields are named, and nothing is done; so are they where neither is given."""
     store = connect_models(store, upstream.url)
-    made, _, body = merging(store)
+    session, _, body = merging(store)
     wrong = replace(body, summary="We agreed.") if both else replace(body, model=None)
     with pytest.raises(StoreRefused) as error:
-        store.merge_branch(made.id, made.default_branch_id, wrong)
+        store.merge_branch(session.id, session.default_branch_id, wrong)
 
     assert (400, "invalid_merge", "summary") == (error.value.status, error.value.reason, error.value.param)
     if both:
         assert isinstance(error.value, InvalidFields)
         assert ["summary", "model"] == [name for name, _ in error.value.problems]
     assert [] == upstream.received
-    assert 1 == store.get_branch(made.id, made.default_branch_id).version
+    assert 1 == store.get_branch(session.id, session.default_branch_id).version
 
 
 @pytest.mark.parametrize(
@@ -263,21 +263,21 @@ def test_a_model_that_writes_no_summary_merges_nothing(
     """The error names the response that says why."""
     store = connect_models(store, upstream.url)
     upstream.respond_with(answer)
-    made, _, body = merging(store)
+    session, _, body = merging(store)
 
     with pytest.raises(StoreRefused) as error:
-        store.merge_branch(made.id, made.default_branch_id, body)
+        store.merge_branch(session.id, session.default_branch_id, body)
 
     assert (502, "no_summary") == (error.value.status, error.value.reason)
     assert store.list_responses().data[0].id in error.value.message
-    assert 1 == store.get_branch(made.id, made.default_branch_id).version
+    assert 1 == store.get_branch(session.id, session.default_branch_id).version
 
 
 def test_a_merge_with_a_model_and_a_key_is_done_once(store: Store, upstream: Upstream) -> None:
     """The same bytes, and one call."""
     store = connect_models(store, upstream.url)
-    made, _, body = merging(store)
-    ask = OperationArguments((made.id, made.default_branch_id), body)
+    session, _, body = merging(store)
+    ask = OperationArguments((session.id, session.default_branch_id), body)
 
     first, second = [
         perform_operation(store, OPERATIONS_BY_NAME["merge_branch"], ask, "m-1", {"any": "body"}).body
@@ -286,7 +286,7 @@ def test_a_merge_with_a_model_and_a_key_is_done_once(store: Store, upstream: Ups
 
     assert first == second
     assert 1 == len(upstream.received)
-    assert 2 == store.get_branch(made.id, made.default_branch_id).version
+    assert 2 == store.get_branch(session.id, session.default_branch_id).version
 
 
 def test_who_reads_no_stream_gets_its_end(store: Store, upstream: Upstream) -> None:

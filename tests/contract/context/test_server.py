@@ -33,15 +33,15 @@ def backend(request: pytest.FixtureRequest) -> str:
 @pytest.fixture
 def site(store: Store) -> Iterator[RunningServer]:
     """A server without keys."""
-    with run_server(store) as found:
-        yield found
+    with run_server(store) as server:
+        yield server
 
 
 @pytest.fixture
 def guarded(store: Store) -> Iterator[RunningServer]:
     """A server that demands a key."""
-    with run_server(store, required=True) as found:
-        yield found
+    with run_server(store, required=True) as server:
+        yield server
 
 
 def raw(url: str, data: bytes) -> bytes:
@@ -49,10 +49,10 @@ def raw(url: str, data: bytes) -> bytes:
     parts = urlsplit(url)
     with socket.create_connection((parts.hostname or "", parts.port or 0), timeout=10) as peer:
         peer.sendall(data)
-        found = b""
+        content = b""
         while piece := peer.recv(65536):
-            found += piece
-        return found
+            content += piece
+        return content
 
 
 def error_of(answer) -> dict:
@@ -65,9 +65,9 @@ def error_of(answer) -> dict:
 
 def test_a_conflict_names_the_current_version_and_head(site: RunningServer, store: Store) -> None:
     """A conflict carries where the branch is now."""
-    made = new_session(store)
-    event = append_event(store, made)
-    path = f"/v2/sessions/{made.id}/branches/{made.default_branch_id}/events"
+    session = new_session(store)
+    event = append_event(store, session)
+    path = f"/v2/sessions/{session.id}/branches/{session.default_branch_id}/events"
     body = {
         "expected_version": 0,
         "expected_head_event_id": None,
@@ -80,14 +80,14 @@ def test_a_conflict_names_the_current_version_and_head(site: RunningServer, stor
     error = error_of(answer)
     assert "branch_version_conflict" == error["code"]
     assert (1, event.id) == (error["current_version"], error["current_head_event_id"])
-    again = {**body, "expected_version": 1, "expected_head_event_id": error["current_head_event_id"]}
-    assert 201 == site.http.post(path, json=again).status_code
+    retried = {**body, "expected_version": 1, "expected_head_event_id": error["current_head_event_id"]}
+    assert 201 == site.http.post(path, json=retried).status_code
 
 
 def test_a_request_that_waits_for_a_lock_delays_no_other_request(site: RunningServer, store: Store) -> None:
     """A caller that waits for another process keeps nobody waiting, and is served when that one is done."""
-    made = new_session(store)
-    path = f"/v2/sessions/{made.id}/branches/{made.default_branch_id}/events"
+    session = new_session(store)
+    path = f"/v2/sessions/{session.id}/branches/{session.default_branch_id}/events"
     event = {"event_type": "note", "content": "x"}
     body = {"expected_version": 0, "expected_head_event_id": None, "event": event}
     other = sqlite3.connect(store.database.path or "", isolation_level=None)
@@ -104,7 +104,7 @@ def test_a_request_that_waits_for_a_lock_delays_no_other_request(site: RunningSe
     assert [200, 200] == alive
     assert still
     assert 201 == answer.status_code
-    assert [answer.json()["id"]] == [one.id for one in list_all_events(store, made)]
+    assert [answer.json()["id"]] == [event.id for event in list_all_events(store, session)]
     other.close()
 
 
@@ -117,21 +117,21 @@ def test_every_invalid_field_is_named(site: RunningServer) -> None:
     assert 400 == answer.status_code
     error = error_of(answer)
     assert "artifact_type" == error["param"]
-    named = {one["param"] for one in error["problems"]}
+    named = {problem["param"] for problem in error["problems"]}
     assert {"artifact_type", "retention_class", "colour", "size"} == named
-    assert all(one in error["message"] for one in named)
+    assert all(parameter in error["message"] for parameter in named)
 
 
 def test_an_unknown_field_is_named_at_any_depth(site: RunningServer, store: Store) -> None:
     """An unknown field is named wherever it stands."""
-    made = new_session(store)
+    session = new_session(store)
     body = {
         "expected_version": 0,
         "expected_head_event_id": None,
         "event": {"event_type": "note", "content": "x", "colour": "red"},
     }
 
-    answer = site.http.post(f"/v2/sessions/{made.id}/branches/{made.default_branch_id}/events", json=body)
+    answer = site.http.post(f"/v2/sessions/{session.id}/branches/{session.default_branch_id}/events", json=body)
 
     assert (400, "unknown_field", "event.colour") == (
         answer.status_code,
@@ -172,8 +172,8 @@ def test_an_operation_without_a_body_takes_an_empty_one(
     site: RunningServer, store: Store, body: bytes, status: int, code: str | None
 ) -> None:
     """An operation without a body takes an object without fields, as many clients send one; any other is refused."""
-    made = new_session(store)
-    snapshot = store.create_snapshot(made.id, made.default_branch_id, NewSnapshot())
+    session = new_session(store)
+    snapshot = store.create_snapshot(session.id, session.default_branch_id, NewSnapshot())
 
     answer = site.http.post(f"/v2/snapshots/{snapshot.id}/verify", content=body, headers=JSON)
 
@@ -312,10 +312,10 @@ def test_its_own_page_and_other_names_of_this_machine_are_accepted(site: Running
 def test_a_request_id_is_echoed_or_generated(site: RunningServer) -> None:
     """A request id is echoed or made."""
     assert "mine-1" == site.http.get("/v2/sessions", headers={"X-Request-Id": "mine-1"}).headers["x-request-id"]
-    made = site.http.get("/v2/sessions", headers={"X-Request-Id": "a b"}).headers["x-request-id"]
-    assert made.startswith("req_")
+    generated_id = site.http.get("/v2/sessions", headers={"X-Request-Id": "a b"}).headers["x-request-id"]
+    assert generated_id.startswith("req_")
     assert "no" == site.http.get("/nothing", headers={"X-Request-Id": "no"}).headers["x-request-id"]
-    assert ["mine-1", made, "no"] == [one["request_id"] for one in site.wait_for_log(3)]
+    assert ["mine-1", generated_id, "no"] == [log_entry["request_id"] for log_entry in site.wait_for_log(3)]
 
 
 def test_the_log_names_operations_and_holds_no_content(guarded: RunningServer, store: Store) -> None:
@@ -337,7 +337,7 @@ def test_the_log_names_operations_and_holds_no_content(guarded: RunningServer, s
     assert key not in text
     first = lines[0]
     assert ("create_session", 201, store.project_id) == (first["operation"], first["status"], first["project_id"])
-    assert [201, 400, 400, 404, 404] == [one["status"] for one in lines]
+    assert [201, 400, 400, 404, 404] == [line["status"] for line in lines]
 
 
 def test_the_metrics_are_in_the_format_of_prometheus(site: RunningServer) -> None:
@@ -355,7 +355,7 @@ def test_the_metrics_are_in_the_format_of_prometheus(site: RunningServer) -> Non
     assert "traceforge_serve_in_flight 1" in lines
     named = {line.split("{")[0].split(" ")[0] for line in lines if not line.startswith("#")}
     described = {line.split(" ")[2] for line in lines if line.startswith("# TYPE")}
-    assert named <= described | {f"{one}_{part}" for one in described for part in ("bucket", "sum", "count")}
+    assert named <= described | {f"{metric}_{part}" for metric in described for part in ("bucket", "sum", "count")}
 
 
 def test_healthz_and_readyz_answer(site: RunningServer) -> None:
@@ -368,14 +368,19 @@ def test_healthz_and_readyz_answer(site: RunningServer) -> None:
 
 def test_every_route_requires_a_valid_api_key(guarded: RunningServer, store: Store) -> None:
     """Every route demands a key that is known."""
-    gone = new_api_key(store, "admin")
-    [one] = store.list_api_keys().data
-    store.delete_api_key(one.id)
+    api_key = new_api_key(store, "admin")
+    [listed_key] = store.list_api_keys().data
+    store.delete_api_key(listed_key.id)
     document = _document(store)
     count = 0
     for path, methods in document["paths"].items():
         for method in methods:
-            for headers in ({}, auth_header("tf_live_nobody"), auth_header(gone), {"Authorization": f"Basic {gone}"}):
+            for headers in (
+                {},
+                auth_header("tf_live_nobody"),
+                auth_header(api_key),
+                {"Authorization": f"Basic {api_key}"},
+            ):
                 answer = guarded.http.request(method, path, headers=headers)
                 assert 401 == answer.status_code, (method, path)
                 assert "Bearer" == answer.headers["www-authenticate"]
@@ -390,8 +395,8 @@ def test_every_route_requires_a_valid_api_key(guarded: RunningServer, store: Sto
 
 def _document(store: Store) -> dict:
     with run_server(store) as site:
-        found: dict = site.http.get("/v2/openapi.json").json()
-        return found
+        body: dict = site.http.get("/v2/openapi.json").json()
+        return body
 
 
 def test_a_key_allows_what_its_scope_allows(guarded: RunningServer, store: Store) -> None:
@@ -399,27 +404,27 @@ def test_a_key_allows_what_its_scope_allows(guarded: RunningServer, store: Store
     allowed = {"read": {"read"}, "write": {"read", "write"}, "admin": {"read", "write", "admin"}}
     document = _document(store)
     keys = {scope: new_api_key(store, scope) for scope in allowed}
-    seen = set()
+    ids = set()
     for path, methods in document["paths"].items():
         for method, operation in methods.items():
             needed = operation["x-traceforge-scope"]
             for scope, may in allowed.items():
                 answer = guarded.http.request(method, path, headers=auth_header(keys[scope]))
                 assert (needed not in may) == (403 == answer.status_code), (method, path, scope, answer.text)
-                seen.add((needed, scope))
-    assert 9 == len(seen)
+                ids.add((needed, scope))
+    assert 9 == len(ids)
 
 
 def test_a_key_is_valid_for_one_project_only(guarded: RunningServer, store: Store, other: Store) -> None:
     """A key speaks for one project alone."""
     mine, theirs = new_api_key(store, "admin"), new_api_key(other, "admin")
-    made = new_session(other)
+    session = new_session(other)
 
-    assert 404 == guarded.http.get(f"/v2/sessions/{made.id}", headers=auth_header(mine)).status_code
-    assert 200 == guarded.http.get(f"/v2/sessions/{made.id}", headers=auth_header(theirs)).status_code
+    assert 404 == guarded.http.get(f"/v2/sessions/{session.id}", headers=auth_header(mine)).status_code
+    assert 200 == guarded.http.get(f"/v2/sessions/{session.id}", headers=auth_header(theirs)).status_code
     assert [] == guarded.http.get("/v2/sessions", headers=auth_header(mine)).json()["data"]
     own = guarded.http.get("/v2/projects", headers=auth_header(theirs)).json()["data"]
-    assert [other.project_id] == [one["id"] for one in own]
+    assert [other.project_id] == [project["id"] for project in own]
     refused = guarded.http.post(
         "/v2/api-keys", json={"scopes": ["read"], "project_id": store.project_id}, headers=auth_header(theirs)
     )
@@ -435,21 +440,21 @@ def test_the_operator_lists_and_revokes_the_keys_of_every_project(
     site: RunningServer, guarded: RunningServer, store: Store, other: Store
 ) -> None:
     """Who may make a key for a project may take it back; to the others, it is not there."""
-    made = site.http.post("/v2/api-keys", json={"project_id": other.project_id, "scopes": ["admin"]}).json()
+    body = site.http.post("/v2/api-keys", json={"project_id": other.project_id, "scopes": ["admin"]}).json()
     mine = new_api_key(store, "read")
-    theirs = {"Authorization": f"Bearer {made['key']}"}
+    theirs = {"Authorization": f"Bearer {body['key']}"}
 
     pages = [site.http.get("/v2/api-keys?limit=100").json()]
     while pages[-1]["has_more"]:
         pages.append(site.http.get(f"/v2/api-keys?limit=100&after={pages[-1]['data'][-1]['id']}").json())
-    seen = [one for page in pages for one in page["data"]]
+    keys = [key for page in pages for key in page["data"]]
     hidden = guarded.http.get("/v2/api-keys", headers=theirs).json()["data"]
-    foreign = next(one["id"] for one in seen if one["project_id"] == store.project_id)
+    foreign = next(key["id"] for key in keys if key["project_id"] == store.project_id)
     refused = guarded.http.delete(f"/v2/api-keys/{foreign}", headers=theirs)
-    revoked = site.http.delete(f"/v2/api-keys/{made['id']}")
+    revoked = site.http.delete(f"/v2/api-keys/{body['id']}")
 
-    assert {store.project_id, other.project_id} <= {one["project_id"] for one in seen}
-    assert [made["id"]] == [one["id"] for one in hidden]
+    assert {store.project_id, other.project_id} <= {key["project_id"] for key in keys}
+    assert [body["id"]] == [item["id"] for item in hidden]
     assert (404, 200) == (refused.status_code, revoked.status_code)
     assert 401 == guarded.http.get("/v2/api-keys", headers=theirs).status_code
     assert 200 == guarded.http.get("/v2/sessions", headers=auth_header(mine)).status_code

@@ -43,12 +43,12 @@ def compiled(store: Store, branch: Branch | Session, revision: str | None = None
 
 def every_block(store: Store, snapshot: Snapshot) -> list[Block]:
     """All blocks, page by page."""
-    seen: list[Block] = []
+    blocks: list[Block] = []
     while True:
-        page = store.list_blocks(snapshot.id, limit=7, after=seen[-1].id if seen else None)
-        seen += page.data
+        page = store.list_blocks(snapshot.id, limit=7, after=blocks[-1].id if blocks else None)
+        blocks += page.data
         if not page.has_more:
-            return seen
+            return blocks
 
 
 def expected(store: Store, branch: Branch | Session, base: list[BlockSource], revision: str) -> Any:
@@ -76,21 +76,24 @@ def test_a_snapshot_has_the_base_and_then_the_events(store: Store) -> None:
     first, second = new_artifact(store, "rules", artifact_type=ArtifactType.POLICY), new_artifact(store, {"t": 1})
     items = [BundleItem(artifact_id=second.id, role="developer"), BundleItem(artifact_id=first.id, role="system")]
     bundle = store.create_bundle(NewBundle(items=items))
-    made = store.create_session(NewSession(base_bundle_ids=[bundle.id]))
-    said = append_event(store, made, "hello")
-    answered = append_event(store, made, [{"type": "text", "text": "hi"}], EventType.ASSISTANT_MESSAGE)
+    session = store.create_session(NewSession(base_bundle_ids=[bundle.id]))
+    event = append_event(store, session, "hello")
+    answered = append_event(store, session, [{"type": "text", "text": "hi"}], EventType.ASSISTANT_MESSAGE)
 
-    snapshot = compiled(store, made)
+    snapshot = compiled(store, session)
     blocks = every_block(store, snapshot)
 
     assert [
         ("developer", "text_context+json", second.content_digest, second.id, bundle.id, None),
         ("system", "policy", first.content_digest, first.id, bundle.id, None),
-        ("user", "user_message", said.content_digest, None, None, said.id),
+        ("user", "user_message", event.content_digest, None, None, event.id),
         ("assistant", "assistant_message+json", answered.content_digest, None, None, answered.id),
-    ] == [(one.role, one.kind, one.content_digest, one.artifact_id, one.bundle_id, one.event_id) for one in blocks]
-    assert [one.id for one in blocks] == snapshot.ordered_block_manifest
-    assert [said.block_id, answered.block_id] == snapshot.ordered_block_manifest[2:]
+    ] == [
+        (block.role, block.kind, block.content_digest, block.artifact_id, block.bundle_id, block.event_id)
+        for block in blocks
+    ]
+    assert [block.id for block in blocks] == snapshot.ordered_block_manifest
+    assert [event.block_id, answered.block_id] == snapshot.ordered_block_manifest[2:]
     assert blocks[-1].prefix_digest == snapshot.ordered_block_manifest_digest
     assert (2, "pc_1") == (snapshot.branch_version, snapshot.prompt_compiler_revision)
     assert () == tuple(check_context_snapshot({name: getattr(snapshot, name) for name in snapshot.__struct_fields__}))
@@ -111,15 +114,15 @@ def test_an_empty_branch_compiles_to_the_empty_manifest(store: Store) -> None:
 
 def test_a_snapshot_stays_what_it_was(store: Store) -> None:
     """Whatever is appended after it."""
-    made = new_session(store, "base")
-    append_events(store, made, 2)
-    snapshot = compiled(store, made)
-    append_events(store, made, 2)
-    later = compiled(store, made)
+    session = new_session(store, "base")
+    append_events(store, session, 2)
+    snapshot = compiled(store, session)
+    append_events(store, session, 2)
+    later = compiled(store, session)
 
     assert snapshot == store.get_snapshot(snapshot.id)
     assert later == store.get_snapshot(later.id)
-    assert [snapshot, later] == store.list_snapshots(*branch_ids(made)).data
+    assert [snapshot, later] == store.list_snapshots(*branch_ids(session)).data
     assert 3 == len(snapshot.ordered_block_manifest)
     assert snapshot.ordered_block_manifest == later.ordered_block_manifest[:3]
     assert later.ordered_block_manifest_digest != snapshot.ordered_block_manifest_digest
@@ -129,13 +132,13 @@ def test_a_snapshot_stays_what_it_was(store: Store) -> None:
 @pytest.mark.usefixtures("small_pages")
 def test_compiling_piece_by_piece_is_compiling_at_once(store: Store, revision: str) -> None:
     """After every append, over forks and pages, the incremental digest is that of all blocks from the beginning."""
-    made = new_session(store, "base", {"b": 1})
+    session = new_session(store, "base", {"b": 1})
     base = [
-        BlockSource(one.id, one.role, one.kind, one.content_digest)
-        for one in every_block(store, compiled(store, made))
+        BlockSource(block.id, block.role, block.kind, block.content_digest)
+        for block in every_block(store, compiled(store, session))
     ]
-    line: list[Branch | Session] = [made]
-    taken: list[Snapshot] = []
+    line: list[Branch | Session] = [session]
+    compiled_snapshots: list[Snapshot] = []
     for number in range(30):
         if number in (6, 13, 20):
             line.append(fork_branch(store, line[-1]))
@@ -144,14 +147,14 @@ def test_compiling_piece_by_piece_is_compiling_at_once(store: Store, revision: s
         if number % 4 == 3:
             continue
         snapshot = compiled(store, line[-1], revision)
-        whole = expected(store, line[-1], base, revision)
-        assert (whole.digest, [one.block_id for one in whole.blocks]) == (
+        expected_blocks = expected(store, line[-1], base, revision)
+        assert (expected_blocks.digest, [block.block_id for block in expected_blocks.blocks]) == (
             snapshot.ordered_block_manifest_digest,
             snapshot.ordered_block_manifest,
         )
-        taken.append(snapshot)
+        compiled_snapshots.append(snapshot)
 
-    for snapshot in taken:
+    for snapshot in compiled_snapshots:
         assert snapshot == store.get_snapshot(snapshot.id)
         assert store.verify_snapshot(snapshot.id).valid
     assert 0 < store.read(lambda tx: tx.connection.execute(select(func.count()).select_from(pages)).scalar_one())
@@ -161,14 +164,14 @@ def test_compiling_piece_by_piece_is_compiling_at_once(store: Store, revision: s
 @pytest.mark.usefixtures("small_pages")
 def test_what_is_kept_to_be_fast_can_be_lost(store: Store) -> None:
     """States and pages are made anew, to the same snapshot."""
-    made = new_session(store, "base")
-    append_events(store, made, 11)
-    before = compiled(store, made)
-    own = [one.id for one in store.list_branches(made.id).data]
+    session = new_session(store, "base")
+    append_events(store, session, 11)
+    before = compiled(store, session)
+    own = [branch.id for branch in store.list_branches(session.id).data]
     store.write(lambda tx: tx.execute(delete(prefixes).where(prefixes.c.branch_id.in_(own))))
     store.write(lambda tx: tx.execute(delete(pages).where(pages.c.branch_id.in_(own))))
 
-    after = compiled(store, made)
+    after = compiled(store, session)
 
     assert before == store.get_snapshot(before.id)
     assert before.ordered_block_manifest == after.ordered_block_manifest
@@ -178,56 +181,56 @@ def test_what_is_kept_to_be_fast_can_be_lost(store: Store) -> None:
 @pytest.mark.usefixtures("small_pages")
 def test_the_states_that_are_kept_are_few(store: Store) -> None:
     """One a page and the newest, not one for every snapshot."""
-    made = new_session(store)
+    session = new_session(store)
     for _ in range(18):
-        append_event(store, made)
-        compiled(store, made)
+        append_event(store, session)
+        compiled(store, session)
 
-    kept = store.read(
-        lambda tx: tx.fetch_all(select(prefixes.c.sequence).where(prefixes.c.branch_id == made.default_branch_id))
+    rows = store.read(
+        lambda tx: tx.fetch_all(select(prefixes.c.sequence).where(prefixes.c.branch_id == session.default_branch_id))
     )
 
-    assert [4, 8, 12, 16, 18] == sorted(row.sequence for row in kept)
+    assert [4, 8, 12, 16, 18] == sorted(row.sequence for row in rows)
 
 
 def test_a_fork_renders_the_same_prefix_as_its_parent(store: Store) -> None:
     """Up to the fork, block for block and digest for digest; so a provider's prompt cache survives."""
-    made = new_session(store, "base")
-    past = append_events(store, made, 4)
-    side = fork_branch(store, made, past[2])
+    session = new_session(store, "base")
+    past = append_events(store, session, 4)
+    side = fork_branch(store, session, past[2])
     append_event(store, side, "another way")
-    parent, child = every_block(store, compiled(store, made)), every_block(store, compiled(store, side))
+    parent, child = every_block(store, compiled(store, session)), every_block(store, compiled(store, side))
 
     assert parent[:4] == child[:4]
     assert parent[4].prefix_digest != child[4].prefix_digest
     assert (
         parent[3].prefix_digest
-        == every_block(store, compiled(store, fork_branch(store, made, past[2])))[-1].prefix_digest
+        == every_block(store, compiled(store, fork_branch(store, session, past[2])))[-1].prefix_digest
     )
 
 
 def test_a_revision_is_recorded_and_matters(store: Store) -> None:
     """pc_2 puts what was retrieved behind the history."""
-    made = new_session(store)
-    found = append_event(store, made, "chunk", EventType.RETRIEVAL_RESULT)
-    said = append_event(store, made, "question")
-    one, two = compiled(store, made, "pc_1"), compiled(store, made, "pc_2")
+    session = new_session(store)
+    event = append_event(store, session, "chunk", EventType.RETRIEVAL_RESULT)
+    question = append_event(store, session, "question")
+    first, two = compiled(store, session, "pc_1"), compiled(store, session, "pc_2")
 
-    assert [found.block_id, said.block_id] == one.ordered_block_manifest
-    assert [said.block_id, found.block_id] == two.ordered_block_manifest
-    assert one.ordered_block_manifest_digest != two.ordered_block_manifest_digest
+    assert [event.block_id, question.block_id] == first.ordered_block_manifest
+    assert [question.block_id, event.block_id] == two.ordered_block_manifest
+    assert first.ordered_block_manifest_digest != two.ordered_block_manifest_digest
     with pytest.raises(StoreRefused) as error:
-        compiled(store, made, "pc_99")
+        compiled(store, session, "pc_99")
     assert "prompt_compiler_revision" == error.value.param
 
 
 def test_the_same_words_have_the_same_digest_under_other_ids(store: Store) -> None:
     """The digest covers roles, kinds and contents, not ids."""
-    one, two = new_session(store, "base"), new_session(store, "base")
-    for made in (one, two):
-        append_events(store, made, 2)
+    first_session, two = new_session(store, "base"), new_session(store, "base")
+    for session in (first_session, two):
+        append_events(store, session, 2)
 
-    first, second = compiled(store, one), compiled(store, two)
+    first, second = compiled(store, first_session), compiled(store, two)
 
     assert first.ordered_block_manifest_digest == second.ordered_block_manifest_digest
     assert not set(first.ordered_block_manifest) & set(second.ordered_block_manifest)
@@ -235,18 +238,18 @@ def test_the_same_words_have_the_same_digest_under_other_ids(store: Store) -> No
 
 def test_what_was_deleted_is_still_in_the_snapshots_that_pin_it(store: Store) -> None:
     """Delete revokes a handle; it is no purge."""
-    known = new_artifact(store, "rules")
-    bundle = store.create_bundle(NewBundle(items=[BundleItem(artifact_id=known.id, role="system")]))
-    made = store.create_session(NewSession(base_bundle_ids=[bundle.id]))
-    append_event(store, made)
-    before = compiled(store, made)
-    store.delete_artifact(known.id)
+    artifact = new_artifact(store, "rules")
+    bundle = store.create_bundle(NewBundle(items=[BundleItem(artifact_id=artifact.id, role="system")]))
+    session = store.create_session(NewSession(base_bundle_ids=[bundle.id]))
+    append_event(store, session)
+    before = compiled(store, session)
+    store.delete_artifact(artifact.id)
     store.delete_bundle(bundle.id)
-    assert before.ordered_block_manifest_digest == compiled(store, made).ordered_block_manifest_digest
-    store.delete_session(made.id)
+    assert before.ordered_block_manifest_digest == compiled(store, session).ordered_block_manifest_digest
+    store.delete_session(session.id)
 
     assert before == store.get_snapshot(before.id)
-    assert known.id == every_block(store, before)[0].artifact_id
+    assert artifact.id == every_block(store, before)[0].artifact_id
     assert store.verify_snapshot(before.id).valid
     assert store.verify().valid
 
@@ -264,11 +267,11 @@ def test_a_bundle_begins_a_session_once(store: Store) -> None:
 def test_another_projects_snapshot_is_not_there(store: Store, other: Store) -> None:
     """For everything that takes one."""
     theirs = compiled(other, new_session(other)).id
-    for asked in (theirs, "snp_" + "0" * 26, "x"):
+    for foreign_id in (theirs, "snp_" + "0" * 26, "x"):
         for use in (store.get_snapshot, store.list_blocks, store.verify_snapshot):
             with pytest.raises(StoreRefused) as error:
-                use(asked)
-            assert (404, f"there is no snapshot {asked}") == (error.value.status, error.value.message)
+                use(foreign_id)
+            assert (404, f"there is no snapshot {foreign_id}") == (error.value.status, error.value.message)
 
 
 def test_a_block_that_is_not_in_the_snapshot_is_no_cursor(store: Store) -> None:
@@ -283,13 +286,13 @@ def test_a_block_that_is_not_in_the_snapshot_is_no_cursor(store: Store) -> None:
 
 def test_a_whole_project_is_verified(store: Store) -> None:
     """Everything that was made is looked at, and nothing is wrong with it."""
-    made = new_session(store, "base", {"t": 1})
-    append_events(store, made, 3)
-    side = fork_branch(store, made)
+    session = new_session(store, "base", {"t": 1})
+    append_events(store, session, 3)
+    side = fork_branch(store, session)
     append_event(store, side, ["x"])
-    now = store.get_branch(made.id, made.default_branch_id)
+    now = store.get_branch(session.id, session.default_branch_id)
     store.merge_branch(
-        *branch_ids(made),
+        *branch_ids(session),
         Merge(
             source_branch_id=side.id,
             strategy=MergeStrategy.COMPACT,
@@ -298,7 +301,7 @@ def test_a_whole_project_is_verified(store: Store) -> None:
             expected_head_event_id=now.head_event_id,
         ),
     )
-    compiled(store, made)
+    compiled(store, session)
     compiled(store, side, "pc_2")
 
     check = store.verify()
@@ -308,7 +311,7 @@ def test_a_whole_project_is_verified(store: Store) -> None:
 
 
 @pytest.mark.parametrize(
-    ("table", "values", "told"),
+    ("table", "values", "expected_problem"),
     [
         (events, {"content_digest": "sha256:" + "0" * 64}, "its content does not match its digest"),
         (events, {"role": "assistant"}, "its role does not match its type"),
@@ -328,39 +331,41 @@ def test_a_whole_project_is_verified(store: Store) -> None:
     ],
 )
 @pytest.mark.usefixtures("small_pages")
-def test_what_somebody_changed_is_found(store: Store, table: Any, values: dict[str, Any], told: str) -> None:
+def test_what_somebody_changed_is_found(
+    store: Store, table: Any, values: dict[str, Any], expected_problem: str
+) -> None:
     """A change behind the store's back is told, with what it is about."""
-    made = new_session(store, "base")
-    append_events(store, made, 4)
-    compiled(store, made)
+    session = new_session(store, "base")
+    append_events(store, session, 4)
+    compiled(store, session)
     assert store.verify().valid
     rows = select(table.c.id) if "id" in table.c else None
     if rows is not None:
         last = store.read(lambda tx: tx.fetch_all(rows.where(table.c.project_id == store.project_id)))[-1].id
         if table is events:
-            last = list_all_events(store, made)[2].id
-        which = table.c.id == last
+            last = list_all_events(store, session)[2].id
+        condition = table.c.id == last
     else:
-        which = table.c.branch_id == made.default_branch_id
-    store.write(lambda tx: tx.execute(update(table).where(which).values(values)))
+        condition = table.c.branch_id == session.default_branch_id
+    store.write(lambda tx: tx.execute(update(table).where(condition).values(values)))
 
     check = store.verify()
 
     assert not check.valid
-    assert any(part in problem.message for problem in check.problems for part in told.split("|"))
+    assert any(part in problem.message for problem in check.problems for part in expected_problem.split("|"))
 
 
 def test_two_rows_that_were_exchanged_do_not_open(store: Store) -> None:
     """What is sealed is bound to its row."""
-    made = new_session(store)
-    one, two = append_events(store, made, 2)
+    session = new_session(store)
+    first, two = append_events(store, session, 2)
     columns = ("sealed", "wrapped_key", "generation")
     rows = {
         event.id: store.read(lambda tx, name=event.id: tx.find(events, name))  # type: ignore[misc]
-        for event in (one, two)
+        for event in (first, two)
     }
-    for event, other in ((one, two), (two, one)):
+    for event, other in ((first, two), (two, first)):
         values = {name: getattr(rows[other.id], name) for name in columns}
         store.write(lambda tx, v=values, e=event.id: tx.execute(update(events).where(events.c.id == e).values(v)))  # type: ignore[misc]
 
-    assert {one.id, two.id} == {problem.id for problem in store.verify().problems}
+    assert {first.id, two.id} == {problem.id for problem in store.verify().problems}

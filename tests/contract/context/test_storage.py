@@ -112,9 +112,9 @@ def test_a_database_that_is_up_to_date_is_opened_without_alembic(target: str, ke
     )
     words = [sys.executable, "-c", program, target, keys]
 
-    told = [subprocess.run(words, capture_output=True, text=True, check=True).stdout for _ in range(2)]
+    outputs = [subprocess.run(words, capture_output=True, text=True, check=True).stdout for _ in range(2)]
 
-    assert ["True\n", "False\n"] == told
+    assert ["True\n", "False\n"] == outputs
 
 
 def test_a_database_of_a_newer_version_is_refused(target: str, keys: str) -> None:
@@ -187,9 +187,9 @@ def test_many_open_an_empty_database_at_once(target: str, keys: str) -> None:
             return store.project_id
 
     with ThreadPoolExecutor(6) as threads:
-        found = list(threads.map(use, range(6)))
+        results = list(threads.map(use, range(6)))
 
-    assert 1 == len(set(found))
+    assert 1 == len(set(results))
 
 
 def test_many_make_the_same_file_at_once(tmp_path: Path) -> None:
@@ -213,10 +213,10 @@ def test_many_make_the_same_file_at_once(tmp_path: Path) -> None:
 def test_a_store_is_found_again(target: str, keys: str) -> None:
     """Its default project, and what was in it."""
     with closing(Store.open(target, keys=keys)) as store:
-        made = new_session(store)
-        event = append_event(store, made, "remember")
+        session = new_session(store)
+        event = append_event(store, session, "remember")
     with closing(Store.open(target, keys=keys)) as store:
-        assert [event] == list_all_events(store, made)
+        assert [event] == list_all_events(store, session)
         another = store.create_project(NewProject(name="another"))
     with closing(Store.open(target, keys=keys, project_id=another.id)) as store:
         assert "another" == store.get_project().name
@@ -227,24 +227,24 @@ def test_a_store_is_found_again(target: str, keys: str) -> None:
 def test_without_its_keyring_a_database_holds_nothing_readable(target: str, keys: str, tmp_path: Path) -> None:
     """Another keyring, or an empty one, opens nothing, and no key is made in silence."""
     with closing(Store.open(target, keys=keys)) as store:
-        made = new_session(store)
-        append_event(store, made, "the words")
+        session = new_session(store)
+        append_event(store, session, "the words")
     none = str(tmp_path / "none.keys")
     with pytest.raises(StoreUnavailable, match="no key for project"):
         Store.open(target, keys=none)
     with closing(Store(Database.open(target), Keyring(none), store.project_id)) as store:
         with pytest.raises(StoreUnavailable, match="no key for project"):
-            list_all_events(store, made)
+            list_all_events(store, session)
         with pytest.raises(StoreUnavailable, match="no key for project"):
-            append_event(store, made)
+            append_event(store, session)
     assert not (tmp_path / "none.keys").exists()
 
 
 def test_a_connection_that_was_lost_is_replaced(target: str, keys: str, backend: str) -> None:
     """The next operation works, also where every connection of the pool is dead."""
     with closing(Store.open(target, keys=keys)) as store:
-        made = new_session(store)
-        append_event(store, made, "one")
+        session = new_session(store)
+        append_event(store, session, "one")
         if backend == "postgresql":
             with plain_engine(target) as engine, engine.begin() as connection:
                 connection.execute(
@@ -256,14 +256,14 @@ def test_a_connection_that_was_lost_is_replaced(target: str, keys: str, backend:
         else:
             store.database.engine.dispose()
 
-        assert 2 == append_event(store, made, "two").sequence
-        assert ["one", "two"] == [event.content for event in list_all_events(store, made)]
+        assert 2 == append_event(store, session, "two").sequence
+        assert ["one", "two"] == [event.content for event in list_all_events(store, session)]
 
 
 def test_a_database_that_is_gone_is_told(target: str, keys: str, backend: str) -> None:
     """To who reads, who writes and who appends; nothing is known to be written."""
     with closing(Store.open(target, keys=keys)) as store:
-        made = new_session(store)
+        session = new_session(store)
         body = Append(
             expected_version=0,
             expected_head_event_id=None,
@@ -279,9 +279,9 @@ def test_a_database_that_is_gone_is_told(target: str, keys: str, backend: str) -
             for name in Path(target).parent.glob("context.db*"):
                 name.write_bytes(b"no database, for certain" * 100)
         uses: tuple[Callable[[], object], ...] = (
-            lambda: store.get_session(made.id),
+            lambda: store.get_session(session.id),
             lambda: new_session(store),
-            lambda: store.append_event(made.id, made.default_branch_id, body),
+            lambda: store.append_event(session.id, session.default_branch_id, body),
         )
         for use in uses:
             with pytest.raises(StoreUnavailable, match="the database cannot be used") as error:
@@ -299,15 +299,15 @@ def test_a_connection_that_is_lost_in_the_middle_is_tried_once_more(target: str,
 
         def work(joined: Store) -> str:
             calls.append(1)
-            made = new_session(joined)
+            session = new_session(joined)
             if len(calls) == 1:
                 joined.tx.connection.execute(text("SELECT pg_terminate_backend(pg_backend_pid())"))
-            return made.id
+            return session.id
 
-        made = store.transaction(work)
+        result = store.transaction(work)
 
         assert 2 == len(calls)
-        assert [made] == [one.id for one in store.list_sessions().data]
+        assert [result] == [session.id for session in store.list_sessions().data]
 
 
 def test_a_commit_whose_outcome_nobody_knows_is_told(target: str, keys: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -410,8 +410,8 @@ def test_a_project_is_used_after_a_fork_of_the_process(target: str, keys: str) -
 def test_sqlite_keeps_what_it_answered(tmp_path: Path) -> None:
     """WAL, and a wait for the disk with every commit."""
     with closing(Database.open(str(tmp_path / "a.db"))) as database, database.engine.connect() as connection:
-        asked = [connection.exec_driver_sql(f"PRAGMA {name}").scalar() for name in ("journal_mode", "synchronous")]
-        assert ["wal", 2] == asked
+        settings = [connection.exec_driver_sql(f"PRAGMA {name}").scalar() for name in ("journal_mode", "synchronous")]
+        assert ["wal", 2] == settings
         assert 1 == connection.exec_driver_sql("PRAGMA foreign_keys").scalar()
 
 
@@ -419,49 +419,49 @@ def test_an_append_waits_for_a_writer_of_another_process(tmp_path: Path) -> None
     """It is neither refused nor lost."""
     target = str(tmp_path / "context.db")
     with closing(Store.open(target)) as store, closing(sqlite3.connect(target, isolation_level=None)) as other:
-        made = new_session(store)
+        session = new_session(store)
         other.execute("BEGIN IMMEDIATE")
         with ThreadPoolExecutor(1) as threads:
-            waiting = threads.submit(store.append_event, made.id, made.default_branch_id, note(0, None))
+            waiting = threads.submit(store.append_event, session.id, session.default_branch_id, note(0, None))
             time.sleep(0.3)
             was_done = waiting.done()
             other.execute("ROLLBACK")
             event = waiting.result()
 
         assert not was_done
-        assert [event] == list_all_events(store, made)
+        assert [event] == list_all_events(store, session)
 
 
 def test_an_append_after_a_refused_one_finds_the_database_as_it_is(target: str, keys: str) -> None:
     """A refusal leaves neither a transaction nor a lock behind, on the connection that every writer uses."""
     with closing(Store.open(target, keys=keys)) as store:
-        made = new_session(store)
-        event = append_event(store, made)
+        session = new_session(store)
+        event = append_event(store, session)
 
         with pytest.raises(BranchConflict) as refused:
-            store.append_event(made.id, made.default_branch_id, note(0, None))
-        later = append_event(store, made)
+            store.append_event(session.id, session.default_branch_id, note(0, None))
+        later = append_event(store, session)
 
         assert (1, event.id) == (refused.value.version, refused.value.head_event_id)
-        assert [event, later] == list_all_events(store, made)
+        assert [event, later] == list_all_events(store, session)
 
 
 @pytest.mark.counted("purge")
 def test_who_is_refused_in_the_middle_leaves_nothing_open(target: str, keys: str) -> None:
     """A statement that was not read to its end would show its old state to whoever gets the connection next."""
     store = Store.open(target, keys=keys)
-    made = new_session(store)
-    first, *_ = append_events(store, made, 4)
+    session = new_session(store)
+    first, *_ = append_events(store, session, 4)
     store.create_purge_job(NewPurge(targets=[first.id]))
-    held = []  # As a server holds an error while it answers.
+    errors = []  # As a server holds an error while it answers.
     for _ in range(3):
         with pytest.raises(ContentPurged) as error:
-            store.create_snapshot(made.id, made.default_branch_id, NewSnapshot())
-        held.append(error.value)
+            store.create_snapshot(session.id, session.default_branch_id, NewSnapshot())
+        errors.append(error.value)
         for _ in range(2):  # On another connection, where the database is a file.
-            latest = append_event(store, made)
-            assert latest.id == store.get_branch(made.id, made.default_branch_id).head_event_id
+            latest = append_event(store, session)
+            assert latest.id == store.get_branch(session.id, session.default_branch_id).head_event_id
         assert new_session(store).id == store.list_sessions().data[-1].id
 
-    assert 3 == len(held)
+    assert 3 == len(errors)
     store.close()

@@ -43,17 +43,18 @@ class Things(NamedTuple):
 
 def things(store: Store) -> Things:
     """Make one of everything."""
-    made = new_session(store, "base")
-    event = append_event(store, made)
-    forked = fork_branch(store, made)
-    snapshot = store.create_snapshot(made.id, made.default_branch_id, NewSnapshot())
+    session = new_session(store, "base")
+    event = append_event(store, session)
+    forked = fork_branch(store, session)
+    snapshot = store.create_snapshot(session.id, session.default_branch_id, NewSnapshot())
     new_api_key(store, "read")
     key = store.list_api_keys(limit=100).data[-1]
     alias = store.create_alias(NewAlias(name=new_id("alias"), targets=[Target(provider="openai", model="m")]))
     run = NewReplayRun(baseline=alias.name, candidate=alias.name, snapshot_ids=[snapshot.id])
     return Things(
-        new_artifact(store).id, new_bundle(store, "x").id, made.id, made.default_branch_id, event.id, snapshot.id,
-        key.id, store.project_id, forked.id, insert_response(store, snapshot.id, "answer"), alias.live_release_id,
+        new_artifact(store).id, new_bundle(store, "x").id, session.id, session.default_branch_id, event.id,
+        snapshot.id, key.id, store.project_id, forked.id, insert_response(store, snapshot.id, "answer"),
+        alias.live_release_id,
         store.create_replay_run(run, start=False).id, alias.name,
         store.create_purge_job(NewPurge(targets=[new_artifact(store).id])).id,
     )  # fmt: skip
@@ -102,9 +103,9 @@ def asker(store: Store, other: Store, shared_store: Store) -> Iterator[tuple[Run
 def said(answer: httpx.Response, ids: Things) -> tuple[Any, ...]:
     """An answer without what must differ: its own id, and the ids it was asked for."""
     text = answer.text
-    for one in ids:
-        text = text.replace(one, "ID")
-    return answer.status_code, text, {name: one for name, one in answer.headers.items() if name not in _OWN}
+    for other_ids in ids:
+        text = text.replace(other_ids, "ID")
+    return answer.status_code, text, {name: header for name, header in answer.headers.items() if name not in _OWN}
 
 
 def test_on_every_route_a_foreign_id_is_as_good_as_none(
@@ -122,7 +123,9 @@ def test_on_every_route_a_foreign_id_is_as_good_as_none(
                 assert ("requestBody" in operation) == (name in bodies(own, own)), f"{name} needs a body here"
                 if place == "body" and name not in _REFERS:
                     continue
-                if place == "after" and not any(one["name"] == "after" for one in operation["parameters"]):
+                if place == "after" and not any(
+                    parameter["name"] == "after" for parameter in operation["parameters"]
+                ):
                     continue
                 answers = [_ask(site, key, method, path, name, place, own, ids) for ids in (foreign, missing)]
                 assert said(answers[0], foreign) == said(answers[1], missing), (name, place)
@@ -142,7 +145,7 @@ def _ask(
     site: RunningServer, key: str, method: str, path: str, name: str, place: str, own: Things, ids: Things
 ) -> httpx.Response:
     """Ask with ids of our own everywhere but in one place."""
-    filled = _NAMES.sub(lambda found: getattr(ids if found[1] == place else own, found[1]), path)
+    filled = _NAMES.sub(lambda match: getattr(ids if match[1] == place else own, match[1]), path)
     body = bodies(own, ids if place == "body" else own).get(name)
     query = {"after": _cursor(name, ids)} if place == "after" else None
     return site.http.request(method, filled, json=body, params=query, headers=auth_header(key))

@@ -52,8 +52,8 @@ HOOKED = [
 @pytest.fixture(scope="module")
 def server() -> Iterator[Upstream]:
     """A provider."""
-    with upstream() as one:
-        yield one
+    with upstream() as server:
+        yield server
 
 
 @pytest.fixture
@@ -84,7 +84,11 @@ def test_the_innermost_capture_records_the_call(url: str) -> None:
     ask(url, "outside")
 
     assert ([b"after", b"before"], [b"within"]) == (bodies(outer), bodies(inner))
-    assert (2, 0, [one.id for one in outer.exchanges]) == (captured.exchanges, captured.open, list(captured.ids))
+    assert (2, 0, [exchange.id for exchange in outer.exchanges]) == (
+        captured.exchanges,
+        captured.open,
+        list(captured.ids),
+    )
     assert outer.closed
 
 
@@ -173,10 +177,10 @@ def test_a_thread_without_context_belongs_to_the_test_that_runs(url: str, monkey
 def test_a_thread_without_context_belongs_to_the_installed_capture(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """`install` is for the whole process."""
     monkeypatch.delenv("PYTEST_CURRENT_TEST")
-    everywhere, here = MemoryRecorder(), MemoryRecorder()
+    everywhere, local = MemoryRecorder(), MemoryRecorder()
     installed = traceforge.install(sink=everywhere)
     try:
-        with ThreadPoolExecutor(1) as pool, traceforge.capture(sink=here):
+        with ThreadPoolExecutor(1) as pool, traceforge.capture(sink=local):
             ask(url, "here")
             pool.submit(ask, url, "lost").result()
         assert installed is traceforge.install()
@@ -184,7 +188,7 @@ def test_a_thread_without_context_belongs_to_the_installed_capture(url: str, mon
         traceforge.uninstall()
         traceforge.uninstall()
 
-    assert ([b"lost"], [b"here"], 0) == (bodies(everywhere), bodies(here), installed.unknown)
+    assert ([b"lost"], [b"here"], 0) == (bodies(everywhere), bodies(local), installed.unknown)
 
 
 def test_a_session_names_its_calls_and_their_state(url: str) -> None:
@@ -234,7 +238,7 @@ def test_a_patch_on_top_of_ours_is_left_alone(url: str, monkeypatch: pytest.Monk
     original = httpx.HTTPTransport.handle_request
     with traceforge.capture(sink=MemoryRecorder()):
         below = httpx.HTTPTransport.handle_request
-        monkeypatch.setattr(httpx.HTTPTransport, "handle_request", lambda *given: below(*given))  # noqa: PLW0108
+        monkeypatch.setattr(httpx.HTTPTransport, "handle_request", lambda *arguments: below(*arguments))  # noqa: PLW0108
     ask(url)
     sink = MemoryRecorder()
     with traceforge.capture(sink=sink):
@@ -358,9 +362,9 @@ def test_a_call_that_is_cancelled_before_its_response_has_failed(server: Upstrea
     new = {"httpx": httpx.AsyncClient, "httpx2": httpx2.AsyncClient, "aiohttp": aiohttp.ClientSession}[client]
 
     async def main() -> None:
-        async with new() as one:
+        async with new() as connection:
             with traceforge.capture(sink=sink):
-                task = asyncio.ensure_future(_post(one, server.url + PATH))
+                task = asyncio.ensure_future(_post(connection, server.url + PATH))
                 while not server.received:
                     await asyncio.sleep(0.005)
                 task.cancel()

@@ -45,8 +45,8 @@ each_driver = pytest.mark.parametrize("driver", DRIVERS, ids=lambda driver: driv
 @pytest.fixture
 def server() -> Iterator[Upstream]:
     """A provider that no call may reach."""
-    with uncalled_upstream() as one:
-        yield one
+    with uncalled_upstream() as server:
+        yield server
 
 
 @pytest.fixture
@@ -77,9 +77,9 @@ def streamed(times: list[float] | None = None, **more: Any) -> Exchange:
     )
 
 
-def says(got: bytes) -> str:
+def says(body: bytes) -> str:
     """The text of a chat completion."""
-    return str(json.loads(got)["choices"][0]["message"]["content"])
+    return str(json.loads(body)["choices"][0]["message"]["content"])
 
 
 @each_driver
@@ -115,11 +115,11 @@ def test_a_redacted_key_in_a_response_is_refilled_from_the_live_request(
 ) -> None:
     """Where the response refers to one of its headers."""
     answer = chat_answer("You are sk-proj-recorded0recorded0recorded0.")
-    one = make_exchange(CHAT, QUESTION, answer, headers=[("X-Api-Key", "sk-proj-recorded0recorded0recorded0")])
-    with traceforge.replay(player=make_player(tmp_path, one)):
-        got = driver.post(url, QUESTION, {"X-Api-Key": "sk-proj-live0live0live0live0live0live0"})
+    exchange = make_exchange(CHAT, QUESTION, answer, headers=[("X-Api-Key", "sk-proj-recorded0recorded0recorded0")])
+    with traceforge.replay(player=make_player(tmp_path, exchange)):
+        response = driver.post(url, QUESTION, {"X-Api-Key": "sk-proj-live0live0live0live0live0live0"})
 
-    assert "You are sk-proj-live0live0live0live0live0live0." == says(got.body)
+    assert "You are sk-proj-live0live0live0live0live0live0." == says(response.body)
 
 
 @each_driver
@@ -127,12 +127,12 @@ def test_a_client_with_headers_of_traceforge_gets_the_name_of_the_recording(
     driver: Driver, url: str, tmp_path: Path
 ) -> None:
     """One whose headers cannot be used gets an error."""
-    one = plain()
-    said = [{"X-TraceForge-Session-ID": "s"}, {}, {"X-TraceForge-Step-Index": "first"}]
-    with pytest.raises(CallNotRecorded), traceforge.replay(player=make_player(tmp_path, one)):
-        good, silent, bad = [driver.post(url, QUESTION, headers) for headers in said]
+    exchange = plain()
+    header_sets = [{"X-TraceForge-Session-ID": "s"}, {}, {"X-TraceForge-Step-Index": "first"}]
+    with pytest.raises(CallNotRecorded), traceforge.replay(player=make_player(tmp_path, exchange)):
+        good, silent, bad = [driver.post(url, QUESTION, headers) for headers in header_sets]
 
-    assert ("x-traceforge-replayed", one.id) in good.headers
+    assert ("x-traceforge-replayed", exchange.id) in good.headers
     assert "x-traceforge-replayed" not in dict(silent.headers)
     assert (200, 200, 418) == (good.status, silent.status, bad.status)
 
@@ -140,10 +140,10 @@ def test_a_client_with_headers_of_traceforge_gets_the_name_of_the_recording(
 @each_driver
 def test_headers_that_change_behaviour_are_part_of_the_key(driver: Driver, url: str, tmp_path: Path) -> None:
     """In any case."""
-    one = plain(headers=[("OpenAI-Beta", "assistants=v2")])
-    said = [{"openai-BETA": "assistants=v2"}, {"OpenAI-Beta": "assistants=v3"}]
-    with pytest.raises(CallNotRecorded), traceforge.replay(player=make_player(tmp_path, one)):
-        same, other = [driver.post(url, QUESTION, headers) for headers in said]
+    exchange = plain(headers=[("OpenAI-Beta", "assistants=v2")])
+    header_sets = [{"openai-BETA": "assistants=v2"}, {"OpenAI-Beta": "assistants=v3"}]
+    with pytest.raises(CallNotRecorded), traceforge.replay(player=make_player(tmp_path, exchange)):
+        same, other = [driver.post(url, QUESTION, headers) for headers in header_sets]
 
     assert (200, 418) == (same.status, other.status)
 
@@ -175,9 +175,9 @@ def test_a_stream_keeps_its_chunks_under_uvloop(url: str, tmp_path: Path) -> Non
 def test_a_request_that_streams_is_read_to_its_end_first(driver: Driver, url: str, tmp_path: Path) -> None:
     """Its chunks make the same request."""
     with traceforge.replay(player=make_player(tmp_path, plain())):
-        got = driver.post(url, iter([QUESTION[:9], QUESTION[9:]]))
+        response = driver.post(url, iter([QUESTION[:9], QUESTION[9:]]))
 
-    assert "Paris" == says(got.body)
+    assert "Paris" == says(response.body)
 
 
 @each_driver
@@ -230,11 +230,11 @@ def test_an_unmatched_request_is_refused_and_counted_although_it_is_swallowed(
         pytest.raises(CallNotRecorded, match=r"1 call had no recorded answer.*\$.messages\[0\].content"),
         traceforge.replay(player=make_player(tmp_path, plain())) as replayed,
     ):
-        got = driver.post(url, NEW)
+        response = driver.post(url, NEW)
 
-    assert 418 == got.status
-    assert ("x-should-retry", "false") in got.headers
-    assert 'recorded "hello", sent "goodbye"' in json.loads(got.body)["error"]["message"]
+    assert 418 == response.status
+    assert ("x-should-retry", "false") in response.headers
+    assert 'recorded "hello", sent "goodbye"' in json.loads(response.body)["error"]["message"]
     assert 1 == len(replayed.unmatched)
 
 
@@ -275,10 +275,10 @@ def test_a_failure_of_ours_is_a_refusal_and_counted(
         bad = replayed_response.ReplayedResponse(200, (("a", "\u2713"),), [(0.0, b"x")])
         monkeypatch.setattr(ReplayResponder, "respond", lambda *_: bad if fault == "answer" else None)
     with pytest.raises(CallNotRecorded), traceforge.replay(player=player) as replayed:
-        got = driver.post(url, QUESTION)
+        response = driver.post(url, QUESTION)
 
-    assert 418 == got.status
-    assert "TraceForge replay: " in json.loads(got.body)["error"]["message"]
+    assert 418 == response.status
+    assert "TraceForge replay: " in json.loads(response.body)["error"]["message"]
     assert 1 == len(replayed.unmatched)
 
 
@@ -287,51 +287,53 @@ def test_a_capture_inside_a_replay_does_not_reach_the_network(driver: Driver, ur
     """The replay answers the call."""
     sink = MemoryRecorder()
     with traceforge.replay(player=make_player(tmp_path, plain())), traceforge.capture(sink=sink):
-        got = driver.post(url, QUESTION)
+        response = driver.post(url, QUESTION)
 
-    assert "Paris" == says(got.body)
+    assert "Paris" == says(response.body)
     assert [] == list(sink.exchanges)
 
 
 def test_a_thread_without_a_context_is_answered(url: str, tmp_path: Path) -> None:
     """Also where there is an outer capture, which would only record."""
-    got = []
+    responses = []
     with (
         traceforge.capture(sink=MemoryRecorder()),
         traceforge.replay(player=make_player(tmp_path, plain())) as replayed,
     ):
         empty = contextvars.Context()
-        thread = threading.Thread(target=lambda: empty.run(lambda: got.append(httpx.post(url, content=QUESTION))))
+        thread = threading.Thread(
+            target=lambda: empty.run(lambda: responses.append(httpx.post(url, content=QUESTION)))
+        )
         thread.start()
         thread.join()
 
-    assert ([200], 1) == ([one.status_code for one in got], replayed.played)
+    assert ([200], 1) == ([response.status_code for response in responses], replayed.played)
 
 
 def test_every_call_to_a_provider_is_answered(tmp_path: Path) -> None:
     """Also one that asks no model: it is unmatched, and does not reach the network."""
     with pytest.raises(CallNotRecorded), traceforge.replay(player=make_player(tmp_path, plain())):
-        got = httpx.get("https://api.openai.com/v1/models")
+        response = httpx.get("https://api.openai.com/v1/models")
 
-    assert 418 == got.status_code
+    assert 418 == response.status_code
 
 
 @each_driver
 def test_telemetry_is_refused_silently(driver: Driver, tmp_path: Path) -> None:
     """It is not sent, and not counted."""
     with traceforge.replay(player=make_player(tmp_path, plain())) as replayed:
-        got = driver.post("https://api.openai.com/v1/traces/ingest", b"{}")
+        response = driver.post("https://api.openai.com/v1/traces/ingest", b"{}")
 
-    assert (418, []) == (got.status, replayed.unmatched)
+    assert (418, []) == (response.status, replayed.unmatched)
 
 
 def test_other_calls_are_left_alone(tmp_path: Path) -> None:
     """A database, a web page."""
     with upstream() as other, traceforge.replay(player=make_player(tmp_path, plain())):
         other.respond_with(ScriptedResponse([b"page"]))
-        got = httpx.get(f"{other.url}/page")
+        response = httpx.get(f"{other.url}/page")
 
-    assert b"page" == got.content
+    assert b"page" == response.content
 
 
 def test_a_websocket_to_a_provider_is_refused_and_counted(tmp_path: Path) -> None:
@@ -377,6 +379,6 @@ def test_a_response_larger_than_aiohttp_reads_at_once_is_complete(url: str, tmp_
     """aiohttp pauses the transport, and resumes it."""
     text = "x" * 3_000_000
     with traceforge.replay(player=make_player(tmp_path, plain(text))):
-        got = Aiohttp().post(url, QUESTION)
+        response = Aiohttp().post(url, QUESTION)
 
-    assert text == says(got.body)
+    assert text == says(response.body)

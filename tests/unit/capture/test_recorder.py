@@ -311,9 +311,9 @@ for number in range(200):
 wait_for(lambda: recorder._sent == 200)
 os.kill(os.getpid(), signal.SIGKILL)
 """
-    done = subprocess.run([sys.executable, "-c", script], check=False)
+    process = subprocess.run([sys.executable, "-c", script], check=False)
 
-    assert -signal.SIGKILL == done.returncode
+    assert -signal.SIGKILL == process.returncode
     wait_for(lambda: len(list(folder.glob("*.json"))) == 200 and not os.listdir(folder / "spool"))
 
 
@@ -428,6 +428,6 @@ before = used()
 trim_memory()
 print(before - used())
 """
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    process = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
 
-    assert int(done.stdout) > 40 << 20
+    assert int(process.stdout) > 40 << 20

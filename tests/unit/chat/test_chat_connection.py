@@ -276,14 +276,14 @@ def test_a_client_that_leaves_ends_its_turn(tmp_path: Path) -> None:
     """The model's answer is dropped, nothing of it is remembered, and the next request is served."""
     model = Slow()
     with running_chat(model, write_prompts(tmp_path / "prompts")) as running:
-        leaver, patient, gone = running.connect(), running.connect(), running.connect()
+        leaver, patient, leaving_client = running.connect(), running.connect(), running.connect()
         leaver.send(post(b'{"message":"first","session_id":"s"}'))
         _wait(lambda: model.begun == 1)
-        gone.send(post(b'{"message":"never","session_id":"s"}'))
+        leaving_client.send(post(b'{"message":"never","session_id":"s"}'))
         _wait(lambda: running.call(lambda: running.chat.memory._sessions["s"].requests) == 2)
         patient.send(post(b'{"message":"second","session_id":"s"}'))
         _wait(lambda: running.call(lambda: running.chat.memory._sessions["s"].requests) == 3)
-        gone.close()
+        leaving_client.close()
         leaver.reset()
         _wait(lambda: model.begun == 2)
         running.call(model.gate.set)

@@ -153,8 +153,8 @@ def test_a_failure_is_a_502_with_a_reason(server: Upstream, answer: ScriptedResp
 
 def test_an_unreachable_server_is_a_502() -> None:
     """A port without a server; a name without an address."""
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = taken.getsockname()[1]
+    with socket.create_server(("127.0.0.1", 0)) as busy_port:
+        port = busy_port.getsockname()[1]
 
     assert (502, "upstream_unreachable") == _refused(f"http://127.0.0.1:{port}/v1")[:2]
     assert (502, "upstream_unreachable") == _refused("http://nobody.invalid/v1")[:2]
@@ -364,7 +364,7 @@ def test_the_token_limit_for_anthropic_can_be_set(server: Upstream) -> None:
 
 def test_a_cancelled_caller_ends_the_call() -> None:
     """The provider's connection is closed, and the thread is free for the next call."""
-    gone = threading.Event()
+    event = threading.Event()
 
     def serve(listener: socket.socket) -> None:
         for last in (False, True):
@@ -376,7 +376,7 @@ def test_a_cancelled_caller_ends_the_call() -> None:
                     return
                 connection.sendall(b"HTTP/1.1 200 OK\r\n\r\n{")
                 if connection.recv(1) == b"":  # as long as the other side is there, nothing comes
-                    gone.set()
+                    event.set()
 
     async def run(model: Model) -> str:
         leaving = asyncio.create_task(model.reply([]))
@@ -384,7 +384,7 @@ def test_a_cancelled_caller_ends_the_call() -> None:
         leaving.cancel()
         with pytest.raises(asyncio.CancelledError):
             await leaving
-        assert await asyncio.to_thread(gone.wait, 3)  # long before its time is over
+        assert await asyncio.to_thread(event.wait, 3)  # long before its time is over
         return await model.reply([])
 
     with socket.create_server(("127.0.0.1", 0)) as listener:

@@ -13,22 +13,22 @@ from traceforge.cli.nonblocking_stderr import NonBlockingStderr
 @contextmanager
 def piped() -> Iterator[int]:
     """The end of a pipe whose other end is stderr."""
-    there, here = os.pipe()
-    with os.fdopen(here, "w") as stderr, redirect_stderr(stderr):
-        yield there
-    os.close(there)
+    read_end, write_end = os.pipe()
+    with os.fdopen(write_end, "w") as stderr, redirect_stderr(stderr):
+        yield read_end
+    os.close(read_end)
 
 
 def read(number: int) -> str:
     """All that is there."""
     os.set_blocking(number, False)
-    found = b""
+    data = b""
     while True:
         try:
             piece = os.read(number, 1 << 20)
         except BlockingIOError:
-            return found.decode()
-        found += piece
+            return data.decode()
+        data += piece
 
 
 def lost(count: int) -> str:
@@ -38,14 +38,14 @@ def lost(count: int) -> str:
 
 def test_a_pipe_that_nobody_reads_keeps_nobody_waiting() -> None:
     """Every line that was dropped is counted, and none that was said is torn."""
-    say = NonBlockingStderr(lost)
+    stderr = NonBlockingStderr(lost)
     with piped() as reader:
         for number in range(2_000):
-            say(f"line {number} " + "x" * 90)
+            stderr(f"line {number} " + "x" * 90)
 
         first = read(reader).splitlines()
-        say("again")
-        say("and again")
+        stderr("again")
+        stderr("and again")
         then = read(reader).splitlines()
 
     assert 0 < len(first) < 2_000
@@ -57,18 +57,18 @@ def test_a_long_line_is_said_whole_where_it_fits() -> None:
     """A line may be longer than what a pipe takes at once."""
     with piped() as reader:
         NonBlockingStderr(lost)("y" * 30_000)
-        said = read(reader)
+        output = read(reader)
 
-    assert (30_000, "\n") == (said.count("y"), said.strip("y"))
+    assert (30_000, "\n") == (output.count("y"), output.strip("y"))
 
 
 def test_a_line_that_is_broken_off_is_counted_and_joins_no_other() -> None:
     """What comes after it begins on a line of its own."""
-    say = NonBlockingStderr(lost)
+    stderr = NonBlockingStderr(lost)
     with piped() as reader:
-        say("y" * 200_000)
+        stderr("y" * 200_000)
         torn = read(reader)
-        say("next")
+        stderr("next")
         then = read(reader).splitlines()
 
     assert {"y"} == set(torn)
@@ -78,17 +78,17 @@ def test_a_line_that_is_broken_off_is_counted_and_joins_no_other() -> None:
 
 def test_a_reader_that_is_gone_changes_nothing() -> None:
     """Nor does a stderr that is closed, or none at all; who comes back is told how much was said meanwhile."""
-    there, here = os.pipe()
-    os.close(there)
-    say = NonBlockingStderr(lost)
-    with os.fdopen(here, "w") as stderr, redirect_stderr(stderr):
-        say("nobody")
+    read_end, write_end = os.pipe()
+    os.close(read_end)
+    nonblocking = NonBlockingStderr(lost)
+    with os.fdopen(write_end, "w") as stderr, redirect_stderr(stderr):
+        nonblocking("nobody")
         stderr.close()
-        say("closed")
+        nonblocking("closed")
     with redirect_stderr(None):
-        say("none")
+        nonblocking("none")
     with piped() as reader:
-        say("somebody")
+        nonblocking("somebody")
         then = read(reader).splitlines()
 
     assert ["3 lost", "somebody"] == then
@@ -97,9 +97,9 @@ def test_a_reader_that_is_gone_changes_nothing() -> None:
 def test_a_file_takes_every_line(tmp_path: Path) -> None:
     """It is never full, and longer lines are written at once."""
     path = tmp_path / "log"
-    say = NonBlockingStderr(lost)
+    nonblocking = NonBlockingStderr(lost)
     with path.open("w") as stderr, redirect_stderr(stderr):
         for number in range(100):
-            say(str(number) + "z" * 10_000)
+            nonblocking(str(number) + "z" * 10_000)
 
     assert [str(number) + "z" * 10_000 for number in range(100)] == path.read_text().splitlines()

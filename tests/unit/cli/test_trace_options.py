@@ -73,8 +73,8 @@ def test_progress_is_one_line_that_goes_away(
     assert "" == capsys.readouterr().err
 
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
-    for done in (PROGRESS_FROM - 1, PROGRESS_FROM, 2 * PROGRESS_FROM):
-        line(done)
+    for count in (PROGRESS_FROM - 1, PROGRESS_FROM, 2 * PROGRESS_FROM):
+        line(count)
     line.clear()
     line.clear()
 

@@ -18,17 +18,17 @@ CALL = {"id": "call_1", "type": "function", "function": {"name": "look_up", "arg
 
 def test_a_function_is_an_adapter() -> None:
     """It is given the prompt and the context, and may count tokens."""
-    asked: list[Any] = []
+    prompts: list[Any] = []
 
     def answer(prompt: Any, context: Any) -> Completion:
-        asked.append((prompt, dict(context)))
+        prompts.append((prompt, dict(context)))
         return Completion("Lyon.", 3, 2)
 
     adapter = CallableAdapter(answer, adapter_id="mine", model_id="m-1")
 
     assert Completion("Lyon.", 3, 2) == adapter.complete("Where?", {"temperature": 0})
     assert ["Lyon."] == list(adapter.stream("Where?"))
-    assert [("Where?", {"temperature": 0}), ("Where?", {})] == asked
+    assert [("Where?", {"temperature": 0}), ("Where?", {})] == prompts
     assert ("mine", "m-1") == (adapter.adapter_id, adapter.model_id)
     assert Completion("text") == CallableAdapter(lambda prompt, context: "text").complete("Where?")
 
@@ -52,17 +52,17 @@ def test_a_stream_has_its_completion_at_its_end() -> None:
         yield "b"
         return Completion("ab", 1, 2)
 
-    whole, left = Stream(texts()), Stream(texts())
-    next(left)
-    left.close()
+    read_stream, closed_stream = Stream(texts()), Stream(texts())
+    next(closed_stream)
+    closed_stream.close()
 
     with pytest.raises(ValueError, match="not ended"):
-        _ = whole.completion
-    assert ["a", "b"] == list(whole)
-    assert Completion("ab", 1, 2) == whole.completion
-    assert [] == list(left)
+        _ = read_stream.completion
+    assert ["a", "b"] == list(read_stream)
+    assert Completion("ab", 1, 2) == read_stream.completion
+    assert [] == list(closed_stream)
     with pytest.raises(ValueError, match="not ended"):
-        _ = left.completion
+        _ = closed_stream.completion
 
 
 @pytest.mark.parametrize(

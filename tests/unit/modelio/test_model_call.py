@@ -32,8 +32,8 @@ TOOL = {"type": "function", "function": {"name": "find_city", "parameters": {"ty
 @pytest.fixture
 def provider() -> Iterator[Upstream]:
     """A provider that does as it is told."""
-    with upstream() as one:
-        yield one
+    with upstream() as server:
+        yield server
 
 
 @pytest.fixture(scope="module")
@@ -45,8 +45,8 @@ def server() -> Iterator[ModelServer]:
 
 def completion(content: Any = "Hello.", **message: Any) -> bytes:
     """An answer of OpenAI's shape."""
-    told = {"role": "assistant", "content": content, **message}
-    return json.dumps({"choices": [{"index": 0, "message": told, "finish_reason": "stop"}]}).encode()
+    reply = {"role": "assistant", "content": content, **message}
+    return json.dumps({"choices": [{"index": 0, "message": reply, "finish_reason": "stop"}]}).encode()
 
 
 def _failed(url: str, name: str = "openai", **options: Any) -> ProviderFailed:
@@ -57,12 +57,12 @@ def _failed(url: str, name: str = "openai", **options: Any) -> ProviderFailed:
 
 def _sample(name: str, *, streaming: bool) -> list[Interaction]:
     traffic = [
-        one
-        for one in interactions(need_shared("corpus/llm"))
-        if one.generates
-        and (one.endpoint.dialect, one.endpoint.kind) == (name, ADAPTERS[name].kind)
-        and one.streaming is streaming
-        and one.body.strip()
+        interaction
+        for interaction in interactions(need_shared("corpus/llm"))
+        if interaction.generates
+        and (interaction.endpoint.dialect, interaction.endpoint.kind) == (name, ADAPTERS[name].kind)
+        and interaction.streaming is streaming
+        and interaction.body.strip()
     ]
     return traffic[:: max(1, len(traffic) // SAMPLE)]
 
@@ -74,25 +74,25 @@ def test_the_corpus_is_read_completely(provider: Upstream, name: str, streaming:
     adapter = adapter_for(name, "m", url=provider.url, api_key="k")
     sample = _sample(name, streaming=streaming)
     texts = 0
-    for one in sample:
-        expected = one.read()
-        pieces = [one.body[start : start + 777] for start in range(0, len(one.body), 777)]
-        provider.respond_with(ScriptedResponse(pieces, one.status, {"content-type": one.media_type}, chunked=True))
+    for item in sample:
+        expected = item.read()
+        pieces = [item.body[start : start + 777] for start in range(0, len(item.body), 777)]
+        provider.respond_with(ScriptedResponse(pieces, item.status, {"content-type": item.media_type}, chunked=True))
         asking = adapter.prepare_call(QUESTION, stream=streaming)
-        if one.status < 300 and expected.ending is ResponseEnding.COMPLETE and expected.unified is not None:
-            said = "".join(asking)
+        if item.status < 300 and expected.ending is ResponseEnding.COMPLETE and expected.unified is not None:
+            text = "".join(asking)
             answered = asking.response
-            assert (expected.unified, expected.body) == (answered.unified, answered.body), one.name
-            assert (one.status, one.media_type) == (answered.status, answered.media_type)
+            assert (expected.unified, expected.body) == (answered.unified, answered.body), item.name
+            assert (item.status, item.media_type) == (answered.status, answered.media_type)
             assert expected.streamed is answered.streamed
             if answered.streamed and len(answered.unified["choices"]) == 1:  # type: ignore[arg-type]
-                assert answered.text == said, one.name
-                texts += bool(said)
+                assert answered.text == text, item.name
+                texts += bool(text)
         else:
             with pytest.raises(ProviderFailed) as caught:
                 asking.wait()
             assert caught.value.kind in (FailureKind.REFUSED, FailureKind.CUT, FailureKind.UNREADABLE)
-            assert one.status == caught.value.status
+            assert item.status == caught.value.status
 
     assert len(sample) > 15
     assert texts > 10 or not streaming
@@ -165,16 +165,16 @@ def test_a_missing_server_is_unreachable() -> None:
 
 
 @pytest.mark.parametrize(
-    "said",
+    "response_bytes",
     [
         b"SSH-2.0-x\r\n\r\n",
         b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n",
         b"HTTP/1.1 101 Switching Protocols\r\n\r\n",
     ],
 )
-def test_malformed_http_is_unreadable(said: bytes) -> None:
+def test_malformed_http_is_unreadable(response_bytes: bytes) -> None:
     """Whatever it is that listens there."""
-    with _speaking(said) as url:
+    with _speaking(response_bytes) as url:
         failed = _failed(url)
 
     assert FailureKind.UNREADABLE is failed.kind
@@ -198,8 +198,8 @@ def test_informational_responses_are_skipped() -> None:
 class _speaking:  # noqa: N801 (a context)
     """A server that reads once, says this, and closes."""
 
-    def __init__(self, said: bytes) -> None:
-        self._said = said
+    def __init__(self, response_bytes: bytes) -> None:
+        self._said = response_bytes
         self._listener = socket.create_server(("127.0.0.1", 0))
         self._thread = threading.Thread(target=self._serve)
 
@@ -332,27 +332,27 @@ def test_a_recorded_call_knows_its_trace(
     (tmp_path / ".git").mkdir()
     provider.respond_with(ScriptedResponse([b"{}"], 500))
     adapter = adapter_for(name, "m", url=server.url, api_key="k")
-    left = adapter.prepare_call([{"role": "user", "content": "Tell me a story."}], stream=True)
+    unread_call = adapter.prepare_call([{"role": "user", "content": "Tell me a story."}], stream=True)
     with traceforge.capture() as captured:
         answered = adapter.prepare_call(QUESTION).wait()
         failing = adapter_for(name, "m", url=provider.url, api_key="k").prepare_call(QUESTION)
         with pytest.raises(ProviderFailed):
             failing.wait()
-        next(left)
-        left.cancel()
+        next(unread_call)
+        unread_call.cancel()
         with pytest.raises(ProviderFailed):
-            left.wait()
+            unread_call.wait()
     traces = {
-        found["id"]: found["wire"]["outcome"]
+        document["id"]: document["wire"]["outcome"]
         for file in (tmp_path / ".ai-tests" / "traces").glob("*.json")
-        if (found := json.loads(file.read_bytes()))
+        if (document := json.loads(file.read_bytes()))
     }
     with traceforge.replay():
-        again = adapter.prepare_call(QUESTION).wait()
+        second = adapter.prepare_call(QUESTION).wait()
 
-    assert [answered.trace_id, failing.trace_id, left.trace_id] == list(captured.ids)
+    assert [answered.trace_id, failing.trace_id, unread_call.trace_id] == list(captured.ids)
     assert ["answered", "answered", "left"] == [traces[name] for name in captured.ids]
-    assert answered._replace(trace_id=None) == again
+    assert answered._replace(trace_id=None) == second
 
 
 def test_equal_calls_are_equal_on_the_wire(provider: Upstream) -> None:
@@ -412,11 +412,11 @@ def test_without_a_key_no_header_is_sent(
     for key in ("", None, "given"):
         with pytest.raises(ProviderFailed):
             adapter_for(name, "m", url=provider.url, api_key=key).prepare_call(QUESTION).wait()
-    without, environ, given = (one.head.lower() for one in provider.received)
+    without, environ, explicit = (request.head.lower() for request in provider.received)
 
     assert header not in without
     assert b"from-the-environment\r\n" in environ
-    assert b"given\r\n" in given
+    assert b"given\r\n" in explicit
     with pytest.raises(ValueError, match="not allowed in a header") as caught:
         adapter_for(name, "m", api_key="sk-1\r\nx: y")
     assert "sk-1" not in str(caught.value)
@@ -452,14 +452,14 @@ def test_the_proxy_of_the_environment_is_used_except_for_loopback(
 
 def test_an_https_url_goes_through_a_tunnel(monkeypatch: pytest.MonkeyPatch) -> None:
     """The proxy learns the host and nothing of the call."""
-    seen: list[bytes] = []
+    heads: list[bytes] = []
 
     def serve(listener: socket.socket) -> None:
         connection, _ = listener.accept()
         with connection:
-            seen.append(connection.recv(65536))
+            heads.append(connection.recv(65536))
             connection.sendall(b"HTTP/1.1 200 Connection established\r\n\r\n")
-            seen.append(connection.recv(65536))
+            heads.append(connection.recv(65536))
 
     with socket.create_server(("127.0.0.1", 0)) as listener:
         monkeypatch.setenv("https_proxy", f"http://127.0.0.1:{listener.getsockname()[1]}")
@@ -469,9 +469,9 @@ def test_an_https_url_goes_through_a_tunnel(monkeypatch: pytest.MonkeyPatch) -> 
         thread.join()
 
     assert FailureKind.UNREACHABLE is failed.kind
-    assert seen[0].startswith(b"CONNECT llm.example:443 HTTP/1.")
-    assert b"sk-1" not in seen[0]
-    assert b"\x16\x03" == seen[1][:2]  # a TLS handshake, and no word in the clear
+    assert heads[0].startswith(b"CONNECT llm.example:443 HTTP/1.")
+    assert b"sk-1" not in heads[0]
+    assert b"\x16\x03" == heads[1][:2]  # a TLS handshake, and no word in the clear
 
 
 def test_without_a_timeout_each_read_has_one(provider: Upstream, monkeypatch: pytest.MonkeyPatch) -> None:

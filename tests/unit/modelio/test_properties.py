@@ -53,8 +53,8 @@ def _is_number(value: Any) -> bool:
 
 
 def _places(module: ModuleType, value: Any, rule: str, path: str) -> list[int]:
-    found = {violation[1] for violation in module.verify_session(value).violations if violation[0] == rule}
-    return [k for k in range(len(value["interactions"])) if path.replace("k", str(k)) in found]
+    messages = {violation[1] for violation in module.verify_session(value).violations if violation[0] == rule}
+    return [k for k in range(len(value["interactions"])) if path.replace("k", str(k)) in messages]
 
 
 def mi5(module: ModuleType, value: Any) -> None:
@@ -68,9 +68,9 @@ def mi5(module: ModuleType, value: Any) -> None:
 def mi8(module: ModuleType, value: Any) -> None:
     """A pair of prompt and index that stood before is named, and no other."""
     pairs = [(item["prompt_hash"], _spelled(item["i"])) for item in value["interactions"]]
-    again = [k for k, pair in enumerate(pairs) if pair in pairs[:k]]
+    repeats = [k for k, pair in enumerate(pairs) if pair in pairs[:k]]
 
-    assert again == _places(module, value, "MI8", "$.interactions[k]")
+    assert repeats == _places(module, value, "MI8", "$.interactions[k]")
 
 
 def _spelled(index: Any) -> str:
@@ -96,12 +96,12 @@ def mi9(module: ModuleType, value: Any) -> None:
 
 def mi10(module: ModuleType, value: Any) -> None:
     """Violations are sorted by rule, path and message, whatever order the members of the file stand in."""
-    found = module.verify_session(value).violations
+    violations = module.verify_session(value).violations
     turned = dict(reversed(value.items()))
     turned["interactions"] = [dict(reversed(item.items())) for item in value["interactions"]]
 
-    assert sorted(tuple(violation) for violation in found) == [tuple(violation) for violation in found]
-    assert found == module.verify_session(turned).violations
+    assert sorted(tuple(violation) for violation in violations) == [tuple(violation) for violation in violations]
+    assert violations == module.verify_session(turned).violations
 
 
 @st.composite
@@ -180,7 +180,7 @@ def _check(claim: Callable[[ModuleType, Any], None], built: Any, module: ModuleT
     how(given(built)(lambda value: claim(module, value)))()
 
 
-@pytest.mark.parametrize(("claim", "built"), WHOLE, ids=lambda one: getattr(one, "__name__", ""))
+@pytest.mark.parametrize(("claim", "built"), WHOLE, ids=lambda value: getattr(value, "__name__", ""))
 def test_the_property_holds(claim: Any, built: Any) -> None:
     """On whatever sessions hypothesis finds."""
     home = format_module if claim is mi12 else VERIFY

@@ -47,13 +47,13 @@ def _adapter(kind: type[ProviderAdapter], url: str, **named: Any) -> ProviderAda
 def test_a_provider_answers(server: ModelServer, kind: type[ProviderAdapter], prompt: Any) -> None:
     """Text and token counts; a stream has its text in several pieces."""
     adapter = _adapter(kind, server.url)
-    whole = adapter.complete(prompt)
+    completion = adapter.complete(prompt)
     stream = adapter.stream(prompt)
     pieces = list(stream)
 
-    assert whole.text
-    assert (whole.tokens_input or 0) > 0
-    assert (whole.tokens_output or 0) > 0
+    assert completion.text
+    assert (completion.tokens_input or 0) > 0
+    assert (completion.tokens_output or 0) > 0
     assert stream.completion.text == "".join(pieces) != ""
     assert len(pieces) > 1
 
@@ -69,8 +69,8 @@ def test_adapters_are_named_by_provider_and_kind() -> None:
 def test_a_chat_has_the_same_hash_at_every_provider(kind: type[ProviderAdapter]) -> None:
     """What a provider is sent decodes to the messages that were given, so a proxy finds the recording."""
     for prompt in (CHAT, CHAT[1:], CHAT[1:2]):
-        asked = encode_request(kind.dialect, "model-1", prompt, {}, stream=False)
-        unified = decode_request(find_endpoint("POST", asked.path), asked.body)
+        request = encode_request(kind.dialect, "model-1", prompt, {}, stream=False)
+        unified = decode_request(find_endpoint("POST", request.path), request.body)
 
         assert prompt == unified["messages"]
         assert hash_redacted_prompt(prompt) == request_prompt_hashes(unified)[0]
@@ -84,16 +84,16 @@ def test_parameters_of_the_adapter_and_of_the_call_are_sent() -> None:
         )
         adapter = _adapter(OpenAIAdapter, f"{provider.url}/v1", parameters={"temperature": 0, "seed": 1})
         assert "Yes." == adapter.complete("Is it?", {"seed": 2}).text
-        (asked,) = provider.received
+        (request,) = provider.received
 
-    assert b"POST /v1/chat/completions HTTP/1.1" == asked.line
-    assert b"bearer test-key" in asked.head.lower()
+    assert b"POST /v1/chat/completions HTTP/1.1" == request.line
+    assert b"bearer test-key" in request.head.lower()
     assert {
         "model": "model-1",
         "messages": [{"role": "user", "content": "Is it?"}],
         "temperature": 0,
         "seed": 2,
-    } == json.loads(asked.body)
+    } == json.loads(request.body)
 
 
 def test_an_answer_of_tool_calls_is_its_message() -> None:
@@ -171,15 +171,15 @@ def test_calls_of_an_adapter_are_captured_and_replayed(
     (tmp_path / ".git").mkdir()
     adapters = [_adapter(kind, server.url) for kind in ADAPTERS]
     with traceforge.capture() as captured:
-        said = [(adapter.complete(CHAT).text, list(adapter.stream("Go on."))) for adapter in adapters]
+        live_answers = [(adapter.complete(CHAT).text, list(adapter.stream("Go on."))) for adapter in adapters]
     before = server.served
     with traceforge.replay() as replayed:
-        again = [(adapter.complete(CHAT).text, list(adapter.stream("Go on."))) for adapter in adapters]
+        replayed_answers = [(adapter.complete(CHAT).text, list(adapter.stream("Go on."))) for adapter in adapters]
     with pytest.raises(CallNotRecorded), traceforge.replay(), pytest.raises(ProviderFailed, match="status 418"):
         adapters[0].complete("never asked")
 
     assert (8, 8) == (len(captured.ids), replayed.played)
-    assert said == again
+    assert live_answers == replayed_answers
     assert before == server.served
     assert 8 == len(load_session_prompts())
 

@@ -175,9 +175,9 @@ def test_a_stream_is_recorded_as_its_full_text(tmp_path: Path) -> None:
     path = tmp_path / "r.json"
     with RecordingSession(path, MockAdapter(["one two three"] * 3), redactor=REDACTOR) as session:
         assert ["one ", "two ", "three"] == list(session.adapter.stream("whole"))
-        left = session.adapter.stream("left")
-        next(left)
-        left.close()
+        unread = session.adapter.stream("left")
+        next(unread)
+        unread.close()
         session.adapter.stream("never begun")
     items = json.loads(path.read_bytes())["interactions"]
 
@@ -309,8 +309,8 @@ def test_mi11_the_size_of_all_responses_is_limited(tmp_path: Path, monkeypatch: 
 
 def test_completed_interactions_are_recovered_from_a_journal(tmp_path: Path) -> None:
     """Without the end of the session, and with a line that was cut short: the same recording."""
-    path, whole = tmp_path / "r.json", tmp_path / "whole.json"
-    _record(whole, "one", "two")
+    path, complete_path = tmp_path / "r.json", tmp_path / "whole.json"
+    _record(complete_path, "one", "two")
     session = RecordingSession(path, MockAdapter(["one", "two"]), redactor=REDACTOR)
     session.adapter.complete("prompt 0")
     session.adapter.complete("prompt 1")
@@ -319,7 +319,7 @@ def test_completed_interactions_are_recovered_from_a_journal(tmp_path: Path) -> 
     (tmp_path / "r.json.journal").write_bytes(journal + b'{"interaction":{"latency_ms":1,"prompt_ha')
     written = recover_recording(path)
 
-    assert (2, model_io_hash(json.loads(whole.read_bytes()))) == (written.interactions, written.model_io_hash)
+    assert (2, model_io_hash(json.loads(complete_path.read_bytes()))) == (written.interactions, written.model_io_hash)
     assert ValidRecording(2, written.model_io_hash) == verify_session(parse_json(path.read_bytes()))
     assert ["r.json", "whole.json"] == sorted(os.listdir(tmp_path))
     assert "ended_at_utc" not in json.loads(path.read_bytes())

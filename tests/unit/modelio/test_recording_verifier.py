@@ -67,9 +67,9 @@ def _vectors() -> list[Any]:
 
 
 def _options(case: dict[str, Any]) -> VerifyOptions:
-    given = case["options"]
+    options = case["options"]
     return VerifyOptions(
-        response_hashes=given.get("verifyResponseHashes", True), size_limits=given.get("enforceSizeLimits", True)
+        response_hashes=options.get("verifyResponseHashes", True), size_limits=options.get("enforceSizeLimits", True)
     )
 
 
@@ -157,8 +157,8 @@ def _sessions(draw: st.DrawFn) -> dict[str, Any]:
 def _interaction(draw: st.DrawFn, value: dict[str, Any]) -> Any:
     """Some interaction; a lost object where there is none, so that the defect has no effect."""
     interactions = value.get("interactions")
-    found = [item for item in interactions if isinstance(item, dict)] if isinstance(interactions, list) else []
-    return draw(st.sampled_from(found)) if found else {}
+    dicts = [item for item in interactions if isinstance(item, dict)] if isinstance(interactions, list) else []
+    return draw(st.sampled_from(dicts)) if dicts else {}
 
 
 def _strange_session_field(draw: st.DrawFn, value: dict[str, Any]) -> None:
@@ -329,7 +329,7 @@ def test_schema_an_interaction_that_is_null() -> None:
 
 
 @pytest.mark.parametrize(
-    ("version", "rest"),
+    ("version", "message"),
     [
         (None, "is missing"),
         (1.5, "must be string, got number"),
@@ -341,11 +341,11 @@ def test_schema_an_interaction_that_is_null() -> None:
     ],
     ids=ascii,
 )
-def test_mi1_the_version(version: Any, rest: str) -> None:
+def test_mi1_the_version(version: Any, message: str) -> None:
     """Three runs of ASCII digits, the whole string."""
     value = _changed(lambda value: value.update(model_io_schema_version=version))
 
-    assert [("MI1", "$.model_io_schema_version", f"model_io_schema_version {rest}")] == _violations(value)
+    assert [("MI1", "$.model_io_schema_version", f"model_io_schema_version {message}")] == _violations(value)
 
 
 @pytest.mark.parametrize("bad", ["", None, 5, [], ["a"], True], ids=ascii)
@@ -358,12 +358,12 @@ def test_mi2_an_id_is_a_text_that_is_not_empty(field: str, bad: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    ("mode", "shown"),
+    ("mode", "shown_mode"),
     [("RECORD", "RECORD"), (None, "null"), ({}, "[object Object]"), ([1, None, [2, "a"]], "1,,2,a"), (1e21, "1e+21")],
 )
-def test_mi3_the_mode(mode: Any, shown: str) -> None:
+def test_mi3_the_mode(mode: Any, shown_mode: str) -> None:
     """`record` or `replay`; anything else is shown as JavaScript would."""
-    assert [("MI3", "$.mode", f"mode must be one of [record, replay], got {shown}")] == _violations(
+    assert [("MI3", "$.mode", f"mode must be one of [record, replay], got {shown_mode}")] == _violations(
         _changed(lambda value: value.update(mode=mode))
     )
 
@@ -380,9 +380,9 @@ def test_mi3_the_mode(mode: Any, shown: str) -> None:
 )
 def test_mi5_an_index_is_its_place(index: Any, message: str) -> None:
     """A number, and this one; `true` is none."""
-    found = _violations(_changed(lambda value: value["interactions"][1].update(i=index)))
+    violations = _violations(_changed(lambda value: value["interactions"][1].update(i=index)))
 
-    assert ("MI5", "$.interactions[1].i", message) == found[0]
+    assert ("MI5", "$.interactions[1].i", message) == violations[0]
 
 
 @pytest.mark.parametrize("index", [0, 0.0, -0.0])
@@ -394,10 +394,10 @@ def test_mi5_zero_is_zero_in_any_spelling(index: float) -> None:
 @pytest.mark.parametrize("bad", [DIGEST[:-1], DIGEST + "\n", DIGEST.upper(), "", None, [DIGEST]], ids=ascii)
 def test_mi6_a_prompt_hash_is_a_digest(bad: Any) -> None:
     """The whole string, in lower case; a list of one is no string."""
-    (found,) = _violations(_changed(lambda value: value["interactions"][1].update(prompt_hash=bad)))
+    (violation,) = _violations(_changed(lambda value: value["interactions"][1].update(prompt_hash=bad)))
 
-    assert ("MI6", "$.interactions[1].prompt_hash") == found[:2]
-    assert found[2].startswith("prompt_hash must be sha256:<64 hex chars>, got ")
+    assert ("MI6", "$.interactions[1].prompt_hash") == violation[:2]
+    assert violation[2].startswith("prompt_hash must be sha256:<64 hex chars>, got ")
 
 
 def test_mi7_a_response_hash_is_the_hash_of_the_response() -> None:
@@ -480,12 +480,12 @@ def test_mi8_the_same_prompt_may_be_asked_twice() -> None:
 def test_mi9_neighbours_that_are_both_numbers_ascend(indices: list[Any], expected: dict[int, str]) -> None:
     """Each is compared with the one before it; what is no number separates."""
     value = _changed(lambda value: [item.update(i=i) for item, i in zip(value["interactions"], indices, strict=True)])
-    found = [violation for violation in _violations(value) if violation[0] == "MI9"]
+    violations = [violation for violation in _violations(value) if violation[0] == "MI9"]
 
     assert [
         ("MI9", f"$.interactions[{place}]", f"interactions not sorted by i: {text}")
         for place, text in expected.items()
-    ] == found
+    ] == violations
 
 
 def test_mi10_violations_are_sorted_as_plain_text() -> None:
@@ -586,9 +586,9 @@ def test_a_file_that_cannot_be_read_is_one_violation(tmp_path: Path, make: Any, 
     """Missing, a FIFO, a folder: IO with the file as its path."""
     file = tmp_path / "model_io.json"
     make(file)
-    (found,) = verify_session_file(str(file)).violations
+    (violation,) = verify_session_file(str(file)).violations
 
-    assert (rule, str(file)) == found[:2]
+    assert (rule, str(file)) == violation[:2]
 
 
 def test_a_file_that_is_not_json_is_one_violation(tmp_path: Path) -> None:
@@ -596,9 +596,9 @@ def test_a_file_that_is_not_json_is_one_violation(tmp_path: Path) -> None:
     file = tmp_path / "model_io.json"
     file.write_bytes(b'{"mode": }')
 
-    (found,) = verify_session_file(str(file)).violations
-    assert ("PARSE", str(file)) == found[:2]
-    assert "line 1 column 10" in found.message
+    (violation,) = verify_session_file(str(file)).violations
+    assert ("PARSE", str(file)) == violation[:2]
+    assert "line 1 column 10" in violation.message
 
 
 def test_a_link_is_followed_only_where_the_user_named_it(tmp_path: Path) -> None:

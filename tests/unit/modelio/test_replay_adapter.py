@@ -101,9 +101,9 @@ def test_recorded_token_counts_are_replayed() -> None:
 
 def test_unused_interactions_can_be_an_error() -> None:
     """At the end of the block, and only where the block itself went well."""
-    told = "2 of 3 recorded answers were not used: 1, 2"
+    message = "2 of 3 recorded answers were not used: 1, 2"
     with (
-        pytest.raises(UnusedInteractions, match=told) as caught,
+        pytest.raises(UnusedInteractions, match=message) as caught,
         _replay(("a", "1"), ("b", "2"), ("c", "3"), all_used=True) as replay,
     ):
         replay.complete("a")
@@ -187,6 +187,6 @@ def test_threads_share_the_answers_of_a_prompt() -> None:
     count = 500
     replay = _replay(*(("a", str(number)) for number in range(count)))
     with ThreadPoolExecutor(8) as pool:
-        given = list(pool.map(lambda _: replay.complete("a").text, range(count)))
+        texts = list(pool.map(lambda _: replay.complete("a").text, range(count)))
 
-    assert sorted(map(str, range(count))) == sorted(given)
+    assert sorted(map(str, range(count))) == sorted(texts)

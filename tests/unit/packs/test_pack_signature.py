@@ -49,14 +49,14 @@ def _edit(pack: Path, change: Callable[[Any], object]) -> None:
 def test_a_signature_reports_its_key_and_whether_it_was_required(pack: Path) -> None:
     """Without a key it is checked all the same, and vouches for nobody."""
     trusted, any_key = verify_pack(str(pack), key=_key(pack)).signature, verify_pack(str(pack)).signature
-    told = subprocess.run(
+    process = subprocess.run(
         ["ssh-keygen", "-l", "-f", f"{pack.parent}/key"], capture_output=True, text=True, check=True
     )
 
     assert trusted is not None
     assert any_key is not None
     assert (True, False) == (trusted.trusted, any_key.trusted)
-    assert trusted.key == any_key.key == told.stdout.split()[1]
+    assert trusted.key == any_key.key == process.stdout.split()[1]
 
 
 def test_a_signature_can_be_checked_by_hand(pack: Path, tmp_path: Path) -> None:
@@ -68,9 +68,9 @@ def test_a_signature_can_be_checked_by_hand(pack: Path, tmp_path: Path) -> None:
     (tmp_path / "sig").write_text(value["signature"])
     (tmp_path / "allowed").write_text(f"ada {(tmp_path / 'key.pub').read_text()}")
     command = ["ssh-keygen", "-Y", "verify", "-f", "allowed", "-I", "ada", "-n", "traceforge-pack", "-s", "sig"]
-    done = subprocess.run(command, cwd=tmp_path, input=listing.encode(), capture_output=True, check=False)
+    process = subprocess.run(command, cwd=tmp_path, input=listing.encode(), capture_output=True, check=False)
 
-    assert 0 == done.returncode, done.stderr
+    assert 0 == process.returncode, process.stderr
 
 
 def test_a_signature_of_another_key_is_refused(pack: Path, tmp_path: Path) -> None:
@@ -96,9 +96,14 @@ def test_an_added_removed_or_renamed_file_is_reported(pack: Path) -> None:
     """Each by its name, also where every other rule would allow it."""
     (pack / "patch.json").unlink()
     (pack / "runner.json").rename(pack / "notes.json")
-    found = _found(pack, _key(pack))
+    findings = _found(pack, _key(pack))
 
-    assert [("PK14", "notes.json"), ("PK14", "patch.json"), ("PK14", "runner.json"), ("PK2", "notes.json")] == found
+    assert [
+        ("PK14", "notes.json"),
+        ("PK14", "patch.json"),
+        ("PK14", "runner.json"),
+        ("PK2", "notes.json"),
+    ] == findings
 
     (pack / "notes.json").unlink()
     assert ("PK14", "patch.json") in _found(pack)
@@ -143,8 +148,8 @@ def test_a_signature_for_another_purpose_is_refused(pack: Path, tmp_path: Path) 
     value = json.loads(_signature(pack).read_bytes())
     listing = canonical_bytes({"files": value["files"], "version": value["version"]})
     command = ["ssh-keygen", "-q", "-Y", "sign", "-f", "key", "-n", "file"]
-    made = subprocess.run(command, cwd=tmp_path, input=listing, capture_output=True, check=True)
-    _edit(pack, lambda value: value.update(signature=made.stdout.decode()))
+    process = subprocess.run(command, cwd=tmp_path, input=listing, capture_output=True, check=True)
+    _edit(pack, lambda value: value.update(signature=process.stdout.decode()))
 
     assert [("PK14", "pack.sig.json")] == _found(pack)
     assert [("PK14", "pack.sig.json")] == _found(pack, _key(pack))

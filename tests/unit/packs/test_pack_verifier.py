@@ -244,14 +244,14 @@ def test_pk4_a_bundle_with_another_id_than_the_run_states(pack: Path) -> None:
 
 def test_pk5_a_bundle_that_was_changed(pack: Path) -> None:
     """Any member; the message has both digests."""
-    said = json.loads((pack / "run.json").read_bytes())["bundle"]["sha256"]
+    digest = json.loads((pack / "run.json").read_bytes())["bundle"]["sha256"]
     _edit(pack, "bundle.json", lambda bundle: bundle.update(outputs={"a": 1}))
     text = '{"bundle_id":"bundle-1","outputs":{"a":1}}\n'
     computed = f"sha256:{hashlib.sha256(text.encode()).hexdigest()}"
     (violation,) = verify_pack(str(pack)).violations
 
     assert ("PK5", "bundle.json") == violation[:2]
-    assert f"hash mismatch: run.json says {said}, bundle.json gives {computed}" == violation.message
+    assert f"hash mismatch: run.json says {digest}, bundle.json gives {computed}" == violation.message
 
 
 def test_pk5_the_hash_is_over_the_text_and_its_lf(pack: Path) -> None:
@@ -320,10 +320,12 @@ def test_pk8_a_policy_that_differs_from_the_runs(pack: Path) -> None:
 def test_pk8_a_recording_that_breaks_its_rules(pack: Path) -> None:
     """Every violation of MI1 to MI12 is passed on; its hash is then not judged."""
     (pack / "model_io.json").write_bytes(write_member(sample_session() | {"mode": "x", "adapter_id": ""}))
-    found = verify_pack(str(pack)).violations
+    violations = verify_pack(str(pack)).violations
 
-    assert [("PK8", "model_io.json")] * 2 == [violation[:2] for violation in found]
-    assert ["MI2 at $.adapter_id", "MI3 at $.mode"] == [violation.message.partition(":")[0] for violation in found]
+    assert [("PK8", "model_io.json")] * 2 == [violation[:2] for violation in violations]
+    assert ["MI2 at $.adapter_id", "MI3 at $.mode"] == [
+        violation.message.partition(":")[0] for violation in violations
+    ]
 
 
 def test_pk8_a_recording_with_another_hash_than_the_run_states(pack: Path) -> None:
@@ -362,10 +364,10 @@ def test_pk9_a_line_that_is_not_an_object(pack: Path, line: bytes) -> None:
     """The other lines are still checked, each with its own number."""
     good = write_member(example_ledger_entry())
     (pack / "ledger.jsonl").write_bytes(good + line + b"\n" + good + b"{}\n")
-    found = verify_pack(str(pack)).violations
+    violations = verify_pack(str(pack)).violations
 
-    assert {"PK9"} == {violation.rule_id for violation in found}
-    assert {"line 2", "line 4"} == {violation.message.partition(":")[0] for violation in found}
+    assert {"PK9"} == {violation.rule_id for violation in violations}
+    assert {"line 2", "line 4"} == {violation.message.partition(":")[0] for violation in violations}
 
 
 @pytest.mark.parametrize("text", [b"", b"\n\n", b"  \r\n"])
@@ -383,10 +385,10 @@ def test_pk10_violations_are_sorted_by_rule_path_and_message(pack: Path) -> None
     (pack / "patch.json").write_bytes(b"[]")
     (pack / "meta.json").write_bytes(b"{")
     (pack / "run.json").unlink()
-    found = verify_pack(str(pack)).violations
+    violations = verify_pack(str(pack)).violations
 
-    assert sorted(found) == list(found)
-    assert ["PK1", "PK12", "PK2", "PK2", "PK8", "PK8"] == [violation.rule_id for violation in found]
+    assert sorted(violations) == list(violations)
+    assert ["PK1", "PK12", "PK2", "PK2", "PK8", "PK8"] == [violation.rule_id for violation in violations]
 
 
 def _make(path: Path, kind: str) -> None:

@@ -52,11 +52,11 @@ def both(exchange: Exchange, key: bytes | None = KEY) -> tuple[Fingerprints, Fin
 )
 def test_a_live_request_has_the_fingerprints_of_its_trace(exchange: Exchange) -> None:
     """By place and in order; those of credentials are in neither."""
-    live, kept = both(exchange)
+    live, stored = both(exchange)
 
-    assert live == kept
+    assert live == stored
     assert "headers" not in str(live)
-    assert "" == find_differing_path(kept, live)
+    assert "" == find_differing_path(stored, live)
 
 
 def test_without_a_key_redacted_parts_cannot_be_compared() -> None:

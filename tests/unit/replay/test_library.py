@@ -44,8 +44,8 @@ def names(
     library: Library, times: int, key: str = "k", scope: str = "", prints: Fingerprints = NOTHING_REDACTED
 ) -> list[str]:
     """The names of what is found, one request after the other; empty for a miss."""
-    found = [library.find(Digest(key), scope, prints).recording for _ in range(times)]
-    return [one.name if one else "" for one in found]
+    recordings = [library.find(Digest(key), scope, prints).recording for _ in range(times)]
+    return [one.name if one else "" for one in recordings]
 
 
 def test_the_nth_identical_request_gets_the_nth_recording_and_then_the_last_repeats() -> None:
@@ -114,9 +114,9 @@ def test_a_different_redacted_part_does_not_match() -> None:
     """It says where."""
     library = Library([recording("a1", prints=ANN)])
 
-    found = library.find(Digest("k"), "", BOB)
+    match = library.find(Digest("k"), "", BOB)
 
-    assert (None, "$.a", "a1") == (found.recording, found.differs_at, found.nearest)
+    assert (None, "$.a", "a1") == (match.recording, match.differs_at, match.nearest)
     assert None is library.find(Digest("k"), "", NOTHING_REDACTED).recording
     assert "" == library.find(Digest("unknown"), "", BOB).differs_at
 
@@ -137,8 +137,8 @@ def test_a_recording_without_redactions_matches_only_without_a_key() -> None:
     library = Library([recording("x")])
 
     assert (False, "x") == _told(library, None)
-    found = library.find(Digest("k"), "", ANN)
-    assert (None, "$.a", "x") == (found.recording, found.differs_at, found.nearest)
+    match = library.find(Digest("k"), "", ANN)
+    assert (None, "$.a", "x") == (match.recording, match.differs_at, match.nearest)
 
 
 def test_a_used_up_recording_is_not_reported_as_different() -> None:
@@ -150,37 +150,37 @@ def test_a_used_up_recording_is_not_reported_as_different() -> None:
 
 
 def _told(library: Library, prints: Fingerprints) -> tuple[bool, str]:
-    found = library.find(Digest("k"), "", prints)
-    assert found.recording is not None
-    return found.redactions_compared, found.recording.name
+    match = library.find(Digest("k"), "", prints)
+    assert match.recording is not None
+    return match.redactions_compared, match.recording.name
 
 
 @given(st.lists(st.tuples(st.sampled_from("ab"), st.sampled_from("xy")), max_size=20), st.integers(1, 4))
-def test_sequences_of_scopes_and_keys_are_independent(asked: list[tuple[str, str]], recorded: int) -> None:
+def test_sequences_of_scopes_and_keys_are_independent(requests: list[tuple[str, str]], recorded: int) -> None:
     """Any interleaving of scopes and keys gives each of them its own sequence."""
     library = Library(
         [recording(f"{scope}{key}{n}", key, scope) for n in range(recorded) for scope in "ab" for key in "xy"]
     )
-    seen: Counter[tuple[str, str]] = Counter()
+    counts: Counter[tuple[str, str]] = Counter()
 
-    for scope, key in asked:
-        expected = f"{scope}{key}{min(seen[scope, key], recorded - 1)}"
+    for scope, key in requests:
+        expected = f"{scope}{key}{min(counts[scope, key], recorded - 1)}"
         assert [expected] == names(library, 1, key, scope)
-        seen[scope, key] += 1
+        counts[scope, key] += 1
 
 
 def test_threads_never_get_the_same_recording_twice() -> None:
     """Eight of them, a thousand recordings."""
     library = Library([recording(str(n), repeats=False) for n in range(1000)])
-    got: list[str] = []
+    played: list[str] = []
 
-    threads = [threading.Thread(target=lambda: got.extend(names(library, 125))) for _ in range(8)]
+    threads = [threading.Thread(target=lambda: played.extend(names(library, 125))) for _ in range(8)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
 
-    assert sorted(map(str, range(1000))) == sorted(got)
+    assert sorted(map(str, range(1000))) == sorted(played)
 
 
 def test_a_lookup_costs_the_same_among_ten_and_among_a_hundred_thousand() -> None:
@@ -199,7 +199,9 @@ def test_a_lookup_costs_the_same_among_ten_and_among_a_hundred_thousand() -> Non
 def test_one_recording_may_answer_several_calls() -> None:
     """In two tests, and twice in one of them; elsewhere it is one of two answers to the same question."""
     alike = [recording("a", scope="one"), recording("a", scope="two"), recording("a", scope="two")]
-    library = Library([one._replace(repeats=False) for one in (*alike, recording("b", scope="two"))])
+    library = Library(
+        [played_recording._replace(repeats=False) for played_recording in (*alike, recording("b", scope="two"))]
+    )
 
     assert (2, ["a", ""]) == (len(library), names(library, 2, scope="one"))
     assert ["a", "a", "b", ""] == names(library, 4, scope="two")

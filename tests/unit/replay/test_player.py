@@ -124,9 +124,9 @@ def test_with_the_key_another_value_is_unmatched_and_located(tmp_path: Path) -> 
     player = make_player(tmp_path, asked(f"Write to {MAIL}.", "1"), recorded_with=KEY, match_key=KEY)
 
     assert "1" == text_of(play(player, asked(f"Write to {MAIL}.")))
-    told = text_of(play(player, asked(f"Write to {OTHER}.")))
-    assert "a redacted part differs at $.messages[0].content" in told
-    assert OTHER not in told
+    text = text_of(play(player, asked(f"Write to {OTHER}.")))
+    assert "a redacted part differs at $.messages[0].content" in text
+    assert OTHER not in text
     assert (1, 0) == (len(player.unmatched), player.uncompared_call_count)
 
 
@@ -159,8 +159,10 @@ def test_a_wrong_match_key_is_mentioned(tmp_path: Path) -> None:
 def test_credentials_are_not_compared(tmp_path: Path) -> None:
     """In headers and in the URL: in CI there are none."""
     body = chat_request("hello")
-    one = make_exchange(f"{CHAT}?key=AIzaSyA-1234567890&x=1", body, chat_answer("1"), headers=[("X-Api-Key", "k-1")])
-    player = make_player(tmp_path, one, recorded_with=KEY, match_key=KEY)
+    exchange = make_exchange(
+        f"{CHAT}?key=AIzaSyA-1234567890&x=1", body, chat_answer("1"), headers=[("X-Api-Key", "k-1")]
+    )
+    player = make_player(tmp_path, exchange, recorded_with=KEY, match_key=KEY)
 
     for live in (
         make_exchange(f"{CHAT}?key=other-key-7&x=1", body, headers=[("X-Api-Key", "k-2")]),
@@ -174,10 +176,10 @@ def test_a_credential_in_the_body_is_compared_unless_it_is_declared(tmp_path: Pa
     """What is asked and who asks cannot be told apart there."""
     servers = [{"name": "x", "authorization_token": "abcdef-1"}]
     live = asked("a", mcp_servers=[{"name": "x", "authorization_token": "none"}])
-    one = asked("a", "1", mcp_servers=servers)
-    strict = make_player(tmp_path / "a", one, recorded_with=KEY, match_key=KEY)
+    exchange = asked("a", "1", mcp_servers=servers)
+    strict = make_player(tmp_path / "a", exchange, recorded_with=KEY, match_key=KEY)
     volatile = VolatileRules(["$.mcp_servers[*].authorization_token"])
-    declared = make_player(tmp_path / "b", one, recorded_with=KEY, match_key=KEY, volatile=volatile)
+    declared = make_player(tmp_path / "b", exchange, recorded_with=KEY, match_key=KEY, volatile=volatile)
 
     assert "$.mcp_servers[0].authorization_token" in text_of(play(strict, live))
     assert "1" == text_of(play(declared, live))
@@ -197,10 +199,10 @@ def test_answers_with_parts_that_stay_redacted_are_counted(tmp_path: Path) -> No
 def test_many_threads_can_play(tmp_path: Path) -> None:
     """Each request is answered, counted once, and in turn."""
     player = make_player(tmp_path, *(asked("a", str(n), n) for n in range(64)))
-    got: list[str] = []
+    texts: list[str] = []
 
     def ask() -> None:
-        got.extend(text_of(play(player, asked("a"))) for _ in range(8))
+        texts.extend(text_of(play(player, asked("a"))) for _ in range(8))
 
     threads = [threading.Thread(target=ask) for _ in range(8)]
     for thread in threads:
@@ -208,7 +210,7 @@ def test_many_threads_can_play(tmp_path: Path) -> None:
     for thread in threads:
         thread.join()
 
-    assert sorted(map(str, range(64))) == sorted(got)
+    assert sorted(map(str, range(64))) == sorted(texts)
     assert 64 == player.played_count
 
 

@@ -40,8 +40,8 @@ ODD = [
 
 def answer_of(exchange: Exchange, composer: TraceComposer = COMPOSER) -> RecordedResponse:
     """What is kept of the answer."""
-    kept = composer.compose(exchange)
-    answer = response_from_trace(parse_object(kept.trace), kept.chunks)
+    stored = composer.compose(exchange)
+    answer = response_from_trace(parse_object(stored.trace), stored.chunks)
     assert answer is not None
     return answer
 
@@ -92,8 +92,13 @@ def test_headers_about_the_connection_or_encoding_are_dropped() -> None:
 
     answer = answer_of(exchange)
 
-    kept = (("Content-Type", "application/json"), ("X-Twice", "1"), ("x-twice", "2"), ("Retry-After", "3"))
-    assert kept == answer.headers
+    expected_headers = (
+        ("Content-Type", "application/json"),
+        ("X-Twice", "1"),
+        ("x-twice", "2"),
+        ("Retry-After", "3"),
+    )
+    assert expected_headers == answer.headers
     assert b'{"a":1}' == answer.body
 
 
@@ -122,29 +127,29 @@ def test_the_content_encoding_header_is_dropped_from_decoded_bodies(body: bytes,
 
 def test_a_response_that_could_not_be_decoded_cannot_be_replayed() -> None:
     """It was not kept, because nobody knows what it holds."""
-    kept = COMPOSER.compose(make_exchange(CHAT, chat_request("x"), b"\x00\xff\x01", encoding="exotic"))
+    stored = COMPOSER.compose(make_exchange(CHAT, chat_request("x"), b"\x00\xff\x01", encoding="exotic"))
 
-    assert response_from_trace(parse_object(kept.trace), kept.chunks) is None
+    assert response_from_trace(parse_object(stored.trace), stored.chunks) is None
 
 
 @pytest.mark.parametrize(
-    ("outcome", "whole", "is_cut"),
+    ("outcome", "is_complete", "is_cut"),
     [(CallOutcome.ANSWERED, True, False), (CallOutcome.ANSWERED, False, False), (CallOutcome.CUT, False, True),
      (CallOutcome.CUT, True, False), (CallOutcome.CLIENT_LEFT, True, False), (CallOutcome.CLIENT_LEFT, False, True)],
 )  # fmt: skip
-def test_a_cut_response_is_cut_again(outcome: CallOutcome, whole: bool, is_cut: bool) -> None:
+def test_a_cut_response_is_cut_again(outcome: CallOutcome, is_complete: bool, is_cut: bool) -> None:
     """Unless it had said that it was complete: openai's client leaves at `[DONE]`."""
     choice: dict[str, Any] = {"index": 0, "delta": {"content": "x"}, "finish_reason": None}
     body = sse({"id": "c", "object": "chat.completion.chunk", "created": 1, "model": "m", "choices": [choice]})
-    body += sse(with_done=True) if whole else b""
+    body += sse(with_done=True) if is_complete else b""
 
     assert is_cut is answer_of(make_exchange(CHAT, chat_request("x"), body, media_type=SSE, outcome=outcome)).cut
 
 
 def test_a_call_without_a_response_has_no_recorded_response() -> None:
     """It failed, or is a trace from elsewhere."""
-    kept = COMPOSER.compose(make_exchange(CHAT, chat_request("x"), b"", status=0, outcome=CallOutcome.FAILED))
-    body = parse_object(kept.trace)
+    stored = COMPOSER.compose(make_exchange(CHAT, chat_request("x"), b"", status=0, outcome=CallOutcome.FAILED))
+    body = parse_object(stored.trace)
 
     assert None is response_from_trace(body, b"")
     del body["wire"]
@@ -179,8 +184,8 @@ def test_a_redacted_value_of_the_live_prompt_is_refilled_in_the_response() -> No
 
     answer = replayed(recorded, live)
 
-    said = json.loads(answer.body)["choices"][0]["message"]["content"]
-    assert "I wrote to bob@corp-example.org, and bob@corp-example.org is glad." == said
+    content = json.loads(answer.body)["choices"][0]["message"]["content"]
+    assert "I wrote to bob@corp-example.org, and bob@corp-example.org is glad." == content
     assert 0 == answer.redacted_count
     assert MAIL.encode() not in answer_of(recorded).body
 
@@ -199,9 +204,9 @@ def test_each_echo_is_refilled_from_its_own_place_in_the_request() -> None:
 
     answer = replayed(recorded, live)
 
-    said = json.loads(answer.body)["choices"][0]["message"]["content"]
+    content = json.loads(answer.body)["choices"][0]["message"]["content"]
     names = [f"{name}@other-example.org" for name in ("eve", "cid", "bob", "dan")]
-    assert " ".join([*names, REDACTED]) == said
+    assert " ".join([*names, REDACTED]) == content
     assert 1 == answer.redacted_count
 
 
@@ -231,7 +236,7 @@ def test_a_refilled_value_is_escaped_once_per_json_string(value: str, asked_deep
 
 def _gathered(body: bytes) -> str:
     events = [json.loads(line[6:]) for line in body.split(b"\n\n") if line.startswith(b"data: {")]
-    return "".join(one["choices"][0]["delta"]["tool_calls"][0]["function"]["arguments"] for one in events)
+    return "".join(event["choices"][0]["delta"]["tool_calls"][0]["function"]["arguments"] for event in events)
 
 
 def test_a_live_value_with_quotes_is_escaped_by_the_depth_of_its_place() -> None:
@@ -279,8 +284,10 @@ def test_a_refilled_stream_reads_as_the_original(address: str, event: dict[str, 
 
     answer = replayed(recorded, recorded)
 
-    got = [json.loads(line.removeprefix(b"data: ")) for line in answer.body.split(b"\n") if line.strip()]
-    assert text == "".join(one["delta"]["text"] if address == MESSAGES else one["message"]["content"] for one in got)
+    events = [json.loads(line.removeprefix(b"data: ")) for line in answer.body.split(b"\n") if line.strip()]
+    assert text == "".join(
+        event["delta"]["text"] if address == MESSAGES else event["message"]["content"] for event in events
+    )
     assert len(recorded.chunks) == len(answer.chunks)
     assert [chunk.t_ms for chunk in recorded.chunks] == [chunk.t_ms for chunk in answer.chunks]
 

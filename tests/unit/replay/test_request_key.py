@@ -272,10 +272,21 @@ _BODIES: list[tuple[str, Any]] = []
 
 def _corpus_bodies() -> list[tuple[str, Any]]:
     if not _BODIES:
-        found = [one for one in interactions(need_shared("corpus/llm")) if one.generates and len(one.request) < 4000]
-        for one in found[::17]:
+        sampled = [
+            interaction
+            for interaction in interactions(need_shared("corpus/llm"))
+            if interaction.generates and len(interaction.request) < 4000
+        ]
+        for sampled_interaction in sampled[::17]:
             try:
-                _BODIES.append((one.url if "://" in one.url else HOST + one.url, json.loads(one.request)))
+                _BODIES.append(
+                    (
+                        sampled_interaction.url
+                        if "://" in sampled_interaction.url
+                        else HOST + sampled_interaction.url,
+                        json.loads(sampled_interaction.request),
+                    )
+                )
             except ValueError:
                 continue
     return _BODIES
@@ -406,17 +417,17 @@ def test_the_boundary_of_a_form_makes_no_difference(data: bytes) -> None:
 def test_the_key_of_every_call_of_the_corpus_is_that_of_its_trace(one_in: int) -> None:
     """With its own address and headers; also where something was redacted."""
     counted = redacted = 0
-    for number, one in enumerate(interactions(need_shared("corpus/llm"))):
+    for number, interaction in enumerate(interactions(need_shared("corpus/llm"))):
         if number % one_in:
             continue
-        exchange = msgspec.structs.replace(recorded_exchange(one, number), status=0, chunks=())
+        exchange = msgspec.structs.replace(recorded_exchange(interaction, number), status=0, chunks=())
 
-        asked = keyed_request_of(exchange)
+        keyed = keyed_request_of(exchange)
 
-        assert asked.key == stored_request_of(exchange).key, one.name
-        assert is_the_same_when_known(exchange), one.name
-        counted += bool(one.request)
-        redacted += bool(asked.compared_redactions)
+        assert keyed.key == stored_request_of(exchange).key, interaction.name
+        assert is_the_same_when_known(exchange), interaction.name
+        counted += bool(interaction.request)
+        redacted += bool(keyed.compared_redactions)
     assert counted > 9000 / one_in
     assert redacted > 100 / one_in
 
@@ -440,13 +451,13 @@ def is_the_same_when_known(exchange: Exchange) -> bool:
     return _plain_of(long) == _plain_of(short)
 
 
-def _plain_of(asked: KeyedRequest) -> object:
-    question = asked.key_fields._replace(body=json_bytes(asked.key_fields.body))
+def _plain_of(keyed_request: KeyedRequest) -> object:
+    question = keyed_request.key_fields._replace(body=json_bytes(keyed_request.key_fields.body))
     redacted = [
         [(item.path, item.start, item.type, item.reveal()) for item in log]
-        for log in (asked.redactions, asked.compared_redactions)
+        for log in (keyed_request.redactions, keyed_request.compared_redactions)
     ]
-    return asked.key, asked.endpoint, question, asked.volatile_counts, redacted
+    return keyed_request.key, keyed_request.endpoint, question, keyed_request.volatile_counts, redacted
 
 
 @fuzz(200)
@@ -488,10 +499,10 @@ def test_the_key_of_a_redacted_request_is_that_of_its_trace(body: dict[str, Any]
     headers = [("Content-Encoding", encoding)] if encoding else []
     exchange = make_exchange(CHAT, gzip.compress(data) if encoding else data, headers=headers)
 
-    asked = keyed_request_of(exchange)
+    keyed = keyed_request_of(exchange)
 
-    assert asked.compared_redactions
-    assert asked.key == stored_request_of(exchange).key
+    assert keyed.compared_redactions
+    assert keyed.key == stored_request_of(exchange).key
 
 
 def test_a_redacted_behaviour_header_is_redacted_on_both_sides() -> None:
@@ -519,12 +530,12 @@ def test_redactions_that_identify_the_caller_are_not_compared() -> None:
     """Credentials are redacted and can be refilled, and are not compared; an address in the URL is."""
     url = f"{HOST}/v1/other?key=AIzaSyA-1234567890&user={MAIL}"
     headers = (("Authorization", "Bearer abcdef123456"),)
-    asked = KEYS.key_request("POST", url, headers, json.dumps({"a": MAIL}).encode())
+    request = KEYS.key_request("POST", url, headers, json.dumps({"a": MAIL}).encode())
 
-    assert ["$.url", "$.a"] == [item.path for item in asked.compared_redactions]
-    assert {"$.url", "$.a"} == {item.path for item in asked.redactions}
+    assert ["$.url", "$.a"] == [item.path for item in request.compared_redactions]
+    assert {"$.url", "$.a"} == {item.path for item in request.redactions}
     assert ["$.headers.Authorization"] == [item.path for item in KEYS.find_header_redactions(headers)]
-    assert (("user", "[REDACTED]"),) == asked.key_fields.query
+    assert (("user", "[REDACTED]"),) == request.key_fields.query
 
 
 def test_volatile_parts_are_neither_in_the_key_nor_compared() -> None:
@@ -553,14 +564,18 @@ def test_a_cached_request_has_the_same_key() -> None:
     keys = RequestKeyer(Redactor(), VolatileRules())
     body, other = b'{"model":"m","messages":[]}', b'{"model":"n","messages":[]}'
     version = (("anthropic-version", "2023-06-01"),)
-    asked = [("/v1/messages", (), body), ("/v1/messages", version, body), ("/v1/complete", (), body)]
-    asked += [("/v1/messages", (), other), ("/v1/messages", (), bytes(CACHED_REQUEST_BYTES_MAX + 1))]
+    requests = [("/v1/messages", (), body), ("/v1/messages", version, body), ("/v1/complete", (), body)]
+    requests += [("/v1/messages", (), other), ("/v1/messages", (), bytes(CACHED_REQUEST_BYTES_MAX + 1))]
 
-    first = [keys.key_request("POST", f"https://a.example{path}", headers, data).key for path, headers, data in asked]
-    again = [keys.key_request("POST", f"https://a.example{path}", headers, data).key for path, headers, data in asked]
+    first = [
+        keys.key_request("POST", f"https://a.example{path}", headers, data).key for path, headers, data in requests
+    ]
+    repeated = [
+        keys.key_request("POST", f"https://a.example{path}", headers, data).key for path, headers, data in requests
+    ]
 
-    assert first == again
-    assert len(asked) == len(set(first))
+    assert first == repeated
+    assert len(requests) == len(set(first))
 
 
 def test_the_cache_of_requests_is_bounded() -> None:
@@ -582,12 +597,12 @@ def test_a_request_with_a_known_unredacted_key_is_not_searched_for_secrets(monke
         Redactor, "redact_json", lambda self, value, path="$": searched.append(value) or real(self, value)
     )
     body = json.dumps(chat_request("hello")).encode()
-    known = {keyed_request_of(make_exchange(CHAT, body)).key}
+    known_keys = {keyed_request_of(make_exchange(CHAT, body)).key}
 
     def searches(volatile: VolatileRules, *headers: tuple[str, str], data: bytes = body) -> bool:
         searched.clear()
         keys = RequestKeyer(Redactor(), volatile)
-        assert keys.key_request("POST", HOST + CHAT, (JSON_TYPE, *headers), data, known).key in known
+        assert keys.key_request("POST", HOST + CHAT, (JSON_TYPE, *headers), data, known_keys).key in known_keys
         return bool(searched)
 
     assert not searches(VolatileRules())

@@ -40,8 +40,8 @@ def test_every_call_of_the_corpus_is_played_as_it_was_recorded(
     that what the request holds is put back.
     """
     calls = [
-        msgspec.structs.replace(recorded_exchange(one, number), started_at=timestamp(number))
-        for number, one in enumerate(interactions(need_shared("corpus/llm")))
+        msgspec.structs.replace(recorded_exchange(interaction, number), started_at=timestamp(number))
+        for number, interaction in enumerate(interactions(need_shared("corpus/llm")))
         if number % one_in == 0
     ]
     player = make_player(tmp_path, *calls)
@@ -52,16 +52,16 @@ def test_every_call_of_the_corpus_is_played_as_it_was_recorded(
 
         assert (exchange.id, exchange.status) == (played.source_name, played.response.status), played.unmatched
         sent = [chunk.data for chunk in exchange.chunks]
-        got = [chunk.data for chunk in played.response.chunks]
+        pieces = [chunk.data for chunk in played.response.chunks]
         kind = "stream" if played.response.streamed else "plain"
-        if (got if kind == "stream" else [b"".join(got)]) == (sent if kind == "stream" else [b"".join(sent)]):
+        if (pieces if kind == "stream" else [b"".join(pieces)]) == (sent if kind == "stream" else [b"".join(sent)]):
             counts[f"{kind}, byte-equal"] += 1
             continue
         counts[f"{kind}, equal to its redacted form"] += 1
         assert _is_redacted_form(exchange, played.response), exchange.id
 
-    for what, count in counts.items():
-        record_property("summary", f"replayed answers of the corpus, {what}: {count}")
+    for name, count in counts.items():
+        record_property("summary", f"replayed answers of the corpus, {name}: {count}")
     assert len(calls) == counts.total() == player.played_count
     assert counts["stream, byte-equal"] > 2700 / one_in
     assert counts["plain, byte-equal"] > 6900 / one_in
@@ -70,14 +70,14 @@ def test_every_call_of_the_corpus_is_played_as_it_was_recorded(
 
 def _is_redacted_form(exchange: Exchange, answer: RecordedResponse) -> bool:
     """What the redactor makes of the answer, and, where the request holds the same, what it was."""
-    sent, got = [chunk.data for chunk in exchange.chunks], [chunk.data for chunk in answer.chunks]
+    sent, received = [chunk.data for chunk in exchange.chunks], [chunk.data for chunk in answer.chunks]
     media_type = find_header(exchange.response_headers, "content-type")
     if redactions_of(exchange):
-        texts = [b"".join(REDACTOR.redact_chunks(pieces, media_type).value) for pieces in (sent, got)]
-        return len(sent) == len(got) and _values(texts[0]) == _values(texts[1])
+        texts = [b"".join(REDACTOR.redact_chunks(pieces, media_type).value) for pieces in (sent, received)]
+        return len(sent) == len(received) and _values(texts[0]) == _values(texts[1])
     if answer.streamed:
-        return REDACTOR.redact_chunks(sent, media_type).value == got
-    return _values(REDACTOR.redact_body(b"".join(sent), media_type).value) == _values(b"".join(got))
+        return REDACTOR.redact_chunks(sent, media_type).value == received
+    return _values(REDACTOR.redact_body(b"".join(sent), media_type).value) == _values(b"".join(received))
 
 
 def _values(data: bytes) -> list[object]:
@@ -93,9 +93,9 @@ def test_recordings_are_in_the_order_of_their_time(tmp_path: Path) -> None:
     calls = [asked("a", str(n), n) for n in range(20)]
     store = store_exchanges(tmp_path, [*calls[10:], *calls[:10][::-1]])
 
-    names = [one.name for one in TraceRecordings(store, KEYS).load_recordings()]
+    names = [recording.name for recording in TraceRecordings(store, KEYS).load_recordings()]
 
-    assert [one.id for one in calls] == names
+    assert [call.id for call in calls] == names
 
 
 def test_calls_without_a_response_are_not_recordings(tmp_path: Path) -> None:
@@ -103,7 +103,7 @@ def test_calls_without_a_response_are_not_recordings(tmp_path: Path) -> None:
     failed = make_exchange(CHAT, chat_request("a"), b"", status=0, outcome=CallOutcome.FAILED, number=1)
     store = store_exchanges(tmp_path, [failed, asked("a", "1", 2)])
 
-    assert [asked("a", "", 2).id] == [one.name for one in TraceRecordings(store, KEYS).load_recordings()]
+    assert [asked("a", "", 2).id] == [recording.name for recording in TraceRecordings(store, KEYS).load_recordings()]
 
 
 def test_unreadable_traces_are_listed(tmp_path: Path) -> None:
@@ -113,7 +113,7 @@ def test_unreadable_traces_are_listed(tmp_path: Path) -> None:
     first.write_bytes(b"{")
     recordings = TraceRecordings(store, KEYS)
 
-    names = [one.name for one in recordings.load_recordings()]
+    names = [recording.name for recording in recordings.load_recordings()]
 
     assert [asked("b", "", 2).id] == names
     assert [asked("a", "", 1).id] == list(recordings.unreadable)
@@ -151,16 +151,16 @@ def test_recordings_are_read_wherever_traces_are(tmp_path: Path, compressed: boo
     store.close()
     player = Player(KEYS, library)
 
-    assert [one.id for one in calls] == [play(player, one).source_name for one in calls]
+    assert [call.id for call in calls] == [play(player, call).source_name for call in calls]
     assert [] == player.unmatched
 
 
 def test_responses_are_read_only_when_they_are_needed(tmp_path: Path) -> None:
     """A hundred thousand of them would not fit."""
     store = store_exchanges(tmp_path, [asked("a long question " * 100, "a long answer " * 100, 1)])
-    (one,) = TraceRecordings(store, KEYS).load_recordings()
+    (recording,) = TraceRecordings(store, KEYS).load_recordings()
 
-    assert "question" not in repr(one)
-    assert b"a long answer" in one.source.load_response().body
-    assert one.source.load_response() is one.source.load_response()
-    assert "a long question" in str(one.source.load_key_fields().body)
+    assert "question" not in repr(recording)
+    assert b"a long answer" in recording.source.load_response().body
+    assert recording.source.load_response() is recording.source.load_response()
+    assert "a long question" in str(recording.source.load_key_fields().body)

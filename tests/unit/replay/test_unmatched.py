@@ -62,7 +62,7 @@ def test_the_nearest_recording_and_both_values_are_named(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize(
-    ("changed", "told"),
+    ("changed", "explanation"),
     [
         ({"model": "gpt-5"}, '$.model: recorded "gpt-4o-mini", sent "gpt-5"'),
         ({"temperature": 1}, "$.temperature: recorded nothing, sent 1"),
@@ -73,14 +73,14 @@ def test_the_nearest_recording_and_both_values_are_named(tmp_path: Path) -> None
         ({"stream": True}, "$.stream: recorded nothing, sent true"),
     ],
 )
-def test_every_kind_of_change_is_explained(tmp_path: Path, changed: dict[str, Any], told: str) -> None:
+def test_every_kind_of_change_is_explained(tmp_path: Path, changed: dict[str, Any], explanation: str) -> None:
     """What was there, and what is there now."""
     before = {"seed": 7, "tools": [{"name": "a"}], "stop": "x"}
     player = make_player(tmp_path, asked("hello", 1, **before))
 
     message = said(player, asked("hello", **{**before, **changed})).message
 
-    assert told in message or ({"tools": []} == changed and "$.tools[0]" in message)
+    assert explanation in message or ({"tools": []} == changed and "$.tools[0]" in message)
 
 
 def test_a_difference_in_the_head_is_explained(tmp_path: Path) -> None:
@@ -163,11 +163,11 @@ def test_a_long_value_is_shown_where_it_differs(tmp_path: Path) -> None:
 @given(st.text(max_size=300), st.text(max_size=300), st.text(max_size=300))
 def test_shown_values_are_short_and_different(start: str, first: str, second: str) -> None:
     """However much they have in common."""
-    shown = _shorten_pair(start + first, start + second)
+    shortened = _shorten_pair(start + first, start + second)
 
-    assert max(map(len, shown)) <= VALUE_LENGTH_MAX + 2
+    assert max(map(len, shortened)) <= VALUE_LENGTH_MAX + 2
     if first[:1] != second[:1]:
-        assert shown[0] != shown[1]
+        assert shortened[0] != shortened[1]
 
 
 @given(st.text(max_size=9), st.text(max_size=9))
@@ -183,10 +183,10 @@ def test_common_beginning_and_end_are_as_long_as_can_be(first: str, second: str)
 
 def test_an_unmatched_request_contains_no_secret(tmp_path: Path) -> None:
     """Of neither side, nowhere in the answer, not by its name, not cut in half."""
-    one = make_exchange(
+    exchange = make_exchange(
         f"{CHAT}?key={SECRET}", chat_request(f"{MAIL} one", api_key=SECRET, password="hunter2!"), {}, number=1
     )
-    player = make_player(tmp_path, one)
+    player = make_player(tmp_path, exchange)
     live = make_exchange(
         f"{CHAT}?key={SECRET}x&user=bob@corp-example.org",
         chat_request("x" * 100 + f" bob@corp-example.org two {SECRET}", api_key=f"{SECRET}y", password="tulip!!7"),
@@ -245,8 +245,8 @@ def test_many_large_candidates_do_not_multiply_the_work(tmp_path: Path) -> None:
 def test_removed_candidates_are_skipped(tmp_path: Path) -> None:
     """What is left explains the miss."""
     player = make_player(tmp_path, asked("What is the capital of France?", 1), asked("Sing.", 2))
-    (gone,) = tmp_path.glob(f"*_{name(1)}*.json")
-    gone.unlink()
+    (removed_file,) = tmp_path.glob(f"*_{name(1)}*.json")
+    removed_file.unlink()
 
     miss = said(player, make_exchange(f"{HOST}{CHAT}", chat_request("What is the capital of Spain?")))
 

@@ -97,15 +97,15 @@ def test_an_invalid_path_is_reported_with_its_position(path: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("pattern", "told"), [("(?=x)", "not a google-re2"), ("(", "not a google-re2"), ("a*", "empty")]
+    ("pattern", "message"), [("(?=x)", "not a google-re2"), ("(", "not a google-re2"), ("a*", "empty")]
 )
-def test_an_invalid_expression_is_reported_with_its_position(pattern: str, told: str) -> None:
+def test_an_invalid_expression_is_reported_with_its_position(pattern: str, message: str) -> None:
     """Also one that would match everywhere."""
     with pytest.raises(InvalidConfig) as caught:
         VolatileRules(patterns=["x", pattern])
 
-    assert f"match.ignore_patterns[1] {'matches' if told == 'empty' else 'is'}" in str(caught.value)
-    assert told in str(caught.value)
+    assert f"match.ignore_patterns[1] {'matches' if message == 'empty' else 'is'}" in str(caught.value)
+    assert message in str(caught.value)
 
 
 def test_every_bad_declaration_is_found_at_once() -> None:

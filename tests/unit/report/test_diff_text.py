@@ -135,16 +135,16 @@ def test_many_places_are_cut_and_counted() -> None:
 
 
 @pytest.mark.parametrize(
-    ("before", "after", "shown"),
+    ("before", "after", "marked"),
     [
         ("a b", "a  b", "    $.request.prompt: a[-·-]{+··+}b"),
         ("a b", "a\tb", "    $.request.prompt: a[-·-]{+\\t+}b"),
         ("a b", "a\nb", "    $.request.prompt:\n        | a[-·-]{+⏎\n        | +}b"),
     ],
 )
-def test_white_space_that_changed_can_be_seen(before: str, after: str, shown: str) -> None:
+def test_white_space_that_changed_can_be_seen(before: str, after: str, marked: str) -> None:
     """Spaces, tabs and line ends are drawn where nothing else changed."""
-    assert comparison_text(_prompts(before, after)).endswith(shown)
+    assert comparison_text(_prompts(before, after)).endswith(marked)
 
 
 def test_lines_of_a_text_stay_lines_and_stand_behind_a_bar() -> None:
@@ -199,13 +199,13 @@ def test_no_text_of_a_call_reaches_the_terminal_raw(before: str, after: str) -> 
 def test_what_changed_is_shown_in_full_where_that_is_asked_for(before: str, after: str) -> None:
     """Every word of an edit is there, on both sides."""
     comparison = _answers(f"{before} one", f"{after} two")
-    shown = comparison_text(comparison, full=True)
+    text = comparison_text(comparison, full=True)
 
     (choice,) = comparison.answer.choices
     assert choice.text is not None
     assert choice.text.text is not None
     edits = " ".join(f"{edit.before} {edit.after}" for edit in choice.text.text.edits)
-    assert [] == [word for word in re.findall(r"[ab]+", edits) if word not in shown]
+    assert [] == [word for word in re.findall(r"[ab]+", edits) if word not in text]
 
 
 def test_a_long_value_is_cut_unless_all_is_asked_for() -> None:

@@ -97,11 +97,11 @@ def test_every_member_of_a_document_has_the_line_on_which_it_begins(value: JSON)
 
 def _paths(value: JSON, path: str) -> dict[str, JSON]:
     pairs = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
-    found: dict[str, JSON] = {}
+    locations: dict[str, JSON] = {}
     for key, member in pairs:
         child = json_path(path, key)
-        found |= {child: member, **_paths(member, child)}
-    return found
+        locations |= {child: member, **_paths(member, child)}
+    return locations
 
 
 @given(st.text(st.sampled_from('{}[]:,"\\ \nab1')))

@@ -27,7 +27,11 @@ def test_it_never_fails(data: bytes) -> None:
     to_readable_text(data)
 
 
-@given(st.recursive(st.text() | st.none(), lambda one: st.lists(one) | st.dictionaries(st.text(), one), max_leaves=9))
+@given(
+    st.recursive(
+        st.text() | st.none(), lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner), max_leaves=9
+    )
+)
 def test_no_text_forges_a_line(value: object) -> None:
     """Each line is printable."""
     assert all(line.isprintable() for line in to_readable_text(json.dumps(value).encode()).decode().split("\n"))

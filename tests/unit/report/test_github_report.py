@@ -17,10 +17,10 @@ LONG = 64 << 10
 
 def read(line: str) -> tuple[str, dict[str, str], str]:
     """A command as the runner reads it."""
-    found = _COMMAND.fullmatch(line)
-    assert found, line
-    pairs = (pair.partition("=") for pair in found["properties"].split(","))
-    return found["name"], {name: _plain(value) for name, _, value in pairs}, _plain(found["message"])
+    match = _COMMAND.fullmatch(line)
+    assert match, line
+    pairs = (pair.partition("=") for pair in match["properties"].split(","))
+    return match["name"], {name: _plain(value) for name, _, value in pairs}, _plain(match["message"])
 
 
 def _plain(text: str) -> str:
@@ -43,9 +43,9 @@ def test_a_finding_is_an_error_on_its_line() -> None:
 @given(st.text(), st.text(min_size=1))
 def test_no_text_ends_its_command_or_starts_another(text: str, file: str) -> None:
     """Whatever a prompt or a file name holds."""
-    one = reported_finding(message=text, details=text)
+    finding = reported_finding(message=text, details=text)
 
-    [line] = annotation_lines(ci_report(one._replace(location=one.location._replace(file=file))))
+    [line] = annotation_lines(ci_report(finding._replace(location=finding.location._replace(file=file))))
 
     name, properties, _ = read(line)
     assert ("error", {"title", "file", "line"}) == (name, properties.keys())
@@ -63,8 +63,8 @@ def test_a_thousand_findings_stay_within_every_limit() -> None:
     assert ["error"] * ERRORS_MAX + ["notice"] == names
     assert "990 more findings of traceforge test: see the summary of this run." == read(lines[-1])[2]
     assert SUMMARY_BYTES_MAX - 8192 < len(summary.encode()) <= SUMMARY_BYTES_MAX
-    shown = summary.count("**GT1**")
-    assert summary.endswith(f"… and {1000 - shown} more findings: see the log of this step.\n")
+    shown_count = summary.count("**GT1**")
+    assert summary.endswith(f"… and {1000 - shown_count} more findings: see the log of this step.\n")
     assert 0 == summary.count("```") % 2
 
 

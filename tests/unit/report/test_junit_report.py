@@ -25,7 +25,9 @@ def test_a_finding_and_a_test_are_a_case_each() -> None:
     assert [("test_a", "failure"), ("test_b", None), ("test_c", "skipped")] == [
         (case.attrib["name"], case[0].tag if len(case) else None) for case in tests.iter("testcase")
     ]
-    assert "3" == next(one.attrib["value"] for one in tests.iter("property") if one.attrib["name"] == "replayed")
+    assert "3" == next(
+        element.attrib["value"] for element in tests.iter("property") if element.attrib["name"] == "replayed"
+    )
 
 
 def test_nothing_found_is_a_document_too() -> None:
@@ -38,9 +40,9 @@ def test_nothing_found_is_a_document_too() -> None:
 @given(st.text(max_size=60))
 def test_any_text_is_valid(text: str) -> None:
     """In messages, in details, in names of tests."""
-    made = ci_report(reported_finding(message=text, details=text))
+    report = ci_report(reported_finding(message=text, details=text))
 
-    check_junit(junit_bytes(made._replace(cases=(made.cases[0]._replace(name=text, group=text),)), NOW))
+    check_junit(junit_bytes(report._replace(cases=(report.cases[0]._replace(name=text, group=text),)), NOW))
 
 
 @pytest.mark.parametrize("text", ["\x00", "\x1b[31m", "\ud800", "\ufffe", "<&>'\"]]>"])

@@ -17,9 +17,9 @@ from traceforge.report.finding_locations import SourceLocation
 from traceforge.report.sarif_report import fingerprint, sarif_bytes
 
 
-def run_of(made: CIReport) -> Any:
+def run_of(report: CIReport) -> Any:
     """The only run of a valid document."""
-    document = json.loads(sarif_bytes(made))
+    document = json.loads(sarif_bytes(report))
     assert [] == problems(SARIF, document)
     [run] = document["runs"]
     return run
@@ -54,27 +54,30 @@ def test_what_could_not_be_checked_and_is_about_no_file_is_a_notification() -> N
     run = run_of(ci_report(unchecked, nowhere))
 
     [result] = run["results"]
-    [told] = run["invocations"][0]["toolExecutionNotifications"]
+    [notification] = run["invocations"][0]["toolExecutionNotifications"]
     uri = result["locations"][0]["physicalLocation"]["artifactLocation"]["uri"]
     assert ("GT2", ".ai-snapshots/manifest.json") == (result["ruleId"], uri)
-    assert ("IO", "no call was replayed at all") == (told["descriptor"]["id"], told["message"]["text"])
+    assert ("IO", "no call was replayed at all") == (
+        notification["descriptor"]["id"],
+        notification["message"]["text"],
+    )
     assert run["invocations"][0]["executionSuccessful"] is False
 
 
 def test_a_fingerprint_survives_a_moved_line_and_another_count() -> None:
     """And differs between two snapshots, two rules and two files."""
-    one = reported_finding(1)
-    moved = one._replace(
-        location=SourceLocation("app/ask.py", 99), finding=one.finding._replace(message="and 3 more")
+    finding = reported_finding(1)
+    moved = finding._replace(
+        location=SourceLocation("app/ask.py", 99), finding=finding.finding._replace(message="and 3 more")
     )
 
-    assert fingerprint(one) == fingerprint(moved)
+    assert fingerprint(finding) == fingerprint(moved)
     others = [
-        one._replace(snapshot_id="b"),
+        finding._replace(snapshot_id="b"),
         reported_finding(1, "GT2"),
-        one._replace(location=SourceLocation("b.py", 1)),
+        finding._replace(location=SourceLocation("b.py", 1)),
     ]
-    assert 4 == len({fingerprint(each) for each in (one, *others)})
+    assert 4 == len({fingerprint(each) for each in (finding, *others)})
 
 
 @settings(max_examples=30)

@@ -77,7 +77,10 @@ def test_a_time_is_shown_in_utc() -> None:
 
 def test_lines_of_a_tail_stand_below_each_other() -> None:
     """Though each is made without knowing the others."""
-    lines = [trace_tail_line(one) for one in (None, summary(1), summary(2, model="claude-haiku-4-5", tokens=123456))]
+    lines = [
+        trace_tail_line(trace_summary)
+        for trace_summary in (None, summary(1), summary(2, model="claude-haiku-4-5", tokens=123456))
+    ]
 
     assert 1 == len({line.index("/v1") for line in lines[1:]} | {lines[0].index("ENDPOINT")})
 
@@ -131,14 +134,14 @@ def test_a_long_message_is_cut_unless_all_of_it_is_asked_for() -> None:
     """Lines that are too many are counted, one that is too long is marked; with `full`, neither happens."""
     request = {"model": "m", "messages": [{"role": "user", "content": "x" * 5000 + "\ny" * 60}], "stop": ["z" * 900]}
 
-    lines, whole = shown(request=request), shown(full=True, request=request)
+    lines, full_lines = shown(request=request), shown(full=True, request=request)
 
     assert f"    | {'x' * (LINE_LENGTH_MAX - 1)}…" in lines
     assert f"    … {61 - TEXT_LINES_MAX} more lines (--full)" in lines
     assert lines[7].endswith("…")
-    assert f"    | {'x' * 5000}" in whole
-    assert 60 == whole.count("    | y")
-    assert "z" * 900 in "".join(whole)
+    assert f"    | {'x' * 5000}" in full_lines
+    assert 60 == full_lines.count("    | y")
+    assert "z" * 900 in "".join(full_lines)
 
 
 def test_a_trace_that_says_little_is_shown_with_what_it_says() -> None:

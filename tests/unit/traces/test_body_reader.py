@@ -33,10 +33,10 @@ def test_what_only_its_neighbour_makes_a_number_of_a_card_is_kept_as_it_came() -
     data = b"[-4858083068152,-0]"
     doubled = b'{"a":"' + MAIL.encode() + b'","a":"x"}'
 
-    kept, cleaned = (read_body(REDACTOR, one, "application/json") for one in (data, doubled))
+    stored_body, cleaned = (read_body(REDACTOR, body, "application/json") for body in (data, doubled))
 
     assert REDACTOR.find_secrets(data.decode())
-    assert (data.decode(), "") == (kept.text, kept.layout)
+    assert (data.decode(), "") == (stored_body.text, stored_body.layout)
     assert (None, b'{"a":"x"}') == (cleaned.text, write_body(cleaned.value, cleaned.layout))
 
 
@@ -87,8 +87,8 @@ def test_an_echo_points_at_the_first_place_of_its_value(places: list[tuple[str, 
     """By path, and by how many stood there before."""
     log = [Redaction(path, 0, "T", secret) for path, secret in places]
 
-    found = find_echoes(log, [(number, secret) for number, (_, secret) in enumerate(places)])
+    echoes = find_echoes(log, [(number, secret) for number, (_, secret) in enumerate(places)])
 
-    for entry, (_, secret) in zip(found, places, strict=True):
+    for entry, (_, secret) in zip(echoes, places, strict=True):
         at = [item.reveal() for item in log if item.path == entry["path"]]  # type: ignore[index,call-overload]
         assert secret == at[entry["nth"]]  # type: ignore[index,call-overload]

@@ -24,9 +24,9 @@ def test_chunks_read_back_as_they_were(chunks: list[Chunk]) -> None:
 
 def test_text_is_written_as_text() -> None:
     """And anything else in base64, a line a chunk."""
-    seen = [Chunk(1.23456, b"?"), Chunk(2, b"?")]
+    timed = [Chunk(1.23456, b"?"), Chunk(2, b"?")]
 
-    lines = write_chunks(seen, ["é\u2028\x85".encode(), b"\xff"])
+    lines = write_chunks(timed, ["é\u2028\x85".encode(), b"\xff"])
 
     assert [{"i": 0, "t_ms": 1.235, "data": "é\u2028\x85"}, {"i": 1, "t_ms": 2, "b64": "/w=="}] == [
         json.loads(line) for line in lines.split(b"\n") if line

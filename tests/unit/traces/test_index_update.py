@@ -16,7 +16,7 @@ from traceforge.traces.trace_index import TraceFilter, TraceIndex, TraceLocation
 from traceforge.traces.trace_store import ignore_progress
 
 KEPT = [plain_trace(number) for number in range(1, 4)]
-NAMES = [kept.summary.file_name for kept in KEPT]
+NAMES = [stored.summary.file_name for stored in KEPT]
 
 
 def _look(index: TraceIndex, folder: Path) -> dict[str, str]:
@@ -25,8 +25,8 @@ def _look(index: TraceIndex, folder: Path) -> dict[str, str]:
 
 
 def _files(folder: Path) -> None:
-    for kept in KEPT:
-        (folder / kept.summary.file_name).write_bytes(kept.trace)
+    for stored in KEPT:
+        (folder / stored.summary.file_name).write_bytes(stored.trace)
 
 
 def _age(folder: Path) -> None:
@@ -57,8 +57,8 @@ def test_no_trace_is_read_twice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     reads: list[bytes] = []
     monkeypatch.setattr(index_update, "read_any_version", lambda data: reads.append(data) or read_any_version(data))
     writer = SpoolWriter(str(tmp_path))
-    for kept in KEPT:
-        writer.append(kept)
+    for stored in KEPT:
+        writer.append(stored)
     (tmp_path / "none.json").write_text("{}")
     index = TraceIndex(str(tmp_path))
 
@@ -74,15 +74,15 @@ def test_no_trace_is_read_twice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
 def test_a_segment_that_is_drained_meanwhile_is_not_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its traces are found as files."""
     writer = SpoolWriter(str(tmp_path))
-    for kept in KEPT:
-        writer.append(kept)
+    for stored in KEPT:
+        writer.append(stored)
     writer.seal()
     real = spool.find_segments
 
     def slow(folder: str) -> list[str]:
-        found = real(folder)
+        names = real(folder)
         drain_spool(folder)
-        return found
+        return names
 
     monkeypatch.setattr(spool, "find_segments", slow)
     index = TraceIndex(str(tmp_path))
@@ -99,11 +99,11 @@ def test_a_trace_added_meanwhile_is_not_removed(tmp_path: Path, monkeypatch: pyt
     real = index_update._list_inodes
 
     def overtaken(folder: str) -> object:
-        there = list(real(folder))
+        names = list(real(folder))
         monkeypatch.undo()
         (tmp_path / late.summary.file_name).write_bytes(late.trace)
         _look(other, tmp_path)
-        return iter(there)
+        return iter(names)
 
     monkeypatch.setattr(index_update, "_list_inodes", overtaken)
 

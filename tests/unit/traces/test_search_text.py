@@ -22,8 +22,8 @@ from traceforge.traces.search_text import (
 )
 
 
-def _text(asked: Any, said: Any, **fields: Any) -> str:
-    return trace_text(parse_object(COMPOSER.compose(make_exchange(CHAT, asked, said, **fields)).trace))
+def _text(request: Any, response: Any, **fields: Any) -> str:
+    return trace_text(parse_object(COMPOSER.compose(make_exchange(CHAT, request, response, **fields)).trace))
 
 
 def test_prompt_and_response_are_searchable() -> None:

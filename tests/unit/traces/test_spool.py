@@ -33,7 +33,7 @@ from traceforge.traces.spool_drain import drain_spool
 from traceforge.traces.trace_summary import StoredTrace
 
 KEPT = [plain_trace(number) if number % 2 else streamed_trace(number) for number in range(4)]
-FRAMES = [b"".join(encode_frame(kept)) for kept in KEPT]
+FRAMES = [b"".join(encode_frame(stored)) for stored in KEPT]
 
 
 def _kept(folder: Path) -> list[StoredTrace]:
@@ -42,14 +42,14 @@ def _kept(folder: Path) -> list[StoredTrace]:
 
 def by_id(traces: list[StoredTrace]) -> list[StoredTrace]:
     """In an order of their own."""
-    return sorted(traces, key=lambda kept: kept.summary.id)
+    return sorted(traces, key=lambda stored: stored.summary.id)
 
 
 def test_appended_traces_are_read_back(tmp_path: Path) -> None:
     """In order, with its chunks, while the writer lives and after."""
     writer = SpoolWriter(str(tmp_path))
-    for kept in KEPT:
-        writer.append(kept)
+    for stored in KEPT:
+        writer.append(stored)
 
     assert KEPT == _kept(tmp_path)
     writer.seal()
@@ -72,8 +72,8 @@ def test_a_long_segment_is_followed_by_another(tmp_path: Path, monkeypatch: pyte
     """A drainer reads a segment whole."""
     monkeypatch.setattr(spool, "SEGMENT_BYTES_MAX", 1)
     writer = SpoolWriter(str(tmp_path))
-    for kept in KEPT:
-        writer.append(kept)
+    for stored in KEPT:
+        writer.append(stored)
 
     assert len(KEPT) == len(find_segments(str(tmp_path)))
     assert by_id(KEPT) == by_id(_kept(tmp_path))
@@ -102,10 +102,10 @@ def test_reading_continues_from_an_offset() -> None:
 @given(st.data())
 def test_a_torn_tail_affects_no_other_frame(data: st.DataObject) -> None:
     """Cut anywhere: every frame that is whole counts, and the rest is said to be torn."""
-    whole = b"".join(FRAMES)
-    size = data.draw(st.integers(0, len(whole)))
+    all_frames = b"".join(FRAMES)
+    size = data.draw(st.integers(0, len(all_frames)))
 
-    segment = parse_segment(whole[:size])
+    segment = parse_segment(all_frames[:size])
 
     fits = sum(size >= sum(map(len, FRAMES[: number + 1])) for number in range(len(FRAMES)))
     assert KEPT[:fits] == [StoredTrace(frame.summary, frame.trace, frame.chunks) for frame in segment.frames]
@@ -116,13 +116,13 @@ def test_a_torn_tail_affects_no_other_frame(data: st.DataObject) -> None:
 @given(st.integers(0, sum(map(len, FRAMES)) - 1), st.integers(1, 255))
 def test_a_damaged_frame_affects_no_other_frame(place: int, change: int) -> None:
     """Any byte may be wrong: the frame it is in is missing, and every other is there."""
-    whole = bytearray(b"".join(FRAMES))
-    whole[place] ^= change
+    data = bytearray(b"".join(FRAMES))
+    data[place] ^= change
 
-    segment = parse_segment(bytes(whole))
+    segment = parse_segment(bytes(data))
 
     hit = next(number for number in range(len(FRAMES)) if place < sum(map(len, FRAMES[: number + 1])))
-    assert [kept.trace for kept in KEPT if kept is not KEPT[hit]] == [frame.trace for frame in segment.frames]
+    assert [stored.trace for stored in KEPT if stored is not KEPT[hit]] == [frame.trace for frame in segment.frames]
     assert (segment.torn_bytes if hit == len(FRAMES) - 1 else segment.damaged_bytes) == len(FRAMES[hit])
 
 
@@ -130,12 +130,12 @@ def test_a_damaged_frame_affects_no_other_frame(place: int, change: int) -> None
 @pytest.mark.parametrize("name", ["/etc/x", "../../x", "", "x\0y"])
 def test_a_summary_that_could_name_another_folder_is_damage(field: str, name: str) -> None:
     """A segment that somebody made up writes nowhere else, whatever its checksum says."""
-    kept = KEPT[1]
-    forged = type(kept.summary)(
-        **{**{f: getattr(kept.summary, f) for f in kept.summary.__struct_fields__}, field: name}
+    stored = KEPT[1]
+    forged = type(stored.summary)(
+        **{**{f: getattr(stored.summary, f) for f in stored.summary.__struct_fields__}, field: name}
     )
 
-    assert [] == parse_segment(b"".join(encode_frame(kept._replace(summary=forged)))).frames
+    assert [] == parse_segment(b"".join(encode_frame(stored._replace(summary=forged)))).frames
 
 
 def test_the_checksum_covers_the_lengths() -> None:
@@ -151,7 +151,7 @@ def test_threads_append_side_by_side(tmp_path: Path) -> None:
     """Every trace is whole."""
     writer = SpoolWriter(str(tmp_path))
     traces = [plain_trace(number) for number in range(80)]
-    threads = [threading.Thread(target=lambda part=part: [writer.append(kept) for kept in part]) for part in
+    threads = [threading.Thread(target=lambda part=part: [writer.append(stored) for stored in part]) for part in
                (traces[:20], traces[20:40], traces[40:60], traces[60:])]  # fmt: skip
     for thread in threads:
         thread.start()
@@ -205,9 +205,9 @@ def test_a_segment_is_never_drained_while_it_is_created(tmp_path: Path) -> None:
     assert [] == list((tmp_path / "spool").iterdir())
 
 
-@pytest.mark.parametrize("what", ["the file", "the folder"])
+@pytest.mark.parametrize("failing", ["the file", "the folder"])
 def test_a_segment_deleted_while_it_is_created_is_created_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, what: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, failing: str
 ) -> None:
     """Several times in a row: no trace is lost over it."""
     times = iter(range(spool.OPEN_ATTEMPTS))
@@ -216,7 +216,7 @@ def test_a_segment_deleted_while_it_is_created_is_created_again(
         if next(times) < 3:
             for path in (tmp_path / "spool").iterdir():
                 path.unlink()
-            if what == "the folder":
+            if failing == "the folder":
                 (tmp_path / "spool").rmdir()
         return lock_file(descriptor, wait=wait)
 
@@ -284,8 +284,8 @@ def test_files_that_are_not_segments_are_skipped(tmp_path: Path) -> None:
 def test_a_purged_frame_is_blank_and_skipped(tmp_path: Path) -> None:
     """In its place, while the owner appends behind it; the others are where they were, and nothing is damaged."""
     writer = SpoolWriter(str(tmp_path))
-    for kept in KEPT[:3]:
-        writer.append(kept)
+    for stored in KEPT[:3]:
+        writer.append(stored)
     [path] = find_segments(str(tmp_path))
     size = os.path.getsize(path)
     places = {frame.summary.id: frame.offset for frame in read_frames(str(tmp_path))}

@@ -26,10 +26,10 @@ def _orphan(folder: Path, *parts: bytes | StoredTrace, name: str = "1-a") -> Pat
     return path
 
 
-def _is_complete(folder: Path, kept: StoredTrace) -> bool:
-    pieces = folder / chunk_file.chunk_file_name(kept.summary.id)
-    return (folder / kept.summary.file_name).read_bytes() == kept.trace and (
-        pieces.read_bytes() == kept.chunks if kept.chunks else not pieces.exists()
+def _is_complete(folder: Path, stored: StoredTrace) -> bool:
+    pieces = folder / chunk_file.chunk_file_name(stored.summary.id)
+    return (folder / stored.summary.file_name).read_bytes() == stored.trace and (
+        pieces.read_bytes() == stored.chunks if stored.chunks else not pieces.exists()
     )
 
 
@@ -38,7 +38,7 @@ def test_every_trace_becomes_a_file_with_its_chunks_beside_it(tmp_path: Path) ->
     _orphan(tmp_path, *KEPT)
 
     assert DrainResult(traces=3) == drain_spool(str(tmp_path))
-    assert all(_is_complete(tmp_path, kept) for kept in KEPT)
+    assert all(_is_complete(tmp_path, stored) for stored in KEPT)
     assert [] == find_segments(str(tmp_path))
 
 
@@ -49,8 +49,8 @@ def test_a_folder_without_a_spool_needs_no_draining(tmp_path: Path) -> None:
 
 def test_a_torn_tail_is_reported_and_other_frames_are_saved(tmp_path: Path) -> None:
     """A crash cut the last frame."""
-    whole = b"".join(encode_frame(KEPT[1]))
-    _orphan(tmp_path, KEPT[0], whole[:-3])
+    frame = b"".join(encode_frame(KEPT[1]))
+    _orphan(tmp_path, KEPT[0], frame[:-3])
 
     assert DrainResult(traces=1, torn=1) == drain_spool(str(tmp_path))
     assert _is_complete(tmp_path, KEPT[0])
@@ -106,7 +106,7 @@ def test_a_full_disk_keeps_the_segment(tmp_path: Path, monkeypatch: pytest.Monke
     monkeypatch.undo()
     assert [path.name for path in list_files(tmp_path)] == [Path(find_segments(str(tmp_path))[0]).name]
     assert 3 == drain_spool(str(tmp_path)).traces
-    assert all(_is_complete(tmp_path, kept) for kept in KEPT)
+    assert all(_is_complete(tmp_path, stored) for stored in KEPT)
 
 
 def test_files_are_private_to_the_user(tmp_path: Path) -> None:

@@ -21,8 +21,8 @@ KEPT = [streamed_trace(1), plain_trace(2), streamed_trace(3)]
 def folder(tmp_path: Path) -> Path:
     """One file with chunks, two traces in an archive, and one in the spool."""
     writer = SpoolWriter(str(tmp_path))
-    for kept in KEPT:
-        writer.append(kept)
+    for stored in KEPT:
+        writer.append(stored)
     writer.seal()
     store = TraceStore(str(tmp_path))
     store.update_index()

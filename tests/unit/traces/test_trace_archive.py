@@ -27,18 +27,18 @@ def _contents(path: str) -> list[StoredTrace]:
 
 
 def _by_name(traces: list[StoredTrace]) -> dict[str, StoredTrace]:
-    return {kept.summary.file_name: kept for kept in traces}
+    return {trace.summary.file_name: trace for trace in traces}
 
 
 def test_the_corpus_comes_out_as_it_went_in(tmp_path: Path) -> None:
     """Byte for byte, in an eighth of the room."""
     calls = interactions(need_shared("corpus/llm"))[::7]
-    traces = [COMPOSER.compose(corpus_exchange(one, number)) for number, one in enumerate(calls)]
+    traces = [COMPOSER.compose(corpus_exchange(interaction, number)) for number, interaction in enumerate(calls)]
 
     path = write_archive(str(tmp_path), traces)
 
     assert _by_name(traces) == _by_name(_contents(path))
-    assert os.path.getsize(path) < sum(len(one.trace) + len(one.chunks) for one in traces) / 8
+    assert os.path.getsize(path) < sum(len(trace.trace) + len(trace.chunks) for trace in traces) / 8
 
 
 @fuzz(100)
@@ -55,10 +55,10 @@ def test_any_bytes_come_out_as_they_went_in(
     ]
     path = write_archive(str(tmp_path_factory.getbasetemp() / "any"), traces)
 
-    found = _by_name(_contents(path))
+    by_name = _by_name(_contents(path))
     os.unlink(path)
 
-    assert _by_name(traces) == found
+    assert _by_name(traces) == by_name
 
 
 def test_blocks_are_small_and_hold_neighbours(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -70,7 +70,7 @@ def test_blocks_are_small_and_hold_neighbours(tmp_path: Path, monkeypatch: pytes
 
     opened = TraceArchive(path)
     assert [3] * 10 == [sum(entry.block == block for entry in opened.entries) for block in range(10)]
-    assert [one.summary for one in traces] == [entry.summary for entry in opened.entries]
+    assert [trace.summary for trace in traces] == [entry.summary for entry in opened.entries]
     assert [traces[number] for number in (29, 0, 17, 18)] == [opened.read_entry(number) for number in (29, 0, 17, 18)]
 
 

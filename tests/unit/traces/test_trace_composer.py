@@ -40,8 +40,8 @@ SSE = "text/event-stream"
 NDJSON = "application/x-ndjson"
 
 
-def _body(kept: StoredTrace) -> dict[str, Any]:
-    return read_trace(kept.trace).body
+def _body(stored: StoredTrace) -> dict[str, Any]:
+    return read_trace(stored.trace).body
 
 
 @one_in
@@ -53,18 +53,18 @@ def test_every_call_of_the_corpus_becomes_a_valid_trace(one_in: int) -> None:
             continue
         exchange = corpus_exchange(interaction, number)
 
-        kept = COMPOSER.compose(exchange)
+        stored = COMPOSER.compose(exchange)
 
-        body = _body(kept)
-        assert summarize_trace(body) == kept.summary, interaction.name
+        body = _body(stored)
+        assert summarize_trace(body) == stored.summary, interaction.name
         if "redacted" in body or body["wire"].get("encoding"):
             continue
-        whole = b"".join(chunk.data for chunk in exchange.chunks)
-        if kept.chunks:
-            seen = [chunk.data for chunk in exchange.chunks]
-            assert seen == [chunk.data for chunk in read_chunks(kept.chunks)], interaction.name
+        response_body = b"".join(chunk.data for chunk in exchange.chunks)
+        if stored.chunks:
+            pieces = [chunk.data for chunk in exchange.chunks]
+            assert pieces == [chunk.data for chunk in read_chunks(stored.chunks)], interaction.name
         elif not isinstance(body["provider_response"], dict) or "b64" not in body["provider_response"]:
-            assert whole == response_bytes(kept), interaction.name
+            assert response_body == response_bytes(stored), interaction.name
             byte_equal += 1
     assert byte_equal > 6800 / one_in
 
@@ -79,22 +79,28 @@ def test_composing_is_deterministic() -> None:
 
 @fuzz(200)
 @given(json_texts, json_texts, st.sampled_from(GENERATING), st.sampled_from([200, 400, 500]))
-def test_any_json_on_both_sides_gives_a_valid_trace(asked: bytes, said: bytes, address: str, status: int) -> None:
+def test_any_json_on_both_sides_gives_a_valid_trace(
+    request_body: bytes, response_body: bytes, address: str, status: int
+) -> None:
     """What a client or a provider writes is theirs; the answer can be written again where nothing was redacted."""
-    kept = COMPOSER.compose(make_exchange(address, asked, said, status=status))
+    stored = COMPOSER.compose(make_exchange(address, request_body, response_body, status=status))
 
-    body = _body(kept)
-    assert "redacted" in body or said == response_bytes(kept)
+    body = _body(stored)
+    assert "redacted" in body or response_body == response_bytes(stored)
 
 
 @fuzz(200)
 @given(st.binary(max_size=80), st.binary(max_size=80), st.sampled_from([SSE, NDJSON, "application/json", "a/b", ""]))
-def test_any_bytes_on_both_sides_give_a_valid_trace(asked: bytes, said: bytes, media_type: str) -> None:
+def test_any_bytes_on_both_sides_give_a_valid_trace(
+    request_body: bytes, response_body: bytes, media_type: str
+) -> None:
     """Not even JSON."""
     for address in GENERATING:
         assert _body(
             COMPOSER.compose(
-                make_exchange(address, asked, said, media_type=media_type, request_media_type=media_type)
+                make_exchange(
+                    address, request_body, response_body, media_type=media_type, request_media_type=media_type
+                )
             )
         )
 
@@ -106,10 +112,10 @@ def test_a_body_of_any_depth_gives_a_valid_trace(depth: int, address: str) -> No
     deep = nest(json.dumps(MAIL), depth, "{[").encode()
 
     for media_type, body in (("application/json", deep), (SSE, b"data: " + deep + b"\n\n")):
-        kept = COMPOSER.compose(make_exchange(address, deep, body, media_type=media_type))
+        stored = COMPOSER.compose(make_exchange(address, deep, body, media_type=media_type))
 
-        assert _body(kept)
-        assert MAIL.encode() not in kept.trace + kept.chunks
+        assert _body(stored)
+        assert MAIL.encode() not in stored.trace + stored.chunks
 
 
 def test_an_invalid_request_is_stored_without_its_unified_view() -> None:
@@ -150,10 +156,10 @@ def test_a_plain_body_is_kept_with_its_layout() -> None:
         "": json.dumps(value),
     }
     for layout, text in texts.items():
-        kept = COMPOSER.compose(make_exchange("/v1/other", b"", text.encode()))
+        stored = COMPOSER.compose(make_exchange("/v1/other", b"", text.encode()))
 
-        assert layout == _body(kept)["wire"].get("response_layout", "")
-        assert text.encode() == response_bytes(kept)
+        assert layout == _body(stored)["wire"].get("response_layout", "")
+        assert text.encode() == response_bytes(stored)
 
 
 # ---------------------------------------------------------------------------------------------
@@ -174,9 +180,9 @@ STREAM = sse(*({"choices": [{"index": 0, "delta": {"content": text}}]} for text 
 def test_a_call_that_succeeded_says_so() -> None:
     """Plain or as a stream."""
     assert ("success", "", "complete", "answered") == _told(make_exchange(CHAT, chat_request("x"), chat_answer("y")))
-    kept = streamed_trace(1)
-    assert "success" == kept.summary.status
-    assert kept.summary.streamed
+    stored = streamed_trace(1)
+    assert "success" == stored.summary.status
+    assert stored.summary.streamed
 
 
 def test_a_call_without_an_answer_says_why() -> None:
@@ -215,11 +221,11 @@ def test_a_stream_that_ended_early_without_an_error_is_an_error() -> None:
 
 def test_a_client_that_left_after_the_last_event_got_its_answer() -> None:
     """Many clients close as soon as they have read the end."""
-    left = make_exchange(MESSAGES, b"{}", b"", media_type=SSE, outcome=CallOutcome.CLIENT_LEFT)
-    whole = make_exchange(CHAT, b"{}", chat_answer("x"), outcome=CallOutcome.CLIENT_LEFT)
+    exchange = make_exchange(MESSAGES, b"{}", b"", media_type=SSE, outcome=CallOutcome.CLIENT_LEFT)
+    complete = make_exchange(CHAT, b"{}", chat_answer("x"), outcome=CallOutcome.CLIENT_LEFT)
 
-    assert ("error", "the call was left") == _told(left)[:2]
-    assert ("success", "", "complete", "left") == _told(whole)
+    assert ("error", "the call was left") == _told(exchange)[:2]
+    assert ("success", "", "complete", "left") == _told(complete)
 
 
 def test_an_error_of_the_provider_keeps_its_message() -> None:
@@ -239,10 +245,10 @@ def test_numbers_too_large_for_the_index_do_not_fail() -> None:
     usage = {"prompt_tokens": 1, "completion_tokens": 1, "total_tokens": 10**30}
     answer, caller = chat_answer("x", usage=usage), Caller(session_id="s", step_index=10**40)
 
-    kept = COMPOSER.compose(make_exchange(CHAT, chat_request("x"), answer, caller=caller))
+    stored = COMPOSER.compose(make_exchange(CHAT, chat_request("x"), answer, caller=caller))
 
-    assert 1e30 == kept.summary.tokens
-    assert kept.summary == type(kept.summary).from_bytes(kept.summary.to_bytes())
+    assert 1e30 == stored.summary.tokens
+    assert stored.summary == type(stored.summary).from_bytes(stored.summary.to_bytes())
 
 
 # ---------------------------------------------------------------------------------------------
@@ -281,10 +287,10 @@ def test_a_secret_in_the_url_is_not_stored() -> None:
     key = SECRETS["GOOGLE_API_KEY"](Random(3))
     for address in (f"/v1beta/models/{MAIL}:generateContent?key={key}", f"/v1beta/models/{key}:generateContent",
                     f"/openai/deployments/{MAIL.replace('@', '%40')}/chat/completions"):  # fmt: skip
-        kept = COMPOSER.compose(make_exchange(address, b"{}", b"{}"))
+        stored = COMPOSER.compose(make_exchange(address, b"{}", b"{}"))
 
         for secret in (MAIL, MAIL.replace("@", "%40"), key):
-            assert secret.encode() not in kept.trace + kept.summary.to_bytes()
+            assert secret.encode() not in stored.trace + stored.summary.to_bytes()
 
 
 def test_a_response_with_truncated_compression_is_redacted() -> None:
@@ -292,12 +298,12 @@ def test_a_response_with_truncated_compression_is_redacted() -> None:
     body = gzip.compress(json.dumps(chat_answer(f"to {MAIL} " + "x" * 50)).encode())
 
     for size in range(30, len(body), 7):
-        kept = COMPOSER.compose(
+        stored = COMPOSER.compose(
             make_exchange(CHAT, body[:size], body[:size], encoding="gzip", headers=[("Content-Encoding", "gzip")])
         )
 
-        assert MAIL.encode() not in kept.trace
-        assert "b64" not in json.dumps(_body(kept))
+        assert MAIL.encode() not in stored.trace
+        assert "b64" not in json.dumps(_body(stored))
 
 
 KEY = SECRETS["OPENAI_KEY"](Random(4))
@@ -319,9 +325,9 @@ def test_a_view_that_joins_parts_holds_no_secret(provider: str) -> None:
     """What stands apart in the body may be a secret once it stands together."""
     address, request, answer = IN_PARTS[provider]
 
-    kept = COMPOSER.compose(make_exchange(address, {"model": "m", **request}, answer))
+    stored = COMPOSER.compose(make_exchange(address, {"model": "m", **request}, answer))
 
-    assert KEY.encode() not in kept.trace
+    assert KEY.encode() not in stored.trace
 
 
 def _over_lines(event: Any) -> str:
@@ -333,9 +339,9 @@ def test_a_stream_with_unusual_events_reveals_no_secret(name: str) -> None:
     """An event over several lines, and a text under a name that nobody knows yet."""
     events = [{"choices": [{"index": 0, "delta": {name: text}}]} for text in ("hi ", KEY[:12], KEY[12:], " ok")]
     for body in ("".join(map(_over_lines, events)).encode(), sse(*events, with_done=True)):
-        kept = COMPOSER.compose(make_exchange(CHAT, b"{}", body, media_type=SSE))
+        stored = COMPOSER.compose(make_exchange(CHAT, b"{}", body, media_type=SSE))
 
-        assert KEY.encode() not in kept.trace + kept.chunks
+        assert KEY.encode() not in stored.trace + stored.chunks
 
 
 @pytest.mark.parametrize("label", ["", "text/plain", "application/json", SSE])
@@ -346,11 +352,11 @@ def test_a_stream_is_redacted_whatever_its_media_type(label: str, start: bytes, 
     events = [{"choices": [{"index": 0, "delta": {"content": text}}]} for text in ("hi ", KEY[:12], KEY[12:], " ok")]
     body = start + sse(*events, with_done=True)
 
-    kept = COMPOSER.compose(make_exchange(CHAT, b"{}", body, media_type=label, cuts=range(size, len(body), size)))
+    stored = COMPOSER.compose(make_exchange(CHAT, b"{}", body, media_type=label, cuts=range(size, len(body), size)))
 
-    assert kept.summary.streamed
-    assert f"hi {REDACTED} ok" == _body(kept)["response"]["choices"][0]["message"]["content"]
-    assert KEY[12:].encode() not in kept.trace + kept.chunks
+    assert stored.summary.streamed
+    assert f"hi {REDACTED} ok" == _body(stored)["response"]["choices"][0]["message"]["content"]
+    assert KEY[12:].encode() not in stored.trace + stored.chunks
 
 
 # ---------------------------------------------------------------------------------------------
@@ -411,12 +417,12 @@ def test_an_echoed_value_is_stored_as_a_reference_to_the_request(how: str, size:
     address, media_type, data = ECHOING[how]
     request = chat_request(f"write to eve@corp-example.org and {MAIL}")
 
-    kept = COMPOSER.compose(
+    stored = COMPOSER.compose(
         make_exchange(address, request, data, media_type=media_type, cuts=range(size, len(data), size))
     )
 
-    assert MAIL.encode() not in kept.trace + kept.chunks
-    texts = [_texts(_events(one)) for one in (data, fill_markers(kept, request))]
+    assert MAIL.encode() not in stored.trace + stored.chunks
+    texts = [_texts(_events(body)) for body in (data, fill_markers(stored, request))]
     assert texts[0].replace("bob@corp-example.net", REDACTED) == texts[1]
 
 
@@ -425,30 +431,32 @@ def test_a_marker_that_the_model_wrote_itself_is_counted() -> None:
     request = chat_request(MAIL)
     answer = chat_answer(f"{REDACTED} {MAIL} {REDACTED} zoe@corp-example.org {MAIL}")
 
-    kept = COMPOSER.compose(make_exchange(CHAT, request, answer))
+    stored = COMPOSER.compose(make_exchange(CHAT, request, answer))
 
     expected = chat_answer(f"{REDACTED} {MAIL} {REDACTED} {REDACTED} {MAIL}")
-    assert expected == json.loads(fill_markers(kept, request))
+    assert expected == json.loads(fill_markers(stored, request))
 
 
 def test_a_body_that_cannot_be_decoded_is_not_stored() -> None:
     """Its size and its digest are; a secret inside a compression that we cannot undo must not reach the disk."""
     broken = gzip.compress(json.dumps(chat_answer(MAIL)).encode())[:10] + b"\xff" * 90
-    seen = make_exchange(
+    exchange = make_exchange(
         CHAT, b"\x01\x02\xff", broken, encoding="gzip", headers=[("Content-Encoding", "nobody-knows")]
     )
-    body = _body(COMPOSER.compose(seen))
+    body = _body(COMPOSER.compose(exchange))
 
     assert {"omitted": "failed", "bytes": len(broken)} == {
         name: body["provider_response"][name] for name in ("omitted", "bytes")
     }
     assert ("failed", "failed") == (body["wire"]["encoding"], body["provider_request"]["omitted"])
-    assert base64.b64encode(broken)[20:60] not in COMPOSER.compose(seen).trace
+    assert base64.b64encode(broken)[20:60] not in COMPOSER.compose(exchange).trace
 
 
 def test_a_url_with_a_password_is_kept_without_it() -> None:
     """What is left of it can still be read."""
-    kept = _body(COMPOSER.compose(make_exchange("https://me:tulip@api.example.com/v1/chat/completions?a=1", {}, {})))
+    trace_body = _body(
+        COMPOSER.compose(make_exchange("https://me:tulip@api.example.com/v1/chat/completions?a=1", {}, {}))
+    )
 
-    assert "https://[REDACTED]@api.example.com/v1/chat/completions?a=1" == kept["wire"]["url"]
-    assert CHAT == kept["endpoint"]
+    assert "https://[REDACTED]@api.example.com/v1/chat/completions?a=1" == trace_body["wire"]["url"]
+    assert CHAT == trace_body["endpoint"]

@@ -39,8 +39,8 @@ def _rules(value: Any) -> list[tuple[str, str]]:
 def _places(value: Any) -> list[dict[str, Any]]:
     """Every object of a value, at every level."""
     if isinstance(value, dict):
-        return [value, *(found for member in value.values() for found in _places(member))]
-    return [found for item in value for found in _places(item)] if isinstance(value, list) else []
+        return [value, *(nested for member in value.values() for nested in _places(member))]
+    return [nested for item in value for nested in _places(item)] if isinstance(value, list) else []
 
 
 # ---------------------------------------------------------------------------------------------
@@ -248,11 +248,11 @@ def test_an_unknown_field_survives_at_every_level() -> None:
     for number, place in enumerate(places):
         place[f"x-own-{number}"] = {"9": [number], "10": None, "__proto__": 1.5}
     body = read_trace(json.dumps(value).encode()).body
-    again = read_trace(write_trace(body)).body
+    reread = read_trace(write_trace(body)).body
 
     assert len(places) > 15
-    assert value == body == again
-    assert len(places) == json.dumps(again).count("x-own-")
+    assert value == body == reread
+    assert len(places) == json.dumps(reread).count("x-own-")
 
 
 @settings(max_examples=100, deadline=None)

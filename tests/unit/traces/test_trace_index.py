@@ -67,18 +67,18 @@ def test_a_replaced_file_loses_its_text(index: TraceIndex) -> None:
 
 def test_texts_that_two_processes_add_are_stored_once(tmp_path: Path) -> None:
     """Nor do those of a row that is gone come back."""
-    one, other = TraceIndex(str(tmp_path)), TraceIndex(str(tmp_path))
-    _add(one, _row(1), _row(2))
-    todo = [(number, "marzipan") for number, _ in one.rows_without_text(9)]
+    first, other = TraceIndex(str(tmp_path)), TraceIndex(str(tmp_path))
+    _add(first, _row(1), _row(2))
+    todo = [(number, "marzipan") for number, _ in first.rows_without_text(9)]
     assert todo == [(number, "marzipan") for number, _ in other.rows_without_text(9)]
 
-    one.add_texts(todo[:1])
+    first.add_texts(todo[:1])
     with other.transaction():
         other.remove_rows([_row(1).summary.file_name])
         other.add_texts(todo)
 
-    assert 1 == len(one.search("marzipan", TraceFilter(), 9))
-    one.close()
+    assert 1 == len(first.search("marzipan", TraceFilter(), 9))
+    first.close()
     other.close()
 
 

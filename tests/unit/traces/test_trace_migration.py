@@ -76,23 +76,23 @@ def test_a_value_that_is_not_an_object_has_no_version(value: object) -> None:
 @pytest.mark.usefixtures("steps")
 def test_steps_follow_one_another() -> None:
     """Each gets what the one before made, and a copy."""
-    seen = []
+    migrated = []
 
     @migration_step("0.1.0", "0.4.0")
     def _first(trace: JSONObject) -> JSONObject:
-        seen.append(trace.pop("old"))
+        migrated.append(trace.pop("old"))
         return {**trace, "between": 1}
 
     @migration_step("0.4.0", "1.0.0")
     def _second(trace: JSONObject) -> JSONObject:
-        seen.append((trace["schema_version"], trace.pop("between")))
+        migrated.append((trace["schema_version"], trace.pop("between")))
         return trace
 
     trace = {**TRACE, "schema_version": "0.1.0", "old": "x"}
 
     upgraded, result = migrate_trace(trace)
 
-    assert (["x", ("0.4.0", 1)], TRACE) == (seen, upgraded)
+    assert (["x", ("0.4.0", 1)], TRACE) == (migrated, upgraded)
     assert MigrationResult("0.1.0", "1.0.0", ("0.4.0", "1.0.0")) == result
     assert "x" == trace["old"]
 

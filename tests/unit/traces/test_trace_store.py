@@ -32,7 +32,7 @@ from traceforge.traces.trace_store import TraceStore
 from traceforge.traces.trace_summary import StoredTrace
 
 KEPT = [plain_trace(n) if n % 2 else streamed_trace(n) for n in range(1, 9)]
-BY_NAME = {kept.summary.file_name: kept for kept in KEPT}
+BY_NAME = {stored.summary.file_name: stored for stored in KEPT}
 
 
 @pytest.fixture
@@ -43,33 +43,33 @@ def traces(tmp_path: Path) -> Iterator[TraceStore]:
     opened.close()
 
 
-def spool_orphan(folder: Path, *kept: StoredTrace, name: str = "1-a") -> None:
+def spool_orphan(folder: Path, *stored: StoredTrace, name: str = "1-a") -> None:
     """Leave a segment behind, as a process that is gone does."""
     (folder / "spool").mkdir(exist_ok=True)
-    data = b"".join(b"".join(encode_frame(one)) for one in kept)
+    data = b"".join(b"".join(encode_frame(trace)) for trace in stored)
     (folder / "spool" / f"{name}.segment").write_bytes(data)
 
 
-def put_files(folder: Path, *kept: StoredTrace) -> None:
+def put_files(folder: Path, *stored: StoredTrace) -> None:
     """Traces as files."""
-    spool_orphan(folder, *kept, name="9-z")
+    spool_orphan(folder, *stored, name="9-z")
     drain_spool(str(folder))
 
 
-def names(found: TraceStore) -> list[str]:
+def names(trace_store: TraceStore) -> list[str]:
     """What is listed, once the store has looked."""
-    found.update_index()
-    return [row.summary.file_name for row in found.list_rows()]
+    trace_store.update_index()
+    return [row.summary.file_name for row in trace_store.list_rows()]
 
 
-def check_all(found: TraceStore, expected: list[StoredTrace]) -> None:
+def check_all(trace_store: TraceStore, expected: list[StoredTrace]) -> None:
     """Exactly these, newest first, and each reads as it was kept."""
-    assert sorted((kept.summary.file_name for kept in expected), reverse=True) == names(found)
-    for row in found.list_rows():
-        kept = found.read_stored(row)
-        assert BY_NAME[row.summary.file_name] == kept
-        assert found.load_trace(row).id == row.summary.id
-        assert bool(kept.chunks) == bool(found.load_chunks(row))
+    assert sorted((stored.summary.file_name for stored in expected), reverse=True) == names(trace_store)
+    for row in trace_store.list_rows():
+        stored = trace_store.read_stored(row)
+        assert BY_NAME[row.summary.file_name] == stored
+        assert trace_store.load_trace(row).id == row.summary.id
+        assert bool(stored.chunks) == bool(trace_store.load_chunks(row))
 
 
 # ---------------------------------------------------------------------------------------------
@@ -79,8 +79,8 @@ def check_all(found: TraceStore, expected: list[StoredTrace]) -> None:
 def test_a_trace_is_listed_once_through_every_move(tmp_path: Path, traces: TraceStore) -> None:
     """In a segment that is written, in one that was left, as a file, in an archive: the same list, the same bytes."""
     writer = SpoolWriter(str(tmp_path))
-    for kept in KEPT:
-        writer.append(kept)
+    for stored in KEPT:
+        writer.append(stored)
     check_all(traces, KEPT)
     writer.seal()
     check_all(traces, KEPT)
@@ -105,8 +105,8 @@ def test_traces_of_all_places_are_one_list(tmp_path: Path, traces: TraceStore) -
     put_files(tmp_path, *KEPT[2:4])
     spool_orphan(tmp_path, *KEPT[4:6])
     writer = SpoolWriter(str(tmp_path))
-    for kept in KEPT[6:]:
-        writer.append(kept)
+    for stored in KEPT[6:]:
+        writer.append(stored)
 
     check_all(traces, KEPT)
     assert 8 == traces.count_traces(TraceFilter())
@@ -115,8 +115,8 @@ def test_traces_of_all_places_are_one_list(tmp_path: Path, traces: TraceStore) -
 def test_a_trace_that_moved_is_read_by_its_old_row(tmp_path: Path, traces: TraceStore) -> None:
     """The trace moved since: from a segment to a file, from there to an archive, and to another archive."""
     writer = SpoolWriter(str(tmp_path))
-    for kept in KEPT:
-        writer.append(kept)
+    for stored in KEPT:
+        writer.append(stored)
     traces.update_index()
     rows = traces.list_rows()
     writer.seal()
@@ -138,9 +138,9 @@ def test_a_trace_that_moved_is_read_by_its_old_row(tmp_path: Path, traces: Trace
     other.close()
 
 
-def _looked(found: TraceStore) -> list[TraceRow]:
-    found.update_index()
-    return found.list_rows()
+def _looked(trace_store: TraceStore) -> list[TraceRow]:
+    trace_store.update_index()
+    return trace_store.list_rows()
 
 
 def test_a_file_that_is_also_in_an_archive_is_listed_once(
@@ -162,8 +162,8 @@ def test_a_file_that_is_also_in_an_archive_is_listed_once(
         traces.compress_traces(traces.list_rows())
     monkeypatch.undo()
 
-    for found in (traces, TraceStore(str(tmp_path))):
-        check_all(found, KEPT)
+    for opened in (traces, TraceStore(str(tmp_path))):
+        check_all(opened, KEPT)
     traces.remove_traces(traces.list_rows()[:3])
     check_all(traces, KEPT[:5])
     assert 5 == TraceStore(str(tmp_path)).reindex()
@@ -177,13 +177,13 @@ def test_a_removed_trace_is_gone_from_everywhere(tmp_path: Path, traces: TraceSt
     traces.update_index()
     assert 4 == len(traces.search("hi", TraceFilter(), 99))
 
-    gone = [row for row in traces.list_rows() if row.summary.id in (KEPT[0].summary.id, KEPT[-1].summary.id)]
-    traces.remove_traces(gone)
+    rows = [row for row in traces.list_rows() if row.summary.id in (KEPT[0].summary.id, KEPT[-1].summary.id)]
+    traces.remove_traces(rows)
 
     check_all(traces, KEPT[1:-1])
     assert 6 == traces.reindex()
-    for kept in (KEPT[0], KEPT[-1]):
-        assert not any(kept.summary.id in str(path) for path in list_files(tmp_path))
+    for stored in (KEPT[0], KEPT[-1]):
+        assert not any(stored.summary.id in str(path) for path in list_files(tmp_path))
     assert 3 == len(traces.search("hi", TraceFilter(), 99))
     traces.remove_traces(traces.list_rows())
     assert [] == names(traces)
@@ -238,20 +238,20 @@ def test_a_reader_sees_every_trace_once_while_others_move_them(tmp_path: Path) -
     assert output is not None
     listener = threading.Thread(target=lambda: written.extend(int(line) for line in output))
     listener.start()
-    found = TraceStore(str(tmp_path))
+    opened = TraceStore(str(tmp_path))
     looks = 0
     until = time.monotonic() + seconds + 0.5
     while time.monotonic() < until:
         before = len(written)
-        found.update_index()
-        listed = Counter(row.summary.id for row in found.list_rows())
+        opened.update_index()
+        listed = Counter(row.summary.id for row in opened.list_rows())
         missing = [n for n in written[:before] if not listed[trace_id(n)]]
         assert ([], [], looks) == (missing, [name for name, count in listed.items() if count > 1], looks)
-        for row in found.list_rows()[:: max(1, len(listed) // 5)]:
-            kept = found.read_stored(row)
-            assert parse_object(kept.trace)["id"] == row.summary.id
-            assert bool(kept.chunks) == row.summary.streamed
-        assert {} == found.unreadable_files()
+        for row in opened.list_rows()[:: max(1, len(listed) // 5)]:
+            stored = opened.read_stored(row)
+            assert parse_object(stored.trace)["id"] == row.summary.id
+            assert bool(stored.chunks) == row.summary.streamed
+        assert {} == opened.unreadable_files()
         looks += 1
     errors = [mover.communicate()[1] if mover is not movers[0] else "" for mover in movers]
     listener.join()
@@ -264,7 +264,7 @@ def test_a_reader_sees_every_trace_once_while_others_move_them(tmp_path: Path) -
     assert [0] * 4 == [mover.returncode for mover in movers]
     assert len(written) > 50
     assert looks > 3
-    assert sorted(map(trace_id, written)) == sorted(row.summary.id for row in _looked(found))
+    assert sorted(map(trace_id, written)) == sorted(row.summary.id for row in _looked(opened))
     assert len(written) == TraceStore(str(tmp_path)).reindex()
 
 
@@ -313,12 +313,12 @@ SPOILT = ("thrown away", "garbage", "names that are no text", "garbage in the mi
 def test_a_broken_index_is_rebuilt(tmp_path: Path, how: str, worded: bool) -> None:
     """Or kept in memory: the answers are the same."""
     put_files(tmp_path, *KEPT[:4])
-    found = TraceStore(str(tmp_path))
-    found.update_index()
-    found.compress_traces(found.list_rows()[:2])
+    opened = TraceStore(str(tmp_path))
+    opened.update_index()
+    opened.compress_traces(opened.list_rows()[:2])
     if worded:
-        found.search("hello", TraceFilter(), 9)
-    found.close()
+        opened.search("hello", TraceFilter(), 9)
+    opened.close()
     spool_orphan(tmp_path, *KEPT[4:])
     for suffix in ("-wal", "-shm"):
         (tmp_path / "index" / f"traces.sqlite{suffix}").unlink(missing_ok=True)
@@ -364,17 +364,17 @@ def test_a_locked_index_is_replaced_by_one_in_memory(
 
 def test_a_missing_folder_is_empty_and_is_not_created(tmp_path: Path) -> None:
     """To look makes nothing."""
-    found = TraceStore(str(tmp_path / "nowhere"))
-    found.update_index()
+    opened = TraceStore(str(tmp_path / "nowhere"))
+    opened.update_index()
 
     assert ([], 0, [], {}) == (
-        found.list_rows(),
-        found.count_traces(TraceFilter()),
-        found.list_sessions(),
-        found.unreadable_files(),
+        opened.list_rows(),
+        opened.count_traces(TraceFilter()),
+        opened.list_sessions(),
+        opened.unreadable_files(),
     )
-    assert [] == found.search("x", TraceFilter(), 5)
-    found.close()
+    assert [] == opened.search("x", TraceFilter(), 5)
+    opened.close()
     assert not (tmp_path / "nowhere").exists()
 
 
@@ -383,16 +383,16 @@ def test_all_files_are_private_to_the_user(tmp_path: Path) -> None:
     old = os.umask(0)
     try:
         writer = SpoolWriter(str(tmp_path / "t"))
-        for kept in KEPT:
-            writer.append(kept)
+        for stored in KEPT:
+            writer.append(stored)
         writer.seal()
-        found = TraceStore(str(tmp_path / "t"))
-        found.update_index()
-        found.compress_traces(found.list_rows()[:4])
-        found.search("x", TraceFilter(), 1)
+        opened = TraceStore(str(tmp_path / "t"))
+        opened.update_index()
+        opened.compress_traces(opened.list_rows()[:4])
+        opened.search("x", TraceFilter(), 1)
         files = {path.name: path.stat().st_mode & 0o777 for path in list_files(tmp_path)}
         folders = {Path(root).name: Path(root).stat().st_mode & 0o777 for root, *_ in os.walk(tmp_path / "t")}
-        found.close()
+        opened.close()
     finally:
         os.umask(old)
 
@@ -507,16 +507,21 @@ def test_traces_with_extreme_times_are_listed(tmp_path: Path, traces: TraceStore
 
 def test_an_id_is_found_by_its_beginning(tmp_path: Path, traces: TraceStore) -> None:
     """In any case, if it is long enough and only one begins so; a file name, with folders or without, as well."""
-    one, other, loud = (plain_trace(n)._replace() for n in (0xABCD1, 0xABCD2, 0xABCE1))
+    first, other, loud = (plain_trace(n)._replace() for n in (0xABCD1, 0xABCD2, 0xABCE1))
     loud_trace = parse_object(loud.trace) | {"id": loud.summary.id.upper()}
-    put_files(tmp_path, one, other)
+    put_files(tmp_path, first, other)
     (tmp_path / loud.summary.file_name.replace(loud.summary.id, loud.summary.id.upper())).write_text(
         json.dumps(loud_trace)
     )
     traces.update_index()
 
-    for wanted in (one.summary.id, one.summary.id[:8], one.summary.id[:8].upper(), f"x/y/{one.summary.file_name}"):
-        assert one.summary == traces.load_row(wanted).summary
+    for wanted in (
+        first.summary.id,
+        first.summary.id[:8],
+        first.summary.id[:8].upper(),
+        f"x/y/{first.summary.file_name}",
+    ):
+        assert first.summary == traces.load_row(wanted).summary
     for wanted in (loud.summary.id, loud.summary.id[:8], loud.summary.id[:8].upper()):
         assert loud.summary.id.upper() == traces.load_row(wanted).summary.id
     for wanted in (
@@ -538,9 +543,9 @@ def test_an_id_is_found_by_its_beginning(tmp_path: Path, traces: TraceStore) -> 
 def _filled(folder: Path) -> TraceStore:
     texts = ["Paris in spring", "déjà vu", "日本語のテキスト", "a piñata party", "42 answers", "İstanbul ΣΟΦΟΣ"]
     put_files(folder, *(plain_trace(n, text) for n, text in enumerate(texts)))
-    found = TraceStore(str(folder))
-    found.update_index()
-    return found
+    opened = TraceStore(str(folder))
+    opened.update_index()
+    return opened
 
 
 @pytest.mark.parametrize(
@@ -554,23 +559,23 @@ def _filled(folder: Path) -> TraceStore:
 )  # fmt: skip
 def test_words_phrases_and_beginnings_are_found(tmp_path: Path, query: str, expected: list[int]) -> None:
     """In any case, with accents or without, in scripts without spaces as well; newest first."""
-    found = _filled(tmp_path)
+    opened = _filled(tmp_path)
 
-    hits = [hit.summary.id for hit in found.search(query, TraceFilter(), 9)]
+    hits = [hit.summary.id for hit in opened.search(query, TraceFilter(), 9)]
 
     assert [trace_id(n) for n in sorted(expected, reverse=True)] == hits
-    found.close()
+    opened.close()
 
 
 def test_a_snippet_shows_the_words_around(tmp_path: Path) -> None:
     """The match stands between marks, and text without spaces reads as it was written."""
-    found = _filled(tmp_path)
+    opened = _filled(tmp_path)
 
-    (spaced,), (unspaced,) = (found.search(query, TraceFilter(), 1) for query in ("spring", "本語"))
+    (spaced,), (unspaced,) = (opened.search(query, TraceFilter(), 1) for query in ("spring", "本語"))
 
     assert "Paris in \x02spring\x03" in spaced.snippet
     assert "日\x02本語\x03のテキスト" in unspaced.snippet.replace("\x03\x02", "")
-    found.close()
+    opened.close()
 
 
 @fuzz(400)
@@ -581,21 +586,21 @@ def test_every_query_is_valid(query: str, tmp_path_factory: pytest.TempPathFacto
     if not folder.exists():
         folder.mkdir()
         _filled(folder).close()
-    found = TraceStore(str(folder))
+    opened = TraceStore(str(folder))
     before = (folder / "index" / "traces.sqlite").stat().st_ino
 
-    assert len(found.search(query, TraceFilter(), 9)) <= 9
+    assert len(opened.search(query, TraceFilter(), 9)) <= 9
     assert before == (folder / "index" / "traces.sqlite").stat().st_ino  # and nobody took it for a broken index
-    found.close()
+    opened.close()
 
 
 def test_a_query_of_very_many_words_is_answered(tmp_path: Path) -> None:
     """Somebody pasted a book."""
-    found = _filled(tmp_path)
+    opened = _filled(tmp_path)
 
-    assert [] == found.search("spring " * 20_000, TraceFilter(), 9)[1:]
-    assert [] == found.search(" ".join(map(str, range(20_000))), TraceFilter(), 9)
-    found.close()
+    assert [] == opened.search("spring " * 20_000, TraceFilter(), 9)[1:]
+    assert [] == opened.search(" ".join(map(str, range(20_000))), TraceFilter(), 9)
+    opened.close()
 
 
 def test_a_filter_narrows_lists_counts_and_searches(tmp_path: Path, traces: TraceStore) -> None:
@@ -632,17 +637,17 @@ def test_a_filter_narrows_lists_counts_and_searches(tmp_path: Path, traces: Trac
 @pytest.mark.parametrize("size", [1, 3, 7])
 def test_paging_visits_everything_once(tmp_path: Path, traces: TraceStore, size: int) -> None:
     """Also traces of the same millisecond whose ids begin alike."""
-    kept = [plain_trace(n, started_at=timestamp(n // 5)) for n in range(20)]
-    put_files(tmp_path, *kept)
+    all_stored = [plain_trace(n, started_at=timestamp(n // 5)) for n in range(20)]
+    put_files(tmp_path, *all_stored)
     traces.update_index()
-    seen: list[str] = []
+    listed: list[str] = []
     before = ""
     while page := traces.list_rows(TraceFilter(before=before), size):
-        seen += [row.summary.file_name for row in page]
-        before = seen[-1]
+        listed += [row.summary.file_name for row in page]
+        before = listed[-1]
 
-    assert sorted(one.summary.file_name for one in kept) == sorted(seen)
-    assert all(first[:24] >= second[:24] for first, second in pairwise(seen))
+    assert sorted(stored.summary.file_name for stored in all_stored) == sorted(listed)
+    assert all(first[:24] >= second[:24] for first, second in pairwise(listed))
 
 
 def test_sessions_are_listed_newest_first_and_their_steps_in_order(tmp_path: Path, traces: TraceStore) -> None:
@@ -667,8 +672,8 @@ def test_sessions_are_listed_newest_first_and_their_steps_in_order(tmp_path: Pat
 # Older versions
 
 
-def _unversioned(kept: StoredTrace) -> bytes:
-    body = parse_object(kept.trace)
+def _unversioned(stored: StoredTrace) -> bytes:
+    body = parse_object(stored.trace)
     del body["schema_version"]
     return json.dumps(body).encode()
 

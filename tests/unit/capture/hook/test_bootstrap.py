@@ -37,8 +37,8 @@ def test_a_small_program_imports_hardly_more_under_the_hook(tmp_path: Path) -> N
     show = "import sys; print(*sorted(sys.modules))"
     environ = command_environment(os.environ, load_config(str(tmp_path)), f"unix:{tmp_path}/nobody", "t")
     bare, instrumented = (
-        subprocess.run([sys.executable, "-c", show], env=one, capture_output=True, text=True, check=True).stdout
-        for one in ({**os.environ}, environ)
+        subprocess.run([sys.executable, "-c", show], env=variables, capture_output=True, text=True, check=True).stdout
+        for variables in ({**os.environ}, environ)
     )
 
     more = set(instrumented.split()) - set(bare.split()) - SMALL
@@ -50,16 +50,16 @@ def test_a_small_program_imports_hardly_more_under_the_hook(tmp_path: Path) -> N
 def test_variables_are_hidden_from_the_application(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """It sees what the user had set, nothing where the user had set nothing, and what was set since."""
     before = {"OPENAI_BASE_URL": "http://corp/v1", "OLLAMA_HOST": ""}
-    given = command_environment(before, load_config(str(tmp_path)), "unix:/x", "t", "http://127.0.0.1:1/")
-    for one in BASE_URL_VARIABLES:
-        monkeypatch.delenv(one.name, raising=False)
-    for name, value in given.items():
+    environ_given = command_environment(before, load_config(str(tmp_path)), "unix:/x", "t", "http://127.0.0.1:1/")
+    for variable in BASE_URL_VARIABLES:
+        monkeypatch.delenv(variable.name, raising=False)
+    for name, value in environ_given.items():
         if name != "PATH":
             monkeypatch.setenv(name, value)
     monkeypatch.setenv("ANTHROPIC_BASE_URL", "http://mine")
-    bootstrap.hide_variables(bootstrap.parse_variables(given["TRACEFORGE_RUN"].split("\n")[2]))
+    bootstrap.hide_variables(bootstrap.parse_variables(environ_given["TRACEFORGE_RUN"].split("\n")[2]))
 
-    seen = {one.name: os.environ.get(one.name) for one in BASE_URL_VARIABLES}
+    values = {variable.name: os.environ.get(variable.name) for variable in BASE_URL_VARIABLES}
     assert {
         "OPENAI_BASE_URL": "http://corp/v1",
         "OLLAMA_HOST": "",
@@ -68,6 +68,6 @@ def test_variables_are_hidden_from_the_application(monkeypatch: pytest.MonkeyPat
         "GOOGLE_GEMINI_BASE_URL": None,
         "GOOGLE_VERTEX_BASE_URL": None,
         "AZURE_OPENAI_ENDPOINT": None,
-    } == seen
-    for one in BASE_URL_VARIABLES:  # Python's copy was changed, the real environment was not
-        os.unsetenv(one.name)
+    } == values
+    for variable in BASE_URL_VARIABLES:  # Python's copy was changed, the real environment was not
+        os.unsetenv(variable.name)

@@ -131,9 +131,9 @@ def test_a_task_without_a_waiter_belongs_to_the_line_that_runs_the_loop(url: str
     exec(compile(PARTLY, httpx.__file__, "exec"), library)
 
     async def main() -> None:
-        done = asyncio.Event()
-        asyncio.create_task(library["post"](url)).add_done_callback(lambda _: done.set())
-        await done.wait()
+        event = asyncio.Event()
+        asyncio.create_task(library["post"](url)).add_done_callback(lambda _: event.set())
+        await event.wait()
 
     source = source_of(lambda: asyncio.run(main()))
     assert source.startswith(THIS)

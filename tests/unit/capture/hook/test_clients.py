@@ -32,8 +32,8 @@ each_driver = pytest.mark.parametrize("driver", DRIVERS, ids=lambda driver: driv
 @pytest.fixture(scope="module")
 def server() -> Iterator[Upstream]:
     """A provider."""
-    with upstream() as one:
-        yield one
+    with upstream() as server:
+        yield server
 
 
 @pytest.fixture(autouse=True)
@@ -62,24 +62,24 @@ def twice(
     server.respond_with(answer())
     bare, bare_received = work(), server.received
     server.respond_with(answer())
-    got, (seen,) = watched(work)
-    assert bare == got
+    response, (exchange,) = watched(work)
+    assert bare == response
     assert bare_received == server.received
-    return bare, seen
+    return bare, exchange
 
 
 @each_driver
 def test_a_call_is_recorded_once_and_not_changed(driver: Driver, server: Upstream) -> None:
     """The request, the response and every byte on the wire are as without the hook."""
     url = server.url + PATH
-    got, seen = twice(server, lambda: ScriptedResponse([b'{"id": "x"}']), lambda: driver.post(url, BODY))
+    response, exchange = twice(server, lambda: ScriptedResponse([b'{"id": "x"}']), lambda: driver.post(url, BODY))
 
-    assert (200, b'{"id": "x"}') == (got.status, got.body)
+    assert (200, b'{"id": "x"}') == (response.status, response.body)
     assert ("POST", url, BODY, 200, CallOutcome.ANSWERED) == (
-        seen.method, seen.url, seen.request_body, seen.status, seen.outcome,
+        exchange.method, exchange.url, exchange.request_body, exchange.status, exchange.outcome,
     )  # fmt: skip
-    assert b'{"id": "x"}' == b"".join(chunk.data for chunk in seen.chunks)
-    assert ("content-type", "application/json") in [(k.lower(), v) for k, v in seen.response_headers]
+    assert b'{"id": "x"}' == b"".join(chunk.data for chunk in exchange.chunks)
+    assert ("content-type", "application/json") in [(k.lower(), v) for k, v in exchange.response_headers]
 
 
 @each_driver
@@ -87,12 +87,12 @@ def test_a_compressed_response_is_recorded_as_it_was_sent(driver: Driver, server
     """The application gets the text, the exchange has the bytes of the wire."""
     packed = gzip.compress(b'{"id": "packed"}', mtime=0)
     headers = {"content-type": "application/json", "content-encoding": "gzip"}
-    got, seen = twice(
+    response, exchange = twice(
         server, lambda: ScriptedResponse([packed], headers=headers), lambda: driver.post(server.url + PATH, BODY)
     )
 
-    assert b'{"id": "packed"}' == got.body
-    assert packed == b"".join(chunk.data for chunk in seen.chunks)
+    assert b'{"id": "packed"}' == response.body
+    assert packed == b"".join(chunk.data for chunk in exchange.chunks)
 
 
 @each_driver
@@ -100,9 +100,11 @@ def test_a_compressed_response_is_recorded_as_it_was_sent(driver: Driver, server
 def test_an_error_response_is_a_complete_response(driver: Driver, server: Upstream, status: int) -> None:
     """The outcome of a response that came to its end is `answered`, whatever its status."""
     pieces = [] if status == 204 else [b'{"error": {}}']
-    _, seen = twice(server, lambda: ScriptedResponse(pieces, status), lambda: driver.post(server.url + PATH, BODY))
+    _, exchange = twice(
+        server, lambda: ScriptedResponse(pieces, status), lambda: driver.post(server.url + PATH, BODY)
+    )
 
-    assert (status, CallOutcome.ANSWERED) == (seen.status, seen.outcome)
+    assert (status, CallOutcome.ANSWERED) == (exchange.status, exchange.outcome)
 
 
 @each_driver
@@ -117,12 +119,12 @@ def test_a_stream_is_handed_on_chunk_by_chunk_as_it_comes(driver: Driver, server
         return driver.stream(server.url + PATH, BODY, lambda _: permits.release())
 
     bare = work()
-    got, (seen,) = watched(work)
+    response, (exchange,) = watched(work)
 
-    assert bare == got
-    assert SSE == [chunk.data for chunk in seen.chunks]
-    assert CallOutcome.ANSWERED is seen.outcome
-    times = [chunk.t_ms for chunk in seen.chunks]
+    assert bare == response
+    assert SSE == [chunk.data for chunk in exchange.chunks]
+    assert CallOutcome.ANSWERED is exchange.outcome
+    times = [chunk.t_ms for chunk in exchange.chunks]
     assert sorted(times) == times
 
 
@@ -131,13 +133,13 @@ def test_closing_a_stream_early_is_recorded_as_left(driver: Driver, server: Upst
     """The chunks that came before are recorded."""
     permits = threading.Semaphore(0)
     server.respond_with(ScriptedResponse(SSE, chunked=True, permits=permits))
-    _, (seen,) = watched(lambda: driver.stream(server.url + PATH, BODY, lambda _: True))
+    _, (exchange,) = watched(lambda: driver.stream(server.url + PATH, BODY, lambda _: True))
     permits.release(5)
 
     assert (CallOutcome.CLIENT_LEFT, [SSE[0]], 200) == (
-        seen.outcome,
-        [chunk.data for chunk in seen.chunks],
-        seen.status,
+        exchange.outcome,
+        [chunk.data for chunk in exchange.chunks],
+        exchange.status,
     )
 
 
@@ -152,11 +154,14 @@ def test_a_stream_that_the_server_breaks_off_is_cut(driver: Driver, server: Upst
 
     with pytest.raises(driver.error) as bare:
         work()
-    error, (seen,) = watched(work)
+    error, (exchange,) = watched(work)
 
     assert type(bare.value) is type(error)
-    assert (CallOutcome.CUT, b"".join(SSE[:2])) == (seen.outcome, b"".join(chunk.data for chunk in seen.chunks))
-    assert "" != seen.error
+    assert (CallOutcome.CUT, b"".join(SSE[:2])) == (
+        exchange.outcome,
+        b"".join(chunk.data for chunk in exchange.chunks),
+    )
+    assert "" != exchange.error
 
 
 @each_driver
@@ -166,11 +171,11 @@ def test_a_response_shorter_than_its_content_length_is_cut(driver: Driver, serve
     server.respond_with(ScriptedResponse(SSE[:2], reset=True))
     with pytest.raises(driver.error) as bare:
         driver.stream(server.url + PATH, BODY, lambda _: None)
-    error, (seen,) = watched(lambda: driver.stream(server.url + PATH, BODY, pieces.append))
+    error, (exchange,) = watched(lambda: driver.stream(server.url + PATH, BODY, pieces.append))
 
     assert type(bare.value) is type(error)
-    assert CallOutcome.CUT is seen.outcome
-    assert b"".join(chunk.data for chunk in seen.chunks).startswith(b"".join(pieces))
+    assert CallOutcome.CUT is exchange.outcome
+    assert b"".join(chunk.data for chunk in exchange.chunks).startswith(b"".join(pieces))
 
 
 @each_driver
@@ -179,34 +184,36 @@ def test_a_server_that_sends_nothing_is_a_failed_call(driver: Driver, server: Up
     server.respond_with(ScriptedResponse([], silent=True))
     with pytest.raises(driver.error) as bare:
         driver.post(server.url + PATH, BODY)
-    error, seen = watched(lambda: driver.post(server.url + PATH, BODY))
+    error, exchanges = watched(lambda: driver.post(server.url + PATH, BODY))
 
     assert type(bare.value) is type(error)
-    assert {(CallOutcome.FAILED, 0, BODY)} == {(one.outcome, one.status, one.request_body) for one in seen}
-    assert "" != seen[0].error
+    assert {(CallOutcome.FAILED, 0, BODY)} == {
+        (exchange.outcome, exchange.status, exchange.request_body) for exchange in exchanges
+    }
+    assert "" != exchanges[0].error
 
 
 @each_driver
 def test_a_refused_connection_is_a_failed_call(driver: Driver) -> None:
     """The server is closed."""
-    with upstream() as gone:
-        url = gone.url + PATH
-    error, (seen,) = watched(lambda: driver.post(url, BODY))
+    with upstream() as closed:
+        url = closed.url + PATH
+    error, (exchange,) = watched(lambda: driver.post(url, BODY))
 
     assert isinstance(error, driver.error)
-    assert (CallOutcome.FAILED, 0, url) == (seen.outcome, seen.status, seen.url)
+    assert (CallOutcome.FAILED, 0, url) == (exchange.outcome, exchange.status, exchange.url)
 
 
 @each_driver
 def test_a_request_that_streams_is_copied_as_it_goes(driver: Driver, server: Upstream) -> None:
     """The iterator is consumed once, and the upstream gets the same chunks."""
-    _, seen = twice(
+    _, exchange = twice(
         server,
         lambda: ScriptedResponse([b"{}"]),
         lambda: driver.post(server.url + PATH, iter([b'{"a":', b"1", b"}"])),
     )
 
-    assert b'{"a":1}' == seen.request_body
+    assert b'{"a":1}' == exchange.request_body
 
 
 def test_a_form_with_files_is_copied_as_it_goes(server: Upstream) -> None:
@@ -233,12 +240,12 @@ def test_a_form_with_files_is_copied_as_it_goes(server: Upstream) -> None:
         requests.post(url, data=io.StringIO("text"))
         asyncio.run(ask_async())
 
-    result, seen = watched(ask)
+    result, exchanges = watched(ask)
 
     assert result is None
-    assert [one.body for one in server.received] == [one.request_body for one in seen]
-    assert 6 == len(seen)
-    assert (Path(__file__).read_bytes(), b"text") == (seen[2].request_body, seen[3].request_body)
+    assert [request.body for request in server.received] == [exchange.request_body for exchange in exchanges]
+    assert 6 == len(exchanges)
+    assert (Path(__file__).read_bytes(), b"text") == (exchanges[2].request_body, exchanges[3].request_body)
 
 
 @each_driver
@@ -248,14 +255,17 @@ def test_headers_of_traceforge_do_not_go_upstream_and_the_response_names_the_tra
     """A client that sent one gets the id of its trace."""
     server.respond_with(ScriptedResponse([b"{}"]))
     headers = {"X-TraceForge-Session-ID": "s1", "X-Other": "1"}
-    got, (seen,) = watched(lambda: driver.post(server.url + PATH, BODY, headers))
+    response, (exchange,) = watched(lambda: driver.post(server.url + PATH, BODY, headers))
 
-    assert isinstance(got, ClientResponse)
+    assert isinstance(response, ClientResponse)
     (received,) = server.received
     assert b"traceforge" not in received.head.lower()
     assert b"x-other: 1" in received.head.lower()
-    assert "s1" == seen.caller.session_id
-    assert (seen.id, "1") == (dict(got.headers)["x-traceforge-trace-id"], dict(got.headers)["x-traceforge-next-step"])
+    assert "s1" == exchange.caller.session_id
+    assert (exchange.id, "1") == (
+        dict(response.headers)["x-traceforge-trace-id"],
+        dict(response.headers)["x-traceforge-next-step"],
+    )
 
 
 @each_driver
@@ -263,20 +273,20 @@ def test_headers_of_traceforge_do_not_go_upstream_and_the_response_names_the_tra
 def test_other_traffic_is_not_recorded(driver: Driver, server: Upstream, path: str) -> None:
     """A database, telemetry."""
     server.respond_with(ScriptedResponse([b"{}"]))
-    got, seen = watched(lambda: driver.post(server.url + path, BODY))
+    response, exchanges = watched(lambda: driver.post(server.url + path, BODY))
 
-    assert isinstance(got, ClientResponse)
-    assert [] == seen
-    assert [ReceivedRequest] == [type(one) for one in server.received]
+    assert isinstance(response, ClientResponse)
+    assert [] == exchanges
+    assert [ReceivedRequest] == [type(request) for request in server.received]
 
 
 def test_a_response_that_is_closed_late_does_not_end_the_next_call(server: Upstream) -> None:
     """aiohttp gives a connection back at the end of a response, which an application may close much later."""
     sink = MemoryRecorder()
     permits = threading.Semaphore(0)
-    whole = ScriptedResponse([b"{}"])
+    response = ScriptedResponse([b"{}"])
     stream = ScriptedResponse([b"data: 1\n\n", b"data: 2\n\n"], chunked=True, permits=permits)
-    server.respond_with(whole, stream)
+    server.respond_with(response, stream)
 
     async def ask() -> None:
         async with aiohttp.ClientSession() as session:
@@ -294,5 +304,5 @@ def test_a_response_that_is_closed_late_does_not_end_the_next_call(server: Upstr
         asyncio.run(ask())
 
     assert [(CallOutcome.ANSWERED, b"{}"), (CallOutcome.ANSWERED, b"data: 1\n\ndata: 2\n\n")] == [
-        (one.outcome, b"".join(chunk.data for chunk in one.chunks)) for one in sink.exchanges
+        (exchange.outcome, b"".join(chunk.data for chunk in exchange.chunks)) for exchange in sink.exchanges
     ]

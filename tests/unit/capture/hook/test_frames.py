@@ -32,9 +32,9 @@ def test_frames_are_read_as_they_were_written(head: dict[str, str], pieces: list
 
 def test_a_frame_that_breaks_off_is_the_end() -> None:
     """Wherever it breaks off: the process that wrote it has ended."""
-    whole = write_frame({"kind": "x"}, [b"12345"])
+    frame = write_frame({"kind": "x"}, [b"12345"])
 
-    assert [None] * len(whole) == [read_frame(io.BytesIO(whole[:cut]).read) for cut in range(len(whole))]
+    assert [None] * len(frame) == [read_frame(io.BytesIO(frame[:cut]).read) for cut in range(len(frame))]
 
 
 @pytest.mark.parametrize(

@@ -80,13 +80,13 @@ def test_a_sink_that_raises_does_not_hurt_the_call(capsys: pytest.CaptureFixture
 
 def test_a_failure_is_said_once_for_its_kind() -> None:
     """A full disk must not fill the terminal too."""
-    said: list[str] = []
+    texts: list[str] = []
     metrics = ProxyMetrics()
     route = UpstreamRoutes({"up": "http://a"}).find_route("GET", "/up/", is_anthropic=False)
     assert route is not None
     ask = prepare_request(RequestHead(b"GET / HTTP/1.0\r\n\r\n"), route)
-    recording = CallRecording(Engine(FullSink()), metrics, said.append)
+    recording = CallRecording(Engine(FullSink()), metrics, texts.append)
     for _ in range(3):
         recording.begin(ask).end(CallOutcome.ANSWERED)
 
-    assert (1, {"end-OSError": 3}) == (len(said), metrics.recording_failures)
+    assert (1, {"end-OSError": 3}) == (len(texts), metrics.recording_failures)

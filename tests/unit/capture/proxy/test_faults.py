@@ -132,7 +132,7 @@ def test_an_upstream_that_breaks_off_breaks_off_for_the_client(
     server = upstream.accept()
     server.request()
     server.send(sent)
-    got = client.read_exactly(len(sent))
+    data = client.read_exactly(len(sent))
     getattr(server, how)()
 
     if how == "reset":
@@ -140,7 +140,7 @@ def test_an_upstream_that_breaks_off_breaks_off_for_the_client(
             client.read_to_end()
     else:
         assert b"" == client.read_to_end()
-    assert sent == got
+    assert sent == data
     (exchange,) = proxy.sink.wait()
     assert (CallOutcome.CUT, 200, recorded_body) == (
         exchange.outcome,
@@ -229,13 +229,13 @@ def test_a_malformed_response_is_forwarded_unchanged(pair: Pair, answer: bytes, 
     for part in [answer] if pieces == 1 else [answer[:14], answer[14:]]:
         server.send(part)
     (exchange,) = proxy.sink.wait()
-    got = client.read_exactly(len(answer))
+    data = client.read_exactly(len(answer))
     server.send(b"more")
     more = client.read_exactly(4)
     getattr(server, how)()
 
     assert b"" == broken(client, how)
-    assert (answer, b"more") == (got, more)
+    assert (answer, b"more") == (data, more)
     assert (CallOutcome.FAILED, 0) == (exchange.outcome, exchange.status)
     assert exchange.error.startswith("malformed: ")
     assert {"malformed": 1} == proxy.state.metrics.upstream_errors
@@ -273,9 +273,9 @@ def test_a_client_may_send_its_next_request_after_a_response_that_we_could_not_p
     server.send(b"HTTP/1.1 200 OK\nContent-Length: 2\n\nok")
     client.read_until(b"ok")
     client.send(request())
-    again = upstream.accept()
-    again.request()
-    again.send(response())
+    second = upstream.accept()
+    second.request()
+    second.send(response())
 
     assert response() == client.response()
     assert server.is_closed_by_peer()

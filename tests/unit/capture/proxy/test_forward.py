@@ -20,9 +20,9 @@ def test_a_request_arrives_unchanged_except_for_its_host(pair: Pair) -> None:
         b"Content-Length: 4\r\nConnection: keep-alive\r\n\r\n\x00\xff{}"
     )
 
-    got = upstream.accept().request()
+    request_bytes = upstream.accept().request()
 
-    assert got == (
+    assert request_bytes == (
         b"POST /v1/x?key=a%%20b HTTP/1.1\r\nx-b: 1\r\nhOST: 127.0.0.1:%d\r\nAccept-Encoding: gzip, br\r\nX-B:2\r\n"
         b"Content-Length: 4\r\n\r\n\x00\xff{}" % upstream.port
     )
@@ -177,9 +177,9 @@ def test_pipelined_requests_are_served_in_turn(pair: Pair) -> None:
     client.send(b"".join(request(f"/up/{number}", b"%d" % number) for number in range(3)))
     server = upstream.accept()
     for number in range(3):
-        got = server.request()
-        assert got.startswith(b"POST /%d " % number)
-        assert got.endswith(b"%d" % number)
+        request_bytes = server.request()
+        assert request_bytes.startswith(b"POST /%d " % number)
+        assert request_bytes.endswith(b"%d" % number)
         server.send(response(b"answer %d" % number))
 
     assert [response(b"answer %d" % number) for number in range(3)] == [client.response() for _ in range(3)]
@@ -327,12 +327,12 @@ def test_traceforge_headers_are_removed_and_returned_only_to_clients_that_sent_s
     server = upstream.accept()
     assert b"traceforge" not in server.request().lower()
     server.send(response())
-    got = client.response()
+    response_bytes = client.response()
 
     (exchange,) = proxy.sink.wait()
     trace_header = f"X-TraceForge-Trace-ID: {exchange.id}\r\n".encode()
-    assert (spoken, spoken) == (trace_header in got, b"X-TraceForge-Next-Step: 1\r\n" in got)
-    assert spoken or response() == got
+    assert (spoken, spoken) == (trace_header in response_bytes, b"X-TraceForge-Next-Step: 1\r\n" in response_bytes)
+    assert spoken or response() == response_bytes
 
 
 @pytest.mark.parametrize("cut", [5, 40, 1000])

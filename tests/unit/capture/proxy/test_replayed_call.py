@@ -124,8 +124,8 @@ def test_real_streams_keep_their_chunks(tmp_path: Path, record_property: Callabl
             if b"chunked" not in head:
                 client.read_exactly(content_length(head))
                 continue
-            got = read_chunks(client)
-            equal += [chunk.data for chunk in exchange.chunks if chunk.data] == got
+            chunks = read_chunks(client)
+            equal += [chunk.data for chunk in exchange.chunks if chunk.data] == chunks
     record_property(
         "summary", f"streams of the corpus over the proxy's socket, chunks equal: {equal} of {len(calls)}"
     )
@@ -138,10 +138,10 @@ def test_a_provider_error_is_replayed_unchanged(tmp_path: Path, status: int) -> 
     """With its headers; also a status without a standard phrase."""
     body = {"error": {"message": "slow down"}}
     with replaying(tmp_path, recorded_call(body, status=status)) as (_, proxy, player):
-        got = proxy.post(body=QUESTION).response()
+        response_bytes = proxy.post(body=QUESTION).response()
 
-    assert got.startswith(f"HTTP/1.1 {status} ".encode())
-    assert got.endswith(b'\r\n\r\n{"error":{"message":"slow down"}}')
+    assert response_bytes.startswith(f"HTTP/1.1 {status} ".encode())
+    assert response_bytes.endswith(b'\r\n\r\n{"error":{"message":"slow down"}}')
     assert [] == player.unmatched
 
 
@@ -213,13 +213,13 @@ def test_an_unmatched_request_is_answered_at_once_and_counted(tmp_path: Path) ->
     """In one response, on a connection that stays."""
     with replaying(tmp_path, recorded_call({"n": 1})) as (_, proxy, player):
         client = proxy.post(body=json.dumps(chat_request("hallo")).encode())
-        got = client.response()
+        response_bytes = client.response()
         client.send(request(body=QUESTION))
         assert client.response().endswith(b'{"n":1}')
 
-    assert got.startswith(b"HTTP/1.1 418 ")
-    assert b"\r\nx-should-retry: false\r\n" in got
-    assert b'recorded \\"hello\\", sent \\"hallo\\"' in got
+    assert response_bytes.startswith(b"HTTP/1.1 418 ")
+    assert b"\r\nx-should-retry: false\r\n" in response_bytes
+    assert b'recorded \\"hello\\", sent \\"hallo\\"' in response_bytes
     assert (1, 1) == (len(player.unmatched), player.played_count)
 
 
@@ -245,12 +245,12 @@ def test_an_unusable_traceforge_header_is_refused(tmp_path: Path) -> None:
     """While recording it is counted and the call goes on; in a replay it would be another call."""
     with replaying(tmp_path, recorded_call({"n": 1})) as (_, proxy, player):
         client = proxy.post(body=QUESTION, headers=b"X-TraceForge-Step-Index: first\r\n")
-        got = client.response()
+        response_bytes = client.response()
         client.send(request(body=QUESTION))
         assert client.response().endswith(b'{"n":1}')
 
-    assert got.startswith(b"HTTP/1.1 400 ")
-    assert b"X-TraceForge-Step-Index must be a whole number from 0" in got
+    assert response_bytes.startswith(b"HTTP/1.1 400 ")
+    assert b"X-TraceForge-Step-Index must be a whole number from 0" in response_bytes
     assert 1 == len(player.unmatched)
 
 
@@ -273,10 +273,10 @@ def test_a_bug_of_ours_gets_a_response(tmp_path: Path, monkeypatch: pytest.Monke
     """A connection that breaks would be tried again without a reason."""
     with replaying(tmp_path, recorded_call({"n": 1})) as (_, proxy, player):
         monkeypatch.setattr(player, "play", lambda *_, **__: 1 / 0)
-        got = proxy.post(body=QUESTION).response()
+        response_bytes = proxy.post(body=QUESTION).response()
 
-    assert got.startswith(b"HTTP/1.1 418 ")
-    assert b"looking for one failed (ZeroDivisionError)" in got
+    assert response_bytes.startswith(b"HTTP/1.1 418 ")
+    assert b"looking for one failed (ZeroDivisionError)" in response_bytes
     assert 1 == len(player.unmatched)
 
 

@@ -31,11 +31,11 @@ def test_what_says_each_name_once_is_read(value: Any, ascii_only: bool, indent: 
 
 @settings(max_examples=200, deadline=None)
 @given(NAMES, VALUES, VALUES, VALUES, st.integers(0, 3))
-def test_what_says_one_twice_is_refused(name: str, one: Any, two: Any, beside: Any, depth: int) -> None:
+def test_what_says_one_twice_is_refused(name: str, first_value: Any, two: Any, siblings: Any, depth: int) -> None:
     """Wherever it stands, also where it is escaped in one of the two places."""
     first = json.dumps(name)
     second = '"' + "".join(f"\\u{ord(letter):04X}" for letter in name) + '"'
-    text = f'{{"_": {json.dumps(beside)}, {first}: {json.dumps(one)}, {second} :{json.dumps(two)}}}'
+    text = f'{{"_": {json.dumps(siblings)}, {first}: {json.dumps(first_value)}, {second} :{json.dumps(two)}}}'
     for _ in range(depth):
         text = f'[{{"_": {text}}}]'
 

@@ -41,19 +41,21 @@ def test_every_block_is_in_exactly_one_entry(before: list[ContentBlock], after: 
     """At its own place on its own side; equal sides are the same or moved, and the words join to the texts."""
     changes = diff_blocks(before, after)
 
-    assert list(range(len(before))) == sorted(one.before_place for one in changes if one.before_place is not None)
-    assert list(range(len(after))) == [one.after_place for one in changes if one.after_place is not None]
-    for one in changes:
-        assert one.before is (None if one.before_place is None else before[one.before_place])
-        assert one.after is (None if one.after_place is None else after[one.after_place])
-        if one.before is None or one.after is None:
-            assert (BlockChangeKind.ADDED if one.before is None else BlockChangeKind.REMOVED) is one.kind
+    assert list(range(len(before))) == sorted(
+        change.before_place for change in changes if change.before_place is not None
+    )
+    assert list(range(len(after))) == [change.after_place for change in changes if change.after_place is not None]
+    for change in changes:
+        assert change.before is (None if change.before_place is None else before[change.before_place])
+        assert change.after is (None if change.after_place is None else after[change.after_place])
+        if change.before is None or change.after is None:
+            assert (BlockChangeKind.ADDED if change.before is None else BlockChangeKind.REMOVED) is change.kind
         else:
-            assert (block_identity(one.before) == block_identity(one.after)) == (
-                one.kind in (BlockChangeKind.SAME, BlockChangeKind.MOVED)
+            assert (block_identity(change.before) == block_identity(change.after)) == (
+                change.kind in (BlockChangeKind.SAME, BlockChangeKind.MOVED)
             )
-        if one.words is not None and one.before is not None and one.after is not None:
-            assert (one.before.text, one.after.text) == (one.words.before, one.words.after)
+        if change.words is not None and change.before is not None and change.after is not None:
+            assert (change.before.text, change.after.text) == (change.words.before, change.words.after)
 
 
 @fuzz(100)
@@ -109,14 +111,14 @@ def test_a_fork_has_the_blocks_of_its_parent_as_same() -> None:
 def test_the_json_of_a_change_names_both_sides() -> None:
     """With places, digests and words; of what is the same, no word."""
     same, changed = diff_blocks([A, B], [A, _block("Beta stands there.")])
-    told: Any = json.loads(json.dumps(changed.to_json()))
+    document: Any = json.loads(json.dumps(changed.to_json()))
 
     assert ("changed", 1, 1, "user", "user_message") == (
-        told["change"],
-        told["before"]["place"],
-        told["after"]["place"],
-        told["after"]["role"],
-        told["after"]["kind"],
+        document["change"],
+        document["before"]["place"],
+        document["after"]["place"],
+        document["after"]["role"],
+        document["after"]["kind"],
     )
-    assert {"before": "here", "after": "there"} in told["words"]["stretches"]
+    assert {"before": "here", "after": "there"} in document["words"]["stretches"]
     assert same.to_json()["words"] is None  # type: ignore[index,call-overload]

@@ -111,8 +111,8 @@ def test_a_stable_block_behind_a_changing_one_is_reported() -> None:
     assert [] == _codes(POLICY, TOOLS, PAGE, chunk, *HISTORY)
     assert [("order_regression", TOOLS.block_id)] == _codes(POLICY, chunk, TOOLS)
     assert [("order_regression", system.block_id)] == _codes(POLICY, *HISTORY, system)
-    asked = POLICY._replace(role="user", block_id=PAGE.block_id)
-    assert [("order_regression", PAGE.block_id)] == _codes(POLICY, *HISTORY, asked)  # A policy, whoever tells it.
+    question = POLICY._replace(role="user", block_id=PAGE.block_id)
+    assert [("order_regression", PAGE.block_id)] == _codes(POLICY, *HISTORY, question)  # A policy, whoever tells it.
     assert [] == _codes(POLICY, *HISTORY, PAGE)  # A document that the user brings later is no regression.
 
 
@@ -121,8 +121,12 @@ def test_blocks_that_changed_places_since_an_earlier_snapshot_are_reported() -> 
     earlier = [POLICY, TOOLS, PAGE, *HISTORY]
 
     assert [] == _codes(*earlier, _event(EventType.USER_MESSAGE, "More"), earlier=earlier)
-    moved = [one for one in lint([PAGE, POLICY, TOOLS, *HISTORY], earlier) if one.code is AdviceCode.ORDER_REGRESSION]
-    assert [PAGE.block_id] == [one.block_id for one in moved]
+    moved = [
+        advice
+        for advice in lint([PAGE, POLICY, TOOLS, *HISTORY], earlier)
+        if advice.code is AdviceCode.ORDER_REGRESSION
+    ]
+    assert [PAGE.block_id] == [advice.block_id for advice in moved]
     assert "block 1 (document) was block 3 of the earlier snapshot" in moved[0].sentence
 
 

@@ -101,33 +101,35 @@ def test_incremental_compilation_gives_the_same_digest(revision: str, parts: lis
     state = compiler.start()
     for part in parts:
         state = CompilerState(str(compiler.fold(state, iter(part))))
-    whole = compile_sources(together, revision)
+    compiled = compile_sources(together, revision)
 
-    assert whole.digest == compiler.finish(state) == _by_hand(whole.blocks)
+    assert compiled.digest == compiler.finish(state) == _by_hand(compiled.blocks)
     assert state == compiler.fold(compiler.start(), together)
-    assert whole.blocks == compiler.arrange(state, together)
-    assert [block.block_id for block in whole.blocks] == compiler.arrange(state, [one.block_id for one in together])
+    assert compiled.blocks == compiler.arrange(state, together)
+    assert [block.block_id for block in compiled.blocks] == compiler.arrange(
+        state, [source.block_id for source in together]
+    )
 
 
 @fuzz(100)
 @given(source_lists)
 def test_pc_1_keeps_causal_order_and_pc_2_moves_retrieval_results_back(given_sources: list[BlockSource]) -> None:
     """pc_2 takes out the retrieval results alone, and puts them behind in their own order."""
-    retrieved = [one for one in given_sources if one.kind.startswith("retrieval_result")]
-    rest = [one for one in given_sources if not one.kind.startswith("retrieval_result")]
+    retrieved = [source for source in given_sources if source.kind.startswith("retrieval_result")]
+    remaining = [source for source in given_sources if not source.kind.startswith("retrieval_result")]
 
     assert given_sources == compile_sources(given_sources, "pc_1").blocks
-    assert rest + retrieved == compile_sources(given_sources, "pc_2").blocks
+    assert remaining + retrieved == compile_sources(given_sources, "pc_2").blocks
 
 
 @fuzz(100)
 @given(source_lists, source_lists, source_lists)
 def test_equal_prefixes_have_equal_digests(
-    same: list[BlockSource], one: list[BlockSource], other: list[BlockSource]
+    same: list[BlockSource], first_tail: list[BlockSource], other: list[BlockSource]
 ) -> None:
     """As many prefix digests agree as blocks do, whatever the blocks' ids are."""
     elsewhere = [block._replace(block_id="blk_" + "z" * 26) for block in same]
-    first, second = [*same, *one], [*elsewhere, *other]
+    first, second = [*same, *first_tail], [*elsewhere, *other]
     common = 0
     for left, right in zip(first, second, strict=False):
         if left[1:] != right[1:]:
@@ -202,7 +204,7 @@ def test_an_unknown_revision_is_refused_by_name(revision: str) -> None:
 
 def test_the_role_of_every_event_is_decided() -> None:
     """The assistant's and the tool's are their own; whatever else happened is told as the user's."""
-    roles = {one.value: event_role(one) for one in EventType}
+    roles = {event_type.value: event_role(event_type) for event_type in EventType}
 
     assert roles == {
         "user_message": "user",
@@ -217,21 +219,21 @@ def test_the_role_of_every_event_is_decided() -> None:
 def test_a_text_is_not_the_value_that_is_written_the_same() -> None:
     """Equal bytes have equal digests; the kind tells text, JSON and bytes apart."""
     values: list[object] = ['{"a":1}', {"a": 1}, b'{"a":1}']
-    made = [event_source("blk_" + "0" * 26, EventType.NOTE, value) for value in values]  # type: ignore[arg-type]
+    sources = [event_source("blk_" + "0" * 26, EventType.NOTE, value) for value in values]  # type: ignore[arg-type]
 
-    assert 1 == len({one.content_digest for one in made})
-    assert ["note", "note+json", "note+binary"] == [one.kind for one in made]
-    assert 3 == len({manifest_digest([one]) for one in made})
+    assert 1 == len({source.content_digest for source in sources})
+    assert ["note", "note+json", "note+binary"] == [source.kind for source in sources]
+    assert 3 == len({manifest_digest([source]) for source in sources})
 
 
 @pytest.mark.parametrize("revision", REVISIONS)
 def test_events_are_folded_as_they_are_made(revision: str) -> None:
     """Also those whose type is a member of an enum: its kind is a plain text, which a state can hold."""
-    made = [event_source("blk_" + "0" * 26, event_type, "x") for event_type in EventType]
+    sources = [event_source("blk_" + "0" * 26, event_type, "x") for event_type in EventType]
     compiler = find_compiler(revision)
 
-    assert {str} == {type(one.kind) for one in made}
-    assert compile_sources(made, revision).digest == compiler.finish(compiler.fold(compiler.start(), made))
+    assert {str} == {type(source.kind) for source in sources}
+    assert compile_sources(sources, revision).digest == compiler.finish(compiler.fold(compiler.start(), sources))
 
 
 def test_the_content_digest_covers_the_utf_8_or_canonical_bytes() -> None:

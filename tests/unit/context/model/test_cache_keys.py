@@ -93,18 +93,18 @@ def test_both_keys_are_recomputed_by_hand(runtime: Runtime) -> None:
 
 @fuzz(300)
 @given(runtimes, runtimes)
-def test_two_runtimes_have_the_same_keys_only_where_they_are_the_same(one: Runtime, other: Runtime) -> None:
+def test_two_runtimes_have_the_same_keys_only_where_they_are_the_same(first: Runtime, other: Runtime) -> None:
     """Each key is equal if and only if every field of its layer is."""
     snapshot = _snapshot()
 
     def layer(runtime: Runtime, names: list[str]) -> list[object]:
         return [getattr(runtime, name) for name in names]
 
-    same_tokens = materialization_key(snapshot, one) == materialization_key(snapshot, other)
-    same_cache = kv_compatibility_key(KEY, one) == kv_compatibility_key(KEY, other)
+    same_tokens = materialization_key(snapshot, first) == materialization_key(snapshot, other)
+    same_cache = kv_compatibility_key(KEY, first) == kv_compatibility_key(KEY, other)
 
-    assert (layer(one, SERIALISED) == layer(other, SERIALISED)) == same_tokens
-    assert (layer(one, COMPUTED) == layer(other, COMPUTED)) == same_cache
+    assert (layer(first, SERIALISED) == layer(other, SERIALISED)) == same_tokens
+    assert (layer(first, COMPUTED) == layer(other, COMPUTED)) == same_cache
 
 
 @pytest.mark.parametrize(("first", "second"), list(combinations(WORDS, 2)))
@@ -121,9 +121,11 @@ def test_values_that_run_into_each_other_do_not_collide(first: str, second: str)
         (None, ""),
         ("", None),
     ]
-    made = [Runtime(**{first: left, second: right}) for left, right in pairs]
+    runtimes = [Runtime(**{first: left, second: right}) for left, right in pairs]
 
-    keys = {(key := materialization_key(_snapshot(), one), kv_compatibility_key(key, one)) for one in made}
+    keys = {
+        (key := materialization_key(_snapshot(), runtime), kv_compatibility_key(key, runtime)) for runtime in runtimes
+    }
 
     assert len(pairs) == len(keys)
 
@@ -132,10 +134,10 @@ def test_values_that_run_into_each_other_do_not_collide(first: str, second: str)
 def test_every_field_matters_in_its_own_layer_and_null_is_a_value(name: str) -> None:
     """What serialises changes both keys; what computes changes the second alone."""
     values: list[object] = [None, 1, 2, 12] if name in NUMBERS else [None, "", "-", "a", "b"]
-    made = [Runtime(**{name: value}) for value in values]
+    runtimes = [Runtime(**{name: value}) for value in values]
 
-    first = {materialization_key(_snapshot(), one) for one in made}
-    second = {kv_compatibility_key(materialization_key(_snapshot(), one), one) for one in made}
+    first = {materialization_key(_snapshot(), runtime) for runtime in runtimes}
+    second = {kv_compatibility_key(materialization_key(_snapshot(), runtime), runtime) for runtime in runtimes}
 
     assert (len(values) if name in SERIALISED else 1) == len(first)
     assert len(values) == len(second)
@@ -162,7 +164,7 @@ def test_the_two_keys_of_one_input_differ() -> None:
 
 def test_a_runtime_is_read_from_json() -> None:
     """What is absent is null, and null is null."""
-    told = {
+    settings = {
         "engine": "vllm",
         "engine_version": "0.11.0",
         "kv_block_size": 16,
@@ -170,18 +172,18 @@ def test_a_runtime_is_read_from_json() -> None:
         "purge_generation": 0,
     }
 
-    runtime = read_runtime(json.dumps(told).encode())
+    runtime = read_runtime(json.dumps(settings).encode())
 
     assert Runtime(engine="vllm", engine_version="0.11.0", kv_block_size=16, purge_generation=0) == runtime
     assert Runtime() == read_runtime(b"{}")
     assert kv_compatibility_key(KEY, runtime) == _by_hand(
-        "traceforge.kv.v1", [("materialization_key", KEY), *((name, told.get(name)) for name in COMPUTED)]
+        "traceforge.kv.v1", [("materialization_key", KEY), *((name, settings.get(name)) for name in COMPUTED)]
     )
     assert SERIALISED + COMPUTED == list(Runtime.__struct_fields__)
 
 
 @pytest.mark.parametrize(
-    ("text", "said", "param"),
+    ("text", "problem", "param"),
     [
         ('{"engin": "vllm"}', r"\$\.engin: unknown field", "engin"),
         ('{"kv_block_size": "16"}', r"\$\.kv_block_size", "kv_block_size"),
@@ -192,9 +194,9 @@ def test_a_runtime_is_read_from_json() -> None:
         ("[]", "object", None),
     ],
 )
-def test_a_file_that_is_no_runtime_is_refused(text: str, said: str, param: str | None) -> None:
+def test_a_file_that_is_no_runtime_is_refused(text: str, problem: str, param: str | None) -> None:
     """An unknown field is not passed over: it would be missing from the key."""
-    with pytest.raises(StoreRefused, match=said) as refused:
+    with pytest.raises(StoreRefused, match=problem) as refused:
         read_runtime(text.encode())
 
     assert ("invalid_runtime", 400, param) == (refused.value.reason, refused.value.status, refused.value.param)

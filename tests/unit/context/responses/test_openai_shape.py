@@ -57,7 +57,7 @@ said = st.builds(
         st.lists(
             st.sampled_from([CALL, {**CALL, "id": "c2"}, {**CALL, "id": None}]),
             max_size=2,
-            unique_by=lambda one: one["id"],
+            unique_by=lambda call: call["id"],
         ),
         st.sampled_from([{}, {"reasoning": "Hm.", "parts": [{"type": "thinking"}], "annotations": []}]),
     ),
@@ -92,41 +92,47 @@ def _cut(text: str, size: int = 3) -> list[str]:
 
 
 @fuzz(100)
-@given(said=said)
-def test_a_completion_is_one_of_openai_s(said: OpenAIAnswer) -> None:
+@given(answer=said)
+def test_a_completion_is_one_of_openai_s(answer: OpenAIAnswer) -> None:
     """Its SDK's own type takes it, and it has no field that the type does not know."""
-    built = chat_completion(HEADING, said)
+    built = chat_completion(HEADING, answer)
     read = ChatCompletion.model_validate(built)
 
-    assert read.choices[0].finish_reason == said.finish
-    assert said.message.get("refusal") == read.choices[0].message.refusal
+    assert read.choices[0].finish_reason == answer.finish
+    assert answer.message.get("refusal") == read.choices[0].message.refusal
     assert not read.model_extra
     assert not read.choices[0].message.model_extra
     assert {"role", "content", "refusal", "annotations", "tool_calls"} >= built["choices"][0]["message"].keys()  # type: ignore[index,call-overload,union-attr]
-    assert (said.input_tokens is None or said.output_tokens is None) == (read.usage is None)
+    assert (answer.input_tokens is None or answer.output_tokens is None) == (read.usage is None)
 
 
 @fuzz(100)
-@given(said=said)
-def test_a_response_is_one_of_openai_s(said: OpenAIAnswer) -> None:
+@given(answer=said)
+def test_a_response_is_one_of_openai_s(answer: OpenAIAnswer) -> None:
     """As its own type says, down to each item; its text is the answer's."""
-    read = Response.model_validate(response_object(HEADING, RESPONSES, said))
+    read = Response.model_validate(response_object(HEADING, RESPONSES, answer))
 
-    assert (said.message.get("content") or "") == read.output_text
-    assert ("incomplete" if said.finish in ("length", "content_filter") else "completed") == read.status
-    assert len(said.message.get("tool_calls", [])) == len([one for one in read.output if one.type == "function_call"])  # type: ignore[arg-type]
+    assert (answer.message.get("content") or "") == read.output_text
+    assert ("incomplete" if answer.finish in ("length", "content_filter") else "completed") == read.status
+    assert len(answer.message.get("tool_calls", [])) == len(
+        [item for item in read.output if item.type == "function_call"]
+    )  # type: ignore[arg-type]
     assert not read.model_extra
     assert (0, {"a": "b"}) == (read.temperature, read.metadata)
 
 
 @fuzz(60)
-@given(said=said, streamed=st.booleans())
-def test_a_chat_stream_says_what_the_whole_says(said: OpenAIAnswer, streamed: bool) -> None:
+@given(said_answer=said, streamed=st.booleans())
+def test_a_chat_stream_says_what_the_whole_says(said_answer: OpenAIAnswer, streamed: bool) -> None:
     """Chunk by chunk of OpenAI's own type; our reader puts the same answer together."""
     stream = ChatFrames(HEADING, USAGE)
-    pieces = _cut(str(said.message.get("content") or "")) if streamed else []
+    pieces = _cut(str(said_answer.message.get("content") or "")) if streamed else []
 
-    frames = [*stream.start(), *(frame for piece in pieces for frame in stream.text(piece)), *stream.finish(said)]
+    frames = [
+        *stream.start(),
+        *(frame for piece in pieces for frame in stream.text(piece)),
+        *stream.finish(said_answer),
+    ]
     values = _frames(list(frames))
     answer = read_response(find_endpoint("POST", "/v1/chat/completions"), 200, "text/event-stream", b"".join(frames))
 
@@ -136,12 +142,12 @@ def test_a_chat_stream_says_what_the_whole_says(said: OpenAIAnswer, streamed: bo
     assert "assistant" == chunks[0].choices[0].delta.role
     assert pieces == [chunk.choices[0].delta.content for chunk in chunks[1 : 1 + len(pieces)]]
     assert [] == chunks[-1].choices
-    assert said.finish == chunks[-2].choices[0].finish_reason
+    assert said_answer.finish == chunks[-2].choices[0].finish_reason
     assert ResponseEnding.COMPLETE is answer.ending
-    whole: Any = chat_completion(HEADING, said)["choices"]
-    got: Any = answer.unified
-    message = got["choices"][0]["message"]
-    assert (whole[0]["message"]["content"] or "", whole[0]["message"].get("tool_calls")) == (
+    choices: Any = chat_completion(HEADING, said_answer)["choices"]
+    unified: Any = answer.unified
+    message = unified["choices"][0]["message"]
+    assert (choices[0]["message"]["content"] or "", choices[0]["message"].get("tool_calls")) == (
         message["content"],
         message.get("tool_calls"),
     )
@@ -151,12 +157,14 @@ def test_tokens_are_streamed_only_where_they_are_asked_for() -> None:
     """Without the option there is no chunk without choices, and no `usage` in any."""
     stream = ChatFrames(HEADING, CHAT)
 
-    *chunks, done = _frames([*stream.start(), *stream.finish(OpenAIAnswer({"content": "Yes."}, "stream", 3, 4))])
+    *chunks, last_frame = _frames(
+        [*stream.start(), *stream.finish(OpenAIAnswer({"content": "Yes."}, "stream", 3, 4))]
+    )
 
-    assert "[DONE]" == done
+    assert "[DONE]" == last_frame
     assert all(chunk["choices"] and "usage" not in chunk for chunk in chunks)
     stream = ChatFrames(HEADING, USAGE)
-    *chunks, last, done = _frames(
+    *chunks, last, last_frame = _frames(
         [*stream.start(), *stream.finish(OpenAIAnswer({"content": "Yes."}, "stream", 3, 4))]
     )
     assert all(chunk["usage"] is None for chunk in chunks)
@@ -164,28 +172,28 @@ def test_tokens_are_streamed_only_where_they_are_asked_for() -> None:
 
 
 @fuzz(60)
-@given(said=said, streamed=st.booleans())
-def test_a_stream_of_responses_says_what_the_whole_says(said: OpenAIAnswer, streamed: bool) -> None:
+@given(answer=said, streamed=st.booleans())
+def test_a_stream_of_responses_says_what_the_whole_says(answer: OpenAIAnswer, streamed: bool) -> None:
     """Events of OpenAI's own types, numbered from 0; the last one is the whole, and the deltas are its text."""
     stream = ResponseFrames(HEADING, RESPONSES)
-    pieces = _cut(str(said.message.get("content") or "")) if streamed else []
+    pieces = _cut(str(answer.message.get("content") or "")) if streamed else []
 
-    frames = [*stream.start(), *(frame for piece in pieces for frame in stream.text(piece)), *stream.finish(said)]
+    frames = [*stream.start(), *(frame for piece in pieces for frame in stream.text(piece)), *stream.finish(answer)]
     values = _frames(list(frames))
     for value in values:
         _events().validate_python(value)
 
     assert list(range(len(values))) == [value["sequence_number"] for value in values]
     assert ["response.created", "response.in_progress"] == [value["type"] for value in values[:2]]
-    whole = response_object(HEADING, RESPONSES, said)
-    assert f"response.{whole['status']}" == values[-1]["type"]
-    assert whole == values[-1]["response"]
-    assert whole["output"] == [value["item"] for value in values if value["type"] == "response.output_item.done"]
+    response = response_object(HEADING, RESPONSES, answer)
+    assert f"response.{response['status']}" == values[-1]["type"]
+    assert response == values[-1]["response"]
+    assert response["output"] == [value["item"] for value in values if value["type"] == "response.output_item.done"]
     deltas = [value["delta"] for value in values if value.get("type") == "response.output_text.delta"]
-    assert str(said.message.get("content") or "") == "".join(deltas)
+    assert str(answer.message.get("content") or "") == "".join(deltas)
     assert not streamed or pieces == deltas
     announced = [value["item"]["id"] for value in values if value["type"] == "response.output_item.added"]
-    assert announced == [item["id"] for item in whole["output"]]  # type: ignore[union-attr,index,call-overload]
+    assert announced == [item["id"] for item in response["output"]]  # type: ignore[union-attr,index,call-overload]
 
 
 def test_the_order_of_the_events_of_a_response() -> None:
@@ -257,7 +265,7 @@ def test_an_answer_of_another_provider_is_said() -> None:
 def test_a_chat_request_is_messages_and_parameters() -> None:
     """OpenAI's books are not handed on, nor is what is said elsewhere."""
     messages = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "Hi"}]
-    asked = read_chat(
+    chat_request = read_chat(
         {
             "model": "bot",
             "messages": messages,
@@ -273,13 +281,23 @@ def test_a_chat_request_is_messages_and_parameters() -> None:
         }
     )
 
-    assert ("bot", messages, True, True) == (asked.model, asked.messages, asked.stream, asked.include_usage)
-    assert {"temperature": 0.5, "stop": ["END"], "max_completion_tokens": 9, "max_tokens": 9} == asked.parameters
+    assert ("bot", messages, True, True) == (
+        chat_request.model,
+        chat_request.messages,
+        chat_request.stream,
+        chat_request.include_usage,
+    )
+    assert {
+        "temperature": 0.5,
+        "stop": ["END"],
+        "max_completion_tokens": 9,
+        "max_tokens": 9,
+    } == chat_request.parameters
 
 
 def test_a_request_of_responses_is_that_of_a_chat() -> None:
     """Items become messages, calls of one answer one message, and the words of Responses those of a chat."""
-    asked = read_responses(
+    responses = read_responses(
         {
             "model": "bot",
             "instructions": "Be brief.",
@@ -318,7 +336,7 @@ def test_a_request_of_responses_is_that_of_a_chat() -> None:
     def call(call_id: str, name: str) -> Any:
         return {"id": call_id, "type": "function", "function": {"name": name, "arguments": "{}"}}
 
-    assert asked.messages == [
+    assert responses.messages == [
         {"role": "developer", "content": "Be brief."},
         {"role": "user", "content": "What is it?"},
         {
@@ -332,7 +350,7 @@ def test_a_request_of_responses_is_that_of_a_chat() -> None:
         {"role": "tool", "tool_call_id": "c1", "content": "A cat."},
         {"role": "tool", "tool_call_id": "c2", "content": "Noon."},
     ]
-    assert asked.parameters == {
+    assert responses.parameters == {
         "max_tokens": 7,
         "tools": [{"type": "function", "function": {"name": "look_up", "parameters": {"type": "object"}}}],
         "tool_choice": {"type": "function", "function": {"name": "look_up"}},
@@ -425,12 +443,12 @@ def _client(answer: OpenAIAnswer) -> OpenAI:
     def handle(request: httpx.Request) -> httpx.Response:
         chat = request.url.path.endswith("/chat/completions")
         body = json.loads(request.content)
-        asked = read_chat(body) if chat else read_responses(body)
-        if not asked.stream:
+        read_request = read_chat(body) if chat else read_responses(body)
+        if not read_request.stream:
             return httpx.Response(
-                200, json=chat_completion(HEADING, answer) if chat else response_object(HEADING, asked, answer)
+                200, json=chat_completion(HEADING, answer) if chat else response_object(HEADING, read_request, answer)
             )
-        stream = ChatFrames(HEADING, asked) if chat else ResponseFrames(HEADING, asked)
+        stream = ChatFrames(HEADING, read_request) if chat else ResponseFrames(HEADING, read_request)
         pieces = [frame for piece in _cut(str(answer.message["content"])) for frame in stream.text(piece)]
         frames = [*stream.start(), *pieces, *stream.finish(answer)]
         return httpx.Response(200, content=b"".join(frames), headers={"content-type": "text/event-stream"})
@@ -444,7 +462,7 @@ def test_the_official_sdk_puts_the_same_answer_together() -> None:
     answer = OpenAIAnswer({"content": "I look it up.", "tool_calls": [CALL]}, "tool_calls", 3, 4)
     messages: Any = [{"role": "user", "content": "Hi"}]
     with _client(answer) as client:
-        whole = client.chat.completions.create(model="bot", messages=messages)
+        completion = client.chat.completions.create(model="bot", messages=messages)
         with client.chat.completions.stream(
             model="bot", messages=messages, stream_options={"include_usage": True}
         ) as chat:
@@ -453,13 +471,13 @@ def test_the_official_sdk_puts_the_same_answer_together() -> None:
         with client.responses.stream(model="bot", input="Hi") as events:
             final = events.get_final_response()
 
-    assert "I look it up." == whole.choices[0].message.content == streamed.choices[0].message.content
-    assert whole.choices[0].message.tool_calls is not None
+    assert "I look it up." == completion.choices[0].message.content == streamed.choices[0].message.content
+    assert completion.choices[0].message.tool_calls is not None
     assert streamed.choices[0].message.tool_calls is not None
-    assert "c1" == whole.choices[0].message.tool_calls[0].id == streamed.choices[0].message.tool_calls[0].id
-    assert whole.usage is not None
+    assert "c1" == completion.choices[0].message.tool_calls[0].id == streamed.choices[0].message.tool_calls[0].id
+    assert completion.usage is not None
     assert streamed.usage is not None
-    assert 7 == whole.usage.total_tokens == streamed.usage.total_tokens
+    assert 7 == completion.usage.total_tokens == streamed.usage.total_tokens
     assert "I look it up." == response.output_text == final.output_text
     assert (
         ["message", "function_call"]

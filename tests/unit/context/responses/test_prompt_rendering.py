@@ -67,7 +67,7 @@ contents = (
 ASKED = _event(EventType.ASSISTANT_MESSAGE, {"content": None, "tool_calls": [_call("a"), _call("b")]})
 ANSWERED = [_event(EventType.TOOL_RESULT, {"tool_call_id": name, "content": name}) for name in "ab"]
 events = st.lists(
-    st.builds(_event, st.sampled_from(EventType), contents).map(lambda one: [one])
+    st.builds(_event, st.sampled_from(EventType), contents).map(lambda event: [event])
     | st.permutations(ANSWERED).map(lambda results: [ASKED, *results])
     | st.just([ASKED]),
     max_size=6,
@@ -94,8 +94,8 @@ def test_the_messages_of_a_prefix_are_a_prefix_of_the_messages(
 @given(blocks=events)
 def test_whatever_happened_can_be_said_in_every_dialect(dialect: Dialect, blocks: list[ContentBlock]) -> None:
     """A result stands behind its call, and nowhere else: no provider takes one otherwise."""
-    asked = encode_request(dialect, "m", render_prompt(blocks, dialect).messages, {}, stream=False)
-    read: Any = decode_request(find_endpoint("POST", asked.path), asked.body)["messages"]
+    request = encode_request(dialect, "m", render_prompt(blocks, dialect).messages, {}, stream=False)
+    read: Any = decode_request(find_endpoint("POST", request.path), request.body)["messages"]
 
     waiting: list[Any] = []
     for message in read:
@@ -131,7 +131,7 @@ def test_every_text_is_a_message_in_its_role() -> None:
 
 
 @pytest.mark.parametrize(
-    ("event_type", "content", "said"),
+    ("event_type", "content", "text"),
     [
         (EventType.RETRIEVAL_RESULT, {"score": 1, "content": "x"}, '{"content":"x","score":1}'),
         (EventType.RETRIEVAL_RESULT, [{"type": "hit", "url": "/"}], '[{"type":"hit","url":"/"}]'),
@@ -145,11 +145,11 @@ def test_every_text_is_a_message_in_its_role() -> None:
         (EventType.ASSISTANT_MESSAGE, {"answer": 42}, '{"answer":42}'),
     ],
 )
-def test_a_value_is_told_as_json_unless_it_is_a_message(event_type: EventType, content: Any, said: str) -> None:
+def test_a_value_is_told_as_json_unless_it_is_a_message(event_type: EventType, content: Any, text: str) -> None:
     """A value that only looks a little like a message is not taken apart."""
     (message,) = _messages(_event(event_type, content))
 
-    assert said == message["content"]
+    assert text == message["content"]
     assert {"role", "content"} == message.keys()
     assert ("assistant" if event_type is EventType.ASSISTANT_MESSAGE else "user") == message["role"]
 
@@ -174,11 +174,13 @@ CALLS = _event(
 )
 def test_a_result_answers_a_call_in_front_of_it(results: list[Any], ids: list[str | None]) -> None:
     """By the id that it names, or in order; one that answers none is told as the user's."""
-    told = _messages(CALLS, *(_event(EventType.TOOL_RESULT, result) for result in results))[1:]
+    messages = _messages(CALLS, *(_event(EventType.TOOL_RESULT, result) for result in results))[1:]
 
-    assert ids == [message.get("tool_call_id") for message in told]
-    assert ["user" if one is None else "tool" for one in ids] == [message["role"] for message in told]
-    assert ["A", "B", "C"][: len(told)] == [message["content"] for message in told]
+    assert ids == [message.get("tool_call_id") for message in messages]
+    assert ["user" if tool_call_id is None else "tool" for tool_call_id in ids] == [
+        message["role"] for message in messages
+    ]
+    assert ["A", "B", "C"][: len(messages)] == [message["content"] for message in messages]
 
 
 def test_a_result_behind_something_else_is_told_as_the_user_s() -> None:
@@ -237,13 +239,13 @@ def test_an_answer_goes_back_in_its_provider_s_own_words(said_by: Dialect) -> No
     answer = unified["choices"][0]["message"]
     blocks = [_event(EventType.ASSISTANT_MESSAGE, answer), _event(EventType.TOOL_RESULT, "A cat.")]
 
-    asked = encode_request(said_by, "m", render_prompt(blocks, said_by).messages, {}, stream=False)
-    read: Any = decode_request(find_endpoint("POST", asked.path), asked.body)["messages"]
+    request = encode_request(said_by, "m", render_prompt(blocks, said_by).messages, {}, stream=False)
+    read: Any = decode_request(find_endpoint("POST", request.path), request.body)["messages"]
 
-    assert "s1gned" in json.dumps(asked.body)
+    assert "s1gned" in json.dumps(request.body)
     assert answer["tool_calls"] == read[0]["tool_calls"]
     assert ("tool", answer["tool_calls"][0]["id"]) == (read[1]["role"], read[1]["tool_call_id"])
-    assert '"look_up"' in json.dumps(asked.body["contents" if said_by is Dialect.GEMINI else "messages"])
+    assert '"look_up"' in json.dumps(request.body["contents" if said_by is Dialect.GEMINI else "messages"])
 
 
 @dialects
@@ -287,12 +289,12 @@ TOOLS: list[Any] = [
 def test_a_tool_bundle_is_the_tools_in_the_dialect_s_words(tool: Any, wrap: Any) -> None:
     """Whoever's words it was written in, and whether as a value, a text or bytes."""
     bundle = _block("tool_bundle_source", wrap(tool), "system", "application/json")
-    asked = _event(EventType.USER_MESSAGE, "Hi")
+    question = _event(EventType.USER_MESSAGE, "Hi")
 
-    rendered = {one: render_prompt([bundle, asked], one) for one in Dialect}
+    rendered = {dialect: render_prompt([bundle, question], dialect) for dialect in Dialect}
 
-    assert all([{"role": "user", "content": "Hi"}] == one.messages for one in rendered.values())
-    assert {one: told.parameters["tools"] for one, told in rendered.items()} == {
+    assert all([{"role": "user", "content": "Hi"}] == prompt.messages for prompt in rendered.values())
+    assert {dialect: prompt.parameters["tools"] for dialect, prompt in rendered.items()} == {
         Dialect.OPENAI: [TOOLS[0]],
         Dialect.ANTHROPIC: [{"name": "f", "input_schema": {"type": "object"}, "description": "Does."}],
         Dialect.GEMINI: [TOOLS[4]],
@@ -327,7 +329,7 @@ def test_a_response_schema_is_the_response_format_in_the_dialect_s_words() -> No
     block = _block("response_schema", SCHEMA, "system")
     wanted = {"type": "json_schema", "json_schema": {"name": "City_of_the_world", "schema": SCHEMA}}
 
-    assert {one: render_prompt([block], one).parameters for one in Dialect} == {
+    assert {dialect: render_prompt([block], dialect).parameters for dialect in Dialect} == {
         Dialect.OPENAI: {"response_format": wanted},
         Dialect.ANTHROPIC: {"output_config": {"format": {"type": "json_schema", "schema": SCHEMA}}},
         Dialect.GEMINI: {"generationConfig": {"responseMimeType": "application/json", "responseJsonSchema": SCHEMA}},
@@ -349,9 +351,9 @@ def test_an_image_is_read_back_by_every_dialect(dialect: Dialect) -> None:
     """As bytes of an artifact, in the user's role."""
     block = _block("binary_attachment", PNG, "user", "image/png")
 
-    asked = encode_request(dialect, "m", _messages(block, dialect=dialect), {}, stream=False)
+    request = encode_request(dialect, "m", _messages(block, dialect=dialect), {}, stream=False)
 
-    assert base64.b64encode(PNG).decode() in json.dumps(asked.body)
+    assert base64.b64encode(PNG).decode() in json.dumps(request.body)
     assert [
         {"type": "image_url", "image_url": {"url": f"data:image/png;base64,{base64.b64encode(PNG).decode()}"}}
     ] == (_messages(block)[0]["content"])
@@ -365,7 +367,7 @@ def test_bytes_that_are_text_are_told() -> None:
 
 
 @pytest.mark.parametrize(
-    ("block", "reason", "said"),
+    ("block", "reason", "expected"),
     [
         (
             _block("binary_attachment", b"%PDF", "user", "application/pdf"),
@@ -380,9 +382,9 @@ def test_bytes_that_are_text_are_told() -> None:
         (_block("response_schema", [], "system"), "unreadable_response_schema", "not a JSON Schema"),
     ],
 )
-def test_what_cannot_be_said_is_refused_by_name(block: ContentBlock, reason: str, said: str) -> None:
+def test_what_cannot_be_said_is_refused_by_name(block: ContentBlock, reason: str, expected: str) -> None:
     """The error names the block, and nothing that it holds."""
-    with pytest.raises(StoreRefused, match=f"block {block.block_id} .*{said}") as refused:
+    with pytest.raises(StoreRefused, match=f"block {block.block_id} .*{expected}") as refused:
         render_prompt([block], Dialect.OPENAI)
 
     assert (reason, 422) == (refused.value.reason, refused.value.status)
@@ -421,8 +423,8 @@ def test_a_provider_is_asked_with_what_is_rendered(server: ModelServer, kind: ty
 
     assert message is not None
     assert ["f"] == [call["function"]["name"] for call in message["tool_calls"]]  # type: ignore[union-attr,index,call-overload]
-    again = render_prompt([*blocks, _event(EventType.ASSISTANT_MESSAGE, message)], kind.dialect)
-    assert rendered.messages == again.messages[:-1]
+    prompt = render_prompt([*blocks, _event(EventType.ASSISTANT_MESSAGE, message)], kind.dialect)
+    assert rendered.messages == prompt.messages[:-1]
 
 
 @pytest.mark.parametrize(

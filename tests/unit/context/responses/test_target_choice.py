@@ -51,7 +51,7 @@ def test_snapshots_are_spread_as_the_weights_say(weights: list[int]) -> None:
             chosen[choose_target(release, new_id("snp"), weights)] += 1
 
     expected = [count * weight / sum(weights) for weight in weights]
-    statistic = sum((seen - wanted) ** 2 / wanted for seen, wanted in zip(chosen, expected, strict=True))
+    statistic = sum((observed - wanted) ** 2 / wanted for observed, wanted in zip(chosen, expected, strict=True))
 
     assert {1: 23.93, 2: 27.63, 3: 30.66}[len(weights) - 1] > statistic  # of as many degrees of freedom
 
@@ -60,7 +60,7 @@ def test_another_release_spreads_the_same_snapshots_anew() -> None:
     """Both ids count: of two releases with equal weights, half of the choices agree."""
     with seeded(7):
         snapshots = [new_id("snp") for _ in range(4000)]
-        one, other = new_id("alr"), new_id("alr")
-    agreed = sum(choose_target(one, name, [1, 1]) == choose_target(other, name, [1, 1]) for name in snapshots)
+        first, other = new_id("alr"), new_id("alr")
+    agreed = sum(choose_target(first, name, [1, 1]) == choose_target(other, name, [1, 1]) for name in snapshots)
 
     assert 1800 < agreed < 2200

@@ -18,10 +18,10 @@ def test_only_storage_knows_which_database_it_is() -> None:
     """The other rooms import no driver, ask no connection for its dialect, and write no SQL of one database."""
     modules = [path for path in ROOM.rglob("*.py") if ROOM / "storage" not in path.parents]
 
-    found = {str(path.relative_to(ROOM)): list(signs(path.read_text(encoding="utf-8"))) for path in modules}
+    found_signs = {str(path.relative_to(ROOM)): list(signs(path.read_text(encoding="utf-8"))) for path in modules}
 
     assert 30 < len(modules)
-    assert {} == {name: lines for name, lines in found.items() if lines}
+    assert {} == {name: lines for name, lines in found_signs.items() if lines}
 
 
 def test_each_sign_of_a_database_is_recognized() -> None:

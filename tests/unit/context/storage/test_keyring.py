@@ -26,9 +26,9 @@ def path(tmp_path: Path) -> str:
 @pytest.fixture
 def ring(path: str) -> Keyring:
     """A keyring with one key."""
-    made = Keyring(path)
-    made.add_key(PROJECT, 1)
-    return made
+    keyring = Keyring(path)
+    keyring.add_key(PROJECT, 1)
+    return keyring
 
 
 def test_opening_a_missing_keyring_writes_no_file(path: str) -> None:
@@ -76,10 +76,10 @@ def test_a_destroyed_key_is_gone(ring: Keyring) -> None:
 
     assert key not in Path(ring.path).read_text()
     assert not ring.has_key(PROJECT, 1)
-    for one in (ring, Keyring(ring.path)):
+    for keyring in (ring, Keyring(ring.path)):
         with pytest.raises(StoreUnavailable, match="no key for project prj_one, generation 1"):
-            Sealer(one, PROJECT).open("events", "evt_a", old)
-        assert b"new" == Sealer(one, PROJECT).open("events", "evt_a", new)
+            Sealer(keyring, PROJECT).open("events", "evt_a", old)
+        assert b"new" == Sealer(keyring, PROJECT).open("events", "evt_a", new)
 
 
 def test_the_old_file_is_overwritten_before_it_is_unlinked(ring: Keyring) -> None:
@@ -103,9 +103,9 @@ def test_files_left_by_a_crash_are_overwritten_on_the_next_open(ring: Keyring, r
         os.chmod(f"{ring.path}.new", 0o600)
         os.replace(f"{ring.path}.new", ring.path)
     with open(f"{ring.path}.old", "rb") as old:
-        found = Keyring(ring.path)
+        keyring = Keyring(ring.path)
 
-        assert found.has_key(PROJECT, 1)
+        assert keyring.has_key(PROJECT, 1)
         assert replaced == (not old.read().strip(b"\0"))
     assert not os.path.exists(f"{ring.path}.old")
 
@@ -124,8 +124,8 @@ def test_many_processes_make_keys_at_once(path: str) -> None:
     for thread in threads:
         thread.join()
 
-    whole = Keyring(path)
-    assert [[0, 1, 2, 3, 4]] * 8 == [whole.generations(f"prj_{number}") for number in range(8)]
+    keyring = Keyring(path)
+    assert [[0, 1, 2, 3, 4]] * 8 == [keyring.generations(f"prj_{number}") for number in range(8)]
 
 
 @pytest.mark.parametrize(
@@ -146,25 +146,29 @@ def test_a_file_that_is_no_keyring_is_refused(path: str, data: bytes) -> None:
 def test_sealed_bytes_do_not_contain_the_content(ring: Keyring) -> None:
     """And the same content is never sealed to the same bytes."""
     sealer = Sealer(ring, PROJECT)
-    one, two = (sealer.seal("events", "evt_a", 1, b"the secret") for _ in range(2))
+    first, two = (sealer.seal("events", "evt_a", 1, b"the secret") for _ in range(2))
 
-    assert b"secret" not in one.sealed + one.wrapped_key
-    assert one.sealed != two.sealed
-    assert one.wrapped_key != two.wrapped_key
+    assert b"secret" not in first.sealed + first.wrapped_key
+    assert first.sealed != two.sealed
+    assert first.wrapped_key != two.wrapped_key
 
 
 @pytest.mark.parametrize("change", ["project", "table", "row", "column", "content", "key", "cut"])
 def test_sealed_bytes_open_only_in_their_own_row(ring: Keyring, change: str) -> None:
     """In its project, table, row and column, and unchanged."""
     ring.add_key("prj_two", 1)
-    made = Sealer(ring, PROJECT).seal("events", "evt_a", 1, b"text")
+    sealed_event = Sealer(ring, PROJECT).seal("events", "evt_a", 1, b"text")
     project = "prj_two" if change == "project" else PROJECT
     table = "artifacts" if change == "table" else "events"
     row = "evt_b" if change == "row" else "evt_a"
     column = b"sealed_metadata" if change == "column" else b"sealed"
     sealed = SealedColumns(
-        made.sealed[:-1] + b"x" if change == "content" else made.sealed[: 5 if change == "cut" else None],
-        made.wrapped_key[:-1] + bytes([made.wrapped_key[-1] ^ 1]) if change == "key" else made.wrapped_key,
+        sealed_event.sealed[:-1] + b"x"
+        if change == "content"
+        else sealed_event.sealed[: 5 if change == "cut" else None],
+        sealed_event.wrapped_key[:-1] + bytes([sealed_event.wrapped_key[-1] ^ 1])
+        if change == "key"
+        else sealed_event.wrapped_key,
         1,
     )
 
@@ -175,10 +179,10 @@ def test_sealed_bytes_open_only_in_their_own_row(ring: Keyring, change: str) -> 
 def test_a_data_key_is_wrapped_again_under_another_generation(ring: Keyring) -> None:
     """What it sealed stays as it is, and the old key is not needed any more."""
     sealer = Sealer(ring, PROJECT)
-    made = sealer.seal("events", "evt_a", 1, b"text")
+    sealed = sealer.seal("events", "evt_a", 1, b"text")
     ring.add_key(PROJECT, 2)
 
-    wrapped = sealer.rewrap("events", "evt_a", made.wrapped_key, 1, 2)
+    wrapped = sealer.rewrap("events", "evt_a", sealed.wrapped_key, 1, 2)
     ring.destroy_keys(PROJECT, before=2)
 
-    assert b"text" == sealer.open("events", "evt_a", SealedColumns(made.sealed, wrapped, 2))
+    assert b"text" == sealer.open("events", "evt_a", SealedColumns(sealed.sealed, wrapped, 2))

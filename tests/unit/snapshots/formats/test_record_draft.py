@@ -94,7 +94,7 @@ def test_an_answer_that_does_not_say_its_tokens_or_its_end_is_refused() -> None:
 
 
 @pytest.mark.parametrize(
-    ("asked", "answer"),
+    ("request_body", "answer"),
     [
         (REQUEST, None),
         (REQUEST, said(choices=[])),
@@ -103,9 +103,11 @@ def test_an_answer_that_does_not_say_its_tokens_or_its_end_is_refused() -> None:
         ({"model": "m", "temperature": 0, "max_tokens": 1}, said()),
     ],
 )
-def test_what_the_format_cannot_hold_is_wire_only(asked: dict[str, Any], answer: dict[str, Any] | None) -> None:
+def test_what_the_format_cannot_hold_is_wire_only(
+    request_body: dict[str, Any], answer: dict[str, Any] | None
+) -> None:
     """It is committed as its raw response alone."""
-    draft = draft_record(asked, answer, {})
+    draft = draft_record(request_body, answer, {})
 
     assert (DraftKind.RAW_ONLY, {}, {}) == (draft.kind, draft.request, draft.response)
     assert draft.reasons

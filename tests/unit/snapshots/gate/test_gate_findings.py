@@ -108,7 +108,7 @@ def test_whether_a_request_is_new_does_not_depend_on_what_other_tests_asked(othe
 
 
 @pytest.mark.parametrize(
-    ("tests", "passed", "missed", "found"),
+    ("tests", "passed", "missed", "has_findings"),
     [
         ({"t": "passed"}, True, set(), True),
         ({"t": "failed"}, False, set(), False),
@@ -119,14 +119,14 @@ def test_whether_a_request_is_new_does_not_depend_on_what_other_tests_asked(othe
     ],
 )
 def test_unused_is_judged_for_tests_that_ran_and_passed(
-    tests: Mapping[str, str], passed: bool, missed: set[str], found: bool
+    tests: Mapping[str, str], passed: bool, missed: set[str], has_findings: bool
 ) -> None:
     """And in which everything was answered: what comes after a miss was not reached."""
     approved = approved_calls(make_call("a", scope="t"))
 
     findings = list(find_unused(approved, {}, missed, tests, NOWHERE, command_passed=passed))
 
-    assert ([UNUSED_RULE] if found else []) == [finding.finding.rule for finding in findings]
+    assert ([UNUSED_RULE] if has_findings else []) == [finding.finding.rule for finding in findings]
 
 
 def test_what_a_fixture_asks_once_is_in_use_whichever_test_comes_first() -> None:

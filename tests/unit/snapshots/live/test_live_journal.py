@@ -78,7 +78,7 @@ def test_answers_of_another_day_are_not_used(tmp_path: Path, plan: LivePlan) -> 
         journal.add(answer(plan, 1, NOW - timedelta(days=2)))
         journal.add(answer(plan, 2, NOW - timedelta(hours=2)))
     with pinned(NOW), LiveJournal(str(tmp_path), plan) as reopened:
-        assert [2] == [one.run for one in reopened.answers]
+        assert [2] == [live_answer.run for live_answer in reopened.answers]
 
 
 def test_a_line_that_a_crash_cut_short_is_dropped_and_any_other_is_an_error(tmp_path: Path, plan: LivePlan) -> None:

@@ -89,14 +89,16 @@ def test_a_real_provider_is_not_asked_without_a_key() -> None:
 
 def test_a_key_in_the_query_does_not_go_along() -> None:
     """Gemini lets it stand there; ours is sent in a header, and other parameters stay."""
-    one = approved()
-    assert one.raw_response is not None
+    approved_call = approved()
+    assert approved_call.raw_response is not None
     redacted = {"request": [{"path": "$.url", "type": "SECRET_FIELD"}], "response": [], "echoes": []}
     path = "/v1beta/models/gemini-2.5-flash:streamGenerateContent"
-    wire = one.raw_response._replace(path=path, query="alt=sse&key=%5BREDACTED%5D", redacted=redacted)
+    wire = approved_call.raw_response._replace(path=path, query="alt=sse&key=%5BREDACTED%5D", redacted=redacted)
 
     (call,) = planned(
-        one._replace(provider="gemini", raw_response=wire), ProviderAddresses({}, {}, {}), {"GEMINI_API_KEY": "k"}
+        approved_call._replace(provider="gemini", raw_response=wire),
+        ProviderAddresses({}, {}, {}),
+        {"GEMINI_API_KEY": "k"},
     ).calls
 
     assert f"https://generativelanguage.googleapis.com{path}?alt=sse" == call.url

@@ -10,7 +10,7 @@ from traceforge.snapshots.tree.run_scopes import RunScopes
 
 
 @pytest.mark.parametrize(
-    ("scope", "gone"),
+    ("scope", "is_removed"),
     [
         ("tests/test_a.py::test_one", False),  # it ran
         ("tests/test_a.py::test_two", False),  # it is there
@@ -21,9 +21,9 @@ from traceforge.snapshots.tree.run_scopes import RunScopes
         ("", False),
     ],
 )
-def test_a_test_counts_as_removed_only_if_that_is_certain(tmp_path: Path, scope: str, gone: bool) -> None:
+def test_a_test_counts_as_removed_only_if_that_is_certain(tmp_path: Path, scope: str, is_removed: bool) -> None:
     """By its file, and its name in it."""
     (tmp_path / "tests").mkdir()
     (tmp_path / "tests" / "test_a.py").write_text("def test_one(): ...\ndef test_two(): ...\n")
 
-    assert gone == RunScopes({"tests/test_a.py::test_one", ""}, [str(tmp_path)]).is_removed(scope)
+    assert is_removed == RunScopes({"tests/test_a.py::test_one", ""}, [str(tmp_path)]).is_removed(scope)
