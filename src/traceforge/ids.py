@@ -28,7 +28,7 @@ if hasattr(os, "register_at_fork"):
 
 
 def new_id(prefix: str) -> str:
-    """Make a handle such as `snp_01jy…`; `prefix` is given without its underscore."""
+    """Make an id such as `snp_01jy…`; `prefix` is given without its underscore."""
     source = _source.get()
     if source is not None:
         return f"{prefix}_{''.join(source.choice(ALPHABET) for _ in range(LENGTH))}"

@@ -48,7 +48,7 @@ class SignatureCheck(NamedTuple):
 
 
 def find_ssh_key(file: str) -> SSHKey | None:
-    """The key in a file, private or public; None where there is none, or no `ssh-keygen`."""
+    """The key in a file, private or public; None if the file has no key, or `ssh-keygen` is missing."""
     with TemporaryDirectory() as temporary:
         process = _run(["-l", "-f", _key_file(file, temporary)[0]], b"", CHECK_SECONDS_MAX)
     text = process.stdout.decode(errors="replace") if process is not None else ""

@@ -56,11 +56,11 @@ class Recorder(Protocol):
 
     @property
     def counts(self) -> RecordingCounts:
-        """What became of everything so far."""
+        """The counts of all exchanges so far."""
         ...
 
     def close(self, seconds: float = CLOSE_SECONDS) -> RecordingCounts:
-        """Write what was taken and turn it into files, for so long at most; safe to call twice.
+        """Write the accepted exchanges and turn them into files, for at most `seconds`; safe to call twice.
 
         What is `waiting` afterwards is written by another process, which goes on; everything else is `lost`.
         """
@@ -155,7 +155,7 @@ class ThreadRecorder:
         return counts
 
     def close(self, seconds: float = CLOSE_SECONDS) -> RecordingCounts:
-        """Write what was taken, and make files for so long at most: this process may be about to end."""
+        """Write the accepted exchanges, and make files for at most `seconds`: this process may be about to end."""
         if not self._stopped and os.getpid() == self._owner_pid:
             self._stopped = True
             atexit.unregister(self.close)
@@ -304,7 +304,7 @@ class ProcessRecorder:
         self._sent += len(batch)
 
     def _restart_process(self) -> None:
-        """The process died. What it had written is on the disk; what was on its way is lost, and counted."""
+        """The process died. What it had written is on the disk; the rest is counted as lost."""
         self._reader.join(1)
         self._wait_for_process(1)
         self._finished_counts += self._counts

@@ -91,7 +91,7 @@ class WriterFork(_Fork):
         self.counts += RecordingCounts(lost=missing)  # None, unless it died.
 
     def is_finished(self, seconds: float) -> bool:
-        """Whether it has written everything, or died; waits for so long."""
+        """Whether it has written everything, or died; waits for at most `seconds`."""
         self._listener.join(seconds)
         return not self._listener.is_alive()
 

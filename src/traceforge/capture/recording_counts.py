@@ -1,4 +1,4 @@
-"""What became of exchanges: one type for a recorder, for what writes its traces, and for its other processes.
+"""Counts of exchanges by result: one type for a recorder, its trace writer and its other processes.
 
 It is in a module of its own so that a replay, which records nothing, need not import what writes traces.
 """

@@ -1,7 +1,7 @@
 """A connection of a client, and the requests that come over it, one after the other.
 
 In: bytes of the client. Out: one response to each request. Never: accepts a page of another origin, reads on where
-the start of the next request is ambiguous, waits for ever for the rest of a request, or goes on with a turn whose
+the start of the next request is ambiguous, waits for ever for the rest of a request, or continues a turn whose
 client has left: the model's answer is then dropped, and the session does not remember it.
 
 It uses the `http` room: a web framework would be the only dependency of the base install that just serves pages.

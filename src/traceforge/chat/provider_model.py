@@ -95,7 +95,7 @@ def _answer_text(response: ModelResponse) -> str:
     """The text of an answer, or of the model's refusal.
 
     Raises:
-        ChatError: there is none.
+        ChatError: the response has neither.
     """
     message = response.message
     for name in ("content", "refusal"):

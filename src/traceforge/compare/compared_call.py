@@ -29,7 +29,7 @@ _TEXT_PARTS = frozenset({"text", "output_text"})
 class ToolCall(Struct, frozen=True):
     """One call the model asked for. `arguments` is the JSON that its text holds, or the text where it holds none.
 
-    Its id is not kept: providers draw it anew each time.
+    Its id is not kept: providers choose a new one each time.
     """
 
     name: str

@@ -110,7 +110,7 @@ def find_facts(text: str) -> Facts:
 
 
 def _read(group: str | None, value: str) -> tuple[str, str]:
-    """The kind of what was found, and its plain spelling."""
+    """The kind of a fact, and its plain spelling."""
     if group == "number":
         return group, _plain_number(value)
     if group == "link":

@@ -3,9 +3,9 @@
 In: a target of a release and what it is asked. Out: a call that has not begun. Never: an address or a key in a
 release, a response or an error; a call that leaves no trace.
 
-Where a provider is: what the caller gave (`--upstream NAME=URL`), else TRACEFORGE_UPSTREAM_OPENAI and its like, else
-`upstreams` of the project's configuration, else its public address. Its key is in the environment variable that its
-SDK reads. Every call becomes a redacted trace in the project's traces folder.
+The address of a provider is what the caller gave (`--upstream NAME=URL`), else TRACEFORGE_UPSTREAM_OPENAI
+(_ANTHROPIC, …), else `upstreams` of the project's configuration, else its public address. Its key is in the
+environment variable that its SDK reads. Every call becomes a redacted trace in the project's traces folder.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Who may call a server on this machine: checks of Host, Origin and token.
+"""Access control of a server on this machine: checks of Host, Origin and token.
 
 Never: trusts a name that only a browser was given. A web page from elsewhere can make a browser send requests to
 loopback, or resolve its own domain to 127.0.0.1, and our servers forward their callers' API keys.

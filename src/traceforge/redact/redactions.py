@@ -29,7 +29,7 @@ class TextSpan(NamedTuple):
 
 
 class Redaction:
-    """One value that was replaced: where it stood, what it was, and, in memory only, the value itself."""
+    """One value that was replaced: its place, its type and, in memory only, the value itself."""
 
     __slots__ = ("_secret", "path", "start", "type")
 

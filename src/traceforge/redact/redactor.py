@@ -66,8 +66,8 @@ class Redactor:
         return copied
 
     def with_memory(self) -> Redactor:
-        """The same redactor, but that it does not scan a text of a JSON value again that had no secret: for one who
-        asks about the same conversations again and again.
+        """The same redactor with a cache of texts without secrets, which it does not scan again: for callers that
+        redact the same conversations repeatedly.
         """
         copied = copy(self)
         finder = copy(self._finder)
@@ -153,7 +153,7 @@ class Redactor:
     def redact_chunks(self, chunks: Sequence[bytes], media_type: str = "") -> Redacted[list[bytes]]:
         """The chunks of a response without secrets: as many, cut at the same places where nothing was redacted.
 
-        A secret that crosses a border, be it of chunks or of the events in them, is found all the same.
+        A secret that crosses the border of two chunks, or of two events in them, is found too.
         """
         data = b"".join(chunks)
         if _base_media_type(media_type) in EVENT_TYPES or data.lstrip()[:6] in (b"data: ", b"event:"):

@@ -87,7 +87,7 @@ class Scanner:
         return None
 
     def _refine_type(self, text: bytes, place: SecretSpan) -> SecretSpan:
-        """What the context gave away may also have a type of its own: `api_key = "sk-…"` is an OPENAI_KEY."""
+        """A secret that its context revealed may also have its own type: `api_key = "sk-…"` is an OPENAI_KEY."""
         if place.type not in CONTEXT_TYPES:
             return place
         before = max(0, place.start - 1)

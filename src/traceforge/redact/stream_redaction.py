@@ -56,7 +56,7 @@ def redact_fragments(finder: SecretFinder, fragments: Sequence[str]) -> list[str
 
 
 def _replace_and_split(finder: SecretFinder, pieces: Sequence[bytes], spans: Sequence[SecretSpan]) -> list[bytes]:
-    """Replace what was found in the joined pieces, and cut at the same borders."""
+    """Replace the secrets of the joined pieces, and cut at the same borders."""
     return apply_edits(pieces, _span_edits(finder, b"".join(pieces), spans), keep_together=True)
 
 
@@ -175,7 +175,7 @@ def _find_array_events(data: bytes) -> Iterator[StreamEvent]:
 
 
 def _spans_outside_events(raw: Sequence[SecretSpan], events: Sequence[StreamEvent]) -> list[SecretSpan]:
-    """What was found in lines that hold no JSON."""
+    """The secrets in lines that are not JSON."""
     starts = [event.start for event in events]
     return [item for item in raw if not _overlaps_event(item, starts, events)]
 
@@ -243,7 +243,7 @@ def _redact_joined_texts(finder: SecretFinder, events: Sequence[StreamEvent]) ->
 
 
 def _redact_joined_text(finder: SecretFinder, texts: list[str]) -> tuple[Replacement, list[str]]:
-    """Clean a text that came in parts; JSON that would be broken by it is written anew, in the first part."""
+    """Clean a text that came in parts; JSON that would become invalid is written again, in the first part."""
     pieces = [encode(text) for text in texts]
     joined = b"".join(pieces)
     spans = finder.find_secrets(joined)

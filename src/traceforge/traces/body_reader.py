@@ -242,7 +242,7 @@ def _read_whole(
 
 
 def _resolve_body_markers(body: RedactedBody, markers: SecretMarkers) -> RedactedBody:
-    """Take the markers of its own away from a body."""
+    """Remove the secrets' own markers from a body."""
     if body.is_json:
         (data,), echo_markers = markers.strip_markers([write_body(body.value, COMPACT)])
         return body._replace(value=parse_json(data), markers=echo_markers)

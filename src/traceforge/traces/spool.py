@@ -215,7 +215,7 @@ def read_segment(path: str, start: int = 0) -> SpoolSegment | None:
 
 
 def read_frame(path: str, offset: int) -> SpoolFrame | None:
-    """Read the frame at an offset; None where there is none, or the segment is gone."""
+    """Read the frame at an offset; None if it is damaged, or the segment is gone."""
     try:
         descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_BINARY", 0))
     except OSError:

@@ -1,6 +1,6 @@
 """Content encodings: the bytes a provider meant, from the bytes it sent.
 
-In: a body and its `content-encoding`. Out: the decoded body and what was found. Never: more than a stated size,
+In: a body and its `content-encoding`. Out: the decoded body, or the problem. Never: more than a stated size,
 however small the body is that claims to hold it.
 """
 

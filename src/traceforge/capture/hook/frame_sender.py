@@ -62,7 +62,7 @@ class FrameSender:
                 self._enqueue(frame[sent:])
 
     def flush(self, timeout_s: float) -> None:
-        """Send what waits, for at most so long: at the end of the process."""
+        """Send the waiting frames at the end of the process, until the time is up."""
         deadline = time.monotonic() + timeout_s
         while self._waiting and time.monotonic() < deadline:
             if not self._is_sending:

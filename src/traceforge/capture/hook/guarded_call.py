@@ -70,7 +70,7 @@ class GuardedCall:
         self.trace_id = call.id if call is not None else ""
 
     def replay(self, body: bytes) -> Any:
-        """The response to the whole request; None: there is none, and the call goes upstream."""
+        """The response to the whole request; None if the call goes upstream."""
         call, replayer = self._call, self._replayer
         try:
             if call is None or replayer is None:

@@ -30,7 +30,7 @@ class QueryClient:
         """The head and the chunks of the reply.
 
         Raises:
-            OSError, ValueError: there is none, or it cannot be read.
+            OSError, ValueError: no reply came, or it cannot be read.
         """
         connection = self._take()
         try:

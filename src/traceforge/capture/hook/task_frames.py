@@ -18,7 +18,7 @@ TASKS_MAX = 20  # that wait for one another
 
 
 def root_frame() -> tuple[Any, FrameType | None]:
-    """The task that is running in this thread, and its outermost frame; None where there is none to be seen."""
+    """The task that is running in this thread, and its outermost frame; None if no task is running."""
     asyncio = sys.modules.get("asyncio")
     if asyncio is None or asyncio._get_running_loop() is None:
         return None, None

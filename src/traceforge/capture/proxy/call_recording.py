@@ -5,8 +5,8 @@ failure is counted by kind, and the first of a kind is reported on stderr; the e
 bytes travel on.
 
 An event loop sends what was written only after everything that happened at the same time was handled, and a client
-that has its response asks again at once. So the engine is not told of a call when it ends, but of several together, a
-moment later.
+that has its response asks again at once. So the engine gets several ended calls together, a moment later, and not each
+when it ends.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The local socket on which child processes report.
 
-In: connections of our own children. Out: their frames, handed to the reports of the run, and replies to$ queries.
+In: connections of our own children. Out: their frames, handed to the reports of the run, and replies to queries.
 Never: listens beyond this machine: a Unix socket in a folder that only this user can read, or, where there are none,
 loopback; both ask for the token of this run.
 """
@@ -47,7 +47,7 @@ class ProcessListener:
         return listener, f"tcp:127.0.0.1:{listener.getsockname()[1]}"
 
     def close(self, timeout_s: float) -> None:
-        """The command has ended: read the reports that are on their way, for at most so long."""
+        """Read the last reports after the command has ended, for at most `timeout_s`."""
         until = time.monotonic() + timeout_s
         self._closing = True
         with suppress(OSError):

@@ -1,7 +1,7 @@
 """Network access of a test: the ports at which models answer, and connections that were refused.
 
 In: the environment and the configuration of providers. Out: ports of loopback; refusals in words. Never: imports what
-keeps a whole command from the network: a suite in one process needs none of it.
+keeps a whole command from the network: a suite in one process does not need it.
 """
 
 from __future__ import annotations

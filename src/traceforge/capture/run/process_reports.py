@@ -140,7 +140,7 @@ class ProcessConnection:
         return _response_frame(response)
 
     def _record_test_event(self, scope: str, event: str) -> None:
-        """A test began, maybe once more, or one of its phases ended; the worst outcome counts."""
+        """Record that a test began, perhaps again, or that a phase of it ended; its worst outcome counts."""
         tests = self._reports.tests
         if event == "began":
             tests.pop(scope, None)

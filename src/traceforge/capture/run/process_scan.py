@@ -1,4 +1,4 @@
-"""Which programs a command started, and which of them none of our hooks watched.
+"""The programs that a command started, and those that no hook watched.
 
 In: `/proc`, scanned repeatedly while the command runs; later, which processes reported to us. Out: Pythons that were
 not instrumented, and other programs by name. Never: slows a process down, or is complete: a program that ends between

@@ -8,7 +8,7 @@ In: a thread that is about to be sealed. Out: the same, in which these fail with
     io_uring_setup                               system calls that no filter sees
 
 Never: looks behind a pointer, which a filter cannot. On an architecture that is not listed here, nothing is filtered;
-Landlock is in force all the same.
+Landlock still applies.
 
 The filter is a program of classic BPF: eight bytes an instruction, `code, jump if true, jump if false, value`.
 """

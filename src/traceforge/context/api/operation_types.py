@@ -93,12 +93,12 @@ class Operation(NamedTuple):
 
     @property
     def can_stream(self) -> bool:
-        """May its answer be had as it comes?"""
+        """Whether the response can be streamed."""
         return self.body is not None and "stream" in self.body.__struct_fields__
 
     @property
     def takes_key(self) -> bool:
-        """May it be sent with an idempotency key?"""
+        """Whether a request may carry an idempotency key."""
         return self.method == "POST"
 
     def fill_path(self, ids: tuple[str, ...]) -> str:

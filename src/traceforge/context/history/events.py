@@ -82,7 +82,7 @@ class PackedEvent(NamedTuple):
 
 
 def append_event(tx: StoreTransaction, session_id: str, branch_id: str, body: Append) -> Event:
-    """Append one event, where the head of the branch is still the one that the caller has seen.
+    """Append one event if the branch still has the head and version that the caller expects.
 
     Raises:
         BranchConflict: the branch has moved on; the error holds its head. Nothing was written.

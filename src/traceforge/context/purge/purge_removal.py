@@ -1,4 +1,4 @@
-"""Removes the content of a purge and wraps all other data keys anew, inside of one transaction.
+"""Removes the content of a purge and wraps all other data keys again, in one transaction.
 
 In: the reach of a purge, and the id of its receipt. Out: tombstones without content, and every other data key of the
 project under the key of the next generation. Never: a forgotten row: where a data key is left under the old key, the

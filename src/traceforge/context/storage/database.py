@@ -68,7 +68,7 @@ class Database:
 
     @classmethod
     def open(cls, target: str) -> Database:
-        """Open a database, create the file where there is none, and bring its schema up to date.
+        """Open a database, create the file if it does not exist, and bring its schema up to date.
 
         Raises:
             StoreUnavailable: it cannot be reached, is of a newer version, or is not a database.

@@ -47,7 +47,7 @@ def create_project(connection: Connection, keyring: Keyring, body: NewProject) -
 
 
 def ensure_default_project(connection: Connection, keyring: Keyring) -> Project:
-    """The oldest project; makes one where there is none."""
+    """The oldest project; creates one if the store is empty."""
     lock_for_transaction(connection, _LOCK)
     first = find_oldest_project(connection)
     return first or create_project(connection, keyring, NewProject(name=DEFAULT_NAME))
@@ -62,7 +62,7 @@ def load_project(connection: Connection, project_id: str, param: str | None = No
     """A project by its id.
 
     Raises:
-        StoreRefused: there is none.
+        StoreRefused: the project does not exist.
     """
     row = None
     if is_id(project_id):

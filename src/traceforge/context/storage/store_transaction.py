@@ -108,7 +108,7 @@ class StoreTransaction:
         """A row of this project that was neither deleted nor purged; `kind` is its name in errors.
 
         Raises:
-            StoreRefused: there is none, or it was deleted.
+            StoreRefused: it does not exist, or was deleted.
             ContentPurged: its content was purged.
         """
         row = self.find(table, row_id)

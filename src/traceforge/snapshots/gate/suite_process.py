@@ -76,7 +76,7 @@ class SuiteProcess:
         return observations
 
     def begin_test(self, scope: str, *, is_off: bool) -> None:
-        """A test begins, perhaps again: its requests are counted anew. One that is off has the real keys."""
+        """Start a test, perhaps again: its counts start at zero. With `is_off`, it gets the real API keys."""
         self.snapshots.player.restart_scope(scope)
         if is_off:
             self._off_scopes.add(scope)

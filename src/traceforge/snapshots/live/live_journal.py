@@ -96,7 +96,7 @@ class LiveJournal:
             self.answers.append(answer)
 
     def finish(self) -> None:
-        """Everything was answered: the next check starts anew."""
+        """Close the journal of a complete check, so that the next check starts empty."""
         with suppress(FileNotFoundError):
             os.replace(self._path, os.path.join(os.path.dirname(self._path), FINISHED))
 

@@ -168,7 +168,7 @@ def load_pending(project: str) -> list[PendingChange]:
     """Every pending change, by id.
 
     Raises:
-        InvalidFile, NotJSON, CannotRead: a file there is none; nothing that is pending goes unseen.
+        InvalidFile, NotJSON, CannotRead: a file there is not a pending change; it is not skipped.
     """
     folder = os.path.join(project, PENDING_FOLDER)
     if not os.path.isdir(folder):

@@ -65,7 +65,7 @@ def load_signing_key(folder: str) -> SigningKey:
     """The key that Git would sign with.
 
     Raises:
-        CannotSign: there is none, or it is not an SSH key.
+        CannotSign: Git has no signing key, or it is not an SSH key.
     """
     key_format = find_git_setting(folder, "gpg.format")
     key = find_git_setting(folder, "user.signingkey")

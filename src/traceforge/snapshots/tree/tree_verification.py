@@ -272,7 +272,7 @@ def _check_raw_reference(
 def _check_agreement(
     task: DocumentTask, record_path: str, record: dict[str, Any], file: str, data: bytes, digest: Digest
 ) -> Iterable[Finding]:
-    """Decode the raw response again: its answer must be the one that was reviewed in the record."""
+    """Decode the raw response again: its answer must equal the answer in the record, which was reviewed."""
     raw, findings = _parse_raw_response(file, data)
     yield from findings
     if raw is None:

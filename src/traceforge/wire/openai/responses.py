@@ -284,7 +284,7 @@ _PROGRESS = {
 
 
 def _part(item: JSONObject, holder: str, place: int, kind: str = "") -> JSONObject:
-    """The part at this place, made where there is none; one that no event has announced gets its type."""
+    """The part at this place, created if it is missing; without an announcing event, it gets its type here."""
     parts = item.setdefault(holder, [])
     if not isinstance(parts, list):
         parts = item[holder] = []
