@@ -39,7 +39,7 @@ ENVIRONMENT_VARIABLES = {"TRACEFORGE_TRACES_DIR": "traces_dir"}
 # The first parts of paths that belong to the proxy itself, or to a dialect.
 RESERVED_NAMES = frozenset(("healthz", "metrics", "v1", "v1alpha", "v1beta", "v1beta1", "api"))
 
-# Compiled where they are needed: most projects have none of this.
+# Compiled on first use, because most projects configure neither.
 _UPSTREAM_NAME = r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}"
 _PORTS = r"([0-9]{1,5})-([0-9]{1,5})"
 _PORTS_HINT = 'Write a port as 5432, and a range as "32768-60999".'
@@ -107,7 +107,7 @@ class LoadedConfig(NamedTuple):
     project: str
     config: Config
     origins: Mapping[str, str]
-    file: str = ""  # empty where nothing configures the project; a file that sets nothing is named all the same
+    file: str = ""  # empty where nothing configures the project; a file that sets nothing is named too
 
 
 def load_config(start: str, environ: Mapping[str, str] | None = None) -> LoadedConfig:

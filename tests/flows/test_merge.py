@@ -27,7 +27,7 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Project:
 
 @pytest.mark.parametrize("autocrlf", ["false", "true"])
 def test_the_manifest_is_the_only_step(project: Project, autocrlf: str) -> None:
-    """New, changed and removed snapshots and wire answers on both sides, whatever Git thinks of line ends."""
+    """New, changed and removed snapshots and raw responses on both sides, whatever Git thinks of line ends."""
     project.git("config", "core.autocrlf", autocrlf)
     project.git("checkout", "-qb", "theirs")
     project.approve(record_change("ccc"), record_change("aaa", "Theirs."), SnapshotChange("", "zzz", None, None))
@@ -57,7 +57,7 @@ def test_the_manifest_is_the_only_step(project: Project, autocrlf: str) -> None:
 
 
 def test_git_leaves_the_bytes_alone(project: Project, tmp_path: Path) -> None:
-    """A clone on a system with other line ends has the same files, and GitHub folds the wire answers away."""
+    """A clone on a system with other line ends has the same files, and GitHub folds the raw responses away."""
     clone = tmp_path / "clone"
     subprocess.run(
         ["git", "clone", "-q", "-c", "core.autocrlf=true", "-c", "core.eol=crlf", project.folder, clone], check=True

@@ -117,7 +117,7 @@ class DrainerFork(_Fork):
 
 
 def _send_counts(reports: socket.socket, counts: RecordingCounts) -> None:
-    with suppress(OSError):  # The recorder died; what it has sent is written all the same.
+    with suppress(OSError):  # The recorder died; what it has sent is still written.
         send_frame(reports, encode_msgpack(counts))
 
 

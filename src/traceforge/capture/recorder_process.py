@@ -40,7 +40,7 @@ COUNTS_SECONDS = 0.5
 FORK_FRAMES_MIN = 2000  # Frames left at the end that are worth a fork: about a third of a second of work.
 FRAME_BYTES = 100  # The memory of a frame besides its bytes.
 BEHIND_BYTES = 8 << 20  # When more waits, files are made by a fork.
-# In a burst, we rest for so many times as long as we worked: the proxy and its clients share our cores. A backlog
+# In a burst, pause for this multiple of the working time: the proxy and its clients share the cores. A backlog
 # that is larger, or older, is not a burst, and a pause would not shrink it.
 BURST_REST_FACTOR = 3
 BURST_BACKLOG_BYTES_MAX = 64 << 20

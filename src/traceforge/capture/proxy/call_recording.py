@@ -5,8 +5,7 @@ failure is counted by kind, and the first of a kind is reported on stderr; the e
 bytes travel on.
 
 An event loop sends what was written only after everything that happened at the same time was handled, and a client
-that has its response asks again at once. So the engine gets several ended calls together, a moment later, and not each
-when it ends.
+that has its response asks again at once. So the engine gets several ended calls together, a moment later.
 """
 
 from __future__ import annotations

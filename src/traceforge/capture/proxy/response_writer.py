@@ -14,7 +14,7 @@ from traceforge.http.plain_response import LAST_CHUNK, frame_chunk, reason_phras
 from traceforge.replay.recorded_response import RecordedResponse
 
 REMEMBERED_MAX = 512
-REMEMBERED_BYTES_MAX = 64 << 10  # A longer response is written anew.
+REMEMBERED_BYTES_MAX = 64 << 10  # A longer response is not cached.
 
 
 class ResponseFraming(NamedTuple):

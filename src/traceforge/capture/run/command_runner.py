@@ -44,7 +44,7 @@ class CommandRun:
     problems: Mapping[str, int]
     not_seen: Mapping[str, int]
     replayed: int = (
-        0  # calls of Python processes that were answered from recordings, or refused because there is none
+        0  # calls of Python processes that were answered from recordings, or refused because they were not recorded
     )
     tests: Mapping[str, str] = field(default_factory=dict)  # by node id: "passed", "failed" or "skipped"
     offline_report: OfflineReport | None = None  # where the run had no network

@@ -19,7 +19,7 @@ from traceforge.capture.hook.frame_sender import connect
 from traceforge.capture.hook.frames import read_frame
 from traceforge.capture.run.process_reports import ProcessConnection, ProcessReports
 
-QUIET_S = 0.3  # A process that outlives the command and reports nothing for so long is not waited for.
+QUIET_S = 0.3  # After the command, do not wait for a process that reports nothing for this long.
 
 
 class ProcessListener:

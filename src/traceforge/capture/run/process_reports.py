@@ -47,7 +47,7 @@ class ProcessReports:
         self.lost = 0  # calls that a process could not report
         self.malformed = 0  # frames that could not be read
         self.too_large = 0
-        self.replayed = 0  # calls that were answered from recordings, or refused because there is none
+        self.replayed = 0  # calls that were answered from recordings, or refused because they were not recorded
         self.refused_connections: Counter[tuple[str, str]] = Counter()  # by address and reason
         self.started_programs: Counter[tuple[str, bool]] = (
             Counter()

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 Scope = Literal["read", "write", "admin"]
 Method = Literal["GET", "POST", "PATCH", "DELETE"]
 
-# What a scope allows: who may write may read, and who may do everything may do both.
+# The scopes that each scope includes.
 ALLOWS: Mapping[str, frozenset[str]] = {
     "read": frozenset(("read",)),
     "write": frozenset(("read", "write")),

@@ -28,7 +28,7 @@ class ContentBlock(NamedTuple):
     kind: str
     content: JSON | bytes
     media_type: str = ""  # Of bytes.
-    hidden: str = ""  # The digest of a pinned content whose handle was revoked: it cannot be read.
+    hidden: str = ""  # The digest of a pinned content that was deleted: it cannot be read.
 
     @property
     def type(self) -> str:
