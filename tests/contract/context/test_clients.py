@@ -204,15 +204,13 @@ def test_every_client_raises_the_same_errors(client: Any) -> None:
 
 @pytest.mark.parametrize("content", [float("nan"), float("inf"), "\ud800", object()])
 def test_a_value_that_json_cannot_represent_is_refused_before_it_is_sent(client: Any, content: Any) -> None:
-    """What JSON cannot hold is refused before it is asked."""
     with pytest.raises(StoreRefused) as refused:
         client.create_session(metadata={"a": [content]})
     assert 400 == refused.value.status
     assert [] == client.list_sessions().data
 
 
-def test_an_idempotency_key_works_alike_in_every_client(client: Any) -> None:
-    """An idempotency key is the same everywhere."""
+def test_an_idempotency_key_has_the_same_effect_in_every_client(client: Any) -> None:
     first = client.create_session(metadata={"a": 1, "b": 2}, idempotency_key="k 1")
 
     assert first == client.create_session(metadata={"b": 2, "a": 1}, idempotency_key="k 1")
@@ -336,7 +334,7 @@ def test_a_connection_that_the_server_closed_is_opened_again(store: Store) -> No
 
 
 def test_a_response_is_streamed_as_it_arrives(client: Any, upstream: Upstream) -> None:
-    """That it began, each text, and how it ended; on the branch it is the same as one that was waited for."""
+    """A first event, one per text, and an end event; the branch is the same as after a call without streaming."""
     upstream.respond_with(streamed_response("One", " two", " three"))
     session = client.create_session()
 
@@ -356,7 +354,7 @@ def test_a_response_is_streamed_as_it_arrives(client: Any, upstream: Upstream) -
 
 
 def test_each_text_arrives_before_the_next_one_is_sent(client: Any, upstream: Upstream) -> None:
-    """Nothing is asked before the first event is; nothing is held back for the next one."""
+    """Opening the stream sends nothing; each text is returned as soon as it arrives."""
     permits = threading.Semaphore(0)
     upstream.respond_with(streamed_response("One", " two", " three", permits=permits))
     events = step_by_step(client, model="openai/m", session_id=client.create_session().id, input="Count.")
@@ -407,8 +405,10 @@ def test_a_stream_with_a_key_is_done_once(client: Any, upstream: Upstream) -> No
     assert 422 == error.value.status
 
 
-def test_a_refused_stream_raises_and_a_failed_one_ends_with_its_error(client: Any, upstream: Upstream) -> None:
-    """A refusal is raised as everywhere; a model that fails is the end of a response."""
+def test_a_refused_stream_raises_and_a_failed_model_call_ends_the_stream_with_an_error(
+    client: Any, upstream: Upstream
+) -> None:
+    """A refusal raises as in every other call; a failed model call is the last event of the response."""
     upstream.respond_with(ScriptedResponse([b"{}"], status=500))
     session = client.create_session()
     body = {"model": "openai/m", "session_id": session.id, "input": "Hi"}

@@ -29,7 +29,7 @@ def expected(processes: int, threads: int, each: int) -> set[str]:
 
 
 def test_eight_writers_lose_nothing(target: str, keys: str, record_property: Any, backend: str) -> None:
-    """Four processes of two writers each, 400 appends in all, each of which retries when it is told to."""
+    """Four processes with two writers each make 400 appends; each writer retries after a conflict."""
     with closing(Store.open(target, keys=keys)) as store:
         session = new_session(store)
         ids = (store.project_id, session.id, session.default_branch_id)

@@ -7,8 +7,8 @@ from pathlib import Path
 from traceforge.context.api.operations import OPERATIONS
 
 
-def test_every_operation_is_called_by_the_contract() -> None:
-    """An operation that no test here calls was seen on neither database."""
+def test_every_operation_is_called_by_a_contract_test() -> None:
+    """So every operation is tested on both databases."""
     folder = Path(__file__).parent
     paths = [*folder.glob("test_*.py"), folder.parents[1] / "support/context_builders.py"]
     text = "".join(path.read_text(encoding="utf-8") for path in paths)

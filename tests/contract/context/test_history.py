@@ -27,7 +27,7 @@ NO_BRANCH = "br_00000000000000000000000000"
 
 
 def test_the_first_event_has_sequence_one_and_no_parent(store: Store) -> None:
-    """And becomes the head."""
+    """It becomes the head."""
     session = new_session(store)
     body = Append(expected_version=0, expected_head_event_id=None, event=SAID)
 
@@ -43,8 +43,8 @@ def test_the_first_event_has_sequence_one_and_no_parent(store: Store) -> None:
     assert (1, event.id) == (branch.version, branch.head_event_id)
 
 
-def test_what_is_answered_is_what_is_listed(store: Store) -> None:
-    """Texts, values, references, metadata: an event reads back as it was answered."""
+def test_an_event_is_listed_as_it_was_returned(store: Store) -> None:
+    """Texts, values, references and metadata."""
     session = new_session(store)
     artifact = new_artifact(store, {"k": ["v"]})
     events = [
@@ -60,8 +60,8 @@ def test_what_is_answered_is_what_is_listed(store: Store) -> None:
 
 
 @pytest.mark.parametrize("wrong", ["version", "head", "both", "no head"])
-def test_a_stale_append_is_refused_and_told_where_the_branch_is(store: Store, wrong: str) -> None:
-    """Both the version and the head must match; nothing is written where one does not."""
+def test_an_append_with_a_stale_version_or_head_is_refused_with_the_current_head(store: Store, wrong: str) -> None:
+    """Nothing is written unless both the version and the head match."""
     session = new_session(store)
     first, second = append_events(store, session, 2)
     version = 1 if wrong in ("version", "both") else 2
@@ -83,8 +83,8 @@ def test_a_stale_append_is_refused_and_told_where_the_branch_is(store: Store, wr
     assert [first, second] == list_all_events(store, session)
 
 
-def test_of_many_writers_with_one_expectation_one_gets_through(store: Store) -> None:
-    """The others are told, and no event of theirs is there."""
+def test_of_many_appends_with_the_same_expected_head_one_succeeds(store: Store) -> None:
+    """The others get a conflict and write no event."""
     session = new_session(store)
     body = Append(expected_version=0, expected_head_event_id=None, event=SAID)
     won: list[Event] = []
@@ -120,8 +120,8 @@ def test_of_many_writers_with_one_expectation_one_gets_through(store: Store) -> 
         (NewEvent(event_type=EventType.NOTE, content="a", metadata={"a": float("nan")}), "event.metadata"),
     ],
 )
-def test_an_event_that_cannot_be_kept_is_refused(store: Store, event: NewEvent, param: str) -> None:
-    """The field is named, and the branch has not moved."""
+def test_an_event_that_cannot_be_stored_is_refused(store: Store, event: NewEvent, param: str) -> None:
+    """The error names the field, and the branch does not move."""
     session = new_session(store)
 
     with pytest.raises(StoreRefused) as error:
@@ -181,8 +181,8 @@ def test_a_fork_inherits_the_version_and_shares_the_past(store: Store) -> None:
     assert [*past, side_event] == list_all_events(store, side)
 
 
-def test_a_fork_at_an_event_ends_there(store: Store) -> None:
-    """Also at one that its parent inherited itself."""
+def test_a_fork_at_an_event_ends_with_that_event(store: Store) -> None:
+    """Also if the parent branch inherited the event."""
     session = new_session(store)
     past = append_events(store, session, 4)
     side = fork_branch(store, session, past[2])
@@ -262,8 +262,8 @@ def test_branches_are_listed_oldest_first(store: Store) -> None:
     assert [session.default_branch_id, *(side.id for side in sides)] == [branch.id for branch in listed.data]
 
 
-def test_a_branch_is_only_in_its_own_session(store: Store, other: Store) -> None:
-    """For everything that takes one."""
+def test_a_branch_id_is_unknown_in_another_session(store: Store, other: Store) -> None:
+    """In every operation that takes a branch."""
     session, elsewhere, theirs = new_session(store), new_session(store), new_session(other)
     body = Append(expected_version=0, expected_head_event_id=None, event=SAID)
     for branch_id in (elsewhere.default_branch_id, theirs.default_branch_id, NO_BRANCH, "x", "\ud800"):
@@ -282,8 +282,8 @@ def test_a_branch_is_only_in_its_own_session(store: Store, other: Store) -> None
     assert [] == list_all_events(other, theirs)
 
 
-def test_an_artifact_that_was_deleted_stays_in_the_events_that_refer_to_it(store: Store) -> None:
-    """And is not referred to again."""
+def test_a_deleted_artifact_stays_in_the_events_that_refer_to_it(store: Store) -> None:
+    """New events cannot refer to it."""
     session, artifact = new_session(store), new_artifact(store)
     event = append_event(store, session, payload_ref=artifact.id)
     store.delete_artifact(artifact.id)

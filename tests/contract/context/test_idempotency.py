@@ -99,8 +99,7 @@ def test_a_key_belongs_to_a_project_and_a_path(store: Store, other: Store) -> No
     assert 3 == len({answer.body for answer in answers})
 
 
-def test_what_was_refused_is_not_remembered(store: Store) -> None:
-    """What was refused is not remembered."""
+def test_a_refused_request_is_not_remembered_for_its_key(store: Store) -> None:
     session = new_session(store)
     with pytest.raises(BranchConflict):
         append(store, session, "k", version=7)
@@ -109,8 +108,7 @@ def test_what_was_refused_is_not_remembered(store: Store) -> None:
     assert 1 == len(list_all_events(store, session))
 
 
-def test_many_at_once_with_one_key_have_one_effect_and_one_answer(store: Store) -> None:
-    """Many at once with one key have one effect and one answer."""
+def test_concurrent_requests_with_one_key_have_one_effect_and_one_response(store: Store) -> None:
     session = new_session(store)
     answers: list[EncodedResponse] = []
     gate = threading.Barrier(8)
@@ -151,8 +149,7 @@ def test_the_row_holds_no_word_of_the_answer_or_the_key(store: Store) -> None:
     assert {session.id, session.default_branch_id, event.id} == {subject.subject_id for subject in subjects}
 
 
-def test_the_subjects_are_ids_and_not_what_callers_wrote() -> None:
-    """The subjects are ids and not what callers wrote."""
+def test_the_subjects_of_a_stored_response_are_ids_and_no_content_of_callers() -> None:
     first_id, two, three = (f"art_{digit * 26}" for digit in "123")
     answer = {"id": first_id, "content": two, "metadata": {"x": three}, "items": [{"artifact_id": two}]}
 
@@ -183,8 +180,7 @@ def test_a_long_call_is_in_flight_until_its_lease_runs_out(store: Store) -> None
     assert EncodedResponse(201, b"{}", response_id="rsp_" + "0" * 26) == answer
 
 
-def test_a_claim_that_is_given_up_leaves_nothing(store: Store) -> None:
-    """A claim that is given up leaves nothing."""
+def test_a_released_key_claim_leaves_no_row(store: Store) -> None:
     key = make_key("/responses", "k", None)
     store.write(lambda tx: claim_key(tx, key))
     store.write(lambda tx: release_key(tx, key))
@@ -192,8 +188,7 @@ def test_a_claim_that_is_given_up_leaves_nothing(store: Store) -> None:
     assert "new" == store.write(lambda tx: claim_key(tx, key)).state
 
 
-def test_an_answer_that_was_purged_is_gone(store: Store) -> None:
-    """An answer that was purged is gone."""
+def test_a_purged_stored_response_is_gone(store: Store) -> None:
     session = new_session(store)
     append(store, session, "k")
     purged_columns = {"purged_by": "pur_" + "0" * 26, "sealed": None, "wrapped_key": None, "generation": None}
@@ -208,8 +203,8 @@ def test_an_answer_that_was_purged_is_gone(store: Store) -> None:
     assert 1 == len(list_all_events(store, session))
 
 
-def test_an_api_key_is_answered_again_and_kept_nowhere(store: Store) -> None:
-    """The same bytes, one key that works; what is remembered does not hold it, not even opened."""
+def test_a_repeated_api_key_request_returns_the_same_key_which_is_stored_nowhere(store: Store) -> None:
+    """The same bytes and one working key; the stored response does not contain it, not even after decryption."""
     with run_server(store) as site:
         ask = {"scopes": ["read"], "label": "ci"}
         first, second = (
@@ -257,7 +252,6 @@ def test_answers_are_forgotten_after_a_day(target: str, keys: str) -> None:
 def test_a_crash_at_any_statement_leaves_one_effect_after_the_retry(
     target: str, keys: str, record_property: Any
 ) -> None:
-    """A crash at any statement leaves one effect after the retry."""
     report = kill_at_every_statement(target, keys)
 
     assert report.statements > 5

@@ -69,8 +69,8 @@ KINDS: dict[str, tuple[Callable[[Store], Any], Callable[..., Any]]] = {
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_what_is_committed_late_is_not_skipped(store: Store, kind: str) -> None:
-    """The first has the lower number and is committed last; who has read on before that would never see it."""
+def test_a_list_does_not_skip_a_row_that_is_committed_late(store: Store, kind: str) -> None:
+    """The first row has the lower number and is committed last; a reader past that number would never see it."""
     make, show = KINDS[kind]
     with uncommitted(store, make) as commit, ThreadPoolExecutor() as pool:
         quick = pool.submit(make, store)
@@ -86,8 +86,8 @@ def test_what_is_committed_late_is_not_skipped(store: Store, kind: str) -> None:
     assert [late, early] == listed + later
 
 
-def test_branches_are_listed_so_too(store: Store) -> None:
-    """A list of one session waits as the others do."""
+def test_a_list_of_branches_waits_for_pending_inserts(store: Store) -> None:
+    """A list of one session waits like the others."""
     session = new_session(store)
     with uncommitted(store, lambda joined: fork_branch(joined, session)) as commit, ThreadPoolExecutor() as pool:
         quick = pool.submit(fork_branch, store, session)
@@ -103,8 +103,8 @@ def test_branches_are_listed_so_too(store: Store) -> None:
     assert [session.default_branch_id, late, early] == listed + later
 
 
-def test_projects_are_listed_so_too(store: Store) -> None:
-    """They belong to no project: they have a lock of their own."""
+def test_a_list_of_projects_waits_for_pending_inserts(store: Store) -> None:
+    """They belong to no project, so they have their own lock."""
     first = store.list_projects(limit=100)
     while first.has_more:
         first = store.list_projects(limit=100, after=first.data[-1].id)
@@ -127,8 +127,8 @@ def test_projects_are_listed_so_too(store: Store) -> None:
     assert [late, early] == listed + later
 
 
-def test_a_list_of_another_project_does_not_wait(store: Store, other: Store) -> None:
-    """Nor, where a database has several writers, does who makes something wait for another who does."""
+def test_a_list_does_not_wait_for_inserts_of_another_project(store: Store, other: Store) -> None:
+    """On a database with several writers, inserts do not wait for each other either."""
     mine = [other.create_session(NewSession())]
     with uncommitted(store, new_session) as commit, ThreadPoolExecutor() as pool:
         if not store.database.is_sqlite:
@@ -140,8 +140,8 @@ def test_a_list_of_another_project_does_not_wait(store: Store, other: Store) -> 
     assert [session.id for session in mine] == [session.id for session in listed]
 
 
-def test_who_hangs_does_not_stop_who_reads(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    """After a while a list shows what there is."""
+def test_a_list_stops_waiting_for_an_insert_that_hangs(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """After a timeout the list returns the committed rows."""
     impatient = str(insert_locks._LOCK_EXCLUSIVE).replace("'10s'", "'100ms'")
     monkeypatch.setattr(insert_locks, "_LOCK_EXCLUSIVE", insert_locks.text(impatient))
     before = new_session(store)

@@ -38,7 +38,7 @@ def merge(
 
 
 def test_a_checkpoint_is_one_event_that_refers_to_the_head_of_the_source(store: Store) -> None:
-    """And to nothing else of it."""
+    """It refers to nothing else in the source."""
     session = new_session(store)
     past = append_events(store, session, 2)
     side = fork_branch(store, session)
@@ -86,7 +86,7 @@ def test_compact_appends_a_summary_with_its_provenance(store: Store, summary: An
 
 
 def test_rebase_appends_the_events_of_the_source_again(store: Store) -> None:
-    """All since the common ancestor, in their order, each with where it came from."""
+    """All events since the common ancestor, in order, each with the id of its original."""
     session = new_session(store)
     append_events(store, session, 2)
     side = fork_branch(store, session)
@@ -199,10 +199,10 @@ def test_a_merge_that_cannot_be_is_refused(store: Store, other: Store, strategy:
         (MergeStrategy.REBASE, {"label": "x"}, "label"),
     ],
 )
-def test_what_a_strategy_does_not_take_is_refused(
+def test_a_field_that_a_merge_strategy_does_not_use_is_refused(
     store: Store, strategy: MergeStrategy, more: dict[str, Any], param: str
 ) -> None:
-    """A field that would do nothing is a mistake."""
+    """A field without effect is a mistake."""
     session = new_session(store)
     side = fork_branch(store, session)
     append_event(store, side)

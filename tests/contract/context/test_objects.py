@@ -31,8 +31,8 @@ def test_a_project_begins_with_the_first_generation(store: Store) -> None:
     assert project == own.get_project()
 
 
-def test_projects_are_listed_in_the_order_they_were_made(store: Store) -> None:
-    """The list goes on behind the last one that was seen."""
+def test_projects_are_listed_in_the_order_of_their_creation(store: Store) -> None:
+    """A page continues after the last project of the page before."""
     project_ids = [store.create_project(NewProject(name=str(number))).id for number in range(3)]
 
     page = store.list_projects(limit=2, after=project_ids[0])
@@ -40,8 +40,8 @@ def test_projects_are_listed_in_the_order_they_were_made(store: Store) -> None:
     assert (project_ids[1:], False) == ([project.id for project in page.data], page.has_more)
 
 
-def test_a_key_is_seen_once_and_only_its_hash_is_kept(store: Store, other: Store) -> None:
-    """Who has it is its project; the database does not know it."""
+def test_an_api_key_is_returned_once_and_only_its_hash_is_stored(store: Store, other: Store) -> None:
+    """The key identifies its project; the database does not contain it."""
     api_key = store.create_api_key(NewApiKey(scopes=["admin", "read"], label="ci"))
     stored_key = store.find_api_key(api_key.key or "")
 
@@ -57,7 +57,7 @@ def test_a_key_is_seen_once_and_only_its_hash_is_kept(store: Store, other: Store
 
 
 @pytest.mark.parametrize("key", ["", "tf_live_", "tf_live_" + "x" * 43, "tf_live_ü", "nothing"])
-def test_a_key_that_nobody_has_is_nobodys(store: Store, key: str) -> None:
+def test_an_unknown_api_key_is_not_found(store: Store, key: str) -> None:
     """Whatever it looks like."""
     assert None is store.find_api_key(key)
 
@@ -96,8 +96,8 @@ def test_a_json_artifact_has_the_digest_of_its_canonical_text(store: Store) -> N
     assert digest_canonical({"a": [1.5, None], "b": 12345678901234567890}) == artifact.content_digest
 
 
-def test_bytes_are_kept_as_they_are(store: Store) -> None:
-    """They come as base64."""
+def test_bytes_are_stored_unchanged(store: Store) -> None:
+    """They are sent as base64."""
     data = bytes(range(256))
     artifact = store.create_artifact(
         NewArtifact(
@@ -126,8 +126,8 @@ def test_bytes_are_kept_as_they_are(store: Store) -> None:
         ),
     ],
 )
-def test_what_cannot_be_kept_is_refused(store: Store, body: NewArtifact, param: str) -> None:
-    """Nothing is written, and the field is named."""
+def test_content_that_cannot_be_stored_is_refused(store: Store, body: NewArtifact, param: str) -> None:
+    """Nothing is written, and the error names the field."""
     with pytest.raises(StoreRefused) as error:
         store.create_artifact(body)
 
@@ -145,8 +145,8 @@ def test_a_value_that_nests_too_deep_is_refused(store: Store) -> None:
         new_artifact(store, value)
 
 
-def test_a_list_goes_on_behind_the_last_id(store: Store) -> None:
-    """Oldest first, each once, until there is no more."""
+def test_a_list_continues_after_a_given_id(store: Store) -> None:
+    """Oldest first, each object once, until there are no more."""
     artifact_ids = [new_artifact(store, str(number)).id for number in range(5)]
 
     first = store.list_artifacts(limit=2)
@@ -157,8 +157,8 @@ def test_a_list_goes_on_behind_the_last_id(store: Store) -> None:
     assert [True, True, False] == [first.has_more, second.has_more, third.has_more]
 
 
-def test_a_list_goes_on_behind_what_was_deleted(store: Store) -> None:
-    """Somebody may delete what another has just seen."""
+def test_a_list_continues_after_a_deleted_object(store: Store) -> None:
+    """An object may be deleted between two pages."""
     artifact_ids = [new_artifact(store, str(number)).id for number in range(3)]
     store.delete_artifact(artifact_ids[1])
 
@@ -195,7 +195,7 @@ def test_a_cursor_that_is_no_alias_is_refused(store: Store, after: str) -> None:
 
 
 def test_a_cursor_of_another_project_is_unknown(store: Store, other: Store) -> None:
-    """It says nothing about whether there is one."""
+    """The error does not reveal whether the object exists."""
     theirs = new_artifact(other).id
 
     with pytest.raises(StoreRefused) as error:
@@ -204,8 +204,8 @@ def test_a_cursor_of_another_project_is_unknown(store: Store, other: Store) -> N
     assert (404, "invalid_cursor", "after") == refused(error)
 
 
-def test_a_deleted_artifact_is_gone(store: Store) -> None:
-    """Its handle is revoked: it is neither read, nor listed, nor used, nor deleted again."""
+def test_a_deleted_artifact_cannot_be_read_listed_or_used(store: Store) -> None:
+    """It cannot be deleted a second time either."""
     artifact = new_artifact(store)
     store.delete_artifact(artifact.id)
 
@@ -237,8 +237,8 @@ def test_a_bundle_keeps_the_order_of_its_items(store: Store) -> None:
     assert [bundle] == store.list_bundles().data
 
 
-def test_an_artifact_that_is_not_there_makes_no_bundle(store: Store, other: Store) -> None:
-    """The place is named; another project's artifact is not there either."""
+def test_a_bundle_with_a_missing_artifact_is_refused(store: Store, other: Store) -> None:
+    """The error names the item; an artifact of another project is missing too."""
     mine, theirs = new_artifact(store), new_artifact(other)
     for bad in (NOBODY, theirs.id, "nonsense", "\ud800"):
         items = [BundleItem(artifact_id=mine.id, role="system"), BundleItem(artifact_id=bad, role="system")]
@@ -249,8 +249,8 @@ def test_an_artifact_that_is_not_there_makes_no_bundle(store: Store, other: Stor
     assert [] == store.list_bundles().data
 
 
-def test_a_deleted_bundle_is_gone(store: Store) -> None:
-    """And begins no session."""
+def test_a_deleted_bundle_cannot_be_used(store: Store) -> None:
+    """It cannot start a session."""
     bundle = new_bundle(store, "one")
     store.delete_bundle(bundle.id)
 
@@ -295,8 +295,8 @@ def test_a_session_is_changed_field_by_field(store: Store) -> None:
     assert active == store.update_session(session.id, SessionChange())
 
 
-def test_a_deleted_session_is_gone(store: Store) -> None:
-    """With its branches."""
+def test_a_deleted_session_cannot_be_read(store: Store) -> None:
+    """Its branches are deleted with it."""
     session = new_session(store)
     store.delete_session(session.id)
 
@@ -314,8 +314,8 @@ def test_a_deleted_session_is_gone(store: Store) -> None:
     assert [] == store.list_sessions().data
 
 
-def test_another_projects_objects_are_not_there(store: Store, other: Store) -> None:
-    """The error is the same, letter for letter, as for an id that nobody has."""
+def test_an_object_of_another_project_is_not_found(store: Store, other: Store) -> None:
+    """The error is the same, letter for letter, as for an id that does not exist."""
     foreign = new_artifact(other), new_bundle(other, "x"), new_session(other)
     uses = (
         (store.get_artifact, "artifact", foreign[0].id),
@@ -335,8 +335,8 @@ def test_another_projects_objects_are_not_there(store: Store, other: Store) -> N
             assert (404, f"there is no {kind} {foreign_id}") == (error.value.status, error.value.message)
 
 
-def test_what_is_done_in_one_transaction_is_done_as_a_whole(store: Store) -> None:
-    """Where the last part fails, the first one did not happen."""
+def test_a_transaction_is_written_as_a_whole_or_not_at_all(store: Store) -> None:
+    """If the last part fails, the first part is not written."""
 
     def both(joined: Store) -> None:
         new_artifact(joined, "first")

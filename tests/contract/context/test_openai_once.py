@@ -50,10 +50,10 @@ def ids_of(answer: httpx.Response) -> list[str]:
 
 @PATHS
 @pytest.mark.parametrize("stream", [False, True])
-def test_the_same_key_gives_the_same_bytes_and_asks_once(
+def test_the_same_key_returns_the_same_bytes_and_calls_the_model_once(
     model_store: Store, site: RunningServer, upstream: Upstream, path: str, body: Any, stream: bool
 ) -> None:
-    """Body, type and ids; another body, and another session, is another call."""
+    """Body, media type and ids. Another body or another session is another call."""
     upstream.respond_with(streamed_response("One", " two") if stream else ScriptedResponse([chat_answer("One two")]))
     body = {**body, "stream": stream}
     first, second = (site.http.post(path, json=body, headers=KEY) for _ in range(2))
@@ -101,8 +101,8 @@ def test_a_stream_that_broke_off_breaks_off_at_the_same_place(
     assert 1 == len(upstream.received)
 
 
-def test_while_it_is_in_flight_the_same_key_is_a_conflict(site: RunningServer, upstream: Upstream) -> None:
-    """And no second call is made."""
+def test_the_same_key_is_a_conflict_while_the_call_is_in_flight(site: RunningServer, upstream: Upstream) -> None:
+    """The model is not called a second time."""
     permits = threading.Semaphore(0)
     upstream.respond_with(streamed_response("One", " two", permits=permits))
     body = {**CHAT, "stream": True}
@@ -115,8 +115,10 @@ def test_while_it_is_in_flight_the_same_key_is_a_conflict(site: RunningServer, u
     assert 1 == len(upstream.received)
 
 
-def test_who_leaves_with_a_key_finds_the_answer(model_store: Store, site: RunningServer, upstream: Upstream) -> None:
-    """Without one, who leaves ends the call; with one, it is the retry that wants it."""
+def test_a_client_that_disconnects_with_a_key_gets_the_answer_on_its_retry(
+    model_store: Store, site: RunningServer, upstream: Upstream
+) -> None:
+    """Without a key, a disconnect cancels the call; with one, the retry needs the answer."""
     permits = threading.Semaphore(0)
     upstream.respond_with(streamed_response("One", " two", permits=permits))
     body = {**CHAT, "stream": True}
@@ -139,10 +141,10 @@ def test_who_leaves_with_a_key_finds_the_answer(model_store: Store, site: Runnin
     assert 1 == len(upstream.received)
 
 
-def test_the_sdk_sends_no_key_of_its_own_and_its_retries_are_calls_of_their_own(
+def test_the_sdk_sends_no_key_by_itself_and_each_retry_is_a_new_call(
     model_store: Store, site: RunningServer, upstream: Upstream
 ) -> None:
-    """A model that fails once is asked again; with a key of the caller's, a conflict is waited for and repeated."""
+    """A failed model is called again. With the caller's key, the SDK waits for a conflict and retries."""
     upstream.respond_with(ScriptedResponse([b"{}"], status=500), ScriptedResponse([chat_answer("Yes.")]))
     sent: list[str | None] = []
     transport = httpx.Client(
@@ -161,8 +163,10 @@ def test_the_sdk_sends_no_key_of_its_own_and_its_retries_are_calls_of_their_own(
     ]
 
 
-def test_a_process_that_died_is_gone_on_with(model_store: Store, site: RunningServer, upstream: Upstream) -> None:
-    """Its session and its messages are there once; the retry is answered as the first would have been."""
+def test_a_retry_finishes_the_call_of_a_process_that_died(
+    model_store: Store, site: RunningServer, upstream: Upstream
+) -> None:
+    """The session and its messages exist once; the retry returns the response of the first request."""
     chat = (model_store, ENDPOINTS["/chat/completions"], read_chat(CHAT), None, "k-1")
     dead = begin(*chat)
     in_flight = site.http.post("/v1/chat/completions", json=CHAT, headers=KEY)
@@ -183,10 +187,10 @@ def test_a_process_that_died_is_gone_on_with(model_store: Store, site: RunningSe
 
 @pytest.mark.counted("purge")
 @PATHS
-def test_a_purge_while_it_is_streamed_is_the_last_thing_said(
+def test_a_purge_during_a_stream_ends_it_with_an_error(
     model_store: Store, site: RunningServer, upstream: Upstream, path: str, body: Any
 ) -> None:
-    """An error where OpenAI has one; who comes back with the key finds it gone."""
+    """An error in OpenAI's format; a retry with the key is told that the response was purged."""
     upstream.respond_with(streamed_response("One", " two", permits=threading.Semaphore(0)))
     body = {**body, "stream": True}
     with site.http.stream("POST", path, json=body, headers=KEY) as answer:
@@ -205,10 +209,10 @@ def test_a_purge_while_it_is_streamed_is_the_last_thing_said(
 
 @pytest.mark.counted("purge")
 @pytest.mark.parametrize("stream", [False, True])
-def test_a_remembered_answer_goes_with_a_purge(
+def test_a_purge_removes_the_stored_response_of_a_key(
     model_store: Store, site: RunningServer, upstream: Upstream, stream: bool
 ) -> None:
-    """Of `/v1` and of a stream of `/v2`."""
+    """Of `/v1` and of a `/v2` stream."""
     upstream.respond_with(streamed_response("One", " two") if stream else ScriptedResponse([chat_answer("One two")]))
     session = new_session(model_store)
     two = {"model": "bot", "session_id": session.id, "input": "Count.", "stream": stream}
@@ -222,10 +226,8 @@ def test_a_remembered_answer_goes_with_a_purge(
     assert [410, 410] == [response.status_code for response in repeated]
 
 
-def test_what_is_refused_leaves_no_session_behind(
-    model_store: Store, site: RunningServer, upstream: Upstream
-) -> None:
-    """An image that the assistant is said to have sent cannot be said to a model: nothing was written."""
+def test_a_refused_request_creates_no_session(model_store: Store, site: RunningServer, upstream: Upstream) -> None:
+    """An image in an assistant message cannot be sent to a model: nothing is written."""
     unknown = site.http.post("/v1/chat/completions", json={**CHAT, "model": "nobody"}, headers=KEY)
     bad = site.http.post("/v1/chat/completions", json={**CHAT, "tools": [{}]}, headers=KEY)
     good = site.http.post("/v1/chat/completions", json=CHAT, headers=KEY)
@@ -253,10 +255,10 @@ def follow(site: RunningServer, first: httpx.Response, **more: Any) -> httpx.Res
         ({}, {"response_format": {"type": "json_object"}}, "schema_mismatch", "response_format"),
     ],
 )
-def test_a_session_goes_on_with_its_own_tools_and_schema_alone(
+def test_a_session_continues_only_with_its_own_tools_and_schema(
     model_store: Store, site: RunningServer, upstream: Upstream, began: Any, goes_on: Any, code: str, param: str
 ) -> None:
-    """Others would be seen by the model, and by no snapshot. Nothing is appended, and no model is asked."""
+    """Other tools would be in no snapshot. Nothing is appended, and no model is called."""
     first = site.http.post("/v1/chat/completions", json={**CHAT, **began})
     refused = follow(site, first, **goes_on)
     asked_once = len(upstream.received)
@@ -276,8 +278,8 @@ def test_a_session_goes_on_with_its_own_tools_and_schema_alone(
 
 
 @pytest.mark.counted("purge")
-def test_an_answer_that_is_purged_as_a_message_is_gone_as_a_response(model_store: Store, site: RunningServer) -> None:
-    """With its trace, what was remembered for its key, and what a replay recorded of it; its question stays."""
+def test_purging_an_answer_s_event_purges_its_response(model_store: Store, site: RunningServer) -> None:
+    """With its trace, its stored response and the replay results that hold it; the question stays."""
     session = new_session(model_store)
     body = {"model": "bot", "session_id": session.id, "input": "Count."}
     first = site.http.post("/v2/responses", json=body, headers=KEY).json()

@@ -41,7 +41,7 @@ def sdk(server: RunningServer, key: str = "none") -> openai.OpenAI:
 
 @pytest.mark.parametrize("provider", PROVIDERS)
 def test_the_sdk_works_unchanged_with_every_provider_behind_an_alias(store: Store, provider: Any) -> None:
-    """Whole and streamed, chat and responses."""
+    """With and without streaming, chat completions and responses."""
     with model_server() as model:
         store = connect_models(store, model.url)
         store.create_alias(NewAlias(name="bot", targets=[Target(provider=provider, model="m")]))
@@ -65,10 +65,10 @@ def test_the_sdk_works_unchanged_with_every_provider_behind_an_alias(store: Stor
     assert "response.created" == events[0].type
 
 
-def test_a_call_is_pinned_and_its_ids_stand_in_headers(
+def test_a_call_is_pinned_to_a_snapshot_and_its_ids_are_in_headers(
     model_store: Store, site: RunningServer, upstream: Upstream
 ) -> None:
-    """The snapshot compiles again; the body has OpenAI's fields alone; the provider is asked the same messages."""
+    """The snapshot compiles again; the body has only OpenAI's fields; the provider gets the same messages."""
     messages: Any = [
         {"role": "system", "content": "Be brief."},
         {"role": "user", "content": "One?"},
@@ -137,8 +137,10 @@ def test_the_first_token_arrives_before_the_upstream_has_sent_the_last(
     assert ["One", " two", " three"] == heard
 
 
-def test_a_client_that_leaves_ends_the_call(model_store: Store, site: RunningServer, upstream: Upstream) -> None:
-    """As with OpenAI: who closes the stream wants no more of it."""
+def test_a_client_that_disconnects_cancels_the_call(
+    model_store: Store, site: RunningServer, upstream: Upstream
+) -> None:
+    """As with OpenAI."""
     upstream.respond_with(streamed_response("One", " two", permits=threading.Semaphore(0)))
     with sdk(site) as client:
         stream = client.chat.completions.create(
@@ -155,8 +157,10 @@ def test_a_client_that_leaves_ends_the_call(model_store: Store, site: RunningSer
     assert Progress.CANCELED is response.status
 
 
-def test_a_call_is_answered_as_it_was_asked_or_not_at_all(model_store: Store, upstream: Upstream) -> None:
-    """Another call with the same session comes in between: the first would be answered to a past it did not send."""
+def test_a_call_is_refused_if_another_call_changes_its_session_meanwhile(
+    model_store: Store, upstream: Upstream
+) -> None:
+    """Its answer would belong to a history that the client did not send."""
     first_message: Any = {"role": "user", "content": "One?"}
     session = new_session(model_store)
     first = pin_session(model_store, read_chat({"model": "bot", "messages": [first_message]}), session.id)
@@ -174,8 +178,8 @@ def test_a_call_is_answered_as_it_was_asked_or_not_at_all(model_store: Store, up
     assert ["One?", "Two?", "Yes."] == [event.content for event in list_all_events(model_store, session)]
 
 
-def test_a_session_goes_on_with_what_is_new(model_store: Store, site: RunningServer, upstream: Upstream) -> None:
-    """The branch holds each message once; another past is a conflict, and no model is asked."""
+def test_a_session_appends_only_the_new_messages(model_store: Store, site: RunningServer, upstream: Upstream) -> None:
+    """The branch holds each message once; a different history is a conflict, and no model is called."""
     with sdk(site) as client:
         messages: Any = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "One?"}]
         first = client.chat.completions.with_raw_response.create(model="bot", messages=messages)
@@ -195,10 +199,10 @@ def test_a_session_goes_on_with_what_is_new(model_store: Store, site: RunningSer
     assert 2 == len(upstream.received)
 
 
-def test_a_model_that_fails_is_a_status_and_the_response_is_kept(
+def test_a_failed_model_call_is_an_error_status_and_its_response_is_stored(
     model_store: Store, site: RunningServer, upstream: Upstream
 ) -> None:
-    """Also for a stream, where nothing was said yet."""
+    """Also for a stream that has not sent any text yet."""
     upstream.respond_with(ScriptedResponse([b"{}"], status=500))
     with sdk(site) as client:
         for stream in (False, True):
@@ -211,8 +215,10 @@ def test_a_model_that_fails_is_a_status_and_the_response_is_kept(
             assert Progress.FAILED is response.status
 
 
-def test_a_stream_that_breaks_off_says_so(model_store: Store, site: RunningServer, upstream: Upstream) -> None:
-    """After the first text it cannot be a status any more: it is an error in the stream."""
+def test_a_stream_that_breaks_off_ends_with_an_error_event(
+    model_store: Store, site: RunningServer, upstream: Upstream
+) -> None:
+    """After the first text it is too late for an error status."""
     answer = streamed_response("One", " two")
     answer.pieces, answer.reset = answer.pieces[:1], True
     upstream.respond_with(answer)
@@ -224,8 +230,8 @@ def test_a_stream_that_breaks_off_says_so(model_store: Store, site: RunningServe
     assert "provider_cut" == response.error.code
 
 
-def test_who_has_no_key_is_not_let_in(model_store: Store, upstream: Upstream) -> None:
-    """And a key that may only read asks no model."""
+def test_a_call_without_a_valid_api_key_is_refused(model_store: Store, upstream: Upstream) -> None:
+    """A key with the scope `read` cannot call a model."""
     reader, writer = new_api_key(model_store, "read"), new_api_key(model_store, "write")
     messages: Any = [{"role": "user", "content": "Hi"}]
     with run_server(model_store, required=True) as server:
@@ -277,10 +283,10 @@ def test_v2_streams_texts_and_then_the_final_object(
     assert 1 == len(upstream.received)
 
 
-def test_v2_keeps_the_answer_where_the_client_leaves(
+def test_v2_stores_the_answer_if_the_client_disconnects(
     model_store: Store, site: RunningServer, upstream: Upstream
 ) -> None:
-    """It is paid for."""
+    """The answer is already paid for."""
     permits = threading.Semaphore(0)
     upstream.respond_with(streamed_response("One", " two", permits=permits))
     session = new_session(model_store)
@@ -299,10 +305,10 @@ def test_v2_keeps_the_answer_where_the_client_leaves(
 
 
 @pytest.mark.counted("purge")
-def test_a_stream_that_breaks_off_leaves_no_text_of_an_error_behind(
+def test_a_stream_that_breaks_off_logs_only_the_error_code(
     model_store: Store, site: RunningServer, upstream: Upstream, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Its session is purged: the stream ends with an error, the log has its code, and nobody else writes a log."""
+    """Its session is purged meanwhile: the stream ends with an error, and no other logger writes."""
     upstream.respond_with(streamed_response("One", " two", permits=threading.Semaphore(0)))
     session = new_session(model_store)
     body = {"model": "bot", "session_id": session.id, "input": "Count.", "stream": True}
@@ -329,7 +335,7 @@ def test_a_stream_that_breaks_off_leaves_no_text_of_an_error_behind(
 def test_v2_cancels_a_response_of_another_request(
     model_store: Store, site: RunningServer, upstream: Upstream
 ) -> None:
-    """The stream ends with what it is then."""
+    """The stream ends with the cancelled response."""
     upstream.respond_with(streamed_response("One", " two", permits=threading.Semaphore(0)))
     body = {"model": "bot", "session_id": new_session(model_store).id, "input": "Count.", "stream": True}
     text = ""

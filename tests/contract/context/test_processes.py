@@ -70,8 +70,8 @@ def queued(store: Store) -> ReplayRun:
     return store.create_replay_run(body, start=False)
 
 
-def test_runs_of_every_project_are_gone_on_with(store: Store, other: Store, upstream: Upstream) -> None:
-    """Those that were there, and those that come while it looks after them."""
+def test_interrupted_runs_of_every_project_are_resumed(store: Store, other: Store, upstream: Upstream) -> None:
+    """Those that exist at the start, and those that are added later."""
     store, other = connect_models(store, upstream.url), connect_models(other, upstream.url)
     waiting = [(store, queued(store)), (other, queued(other))]
 
@@ -102,8 +102,8 @@ def test_a_purge_whose_process_died_is_finished(target: str, keys: str) -> None:
         assert None is store.list_events(*branch_ids(session)).data[0].content
 
 
-def test_what_fails_in_one_part_is_told_and_ends_nothing(store: Store, upstream: Upstream) -> None:
-    """A recorder that cannot make its files; the other parts go on, and so does this one."""
+def test_a_failure_in_one_background_task_is_logged_and_stops_no_other(store: Store, upstream: Upstream) -> None:
+    """For example a recorder that cannot write files."""
     store = connect_models(store, upstream.url)
     store.models = Broken({"openai": upstream.url}, recorder=MemoryRecorder())
     errors: list[Exception] = []
@@ -125,8 +125,10 @@ class Broken(ModelClients):
 
 
 @pytest.mark.slow
-def test_a_server_looks_after_what_others_left(target: str, keys: str, upstream: Upstream, tmp_path: Path) -> None:
-    """A real process: a run that waits, one whose process died, and the traces of its calls, while it runs."""
+def test_a_server_resumes_the_work_of_servers_that_died(
+    target: str, keys: str, upstream: Upstream, tmp_path: Path
+) -> None:
+    """A waiting run, a run whose process died, and the traces of its calls, in a real process."""
     with closing(Store.open(target, keys=keys)) as store:
         first, dead = queued(store), queued(store)
         store.write(lambda tx: runs.claim_run(tx, dead.id))
@@ -184,8 +186,8 @@ def _answers(client: Client) -> bool:
 
 
 @pytest.mark.slow
-def test_where_a_provider_is_is_said_by_the_option_then_the_variable_then_the_configuration(tmp_path: Path) -> None:
-    """All three, then without the first, then without the second; and the same the other way round."""
+def test_the_provider_url_comes_from_the_option_then_the_variable_then_the_configuration(tmp_path: Path) -> None:
+    """All three, then without the first, then without the second; also in reverse order."""
     with ExitStack() as stack:
         named, variable, configured = (stack.enter_context(scripted_provider()) for _ in range(3))
         for setting, word in ((named, "option"), (variable, "variable"), (configured, "configuration")):
@@ -322,8 +324,8 @@ def test_a_server_that_is_killed_between_the_answer_and_its_transaction(
     assert 2 == len(upstream.received)
 
 
-def test_a_stream_of_a_server_that_is_killed_says_which_response_it_was(tmp_path: Path, upstream: Upstream) -> None:
-    """And that nobody knows what became of it."""
+def test_a_client_of_a_killed_server_learns_the_response_id_of_its_stream(tmp_path: Path, upstream: Upstream) -> None:
+    """The error says that the outcome is unknown."""
     upstream.respond_with(streamed_response("One", " two", permits=threading.Semaphore(0)))
     with (
         server_process("--upstream", f"openai={upstream.url}", cwd=tmp_path) as site,

@@ -45,8 +45,8 @@ def _merge(
     return [event for event in merged_events if event.id in merged.event_ids]
 
 
-def test_every_table_that_holds_something_sealed_is_wrapped_anew() -> None:
-    """A table that is forgotten would be lost with the old key."""
+def test_every_table_with_sealed_columns_is_rewrapped() -> None:
+    """The data of a forgotten table would be lost with the old key."""
     assert {table.name for table in SEALED_TABLES} == {
         name for name, table in metadata.tables.items() if "wrapped_key" in table.c
     }
@@ -73,8 +73,8 @@ def test_an_event_becomes_a_tombstone(store: Store) -> None:
     assert store.verify().valid
 
 
-def test_a_snapshot_that_holds_it_is_gone_and_others_are_not(store: Store) -> None:
-    """410 with the receipt, never a part of a prompt; a snapshot from before it is the same as ever."""
+def test_a_snapshot_with_purged_content_is_gone_and_others_are_unchanged(store: Store) -> None:
+    """410 with the receipt, never a part of a prompt; a snapshot from before the event is unchanged."""
     talk = new_session(store, "Be kind.")
     append_event(store, talk, "one")
     early = _snapshot(store, talk)
@@ -96,8 +96,8 @@ def test_a_snapshot_that_holds_it_is_gone_and_others_are_not(store: Store) -> No
     assert [early] == store.list_snapshots(*branch_ids(talk)).data
 
 
-def test_a_branch_that_holds_it_is_not_compiled_and_a_fork_before_it_is(store: Store) -> None:
-    """The error names the event and the receipt, and says what to do; appending goes on."""
+def test_a_branch_with_purged_content_does_not_compile_and_a_fork_before_it_does(store: Store) -> None:
+    """The error names the event and the receipt, and says what to do; appending still works."""
     talk = new_session(store, "Be kind.")
     first = append_event(store, talk, "one")
     secret = append_event(store, talk, "two")
@@ -116,8 +116,8 @@ def test_a_branch_that_holds_it_is_not_compiled_and_a_fork_before_it_is(store: S
     assert store.verify().valid
 
 
-def test_an_inherited_event_takes_the_snapshots_of_forks_behind_it(store: Store) -> None:
-    """Of forks of forks, too; a fork from before it keeps its own."""
+def test_purging_an_inherited_event_removes_the_snapshots_of_later_forks(store: Store) -> None:
+    """Also of forks of forks; a fork from before the event keeps its snapshots."""
     talk = new_session(store)
     first = append_event(store, talk, "one")
     secret = append_event(store, talk, "two")
@@ -134,8 +134,8 @@ def test_an_inherited_event_takes_the_snapshots_of_forks_behind_it(store: Store)
     assert store.verify().valid
 
 
-def test_an_artifact_takes_its_events_its_bundles_and_what_begins_with_them(store: Store) -> None:
-    """Whoever refers to it has no content any more."""
+def test_purging_an_artifact_removes_its_events_its_bundles_and_their_sessions_snapshots(store: Store) -> None:
+    """Every event and bundle that refers to it loses its content."""
     shared, other = new_artifact(store, "shared"), new_artifact(store, "other")
     items = [BundleItem(artifact_id=artifact.id, role="system") for artifact in (other, shared)]
     bundle = store.create_bundle(NewBundle(items=items))
@@ -165,8 +165,8 @@ def test_an_artifact_takes_its_events_its_bundles_and_what_begins_with_them(stor
     assert store.verify().valid
 
 
-def test_an_event_leaves_the_artifact_that_it_refers_to(store: Store) -> None:
-    """Others may use it. Whoever wants it gone names it."""
+def test_purging_an_event_keeps_the_artifact_that_it_refers_to(store: Store) -> None:
+    """Others may use the artifact; to remove it, purge it by its own id."""
     talk, shared = new_session(store), new_artifact(store, "shared")
     referring = append_event(store, talk, payload_ref=shared.id)
 
@@ -176,8 +176,8 @@ def test_an_event_leaves_the_artifact_that_it_refers_to(store: Store) -> None:
     assert b"shared" == store.get_artifact_content(shared.id).data
 
 
-def test_a_session_goes_with_all_its_branches(store: Store) -> None:
-    """Its events, metadata, labels and snapshots; what it began with stays, and so do other sessions."""
+def test_purging_a_session_removes_all_its_branches(store: Store) -> None:
+    """Its events, metadata, labels and snapshots; its base bundles and other sessions stay."""
     talk = store.create_session(
         NewSession(base_bundle_ids=new_session(store, "base").base_bundle_ids, metadata={"a": 1})
     )
@@ -211,7 +211,7 @@ def test_a_session_goes_with_all_its_branches(store: Store) -> None:
 
 
 @pytest.mark.parametrize("strategy", [MergeStrategy.REBASE, MergeStrategy.FORK])
-def test_copies_go_with_what_they_are_copies_of(store: Store, strategy: MergeStrategy) -> None:
+def test_purging_an_event_removes_its_copies(store: Store, strategy: MergeStrategy) -> None:
     """Also copies of copies."""
     talk = new_session(store)
     append_event(store, talk, "one")
@@ -227,8 +227,8 @@ def test_copies_go_with_what_they_are_copies_of(store: Store, strategy: MergeStr
     assert store.verify().valid
 
 
-def test_a_summary_of_it_goes_and_a_checkpoint_that_only_refers_to_it_stays(store: Store) -> None:
-    """A summary may hold anything of its source; its artifact goes with it."""
+def test_purging_an_event_removes_its_summary_and_keeps_a_checkpoint(store: Store) -> None:
+    """A summary may hold any content of its source and is removed with its artifact."""
     talk = new_session(store)
     append_event(store, talk, "one")
     source, untouched = fork_branch(store, talk), fork_branch(store, talk)
@@ -253,8 +253,8 @@ def test_a_summary_of_it_goes_and_a_checkpoint_that_only_refers_to_it_stays(stor
     assert store.verify().valid
 
 
-def test_a_summary_of_a_tombstone_holds_nothing_of_what_it_was_a_copy_of(store: Store) -> None:
-    """The copy was purged before the summary was made: the original goes without it."""
+def test_a_summary_made_after_its_source_was_purged_stays(store: Store) -> None:
+    """The copy was purged before the summary was made, so purging the original keeps the summary."""
     talk = new_session(store)
     append_event(store, talk, "first")
     source, target = fork_branch(store, talk), fork_branch(store, talk)
@@ -269,8 +269,8 @@ def test_a_summary_of_a_tombstone_holds_nothing_of_what_it_was_a_copy_of(store: 
     assert summary == list_all_events(store, talk)[-1]
 
 
-def test_a_rebase_over_it_is_refused(store: Store) -> None:
-    """A merge that would copy a piece without its content writes nothing."""
+def test_a_rebase_of_purged_events_is_refused(store: Store) -> None:
+    """A merge that would copy an event without its content writes nothing."""
     talk = new_session(store)
     source = fork_branch(store, talk)
     secret = append_event(store, source, "secret")
@@ -281,8 +281,8 @@ def test_a_rebase_over_it_is_refused(store: Store) -> None:
     assert [] == list_all_events(store, talk)
 
 
-def test_responses_go_with_the_messages_that_they_became_and_what_followed_from_those(store: Store) -> None:
-    """What a model said after it had read it is made of it; what a person wrote is not."""
+def test_purging_a_message_removes_its_response_and_the_later_answers(store: Store) -> None:
+    """An answer after the message may repeat it; what a person wrote stays."""
     talk = new_session(store)
     event = append_event(store, talk, "my number is 4711")
     first = _snapshot(store, talk)
@@ -302,8 +302,8 @@ def test_responses_go_with_the_messages_that_they_became_and_what_followed_from_
     assert (None, receipt.generation) == (rows[remaining_response].purged_by, rows[remaining_response].generation)
 
 
-def test_replays_and_stored_answers_that_hold_it_go_and_others_do_not(store: Store) -> None:
-    """An answer that only names an id holds nothing of it."""
+def test_replay_runs_and_stored_responses_with_purged_content_are_removed(store: Store) -> None:
+    """A stored response that only names an id stays."""
     talk = new_session(store)
     first = append_event(store, talk, "one")
     early = _snapshot(store, talk)
@@ -331,8 +331,8 @@ def test_replays_and_stored_answers_that_hold_it_go_and_others_do_not(store: Sto
     assert {2} == {removal.count for removal in receipt.removed if removal.kind == "idempotency_answer"}
 
 
-def test_what_was_deleted_can_be_purged(store: Store) -> None:
-    """Deletion revokes a handle; the content was there all the time."""
+def test_a_deleted_object_can_be_purged(store: Store) -> None:
+    """Deletion revokes a handle; the content is still stored."""
     talk, lone = new_session(store), new_artifact(store, "lone")
     event = append_event(store, talk, "said")
     store.delete_session(talk.id)
@@ -346,8 +346,8 @@ def test_what_was_deleted_can_be_purged(store: Store) -> None:
             refused()
 
 
-def test_what_was_purged_before_is_told_with_its_receipt_and_left_out_beside_others(store: Store) -> None:
-    """Nothing is removed twice; a job with something left goes on with that."""
+def test_an_already_purged_target_is_reported_with_its_receipt(store: Store) -> None:
+    """Nothing is removed twice; a job with other targets purges those."""
     purged_artifact, other = new_artifact(store, "one"), new_artifact(store, "other")
     first = purge(store, purged_artifact.id)
     generation = store.get_project().generation
@@ -377,8 +377,8 @@ def test_a_target_that_is_none_is_refused(store: Store, targets: list[str], stat
     assert [] == store.list_purge_jobs().data
 
 
-def test_another_project_is_not_reached(store: Store, other: Store) -> None:
-    """Its ids are as good as missing, its keys and generation stay, and so do its rows."""
+def test_a_purge_does_not_reach_another_project(store: Store, other: Store) -> None:
+    """Its ids count as missing; its keys, generation and rows stay."""
     mine, theirs = new_artifact(store, "mine"), new_artifact(other, "theirs")
     before = other.get_project()
 
@@ -396,8 +396,8 @@ def test_another_project_is_not_reached(store: Store, other: Store) -> None:
             read(job.id)
 
 
-def test_the_old_key_is_gone_and_every_row_is_under_the_new_one(store: Store) -> None:
-    """Whatever is left opens; nothing is left under a generation that has no key."""
+def test_after_a_purge_every_row_is_under_the_new_key_and_the_old_key_is_gone(store: Store) -> None:
+    """Every remaining row opens; none is left under a generation without a key."""
     talk = new_session(store, "base")
     append_events(store, talk, 20)
     secret = append_event(store, talk, "secret")
@@ -410,8 +410,8 @@ def test_the_old_key_is_gone_and_every_row_is_under_the_new_one(store: Store) ->
         assert store.verify().valid
 
 
-def test_what_waits_for_a_commit_is_done_after_it_and_never_where_it_fails(store: Store) -> None:
-    """At once where there is no transaction; in order; and whoever does it sees what was committed."""
+def test_an_after_commit_callback_runs_after_the_commit_and_never_if_it_fails(store: Store) -> None:
+    """At once without a transaction; in order; a callback sees the committed rows."""
     counts: list[int] = []
 
     def note() -> None:
@@ -436,7 +436,7 @@ def test_what_waits_for_a_commit_is_done_after_it_and_never_where_it_fails(store
     assert [1, 1, 1] == counts
 
 
-def test_inside_of_a_transaction_it_is_done_when_that_is_committed(store: Store) -> None:
+def test_a_purge_in_a_transaction_happens_when_that_commits(store: Store) -> None:
     """So that an idempotency key and a purge are one; a transaction that fails purges nothing."""
     first, other = new_artifact(store, "one"), new_artifact(store, "other")
 

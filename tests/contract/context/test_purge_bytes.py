@@ -135,8 +135,8 @@ def trace_everywhere(traces: Path, text: str) -> tuple[list[str], SpoolWriter]:
     return [*mine, filed.summary.id, live.summary.id], writer
 
 
-def test_the_spellings_are_found_where_they_stand(tmp_path: Path) -> None:
-    """The search would see it."""
+def test_the_search_finds_every_encoding_of_a_text(tmp_path: Path) -> None:
+    """Otherwise the tests below would prove nothing."""
     assert 10 == len(list(encodings(MARKER)))
     for name, spelling in encodings(MARKER):
         (tmp_path / "file").write_bytes(b"....." + spelling + b"....")
@@ -146,8 +146,8 @@ def test_the_spellings_are_found_where_they_stand(tmp_path: Path) -> None:
         assert search_files(MARKER, tmp_path)
 
 
-def test_no_byte_is_left_and_none_was_there_in_the_clear(backend: str, tmp_path: Path) -> None:
-    """Database, write-ahead log, keyring and traces, before and after; what others said is all there."""
+def test_no_purged_byte_is_left_and_none_was_stored_unencrypted(backend: str, tmp_path: Path) -> None:
+    """Database, write-ahead log, keyring and traces, before and after; other content is all there."""
     with whole_store(backend, tmp_path) as (store, folders, target):
         ids, writer = trace_everywhere(tmp_path / "traces", MARKER)
         targets = tell_everywhere(store, MARKER, ids[0])
@@ -200,8 +200,8 @@ def in_clear(path: Path, marker: str) -> bool:
     return any(spelling in data for _, spelling in encodings(marker) for data in trace_ids)
 
 
-def test_a_copy_from_before_opens_no_more(backend: str, tmp_path: Path) -> None:
-    """Neither what was purged nor anything else of that time: the copy is as good as noise."""
+def test_a_backup_from_before_the_purge_cannot_be_decrypted(backend: str, tmp_path: Path) -> None:
+    """Neither the purged content nor any other: the key of that generation is destroyed."""
     with whole_store(backend, tmp_path) as (store, folders, target):
         secret, remaining = new_artifact(store, MARKER), new_artifact(store, OTHER)
         talk = new_session(store)
@@ -257,8 +257,8 @@ def reopen(target: str, ring: Path, copy: Path) -> Store:
     return Store.open(target, keys=str(copy))
 
 
-def test_traces_are_removed_wherever_they_stand(tmp_path: Path) -> None:
-    """And a second time nothing is there any more."""
+def test_traces_are_removed_from_spool_files_and_archive(tmp_path: Path) -> None:
+    """A second purge finds nothing."""
     ids, writer = trace_everywhere(tmp_path, MARKER)
     assert any((tmp_path / chunk_file.chunk_file_name(trace_id)).exists() for trace_id in ids)
 
@@ -272,7 +272,7 @@ def test_traces_are_removed_wherever_they_stand(tmp_path: Path) -> None:
     writer.seal()
 
 
-def test_what_is_said_after_the_purge_is_kept_nowhere(backend: str, tmp_path: Path) -> None:
+def test_an_answer_that_arrives_after_the_purge_is_stored_nowhere(backend: str, tmp_path: Path) -> None:
     """A session is purged while a model answers in it: neither the answer nor its trace is left."""
     from support.loopback_models import chat_answer, scripted_provider
     from traceforge.context.model.inputs import NewResponse

@@ -37,8 +37,10 @@ def _kill(target: str, folder: Path, first: int, every: int) -> int:
 
 
 @pytest.mark.slow
-def test_a_purge_that_is_killed_is_finished(target: str, tmp_path: Path, backend: str, record_property: Any) -> None:
-    """At some of the places where it changes something, from the first to the last."""
+def test_a_killed_purge_is_finished_by_the_next_store(
+    target: str, tmp_path: Path, backend: str, record_property: Any
+) -> None:
+    """Killed before some of its changes, from the first to the last."""
     killed = _kill(target, tmp_path, 7, 37)
 
     assert 2 <= killed
@@ -46,10 +48,10 @@ def test_a_purge_that_is_killed_is_finished(target: str, tmp_path: Path, backend
 
 
 @pytest.mark.slow
-def test_a_purge_that_is_killed_anywhere_is_finished(
+def test_a_purge_killed_before_any_change_is_finished_by_the_next_store(
     target: str, tmp_path: Path, backend: str, record_property: Any
 ) -> None:
-    """At all of them."""
+    """Killed before each of its changes."""
     killed = _kill(target, tmp_path, 1, 1)
 
     assert 80 <= killed
@@ -59,7 +61,7 @@ def test_a_purge_that_is_killed_anywhere_is_finished(
 @pytest.mark.slow
 @pytest.mark.parametrize("count", [20, 400])
 def test_writers_lose_nothing_while_purges_run(target: str, keys: str, count: int) -> None:
-    """Four processes append; purges raise the generation under them, again and again. All of it can be read."""
+    """Four processes append while purges raise the key generation; every event can be read."""
     with closing(Store.open(target, keys=keys)) as store:
         session, other = new_session(store, "base"), new_session(store)
         ids = (store.project_id, session.id, session.default_branch_id)
@@ -87,8 +89,8 @@ def test_writers_lose_nothing_while_purges_run(target: str, keys: str, count: in
         assert 1 < purges
 
 
-def test_a_reader_in_the_middle_reads_again(target: str, keys: str) -> None:
-    """A row that was read under a key that goes before it is opened is read once more."""
+def test_a_read_that_overlaps_a_purge_is_repeated(target: str, keys: str) -> None:
+    """A row read under a key that is destroyed before the row is opened is read once more."""
     with closing(Store.open(target, keys=keys)) as first_store, closing(Store.open(target, keys=keys)) as other:
         remaining, secret = new_artifact(first_store, "kept"), new_artifact(first_store, "secret")
         first_store.keyring._ciphers.clear()
@@ -109,8 +111,8 @@ def test_a_reader_in_the_middle_reads_again(target: str, keys: str) -> None:
         assert [1, 2] == tries
 
 
-def test_a_row_that_does_not_open_stops_a_purge_before_anything_is_lost(target: str, keys: str) -> None:
-    """Its key would be lost with the old one. The job says so, and all content is as it was."""
+def test_a_row_that_cannot_be_decrypted_stops_a_purge_before_anything_is_lost(target: str, keys: str) -> None:
+    """Its key would be lost with the old one. The job says so, and all content is unchanged."""
     from sqlalchemy import update
 
     from traceforge.context.storage.tables import artifacts
@@ -135,8 +137,8 @@ def test_a_row_that_does_not_open_stops_a_purge_before_anything_is_lost(target: 
         assert [] == store.verify().problems
 
 
-def test_a_job_that_was_only_written_down_is_done_when_the_store_is_opened(target: str, keys: str) -> None:
-    """And not by who finds another process at it."""
+def test_a_job_that_was_not_started_runs_when_the_store_is_opened(target: str, keys: str) -> None:
+    """Unless another process is working on it."""
     with closing(Store.open(target, keys=keys)) as store:
         secret = new_artifact(store, "secret")
         job = store.write(lambda tx: create_purge_job(tx, NewPurge(targets=[secret.id], reason="asked for")))
@@ -150,8 +152,8 @@ def test_a_job_that_was_only_written_down_is_done_when_the_store_is_opened(targe
             store.get_artifact(secret.id)
 
 
-def test_the_trace_of_a_call_that_ends_after_the_purge_goes_too(target: str, keys: str, tmp_path: Path) -> None:
-    """The response is purged while the call runs; whoever ends it notes the trace, and it is removed."""
+def test_the_trace_of_a_call_that_ends_after_the_purge_is_removed(target: str, keys: str, tmp_path: Path) -> None:
+    """The response is purged while the call runs; the end of the call notes the trace, and it is removed."""
     from sqlalchemy import select, update
 
     from support.context_builders import branch_ids

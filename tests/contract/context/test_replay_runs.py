@@ -79,8 +79,8 @@ def replay(store: Store, **more: Any) -> ReplayRun:
 
 
 @pytest.mark.counted("lane recorded", "lane baseline", "lane candidate")
-def test_every_verdict_is_what_the_lanes_say(store: Store, scene: Scene) -> None:
-    """Drift of the baseline is not the candidate's doing."""
+def test_every_verdict_follows_from_the_lanes(store: Store, scene: Scene) -> None:
+    """Drift of the baseline is not attributed to the candidate."""
     store = connect_models(store, scene.provider.url)
     names = ["same", "changed", "both", "drift", "broken"]
     responses = recorded(store, scene, *names)
@@ -111,8 +111,8 @@ def test_every_verdict_is_what_the_lanes_say(store: Store, scene: Scene) -> None
     assert 10 == len(scene.asked)
 
 
-def test_an_answer_that_cannot_be_kept_is_a_lane_that_failed(store: Store, scene: Scene) -> None:
-    """The other items of the run are not lost with it."""
+def test_an_answer_that_cannot_be_stored_fails_its_lane(store: Store, scene: Scene) -> None:
+    """The other items of the run are kept."""
     store = connect_models(store, scene.provider.url)
     responses = recorded(store, scene, "half", "whole")
     scene.answers["new", "half"] = "half of a character: \ud800"
@@ -125,8 +125,8 @@ def test_an_answer_that_cannot_be_kept_is_a_lane_that_failed(store: Store, scene
     assert "provider_unreadable" == report.items[0]["lanes"]["candidate"]["error"]
 
 
-def test_the_evidence_digest_can_be_computed_by_whoever_has_the_report(store: Store, scene: Scene) -> None:
-    """Of the items alone, as canonical JSON."""
+def test_the_evidence_digest_can_be_computed_from_the_report(store: Store, scene: Scene) -> None:
+    """From the items alone, as canonical JSON."""
     store = connect_models(store, scene.provider.url)
     responses = recorded(store, scene, "one")
     scene.answers["new", "one"] = "Other."
@@ -138,8 +138,8 @@ def test_the_evidence_digest_can_be_computed_by_whoever_has_the_report(store: St
     assert responses[0].trace_id == report.items[0]["lanes"]["recorded"]["trace_id"]
 
 
-def test_an_item_says_what_was_asked(store: Store, scene: Scene) -> None:
-    """What stands behind the last word of a model, whoever says it; instructions and what was before are counted."""
+def test_an_item_shows_the_messages_after_the_last_answer(store: Store, scene: Scene) -> None:
+    """Whatever their role; instructions and earlier messages are only counted."""
     store = connect_models(store, scene.provider.url)
     talk = new_session(store, "Be brief.", "Be kind.")
     scene.answers |= {(model, word): "Yes." for model in ("old", "new") for word in ("first", "last")}
@@ -165,7 +165,7 @@ def test_an_item_says_what_was_asked(store: Store, scene: Scene) -> None:
 
 
 @pytest.mark.counted("lane recorded", "lane candidate")
-def test_a_run_without_a_fresh_baseline_asks_the_candidate_alone(store: Store, scene: Scene) -> None:
+def test_a_run_without_a_fresh_baseline_calls_only_the_candidate(store: Store, scene: Scene) -> None:
     """Two lanes."""
     store = connect_models(store, scene.provider.url)
     responses = recorded(store, scene, "one")
@@ -179,7 +179,7 @@ def test_a_run_without_a_fresh_baseline_asks_the_candidate_alone(store: Store, s
 
 
 @pytest.mark.counted("lane baseline", "lane candidate")
-def test_a_snapshot_that_nobody_answered_is_held_against_the_fresh_baseline(store: Store, scene: Scene) -> None:
+def test_a_snapshot_without_a_response_is_compared_with_the_fresh_baseline(store: Store, scene: Scene) -> None:
     """There is no recorded lane."""
     store = connect_models(store, scene.provider.url)
     responses = recorded(store, scene, "one")
@@ -197,8 +197,7 @@ def test_a_snapshot_that_nobody_answered_is_held_against_the_fresh_baseline(stor
     assert item["differences"]["candidate_against_fresh"]
 
 
-def test_no_more_are_asked_at_once_than_the_run_allows(store: Store, scene: Scene) -> None:
-    """And as many as it allows."""
+def test_a_run_makes_as_many_concurrent_calls_as_allowed_and_no_more(store: Store, scene: Scene) -> None:
     store = connect_models(store, scene.provider.url)
     names = [f"q{number}" for number in range(6)]
     responses = recorded(store, scene, *names)
@@ -229,8 +228,8 @@ def test_no_more_are_asked_at_once_than_the_run_allows(store: Store, scene: Scen
     assert Progress.COMPLETED is store.get_replay_run(run.id).status
 
 
-def test_a_run_is_canceled_and_what_was_finished_stays(store: Store, scene: Scene) -> None:
-    """No report is made of half a run."""
+def test_a_canceled_run_keeps_its_finished_items(store: Store, scene: Scene) -> None:
+    """It has no report."""
     store = connect_models(store, scene.provider.url)
     responses = recorded(store, scene, "one", "two")
     scene.answers |= {("new", "one"): "1", ("new", "two"): "2"}
@@ -273,8 +272,8 @@ class Dies(ThreadEngine):
         return super()._run_item(work)
 
 
-def test_a_run_is_gone_on_with_and_finished_items_are_kept(store: Store, scene: Scene) -> None:
-    """Under its lease nobody else works on it; after it, the rest is done and nothing twice."""
+def test_a_resumed_run_keeps_its_finished_items(store: Store, scene: Scene) -> None:
+    """Under its lease no other process works on it; after it, the remaining items run once."""
     store = connect_models(store, scene.provider.url)
     names = ["one", "two", "three"]
     responses = recorded(store, scene, *names)
@@ -301,8 +300,8 @@ def test_a_run_is_gone_on_with_and_finished_items_are_kept(store: Store, scene: 
     assert 6 == len({(model, messages[-1]["content"]) for model, messages in scene.asked})
 
 
-def test_runs_that_nobody_works_on_are_taken_up(store: Store, scene: Scene) -> None:
-    """As a server does with those of a server that died; one that is at work is left alone, and can be canceled."""
+def test_runs_without_a_living_worker_are_resumed(store: Store, scene: Scene) -> None:
+    """A server resumes the runs of a server that died; a run in progress is left alone and can be canceled."""
     store = connect_models(store, scene.provider.url)
     responses = recorded(store, scene, "one")
     scene.answers[("new", "one")] = "1"
@@ -326,8 +325,8 @@ def test_runs_that_nobody_works_on_are_taken_up(store: Store, scene: Scene) -> N
 
 
 @pytest.mark.counted("lane recorded", "lane baseline", "lane candidate")
-def test_a_trajectory_goes_on_from_its_own_answers(store: Store, scene: Scene) -> None:
-    """The user's turns are the logged ones; each lane has a history of its own."""
+def test_each_lane_of_a_trajectory_continues_from_its_own_answers(store: Store, scene: Scene) -> None:
+    """The user's turns are the logged ones; each lane has its own history."""
     store = connect_models(store, scene.provider.url)
     scene.answers |= {("old", "Hello"): "Old hello.", ("old", "And now?"): "Old end."}
     session = new_session(store, "Be kind.")
@@ -351,8 +350,8 @@ def test_a_trajectory_goes_on_from_its_own_answers(store: Store, scene: Scene) -
     assert 4 == store.get_branch(session.id, session.default_branch_id).version
 
 
-def test_a_trajectory_of_answers_that_were_only_logged(store: Store, scene: Scene) -> None:
-    """An assistant's message that no response gave is what was recorded; a last question is a turn too."""
+def test_a_trajectory_replays_answers_that_have_no_response(store: Store, scene: Scene) -> None:
+    """An assistant message without a response is the recorded answer; a last question is a turn too."""
     store = connect_models(store, scene.provider.url)
     scene.answers |= {
         ("new", "Hi"): "Hello.",
@@ -373,8 +372,8 @@ def test_a_trajectory_of_answers_that_were_only_logged(store: Store, scene: Scen
     assert "not_recorded" == items[1]["verdict"]
 
 
-def test_a_session_without_a_turn_has_nothing_to_replay(store: Store) -> None:
-    """The request is right, and what is there does not allow it."""
+def test_a_session_without_a_turn_cannot_be_replayed(store: Store) -> None:
+    """The request is valid, but the session's state does not allow it."""
     with pytest.raises(StoreRefused) as error:
         store.create_replay_run(
             NewReplayRun(baseline="openai/a", candidate="openai/b", session_id=new_session(store).id), start=False
@@ -392,7 +391,7 @@ def test_a_session_without_a_turn_has_nothing_to_replay(store: Store) -> None:
         ({"candidate": "nobody", "session_id": "ses_00000000000000000000000000"}, (404, "not_found", "candidate")),
     ],
 )
-def test_a_run_of_what_is_not_there_is_refused(
+def test_a_run_without_existing_snapshots_or_releases_is_refused(
     store: Store, body: dict[str, Any], expected: tuple[int, str, str | None]
 ) -> None:
     """Nothing is written."""

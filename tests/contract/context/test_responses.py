@@ -43,7 +43,7 @@ def refused(error: pytest.ExceptionInfo[StoreRefused]) -> tuple[int, str, str | 
 @pytest.mark.parametrize("provider", PROVIDERS)
 @pytest.mark.parametrize("stream", [False, True])
 def test_every_provider_answers(store: Store, model: str, provider: str, stream: bool) -> None:
-    """The input and the answer stand on the branch; the response is bound to what was asked."""
+    """The input and the answer are on the branch; the response is bound to its snapshot."""
     store = connect_models(store, model)
     session = new_session(store, "You are brief.")
     texts = store.begin_response(
@@ -72,8 +72,8 @@ def test_every_provider_answers(store: Store, model: str, provider: str, stream:
     assert [response] == store.list_responses().data
 
 
-def test_every_call_leaves_a_trace(store: Store, upstream: Upstream) -> None:
-    """A response names it, also one that failed; it belongs to the session."""
+def test_every_model_call_has_a_trace(store: Store, upstream: Upstream) -> None:
+    """A response names its trace, also a failed one; the trace belongs to the session."""
     store = connect_models(store, upstream.url)
     upstream.respond_with(ScriptedResponse([chat_answer("Yes.")]), ScriptedResponse([b"{}"], status=500))
     session = new_session(store)
@@ -108,7 +108,7 @@ def test_a_branch_that_has_moved_on_is_a_conflict_and_no_model_is_called(store: 
 
 
 def test_a_conflict_after_the_model_call_keeps_the_answer(store: Store, upstream: Upstream) -> None:
-    """The response is completed and says where the branch is; the answer stands on no branch."""
+    """The response is completed and names the branch's head; the answer is on no branch."""
     store = connect_models(store, upstream.url)
     permits = threading.Semaphore(0)
     upstream.respond_with(streamed_response("Paid", " for.", permits=permits))
@@ -133,7 +133,7 @@ def test_a_conflict_after_the_model_call_keeps_the_answer(store: Store, upstream
     assert ["Hi", "I am quicker."] == [event.content for event in events]
 
 
-def test_a_session_that_is_archived_meanwhile_keeps_the_answer_too(store: Store, upstream: Upstream) -> None:
+def test_a_response_in_a_session_archived_meanwhile_keeps_the_answer(store: Store, upstream: Upstream) -> None:
     """It is completed, and appended nowhere."""
     store = connect_models(store, upstream.url)
     upstream.respond_with(ScriptedResponse([chat_answer("Yes.")]))
@@ -177,10 +177,10 @@ def test_a_session_that_is_archived_meanwhile_keeps_the_answer_too(store: Store,
         "stalled",
     ],
 )
-def test_a_model_that_fails_makes_a_response_that_says_so(
+def test_a_failed_model_call_is_a_failed_response(
     store: Store, upstream: Upstream, answer: ScriptedResponse, code: str
 ) -> None:
-    """It keeps its snapshot, says nothing of what the provider wrote, and can be asked again by the snapshot."""
+    """It keeps its snapshot, quotes nothing of the provider's text, and can be repeated by the snapshot."""
     store = connect_models(store, upstream.url, timeout_s=1.0)
     upstream.respond_with(answer, ScriptedResponse([chat_answer("Now.")]))
     session = new_session(store)
@@ -203,7 +203,7 @@ def test_a_model_that_fails_makes_a_response_that_says_so(
 def test_a_stream_with_half_of_a_character_fails_and_every_response_can_still_be_listed(
     store: Store, upstream: Upstream
 ) -> None:
-    """What was heard is text; the response says that its answer cannot be read."""
+    """The response says that its answer cannot be read."""
     store = connect_models(store, upstream.url)
     upstream.respond_with(streamed_response("So ", "\ud83d", "far"))
     session = new_session(store)
@@ -217,8 +217,8 @@ def test_a_stream_with_half_of_a_character_fails_and_every_response_can_still_be
 
 
 @pytest.mark.parametrize("count", [2**53, 2**70, -1, True, "3"])
-def test_a_number_of_tokens_that_cannot_be_is_not_known(store: Store, upstream: Upstream, count: object) -> None:
-    """The answer is kept all the same."""
+def test_an_impossible_token_count_is_stored_as_unknown(store: Store, upstream: Upstream, count: object) -> None:
+    """The answer is stored all the same."""
     store = connect_models(store, upstream.url)
     upstream.respond_with(
         ScriptedResponse(
@@ -233,8 +233,7 @@ def test_a_number_of_tokens_that_cannot_be_is_not_known(store: Store, upstream: 
     assert (Progress.COMPLETED, response) == (response.status, store.get_response(response.id))
 
 
-def test_a_provider_that_is_not_there_is_unreachable(store: Store) -> None:
-    """Nobody listens."""
+def test_a_provider_that_does_not_listen_is_unreachable(store: Store) -> None:
     store = connect_models(store, "http://127.0.0.1:9")
     response = store.create_response(NewResponse(model="ollama/m", session_id=new_session(store).id, input="Hi"))
 
@@ -242,8 +241,8 @@ def test_a_provider_that_is_not_there_is_unreachable(store: Store) -> None:
     assert "provider_unreachable" == response.error.code
 
 
-def test_a_release_becomes_the_live_one_and_the_old_one_stays(store: Store, upstream: Upstream) -> None:
-    """An alias points to exactly one release; a response says which it was."""
+def test_a_new_release_becomes_live_and_the_old_one_stays(store: Store, upstream: Upstream) -> None:
+    """An alias points to exactly one release; a response names its release."""
     store = connect_models(store, upstream.url)
     upstream.respond_with(ScriptedResponse([chat_answer("Yes.")]))
     session = new_session(store)
@@ -260,7 +259,7 @@ def test_a_release_becomes_the_live_one_and_the_old_one_stays(store: Store, upst
     assert ["support-bot"] == [listed_alias.name for listed_alias in store.list_aliases().data]
 
 
-def test_a_snapshot_under_one_release_resolves_one_target_for_ever(store: Store, upstream: Upstream) -> None:
+def test_a_snapshot_and_a_release_always_resolve_to_the_same_target(store: Store, upstream: Upstream) -> None:
     """The weighted choice is a hash of both ids, and every target gets its share."""
     store = connect_models(store, upstream.url)
     upstream.respond_with(ScriptedResponse([chat_answer("Yes.")]))
@@ -281,8 +280,8 @@ def test_a_snapshot_under_one_release_resolves_one_target_for_ever(store: Store,
     assert set(texts) <= {"a", "b"}
 
 
-def test_a_target_that_is_named_directly_has_one_release(store: Store, other: Store) -> None:
-    """However many ask at once, and in another project it is another."""
+def test_a_target_named_directly_has_one_release_per_project(store: Store, other: Store) -> None:
+    """However many requests create it at once."""
     created_ids: list[str] = []
 
     def ask() -> None:
@@ -306,7 +305,7 @@ def test_a_target_that_is_named_directly_has_one_release(store: Store, other: St
         ("alr_00000000000000000000000000", (404, "not_found", "model")),
     ],
 )
-def test_a_model_that_is_not_known_is_refused_before_anything_is_written(
+def test_an_unknown_model_is_refused_before_anything_is_written(
     store: Store, model: str, expected: tuple[int, str, str]
 ) -> None:
     """The input is not on the branch."""
@@ -329,18 +328,18 @@ def test_a_model_that_is_not_known_is_refused_before_anything_is_written(
         ({"params": {"n": True}, "input": "Hi"}, (400, "invalid_params", "params.n")),
     ],
 )
-def test_a_body_that_says_too_much_or_too_little_is_refused(
+def test_a_body_with_conflicting_missing_or_reserved_fields_is_refused(
     store: Store, body: dict[str, object], expected: tuple[int, str, str | None]
 ) -> None:
-    """What a model is asked is pinned: no parameter may say something else."""
+    """The prompt is pinned: no parameter may change it."""
     with pytest.raises(StoreRefused) as error:
         store.create_response(NewResponse(model="openai/m", **body))  # type: ignore[arg-type]
 
     assert expected == refused(error)
 
 
-def test_parameters_of_the_call_count_over_those_of_the_target(store: Store, upstream: Upstream) -> None:
-    """Both are sent, in the words of the provider."""
+def test_parameters_of_the_call_override_those_of_the_target(store: Store, upstream: Upstream) -> None:
+    """Both are sent, under the provider's own names."""
     store = connect_models(store, upstream.url)
     upstream.respond_with(ScriptedResponse([chat_answer("Yes.")]))
     target = Target(provider="openai", model="m", params={"temperature": 1, "seed": 7})
@@ -354,8 +353,8 @@ def test_parameters_of_the_call_count_over_those_of_the_target(store: Store, ups
     assert [{"role": "user", "content": "Hi"}] == sent["messages"]
 
 
-def test_a_response_that_runs_is_canceled_at_once(store: Store, upstream: Upstream) -> None:
-    """The connection is closed, the input stays, and a second time changes nothing."""
+def test_a_running_response_is_canceled_at_once(store: Store, upstream: Upstream) -> None:
+    """The connection is closed, the input stays, and a second cancellation changes nothing."""
     store = connect_models(store, upstream.url)
     upstream.respond_with(streamed_response("One", " two", permits=threading.Semaphore(0)))
     session = new_session(store)
@@ -371,8 +370,8 @@ def test_a_response_that_runs_is_canceled_at_once(store: Store, upstream: Upstre
     assert ["Hi"] == [event.content for event in store.list_events(session.id, session.default_branch_id).data]
 
 
-def test_a_response_that_is_final_is_not_canceled(store: Store, upstream: Upstream) -> None:
-    """It says what it is."""
+def test_a_finished_response_is_not_canceled(store: Store, upstream: Upstream) -> None:
+    """It is returned unchanged."""
     store = connect_models(store, upstream.url)
     upstream.respond_with(ScriptedResponse([chat_answer("Yes.")]))
     response = store.create_response(NewResponse(model="openai/m", session_id=new_session(store).id, input="Hi"))
@@ -383,8 +382,8 @@ def test_a_response_that_is_final_is_not_canceled(store: Store, upstream: Upstre
     assert (409, "already_final", None) == refused(error)
 
 
-def test_a_tool_call_is_kept_whole_and_its_result_goes_back(store: Store, upstream: Upstream) -> None:
-    """The assistant's message holds the call; the next request has call and result."""
+def test_a_tool_call_is_stored_and_sent_back_with_its_result(store: Store, upstream: Upstream) -> None:
+    """The assistant's message holds the call; the next request has the call and its result."""
     store = connect_models(store, upstream.url)
     call = {"id": "call_1", "type": "function", "function": {"name": "f", "arguments": "{}"}}
     upstream.respond_with(

@@ -44,8 +44,8 @@ def begin(store: Store, body: dict[str, Any], key: str = "k-1") -> RunningRespon
     return begun
 
 
-def test_the_same_key_gives_the_same_bytes_and_one_call(store: Store, upstream: Upstream) -> None:
-    """One input, one answer, one call of the model."""
+def test_the_same_key_returns_the_same_bytes_after_one_model_call(store: Store, upstream: Upstream) -> None:
+    """One input and one answer."""
     store = connect_models(store, upstream.url)
     session = new_session(store)
     body = body_of(session.id)
@@ -59,7 +59,7 @@ def test_the_same_key_gives_the_same_bytes_and_one_call(store: Store, upstream: 
 
 
 def test_the_same_key_with_another_body_is_refused(store: Store, upstream: Upstream) -> None:
-    """And nothing is asked."""
+    """No model is called."""
     store = connect_models(store, upstream.url)
     session = new_session(store)
     send(store, body_of(session.id))
@@ -82,8 +82,10 @@ def test_a_refusal_is_not_remembered(store: Store, upstream: Upstream) -> None:
     assert b'"status":"completed"' in send(store, body_of(session.id))
 
 
-def test_a_process_that_died_is_gone_on_with_and_its_input_is_there_once(store: Store, upstream: Upstream) -> None:
-    """Under its lease it is in flight; after it, the same response is asked for again."""
+def test_a_retry_finishes_the_response_of_a_dead_process_and_the_input_is_stored_once(
+    store: Store, upstream: Upstream
+) -> None:
+    """In flight until the lease ends; after that the model is called again for the same response."""
     store = connect_models(store, upstream.url)
     session = new_session(store)
     body = body_of(session.id)
@@ -104,8 +106,8 @@ def test_a_process_that_died_is_gone_on_with_and_its_input_is_there_once(store: 
     assert ["Hi", "Yes."] == [event.content for event in list_all_events(store, session)]
 
 
-def test_the_dead_do_not_speak_when_they_come_back(store: Store, upstream: Upstream) -> None:
-    """Who lost the lease keeps nothing: the answer of the one who went on stands."""
+def test_a_process_that_lost_its_lease_cannot_store_its_answer(store: Store, upstream: Upstream) -> None:
+    """The answer of the process that took over stays."""
     store = connect_models(store, upstream.url)
     session = new_session(store)
     body = body_of(session.id)
@@ -121,8 +123,8 @@ def test_the_dead_do_not_speak_when_they_come_back(store: Store, upstream: Upstr
     assert ["Hi", "Yes."] == [event.content for event in list_all_events(store, session)]
 
 
-def test_a_response_that_nobody_goes_on_with_has_failed(store: Store, upstream: Upstream) -> None:
-    """Whoever looks finds it out; its snapshot is still there."""
+def test_a_response_that_no_process_resumes_is_marked_failed(store: Store, upstream: Upstream) -> None:
+    """The next read marks it; its snapshot is still there."""
     store = connect_models(store, upstream.url)
     dead = store.begin_response(NewResponse(**body_of(new_session(store).id)))
 
@@ -153,7 +155,7 @@ def merging(store: Store) -> tuple[Any, Any, Merge]:
 
 
 def test_a_model_writes_the_summary_of_a_merge(store: Store, upstream: Upstream) -> None:
-    """Its answer is a response; the event says which, and what it stands for. The source is as it was."""
+    """Its answer is a response; the event names the response and the summarized events. The source is unchanged."""
     store = connect_models(store, upstream.url)
     session, last, body = merging(store)
 
@@ -171,8 +173,7 @@ def test_a_model_writes_the_summary_of_a_merge(store: Store, upstream: Upstream)
     assert b"And on Friday." in upstream.received[0].body
 
 
-def test_a_merge_into_a_branch_that_moved_on_asks_no_model(store: Store, upstream: Upstream) -> None:
-    """The check comes first."""
+def test_a_merge_into_a_branch_that_moved_calls_no_model(store: Store, upstream: Upstream) -> None:
     store = connect_models(store, upstream.url)
     session, _, body = merging(store)
     append_event(store, session, "Quicker.")
@@ -185,8 +186,7 @@ def test_a_merge_into_a_branch_that_moved_on_asks_no_model(store: Store, upstrea
 
 
 @pytest.mark.parametrize("model", ["nobody", "nowhere/m"])
-def test_a_merge_with_a_model_that_is_not_there_leaves_no_branch_behind(store: Store, model: str) -> None:
-    """What was refused wrote nothing."""
+def test_a_merge_with_an_unknown_model_creates_no_branch(store: Store, model: str) -> None:
     session, _, body = merging(store)
 
     with pytest.raises(StoreRefused) as error:
@@ -206,10 +206,10 @@ def everything(store: Store, session_id: str) -> list[Any]:
 @pytest.mark.counted("purge", "merge compact")
 @pytest.mark.parametrize("key", [None, "m-1"])
 @pytest.mark.parametrize("why", ["purged", "unsupported_attachment"])
-def test_a_merge_that_is_refused_before_a_model_is_asked_leaves_nothing(
+def test_a_merge_that_is_refused_before_its_model_call_writes_nothing(
     store: Store, upstream: Upstream, why: str, key: str | None
 ) -> None:
-    """Neither the fork on which the model would have been asked, nor anything else. The key is free again."""
+    """Not even the fork for the model call. The key can be used again."""
     store = connect_models(store, upstream.url)
     session, last, body = merging(store)
     if why == "purged":
@@ -232,8 +232,10 @@ def test_a_merge_that_is_refused_before_a_model_is_asked_leaves_nothing(
 
 
 @pytest.mark.parametrize("both", [True, False])
-def test_a_summary_and_a_model_that_writes_it_are_one_too_many(store: Store, upstream: Upstream, both: bool) -> None:
-    """Both fields are named, and nothing is done; so are they where neither is given."""
+def test_a_merge_needs_either_a_summary_or_a_model_that_writes_it(
+    store: Store, upstream: Upstream, both: bool
+) -> None:
+    """With both or with neither, the error names both fields and nothing is written."""
     store = connect_models(store, upstream.url)
     session, _, body = merging(store)
     wrong = replace(body, summary="We agreed.") if both else replace(body, model=None)
@@ -257,10 +259,8 @@ def test_a_summary_and_a_model_that_writes_it_are_one_too_many(store: Store, ups
     ],
     ids=["failed", "nothing said", "no answer"],
 )
-def test_a_model_that_writes_no_summary_merges_nothing(
-    store: Store, upstream: Upstream, answer: ScriptedResponse
-) -> None:
-    """The error names the response that says why."""
+def test_a_failed_summary_model_merges_nothing(store: Store, upstream: Upstream, answer: ScriptedResponse) -> None:
+    """The error names the failed response."""
     store = connect_models(store, upstream.url)
     upstream.respond_with(answer)
     session, _, body = merging(store)
@@ -289,8 +289,8 @@ def test_a_merge_with_a_model_and_a_key_is_done_once(store: Store, upstream: Ups
     assert 2 == store.get_branch(session.id, session.default_branch_id).version
 
 
-def test_who_reads_no_stream_gets_its_end(store: Store, upstream: Upstream) -> None:
-    """A client in this process, and one over HTTP, share a key: the response is one, and each is told in its way."""
+def test_a_streamed_and_a_plain_request_share_a_key(store: Store, upstream: Upstream) -> None:
+    """A client in this process and one over HTTP get the same response, each in its own form."""
     store = connect_models(store, upstream.url)
     upstream.respond_with(streamed_response("One", " two"))
     body = {**body_of(new_session(store).id), "stream": True}

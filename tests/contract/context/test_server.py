@@ -64,7 +64,6 @@ def error_of(answer) -> dict:
 
 
 def test_a_conflict_names_the_current_version_and_head(site: RunningServer, store: Store) -> None:
-    """A conflict carries where the branch is now."""
     session = new_session(store)
     event = append_event(store, session)
     path = f"/v2/sessions/{session.id}/branches/{session.default_branch_id}/events"
@@ -85,7 +84,7 @@ def test_a_conflict_names_the_current_version_and_head(site: RunningServer, stor
 
 
 def test_a_request_that_waits_for_a_lock_delays_no_other_request(site: RunningServer, store: Store) -> None:
-    """A caller that waits for another process keeps nobody waiting, and is served when that one is done."""
+    """It is served when the other process releases the lock."""
     session = new_session(store)
     path = f"/v2/sessions/{session.id}/branches/{session.default_branch_id}/events"
     event = {"event_type": "note", "content": "x"}
@@ -109,7 +108,6 @@ def test_a_request_that_waits_for_a_lock_delays_no_other_request(site: RunningSe
 
 
 def test_every_invalid_field_is_named(site: RunningServer) -> None:
-    """Every wrong field is named."""
     body = {"artifact_type": "poem", "content": "x", "retention_class": 3, "colour": "red", "size": 1}
 
     answer = site.http.post("/v2/artifacts", json=body)
@@ -123,7 +121,6 @@ def test_every_invalid_field_is_named(site: RunningServer) -> None:
 
 
 def test_an_unknown_field_is_named_at_any_depth(site: RunningServer, store: Store) -> None:
-    """An unknown field is named wherever it stands."""
     session = new_session(store)
     body = {
         "expected_version": 0,
@@ -157,7 +154,6 @@ def test_an_unknown_field_is_named_at_any_depth(site: RunningServer, store: Stor
     ],
 )
 def test_a_body_that_is_not_a_json_object_is_refused(site: RunningServer, body: bytes, code: str) -> None:
-    """A body that is no JSON object is refused."""
     answer = site.http.post("/v2/sessions", content=body, headers=JSON)
 
     assert (400, code) == (answer.status_code, error_of(answer)["code"])
@@ -171,7 +167,7 @@ def test_a_body_that_is_not_a_json_object_is_refused(site: RunningServer, body: 
 def test_an_operation_without_a_body_takes_an_empty_one(
     site: RunningServer, store: Store, body: bytes, status: int, code: str | None
 ) -> None:
-    """An operation without a body takes an object without fields, as many clients send one; any other is refused."""
+    """Many clients send an empty object; any other body is refused."""
     session = new_session(store)
     snapshot = store.create_snapshot(session.id, session.default_branch_id, NewSnapshot())
 
@@ -192,14 +188,12 @@ def test_an_operation_without_a_body_takes_an_empty_one(
     ],
 )
 def test_a_body_without_a_json_content_type_is_refused(site: RunningServer, headers: dict[str, str]) -> None:
-    """A body that is not said to be JSON is refused."""
     answer = site.http.post("/v2/sessions", content=b"{}", headers=headers)
 
     assert (415, "unsupported_media_type") == (answer.status_code, error_of(answer)["code"])
 
 
 def test_a_body_with_too_large_a_content_length_is_refused_before_it_is_sent(site: RunningServer) -> None:
-    """A body that is announced too large is refused before it is sent."""
     head = f"POST /v2/sessions HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: {BODY_BYTES_MAX + 1}\r\nExpect: 100-continue\r\n\r\n"  # noqa: E501
 
     answer = raw(site.url, head.encode())
@@ -222,7 +216,7 @@ def test_a_body_with_too_large_a_content_length_is_refused_before_it_is_sent(sit
 def test_bytes_that_are_not_http_get_an_error_of_the_same_shape(
     site: RunningServer, data: bytes, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """It is logged as a request, by us alone."""
+    """They are logged as a request, by our logger only."""
     head, _, body = raw(site.url, data).partition(b"\r\n\r\n")
 
     error = json.loads(body)["error"]
@@ -236,7 +230,6 @@ def test_bytes_that_are_not_http_get_an_error_of_the_same_shape(
 
 
 def test_a_body_in_chunks_is_refused_as_soon_as_it_is_too_large(site: RunningServer) -> None:
-    """A body in chunks is refused as soon as it is too large."""
     sent = 0
 
     def pieces():
@@ -257,7 +250,6 @@ def test_a_body_in_chunks_is_refused_as_soon_as_it_is_too_large(site: RunningSer
 
 
 def test_a_body_of_exactly_the_limit_is_read(site: RunningServer) -> None:
-    """A body of exactly the limit is read."""
     empty = len(json.dumps({"artifact_type": "document", "content": ""}))
     body = json.dumps({"artifact_type": "document", "content": "x" * (BODY_BYTES_MAX - empty)})
     assert BODY_BYTES_MAX == len(body)
@@ -266,7 +258,6 @@ def test_a_body_of_exactly_the_limit_is_read(site: RunningServer) -> None:
 
 
 def test_an_unknown_path_is_404_and_an_unknown_method_is_405(site: RunningServer) -> None:
-    """A path that is not there and a method that is not."""
     for path in ("/v2/nothing", "/nothing", "/v2/sessions/", "/v2//sessions", "/v2", "/v2/sessions/x/y"):
         assert (404, "no_such_path") == (
             site.http.get(path).status_code,
@@ -302,15 +293,13 @@ def test_a_request_from_a_page_of_another_site_is_refused(
         error_of(answer)
 
 
-def test_its_own_page_and_other_names_of_this_machine_are_accepted(site: RunningServer) -> None:
-    """Its own page and other names of this machine come in."""
+def test_a_request_from_its_own_page_or_another_local_name_is_accepted(site: RunningServer) -> None:
     host = site.url.removeprefix("http://")
     for headers in ({"Origin": site.url}, {"Host": "localhost"}, {"Host": host, "Sec-Fetch-Site": "same-origin"}):
         assert 200 == site.http.get("/v2/sessions", headers=headers).status_code
 
 
 def test_a_request_id_is_echoed_or_generated(site: RunningServer) -> None:
-    """A request id is echoed or made."""
     assert "mine-1" == site.http.get("/v2/sessions", headers={"X-Request-Id": "mine-1"}).headers["x-request-id"]
     generated_id = site.http.get("/v2/sessions", headers={"X-Request-Id": "a b"}).headers["x-request-id"]
     assert generated_id.startswith("req_")
@@ -319,7 +308,6 @@ def test_a_request_id_is_echoed_or_generated(site: RunningServer) -> None:
 
 
 def test_the_log_names_operations_and_holds_no_content(guarded: RunningServer, store: Store) -> None:
-    """The log says what was done and nothing of what was said."""
     key = new_api_key(store, "write")
     secret = "a-very-secret-word"
     for number, body in enumerate(({"metadata": {"a": secret}}, {secret: 1}, {"metadata": secret})):
@@ -341,7 +329,6 @@ def test_the_log_names_operations_and_holds_no_content(guarded: RunningServer, s
 
 
 def test_the_metrics_are_in_the_format_of_prometheus(site: RunningServer) -> None:
-    """The numbers are as prometheus reads them."""
     for _ in range(3):
         site.http.get("/v2/sessions")
     site.http.get("/v2/sessions/x")
@@ -358,8 +345,7 @@ def test_the_metrics_are_in_the_format_of_prometheus(site: RunningServer) -> Non
     assert named <= described | {f"{metric}_{part}" for metric in described for part in ("bucket", "sum", "count")}
 
 
-def test_healthz_and_readyz_answer(site: RunningServer) -> None:
-    """It is alive and ready."""
+def test_healthz_and_readyz_return_200(site: RunningServer) -> None:
     assert {"status": "ok"} == site.http.get("/healthz").json()
     assert {"status": "ready"} == site.http.get("/readyz").json()
     assert b"" == site.http.head("/healthz").content
@@ -367,7 +353,6 @@ def test_healthz_and_readyz_answer(site: RunningServer) -> None:
 
 
 def test_every_route_requires_a_valid_api_key(guarded: RunningServer, store: Store) -> None:
-    """Every route demands a key that is known."""
     api_key = new_api_key(store, "admin")
     [listed_key] = store.list_api_keys().data
     store.delete_api_key(listed_key.id)
@@ -400,7 +385,6 @@ def _document(store: Store) -> dict:
 
 
 def test_a_key_allows_what_its_scope_allows(guarded: RunningServer, store: Store) -> None:
-    """A key does what its scope allows."""
     allowed = {"read": {"read"}, "write": {"read", "write"}, "admin": {"read", "write", "admin"}}
     document = _document(store)
     keys = {scope: new_api_key(store, scope) for scope in allowed}
@@ -416,7 +400,6 @@ def test_a_key_allows_what_its_scope_allows(guarded: RunningServer, store: Store
 
 
 def test_a_key_is_valid_for_one_project_only(guarded: RunningServer, store: Store, other: Store) -> None:
-    """A key speaks for one project alone."""
     mine, theirs = new_api_key(store, "admin"), new_api_key(other, "admin")
     session = new_session(other)
 
@@ -439,7 +422,7 @@ def test_a_key_is_valid_for_one_project_only(guarded: RunningServer, store: Stor
 def test_the_operator_lists_and_revokes_the_keys_of_every_project(
     site: RunningServer, guarded: RunningServer, store: Store, other: Store
 ) -> None:
-    """Who may make a key for a project may take it back; to the others, it is not there."""
+    """For a key of a single project, the keys of other projects do not exist."""
     body = site.http.post("/v2/api-keys", json={"project_id": other.project_id, "scopes": ["admin"]}).json()
     mine = new_api_key(store, "read")
     theirs = {"Authorization": f"Bearer {body['key']}"}
@@ -460,8 +443,8 @@ def test_the_operator_lists_and_revokes_the_keys_of_every_project(
     assert 200 == guarded.http.get("/v2/sessions", headers=auth_header(mine)).status_code
 
 
-def test_a_missing_database_is_503_and_the_server_goes_on(tmp_path: Path) -> None:
-    """Alive and not ready; what is said names neither a host nor a file."""
+def test_a_missing_database_is_503_and_the_server_keeps_running(tmp_path: Path) -> None:
+    """Alive but not ready; the error names neither a host nor a file."""
     with tempfile.TemporaryDirectory(prefix="tf-pg-", ignore_cleanup_errors=True) as folder:
         database = start_postgres(folder)
         store = Store.open(database.get_uri(), keys=str(tmp_path / "keys"))

@@ -71,8 +71,8 @@ def small_pages(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(branch_compilation, "PAGE_EVENTS", 4)
 
 
-def test_a_snapshot_has_the_base_and_then_the_events(store: Store) -> None:
-    """Each item and each event is one block, with its role and where it came from."""
+def test_a_snapshot_has_the_base_bundles_and_then_the_events(store: Store) -> None:
+    """Each item and each event is one block, with its role and its source."""
     first, second = new_artifact(store, "rules", artifact_type=ArtifactType.POLICY), new_artifact(store, {"t": 1})
     items = [BundleItem(artifact_id=second.id, role="developer"), BundleItem(artifact_id=first.id, role="system")]
     bundle = store.create_bundle(NewBundle(items=items))
@@ -100,7 +100,7 @@ def test_a_snapshot_has_the_base_and_then_the_events(store: Store) -> None:
 
 
 def test_an_empty_branch_compiles_to_the_empty_manifest(store: Store) -> None:
-    """It has a digest like any other."""
+    """The empty manifest has a digest too."""
     snapshot = compiled(store, new_session(store))
 
     assert ([], compile_sources([]).digest, 0) == (
@@ -112,8 +112,7 @@ def test_an_empty_branch_compiles_to_the_empty_manifest(store: Store) -> None:
     assert store.verify_snapshot(snapshot.id).valid
 
 
-def test_a_snapshot_stays_what_it_was(store: Store) -> None:
-    """Whatever is appended after it."""
+def test_a_snapshot_does_not_change_when_the_branch_grows(store: Store) -> None:
     session = new_session(store, "base")
     append_events(store, session, 2)
     snapshot = compiled(store, session)
@@ -130,8 +129,8 @@ def test_a_snapshot_stays_what_it_was(store: Store) -> None:
 
 @pytest.mark.parametrize("revision", REVISIONS)
 @pytest.mark.usefixtures("small_pages")
-def test_compiling_piece_by_piece_is_compiling_at_once(store: Store, revision: str) -> None:
-    """After every append, over forks and pages, the incremental digest is that of all blocks from the beginning."""
+def test_incremental_compilation_equals_compilation_from_the_start(store: Store, revision: str) -> None:
+    """After every append, across forks and pages, the digest is that of all blocks from the start."""
     session = new_session(store, "base", {"b": 1})
     base = [
         BlockSource(block.id, block.role, block.kind, block.content_digest)
@@ -162,8 +161,8 @@ def test_compiling_piece_by_piece_is_compiling_at_once(store: Store, revision: s
 
 
 @pytest.mark.usefixtures("small_pages")
-def test_what_is_kept_to_be_fast_can_be_lost(store: Store) -> None:
-    """States and pages are made anew, to the same snapshot."""
+def test_lost_compiler_states_are_recomputed(store: Store) -> None:
+    """States and pages are rebuilt, and the snapshot is the same."""
     session = new_session(store, "base")
     append_events(store, session, 11)
     before = compiled(store, session)
@@ -179,8 +178,8 @@ def test_what_is_kept_to_be_fast_can_be_lost(store: Store) -> None:
 
 
 @pytest.mark.usefixtures("small_pages")
-def test_the_states_that_are_kept_are_few(store: Store) -> None:
-    """One a page and the newest, not one for every snapshot."""
+def test_few_compiler_states_are_stored(store: Store) -> None:
+    """One per page and the newest, not one per snapshot."""
     session = new_session(store)
     for _ in range(18):
         append_event(store, session)
@@ -209,8 +208,8 @@ def test_a_fork_renders_the_same_prefix_as_its_parent(store: Store) -> None:
     )
 
 
-def test_a_revision_is_recorded_and_matters(store: Store) -> None:
-    """pc_2 puts what was retrieved behind the history."""
+def test_the_compiler_revision_is_recorded_and_changes_the_order(store: Store) -> None:
+    """pc_2 moves retrieval results behind the history."""
     session = new_session(store)
     event = append_event(store, session, "chunk", EventType.RETRIEVAL_RESULT)
     question = append_event(store, session, "question")
@@ -224,7 +223,7 @@ def test_a_revision_is_recorded_and_matters(store: Store) -> None:
     assert "prompt_compiler_revision" == error.value.param
 
 
-def test_the_same_words_have_the_same_digest_under_other_ids(store: Store) -> None:
+def test_the_same_content_has_the_same_digest_under_other_ids(store: Store) -> None:
     """The digest covers roles, kinds and contents, not ids."""
     first_session, two = new_session(store, "base"), new_session(store, "base")
     for session in (first_session, two):
@@ -236,8 +235,8 @@ def test_the_same_words_have_the_same_digest_under_other_ids(store: Store) -> No
     assert not set(first.ordered_block_manifest) & set(second.ordered_block_manifest)
 
 
-def test_what_was_deleted_is_still_in_the_snapshots_that_pin_it(store: Store) -> None:
-    """Delete revokes a handle; it is no purge."""
+def test_a_deleted_artifact_stays_in_the_snapshots_that_pin_it(store: Store) -> None:
+    """Deletion revokes a handle; it is not a purge."""
     artifact = new_artifact(store, "rules")
     bundle = store.create_bundle(NewBundle(items=[BundleItem(artifact_id=artifact.id, role="system")]))
     session = store.create_session(NewSession(base_bundle_ids=[bundle.id]))
@@ -254,8 +253,8 @@ def test_what_was_deleted_is_still_in_the_snapshots_that_pin_it(store: Store) ->
     assert store.verify().valid
 
 
-def test_a_bundle_begins_a_session_once(store: Store) -> None:
-    """Twice, its blocks would have one id in two places."""
+def test_a_bundle_is_used_once_in_a_session(store: Store) -> None:
+    """Used twice, its blocks would have one id in two places."""
     bundle = store.create_bundle(NewBundle(items=[BundleItem(artifact_id=new_artifact(store).id, role="system")]))
 
     with pytest.raises(StoreRefused) as error:
@@ -264,8 +263,8 @@ def test_a_bundle_begins_a_session_once(store: Store) -> None:
     assert (400, "base_bundle_ids[1]") == (error.value.status, error.value.param)
 
 
-def test_another_projects_snapshot_is_not_there(store: Store, other: Store) -> None:
-    """For everything that takes one."""
+def test_a_snapshot_of_another_project_is_not_found(store: Store, other: Store) -> None:
+    """In every operation that takes a snapshot."""
     theirs = compiled(other, new_session(other)).id
     for foreign_id in (theirs, "snp_" + "0" * 26, "x"):
         for use in (store.get_snapshot, store.list_blocks, store.verify_snapshot):
@@ -274,8 +273,8 @@ def test_another_projects_snapshot_is_not_there(store: Store, other: Store) -> N
             assert (404, f"there is no snapshot {foreign_id}") == (error.value.status, error.value.message)
 
 
-def test_a_block_that_is_not_in_the_snapshot_is_no_cursor(store: Store) -> None:
-    """As for every list."""
+def test_a_block_of_another_snapshot_is_not_a_cursor(store: Store) -> None:
+    """As in every list."""
     snapshot = compiled(store, new_session(store, "base"))
 
     with pytest.raises(StoreRefused) as error:
@@ -284,8 +283,8 @@ def test_a_block_that_is_not_in_the_snapshot_is_no_cursor(store: Store) -> None:
     assert "after" == error.value.param
 
 
-def test_a_whole_project_is_verified(store: Store) -> None:
-    """Everything that was made is looked at, and nothing is wrong with it."""
+def test_verifying_a_project_checks_every_object(store: Store) -> None:
+    """An unchanged project has no problems."""
     session = new_session(store, "base", {"t": 1})
     append_events(store, session, 3)
     side = fork_branch(store, session)
@@ -331,10 +330,10 @@ def test_a_whole_project_is_verified(store: Store) -> None:
     ],
 )
 @pytest.mark.usefixtures("small_pages")
-def test_what_somebody_changed_is_found(
+def test_verification_finds_a_row_that_was_changed_in_the_database(
     store: Store, table: Any, values: dict[str, Any], expected_problem: str
 ) -> None:
-    """A change behind the store's back is told, with what it is about."""
+    """The problem names the changed object."""
     session = new_session(store, "base")
     append_events(store, session, 4)
     compiled(store, session)
@@ -355,7 +354,7 @@ def test_what_somebody_changed_is_found(
     assert any(part in problem.message for problem in check.problems for part in expected_problem.split("|"))
 
 
-def test_two_rows_that_were_exchanged_do_not_open(store: Store) -> None:
+def test_sealed_content_cannot_be_moved_to_another_row(store: Store) -> None:
     """What is sealed is bound to its row."""
     session = new_session(store)
     first, two = append_events(store, session, 2)

@@ -86,16 +86,16 @@ def steps(tmp_path: Path) -> Path:
     return folder
 
 
-def test_the_migrations_make_what_the_tables_say(target: str) -> None:
-    """No table, column, index or key more or less; and one row says how far it came."""
+def test_the_migrations_create_the_declared_tables(target: str) -> None:
+    """The same tables, columns, indexes and keys; one row records the last revision."""
     with closing(Database.open(target)) as database, database.engine.connect() as connection:
         context = MigrationContext.configure(connection, opts={"version_table": LEDGER, "compare_type": True})
         assert [] == compare_metadata(context, metadata)
         assert [(LAST,)] == connection.execute(text(f"SELECT version_num FROM {LEDGER}")).all()
 
 
-def test_a_migration_is_named_by_the_revision_that_it_makes(steps: Path) -> None:
-    """So that the last one is known without reading any of them."""
+def test_a_migration_file_is_named_after_its_revision(steps: Path) -> None:
+    """So that the newest is known without importing any of them."""
     for folder in (schema_migration._FOLDER, str(steps)):
         revisions = [revision.revision for revision in ScriptDirectory(folder).walk_revisions()]
 
@@ -103,7 +103,7 @@ def test_a_migration_is_named_by_the_revision_that_it_makes(steps: Path) -> None
 
 
 def test_a_database_that_is_up_to_date_is_opened_without_alembic(target: str, keys: str) -> None:
-    """To import it takes a fifth of the time of a command. A new database needs it."""
+    """Importing it takes a fifth of a command's time. A new database needs it."""
     program = (
         "import sys\n"
         "from traceforge.context.api.open_store import open_store\n"
@@ -118,7 +118,7 @@ def test_a_database_that_is_up_to_date_is_opened_without_alembic(target: str, ke
 
 
 def test_a_database_of_a_newer_version_is_refused(target: str, keys: str) -> None:
-    """And is left as it is."""
+    """It is left unchanged."""
     Store.open(target, keys=keys).close()
     with plain_engine(target) as engine, engine.begin() as connection:
         connection.execute(text(f"UPDATE {LEDGER} SET version_num = '9999'"))
@@ -135,7 +135,7 @@ def test_a_database_of_a_newer_version_is_refused(target: str, keys: str) -> Non
 def test_a_migration_that_fails_leaves_the_old_state(
     target: str, keys: str, steps: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Neither its tables nor its row; the store goes on as it was, and the migration can be made later."""
+    """Neither its tables nor its row; the store keeps working, and the migration can be retried."""
     with closing(Store.open(target, keys=keys)) as store:
         append_event(store, new_session(store), "before")
     before = tables(target)
@@ -154,7 +154,7 @@ def test_a_migration_that_fails_leaves_the_old_state(
 
 
 def test_a_migration_that_is_killed_leaves_the_old_state(target: str, keys: str, steps: Path) -> None:
-    """With SIGKILL, in the middle of it."""
+    """With SIGKILL, in the middle of the migration."""
     Store.open(target, keys=keys).close()
     before = tables(target)
     program = (
@@ -179,8 +179,8 @@ def test_a_migration_that_is_killed_leaves_the_old_state(target: str, keys: str,
         append_event(store, new_session(store), "after")
 
 
-def test_many_open_an_empty_database_at_once(target: str, keys: str) -> None:
-    """It is made once, with one default project."""
+def test_many_processes_can_open_an_empty_database_at_once(target: str, keys: str) -> None:
+    """It is created once, with one default project."""
 
     def use(_: int) -> str:
         with closing(Store.open(target, keys=keys)) as store:
@@ -192,8 +192,8 @@ def test_many_open_an_empty_database_at_once(target: str, keys: str) -> None:
     assert 1 == len(set(results))
 
 
-def test_many_make_the_same_file_at_once(tmp_path: Path) -> None:
-    """SQLite would refuse some of them at once, however long they were ready to wait."""
+def test_many_processes_can_create_the_same_file_at_once(tmp_path: Path) -> None:
+    """SQLite itself would refuse some of them, whatever their timeout."""
     for number in range(30):
         path = str(tmp_path / f"{number}.db")
         together = threading.Barrier(6)
@@ -210,8 +210,7 @@ def test_many_make_the_same_file_at_once(tmp_path: Path) -> None:
             assert ["wal"] * 6 == list(threads.map(use, range(6)))
 
 
-def test_a_store_is_found_again(target: str, keys: str) -> None:
-    """Its default project, and what was in it."""
+def test_a_reopened_store_has_the_same_project_and_content(target: str, keys: str) -> None:
     with closing(Store.open(target, keys=keys)) as store:
         session = new_session(store)
         event = append_event(store, session, "remember")
@@ -224,8 +223,8 @@ def test_a_store_is_found_again(target: str, keys: str) -> None:
         Store.open(target, keys=keys, project_id="prj_" + "0" * 26)
 
 
-def test_without_its_keyring_a_database_holds_nothing_readable(target: str, keys: str, tmp_path: Path) -> None:
-    """Another keyring, or an empty one, opens nothing, and no key is made in silence."""
+def test_without_its_keyring_a_database_cannot_be_read(target: str, keys: str, tmp_path: Path) -> None:
+    """Another or an empty keyring opens nothing, and no new key is made."""
     with closing(Store.open(target, keys=keys)) as store:
         session = new_session(store)
         append_event(store, session, "the words")
@@ -240,8 +239,8 @@ def test_without_its_keyring_a_database_holds_nothing_readable(target: str, keys
     assert not (tmp_path / "none.keys").exists()
 
 
-def test_a_connection_that_was_lost_is_replaced(target: str, keys: str, backend: str) -> None:
-    """The next operation works, also where every connection of the pool is dead."""
+def test_a_lost_connection_is_replaced(target: str, keys: str, backend: str) -> None:
+    """The next operation works, even if every connection of the pool is dead."""
     with closing(Store.open(target, keys=keys)) as store:
         session = new_session(store)
         append_event(store, session, "one")
@@ -260,8 +259,8 @@ def test_a_connection_that_was_lost_is_replaced(target: str, keys: str, backend:
         assert ["one", "two"] == [event.content for event in list_all_events(store, session)]
 
 
-def test_a_database_that_is_gone_is_told(target: str, keys: str, backend: str) -> None:
-    """To who reads, who writes and who appends; nothing is known to be written."""
+def test_a_missing_database_is_an_error_in_every_operation(target: str, keys: str, backend: str) -> None:
+    """For reads, writes and appends; nothing is reported as written."""
     with closing(Store.open(target, keys=keys)) as store:
         session = new_session(store)
         body = Append(
@@ -289,8 +288,8 @@ def test_a_database_that_is_gone_is_told(target: str, keys: str, backend: str) -
             assert not error.value.outcome_unknown
 
 
-def test_a_connection_that_is_lost_in_the_middle_is_tried_once_more(target: str, keys: str, backend: str) -> None:
-    """What surely was not committed is done again, as a whole."""
+def test_a_transaction_whose_connection_is_lost_is_retried_once(target: str, keys: str, backend: str) -> None:
+    """If it surely was not committed, all of it is done again."""
     if backend != "postgresql":
         assert backend == "sqlite"  # A file is not lost.
         return
@@ -310,7 +309,9 @@ def test_a_connection_that_is_lost_in_the_middle_is_tried_once_more(target: str,
         assert [result] == [session.id for session in store.list_sessions().data]
 
 
-def test_a_commit_whose_outcome_nobody_knows_is_told(target: str, keys: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_commit_with_an_unknown_outcome_is_an_error(
+    target: str, keys: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """It is not repeated, and the error says so."""
     with closing(Store.open(target, keys=keys)) as store:
         dialect = store.database.engine.dialect
@@ -333,14 +334,14 @@ def test_a_commit_whose_outcome_nobody_knows_is_told(target: str, keys: str, mon
 @pytest.mark.parametrize(
     "name", ["mysql://host/db", "postgresql://nobody@127.0.0.1:1/none", "sqlite://", "sqlite:///:memory:", "x://"]
 )
-def test_a_database_that_cannot_be_is_refused(name: str) -> None:
-    """With an error that says what is wrong, and not where a password might stand."""
+def test_an_unusable_database_url_is_refused(name: str) -> None:
+    """The error says what is wrong without quoting a password."""
     with pytest.raises(StoreUnavailable):
         Database.open(name)
 
 
-def test_a_file_that_is_no_database_is_refused(tmp_path: Path) -> None:
-    """And left as it is."""
+def test_a_file_that_is_not_a_database_is_refused(tmp_path: Path) -> None:
+    """It is left unchanged."""
     path = tmp_path / "notes.txt"
     path.write_bytes(b"not a database, for certain" * 100)
 
@@ -350,10 +351,10 @@ def test_a_file_that_is_no_database_is_refused(tmp_path: Path) -> None:
     assert b"not a database, for certain" * 100 == path.read_bytes()
 
 
-def test_a_server_needs_to_be_told_where_its_keys_are(
+def test_a_database_server_needs_a_path_for_its_keyring(
     target: str, backend: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Beside a file they have a place of their own."""
+    """The keyring of an SQLite file is next to the file."""
     monkeypatch.delenv("TRACEFORGE_CONTEXT_KEYS", raising=False)
     with closing(Database.open(target)) as database:
         if backend == "sqlite":
@@ -365,7 +366,7 @@ def test_a_server_needs_to_be_told_where_its_keys_are(
         assert open_keyring(database).path.endswith("/elsewhere.keys")
 
 
-def test_a_writer_inside_of_a_transaction_that_is_not_part_of_it_is_told(
+def test_a_write_inside_a_transaction_that_does_not_join_it_is_an_error(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It would wait for itself for ever."""
@@ -377,8 +378,8 @@ def test_a_writer_inside_of_a_transaction_that_is_not_part_of_it_is_told(
         assert [] == store.list_sessions().data
 
 
-def test_a_project_is_used_after_a_fork_of_the_process(target: str, keys: str) -> None:
-    """A child has connections of its own, and its parent goes on with its own."""
+def test_a_store_works_after_a_fork_of_the_process(target: str, keys: str) -> None:
+    """The child opens its own connections, and the parent keeps its own."""
     program = textwrap.dedent(
         """
         import os, sys
@@ -407,8 +408,8 @@ def test_a_project_is_used_after_a_fork_of_the_process(target: str, keys: str) -
     assert ("['before', 'child', 'parent']\n", 0) == (ran.stdout, ran.returncode), ran.stderr
 
 
-def test_sqlite_keeps_what_it_answered(tmp_path: Path) -> None:
-    """WAL, and a wait for the disk with every commit."""
+def test_sqlite_commits_are_durable(tmp_path: Path) -> None:
+    """WAL, and a sync to disk with every commit."""
     with closing(Database.open(str(tmp_path / "a.db"))) as database, database.engine.connect() as connection:
         settings = [connection.exec_driver_sql(f"PRAGMA {name}").scalar() for name in ("journal_mode", "synchronous")]
         assert ["wal", 2] == settings
@@ -432,8 +433,8 @@ def test_an_append_waits_for_a_writer_of_another_process(tmp_path: Path) -> None
         assert [event] == list_all_events(store, session)
 
 
-def test_an_append_after_a_refused_one_finds_the_database_as_it_is(target: str, keys: str) -> None:
-    """A refusal leaves neither a transaction nor a lock behind, on the connection that every writer uses."""
+def test_an_append_after_a_refused_one_reads_the_current_state(target: str, keys: str) -> None:
+    """A refusal leaves neither a transaction nor a lock on the shared connection."""
     with closing(Store.open(target, keys=keys)) as store:
         session = new_session(store)
         event = append_event(store, session)
@@ -447,8 +448,8 @@ def test_an_append_after_a_refused_one_finds_the_database_as_it_is(target: str, 
 
 
 @pytest.mark.counted("purge")
-def test_who_is_refused_in_the_middle_leaves_nothing_open(target: str, keys: str) -> None:
-    """A statement that was not read to its end would show its old state to whoever gets the connection next."""
+def test_a_refused_operation_leaves_no_open_statement(target: str, keys: str) -> None:
+    """An unfinished statement would show its old state to the next user of the connection."""
     store = Store.open(target, keys=keys)
     session = new_session(store)
     first, *_ = append_events(store, session, 4)

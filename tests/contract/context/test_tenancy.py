@@ -108,10 +108,10 @@ def said(answer: httpx.Response, ids: Things) -> tuple[Any, ...]:
     return answer.status_code, text, {name: header for name, header in answer.headers.items() if name not in _OWN}
 
 
-def test_on_every_route_a_foreign_id_is_as_good_as_none(
+def test_on_every_route_an_id_of_another_project_is_treated_as_unknown(
     asker: tuple[RunningServer, str], store: Store, other: Store, record_property: Any
 ) -> None:
-    """In the path, in the body and as a cursor; the answers are the same bytes apart from the ids."""
+    """In the path, in the body and as a cursor; the responses are equal except for the ids."""
     site, key = asker
     own, foreign, missing = things(store), things(other), nothings()
     document = site.http.get("/v2/openapi.json", headers=auth_header(key)).json()
@@ -167,10 +167,8 @@ def things_of(store: Store) -> list[Any]:
     return [store.list_sessions().data, store.list_artifacts().data, store.list_bundles().data]
 
 
-def test_what_others_did_is_not_changed_by_asking(
-    asker: tuple[RunningServer, str], store: Store, other: Store
-) -> None:
-    """No route writes into another project, whatever it answers."""
+def test_no_route_writes_into_another_project(asker: tuple[RunningServer, str], store: Store, other: Store) -> None:
+    """Whatever its response is."""
     site, key = asker
     own, foreign = things(store), things(other)
     before = (things_of(other), other.get_branch(foreign.session_id, foreign.branch_id), other.list_api_keys().data)
