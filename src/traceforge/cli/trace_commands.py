@@ -5,10 +5,8 @@ from __future__ import annotations
 import os
 import stat
 import sys
-import time
 from collections.abc import Iterator
 from contextlib import suppress
-from datetime import timedelta
 from typing import IO
 
 import click
@@ -26,7 +24,7 @@ from traceforge.cli.output import (
     write_stdout,
 )
 from traceforge.cli.trace_options import PAGE, ProgressLine, filter_options, make_filter, open_store
-from traceforge.clock import days_ago, now, timestamp_text
+from traceforge.clock import days_ago
 from traceforge.compare.compared_call import ComparedCall
 from traceforge.compare.comparison import compare
 from traceforge.config import current_folder, load_config
@@ -35,14 +33,13 @@ from traceforge.findings import ExitCode
 from traceforge.report.diff_text import comparison_text
 from traceforge.report.text_format import audit_summary, bytes_text, count
 from traceforge.report.trace_text import ID_LENGTH, search_hits_text, trace_list_text, trace_tail_line, trace_text
-from traceforge.traces import spool
+from traceforge.traces.retention import prune_traces
+from traceforge.traces.trace_follower import TraceFollower
 from traceforge.traces.trace_index import TraceFilter, TraceRow
 from traceforge.traces.trace_store import TraceStore
 from traceforge.traces.trace_summary import TraceSummary
 
 COMPRESS_AFTER_DAYS = 7
-TAIL_SECONDS = 0.5  # How often `tail` looks for new traces.
-TAIL_WINDOW = timedelta(hours=1)  # How far back it looks: a call that took longer is not shown when it ends.
 
 limit_option = click.option(
     "--limit", type=click.IntRange(1), default=PAGE, metavar="N", help=f"List at most N traces.  [default: {PAGE}]"
@@ -157,23 +154,12 @@ def tail(lines: int, no_follow: bool, as_json: bool, **options: str) -> None:
 
     with open_store() as (store, _), suppress(KeyboardInterrupt):
         narrowed = make_filter(options)
-        recent = _limit_to_recent(narrowed)
-        printed = {row.summary.file_name for row in store.list_rows(recent)}
+        follower = TraceFollower(store, narrowed)
         if not as_json:
             click.echo(trace_tail_line(None))
         print_rows(store.list_rows(narrowed, lines)[::-1] if lines else [])
-        while not no_follow:
-            time.sleep(TAIL_SECONDS)
-            store.update_index()
-            new = [row for row in store.list_rows(recent, oldest_first=True) if row.summary.file_name not in printed]
-            printed |= {row.summary.file_name for row in new}
-            print_rows(new)
-
-
-def _limit_to_recent(narrowed: TraceFilter) -> TraceFilter:
-    """The same filter, limited to traces that are recent enough to be new."""
-    since = timestamp_text(now() - TAIL_WINDOW)
-    return narrowed if narrowed.since > since else msgspec.structs.replace(narrowed, since=since)
+        for new_rows in follower.follow() if not no_follow else ():
+            print_rows(new_rows)
 
 
 @trace.command()
@@ -245,24 +231,17 @@ def prune(older_than: int | None, session_id: str | None, dry_run: bool, as_json
         if not session_id and older_than is None and not days:
             raise click.UsageError("max_trace_retention is 0, so traces are kept for ever. Pass --older-than DAYS.")
         until = days_ago(days) if older_than is not None or not session_id else ""
-        matching = store.list_rows(TraceFilter(session_id=session_id or "", until=until))
-        rows = [row for row in matching if not _is_spooled(row)]
-        if not dry_run:
-            store.remove_traces(rows)
-    spooled = len(matching) - len(rows)
+        pruned = prune_traces(store, TraceFilter(session_id=session_id or "", until=until), dry_run=dry_run)
     if as_json:
-        print_json({"removed": 0 if dry_run else len(rows), "matched": len(rows), "left": spooled})
+        removed = 0 if dry_run else pruned.removable
+        print_json({"removed": removed, "matched": pruned.removable, "left": pruned.spooled})
         return
     whose = f" of session {session_id}" if session_id else ""
     age = f" older than {count(days, 'day')}" if until else ""
-    click.echo(f"{'would remove' if dry_run else 'removed'} {count(len(rows), 'trace')}{whose}{age}")
-    if spooled:
-        note = f"note: kept {count(spooled, 'trace')} in the spool of a process that is still recording"
+    click.echo(f"{'would remove' if dry_run else 'removed'} {count(pruned.removable, 'trace')}{whose}{age}")
+    if pruned.spooled:
+        note = f"note: kept {count(pruned.spooled, 'trace')} in the spool of a process that is still recording"
         click.echo(f"{note}; prune again when it has ended", err=True)
-
-
-def _is_spooled(row: TraceRow) -> bool:
-    return row.location.container.startswith(f"{spool.SPOOL_FOLDER}/")
 
 
 @trace.command()

@@ -1,14 +1,16 @@
-"""Remove traces that are older than the configured number of days; 0 keeps them for ever."""
+"""Remove traces: of a session, of an age, or older than the configured number of days (0 keeps them for ever)."""
 
 from __future__ import annotations
 
 import os
 import time
 from contextlib import suppress
+from typing import NamedTuple
 
 from traceforge.clock import days_ago
 from traceforge.files import make_private_folder
 from traceforge.traces import trace_index
+from traceforge.traces.spool import SPOOL_FOLDER
 from traceforge.traces.trace_index import TraceFilter
 from traceforge.traces.trace_store import TraceStore
 
@@ -16,15 +18,24 @@ DAY_SECONDS = 86_400
 PRUNED_STAMP = "pruned"  # a file in the index folder; its modification time is the time of the last pruning
 
 
-def prune_traces(store: TraceStore, days: int) -> int:
-    """Remove traces older than so many days; return how many.
+class PruneResult(NamedTuple):
+    """How many traces were removed (or would be), and how many stay in the spool of a process that still records."""
+
+    removable: int
+    spooled: int
+
+
+def prune_traces(store: TraceStore, trace_filter: TraceFilter, *, dry_run: bool = False) -> PruneResult:
+    """Remove the traces that match, except those in the spool of a process that still records.
 
     Raises:
         CannotWrite: a file cannot be removed.
     """
-    rows = store.list_rows(TraceFilter(until=days_ago(days)))
-    store.remove_traces(rows)
-    return len(rows)
+    matching = store.list_rows(trace_filter)
+    rows = [row for row in matching if not row.location.container.startswith(f"{SPOOL_FOLDER}/")]
+    if not dry_run:
+        store.remove_traces(rows)
+    return PruneResult(len(rows), len(matching) - len(rows))
 
 
 def prune_traces_when_due(traces_dir: str, days: int) -> int:
@@ -39,7 +50,7 @@ def prune_traces_when_due(traces_dir: str, days: int) -> int:
     store = TraceStore(traces_dir)
     try:
         store.update_index()
-        return prune_traces(store, days)
+        return prune_traces(store, TraceFilter(until=days_ago(days))).removable
     finally:
         store.close()
 

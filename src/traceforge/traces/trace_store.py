@@ -99,6 +99,22 @@ class TraceStore:
         """The traces of one session, in the order of their steps."""
         return self._with_index(lambda index: index.session_rows(session_id))
 
+    def load_session(self, reference: str) -> tuple[str, list[TraceRow]]:
+        """The session of this id, or the only one whose id begins with it, and its traces.
+
+        Raises:
+            NotFound: no session matches, or several do.
+        """
+        rows = self.session_rows(reference) if reference else []  # Calls without a session are not a session.
+        if rows:
+            return reference, rows
+        names = [session.session_id for session in self.list_sessions() if session.session_id.startswith(reference)]
+        if len(reference) < ID_PREFIX_LENGTH_MIN or not names:
+            raise NotFound(f"there is no session {reference}", hint="See: traceforge session list")
+        if len(names) > 1:
+            raise _several_begin_with("sessions", reference, names)
+        return names[0], self.session_rows(names[0])
+
     def unreadable_files(self) -> dict[str, str]:
         """Files in the folder that are not valid traces, and why."""
         return {
@@ -124,11 +140,7 @@ class TraceStore:
         if len(rows) == 1 or (rows and rows[0].summary.id == reference.lower()):
             return rows[0]
         if rows:
-            names = ", ".join(row.summary.id for row in rows[:3])
-            candidates = f"{names} …" if len(rows) > 3 else names
-            raise NotFound(
-                f"several traces begin with {reference}: {candidates}", hint="Give more characters of its id."
-            )
+            raise _several_begin_with("traces", reference, [row.summary.id for row in rows])
         if not os.path.isdir(self.folder):
             raise NotFound("there are no traces yet", hint="Record calls first: traceforge run -- COMMAND")
         if len(reference) < ID_PREFIX_LENGTH_MIN:
@@ -344,6 +356,11 @@ class CompressionResult(NamedTuple):
     traces: int
     bytes_before: int
     bytes_after: int
+
+
+def _several_begin_with(objects: str, reference: str, names: list[str]) -> NotFound:
+    candidates = ", ".join(names[:3]) + (" …" if len(names) > 3 else "")
+    return NotFound(f"several {objects} begin with {reference}: {candidates}", hint="Give more characters of its id.")
 
 
 def _is_busy(error: Exception) -> bool:

@@ -744,3 +744,20 @@ def test_progress_is_reported(tmp_path: Path, traces: TraceStore, monkeypatch: p
 
     assert ([3, 6, 8], [4, 8]) == (read, searched)
     assert [] == find_segments(str(tmp_path))
+
+
+def test_a_session_is_loaded_by_its_id_or_the_beginning_of_it(tmp_path: Path, traces: TraceStore) -> None:
+    """A whole id wins over a longer one; too few characters, or several sessions, name none."""
+    callers = [Caller(session_id=name, step_index=0) for name in ("agent", "agent-2", "other-1")]
+    put_files(tmp_path, *(plain_trace(number, caller=caller) for number, caller in enumerate(callers, 1)))
+    traces.update_index()
+
+    assert ("agent", 1) == (traces.load_session("agent")[0], len(traces.load_session("agent")[1]))
+    assert "other-1" == traces.load_session("othe")[0]
+    for reference, message in (
+        ("agen", "several sessions begin with agen: "),
+        ("oth", "there is no session oth"),
+        ("", "there is no session"),
+    ):
+        with pytest.raises(NotFound, match=message):
+            traces.load_session(reference)
