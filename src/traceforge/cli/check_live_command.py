@@ -9,18 +9,23 @@ import click
 
 from traceforge.canon import JSON
 from traceforge.cli.output import has_stderr_terminal, json_option, print_json, slow_progress_bar
-from traceforge.cli.project import load_project, snapshots_root
+from traceforge.cli.project import load_project
 from traceforge.config import LoadedConfig, upstream_problem
-from traceforge.errors import NotFound
-from traceforge.findings import ExitCode, exit_code
+from traceforge.findings import exit_code
 from traceforge.report.check_live_text import plan_lines, verdict_lines
 from traceforge.report.text_format import finding_lines
 from traceforge.snapshots.live.live_address import ProviderAddresses
 from traceforge.snapshots.live.live_check import open_check
 from traceforge.snapshots.live.live_journal import LiveJournal
-from traceforge.snapshots.live.live_plan import LiveCall, LivePlan, estimate_cost, make_plan
-from traceforge.snapshots.live.live_verdict import CheckedCall, LiveVerdict, checked_json
-from traceforge.snapshots.tree.id_prefix import select_by_id_prefix
+from traceforge.snapshots.live.live_plan import (
+    LiveCall,
+    LivePlan,
+    estimate_cost,
+    find_unused_targets,
+    make_plan,
+    select_calls,
+)
+from traceforge.snapshots.live.live_verdict import CheckedCall, check_exit_code, checked_json
 from traceforge.snapshots.tree.project_snapshots import ProjectSnapshots, open_snapshots
 
 RUNS_MAX = 1000
@@ -109,20 +114,12 @@ def _make_plan(
         click.echo(finding_lines(list(snapshots.findings)), err=True)
         click.echo("the snapshot tree is invalid, so nothing was sent", err=True)
         raise click.exceptions.Exit(int(exit_code(snapshots.findings)))
-    if not snapshots.approved_calls:
-        hint = "Record and approve calls first: traceforge record -- COMMAND."
-        raise NotFound(f"there are no snapshots in {snapshots_root(loaded)}", hint=hint)
-    chosen = (
-        select_by_id_prefix(snapshots.approved_calls, names, noun="snapshot", see="traceforge snapshot list")
-        if names
-        else snapshots.approved_calls
-    )
-    providers = {call.provider for call in chosen}
-    if unknown := sorted(set(targets) - providers - {"azure"}):
-        provider_names = ", ".join(sorted(providers))
-        raise click.UsageError(f"No snapshot uses {', '.join(unknown)}; providers are {provider_names}.")
+    calls = select_calls(snapshots.approved_calls, names)
+    if unused := find_unused_targets(calls, targets):
+        providers = ", ".join(sorted({call.provider for call in calls}))
+        raise click.UsageError(f"No snapshot uses {', '.join(unused)}; providers are {providers}.")
     addresses = ProviderAddresses(targets, loaded.config.upstreams, os.environ)
-    return make_plan(chosen, addresses, os.environ, runs=runs, model=model)
+    return make_plan(calls, addresses, os.environ, runs=runs, model=model)
 
 
 def _print_plan(loaded: LoadedConfig, plan: LivePlan, missing: list[LiveCall]) -> None:
@@ -139,11 +136,7 @@ def _confirm(yes: bool) -> None:
 
 
 def _print_results_and_exit(results: list[CheckedCall], *, strict: bool, as_json: bool) -> None:
-    code = ExitCode.OK
-    if any(result.verdict is LiveVerdict.UNCHECKED or result.failed for result in results):
-        code = ExitCode.UNCHECKED
-    if any(result.is_failure(strict=strict) for result in results):
-        code = ExitCode.FINDINGS
+    code = check_exit_code(results, strict=strict)
     if as_json:
         report: JSON = {
             "exit_code": int(code),

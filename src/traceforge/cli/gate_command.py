@@ -7,7 +7,7 @@ import sys
 
 import click
 
-from traceforge.audit.auditor import AuditReport, nothing_approved, verify_snapshots
+from traceforge.audit.tree_gate import check_tree_and_pending
 from traceforge.canon import ecmascript_bytes
 from traceforge.cli.ci_report_files import write_ci_reports
 from traceforge.cli.ci_reports import is_ci_report_wanted, report_options
@@ -17,11 +17,9 @@ from traceforge.config import LoadedConfig, current_folder
 from traceforge.findings import ExitCode, exit_code
 from traceforge.report.ci_report import build_test_report, build_tree_report
 from traceforge.report.finding_locations import FindingLocator
-from traceforge.report.gate_text import gate_finding_lines, gate_report_json, gate_report_lines
-from traceforge.report.text_format import PROMPT_ONLY, count
-from traceforge.snapshots.gate.command_gate import find_pending_changes, run_test
-from traceforge.snapshots.gate.gate_findings import GateFinding, findings_json, list_failed_tests
-from traceforge.snapshots.record.pending_changes import load_pending
+from traceforge.report.gate_text import gate_finding_lines, gate_report_json, gate_report_lines, tree_gate_summary
+from traceforge.snapshots.gate.command_gate import run_test
+from traceforge.snapshots.gate.gate_findings import findings_json, list_failed_tests
 from traceforge.snapshots.tree.run_scopes import narrow_command
 
 
@@ -65,36 +63,14 @@ def test(command: tuple[str, ...], allow_unused: bool, as_json: bool, junit: str
 
 
 def _check_without_command(loaded: LoadedConfig, as_json: bool, junit: str, sarif: str) -> None:
-    """Check the snapshot tree, and that no change is pending."""
-    root = snapshots_root(loaded)
-    audit = AuditReport()
-    records, request_gated, gate_findings = 0, 0, list[GateFinding]()
-    if os.path.lexists(root):
-        tree = verify_snapshots(root, loaded.config.models, progress_bar)
-        audit.add_tree(tree, root)
-        records, request_gated = tree.records, tree.request_gated
-        gate_findings += [GateFinding(finding, 0) for finding in tree.findings]
-    gate_findings += find_pending_changes(load_pending(loaded.project))
-    if not gate_findings and not records:
-        gate_findings.append(GateFinding(nothing_approved(root), 0))
-    code = exit_code([gate_finding.finding for gate_finding in gate_findings])
-    summary = _tree_summary(records, request_gated, gate_findings)
+    report = check_tree_and_pending(loaded, snapshots_root(loaded), progress_bar)
+    code = int(report.exit_code)
+    summary = tree_gate_summary(report)
     if as_json:
-        print_json({"exit_code": int(code), "snapshots": records, "findings": findings_json(gate_findings)})
+        print_json({"exit_code": code, "snapshots": report.records, "findings": findings_json(report.findings)})
     else:
-        click.echo("\n".join([*gate_finding_lines(gate_findings), summary]))
+        click.echo("\n".join([*gate_finding_lines(report.findings), summary]))
     if is_ci_report_wanted(junit, sarif):
         locator = FindingLocator(loaded.project, current_folder())
-        write_ci_reports(build_tree_report(audit, gate_findings, summary, int(code), locator), junit, sarif)
-    raise click.exceptions.Exit(int(code))
-
-
-def _tree_summary(records: int, request_gated: int, gate_findings: list[GateFinding]) -> str:
-    gated = f" ({request_gated}: {PROMPT_ONLY})" if request_gated else ""
-    unchecked = sum(gate_finding.finding.is_unchecked for gate_finding in gate_findings)
-    parts = [f"{count(records, 'snapshot')} checked{gated}"]
-    if len(gate_findings) > unchecked or not unchecked:
-        parts.append(count(len(gate_findings) - unchecked, "finding"))
-    if unchecked:
-        parts.append(f"{unchecked} unchecked")
-    return f"{'RED' if gate_findings else 'GREEN'}: {', '.join(parts)}"
+        write_ci_reports(build_tree_report(report.audit, report.findings, summary, code, locator), junit, sarif)
+    raise click.exceptions.Exit(code)

@@ -24,6 +24,7 @@ from traceforge.snapshots.record.pending_changes import ChangeKind, PendingChang
 from traceforge.snapshots.tree.approved_calls import REQUEST_GATE, ApprovedCall
 
 if TYPE_CHECKING:  # The pytest plugin prints findings with this module, and runs no command.
+    from traceforge.audit.tree_gate import TreeGateReport
     from traceforge.snapshots.gate.command_gate import TestRun
     from traceforge.snapshots.record.record_run import RecordRun
 
@@ -209,6 +210,18 @@ def gate_report_lines(test_run: TestRun, command: Sequence[str], *, colour: bool
         summary.append(f"the command exited with code {test_run.run.exit_code}")
     red = bool(test_run.findings or test_run.unchecked or (test_run.run is not None and test_run.run.exit_code))
     yield f"{'RED' if red else 'GREEN'}: {', '.join(summary)}"
+
+
+def tree_gate_summary(report: TreeGateReport) -> str:
+    """The last line of `test` without a command."""
+    gated = f" ({report.request_gated}: {PROMPT_ONLY})" if report.request_gated else ""
+    unchecked = sum(gate_finding.finding.is_unchecked for gate_finding in report.findings)
+    parts = [f"{count(report.records, 'snapshot')} checked{gated}"]
+    if len(report.findings) > unchecked or not unchecked:
+        parts.append(count(len(report.findings) - unchecked, "finding"))
+    if unchecked:
+        parts.append(f"{unchecked} unchecked")
+    return f"{'RED' if report.findings else 'GREEN'}: {', '.join(parts)}"
 
 
 def gate_report_json(test_run: TestRun, code: int) -> JSONObject:

@@ -15,7 +15,8 @@ from urllib.parse import parse_qsl, urlencode
 from msgspec import UNSET, Struct
 
 from traceforge.canon import Digest, JSONObject, digest_fields, json_bytes
-from traceforge.config import ModelRule
+from traceforge.config import SNAPSHOTS_DIR, ModelRule
+from traceforge.errors import NotFound
 from traceforge.exchange import Headers
 from traceforge.redact.redactions import REDACTED
 from traceforge.replay.fingerprints import HEADERS_PATH, PERSONAL_TYPES, URL_PATH
@@ -32,6 +33,7 @@ from traceforge.snapshots.live.live_address import (
     replace_model,
 )
 from traceforge.snapshots.tree.approved_calls import ApprovedCall
+from traceforge.snapshots.tree.id_prefix import select_by_id_prefix
 from traceforge.wire.endpoints import Dialect, Endpoint, find_endpoint
 from traceforge.wire.unified import as_object, is_number
 
@@ -91,6 +93,25 @@ class CostEstimate(NamedTuple):
     without_usage: int  # calls whose recorded answer states no token usage
     price: float | None  # None if no price is declared for any model
     unpriced: list[str]  # models without a price
+
+
+def select_calls(approved_calls: Sequence[ApprovedCall], names: Sequence[str]) -> Sequence[ApprovedCall]:
+    """The approved calls of these ids or id prefixes; all of them where no name is given.
+
+    Raises:
+        NotFound: nothing is approved, no call matches a name, or several match a prefix.
+    """
+    if not approved_calls:
+        hint = "Record and approve calls first: traceforge record -- COMMAND"
+        raise NotFound(f"there are no snapshots in {SNAPSHOTS_DIR}", hint=hint)
+    if not names:
+        return approved_calls
+    return select_by_id_prefix(approved_calls, names, noun="snapshot", see="traceforge snapshot list")
+
+
+def find_unused_targets(calls: Iterable[ApprovedCall], targets: Iterable[str]) -> list[str]:
+    """The providers of `targets` that no call uses, sorted; azure is the address of some calls of openai."""
+    return sorted(set(targets) - {call.provider for call in calls} - {"azure"})
 
 
 def make_plan(

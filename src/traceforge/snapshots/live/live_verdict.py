@@ -19,6 +19,7 @@ from traceforge.canon import JSON, JSONObject
 from traceforge.compare.compared_call import ComparedCall
 from traceforge.compare.comparison import Comparison, compare
 from traceforge.compare.text_diff import count_words, split_tokens
+from traceforge.findings import ExitCode
 from traceforge.snapshots.live.live_answer import FailedRequest, LiveAnswer
 from traceforge.snapshots.tree.approved_calls import REQUEST_GATE, ApprovedCall
 
@@ -99,6 +100,15 @@ class CheckedCall:
     def cluster_of(self, run: int) -> int:
         """The index of the cluster that a run belongs to."""
         return next(index for index, cluster in enumerate(self.clusters) if run in cluster.runs)
+
+
+def check_exit_code(results: Sequence[CheckedCall], *, strict: bool) -> ExitCode:
+    """The exit code of a live check: a failure comes before what could not be checked."""
+    if any(result.is_failure(strict=strict) for result in results):
+        return ExitCode.FINDINGS
+    if any(result.verdict is LiveVerdict.UNCHECKED or result.failed for result in results):
+        return ExitCode.UNCHECKED
+    return ExitCode.OK
 
 
 def judge_answers(

@@ -9,9 +9,17 @@ import pytest
 
 from support.proposals import approve_change, make_call, propose
 from traceforge.config import ModelRule
+from traceforge.errors import NotFound
 from traceforge.exchange import Exchange
 from traceforge.snapshots.live.live_address import ProviderAddresses
-from traceforge.snapshots.live.live_plan import LivePlan, estimate_cost, list_cleartext_hosts, make_plan
+from traceforge.snapshots.live.live_plan import (
+    LivePlan,
+    estimate_cost,
+    find_unused_targets,
+    list_cleartext_hosts,
+    make_plan,
+    select_calls,
+)
 from traceforge.snapshots.tree.approved_calls import ApprovedCall
 
 LOOPBACK = ProviderAddresses({"openai": "http://127.0.0.1:8000"}, {}, {})
@@ -130,3 +138,20 @@ def test_addresses_that_get_no_key_are_named() -> None:
 
     assert ["gpu:8000"] == list_cleartext_hosts(calls)
     assert [] == list_cleartext_hosts(planned(approved()).calls)
+
+
+def test_calls_are_selected_by_the_beginning_of_their_ids() -> None:
+    """Without names, all of them; where nothing is approved, the error says how to begin."""
+    call = approved()
+
+    assert [call] == list(select_calls([call], [])) == list(select_calls([call], [call.id[:6]]))
+    with pytest.raises(NotFound, match="there is no snapshot zzz"):
+        select_calls([call], ["zzz"])
+    with pytest.raises(NotFound, match=r"there are no snapshots in \.ai-snapshots") as caught:
+        select_calls([], [])
+    assert "traceforge record" in caught.value.hint
+
+
+def test_targets_of_providers_that_no_call_uses_are_named() -> None:
+    """azure is never unused: it is an address of calls of openai."""
+    assert ["gemini", "ollama"] == find_unused_targets([approved()], ["ollama", "openai", "azure", "gemini"])

@@ -7,10 +7,12 @@ from typing import Any
 import pytest
 
 from support.proposals import approve_change, make_call, propose
+from traceforge.findings import ExitCode
 from traceforge.snapshots.live.live_answer import FailedRequest, LiveAnswer
 from traceforge.snapshots.live.live_verdict import (
     CheckedCall,
     LiveVerdict,
+    check_exit_code,
     checked_json,
     first_divergence,
     judge_answers,
@@ -109,3 +111,13 @@ def test_json_has_everything(approved: ApprovedCall) -> None:
         report[name] for name in ("verdict", "fails", "runs", "answered", "different")
     )
     assert [{"run": 99, "message": "no"}] == report["failed"]
+
+
+def test_the_exit_code_names_a_failure_before_what_was_not_checked(approved: ApprovedCall) -> None:
+    """0 where every answer is the approved one."""
+    same, changed = judged(approved, APPROVED_TEXT), judged(approved, "no")
+    unchecked = judged(approved, failed=1)
+
+    assert ExitCode.OK == check_exit_code([same], strict=True)
+    assert ExitCode.UNCHECKED == check_exit_code([same, unchecked], strict=True)
+    assert ExitCode.FINDINGS == check_exit_code([unchecked, changed], strict=True)

@@ -1,0 +1,50 @@
+"""`traceforge test` without a command: the snapshot tree, and changes that wait for approval.
+
+In: a project. Out: findings, and what was checked. Never: runs anything, or passes where no call is approved.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from traceforge.audit.auditor import AuditReport, nothing_approved, verify_snapshots
+from traceforge.audit.parallel_map import ProgressReporter, no_progress
+from traceforge.config import LoadedConfig
+from traceforge.findings import ExitCode, exit_code
+from traceforge.snapshots.gate.command_gate import find_pending_changes
+from traceforge.snapshots.gate.gate_findings import GateFinding
+from traceforge.snapshots.record.pending_changes import load_pending
+
+
+class TreeGateReport(NamedTuple):
+    """What was checked, and the findings."""
+
+    audit: AuditReport
+    findings: Sequence[GateFinding]
+    records: int = 0
+    request_gated: int = 0
+
+    @property
+    def exit_code(self) -> ExitCode:
+        """0: unchanged. 1: findings. 3: something could not be checked."""
+        return exit_code([gate_finding.finding for gate_finding in self.findings])
+
+
+def check_tree_and_pending(
+    loaded: LoadedConfig, root: str, progress: ProgressReporter = no_progress
+) -> TreeGateReport:
+    """Check the snapshot tree at `root`, and that no change is pending."""
+    audit = AuditReport()
+    findings = list[GateFinding]()
+    records, request_gated = 0, 0
+    if os.path.lexists(root):
+        tree = verify_snapshots(root, loaded.config.models, progress)
+        audit.add_tree(tree, root)
+        records, request_gated = tree.records, tree.request_gated
+        findings += [GateFinding(finding, 0) for finding in tree.findings]
+    findings += find_pending_changes(load_pending(loaded.project))
+    if not findings and not records:
+        findings.append(GateFinding(nothing_approved(root), 0))
+    return TreeGateReport(audit, findings, records, request_gated)

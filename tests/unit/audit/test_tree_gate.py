@@ -1,0 +1,39 @@
+"""`test` without a command: the snapshot tree and pending changes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from support.sample_files import write_tree
+from traceforge.audit.tree_gate import check_tree_and_pending
+from traceforge.config import load_config
+from traceforge.findings import ExitCode
+from traceforge.report.gate_text import tree_gate_summary
+
+
+def test_a_valid_tree_is_green(tmp_path: Path) -> None:
+    root = write_tree(tmp_path / ".ai-snapshots", 3)
+
+    report = check_tree_and_pending(load_config(str(tmp_path)), str(root))
+
+    assert (ExitCode.OK, 3) == (report.exit_code, report.records)
+    assert "GREEN: 3 snapshots checked, 0 findings" == tree_gate_summary(report)
+
+
+def test_a_project_without_snapshots_is_unchecked(tmp_path: Path) -> None:
+    """Nothing was checked, which must not pass."""
+    report = check_tree_and_pending(load_config(str(tmp_path)), str(tmp_path / ".ai-snapshots"))
+
+    assert (ExitCode.UNCHECKED, 0) == (report.exit_code, report.records)
+    assert "RED: 0 snapshots checked, 1 unchecked" == tree_gate_summary(report)
+
+
+def test_an_edited_snapshot_is_red(tmp_path: Path) -> None:
+    root = write_tree(tmp_path / ".ai-snapshots", 2)
+    file = root / "openai" / "snap-0001.json"
+    file.write_text(file.read_text().replace("It is.", "It was."))
+
+    report = check_tree_and_pending(load_config(str(tmp_path)), str(root))
+
+    assert ExitCode.FINDINGS == report.exit_code
+    assert "SN3" in {gate_finding.finding.rule for gate_finding in report.findings}
