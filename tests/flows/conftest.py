@@ -1,4 +1,4 @@
-"""What several flows start from."""
+"""Fixtures that several flows share."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from support.gate_project import Site, approved_site
 
 @pytest.fixture(scope="session")
 def recorded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
-    """A project whose calls to four providers were recorded and approved: once in a run, for all its workers.
+    """A project with recorded and approved calls to four providers: once in a run, for all its workers.
 
-    Nobody changes it. A test takes a copy, with `recorded.at(...)`.
+    It is never changed: a test takes a copy, with `recorded.at(...)`.
     """
     base = tmp_path_factory.getbasetemp()
     shared = base.parent if "PYTEST_XDIST_WORKER" in os.environ else base

@@ -1,4 +1,4 @@
-"""The agent of `examples/`: its own tests pass against the model server, and nothing in it knows us."""
+"""The agent of `examples/`: its own tests pass against the model server, and it does not depend on TraceForge."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from shutil import copytree
 from support.model_servers import EXAMPLES, model_server_process
 
 
-def test_the_agent_keeps_its_promises(tmp_path: Path) -> None:
-    """In a folder of its own, with 14 calls: always the same ones."""
+def test_the_agent_s_tests_pass_with_the_same_calls_every_time(tmp_path: Path) -> None:
+    """In an empty folder, with 14 calls."""
     project = copytree(EXAMPLES / "agent", tmp_path / "agent")
     with model_server_process() as server:
         variables = {**os.environ, "OPENAI_BASE_URL": f"{server.url}/v1", "OPENAI_API_KEY": "none"}
@@ -24,8 +24,8 @@ def test_the_agent_keeps_its_promises(tmp_path: Path) -> None:
     assert 14 == served
 
 
-def test_the_agent_knows_nothing_of_us() -> None:
-    """People copy it, and what they copy must be what they would write."""
+def test_the_agent_does_not_mention_traceforge() -> None:
+    """People copy it, so it must be the code they would write."""
     code = "".join(file.read_text() for file in (EXAMPLES / "agent").glob("*.py") if file.name != "test_agent.py")
 
     assert "traceforge" not in code.lower()

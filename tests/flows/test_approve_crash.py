@@ -18,8 +18,8 @@ POINTS_MIN = 200
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 @pytest.mark.parametrize("steps", [3, pytest.param(6, marks=pytest.mark.slow)])
 def test_a_killed_approval_leaves_the_old_or_the_new_tree(tmp_path: Path, steps: int) -> None:
-    """Several approvals, killed at every call that reaches the disk; those who finish the work are killed as well."""
-    done = subprocess.run(
+    """Killed at every call that reaches the disk; the processes that finish the work are killed as well."""
+    completed = subprocess.run(
         [sys.executable, "-m", "support.approval_crash", tmp_path, str(steps)],
         env={
             **os.environ,
@@ -31,12 +31,12 @@ def test_a_killed_approval_leaves_the_old_or_the_new_tree(tmp_path: Path, steps:
         timeout=300,
         check=False,
     )
-    assert 0 == done.returncode, done.stderr.decode()
-    told = json.loads(done.stdout)
-    print(f"killed {told['killed']} approvals: {told['old']} old, {told['new']} new")  # noqa: T201
+    assert 0 == completed.returncode, completed.stderr.decode()
+    report = json.loads(completed.stdout)
+    print(f"killed {report['killed']} approvals: {report['old']} old, {report['new']} new")  # noqa: T201
 
-    assert [] == told["problems"]
-    assert told["killed"] == told["old"] + told["new"] >= POINTS_MIN
-    assert told["old"] > 50
-    assert told["new"] > 50
-    assert told["killed again"] > 50
+    assert [] == report["problems"]
+    assert report["killed"] == report["old"] + report["new"] >= POINTS_MIN
+    assert report["old"] > 50
+    assert report["new"] > 50
+    assert report["killed again"] > 50

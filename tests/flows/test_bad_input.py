@@ -1,4 +1,4 @@
-"""Whatever stands where an artefact should: one clear line, the right exit code, and the rest is still checked."""
+"""Bad input in place of a file: one clear line, the right exit code, and the other files are still checked."""
 
 from __future__ import annotations
 
@@ -25,14 +25,13 @@ BAD_BYTES = {
 }
 
 
-def clear(ran: CommandResult) -> bool:
-    """No traceback, and every finding is one line with perhaps a hint below it."""
+def has_one_line_per_finding(ran: CommandResult) -> bool:
+    """Whether there is no traceback, and every finding is one line with an optional hint below it."""
     return "Traceback" not in ran.out + ran.err
 
 
 @pytest.mark.parametrize("name", BAD_BYTES)
-def test_bad_bytes_in_a_tree_are_one_finding_and_the_rest_is_checked(name: str, tmp_path: Path) -> None:
-    """A document that is not JSON is named with its place; the other documents are still verified."""
+def test_bad_bytes_in_a_tree_are_one_finding_and_the_other_files_are_checked(name: str, tmp_path: Path) -> None:
     data, place = BAD_BYTES[name]
     root = write_tree(tmp_path / ".ai-snapshots", 3)
     (root / "openai" / "snap-0001.json").write_bytes(data)
@@ -42,7 +41,7 @@ def test_bad_bytes_in_a_tree_are_one_finding_and_the_rest_is_checked(name: str, 
     ran = traceforge("verify", cwd=tmp_path)
 
     assert ran.code == 1
-    assert clear(ran)
+    assert has_one_line_per_finding(ran)
     parse_lines = [line for line in ran.out.splitlines() if " PARSE " in line]
     assert len(parse_lines) == 1
     assert "snap-0001.json" in parse_lines[0]
@@ -63,13 +62,13 @@ def test_bad_bytes_alone_could_not_be_checked(name: str, tmp_path: Path) -> None
     assert (ran.code, ran.out.count(" PARSE ")) == (3, 1)
     assert place in ran.out
     assert "\n    hint: " in ran.out
-    assert clear(ran)
+    assert has_one_line_per_finding(ran)
     assert as_json.code == 3
     assert json.loads(as_json.out)["violations"][0]["rule_id"] == "PARSE"
 
 
-def odd_file(kind: str, path: Path) -> None:
-    """Put something that is no regular file at `path`."""
+def make_special_file(kind: str, path: Path) -> None:
+    """Create something at `path` that is not a regular file."""
     if kind == "a folder":
         path.mkdir()
     elif kind == "a FIFO":
@@ -100,12 +99,12 @@ ODD = {
 
 
 @pytest.mark.parametrize("kind", ODD)
-def test_an_odd_file_in_a_tree_is_named_and_nothing_hangs(kind: str, tmp_path: Path) -> None:
-    """What is no regular file gives one IO line and exit 3; nothing is claimed about what it may hold."""
+def test_a_special_file_in_a_tree_is_named_and_nothing_hangs(kind: str, tmp_path: Path) -> None:
+    """One IO line and exit 3."""
     root = write_tree(tmp_path / ".ai-snapshots", 2)
     victim = root / "openai" / "snap-0001.json"
     victim.unlink()
-    odd_file(kind, victim)
+    make_special_file(kind, victim)
 
     ran = traceforge("snapshot", "verify", root, "--json")
 
@@ -113,26 +112,25 @@ def test_an_odd_file_in_a_tree_is_named_and_nothing_hangs(kind: str, tmp_path: P
     assert [(str(victim), "IO")] == [(finding["file"], finding["rule"]) for finding in findings]
     assert ODD[kind] in findings[0]["message"]
     assert 3 == ran.code
-    assert clear(ran)
+    assert has_one_line_per_finding(ran)
 
 
 @pytest.mark.parametrize("kind", ["a folder", "a FIFO", "a dangling link", "a 2 GB file"])
-def test_an_odd_file_as_a_recording_could_not_be_checked(kind: str, tmp_path: Path) -> None:
-    """`modelio verify` and `hash` on what is no file: exit 3, one line."""
+def test_a_special_file_as_a_recording_could_not_be_checked(kind: str, tmp_path: Path) -> None:
+    """`modelio verify` and `hash`: exit 3, one line."""
     file = tmp_path / "model_io.json"
-    odd_file(kind, file)
+    make_special_file(kind, file)
 
     verified, hashed = traceforge("modelio", "verify", file), traceforge("hash", file)
 
     assert (verified.code, hashed.code) == (3, 3)
     assert " IO " in verified.out
     assert "TF201" in hashed.err
-    assert clear(verified)
-    assert clear(hashed)
+    assert has_one_line_per_finding(verified)
+    assert has_one_line_per_finding(hashed)
 
 
-def test_no_permission_is_said(tmp_path: Path) -> None:
-    """A file that is there and not ours to read is not the same as a missing one."""
+def test_a_file_without_read_permission_is_not_called_missing(tmp_path: Path) -> None:
     if os.geteuid() == 0:
         pytest.skip("root may read everything")
     file = tmp_path / "model_io.json"
@@ -145,8 +143,8 @@ def test_no_permission_is_said(tmp_path: Path) -> None:
     assert "no permission" in ran.out
 
 
-def test_a_manifest_that_leads_out_of_the_tree_is_found(tmp_path: Path) -> None:
-    """An entry with `../` is a finding of its own, and no file outside is opened."""
+def test_a_manifest_entry_outside_of_the_tree_is_a_finding(tmp_path: Path) -> None:
+    """An entry with `../`; no file outside is opened."""
     root = write_tree(tmp_path / ".ai-snapshots", 2)
     manifest = root / "manifest.json"
     manifest.write_text(manifest.read_text().replace("openai/snap-0001.json", "../../etc/passwd"))
@@ -158,7 +156,7 @@ def test_a_manifest_that_leads_out_of_the_tree_is_found(tmp_path: Path) -> None:
 
 
 def test_a_missing_path_could_not_be_checked(tmp_path: Path) -> None:
-    """A path that does not exist is exit 3 for every verify command, never exit 0."""
+    """Exit 3 for every verify command, never exit 0."""
     nowhere = tmp_path / "nowhere"
 
     codes = {
@@ -177,8 +175,7 @@ def test_a_missing_path_could_not_be_checked(tmp_path: Path) -> None:
     assert dict.fromkeys(codes, 3) == codes
 
 
-def test_a_folder_without_artefacts_is_not_a_pass(tmp_path: Path) -> None:
-    """A check that checked nothing says so with exit 3."""
+def test_a_folder_without_anything_to_check_is_exit_3(tmp_path: Path) -> None:
     (tmp_path / "package.json").write_text("{}")
 
     ran = traceforge("verify", tmp_path)
@@ -186,11 +183,11 @@ def test_a_folder_without_artefacts_is_not_a_pass(tmp_path: Path) -> None:
 
     assert ran.code == 3
     assert "nothing to verify" in ran.out
-    assert 1 == tree.code  # A tree holds nothing but what was approved: the stray file is a finding.
+    assert 1 == tree.code  # A tree holds only approved files: the stray file is a finding.
 
 
-def test_a_named_file_of_no_kind_could_not_be_checked(tmp_path: Path) -> None:
-    """A person who names a file wants it checked; what we do not know is not valid."""
+def test_a_named_file_of_an_unknown_kind_could_not_be_checked(tmp_path: Path) -> None:
+    """The user who names a file wants it checked."""
     file = tmp_path / "package.json"
     file.write_text('{"name": "x"}')
 
@@ -201,7 +198,7 @@ def test_a_named_file_of_no_kind_could_not_be_checked(tmp_path: Path) -> None:
 
 
 def test_one_bad_pack_does_not_hide_another(tmp_path: Path) -> None:
-    """Every artefact under the path is reported, sorted by file."""
+    """Every file under the path is reported, in order."""
     write_pack(tmp_path / "b")
     first = write_pack(tmp_path / "a")
     (first / "bundle.json").write_text('{"bundle_id": "other"}')

@@ -1,4 +1,4 @@
-"""`verify --base`: what differs from a commit, somebody approved since."""
+"""`verify --base`: every difference from a commit has an approval since."""
 
 from __future__ import annotations
 
@@ -23,22 +23,22 @@ from traceforge.snapshots.tree.manifest_rebuild import rebuild_manifest
 def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Project:
     """Three snapshots, approved and committed; one is a raw response alone."""
     monkeypatch.setenv("GIT_CONFIG_GLOBAL", os.devnull)
-    made = Project(tmp_path / "repository")
-    made.approve(
+    repository = Project(tmp_path / "repository")
+    repository.approve(
         record_change("one"), record_change("two"), SnapshotChange("openai", "oops", None, raw_error_response())
     )
-    made.commit()
-    made.git("tag", "v1")
-    return made
+    repository.commit()
+    repository.git("tag", "v1")
+    return repository
 
 
 def test_nothing_differs(project: Project) -> None:
-    """The tree of the commit itself, by any name of it."""
+    """Under any name of the commit."""
     for name in ("main", "v1", "HEAD", project.git("rev-parse", "HEAD").strip()):
-        done = project.verify(base=name)
+        result = project.verify(base=name)
         assert (0, "checked 1 approval, 3 snapshots (1: prompt checked, answer not checked): all valid\n") == (
-            done.code,
-            done.out,
+            result.code,
+            result.out,
         )
 
 
@@ -55,7 +55,7 @@ def test_nothing_differs(project: Project) -> None:
     ids=["new", "changed", "removed", "answer removed", "answer changed", "answer new"],
 )
 def test_a_snapshot_approved_since_may_differ(project: Project, change: SnapshotChange) -> None:
-    """Whether it is committed yet or not."""
+    """Committed or not."""
     project.approve(change)
     assert 0 == project.verify().code
 
@@ -64,8 +64,8 @@ def test_a_snapshot_approved_since_may_differ(project: Project, change: Snapshot
     assert 0 == project.verify().code
 
 
-def _forge(project: Project, name: str, content: str) -> None:
-    """Change a record by hand, with its hashes, its raw response and the manifest."""
+def _edit_by_hand(project: Project, name: str, content: str) -> None:
+    """Change a record, with its hashes, its raw response and the manifest."""
     body = snapshot_body(id=name)
     body["response"]["content"] = content
     data: Any = body
@@ -81,7 +81,7 @@ def _remove(project: Project) -> None:
 
 
 def _revert(project: Project) -> None:
-    """Approve a change, commit it, and put the record back without approving that."""
+    """Approve a change, commit it, and put the old record back without an approval."""
     old = {file: (project.root / file).read_bytes() for file in ("openai/one.json", "wire/one.json", "manifest.json")}
     project.approve(record_change("one", "It was."))
     project.commit()
@@ -89,15 +89,15 @@ def _revert(project: Project) -> None:
         (project.root / file).write_bytes(data)
 
 
-def _forget(project: Project) -> None:
-    """Take the approval away, and the snapshots' raw responses with it."""
+def _remove_approval(project: Project) -> None:
+    """Remove the approval, and the snapshots' raw responses with it."""
     for file in project.root.glob("approvals/*"):
         file.unlink()
 
 
 CHANGES: dict[str, tuple[Callable[[Project], object], set[str]]] = {
-    "new": (lambda project: _forge(project, "three", "New."), {"openai/three.json"}),
-    "changed": (lambda project: _forge(project, "one", "Forged."), {"openai/one.json"}),
+    "new": (lambda project: _edit_by_hand(project, "three", "New."), {"openai/three.json"}),
+    "changed": (lambda project: _edit_by_hand(project, "one", "Forged."), {"openai/one.json"}),
     "removed": (_remove, {"openai/two.json"}),
     "put back": (_revert, {"openai/one.json"}),
     "answer removed": (lambda project: (project.root / "wire/oops.json").unlink(), {"wire/oops.json"}),
@@ -109,19 +109,19 @@ def test_ap7_an_unapproved_difference_is_a_finding(project: Project, kind: str) 
     """Also where every hash is right, and where an old approval would cover it."""
     change, files = CHANGES[kind]
     change(project)
-    done = project.verify("--json")
+    result = project.verify("--json")
 
-    found = {
-        os.path.relpath(one["file"], ".ai-snapshots")
-        for one in json.loads(done.out)["findings"]
-        if one["rule"] == "AP7"
+    findings = {
+        os.path.relpath(finding["file"], ".ai-snapshots")
+        for finding in json.loads(result.out)["findings"]
+        if finding["rule"] == "AP7"
     }
-    assert (1, files) == (done.code, found)
+    assert (1, files) == (result.code, findings)
 
 
 def test_the_commit_is_named_as_the_user_named_it(project: Project) -> None:
-    """Also where it is spelled with signs."""
-    _forge(project, "one", "Forged.")
+    """Also with signs, such as HEAD~1."""
+    _edit_by_hand(project, "one", "Forged.")
 
     assert (
         "one differs from HEAD^{commit}, and no new approval left it in this state"
@@ -131,26 +131,29 @@ def test_the_commit_is_named_as_the_user_named_it(project: Project) -> None:
 
 
 def test_ap7_a_removed_approval_is_a_finding(project: Project) -> None:
-    """Approvals are added and never taken away."""
-    _forget(project)
-    done = project.verify("--json")
+    """Approvals are only added."""
+    _remove_approval(project)
+    result = project.verify("--json")
 
-    assert 1 == done.code
-    assert 1 == sum("/approvals/" in one["file"] and one["rule"] == "AP7" for one in json.loads(done.out)["findings"])
+    assert 1 == result.code
+    assert 1 == sum(
+        "/approvals/" in finding["file"] and finding["rule"] == "AP7"
+        for finding in json.loads(result.out)["findings"]
+    )
 
 
 def test_ap7_a_removed_tree_is_a_finding(project: Project) -> None:
-    """Nothing is left to check, and still it is not green."""
+    """Although nothing is left to check."""
     subprocess.run(["rm", "-r", project.root], check=True)
 
     assert (1, 4) == (project.verify().code, project.verify("--json").out.count('"AP7"'))
 
 
-def test_a_commit_that_git_does_not_know_is_an_error(project: Project, tmp_path: Path) -> None:
-    """Exit 3: nothing was checked. Also a name that looks like an option, and a folder without Git."""
+def test_a_commit_that_does_not_exist_is_exit_3(project: Project, tmp_path: Path) -> None:
+    """Also a name that looks like an option, and a folder without Git."""
     for name in ("nowhere", "--all", "main:.gitignore", ""):
-        done = project.verify(f"--base={name}", base="main") if name.startswith("-") else project.verify(base=name)
-        assert (3, True) == (done.code, "TF203" in done.err), done
+        result = project.verify(f"--base={name}", base="main") if name.startswith("-") else project.verify(base=name)
+        assert (3, True) == (result.code, "TF203" in result.err), result
 
     plain = tmp_path / "plain"
     (plain / ".ai-snapshots").mkdir(parents=True)
@@ -158,12 +161,11 @@ def test_a_commit_that_git_does_not_know_is_an_error(project: Project, tmp_path:
 
 
 def test_a_path_together_with_base_is_wrong_usage(project: Project) -> None:
-    """The base is one of the project."""
     assert 2 == project.verify(".ai-snapshots").code
 
 
 def test_base_works_in_a_shallow_clone_and_in_a_subfolder(project: Project, tmp_path: Path) -> None:
-    """The commit is there, its history is not; and the project is a folder of a larger repository."""
+    """Without the commit's history; the project is a folder of a larger repository."""
     inner = Project(tmp_path / "outer")
     nested = inner.folder / "services" / "agent"
     nested.mkdir(parents=True)
@@ -172,13 +174,13 @@ def test_base_works_in_a_shallow_clone_and_in_a_subfolder(project: Project, tmp_
     inner.commit()
     clone = tmp_path / "clone"
     subprocess.run(["git", "clone", "-q", "--depth=1", inner.folder.as_uri(), clone], check=True)
-    here = clone / "services" / "agent"
-    assert 0 == traceforge("verify", "--base", "HEAD", cwd=here).code
+    subfolder = clone / "services" / "agent"
+    assert 0 == traceforge("verify", "--base", "HEAD", cwd=subfolder).code
 
-    path = here / ".ai-snapshots" / "openai" / "one.json"
-    (one,) = read_document(path.read_bytes())
-    body: Any = {**one.body, "source": {"file": "elsewhere.py", "line": 1, "function": "f"}}
+    path = subfolder / ".ai-snapshots" / "openai" / "one.json"
+    (record,) = read_document(path.read_bytes())
+    body: Any = {**record.body, "source": {"file": "elsewhere.py", "line": 1, "function": "f"}}
     path.write_bytes(write_document([body]))
-    rebuild_manifest(str(here / ".ai-snapshots"))
-    done = traceforge("verify", "--base", "HEAD", cwd=here)
-    assert (1, True) == (done.code, "AP7" in done.out)
+    rebuild_manifest(str(subfolder / ".ai-snapshots"))
+    result = traceforge("verify", "--base", "HEAD", cwd=subfolder)
+    assert (1, True) == (result.code, "AP7" in result.out)

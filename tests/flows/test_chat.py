@@ -1,4 +1,4 @@
-"""`traceforge chat serve` as a person runs it: answers, prompts, restarts, errors, what is printed."""
+"""`traceforge chat serve` as a user runs it: answers, prompts, restarts, errors, output."""
 
 from __future__ import annotations
 
@@ -43,13 +43,12 @@ HEX = {
 
 @pytest.fixture
 def prompts(tmp_path: Path) -> Path:
-    """A folder of prompts."""
     return write_prompts(tmp_path / "prompts")
 
 
 @pytest.fixture
 def model() -> Iterator[Upstream]:
-    """A model that counts its answers by the session's history."""
+    """A model whose answers depend on the session's history."""
 
     def choose(received: ReceivedRequest) -> ScriptedResponse:
         messages = json.loads(received.body)["messages"]
@@ -82,10 +81,8 @@ def test_the_chat_runs_without_a_key_and_without_an_argument(tmp_path: Path) -> 
     assert [] == list(tmp_path.iterdir())
 
 
-def test_the_upstream_gets_model_and_messages_and_nothing_else(
-    tmp_path: Path, prompts: Path, model: Upstream
-) -> None:
-    """Four layers in order; nothing is sent at the start; the trace is not part of it."""
+def test_the_model_gets_only_its_name_and_the_messages(tmp_path: Path, prompts: Path, model: Upstream) -> None:
+    """Four layers in order; nothing is sent at the start; the trace is not part of the request."""
     with chat_process(tmp_path, "--prompts", str(prompts), "--upstream", model.url, "--model", "m-1") as chat:
         at_start = list(model.received)
         first = chat.ask("a", trace=True)
@@ -105,7 +102,7 @@ def test_the_upstream_gets_model_and_messages_and_nothing_else(
 
 
 def test_the_trace_has_the_hashes_of_the_prompt_files(tmp_path: Path, prompts: Path, model: Upstream) -> None:
-    """It is the locked object in its order."""
+    """And its fields in their documented order."""
     with chat_process(tmp_path, "--prompts", str(prompts), "--upstream", model.url, "--model", "m-1") as chat:
         answer = chat.ask("a", "session 1", trace=True)
     trace = answer["trace"]
@@ -120,7 +117,7 @@ def test_the_trace_has_the_hashes_of_the_prompt_files(tmp_path: Path, prompts: P
 
 
 def test_only_the_session_prompt_changes_without_a_restart(tmp_path: Path, prompts: Path) -> None:
-    """The hash and the model's input change together; after a restart all three are new."""
+    """The hash and the model's input change together; after a restart all three prompts are new."""
     with chat_process(tmp_path, "--prompts", str(prompts)) as chat:
         before = chat.ask("hi", "1", trace=True)["trace"]["inputs"]
         for name in PROMPTS:
@@ -153,7 +150,7 @@ def test_a_missing_session_prompt_fails_the_turn_before_the_model_is_called(
     assert "4 messages, the last was b" == reply
 
 
-def test_the_memory_is_twenty_messages_and_gone_on_restart(tmp_path: Path, prompts: Path, model: Upstream) -> None:
+def test_a_session_keeps_twenty_messages_until_a_restart(tmp_path: Path, prompts: Path, model: Upstream) -> None:
     """Three prompts, at most twenty earlier messages, and the new one."""
     arguments = ("--prompts", str(prompts), "--upstream", model.url, "--model", "m")
     with chat_process(tmp_path, *arguments) as chat:
@@ -162,15 +159,15 @@ def test_the_memory_is_twenty_messages_and_gone_on_restart(tmp_path: Path, promp
         chat.stop()
     last = [message["content"] for message in json.loads(model.received[12].body)["messages"]]
     with chat_process(tmp_path, *arguments) as chat:
-        again = chat.ask("x")["reply"]
+        after_restart = chat.ask("x")["reply"]
 
     assert [*range(4, 24, 2), 24, 24, 24] == counts
-    assert "2" == last[3]  # of the twelve questions before, the last ten
-    assert "4 messages, the last was x" == other == again
+    assert "2" == last[3]  # the last ten of the twelve earlier questions
+    assert "4 messages, the last was x" == other == after_restart
 
 
 def test_the_number_of_sessions_is_bounded(tmp_path: Path, prompts: Path, model: Upstream) -> None:
-    """The session that was used longest ago is forgotten."""
+    """The least recently used session is dropped."""
     arguments = ("--prompts", str(prompts), "--upstream", model.url, "--model", "m", "--sessions-max", "2")
     with chat_process(tmp_path, *arguments) as chat:
         replies = [chat.ask("x", name)["reply"].split()[0] for name in ("a", "b", "a", "c", "a", "b")]
@@ -179,7 +176,7 @@ def test_the_number_of_sessions_is_bounded(tmp_path: Path, prompts: Path, model:
 
 
 def test_a_failed_turn_gets_an_error_and_is_not_remembered(tmp_path: Path, prompts: Path, model: Upstream) -> None:
-    """502 with a reason, 504 if it takes too long, and the session is as it was."""
+    """502 with a reason, 504 after the timeout; the session is unchanged."""
     arguments = ("--prompts", str(prompts), "--upstream", model.url, "--model", "m", "--timeout", "0.5")
     choose = model.choose
     with chat_process(tmp_path, *arguments) as chat:
@@ -204,7 +201,7 @@ def test_a_failed_turn_gets_an_error_and_is_not_remembered(tmp_path: Path, promp
 
 
 def test_requests_of_one_session_are_answered_in_the_order_of_arrival(tmp_path: Path, prompts: Path) -> None:
-    """Each has the previous answer in its history, though all came while the first was answered."""
+    """Each has the previous answer in its history, although all arrive during the first."""
     permits = threading.Semaphore(0)
     questions: list[str] = []
 
@@ -219,7 +216,7 @@ def test_requests_of_one_session_are_answered_in_the_order_of_arrival(tmp_path: 
         with chat_process(tmp_path, "--prompts", str(prompts), "--upstream", model.url, "--model", "m") as chat:
             port = int(chat.url.rpartition(":")[2])
             clients = []
-            for number in range(8):  # one after the other, each on a connection of its own
+            for number in range(8):  # one after the other, each on its own connection
                 client = socket.create_connection(("127.0.0.1", port), 10)
                 body = json.dumps({"message": f"q{number}", "session_id": "s", "trace": number % 2 == 0}).encode()
                 head = "POST /chat HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
@@ -239,7 +236,7 @@ def test_requests_of_one_session_are_answered_in_the_order_of_arrival(tmp_path: 
 
 @pytest.mark.parametrize("name", list(PROMPTS))
 def test_a_missing_prompt_is_an_error_at_the_start(tmp_path: Path, prompts: Path, name: str) -> None:
-    """With the code, the place, and a hint."""
+    """With the code, the path and a hint."""
     (prompts / name).unlink()
     ran = traceforge("chat", "serve", "--port", "0", "--prompts", prompts, cwd=tmp_path)
 
@@ -271,7 +268,7 @@ def test_a_missing_prompt_is_an_error_at_the_start(tmp_path: Path, prompts: Path
     ],
 )
 def test_wrong_usage_is_exit_2_before_the_server_listens(tmp_path: Path, arguments: list[str], message: str) -> None:
-    """One clear line; there is no option to listen on another address than loopback."""
+    """There is no option to listen on another address than loopback."""
     ran = traceforge("chat", "serve", "--port", "0", *arguments, cwd=tmp_path)
 
     assert (2, "") == (ran.code, ran.out)
@@ -280,15 +277,14 @@ def test_wrong_usage_is_exit_2_before_the_server_listens(tmp_path: Path, argumen
 
 def test_a_port_that_is_taken_is_an_error_at_the_start(tmp_path: Path) -> None:
     """TF501, as for every server."""
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        ran = traceforge("chat", "serve", "--port", str(taken.getsockname()[1]), cwd=tmp_path)
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        ran = traceforge("chat", "serve", "--port", str(listener.getsockname()[1]), cwd=tmp_path)
 
     assert 3 == ran.code
     assert "error TF501: cannot listen on 127.0.0.1 port" in ran.err
 
 
 def test_the_chat_listens_on_loopback_only(tmp_path: Path) -> None:
-    """Neither on another address of this machine nor on all of them."""
     with chat_process(tmp_path) as chat:
         port = int(chat.url.rpartition(":")[2])
         rows = [
@@ -322,7 +318,7 @@ def test_a_stop_lets_the_turn_in_flight_end(tmp_path: Path, prompts: Path, model
 
 
 def test_a_stop_lets_a_slow_client_read_to_the_end(tmp_path: Path, prompts: Path, model: Upstream) -> None:
-    """A response of megabytes that has begun is not cut."""
+    """A response of megabytes that has begun is sent completely."""
     model.choose = None
     text = "x" * 6_000_000
     model.respond_with(ScriptedResponse([json.dumps({"choices": [{"message": {"content": text}}]}).encode()]))
@@ -344,7 +340,7 @@ def test_a_stop_lets_a_slow_client_read_to_the_end(tmp_path: Path, prompts: Path
 
 
 def test_traces_are_printed_only_with_debug_trace(tmp_path: Path) -> None:
-    """A note at the start says that it is on; each requested trace goes to stderr."""
+    """To stderr, with a note at the start."""
     with chat_process(tmp_path, "--debug-trace") as chat:
         chat.ask("untraced", "1")
         trace = chat.ask("traced \ud83d", "2", trace=True)["trace"]
@@ -358,14 +354,14 @@ def test_traces_are_printed_only_with_debug_trace(tmp_path: Path) -> None:
 
 
 def test_a_closed_stderr_fails_no_request(tmp_path: Path) -> None:
-    """Every request is answered though the trace cannot be printed."""
+    """Although the trace cannot be printed."""
     script = 'exec "$0" "$@" 2>&-'
     with chat_process(tmp_path, "--debug-trace", before=("bash", "-c", script)) as chat:
         assert chat.ask("a", trace=True)["trace"]
 
 
 def test_calls_through_the_proxy_are_recorded(tmp_path: Path, prompts: Path, model: Upstream) -> None:
-    """As those of any application, without anything of the execution trace."""
+    """Without any part of the execution trace."""
     with proxy(tmp_path, "--upstream", f"up={model.url}") as recording:
         arguments = ("--prompts", str(prompts), "--upstream", f"{recording.url}/up/v1", "--model", "m-1")
         with chat_process(tmp_path, *arguments) as chat:
@@ -382,7 +378,7 @@ def test_calls_through_the_proxy_are_recorded(tmp_path: Path, prompts: Path, mod
 
 @pytest.mark.parametrize("name", PROVIDERS)
 def test_calls_are_recorded_only_under_traceforge_run(tmp_path: Path, prompts: Path, name: str) -> None:
-    """As those of any application, in each provider's API, without anything of the execution trace."""
+    """In each provider's API, without any part of the execution trace."""
     (tmp_path / ".git").mkdir()
     with model_server() as model:
         arguments = ("--prompts", str(prompts), "--upstream", model.url, "--provider", name, "--model", "m-1")
@@ -407,45 +403,45 @@ def test_calls_are_recorded_only_under_traceforge_run(tmp_path: Path, prompts: P
 def test_a_capture_in_this_process_records_the_chats_calls(
     tmp_path: Path, prompts: Path, model: Upstream, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Those of its context, though other threads make them."""
+    """Although other threads make them."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / ".git").mkdir()
 
-    async def talk() -> int:
+    async def converse() -> int:
         chat_model = Model(find_address(model.url, {}), "m-1")
         with capture() as captured:
             await chat_model.reply([{"role": "user", "content": "captured"}])
         await chat_model.reply([{"role": "user", "content": "not captured"}])
         return len(captured.ids)
 
-    assert 1 == asyncio.run(talk())
+    assert 1 == asyncio.run(converse())
     assert 2 == len(model.received)
 
 
 @pytest.mark.parametrize("name", PROVIDERS)
 def test_a_conversation_in_the_api_of_each_provider(tmp_path: Path, prompts: Path, name: str) -> None:
-    """The model server has all four; the turn is remembered, and the trace is the same object."""
+    """The model server has all four; the turn is remembered, and the trace is the same."""
     with model_server() as model:
         arguments = ("--prompts", str(prompts), "--upstream", model.url, "--provider", name, "--model", "m-1")
         with chat_process(tmp_path, *arguments) as chat:
             at_start = model.served
             first = chat.ask("Where is Lyon?", trace=True)
             second = chat.ask("And Turin?")
-            again = chat.ask("And Turin?", "another session")
+            without_history = chat.ask("And Turin?", "another session")
             ended = chat.stop()
         served = model.served
 
     assert (0, 3) == (at_start, served)
     assert "Where is Lyon?" in first["reply"]
     assert "And Turin?" in second["reply"]
-    assert second["reply"] != again["reply"]  # the history is a part of the request
+    assert second["reply"] != without_history["reply"]  # the history is a part of the request
     assert {HEX[file]: _sha256sum(prompts / file) for file in HEX}.items() <= first["trace"]["inputs"].items()
     assert first["reply"] == first["trace"]["output"]["assistant_message"]
     assert (0, "stopped\n") == ended
 
 
 def test_the_defaults_of_the_command_are_those_of_the_code() -> None:
-    """The command names them itself, so that listing the commands imports nothing."""
+    """The command repeats them, so that listing the commands imports nothing."""
     assert (TIMEOUT_S, SESSIONS_MAX) == (command.TIMEOUT_S, command.SESSIONS_MAX)
     assert tuple(PROVIDERS) == command.PROVIDERS
     limit = next(option for option in command.serve.params if option.name == "tokens_max")
@@ -453,7 +449,6 @@ def test_the_defaults_of_the_command_are_those_of_the_code() -> None:
 
 
 def test_the_page_and_the_prompts_come_with_the_package() -> None:
-    """The served files are in the package, next to the code."""
     folder = Path(conversation_memory.__file__).parent
     assert {"page.html", "chat.css", "chat.js"} == set(os.listdir(folder / "frontend"))
     assert set(PROMPTS) == set(os.listdir(folder / "prompts"))

@@ -1,4 +1,4 @@
-"""Whether a trace is asked for changes nothing but the response: what the model sees, says and is reminded of."""
+"""Requesting a trace changes only the response: not the model's input, its answer, or the session."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from traceforge.chat.model_address import find_address
 from traceforge.chat.provider_model import ProviderModel
 
 TURNS = 200
-CONVERSATIONS = 2  # Each of them three times: that is the concurrency.
+CONVERSATIONS = 2  # each three times at once
 
 MODES: dict[str, Callable[[random.Random], bool]] = {
     "never": lambda _: False,
@@ -27,7 +27,7 @@ ODD = ["\x00\x1f", "שלום עולם", "\u202eabc", "half \ud83d", "😀" * 40,
 
 
 def _answer(received: ReceivedRequest) -> ScriptedResponse:
-    """What is said depends on every byte of the request."""
+    """The answer depends on every byte of the request."""
     digest = hashlib.sha256(received.head + received.body).hexdigest()
     text = f"{digest} {ODD[int(digest[:4], 16) % len(ODD)]}"
     return ScriptedResponse([json.dumps({"choices": [{"message": {"role": "assistant", "content": text}}]}).encode()])
@@ -37,7 +37,7 @@ def _message(conversation: int, turn: int) -> str:
     return f"conversation {conversation}, turn {turn}: {ODD[(conversation + turn) % len(ODD)]}"
 
 
-class Talk(threading.Thread):
+class Conversation(threading.Thread):
     """One conversation, turn by turn."""
 
     def __init__(self, url: str, mode: str, conversation: int) -> None:
@@ -50,7 +50,6 @@ class Talk(threading.Thread):
         self._dice = random.Random(conversation)
 
     def run(self) -> None:
-        """Say everything."""
         for turn in range(TURNS):
             wanted = MODES[self.mode](self._dice)
             body = {"message": _message(self.conversation, turn), "session_id": self.session}
@@ -62,13 +61,13 @@ class Talk(threading.Thread):
         self._client.close()
 
 
-def _run(folder: Path) -> tuple[list[Talk], dict[str, list[tuple[str, str]]], list[ReceivedRequest]]:
+def _run(folder: Path) -> tuple[list[Conversation], dict[str, list[tuple[str, str]]], list[ReceivedRequest]]:
     with upstream() as model:
         model.choose = _answer
         with running_chat(
             ProviderModel(find_address(f"{model.url}/v1", {}), "m-1"), write_prompts(folder)
         ) as running:
-            talks = [Talk(running.url, mode, number) for number in range(CONVERSATIONS) for mode in MODES]
+            talks = [Conversation(running.url, mode, number) for number in range(CONVERSATIONS) for mode in MODES]
             for talk in talks:
                 talk.start()
             for talk in talks:
@@ -83,7 +82,7 @@ def _run(folder: Path) -> tuple[list[Talk], dict[str, list[tuple[str, str]]], li
 def test_two_hundred_turns_are_the_same_with_and_without_traces(
     tmp_path: Path, record_property: Callable[[str, object], None]
 ) -> None:
-    """Three times at once, traced never, always and at random: upstream bytes, replies and memory are identical.
+    """Traced never, always and at random, at the same time: upstream bytes, replies and memory are identical.
 
     The requests do not name their session, so each must have come exactly three times, head and body.
     """

@@ -1,4 +1,4 @@
-"""The page of the chat in a real browser: used by mouse and by keyboard, and heard as by a screen reader."""
+"""The page of the chat in a real browser: with mouse, keyboard and screen reader."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ HASHES = {
 
 
 def _visit(folder: Path, url: str, work: Callable[[Page], Awaitable[None]]) -> None:
-    """Open the page, do something, and see that nothing went wrong in it."""
+    """Open the page, run `work` on it, and check that the page logged no error."""
 
     async def run() -> None:
         async with browser(folder / "profile") as page:
@@ -41,12 +41,11 @@ async def _answers(page: Page, number: int) -> list[str]:
 
 
 def _posted(page: Page) -> list[Any]:
-    return [json.loads(one["postData"]) for one in page.requests() if one["method"] == "POST"]
+    return [json.loads(request["postData"]) for request in page.requests() if request["method"] == "POST"]
 
 
 @pytest.fixture
 def prompts(tmp_path: Path) -> Path:
-    """A folder of prompts."""
     return write_prompts(tmp_path / "prompts")
 
 
@@ -71,7 +70,7 @@ def test_a_conversation_by_keyboard_without_the_switch(tmp_path: Path, prompts: 
         assert f"first line\n{markup}" == first[0]
         assert [*first, "second"] == second[:3]
         assert ["message", "session_id"] == list(_posted(page)[0])
-        assert 1 == len({one["session_id"] for one in _posted(page)})
+        assert 1 == len({body["session_id"] for body in _posted(page)})
         assert "TraceForge chat" == await page.eval("document.title")
         assert 0 == await page.eval("document.querySelectorAll('details').length")
         assert "message" == await page.eval("document.activeElement.id")
@@ -81,7 +80,7 @@ def test_a_conversation_by_keyboard_without_the_switch(tmp_path: Path, prompts: 
 
 
 def test_the_trace_is_shown_and_prompt_files_are_checked_in_the_browser(tmp_path: Path, prompts: Path) -> None:
-    """The view has every value of the response; a file is compared with its hash without being sent."""
+    """The view has every value of the response; a file is compared with its hash without an upload."""
 
     async def work(page: Page) -> None:
         await page.type("untraced")
@@ -109,7 +108,7 @@ def test_the_trace_is_shown_and_prompt_files_are_checked_in_the_browser(tmp_path
         await page.choose_file("tbody tr:nth-child(3) button", prompts / "session.md")
         await page.until(f"document.body.textContent.includes('{_sha256sum(prompts / 'session.md')}')")
 
-        assert [False, True] == ["trace" in one for one in _posted(page)]
+        assert [False, True] == ["trace" in body for body in _posted(page)]
         assert True is _posted(page)[1]["trace"]
         assert 1 == await page.eval("document.querySelectorAll('details').length")
         assert {name: trace_json["inputs"][name] for name in HASHES.values()} == dict(
@@ -146,16 +145,16 @@ def test_a_failure_is_shown_and_the_typed_message_stays(tmp_path: Path, prompts:
         box = await page.eval("document.querySelector('#message').value")
         model.respond_with(ScriptedResponse([b'{"choices":[{"message":{"content":"Now it works."}}]}']))
         await page.press("Enter")
-        said = await _answers(page, 1)
+        replies = await _answers(page, 1)
 
         assert "Not answered: the model's server responded with 500 Internal Server Error: out of order" == text
         assert "try this" == box
-        assert ["try this", "Now it works."] == said
+        assert ["try this", "Now it works."] == replies
         assert "" == await page.eval("document.querySelector('#status').textContent")
         assert "" == await page.eval("document.querySelector('#message').value")
         page.events = [
-            one for one in page.events if "502" not in json.dumps(one)
-        ]  # the browser logs the status itself
+            event for event in page.events if "502" not in json.dumps(event)
+        ]  # the browser logs the status
 
     with upstream() as model:
         model.respond_with(ScriptedResponse([b'{"error":{"message":"out of order"}}'], 500))
@@ -224,7 +223,7 @@ def test_the_page_is_usable_with_keyboard_and_screen_reader(tmp_path: Path, prom
         _visit(tmp_path, chat.url, work)
 
 
-# Texts whose contrast with what is behind them is below 4.5 to 1.
+# Texts whose contrast with their background is below 4.5 to 1.
 PALE = """
 (() => {
   const parts = (text) => (text.match(/[\\d.]+/g) || []).map(Number);
@@ -265,17 +264,17 @@ def test_the_page_stores_nothing_and_calls_no_other_host(tmp_path: Path, prompts
         await page.type("again")
         await page.press("Enter")
         await _answers(page, 1)
-        kept = await page.eval(
+        stored = await page.eval(
             "(async () => [document.cookie, localStorage.length, sessionStorage.length,"
             " (await indexedDB.databases()).length, (await caches.keys()).length, location.href, history.length])()"
         )
         first, second = _posted(page)
 
-        assert ["", 0, 0, 0, 0] == kept[:5]
-        assert f"{chat.url}/" == kept[5]
+        assert ["", 0, 0, 0, 0] == stored[:5]
+        assert f"{chat.url}/" == stored[5]
         assert first["session_id"] != second["session_id"]
         assert {chat.url} == {
-            "/".join(one["url"].split("/")[:3]) for one in page.requests() if one["url"] != "data:,"
+            "/".join(request["url"].split("/")[:3]) for request in page.requests() if request["url"] != "data:,"
         }
 
     chat: ChatProcess
@@ -284,7 +283,7 @@ def test_the_page_stores_nothing_and_calls_no_other_host(tmp_path: Path, prompts
 
 
 def test_a_page_of_another_origin_cannot_use_the_chat(tmp_path: Path, prompts: Path) -> None:
-    """It can neither send, nor read, nor frame it: another server of this machine tries, in the same browser."""
+    """A page of another server on this machine, in the same browser, can neither send, nor read, nor frame it."""
     script = """
     const tries = {};
     for (const [name, options] of Object.entries({
@@ -302,12 +301,12 @@ def test_a_page_of_another_origin_cannot_use_the_chat(tmp_path: Path, prompts: P
     """
 
     async def work(page: Page) -> None:
-        ask = json.dumps(json.dumps({"message": "hi", "session_id": "s"}))
-        found = await page.eval(f"(async () => {{ const CHAT = {chat.url!r}, ASK = {ask}; {script} }})()")
+        body = json.dumps(json.dumps({"message": "hi", "session_id": "s"}))
+        results = await page.eval(f"(async () => {{ const CHAT = {chat.url!r}, ASK = {body}; {script} }})()")
 
-        assert {"json": "TypeError", "plain": "TypeError", "read": "TypeError"}.items() <= found.items()
-        assert found["blind"] in ("opaque", "TypeError")
-        page.events.clear()  # the browser has logged what it refused
+        assert {"json": "TypeError", "plain": "TypeError", "read": "TypeError"}.items() <= results.items()
+        assert results["blind"] in ("opaque", "TypeError")
+        page.events.clear()  # the browser has logged the refused requests
 
     with upstream() as model, upstream() as other:
         other.respond_with(

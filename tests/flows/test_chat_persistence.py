@@ -1,4 +1,4 @@
-"""Nothing of a trace outlives its response: every write, log record and printed byte of the process is watched."""
+"""No part of a trace outlives its response: every write, log record and printed byte of the process is checked."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ LOUD = {**QUIET, "PYTHONASYNCIODEBUG": "1", "PYTHONDEVMODE": "1", "PYTHONWARNING
 
 
 def _converse(chat: ChatProcess) -> list[bytes]:
-    """A traced conversation, failures included; everything in it that must not be found again."""
+    """A traced conversation with failures; the texts of it that must not be found anywhere."""
     needles: list[str] = []
     for number in range(12):
         message = f"needle-message-{os.urandom(8).hex()}"
@@ -45,7 +45,7 @@ def _converse(chat: ChatProcess) -> list[bytes]:
 
 
 def _files(*folders: Path, since: float) -> Iterator[tuple[Path, bytes]]:
-    """Every readable file below, that changed since then."""
+    """Every readable file below `folders` that changed since then."""
     for folder in folders:
         for path in folder.rglob("*"):
             try:
@@ -53,7 +53,7 @@ def _files(*folders: Path, since: float) -> Iterator[tuple[Path, bytes]]:
                 if stat.S_ISREG(status.st_mode) and status.st_mtime >= since and status.st_size < 64 << 20:
                     yield path, path.read_bytes()
             except OSError:
-                continue  # Somebody else's, and gone by now.
+                continue  # Another process's, already removed.
 
 
 def _find_needles(needles: list[bytes], data: bytes) -> list[bytes]:
@@ -73,7 +73,7 @@ def test_nothing_is_opened_logged_or_printed(tmp_path: Path, variables: dict[str
         ended = chat.stop()
     audit_log = notes.read_text()
 
-    assert "WATCHING" in audit_log  # the hook was there
+    assert "WATCHING" in audit_log  # the hook was active
     assert [] == [line for line in audit_log.splitlines() if line.startswith(("OPEN", "CHANGE"))]
     assert [] == _find_needles(needles, audit_log.encode())
     assert (0, "stopped\n", b"") == (ended.code, ended.err, chat.out)
@@ -99,14 +99,14 @@ _CALLS = (
     "rename,renameat,renameat2,mkdir,mkdirat,mknod,mknodat,symlink,symlinkat,truncate,ftruncate,memfd_create,shmget,"
     "io_uring_setup,execve"
 )
-_NO_RING = "inject=io_uring_setup:error=ENOSYS"  # What went through a ring of the kernel, strace would not see.
+_NO_RING = "inject=io_uring_setup:error=ENOSYS"  # strace would not see writes through io_uring.
 _LINE = re.compile(r"^(?:\[pid +\d+\] |\d+ +)?(?P<name>\w+)\((?P<arguments>.*)$")
 _WRITES = frozenset({"write", "writev", "pwrite64", "pwritev", "pwritev2"})
 _SOCKETS = re.compile(r"^\d+<(?:TCP|TCPv6|UNIX|UNIX-STREAM|socket:|anon_inode:|pipe:)")
 
 
-def _suspicious(line: str) -> bool:
-    """Does a system call put bytes anywhere but into a socket, a pipe or a wake-up of the loop?"""
+def _is_write(line: str) -> bool:
+    """Whether a system call writes to anything but a socket, a pipe or the loop's wake-up."""
     match = _LINE.match(line)
     if match is None:
         return False
@@ -119,7 +119,7 @@ def _suspicious(line: str) -> bool:
 
 
 def test_no_system_call_writes_anything_but_to_sockets(tmp_path: Path) -> None:
-    """As strace sees it, below Python and the event loop; then every changed file on the disk is searched."""
+    """With strace, below Python and the event loop; then every changed file on the disk is searched."""
     strace = shutil.which("strace")
     if strace is None:
         pytest.fail("strace is not on PATH: `make strace` installs it", pytrace=False)
@@ -135,8 +135,8 @@ def test_no_system_call_writes_anything_but_to_sockets(tmp_path: Path) -> None:
         ended = chat.stop()
     lines = calls.read_text().splitlines()
 
-    assert len([line for line in lines if "session.md" in line]) >= 12  # it was watched while it served
-    assert [] == [line for line in lines if _suspicious(line)]
+    assert len([line for line in lines if "session.md" in line]) >= 12  # strace was attached while it served
+    assert [] == [line for line in lines if _is_write(line)]
     assert (0, "stopped\n") == ended
     shared = [Path(name) for name in ("/dev/shm", "/var/tmp", "/var/log") if os.path.isdir(name)]
     places = (tmp_path, Path.cwd() / ".pytest_cache", *shared)
@@ -162,12 +162,12 @@ def test_no_system_call_writes_anything_but_to_sockets(tmp_path: Path) -> None:
     ],
 )
 def test_system_calls_that_write_are_recognised(line: str, expected: bool) -> None:
-    """The check that the test above relies on."""
-    assert expected is _suspicious(line)
+    """Checks the check of the test above."""
+    assert expected is _is_write(line)
 
 
 def test_a_failed_turn_leaves_no_part_of_a_trace(tmp_path: Path) -> None:
-    """Neither on disk nor in the response, if the model fails a turn with a trace."""
+    """Neither on disk nor in the response."""
     notes = tmp_path / "notes"
     places = {"WATCHED": str(notes), "PYTHONPATH": str(WATCHED), **QUIET}
     with upstream() as model:

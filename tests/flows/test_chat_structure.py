@@ -1,4 +1,4 @@
-"""Every trace is the locked object, whatever is said: checked against the published schema."""
+"""Every trace has exactly the documented fields, for any message: checked against the published schema."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ LONG = st.builds(lambda text, times: (text * times)[:100_000], ANY_TEXT, st.inte
 UTF8 = st.text().map(str.encode)
 
 
-class Saying:
-    """A model that says one thing."""
+class FixedReplyModel:
+    """A model with one reply."""
 
     developer_role = "developer"
 
@@ -40,7 +40,6 @@ class Saying:
         self._text = text
 
     async def reply(self, messages: Sequence[JSONObject]) -> str:
-        """Say it."""
         return self._text
 
 
@@ -67,12 +66,12 @@ def test_the_schema_has_no_additional_properties() -> None:
 @example("\u202e\u05e9\u05dc\u05d5\u05dd", "\u200f", "\u2067\u0627", (b"a", b"a", b"a"), "\u202e")
 @example("x" * 100_000, "s" * 1000, "\U0001f600" * 25_000, (b"p" * 100_000, b"", b""), "m")
 @example('{"trace": null}', "__proto__", "null", (b"{}", b"{}", b"{}"), "constructor")
-def test_a_trace_is_the_locked_object(
+def test_a_trace_has_exactly_the_documented_fields(
     tmp_path: Path, message: str, session: str, reply: str, prompts: tuple[bytes, bytes, bytes], model: str
 ) -> None:
-    """For every message, session, reply, prompt and model; beside it the response has only the reply."""
+    """For every message, session, reply, prompt and model; apart from it, the response has only the reply."""
     folder = write_prompts(tmp_path / "prompts", system=prompts[0], developer=prompts[1], session=prompts[2])
-    chat = Chat(model, Saying(reply), PromptFolder(folder), ConversationMemory())
+    chat = Chat(model, FixedReplyModel(reply), PromptFolder(folder), ConversationMemory())
     body = json.dumps({"message": message, "session_id": session, "trace": True}).encode()
     plain = json.dumps({"message": message, "session_id": session}).encode()
 
@@ -101,8 +100,8 @@ def test_a_trace_is_the_locked_object(
     ],
     ids=ascii,
 )
-def test_a_trace_over_http_is_the_locked_object(tmp_path: Path, message: str) -> None:
-    """Through the server and back, byte for byte."""
+def test_a_trace_over_http_has_exactly_the_documented_fields(tmp_path: Path, message: str) -> None:
+    """Byte for byte."""
     model = Echo()
     with running_chat(model, write_prompts(tmp_path / "prompts")) as running:
         answer = running.ask(message, trace=True)
@@ -114,7 +113,6 @@ def test_a_trace_over_http_is_the_locked_object(tmp_path: Path, message: str) ->
 
 
 def test_trace_ids_are_unique(tmp_path: Path) -> None:
-    """A trace belongs to one answer."""
     with running_chat(Echo(), write_prompts(tmp_path / "prompts")) as running:
         names = {running.ask("the same", trace=True)["trace"]["trace_id"] for _ in range(100)}
 

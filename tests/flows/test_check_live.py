@@ -1,4 +1,4 @@
-"""Live checks, as people make them: real commands, a provider on loopback that is not always reliable."""
+"""Live checks with real commands, against a provider on loopback that can misbehave."""
 
 from __future__ import annotations
 
@@ -26,25 +26,25 @@ WAIT_S = 30
 
 @pytest.fixture
 def site(recorded: Site, tmp_path: Path) -> Site:
-    """A fresh checkout of a project with approved calls; its provider says what it said."""
+    """A fresh checkout of a project with approved calls; its provider repeats the recorded answers."""
     return recorded.at(tmp_path / "checkout")
 
 
 @pytest.fixture
 def flaky() -> Iterator[FlakyServer]:
-    """A provider that can be told to misbehave."""
+    """A provider that can be made to misbehave."""
     with flaky_server() as server:
         yield server
         server.released.set()
 
 
 def check(site: Site, *words: str, **variables: str) -> CommandResult:
-    """Without a terminal, so that nobody is asked."""
+    """Run check-live without a terminal, so that it does not ask for confirmation."""
     return site.run("check-live", "--yes", *words, **variables)
 
 
-def of(site: Site, beginning: str) -> str:
-    """The id of the only snapshot that begins like this."""
+def snapshot_id(site: Site, beginning: str) -> str:
+    """The id of the only snapshot with this beginning."""
     (file,) = [
         path.stem for path in site.folder.glob(f".ai-snapshots/*/{beginning}-*.json") if path.parent.name != "wire"
     ]
@@ -53,11 +53,11 @@ def of(site: Site, beginning: str) -> str:
 
 def report(ran: CommandResult) -> dict[str, dict[str, Any]]:
     """The JSON report, by snapshot."""
-    return {one["id"]: one for one in json.loads(ran.out)["snapshots"]}
+    return {entry["id"]: entry for entry in json.loads(ran.out)["snapshots"]}
 
 
 def test_a_provider_with_the_same_answers_is_green(site: Site) -> None:
-    """Four providers, streams and plain answers, an embedding: each request is sent once and answered alike."""
+    """Four providers, streams and plain answers, an embedding; each request is sent once."""
     before = site.server.served
 
     ran = check(site)
@@ -67,7 +67,7 @@ def test_a_provider_with_the_same_answers_is_green(site: Site) -> None:
 
 
 def test_an_estimate_comes_first_and_without_a_terminal_nothing_is_sent(site: Site) -> None:
-    """The calls, where they go and the recorded tokens are told; no price is made up; nobody is asked in a pipe."""
+    """It has the calls, their hosts and the recorded tokens, and no invented price."""
     before = site.server.served
 
     ran = site.run("check-live", "--runs", "3")
@@ -83,19 +83,19 @@ def test_an_estimate_comes_first_and_without_a_terminal_nothing_is_sent(site: Si
 
 
 def test_a_declared_price_is_part_of_the_estimate(site: Site) -> None:
-    """Tokens of both directions by their prices; models without one are named."""
+    """For the tokens of both directions; models without a price are named."""
     prices = {"gpt-*": {"input_price_per_million": 1000, "output_price_per_million": 1000}}
     (site.folder / "traceforge.config.json").write_text(json.dumps({"models": {**CONFIG["models"], **prices}}))
 
-    ran = check(site, "--json", of(site, "chat"))
+    ran = check(site, "--json", snapshot_id(site, "chat"))
 
-    tokens = report(ran)[of(site, "chat")]["answers"][0]["tokens"]
+    tokens = report(ran)[snapshot_id(site, "chat")]["answers"][0]["tokens"]
     assert f"about {tokens / 1000:,.4f} by the prices in the configuration" in ran.err
     assert "no price" not in ran.err
 
 
 def test_a_different_answer_is_red_with_its_diff(site: Site, flaky: FlakyServer) -> None:
-    """One that changed fails with its diff; those of which only the request is gated are told, and do not."""
+    """A changed answer fails; where only the request is gated, it is reported and does not fail."""
     flaky.salts = ("another",)
 
     ran = check(Site(site.folder, site.python, flaky))
@@ -110,62 +110,60 @@ def test_a_different_answer_is_red_with_its_diff(site: Site, flaky: FlakyServer)
 
 
 def test_under_the_request_gate_a_difference_fails_only_with_strict(site: Site, flaky: FlakyServer) -> None:
-    """The same check of one request-gated call is green, and red with --strict."""
     flaky.salts = ("another",)
-    here, name = Site(site.folder, site.python, flaky), of(site, "message")
+    checked, name = Site(site.folder, site.python, flaky), snapshot_id(site, "message")
 
-    assert (0, 1) == (check(here, name).code, check(here, "--strict", name).code)
+    assert (0, 1) == (check(checked, name).code, check(checked, "--strict", name).code)
 
 
 def test_ten_runs_that_differ_give_the_verdict(site: Site, flaky: FlakyServer) -> None:
     """5 of 10 runs differ: the verdict, two clusters, the first word, and the fingerprint and model of each run."""
     flaky.salts = ("", "x")
-    here, name = Site(site.folder, site.python, flaky), of(site, "chat_stream")
+    checked, name = Site(site.folder, site.python, flaky), snapshot_id(site, "chat_stream")
 
-    shown = check(here, name, "--runs", "10")
-    told = report(check(here, name, "--runs", "10", "--json"))[name]
+    printed = check(checked, name, "--runs", "10")
+    snapshot_report = report(check(checked, name, "--runs", "10", "--json"))[name]
 
-    assert 1 == shown.code
-    assert shown.out.startswith(VERDICT)
-    assert "   A: 5 runs, the approved answer\n   B: 5 runs, differs from word " in shown.out
-    assert 10 == shown.out.count("fp_0b5e55ed10")
+    assert 1 == printed.code
+    assert printed.out.startswith(VERDICT)
+    assert "   A: 5 runs, the approved answer\n   B: 5 runs, differs from word " in printed.out
+    assert 10 == printed.out.count("fp_0b5e55ed10")
     assert ("varies", 5, [5, 5]) == (
-        told["verdict"],
-        told["different"],
-        [len(one["runs"]) for one in told["clusters"]],
+        snapshot_report["verdict"],
+        snapshot_report["different"],
+        [len(entry["runs"]) for entry in snapshot_report["clusters"]],
     )
-    assert [True, False] == [one["approved"] for one in told["clusters"]]
-    assert told["clusters"][1]["first_difference"]["word"] == 1
+    assert [True, False] == [entry["approved"] for entry in snapshot_report["clusters"]]
+    assert snapshot_report["clusters"][1]["first_difference"]["word"] == 1
     assert {("gpt-4.1-mini", "fp_0b5e55ed10")} == {
-        (one["model"], one["system_fingerprint"]) for one in told["answers"]
+        (entry["model"], entry["system_fingerprint"]) for entry in snapshot_report["answers"]
     }
 
 
 def test_ten_runs_that_agree_are_green(site: Site) -> None:
-    """Every run of everything says what was approved."""
     ran = check(site, "--runs", "10", "--concurrency", "8")
 
     assert (0, f"GREEN: {SNAPSHOTS} snapshots checked live, {SNAPSHOTS} the same\n") == (ran.code, ran.out)
 
 
 def test_target_and_model_replace_the_recorded_ones(site: Site, flaky: FlakyServer) -> None:
-    """Requests go where --target says, under its path, and ask for another model, in the body or in the path."""
-    gone = {"OPENAI_BASE_URL": "http://127.0.0.1:9/v1", "GOOGLE_GEMINI_BASE_URL": "http://127.0.0.1:9"}
+    """Requests go to --target, under its path, with another model in the body or in the path."""
+    closed_ports = {"OPENAI_BASE_URL": "http://127.0.0.1:9/v1", "GOOGLE_GEMINI_BASE_URL": "http://127.0.0.1:9"}
     words = ["--target", f"openai={flaky.url}/base/v1", "--target", f"gemini={flaky.url}", "--model", "tiny"]
 
-    ran = check(site, of(site, "chat"), of(site, "gemini"), "--json", *words, **gone)
+    ran = check(site, snapshot_id(site, "chat"), snapshot_id(site, "gemini"), "--json", *words, **closed_ports)
 
-    assert (1, {"tiny"}) == (ran.code, {one["answers"][0]["model"] for one in report(ran).values()})
+    assert (1, {"tiny"}) == (ran.code, {entry["answers"][0]["model"] for entry in report(ran).values()})
     assert {"/base/v1/chat/completions", "/v1/models/tiny:generateContent"} == {
         path.partition("?")[0].replace("v1beta", "v1") for path in flaky.paths
     }
 
 
 def test_a_busy_provider_is_retried_after_its_retry_after(site: Site, flaky: FlakyServer) -> None:
-    """429 with seconds, 503 with a date, 500 without a word: each is tried again, and the answer counts."""
+    """429 with seconds, 503 with a date, 500 without either."""
     soon = time.strftime("%a, %d %b %Y %H:%M:%S GMT", time.gmtime(time.time() + 1))
     flaky.refusals = [Refusal(429, {"retry-after": "1"}), Refusal(503, {"retry-after": soon}), Refusal(500)]
-    name = of(site, "chat")
+    name = snapshot_id(site, "chat")
     begun = time.monotonic()
 
     ran = check(Site(site.folder, site.python, flaky), name, "--json")
@@ -176,10 +174,10 @@ def test_a_busy_provider_is_retried_after_its_retry_after(site: Site, flaky: Fla
 
 
 def test_an_unavailable_provider_is_unchecked_after_limited_attempts(site: Site, flaky: FlakyServer) -> None:
-    """It wants us to wait for an hour: said, exit 3, and asked once."""
+    """It wants an hour's wait: exit 3 after one request."""
     flaky.refusals = [Refusal(429, {"retry-after": "3600"})] * 9
 
-    ran = check(Site(site.folder, site.python, flaky), of(site, "chat"))
+    ran = check(Site(site.folder, site.python, flaky), snapshot_id(site, "chat"))
 
     assert (3, 1) == (ran.code, flaky.request_count)
     assert "the provider asks to wait 3600 s, which is too long (1×)" in ran.out
@@ -187,61 +185,60 @@ def test_an_unavailable_provider_is_unchecked_after_limited_attempts(site: Site,
 
 
 def test_an_error_of_the_provider_is_not_a_difference(site: Site, flaky: FlakyServer) -> None:
-    """A key that is refused says nothing about behaviour: exit 3 with what the provider said."""
+    """A refused key says nothing about behaviour: exit 3 with the provider's message."""
     flaky.refusals = [Refusal(401)]
 
-    ran = check(Site(site.folder, site.python, flaky), of(site, "chat"))
+    ran = check(Site(site.folder, site.python, flaky), snapshot_id(site, "chat"))
 
     assert (3, 1) == (ran.code, flaky.request_count)
     assert "HTTP status 401: not now (1×)" in ran.out
 
 
 def test_a_stream_that_was_interrupted_is_not_a_difference(site: Site, flaky: FlakyServer) -> None:
-    """A server ends a stream in the middle, with the mark of the end and without a reason: nothing was answered."""
+    """A stream with its end marker and without a finish reason is no answer."""
     flaky.interrupts = True
 
-    ran = check(Site(site.folder, site.python, flaky), of(site, "chat_stream"))
+    ran = check(Site(site.folder, site.python, flaky), snapshot_id(site, "chat_stream"))
 
     assert (3, 1) == (ran.code, flaky.request_count)
     assert "the answer broke off: it has no finish reason (1×)" in ran.out
 
 
 def test_a_refused_connection_is_unchecked(site: Site) -> None:
-    """A target that is not there is said at once."""
-    ran = check(site, of(site, "chat"), "--target", "openai=http://127.0.0.1:9")
+    ran = check(site, snapshot_id(site, "chat"), "--target", "openai=http://127.0.0.1:9")
 
     assert 3 == ran.code
     assert "nothing listens at that address (1×)" in ran.out
 
 
 def test_a_killed_check_continues_where_it_stopped(site: Site, flaky: FlakyServer) -> None:
-    """SIGKILL in the middle: the answers so far are kept, the same command makes the rest, the next begins anew."""
+    """After SIGKILL the same command sends only the missing requests; the next check begins anew."""
     flaky.hangs_after = 6
-    here = Site(site.folder, site.python, flaky)
-    _stop_in_the_middle(here, flaky, signal.SIGKILL)
+    checked = Site(site.folder, site.python, flaky)
+    _stop_in_the_middle(checked, flaky, signal.SIGKILL)
     flaky.hangs_after = None
 
-    ran = check(here, "--concurrency", "1")
+    ran = check(checked, "--concurrency", "1")
 
     assert 0 == ran.code, ran
     assert f"{SNAPSHOTS - 6} calls to make" in ran.err
     assert "6 answers of an interrupted check are reused" in ran.err
-    assert f"{SNAPSHOTS} calls to make" in check(here, "--concurrency", "1").err
+    assert f"{SNAPSHOTS} calls to make" in check(checked, "--concurrency", "1").err
 
 
 def test_ctrl_c_says_how_many_answers_are_stored(site: Site, flaky: FlakyServer) -> None:
-    """Ctrl-C does not wait for the model; --fresh forgets what was kept."""
+    """Without waiting for the model; --fresh discards them."""
     flaky.hangs_after = 2
-    here = Site(site.folder, site.python, flaky)
-    code, said = _stop_in_the_middle(here, flaky, signal.SIGINT)
+    checked = Site(site.folder, site.python, flaky)
+    code, output = _stop_in_the_middle(checked, flaky, signal.SIGINT)
     flaky.hangs_after = None
 
-    assert (130, True) == (code, f"2 of {SNAPSHOTS} answers are saved" in said), said
-    assert f"{SNAPSHOTS} calls to make" in check(here, "--fresh").err
+    assert (130, True) == (code, f"2 of {SNAPSHOTS} answers are saved" in output), output
+    assert f"{SNAPSHOTS} calls to make" in check(checked, "--fresh").err
 
 
 def _stop_in_the_middle(site: Site, flaky: FlakyServer, how: signal.Signals) -> tuple[int, str]:
-    """Start a check, and stop it while the provider keeps it waiting."""
+    """Start a check, and signal it while it waits for the provider."""
     assert flaky.hangs_after is not None
     environ = {name: os.environ[name] for name in ("PATH", "HOME") if name in os.environ}
     command = [str(COMMAND), "check-live", "--yes", "--concurrency", "1"]
@@ -253,43 +250,45 @@ def _stop_in_the_middle(site: Site, flaky: FlakyServer, how: signal.Signals) -> 
             time.sleep(0.02)
         process.send_signal(how)
         assert process.stderr is not None
-        said = process.stderr.read()
+        output = process.stderr.read()
         process.wait(WAIT_S)
     flaky.released.set()
-    return process.returncode, said
+    return process.returncode, output
 
 
 def test_a_second_check_repeats_only_unanswered_calls(site: Site, flaky: FlakyServer) -> None:
-    """What was paid for is not paid again when a provider comes back."""
+    """Answers that were paid for are not requested again."""
     flaky.refusals = [Refusal(400)]
-    here = Site(site.folder, site.python, flaky)
+    checked = Site(site.folder, site.python, flaky)
 
-    first, second = check(here), check(here)
+    first, second = check(checked), check(checked)
 
     assert (3, 0) == (first.code, second.code)
     assert "1 call to make" in second.err
 
 
 def test_a_redacted_request_is_not_sent(site: Site, flaky: FlakyServer) -> None:
-    """What redaction took out was never stored: that one is exit 3 with the reason, and the rest is checked."""
-    here = Site(site.folder, site.python, flaky)
-    here.add('def test_mail() -> None:\n    assert chat("Write to ada@lovelace.org")')
-    assert (0, 0) == (here.record("-k", "test_mail").code, here.approve().code)
+    """Its secret was never stored: exit 3 with the reason, and the others are checked."""
+    checked = Site(site.folder, site.python, flaky)
+    checked.add('def test_mail() -> None:\n    assert chat("Write to ada@lovelace.org")')
+    assert (0, 0) == (checked.record("-k", "test_mail").code, checked.approve().code)
     (name,) = [
-        path.stem for path in here.folder.glob(".ai-snapshots/wire/chat-*.json") if "[REDACTED]" in path.read_text()
+        path.stem
+        for path in checked.folder.glob(".ai-snapshots/wire/chat-*.json")
+        if "[REDACTED]" in path.read_text()
     ]
-    asked = flaky.request_count
+    sent = flaky.request_count
 
-    ran = check(here)
+    ran = check(checked)
 
     assert 3 == ran.code
     assert f"not checked: {name}: its request holds [REDACTED]: the redacted value was never stored" in ran.out
     assert f"{SNAPSHOTS} the same, 1 not checked" in ran.out
-    assert SNAPSHOTS == flaky.request_count - asked
+    assert SNAPSHOTS == flaky.request_count - sent
 
 
 def test_a_key_is_sent_and_stored_nowhere(site: Site, flaky: FlakyServer) -> None:
-    """Keys come from the environment in each provider's own header, and no file and no output holds them."""
+    """Keys come from the environment and go in each provider's own header; no file and no output has them."""
     keys = {
         "OPENAI_API_KEY": "sk-live-0123456789",
         "ANTHROPIC_API_KEY": "ak-9876543210",
@@ -310,28 +309,29 @@ def test_a_key_is_sent_and_stored_nowhere(site: Site, flaky: FlakyServer) -> Non
         ("x-api-key", keys["ANTHROPIC_API_KEY"]),
         ("x-goog-api-key", keys["GEMINI_API_KEY"]),
     } == sent
-    written = [
+    leaks = [
         ran.out,
         ran.err,
         *(path.read_text(errors="replace") for path in site.folder.rglob("*") if path.is_file()),
     ]
-    assert [] == [key for key in keys.values() for text in written if key in text]
+    assert [] == [key for key in keys.values() for text in leaks if key in text]
 
 
 def test_a_missing_key_for_an_official_provider_is_named(site: Site) -> None:
-    """Where a provider answers nobody without a key, nothing is sent to it."""
+    """Nothing is sent to a provider that requires a key."""
     environ = {"PATH": os.environ["PATH"], "HOME": os.environ.get("HOME", "/")}
-    done = subprocess.run(
-        [str(COMMAND), "check-live", "--yes", of(site, "chat")], cwd=site.folder, env=environ, capture_output=True,
+    completed = subprocess.run(
+        [str(COMMAND), "check-live", "--yes", snapshot_id(site, "chat")],
+        cwd=site.folder, env=environ, capture_output=True,
         text=True, timeout=WAIT_S, check=False,
     )  # fmt: skip
 
-    assert 3 == done.returncode
-    assert "OPENAI_API_KEY is not set" in done.stdout
+    assert 3 == completed.returncode
+    assert "OPENAI_API_KEY is not set" in completed.stdout
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "message"),
     [
         (["--target", "openai"], "write PROVIDER=URL"),
         (["--target", "openai=ftp://x"], "must begin with http:// or https://"),
@@ -342,17 +342,17 @@ def test_a_missing_key_for_an_official_provider_is_named(site: Site) -> None:
         (["--runs", "0"], "0 is not in the range"),
     ],
 )
-def test_wrong_usage_is_refused(site: Site, words: list[str], said: str) -> None:
+def test_wrong_usage_is_refused(site: Site, words: list[str], message: str) -> None:
     """Exit 2, and nothing is sent."""
     before = site.server.served
 
     ran = check(site, *words)
 
-    assert (2, True, before) == (ran.code, said in ran.err, site.server.served)
+    assert (2, True, before) == (ran.code, message in ran.err, site.server.served)
 
 
 def test_an_unknown_id_and_a_project_without_snapshots_are_errors(site: Site, tmp_path: Path) -> None:
-    """There is nothing to check: exit 3, never green."""
+    """Exit 3, never green."""
     (tmp_path / "empty").mkdir()
 
     assert (3, True) == ((ran := check(site, "nobody")).code, "there is no snapshot nobody" in ran.err)
@@ -363,7 +363,6 @@ def test_an_unknown_id_and_a_project_without_snapshots_are_errors(site: Site, tm
 
 
 def test_a_tree_that_was_tampered_with_sends_nothing(site: Site) -> None:
-    """What is not what was approved is not asked either."""
     file = next(path for path in site.folder.glob(".ai-snapshots/openai/chat-*.json"))
     file.write_text(file.read_text().replace("You are brief.", "You are rude."))
     before = site.server.served
@@ -374,31 +373,32 @@ def test_a_tree_that_was_tampered_with_sends_nothing(site: Site) -> None:
     assert "is invalid, so nothing was sent" in ran.err
 
 
-@pytest.mark.parametrize(("said", "code", "calls"), [("n", 130, 0), ("y", 0, 1)])
+@pytest.mark.parametrize(("typed", "code", "calls"), [("n", 130, 0), ("y", 0, 1)])
 def test_on_a_terminal_the_user_confirms_and_sees_a_progress_bar(
-    site: Site, said: str, code: int, calls: int
+    site: Site, typed: str, code: int, calls: int
 ) -> None:
-    """Nothing is sent before they agree."""
+    """Nothing is sent before the user agrees."""
     before = site.server.served
     leader, follower = pty.openpty()
     environ = {**{name: os.environ[name] for name in ("PATH", "HOME") if name in os.environ}, **site.environ()}
     with subprocess.Popen(
-        [str(COMMAND), "check-live", of(site, "chat")], cwd=site.folder, env=environ, stdin=follower, stdout=follower,
+        [str(COMMAND), "check-live", snapshot_id(site, "chat")],
+        cwd=site.folder, env=environ, stdin=follower, stdout=follower,
         stderr=follower,
     ) as process:  # fmt: skip
         os.close(follower)
-        os.write(leader, f"{said}\n".encode())
-        shown = b"".join(iter(lambda: _read_from(leader), b"")).decode()
+        os.write(leader, f"{typed}\n".encode())
+        printed = b"".join(iter(lambda: _read_from(leader), b"")).decode()
         process.wait(WAIT_S)
     os.close(leader)
 
     assert (code, calls) == (process.returncode, site.server.served - before)
-    assert "Make these calls? [y/N]" in shown
-    assert ("asking" in shown, "100%" in shown) == (calls == 1, calls == 1)
+    assert "Make these calls? [y/N]" in printed
+    assert ("asking" in printed, "100%" in printed) == (calls == 1, calls == 1)
 
 
 def _read_from(terminal: int) -> bytes:
     try:
         return os.read(terminal, 1 << 16)
-    except OSError:  # everybody on the other side has left
+    except OSError:  # the other side is closed
         return b""

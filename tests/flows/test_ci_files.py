@@ -1,4 +1,4 @@
-"""What we hand to other programs: the action, the workflow, the hooks. Valid, and every command in them exists."""
+"""The action, the workflow and the hooks for other programs are valid, and every command in them exists."""
 
 from __future__ import annotations
 
@@ -22,20 +22,20 @@ from traceforge.cli.main import cli
 TREE = PROJECT / "tests" / "docs" / "samples" / "docs" / "how-to" / "verify-in-ci"
 PAGE = PROJECT / "docs" / "how-to" / "verify-in-ci.md"
 BLOCKS = re.findall(r"```yaml\n(.*?)```", PAGE.read_text(), re.DOTALL)
-WRITTEN = ".github/workflows/traceforge.yml"
+WORKFLOW_FILE = ".github/workflows/traceforge.yml"
 
 
-def load(text: str) -> Any:
-    """YAML; `on` is a name in a workflow, and not the truth."""
+def parse_yaml(text: str) -> Any:
+    """YAML in which `on` is a name and not true."""
     value = yaml.safe_load(text)
     if isinstance(value, dict) and True in value:
         value["on"] = value.pop(True)
     return value
 
 
-def unknown(script: str) -> list[str]:
-    """The commands and options of ours in a script that do not exist."""
-    found = []
+def find_unknown_words(script: str) -> list[str]:
+    """The traceforge commands and options of a script that do not exist."""
+    unknown_words = []
     for words in re.findall(r"(?:^|\s)traceforge( [^\n;|&#]*)", script, re.MULTILINE):
         command: click.Command = cli
         options = set[str]()
@@ -43,22 +43,22 @@ def unknown(script: str) -> list[str]:
             if isinstance(command, click.Group) and not word.startswith("-"):
                 child = command.get_command(click.Context(command), word)
                 if child is None:
-                    found.append(words)
+                    unknown_words.append(words)
                     break
                 command = child
                 options = {name for param in command.params for name in param.opts}
             elif word.startswith("--") and word not in options:
-                found.append(f"{words}: {word}")
-    return found
+                unknown_words.append(f"{words}: {word}")
+    return unknown_words
 
 
 def scripts(value: object) -> list[str]:
-    """Every script and entry in a document."""
+    """Every script and hook entry of a document."""
     if isinstance(value, dict):
         own = [str(value[name]) for name in ("run", "entry") if isinstance(value.get(name), str)]
         own += ["\n".join(value["script"])] if isinstance(value.get("script"), list) else []
-        return own + [one for member in value.values() for one in scripts(member)]
-    return [one for member in value for one in scripts(member)] if isinstance(value, list) else []
+        return own + [script for member in value.values() for script in scripts(member)]
+    return [script for member in value for script in scripts(member)] if isinstance(value, list) else []
 
 
 @pytest.fixture
@@ -75,7 +75,7 @@ def repository(tmp_path: Path) -> Path:
 
 
 def bash(script: str, folder: Path, **variables: str) -> subprocess.CompletedProcess[str]:
-    """Run a script as a runner does."""
+    """Run a script as a CI runner does."""
     path = f"{COMMAND.parent}{os.pathsep}{os.environ['PATH']}"
     return subprocess.run(
         ["bash", "-e", "-o", "pipefail", "-c", script], cwd=folder, text=True, capture_output=True, check=False,
@@ -84,17 +84,17 @@ def bash(script: str, folder: Path, **variables: str) -> subprocess.CompletedPro
 
 
 def test_the_action_is_valid_and_takes_no_input_into_a_script() -> None:
-    """Inputs are variables: a branch name must not become a command."""
-    action = load((PROJECT / "action.yml").read_text())
+    """Inputs are environment variables: a branch name must not become a command."""
+    action = parse_yaml((PROJECT / "action.yml").read_text())
 
     assert [] == problems(ACTION, action)
-    assert [] == [line for script in scripts(action) for line in unknown(script)]
+    assert [] == [line for script in scripts(action) for line in find_unknown_words(script)]
     assert [] == [script for script in scripts(action) if "${{" in script]
 
 
 def test_the_scripts_of_the_action_work(repository: Path) -> None:
     """Without a base, with one, and with a command whose words are quoted."""
-    _, verify, test = load((PROJECT / "action.yml").read_text())["runs"]["steps"]
+    _, verify, test = parse_yaml((PROJECT / "action.yml").read_text())["runs"]["steps"]
     marked = repository / "a b"
 
     alone = bash(verify["run"], repository, BASE="")
@@ -106,17 +106,17 @@ def test_the_scripts_of_the_action_work(repository: Path) -> None:
 
 
 def test_init_writes_a_workflow_once(repository: Path) -> None:
-    """Valid, with commands that exist; what is there is never overwritten, and without the option nothing is."""
-    assert WRITTEN not in traceforge("init", cwd=repository).out
+    """An existing file is never overwritten, and without the option none is written."""
+    assert WORKFLOW_FILE not in traceforge("init", cwd=repository).out
     ran = traceforge("init", "--github-workflow", cwd=repository)
-    text = (repository / WRITTEN).read_text()
+    text = (repository / WORKFLOW_FILE).read_text()
 
-    assert f"wrote     {WRITTEN}: see that it installs and tests your application\n" in ran.out
-    assert [] == problems(WORKFLOW, load(text))
-    assert [] == [line for script in scripts(load(text)) for line in unknown(script)]
-    (repository / WRITTEN).write_text("name: mine\n")
-    assert f"kept      {WRITTEN}\n" in traceforge("init", "--github-workflow", cwd=repository).out
-    assert "name: mine\n" == (repository / WRITTEN).read_text()
+    assert f"wrote     {WORKFLOW_FILE}: see that it installs and tests your application\n" in ran.out
+    assert [] == problems(WORKFLOW, parse_yaml(text))
+    assert [] == [line for script in scripts(parse_yaml(text)) for line in find_unknown_words(script)]
+    (repository / WORKFLOW_FILE).write_text("name: mine\n")
+    assert f"kept      {WORKFLOW_FILE}\n" in traceforge("init", "--github-workflow", cwd=repository).out
+    assert "name: mine\n" == (repository / WORKFLOW_FILE).read_text()
 
 
 @pytest.mark.parametrize(
@@ -124,7 +124,7 @@ def test_init_writes_a_workflow_once(repository: Path) -> None:
     [("requirements.txt", "-r requirements.txt"), ("pyproject.toml", "-e ."), ("x", "# install your")],
 )
 def test_the_workflow_of_a_folder_works_in_that_folder(repository: Path, file: str, line: str) -> None:
-    """And installs what the project there declares."""
+    """And installs the dependencies of the project there."""
     project = repository / "services" / "o'quiz"
     project.mkdir(parents=True)
     (project / "traceforge.config.json").write_text("{}")
@@ -132,8 +132,8 @@ def test_the_workflow_of_a_folder_works_in_that_folder(repository: Path, file: s
 
     ran = traceforge("init", "--github-workflow", cwd=project)
 
-    assert f"wrote     ../../{WRITTEN}" in ran.out
-    workflow = load((repository / WRITTEN).read_text())
+    assert f"wrote     ../../{WORKFLOW_FILE}" in ran.out
+    workflow = parse_yaml((repository / WORKFLOW_FILE).read_text())
     assert [] == problems(WORKFLOW, workflow)
     job = workflow["jobs"]["behaviour"]
     assert "services/o'quiz" == job["defaults"]["run"]["working-directory"]
@@ -141,13 +141,13 @@ def test_the_workflow_of_a_folder_works_in_that_folder(repository: Path, file: s
 
 
 def test_the_hooks_are_valid_and_their_entries_run(repository: Path) -> None:
-    """As pre-commit runs them: in the repository, with the files that changed behind the entry."""
-    hooks = load((PROJECT / ".pre-commit-hooks.yaml").read_text())
+    """As pre-commit runs them: in the repository, with the changed files as arguments."""
+    hooks = parse_yaml((PROJECT / ".pre-commit-hooks.yaml").read_text())
     by_id = {hook["id"]: hook for hook in hooks}
 
     config = {"repos": [{"repo": "local", "hooks": hooks}]}
     assert [] == problems(PRE_COMMIT, config)
-    assert [] == [line for script in scripts(hooks) for line in unknown(script)]
+    assert [] == [line for script in scripts(hooks) for line in find_unknown_words(script)]
     document = ".ai-snapshots/openai/capital-of-france.json"
     assert re.search(by_id["traceforge-verify"]["files"], document)
     verify, check = by_id["traceforge-verify"]["entry"], f"{by_id['traceforge-redact-check']['entry']} {document}"
@@ -159,10 +159,9 @@ def test_the_hooks_are_valid_and_their_entries_run(repository: Path) -> None:
 
 @pytest.mark.parametrize("number", range(len(BLOCKS)))
 def test_every_example_of_the_page_is_yaml_with_commands_that_exist(number: int) -> None:
-    """A reader copies them."""
-    value = load(BLOCKS[number])
+    value = parse_yaml(BLOCKS[number])
 
-    assert [] == [line for script in scripts(value) for line in unknown(script)]
+    assert [] == [line for script in scripts(value) for line in find_unknown_words(script)]
     if isinstance(value, dict) and "jobs" in value:
         assert [] == problems(WORKFLOW, value)
     elif isinstance(value, dict) and "repos" in value:

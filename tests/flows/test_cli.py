@@ -1,4 +1,4 @@
-"""The command line as a contract: exit codes, stdout for answers, stderr for talk, and a quick start."""
+"""The contract of the command line: exit codes, results on stdout, messages on stderr, and a quick start."""
 
 from __future__ import annotations
 
@@ -25,12 +25,11 @@ from traceforge.snapshots.formats.snapshot_format import write_document
 
 
 def test_the_version_is_printed_alone() -> None:
-    """`--version` prints the package's version and nothing else."""
     assert (0, f"traceforge {__version__}\n", "") == traceforge("--version")
 
 
-def test_the_version_imports_nothing_heavy() -> None:
-    """Starting the command imports no JSON library and no format: that is what keeps it fast."""
+def test_the_version_imports_no_json_library() -> None:
+    """That keeps the start fast."""
     program = """
 import sys
 from traceforge.cli.main import main
@@ -47,8 +46,7 @@ except SystemExit:
     assert not {"orjson", "msgspec", "json", "hashlib", "asyncio", "multiprocessing"} & set(modules)
 
 
-def test_a_module_run_is_the_command() -> None:
-    """`python -m traceforge` does what `traceforge` does."""
+def test_python_m_traceforge_is_the_command() -> None:
     ran = subprocess.run(
         [sys.executable, "-m", "traceforge", "--version"], capture_output=True, text=True, check=False
     )
@@ -57,7 +55,7 @@ def test_a_module_run_is_the_command() -> None:
 
 
 def test_a_misspelt_command_names_the_nearest() -> None:
-    """Wrong usage is exit 2, on stderr, with what was probably meant."""
+    """Exit 2, on stderr."""
     ran = traceforge("verfy")
 
     assert (2, "") == (ran.code, ran.out)
@@ -68,14 +66,14 @@ def test_a_misspelt_command_names_the_nearest() -> None:
     "words", [["hash"], ["hash", "x", "--as", "md5"], ["modelio", "verify"], ["verify", "--nope"]]
 )
 def test_wrong_usage_is_exit_2(words: list[str]) -> None:
-    """A missing argument, an impossible choice and an unknown option are the caller's mistake."""
+    """A missing argument, an impossible choice, an unknown option."""
     ran = traceforge(*words)
 
     assert (2, "") == (ran.code, ran.out)
 
 
 def test_help_errors_lists_every_code_and_rule_that_can_be_reported() -> None:
-    """What an error or a finding prints can be looked up without a browser; nothing else is listed."""
+    """And no other."""
     ran = traceforge("help", "errors")
 
     words = set(ran.out.split())
@@ -86,7 +84,7 @@ def test_help_errors_lists_every_code_and_rule_that_can_be_reported() -> None:
 
 
 def test_help_explains_a_rule_and_an_error_code() -> None:
-    """A finding or an error names its code; `help CODE` says what it means, why it exists and what to do."""
+    """Its meaning, its reason and a remedy."""
     rule, error = traceforge("help", "SN3"), traceforge("help", "tf201")
 
     assert 0 == rule.code == error.code
@@ -95,7 +93,7 @@ def test_help_explains_a_rule_and_an_error_code() -> None:
 
 
 def test_help_names_the_nearest_of_an_unknown_code() -> None:
-    """It is wrong usage, as an unknown command is."""
+    """Exit 2, as for an unknown command."""
     ran = traceforge("help", "SN99")
 
     assert 2 == ran.code
@@ -103,7 +101,6 @@ def test_help_names_the_nearest_of_an_unknown_code() -> None:
 
 
 def test_help_names_the_nearest_command_of_a_group() -> None:
-    """The guess is a command of that group."""
     ran = traceforge("help", "trace", "lst")
 
     assert 2 == ran.code
@@ -113,15 +110,15 @@ def test_help_names_the_nearest_command_of_a_group() -> None:
 @pytest.mark.parametrize("name", sorted(name for section in TOP.values() for name in section))
 def test_every_command_explains_itself(name: str) -> None:
     """`help NAME` and `NAME --help` print the same."""
-    helped, asked = traceforge("help", name), traceforge(name, "--help")
+    by_help, by_option = traceforge("help", name), traceforge(name, "--help")
 
-    assert 0 == helped.code == asked.code
-    assert helped.out == asked.out
-    assert f"traceforge {name}" in helped.out
+    assert 0 == by_help.code == by_option.code
+    assert by_help.out == by_option.out
+    assert f"traceforge {name}" in by_help.out
 
 
 def test_verify_without_a_path_checks_the_project(tmp_path: Path) -> None:
-    """From any folder of a project, its snapshots are found, and named from where the person stands."""
+    """From any folder of it; files are named relative to that folder."""
     write_tree(tmp_path / ".ai-snapshots", 3)
     inner = tmp_path / "src" / "deep"
     inner.mkdir(parents=True)
@@ -144,7 +141,7 @@ def test_a_dot_names_files_as_no_path_does(tmp_path: Path) -> None:
 
 
 def test_json_is_the_only_thing_on_stdout(tmp_path: Path) -> None:
-    """`--json` prints one document, valid or not, and the exit code stays the same."""
+    """One document, valid or not, with the same exit code."""
     root = write_tree(tmp_path / ".ai-snapshots", 2)
     pack = write_pack(tmp_path / "pack")
     (pack / "extra").mkdir()
@@ -157,8 +154,8 @@ def test_json_is_the_only_thing_on_stdout(tmp_path: Path) -> None:
         assert "" == as_json.err
 
 
-def test_findings_win_over_what_could_not_be_checked(tmp_path: Path) -> None:
-    """Where both apply, the exit code is 1."""
+def test_findings_win_over_unchecked_files(tmp_path: Path) -> None:
+    """The exit code is 1."""
     bad = sample_session()
     bad["mode"] = "play"
     (tmp_path / "bad.json").write_text(json.dumps(bad))
@@ -170,7 +167,7 @@ def test_findings_win_over_what_could_not_be_checked(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("option", [None, "verifyResponseHashes", "enforceSizeLimits"])
 def test_the_recording_line_is_exact(option: str | None, tmp_path: Path) -> None:
-    """`modelio verify --json` prints a line a file, byte for byte what the original verifier printed."""
+    """`modelio verify --json` prints a line a file, byte for byte as the original verifier."""
     flags = {"verifyResponseHashes": ["--no-response-hashes"], "enforceSizeLimits": ["--no-size-limits"], None: []}
     cases = json.loads(need_shared("vectors/model_io.json").read_text())["cases"]
     mine = [case for case in cases if list(case["options"]) == ([option] if option else [])]
@@ -186,7 +183,7 @@ def test_the_recording_line_is_exact(option: str | None, tmp_path: Path) -> None
 
 
 def test_hashes_are_printed_exactly(tmp_path: Path) -> None:
-    """`hash` prints `sha256:<hex>` and a newline: canonical by default, each kind on request."""
+    """`sha256:<hex>` and a newline: canonical by default, each kind with --as."""
     file = tmp_path / "x.json"
     file.write_bytes(b'{ "b": 1.0, "a": [1e2, "\\u00e9"], "10": null, "9": true }')
     recording = tmp_path / "model_io.json"
@@ -207,7 +204,7 @@ def test_hashes_are_printed_exactly(tmp_path: Path) -> None:
 
 
 def test_a_wrong_hash_in_a_document_does_not_change_what_it_should_be(tmp_path: Path) -> None:
-    """`hash --as snapshot` computes from content, so it says what the file ought to state."""
+    """`hash --as snapshot` computes the hash from the content."""
     document = tmp_path / "snapshot.json"
     good = write_document([snapshot_body()])
     document.write_bytes(re.sub(rb"sha256:[0-9a-f]{64}", b"sha256:" + b"0" * 64, good))
@@ -216,7 +213,7 @@ def test_a_wrong_hash_in_a_document_does_not_change_what_it_should_be(tmp_path: 
 
 
 def test_the_hash_of_an_invalid_recording_is_refused(tmp_path: Path) -> None:
-    """A name for something broken would be trusted; exit 1 and the findings on stderr instead."""
+    """Exit 1, with the findings on stderr."""
     bad = sample_session()
     bad["interactions"][0]["response_content"] = "other"
     file = tmp_path / "model_io.json"
@@ -229,7 +226,7 @@ def test_the_hash_of_an_invalid_recording_is_refused(tmp_path: Path) -> None:
 
 
 def test_config_problems_are_all_named(tmp_path: Path) -> None:
-    """`config check` names every problem with the nearest known key (exit 1); other commands stop (exit 3)."""
+    """With the nearest known key (exit 1); other commands stop (exit 3)."""
     (tmp_path / "traceforge.config.json").write_text('{"redact_feilds": [], "max_trace_retention": "30"} // x')
 
     checked = traceforge("config", "check", cwd=tmp_path)
@@ -263,7 +260,7 @@ def test_a_configuration_that_cannot_be_parsed_could_not_be_checked(
 
 
 def test_config_show_says_where_each_value_came_from(tmp_path: Path) -> None:
-    """File, environment and default are told apart."""
+    """File, environment or default."""
     (tmp_path / "traceforge.config.json").write_text('{"max_trace_retention": 7 /* days */}')
 
     ran = traceforge("config", "show", "--json", cwd=tmp_path, TRACEFORGE_TRACES_DIR="elsewhere")
@@ -276,7 +273,7 @@ def test_config_show_says_where_each_value_came_from(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_every_schema_is_printed(name: str) -> None:
-    """`schema NAME` prints the packaged JSON Schema, byte for byte."""
+    """Byte for byte as packaged."""
     ran = traceforge("schema", name)
 
     assert 0 == ran.code
@@ -284,7 +281,7 @@ def test_every_schema_is_printed(name: str) -> None:
 
 
 def test_an_unknown_schema_is_wrong_usage() -> None:
-    """The formats are listed where the name is wrong."""
+    """The error lists the formats."""
     ran = traceforge("schema", "snapshots")
 
     assert 2 == ran.code
@@ -292,26 +289,26 @@ def test_an_unknown_schema_is_wrong_usage() -> None:
 
 
 def test_the_manifest_is_rebuilt_and_then_left_alone(tmp_path: Path) -> None:
-    """`snapshot manifest` is how a conflict is resolved: the same files always give the same bytes."""
+    """`snapshot manifest` resolves a conflict: the same files always give the same bytes."""
     root = write_tree(tmp_path / ".ai-snapshots", 3)
     manifest = root / "manifest.json"
     good = manifest.read_bytes()
     manifest.write_bytes(b"<<<<<<< HEAD\n" + good)
 
     conflict = traceforge("verify", cwd=tmp_path)
-    wrote = traceforge("snapshot", "manifest", cwd=tmp_path)
-    again = traceforge("snapshot", "manifest", cwd=tmp_path)
+    first = traceforge("snapshot", "manifest", cwd=tmp_path)
+    second = traceforge("snapshot", "manifest", cwd=tmp_path)
 
     assert 3 == conflict.code
     assert "traceforge snapshot manifest" in conflict.out
     assert good == manifest.read_bytes()
-    assert (0, 0) == (wrote.code, again.code)
-    assert wrote.out.startswith("wrote")
-    assert again.out.startswith("unchanged")
+    assert (0, 0) == (first.code, second.code)
+    assert first.out.startswith("wrote")
+    assert second.out.startswith("unchanged")
 
 
 def test_ci_never_writes_a_manifest(tmp_path: Path) -> None:
-    """Where CI is set, the command is refused with exit 2 and the file stays."""
+    """Exit 2."""
     root = write_tree(tmp_path / ".ai-snapshots", 1)
     (root / "manifest.json").write_text("{}")
 
@@ -321,7 +318,7 @@ def test_ci_never_writes_a_manifest(tmp_path: Path) -> None:
 
 
 def test_a_broken_document_keeps_its_manifest(tmp_path: Path) -> None:
-    """A manifest is never rebuilt over a tree that has other findings: that would approve them."""
+    """Rebuilding it over other findings would approve them."""
     root = write_tree(tmp_path / ".ai-snapshots", 2)
     victim = root / "openai" / "snap-0000.json"
     victim.write_text(victim.read_text().replace("It is.", "It was."))
@@ -334,8 +331,7 @@ def test_a_broken_document_keeps_its_manifest(tmp_path: Path) -> None:
     assert before == (root / "manifest.json").read_bytes()
 
 
-def test_trace_verify_does_not_pass_on_other_artefacts(tmp_path: Path) -> None:
-    """Somebody who asks about traces is not told that snapshots are fine."""
+def test_trace_verify_does_not_pass_on_other_files(tmp_path: Path) -> None:
     root = write_tree(tmp_path / "tree", 1)
 
     ran = traceforge("trace", "verify", root)
@@ -357,22 +353,23 @@ def test_test_in_a_project_without_snapshots_names_the_first_step(tmp_path: Path
 
 
 def test_a_bar_is_drawn_on_a_terminal_only(tmp_path: Path) -> None:
-    """With many files and somebody watching stderr there is a bar; stdout and pipes never see it."""
+    """On stderr, with many files; never on stdout or in a pipe."""
     root = write_tree(tmp_path / ".ai-snapshots", 600)
     watching, terminal = pty.openpty()
 
-    seen = subprocess.run([str(COMMAND), "verify", str(root)], stdout=subprocess.PIPE, stderr=terminal, check=False)
+    completed = subprocess.run(
+        [str(COMMAND), "verify", str(root)], stdout=subprocess.PIPE, stderr=terminal, check=False
+    )
     os.close(terminal)
     drawn = os.read(watching, 1 << 16)
     os.close(watching)
 
-    assert b"checked 600 snapshots: all valid\n" == seen.stdout
+    assert b"checked 600 snapshots: all valid\n" == completed.stdout
     assert b"100%" in drawn
     assert "" == traceforge("verify", root).err
 
 
-def test_a_reader_that_leaves_is_not_an_error(tmp_path: Path) -> None:
-    """Output into a closed pipe ends quietly."""
+def test_a_closed_stdout_is_not_an_error(tmp_path: Path) -> None:
     ran = subprocess.run(f"{COMMAND} help errors | head -1", shell=True, capture_output=True, text=True, check=False)
 
     assert ("Errors\n", "") == (ran.stdout, ran.stderr)
@@ -381,7 +378,7 @@ def test_a_reader_that_leaves_is_not_an_error(tmp_path: Path) -> None:
 def test_an_internal_error_shows_no_traceback_unless_asked(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """A mistake of ours is TF999 and exit 3; only --debug shows what it was."""
+    """TF999 and exit 3; --debug shows the traceback."""
     from traceforge.cli import main as front
 
     def fail(*_: object) -> None:
