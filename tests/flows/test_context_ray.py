@@ -17,8 +17,8 @@ from traceforge.canon import digest_canonical
 
 
 @pytest.mark.slow
-def test_ray_finds_what_threads_find(tmp_path: Path) -> None:
-    """The same items, lane by lane, and a report whose evidence can be computed."""
+def test_ray_and_threads_give_the_same_items(tmp_path: Path) -> None:
+    """Lane by lane, and a report whose evidence can be computed."""
     python = installed_python("ray")
     (tmp_path / ".git").mkdir()
     environ = {name: os.environ[name] for name in ("PATH", "HOME", "LANG") if name in os.environ}
@@ -31,18 +31,20 @@ def test_ray_finds_what_threads_find(tmp_path: Path) -> None:
         return json.loads(ran.stdout)
 
     with model_server() as model:
-        there = ("--upstream", f"openai={model.url}")
+        upstream_option = ("--upstream", f"openai={model.url}")
         session = ask("session", "create")["id"]
         names = [
-            ask("response", "create", "--model", "openai/old", "--session", session, "--input", text, *there)
+            ask(
+                "response", "create", "--model", "openai/old", "--session", session, "--input", text, *upstream_option
+            )
             for text in ("One?", "Two?", "Three?")
         ]
-        run = ("--baseline", "openai/old", "--candidate", "openai/new", *there)
-        run += tuple(option for one in names for option in ("--snapshot", one["snapshot_id"]))
-        found = [ask("replay", "run", *run, "--engine", engine) for engine in ("asyncio", "ray")]
-        reports = [ask("replay", "report", one["id"]) for one in found]
+        run = ("--baseline", "openai/old", "--candidate", "openai/new", *upstream_option)
+        run += tuple(option for result in names for option in ("--snapshot", result["snapshot_id"]))
+        runs = [ask("replay", "run", *run, "--engine", engine) for engine in ("asyncio", "ray")]
+        reports = [ask("replay", "report", result["id"]) for result in runs]
 
-    assert ["completed", "completed"] == [one["status"] for one in found]
+    assert ["completed", "completed"] == [result["status"] for result in runs]
     assert reports[1]["evidence_digest"] == digest_canonical(reports[1]["items"])
     assert _without_traces(reports[0]["items"]) == _without_traces(reports[1]["items"])
 

@@ -1,4 +1,4 @@
-"""A person's story: ask a model behind an alias, hold a candidate against it, read the report; also after a kill."""
+"""Send requests behind an alias, compare a candidate with the answers, read the report; also after a kill."""
 
 from __future__ import annotations
 
@@ -25,26 +25,25 @@ from traceforge.report.replay_run_report import replay_html
 
 @pytest.fixture
 def project(tmp_path: Path) -> Iterator[Path]:
-    """A folder of its own."""
     (tmp_path / ".git").mkdir()
     return tmp_path
 
 
-def ask(project: Path, *arguments: str, code: int = 0, **variables: str) -> Any:
-    """A command of the store, and its JSON."""
+def run_json(project: Path, *arguments: str, code: int = 0, **variables: str) -> Any:
+    """A context command, and its JSON."""
     ran = traceforge("context", *arguments, "--json", cwd=project, **variables)
     assert code == ran.code, ran.err
     return json.loads(ran.out) if ran.out else None
 
 
-def test_a_candidate_is_held_against_what_was_answered(project: Path) -> None:
+def test_a_candidate_is_compared_with_recorded_answers(project: Path) -> None:
     """Alias, session, responses, run, report, page; every call is a trace of the project."""
     with model_server() as model:
-        there = f"openai={model.url}"
-        ask(project, "alias", "create", "bot", "--target", "openai/old")
-        session = ask(project, "session", "create")["id"]
-        asked = [
-            ask(
+        upstream_option = f"openai={model.url}"
+        run_json(project, "alias", "create", "bot", "--target", "openai/old")
+        session = run_json(project, "session", "create")["id"]
+        responses = [
+            run_json(
                 project,
                 "response",
                 "create",
@@ -55,59 +54,61 @@ def test_a_candidate_is_held_against_what_was_answered(project: Path) -> None:
                 "--input",
                 text,
                 "--upstream",
-                there,
+                upstream_option,
             )
             for text in ("Hello?", "And then?")
         ]
-        snapshots = [option for one in asked for option in ("--snapshot", one["snapshot_id"])]
-        run = ask(
+        snapshots = [option for response in responses for option in ("--snapshot", response["snapshot_id"])]
+        run = run_json(
             project, "replay", "run", "--baseline", "bot", "--candidate", "openai/new", *snapshots,
-            "--upstream", there,
+            "--upstream", upstream_option,
         )  # fmt: skip
-        report = ask(project, "replay", "report", run["id"], "--html", "report.html")
+        report = run_json(project, "replay", "report", run["id"], "--html", "report.html")
         lines = traceforge("context", "replay", "report", run["id"], cwd=project).out
         traces = json.loads(traceforge("trace", "list", "--json", cwd=project).out)
 
-    assert ["completed", "completed"] == [one["status"] for one in asked]
+    assert ["completed", "completed"] == [one["status"] for one in responses]
     assert ("completed", 2, 2) == (run["status"], run["finished"], run["total"])
     assert report["evidence_digest"] == digest_canonical(report["items"]) == run["evidence_digest"]
     assert {"candidate_changed": 2} == report["summary"]["verdicts"]
     assert "candidate_changed" in lines
     page = (project / "report.html").read_text()
     assert report["evidence_digest"] in page
-    assert asked[0]["output"]["content"][:20] in page.replace("&#x27;", "'")
+    assert responses[0]["output"]["content"][:20] in page.replace("&#x27;", "'")
     assert [1, 1] == [page.count(f'<pre class="words">{text}</pre>') for text in ("Hello?", "And then?")]
     assert ["Hello?", "And then?"] == re.findall(r"^ +\d  candidate_changed  (.+)$", lines, re.MULTILINE)
-    assert {one["trace_id"] for one in asked} <= {one["id"] for one in traces}
+    assert {one["trace_id"] for one in responses} <= {one["id"] for one in traces}
 
 
-def test_a_person_reads_what_was_said_and_what_a_run_found(project: Path) -> None:
-    """The answer as text, in the response, the log and the difference; a failure says how to ask again."""
-    session = ask(project, "session", "create")["id"]
+def test_answers_and_differences_are_printed_for_people(project: Path) -> None:
+    """The answer as text, in the response, the log and the difference; a failure has the command to retry."""
+    session = run_json(project, "session", "create")["id"]
     words = ["--model", "openai/old", "--session", session, "--input", "Hello?"]
     nowhere = ("--upstream", "openai=http://127.0.0.1:9")
     failed = traceforge("context", "response", "create", *words, *nowhere, cwd=project)
     assert 1 == failed.code, failed.err
-    again = failed.err.strip().partition("; to try again, use ")[2].split()
-    assert "--snapshot" == again[0]
+    options = failed.err.strip().partition("; to try again, use ")[2].split()
+    assert "--snapshot" == options[0]
     with scripted_provider() as model:
         model.respond_with(ScriptedResponse([chat_answer("Hello.\nI am \x1b[1mhere.")]))
-        there = ("--upstream", f"openai={model.url}")
-        said = traceforge("context", "response", "create", "--model", "openai/old", *again, *there, cwd=project)
-        assert 0 == said.code, said.err
-        found = traceforge(
-            "context", "replay", "run", "--baseline", "openai/old", "--candidate", "openai/new", *again, *there,
-            cwd=project,
+        upstream_option = ("--upstream", f"openai={model.url}")
+        created = traceforge(
+            "context", "response", "create", "--model", "openai/old", *options, *upstream_option, cwd=project
+        )
+        assert 0 == created.code, created.err
+        compared = traceforge(
+            "context", "replay", "run", "--baseline", "openai/old", "--candidate", "openai/new",
+            *options, *upstream_option, cwd=project,
         )  # fmt: skip
-    assert "Hello.\nI am " in said.out
-    assert "\x1b" not in said.out
+    assert "Hello.\nI am " in created.out
+    assert "\x1b" not in created.out
     log = traceforge("context", "log", session, cwd=project).out
     assert [1, 1] == [log.count("user_message "), log.count("assistant_message Hello.")]
-    assert "unchanged          1\n" in found.out
+    assert "unchanged          1\n" in compared.out
 
 
-def test_the_page_loads_nothing_and_runs_nothing() -> None:
-    """What a model says is shown, not obeyed; there is no address in it that a browser would ask."""
+def test_the_report_page_loads_and_runs_nothing() -> None:
+    """A model's text is shown, not interpreted; the page has no external address."""
     evil = '<script>alert(1)</script><img src="http://127.0.0.1:9/x" onerror=alert(2)>'
     lane = {"target": {"provider": "openai", "model": evil}, "output": {"content": evil}, "error": None}
     change = {"rule": "answer.facts", "because": evil}
@@ -134,19 +135,19 @@ def test_the_page_loads_nothing_and_runs_nothing() -> None:
     assert "default-src 'none'" in page
 
 
-def test_the_page_is_shown_by_a_browser(tmp_path: Path) -> None:
-    """Wide and narrow, light and dark: question, answers and marks are there, nothing overlaps or sticks out."""
+def test_the_report_page_is_laid_out_in_a_browser(tmp_path: Path) -> None:
+    """Wide and narrow, light and dark: question, answers and marks are visible, nothing overlaps or sticks out."""
     words = "x" * 300
-    said = {"target": {"provider": "openai", "model": "m"}, "output": {"content": "It is 42 now."}, "error": None}
-    other = {**said, "output": {"content": "It was 43 now.", "tool_calls": [{"arguments": words}]}}
+    result = {"target": {"provider": "openai", "model": "m"}, "output": {"content": "It is 42 now."}, "error": None}
+    other = {**result, "output": {"content": "It was 43 now.", "tool_calls": [{"arguments": words}]}}
     block = {"role": "user", "kind": "user_message", "content": f"How much is it?\n{words}"}
     changed = {
         "position": 0, "snapshot_id": "snp_x", "verdict": "candidate_changed",
         "question": {"earlier_blocks": 1, "blocks": [block]},
-        "lanes": {"recorded": said, "fresh_baseline": said, "candidate": other},
+        "lanes": {"recorded": result, "fresh_baseline": result, "candidate": other},
         "differences": {key: [] for key in ("drift", "candidate", "candidate_against_fresh")},
     }  # fmt: skip
-    same = {**changed, "position": 1, "verdict": "unchanged", "lanes": dict.fromkeys(changed["lanes"], said)}
+    same = {**changed, "position": 1, "verdict": "unchanged", "lanes": dict.fromkeys(changed["lanes"], result)}
     release = {"id": "alr_x", "alias": "bot", "targets": [{"provider": "openai", "model": "m"}]}
     page = tmp_path / "report.html"
     page.write_text(
@@ -160,21 +161,21 @@ def test_the_page_is_shown_by_a_browser(tmp_path: Path) -> None:
         )
     )  # fmt: skip
 
-    seen = asyncio.run(_look(page, tmp_path / "profile"))
+    layouts = asyncio.run(_look(page, tmp_path / "profile"))
 
-    assert 4 == len(seen)
-    for one in seen:
-        assert [] == one["problems"]
-        assert one["width"] <= one["room"]
-        assert [True, False] == one["questions"]
-        assert ["It is 42 now.", "It is 42 now.", "It is 42was 43 now."] == one["answers"]
-        assert (["is 42"], ["was 43"]) == (one["gone"], one["come"])
-        assert not one["overlaps"]
-        assert 4.5 <= one["contrast"]
-    assert 2 == len({one["background"] for one in seen})
+    assert 4 == len(layouts)
+    for layout in layouts:
+        assert [] == layout["problems"]
+        assert layout["width"] <= layout["room"]
+        assert [True, False] == layout["questions"]
+        assert ["It is 42 now.", "It is 42 now.", "It is 42was 43 now."] == layout["answers"]
+        assert (["is 42"], ["was 43"]) == (layout["gone"], layout["come"])
+        assert not layout["overlaps"]
+        assert 4.5 <= layout["contrast"]
+    assert 2 == len({layout["background"] for layout in layouts})
 
 
-_SEEN = """(() => {
+_LAYOUT_SCRIPT = """(() => {
   const rgb = e => getComputedStyle(e).color.match(/[0-9.]+/g).map(Number);
   const light = c => c.slice(0, 3).map(v => v / 255).map(v => v <= .03928 ? v / 12.92 : ((v + .055) / 1.055) ** 2.4)
     .reduce((sum, v, i) => sum + v * [.2126, .7152, .0722][i], 0);
@@ -197,7 +198,7 @@ _SEEN = """(() => {
 
 
 async def _look(page: Path, profile: Path) -> list[dict[str, Any]]:
-    found = []
+    layouts = []
     async with browser(profile) as tab:
         await tab.open(f"file://{page}")
         for width in (1200, 390):
@@ -206,26 +207,26 @@ async def _look(page: Path, profile: Path) -> list[dict[str, Any]]:
                                mobile=width < 500)  # fmt: skip
                 media = [{"name": "prefers-color-scheme", "value": scheme}]
                 await tab.call("Emulation.setEmulatedMedia", features=media)
-                found.append({**await tab.eval(_SEEN), "problems": tab.problems()})
-    return found
+                layouts.append({**await tab.eval(_LAYOUT_SCRIPT), "problems": tab.problems()})
+    return layouts
 
 
 @pytest.mark.slow
-def test_a_run_goes_on_after_a_kill(project: Path) -> None:
-    """SIGKILL in the middle: what was finished is kept, and after the lease the rest is done, once each."""
+def test_a_killed_run_can_be_resumed(project: Path) -> None:
+    """After SIGKILL finished items are kept; after the lease the others run, once each."""
     with scripted_provider() as provider:
         provider.respond_with(ScriptedResponse([chat_answer("Recorded.")]))
-        there = f"openai={provider.url}"
-        session = ask(project, "session", "create")["id"]
-        made = [
-            ask(project, "response", "create", "--model", "openai/old", "--session", session, "--input", str(number),
-                "--upstream", there)
+        upstream_option = f"openai={provider.url}"
+        session = run_json(project, "session", "create")["id"]
+        snapshots = [
+            run_json(project, "response", "create", "--model", "openai/old", "--session", session,
+                     "--input", str(number), "--upstream", upstream_option)
             for number in range(4)
         ]  # fmt: skip
-        gate = provider_gate(provider)
-        options = [option for one in made for option in ("--snapshot", one["snapshot_id"])]
+        gate = hold_after_two_calls(provider)
+        options = [option for snapshot in snapshots for option in ("--snapshot", snapshot["snapshot_id"])]
         command = [str(COMMAND), "context", "replay", "run", "--baseline", "openai/old", "--candidate", "openai/new",
-                   "--no-fresh-baseline", "--concurrency", "1", "--upstream", there, *options]  # fmt: skip
+                   "--no-fresh-baseline", "--concurrency", "1", "--upstream", upstream_option, *options]  # fmt: skip
         process = subprocess.Popen(command, cwd=project, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         deadline = time.monotonic() + 30
         while len(provider.received) < 3 and time.monotonic() < deadline:
@@ -233,17 +234,17 @@ def test_a_run_goes_on_after_a_kill(project: Path) -> None:
         os.kill(process.pid, signal.SIGKILL)
         process.wait()
         gate.open = True
-        run = ask(project, "replay", "list")["data"][0]
+        run = run_json(project, "replay", "list")["data"][0]
         time.sleep(31)
-        done = ask(project, "replay", "resume", run["id"], "--upstream", there)
+        finished = run_json(project, "replay", "resume", run["id"], "--upstream", upstream_option)
         bodies = [json.loads(one.body)["messages"][-1]["content"] for one in provider.received]
 
     assert ("running", 2) == (run["status"], run["finished"])
-    assert ("completed", 4) == (done["status"], done["finished"])
+    assert ("completed", 4) == (finished["status"], finished["finished"])
     assert ["0", "1", "2", "2", "3"] == bodies
 
 
-class Gate:
+class CallBarrier:
     """Lets two calls pass, and the others when it is open."""
 
     def __init__(self) -> None:
@@ -251,9 +252,9 @@ class Gate:
         self.passed = 0
 
 
-def provider_gate(provider: Any) -> Gate:
+def hold_after_two_calls(provider: Any) -> CallBarrier:
     """Make a provider wait from the third call on."""
-    gate = Gate()
+    gate = CallBarrier()
     provider.received.clear()
 
     def choose(_: Any) -> ScriptedResponse:

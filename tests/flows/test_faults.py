@@ -1,7 +1,7 @@
-"""What goes wrong: the application sees what it would have seen without us, and the traces tell the truth.
+"""Faults: the application sees what it would see without TraceForge, and the traces are true.
 
-Each fault is met three times: without us, through `traceforge proxy` as a process, and in process. What the client
-got, and how it complained, must be the same each time; what is on the disk afterwards says how the call ended.
+Each fault is met three times: without TraceForge, through `traceforge proxy`, and in process. The client's result and
+exception must be the same each time; the trace on the disk says how the call ended.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ KEY = "sk-proj-q7Zr2mVtX9LbN4cWf8KdH3yPaJ6sGuE1"
 SECONDS_MAX = 4.0
 STALL_S = 0.4  # after which a client of these tests gives up
 PATH = "/v1/chat/completions"
-WHOLE = json.dumps(
+FULL_BODY = json.dumps(
     {
         "id": "c1", "object": "chat.completion", "created": 1, "model": "m",
         "choices": [{"index": 0, "finish_reason": "stop", "message": {"role": "assistant", "content": "Paris"}}],
@@ -54,22 +54,22 @@ def event(delta: dict[str, str], finish: str | None = None) -> bytes:
 
 
 FIRST, SECOND, LAST = event({"role": "assistant", "content": "Pa"}), event({"content": "ris"}), event({}, "stop")
-DONE = b"data: [DONE]\n\n"
+DONE_EVENT = b"data: [DONE]\n\n"
 
 
 def chunk(data: bytes) -> bytes:
-    """In a frame of its own."""
+    """An HTTP chunk."""
     return b"%x\r\n%b\r\n" % (len(data), data)
 
 
 def head(status: bytes, *lines: bytes, body: bytes | None = None) -> bytes:
-    """A head; with a body, also that."""
+    """A response head, with a body where one is given."""
     length = b"" if body is None else b"content-length: %d\r\n" % len(body)
     return b"HTTP/1.1 " + status + b"\r\n" + b"".join(lines) + length + b"\r\n" + (body or b"")
 
 
-class Saying:
-    """What a provider does when it was asked: bytes to send, `await` the client, close, reset, stall until the test
+class Steps:
+    """The steps of a provider after a request: bytes to send, `await` the client, close, reset, stall until the test
     is over, `listen` until the client hangs up.
     """
 
@@ -78,16 +78,16 @@ class Saying:
 
 
 class Fault(NamedTuple):
-    """One thing that goes wrong, and what a trace says of it."""
+    """One fault, and what its trace says."""
 
     name: str
-    says: Saying
+    steps: Steps
     status: int
     outcome: str
     ending: str
     succeeded: bool = False
     streaming: bool = False
-    kept: bytes | None = None  # of a stream
+    recorded: bytes | None = None  # of a stream
 
 
 def error(message: str, **more: object) -> bytes:
@@ -102,69 +102,71 @@ def _halves(data: bytes) -> list[bytes]:
 STREAM = head(b"200 OK", SSE, CHUNKED)
 BROKEN = b"data: " + error("broke down") + b"\n\n"
 FAULTS = [
-    Fault("reset-before-head", Saying("reset"), 0, "failed", "none"),
-    Fault("close-before-head", Saying("close"), 0, "failed", "none"),
-    Fault("reset-mid-head", Saying(b"HTTP/1.1 200 OK\r\ncontent-", "pause", "reset"), 0, "failed", "none"),
-    Fault("close-mid-head", Saying(b"HTTP/1.1 200 OK\r\ncontent-", "pause", "close"), 0, "failed", "none"),
-    Fault("reset-mid-body", Saying(head(b"200 OK", JSON, b"content-length: 999\r\n") + WHOLE[:40], "await", "reset"),
+    Fault("reset-before-head", Steps("reset"), 0, "failed", "none"),
+    Fault("close-before-head", Steps("close"), 0, "failed", "none"),
+    Fault("reset-mid-head", Steps(b"HTTP/1.1 200 OK\r\ncontent-", "pause", "reset"), 0, "failed", "none"),
+    Fault("close-mid-head", Steps(b"HTTP/1.1 200 OK\r\ncontent-", "pause", "close"), 0, "failed", "none"),
+    Fault("reset-mid-body",
+          Steps(head(b"200 OK", JSON, b"content-length: 999\r\n") + FULL_BODY[:40], "await", "reset"),
           200, "cut", "raw"),
-    Fault("close-mid-body", Saying(head(b"200 OK", JSON, b"content-length: 999\r\n") + WHOLE[:40], "await", "close"),
+    Fault("close-mid-body",
+          Steps(head(b"200 OK", JSON, b"content-length: 999\r\n") + FULL_BODY[:40], "await", "close"),
           200, "cut", "raw"),
-    Fault("reset-mid-stream", Saying(STREAM + chunk(FIRST), "await", chunk(SECOND), "await", "reset"),
-          200, "cut", "cut", streaming=True, kept=FIRST + SECOND),
-    Fault("close-mid-stream", Saying(STREAM + chunk(FIRST), "await", chunk(SECOND), "await", "close"),
-          200, "cut", "cut", streaming=True, kept=FIRST + SECOND),
-    Fault("close-mid-chunk", Saying(STREAM + chunk(FIRST), "await", chunk(SECOND)[:20], "pause", "close"),
+    Fault("reset-mid-stream", Steps(STREAM + chunk(FIRST), "await", chunk(SECOND), "await", "reset"),
+          200, "cut", "cut", streaming=True, recorded=FIRST + SECOND),
+    Fault("close-mid-stream", Steps(STREAM + chunk(FIRST), "await", chunk(SECOND), "await", "close"),
+          200, "cut", "cut", streaming=True, recorded=FIRST + SECOND),
+    Fault("close-mid-chunk", Steps(STREAM + chunk(FIRST), "await", chunk(SECOND)[:20], "pause", "close"),
           200, "cut", "cut", streaming=True),
-    Fault("no-end-of-stream", Saying(STREAM + chunk(FIRST) + chunk(SECOND) + b"0\r\n\r\n"),
-          200, "answered", "cut", streaming=True, kept=FIRST + SECOND),
-    Fault("stall-before-head", Saying("stall"), 0, "failed", "none"),
-    Fault("stall-mid-stream", Saying(STREAM + chunk(FIRST), "await", "stall"),
-          200, "cut", "cut", streaming=True, kept=FIRST),
-    Fault("not-http", Saying(b"SSH-2.0-OpenSSH_9.2\r\n", "pause", "close"), 0, "failed", "none"),
-    Fault("no-status", Saying(b"HTTP/1.1 OK\r\n\r\n", "pause", "close"), 0, "failed", "none"),
-    Fault("bad-header", Saying(b"HTTP/1.1 200 OK\r\nno colon here\r\n\r\n", "pause", "close"), 0, "failed", "none"),
-    Fault("bad-chunk", Saying(STREAM + chunk(FIRST), "await", b"zz\r\n", "pause", "close"),
-          200, "cut", "cut", streaming=True, kept=FIRST),
-    *(Fault(f"status-{code}", Saying(head(b"%d No" % code, JSON, body=error(f"no {code}", code=str(code)))),
+    Fault("no-end-of-stream", Steps(STREAM + chunk(FIRST) + chunk(SECOND) + b"0\r\n\r\n"),
+          200, "answered", "cut", streaming=True, recorded=FIRST + SECOND),
+    Fault("stall-before-head", Steps("stall"), 0, "failed", "none"),
+    Fault("stall-mid-stream", Steps(STREAM + chunk(FIRST), "await", "stall"),
+          200, "cut", "cut", streaming=True, recorded=FIRST),
+    Fault("not-http", Steps(b"SSH-2.0-OpenSSH_9.2\r\n", "pause", "close"), 0, "failed", "none"),
+    Fault("no-status", Steps(b"HTTP/1.1 OK\r\n\r\n", "pause", "close"), 0, "failed", "none"),
+    Fault("bad-header", Steps(b"HTTP/1.1 200 OK\r\nno colon here\r\n\r\n", "pause", "close"), 0, "failed", "none"),
+    Fault("bad-chunk", Steps(STREAM + chunk(FIRST), "await", b"zz\r\n", "pause", "close"),
+          200, "cut", "cut", streaming=True, recorded=FIRST),
+    *(Fault(f"status-{code}", Steps(head(b"%d No" % code, JSON, body=error(f"no {code}", code=str(code)))),
             code, "answered", "error") for code in (400, 401, 404, 429, 500, 503)),
-    Fault("status-500-text", Saying(head(b"500 No", b"content-type: text/html\r\n", body=b"<h1>oops</h1>")),
+    Fault("status-500-text", Steps(head(b"500 No", b"content-type: text/html\r\n", body=b"<h1>oops</h1>")),
           500, "answered", "error"),
-    Fault("error-as-stream", Saying(head(b"400 No", SSE, body=error("not as a stream"))),
+    Fault("error-as-stream", Steps(head(b"400 No", SSE, body=error("not as a stream"))),
           400, "answered", "error", streaming=True),
-    Fault("error-in-stream", Saying(STREAM + chunk(FIRST) + chunk(BROKEN) + b"0\r\n\r\n"),
+    Fault("error-in-stream", Steps(STREAM + chunk(FIRST) + chunk(BROKEN) + b"0\r\n\r\n"),
           200, "answered", "error", streaming=True),
-    Fault("empty", Saying(head(b"200 OK", JSON, body=b"")), 200, "answered", "raw", succeeded=True),
-    Fault("not-json", Saying(head(b"200 OK", JSON, body=b"{oops")), 200, "answered", "raw", succeeded=True),
-    Fault("until-close", Saying(head(b"200 OK", JSON, b"connection: close\r\n") + WHOLE, "close"),
+    Fault("empty", Steps(head(b"200 OK", JSON, body=b"")), 200, "answered", "raw", succeeded=True),
+    Fault("not-json", Steps(head(b"200 OK", JSON, body=b"{oops")), 200, "answered", "raw", succeeded=True),
+    Fault("until-close", Steps(head(b"200 OK", JSON, b"connection: close\r\n") + FULL_BODY, "close"),
           200, "answered", "complete", succeeded=True),
-    *(Fault(coding, Saying(head(b"200 OK", JSON, b"content-encoding: %b\r\n" % coding.encode(), body=pack(WHOLE))),
+    *(Fault(coding, Steps(head(b"200 OK", JSON, b"content-encoding: %b\r\n" % coding.encode(), body=pack(FULL_BODY))),
             200, "answered", "complete", succeeded=True)
       for coding, pack in (("gzip", gzip.compress), ("br", brotli.compress), ("zstd", zstandard.compress))),
     *(Fault(f"{coding}-stream",
-            Saying(STREAM[:-2] + b"content-encoding: %b\r\n\r\n" % coding.encode()
-                   + b"".join(map(chunk, pieces(FIRST + SECOND + LAST + DONE))) + b"0\r\n\r\n"),
-            200, "answered", "complete", succeeded=True, streaming=True, kept=FIRST + SECOND + LAST + DONE)
+            Steps(STREAM[:-2] + b"content-encoding: %b\r\n\r\n" % coding.encode()
+                   + b"".join(map(chunk, pieces(FIRST + SECOND + LAST + DONE_EVENT))) + b"0\r\n\r\n"),
+            200, "answered", "complete", succeeded=True, streaming=True, recorded=FIRST + SECOND + LAST + DONE_EVENT)
       for coding, pieces in (("gzip", lambda data: _halves(gzip.compress(data))),
                              ("br", lambda data: _halves(brotli.compress(data))))),
-    Fault("labelled-gzip", Saying(head(b"200 OK", JSON, b"content-encoding: gzip\r\n", body=WHOLE)),
+    Fault("labelled-gzip", Steps(head(b"200 OK", JSON, b"content-encoding: gzip\r\n", body=FULL_BODY)),
           200, "answered", "complete", succeeded=True),
-    Fault("gzip-cut", Saying(head(b"200 OK", JSON, b"content-encoding: gzip\r\n", body=gzip.compress(WHOLE)[:60])),
+    Fault("gzip-cut", Steps(head(b"200 OK", JSON, b"content-encoding: gzip\r\n", body=gzip.compress(FULL_BODY)[:60])),
           200, "answered", "raw", succeeded=True),
 ]  # fmt: skip
 
 
-class Faulty:
-    """A provider that does as the header `x-act` says; it waits for `seen` where a step says so."""
+class FaultyProvider:
+    """A provider that plays the fault named in the header `x-act`; for the step `await` it waits for `seen`."""
 
     def __init__(self) -> None:
-        self.acts: dict[str, Saying] = {fault.name: fault.says for fault in FAULTS}
-        self.seen = threading.Semaphore(0)  # released when a client has got something
-        self.bodies: list[bytes] = []  # as they came
-        self.over = threading.Event()  # a test is over: whoever stalls may go
+        self.acts: dict[str, Steps] = {fault.name: fault.steps for fault in FAULTS}
+        self.seen = threading.Semaphore(0)  # released when a client has received a piece
+        self.bodies: list[bytes] = []  # as received
+        self.over = threading.Event()  # the test is over: stalled connections may end
 
     def serve(self, connection: Any, request: bytes) -> bool:
-        """Answer; False: the connection is no more."""
+        """Answer; False where the connection is closed."""
         act = next(line[7:] for line in request.decode("latin-1").split("\r\n") if line.lower().startswith("x-act: "))
         for step in self.acts[act].steps:
             if isinstance(step, bytes):
@@ -172,7 +174,7 @@ class Faulty:
             elif step == "await":
                 self.seen.acquire(timeout=SECONDS_MAX)
             elif step == "pause":
-                time.sleep(0.05)  # so that it is read before the connection breaks
+                time.sleep(0.05)  # so that the client reads it before the connection breaks
             elif step == "stall":
                 self.over.wait(SECONDS_MAX)
                 return False
@@ -190,9 +192,9 @@ class Faulty:
 
 
 @pytest.fixture(scope="module")
-def faulty() -> Iterator[tuple[Faulty, str]]:
-    """The provider and where it is."""
-    faults = Faulty()
+def faulty() -> Iterator[tuple[FaultyProvider, str]]:
+    """The provider and its URL."""
+    faults = FaultyProvider()
 
     class Server(Provider):
         def _serve(self, connection: Any) -> None:
@@ -204,7 +206,7 @@ def faulty() -> Iterator[tuple[Faulty, str]]:
     server.close()
 
 
-def _serve_faults(faults: Faulty, connection: Any, server: Provider) -> None:
+def _serve_faults(faults: FaultyProvider, connection: Any, server: Provider) -> None:
     from contextlib import suppress
 
     from support.upstream import _read_request
@@ -216,45 +218,45 @@ def _serve_faults(faults: Faulty, connection: Any, server: Provider) -> None:
                 return
 
 
-# -- clients: each returns what it got and how it complained
+# -- clients: each returns its result and its exceptions
 
 
-class Got(NamedTuple):
-    """What an application is left with."""
+class ClientResult(NamedTuple):
+    """The result that an application sees."""
 
     status: int
     body: bytes
-    complaints: tuple[str, ...]  # the exception and those behind it
+    errors: tuple[str, ...]  # the exception and its causes
 
 
-Seen = Callable[[], object]
-Ask = Callable[[str, Fault, Seen], Got]
+OnPiece = Callable[[], object]
+Client = Callable[[str, Fault, OnPiece], ClientResult]
 
 
-def complaints(exc: BaseException | None, url: str) -> tuple[str, ...]:
-    """An exception, and those that it came from; without the address that was asked, and addresses in memory."""
-    found = []
+def exception_chain(exc: BaseException | None, url: str) -> tuple[str, ...]:
+    """The texts of an exception and its causes, without the address of the server and addresses in memory."""
+    texts = []
     base, _, prefix = url.partition("://")[2].partition("/")
-    while exc is not None and len(found) < 5:
+    while exc is not None and len(texts) < 5:
         text = f"{type(exc).__module__}.{type(exc).__name__}: {exc}"
         text = text.replace(f"{base}/{prefix}" if prefix else base, "WHERE").replace(base.rpartition(":")[2], "PORT")
-        found.append(re.sub(r" at 0x[0-9a-f]+", "", text))
+        texts.append(re.sub(r" at 0x[0-9a-f]+", "", text))
         exc = exc.__cause__ or exc.__context__
-    return tuple(found)
+    return tuple(texts)
 
 
 def headers_of(fault: Fault) -> dict[str, str]:
-    """What every client sends."""
+    """The headers of every client."""
     return {"x-act": fault.name, "authorization": f"Bearer {KEY}", "content-type": "application/json"}
 
 
 def body_of(fault: Fault) -> bytes:
-    """A request that can be told from others."""
+    """A request that is different for every fault."""
     return json.dumps({"model": fault.name, "messages": [], "stream": fault.streaming}).encode()
 
 
-def ask_httpx(url: str, fault: Fault, seen: Seen) -> Got:
-    """httpx, reading what comes."""
+def ask_httpx(url: str, fault: Fault, on_piece: OnPiece) -> ClientResult:
+    """httpx, reading pieces as they arrive."""
     status, pieces = 0, []
     try:
         with (
@@ -264,14 +266,13 @@ def ask_httpx(url: str, fault: Fault, seen: Seen) -> Got:
             status = response.status_code
             for piece in response.iter_bytes():
                 pieces.append(piece)
-                seen()
-    except Exception as exc:  # noqa: BLE001 (the complaint is the result)
-        return Got(status, b"".join(pieces), complaints(exc, url))
-    return Got(status, b"".join(pieces), ())
+                on_piece()
+    except Exception as exc:  # noqa: BLE001 (the exception is the result)
+        return ClientResult(status, b"".join(pieces), exception_chain(exc, url))
+    return ClientResult(status, b"".join(pieces), ())
 
 
-def ask_requests(url: str, fault: Fault, seen: Seen) -> Got:
-    """The same with requests."""
+def ask_requests(url: str, fault: Fault, on_piece: OnPiece) -> ClientResult:
     status, pieces = 0, []
     try:
         with (
@@ -281,22 +282,21 @@ def ask_requests(url: str, fault: Fault, seen: Seen) -> Got:
             ) as response,
         ):
             status = response.status_code
-            for piece in response.iter_content(1):  # With None it waits for all of an answer that has a length.
+            for piece in response.iter_content(1):  # With None it waits for a whole answer of known length.
                 pieces.append(piece)
                 if not fault.streaming or b"".join(pieces).endswith(b"\n\n"):
-                    seen()
+                    on_piece()
     except Exception as exc:  # noqa: BLE001
-        return Got(status, b"".join(pieces), complaints(exc, url))
-    return Got(status, b"".join(pieces), ())
+        return ClientResult(status, b"".join(pieces), exception_chain(exc, url))
+    return ClientResult(status, b"".join(pieces), ())
 
 
-def ask_aiohttp(url: str, fault: Fault, seen: Seen) -> Got:
-    """The same with aiohttp."""
+def ask_aiohttp(url: str, fault: Fault, on_piece: OnPiece) -> ClientResult:
     pieces: list[bytes] = []
     statuses = [0]
 
-    async def ask() -> None:
-        timeout = aiohttp.ClientTimeout(sock_read=STALL_S, total=4 * STALL_S)  # A bad chunk would keep it for ever.
+    async def run_client() -> None:
+        timeout = aiohttp.ClientTimeout(sock_read=STALL_S, total=4 * STALL_S)  # A bad chunk would block it for ever.
         async with (
             aiohttp.ClientSession(timeout=timeout) as session,
             session.post(url + PATH, data=body_of(fault), headers=headers_of(fault)) as response,
@@ -304,35 +304,35 @@ def ask_aiohttp(url: str, fault: Fault, seen: Seen) -> Got:
             statuses.append(response.status)
             async for piece in response.content.iter_any():
                 pieces.append(piece)
-                seen()
+                on_piece()
 
     try:
-        asyncio.run(ask())
+        asyncio.run(run_client())
     except Exception as exc:  # noqa: BLE001
-        return Got(statuses[-1], b"".join(pieces), complaints(exc, url))
-    return Got(statuses[-1], b"".join(pieces), ())
+        return ClientResult(statuses[-1], b"".join(pieces), exception_chain(exc, url))
+    return ClientResult(statuses[-1], b"".join(pieces), ())
 
 
-def ask_openai(url: str, fault: Fault, seen: Seen) -> Got:
-    """The openai SDK: its own exceptions, and what it understood."""
+def ask_openai(url: str, fault: Fault, on_piece: OnPiece) -> ClientResult:
+    """The openai SDK: its own exceptions, and the parsed answer."""
     client = openai.OpenAI(base_url=f"{url}/v1", api_key=KEY, max_retries=0, timeout=STALL_S)
     pieces: list[str] = []
     options: Any = {"model": fault.name, "messages": [], "extra_headers": {"x-act": fault.name}}
     try:
         with client:
             if not fault.streaming:
-                seen()  # It has no way to say that something came.
-                return Got(200, client.chat.completions.create(**options).model_dump_json().encode(), ())
-            for one in client.chat.completions.create(**options, stream=True):
-                pieces.append(one.model_dump_json())
-                seen()
+                on_piece()  # It has no callback for pieces.
+                return ClientResult(200, client.chat.completions.create(**options).model_dump_json().encode(), ())
+            for part in client.chat.completions.create(**options, stream=True):
+                pieces.append(part.model_dump_json())
+                on_piece()
     except Exception as exc:  # noqa: BLE001
-        return Got(getattr(exc, "status_code", 0), "".join(pieces).encode(), complaints(exc, url))
-    return Got(200, "".join(pieces).encode(), ())
+        return ClientResult(getattr(exc, "status_code", 0), "".join(pieces).encode(), exception_chain(exc, url))
+    return ClientResult(200, "".join(pieces).encode(), ())
 
 
-LENIENT = ("close-mid-head", "bad-header")  # To requests, these are answers.
-CLIENTS: dict[str, Ask] = {
+LENIENT = ("close-mid-head", "bad-header")  # requests accepts these as answers.
+CLIENTS: dict[str, Client] = {
     "httpx": ask_httpx, "requests": ask_requests, "aiohttp": ask_aiohttp, "openai": ask_openai,
 }  # fmt: skip
 
@@ -340,46 +340,45 @@ CLIENTS: dict[str, Ask] = {
 # -- edges
 
 
-class Edge(Protocol):
-    """A way in which calls are seen."""
+class Recording(Protocol):
+    """A way to record calls."""
 
     url: str
     folder: Path
 
-    def ask(self, work: Callable[[str], Got]) -> Got:
-        """Do something while it watches."""
+    def run(self, work: Callable[[str], ClientResult]) -> ClientResult:
+        """Run `work` while calls are recorded."""
         ...
 
     def traces(self, count: int) -> list[TraceOnDisk]:
-        """What it has kept since the last time, once there is so much of it."""
+        """The new traces, once there are `count` of them."""
         ...
 
 
-class Proxied:
-    """Through the command."""
+class ProxyRecording:
+    """Through `traceforge proxy`."""
 
     def __init__(self, folder: Path, base: str) -> None:
         self.folder = folder
         self.url = f"{base}/openai"
         self._known: set[str] = set()
 
-    def ask(self, work: Callable[[str], Got]) -> Got:
-        """The proxy is there all the time."""
+    def run(self, work: Callable[[str], ClientResult]) -> ClientResult:
         return work(self.url)
 
     def traces(self, count: int) -> list[TraceOnDisk]:
-        """They come in their own time."""
+        """Waits: the proxy writes them later."""
         until = time.monotonic() + SECONDS_MAX
         while True:
-            found = read_traces(self.folder, self._known)
-            if len(found) >= count or time.monotonic() > until:
-                self._known |= {one.trace["id"] for one in found}
-                return found
+            traces = read_traces(self.folder, self._known)
+            if len(traces) >= count or time.monotonic() > until:
+                self._known |= {stored.trace["id"] for stored in traces}
+                return traces
             time.sleep(0.02)
 
 
-class InProcess:
-    """With a capture."""
+class CaptureRecording:
+    """With `traceforge.capture()`."""
 
     def __init__(self, folder: Path, url: str, monkeypatch: pytest.MonkeyPatch) -> None:
         self.folder = folder
@@ -387,73 +386,77 @@ class InProcess:
         self._known: set[str] = set()
         monkeypatch.chdir(folder)
 
-    def ask(self, work: Callable[[str], Got]) -> Got:
-        """A capture each time."""
-        with traceforge.capture() as seen:
-            got = work(self.url)
-        assert (0, 0) == (seen.open, seen.lost)
-        return got
+    def run(self, work: Callable[[str], ClientResult]) -> ClientResult:
+        with traceforge.capture() as on_piece:
+            actual = work(self.url)
+        assert (0, 0) == (on_piece.open, on_piece.lost)
+        return actual
 
     def traces(self, count: int) -> list[TraceOnDisk]:
-        """They are there when the capture has ended."""
-        found = read_traces(self.folder, self._known)
-        self._known |= {one.trace["id"] for one in found}
-        return found
+        traces = read_traces(self.folder, self._known)
+        self._known |= {stored.trace["id"] for stored in traces}
+        return traces
 
 
 @pytest.fixture(scope="module")
-def proxied(faulty: tuple[Faulty, str], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Proxied]:
+def proxy_recording(
+    faulty: tuple[FaultyProvider, str], tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[ProxyRecording]:
     """One proxy for all of them."""
     folder = tmp_path_factory.mktemp("proxied")
     with proxy_process(folder, {"openai": faulty[1]}) as (base, _):
-        yield Proxied(folder, base)
+        yield ProxyRecording(folder, base)
 
 
 @pytest.fixture(params=["proxy", "inprocess"])
-def edge(request: pytest.FixtureRequest, faulty: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Edge:
+def recording(
+    request: pytest.FixtureRequest, faulty: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Recording:
     """Each of the two."""
     if request.param == "proxy":
-        return request.getfixturevalue("proxied")  # type: ignore[no-any-return]
-    return InProcess(tmp_path, faulty[1], monkeypatch)
+        return request.getfixturevalue("proxy_recording")  # type: ignore[no-any-return]
+    return CaptureRecording(tmp_path, faulty[1], monkeypatch)
 
 
 @pytest.mark.parametrize(
     "name", [pytest.param(name, marks=[pytest.mark.slow] * (name != "httpx")) for name in CLIENTS]
 )
 @pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.name)
-def test_a_fault_is_the_same_fault_and_its_trace_is_true(
-    fault: Fault, name: str, edge: Edge, faulty: tuple[Faulty, str]
+def test_a_fault_looks_the_same_with_recording_and_its_trace_is_true(
+    fault: Fault, name: str, recording: Recording, faulty: tuple[FaultyProvider, str]
 ) -> None:
-    """Status, bytes, exceptions and their texts; and how the call ended, for one trace."""
+    """Status, bytes, exceptions and their texts; one trace with the call's outcome."""
     faults, url = faulty
-    bare = ask(CLIENTS[name], url, fault, faults)
-    got = edge.ask(lambda where: ask(CLIENTS[name], where, fault, faults))
+    bare = run_client(CLIENTS[name], url, fault, faults)
+    actual = recording.run(lambda where: run_client(CLIENTS[name], where, fault, faults))
 
-    assert bare == got
-    (stored,) = edge.traces(1)
+    assert bare == actual
+    (stored,) = recording.traces(1)
     wire, metadata = stored.trace["wire"], stored.trace["metadata"]
-    stalled = "stall" in fault.name and isinstance(edge, Proxied)
-    outcome = "left" if stalled else fault.outcome  # From there, a client that gives up has left.
+    stalled = "stall" in fault.name and isinstance(recording, ProxyRecording)
+    outcome = "left" if stalled else fault.outcome  # The proxy sees that the client left.
     expected = (fault.status, outcome, fault.ending, "success" if fault.succeeded else "error")
-    if name == "openai" and fault.streaming and outcome == "answered":  # It leaves at [DONE], or at an error.
+    if name == "openai" and fault.streaming and outcome == "answered":  # It closes at [DONE], or at an error.
         assert wire["outcome"] in ("answered", "left")
         expected = (fault.status, wire["outcome"], *expected[2:])
-    if name == "requests" and fault.name in LENIENT and isinstance(edge, InProcess):
+    if name == "requests" and fault.name in LENIENT and isinstance(recording, CaptureRecording):
         expected = (200, "answered", "raw", "success")
-    if isinstance(edge, InProcess) and name == "aiohttp" and fault.name == "bad-chunk":
-        expected = (200, "left", "cut", "error")  # It notices nothing, until its time is over.
-    if isinstance(edge, InProcess) and got.complaints and fault.succeeded:
-        assert metadata["status"] == "success" or metadata["error"]  # It could not decode it, and read no further.
+    if isinstance(recording, CaptureRecording) and name == "aiohttp" and fault.name == "bad-chunk":
+        expected = (200, "left", "cut", "error")  # It notices nothing until its timeout.
+    if isinstance(recording, CaptureRecording) and actual.errors and fault.succeeded:
+        assert (
+            metadata["status"] == "success" or metadata["error"]
+        )  # It could not decode the body, and stopped reading.
         return
     assert expected == (wire["status"], wire["outcome"], wire["ending"], metadata["status"]), metadata
     assert expected[3] == "success" or metadata["error"]
-    if fault.kept is not None:
-        assert fault.kept == b"".join(stored.chunks)
-    assert [] == find_files_with(edge.folder, KEY.encode())
+    if fault.recorded is not None:
+        assert fault.recorded == b"".join(stored.chunks)
+    assert [] == find_files_with(recording.folder, KEY.encode())
 
 
-def ask(client: Ask, url: str, fault: Fault, faults: Faulty) -> Got:
-    """Ask, and let the provider go on when something has come."""
+def run_client(client: Client, url: str, fault: Fault, faults: FaultyProvider) -> ClientResult:
+    """Call with a client; the provider continues as the client receives pieces."""
     while faults.seen.acquire(blocking=False):
         pass
     faults.over.clear()
@@ -464,46 +467,50 @@ def ask(client: Ask, url: str, fault: Fault, faults: Faulty) -> Got:
         faults.seen.release(9)
 
 
-def test_a_client_that_leaves_mid_stream_is_said_to_have_left(edge: Edge, faulty: tuple[Faulty, str]) -> None:
-    """What it got is kept, and the provider is let go at once."""
+def test_a_client_that_leaves_mid_stream_has_the_outcome_left(
+    recording: Recording, faulty: tuple[FaultyProvider, str]
+) -> None:
+    """The received pieces are recorded, and the provider's connection is closed at once."""
     faults, _ = faulty
-    fault = Fault("leaves", Saying(STREAM + chunk(FIRST), "listen"), 200, "left", "cut", streaming=True)
-    faults.acts[fault.name] = fault.says
+    fault = Fault("leaves", Steps(STREAM + chunk(FIRST), "listen"), 200, "left", "cut", streaming=True)
+    faults.acts[fault.name] = fault.steps
 
-    def leave(url: str) -> Got:
+    def leave(url: str) -> ClientResult:
         with (
             httpx.Client() as client,
             client.stream("POST", url + PATH, content=body_of(fault), headers=headers_of(fault)) as response,
         ):
-            return Got(response.status_code, next(response.iter_bytes()), ())
+            return ClientResult(response.status_code, next(response.iter_bytes()), ())
 
-    got = edge.ask(lambda url: ask(lambda where, _fault, _seen: leave(where), url, fault, faults))
+    actual = recording.run(lambda url: run_client(lambda where, _fault, _on_piece: leave(where), url, fault, faults))
 
-    assert FIRST == got.body
-    (stored,) = edge.traces(1)
+    assert FIRST == actual.body
+    (stored,) = recording.traces(1)
     wire = stored.trace["wire"]
     assert (200, "left", "cut", FIRST) == (wire["status"], wire["outcome"], wire["ending"], b"".join(stored.chunks))
     assert "error" == stored.trace["metadata"]["status"]
 
 
-def test_a_client_that_leaves_at_done_has_a_whole_answer(edge: Edge, faulty: tuple[Faulty, str]) -> None:
+def test_a_client_that_leaves_at_done_has_a_complete_answer(
+    recording: Recording, faulty: tuple[FaultyProvider, str]
+) -> None:
     """openai closes there, and the provider may never end its body."""
     faults, _ = faulty
-    whole = FIRST + SECOND + LAST + DONE
-    fault = Fault("done", Saying(STREAM + chunk(whole), "listen"), 200, "left", "complete", streaming=True)
-    faults.acts[fault.name] = fault.says
+    stream_body = FIRST + SECOND + LAST + DONE_EVENT
+    fault = Fault("done", Steps(STREAM + chunk(stream_body), "listen"), 200, "left", "complete", streaming=True)
+    faults.acts[fault.name] = fault.steps
 
-    def read(url: str) -> Got:
+    def read(url: str) -> ClientResult:
         with openai.OpenAI(base_url=f"{url}/v1", api_key=KEY, max_retries=0, timeout=SECONDS_MAX) as client:
             stream = client.chat.completions.create(
                 model="m", messages=[], stream=True, extra_headers={"x-act": fault.name}
             )
-            return Got(200, "".join(one.choices[0].delta.content or "" for one in stream).encode(), ())
+            return ClientResult(200, "".join(part.choices[0].delta.content or "" for part in stream).encode(), ())
 
-    got = edge.ask(lambda url: ask(lambda where, _fault, _seen: read(where), url, fault, faults))
+    actual = recording.run(lambda url: run_client(lambda where, _fault, _on_piece: read(where), url, fault, faults))
 
-    assert b"Paris" == got.body
-    (stored,) = edge.traces(1)
+    assert b"Paris" == actual.body
+    (stored,) = recording.traces(1)
     trace = stored.trace
     assert ("left", "complete", "success") == (
         trace["wire"]["outcome"],
@@ -511,52 +518,51 @@ def test_a_client_that_leaves_at_done_has_a_whole_answer(edge: Edge, faulty: tup
         trace["metadata"]["status"],
     )
     assert "Paris" == trace["response"]["choices"][0]["message"]["content"]
-    assert whole == b"".join(stored.chunks)
+    assert stream_body == b"".join(stored.chunks)
 
 
 @pytest.mark.parametrize("coding", ["zstd", "gzip", "br"])
-def test_a_request_that_is_compressed_goes_on_as_it_is_and_is_understood(
-    edge: Edge, faulty: tuple[Faulty, str], coding: str
+def test_a_compressed_request_is_passed_on_unchanged_and_decoded_in_its_trace(
+    recording: Recording, faulty: tuple[FaultyProvider, str], coding: str
 ) -> None:
-    """The provider gets the bytes that were sent; the trace has what they say."""
     faults, _ = faulty
     pack = {"zstd": zstandard.compress, "gzip": gzip.compress, "br": brotli.compress}[coding]
-    fault = Fault("packed", Saying(head(b"200 OK", JSON, body=WHOLE)), 200, "answered", "complete")
-    faults.acts[fault.name] = fault.says
+    fault = Fault("packed", Steps(head(b"200 OK", JSON, body=FULL_BODY)), 200, "answered", "complete")
+    faults.acts[fault.name] = fault.steps
     packed = pack(json.dumps({"model": "packed-model", "messages": [{"role": "user", "content": "hi"}]}).encode())
     faults.bodies.clear()
-    got = edge.ask(lambda url: _post(url, packed, {**headers_of(fault), "content-encoding": coding}))
+    actual = recording.run(lambda url: _post(url, packed, {**headers_of(fault), "content-encoding": coding}))
 
-    assert (200, WHOLE) == (got.status, got.body)
+    assert (200, FULL_BODY) == (actual.status, actual.body)
     assert [packed] == faults.bodies
-    (stored,) = edge.traces(1)
+    (stored,) = recording.traces(1)
     assert "packed-model" == stored.trace["request"]["model"]
     assert [{"role": "user", "content": "hi"}] == stored.trace["request"]["messages"]
 
 
-def _post(url: str, body: bytes, headers: dict[str, str]) -> Got:
+def _post(url: str, body: bytes, headers: dict[str, str]) -> ClientResult:
     response = httpx.post(url + PATH, content=body, headers=headers)
-    return Got(response.status_code, response.content, ())
+    return ClientResult(response.status_code, response.content, ())
 
 
 @pytest.mark.parametrize("method", ["HEAD", "GET"])
-def test_what_is_no_model_call_goes_through_too(edge: Edge, faulty: tuple[Faulty, str], method: str) -> None:
-    """A list of models; an answer to HEAD has a length and no body. In process a host must be named for it."""
+def test_other_requests_are_passed_on(recording: Recording, faulty: tuple[FaultyProvider, str], method: str) -> None:
+    """A list of models; HEAD, whose answer has a length and no body. In process its host must be configured."""
     faults, url = faulty
     body = b'{"object": "list", "data": [{"id": "m", "object": "model"}]}'
     sent = head(b"200 OK", JSON, body=body)
-    fault = Fault("models", Saying(sent[: -len(body)] if method == "HEAD" else sent), 200, "answered", "raw")
-    faults.acts[fault.name] = fault.says
-    if isinstance(edge, InProcess):
-        (edge.folder / "traceforge.config.json").write_text(json.dumps({"hosts": [url.partition("://")[2]]}))
+    fault = Fault("models", Steps(sent[: -len(body)] if method == "HEAD" else sent), 200, "answered", "raw")
+    faults.acts[fault.name] = fault.steps
+    if isinstance(recording, CaptureRecording):
+        (recording.folder / "traceforge.config.json").write_text(json.dumps({"hosts": [url.partition("://")[2]]}))
 
-    def get(where: str) -> Got:
+    def get(where: str) -> ClientResult:
         response = httpx.request(method, f"{where}/v1/models?limit=2", headers=headers_of(fault))
-        return Got(response.status_code, response.content + response.headers["content-length"].encode(), ())
+        return ClientResult(response.status_code, response.content + response.headers["content-length"].encode(), ())
 
     bare = get(url)
-    assert bare == edge.ask(get)
-    (stored,) = edge.traces(1)
+    assert bare == recording.run(get)
+    (stored,) = recording.traces(1)
     trace = stored.trace
     assert (method, 200, "answered") == (trace["wire"]["method"], trace["wire"]["status"], trace["wire"]["outcome"])
     assert "success" == trace["metadata"]["status"]
