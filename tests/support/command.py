@@ -1,18 +1,36 @@
-"""Run the real `traceforge` command in a process of its own."""
+"""Run the real `traceforge` command in a process of its own.
+
+`make test-all` starts each command anew. In the short run of `make test`, one process imports all commands and forks
+for each one: a command spends a tenth of a second and more on imports, the tests run more than a thousand commands,
+and that was a third of the CPU time of `make test`.
+"""
 
 from __future__ import annotations
 
+import atexit
+import json
 import os
+import selectors
+import socket
 import subprocess
 import sys
+import time
+from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
+from support.example_counts import RunLength
+
 COMMAND = Path(sys.executable).parent / "traceforge"
+SERVER = Path(__file__).with_name("command_server.py")
+SECONDS_MAX = 120
 
 # Plugins of our own tests that load themselves into every pytest here, for two seconds each time, and that no
 # application of the tests uses.
 PLAIN_PYTEST = {"PYTEST_ADDOPTS": "-p no:hypothesispytest -p no:schemathesis"}
+
+# What an interpreter reads when it starts, so that a fork would come too late.
+READ_AT_START = ("PYTHON", "LANG", "LC_", "TZ")
 
 
 class CommandResult(NamedTuple):
@@ -25,14 +43,72 @@ class CommandResult(NamedTuple):
 
 def traceforge(*arguments: str | Path, cwd: Path | None = None, **variables: str) -> CommandResult:
     """Run the command in a clean environment; `variables` are added to it."""
-    environ = {name: os.environ[name] for name in ("PATH", "HOME", "LANG") if name in os.environ}
+    words = [str(COMMAND), *map(str, arguments)]
+    inherited = {name: os.environ[name] for name in ("PATH", "HOME", "LANG") if name in os.environ}
+    environ = {**PLAIN_PYTEST, **inherited, **variables}
+    if RunLength.is_short and not any(name.startswith(READ_AT_START) for name in variables):
+        return _fork_command(words, cwd, environ)
     result = subprocess.run(
-        [str(COMMAND), *map(str, arguments)],
+        words,
         cwd=cwd,
-        env={**PLAIN_PYTEST, **environ, **variables},
+        env=environ,
         stdin=subprocess.DEVNULL,
         capture_output=True,
-        timeout=120,
+        timeout=SECONDS_MAX,
         check=False,
     )
     return CommandResult(result.returncode, result.stdout.decode(), result.stderr.decode())
+
+
+@cache
+def _start_server() -> socket.socket:
+    """The socket of a command server, which ends with this process."""
+    ours, theirs = socket.socketpair()
+    with theirs:
+        server = subprocess.Popen([sys.executable, str(SERVER), str(theirs.fileno())], pass_fds=[theirs.fileno()])
+
+    def stop_server() -> None:
+        ours.close()
+        server.wait()
+
+    atexit.register(stop_server)
+    return ours
+
+
+def _fork_command(words: list[str], cwd: Path | None, environ: dict[str, str]) -> CommandResult:
+    umask = os.umask(0o077)
+    os.umask(umask)
+    request = os.memfd_create("request")
+    folder = str(cwd or Path.cwd())
+    os.write(request, json.dumps({"arguments": words, "folder": folder, "environ": environ, "umask": umask}).encode())
+    os.lseek(request, 0, os.SEEK_SET)
+    stdin = os.open(os.devnull, os.O_RDONLY)
+    (out, stdout), (err, stderr), (status, status_pipe) = os.pipe(), os.pipe(), os.pipe()
+    theirs = [request, stdin, stdout, stderr, status_pipe]
+    socket.send_fds(_start_server(), [b"1"], theirs)
+    for file in theirs:
+        os.close(file)
+    printed = _read_all([out, err, status])
+    if not printed[status]:
+        raise ChildProcessError(f"the command server ended while it ran {words}")
+    return CommandResult(int(printed[status]), printed[out].decode(), printed[err].decode())
+
+
+def _read_all(files: list[int]) -> dict[int, bytes]:
+    """Read each of them to its end, side by side."""
+    printed = dict.fromkeys(files, b"")
+    deadline = time.monotonic() + SECONDS_MAX
+    with selectors.DefaultSelector() as selector:
+        for file in files:
+            selector.register(file, selectors.EVENT_READ)
+        while selector.get_map():
+            ready = selector.select(deadline - time.monotonic())
+            if not ready:
+                raise TimeoutError(f"a command took longer than {SECONDS_MAX} seconds: {printed}")
+            for key, _ in ready:
+                data = os.read(key.fd, 1 << 16)
+                printed[key.fd] += data
+                if not data:
+                    selector.unregister(key.fd)
+                    os.close(key.fd)
+    return printed
