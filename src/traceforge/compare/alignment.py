@@ -1,11 +1,11 @@
-"""Which item of one list became which of another, by what they say.
+"""Pair the items of two lists by similarity.
 
-In: two lists of JSON objects, such as messages or the parts of one. Out: pairs of places in order; None on one side
-for an item that was taken out or put in. Never: pairs across another pair, so the order is kept.
+In: two lists of JSON objects, such as messages or the parts of one. Out: pairs of indexes in order; None on one side
+for an item that was removed or added. Never: lets two pairs cross, so the order is kept.
 
 Equal items are paired first. What lies between them is paired by similarity: the share of words that two items have
-in common, and a little more where both are of the same kind (`role` or `type`). So a message that is put in front
-leaves all others what they were.
+in common, and a little more where both are of the same kind (`role` or `type`). So a message that is added at
+the front does not change how the others are paired.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ WORK_MAX = 100_000  # Steps to pair equal items; conversations beyond that are p
 CELLS_MAX = 2_500  # 50 changed items against 50 are weighed one by one; beyond, they are paired by place.
 WORDS_MAX = 500  # The beginning of an item is enough to recognise it.
 
-SAME_KIND = 0.1  # So that a rewritten message is one change, and not one taken out and one put in.
+SAME_KIND = 0.1  # So that a rewritten message is one change, and not one removed and one added.
 OTHER_KIND = -0.5  # Another role, but more than half of the words: the role was changed.
 
 IndexPair = tuple[int | None, int | None]

@@ -1,7 +1,7 @@
 """What changed in the model's answer.
 
 In: two answers. Out: for each choice its text, its refusal, its reason to stop, its tool calls and everything else
-that differs. Never: judges; `classify` does.
+that differs. Never: classifies; `classification` does.
 """
 
 from __future__ import annotations

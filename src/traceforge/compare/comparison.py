@@ -1,6 +1,6 @@
-"""Two calls, compared.
+"""Compare two calls.
 
-In: two calls, already redacted. Out: one `Comparison` that holds every difference and the rules that spoke. Never:
+In: two calls, already redacted. Out: one `Comparison` that holds every difference and the rules that apply. Never:
 reads a file, asks a model, or depends on anything but the two calls.
 """
 

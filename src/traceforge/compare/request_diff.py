@@ -1,7 +1,7 @@
 """What changed in the request.
 
 In: two requests. Out: rows for its settings, changes for its messages and tools. Every difference is in exactly one
-place of the result. Never: judges; `classify` does.
+place of the result. Never: classifies; `classification` does.
 
     part        fields
     model       model

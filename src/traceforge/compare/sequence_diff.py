@@ -1,7 +1,7 @@
 """What two sequences have in common, in order: Myers' shortest edit script, with a bound on its work.
 
-In: two sequences of values that can be compared. Out: pairs of places that hold equal values, both rising; all
-else was taken out or put in. Never: works for longer than it was allowed to.
+In: two sequences of values that can be compared. Out: pairs of indexes of equal values, in ascending order; all
+other values were removed or added. Never: takes more steps than it was allowed.
 
 Why our own code: difflib looks at every pair of equal items, and half of a text's tokens are the same single space;
 with `autojunk` it leaves frequent items out and misses plain matches. Myers' algorithm costs what the texts

@@ -1,7 +1,7 @@
 """The word-level difference of two texts.
 
-In: two strings, already redacted. Out: stretches that, joined, give either text back to the last character. Never:
-normalises, trims, or takes long: a text of a megabyte is compared in less than a second.
+In: two strings, already redacted. Out: segments that, joined, give either text back to the last character. Never:
+normalises, trims, or works without a bound (WORK_MAX, HUNK_WORK_MAX).
 
 A *token* is a word (with its apostrophes), a number with its points (`3.14`, `2026-01-09`, `10:30`), a run of white
 space, or one other character. Characters of Chinese and Japanese, which have no spaces, are a token each.

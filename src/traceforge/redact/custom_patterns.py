@@ -1,6 +1,6 @@
 """The expressions of a project (`redact_patterns`, `match.ignore_patterns`) and its exceptions (`allow`): google-re2.
 
-In: expressions. Out: compiled ones, or why not. Never: accepts look-around or back-references, which cannot be
+In: expressions. Out: compiled ones, or their problems. Never: accepts look-around or back-references, which cannot be
 matched in linear time; google-re2 has neither, and says so.
 """
 

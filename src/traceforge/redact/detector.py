@@ -1,4 +1,4 @@
-"""What a detector is.
+"""The type of a detector, and helpers to write one.
 
 A detector has two parts. Its `anchor` is a short, bounded google-re2 expression. All anchors are joined into one
 expression, so one scan finds every place where a secret may be. Its `locate` then examines that place with an exact

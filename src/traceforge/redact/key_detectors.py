@@ -1,4 +1,4 @@
-"""API keys, tokens and private keys: secrets that their own text gives away.
+"""API keys, tokens and private keys: secrets that are recognised by their own text.
 
 Formats are the issuers' own, with their lengths where those are fixed: a detector that is right about the length
 leaves look-alikes alone.

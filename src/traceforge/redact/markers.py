@@ -1,4 +1,4 @@
-"""Which redacted values of an answer came from the request.
+"""Find which redacted values of an answer came from the request.
 
 In: secrets of the request, and an answer in which each of them was replaced by a marker of its own. Out: the answer
 as it is stored, with `[REDACTED]` for every marker, and which of those replace which secret. Never: keeps a secret

@@ -1,7 +1,7 @@
 """Whether a run of characters is a secret, or only looks like one.
 
 In: the bytes of a candidate. Out: yes or no, by arithmetic: check digits, valid ranges, entropy, placeholders.
-Never: knows where the candidate stands.
+Never: looks at the text around the candidate.
 """
 
 from __future__ import annotations

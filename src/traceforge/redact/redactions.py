@@ -1,6 +1,6 @@
-"""What redaction found: a span of text, or a value that was replaced.
+"""The records of a redaction: a span of text, or a value that was replaced.
 
-In: places, types and the values themselves. Out: records that say where and what kind. Never: prints, stores or
+In: places, types and the values themselves. Out: records with place and type. Never: prints, stores or
 pickles a value: a `Redaction` keeps it in memory only, so that an answer can be compared with its request
 (`echoes`), and two redacted parts with each other under a key (`fingerprint`).
 """

@@ -1,7 +1,7 @@
 """The one redaction engine.
 
-In: texts, JSON values, headers, URLs, bodies and streams, as they were seen. Out: the same without secrets, and a log
-of what was taken out, in memory only. Never: does I/O, changes its input, depends on a clock or on chance: the same
+In: texts, JSON values, headers, URLs, bodies and streams, as they were sent. Out: the same without secrets, and a log
+of the removed values, in memory only. Never: does I/O, changes its input, depends on a clock or on chance: the same
 input always gives the same output, so that a redacted request still matches its recording.
 """
 

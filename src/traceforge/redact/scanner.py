@@ -1,7 +1,7 @@
-"""One scan over a text for everything that detectors know.
+"""Scan a text once for the secrets of all detectors.
 
-In: UTF-8 bytes. Out: places, sorted, none overlapping. Never: changes the text, or takes more than linear time:
-google-re2 does, and behind it every exact expression is bounded.
+In: UTF-8 bytes. Out: byte ranges, sorted, none overlapping. Never: changes the text, or takes more than linear time:
+google-re2 is linear, and every exact expression after it is bounded.
 """
 
 from __future__ import annotations

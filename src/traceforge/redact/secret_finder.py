@@ -1,6 +1,6 @@
-"""Everything that finds: the built-in detectors, the user's expressions, less the user's exceptions.
+"""Find secrets with the built-in detectors and the user's expressions, without the user's exceptions.
 
-In: text. Out: places. Never: changes anything.
+In: text. Out: byte ranges of secrets. Never: changes the text.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
-"""Cleaning what comes in pieces.
+"""Redact texts and responses that come in pieces.
 
 In: the chunks of a response, or the fragments of one text. Out: as many pieces, borders kept as near as can be, in
-which a secret that crossed a border is `[REDACTED]` where it began and gone where it went on. Never: gives out bytes
-that may still turn out to be a part of a secret.
+which a secret that crossed a border is `[REDACTED]` in its first piece and removed from the others. Never: releases
+bytes that may still turn out to be a part of a secret.
 
-A model's answer comes as events (SSE or a JSON document a line), each with a few characters of a text. Texts that go
-on from event to event are told apart by where they stand: the same path in the event, with the same `index`, `type`,
+A model's answer comes as events (SSE or a JSON document a line), each with a few characters of a text. Texts that
+continue from event to event are told apart by their place: the same path in the event, with the same `index`, `type`,
 `item_id` and so on around it. They are joined, cleaned as one text and cut again.
 """
 

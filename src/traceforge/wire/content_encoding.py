@@ -1,7 +1,7 @@
 """Content encodings: the bytes a provider meant, from the bytes it sent.
 
 In: a body and its `content-encoding`. Out: the decoded body, or the problem. Never: more than a stated size,
-however small the body is that claims to hold it.
+so that a small body cannot expand without limit.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """JSON values one after another: a value a line (NDJSON), or the items of one growing array.
 
-In: the bytes of a stream, split anywhere. Out: the bytes of each value, as soon as it is whole. Never: parses
-them; a broken value is handed on as it is.
+In: the bytes of a stream, split anywhere. Out: the bytes of each value, as soon as it is complete. Never: parses
+them; a broken value is passed on as it is.
 """
 
 from __future__ import annotations

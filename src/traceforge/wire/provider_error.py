@@ -1,7 +1,7 @@
 """The error of a provider, in one shape for every dialect.
 
-In: the body of an error answer. Out: message, type and code, as far as they are there. Never: makes one up; a body
-that says nothing gives None.
+In: the body of an error response. Out: message, type and code, as far as the body has them; None for a body without
+any. Never: invents a message.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""A request of our own, in a provider's words, and the texts of its stream as they come.
+"""Encode a request for a provider, and read the texts of its stream as they come.
 
-In: a model, messages in the unified view and parameters. Out: the path and the body that ask for it; of an event of
-the answer, the text that it adds. Never: I/O, or a guess: a part that is not in OpenAI's words is handed on as it is,
+In: a model, messages in the unified view and parameters. Out: the path and the body to send; of an event of
+the response, the text that it adds. Never: I/O, or a guess: a part in another shape than OpenAI's is kept as it is,
 and a parameter keeps its name (`parameter_encoder` translates the names first).
 """
 
