@@ -1,8 +1,8 @@
 """Server-sent events: bytes in, events out.
 
 In: the bytes of a stream, split anywhere, inside a line or a UTF-8 character too. Out: events in order, each
-as soon as it is whole. Never: decodes what an event says, or loses an event that the stream did not finish:
-`finish` gives what had come of it.
+as soon as it is complete. Never: decodes the data of an event, or loses an event that the stream did not finish:
+`finish` returns its part.
 
 The rules are those of the HTML standard (CR, LF or CRLF end a line, a blank line ends an event, `:` starts a
 comment), with one exception that recordings need: an unterminated last event counts.

@@ -1,4 +1,4 @@
-"""Found by a Python that `traceforge run` has started, before anything of the application runs.
+"""Imported by every Python that `traceforge run` has started, before the application.
 
 It loads the hook, removes its own folder from the path, and then runs the `sitecustomize` that would have been found
 without it. It must be valid in every Python that could find it, also in those that are too old for the hook.

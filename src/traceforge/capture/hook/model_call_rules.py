@@ -1,10 +1,10 @@
 """Which calls are model calls.
 
-In: a method and a URL, and hosts that a project named. Out: yes or no. Never: looks at a body, or at headers: what is
-no model call (a database, telemetry, a web page) is not watched.
+In: a method and a URL, and hosts that a project named. Out: yes or no. Never: looks at a body, or at headers: other
+calls (to a database, telemetry, a web page) are not watched.
 
 The paths are those that `traceforge.wire.endpoints` understands; a test keeps the two equal. The hosts are those of
-providers, whose other calls (files, models, batches) belong to the story too.
+providers, whose other calls (files, models, batches) are watched too.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What may carry model calls and cannot be watched: noted, so that a report without calls is not misread.
+"""Transports that may carry model calls and cannot be watched: reported, so that "no calls" is not misread.
 
 In: modules of gRPC, websockets and uvloop. Out: a note to the watcher; in a test, connections that the tripwire
 checks. Never: reads what they carry.

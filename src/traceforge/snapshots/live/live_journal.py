@@ -1,8 +1,8 @@
 """The journal of a live check: its answers so far, so that stopping loses nothing.
 
 `.ai-tests/check-live/<digest of the plan>.jsonl`, never committed, one answer a line (`live_answer.LiveAnswer`), each
-on the disk before its thread sends the next request. A finished check becomes `finished.jsonl`, and the next starts
-anew.
+on the disk before its thread sends the next request. A finished check becomes `finished.jsonl`, and the next
+starts empty.
 
 In: redacted answers. Out: the same. Never: has two writers, or returns an answer to another request, or one older
 than a day: models change. A last line that a crash cut short is dropped; any other broken line is an error.

@@ -1,4 +1,4 @@
-"""Who approves, and their SSH signature, both as Git has them configured.
+"""The approver and their SSH signature, both as Git has them configured.
 
 In: a folder of the repository. Out: the approver, a signature, or what is wrong with one. Never: reads a private key:
 `ssh-keygen` does, which `traceforge.ssh_signing` runs.
