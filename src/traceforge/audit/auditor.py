@@ -3,7 +3,7 @@
 In: paths. Out: what was checked, by kind, and every finding, sorted. Never: follows a link, stops at a bad file, or
 passes when there was nothing to check: that is a finding.
 
-The checks of packs and of the trace storage are imported when such a folder is found: they would add 11 % and 21 % to
+The checks of packs and of the trace storage are imported when such a folder is found: each would add over a tenth to
 the CPU time in which `verify` starts for a snapshot tree.
 """
 
