@@ -46,6 +46,14 @@ def test_approve_with_nothing_pending_asks_for_no_option(tmp_path: Path, words: 
     assert (0, "nothing is pending; find changes: traceforge record -- COMMAND\n", "") == ran
 
 
+def test_approve_names_an_unknown_change_before_a_missing_reason(tmp_path: Path) -> None:
+    """A reason for a change that does not exist would be asked for in vain."""
+    ran = traceforge("approve", "x", cwd=tmp_path)
+
+    assert (3, "") == (ran.code, ran.out)
+    assert "error TF203: there is no pending change x" in ran.err
+
+
 def test_an_approved_suite_is_green_and_nothing_reaches_the_provider(site: Site) -> None:
     """Four SDKs, sync, async and streaming, concurrent and repeated, with committed files alone."""
     ran = site.test()

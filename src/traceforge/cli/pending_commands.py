@@ -106,15 +106,15 @@ def approve(names: tuple[str, ...], everything: bool, reason: str | None, tag: s
         return
     if everything == bool(names):
         raise click.UsageError("Name the changes to approve, or pass --all.")
-    if reason is None:
-        raise click.UsageError("Missing option '--reason': state why the change is right.")
-    if not reason.strip():
-        raise click.BadParameter("The reason must not be empty.", param_hint="--reason")
     chosen = (
         [change for change in changes if change.kind is not ChangeKind.REFUSED]
         if everything
         else select_pending(changes, names)
     )
+    if reason is None:
+        raise click.UsageError("Missing option '--reason': state why the change is right.")
+    if not reason.strip():
+        raise click.BadParameter("The reason must not be empty.", param_hint="--reason")
     refused = [change for change in changes if change.kind is ChangeKind.REFUSED] if everything else []
     if not chosen:
         click.echo("nothing to approve")
