@@ -94,7 +94,7 @@ def score_rows(redactor: Redactor) -> Iterator[Row]:
     for kind, score in scores(redactor).items():
         worst = min(score.recall, score.precision)
         goal = f"recall {score.recall:.3f} precision {score.precision:.3f}, goal {GOALS[kind]}"
-        title = f"{kind}: {score.found} of {score.labelled}, {score.wrong} wrong"
+        title = f"{kind}: {score.matched} of {score.labelled}, {score.wrong} wrong"
         yield GoalRow(title, 0.0, 0.0, "labelled corpus", worst, goal, worst >= GOALS[kind])
     changed = changed_negatives(redactor)
     yield GoalRow(

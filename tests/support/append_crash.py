@@ -28,7 +28,7 @@ STEPS_MAX = 60
 
 
 class CrashReport(NamedTuple):
-    """What killing showed."""
+    """How often the append was killed, and what was wrong after its retries."""
 
     kills: int
     statements: int
@@ -38,7 +38,7 @@ class CrashReport(NamedTuple):
 
 
 def append_once(store: Store, session_id: str, branch_id: str) -> EncodedResponse:
-    """The operation: always the same."""
+    """Append the same event with the same idempotency key every time."""
     event_body = {"event_type": "user_message", "content": "once"}
     body = {"expected_version": 0, "expected_head_event_id": None, "event": event_body}
     event = NewEvent(event_type=EventType.USER_MESSAGE, content="once")
@@ -49,7 +49,7 @@ def append_once(store: Store, session_id: str, branch_id: str) -> EncodedRespons
 
 
 def kill_at_every_statement(target: str, keys: str) -> CrashReport:
-    """Kill a fresh append at step 1, 2, 3 …, until one survives; retry each twice and look at what is there."""
+    """Kill a fresh append at step 1, 2, 3 …, until one survives; retry each twice and check the branch."""
     process = subprocess.run(
         [sys.executable, "-m", "support.append_crash", target, keys],
         env={**os.environ, "PYTHONPATH": str(Path(__file__).parent.parent)},

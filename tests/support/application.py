@@ -33,26 +33,26 @@ SECONDS_MAX = 240
 
 
 class ModelResult(NamedTuple):
-    """What the application said about one model that it asked."""
+    """The application's results for one model."""
 
     model: str
     result: Any
     sites: list[dict[str, Any]]  # in the shape in which a trace has them
 
     def site(self, number: int) -> dict[str, Any]:
-        """Where its call with this number was made."""
+        """The call site of the model's call with this number."""
         return self.sites[min(number, len(self.sites) - 1)]
 
 
 class TraceOnDisk(NamedTuple):
-    """A trace on the disk."""
+    """A stored trace and its chunks."""
 
     trace: dict[str, Any]
     chunks: list[bytes]
 
     @property
     def model(self) -> str:
-        """The model that was asked, as the application calls it."""
+        """The model's name in the application."""
         if "/models/" in self.trace["wire"]["url"]:
             return str(self.trace["wire"]["url"].rpartition("/models/")[2].partition(":")[0])
         return str(self.trace["provider_request"]["model"])
@@ -83,12 +83,12 @@ def read_traces(project: Path, without: Collection[str] = ()) -> list[TraceOnDis
 
 
 def find_files_with(folder: Path, secret: bytes) -> list[Path]:
-    """The files in which these bytes stand."""
+    """The files that contain these bytes."""
     return [file for file in folder.rglob("*") if file.is_file() and secret in file.read_bytes()]
 
 
 def clean_environment(**variables: str) -> dict[str, str]:
-    """What a process gets: nothing of ours."""
+    """The environment of an application's process: nothing of the test run's."""
     environ = {name: os.environ[name] for name in ("PATH", "HOME", "LANG") if name in os.environ}
     return {**environ, "PYTHONDONTWRITEBYTECODE": "1", **variables}
 
@@ -128,7 +128,7 @@ class Application:
         self.models = answers.models(ways)
 
     def run(self, way: str, folder: Path) -> ApplicationRun:
-        """Run it in one of `WAYS`, or while nobody watches."""
+        """Run it in one of `WAYS`, or without recording."""
         app = folder / "app"
         shutil.copytree(APPS, app, ignore=shutil.ignore_patterns("node", "__pycache__"))
         (folder / ".git").mkdir()
@@ -156,7 +156,7 @@ class Application:
         return ApplicationRun(results, received, read_traces(folder) if way in WAYS else [], folder)
 
     def replay(self, way: str, folder: Path) -> dict[str, ModelResult]:
-        """Run it once more, in process or under `run`, in a project that has recorded it; the provider is another."""
+        """Run it again, in process or under `run`, with its recordings; the provider only returns errors."""
         self._server.respond_with(ScriptedResponse([b'{"error": "nobody should have asked"}'], 500))
         self._server.choose = None
         program, inside = str(folder / "app" / "sdk_calls.py"), str(folder / "app" / "inprocess.py")
@@ -172,7 +172,7 @@ class Application:
 
     @property
     def received(self) -> int:
-        """How many requests the provider has seen in the last run."""
+        """How many requests the provider received in the last run."""
         return len(self._server.received)
 
     def _start(self, words: list[str], folder: Path, urls: dict[str, str], **more: str) -> dict[str, ModelResult]:

@@ -39,20 +39,20 @@ STEPS: list[list[SnapshotChange]] = [
 
 
 class Killer:
-    """Kills this process at its n-th step; a step is a point before, in or after a call to the system."""
+    """Kills this process at its n-th step; a step is a point before, during or after a system call."""
 
     def __init__(self, at: int) -> None:
         self.steps = 0
         self._at = at
 
     def step(self) -> None:
-        """One step further."""
+        """Count one step, and die at the chosen one."""
         self.steps += 1
         if self.steps == self._at:
             os.kill(os.getpid(), signal.SIGKILL)
 
     def patch(self) -> None:
-        """Count every call that changes something on the disk."""
+        """Count every system call that changes the disk."""
         for name in CALLS:
             setattr(os, name, self._around(getattr(os, name)))
         real = os.fdopen
@@ -91,19 +91,19 @@ class _File:
 
 
 def read_tree(project: Path) -> dict[str, bytes]:
-    """Every file below the snapshots, hidden ones too."""
+    """Every file of the snapshot tree with its bytes, hidden files included."""
     root = project / ".ai-snapshots"
     return {path.relative_to(root).as_posix(): path.read_bytes() for path in root.rglob("*") if path.is_file()}
 
 
 def approve(project: Path, number: int) -> None:
-    """Approve one of the steps; the same each time."""
+    """Approve the changes of one step, at the same time in every run."""
     now = datetime(2026, 1, 10, 9, number, tzinfo=UTC)
     commit_changes(str(project), {}, STEPS[number], reason="as agreed", now=now)
 
 
 def kill_at_step(at: int, act: Callable[[], object]) -> bool:
-    """Do something in a child that dies at its n-th step. False: it was done before."""
+    """Run `act` in a child that dies at its n-th step. False if it finished before that step."""
     child = os.fork()
     if child == 0:
         Killer(at).patch()
@@ -120,7 +120,7 @@ def kill_at_step(at: int, act: Callable[[], object]) -> bool:
 
 
 class Run:
-    """Every kill point of every step, and what came of it."""
+    """Kills every step at every kill point, and counts the outcomes."""
 
     def __init__(self, folder: Path) -> None:
         self.counts: Counter[str] = Counter()
@@ -129,7 +129,7 @@ class Run:
         self._before.mkdir()
 
     def step(self, number: int) -> None:
-        """Kill one approval at every point there is, then let it happen."""
+        """Kill one approval at every kill point, then let it finish."""
         old = read_tree(self._before)
         self._renew()
         approve(self._victim, number)
@@ -168,7 +168,7 @@ class Run:
             self.problems.append(f"{where}: the journal is still there")
 
     def _try_again(self, number: int, at: int, new: dict[str, bytes]) -> None:
-        """What was cut short does not stand in the way of approving again, and leaves nothing behind."""
+        """An interrupted approval does not block the next approval and leaves nothing behind."""
         self._kill(number, at)
         finish_interrupted_approval(str(self._victim))
         if read_tree(self._victim) != new:
@@ -179,7 +179,7 @@ class Run:
 
 
 def main(folder: Path, steps: int) -> None:
-    """Print what was seen."""
+    """Print the counts and the problems."""
     os.fsync = lambda _: None  # type: ignore[assignment]  # A kill loses nothing that only the disk lacks.
     run = Run(folder)
     for number in range(steps):

@@ -12,7 +12,7 @@ from traceforge.snapshots.approve.tree_commit import SnapshotChange, commit_chan
 
 
 def record_change(name: str, content: str = "It is.", provider: str = "openai") -> SnapshotChange:
-    """A record with its raw response."""
+    """A change that adds a record with its raw response."""
     body = snapshot_body(id=name)
     body["response"]["content"] = content
     return SnapshotChange(provider, name, body, raw_response_of(body))
@@ -30,7 +30,7 @@ class Project:
         (folder / ".gitignore").write_text(".ai-tests/\n")
 
     def git(self, *arguments: str) -> str:
-        """Run Git as somebody."""
+        """Run Git with a fixed author."""
         identity = ("-c", "user.name=Ada", "-c", "user.email=ada@example.org", "-c", "commit.gpgsign=false")
         process = subprocess.run(
             ["git", *identity, *arguments], cwd=self.folder, check=True, capture_output=True, text=True
@@ -38,16 +38,15 @@ class Project:
         return process.stdout
 
     def commit(self, message: str = "a change") -> None:
-        """Commit everything."""
         self.git("add", "-A")
         self.git("commit", "-qm", message)
 
     def approve(self, *changes: SnapshotChange) -> Path:
-        """Approve changes; the file of the approval."""
+        """Approve changes; returns the approval's file."""
         self._now += timedelta(minutes=1)
         approved = commit_changes(str(self.folder), {}, changes, reason="as agreed", now=self._now)
         return self.root / approved.approval.file
 
     def verify(self, *options: str, base: str = "main") -> CommandResult:
-        """Hold the tree against a commit."""
+        """Run `traceforge verify` against a base commit."""
         return traceforge("verify", "--base", base, *options, cwd=self.folder)

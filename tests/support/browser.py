@@ -46,7 +46,7 @@ class Page:
                 self.events.append(body)
 
     async def call(self, method: str, **parameters: Any) -> dict[str, Any]:
-        """Ask the browser for something."""
+        """Call a DevTools method and return its result."""
         number = next(self._numbers)
         self._answers[number] = answer = asyncio.get_running_loop().create_future()
         await self._socket.send_json({"id": number, "method": method, "params": parameters})
@@ -56,14 +56,13 @@ class Page:
         return result
 
     async def open(self, url: str) -> None:
-        """Go there, and wait until the page has loaded."""
+        """Load a page and wait until it is complete."""
         for domain in ("Page", "Runtime", "Network", "Log", "Accessibility"):
             await self.call(f"{domain}.enable")
         await self.call("Page.navigate", url=url)
         await self.until("document.readyState === 'complete'")
 
     async def eval(self, script: str) -> Any:
-        """The value of an expression in the page."""
         evaluation = await self.call("Runtime.evaluate", expression=script, returnByValue=True, awaitPromise=True)
         assert "exceptionDetails" not in evaluation, evaluation
         return evaluation["result"].get("value")
@@ -77,11 +76,10 @@ class Page:
         return value
 
     async def type(self, text: str) -> None:
-        """Put a text in where the focus is."""
+        """Type a text into the focused element."""
         await self.call("Input.insertText", text=text)
 
     async def press(self, key: str, *, shift: bool = False) -> None:
-        """Press and let go of a key."""
         code, text = KEYS[key]
         key_event = {"key": key, "code": key, "windowsVirtualKeyCode": code, "modifiers": 8 if shift else 0}
         await self.call("Input.dispatchKeyEvent", type="keyDown", text=text, **key_event)
@@ -98,7 +96,7 @@ class Page:
             await self.call("Input.dispatchMouseEvent", type=kind, **mouse_event)
 
     async def choose_file(self, selector: str, path: Path) -> None:
-        """Click a button that opens a file chooser, and choose."""
+        """Click a button that opens a file chooser, and choose a file."""
         await self.call("Page.setInterceptFileChooserDialog", enabled=True)
         before = len(self.events)
         await self.click(selector)
@@ -113,12 +111,11 @@ class Page:
         await self.call("DOM.setFileInputFiles", files=[str(path)], backendNodeId=node)
 
     async def screenshot(self, path: Path) -> None:
-        """A picture of the whole page."""
         screenshot = await self.call("Page.captureScreenshot", captureBeyondViewport=True)
         path.write_bytes(base64.b64decode(screenshot["data"]))
 
     async def tree(self) -> list[tuple[str, str]]:
-        """What a screen reader is told: roles and names, in order."""
+        """The accessibility tree of a screen reader: roles and names, in order."""
         nodes = (await self.call("Accessibility.getFullAXTree"))["nodes"]
         return [
             (node["role"]["value"], node.get("name", {}).get("value", ""))
@@ -139,14 +136,13 @@ class Page:
         return [event["params"]["request"] for event in self.events if event["method"] == "Network.requestWillBeSent"]
 
     async def close(self) -> None:
-        """Stop listening."""
         self._read_engine.cancel()
         await self._socket.close()
 
 
 @asynccontextmanager
 async def browser(profile: Path) -> AsyncIterator[Page]:
-    """A browser with an empty profile, for the time of a test."""
+    """Run a browser with an empty profile for the duration of a test."""
     chromium = shutil.which("chromium")
     if chromium is None:
         pytest.fail("chromium is not on PATH: `make chromium` installs it", pytrace=False)

@@ -18,13 +18,13 @@ LANES = ("recorded", "baseline", "candidate")
 
 
 def required_cells() -> tuple[str, ...]:
-    """What has to run on each backend. Lanes are demanded as soon as there are replay runs."""
+    """The cells that each backend needs. Replay lanes are required once the package has replay runs."""
     lanes = LANES if find_spec("traceforge.context.comparison.replay_runs") else ()
     return (*(f"merge {merge}" for merge in MERGES), *(f"lane {lane}" for lane in lanes), "purge")
 
 
 def find_cells(item: pytest.Item) -> Iterator[str]:
-    """What a test counts for, such as `sqlite × purge`."""
+    """The cells that a test counts for, such as `sqlite × purge`."""
     parameters = item.callspec.params if isinstance(item, pytest.Function) and hasattr(item, "callspec") else {}
     backend = parameters.get("backend")
     if backend is None:
@@ -41,12 +41,12 @@ def find_cells(item: pytest.Item) -> Iterator[str]:
 
 
 def tally(reports: Iterable[pytest.TestReport]) -> Counter[str]:
-    """How often each cell was counted by a test that passed."""
+    """How many passed tests count for each cell."""
     return Counter(str(value) for report in reports for name, value in report.user_properties if name == COUNTED)
 
 
 def format_counts(counts: Counter[str]) -> list[str]:
-    """The numbers, a line for each thing that is counted."""
+    """One line per cell with its counts."""
     return [
         f"context store, {cell_name}: "
         + ", ".join(f"{counts[f'{backend} × {cell_name}']} on {backend}" for backend in BACKENDS)
@@ -55,7 +55,7 @@ def format_counts(counts: Counter[str]) -> list[str]:
 
 
 def find_missing_cells(counts: Counter[str]) -> list[str]:
-    """What should have run, and did not."""
+    """The required cells without a passed test."""
     return [
         cell
         for cell_name in required_cells()

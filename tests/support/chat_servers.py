@@ -31,7 +31,7 @@ PROMPTS = {"system.md": "You are careful.\n", "developer.md": "Answer shortly.",
 
 
 def write_prompts(folder: Path, **texts: bytes) -> Path:
-    """A folder of prompts; `texts` by the names of their layers win over the usual ones."""
+    """Write a folder of prompts; `texts`, by layer name, replace the default texts."""
     folder.mkdir(exist_ok=True)
     for name, text in PROMPTS.items():
         (folder / name).write_bytes(texts.get(name.removesuffix(".md"), text.encode()))
@@ -39,7 +39,7 @@ def write_prompts(folder: Path, **texts: bytes) -> Path:
 
 
 class Client:
-    """Asks the chat at an address."""
+    """A client of the chat server at a URL."""
 
     def __init__(self, url: str) -> None:
         self.url = url
@@ -51,18 +51,16 @@ class Client:
         return self._client.post("/chat", content=data, headers={"content-type": "application/json", **headers})
 
     def ask(self, message: str, session_id: str = "s", **more: object) -> dict[str, Any]:
-        """What is answered, when it is."""
+        """Post a message and return the body of the 200 response."""
         answer = self.post({"message": message, "session_id": session_id, **more})
         assert 200 == answer.status_code, answer.text
         body: dict[str, Any] = answer.json()
         return body
 
     def get(self, path: str) -> httpx.Response:
-        """Read a page."""
         return self._client.get(path)
 
     def close(self) -> None:
-        """Leave."""
         self._client.close()
 
 
@@ -81,14 +79,14 @@ class ChatProcess(Client):
         super().__init__(ready["url"])
 
     def stop(self, number: int = signal.SIGTERM) -> ExitResult:
-        """Tell it to stop, and wait."""
+        """Send it a signal and wait for its end."""
         self.close()
         os.kill(self.pid, number)
         self.out, err = self.process.communicate(timeout=SECONDS_MAX)
         return ExitResult(self.process.returncode, err.decode())
 
     def kill(self) -> None:
-        """Leave nothing behind."""
+        """Kill the process if it still runs."""
         self.close()
         if self.process.poll() is None:
             with suppress(ProcessLookupError):
@@ -105,7 +103,7 @@ def chat_process(
     command: tuple[str, ...] = (str(COMMAND),),
     **variables: str,
 ) -> Iterator[ChatProcess]:
-    """Run the command in a folder, on a free port; `before` is what it is run by."""
+    """Run the command in a folder, on a free port; `before` are the words of a wrapper command."""
     environ = {name: os.environ[name] for name in ("PATH", "HOME", "LANG") if name in os.environ}
     process = subprocess.Popen(
         [*before, *command, "chat", "serve", "--port", "0", "--json", *arguments],
@@ -128,7 +126,7 @@ def chat_process(
 
 
 class Echo:
-    """A model that says the last message again, and keeps what it was sent."""
+    """A model that repeats the last message, and stores the requests."""
 
     developer_role = "developer"
 
@@ -136,7 +134,6 @@ class Echo:
         self.bodies: list[bytes] = []
 
     async def reply(self, messages: Sequence[JSONObject]) -> str:
-        """Say it again."""
         self.bodies.append(json.dumps({"messages": messages}).encode())
         await asyncio.sleep(0)
         return f"echo: {messages[-1]['content']}"
@@ -175,7 +172,7 @@ class RunningChat(Client):
         await asyncio.sleep(0.01)
 
     def call(self, work: Callable[[], Any]) -> Any:
-        """Run something on its loop."""
+        """Run `work` on the event loop of the chat."""
 
         async def run() -> Any:
             return work()
@@ -189,7 +186,6 @@ class RunningChat(Client):
         return self._peers[-1]
 
     def stop(self) -> None:
-        """Stop at once."""
         self.close()
         for peer in self._peers:
             peer.close()
@@ -200,7 +196,7 @@ class RunningChat(Client):
 
 @contextmanager
 def running_chat(model: ChatModel, prompts: Path, memory: ConversationMemory | None = None) -> Iterator[RunningChat]:
-    """A chat for the time of a test."""
+    """Run a chat for the duration of a test."""
     running = RunningChat(model, prompts, memory)
     try:
         yield running

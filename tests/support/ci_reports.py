@@ -10,7 +10,7 @@ from traceforge.report.finding_locations import SourceLocation
 def reported_finding(
     number: int = 1, rule: str = "GT1", message: str = "the request of a changed", details: str = ""
 ) -> ReportedFinding:
-    """One finding on a line of its own."""
+    """One finding, at a line of its own."""
     finding = Finding(f"app/ask.py:{number}:ask", "", rule, message, "Undo the edit.")
     return ReportedFinding(
         finding, SourceLocation("app/ask.py", number), details, ("tests/test_a.py::test_a",), f"ask-{number}"

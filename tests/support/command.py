@@ -34,7 +34,7 @@ READ_AT_START = ("PYTHON", "LANG", "LC_", "TZ")
 
 
 class CommandResult(NamedTuple):
-    """What a command printed, and its exit code."""
+    """The output and the exit code of a command."""
 
     code: int
     out: str

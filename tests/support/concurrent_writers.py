@@ -36,12 +36,12 @@ Ids = tuple[str, str, str]  # Project, session, branch.
 
 
 def open_with_retries(target: str, keys: str, project: str) -> Store:
-    """Open the store, also while its server is being restarted."""
+    """Open the store, even while its server restarts."""
     return retry_until_available(lambda: Store.open(target, keys=keys, project_id=project))
 
 
 def retry_until_available(work: Callable[[], T]) -> T:
-    """Try until the database can be reached."""
+    """Retry `work` until the database can be reached."""
     deadline = time.monotonic() + RETRY_S
     while True:
         try:
@@ -53,7 +53,7 @@ def retry_until_available(work: Callable[[], T]) -> T:
 
 
 class Writer:
-    """One writer: appends its events, each once, whoever else writes and whatever breaks."""
+    """Appends each of its events once, despite other writers and lost connections."""
 
     def __init__(self, store: Store, session: str, branch: str, name: str) -> None:
         self.store, self.session, self.branch, self.name = store, session, branch, name
@@ -61,7 +61,7 @@ class Writer:
         self.appended: set[str] = set()
 
     def run(self, count: int) -> None:
-        """Append all of them."""
+        """Append `count` events."""
         retry_until_available(self.read_new_events)  # Who was here before may have been killed.
         for number in range(count):
             tag = f"{self.name}-{number}"
@@ -69,7 +69,7 @@ class Writer:
                 self.append(tag)
 
     def append(self, tag: str) -> None:
-        """Append one, and again where the branch has moved on, or where it surely is not there."""
+        """Append one event; retry after a conflict, and after a lost connection if the event was not written."""
         version, head = retry_until_available(self.read_head)
         event = NewEvent(event_type=EventType.USER_MESSAGE, content=tag)
         pause = PAUSE_S
@@ -89,12 +89,12 @@ class Writer:
                 version, head = retry_until_available(self.read_head)
 
     def read_head(self) -> tuple[int, str | None]:
-        """The branch as it is now."""
+        """The branch's current version and head."""
         now = self.store.get_branch(self.session, self.branch)
         return now.version, now.head_event_id
 
     def read_new_events(self) -> None:
-        """Read what came since the last time."""
+        """Read the events since the last call."""
         while True:
             page = self.store.list_events(self.session, self.branch, limit=100, after=self.last)
             self.appended.update(str(event.content) for event in page.data)
@@ -104,14 +104,14 @@ class Writer:
 
 
 def start(target: str, keys: str, ids: Ids, name: str, count: int, threads: int) -> subprocess.Popen[bytes]:
-    """Start a process with as many writers."""
+    """Start a process with `threads` writers."""
     command = [sys.executable, __file__, target, keys, *ids, name, str(count), str(threads)]
     environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[1])}
     return subprocess.Popen(command, stderr=subprocess.PIPE, env=environment)
 
 
 def run_all(target: str, keys: str, ids: Ids, *, processes: int, threads: int, each: int, kills: int = 0) -> int:
-    """Let every process append its events, kill some at random moments and start them again; how many were killed."""
+    """Let every process append its events; kill some at random and restart them. Returns the number of kills."""
     running = {number: start(target, keys, ids, f"w{number}", each, threads) for number in range(processes)}
     try:
         return _watch(running, lambda number: start(target, keys, ids, f"w{number}", each, threads), kills)
@@ -144,7 +144,7 @@ def _watch(
 
 
 def check_events(events: list[Event], expected: set[str]) -> None:
-    """None lost, none twice, no gap, each the child of the one before it."""
+    """No event is lost or doubled, the sequence has no gap, and each event is the child of the one before."""
     contents = [str(event.content) for event in events]
     assert len(contents) == len(set(contents)), "an event is there twice"
     assert expected == set(contents)
@@ -153,7 +153,7 @@ def check_events(events: list[Event], expected: set[str]) -> None:
 
 
 def main(arguments: list[str]) -> None:
-    """One process."""
+    """Run one writer process."""
     target, keys, project, session, branch, name, count, threads = arguments
     with closing(open_with_retries(target, keys, project)) as store, ThreadPoolExecutor(int(threads)) as pool:
         writers = [Writer(store, session, branch, f"{name}.{number}") for number in range(int(threads))]

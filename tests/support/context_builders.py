@@ -20,19 +20,19 @@ from traceforge.context.model.objects import (
 
 
 def new_artifact(store: Store, content: Content = "You are helpful.", **more: Any) -> Artifact:
-    """A text, or what is given."""
+    """Create an artifact, by default a text."""
     kind = more.pop("artifact_type", ArtifactType.TEXT_CONTEXT)
     return store.create_artifact(NewArtifact(artifact_type=kind, content=content, **more))
 
 
 def new_bundle(store: Store, *contents: Content) -> Bundle:
-    """Contents as the system says them."""
+    """Create a bundle of these contents in the system role."""
     items = [BundleItem(artifact_id=new_artifact(store, content).id, role="system") for content in contents]
     return store.create_bundle(NewBundle(items=items))
 
 
 def new_session(store: Store, *base: Content) -> Session:
-    """A session that begins with these contents."""
+    """Create a session, with a base bundle of these contents if there are any."""
     return store.create_session(NewSession(base_bundle_ids=[new_bundle(store, *base).id] if base else []))
 
 
@@ -43,7 +43,7 @@ def append_event(
     event_type: EventType = EventType.USER_MESSAGE,
     **more: Any,
 ) -> Event:
-    """One event at the head as it is now."""
+    """Append one event at the current head."""
     session_id, branch_id = branch_ids(branch)
     now = store.get_branch(session_id, branch_id)
     event = NewEvent(event_type=event_type, content=None if "payload_ref" in more else content, **more)
@@ -52,24 +52,23 @@ def append_event(
 
 
 def append_events(store: Store, branch: Branch | Session, count: int, word: str = "event") -> list[Event]:
-    """As many events."""
+    """Append `count` events with numbered texts."""
     return [append_event(store, branch, f"{word} {number}") for number in range(count)]
 
 
 def fork_branch(store: Store, branch: Branch | Session, at: Event | None = None, label: str = "") -> Branch:
-    """A fork at the head, or at an event."""
+    """Fork a branch at its head, or at an event."""
     session_id, branch_id = branch_ids(branch)
     body = NewBranch(fork_from_branch_id=branch_id, fork_from_event_id=at.id if at else None, label=label)
     return store.fork_branch(session_id, body)
 
 
 def branch_ids(branch: Branch | Session) -> tuple[str, str]:
-    """The ids of a branch, or of a session's first one."""
+    """Session id and branch id of a branch, or of a session's default branch."""
     return (branch.id, branch.default_branch_id) if isinstance(branch, Session) else (branch.session_id, branch.id)
 
 
 def list_all_events(store: Store, branch: Branch | Session) -> list[Event]:
-    """All events of a branch, page by page."""
     events: list[Event] = []
     while True:
         page = store.list_events(*branch_ids(branch), limit=100, after=events[-1].id if events else None)

@@ -14,7 +14,7 @@ PROJECT = Path(__file__).resolve().parents[2]
 
 
 def shared_path(path: str) -> Path:
-    """Say where `path` of the shared folder is, whether or not it exists."""
+    """The path of shared data, whether or not it exists."""
     first, _, remainder = path.partition("/")
     corpus = os.environ.get("TRACEFORGE_CORPUS")
     if first == "corpus" and corpus:
@@ -23,7 +23,7 @@ def shared_path(path: str) -> Path:
 
 
 def need_shared(path: str) -> Path:
-    """Say where `path` of the shared folder is; skip the test where it is absent."""
+    """The path of shared data; skips the test if it is missing."""
     place = shared_path(path)
     if not place.exists():
         pytest.skip(_missing_reason(place))
@@ -31,7 +31,7 @@ def need_shared(path: str) -> Path:
 
 
 def shared_file_params(folder: str, pattern: str) -> list[object]:
-    """List the files of a shared folder as test parameters; one skipped parameter where it is absent."""
+    """The files of a shared folder as test parameters; one skipped parameter if there are none."""
     place = shared_path(folder)
     files = sorted(place.glob(pattern))
     if not files:

@@ -61,11 +61,11 @@ class Interaction(NamedTuple):
 
     @property
     def generates(self) -> bool:
-        """Does the corpus's label say that a model writes here, in one of our dialects?"""
+        """Whether the corpus labels this call as a generation in a supported dialect."""
         return self.label in SHAPES and self.method == "POST"
 
     def read(self) -> ParsedResponse:
-        """Our reading of it."""
+        """TraceForge's reading of the response."""
         return read_response(self.endpoint, self.status, self.media_type, self.body)
 
 
@@ -121,7 +121,7 @@ def _header(headers: dict[str, Any], name: str) -> str:
 
 
 class Reason(StrEnum):
-    """Why an answer may be less than fully understood. There are no others."""
+    """Why a response may be understood only in part. There are no other reasons."""
 
     ERROR = "the provider answered with an error; it is kept whole"
     STREAM_ERROR = "an error came inside the stream; what came before it is kept"
@@ -133,7 +133,7 @@ class Reason(StrEnum):
 
 
 class Verdict(NamedTuple):
-    """How much of one answer is understood."""
+    """How much of one response is understood."""
 
     interaction: Interaction
     missing: tuple[str, ...]  # empty: fully understood
@@ -141,12 +141,12 @@ class Verdict(NamedTuple):
 
     @property
     def full(self) -> bool:
-        """Everything the extractor finds stands in the unified view, which can be written out and read again."""
+        """Whether the unified view has every fact of the extractor, and survives encoding and rereading."""
         return not self.missing
 
 
 def judge(interaction: Interaction) -> Verdict:
-    """Compare our reading of an answer with the extractor's."""
+    """Compare TraceForge's reading of a response with the extractor's."""
     answer = interaction.read()
     try:
         facts = read_facts(SHAPES[interaction.label], interaction.body)
@@ -162,7 +162,7 @@ def judge(interaction: Interaction) -> Verdict:
 
 
 def _reason(interaction: Interaction, facts: Facts, answer: ParsedResponse) -> Reason | None:
-    """State why, where the bytes themselves show it."""
+    """The reason, if the bytes themselves show it."""
     streamed, _ = split(interaction.body)
     if answer.ending is ResponseEnding.ERROR and (facts.error or interaction.status >= 400):
         return Reason.STREAM_ERROR if streamed else Reason.ERROR
@@ -179,7 +179,7 @@ def _reason(interaction: Interaction, facts: Facts, answer: ParsedResponse) -> R
 
 
 def find_unstable(endpoint: Endpoint, answer: ParsedResponse) -> list[str]:
-    """Name the ways in which the view, written out as the provider's answer and read again, says something else."""
+    """The encodings of the unified view, plain or stream, that read back differently."""
     assert answer.unified is not None
     unstable = []
     for way in ("plain", "stream"):
@@ -191,7 +191,7 @@ def find_unstable(endpoint: Endpoint, answer: ParsedResponse) -> list[str]:
 
 
 def reread(endpoint: Endpoint, view: dict[str, Any], way: str) -> ParsedResponse:
-    """Write a view out as the provider would, `plain` or as a `stream`, and read it again."""
+    """Encode a view as the provider would, `plain` or as a `stream`, and read it again."""
     if way == "plain":
         return read_response(endpoint, 200, "application/json", json.dumps(encode_response(endpoint, view)).encode())
     media_type = STREAM_TYPES.get(str(endpoint.dialect), "text/event-stream")
@@ -199,7 +199,7 @@ def reread(endpoint: Endpoint, view: dict[str, Any], way: str) -> ParsedResponse
 
 
 def coverage(verdicts: Iterable[Verdict]) -> str:
-    """The table: per provider and endpoint how many are fully understood, how many partly, and why."""
+    """The table: per provider and endpoint, how many responses are fully or partly understood, and why."""
     rows: dict[tuple[str, str], Counter[str]] = defaultdict(Counter)
     whys: Counter[str] = Counter()
     for verdict in verdicts:
@@ -223,5 +223,4 @@ def coverage(verdicts: Iterable[Verdict]) -> str:
 
 
 def share(part: int, total: int) -> str:
-    """A percentage."""
     return f"{100 * part / total:.2f} %" if total else "none"

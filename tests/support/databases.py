@@ -21,7 +21,7 @@ BACKENDS = ("sqlite", "postgresql")
 
 @contextmanager
 def memory_folder(*, on_disk: bool = False) -> Iterator[str]:
-    """A folder in memory where there is one: what a test waits for is not what it tests."""
+    """A folder in memory if the machine has one, because disk speed is not what the tests check."""
     memory = "/dev/shm"
     where = memory if os.access(memory, os.W_OK) and not on_disk else None
     with tempfile.TemporaryDirectory(prefix="tf-", dir=where, ignore_cleanup_errors=True) as folder:
@@ -30,7 +30,7 @@ def memory_folder(*, on_disk: bool = False) -> Iterator[str]:
 
 @contextmanager
 def postgres_server(*, on_disk: bool = False) -> Iterator[str]:
-    """The URL of a server: one that is named in the environment, or one of our own in a temporary folder."""
+    """The URL of a server: the one in the environment, or a new one in a temporary folder."""
     existing = os.environ.get(POSTGRES_URL_VARIABLE)
     if existing:
         yield existing
@@ -55,7 +55,7 @@ def start_postgres(folder: str) -> Any:
 
 @contextmanager
 def new_database(server_url: str) -> Iterator[str]:
-    """The URL of an empty database on a server, which goes again."""
+    """The URL of an empty database on a server; it is dropped at the end."""
     name = f"traceforge_{secrets.token_hex(6)}"
     url = make_url(server_url).set(drivername="postgresql+psycopg")
     admin = create_engine(url, isolation_level="AUTOCOMMIT", poolclass=NullPool)
@@ -71,7 +71,7 @@ def new_database(server_url: str) -> Iterator[str]:
 
 @contextmanager
 def empty_database(backend: str, server: str | None, folder: Path) -> Iterator[str]:
-    """What `Database.open` takes, with nothing in it."""
+    """An argument for `Database.open`: an empty database of the backend."""
     if backend == "sqlite":
         yield str(folder / "context.db")
         return

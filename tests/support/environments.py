@@ -30,7 +30,7 @@ INSTALL_S = 900  # beyond it, there is no network to speak of
 
 
 def linked_python(folder: Path) -> Path:
-    """A Python with every package of ours except TraceForge, in a new environment."""
+    """A Python with all packages of the test environment except TraceForge, in a new environment."""
     venv.create(folder, with_pip=False, symlinks=True)
     (site,) = folder.glob("lib/python*/site-packages")
     for package in SITE_PACKAGES.iterdir():
@@ -40,7 +40,7 @@ def linked_python(folder: Path) -> Path:
 
 
 def installed_python(name: str) -> Path:
-    """A Python with what `requirements/NAME.txt` pins."""
+    """A Python with the packages that `requirements/NAME.txt` pins."""
     lock = PROJECT / "requirements" / f"{name}.txt"
     folder = _cache_folder(f"{name}-{sys.version_info.major}.{sys.version_info.minor}", lock)
     python = folder / "bin" / "python"
@@ -72,7 +72,7 @@ def _cache_folder(name: str, lock: Path) -> Path:
 
 @contextmanager
 def build_once(folder: Path) -> Iterator[bool]:
-    """Is it to be made? One process at a time asks; what was left half made is made anew."""
+    """Whether the caller must build `folder`. Processes take turns; a half-built folder is removed first."""
     marker = folder.with_name(f"{folder.name}.done")
     folder.parent.mkdir(parents=True, exist_ok=True)
     with folder.with_name(f"{folder.name}.lock").open("w") as lock:

@@ -9,11 +9,11 @@ SHORT_RUN_DIVISOR, EXAMPLES_MIN = (
 
 
 class RunLength:
-    """Of this run. `conftest.py` says so before any test is read."""
+    """Whether this run is short. `conftest.py` sets it before any test module is imported."""
 
     is_short = False
 
 
 def scale_examples(examples: int) -> int:
-    """How many of so many examples this run tries: `make test-all` each of them."""
+    """How many of these examples this run tries; `make test-all` tries them all."""
     return min(examples, max(examples // SHORT_RUN_DIVISOR, EXAMPLES_MIN)) if RunLength.is_short else examples

@@ -31,17 +31,17 @@ COMPOSER = TraceComposer(REDACTOR)
 
 
 def trace_id(number: int) -> str:
-    """A UUID of which the first digits differ."""
+    """A UUID whose first digits are the number."""
     return str(uuid.UUID(int=(number << 96) | number))
 
 
 def spread_id(number: int) -> str:
-    """A UUID whose first digits are as different as those of random ones."""
+    """A UUID whose first digits look random."""
     return str(uuid.UUID(int=((number * 0x9E3779B1 & 0xFFFFFFFF) << 96) | number))
 
 
 def timestamp(number: int) -> str:
-    """A timestamp that many seconds after STARTED, within half a day."""
+    """The time this many seconds after STARTED, within half a day."""
     number %= 12 * 3600
     return f"2026-11-15T{12 + number // 3600:02}:{number // 60 % 60:02}:{number % 60:02}.000Z"
 
@@ -63,7 +63,7 @@ def make_exchange(
     headers: Sequence[tuple[str, str]] = (),
     started_at: str = "",
 ) -> Exchange:
-    """One call. Bodies are bytes or values; the answer is cut at `cuts`."""
+    """One exchange. Bodies are bytes or JSON values; the response body is cut into chunks at `cuts`."""
     body = _bytes(answer)
     borders = sorted({0, len(body), *(cut for cut in cuts if 0 < cut < len(body))})
     pieces = [body[first:second] for first, second in pairwise(borders)]
@@ -89,7 +89,7 @@ def _bytes(value: object) -> bytes:
 
 
 def chat_answer(content: str, **more: Any) -> dict[str, Any]:
-    """OpenAI's answer to a chat."""
+    """A chat completion in OpenAI's format."""
     choice = {"index": 0, "message": {"role": "assistant", "content": content}, "finish_reason": "stop"}
     usage = {"prompt_tokens": 3, "completion_tokens": 4, "total_tokens": 7}
     return {
@@ -99,18 +99,18 @@ def chat_answer(content: str, **more: Any) -> dict[str, Any]:
 
 
 def chat_request(content: str, **more: Any) -> dict[str, Any]:
-    """A chat with one question."""
+    """A chat request with one user message."""
     return {"model": "gpt-4o-mini", "messages": [{"role": "user", "content": content}], **more}
 
 
 def plain_trace(number: int, text: str = "hello", **fields: Any) -> StoredTrace:
-    """A small trace of its own, as it is kept."""
+    """The stored trace of a small call."""
     exchange = make_exchange(CHAT, chat_request(text), chat_answer(f"answer {number}"), number=number, **fields)
     return COMPOSER.compose(exchange)
 
 
 def streamed_trace(number: int, *texts: str, **fields: Any) -> StoredTrace:
-    """A small trace of a streamed answer."""
+    """The stored trace of a small streamed call."""
     events = [
         {"id": "c", "object": "chat.completion.chunk", "created": 1, "model": "gpt-4o-mini",
          "choices": [{"index": 0, "delta": {"role": "assistant", "content": text}, "finish_reason": None}]}
@@ -126,7 +126,7 @@ def streamed_trace(number: int, *texts: str, **fields: Any) -> StoredTrace:
 
 
 def corpus_exchange(interaction: Interaction, number: int = 0) -> Exchange:
-    """A call of the corpus, as it would have been seen."""
+    """A call of the corpus as an exchange."""
     address = _ADDRESSES.get(interaction.label, "/v1/other")
     return Exchange(
         trace_id(number),
@@ -143,7 +143,7 @@ def corpus_exchange(interaction: Interaction, number: int = 0) -> Exchange:
 
 
 def recorded_exchange(interaction: Interaction, number: int = 0) -> Exchange:
-    """The same with the address and the headers of the recording."""
+    """A call of the corpus with its recorded URL and request headers."""
     url = interaction.url if "://" in interaction.url else HOST + interaction.url
     return msgspec.structs.replace(
         corpus_exchange(interaction, number), url=url, request_headers=interaction.request_headers
@@ -163,14 +163,14 @@ def _chunks(interaction: Interaction) -> Iterable[Chunk]:
 
 
 def parse_object(data: bytes) -> dict[str, Any]:
-    """The body of a trace."""
+    """Parse a JSON object."""
     value = parse_json(data)
     assert isinstance(value, dict)
     return value
 
 
 def response_bytes(stored: StoredTrace) -> bytes:
-    """The bytes of the answer as they are kept: chunks, the value in its layout, or the text."""
+    """The stored bytes of the response: chunks, the value in its layout, or the text."""
     body = parse_object(stored.trace)
     if stored.chunks:
         return b"".join(chunk.data for chunk in read_chunks(stored.chunks))
@@ -184,7 +184,7 @@ def response_bytes(stored: StoredTrace) -> bytes:
 
 
 def fill_markers(stored: StoredTrace, request: Mapping[str, JSON]) -> bytes:
-    """The answer as it came: every marker that refers to the request filled with what stands there now."""
+    """The original response: each marker that refers to the request is replaced by the request's value."""
     body = parse_object(stored.trace)
     log = REDACTOR.redact_json(dict(request)).log
     pieces = response_bytes(stored).split(REDACTED.encode())
@@ -198,11 +198,9 @@ def fill_markers(stored: StoredTrace, request: Mapping[str, JSON]) -> bytes:
 
 
 def list_files(folder: Path) -> list[Path]:
-    """Every file below a folder."""
     return sorted(Path(root) / name for root, _, names in os.walk(folder) for name in names)
 
 
 def as_object(value: JSON) -> JSONObject:
-    """A value that is an object."""
     assert isinstance(value, dict)
     return value

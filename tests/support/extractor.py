@@ -29,7 +29,7 @@ SHAPES = {
 
 
 class Call(NamedTuple):
-    """One tool that the model wants called; arguments as the provider gave them, text or value."""
+    """One tool call of the model; arguments as the provider sent them, text or value."""
 
     id: str
     name: str
@@ -37,7 +37,7 @@ class Call(NamedTuple):
 
 
 class ChoiceFacts:
-    """One choice: pieces, in the order in which they came."""
+    """The pieces of one choice, in the order of their arrival."""
 
     def __init__(self) -> None:
         self.texts: list[str] = []
@@ -48,7 +48,7 @@ class ChoiceFacts:
 
 
 class Facts:
-    """What a body states."""
+    """The facts in a body."""
 
     def __init__(self) -> None:
         self.choices: dict[Any, ChoiceFacts] = {}
@@ -62,28 +62,27 @@ class Facts:
         self.starts = 0  # how many answers begin in this body
 
     def choice(self, index: Any) -> ChoiceFacts:
-        """The choice at this index."""
         return self.choices.setdefault(index, ChoiceFacts())
 
     def identify(self, body: dict[str, Any], name: str, model: str) -> None:
-        """Note who answered."""
+        """Add the id and the model of the response."""
         if body.get(name):
             self.ids.add(body[name])
         if body.get(model):
             self.models.add(body[model])
 
     def add_usage(self, usage: Any) -> None:
-        """Counts are running totals: what comes later stands, and a null says nothing."""
+        """Counts are running totals: later ones replace earlier ones, and null changes nothing."""
         if isinstance(usage, dict):
             self.usage.update({name: value for name, value in usage.items() if value is not None})
 
 
 class NotABody(Exception):
-    """The bytes are no answer of this provider; the message says why."""
+    """The bytes are not a response of this provider; the message says why."""
 
 
 def read_facts(shape: str, data: bytes) -> Facts:
-    """State what `data` says.
+    """Read the facts in `data`.
 
     Raises:
         NotABody: the bytes are not an answer, whole or streamed, at all.
@@ -101,7 +100,7 @@ def read_facts(shape: str, data: bytes) -> Facts:
 
 
 def split(data: bytes) -> tuple[bool, list[Any]]:
-    """Is it a stream, and the JSON values in it.
+    """Whether it is a stream, and its JSON values.
 
     Raises:
         NotABody: it is empty, or neither JSON, an event stream, nor lines of JSON.
@@ -186,7 +185,7 @@ def _read_chat_message(choice_facts: ChoiceFacts, message: dict[str, Any]) -> No
 
 
 def _add_chat_calls(calls: list[list[Any]], message: dict[str, Any]) -> None:
-    """A call goes on where its index says; a second id, or a name without an index, begins another."""
+    """A delta continues the call of its index; a second id, or a name without an index, starts another call."""
     for piece in message.get("tool_calls") or []:
         index, own = piece.get("index"), piece.get("id")
         function = piece.get("function") or piece.get("custom") or {}
@@ -233,7 +232,7 @@ def _read_responses(facts: Facts, bodies: list[dict[str, Any]], streamed: bool) 
 
 
 def _last_response(facts: Facts, bodies: list[dict[str, Any]]) -> dict[str, Any]:
-    """The terminal event's response, or the last one there is."""
+    """The terminal event's response, or else the last one."""
     last: dict[str, Any] = {}
     for event in bodies:
         if event.get("type") == "error" or (event.get("error") and "response" not in event):
@@ -259,7 +258,7 @@ def _streamed_items(bodies: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def _from_deltas(item: dict[str, Any], index: int, bodies: list[dict[str, Any]]) -> dict[str, Any]:
-    """An item that was begun and never finished, as far as its deltas go."""
+    """An unfinished item, assembled from its deltas."""
     mine = [event for event in bodies if event.get("output_index") == index]
 
     def deltas(kind: str) -> str:
@@ -418,7 +417,7 @@ def _read_part(facts: Facts, choice_facts: ChoiceFacts, part: dict[str, Any]) ->
 
 
 def _read_function_call(choice_facts: ChoiceFacts, call: dict[str, Any]) -> None:
-    """A call may come whole, or begin with a name and `willContinue` and go on without a name."""
+    """A call may be complete, or start with a name and `willContinue` and continue without a name."""
     if "name" in call:
         choice_facts.calls.append(Call(call.get("id") or "", call["name"], dict(call.get("args") or {})))
     for piece in call.get("partialArgs") or []:
@@ -485,7 +484,7 @@ _READERS = {
 
 
 def find_missing(facts: Facts, view: dict[str, Any]) -> list[str]:
-    """Name every fact that the unified view does not hold, by its kind."""
+    """The kinds of the facts that the unified view lacks."""
     missing = []
     if not _one_of(view.get("id"), facts.ids):
         missing.append("id")
@@ -513,11 +512,11 @@ def _one_of(value: Any, stated: set[str]) -> bool:
 def _find_missing_in_choice(choice_facts: ChoiceFacts, choice: dict[str, Any], view: dict[str, Any]) -> list[str]:
     message = choice.get("message") or {}
     missing = []
-    if not _says(message.get("content", choice.get("text")), choice_facts.texts):
+    if not _contains_in_order(message.get("content", choice.get("text")), choice_facts.texts):
         missing.append("text")
-    if not _says(message.get("reasoning", choice.get("reasoning")), choice_facts.reasoning):
+    if not _contains_in_order(message.get("reasoning", choice.get("reasoning")), choice_facts.reasoning):
         missing.append("reasoning")
-    if not _says(message.get("refusal"), choice_facts.refusals):
+    if not _contains_in_order(message.get("refusal"), choice_facts.refusals):
         missing.append("refusal")
     finishes = [choice.get("finish_reason"), choice.get("provider_finish_reason"), view.get("status")]
     if choice_facts.finish is not None and str(choice_facts.finish) not in map(str, finishes):
@@ -530,8 +529,8 @@ def _find_missing_in_choice(choice_facts: ChoiceFacts, choice: dict[str, Any], v
     return missing
 
 
-def _says(joined: Any, pieces: list[str]) -> bool:
-    """Do the pieces stand in the whole, in order, with nothing but white space between?"""
+def _contains_in_order(joined: Any, pieces: list[str]) -> bool:
+    """Whether the pieces are in the text, in order, with only white space between them."""
     text = joined or ""
     if not isinstance(text, str):
         text = "".join(part.get("text", "") for part in text)

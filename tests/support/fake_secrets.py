@@ -14,7 +14,7 @@ URL_SAFE = ALNUM + "-_"
 
 
 def draw(source: Random, length: int, alphabet: str = ALNUM) -> str:
-    """A run of characters that always has a digit and ends in a letter, as no expression may depend on luck."""
+    """A random text that always has a digit and ends in a letter, so that no test depends on luck."""
     middle = "".join(source.choices(alphabet, k=length - 4))
     return (
         source.choice(LETTERS) + source.choice("23456789") + middle + source.choice("2468") + source.choice(LETTERS)
@@ -22,7 +22,7 @@ def draw(source: Random, length: int, alphabet: str = ALNUM) -> str:
 
 
 def luhn(source: Random, prefix: str, length: int) -> str:
-    """A card number with a right check digit."""
+    """A card number with a valid check digit."""
     body = prefix + "".join(source.choices(string.digits, k=length - 1 - len(prefix)))
     total = sum(
         sum(divmod(int(digit) * 2, 10)) if place % 2 == 0 else int(digit)
@@ -32,12 +32,11 @@ def luhn(source: Random, prefix: str, length: int) -> str:
 
 
 def grouped(number: str, mark: str) -> str:
-    """Four digits at a time."""
     return mark.join(number[place : place + 4] for place in range(0, len(number), 4))
 
 
 def jwt(source: Random) -> str:
-    """A token with a real header."""
+    """A token with a real JWT header."""
     parts = [json.dumps(part).encode() for part in ({"alg": "HS256", "typ": "JWT"}, {"sub": draw(source, 10)})]
     return ".".join([base64.urlsafe_b64encode(part).decode().rstrip("=") for part in parts] + [draw(source, 43)])
 
@@ -49,14 +48,14 @@ def pem(source: Random) -> str:
 
 
 def us_phone(source: Random) -> str:
-    """Area and exchange from 2 to 9."""
+    """A US phone number; area and exchange start with 2 to 9."""
     area, exchange, line = source.randint(200, 999), source.randint(200, 999), source.randint(0, 9999)
     shapes = ("({}) {}-{:04}", "{}-{}-{:04}", "+1 {} {} {:04}", "{}.{}.{:04}", "+1{}{}{:04}")
     return source.choice(shapes).format(area, exchange, line)
 
 
 def ssn(source: Random) -> str:
-    """In the ranges that are given out."""
+    """A social security number in a valid range."""
     area = source.choice([number for number in range(1, 900) if number != 666])
     return f"{area:03}-{source.randint(1, 99):02}-{source.randint(1, 9999):04}"
 

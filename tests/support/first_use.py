@@ -39,7 +39,7 @@ def import_package() -> None:
 
 
 def find_types() -> list[Any]:
-    """Every Struct of the package, and every type that an operation of the context store answers with."""
+    """Every Struct of the package, and every result type of the context store's operations."""
     from traceforge.context.api.operations import OPERATIONS_BY_NAME
 
     structs = [struct for struct in _subclasses(msgspec.Struct) if struct.__module__.startswith("traceforge")]
@@ -96,7 +96,7 @@ def use_types(calls: list[list[Callable[[], object]]]) -> None:
 
 
 def calls_of(shape: Any, value: Any, how: str) -> list[Callable[[], object]]:
-    """The ways to use a type, as the package does it or as msgspec offers it."""
+    """The ways to use a type, through the package's conversion or directly through msgspec."""
     text, packed = msgspec.json.encode(value), msgspec.msgpack.encode(value)
     if how == "ours":
         return [
@@ -112,7 +112,7 @@ def calls_of(shape: Any, value: Any, how: str) -> list[Callable[[], object]]:
 
 
 def find_samples(shapes: list[Any]) -> list[Any]:
-    """A value for each type that msgspec can describe, else None; in a child, because asking describes the type."""
+    """A sample for each type, or None; in a child process, because describing a type is its first use."""
     read, write = os.pipe()
     child = os.fork()
     if child == 0:

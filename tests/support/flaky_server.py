@@ -11,7 +11,7 @@ from support.model_servers import BadRequest, Handler, ModelServer, Reply, serve
 
 
 class Refusal(NamedTuple):
-    """An answer that is none."""
+    """An error status, and the headers sent with it."""
 
     status: int
     headers: dict[str, str] = {}  # noqa: RUF012  # nobody changes it
@@ -21,13 +21,13 @@ class _FlakyHandler(Handler):
     server: FlakyServer  # type: ignore[assignment]  # narrower
 
     def do_POST(self) -> None:  # noqa: N802  # the name is the base class's
-        """Note who asks."""
+        """Store the headers and the path of the request."""
         self.server.request_headers.append({name.lower(): value for name, value in self.headers.items()})
         self.server.paths.append(self.path)
         super().do_POST()
 
     def send_response_only(self, code: int, message: str | None = None) -> None:
-        """With the headers of a refusal."""
+        """Add the headers of the current refusal."""
         super().send_response_only(code, message)
         if code == self.server.refusal.status:
             for name, value in self.server.refusal.headers.items():
@@ -35,7 +35,7 @@ class _FlakyHandler(Handler):
 
 
 class FlakyServer(ModelServer):
-    """Answers with each salt in turn, after it has refused as often as it was told to."""
+    """Sends its list of refusals first, then answers with each salt in turn."""
 
     def __init__(self, *salts: str) -> None:
         super().__init__()
@@ -71,6 +71,6 @@ class FlakyServer(ModelServer):
 
 @contextlib.contextmanager
 def flaky_server(*salts: str) -> Iterator[FlakyServer]:
-    """One, in a thread of this process."""
+    """Run a flaky server in a thread of this process."""
     with serve_in_thread(FlakyServer(*salts)) as server:
         yield server

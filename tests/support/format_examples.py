@@ -134,7 +134,7 @@ _FULL_RECORD: dict[str, Any] = {
 
 
 def with_hashes(document: dict[str, Any]) -> dict[str, Any]:
-    """Compute every hash of a snapshot document anew, in place."""
+    """Recompute every hash of a snapshot document, in place."""
     for record in document["snapshots"]:
         record["hash"] = record_hash(record)
     document["hash"] = document_hash(document["version"], [record["hash"] for record in document["snapshots"]])
@@ -142,7 +142,7 @@ def with_hashes(document: dict[str, Any]) -> dict[str, Any]:
 
 
 def full_record() -> dict[str, Any]:
-    """A record body with every field the format knows, and one that it does not."""
+    """A record body with every known field and one unknown field."""
     return copy.deepcopy(_FULL_RECORD)
 
 
@@ -296,7 +296,7 @@ def example_ledger_entry() -> dict[str, Any]:
 
 
 def example_context_snapshot(*blocks: str) -> dict[str, Any]:
-    """A context snapshot over blocks that are named by their last character."""
+    """A context snapshot of blocks whose ids end in these characters."""
     return {
         "id": "snp_" + "0" * 26,
         "object": "snapshot",
@@ -311,7 +311,7 @@ def example_context_snapshot(*blocks: str) -> dict[str, Any]:
 
 
 def example_execution_trace() -> dict[str, Any]:
-    """The locked object of the specification."""
+    """The execution trace of the specification."""
     return {
         "trace_id": "tr_1",
         "timestamp": "2026-01-09T10:30:00Z",
@@ -328,7 +328,7 @@ def example_execution_trace() -> dict[str, Any]:
 
 
 class Format(NamedTuple):
-    """One format: its type, what its reader says about a value's shape, and good examples."""
+    """One format: its type, the shape check of its reader, and valid examples."""
 
     shape: Any
     check: Callable[[JSON], list[Finding]]
@@ -340,7 +340,7 @@ def _check_manifest_shape(value: JSON) -> list[Finding]:
 
 
 def _check_session_shape(value: JSON) -> list[Finding]:
-    """The violations that speak of types and spellings, and not of how values belong together."""
+    """The violations about types and notation, without those about how values relate."""
     findings = []
     for violation in verify_session(value).violations:
         if violation.rule_id in ("MI8", "MI9", "MI11") or "mismatch" in violation.message:

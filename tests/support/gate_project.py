@@ -25,7 +25,7 @@ CALL_COUNT = 16  # `test_chat_again` asks twice, `test_many_at_once` five times
 
 @contextmanager
 def approved_site(folder: Path, python: Path) -> Iterator[Site]:
-    """A project whose calls were recorded and approved, by whichever process came first, and a provider for it."""
+    """A project with recorded and approved calls, built by the first process that needs it, and its provider."""
     with model_server() as server:
         site = Site(folder, python, server)
         with build_once(folder) as absent:
@@ -49,18 +49,18 @@ class Site:
         self.server = server
 
     def at(self, folder: Path, server: ModelServer | None = None) -> Site:
-        """The same project as committed, in another place and perhaps with another provider."""
+        """A copy of the committed project in another folder, optionally with another provider."""
         keep = shutil.ignore_patterns(".ai-tests", "__pycache__", ".pytest_cache")
         shutil.copytree(self.folder, folder, ignore=keep)
         return Site(folder, self.python, server or self.server, self.tests)
 
     @property
     def port(self) -> int:
-        """Where the provider listens."""
+        """The provider's port."""
         return int(self.server.url.rpartition(":")[2])
 
     def environ(self, **variables: str) -> dict[str, str]:
-        """Where the providers are."""
+        """The environment variables with the providers' URLs and keys."""
         url = self.server.url
         return {
             "OPENAI_BASE_URL": f"{url}/v1", "OPENAI_API_KEY": "sk-nothing-of-value", "ANTHROPIC_BASE_URL": url,
@@ -69,11 +69,11 @@ class Site:
         }  # fmt: skip
 
     def run(self, *words: str, **variables: str) -> CommandResult:
-        """One command of ours."""
+        """Run one `traceforge` command."""
         return traceforge(*words, cwd=self.folder, **self.environ(**variables))
 
     def plugin(self, *words: str, without: Collection[str] = (), **variables: str) -> CommandResult:
-        """pytest itself, with the plugin that stands in our environment; `without` some of the variables."""
+        """Run pytest itself with the plugin of the test environment; `without` some of the variables."""
         environ = {name: value for name, value in self.environ(**variables).items() if name not in without}
         base_environ = {
             name: os.environ[name] for name in ("PATH", "HOME", "LANG") if name in os.environ
@@ -85,12 +85,12 @@ class Site:
         return CommandResult(ran.returncode, ran.stdout, ran.stderr)
 
     def add(self, text: str) -> None:
-        """Write a test behind those that there are."""
+        """Append a test to the application's test file."""
         with (self.folder / "four_providers.py").open("a") as file:
             file.write(f"\n\n{text}\n")
 
     def pytest(self, *words: str) -> list[str]:
-        """The application's tests."""
+        """The command line that runs the application's tests."""
         return ["--", str(self.python), "-m", "pytest", "-q", "-p", "no:cacheprovider", *words]
 
     def test(self, *words: str, options: tuple[str, ...] = (), **variables: str) -> CommandResult:
@@ -98,15 +98,15 @@ class Site:
         return self.run("test", *options, *self.pytest(*words, "four_providers.py"), **variables)
 
     def record(self, *words: str, options: tuple[str, ...] = (), **variables: str) -> CommandResult:
-        """`traceforge record` of them."""
+        """`traceforge record` of the application's tests."""
         return self.run("record", *options, *self.pytest(*words, "four_providers.py"), **variables)
 
     def approve(self) -> CommandResult:
-        """Everything."""
+        """Approve all pending changes."""
         return self.run("approve", "--all", "--reason", "it is right")
 
     def edit(self, before: str, after: str, name: str = "four_providers.py") -> None:
-        """Change the application."""
+        """Replace a text in a file of the application."""
         file = self.folder / name
         text = file.read_text()
         assert before in text
@@ -114,6 +114,6 @@ class Site:
 
 
 def make_project(folder: Path) -> None:
-    """The application and its configuration; nothing is recorded yet."""
+    """Write the application and its configuration; nothing is recorded yet."""
     shutil.copy(APP, folder)
     (folder / "traceforge.config.json").write_text(json.dumps(CONFIG))

@@ -26,7 +26,7 @@ IDENTITY = {"GIT_CONFIG_GLOBAL": "/dev/null", "GIT_CONFIG_SYSTEM": "/dev/null"}
 
 
 class Edit(NamedTuple):
-    """One place of one file; `before` must stand in it."""
+    """A replacement in one file; the file must contain `before`."""
 
     file: str
     before: str
@@ -34,7 +34,6 @@ class Edit(NamedTuple):
     everywhere: bool = False  # or the first time only
 
     def apply(self, project: Path) -> None:
-        """Change the file."""
         path = project / self.file
         text = path.read_text(encoding="utf-8")
         assert self.before in text, self
@@ -42,7 +41,7 @@ class Edit(NamedTuple):
 
 
 class Variant(NamedTuple):
-    """The application, and what is different."""
+    """One changed version of the application, or one other way to run its tests."""
 
     name: str
     edits: tuple[Edit, ...] = ()
@@ -52,7 +51,7 @@ class Variant(NamedTuple):
     place: str = "agent"  # the folder it is cloned to
 
     def run(self, pinned: Path, folder: Path, **variables: str) -> CommandResult:
-        """Clone, change, and test."""
+        """Clone the project, apply the edits, and run `traceforge test`."""
         project = folder / self.place
         git(folder, "clone", "-q", str(pinned), str(project))
         for edit in self.edits:
@@ -65,18 +64,18 @@ class Variant(NamedTuple):
 
 
 def environment() -> dict[str, str]:
-    """What every run has."""
+    """The variables of every run."""
     return {"OPENAI_API_KEY": "none", **PLAIN_PYTEST, **IDENTITY}
 
 
 def git(cwd: Path, *arguments: str) -> None:
-    """Run Git as somebody."""
+    """Run Git with a fixed author."""
     identity = ("-c", "user.name=Ada", "-c", "user.email=ada@example.com")
     subprocess.run(["git", *identity, *arguments], cwd=cwd, check=True, env={"PATH": "/usr/bin:/bin", **IDENTITY})
 
 
 def pin(folder: Path, url: str) -> Path:
-    """A repository with the agent in it, its behaviour recorded at `url`, approved and committed."""
+    """A repository with the agent, its behaviour recorded at `url`, approved and committed."""
     project = copytree(AGENT, folder / "pinned", ignore=ignore_patterns("__pycache__"))
     git(project, "init", "-q")
     git(project, "config", "user.name", "Ada")
@@ -95,7 +94,7 @@ def pin(folder: Path, url: str) -> Path:
 
 
 def one_character(file: str, count: int, within: tuple[str, ...] = ()) -> Iterator[Variant]:
-    """Texts with one character replaced, deleted, added or in the other case, at places that the seed chooses."""
+    """Edits that replace, delete, double or change the case of one character, at seeded places."""
     text = (AGENT / file).read_text(encoding="utf-8").strip()
     chance = random.Random(file)
     for number in range(count):
@@ -108,7 +107,7 @@ def one_character(file: str, count: int, within: tuple[str, ...] = ()) -> Iterat
 
 
 def settings() -> Iterator[Variant]:
-    """The model, and every sampling parameter: another value, or one more."""
+    """Another model, and every sampling parameter changed or added."""
     for before, after in [
         ('"gpt-4.1-mini"', '"gpt-4.1"'), ('"gpt-4.1-mini"', '"gpt-4.1-Mini"'), ('"gpt-4.1-mini"', '"gpt-4.1-mini "'),
         ('"temperature": 0', '"temperature": 0.1'), ('"temperature": 0', '"temperature": 1e-9'),
@@ -128,7 +127,7 @@ def settings() -> Iterator[Variant]:
 
 
 def requests() -> Iterator[Variant]:
-    """What else a request of the agent has: its messages, tools and answer format."""
+    """Changes of the messages, the tools and the response format."""
     loop = "tools=TOOLS, stream_options"
     system = '{"role": "system", "content": read_prompt("support")}'
     user = '{"role": "user", "content": question}'
@@ -203,7 +202,7 @@ CHANGES = [
 
 
 def wire() -> Iterator[Variant]:
-    """The same request in other bytes."""
+    """The same requests, encoded differently."""
     bodies = (
         "sorted",
         "indent-1",
@@ -272,7 +271,7 @@ def machines() -> Iterator[Variant]:
 
 
 def code() -> Iterator[Variant]:
-    """Code that asks the same."""
+    """Changed code that sends the same requests."""
     header, client = "from __future__ import annotations\n", "client or OpenAI()"
     ask = 'SupportAgent().ask("Where is my order A-1002?")\n\n\ndef'
     threads = (

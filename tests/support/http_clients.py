@@ -19,7 +19,7 @@ ChunkCallback = Callable[[bytes], bool | None]  # is told each piece; returns Tr
 
 
 class ClientResponse(NamedTuple):
-    """What an application got."""
+    """The response as the application received it."""
 
     status: int
     headers: list[tuple[str, str]]
@@ -27,17 +27,17 @@ class ClientResponse(NamedTuple):
 
 
 class Driver(Protocol):
-    """One client."""
+    """One HTTP client."""
 
     name: str
     error: type[Exception]  # what its errors have in common
 
     def post(self, url: str, body: Any, headers: dict[str, str] | None = None) -> ClientResponse:
-        """Send a request, read the whole answer."""
+        """Send a request and read the whole response."""
         ...
 
     def stream(self, url: str, body: Any, on_chunk: ChunkCallback) -> ClientResponse:
-        """Send a request, read the answer piece by piece as it comes."""
+        """Send a request and pass each chunk of the response to `on_chunk` as it arrives."""
         ...
 
 
@@ -50,7 +50,6 @@ class Httpx:
         self.error = self.module.HTTPError
 
     def post(self, url: str, body: Any, headers: dict[str, str] | None = None) -> ClientResponse:
-        """One call."""
         with self.module.Client() as client:
             response = client.post(url, content=body, headers=headers)
             return ClientResponse(
@@ -58,7 +57,6 @@ class Httpx:
             )
 
     def stream(self, url: str, body: Any, on_chunk: ChunkCallback) -> ClientResponse:
-        """One stream."""
         pieces = []
         with self.module.Client() as client, client.stream("POST", url, content=body) as response:
             for piece in response.iter_raw():
@@ -78,8 +76,6 @@ class HttpxAsync(Httpx):
         self.name = f"{module.__name__}-async"
 
     def post(self, url: str, body: Any, headers: dict[str, str] | None = None) -> ClientResponse:
-        """One call."""
-
         async def ask() -> ClientResponse:
             async with self.module.AsyncClient() as client:
                 response = await client.post(url, content=_async_body(body), headers=headers)
@@ -90,8 +86,6 @@ class HttpxAsync(Httpx):
         return asyncio.run(ask())
 
     def stream(self, url: str, body: Any, on_chunk: ChunkCallback) -> ClientResponse:
-        """One stream."""
-
         async def ask() -> ClientResponse:
             pieces = []
             async with (
@@ -116,13 +110,11 @@ class Requests:
     error = requests.RequestException
 
     def post(self, url: str, body: Any, headers: dict[str, str] | None = None) -> ClientResponse:
-        """One call."""
         with requests.Session() as session:
             response = session.post(url, data=body, headers=headers)
             return ClientResponse(response.status_code, _lower_names(response.headers.items()), response.content)
 
     def stream(self, url: str, body: Any, on_chunk: ChunkCallback) -> ClientResponse:
-        """One stream."""
         pieces = []
         with requests.Session() as session, session.post(url, data=body, stream=True) as response:
             for piece in response.iter_content(chunk_size=None):
@@ -139,8 +131,6 @@ class Aiohttp:
     error = aiohttp.ClientError
 
     def post(self, url: str, body: Any, headers: dict[str, str] | None = None) -> ClientResponse:
-        """One call."""
-
         async def ask() -> ClientResponse:
             async with (
                 aiohttp.ClientSession() as session,
@@ -151,8 +141,6 @@ class Aiohttp:
         return asyncio.run(ask())
 
     def stream(self, url: str, body: Any, on_chunk: ChunkCallback) -> ClientResponse:
-        """One stream."""
-
         async def ask() -> ClientResponse:
             pieces = []
             async with (

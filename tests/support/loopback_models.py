@@ -18,7 +18,7 @@ from traceforge.model_server.http_server import ModelServer
 
 @contextmanager
 def model_server(salt: str = "") -> Iterator[ModelServer]:
-    """The bundled model server, which speaks as all four providers do."""
+    """The bundled model server, which implements all four providers' APIs."""
     with ModelServer(salt=salt) as server:
         thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True)
         thread.start()
@@ -31,7 +31,7 @@ def model_server(salt: str = "") -> Iterator[ModelServer]:
 
 @contextmanager
 def scripted_provider() -> Iterator[Upstream]:
-    """A provider that does as it is told, and counts."""
+    """Run a scripted provider for the duration of a test."""
     upstream = Upstream()
     try:
         yield upstream
@@ -40,14 +40,14 @@ def scripted_provider() -> Iterator[Upstream]:
 
 
 def connect_models(store: Store, url: str, *, timeout_s: float = 20.0, **upstreams: str) -> Store:
-    """The same project, with every provider at `url`, or where it is named."""
+    """The same project with every provider at `url`, or at the URL given for it by name."""
     named = {**dict.fromkeys(PROVIDERS, url), **upstreams}
     models = ModelClients(named, recorder=MemoryRecorder(), timeout_s=timeout_s)
     return Store(store.database, store.keyring, store.project_id, models)
 
 
 def chat_answer(text: str, **more: Any) -> bytes:
-    """A chat completion that says this."""
+    """A chat completion with this text."""
     message = {"role": "assistant", "content": text, **more}
     body = {
         "id": "chatcmpl-1",
@@ -63,7 +63,7 @@ def chat_answer(text: str, **more: Any) -> bytes:
 
 
 def chat_events(*texts: str) -> list[bytes]:
-    """A stream that says this, in as many pieces, and its end."""
+    """A chat stream with one event per text, and its end."""
 
     def event(delta: dict[str, Any], reason: str | None = None) -> bytes:
         chunk = {
@@ -80,7 +80,7 @@ def chat_events(*texts: str) -> list[bytes]:
 
 
 def streamed_response(*texts: str, permits: threading.Semaphore | None = None) -> ScriptedResponse:
-    """The same as an answer of a scripted provider; `gate` is waited for before each piece but the first."""
+    """A scripted chat stream; each piece but the first waits for one of `permits`."""
     return ScriptedResponse(
         chat_events(*texts), headers={"content-type": "text/event-stream"}, chunked=True, permits=permits
     )

@@ -35,7 +35,7 @@ ServerT = TypeVar("ServerT", bound=ModelServer)
 
 @contextlib.contextmanager
 def serve_in_thread(server: ServerT) -> Iterator[ServerT]:
-    """Let a server serve in a thread of this process."""
+    """Serve in a thread of this process."""
     with server:
         thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
         thread.start()
@@ -48,7 +48,7 @@ def serve_in_thread(server: ServerT) -> Iterator[ServerT]:
 
 @contextlib.contextmanager
 def model_server(salt: str = "") -> Iterator[ModelServer]:
-    """A server in a thread of this process."""
+    """Run a model server in a thread of this process."""
     with serve_in_thread(ModelServer(salt=salt)) as server:
         yield server
 
@@ -67,7 +67,7 @@ class ServerProcess(NamedTuple):
 
 @contextlib.contextmanager
 def model_server_process(*arguments: str) -> Iterator[ServerProcess]:
-    """The command, on a free port."""
+    """Run the command on a free port."""
     command = [sys.executable, str(EXAMPLES / "model_server"), "--port", "0", *arguments]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout

@@ -92,7 +92,7 @@ STOPPED_IN_PYTHON = (
 
 
 def try_all(ways: Iterable[str]) -> str:
-    """One program that tries them one after the other, and says which it tried."""
+    """One program that tries these escapes one after the other, and prints the name of each."""
     tried = {way: WAYS[way] for way in ways}
     return f"""
 if __name__ == "__main__":
@@ -106,7 +106,7 @@ if __name__ == "__main__":
 
 
 class ConnectionCounter:
-    """A server that counts who came."""
+    """A server that counts its connections."""
 
     def __init__(self) -> None:
         self._server = socket.create_server(("0.0.0.0", 0), backlog=50)
@@ -122,13 +122,12 @@ class ConnectionCounter:
                 connection.close()
 
     def close(self) -> None:
-        """No more."""
         self._server.close()
 
 
 @contextlib.contextmanager
 def connection_counter() -> Iterator[ConnectionCounter]:
-    """On every address of this machine."""
+    """Listen on every address of this machine."""
     server = ConnectionCounter()
     try:
         yield server
@@ -137,7 +136,7 @@ def connection_counter() -> Iterator[ConnectionCounter]:
 
 
 def own_address() -> str:
-    """An address of this machine that is not loopback; "" where it has none."""
+    """An address of this machine that is not loopback, or ""."""
     with contextlib.suppress(OSError), socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         probe.connect(("192.0.2.200", 9))  # nothing is sent
         address = str(probe.getsockname()[0])

@@ -44,13 +44,13 @@ class Node:
         return answers
 
     def close(self) -> None:
-        """End the process: it stops by itself once its input ends."""
+        """End its input, at which the process stops."""
         self._process.communicate(timeout=10)
 
 
 @dataclass(frozen=True)
 class Answer:
-    """What JavaScript makes of one text: `error`, or else all the others."""
+    """JavaScript's reading of one text: `error`, or all other fields."""
 
     error: str | None
     ecmascript: bytes = b""
@@ -76,7 +76,6 @@ class CanonicalOracle:
         return self.judge([text])[0]
 
     def close(self) -> None:
-        """End the process behind it."""
         self._node.close()
 
 

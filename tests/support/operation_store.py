@@ -33,11 +33,11 @@ class RawContent(NamedTuple):
 
 
 class Store(ProjectStore):
-    """The store of one project, as tests use it."""
+    """The store of one project with a method per operation."""
 
     @classmethod
     def open(cls, target: str, **options: Any) -> Self:
-        """Open a database, as `open_store` does."""
+        """Open a database with `open_store`."""
         store = open_store(target, **options)
         return cls(store.database, store.keyring, store.project_id, store.models)
 
@@ -63,12 +63,12 @@ class Store(ProjectStore):
         return operation.call(self, OperationArguments(ids, body[0] if body else None, limit, after, operator))
 
     def list_api_keys(self, *, everywhere: bool = False, **page: Any) -> Page[ApiKey]:
-        """The API keys of this project, or of every one."""
+        """The API keys of this project, or of every project."""
         api_keys: Page[ApiKey] = self._call("list_api_keys", (), operator=everywhere, **page)
         return api_keys
 
     def delete_api_key(self, key_id: str, *, everywhere: bool = False) -> Deleted:
-        """Revoke an API key of this project, or of any."""
+        """Revoke an API key of this project, or of any project."""
         deleted: Deleted = self._call("delete_api_key", (key_id,), operator=everywhere)
         return deleted
 
@@ -77,12 +77,9 @@ class Store(ProjectStore):
         return self.read(lambda tx: projects.find_api_key(tx.connection, key))
 
     def get_project(self) -> Project:
-        """The project of this store."""
         return self.read(projects.get_project)
 
     def get_artifact_content(self, artifact_id: str) -> RawContent:
-        """The bytes of an artifact."""
-
         def work(tx: Any) -> RawContent:
             row = tx.load(artifacts, "artifact", artifact_id)
             content = open_artifact(tx, row)
@@ -94,15 +91,15 @@ class Store(ProjectStore):
         return self.read(work)
 
     def begin_response(self, body: NewResponse) -> RunningResponse:
-        """A response whose texts are read as they come."""
+        """Start a response whose texts are read as they arrive."""
         return start_response(self, body)
 
     def create_replay_run(self, body: NewReplayRun, *, start: bool = True) -> ReplayRun:
-        """A replay run, which starts unless it shall not."""
+        """Create a replay run; `start=False` leaves it waiting."""
         return replay_worker.create_replay_run(self, body, start=start)
 
     def resume_replay_runs(self) -> list[str]:
-        """Work on the runs that no process works on."""
+        """Resume the runs that no process works on."""
         return replay_worker.resume_replay_runs(self)
 
     def finish_purges(self) -> None:

@@ -25,7 +25,7 @@ RUN: dict[str, Any] = {
 
 
 def write_sources(folder: Path) -> dict[str, str]:
-    """One source for each file that a pack may hold, in notations of their own; by its name in the pack."""
+    """Write one source for each file of a pack, in non-canonical JSON; paths by name in the pack."""
     values: dict[str, Any] = {
         "run.json": RUN,
         "bundle.json": {"bundle_id": "bundle-1", "answer": "Paris."},
@@ -46,7 +46,7 @@ def write_sources(folder: Path) -> dict[str, str]:
 
 
 def make_key(folder: Path, name: str = "key", kind: str = "ed25519") -> Path:
-    """A key of SSH, and beside it its public half."""
+    """Create an SSH key pair; returns the path of the private key."""
     path = folder / name
     subprocess.run(["ssh-keygen", "-q", "-t", kind, "-N", "", "-C", "test", "-f", str(path)], check=True)
     return path

@@ -32,14 +32,14 @@ def make_call(
     status: int = 200,
     **more: Any,
 ) -> Exchange:
-    """A call that can be approved, unless `more` says otherwise."""
+    """A call that can be approved, unless `more` changes that."""
     request = chat_request(text, **{**REPEATABLE, **more})
     response: Any = chat_answer(answer, usage=USAGE) if status == 200 else {"error": {"message": answer}}
     return make_exchange(CHAT, request, response, number=number, status=status, caller=Caller(source, scope))
 
 
 def candidates_from(*calls: Exchange, models: Models = NO_MODELS) -> list[Candidate]:
-    """What a run of these calls could be approved as."""
+    """The candidates for approval in a run of these calls."""
     composed = [COMPOSER.compose(exchange) for exchange in calls]
     return find_candidates([(parse_object(trace.trace), trace.chunks) for trace in composed], KEYS, models)
 
@@ -51,7 +51,7 @@ def propose(
     models: Models = NO_MODELS,
     folder: str = "/nowhere",
 ) -> Proposal:
-    """What a run of these calls proposes, in a folder of tests."""
+    """The changes that a run of these calls proposes, in a folder of tests."""
     candidates = candidates_from(*calls, models=models)
     return propose_changes(
         candidates, approved, KEYS, used or {}, RunScopes({exchange.caller.scope for exchange in calls}, [folder])

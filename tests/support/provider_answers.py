@@ -35,7 +35,7 @@ _PATHS = {
 
 
 class Body(NamedTuple):
-    """One answer, in the pieces in which it is sent."""
+    """One response body, in the pieces in which it is sent."""
 
     name: str
     media_type: str
@@ -43,12 +43,11 @@ class Body(NamedTuple):
 
     @property
     def data(self) -> bytes:
-        """All of it."""
         return b"".join(self.pieces)
 
 
 class RequestSummary(NamedTuple):
-    """What a request asks for."""
+    """The properties of a request that select its answer."""
 
     model: str
     shape: str
@@ -58,7 +57,7 @@ class RequestSummary(NamedTuple):
 
 
 def read_request(received: ReceivedRequest) -> RequestSummary:
-    """Understand a request of the application."""
+    """Summarize a request of the application."""
     target = received.line.split()[1].decode()
     shape = next(shape for end, shape in _PATHS.items() if target.endswith(end))
     match = re.search(r"/models/([^/:]+):", target)
@@ -69,7 +68,7 @@ def read_request(received: ReceivedRequest) -> RequestSummary:
 
 
 class Answers:
-    """The answers of a test: by hand, and `rounds` of real traffic."""
+    """Handwritten answers, and `rounds` of recorded ones."""
 
     def __init__(self, corpus: Path | None, rounds: int) -> None:
         self.rounds = range(rounds + 1 if corpus else 1)
@@ -79,19 +78,19 @@ class Answers:
         } if corpus else {}  # fmt: skip
 
     def find(self, request_summary: RequestSummary) -> Body:
-        """What is said."""
+        """The answer to a request."""
         real = self._real.get((request_summary.shape, request_summary.streaming, request_summary.calls)) or ()
         if request_summary.round == 0 or not real:
             return handwritten_body(request_summary.shape, request_summary.streaming, request_summary.calls)
         return real[(request_summary.round - 1) % len(real)]
 
     def tool(self, shape: str, streaming: bool, number: int) -> str:
-        """The tool that will be called."""
+        """The name of the tool that the answer calls."""
         (call,) = _only_choice(shape, self.find(RequestSummary("", shape, streaming, True, number)).data).calls
         return call.name
 
     def models(self, ways: dict[str, str]) -> dict[str, str]:
-        """Each model to ask and the tool to offer it; `ways` are those to ask, with the shape each has."""
+        """Each model name and the tool to offer it; `ways` maps a call style to the shape of its API."""
         return {
             f"{way}.{number}": self.tool(shape, way.endswith("-stream"), number) if "-tools" in way else ""
             for way, shape in ways.items()
@@ -99,7 +98,7 @@ class Answers:
         }
 
     def answer(self, received: ReceivedRequest) -> ScriptedResponse:
-        """For an upstream."""
+        """The response of a scripted provider to a request."""
         request = read_request(received)
         body = self.find(request)
         return ScriptedResponse(
@@ -114,7 +113,7 @@ def _only_choice(shape: str, data: bytes) -> ChoiceFacts:
 
 @cache
 def _samples(corpus: Path, shape: str, streaming: bool, calls: bool) -> list[Body]:
-    """Real answers that say something, or call one tool, and hold nothing that is redacted; spread over all."""
+    """Recorded answers with a text, or with one tool call, and without secrets; spread over the corpus."""
     redactor = Redactor()
     bodies = [
         _body(interaction)
@@ -168,7 +167,7 @@ def _cut(data: bytes, sizes: Sequence[int]) -> Iterator[bytes]:
 
 
 def handwritten_body(shape: str, streaming: bool, calls: bool) -> Body:
-    """An answer of ours."""
+    """A handwritten answer."""
     media = (
         ("application/x-ndjson" if shape == "ollama" else "text/event-stream") if streaming else "application/json"
     )

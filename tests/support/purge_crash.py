@@ -38,7 +38,7 @@ _WRITES = os.O_WRONLY | os.O_RDWR
 
 
 def die_at_change(number: int, store: Store) -> None:
-    """Die before this change, and count from now on."""
+    """Kill this process before its N-th change from now on."""
     steps_left = [number]
 
     def change() -> None:
@@ -66,7 +66,7 @@ def _counted(real: Callable[..., Any], change: Callable[[], None]) -> Callable[.
 
 
 class Case:
-    """A project of which one half is to go."""
+    """A project of which one half is purged."""
 
     def __init__(self, shared: Store, traces: Path, number: int) -> None:
         self.marker = f"Wq{number:04}-Löwenzahn-Xy"
@@ -89,11 +89,11 @@ class Case:
         self.old_key = ring["keys"][self.store.project_id]["1"]
 
     def purge(self) -> None:
-        """In a process that is to die."""
+        """Purge one half, in a process that may be killed."""
         self.store.create_purge_job(NewPurge(targets=[self.artifact.id, self.talk.id]))
 
     def check(self, folders: list[Path]) -> None:
-        """Whatever happened: all of one half is gone, or no job was ever written down; the other half is there."""
+        """Either one half is purged completely or no job was stored; the other half is there."""
         jobs = self.store.list_purge_jobs().data
         assert [self.kept] == list_all_events(self.store, self.other)
         assert self.snapshot == self.store.get_snapshot(self.snapshot.id)
@@ -118,7 +118,7 @@ class Case:
 
 
 def purge_until_killed(shared: Store, case: Case, number: int) -> bool:
-    """Purge in a process that is killed; was it?"""
+    """Purge in a process that is killed at the N-th change; whether it was killed."""
     child = os.fork()
     if not child:
         ended = 1
@@ -134,7 +134,7 @@ def purge_until_killed(shared: Store, case: Case, number: int) -> bool:
 
 
 def main(target: str, keys: str, traces: str, first: int, every: int) -> int:
-    """Until a purge gets to its end; how many were killed."""
+    """Kill purges until one completes; returns the number of kills."""
     killed, number = 0, first
     folders = [Path(keys).parent, Path(traces)]
     while True:

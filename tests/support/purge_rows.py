@@ -32,21 +32,21 @@ from traceforge.traces.trace_summary import StoredTrace, summarize_trace
 
 
 def purge(store: Store, *targets: str) -> Receipt:
-    """Purge, and what the receipt says."""
+    """Purge and return the receipt."""
     job = store.create_purge_job(NewPurge(targets=list(targets)))
     assert "completed" == job.status
     return store.get_receipt(job.id)
 
 
 def purged_ids(receipt: Receipt, kind: str) -> set[str]:
-    """The ids of one kind that a receipt names."""
+    """The ids of one kind in a receipt."""
     return {
         object_id for each in (*receipt.removed, *receipt.invalidated) if each.kind == kind for object_id in each.ids
     }
 
 
 def insert_release(tx: StoreTransaction) -> str:
-    """A release without a name."""
+    """Insert a release without a name; returns its id."""
     row = {"id": new_id("alr"), "project_id": tx.project_id, "targets": "[]", "targets_digest": digest_text("")}
     tx.execute(insert(releases), [{**row, "created_at": now_text()}])
     return str(row["id"])
@@ -55,7 +55,7 @@ def insert_release(tx: StoreTransaction) -> str:
 def insert_response(
     store: Store, snapshot_id: str, text: str, *, event_id: str | None = None, trace_id: str | None = None
 ) -> str:
-    """A completed response to a snapshot, whose output says `text`."""
+    """Insert a completed response to a snapshot with the output `text`."""
 
     def work(tx: StoreTransaction) -> str:
         from traceforge.context.compiler.pinned_snapshots import load_snapshot
@@ -77,7 +77,7 @@ def insert_response(
 
 
 def insert_replay_run(store: Store, text: str, *snapshot_ids: str) -> str:
-    """A completed replay run over snapshots; its items and its report say `text`."""
+    """Insert a completed replay run over snapshots, with `text` in its items and its report."""
 
     def work(tx: StoreTransaction) -> str:
         run_id, release_id, report = new_id("rpl"), insert_release(tx), json.dumps({"report": text}).encode()
@@ -102,7 +102,7 @@ def insert_replay_run(store: Store, text: str, *snapshot_ids: str) -> str:
 
 
 def insert_idempotent_response(store: Store, path: str, key: str, answer: object, *subjects: str) -> str:
-    """The stored answer to a call with an idempotency key; the digest that it is known by."""
+    """Insert the stored response to a request with an idempotency key; returns the key's digest."""
     digest = digest_text(key)
 
     def work(tx: StoreTransaction) -> None:
@@ -122,7 +122,7 @@ def insert_idempotent_response(store: Store, path: str, key: str, answer: object
 
 
 def trace_with_text(text: str, number: int = 0) -> StoredTrace:
-    """A trace of a streamed call in which somebody says something."""
+    """The trace of a streamed call with `text` in its messages and chunks."""
     body: dict[str, Any] = {
         "schema_version": "1.0.0",
         "id": new_uuid(),
@@ -149,7 +149,7 @@ def trace_with_text(text: str, number: int = 0) -> StoredTrace:
 
 
 def encodings(marker: str) -> Iterator[tuple[str, bytes]]:
-    """How a text could stand in a file: each spelling with its name."""
+    """The encodings in which a text could be in a file, each with its name."""
     data = marker.encode()
     yield "UTF-8", data
     yield "UTF-16 LE", marker.encode("utf-16-le")
@@ -164,7 +164,7 @@ def encodings(marker: str) -> Iterator[tuple[str, bytes]]:
 
 
 def search_files(marker: str, *folders: Path) -> list[str]:
-    """Every file below these folders that holds a text in any spelling."""
+    """Every file below these folders that contains a text in any encoding."""
     wanted = list(encodings(marker))
     matches = []
     for folder in folders:

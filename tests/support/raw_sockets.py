@@ -29,29 +29,26 @@ SECONDS_MAX = 10.0  # Beyond this a test hangs.
 
 
 class CollectingSink:
-    """A sink that keeps what it is given, and lets a test wait for it."""
+    """A sink that collects exchanges, and lets a test wait for them."""
 
     def __init__(self) -> None:
         self.exchanges: list[Exchange] = []
         self._changed = threading.Condition()
 
     def take(self, exchange: Exchange) -> None:
-        """Keep it."""
         with self._changed:
             self.exchanges.append(exchange)
             self._changed.notify_all()
 
     @property
     def counts(self) -> RecordingCounts:
-        """All are recorded."""
         return RecordingCounts(accepted=len(self.exchanges), recorded=len(self.exchanges))
 
     def close(self, seconds: float = 0) -> RecordingCounts:
-        """Nothing waits."""
         return self.counts
 
     def wait(self, count: int = 1) -> list[Exchange]:
-        """Wait until there are this many."""
+        """Wait until there are this many exchanges."""
         with self._changed:
             assert self._changed.wait_for(lambda: len(self.exchanges) >= count, SECONDS_MAX), self.exchanges
         return self.exchanges
@@ -66,11 +63,10 @@ class Peer:
         self._read = b""
 
     def send(self, data: bytes) -> None:
-        """Send all of it."""
         self.sock.sendall(data)
 
     def read_until(self, mark: bytes) -> bytes:
-        """Read up to and with a mark."""
+        """Read up to a mark, including it."""
         while mark not in self._read:
             self._receive(mark)
         end = self._read.index(mark) + len(mark)
@@ -78,7 +74,6 @@ class Peer:
         return data
 
     def read_exactly(self, count: int) -> bytes:
-        """Read this many bytes."""
         while len(self._read) < count:
             self._receive(count)
         data, self._read = self._read[:count], self._read[count:]
@@ -91,14 +86,13 @@ class Peer:
         self._read += data
 
     def read_to_end(self) -> bytes:
-        """Read to the end of the connection."""
         while data := self.sock.recv(65536):
             self._read += data
         data, self._read = self._read, b""
         return data
 
     def read_head(self) -> bytes:
-        """Read a head."""
+        """Read up to the end of a message head."""
         return self.read_until(b"\r\n\r\n")
 
     def request(self) -> bytes:
@@ -109,12 +103,10 @@ class Peer:
     response = request
 
     def reset(self) -> None:
-        """Close with a reset."""
         self.sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
         self.sock.close()
 
     def close(self) -> None:
-        """Close."""
         self.sock.close()
 
     def is_closed_by_peer(self) -> bool:
@@ -137,7 +129,7 @@ def content_length(head: bytes) -> int:
 
 
 class Upstream:
-    """Listens; a test accepts and speaks for it."""
+    """A listening socket; the test accepts its connections and writes the responses."""
 
     def __init__(self) -> None:
         self._listener = socket.create_server(("127.0.0.1", 0))
@@ -147,12 +139,11 @@ class Upstream:
         self.url = f"http://127.0.0.1:{self.port}"
 
     def accept(self) -> Peer:
-        """The next connection."""
         self._peers.append(Peer(self._listener.accept()[0]))
         return self._peers[-1]
 
     def has_no_other_connection(self) -> bool:
-        """Is no other connection waiting?"""
+        """Whether no other connection is waiting."""
         self._listener.settimeout(0)
         try:
             self._listener.accept()
@@ -163,7 +154,6 @@ class Upstream:
         return False
 
     def close(self) -> None:
-        """Listen no more, and close what is open."""
         self._listener.close()
         for peer in self._peers:
             peer.close()
@@ -217,7 +207,7 @@ class Proxy:
         await self._server.drain(0, self._hurry)
 
     def call(self, work: Callable[[], object]) -> Any:
-        """Run something on the proxy's loop."""
+        """Run `work` on the proxy's event loop."""
 
         async def run() -> object:
             return work()
@@ -225,18 +215,16 @@ class Proxy:
         return asyncio.run_coroutine_threadsafe(run(), self._loop).result(SECONDS_MAX)
 
     def connect(self) -> Peer:
-        """A client."""
         self._clients.append(Peer(socket.create_connection((self._host, self.port), SECONDS_MAX)))
         return self._clients[-1]
 
     def post(self, path: str = "/up/v1/chat/completions", body: bytes = b"{}", headers: bytes = b"") -> Peer:
-        """A client that has sent a request."""
+        """Connect a client and send a request."""
         client = self.connect()
         client.send(request(path, body, headers))
         return client
 
     def stop(self) -> None:
-        """Stop at once."""
         self._loop.call_soon_threadsafe(self._stop.set)
         self._thread.join(SECONDS_MAX)
         assert not self._thread.is_alive()
@@ -245,7 +233,7 @@ class Proxy:
 
 
 def read_chunks(peer: Peer) -> list[bytes]:
-    """Read a chunked body: its chunks, as they were sent."""
+    """Read a chunked body and return its chunks."""
     chunks = []
     while size := int(peer.read_until(b"\r\n"), 16):
         chunks.append(peer.read_exactly(size))

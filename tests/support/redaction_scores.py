@@ -43,21 +43,21 @@ _KEY_BLOCK = re.compile(r"BEGIN [A-Z ]*PRIVATE KEY.*[A-Za-z0-9+/]{16}|LS0tLS1CRU
 
 
 class Score(NamedTuple):
-    """How a type fared."""
+    """Matches, labels and false positives of one type."""
 
-    found: int
+    matched: int
     labelled: int
     wrong: int
 
     @property
     def recall(self) -> float:
-        """How many of the labelled were found."""
-        return self.found / self.labelled
+        """The share of the labels that were found."""
+        return self.matched / self.labelled
 
     @property
     def precision(self) -> float:
-        """How many of the finds were right."""
-        return self.found / (self.found + self.wrong) if self.found else 0.0
+        """The share of the matches that are right."""
+        return self.matched / (self.matched + self.wrong) if self.matched else 0.0
 
 
 def corpus_file(name: str) -> Path:
@@ -92,7 +92,7 @@ def scores(redactor: Redactor) -> dict[str, Score]:
 
 
 def _labels(row: dict[str, Any]) -> Iterator[tuple[dict[str, Any], str]]:
-    """The labels of a row that are scored, and as what."""
+    """The labels of a row that are scored, each with its type."""
     for label in row["spans"] or []:
         text = row["text"][label["start"] : label["end"]]
         kind = PERSONAL.get(label["type"], row["norm_type"])
@@ -120,5 +120,5 @@ def _overlap(span: TextSpan, label: dict[str, Any]) -> bool:
 
 
 def changed_negatives(redactor: Redactor) -> list[str]:
-    """Rules of real provider fields that redaction would change; there must be none."""
+    """The rules of real provider fields that redaction changes; there must be none."""
     return [row["rule"] for row in rows("llm_traffic_negatives") if redactor.redact_text(row["text"]) != row["text"]]

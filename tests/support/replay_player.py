@@ -25,17 +25,17 @@ NO_CALLER = Caller()
 
 
 def redactions_of(exchange: Exchange, keys: RequestKeyer = KEYS) -> list[Redaction]:
-    """Everything that is redacted in a call's request."""
+    """All redactions in a call's request."""
     return [*keys.find_header_redactions(exchange.request_headers), *keyed_request_of(exchange, keys).redactions]
 
 
 def keyed_request_of(exchange: Exchange, keys: RequestKeyer = KEYS) -> KeyedRequest:
-    """What a call asks."""
+    """The keyed request of a call."""
     return keys.key_request(exchange.method, exchange.url, exchange.request_headers, exchange.request_body)
 
 
 def stored_request_of(exchange: Exchange, keys: RequestKeyer = KEYS, redactor: Redactor = REDACTOR) -> KeyedRequest:
-    """What its trace says that it asks."""
+    """The keyed request of a call, read from its trace."""
     from support.exchanges import parse_object
 
     body = parse_object(TraceComposer(redactor).compose(exchange).trace)
@@ -47,7 +47,7 @@ def stored_request_of(exchange: Exchange, keys: RequestKeyer = KEYS, redactor: R
 
 
 def store_exchanges(folder: Path, exchanges: Sequence[Exchange], *, match_key: bytes | None = None) -> TraceStore:
-    """Record calls, and open the store that holds them."""
+    """Store exchanges as traces, and open their store."""
     composer = TraceComposer(REDACTOR, match_key)
     writer = SpoolWriter(os.fspath(folder))
     for exchange in exchanges:
@@ -67,7 +67,7 @@ def make_player(
     trace_filter: TraceFilter = TraceFilter(),  # noqa: B008 (frozen)
     repeat: bool = True,
 ) -> Player:
-    """A player of these calls; the keys are those of the day of the recording, and of today."""
+    """A player of these calls; `recorded_with` and `match_key` are the match keys at recording and at replay."""
     keys = RequestKeyer(REDACTOR, volatile or VolatileRules())
     store = store_exchanges(folder, exchanges, match_key=recorded_with)
     recordings = TraceRecordings(store, keys)
@@ -77,5 +77,5 @@ def make_player(
 
 
 def play(player: Player, exchange: Exchange, caller: Caller = NO_CALLER) -> ReplayResult:
-    """Ask again what a call asked."""
+    """Send a call's request to the player."""
     return player.play(exchange.method, exchange.url, exchange.request_headers, exchange.request_body, caller)

@@ -18,7 +18,6 @@ from traceforge.replay.trace_recordings import open_trace_player
 
 
 def main() -> int:
-    """Run it."""
     loaded = load_config(os.getcwd())
     player = open_trace_player(loaded).player
     sink = MemoryRecorder()

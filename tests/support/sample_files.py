@@ -37,7 +37,7 @@ def snapshot_body(**changes: Any) -> dict[str, Any]:
 
 
 def raw_response_of(body: dict[str, Any]) -> bytes:
-    """A raw response that says what this record says."""
+    """A raw response with the content of this record."""
     response = body["response"]
     choice = {
         "index": 0,
@@ -57,7 +57,7 @@ def raw_response_of(body: dict[str, Any]) -> bytes:
 
 
 def raw_error_response(prompt: str = "Hi", *, source: dict[str, Any] | None = None) -> bytes:
-    """A raw response that no record can hold."""
+    """A raw error response, which no record can represent."""
     request = {"model": "gpt-4-turbo", "messages": [{"role": "user", "content": prompt}], "max_tokens": 5}
     answer = {"error": {"message": "Rate limit reached", "type": "requests", "code": "rate_limit_exceeded"}}
     headers = (("content-type", "application/json"),)

@@ -24,7 +24,7 @@ KEY = "sk-test"
 
 
 class SdkCall(NamedTuple):
-    """One way to ask."""
+    """One SDK, API and call style."""
 
     name: str
     provider: str
@@ -186,7 +186,7 @@ def gemini_stream_async(url: str, on_event: EventCallback) -> Any:
 
 
 def _without_http(response: Any) -> Any:
-    """Its headers hold a date, or nothing."""
+    """Without the HTTP headers, which hold a date."""
     return json.loads(response.model_dump_json(exclude={"sdk_http_response"}))
 
 

@@ -31,7 +31,7 @@ SECONDS_MAX = 30.0
 
 
 class RunningServer:
-    """A server that runs: its address, its log, and a client for it."""
+    """A running server: its URL, its log, and a client for it."""
 
     def __init__(self, url: str, log: list[str]) -> None:
         self.url = url
@@ -40,7 +40,7 @@ class RunningServer:
         self.http = httpx.Client(base_url=url, timeout=SECONDS_MAX, trust_env=False, verify=False)
 
     def wait_for_log(self, count: int) -> list[dict[str, Any]]:
-        """What it logged; a line is written when its answer is on its way, so it is waited for."""
+        """Wait for this many log lines; a line may be written after its response was sent."""
         end = time.monotonic() + SECONDS_MAX
         while len(self.log) < count and time.monotonic() < end:
             time.sleep(0.01)
@@ -51,7 +51,7 @@ class RunningServer:
 
 @contextmanager
 def run_server(store: Store, *, required: bool = False) -> Iterator[RunningServer]:
-    """A server of this store, on a thread."""
+    """Serve this store in a thread."""
     log: list[str] = []
     site = StoreApplication(StoreService(store, requires_key=required), "127.0.0.1", RequestLog(log.append))
     sock = bind_socket("127.0.0.1", 0)
@@ -72,19 +72,19 @@ def run_server(store: Store, *, required: bool = False) -> Iterator[RunningServe
 
 
 def new_api_key(store: Store, *scopes: Scope) -> str:
-    """A key for the project of this store."""
+    """Create an API key for the project of this store."""
     key = store.create_api_key(NewApiKey(scopes=list(scopes))).key
     assert key is not None
     return key
 
 
 def auth_header(key: str) -> dict[str, str]:
-    """The header that brings a key."""
+    """The header that carries an API key."""
     return {"Authorization": f"Bearer {key}"}
 
 
 class ServerProcess:
-    """`traceforge serve`, running."""
+    """A running `traceforge serve`."""
 
     def __init__(self, process: subprocess.Popen[bytes], ready: dict[str, Any], log: IO[bytes]) -> None:
         self.process = process
@@ -93,20 +93,20 @@ class ServerProcess:
         self._log = log
 
     def stop(self, sign: int = signal.SIGTERM) -> tuple[int, str]:
-        """Tell it to end; its exit code, and what it said."""
+        """Send a signal and wait; returns the exit code and the log."""
         self.process.send_signal(sign)
         self.process.communicate(timeout=SECONDS_MAX)
         return self.process.returncode, self.read_log()
 
     def read_log(self) -> str:
-        """What is in its log so far."""
+        """The log so far."""
         self._log.seek(0)
         return self._log.read().decode()
 
 
 @contextmanager
 def server_process(*arguments: str, cwd: Path, **variables: str) -> Iterator[ServerProcess]:
-    """The command, from its line on stdout to its end. Its log goes to a file: a pipe fills up."""
+    """Run the command. Its log goes to a file, because a pipe would fill up."""
     environ = {name: os.environ[name] for name in ("PATH", "HOME", "LANG") if name in os.environ}
     with tempfile.TemporaryFile() as log:
         process = subprocess.Popen(

@@ -45,7 +45,7 @@ def call(
     status: int = 200,
     **parameters: Any,
 ) -> Exchange:
-    """One call. A list of texts in `said` is a stream, a text a chunk; a `status` of 400 or more is an error."""
+    """One call. A list of texts as `answer` is a stream with a chunk each; a `status` from 400 is an error."""
     streamed = not isinstance(answer, str)
     chunks = (
         _stream(number, answer, model) if streamed else (_error(answer) if status >= 400 else _answer(answer, model))
@@ -96,7 +96,7 @@ def _stream(number: int, texts: Iterable[str], model: str) -> list[bytes]:
 def store_calls(
     project: Path, *exchanges: Exchange, folder: Path = TRACES, match_key: bytes | None = None
 ) -> list[TraceSummary]:
-    """Record calls in a project, as a process that has ended since would have."""
+    """Store calls in a project's spool, like a recording process that has ended."""
     traces_dir = project / folder
     composer = TraceComposer(Redactor(), match_key)
     writer = SpoolWriter(os.fspath(traces_dir))

@@ -22,14 +22,11 @@ NEW_QUESTION: Any = [{"role": "user", "content": "What is the capital of Spain?"
 
 
 def miss_openai(url: str) -> Any:
-    """With the retries that are its default."""
     with openai.OpenAI(base_url=f"{url}/v1", api_key=KEY) as client:
         return client.chat.completions.create(model="m", messages=NEW_QUESTION)
 
 
 def miss_openai_stream_async(url: str) -> Any:
-    """Async, as a stream."""
-
     async def ask() -> Any:
         async with openai.AsyncOpenAI(base_url=f"{url}/v1", api_key=KEY) as client:
             return await client.chat.completions.create(model="m", messages=NEW_QUESTION, stream=True)
@@ -38,19 +35,16 @@ def miss_openai_stream_async(url: str) -> Any:
 
 
 def miss_responses(url: str) -> Any:
-    """The Responses API."""
     with openai.OpenAI(base_url=f"{url}/v1", api_key=KEY) as client:
         return client.responses.create(model="m", input="What is the capital of Spain?")
 
 
 def miss_anthropic(url: str) -> Any:
-    """With the retries that are its default."""
     with anthropic.Anthropic(base_url=url, api_key=KEY) as client:
         return client.messages.create(model="m", max_tokens=9, messages=NEW_QUESTION)
 
 
 def miss_anthropic_stream(url: str) -> Any:
-    """As a stream."""
     with (
         anthropic.Anthropic(base_url=url, api_key=KEY) as client,
         client.messages.stream(model="m", max_tokens=9, messages=NEW_QUESTION) as stream,
@@ -59,7 +53,6 @@ def miss_anthropic_stream(url: str) -> Any:
 
 
 def miss_gemini(url: str) -> Any:
-    """With the retries that are its default."""
     with genai.Client(api_key=KEY, http_options=genai_types.HttpOptions(base_url=url)) as client:
         return client.models.generate_content(model="m", contents="What is the capital of Spain?")
 
@@ -76,14 +69,13 @@ def miss_gemini_async(url: str) -> Any:
 
 
 def miss_ollama(url: str) -> Any:
-    """It has no retries."""
+    """Ollama's client does not retry."""
     client = ollama.Client(host=url)
     with client._client:
         return client.chat(model="m", messages=NEW_QUESTION)
 
 
 def miss_ollama_stream(url: str) -> Any:
-    """As a stream."""
     client = ollama.Client(host=url)
     with client._client:
         return list(client.chat(model="m", messages=NEW_QUESTION, stream=True))

@@ -18,20 +18,20 @@ WAIT_S = 10  # longer than any step of a test takes; beyond it, something hangs
 
 
 class ReceivedRequest(NamedTuple):
-    """One request, as it came."""
+    """One request as it was received."""
 
     head: bytes
     body: bytes  # without transfer framing
 
     @property
     def line(self) -> bytes:
-        """Its first line."""
+        """The request line."""
         return self.head.split(b"\r\n", 1)[0]
 
 
 @dataclass
 class ScriptedResponse:
-    """What to send. `gate` is waited for before each piece but the first; `reset` breaks off after the pieces."""
+    """Each piece but the first waits for one of `permits`; `reset` resets the connection after the pieces."""
 
     pieces: list[bytes]
     status: int = 200
@@ -43,14 +43,13 @@ class ScriptedResponse:
     waits_first: bool = False  # waits at the gate before it says anything
 
     def head(self) -> bytes:
-        """The status line and the headers."""
         framing = {"transfer-encoding": "chunked"} if self.chunked else {"content-length": str(self.length)}
         lines = [f"HTTP/1.1 {self.status} OK", *(f"{k}: {v}" for k, v in {**self.headers, **framing}.items())]
         return "\r\n".join([*lines, "", ""]).encode("latin-1")
 
     @property
     def length(self) -> int:
-        """Of the whole body; one that is broken off promises more than it sends."""
+        """The announced length; a response that is reset announces more than it sends."""
         return sum(map(len, self.pieces)) + 100 * self.reset
 
 
@@ -67,17 +66,15 @@ class Upstream:
 
     @property
     def url(self) -> str:
-        """Its address."""
         return f"http://127.0.0.1:{self._listener.getsockname()[1]}"
 
     def respond_with(self, *respond_with: ScriptedResponse) -> None:
-        """Answer like this from now on, and forget what was received."""
+        """Use these responses from now on, and forget the received requests."""
         with self._lock:
             self.received = []
             self.script = list(respond_with)
 
     def close(self) -> None:
-        """Accept no more."""
         with contextlib.suppress(OSError):
             self._listener.shutdown(socket.SHUT_RDWR)  # wakes the thread that waits there
         self._listener.close()
@@ -126,7 +123,7 @@ def _chunks(stream: object) -> Iterator[bytes]:
 
 
 def _send(connection: socket.socket, answer: ScriptedResponse) -> bool:
-    """Send an answer; False where the connection is no more."""
+    """Send a response; False if the connection is closed."""
     if answer.silent:
         _reset(connection)
         return False
@@ -154,13 +151,13 @@ def _framed(answer: ScriptedResponse, piece: bytes) -> bytes:
 
 
 def _reset(connection: socket.socket) -> None:
-    """Let closing the connection be a reset, as where a server crashes."""
+    """Make closing the connection send a reset, as after a crash."""
     connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
 
 
 @contextlib.contextmanager
 def upstream() -> Iterator[Upstream]:
-    """A server for the time of a test."""
+    """Run a server for the duration of a test."""
     server = Upstream()
     try:
         yield server
@@ -170,7 +167,7 @@ def upstream() -> Iterator[Upstream]:
 
 @contextlib.contextmanager
 def uncalled_upstream() -> Iterator[Upstream]:
-    """A provider that answers otherwise than everybody expects, and must never be asked."""
+    """A provider that must not be called; the test fails if it receives a request."""
     with upstream() as server:
         server.respond_with(ScriptedResponse([b'{"error": "nobody should have asked"}'], 500))
         yield server

@@ -24,7 +24,7 @@ NDJSON = "application/x-ndjson"
 
 
 def sse(*events: object, with_done: bool = False) -> bytes:
-    """Events as they go over the wire: a value is JSON, a string is its own data; one with a type is named by it."""
+    """Server-sent events: a value becomes JSON data, a string is the data itself; a `type` names the event."""
     frames = [_frame(event) for event in events]
     return b"".join([*frames, b"data: [DONE]\n\n"] if with_done else frames)
 
@@ -36,18 +36,18 @@ def _frame(event: object) -> bytes:
 
 
 def ndjson(*values: object) -> bytes:
-    """One value a line."""
+    """One JSON value per line."""
     return b"".join(json.dumps(value, ensure_ascii=False).encode() + b"\n" for value in values)
 
 
 def read_body(address: str, body: Any, *, status: int = 200, media_type: str = "application/json") -> ParsedResponse:
-    """Our reading of an answer, given as bytes or as a value."""
+    """TraceForge's reading of a response body, given as bytes or as a value."""
     data = body if isinstance(body, bytes) else json.dumps(body).encode()
     return read_response(find_endpoint("POST", address), status, media_type, data)
 
 
 def read_stream(address: str, data: bytes, media_type: str = SSE) -> ParsedResponse:
-    """Our reading of a stream; checks that single bytes say the same as the whole."""
+    """TraceForge's reading of a stream; checks that reading byte by byte gives the same result."""
     endpoint = find_endpoint("POST", address)
     reader = ResponseReader(endpoint, 200, media_type)
     for place in range(len(data)):
@@ -58,12 +58,10 @@ def read_stream(address: str, data: bytes, media_type: str = SSE) -> ParsedRespo
 
 
 def message_of(answer: ParsedResponse, place: int = 0) -> dict[str, Any]:
-    """The message of a choice."""
     return choice_of(answer, place)["message"]  # type: ignore[no-any-return]  # JSON
 
 
 def choice_of(answer: ParsedResponse, place: int = 0) -> dict[str, Any]:
-    """A choice."""
     assert answer.unified is not None
     return answer.unified["choices"][place]  # type: ignore[index,call-overload,no-any-return]  # JSON
 

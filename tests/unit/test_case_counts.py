@@ -40,14 +40,14 @@ def _run(folder: Path, cells: list[str], *arguments: str) -> tuple[int, str]:
     return process.returncode, process.stdout + process.stderr
 
 
-def _all() -> list[str]:
+def _all_cells() -> list[str]:
     return [f"{backend} × {cell}" for backend in BACKENDS for cell in required_cells()]
 
 
 @pytest.mark.parametrize("workers", ["0", "2"])
 def test_a_run_without_a_cell_fails_and_says_which(tmp_path: Path, workers: str) -> None:
     """Also where workers ran it."""
-    cells = [cell for cell in _all() if cell != "postgresql × purge"]
+    cells = [cell for cell in _all_cells() if cell != "postgresql × purge"]
 
     code, output = _run(tmp_path, cells, "-n", workers)
 
@@ -59,7 +59,7 @@ def test_a_run_without_a_cell_fails_and_says_which(tmp_path: Path, workers: str)
 
 def test_a_run_with_all_of_them_passes(tmp_path: Path) -> None:
     """And prints the numbers."""
-    code, output = _run(tmp_path, _all())
+    code, output = _run(tmp_path, _all_cells())
 
     assert 0 == code, output
     assert "context store, merge rebase: 1 on sqlite, 1 on postgresql" in output
@@ -67,6 +67,6 @@ def test_a_run_with_all_of_them_passes(tmp_path: Path) -> None:
 
 def test_a_part_of_the_suite_is_not_asked_for_all(tmp_path: Path) -> None:
     """Who names a file wants to see that file."""
-    code, output = _run(tmp_path, _all()[:1], "t/test_it.py")
+    code, output = _run(tmp_path, _all_cells()[:1], "t/test_it.py")
 
     assert 0 == code, output

@@ -130,7 +130,7 @@ class _KeptOpen(EmbeddedTransport):
         """Leave it open."""
 
 
-def says(text: str, kind: EventType = EventType.USER_MESSAGE) -> NewEvent:
+def text_event(text: str, kind: EventType = EventType.USER_MESSAGE) -> NewEvent:
     """An event."""
     return NewEvent(event_type=kind, content=text)
 
@@ -143,11 +143,11 @@ def test_a_client_creates_everything_from_an_artifact_to_a_snapshot(client: Any)
     bundle = client.create_bundle(items=[BundleItem(artifact_id=artifact.id, role="system")])
     session = client.create_session(base_bundle_ids=[bundle.id], metadata={"who": "é"})
     at = (session.id, session.default_branch_id)
-    first = client.append_event(*at, expected_version=0, expected_head_event_id=None, event=says("hello"))
+    first = client.append_event(*at, expected_version=0, expected_head_event_id=None, event=text_event("hello"))
     fork = client.fork_branch(session.id, fork_from_branch_id=at[1], label="try")
     assert (1, first.id, "try") == (fork.version, fork.head_event_id, fork.label)
     other = client.append_event(
-        session.id, fork.id, expected_version=1, expected_head_event_id=first.id, event=says("there")
+        session.id, fork.id, expected_version=1, expected_head_event_id=first.id, event=text_event("there")
     )
     assert [first, other] == client.list_events(session.id, fork.id).data
     merged = client.merge_branch(
@@ -171,10 +171,10 @@ def test_every_client_raises_the_same_errors(client: Any) -> None:
     """Every error is the same."""
     session = client.create_session()
     at = (session.id, session.default_branch_id)
-    event = client.append_event(*at, expected_version=0, expected_head_event_id=None, event=says("x"))
+    event = client.append_event(*at, expected_version=0, expected_head_event_id=None, event=text_event("x"))
 
     with pytest.raises(BranchConflict) as conflict:
-        client.append_event(*at, expected_version=0, expected_head_event_id=None, event=says("y"))
+        client.append_event(*at, expected_version=0, expected_head_event_id=None, event=text_event("y"))
     assert (1, event.id) == (conflict.value.version, conflict.value.head_event_id)
 
     with pytest.raises(StoreRefused) as missing:
@@ -241,7 +241,7 @@ def test_every_list_is_paged_without_gaps_or_repetitions(
     head: str | None = None
     for number in range(7):
         head = client.append_event(
-            *at, expected_version=number, expected_head_event_id=head, event=says(str(number))
+            *at, expected_version=number, expected_head_event_id=head, event=text_event(str(number))
         ).id
     artifact = client.create_artifact(artifact_type="document", content="x")
     for number in range(6):

@@ -1,4 +1,4 @@
-"""Many writers on one branch: no event is lost, none is there twice, whoever is killed."""
+"""Many concurrent writers on one branch, some of them killed: no event is lost or written twice."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The suite is about all of the store."""
+"""The contract tests cover every operation of the context store."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ from traceforge.context.model.inputs import Append, BranchChange, NewBranch, New
 from traceforge.context.model.objects import Event, EventType
 from traceforge.errors import BranchConflict, StoreRefused
 
-SAID = NewEvent(event_type=EventType.USER_MESSAGE, content="hello")
+USER_MESSAGE = NewEvent(event_type=EventType.USER_MESSAGE, content="hello")
 NO_EVENT = "evt_00000000000000000000000000"
 NO_BRANCH = "br_00000000000000000000000000"
 
@@ -29,7 +29,7 @@ NO_BRANCH = "br_00000000000000000000000000"
 def test_the_first_event_has_sequence_one_and_no_parent(store: Store) -> None:
     """It becomes the head."""
     session = new_session(store)
-    body = Append(expected_version=0, expected_head_event_id=None, event=SAID)
+    body = Append(expected_version=0, expected_head_event_id=None, event=USER_MESSAGE)
 
     event = store.append_event(session.id, session.default_branch_id, body)
 
@@ -71,7 +71,7 @@ def test_an_append_with_a_stale_version_or_head_is_refused_with_the_current_head
         store.append_event(
             session.id,
             session.default_branch_id,
-            Append(expected_version=version, expected_head_event_id=head, event=SAID),
+            Append(expected_version=version, expected_head_event_id=head, event=USER_MESSAGE),
         )
 
     assert (409, "branch_version_conflict", 2, second.id) == (
@@ -86,7 +86,7 @@ def test_an_append_with_a_stale_version_or_head_is_refused_with_the_current_head
 def test_of_many_appends_with_the_same_expected_head_one_succeeds(store: Store) -> None:
     """The others get a conflict and write no event."""
     session = new_session(store)
-    body = Append(expected_version=0, expected_head_event_id=None, event=SAID)
+    body = Append(expected_version=0, expected_head_event_id=None, event=USER_MESSAGE)
     won: list[Event] = []
     lost: list[BranchConflict] = []
     ready = threading.Barrier(8)
@@ -265,7 +265,7 @@ def test_branches_are_listed_oldest_first(store: Store) -> None:
 def test_a_branch_id_is_unknown_in_another_session(store: Store, other: Store) -> None:
     """In every operation that takes a branch."""
     session, elsewhere, theirs = new_session(store), new_session(store), new_session(other)
-    body = Append(expected_version=0, expected_head_event_id=None, event=SAID)
+    body = Append(expected_version=0, expected_head_event_id=None, event=USER_MESSAGE)
     for branch_id in (elsewhere.default_branch_id, theirs.default_branch_id, NO_BRANCH, "x", "\ud800"):
         for use in (
             lambda name: store.get_branch(session.id, name),

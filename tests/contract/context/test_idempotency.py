@@ -1,4 +1,4 @@
-"""An operation that is asked twice with one key is done once, whatever happens in between."""
+"""An operation that is sent twice with one idempotency key takes effect once, even after a crash in between."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Lists while several make something at once: who goes on behind the last object seen misses none."""
+"""Lists during concurrent inserts: a reader that continues after the last object misses none."""
 
 from __future__ import annotations
 

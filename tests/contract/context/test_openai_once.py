@@ -1,4 +1,4 @@
-"""`/v1` with an `Idempotency-Key`: asked twice, answered twice with the same bytes, and one call of a model."""
+"""`/v1` with an `Idempotency-Key`: two requests get the same bytes, after one model call."""
 
 from __future__ import annotations
 

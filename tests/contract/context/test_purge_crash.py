@@ -1,4 +1,4 @@
-"""A purge that is killed at any place is finished later; writers who go on meanwhile lose nothing."""
+"""A purge that is killed at any point is finished later; concurrent writers lose nothing."""
 
 from __future__ import annotations
 

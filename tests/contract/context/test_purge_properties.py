@@ -52,7 +52,7 @@ class Everything(RuleBasedStateMachine):
     """Two sessions of one project and one of another, which nothing may touch."""
 
     shared: Store  # Set by the test.
-    done: Counter[str]  # What was done, over all sequences.
+    counts: Counter[str]  # What was done, over all sequences.
 
     @initialize()
     def begin(self) -> None:
@@ -131,7 +131,7 @@ class Everything(RuleBasedStateMachine):
                 self.store.merge_branch(*branch_ids(talk.branches[target]), body)
             return
         merged = self.store.merge_branch(*branch_ids(talk.branches[target]), body)
-        self.done[f"merge {strategy.value}"] += 1
+        self.counts[f"merge {strategy.value}"] += 1
         added = list_all_events(self.store, merged.branch)[len(mine) :]
         assert merged.event_ids == [event.id for event in added]
         if copies:
@@ -209,7 +209,7 @@ class Everything(RuleBasedStateMachine):
         expected = self._closure({target})
         receipt = purge(self.store, target)
         self.generation += 1
-        self.done[f"purge {target[:3]}"] += 1
+        self.counts[f"purge {target[:3]}"] += 1
         named = purged_ids(receipt, "artifact") | purged_ids(receipt, "event") | purged_ids(receipt, "session")
         assert expected == named
         assert self.generation == receipt.generation
@@ -303,7 +303,7 @@ class Everything(RuleBasedStateMachine):
 
 
 def _run(shared_store: Store, examples: int, steps: int) -> Counter[str]:
-    machine = type("Machine", (Everything,), {"shared": shared_store, "done": Counter()})
+    machine = type("Machine", (Everything,), {"shared": shared_store, "counts": Counter()})
     run_state_machine_as_test(
         machine,
         settings=settings(
@@ -314,8 +314,8 @@ def _run(shared_store: Store, examples: int, steps: int) -> Counter[str]:
             derandomize=True,
         ),
     )
-    assert {f"merge {strategy.value}" for strategy in MergeStrategy} | {"purge evt"} <= machine.done.keys()
-    return machine.done
+    assert {f"merge {strategy.value}" for strategy in MergeStrategy} | {"purge evt"} <= machine.counts.keys()
+    return machine.counts
 
 
 def test_any_sequence_with_purges_keeps_every_invariant(

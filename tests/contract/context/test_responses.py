@@ -1,4 +1,4 @@
-"""Responses: pinned, asked, kept; and what happens where something fails in between."""
+"""Responses: pinned to a snapshot, sent to a model and stored; and every failure in between."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A response with an idempotency key: asked twice, done once, also where a process died in between."""
+"""A response with an idempotency key: sent twice, executed once, even if a process died in between."""
 
 from __future__ import annotations
 

@@ -100,7 +100,7 @@ def asker(store: Store, other: Store, shared_store: Store) -> Iterator[tuple[Run
         yield site, new_api_key(store, "admin")
 
 
-def said(answer: httpx.Response, ids: Things) -> tuple[Any, ...]:
+def comparable_response(answer: httpx.Response, ids: Things) -> tuple[Any, ...]:
     """An answer without what must differ: its own id, and the ids it was asked for."""
     text = answer.text
     for other_ids in ids:
@@ -127,8 +127,11 @@ def test_on_every_route_an_id_of_another_project_is_treated_as_unknown(
                     parameter["name"] == "after" for parameter in operation["parameters"]
                 ):
                     continue
-                answers = [_ask(site, key, method, path, name, place, own, ids) for ids in (foreign, missing)]
-                assert said(answers[0], foreign) == said(answers[1], missing), (name, place)
+                answers = [_request(site, key, method, path, name, place, own, ids) for ids in (foreign, missing)]
+                assert comparable_response(answers[0], foreign) == comparable_response(answers[1], missing), (
+                    name,
+                    place,
+                )
                 assert 404 == answers[0].status_code, (name, place, answers[0].text)
                 count += 1
     assert count >= 40
@@ -141,7 +144,7 @@ _REFERS = ("create_bundle", "create_session", "fork_branch", "append_event", "me
             "create_response", "create_replay_run", "create_purge_job")  # fmt: skip
 
 
-def _ask(
+def _request(
     site: RunningServer, key: str, method: str, path: str, name: str, place: str, own: Things, ids: Things
 ) -> httpx.Response:
     """Ask with ids of our own everywhere but in one place."""
@@ -176,6 +179,6 @@ def test_no_route_writes_into_another_project(asker: tuple[RunningServer, str], 
     for path, methods in document["paths"].items():
         for method, operation in methods.items():
             for place in (*_NAMES.findall(path), "body"):
-                _ask(site, key, method, path, operation["operationId"], place, own, foreign)
+                _request(site, key, method, path, operation["operationId"], place, own, foreign)
     after = (things_of(other), other.get_branch(foreign.session_id, foreign.branch_id), other.list_api_keys().data)
     assert before == after

@@ -68,7 +68,7 @@ def bodies(sink: MemoryRecorder) -> list[bytes]:
     return sorted(exchange.request_body for exchange in sink.exchanges)
 
 
-def ask(url: str, text: str = "") -> None:
+def post_chat(url: str, text: str = "") -> None:
     """One call, without the certificates that a client would read each time."""
     httpx.post(url, content=text.encode(), verify=False)
 
@@ -77,11 +77,11 @@ def test_the_innermost_capture_records_the_call(url: str) -> None:
     """A capture within a capture takes over until it ends."""
     outer, inner = MemoryRecorder(), MemoryRecorder()
     with traceforge.capture(sink=outer) as captured:
-        ask(url, "before")
+        post_chat(url, "before")
         with traceforge.capture(sink=inner):
-            ask(url, "within")
-        ask(url, "after")
-    ask(url, "outside")
+            post_chat(url, "within")
+        post_chat(url, "after")
+    post_chat(url, "outside")
 
     assert ([b"after", b"before"], [b"within"]) == (bodies(outer), bodies(inner))
     assert (2, 0, [exchange.id for exchange in outer.exchanges]) == (
@@ -130,7 +130,7 @@ def test_a_thread_without_context_belongs_to_the_only_capture(url: str) -> None:
     with ThreadPoolExecutor(1) as pool:
         pool.submit(int).result()  # the thread is older than the capture
         with traceforge.capture(sink=sink) as captured:
-            pool.submit(ask, url, "x").result()
+            pool.submit(post_chat, url, "x").result()
 
     assert ([b"x"], 0) == (bodies(sink), captured.unknown)
 
@@ -140,7 +140,7 @@ def test_a_thread_in_a_copied_context_belongs_to_its_capture(url: str) -> None:
     outer, inner = MemoryRecorder(), MemoryRecorder()
     with ThreadPoolExecutor(1) as pool, traceforge.capture(sink=outer) as captured:
         with traceforge.capture(sink=inner):
-            pool.submit(contextvars.copy_context().run, ask, url, "x").result()
+            pool.submit(contextvars.copy_context().run, post_chat, url, "x").result()
 
         assert ([], [b"x"], 0) == (bodies(outer), bodies(inner), captured.unknown)
 
@@ -156,7 +156,7 @@ def test_a_thread_without_context_among_several_captures_is_recorded_and_counted
         traceforge.capture(sink=outer) as captured,
         traceforge.capture(sink=inner),
     ):
-        pool.submit(ask, url, "x").result()
+        pool.submit(post_chat, url, "x").result()
 
     assert ([b"x"], [], 1) == (bodies(outer), bodies(inner), captured.unknown)
 
@@ -168,7 +168,7 @@ def test_a_thread_without_context_belongs_to_the_test_that_runs(url: str, monkey
     with ThreadPoolExecutor(1) as pool, traceforge.capture(sink=first) as captured:
         monkeypatch.setenv("PYTEST_CURRENT_TEST", "tests/a.py::test_second[x y] (call)")
         with traceforge.capture(sink=second):
-            pool.submit(ask, url, "x").result()
+            pool.submit(post_chat, url, "x").result()
 
     (exchange,) = second.exchanges
     assert ("tests/a.py::test_second[x y]", 0) == (exchange.caller.scope, captured.unknown)
@@ -181,8 +181,8 @@ def test_a_thread_without_context_belongs_to_the_installed_capture(url: str, mon
     installed = traceforge.install(sink=everywhere)
     try:
         with ThreadPoolExecutor(1) as pool, traceforge.capture(sink=local):
-            ask(url, "here")
-            pool.submit(ask, url, "lost").result()
+            post_chat(url, "here")
+            pool.submit(post_chat, url, "lost").result()
         assert installed is traceforge.install()
     finally:
         traceforge.uninstall()
@@ -195,13 +195,13 @@ def test_a_session_names_its_calls_and_their_state(url: str) -> None:
     """Sessions nest, and steps are counted by the engine; a test is a session by default."""
     sink = MemoryRecorder()
     with traceforge.capture(sink=sink):
-        ask(url)
+        post_chat(url)
         with traceforge.session("a", state={"mood": "good"}, parent="p"):
-            ask(url)
+            post_chat(url)
             with traceforge.session("b"):
-                ask(url)
-            ask(url)
-        ask(url)
+                post_chat(url)
+            post_chat(url)
+        post_chat(url)
 
     callers = [exchange.caller for exchange in sink.exchanges]
     test = "tests/unit/capture/test_inprocess.py::test_a_session_names_its_calls_and_their_state"
@@ -214,7 +214,7 @@ def test_steps_are_counted_once_each_under_threads(url: str) -> None:
     """No two calls of a session have the same step, however they overlap."""
     sink = MemoryRecorder()
     with ThreadPoolExecutor(8) as pool, traceforge.capture(sink=sink):
-        list(pool.map(lambda _: ask(url), range(64)))
+        list(pool.map(lambda _: post_chat(url), range(64)))
 
     assert list(range(64)) == sorted(exchange.caller.step_index or 0 for exchange in sink.exchanges)
 
@@ -239,10 +239,10 @@ def test_a_patch_on_top_of_ours_is_left_alone(url: str, monkeypatch: pytest.Monk
     with traceforge.capture(sink=MemoryRecorder()):
         below = httpx.HTTPTransport.handle_request
         monkeypatch.setattr(httpx.HTTPTransport, "handle_request", lambda *arguments: below(*arguments))  # noqa: PLW0108
-    ask(url)
+    post_chat(url)
     sink = MemoryRecorder()
     with traceforge.capture(sink=sink):
-        ask(url, "x")
+        post_chat(url, "x")
     assert [b"x"] == bodies(sink)
 
     monkeypatch.undo()

@@ -77,7 +77,7 @@ def streamed(times: list[float] | None = None, **more: Any) -> Exchange:
     )
 
 
-def says(body: bytes) -> str:
+def completion_text(body: bytes) -> str:
     """The text of a chat completion."""
     return str(json.loads(body)["choices"][0]["message"]["content"])
 
@@ -89,7 +89,12 @@ def test_a_call_gets_the_recorded_response(driver: Driver, url: str, tmp_path: P
     with traceforge.replay(player=player) as replayed:
         first, second = driver.post(url, QUESTION), driver.post(url, QUESTION)
 
-    assert (200, "one", 429, "two") == (first.status, says(first.body), second.status, says(second.body))
+    assert (200, "one", 429, "two") == (
+        first.status,
+        completion_text(first.body),
+        second.status,
+        completion_text(second.body),
+    )
     assert ("content-type", "application/json") in first.headers
     assert ("content-length", str(len(first.body))) in first.headers
     assert (2, []) == (replayed.played, replayed.unmatched)
@@ -106,7 +111,7 @@ def test_changing_a_response_does_not_change_the_next(module: Any, url: str, tmp
         second = client.post(url, content=QUESTION)
 
     assert before == [second.headers.raw, dict(second.extensions)]
-    assert "Paris" == says(first.content) == says(second.content)
+    assert "Paris" == completion_text(first.content) == completion_text(second.content)
 
 
 @each_driver
@@ -119,7 +124,7 @@ def test_a_redacted_key_in_a_response_is_refilled_from_the_live_request(
     with traceforge.replay(player=make_player(tmp_path, exchange)):
         response = driver.post(url, QUESTION, {"X-Api-Key": "sk-proj-live0live0live0live0live0live0"})
 
-    assert "You are sk-proj-live0live0live0live0live0live0." == says(response.body)
+    assert "You are sk-proj-live0live0live0live0live0live0." == completion_text(response.body)
 
 
 @each_driver
@@ -177,7 +182,7 @@ def test_a_request_that_streams_is_read_to_its_end_first(driver: Driver, url: st
     with traceforge.replay(player=make_player(tmp_path, plain())):
         response = driver.post(url, iter([QUESTION[:9], QUESTION[9:]]))
 
-    assert "Paris" == says(response.body)
+    assert "Paris" == completion_text(response.body)
 
 
 @each_driver
@@ -289,7 +294,7 @@ def test_a_capture_inside_a_replay_does_not_reach_the_network(driver: Driver, ur
     with traceforge.replay(player=make_player(tmp_path, plain())), traceforge.capture(sink=sink):
         response = driver.post(url, QUESTION)
 
-    assert "Paris" == says(response.body)
+    assert "Paris" == completion_text(response.body)
     assert [] == list(sink.exchanges)
 
 
@@ -381,4 +386,4 @@ def test_a_response_larger_than_aiohttp_reads_at_once_is_complete(url: str, tmp_
     with traceforge.replay(player=make_player(tmp_path, plain(text))):
         response = Aiohttp().post(url, QUESTION)
 
-    assert text == says(response.body)
+    assert text == completion_text(response.body)

@@ -1,4 +1,4 @@
-"""`chat/connection.py` and `chat/door.py`, byte by byte: what a client may send, and what it is told otherwise."""
+"""`chat/chat_connection.py`, byte by byte: the requests a client may send, and the errors for all others."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`chat/ask.py`: a request is read exactly, or the field is named that is wrong."""
+"""`chat/chat_request.py`: a request is read exactly, or the field is named that is wrong."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`chat/memory.py`: bounded, append-only, one at a time."""
+"""`chat/conversation_memory.py`: bounded, append-only, one at a time."""
 
 from __future__ import annotations
 

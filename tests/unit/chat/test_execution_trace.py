@@ -1,4 +1,4 @@
-"""`chat/trace.py`: exactly the locked object of the specification, no key more and no key fewer."""
+"""`chat/execution_trace.py`: exactly the locked object of the specification, no key more and no key fewer."""
 
 from __future__ import annotations
 

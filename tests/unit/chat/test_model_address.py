@@ -1,4 +1,4 @@
-"""`chat/address.py`: where a request goes, and which key goes with it."""
+"""`chat/model_address.py`: where a request goes, and which key goes with it."""
 
 from __future__ import annotations
 

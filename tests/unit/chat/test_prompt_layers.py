@@ -1,4 +1,4 @@
-"""`chat/layers.py`: four layers in a fixed order, byte for byte, and their hashes."""
+"""`chat/prompt_layers.py`: four layers in a fixed order, byte for byte, and their hashes."""
 
 from __future__ import annotations
 

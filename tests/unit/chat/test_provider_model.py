@@ -1,4 +1,4 @@
-"""`chat/upstream.py`: a text, or the reason why there is none; never an empty reply."""
+"""`chat/provider_model.py`: a text, or the reason why there is none; never an empty reply."""
 
 from __future__ import annotations
 
@@ -286,7 +286,7 @@ EMPTY: dict[str, bytes] = {
     "gemini": b'{"candidates":[{"content":{"role":"model","parts":[]},"finishReason":"SAFETY","index":0}]}',
     "ollama": b'{"message":{"role":"assistant","content":""},"done":true,"done_reason":"stop"}',
 }
-SAID: list[Any] = [
+CONVERSATION: list[Any] = [
     {"role": "system", "content": "You are careful."},
     {"role": "system", "content": ""},
     {"role": "system", "content": "It is Monday."},
@@ -303,7 +303,7 @@ def test_each_provider_is_called_and_read_in_its_own_api(server: Upstream, name:
     address = find_address(server.url, {"MY_KEY": "k-1"}, "MY_KEY", name)
     model = Model(address, "m", 5.0)
     server.respond_with(ScriptedResponse(pieces, headers={"content-type": kind}, chunked=True))
-    reply = asyncio.run(model.reply(SAID))
+    reply = asyncio.run(model.reply(CONVERSATION))
     (sent,) = server.received
     refusals = []
     for answer in (
@@ -314,7 +314,7 @@ def test_each_provider_is_called_and_read_in_its_own_api(server: Upstream, name:
     ):
         server.respond_with(answer)
         with pytest.raises(ChatError) as caught:
-            asyncio.run(model.reply(SAID))
+            asyncio.run(model.reply(CONVERSATION))
         refusals.append((caught.value.status, caught.value.code.word))
 
     assert "Hello." == reply
@@ -340,15 +340,15 @@ def test_each_provider_is_called_and_read_in_its_own_api(server: Upstream, name:
             b'{"role":"user","parts":[{"text":"Which day?"}]}],"systemInstruction":{"parts":'
             b'[{"text":"You are careful."},{"text":"It is Monday."}]}}',
         ),
-        ("ollama", json.dumps({"model": "m", "messages": SAID}, separators=(",", ":")).encode()),
-        ("openai", json.dumps({"model": "m", "messages": SAID}, separators=(",", ":")).encode()),
+        ("ollama", json.dumps({"model": "m", "messages": CONVERSATION}, separators=(",", ":")).encode()),
+        ("openai", json.dumps({"model": "m", "messages": CONVERSATION}, separators=(",", ":")).encode()),
     ],
 )
 def test_each_provider_gets_exactly_these_bytes(server: Upstream, name: str, body: bytes) -> None:
     """Model and messages; Anthropic's limit is the only value of our own. An empty layer is no block."""
     server.respond_with(ScriptedResponse([b"{}"]))
     with pytest.raises(ChatError):
-        asyncio.run(Model(find_address(server.url, {}, provider=name), "m", 5.0).reply(SAID))
+        asyncio.run(Model(find_address(server.url, {}, provider=name), "m", 5.0).reply(CONVERSATION))
 
     assert [body] == [request.body for request in server.received]
 
@@ -358,7 +358,7 @@ def test_the_token_limit_for_anthropic_can_be_set(server: Upstream) -> None:
     server.respond_with(ScriptedResponse(ANSWERS["anthropic"][1]))
     model = Model(find_address(server.url, {}, provider="anthropic"), "m", 5.0, tokens_max=77)
 
-    assert "Hello." == asyncio.run(model.reply(SAID))
+    assert "Hello." == asyncio.run(model.reply(CONVERSATION))
     assert 77 == json.loads(server.received[0].body)["max_tokens"]
 
 
@@ -457,6 +457,6 @@ def test_no_provider_key_of_the_environment_is_sent_to_your_own_address(
         monkeypatch.setenv(variable, key)
     server.respond_with(ScriptedResponse([b"{}"]))
     with pytest.raises(ChatError):
-        asyncio.run(Model(find_address(server.url, keys, provider=name), "m", 5.0).reply(SAID))
+        asyncio.run(Model(find_address(server.url, keys, provider=name), "m", 5.0).reply(CONVERSATION))
 
     assert b"k-" not in server.received[0].head

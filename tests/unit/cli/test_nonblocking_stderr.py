@@ -1,4 +1,4 @@
-"""What a server says on stderr, where somebody reads it and where nobody does."""
+"""Log lines of a server on stderr, with and without a reader."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def piped() -> Iterator[int]:
     os.close(read_end)
 
 
-def read(number: int) -> str:
+def read_available(number: int) -> str:
     """All that is there."""
     os.set_blocking(number, False)
     data = b""
@@ -31,22 +31,22 @@ def read(number: int) -> str:
         data += piece
 
 
-def lost(count: int) -> str:
+def lost_message(count: int) -> str:
     """How many were lost."""
     return f"{count} lost"
 
 
 def test_a_pipe_that_nobody_reads_keeps_nobody_waiting() -> None:
     """Every line that was dropped is counted, and none that was said is torn."""
-    stderr = NonBlockingStderr(lost)
+    stderr = NonBlockingStderr(lost_message)
     with piped() as reader:
         for number in range(2_000):
             stderr(f"line {number} " + "x" * 90)
 
-        first = read(reader).splitlines()
+        first = read_available(reader).splitlines()
         stderr("again")
         stderr("and again")
-        then = read(reader).splitlines()
+        then = read_available(reader).splitlines()
 
     assert 0 < len(first) < 2_000
     assert [f"line {number} " + "x" * 90 for number in range(len(first))] == first
@@ -56,20 +56,20 @@ def test_a_pipe_that_nobody_reads_keeps_nobody_waiting() -> None:
 def test_a_long_line_is_said_whole_where_it_fits() -> None:
     """A line may be longer than what a pipe takes at once."""
     with piped() as reader:
-        NonBlockingStderr(lost)("y" * 30_000)
-        output = read(reader)
+        NonBlockingStderr(lost_message)("y" * 30_000)
+        output = read_available(reader)
 
     assert (30_000, "\n") == (output.count("y"), output.strip("y"))
 
 
 def test_a_line_that_is_broken_off_is_counted_and_joins_no_other() -> None:
     """What comes after it begins on a line of its own."""
-    stderr = NonBlockingStderr(lost)
+    stderr = NonBlockingStderr(lost_message)
     with piped() as reader:
         stderr("y" * 200_000)
-        torn = read(reader)
+        torn = read_available(reader)
         stderr("next")
-        then = read(reader).splitlines()
+        then = read_available(reader).splitlines()
 
     assert {"y"} == set(torn)
     assert len(torn) < 200_000
@@ -80,7 +80,7 @@ def test_a_reader_that_is_gone_changes_nothing() -> None:
     """Nor does a stderr that is closed, or none at all; who comes back is told how much was said meanwhile."""
     read_end, write_end = os.pipe()
     os.close(read_end)
-    nonblocking = NonBlockingStderr(lost)
+    nonblocking = NonBlockingStderr(lost_message)
     with os.fdopen(write_end, "w") as stderr, redirect_stderr(stderr):
         nonblocking("nobody")
         stderr.close()
@@ -89,7 +89,7 @@ def test_a_reader_that_is_gone_changes_nothing() -> None:
         nonblocking("none")
     with piped() as reader:
         nonblocking("somebody")
-        then = read(reader).splitlines()
+        then = read_available(reader).splitlines()
 
     assert ["3 lost", "somebody"] == then
 
@@ -97,7 +97,7 @@ def test_a_reader_that_is_gone_changes_nothing() -> None:
 def test_a_file_takes_every_line(tmp_path: Path) -> None:
     """It is never full, and longer lines are written at once."""
     path = tmp_path / "log"
-    nonblocking = NonBlockingStderr(lost)
+    nonblocking = NonBlockingStderr(lost_message)
     with path.open("w") as stderr, redirect_stderr(stderr):
         for number in range(100):
             nonblocking(str(number) + "z" * 10_000)

@@ -13,7 +13,7 @@ from traceforge.http.message_head import HOP_BY_HOP, HeadReader, InvalidHead, Re
 HOST = b"Host: a\r\n"
 
 
-def read(data: bytes, pieces: int = 1) -> RequestHead:
+def read_head(data: bytes, pieces: int = 1) -> RequestHead:
     """Read the head of a request that comes in pieces."""
     reader = HeadReader(HttpRequestParser(object()), 65536)
     size = -(-len(data) // pieces)
@@ -34,7 +34,7 @@ def answer(data: bytes, method: str = "POST") -> ResponseHead:
 def test_header_lines_keep_their_order_case_and_duplicates() -> None:
     """The forwarded lines are the received ones."""
     lines = [b"b: 1", b"HOST: x", b"A:2", b"a:  3 ", b"Content-Length: 0"]
-    head = read(b"POST /x HTTP/1.1\r\n" + b"\r\n".join(lines) + b"\r\n\r\n")
+    head = read_head(b"POST /x HTTP/1.1\r\n" + b"\r\n".join(lines) + b"\r\n\r\n")
 
     assert lines == head.lines
     assert [("b", "1"), ("HOST", "x"), ("A", "2"), ("a", "3"), ("Content-Length", "0")] == head.headers
@@ -46,14 +46,14 @@ def test_header_lines_keep_their_order_case_and_duplicates() -> None:
 @pytest.mark.parametrize("pieces", [1, 2, 3, 7, 1000])
 def test_a_head_may_arrive_in_several_reads(pieces: int) -> None:
     """The parsed head is the same."""
-    head = read(b"GET /a HTTP/1.1\r\nHost: b\r\nX: y\r\n\r\n", pieces)
+    head = read_head(b"GET /a HTTP/1.1\r\nHost: b\r\nX: y\r\n\r\n", pieces)
 
     assert ("GET", [b"Host: b", b"X: y"]) == (head.method, head.lines)
 
 
 def test_hop_by_hop_headers_are_not_forwarded() -> None:
     """Nor are the headers that Connection names, and our token; the framing headers always are."""
-    head = read(
+    head = read_head(
         b"POST / HTTP/1.1\r\nX-Hop: 1\r\nHost: a\r\nConnection: keep-alive, X-Hop, Host, Content-Length\r\n"
         b"Keep-Alive: 5\r\nTE: trailers\r\nProxy-Authorization: b\r\nX-TraceForge-Token: t\r\nContent-Length: 3\r\n"
         b"Z: 1\r\n\r\n"
@@ -93,7 +93,7 @@ def test_hop_by_hop_headers_are_not_forwarded() -> None:
 def test_an_ambiguous_head_is_refused(head: bytes, status: int) -> None:
     """Lengths, chunks, line ends and hosts must be unique and well-formed."""
     with pytest.raises(InvalidHead) as caught:
-        read(b"POST / HTTP/1.1\r\n" + HOST + head + b"\r\n")
+        read_head(b"POST / HTTP/1.1\r\n" + HOST + head + b"\r\n")
 
     assert status == caught.value.status
 
@@ -112,7 +112,7 @@ def test_an_ambiguous_head_is_refused(head: bytes, status: int) -> None:
 def test_a_head_that_is_no_http_1_request_is_refused(data: bytes, status: int) -> None:
     """TLS on a plain port, another version, no host."""
     with pytest.raises(InvalidHead) as caught:
-        read(data)
+        read_head(data)
 
     assert status == caught.value.status
 
@@ -130,7 +130,7 @@ def test_we_see_the_same_headers_as_llhttp(noise: bytes) -> None:
     parser = HttpRequestParser(Listener())
     try:
         parser.feed_data(data[: data.index(b"\r\n\r\n") + 4])
-        head = read(data)
+        head = read_head(data)
     except (HttpParserError, InvalidHead):
         return
     ours = [(name.encode("latin-1"), value.encode("latin-1")) for name, value in head.headers]
@@ -158,6 +158,6 @@ def test_the_length_of_a_response_follows_from_method_status_and_headers(
     head: bytes, method: str, length: int, keep: bool
 ) -> None:
     """As HTTP defines it."""
-    read = answer(head + b"\r\n", method)
+    read_head = answer(head + b"\r\n", method)
 
-    assert (length, keep) == (read.length, read.keep_alive)
+    assert (length, keep) == (read_head.length, read_head.keep_alive)

@@ -1,4 +1,4 @@
-"""`modelio/asking.py`: one call, all of its answer, and a reason that a program can read where there is none."""
+"""`modelio/model_call.py`: one call, all of its answer, and a reason that a program can read where there is none."""
 
 from __future__ import annotations
 

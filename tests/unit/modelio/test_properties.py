@@ -169,7 +169,7 @@ PROPERTIES: list[Any] = [
         for name in [*EPHEMERAL, "unknown"]
     ),
 ]
-WHOLE = [(mi5, sessions()), (mi8, sessions()), (mi9, sessions()), (mi10, sessions()), (mi12, twins())]
+CLAIMS = [(mi5, sessions()), (mi8, sessions()), (mi9, sessions()), (mi10, sessions()), (mi12, twins())]
 QUIET = settings(
     max_examples=300, deadline=None, report_multiple_bugs=False, database=None, derandomize=True,
     phases=[Phase.generate], suppress_health_check=[HealthCheck.too_slow],
@@ -180,7 +180,7 @@ def _check(claim: Callable[[ModuleType, Any], None], built: Any, module: ModuleT
     how(given(built)(lambda value: claim(module, value)))()
 
 
-@pytest.mark.parametrize(("claim", "built"), WHOLE, ids=lambda value: getattr(value, "__name__", ""))
+@pytest.mark.parametrize(("claim", "built"), CLAIMS, ids=lambda value: getattr(value, "__name__", ""))
 def test_the_property_holds(claim: Any, built: Any) -> None:
     """On whatever sessions hypothesis finds."""
     home = format_module if claim is mi12 else VERIFY

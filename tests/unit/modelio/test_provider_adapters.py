@@ -1,4 +1,4 @@
-"""`modelio/providers.py`: four providers, asked for real over HTTP, whole and as streams."""
+"""`modelio/provider_adapters.py`: real HTTP calls to four providers, plain and streamed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`modelio/recording.py` and `modelio/journal.py`: what was answered is kept, in order, within the limits."""
+"""`modelio/recording.py` and `modelio/recording_journal.py`: answers are stored in order, within the limits."""
 
 from __future__ import annotations
 

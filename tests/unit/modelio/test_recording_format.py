@@ -1,4 +1,4 @@
-"""`modelio/format.py`: the core names a recording, and nothing else does (MI12)."""
+"""`modelio/recording_format.py`: the core names a recording, and nothing else does (MI12)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`modelio/verify.py`: the vectors of the original, and an independent verifier in JavaScript as judge."""
+"""`modelio/recording_verifier.py`: the vectors of the original, and an independent verifier in JavaScript."""
 
 from __future__ import annotations
 

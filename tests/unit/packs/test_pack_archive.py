@@ -1,4 +1,4 @@
-"""`packs/archive.py`: one reproducible file, read in memory, and nothing that only looks like one."""
+"""`packs/pack_archive.py`: one reproducible file, read in memory, and nothing that only looks like one."""
 
 from __future__ import annotations
 

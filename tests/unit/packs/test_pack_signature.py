@@ -1,4 +1,4 @@
-"""`packs/signature.py`: what was signed is what is there, and nothing else passes for it."""
+"""`packs/pack_signature.py`: a signature is valid for exactly the files that were signed."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def _signature(pack: Path) -> Path:
     return pack.parent / "pack.sig.json"
 
 
-def _found(pack: Path, key: str = "") -> list[tuple[str, str]]:
+def _violations(pack: Path, key: str = "") -> list[tuple[str, str]]:
     return [(violation.rule_id, violation.path) for violation in verify_pack(str(pack), key=key).violations]
 
 
@@ -79,24 +79,24 @@ def test_a_signature_of_another_key_is_refused(pack: Path, tmp_path: Path) -> No
     create_pack(str(tmp_path / "forged"), write_sources(tmp_path / "in"), str(tmp_path / "other"))
     (tmp_path / "forged.sig.json").replace(_signature(pack))
 
-    assert [] == _found(pack)
-    assert [("PK14", "pack.sig.json")] == _found(pack, _key(pack))
-    assert [] == _found(pack, _key(pack, "other"))
+    assert [] == _violations(pack)
+    assert [("PK14", "pack.sig.json")] == _violations(pack, _key(pack))
+    assert [] == _violations(pack, _key(pack, "other"))
 
 
 def test_an_unsigned_pack_fails_where_a_key_is_required(pack: Path) -> None:
     """Taking the signature away is no way around it."""
     _signature(pack).unlink()
 
-    assert [] == _found(pack)
-    assert [("PK14", "pack.sig.json")] == _found(pack, _key(pack))
+    assert [] == _violations(pack)
+    assert [("PK14", "pack.sig.json")] == _violations(pack, _key(pack))
 
 
 def test_an_added_removed_or_renamed_file_is_reported(pack: Path) -> None:
     """Each by its name, also where every other rule would allow it."""
     (pack / "patch.json").unlink()
     (pack / "runner.json").rename(pack / "notes.json")
-    findings = _found(pack, _key(pack))
+    findings = _violations(pack, _key(pack))
 
     assert [
         ("PK14", "notes.json"),
@@ -106,7 +106,7 @@ def test_an_added_removed_or_renamed_file_is_reported(pack: Path) -> None:
     ] == findings
 
     (pack / "notes.json").unlink()
-    assert ("PK14", "patch.json") in _found(pack)
+    assert ("PK14", "patch.json") in _violations(pack)
 
 
 def test_an_added_optional_file_is_reported(tmp_path: Path) -> None:
@@ -116,7 +116,7 @@ def test_an_added_optional_file_is_reported(tmp_path: Path) -> None:
     create_pack(str(tmp_path / "pack"), sources, str(make_key(tmp_path)))
     (tmp_path / "pack" / "meta.json").write_bytes(Path(meta).read_bytes())
 
-    assert [("PK14", "meta.json")] == _found(tmp_path / "pack")
+    assert [("PK14", "meta.json")] == _violations(tmp_path / "pack")
 
 
 @pytest.mark.parametrize(
@@ -139,8 +139,8 @@ def test_a_changed_signature_is_refused(pack: Path, change: Callable[[Any], obje
     """Whatever was changed in it."""
     _edit(pack, change)
 
-    assert "PK14" in {rule for rule, _ in _found(pack)}
-    assert "PK14" in {rule for rule, _ in _found(pack, _key(pack))}
+    assert "PK14" in {rule for rule, _ in _violations(pack)}
+    assert "PK14" in {rule for rule, _ in _violations(pack, _key(pack))}
 
 
 def test_a_signature_for_another_purpose_is_refused(pack: Path, tmp_path: Path) -> None:
@@ -151,8 +151,8 @@ def test_a_signature_for_another_purpose_is_refused(pack: Path, tmp_path: Path) 
     process = subprocess.run(command, cwd=tmp_path, input=listing, capture_output=True, check=True)
     _edit(pack, lambda value: value.update(signature=process.stdout.decode()))
 
-    assert [("PK14", "pack.sig.json")] == _found(pack)
-    assert [("PK14", "pack.sig.json")] == _found(pack, _key(pack))
+    assert [("PK14", "pack.sig.json")] == _violations(pack)
+    assert [("PK14", "pack.sig.json")] == _violations(pack, _key(pack))
 
 
 def test_unused_bits_of_base64_must_be_zero() -> None:
@@ -169,7 +169,7 @@ def test_without_ssh_keygen_a_signature_cannot_be_checked(pack: Path, monkeypatc
     """The exit code is then 3, not 0."""
     monkeypatch.setenv("PATH", "/nowhere")
 
-    assert [("IO", "pack.sig.json")] == _found(pack)
+    assert [("IO", "pack.sig.json")] == _violations(pack)
     assert [str(pack) + ".sig.json"] == [finding.file for finding in pack_findings(verify_pack(str(pack)))]
 
 
@@ -178,7 +178,7 @@ def test_an_unreadable_signature_is_reported_once(pack: Path) -> None:
     _signature(pack).rename(pack.parent / "real")
     os.symlink("real", _signature(pack))
 
-    assert [("IO", "pack.sig.json")] == _found(pack, _key(pack))
+    assert [("IO", "pack.sig.json")] == _violations(pack, _key(pack))
 
 
 def test_a_public_key_is_one_line_of_ed25519(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""`packs/verify.py`: every PK rule on real folders, and digests recomputed by hand."""
+"""`packs/pack_verifier.py`: every PK rule on real folders, and digests recomputed by hand."""
 
 from __future__ import annotations
 

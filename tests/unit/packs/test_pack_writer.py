@@ -1,4 +1,4 @@
-"""`packs/write.py`: the same inputs give the same pack, and nothing is written that does not verify."""
+"""`packs/pack_writer.py`: the same inputs give the same pack, and nothing is written that does not verify."""
 
 from __future__ import annotations
 

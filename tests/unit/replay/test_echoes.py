@@ -1,4 +1,4 @@
-"""How deep in JSON does a marker stand?"""
+"""How many levels of JSON text a marker is nested in."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ def never(_: str) -> bool:
     return False
 
 
-def both(exchange: Exchange, key: bytes | None = KEY) -> tuple[Fingerprints, Fingerprints]:
+def live_and_stored(exchange: Exchange, key: bytes | None = KEY) -> tuple[Fingerprints, Fingerprints]:
     """Of the live request, and of its trace."""
     body = parse_object(TraceComposer(REDACTOR, key).compose(exchange).trace)
     return fingerprint_redactions(keyed_request_of(exchange).compared_redactions, key), read_fingerprints(
@@ -52,7 +52,7 @@ def both(exchange: Exchange, key: bytes | None = KEY) -> tuple[Fingerprints, Fin
 )
 def test_a_live_request_has_the_fingerprints_of_its_trace(exchange: Exchange) -> None:
     """By place and in order; those of credentials are in neither."""
-    live, stored = both(exchange)
+    live, stored = live_and_stored(exchange)
 
     assert live == stored
     assert "headers" not in str(live)
@@ -61,39 +61,43 @@ def test_a_live_request_has_the_fingerprints_of_its_trace(exchange: Exchange) ->
 
 def test_without_a_key_redacted_parts_cannot_be_compared() -> None:
     """Unless nothing was redacted; a trace without fingerprints is the same."""
-    assert (None, None) == both(make_exchange(CHAT, chat_request(MAIL)), None)
-    assert (NOTHING_REDACTED, NOTHING_REDACTED) == both(make_exchange(CHAT, chat_request("x")), None)
+    assert (None, None) == live_and_stored(make_exchange(CHAT, chat_request(MAIL)), None)
+    assert (NOTHING_REDACTED, NOTHING_REDACTED) == live_and_stored(make_exchange(CHAT, chat_request("x")), None)
     assert "" == find_differing_path(None, NOTHING_REDACTED) == find_differing_path(NOTHING_REDACTED, None)
 
 
 def test_the_first_place_that_differs_is_named() -> None:
     """By another value, by another number of them, or by one that is not there."""
-    before, _ = both(make_exchange(CHAT, {"a": MAIL, "b": f"{MAIL} {MAIL}", "c": MAIL}))
+    before, _ = live_and_stored(make_exchange(CHAT, {"a": MAIL, "b": f"{MAIL} {MAIL}", "c": MAIL}))
     for body, place in (
         ({"a": OTHER, "b": f"{MAIL} {MAIL}", "c": MAIL}, "$.a"),
         ({"a": MAIL, "b": f"{MAIL} {OTHER}", "c": MAIL}, "$.b"),
         ({"a": MAIL, "b": f"{MAIL} [REDACTED]", "c": MAIL}, "$.b"),
         ({"a": MAIL, "b": f"{MAIL} {MAIL}", "c": "[REDACTED]"}, "$.c"),
     ):
-        assert place == find_differing_path(before, both(make_exchange(CHAT, body))[0])
+        assert place == find_differing_path(before, live_and_stored(make_exchange(CHAT, body))[0])
 
 
 def test_another_key_makes_everything_differ() -> None:
     """So that a request is never answered because of it."""
     exchange = make_exchange(CHAT, chat_request(MAIL))
 
-    assert "$.messages[0].content" == find_differing_path(both(exchange)[1], both(exchange, b"other")[0])
+    assert "$.messages[0].content" == find_differing_path(
+        live_and_stored(exchange)[1], live_and_stored(exchange, b"other")[0]
+    )
 
 
 def test_the_order_of_members_makes_no_difference() -> None:
     """The order at one place does."""
     first, second = (
-        both(make_exchange(CHAT, {"a": MAIL, "b": OTHER}))[0],
-        both(make_exchange(CHAT, {"b": OTHER, "a": MAIL}))[0],
+        live_and_stored(make_exchange(CHAT, {"a": MAIL, "b": OTHER}))[0],
+        live_and_stored(make_exchange(CHAT, {"b": OTHER, "a": MAIL}))[0],
     )
 
     assert first == second
-    assert both(make_exchange(CHAT, {"a": f"{MAIL} {OTHER}"})) != both(make_exchange(CHAT, {"a": f"{OTHER} {MAIL}"}))
+    assert live_and_stored(make_exchange(CHAT, {"a": f"{MAIL} {OTHER}"})) != live_and_stored(
+        make_exchange(CHAT, {"a": f"{OTHER} {MAIL}"})
+    )
 
 
 def test_volatile_parts_are_not_compared() -> None:
@@ -114,4 +118,4 @@ def test_a_body_with_members_named_url_or_headers_cannot_be_compared(name: str) 
     request: dict[str, Any] = {name: {"authorization": MAIL} if name == "headers" else MAIL}
     exchange = make_exchange(f"{CHAT}?user={MAIL}", request)
 
-    assert None is both(exchange)[1]
+    assert None is live_and_stored(exchange)[1]

@@ -125,18 +125,18 @@ def test_redacted_parts_that_cannot_be_compared_match_and_are_reported() -> None
     """On either side; where both can, the one that is the same wins."""
     library = Library([recording("old", prints=None), recording("a1", prints=ANN)])
 
-    assert (True, "a1") == _told(library, ANN)
-    assert (False, "old") == _told(library, BOB)
-    assert (False, "old") == _told(library, None)
-    assert (False, "a1") == _told(library, None)
-    assert (True, "x") == _told(Library([recording("x")]), NOTHING_REDACTED)
+    assert (True, "a1") == _find_match(library, ANN)
+    assert (False, "old") == _find_match(library, BOB)
+    assert (False, "old") == _find_match(library, None)
+    assert (False, "a1") == _find_match(library, None)
+    assert (True, "x") == _find_match(Library([recording("x")]), NOTHING_REDACTED)
 
 
 def test_a_recording_without_redactions_matches_only_without_a_key() -> None:
     """It holds the words `[REDACTED]`, or comes from elsewhere: without a key it answers, with one it differs."""
     library = Library([recording("x")])
 
-    assert (False, "x") == _told(library, None)
+    assert (False, "x") == _find_match(library, None)
     match = library.find(Digest("k"), "", ANN)
     assert (None, "$.a", "x") == (match.recording, match.differs_at, match.nearest)
 
@@ -149,7 +149,7 @@ def test_a_used_up_recording_is_not_reported_as_different() -> None:
     assert "" == library.find(Digest("k"), "", ANN).differs_at
 
 
-def _told(library: Library, prints: Fingerprints) -> tuple[bool, str]:
+def _find_match(library: Library, prints: Fingerprints) -> tuple[bool, str]:
     match = library.find(Digest("k"), "", prints)
     assert match.recording is not None
     return match.redactions_compared, match.recording.name

@@ -21,7 +21,7 @@ MAIL, OTHER = "ann.lee@corp-example.org", "bob@corp-example.org"
 KEY = b"a key of a test"
 
 
-def asked(text: str, answer: str = "", number: int = 0, scope: str = "", **more: Any) -> Exchange:
+def chat_exchange(text: str, answer: str = "", number: int = 0, scope: str = "", **more: Any) -> Exchange:
     """A call, as it was recorded or is asked now."""
     return make_exchange(
         CHAT, chat_request(text, **more), chat_answer(answer), number=number, caller=Caller(scope=scope)
@@ -36,9 +36,9 @@ def text_of(played: ReplayResult) -> str:
 
 def test_a_request_gets_its_recorded_response(tmp_path: Path) -> None:
     """By what it asks, and the recording is named."""
-    player = make_player(tmp_path, asked("a", "1", 1), asked("b", "2", 2))
+    player = make_player(tmp_path, chat_exchange("a", "1", 1), chat_exchange("b", "2", 2))
 
-    played = play(player, asked("b"))
+    played = play(player, chat_exchange("b"))
 
     assert ("2", None) == (text_of(played), played.unmatched)
     assert played.source_name.startswith("00000002")
@@ -49,12 +49,13 @@ def test_a_request_gets_its_recorded_response(tmp_path: Path) -> None:
 def test_answers_come_in_the_order_in_which_they_were_recorded(tmp_path: Path) -> None:
     """Then the last again; within the scope, and from the beginning once that is forgotten."""
     calls = [
-        asked("a", f"{scope}{n}", place, scope) for place, (scope, n) in enumerate((s, n) for n in "12" for s in "xy")
+        chat_exchange("a", f"{scope}{n}", place, scope)
+        for place, (scope, n) in enumerate((s, n) for n in "12" for s in "xy")
     ]
     player = make_player(tmp_path, *calls)
 
     def say(scope: str) -> str:
-        return text_of(play(player, asked("a"), Caller(scope=scope)))
+        return text_of(play(player, chat_exchange("a"), Caller(scope=scope)))
 
     assert ["x1", "y1", "x2", "x2", "y2"] == [say(scope) for scope in "xyxxy"]
     player.restart_scope("x")
@@ -65,24 +66,24 @@ def test_answers_come_in_the_order_in_which_they_were_recorded(tmp_path: Path) -
 def test_a_failed_attempt_is_replayed_before_its_retry(tmp_path: Path) -> None:
     """As the SDK saw it."""
     failed = make_exchange(CHAT, chat_request("a"), {"error": {"message": "slow down"}}, status=429, number=1)
-    player = make_player(tmp_path, failed, asked("a", "fine", 2))
+    player = make_player(tmp_path, failed, chat_exchange("a", "fine", 2))
 
-    assert [429, 200, 200] == [play(player, asked("a")).response.status for _ in range(3)]
+    assert [429, 200, 200] == [play(player, chat_exchange("a")).response.status for _ in range(3)]
 
 
 def test_every_unmatched_request_is_counted(tmp_path: Path) -> None:
     """Whatever becomes of the answer."""
-    player = make_player(tmp_path, asked("a", "1"))
+    player = make_player(tmp_path, chat_exchange("a", "1"))
     for _ in range(3):
-        play(player, asked("b"))
+        play(player, chat_exchange("b"))
 
     assert (3, 0) == (len(player.unmatched), player.played_count)
 
 
 def test_an_allowed_new_request_is_not_unmatched(tmp_path: Path) -> None:
     """It is counted as new, and the caller lets it go on."""
-    player = make_player(tmp_path, asked("a", "1"))
-    exchange = asked("b")
+    player = make_player(tmp_path, chat_exchange("a", "1"))
+    exchange = chat_exchange("b")
 
     played = player.play(
         "POST", exchange.url, exchange.request_headers, exchange.request_body, Caller(), allow_upstream=True
@@ -94,25 +95,25 @@ def test_an_allowed_new_request_is_not_unmatched(tmp_path: Path) -> None:
 
 def test_a_request_whose_recording_is_unreadable_is_unmatched(tmp_path: Path) -> None:
     """It was there, and is not what it was: that is said, and never answered with something else."""
-    player = make_player(tmp_path, asked("a", "1", 1), asked("b", "2", 2))
+    player = make_player(tmp_path, chat_exchange("a", "1", 1), chat_exchange("b", "2", 2))
     (first,) = tmp_path.glob("*_00000001*.json")
     (second,) = tmp_path.glob("*_00000002*.json")
     first.unlink()
     second.write_bytes(b"{")
 
-    assert "cannot be read: the trace" in text_of(play(player, asked("a")))
-    assert "cannot be read: " in text_of(play(player, asked("b")))
+    assert "cannot be read: the trace" in text_of(play(player, chat_exchange("a")))
+    assert "cannot be read: " in text_of(play(player, chat_exchange("b")))
     assert (2, 0) == (len(player.unmatched), player.played_count)
 
 
 def test_volatile_parts_are_ignored_and_every_use_is_counted(tmp_path: Path) -> None:
     """By declaration."""
     volatile = VolatileRules(["$.user"], ["on [0-9-]+"])
-    player = make_player(tmp_path, asked("on 2026-01-01?", "1", user="a"), volatile=volatile)
+    player = make_player(tmp_path, chat_exchange("on 2026-01-01?", "1", user="a"), volatile=volatile)
 
-    assert "1" == text_of(play(player, asked("on 2026-11-15?", user="b")))
-    assert "1" == text_of(play(player, asked("on 2026-11-16?", user="c")))
-    assert play(player, asked("in 2026-11-16?", user="c")).unmatched is not None
+    assert "1" == text_of(play(player, chat_exchange("on 2026-11-15?", user="b")))
+    assert "1" == text_of(play(player, chat_exchange("on 2026-11-16?", user="c")))
+    assert play(player, chat_exchange("in 2026-11-16?", user="c")).unmatched is not None
     assert {"$.user": 2, "on [0-9-]+": 2} == player.volatile_counts
 
 
@@ -121,10 +122,10 @@ def test_volatile_parts_are_ignored_and_every_use_is_counted(tmp_path: Path) -> 
 
 def test_with_the_key_another_value_is_unmatched_and_located(tmp_path: Path) -> None:
     """And shows neither value."""
-    player = make_player(tmp_path, asked(f"Write to {MAIL}.", "1"), recorded_with=KEY, match_key=KEY)
+    player = make_player(tmp_path, chat_exchange(f"Write to {MAIL}.", "1"), recorded_with=KEY, match_key=KEY)
 
-    assert "1" == text_of(play(player, asked(f"Write to {MAIL}.")))
-    text = text_of(play(player, asked(f"Write to {OTHER}.")))
+    assert "1" == text_of(play(player, chat_exchange(f"Write to {MAIL}.")))
+    text = text_of(play(player, chat_exchange(f"Write to {OTHER}.")))
     assert "a redacted part differs at $.messages[0].content" in text
     assert OTHER not in text
     assert (1, 0) == (len(player.unmatched), player.uncompared_call_count)
@@ -132,28 +133,28 @@ def test_with_the_key_another_value_is_unmatched_and_located(tmp_path: Path) -> 
 
 def test_with_the_key_each_redacted_value_gets_its_own_response(tmp_path: Path) -> None:
     """Two requests that look the same once they are redacted."""
-    calls = [asked(f"Who is {mail}?", f"{mail} is {n}", n) for n, mail in enumerate((MAIL, OTHER))]
+    calls = [chat_exchange(f"Who is {mail}?", f"{mail} is {n}", n) for n, mail in enumerate((MAIL, OTHER))]
     player = make_player(tmp_path, *calls, recorded_with=KEY, match_key=KEY)
 
-    assert f"{OTHER} is 1" == text_of(play(player, asked(f"Who is {OTHER}?")))
-    assert f"{MAIL} is 0" == text_of(play(player, asked(f"Who is {MAIL}?")))
+    assert f"{OTHER} is 1" == text_of(play(player, chat_exchange(f"Who is {OTHER}?")))
+    assert f"{MAIL} is 0" == text_of(play(player, chat_exchange(f"Who is {MAIL}?")))
 
 
 @pytest.mark.parametrize(("then", "now"), [(None, None), (KEY, None), (None, KEY)])
 def test_without_the_key_uncompared_parts_are_counted(tmp_path: Path, then: bytes | None, now: bytes | None) -> None:
     """How many calls, and how many parts of them; what holds nothing redacted is not."""
-    calls = [asked(f"{MAIL} {MAIL}", "1", 1), asked("plain", "2", 2)]
+    calls = [chat_exchange(f"{MAIL} {MAIL}", "1", 1), chat_exchange("plain", "2", 2)]
     player = make_player(tmp_path, *calls, recorded_with=then, match_key=now)
 
-    assert ["1", "2"] == [text_of(play(player, asked(text))) for text in (f"{OTHER} {OTHER}", "plain")]
+    assert ["1", "2"] == [text_of(play(player, chat_exchange(text))) for text in (f"{OTHER} {OTHER}", "plain")]
     assert (1, 2, []) == (player.uncompared_call_count, player.uncompared_part_count, player.unmatched)
 
 
 def test_a_wrong_match_key_is_mentioned(tmp_path: Path) -> None:
     """It says that it could be that."""
-    player = make_player(tmp_path, asked(MAIL, "1"), recorded_with=KEY, match_key=b"another")
+    player = make_player(tmp_path, chat_exchange(MAIL, "1"), recorded_with=KEY, match_key=b"another")
 
-    assert "or it was recorded with another match key" in text_of(play(player, asked(MAIL)))
+    assert "or it was recorded with another match key" in text_of(play(player, chat_exchange(MAIL)))
 
 
 def test_credentials_are_not_compared(tmp_path: Path) -> None:
@@ -175,8 +176,8 @@ def test_credentials_are_not_compared(tmp_path: Path) -> None:
 def test_a_credential_in_the_body_is_compared_unless_it_is_declared(tmp_path: Path) -> None:
     """What is asked and who asks cannot be told apart there."""
     servers = [{"name": "x", "authorization_token": "abcdef-1"}]
-    live = asked("a", mcp_servers=[{"name": "x", "authorization_token": "none"}])
-    exchange = asked("a", "1", mcp_servers=servers)
+    live = chat_exchange("a", mcp_servers=[{"name": "x", "authorization_token": "none"}])
+    exchange = chat_exchange("a", "1", mcp_servers=servers)
     strict = make_player(tmp_path / "a", exchange, recorded_with=KEY, match_key=KEY)
     volatile = VolatileRules(["$.mcp_servers[*].authorization_token"])
     declared = make_player(tmp_path / "b", exchange, recorded_with=KEY, match_key=KEY, volatile=volatile)
@@ -188,21 +189,23 @@ def test_a_credential_in_the_body_is_compared_unless_it_is_declared(tmp_path: Pa
 def test_answers_with_parts_that_stay_redacted_are_counted(tmp_path: Path) -> None:
     """What the model made up cannot be refilled."""
     player = make_player(
-        tmp_path, asked(f"Write to {MAIL}.", f"{MAIL} and zoe@corp-example.net", 1), asked("b", "2", 2)
+        tmp_path,
+        chat_exchange(f"Write to {MAIL}.", f"{MAIL} and zoe@corp-example.net", 1),
+        chat_exchange("b", "2", 2),
     )
 
-    assert f"{MAIL} and {REDACTED}" == text_of(play(player, asked(f"Write to {MAIL}.")))
-    play(player, asked("b"))
+    assert f"{MAIL} and {REDACTED}" == text_of(play(player, chat_exchange(f"Write to {MAIL}.")))
+    play(player, chat_exchange("b"))
     assert 1 == player.redacted_responses
 
 
 def test_many_threads_can_play(tmp_path: Path) -> None:
     """Each request is answered, counted once, and in turn."""
-    player = make_player(tmp_path, *(asked("a", str(n), n) for n in range(64)))
+    player = make_player(tmp_path, *(chat_exchange("a", str(n), n) for n in range(64)))
     texts: list[str] = []
 
     def ask() -> None:
-        texts.extend(text_of(play(player, asked("a"))) for _ in range(8))
+        texts.extend(text_of(play(player, chat_exchange("a"))) for _ in range(8))
 
     threads = [threading.Thread(target=ask) for _ in range(8)]
     for thread in threads:

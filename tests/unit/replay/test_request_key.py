@@ -45,7 +45,7 @@ _SCHEMA: dict[str, Any] = {"type": "object", "properties": {"city": {"type": "st
 _FUNCTION = {"name": "weather", "description": "Say how the weather is.", "parameters": _SCHEMA}
 
 # One request of each dialect, with every kind of thing in it that decides an answer.
-ASKED: dict[str, dict[str, Any]] = {
+REQUESTS: dict[str, dict[str, Any]] = {
     CHAT: {
         "model": "gpt-4o-mini",
         "messages": [
@@ -194,7 +194,7 @@ def _edits(value: Any) -> Iterator[tuple[str, Callable[[Any, Any], None]]]:
 
 def changes() -> Iterator[Change]:
     """Every change of every request, and those of the head."""
-    for address, body in ASKED.items():
+    for address, body in REQUESTS.items():
         for way, value in _places(body):
             for name, edit in _edits(value):
                 yield Change(f"{address} {'.'.join(map(str, way))}: {name}", _changed(body, way, edit), address)
@@ -202,13 +202,13 @@ def changes() -> Iterator[Change]:
         for header in sorted(BEHAVIOUR_HEADERS):
             yield Change(f"{address}: {header}", body, address, ((header, "2024-10-22"),))
         yield Change(f"{address}: a parameter of the URL", body, f"{address}?api-version=1")
-    yield Change("another model in the path", ASKED[GEMINI], GEMINI.replace("flash", "pro"))
-    yield Change("a stream", ASKED[GEMINI], GEMINI.replace(":generate", ":streamGenerate"))
-    yield Change("a stream of events", ASKED[GEMINI], GEMINI.replace(":generate", ":streamGenerate") + "?alt=sse")
-    yield Change("another deployment", ASKED[CHAT], "/openai/deployments/gpt-4o/chat/completions")
-    yield Change("another kind", ASKED[CHAT], "/v1/completions")
-    yield Change("another dialect", ASKED[CHAT], OLLAMA_CHAT)
-    yield Change("an address that is not known", ASKED[CHAT], "/v1/other")
+    yield Change("another model in the path", REQUESTS[GEMINI], GEMINI.replace("flash", "pro"))
+    yield Change("a stream", REQUESTS[GEMINI], GEMINI.replace(":generate", ":streamGenerate"))
+    yield Change("a stream of events", REQUESTS[GEMINI], GEMINI.replace(":generate", ":streamGenerate") + "?alt=sse")
+    yield Change("another deployment", REQUESTS[CHAT], "/openai/deployments/gpt-4o/chat/completions")
+    yield Change("another kind", REQUESTS[CHAT], "/v1/completions")
+    yield Change("another dialect", REQUESTS[CHAT], OLLAMA_CHAT)
+    yield Change("an address that is not known", REQUESTS[CHAT], "/v1/other")
 
 
 CHANGES = list(changes())
@@ -216,8 +216,8 @@ CHANGES = list(changes())
 
 def test_every_change_of_what_is_asked_changes_the_key() -> None:
     """At least a hundred kinds of changes; no two changed requests have the same key, either."""
-    before = {key_of(address, body): address for address, body in ASKED.items()}
-    assert len(ASKED) == len(before)
+    before = {key_of(address, body): address for address, body in REQUESTS.items()}
+    assert len(REQUESTS) == len(before)
 
     after: dict[str, list[str]] = {}
     for change in CHANGES:
@@ -243,7 +243,7 @@ def test_another_method_changes_the_key(method: str) -> None:
 def test_values_of_behaviour_headers_change_the_key() -> None:
     """Each value, and whether there is one at all."""
     keys = {
-        key_of(MESSAGES, ASKED[MESSAGES], headers)
+        key_of(MESSAGES, REQUESTS[MESSAGES], headers)
         for headers in (
             (), (("anthropic-version", "2023-06-01"),), (("anthropic-version", "2023-01-01"),),
             (("anthropic-beta", "a"),), (("anthropic-beta", "b"),), (("anthropic-beta", "a, b"),),
@@ -262,7 +262,7 @@ def test_a_key_changes_if_and_only_if_the_redacted_request_does(place: int, draw
     address, body = bodies[place % len(bodies)]
     changed = mutate(body, drawn)
 
-    before, after = (Redactor().redact_json(_read_again(value)).value for value in (body, changed))
+    before, after = (Redactor().redact_json(_reread(value)).value for value in (body, changed))
 
     assert is_same_json(before, after) is (key_of(address, body) == key_of(address, changed))
 
@@ -292,7 +292,7 @@ def _corpus_bodies() -> list[tuple[str, Any]]:
     return _BODIES
 
 
-def _read_again(value: object) -> JSON:
+def _reread(value: object) -> JSON:
     from traceforge.canon import parse_json
 
     return parse_json(json.dumps(value).encode())
@@ -317,11 +317,11 @@ def _floats(value: Any) -> Any:
     return float(value) if type(value) is int else value
 
 
-@pytest.mark.parametrize("address", ASKED)
+@pytest.mark.parametrize("address", REQUESTS)
 @pytest.mark.parametrize("seed", range(5))
 def test_the_spelling_of_a_body_makes_no_difference(address: str, seed: int) -> None:
     """The order of keys, white space, escapes and the notation of numbers."""
-    body = ASKED[address]
+    body = REQUESTS[address]
     shuffled = _shuffled(body, random.Random(seed))
     spelled = [
         json.dumps(shuffled), json.dumps(shuffled, indent=seed + 1), json.dumps(body, separators=(",", ":")),
@@ -332,15 +332,15 @@ def test_the_spelling_of_a_body_makes_no_difference(address: str, seed: int) -> 
     assert {key_of(address, body)} == {key_of(address, text.encode()) for text in spelled}
 
 
-@pytest.mark.parametrize("address", ASKED)
+@pytest.mark.parametrize("address", REQUESTS)
 def test_the_host_and_the_path_before_the_endpoint_make_no_difference(address: str) -> None:
     """A gateway, another port, another scheme."""
     hosts = (HOST, "http://127.0.0.1:8080", "https://llm.example.com/gateway/one", "http://[::1]:99/x")
 
-    assert 1 == len({key_of(address, ASKED[address], host=host) for host in hosts})
+    assert 1 == len({key_of(address, REQUESTS[address], host=host) for host in hosts})
 
 
-@pytest.mark.parametrize("address", ASKED)
+@pytest.mark.parametrize("address", REQUESTS)
 def test_credentials_client_and_retry_count_do_not_change_the_key(address: str) -> None:
     """Credentials, the organisation, the client, the count of retries, the order and the case of headers."""
     more: Headers = (
@@ -349,25 +349,25 @@ def test_credentials_client_and_retry_count_do_not_change_the_key(address: str) 
         ("idempotency-key", "i"), ("traceparent", "00-1-2-01"), ("Accept-Encoding", "gzip"), ("content-length", "9"),
     )  # fmt: skip
     behaviour: Headers = (("anthropic-version", "2023-06-01"), ("anthropic-beta", "b"), ("Anthropic-Beta", "a"))
-    expected = key_of(address, ASKED[address], behaviour)
+    expected = key_of(address, REQUESTS[address], behaviour)
 
     for seed in range(5):
         headers = [*more, *behaviour]
         random.Random(seed).shuffle(headers)
         cased = tuple((name.title() if seed % 2 else name, value) for name, value in headers)
-        assert expected == key_of(address, ASKED[address], cased)
-    assert expected == key_of(address, ASKED[address], (behaviour[0], ("anthropic-beta", "a,b")))
-    assert expected == key_of(address, ASKED[address], (behaviour[0], ("anthropic-beta", " b , a ")))
+        assert expected == key_of(address, REQUESTS[address], cased)
+    assert expected == key_of(address, REQUESTS[address], (behaviour[0], ("anthropic-beta", "a,b")))
+    assert expected == key_of(address, REQUESTS[address], (behaviour[0], ("anthropic-beta", " b , a ")))
 
 
 def test_credentials_in_the_url_make_no_difference() -> None:
     """By name, and as user and password; every other parameter counts, in any order."""
-    expected = key_of(f"{GEMINI}?alt=sse&b=%20x", ASKED[GEMINI])
+    expected = key_of(f"{GEMINI}?alt=sse&b=%20x", REQUESTS[GEMINI])
 
-    assert expected == key_of(f"{GEMINI}?key=AIzaSyA-1234567890&b=+x&alt=sse", ASKED[GEMINI])
-    assert expected == key_of(f"{GEMINI}?b=%20x&alt=sse&access_token=ya29.abc", ASKED[GEMINI])
-    assert expected == key_of(f"https://me:secret@h.example.com{GEMINI}?alt=sse&b=%20x", ASKED[GEMINI])
-    assert expected != key_of(f"{GEMINI}?alt=sse&b=%20y", ASKED[GEMINI])
+    assert expected == key_of(f"{GEMINI}?key=AIzaSyA-1234567890&b=+x&alt=sse", REQUESTS[GEMINI])
+    assert expected == key_of(f"{GEMINI}?b=%20x&alt=sse&access_token=ya29.abc", REQUESTS[GEMINI])
+    assert expected == key_of(f"https://me:secret@h.example.com{GEMINI}?alt=sse&b=%20x", REQUESTS[GEMINI])
+    assert expected != key_of(f"{GEMINI}?alt=sse&b=%20y", REQUESTS[GEMINI])
 
 
 def test_an_allowed_parameter_changes_the_key() -> None:
@@ -384,7 +384,7 @@ def test_an_allowed_parameter_changes_the_key() -> None:
 )
 def test_compression_makes_no_difference(encoding: str, encode: Callable[[bytes], bytes]) -> None:
     """The body counts, not how it came."""
-    body = json.dumps(ASKED[CHAT]).encode()
+    body = json.dumps(REQUESTS[CHAT]).encode()
 
     assert key_of(CHAT, body) == key_of(CHAT, encode(body), (("Content-Encoding", encoding),))
 

@@ -25,7 +25,7 @@ from traceforge.replay.trace_recordings import TraceRecordings
 from traceforge.traces.trace_index import TraceFilter
 
 
-def asked(text: str, answer: str = "", number: int = 0, **more: str) -> Exchange:
+def chat_exchange(text: str, answer: str = "", number: int = 0, **more: str) -> Exchange:
     """A call of a session, or of none."""
     return make_exchange(CHAT, chat_request(text), chat_answer(answer), number=number, caller=Caller(**more))  # type: ignore[arg-type]
 
@@ -90,7 +90,7 @@ def _values(data: bytes) -> list[object]:
 
 def test_recordings_are_in_the_order_of_their_time(tmp_path: Path) -> None:
     """Whatever the order in which they were written."""
-    calls = [asked("a", str(n), n) for n in range(20)]
+    calls = [chat_exchange("a", str(n), n) for n in range(20)]
     store = store_exchanges(tmp_path, [*calls[10:], *calls[:10][::-1]])
 
     names = [recording.name for recording in TraceRecordings(store, KEYS).load_recordings()]
@@ -101,27 +101,29 @@ def test_recordings_are_in_the_order_of_their_time(tmp_path: Path) -> None:
 def test_calls_without_a_response_are_not_recordings(tmp_path: Path) -> None:
     """Nothing to play."""
     failed = make_exchange(CHAT, chat_request("a"), b"", status=0, outcome=CallOutcome.FAILED, number=1)
-    store = store_exchanges(tmp_path, [failed, asked("a", "1", 2)])
+    store = store_exchanges(tmp_path, [failed, chat_exchange("a", "1", 2)])
 
-    assert [asked("a", "", 2).id] == [recording.name for recording in TraceRecordings(store, KEYS).load_recordings()]
+    assert [chat_exchange("a", "", 2).id] == [
+        recording.name for recording in TraceRecordings(store, KEYS).load_recordings()
+    ]
 
 
 def test_unreadable_traces_are_listed(tmp_path: Path) -> None:
     """Corrupt is never the same as missing."""
-    store = store_exchanges(tmp_path, [asked("a", "1", 1), asked("b", "2", 2)])
+    store = store_exchanges(tmp_path, [chat_exchange("a", "1", 1), chat_exchange("b", "2", 2)])
     (first,) = tmp_path.glob("*_00000001*.json")
     first.write_bytes(b"{")
     recordings = TraceRecordings(store, KEYS)
 
     names = [recording.name for recording in recordings.load_recordings()]
 
-    assert [asked("b", "", 2).id] == names
-    assert [asked("a", "", 1).id] == list(recordings.unreadable)
+    assert [chat_exchange("b", "", 2).id] == names
+    assert [chat_exchange("a", "", 1).id] == list(recordings.unreadable)
 
 
 def test_a_trace_of_another_tool_is_not_a_recording(tmp_path: Path) -> None:
     """It does not say what was sent and what came back."""
-    store = store_exchanges(tmp_path, [asked("a", "1", 1)])
+    store = store_exchanges(tmp_path, [chat_exchange("a", "1", 1)])
     (file,) = tmp_path.glob("*_00000001*.json")
     body = msgspec.json.decode(file.read_bytes())
     del body["wire"]
@@ -132,16 +134,16 @@ def test_a_trace_of_another_tool_is_not_a_recording(tmp_path: Path) -> None:
 
 def test_a_session_can_be_chosen(tmp_path: Path) -> None:
     """The calls of the others are not there."""
-    calls = [asked("a", "1", 1, session_id="one"), asked("a", "2", 2, session_id="two")]
+    calls = [chat_exchange("a", "1", 1, session_id="one"), chat_exchange("a", "2", 2, session_id="two")]
     player = make_player(tmp_path, *calls, trace_filter=TraceFilter(session_id="two"))
 
-    assert calls[1].id == play(player, asked("a")).source_name
+    assert calls[1].id == play(player, chat_exchange("a")).source_name
 
 
 @pytest.mark.parametrize("compressed", [False, True])
 def test_recordings_are_read_wherever_traces_are(tmp_path: Path, compressed: bool) -> None:
     """From files and from archives, also after the store was closed, and after they have moved."""
-    calls = [asked(f"question {n}", f"answer {n}", n) for n in range(5)]
+    calls = [chat_exchange(f"question {n}", f"answer {n}", n) for n in range(5)]
     store = store_exchanges(tmp_path, calls)
     if compressed:
         store.compress_traces(store.list_rows())
@@ -157,7 +159,7 @@ def test_recordings_are_read_wherever_traces_are(tmp_path: Path, compressed: boo
 
 def test_responses_are_read_only_when_they_are_needed(tmp_path: Path) -> None:
     """A hundred thousand of them would not fit."""
-    store = store_exchanges(tmp_path, [asked("a long question " * 100, "a long answer " * 100, 1)])
+    store = store_exchanges(tmp_path, [chat_exchange("a long question " * 100, "a long answer " * 100, 1)])
     (recording,) = TraceRecordings(store, KEYS).load_recordings()
 
     assert "question" not in repr(recording)

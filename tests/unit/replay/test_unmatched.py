@@ -29,14 +29,14 @@ MAIL = "ann.lee@corp-example.org"
 SECRET = "sk-proj-Ab12Cd34Ef56Gh78Ij90Kl12Mn34"
 
 
-def said(player: Player, exchange: Exchange, caller: Caller = Caller()) -> UnmatchedRequest:  # noqa: B008 (frozen)
+def play_unmatched(player: Player, exchange: Exchange, caller: Caller = Caller()) -> UnmatchedRequest:  # noqa: B008 (frozen)
     """The miss of a request that has none."""
-    miss = play(player, exchange, caller).unmatched
-    assert miss is not None
-    return miss
+    unmatched = play(player, exchange, caller).unmatched
+    assert unmatched is not None
+    return unmatched
 
 
-def asked(text: str, number: int = 0, scope: str = "", **more: Any) -> Exchange:
+def chat_exchange(text: str, number: int = 0, scope: str = "", **more: Any) -> Exchange:
     """A call with one question."""
     return make_exchange(
         CHAT, chat_request(text, **more), chat_answer("x"), number=number, caller=Caller(scope=scope)
@@ -50,9 +50,11 @@ def name(number: int) -> str:
 
 def test_the_nearest_recording_and_both_values_are_named(tmp_path: Path) -> None:
     """By the path of the place."""
-    player = make_player(tmp_path, asked("What is the capital of France?", 1), asked("Write a poem about rain.", 2))
+    player = make_player(
+        tmp_path, chat_exchange("What is the capital of France?", 1), chat_exchange("Write a poem about rain.", 2)
+    )
 
-    miss = said(player, asked("What is the capital of Spain?"))
+    miss = play_unmatched(player, chat_exchange("What is the capital of Spain?"))
 
     assert miss.nearest.startswith(name(1))
     assert (
@@ -76,9 +78,9 @@ def test_the_nearest_recording_and_both_values_are_named(tmp_path: Path) -> None
 def test_every_kind_of_change_is_explained(tmp_path: Path, changed: dict[str, Any], explanation: str) -> None:
     """What was there, and what is there now."""
     before = {"seed": 7, "tools": [{"name": "a"}], "stop": "x"}
-    player = make_player(tmp_path, asked("hello", 1, **before))
+    player = make_player(tmp_path, chat_exchange("hello", 1, **before))
 
-    message = said(player, asked("hello", **{**before, **changed})).message
+    message = play_unmatched(player, chat_exchange("hello", **{**before, **changed})).message
 
     assert explanation in message or ({"tools": []} == changed and "$.tools[0]" in message)
 
@@ -89,7 +91,7 @@ def test_a_difference_in_the_head_is_explained(tmp_path: Path) -> None:
     player = make_player(tmp_path, make_exchange(f"{GEMINI}?alt=json", body, {}, headers=[("api-version", "1")]))
 
     def told(address: str, *headers: tuple[str, str]) -> str:
-        return said(player, make_exchange(address, body, headers=headers)).message
+        return play_unmatched(player, make_exchange(address, body, headers=headers)).message
 
     same = ("api-version", "1")
     assert 'flash:generateContent", sent "gemini:generate:gemini-2.5-pro:' in told(
@@ -109,40 +111,45 @@ def test_the_nearest_is_the_one_with_the_least_changed(tmp_path: Path) -> None:
 
     for n in range(6):
         body = {"model": "m", "messages": [*turns[:n], {"role": "user", "content": f"turn {n}, really"}]}
-        assert said(player, make_exchange(CHAT, body)).nearest.startswith(name(n + 1))
+        assert play_unmatched(player, make_exchange(CHAT, body)).nearest.startswith(name(n + 1))
 
 
 def test_the_same_scope_comes_first_where_there_are_many(tmp_path: Path) -> None:
     """The candidate of this test is compared, even if hundreds were recorded after it."""
-    calls = [asked("in this test", 1, "tests/a.py::test")]
-    calls += [asked(f"in another test, number {n}", n, "tests/b.py::test") for n in range(2, 260)]
+    calls = [chat_exchange("in this test", 1, "tests/a.py::test")]
+    calls += [chat_exchange(f"in another test, number {n}", n, "tests/b.py::test") for n in range(2, 260)]
     player = make_player(tmp_path, *calls)
 
-    assert said(player, asked("in this test!"), Caller(scope="tests/a.py::test")).nearest.startswith(name(1))
+    assert play_unmatched(
+        player, chat_exchange("in this test!"), Caller(scope="tests/a.py::test")
+    ).nearest.startswith(name(1))
 
 
 def test_the_absence_of_any_similar_recording_is_explained(tmp_path: Path) -> None:
     """No recording at all, or none of this endpoint."""
-    assert "no recorded call matches: nothing was recorded" == said(make_player(tmp_path / "a"), asked("x")).message
-    player = make_player(tmp_path / "b", asked("x"))
-    message = said(player, make_exchange(MESSAGES, {"model": "m"})).message
+    assert (
+        "no recorded call matches: nothing was recorded"
+        == play_unmatched(make_player(tmp_path / "a"), chat_exchange("x")).message
+    )
+    player = make_player(tmp_path / "b", chat_exchange("x"))
+    message = play_unmatched(player, make_exchange(MESSAGES, {"model": "m"})).message
     assert "no recorded call matches: none of 1 recordings is for anthropic messages" == message
-    assert "an unknown dialect other" in said(player, make_exchange("/v1/files", b"")).message
+    assert "an unknown dialect other" in play_unmatched(player, make_exchange("/v1/files", b"")).message
 
 
 def test_a_request_sent_more_often_than_recorded_is_explained(tmp_path: Path) -> None:
     """Where the last does not repeat."""
-    player = make_player(tmp_path, asked("x"), repeat=False)
-    play(player, asked("x"))
+    player = make_player(tmp_path, chat_exchange("x"), repeat=False)
+    play(player, chat_exchange("x"))
 
-    assert "the number of identical requests" in said(player, asked("x")).message
+    assert "the number of identical requests" in play_unmatched(player, chat_exchange("x")).message
 
 
 def test_the_number_of_shown_differences_is_limited(tmp_path: Path) -> None:
     """And how many more there are."""
-    player = make_player(tmp_path, asked("x", 1, **{f"p{n}": n for n in range(DIFFERENCES_MAX + 3)}))
+    player = make_player(tmp_path, chat_exchange("x", 1, **{f"p{n}": n for n in range(DIFFERENCES_MAX + 3)}))
 
-    miss = said(player, asked("x", **{f"p{n}": -n - 1 for n in range(DIFFERENCES_MAX + 3)}))
+    miss = play_unmatched(player, chat_exchange("x", **{f"p{n}": -n - 1 for n in range(DIFFERENCES_MAX + 3)}))
 
     assert DIFFERENCES_MAX == len(miss.differences)
     assert miss.message.endswith("; and at 3 more")
@@ -151,9 +158,9 @@ def test_the_number_of_shown_differences_is_limited(tmp_path: Path) -> None:
 def test_a_long_value_is_shown_where_it_differs(tmp_path: Path) -> None:
     """Not its beginning, which is the same."""
     before = "Be kind. " * 500 + "Answer in French." + " Be brief." * 500
-    player = make_player(tmp_path, asked(before, 1))
+    player = make_player(tmp_path, chat_exchange(before, 1))
 
-    (place,) = said(player, asked(before.replace("French", "Dutch"))).differences
+    (place,) = play_unmatched(player, chat_exchange(before.replace("French", "Dutch"))).differences
 
     assert "French" in place.recorded
     assert "Dutch" in place.live
@@ -234,20 +241,20 @@ def test_many_large_candidates_do_not_multiply_the_work(tmp_path: Path) -> None:
     def work(candidates: int) -> int:
         folder = tmp_path / str(candidates)
         folder.mkdir()
-        player = make_player(folder, *(asked(f"{text}{n}{text}", n) for n in range(candidates)))
-        live = asked(f"{text}what else{text}")
-        said(player, live)
-        return count_lines(lambda: said(player, live))
+        player = make_player(folder, *(chat_exchange(f"{text}{n}{text}", n) for n in range(candidates)))
+        live = chat_exchange(f"{text}what else{text}")
+        play_unmatched(player, live)
+        return count_lines(lambda: play_unmatched(player, live))
 
     assert work(60) - work(6) < 54 * 1_000
 
 
 def test_removed_candidates_are_skipped(tmp_path: Path) -> None:
     """What is left explains the miss."""
-    player = make_player(tmp_path, asked("What is the capital of France?", 1), asked("Sing.", 2))
+    player = make_player(tmp_path, chat_exchange("What is the capital of France?", 1), chat_exchange("Sing.", 2))
     (removed_file,) = tmp_path.glob(f"*_{name(1)}*.json")
     removed_file.unlink()
 
-    miss = said(player, make_exchange(f"{HOST}{CHAT}", chat_request("What is the capital of Spain?")))
+    miss = play_unmatched(player, make_exchange(f"{HOST}{CHAT}", chat_request("What is the capital of Spain?")))
 
     assert miss.nearest.startswith(name(2))

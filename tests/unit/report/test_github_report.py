@@ -15,7 +15,7 @@ _COMMAND = re.compile(r"::(?P<name>error|notice) (?P<properties>[^:]*)::(?P<mess
 LONG = 64 << 10
 
 
-def read(line: str) -> tuple[str, dict[str, str], str]:
+def parse_command(line: str) -> tuple[str, dict[str, str], str]:
     """A command as the runner reads it."""
     match = _COMMAND.fullmatch(line)
     assert match, line
@@ -37,7 +37,7 @@ def test_a_finding_is_an_error_on_its_line() -> None:
         "error",
         {"title": "TraceForge GT1", "file": "app/ask.py", "line": "7"},
         "the request of a changed\n    [-river-]{+lake+}",
-    ) == read(line)
+    ) == parse_command(line)
 
 
 @given(st.text(), st.text(min_size=1))
@@ -47,7 +47,7 @@ def test_no_text_ends_its_command_or_starts_another(text: str, file: str) -> Non
 
     [line] = annotation_lines(ci_report(finding._replace(location=finding.location._replace(file=file))))
 
-    name, properties, _ = read(line)
+    name, properties, _ = parse_command(line)
     assert ("error", {"title", "file", "line"}) == (name, properties.keys())
     assert not {"\n", "\r"} & {*line}
 
@@ -59,9 +59,9 @@ def test_a_thousand_findings_stay_within_every_limit() -> None:
     lines = list(annotation_lines(many))
     summary = summary_markdown(many)
 
-    names = [read(line)[0] for line in lines]
+    names = [parse_command(line)[0] for line in lines]
     assert ["error"] * ERRORS_MAX + ["notice"] == names
-    assert "990 more findings of traceforge test: see the summary of this run." == read(lines[-1])[2]
+    assert "990 more findings of traceforge test: see the summary of this run." == parse_command(lines[-1])[2]
     assert SUMMARY_BYTES_MAX - 8192 < len(summary.encode()) <= SUMMARY_BYTES_MAX
     shown_count = summary.count("**GT1**")
     assert summary.endswith(f"… and {1000 - shown_count} more findings: see the log of this step.\n")

@@ -37,7 +37,7 @@ def summary(number: int = 1, **changes: Any) -> TraceSummary:
     return replace(TraceComposer(Redactor()).compose(call(number)).summary, **changes)
 
 
-def shown(full: bool = False, chunks: int = 0, **changes: Any) -> list[str]:
+def render_call(full: bool = False, chunks: int = 0, **changes: Any) -> list[str]:
     """The lines about a call, some of whose fields were changed."""
     body = parse_json(TraceComposer(Redactor()).compose(call(1)).trace)
     assert isinstance(body, dict)
@@ -134,7 +134,7 @@ def test_a_long_message_is_cut_unless_all_of_it_is_asked_for() -> None:
     """Lines that are too many are counted, one that is too long is marked; with `full`, neither happens."""
     request = {"model": "m", "messages": [{"role": "user", "content": "x" * 5000 + "\ny" * 60}], "stop": ["z" * 900]}
 
-    lines, full_lines = shown(request=request), shown(full=True, request=request)
+    lines, full_lines = render_call(request=request), render_call(full=True, request=request)
 
     assert f"    | {'x' * (LINE_LENGTH_MAX - 1)}…" in lines
     assert f"    … {61 - TEXT_LINES_MAX} more lines (--full)" in lines
@@ -146,7 +146,7 @@ def test_a_long_message_is_cut_unless_all_of_it_is_asked_for() -> None:
 
 def test_a_trace_that_says_little_is_shown_with_what_it_says() -> None:
     """One that somebody else wrote has no wire, no provider and no usage: nothing is made up."""
-    lines = shown(
+    lines = render_call(
         wire=None, provider=None, redacted=None,
         request={"model": "m", "input": "a\nb"},
         response={"object": "list", "data": [0.5]},
@@ -178,7 +178,7 @@ def test_what_a_model_thought_refused_and_called_is_told_apart() -> None:
         {"index": 1, "finish_reason": None, "text": "x"},
     ]
 
-    lines = shown(response={"object": "chat.completion", "choices": choices})
+    lines = render_call(response={"object": "chat.completion", "choices": choices})
 
     assert [
         "answer 0 (tool_calls)", "  reasoning:", "    | hm", "  refusal:", "    | no", "  calls find",
@@ -188,7 +188,7 @@ def test_what_a_model_thought_refused_and_called_is_told_apart() -> None:
 
 def test_a_call_without_an_answer_says_so() -> None:
     """And a stream says how many chunks it had."""
-    lines = shown(chunks=1, response=None)
+    lines = render_call(chunks=1, response=None)
 
     assert "no answer" == lines[-1]
     assert "  stream    1 chunk, first byte after 12.5 ms" in lines

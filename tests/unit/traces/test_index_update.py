@@ -15,8 +15,8 @@ from traceforge.traces.spool_drain import drain_spool
 from traceforge.traces.trace_index import TraceFilter, TraceIndex, TraceLocation
 from traceforge.traces.trace_store import ignore_progress
 
-KEPT = [plain_trace(number) for number in range(1, 4)]
-NAMES = [stored.summary.file_name for stored in KEPT]
+STORED = [plain_trace(number) for number in range(1, 4)]
+NAMES = [stored.summary.file_name for stored in STORED]
 
 
 def _look(index: TraceIndex, folder: Path) -> dict[str, str]:
@@ -25,7 +25,7 @@ def _look(index: TraceIndex, folder: Path) -> dict[str, str]:
 
 
 def _files(folder: Path) -> None:
-    for stored in KEPT:
+    for stored in STORED:
         (folder / stored.summary.file_name).write_bytes(stored.trace)
 
 
@@ -57,7 +57,7 @@ def test_no_trace_is_read_twice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     reads: list[bytes] = []
     monkeypatch.setattr(index_update, "read_any_version", lambda data: reads.append(data) or read_any_version(data))
     writer = SpoolWriter(str(tmp_path))
-    for stored in KEPT:
+    for stored in STORED:
         writer.append(stored)
     (tmp_path / "none.json").write_text("{}")
     index = TraceIndex(str(tmp_path))
@@ -74,7 +74,7 @@ def test_no_trace_is_read_twice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
 def test_a_segment_that_is_drained_meanwhile_is_not_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its traces are found as files."""
     writer = SpoolWriter(str(tmp_path))
-    for stored in KEPT:
+    for stored in STORED:
         writer.append(stored)
     writer.seal()
     real = spool.find_segments
@@ -115,7 +115,7 @@ def test_a_trace_added_meanwhile_is_not_removed(tmp_path: Path, monkeypatch: pyt
 def test_a_row_that_another_process_moved_back_is_found_again(tmp_path: Path) -> None:
     """It had read a segment that was drained and compressed before it wrote down what it had read."""
     index = TraceIndex(str(tmp_path))
-    trace_archive.write_archive(str(tmp_path), KEPT)
+    trace_archive.write_archive(str(tmp_path), STORED)
     assert dict.fromkeys(NAMES, "archive") == _look(index, tmp_path)
     for place in (TraceLocation("spool/1-gone.segment", 5), TraceLocation("", 7)):
         with index.transaction():

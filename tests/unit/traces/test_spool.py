@@ -32,11 +32,11 @@ from traceforge.traces.spool import (
 from traceforge.traces.spool_drain import drain_spool
 from traceforge.traces.trace_summary import StoredTrace
 
-KEPT = [plain_trace(number) if number % 2 else streamed_trace(number) for number in range(4)]
-FRAMES = [b"".join(encode_frame(stored)) for stored in KEPT]
+STORED = [plain_trace(number) if number % 2 else streamed_trace(number) for number in range(4)]
+FRAMES = [b"".join(encode_frame(stored)) for stored in STORED]
 
 
-def _kept(folder: Path) -> list[StoredTrace]:
+def _read_stored(folder: Path) -> list[StoredTrace]:
     return [StoredTrace(frame.summary, frame.trace, frame.chunks) for frame in read_frames(str(folder))]
 
 
@@ -48,35 +48,35 @@ def by_id(traces: list[StoredTrace]) -> list[StoredTrace]:
 def test_appended_traces_are_read_back(tmp_path: Path) -> None:
     """In order, with its chunks, while the writer lives and after."""
     writer = SpoolWriter(str(tmp_path))
-    for stored in KEPT:
+    for stored in STORED:
         writer.append(stored)
 
-    assert KEPT == _kept(tmp_path)
+    assert STORED == _read_stored(tmp_path)
     writer.seal()
-    assert KEPT == _kept(tmp_path)
+    assert STORED == _read_stored(tmp_path)
 
 
 def test_a_segment_has_an_owner_until_it_is_sealed(tmp_path: Path) -> None:
     """A drainer leaves it alone, and takes it afterwards; the next append begins another."""
     writer = SpoolWriter(str(tmp_path), durable=True)
-    writer.append(KEPT[0])
+    writer.append(STORED[0])
 
     assert (0, 1) == (drain_spool(str(tmp_path)).traces, drain_spool(str(tmp_path)).remaining)
     writer.seal()
     assert 1 == drain_spool(str(tmp_path)).traces
-    writer.append(KEPT[1])
-    assert [KEPT[1]] == _kept(tmp_path)
+    writer.append(STORED[1])
+    assert [STORED[1]] == _read_stored(tmp_path)
 
 
 def test_a_long_segment_is_followed_by_another(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A drainer reads a segment whole."""
     monkeypatch.setattr(spool, "SEGMENT_BYTES_MAX", 1)
     writer = SpoolWriter(str(tmp_path))
-    for stored in KEPT:
+    for stored in STORED:
         writer.append(stored)
 
-    assert len(KEPT) == len(find_segments(str(tmp_path)))
-    assert by_id(KEPT) == by_id(_kept(tmp_path))
+    assert len(STORED) == len(find_segments(str(tmp_path)))
+    assert by_id(STORED) == by_id(_read_stored(tmp_path))
 
 
 def test_a_frame_can_be_read_alone(tmp_path: Path) -> None:
@@ -108,7 +108,7 @@ def test_a_torn_tail_affects_no_other_frame(data: st.DataObject) -> None:
     segment = parse_segment(all_frames[:size])
 
     fits = sum(size >= sum(map(len, FRAMES[: number + 1])) for number in range(len(FRAMES)))
-    assert KEPT[:fits] == [StoredTrace(frame.summary, frame.trace, frame.chunks) for frame in segment.frames]
+    assert STORED[:fits] == [StoredTrace(frame.summary, frame.trace, frame.chunks) for frame in segment.frames]
     assert (0, size - sum(map(len, FRAMES[:fits]))) == (segment.damaged_bytes, segment.torn_bytes)
 
 
@@ -122,7 +122,9 @@ def test_a_damaged_frame_affects_no_other_frame(place: int, change: int) -> None
     segment = parse_segment(bytes(data))
 
     hit = next(number for number in range(len(FRAMES)) if place < sum(map(len, FRAMES[: number + 1])))
-    assert [stored.trace for stored in KEPT if stored is not KEPT[hit]] == [frame.trace for frame in segment.frames]
+    assert [stored.trace for stored in STORED if stored is not STORED[hit]] == [
+        frame.trace for frame in segment.frames
+    ]
     assert (segment.torn_bytes if hit == len(FRAMES) - 1 else segment.damaged_bytes) == len(FRAMES[hit])
 
 
@@ -130,7 +132,7 @@ def test_a_damaged_frame_affects_no_other_frame(place: int, change: int) -> None
 @pytest.mark.parametrize("name", ["/etc/x", "../../x", "", "x\0y"])
 def test_a_summary_that_could_name_another_folder_is_damage(field: str, name: str) -> None:
     """A segment that somebody made up writes nowhere else, whatever its checksum says."""
-    stored = KEPT[1]
+    stored = STORED[1]
     forged = type(stored.summary)(
         **{**{f: getattr(stored.summary, f) for f in stored.summary.__struct_fields__}, field: name}
     )
@@ -158,7 +160,7 @@ def test_threads_append_side_by_side(tmp_path: Path) -> None:
     for thread in threads:
         thread.join()
 
-    assert by_id(traces) == by_id(_kept(tmp_path))
+    assert by_id(traces) == by_id(_read_stored(tmp_path))
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here")
@@ -166,19 +168,19 @@ def test_threads_append_side_by_side(tmp_path: Path) -> None:
 def test_a_child_appends_to_a_segment_of_its_own(tmp_path: Path) -> None:
     """Parent and child never write into one another's frames, and a lock that was held at the fork is free."""
     writer = SpoolWriter(str(tmp_path))
-    writer.append(KEPT[0])
+    writer.append(STORED[0])
     with writer._lock:
         child = os.fork()
         if child == 0:
             signal.alarm(10)
-            writer.append(KEPT[1])
+            writer.append(STORED[1])
             os._exit(0)
     _, status = os.waitpid(child, 0)
-    writer.append(KEPT[2])
+    writer.append(STORED[2])
 
     assert 0 == status
     assert 2 == len(find_segments(str(tmp_path)))
-    assert by_id(KEPT[:3]) == by_id(_kept(tmp_path))
+    assert by_id(STORED[:3]) == by_id(_read_stored(tmp_path))
 
 
 def test_a_segment_is_never_drained_while_it_is_created(tmp_path: Path) -> None:
@@ -221,16 +223,16 @@ def test_a_segment_deleted_while_it_is_created_is_created_again(
         return lock_file(descriptor, wait=wait)
 
     monkeypatch.setattr(spool, "lock_file", delete_before_it_is_owned)
-    SpoolWriter(str(tmp_path)).append(KEPT[0])
+    SpoolWriter(str(tmp_path)).append(STORED[0])
 
-    assert KEPT[:1] == _kept(tmp_path)
+    assert STORED[:1] == _read_stored(tmp_path)
 
 
 def test_segments_are_private_to_the_user(tmp_path: Path) -> None:
     """Whatever the umask says."""
     old = os.umask(0)
     try:
-        SpoolWriter(str(tmp_path / "traces")).append(KEPT[0])
+        SpoolWriter(str(tmp_path / "traces")).append(STORED[0])
     finally:
         os.umask(old)
 
@@ -243,22 +245,22 @@ def test_a_full_disk_leaves_no_partial_frame(tmp_path: Path) -> None:
     """The append fails, what was kept stays, and the next one that fits succeeds."""
     limit, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     writer = SpoolWriter(str(tmp_path))
-    writer.append(KEPT[0])
+    writer.append(STORED[0])
     old = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
     resource.setrlimit(resource.RLIMIT_FSIZE, (len(FRAMES[0]) + 100, hard))
     try:
         with pytest.raises(CannotWrite):
-            writer.append(KEPT[1])
+            writer.append(STORED[1])
         with pytest.raises(CannotWrite):
-            writer.append(KEPT[2])
+            writer.append(STORED[2])
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (limit, hard))
         signal.signal(signal.SIGXFSZ, old)
     (path,) = find_segments(str(tmp_path))
 
     assert len(FRAMES[0]) == os.path.getsize(path)
-    writer.append(KEPT[3])
-    assert [KEPT[0], KEPT[3]] == _kept(tmp_path)
+    writer.append(STORED[3])
+    assert [STORED[0], STORED[3]] == _read_stored(tmp_path)
 
 
 def test_a_folder_that_is_not_writable_is_reported(tmp_path: Path) -> None:
@@ -266,7 +268,7 @@ def test_a_folder_that_is_not_writable_is_reported(tmp_path: Path) -> None:
     (tmp_path / "traces").write_text("")
 
     with pytest.raises(CannotWrite):
-        SpoolWriter(str(tmp_path / "traces")).append(KEPT[0])
+        SpoolWriter(str(tmp_path / "traces")).append(STORED[0])
 
 
 def test_files_that_are_not_segments_are_skipped(tmp_path: Path) -> None:
@@ -277,33 +279,33 @@ def test_files_that_are_not_segments_are_skipped(tmp_path: Path) -> None:
     os.mkfifo(folder / "c.segment")
     (folder / "d.segment").write_bytes(FRAMES[1])
 
-    assert [KEPT[1]] == _kept(tmp_path)
+    assert [STORED[1]] == _read_stored(tmp_path)
     assert 1 == drain_spool(str(tmp_path)).traces
 
 
 def test_a_purged_frame_is_blank_and_skipped(tmp_path: Path) -> None:
     """In its place, while the owner appends behind it; the others are where they were, and nothing is damaged."""
     writer = SpoolWriter(str(tmp_path))
-    for stored in KEPT[:3]:
+    for stored in STORED[:3]:
         writer.append(stored)
     [path] = find_segments(str(tmp_path))
     size = os.path.getsize(path)
     places = {frame.summary.id: frame.offset for frame in read_frames(str(tmp_path))}
 
-    assert 1 == blank_frames(path, {KEPT[1].summary.id, "another"})
-    writer.append(KEPT[3])
+    assert 1 == blank_frames(path, {STORED[1].summary.id, "another"})
+    writer.append(STORED[3])
 
-    assert [KEPT[0], KEPT[2], KEPT[3]] == _kept(tmp_path)
+    assert [STORED[0], STORED[2], STORED[3]] == _read_stored(tmp_path)
     assert os.path.getsize(path) == size + len(FRAMES[3])
-    assert places[KEPT[2].summary.id] == [frame.offset for frame in read_frames(str(tmp_path))][1]
-    assert None is read_frame(path, places[KEPT[1].summary.id])
+    assert places[STORED[2].summary.id] == [frame.offset for frame in read_frames(str(tmp_path))][1]
+    assert None is read_frame(path, places[STORED[1].summary.id])
     data = Path(path).read_bytes()
     blank = data[len(FRAMES[0]) : len(FRAMES[0]) + len(FRAMES[1])]
     length = len(FRAMES[1]) - 20
     lengths = struct.pack("<III", 0, length, 0)
     assert blank == b"TFS1" + lengths + struct.pack("<I", zlib.crc32(lengths + bytes(length))) + bytes(length)
     assert (0, 0) == (parse_segment(data).damaged_bytes, parse_segment(data).torn_bytes)
-    assert 0 == blank_frames(path, {KEPT[1].summary.id})
+    assert 0 == blank_frames(path, {STORED[1].summary.id})
     writer.seal()
     assert (3, ()) == (drain_spool(str(tmp_path))[0], drain_spool(str(tmp_path)).damaged)
 
@@ -314,5 +316,5 @@ def test_a_blank_frame_that_was_changed_is_damage(place: int) -> None:
     blank = bytearray(spool._blank_frame(40))
     blank[place] ^= 1
 
-    assert [KEPT[1].summary] == [frame.summary for frame in parse_segment(bytes(blank) + FRAMES[1]).frames]
+    assert [STORED[1].summary] == [frame.summary for frame in parse_segment(bytes(blank) + FRAMES[1]).frames]
     assert len(blank) == parse_segment(bytes(blank) + FRAMES[1]).damaged_bytes

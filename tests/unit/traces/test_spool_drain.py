@@ -1,4 +1,4 @@
-"""From segments that nobody owns to files."""
+"""Draining the segments of ended processes into trace files."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from traceforge.traces.spool import encode_frame, find_segments
 from traceforge.traces.spool_drain import DAMAGED_SUFFIX, DrainResult, drain_spool
 from traceforge.traces.trace_summary import StoredTrace
 
-KEPT = [plain_trace(1), streamed_trace(2), plain_trace(3)]
+STORED = [plain_trace(1), streamed_trace(2), plain_trace(3)]
 
 
 def _orphan(folder: Path, *parts: bytes | StoredTrace, name: str = "1-a") -> Path:
@@ -35,10 +35,10 @@ def _is_complete(folder: Path, stored: StoredTrace) -> bool:
 
 def test_every_trace_becomes_a_file_with_its_chunks_beside_it(tmp_path: Path) -> None:
     """And the segment is gone."""
-    _orphan(tmp_path, *KEPT)
+    _orphan(tmp_path, *STORED)
 
     assert DrainResult(traces=3) == drain_spool(str(tmp_path))
-    assert all(_is_complete(tmp_path, stored) for stored in KEPT)
+    assert all(_is_complete(tmp_path, stored) for stored in STORED)
     assert [] == find_segments(str(tmp_path))
 
 
@@ -49,17 +49,17 @@ def test_a_folder_without_a_spool_needs_no_draining(tmp_path: Path) -> None:
 
 def test_a_torn_tail_is_reported_and_other_frames_are_saved(tmp_path: Path) -> None:
     """A crash cut the last frame."""
-    frame = b"".join(encode_frame(KEPT[1]))
-    _orphan(tmp_path, KEPT[0], frame[:-3])
+    frame = b"".join(encode_frame(STORED[1]))
+    _orphan(tmp_path, STORED[0], frame[:-3])
 
     assert DrainResult(traces=1, torn=1) == drain_spool(str(tmp_path))
-    assert _is_complete(tmp_path, KEPT[0])
+    assert _is_complete(tmp_path, STORED[0])
     assert [] == find_segments(str(tmp_path))
 
 
 def test_a_damaged_segment_is_kept_and_not_read_again(tmp_path: Path) -> None:
     """What could be read of it is files; the rest is left for people."""
-    path = _orphan(tmp_path, KEPT[0], b"?" * 50, KEPT[2])
+    path = _orphan(tmp_path, STORED[0], b"?" * 50, STORED[2])
 
     drained = drain_spool(str(tmp_path))
 
@@ -70,7 +70,7 @@ def test_a_damaged_segment_is_kept_and_not_read_again(tmp_path: Path) -> None:
 
 def test_draining_stops_when_time_is_up(tmp_path: Path) -> None:
     """The next reader goes on."""
-    _orphan(tmp_path, KEPT[0])
+    _orphan(tmp_path, STORED[0])
 
     assert DrainResult(remaining=1) == drain_spool(str(tmp_path), seconds=0)
     assert DrainResult(traces=1) == drain_spool(str(tmp_path))
@@ -78,12 +78,12 @@ def test_draining_stops_when_time_is_up(tmp_path: Path) -> None:
 
 def test_draining_twice_changes_nothing(tmp_path: Path) -> None:
     """As after a crash between the files and the end of the segment; nothing is left over either."""
-    _orphan(tmp_path, *KEPT)
+    _orphan(tmp_path, *STORED)
     drain_spool(str(tmp_path))
-    (tmp_path / ".2-b.segment.tmp").write_bytes(KEPT[0].trace[:10])
-    (tmp_path / chunk_file.CHUNKS_FOLDER / ".2-b.segment.tmp").write_bytes(KEPT[1].chunks[:10])
+    (tmp_path / ".2-b.segment.tmp").write_bytes(STORED[0].trace[:10])
+    (tmp_path / chunk_file.CHUNKS_FOLDER / ".2-b.segment.tmp").write_bytes(STORED[1].chunks[:10])
     before = {path: path.read_bytes() for path in list_files(tmp_path) if not path.name.startswith(".")}
-    _orphan(tmp_path, *KEPT, name="2-b")
+    _orphan(tmp_path, *STORED, name="2-b")
 
     assert 3 == drain_spool(str(tmp_path)).traces
     assert before == {path: path.read_bytes() for path in list_files(tmp_path)}
@@ -91,7 +91,7 @@ def test_draining_twice_changes_nothing(tmp_path: Path) -> None:
 
 def test_a_full_disk_keeps_the_segment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing is lost, no half-written file is left, and the next time it succeeds."""
-    _orphan(tmp_path, *KEPT)
+    _orphan(tmp_path, *STORED)
     real = os.write
 
     def full(descriptor: int, data: bytes) -> int:
@@ -106,12 +106,12 @@ def test_a_full_disk_keeps_the_segment(tmp_path: Path, monkeypatch: pytest.Monke
     monkeypatch.undo()
     assert [path.name for path in list_files(tmp_path)] == [Path(find_segments(str(tmp_path))[0]).name]
     assert 3 == drain_spool(str(tmp_path)).traces
-    assert all(_is_complete(tmp_path, stored) for stored in KEPT)
+    assert all(_is_complete(tmp_path, stored) for stored in STORED)
 
 
 def test_files_are_private_to_the_user(tmp_path: Path) -> None:
     """Whatever the umask says."""
-    _orphan(tmp_path, *KEPT)
+    _orphan(tmp_path, *STORED)
     old = os.umask(0)
     try:
         drain_spool(str(tmp_path))

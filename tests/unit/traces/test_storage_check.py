@@ -1,4 +1,4 @@
-"""Checking what stands beside the trace files."""
+"""Checking the files next to the trace files."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from traceforge.traces.spool_drain import DAMAGED_SUFFIX, drain_spool
 from traceforge.traces.storage_check import check_trace_storage
 from traceforge.traces.trace_store import TraceStore
 
-KEPT = [streamed_trace(1), plain_trace(2), streamed_trace(3)]
+STORED = [streamed_trace(1), plain_trace(2), streamed_trace(3)]
 
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     """One file with chunks, two traces in an archive, and one in the spool."""
     writer = SpoolWriter(str(tmp_path))
-    for stored in KEPT:
+    for stored in STORED:
         writer.append(stored)
     writer.seal()
     store = TraceStore(str(tmp_path))
@@ -56,7 +56,7 @@ def test_a_damaged_archive_is_a_finding(folder: Path) -> None:
 
 def test_a_trace_in_an_archive_that_breaks_a_rule_is_a_finding(folder: Path) -> None:
     """One of an older version breaks none: it is upgraded whenever it is read."""
-    body = parse_object(KEPT[1].trace)
+    body = parse_object(STORED[1].trace)
     old = json.dumps({name: value for name, value in body.items() if name != "schema_version"}).encode()
     for trace, rules in ((old, []), (b'{"schema_version": "1.0.0"}', ["TR1"]), (b"{", ["PARSE"])):
         path = trace_archive.write_archive(str(folder), [plain_trace(9)._replace(trace=trace)])
@@ -67,7 +67,7 @@ def test_a_trace_in_an_archive_that_breaks_a_rule_is_a_finding(folder: Path) -> 
 
 def test_chunks_without_their_trace_are_a_finding(folder: Path) -> None:
     """Chunks that belong to a file, an archive or the spool are none."""
-    (folder / chunk_file.CHUNKS_FOLDER / "stray.jsonl").write_bytes(KEPT[0].chunks)
+    (folder / chunk_file.CHUNKS_FOLDER / "stray.jsonl").write_bytes(STORED[0].chunks)
     drain_spool(str(folder))
 
     assert [("stray.jsonl", chunk_file.CHUNKS_RULE)] == _rules(folder)
@@ -75,8 +75,8 @@ def test_chunks_without_their_trace_are_a_finding(folder: Path) -> None:
 
 def test_invalid_chunks_are_a_finding(folder: Path) -> None:
     """A line that was changed, and a link."""
-    path = folder / chunk_file.chunk_file_name(KEPT[0].summary.id)
-    path.write_bytes(KEPT[0].chunks.replace(b'"i":1', b'"i":2'))
+    path = folder / chunk_file.chunk_file_name(STORED[0].summary.id)
+    path.write_bytes(STORED[0].chunks.replace(b'"i":1', b'"i":2'))
     assert [(path.name, chunk_file.CHUNKS_RULE)] == _rules(folder)
     path.unlink()
     path.symlink_to("/etc/passwd")
@@ -86,7 +86,7 @@ def test_invalid_chunks_are_a_finding(folder: Path) -> None:
 def test_a_damaged_segment_is_a_finding(folder: Path) -> None:
     """Drained or not yet."""
     name = folder / "spool" / "2-b.segment"
-    name.write_bytes(b"".join(encode_frame(KEPT[0]))[:-9] + b"?" * 30 + b"".join(encode_frame(plain_trace(7))))
+    name.write_bytes(b"".join(encode_frame(STORED[0]))[:-9] + b"?" * 30 + b"".join(encode_frame(plain_trace(7))))
 
     drain_spool(str(folder))
 

@@ -166,7 +166,7 @@ def test_a_plain_body_is_kept_with_its_layout() -> None:
 # How a call went
 
 
-def _told(exchange: Exchange) -> tuple[str, str, str, str]:
+def _outcome(exchange: Exchange) -> tuple[str, str, str, str]:
     body = _body(COMPOSER.compose(exchange))
     return (
         body["metadata"]["status"], body["metadata"].get("error", ""),
@@ -179,7 +179,9 @@ STREAM = sse(*({"choices": [{"index": 0, "delta": {"content": text}}]} for text 
 
 def test_a_call_that_succeeded_says_so() -> None:
     """Plain or as a stream."""
-    assert ("success", "", "complete", "answered") == _told(make_exchange(CHAT, chat_request("x"), chat_answer("y")))
+    assert ("success", "", "complete", "answered") == _outcome(
+        make_exchange(CHAT, chat_request("x"), chat_answer("y"))
+    )
     stored = streamed_trace(1)
     assert "success" == stored.summary.status
     assert stored.summary.streamed
@@ -191,7 +193,7 @@ def test_a_call_without_an_answer_says_why() -> None:
         CHAT, chat_request("x"), b"", status=0, outcome=CallOutcome.FAILED, error=f"no route to {MAIL}"
     )
 
-    assert ("error", f"no route to {REDACTED}", "none", "failed") == _told(failed)
+    assert ("error", f"no route to {REDACTED}", "none", "failed") == _outcome(failed)
     assert _body(COMPOSER.compose(failed))["response"] is None
 
 
@@ -199,7 +201,7 @@ def test_a_stream_that_broke_off_is_an_error() -> None:
     """What had come is kept."""
     cut = make_exchange(CHAT, b"{}", STREAM[:60], media_type=SSE, outcome=CallOutcome.CUT, error="connection reset")
 
-    assert ("error", "connection reset", "cut", "cut") == _told(cut)
+    assert ("error", "connection reset", "cut", "cut") == _outcome(cut)
     assert STREAM[:60] == response_bytes(COMPOSER.compose(cut))
 
 
@@ -213,7 +215,7 @@ def test_a_successful_call_with_a_truncated_body_says_so() -> None:
 
 def test_a_stream_that_ended_early_without_an_error_is_an_error() -> None:
     """The provider closed the connection as if it were done."""
-    status, error, ending, outcome = _told(make_exchange(CHAT, b"{}", STREAM[:60], media_type=SSE))
+    status, error, ending, outcome = _outcome(make_exchange(CHAT, b"{}", STREAM[:60], media_type=SSE))
 
     assert ("error", "cut", "answered") == (status, ending, outcome)
     assert "before it said that it was complete" in error
@@ -224,18 +226,18 @@ def test_a_client_that_left_after_the_last_event_got_its_answer() -> None:
     exchange = make_exchange(MESSAGES, b"{}", b"", media_type=SSE, outcome=CallOutcome.CLIENT_LEFT)
     complete = make_exchange(CHAT, b"{}", chat_answer("x"), outcome=CallOutcome.CLIENT_LEFT)
 
-    assert ("error", "the call was left") == _told(exchange)[:2]
-    assert ("success", "", "complete", "left") == _told(complete)
+    assert ("error", "the call was left") == _outcome(exchange)[:2]
+    assert ("success", "", "complete", "left") == _outcome(complete)
 
 
 def test_an_error_of_the_provider_keeps_its_message() -> None:
     """And without what it repeats of the request."""
     answer = {"error": {"message": f"bad key for {MAIL}", "type": "auth"}}
 
-    assert ("error", f"bad key for {REDACTED}", "error", "answered") == _told(
+    assert ("error", f"bad key for {REDACTED}", "error", "answered") == _outcome(
         make_exchange(CHAT, b"{}", answer, status=401)
     )
-    assert ("error", "HTTP status 502", "error", "answered") == _told(
+    assert ("error", "HTTP status 502", "error", "answered") == _outcome(
         make_exchange(CHAT, b"{}", b"<html>", status=502)
     )
 

@@ -1,4 +1,4 @@
-"""`traces/format.py`: the specification's trace, widened where real traffic needs it, and nothing lost on the way."""
+"""`traces/trace_format.py`: the specification's trace, extended for real traffic, read and written without loss."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every trace of a project, wherever it stands."""
+"""Every trace of a project, whether in the spool, in files or in an archive."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ from traceforge.traces.trace_index import TraceFilter, TraceRow
 from traceforge.traces.trace_store import TraceStore
 from traceforge.traces.trace_summary import StoredTrace
 
-KEPT = [plain_trace(n) if n % 2 else streamed_trace(n) for n in range(1, 9)]
-BY_NAME = {stored.summary.file_name: stored for stored in KEPT}
+STORED = [plain_trace(n) if n % 2 else streamed_trace(n) for n in range(1, 9)]
+BY_NAME = {stored.summary.file_name: stored for stored in STORED}
 
 
 @pytest.fixture
@@ -79,43 +79,43 @@ def check_all(trace_store: TraceStore, expected: list[StoredTrace]) -> None:
 def test_a_trace_is_listed_once_through_every_move(tmp_path: Path, traces: TraceStore) -> None:
     """In a segment that is written, in one that was left, as a file, in an archive: the same list, the same bytes."""
     writer = SpoolWriter(str(tmp_path))
-    for stored in KEPT:
+    for stored in STORED:
         writer.append(stored)
-    check_all(traces, KEPT)
+    check_all(traces, STORED)
     writer.seal()
-    check_all(traces, KEPT)
+    check_all(traces, STORED)
     assert 8 == len(list(tmp_path.glob("*.json")))
     traces.compress_traces(traces.list_rows()[:5])
-    check_all(traces, KEPT)
+    check_all(traces, STORED)
     assert 3 == len(list(tmp_path.glob("*.json")))
     traces.compress_traces(traces.list_rows())
-    check_all(traces, KEPT)
+    check_all(traces, STORED)
     assert [] == list(tmp_path.glob("*.json")) + list(tmp_path.glob("chunks/*"))
     anew = TraceStore(str(tmp_path))
     anew.reindex()
-    check_all(anew, KEPT)
+    check_all(anew, STORED)
     anew.close()
 
 
 def test_traces_of_all_places_are_one_list(tmp_path: Path, traces: TraceStore) -> None:
     """Two in an archive, two files, two of a process that is gone, two of one that writes."""
-    put_files(tmp_path, *KEPT[:2])
+    put_files(tmp_path, *STORED[:2])
     traces.update_index()
     traces.compress_traces(traces.list_rows())
-    put_files(tmp_path, *KEPT[2:4])
-    spool_orphan(tmp_path, *KEPT[4:6])
+    put_files(tmp_path, *STORED[2:4])
+    spool_orphan(tmp_path, *STORED[4:6])
     writer = SpoolWriter(str(tmp_path))
-    for stored in KEPT[6:]:
+    for stored in STORED[6:]:
         writer.append(stored)
 
-    check_all(traces, KEPT)
+    check_all(traces, STORED)
     assert 8 == traces.count_traces(TraceFilter())
 
 
 def test_a_trace_that_moved_is_read_by_its_old_row(tmp_path: Path, traces: TraceStore) -> None:
     """The trace moved since: from a segment to a file, from there to an archive, and to another archive."""
     writer = SpoolWriter(str(tmp_path))
-    for stored in KEPT:
+    for stored in STORED:
         writer.append(stored)
     traces.update_index()
     rows = traces.list_rows()
@@ -134,11 +134,11 @@ def test_a_trace_that_moved_is_read_by_its_old_row(tmp_path: Path, traces: Trace
         assert [BY_NAME[row.summary.file_name] for row in old[1:]] == [traces.read_stored(row) for row in old[1:]]
         with pytest.raises(NotFound):
             traces.read_stored(old[0])
-    assert [row.summary for row in rows[1:]] == [row.summary for row in _looked(traces)]
+    assert [row.summary for row in rows[1:]] == [row.summary for row in _list_rows(traces)]
     other.close()
 
 
-def _looked(trace_store: TraceStore) -> list[TraceRow]:
+def _list_rows(trace_store: TraceStore) -> list[TraceRow]:
     trace_store.update_index()
     return trace_store.list_rows()
 
@@ -147,7 +147,7 @@ def test_a_file_that_is_also_in_an_archive_is_listed_once(
     tmp_path: Path, traces: TraceStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A crash between writing an archive and removing the files loses nothing, and removing removes both."""
-    put_files(tmp_path, *KEPT)
+    put_files(tmp_path, *STORED)
     traces.update_index()
     unlinked = []
 
@@ -163,26 +163,26 @@ def test_a_file_that_is_also_in_an_archive_is_listed_once(
     monkeypatch.undo()
 
     for opened in (traces, TraceStore(str(tmp_path))):
-        check_all(opened, KEPT)
+        check_all(opened, STORED)
     traces.remove_traces(traces.list_rows()[:3])
-    check_all(traces, KEPT[:5])
+    check_all(traces, STORED[:5])
     assert 5 == TraceStore(str(tmp_path)).reindex()
 
 
 def test_a_removed_trace_is_gone_from_everywhere(tmp_path: Path, traces: TraceStore) -> None:
     """Its file, its chunks, its archive, its row and its words."""
-    put_files(tmp_path, *KEPT)
+    put_files(tmp_path, *STORED)
     traces.update_index()
     traces.compress_traces(traces.list_rows()[:4])
     traces.update_index()
     assert 4 == len(traces.search("hi", TraceFilter(), 99))
 
-    rows = [row for row in traces.list_rows() if row.summary.id in (KEPT[0].summary.id, KEPT[-1].summary.id)]
+    rows = [row for row in traces.list_rows() if row.summary.id in (STORED[0].summary.id, STORED[-1].summary.id)]
     traces.remove_traces(rows)
 
-    check_all(traces, KEPT[1:-1])
+    check_all(traces, STORED[1:-1])
     assert 6 == traces.reindex()
-    for stored in (KEPT[0], KEPT[-1]):
+    for stored in (STORED[0], STORED[-1]):
         assert not any(stored.summary.id in str(path) for path in list_files(tmp_path))
     assert 3 == len(traces.search("hi", TraceFilter(), 99))
     traces.remove_traces(traces.list_rows())
@@ -264,7 +264,7 @@ def test_a_reader_sees_every_trace_once_while_others_move_them(tmp_path: Path) -
     assert [0] * 4 == [mover.returncode for mover in movers]
     assert len(written) > 50
     assert looks > 3
-    assert sorted(map(trace_id, written)) == sorted(row.summary.id for row in _looked(opened))
+    assert sorted(map(trace_id, written)) == sorted(row.summary.id for row in _list_rows(opened))
     assert len(written) == TraceStore(str(tmp_path)).reindex()
 
 
@@ -312,41 +312,41 @@ SPOILT = ("thrown away", "garbage", "names that are no text", "garbage in the mi
 @pytest.mark.parametrize("worded", [False, True])
 def test_a_broken_index_is_rebuilt(tmp_path: Path, how: str, worded: bool) -> None:
     """Or kept in memory: the answers are the same."""
-    put_files(tmp_path, *KEPT[:4])
+    put_files(tmp_path, *STORED[:4])
     opened = TraceStore(str(tmp_path))
     opened.update_index()
     opened.compress_traces(opened.list_rows()[:2])
     if worded:
         opened.search("hello", TraceFilter(), 9)
     opened.close()
-    spool_orphan(tmp_path, *KEPT[4:])
+    spool_orphan(tmp_path, *STORED[4:])
     for suffix in ("-wal", "-shm"):
         (tmp_path / "index" / f"traces.sqlite{suffix}").unlink(missing_ok=True)
     _spoil(tmp_path / "index" / "traces.sqlite", how)
 
     anew = TraceStore(str(tmp_path))
-    check_all(anew, KEPT)
+    check_all(anew, STORED)
     assert 4 == len(anew.search("hi", TraceFilter(), 9))
     anew.close()
 
 
 def test_an_index_that_breaks_while_open_is_rebuilt(tmp_path: Path, traces: TraceStore) -> None:
     """Whatever the library says about it."""
-    put_files(tmp_path, *KEPT)
+    put_files(tmp_path, *STORED)
     traces.update_index()
     with sqlite3.connect(tmp_path / "index" / "traces.sqlite") as connection:
         connection.execute("DROP TABLE traces")
     connection.close()
 
     assert 8 == traces.count_traces(TraceFilter())
-    check_all(traces, KEPT)
+    check_all(traces, STORED)
 
 
 def test_a_locked_index_is_replaced_by_one_in_memory(
     tmp_path: Path, traces: TraceStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The list is made in memory, and their index is left alone."""
-    put_files(tmp_path, *KEPT)
+    put_files(tmp_path, *STORED)
     traces.update_index()
     traces.close()
     monkeypatch.setattr(trace_index, "BUSY_MS", 50)
@@ -383,7 +383,7 @@ def test_all_files_are_private_to_the_user(tmp_path: Path) -> None:
     old = os.umask(0)
     try:
         writer = SpoolWriter(str(tmp_path / "t"))
-        for stored in KEPT:
+        for stored in STORED:
             writer.append(stored)
         writer.seal()
         opened = TraceStore(str(tmp_path / "t"))
@@ -407,68 +407,68 @@ def test_all_files_are_private_to_the_user(tmp_path: Path) -> None:
 
 def test_files_added_and_removed_by_hand_are_noticed(tmp_path: Path, traces: TraceStore) -> None:
     """Also when the times of the folder are too coarse to tell."""
-    put_files(tmp_path, *KEPT[:4])
-    check_all(traces, KEPT[:4])
-    (tmp_path / KEPT[0].summary.file_name).unlink()
-    check_all(traces, KEPT[1:4])
-    (tmp_path / KEPT[0].summary.file_name).write_bytes(KEPT[0].trace)
+    put_files(tmp_path, *STORED[:4])
+    check_all(traces, STORED[:4])
+    (tmp_path / STORED[0].summary.file_name).unlink()
+    check_all(traces, STORED[1:4])
+    (tmp_path / STORED[0].summary.file_name).write_bytes(STORED[0].trace)
     assert 4 == len(names(traces))
 
 
 def test_an_archive_added_and_removed_by_hand_is_noticed(tmp_path: Path, traces: TraceStore) -> None:
     """Moved away, its traces are gone; back again, they are there."""
-    put_files(tmp_path, *KEPT)
+    put_files(tmp_path, *STORED)
     traces.update_index()
     traces.compress_traces(traces.list_rows())
     (path,) = trace_archive.find_archives(str(tmp_path))
     os.rename(path, tmp_path / "aside")
     assert [] == names(traces)
     os.rename(tmp_path / "aside", path)
-    check_all(traces, KEPT)
+    check_all(traces, STORED)
 
 
 def test_a_file_that_was_changed_is_read_again(tmp_path: Path, traces: TraceStore) -> None:
     """Its row, and its words."""
-    put_files(tmp_path, *KEPT[:3])
+    put_files(tmp_path, *STORED[:3])
     traces.update_index()
     assert 0 == len(traces.search("marzipan", TraceFilter(), 9))
-    body = parse_object(KEPT[0].trace)
+    body = parse_object(STORED[0].trace)
     body["request"]["messages"][0]["content"] = "marzipan"
     body["metadata"]["model"] = "other-model"
-    write_atomic(str(tmp_path / KEPT[0].summary.file_name), json.dumps(body).encode())
+    write_atomic(str(tmp_path / STORED[0].summary.file_name), json.dumps(body).encode())
 
     traces.update_index()
 
-    assert [KEPT[0].summary.id] == [hit.summary.id for hit in traces.search("marzipan", TraceFilter(), 9)]
-    assert [KEPT[0].summary.id] == [row.summary.id for row in traces.list_rows(TraceFilter(model="other-model"))]
+    assert [STORED[0].summary.id] == [hit.summary.id for hit in traces.search("marzipan", TraceFilter(), 9)]
+    assert [STORED[0].summary.id] == [row.summary.id for row in traces.list_rows(TraceFilter(model="other-model"))]
     assert 3 == len(traces.list_rows())
 
 
 def test_a_damaged_file_is_listed_as_unreadable(tmp_path: Path, traces: TraceStore) -> None:
     """It is told, and back once it was repaired."""
-    put_files(tmp_path, *KEPT[:3])
+    put_files(tmp_path, *STORED[:3])
     traces.update_index()
-    path = tmp_path / KEPT[0].summary.file_name
+    path = tmp_path / STORED[0].summary.file_name
     write_atomic(str(path), b"{")
-    check_all(traces, KEPT[1:3])
+    check_all(traces, STORED[1:3])
     assert [path.name] == list(traces.unreadable_files())
-    write_atomic(str(path), KEPT[0].trace)
-    check_all(traces, KEPT[:3])
+    write_atomic(str(path), STORED[0].trace)
+    check_all(traces, STORED[:3])
     assert {} == traces.unreadable_files()
 
 
 def test_files_that_are_not_traces_are_reported_and_break_nothing(tmp_path: Path, traces: TraceStore) -> None:
     """Folders, links, pipes, names that are no text, other JSON, and a trace under another name."""
-    put_files(tmp_path, *KEPT)
+    put_files(tmp_path, *STORED)
     (tmp_path / "folder.json").mkdir()
     (tmp_path / "loop.json").symlink_to("loop.json")
     (tmp_path / "dangling.json").symlink_to("nowhere")
-    (tmp_path / "link.json").symlink_to(KEPT[0].summary.file_name)
+    (tmp_path / "link.json").symlink_to(STORED[0].summary.file_name)
     os.mkfifo(tmp_path / "pipe.json")
     (tmp_path / "empty.json").touch()
     (tmp_path / "other.json").write_text('{"name": "package", "version": "1.0.0"}')
-    (tmp_path / "wrong-name.json").write_bytes(KEPT[0].trace)
-    (tmp_path / "newer.json").write_bytes(KEPT[0].trace.replace(b'"1.0.0"', b'"2.0.0"', 1))
+    (tmp_path / "wrong-name.json").write_bytes(STORED[0].trace)
+    (tmp_path / "newer.json").write_bytes(STORED[0].trace.replace(b'"1.0.0"', b'"2.0.0"', 1))
     Path(os.fsdecode(os.fsencode(tmp_path) + b"/\xff\xfe.json")).write_text("x")
     (tmp_path / "notes.txt").write_text("mine")
     (tmp_path / "archive").mkdir()
@@ -477,7 +477,7 @@ def test_files_that_are_not_traces_are_reported_and_break_nothing(tmp_path: Path
     (tmp_path / "spool" / "x.segment").mkdir(parents=True)
 
     for _ in range(2):
-        check_all(traces, KEPT)
+        check_all(traces, STORED)
         assert 10 == len(traces.unreadable_files())
         assert all(traces.unreadable_files().values())
     assert "2.0.0" in traces.unreadable_files()["newer.json"]
@@ -680,16 +680,16 @@ def _unversioned(stored: StoredTrace) -> bytes:
 
 def test_a_trace_of_the_first_version_is_read_and_counted_and_rewritten(tmp_path: Path, traces: TraceStore) -> None:
     """It is listed like any other; migrating rewrites its file, once."""
-    put_files(tmp_path, *KEPT[1:3])
-    path = tmp_path / KEPT[0].summary.file_name
-    path.write_bytes(_unversioned(KEPT[0]))
+    put_files(tmp_path, *STORED[1:3])
+    path = tmp_path / STORED[0].summary.file_name
+    path.write_bytes(_unversioned(STORED[0]))
     traces.update_index()
     rows = traces.list_rows()
     loaded = [traces.load_trace(row) for row in rows]
 
     assert (3, 1, {}) == (len(loaded), traces.old_version_count, traces.unreadable_files())
     ((summary, result),) = traces.migrate_traces(rows)
-    assert (KEPT[0].summary.id, "0.0.0", "1.0.0", ("1.0.0",)) == (summary.id, *result)
+    assert (STORED[0].summary.id, "0.0.0", "1.0.0", ("1.0.0",)) == (summary.id, *result)
     assert "1.0.0" == parse_object(path.read_bytes())["schema_version"]
     assert [] == traces.migrate_traces(rows)
     assert 3 == len(names(traces))
@@ -697,20 +697,20 @@ def test_a_trace_of_the_first_version_is_read_and_counted_and_rewritten(tmp_path
 
 def test_an_old_trace_in_an_archive_is_upgraded_whenever_it_is_read(tmp_path: Path, traces: TraceStore) -> None:
     """The archive keeps the bytes that were put in."""
-    (tmp_path / KEPT[0].summary.file_name).write_bytes(_unversioned(KEPT[0]))
+    (tmp_path / STORED[0].summary.file_name).write_bytes(_unversioned(STORED[0]))
     traces.update_index()
     traces.compress_traces(traces.list_rows())
     traces.update_index()
     (row,) = traces.list_rows()
 
-    assert _unversioned(KEPT[0]) == traces.read_stored(row).trace
+    assert _unversioned(STORED[0]) == traces.read_stored(row).trace
     assert "1.0.0" == traces.load_trace(row).body["schema_version"]
     assert [] == traces.migrate_traces([row])
 
 
 def test_a_newer_minor_version_is_read_and_a_newer_major_is_not(tmp_path: Path, traces: TraceStore) -> None:
     """Minor versions only add fields."""
-    body = parse_object(KEPT[1].trace)
+    body = parse_object(STORED[1].trace)
     for number, version in ((1, "1.7.0"), (3, "2.0.0")):
         changed = {
             **body,
@@ -735,7 +735,7 @@ def test_progress_is_reported(tmp_path: Path, traces: TraceStore, monkeypatch: p
     """After every batch."""
     monkeypatch.setattr(index_update, "BATCH", 3)
     monkeypatch.setattr(trace_store, "TEXTS_BATCH", 4)
-    put_files(tmp_path, *KEPT)
+    put_files(tmp_path, *STORED)
     read: list[int] = []
     searched: list[int] = []
 

@@ -25,7 +25,7 @@ from support.work_counts import count_lines
 from traceforge.capture.hook.callsite import CallSites
 from traceforge.capture.recorder import MemoryRecorder
 
-THIS = "tests/unit/capture/hook/test_callsite.py"
+THIS_FILE = "tests/unit/capture/hook/test_callsite.py"
 PATH = "/v1/responses"
 
 
@@ -63,12 +63,12 @@ async def ask_async(url: str) -> None:
 
 def test_the_call_site_is_a_line_of_the_application(url: str) -> None:
     """File from the root of the project, line, function."""
-    assert f"{THIS}:{line_of(ask_httpx, 2)}:ask_httpx" == source_of(lambda: ask_httpx(url))
+    assert f"{THIS_FILE}:{line_of(ask_httpx, 2)}:ask_httpx" == source_of(lambda: ask_httpx(url))
 
 
 def test_the_awaiting_coroutine_is_the_caller(url: str) -> None:
     """The coroutines that await it are on the stack, also in a task of its own."""
-    expected = f"{THIS}:{line_of(ask_async, 3)}:ask_async"
+    expected = f"{THIS_FILE}:{line_of(ask_async, 3)}:ask_async"
 
     async def in_a_task() -> None:
         await asyncio.create_task(ask_async(url))
@@ -114,7 +114,7 @@ def test_a_task_of_a_library_is_followed_to_the_task_that_waits_for_it(url: str,
         await application()
         task.cancel()
 
-    assert f"{THIS}:{line_of(application, 2)}:application" == source_of(lambda: asyncio.run(main()))
+    assert f"{THIS_FILE}:{line_of(application, 2)}:application" == source_of(lambda: asyncio.run(main()))
 
 
 PARTLY = """
@@ -136,7 +136,7 @@ def test_a_task_without_a_waiter_belongs_to_the_line_that_runs_the_loop(url: str
         await event.wait()
 
     source = source_of(lambda: asyncio.run(main()))
-    assert source.startswith(THIS)
+    assert source.startswith(THIS_FILE)
     assert source.endswith(":<lambda>")
 
 
@@ -146,7 +146,7 @@ def test_a_comprehension_is_a_part_of_its_function(url: str) -> None:
     def several() -> None:
         [requests.post(where) for where in [url]]
 
-    assert f"{THIS}:{line_of(several, 1)}:several" == source_of(several)
+    assert f"{THIS_FILE}:{line_of(several, 1)}:several" == source_of(several)
 
 
 def test_a_function_in_a_thread_is_the_caller(url: str) -> None:
@@ -154,7 +154,7 @@ def test_a_function_in_a_thread_is_the_caller(url: str) -> None:
     with ThreadPoolExecutor(1) as pool:
         source = source_of(lambda: pool.submit(ask_httpx, url).result())
 
-    assert f"{THIS}:{line_of(ask_httpx, 2)}:ask_httpx" == source
+    assert f"{THIS_FILE}:{line_of(ask_httpx, 2)}:ask_httpx" == source
 
 
 @pytest.mark.parametrize("driver", DRIVERS, ids=lambda driver: driver.name)
@@ -168,7 +168,7 @@ def test_without_a_frame_of_the_application_the_call_site_is_the_test(url: str) 
     with ThreadPoolExecutor(1) as pool:
         source = source_of(lambda: pool.submit(functools.partial(requests.post, url)).result())
 
-    assert f"{THIS}:0:test_without_a_frame_of_the_application_the_call_site_is_the_test" == source
+    assert f"{THIS_FILE}:0:test_without_a_frame_of_the_application_the_call_site_is_the_test" == source
 
 
 def test_a_header_counts_only_without_a_frame_of_the_application(url: str) -> None:
@@ -178,7 +178,7 @@ def test_a_header_counts_only_without_a_frame_of_the_application(url: str) -> No
         without = source_of(lambda: pool.submit(functools.partial(requests.post, url, headers=headers)).result())
 
     assert "app.py:3:ask" == without
-    assert source_of(lambda: requests.post(url, headers=headers)).startswith(THIS)
+    assert source_of(lambda: requests.post(url, headers=headers)).startswith(THIS_FILE)
 
 
 def test_a_function_that_hides_itself_is_skipped(url: str) -> None:

@@ -44,7 +44,7 @@ def no_faults() -> Iterator[None]:
     assert before == faults.count, faults.first
 
 
-def watched(work: Callable[[], object]) -> tuple[object, list[Exchange]]:
+def run_captured(work: Callable[[], object]) -> tuple[object, list[Exchange]]:
     """What `work` returns or raises under a capture, and the recorded exchanges."""
     sink = MemoryRecorder()
     with traceforge.capture(sink=sink):
@@ -55,14 +55,14 @@ def watched(work: Callable[[], object]) -> tuple[object, list[Exchange]]:
     return result, list(sink.exchanges)
 
 
-def twice(
+def run_without_and_with_hook(
     server: Upstream, answer: Callable[[], ScriptedResponse], work: Callable[[], ClientResponse]
 ) -> tuple[ClientResponse, Exchange]:
     """Run it without and with the hook: the application and the upstream must see the same."""
     server.respond_with(answer())
     bare, bare_received = work(), server.received
     server.respond_with(answer())
-    response, (exchange,) = watched(work)
+    response, (exchange,) = run_captured(work)
     assert bare == response
     assert bare_received == server.received
     return bare, exchange
@@ -72,7 +72,9 @@ def twice(
 def test_a_call_is_recorded_once_and_not_changed(driver: Driver, server: Upstream) -> None:
     """The request, the response and every byte on the wire are as without the hook."""
     url = server.url + PATH
-    response, exchange = twice(server, lambda: ScriptedResponse([b'{"id": "x"}']), lambda: driver.post(url, BODY))
+    response, exchange = run_without_and_with_hook(
+        server, lambda: ScriptedResponse([b'{"id": "x"}']), lambda: driver.post(url, BODY)
+    )
 
     assert (200, b'{"id": "x"}') == (response.status, response.body)
     assert ("POST", url, BODY, 200, CallOutcome.ANSWERED) == (
@@ -87,7 +89,7 @@ def test_a_compressed_response_is_recorded_as_it_was_sent(driver: Driver, server
     """The application gets the text, the exchange has the bytes of the wire."""
     packed = gzip.compress(b'{"id": "packed"}', mtime=0)
     headers = {"content-type": "application/json", "content-encoding": "gzip"}
-    response, exchange = twice(
+    response, exchange = run_without_and_with_hook(
         server, lambda: ScriptedResponse([packed], headers=headers), lambda: driver.post(server.url + PATH, BODY)
     )
 
@@ -100,7 +102,7 @@ def test_a_compressed_response_is_recorded_as_it_was_sent(driver: Driver, server
 def test_an_error_response_is_a_complete_response(driver: Driver, server: Upstream, status: int) -> None:
     """The outcome of a response that came to its end is `answered`, whatever its status."""
     pieces = [] if status == 204 else [b'{"error": {}}']
-    _, exchange = twice(
+    _, exchange = run_without_and_with_hook(
         server, lambda: ScriptedResponse(pieces, status), lambda: driver.post(server.url + PATH, BODY)
     )
 
@@ -119,7 +121,7 @@ def test_a_stream_is_handed_on_chunk_by_chunk_as_it_comes(driver: Driver, server
         return driver.stream(server.url + PATH, BODY, lambda _: permits.release())
 
     bare = work()
-    response, (exchange,) = watched(work)
+    response, (exchange,) = run_captured(work)
 
     assert bare == response
     assert SSE == [chunk.data for chunk in exchange.chunks]
@@ -133,7 +135,7 @@ def test_closing_a_stream_early_is_recorded_as_left(driver: Driver, server: Upst
     """The chunks that came before are recorded."""
     permits = threading.Semaphore(0)
     server.respond_with(ScriptedResponse(SSE, chunked=True, permits=permits))
-    _, (exchange,) = watched(lambda: driver.stream(server.url + PATH, BODY, lambda _: True))
+    _, (exchange,) = run_captured(lambda: driver.stream(server.url + PATH, BODY, lambda _: True))
     permits.release(5)
 
     assert (CallOutcome.CLIENT_LEFT, [SSE[0]], 200) == (
@@ -154,7 +156,7 @@ def test_a_stream_that_the_server_breaks_off_is_cut(driver: Driver, server: Upst
 
     with pytest.raises(driver.error) as bare:
         work()
-    error, (exchange,) = watched(work)
+    error, (exchange,) = run_captured(work)
 
     assert type(bare.value) is type(error)
     assert (CallOutcome.CUT, b"".join(SSE[:2])) == (
@@ -171,7 +173,7 @@ def test_a_response_shorter_than_its_content_length_is_cut(driver: Driver, serve
     server.respond_with(ScriptedResponse(SSE[:2], reset=True))
     with pytest.raises(driver.error) as bare:
         driver.stream(server.url + PATH, BODY, lambda _: None)
-    error, (exchange,) = watched(lambda: driver.stream(server.url + PATH, BODY, pieces.append))
+    error, (exchange,) = run_captured(lambda: driver.stream(server.url + PATH, BODY, pieces.append))
 
     assert type(bare.value) is type(error)
     assert CallOutcome.CUT is exchange.outcome
@@ -184,7 +186,7 @@ def test_a_server_that_sends_nothing_is_a_failed_call(driver: Driver, server: Up
     server.respond_with(ScriptedResponse([], silent=True))
     with pytest.raises(driver.error) as bare:
         driver.post(server.url + PATH, BODY)
-    error, exchanges = watched(lambda: driver.post(server.url + PATH, BODY))
+    error, exchanges = run_captured(lambda: driver.post(server.url + PATH, BODY))
 
     assert type(bare.value) is type(error)
     assert {(CallOutcome.FAILED, 0, BODY)} == {
@@ -198,7 +200,7 @@ def test_a_refused_connection_is_a_failed_call(driver: Driver) -> None:
     """The server is closed."""
     with upstream() as closed:
         url = closed.url + PATH
-    error, (exchange,) = watched(lambda: driver.post(url, BODY))
+    error, (exchange,) = run_captured(lambda: driver.post(url, BODY))
 
     assert isinstance(error, driver.error)
     assert (CallOutcome.FAILED, 0, url) == (exchange.outcome, exchange.status, exchange.url)
@@ -207,7 +209,7 @@ def test_a_refused_connection_is_a_failed_call(driver: Driver) -> None:
 @each_driver
 def test_a_request_that_streams_is_copied_as_it_goes(driver: Driver, server: Upstream) -> None:
     """The iterator is consumed once, and the upstream gets the same chunks."""
-    _, exchange = twice(
+    _, exchange = run_without_and_with_hook(
         server,
         lambda: ScriptedResponse([b"{}"]),
         lambda: driver.post(server.url + PATH, iter([b'{"a":', b"1", b"}"])),
@@ -240,7 +242,7 @@ def test_a_form_with_files_is_copied_as_it_goes(server: Upstream) -> None:
         requests.post(url, data=io.StringIO("text"))
         asyncio.run(ask_async())
 
-    result, exchanges = watched(ask)
+    result, exchanges = run_captured(ask)
 
     assert result is None
     assert [request.body for request in server.received] == [exchange.request_body for exchange in exchanges]
@@ -255,7 +257,7 @@ def test_headers_of_traceforge_do_not_go_upstream_and_the_response_names_the_tra
     """A client that sent one gets the id of its trace."""
     server.respond_with(ScriptedResponse([b"{}"]))
     headers = {"X-TraceForge-Session-ID": "s1", "X-Other": "1"}
-    response, (exchange,) = watched(lambda: driver.post(server.url + PATH, BODY, headers))
+    response, (exchange,) = run_captured(lambda: driver.post(server.url + PATH, BODY, headers))
 
     assert isinstance(response, ClientResponse)
     (received,) = server.received
@@ -273,7 +275,7 @@ def test_headers_of_traceforge_do_not_go_upstream_and_the_response_names_the_tra
 def test_other_traffic_is_not_recorded(driver: Driver, server: Upstream, path: str) -> None:
     """A database, telemetry."""
     server.respond_with(ScriptedResponse([b"{}"]))
-    response, exchanges = watched(lambda: driver.post(server.url + path, BODY))
+    response, exchanges = run_captured(lambda: driver.post(server.url + path, BODY))
 
     assert isinstance(response, ClientResponse)
     assert [] == exchanges

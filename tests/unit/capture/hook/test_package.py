@@ -1,4 +1,4 @@
-"""The hook stands alone: the standard library, Python 3.9, and nothing else of ours."""
+"""The hook needs only the standard library of Python 3.9, and nothing else of TraceForge."""
 
 from __future__ import annotations
 

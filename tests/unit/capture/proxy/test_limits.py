@@ -1,4 +1,4 @@
-"""Who is let in, how much they may send, and how long they may take."""
+"""Access to the proxy, size limits and timeouts."""
 
 from __future__ import annotations
 

@@ -42,7 +42,7 @@ USAGE = read_chat({**CHAT.body, "stream": True, "stream_options": {"include_usag
 RESPONSES = read_responses({"model": "support-bot", "input": "Hi", "temperature": 0, "metadata": {"a": "b"}})
 CALL = {"id": "c1", "type": "function", "function": {"name": "look_up", "arguments": '{"q":1}'}}
 
-said = st.builds(
+openai_answers = st.builds(
     OpenAIAnswer,
     st.builds(
         lambda content, refusal, calls, more: {
@@ -92,7 +92,7 @@ def _cut(text: str, size: int = 3) -> list[str]:
 
 
 @fuzz(100)
-@given(answer=said)
+@given(answer=openai_answers)
 def test_a_completion_is_one_of_openai_s(answer: OpenAIAnswer) -> None:
     """Its SDK's own type takes it, and it has no field that the type does not know."""
     built = chat_completion(HEADING, answer)
@@ -107,7 +107,7 @@ def test_a_completion_is_one_of_openai_s(answer: OpenAIAnswer) -> None:
 
 
 @fuzz(100)
-@given(answer=said)
+@given(answer=openai_answers)
 def test_a_response_is_one_of_openai_s(answer: OpenAIAnswer) -> None:
     """As its own type says, down to each item; its text is the answer's."""
     read = Response.model_validate(response_object(HEADING, RESPONSES, answer))
@@ -122,7 +122,7 @@ def test_a_response_is_one_of_openai_s(answer: OpenAIAnswer) -> None:
 
 
 @fuzz(60)
-@given(said_answer=said, streamed=st.booleans())
+@given(said_answer=openai_answers, streamed=st.booleans())
 def test_a_chat_stream_says_what_the_whole_says(said_answer: OpenAIAnswer, streamed: bool) -> None:
     """Chunk by chunk of OpenAI's own type; our reader puts the same answer together."""
     stream = ChatFrames(HEADING, USAGE)
@@ -172,7 +172,7 @@ def test_tokens_are_streamed_only_where_they_are_asked_for() -> None:
 
 
 @fuzz(60)
-@given(answer=said, streamed=st.booleans())
+@given(answer=openai_answers, streamed=st.booleans())
 def test_a_stream_of_responses_says_what_the_whole_says(answer: OpenAIAnswer, streamed: bool) -> None:
     """Events of OpenAI's own types, numbered from 0; the last one is the whole, and the deltas are its text."""
     stream = ResponseFrames(HEADING, RESPONSES)

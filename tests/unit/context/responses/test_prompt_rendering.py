@@ -1,4 +1,4 @@
-"""`context/responses/prompt_rendering.py`: what a provider is asked is what the blocks say, in their order."""
+"""`context/responses/prompt_rendering.py`: the request to a provider has the blocks' content, in their order."""
 
 from __future__ import annotations
 
@@ -64,12 +64,12 @@ contents = (
     | st.sampled_from([{"content": None, "tool_calls": [_call("a"), _call("b")]}, {"tool_calls": [_call(None)]}])
     | st.sampled_from([{"tool_call_id": "a", "content": "A."}, {"tool_call_id": "b", "content": "B."}])
 )
-ASKED = _event(EventType.ASSISTANT_MESSAGE, {"content": None, "tool_calls": [_call("a"), _call("b")]})
-ANSWERED = [_event(EventType.TOOL_RESULT, {"tool_call_id": name, "content": name}) for name in "ab"]
+TOOL_CALLS = _event(EventType.ASSISTANT_MESSAGE, {"content": None, "tool_calls": [_call("a"), _call("b")]})
+TOOL_RESULTS = [_event(EventType.TOOL_RESULT, {"tool_call_id": name, "content": name}) for name in "ab"]
 events = st.lists(
     st.builds(_event, st.sampled_from(EventType), contents).map(lambda event: [event])
-    | st.permutations(ANSWERED).map(lambda results: [ASKED, *results])
-    | st.just([ASKED]),
+    | st.permutations(TOOL_RESULTS).map(lambda results: [TOOL_CALLS, *results])
+    | st.just([TOOL_CALLS]),
     max_size=6,
 ).map(lambda groups: [block for group in groups for block in group])
 

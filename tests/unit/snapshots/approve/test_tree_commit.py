@@ -33,7 +33,7 @@ def _record(name: str, content: str = "It is.", provider: str = "openai") -> Sna
     return SnapshotChange(provider, name, body, raw_response_of(body))
 
 
-def _gone(name: str) -> SnapshotChange:
+def _removal(name: str) -> SnapshotChange:
     return SnapshotChange("", name, None, None)
 
 
@@ -91,7 +91,7 @@ def test_a_record_is_changed_and_removed_with_its_history(project: Project) -> N
     """Each approval starts where the last one ended."""
     first = project.commit(_record("greeting"), _record("other"))
     second = project.commit(_record("greeting", "It was."))
-    third = project.commit(_gone("greeting"))
+    third = project.commit(_removal("greeting"))
     states = [
         [(change.before, change.after) for change in result.approval.changes if change.id == "greeting"]
         for result in (first, second, third)
@@ -110,7 +110,7 @@ def test_a_record_is_changed_and_removed_with_its_history(project: Project) -> N
 def test_the_last_snapshot_takes_the_manifest_with_it(project: Project) -> None:
     """A tree of approvals alone is what it was approved to be."""
     project.commit(_record("greeting"))
-    project.commit(_gone("greeting"))
+    project.commit(_removal("greeting"))
 
     assert {"approvals"} == {file.split("/")[0] for file in project.tree()}
     assert () == project.verify().findings
@@ -130,7 +130,7 @@ def test_a_raw_response_without_a_record_is_committed_and_counted(project: Proje
         SnapshotChange("openai", "oops", None, raw_error_response("Hello", source=source)), _record("greeting")
     )
     assert (1, 1, (), 1, 2) == project.verify()[:5]
-    project.commit(_gone("oops"))
+    project.commit(_removal("oops"))
     assert (1, 0, (), 0, 3) == project.verify()[:5]
 
 
@@ -170,7 +170,7 @@ def test_what_was_written_by_hand_is_taken_as_never_approved(project: Project) -
 
     assert [None] == [change.before for change in changed.approval.changes]
     assert (3, 0, (), 0, 1) == project.verify()[:5]
-    removed = project.commit(_gone("snap-0002"))
+    removed = project.commit(_removal("snap-0002"))
     assert [(None, None)] == [(change.before, change.after) for change in removed.approval.changes]
     assert (2, 0, (), 0, 2) == project.verify()[:5]
 
@@ -182,7 +182,7 @@ def test_a_document_with_several_records_is_split(project: Project) -> None:
     (project.root / "openai" / "aaa.json").write_bytes(write_document(bodies))
     rebuild_manifest(str(project.root))
 
-    project.commit(_record("aaa"), _gone("bbb"))
+    project.commit(_record("aaa"), _removal("bbb"))
 
     assert {"openai/aaa.json", "openai/ccc.json"} == {file for file in project.tree() if file.startswith("openai")}
     assert (2, 0, (), 0, 1) == project.verify()[:5]
@@ -286,7 +286,7 @@ def test_only_what_is_there_can_be_removed(project: Project) -> None:
     project.commit(_record("one"))
 
     with pytest.raises(NotFound, match="two"):
-        project.commit(_gone("two"))
+        project.commit(_removal("two"))
 
 
 def test_an_id_is_once_in_an_approval(project: Project) -> None:

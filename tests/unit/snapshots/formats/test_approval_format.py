@@ -25,12 +25,12 @@ from traceforge.snapshots.formats.approval_format import (
 )
 from traceforge.snapshots.tree.approval_signing import check_signature, find_approver, load_signing_key
 
-ONE, TWO = ("sha256:" + digit * 64 for digit in "12")
+FIRST_DIGEST, SECOND_DIGEST = ("sha256:" + digit * 64 for digit in "12")
 AT = "2026-01-10T09:00:00.250Z"
 ADA = Approver("Ada", "ada@example.org")
 CHANGES = [
-    ApprovedChange("greeting", "openai/greeting.json", ONE, TWO),
-    ApprovedChange("oops", "wire/oops.json", None, ONE),
+    ApprovedChange("greeting", "openai/greeting.json", FIRST_DIGEST, SECOND_DIGEST),
+    ApprovedChange("oops", "wire/oops.json", None, FIRST_DIGEST),
 ]
 
 
@@ -80,7 +80,10 @@ def test_the_hash_does_not_depend_on_the_order_of_keys() -> None:
         ({"changes": [{"id": "abc", "file": "../x.json", "before": None, "after": None}]}, "$.changes[0].file"),
         ({"changes": [{"id": "abc", "file": "a/x.json", "before": None}]}, "$.changes[0].after"),
         ({"changes": [{"id": "abc", "file": "a/abc.json", "before": "x", "after": None}]}, "$.changes[0].before"),
-        ({"changes": [{"id": "abc", "file": "a/abc.json", "before": None, "after": ONE}] * 2}, "$.changes[1].id"),
+        (
+            {"changes": [{"id": "abc", "file": "a/abc.json", "before": None, "after": FIRST_DIGEST}] * 2},
+            "$.changes[1].id",
+        ),
         ({"signature": "x"}, "$.signature"),
         ({"key": "SHA256:x"}, "$.signature"),
         ({"more": 1}, "$.more"),

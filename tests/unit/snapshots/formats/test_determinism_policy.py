@@ -1,4 +1,4 @@
-"""`formats/determinism_policy.py`: what `gate: "behaviour"` demands, and who declared otherwise."""
+"""`formats/determinism_policy.py`: the parameters that `gate: "behaviour"` requires, and the exceptions to them."""
 
 from __future__ import annotations
 

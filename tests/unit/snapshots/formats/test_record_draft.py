@@ -18,7 +18,7 @@ REQUEST: dict[str, Any] = {
 MESSAGE = {"role": "assistant", "content": "Hello"}
 
 
-def said(message: dict[str, Any] | None = None, **changes: Any) -> dict[str, Any]:
+def unified_response(message: dict[str, Any] | None = None, **changes: Any) -> dict[str, Any]:
     """A unified response with one choice."""
     choice = {"index": 0, "message": message or MESSAGE, "finish_reason": "stop"}
     return {"object": "chat.completion", "choices": [choice], "usage": {"total_tokens": 3}, **changes}
@@ -31,7 +31,7 @@ def fields(draft: RecordDraft) -> list[str]:
 
 def test_a_call_with_every_field_is_a_snapshot() -> None:
     """Its fields in the order of the format; the provider's own are kept, nulls and transport are not."""
-    draft = draft_record(REQUEST, said(), {})
+    draft = draft_record(REQUEST, unified_response(), {})
 
     assert (DraftKind.SNAPSHOT, ()) == (draft.kind, draft.reasons)
     assert ["model", "messages", "temperature", "max_tokens", "seed", "logit_bias"] == list(draft.request)
@@ -44,8 +44,8 @@ def test_a_call_with_every_field_is_a_snapshot() -> None:
 def test_a_missing_field_is_refused_with_a_fix_and_never_inferred(field: str) -> None:
     """The message names the field; a declaration fills it and is listed."""
     request = {name: value for name, value in REQUEST.items() if name != field}
-    refused = draft_record(request, said(), {"other-*": ModelRule(temperature=1, max_tokens=9)})
-    declared = draft_record(request, said(), {"m": ModelRule(temperature=1, max_tokens=9)})
+    refused = draft_record(request, unified_response(), {"other-*": ModelRule(temperature=1, max_tokens=9)})
+    declared = draft_record(request, unified_response(), {"m": ModelRule(temperature=1, max_tokens=9)})
 
     assert (DraftKind.REFUSED, [f"request.{field}"]) == (refused.kind, fields(refused))
     assert field in refused.reasons[0].hint
@@ -56,14 +56,14 @@ def test_a_missing_field_is_refused_with_a_fix_and_never_inferred(field: str) ->
 
 def test_what_was_sent_wins_over_what_is_declared() -> None:
     """And is not listed as declared."""
-    draft = draft_record(REQUEST, said(), {"m": ModelRule(temperature=1, max_tokens=9)})
+    draft = draft_record(REQUEST, unified_response(), {"m": ModelRule(temperature=1, max_tokens=9)})
 
     assert (0, 5, False) == (draft.request["temperature"], draft.request["max_tokens"], "declared" in draft.request)
 
 
 def test_a_single_stop_sequence_becomes_a_list() -> None:
     """A translation, and nothing inferred."""
-    assert ["x"] == draft_record({**REQUEST, "stop": "x"}, said(), {}).request["stop"]
+    assert ["x"] == draft_record({**REQUEST, "stop": "x"}, unified_response(), {}).request["stop"]
 
 
 @pytest.mark.parametrize(
@@ -77,7 +77,7 @@ def test_a_single_stop_sequence_becomes_a_list() -> None:
 )
 def test_the_content_is_the_text_of_the_answer(message: dict[str, Any], content: str) -> None:
     """Of tool calls only, it is empty."""
-    draft = draft_record(REQUEST, said(message), {})
+    draft = draft_record(REQUEST, unified_response(message), {})
 
     assert (DraftKind.SNAPSHOT, content) == (draft.kind, draft.response["content"])
     assert message.get("tool_calls") == draft.response.get("tool_calls")
@@ -86,7 +86,9 @@ def test_the_content_is_the_text_of_the_answer(message: dict[str, Any], content:
 def test_an_answer_that_does_not_say_its_tokens_or_its_end_is_refused() -> None:
     """With what to ask for."""
     draft = draft_record(
-        REQUEST, {**said(usage=None), "choices": [{"index": 0, "message": MESSAGE, "finish_reason": None}]}, {}
+        REQUEST,
+        {**unified_response(usage=None), "choices": [{"index": 0, "message": MESSAGE, "finish_reason": None}]},
+        {},
     )
 
     assert (DraftKind.REFUSED, ["response.usage", "response.finish_reason"]) == (draft.kind, fields(draft))
@@ -97,10 +99,10 @@ def test_an_answer_that_does_not_say_its_tokens_or_its_end_is_refused() -> None:
     ("request_body", "answer"),
     [
         (REQUEST, None),
-        (REQUEST, said(choices=[])),
-        (REQUEST, said(choices=[{"index": 0}, {"index": 1}])),
-        ({**REQUEST, "prompt": ["a", "b"]}, said()),
-        ({"model": "m", "temperature": 0, "max_tokens": 1}, said()),
+        (REQUEST, unified_response(choices=[])),
+        (REQUEST, unified_response(choices=[{"index": 0}, {"index": 1}])),
+        ({**REQUEST, "prompt": ["a", "b"]}, unified_response()),
+        ({"model": "m", "temperature": 0, "max_tokens": 1}, unified_response()),
     ],
 )
 def test_what_the_format_cannot_hold_is_wire_only(

@@ -1,4 +1,4 @@
-"""What a run asked, held against what was approved."""
+"""The calls of a run, compared with the approved calls."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def approved_calls(*calls: Exchange) -> list[ApprovedCall]:
     return [approve_change(change) for change in propose(*calls).changes]
 
 
-def ask_again(approved: list[ApprovedCall], *calls: Exchange) -> tuple[Player, list[GateFinding]]:
+def rerun_findings(approved: list[ApprovedCall], *calls: Exchange) -> tuple[Player, list[GateFinding]]:
     """Ask these, and say what is found."""
     player = Player(KEYS, Library(build_recordings(approved, KEYS)), fallback=SynthesisedAnswers(approved, {}))
     for exchange in calls:
@@ -50,7 +50,7 @@ def test_approved_calls_are_replayed_without_findings() -> None:
     """Any number of times, in any test."""
     approved = approved_calls(make_call("a", "1", scope="x"), make_call("b", "2", 1, scope="x"))
 
-    player, findings = ask_again(
+    player, findings = rerun_findings(
         approved, make_call("a", scope="x"), make_call("a", scope="y"), make_call("b", scope="x")
     )
 
@@ -62,7 +62,7 @@ def test_one_edit_in_many_calls_is_one_finding() -> None:
     texts = ["Be kind. Name a soup.", "Be kind. Name a law.", "Be kind. Count to three."]
     approved = approved_calls(*(make_call(text, number=n, scope=f"t{n}") for n, text in enumerate(texts)))
 
-    _, findings = ask_again(
+    _, findings = rerun_findings(
         approved, *(make_call(text.replace("kind", "brief"), scope=f"t{n}") for n, text in enumerate(texts))
     )
 
@@ -77,7 +77,7 @@ def test_a_call_that_is_tried_again_is_counted_once() -> None:
     """A framework tries again what no SDK would; another test that asks the same is another call."""
     approved = approved_calls(make_call("Name a soup.", scope="t"), make_call("Name a soup.", number=1, scope="u"))
 
-    _, findings = ask_again(approved, *(make_call("Name a salad.", scope=scope) for scope in "tttuu"))
+    _, findings = rerun_findings(approved, *(make_call("Name a salad.", scope=scope) for scope in "tttuu"))
 
     assert [(2, ("t", "u"))] == [(finding.calls, finding.scopes) for finding in findings]
     assert "and the same edit in 1 more" in findings[0].finding.message
@@ -87,7 +87,9 @@ def test_a_request_beside_those_that_were_approved_is_new() -> None:
     """Its nearest is named, and was asked as well."""
     approved = approved_calls(make_call("Name a soup.", scope="t"))
 
-    _, findings = ask_again(approved, make_call("Name a soup.", scope="t"), make_call("Name a salad.", scope="t"))
+    _, findings = rerun_findings(
+        approved, make_call("Name a soup.", scope="t"), make_call("Name a salad.", scope="t")
+    )
 
     assert [NEW_RULE] == [finding.finding.rule for finding in findings]
     assert approved[0].id == findings[0].nearest
@@ -98,7 +100,7 @@ def test_whether_a_request_is_new_does_not_depend_on_what_other_tests_asked(othe
     """Two processes of a suite see different tests of it."""
     approved = approved_calls(make_call("Name a soup.", scope="a.py::test_soup"))
 
-    _, findings = ask_again(
+    _, findings = rerun_findings(
         approved,
         *(make_call(text, scope="a.py::test_soup") for text in others),
         make_call("Name a salad.", scope="a.py::test_salad"),
@@ -172,7 +174,7 @@ def test_a_snapshot_without_a_raw_response_is_replayed_in_the_providers_format()
     (approved,) = approved_calls(make_call("a", "by hand"))
     written = [approved._replace(raw_response=None)]
 
-    player, findings = ask_again(written, make_call("a"), make_call("a", stream=True))
+    player, findings = rerun_findings(written, make_call("a"), make_call("a", stream=True))
 
     assert ([], 2, 2) == (findings, player.played_count, player.synthesised_count)
     plain = play(player, make_call("a")).response
@@ -194,7 +196,7 @@ def test_pending_changes_are_findings() -> None:
 
 def test_a_miss_outside_of_tests_narrows_nothing() -> None:
     """There is no test to name."""
-    _, findings = ask_again(approved_calls(make_call("a")), make_call("b"), make_call("c", scope="t"))
+    _, findings = rerun_findings(approved_calls(make_call("a")), make_call("b"), make_call("c", scope="t"))
 
     assert [] == list_failed_tests(findings)
 
@@ -216,7 +218,7 @@ def test_what_a_test_asked_is_nearer_than_what_looks_more_alike() -> None:
     )
     mine = next(call for call in approved if call.turns[0].scope == "t")
 
-    _, changed = ask_again(approved, make_call("Name a loup.", scope="t"))
-    _, elsewhere = ask_again(approved, make_call("Name a loup.", scope="new"))
+    _, changed = rerun_findings(approved, make_call("Name a loup.", scope="t"))
+    _, elsewhere = rerun_findings(approved, make_call("Name a loup.", scope="new"))
 
     assert (mine.id, True) == (changed[0].nearest, elsewhere[0].nearest != mine.id)

@@ -24,7 +24,7 @@ def process(tmp_path: Path) -> SuiteProcess:
     return process
 
 
-def ask(process: SuiteProcess, scope: str) -> None:
+def call_unapproved(process: SuiteProcess, scope: str) -> None:
     """Make an unapproved call in a scope."""
     process.snapshots.player.play("POST", URL, (), BODY, Caller("app.py:1:ask", scope))
 
@@ -37,7 +37,7 @@ def judge(process: SuiteProcess, observations: RunObservations) -> list[tuple[st
 
 def test_a_test_is_judged_by_its_own_requests_and_once(process: SuiteProcess) -> None:
     """The second report of the same test does not repeat them."""
-    ask(process, "t.py::a")
+    call_unapproved(process, "t.py::a")
 
     assert [] == process.judge_test("t.py::b")
     assert [NEW_RULE] == [gate_finding.finding.rule for gate_finding in process.judge_test("t.py::a")]
@@ -48,7 +48,7 @@ def test_a_test_is_judged_by_its_own_requests_and_once(process: SuiteProcess) ->
 def test_a_request_that_ends_after_the_report_of_its_test_makes_the_suite_red(process: SuiteProcess) -> None:
     """A thread of one test is answered while the next one runs."""
     process.judge_test("t.py::a")
-    ask(process, "t.py::a")
+    call_unapproved(process, "t.py::a")
 
     assert [] == process.judge_test("t.py::b")
     assert [(OUTSIDE_TESTS, NEW_RULE)] == judge(process, process.stop())

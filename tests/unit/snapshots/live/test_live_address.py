@@ -1,4 +1,4 @@
-"""Where a request goes, and what says who asks."""
+"""The URL and the credentials of a live request."""
 
 from __future__ import annotations
 

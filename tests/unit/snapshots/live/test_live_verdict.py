@@ -28,7 +28,7 @@ def approved() -> ApprovedCall:
     return approve_change(propose(make_call("Is it?", answer=APPROVED_TEXT)).changes[0])
 
 
-def said(run: int, text: str, **more: Any) -> LiveAnswer:
+def live_answer(run: int, text: str, **more: Any) -> LiveAnswer:
     """An answer."""
     content = {"content": text, "tokens_used": 1, "finish_reason": "stop", **more}
     return LiveAnswer("sha256:0", "is-it", run, "2026-11-15T12:00:00.000Z", content, True, 1.0)
@@ -36,7 +36,7 @@ def said(run: int, text: str, **more: Any) -> LiveAnswer:
 
 def judged(approved: ApprovedCall, *texts: str, runs: int = 0, failed: int = 0) -> CheckedCall:
     """What these answers come to."""
-    answers = [said(run, text) for run, text in enumerate(texts, 1)]
+    answers = [live_answer(run, text) for run, text in enumerate(texts, 1)]
     return judge_answers(approved, runs or len(texts) + failed, answers, [FailedRequest("", "", 99, "no")] * failed)
 
 
@@ -96,7 +96,7 @@ def test_the_first_word_that_differs(approved: ApprovedCall, text: str, word: in
 
 def test_a_difference_outside_of_the_text_names_its_place(approved: ApprovedCall) -> None:
     """The model stopped for another reason."""
-    checked = judge_answers(approved, 1, [said(1, APPROVED_TEXT, finish_reason="length")], [])
+    checked = judge_answers(approved, 1, [live_answer(1, APPROVED_TEXT, finish_reason="length")], [])
     first = first_divergence(checked.clusters[0].comparison)
 
     assert first is not None

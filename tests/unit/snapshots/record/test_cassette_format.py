@@ -24,12 +24,12 @@ def cassette(request: dict[str, Any] | None = None, response: dict[str, Any] | N
     }
 
 
-def both(value: dict[str, Any]) -> list[tuple[bytes, str]]:
+def json_and_yaml(value: dict[str, Any]) -> list[tuple[bytes, str]]:
     """The same in JSON and in YAML."""
     return [(json.dumps(value).encode(), "a.json"), (yaml.safe_dump(value).encode(), "a.yaml")]
 
 
-@pytest.mark.parametrize(("data", "name"), both(cassette()))
+@pytest.mark.parametrize(("data", "name"), json_and_yaml(cassette()))
 def test_json_and_yaml_are_read_alike(data: bytes, name: str) -> None:
     """Headers keep their order and their repetitions; texts are UTF-8."""
     (interaction,) = read_cassette(data, name)
@@ -72,7 +72,7 @@ def test_bytes_come_as_binary_and_as_a_stream() -> None:
 )
 def test_what_is_no_cassette_is_refused_with_its_place(value: dict[str, Any], place: str) -> None:
     """In both spellings."""
-    for data, name in both(value):
+    for data, name in json_and_yaml(value):
         with pytest.raises(InvalidFile) as error:
             read_cassette(data, name)
 
@@ -121,6 +121,6 @@ def test_the_test_of_a_cassette(tmp_path: Path, file: str, test: str) -> None:
 )
 def test_what_a_model_call_is(request_side: dict[str, Any], is_one: bool) -> None:
     """An address that a dialect is known by, and a model; a message service is none."""
-    (interaction,) = read_cassette(*both(cassette(request_side))[0])
+    (interaction,) = read_cassette(*json_and_yaml(cassette(request_side))[0])
 
     assert is_one is is_model_call(interaction)

@@ -15,7 +15,7 @@ from traceforge.canon import digest_bytes
 from traceforge.snapshots.formats.snapshot_format import read_document
 from traceforge.snapshots.tree.tree_verification import verify_tree
 
-ONE, TWO = ("sha256:" + digit * 64 for digit in "12")
+FIRST_DIGEST, SECOND_DIGEST = ("sha256:" + digit * 64 for digit in "12")
 SECOND = "openai/snap-0001.json"
 OOPS = "wire/oops.json"
 
@@ -44,16 +44,16 @@ def _oops(root: Path, data: bytes | None = None) -> str:
 
 def test_ap3_a_record_that_no_approval_left_so(root: Path) -> None:
     """One that no approval names was written by hand, and may be what it is."""
-    write_approval_file(root, ("snap-0001", SECOND, None, ONE))
+    write_approval_file(root, ("snap-0001", SECOND, None, FIRST_DIGEST))
 
     assert [(SECOND, "", "AP3")] == _rules(root)
 
 
 def test_any_approval_of_a_record_will_do(root: Path) -> None:
     """Two branches approved two answers, and the merge kept one."""
-    write_approval_file(root, ("snap-0001", SECOND, None, ONE))
-    write_approval_file(root, ("snap-0001", SECOND, ONE, _hash(root)))
-    write_approval_file(root, ("snap-0001", SECOND, ONE, TWO))
+    write_approval_file(root, ("snap-0001", SECOND, None, FIRST_DIGEST))
+    write_approval_file(root, ("snap-0001", SECOND, FIRST_DIGEST, _hash(root)))
+    write_approval_file(root, ("snap-0001", SECOND, FIRST_DIGEST, SECOND_DIGEST))
 
     assert [] == _rules(root)
     assert 3 == verify_tree(str(root), {}).approvals
@@ -64,7 +64,7 @@ def test_ap3_a_raw_response_without_an_approval(root: Path) -> None:
     _oops(root)
     assert [(OOPS, "", "AP3")] == _rules(root)
 
-    write_approval_file(root, ("oops", OOPS, None, ONE))
+    write_approval_file(root, ("oops", OOPS, None, FIRST_DIGEST))
     assert [(OOPS, "", "AP3")] == _rules(root)
 
 
@@ -119,8 +119,8 @@ def test_ap1_and_ap2_are_findings_of_the_tree(root: Path) -> None:
 
 def test_ap5_an_approval_that_is_missing(root: Path) -> None:
     """What one approval found, another one left."""
-    first = write_approval_file(root, ("snap-0001", SECOND, None, ONE), at="2026-01-10T09:00:00Z")
-    second = write_approval_file(root, ("snap-0001", SECOND, ONE, _hash(root)), at="2026-01-11T09:00:00Z")
+    first = write_approval_file(root, ("snap-0001", SECOND, None, FIRST_DIGEST), at="2026-01-10T09:00:00Z")
+    second = write_approval_file(root, ("snap-0001", SECOND, FIRST_DIGEST, _hash(root)), at="2026-01-11T09:00:00Z")
     assert [] == _rules(root)
 
     first.unlink()
@@ -130,10 +130,10 @@ def test_ap5_an_approval_that_is_missing(root: Path) -> None:
 
 def test_ap6_an_approved_snapshot_was_removed(root: Path) -> None:
     """A removal is approved too; a document that cannot be read is not gone."""
-    path = write_approval_file(root, ("oops", OOPS, None, ONE))
+    path = write_approval_file(root, ("oops", OOPS, None, FIRST_DIGEST))
     assert [(f"approvals/{path.name}", "", "AP6")] == _rules(root)
 
-    write_approval_file(root, ("oops", OOPS, ONE, None))
+    write_approval_file(root, ("oops", OOPS, FIRST_DIGEST, None))
     assert [] == _rules(root)
 
     write_approval_file(root, ("snap-0001", SECOND, None, _hash(root)))
