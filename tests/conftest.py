@@ -18,9 +18,13 @@ if TYPE_CHECKING:
 
 def pytest_configure(config: pytest.Config) -> None:
     """Without the slow tests, the others are shorter too. Set early: a worker needs it before it imports tests."""
-    from support.example_counts import RunLength
+    from hypothesis import settings
+
+    from support.example_counts import RunLength, scale_examples
 
     RunLength.is_short = "not slow" in config.option.markexpr
+    settings.register_profile("length", max_examples=scale_examples(100))
+    settings.load_profile("length")
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -11,11 +11,12 @@ from collections.abc import Callable
 from pathlib import Path
 
 from support.chat_servers import Client, running_chat, write_prompts
+from support.example_counts import scale_examples
 from support.upstream import ReceivedRequest, ScriptedResponse, upstream
 from traceforge.chat.model_address import find_address
 from traceforge.chat.provider_model import ProviderModel
 
-TURNS = 200
+TURNS = scale_examples(200)
 CONVERSATIONS = 2  # each three times at once
 
 MODES: dict[str, Callable[[random.Random], bool]] = {
@@ -79,7 +80,7 @@ def _run(folder: Path) -> tuple[list[Conversation], dict[str, list[tuple[str, st
         return talks, memory, list(model.received)
 
 
-def test_two_hundred_turns_are_the_same_with_and_without_traces(
+def test_turns_are_the_same_with_and_without_traces(
     tmp_path: Path, record_property: Callable[[str, object], None]
 ) -> None:
     """Traced never, always and at random, at the same time: upstream bytes, replies and memory are identical.

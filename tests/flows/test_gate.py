@@ -68,7 +68,7 @@ def test_a_changed_prompt_is_one_finding_that_shows_the_edit(site: Site) -> None
     """In all calls that carry it; the command to record is narrowed to the tests that failed."""
     site.edit("You are brief.", "You are very brief.")
 
-    ran = site.test("-k", "chat or local or embedding")
+    ran = site.test("-k", "chat or embedding")
 
     assert (1, 0) == (ran.code, served(site))
     assert 1 == ran.err.count(": GT1 ")

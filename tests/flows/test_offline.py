@@ -159,7 +159,9 @@ def test_hooks_alone_stop_another_program_or_the_report_lists_it(site: Site, way
         assert way.partition(",")[0].partition(" ")[0] in said["unguarded"], ran
 
 
-@pytest.mark.parametrize("seal", [pytest.param("auto", marks=needs_seal), "off"])
+@pytest.mark.parametrize(
+    "seal", [pytest.param("auto", marks=needs_seal), pytest.param("off", marks=pytest.mark.slow)]
+)
 @pytest.mark.parametrize("way", ["python -I", "cleaned environment", "shell, python -I", "spawned python -I"])
 def test_a_python_that_could_not_be_instrumented_is_exit_code_3(site: Site, way: str, seal: str) -> None:
     """Sealed or not: its calls were not seen."""

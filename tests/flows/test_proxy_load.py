@@ -246,6 +246,7 @@ def test_a_full_disk_under_load_is_not_seen_by_clients_and_said_at_the_end(tmp_p
     assert failed == sum(map(int, re.findall(r"(\d+) not recorded: TF202", said)))
 
 
+@pytest.mark.slow
 def test_a_folder_that_cannot_be_written_is_said_at_the_end(tmp_path: Path) -> None:
     """Clients see nothing of it."""
     (tmp_path / ".ai-tests").mkdir()

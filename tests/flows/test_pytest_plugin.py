@@ -9,8 +9,15 @@ from pathlib import Path
 
 import pytest
 
+from support.example_counts import RunLength
 from support.gate_project import CALL_COUNT, CHAT, CHAT_CALL_COUNT, CONFIG, TEST_COUNT, Site, make_project
 from support.model_servers import model_server
+
+# Each SDK costs a second in each process of a suite, so a short run takes the tests of one of them.
+SELECTED, SELECTED_TESTS, SELECTED_CALLS = (
+    (("-k", "chat or many or embedding"), 6, 11) if RunLength.is_short else ((), TEST_COUNT, CALL_COUNT)
+)
+UNCHECKED = "1 call" if RunLength.is_short else "3 calls"  # an embedding, and two messages of Claude
 
 SWALLOWS = """def test_swallows() -> None:
     try:
@@ -34,8 +41,9 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     make_project(folder)
     with model_server() as server:
         site = Site(folder, Path("python"), server)
-        ran = site.plugin("--traceforge=record", "-n", "2")
-        assert (0, True) == (ran.code, f"0 calls answered from snapshots, {CALL_COUNT} live" in ran.out), ran.out
+        ran = site.plugin("--traceforge=record", "-n", "2", *SELECTED)
+        counts = f"0 calls answered from snapshots, {SELECTED_CALLS} live"
+        assert (0, True) == (ran.code, counts in ran.out), ran.out
         assert 0 == site.approve().code
         yield site
 
@@ -197,7 +205,7 @@ def test_recorded_calls_name_the_keys_that_were_set(recorded: Site) -> None:
     """By name, as `traceforge record` does, whichever worker recorded it."""
     files = [*(recorded.folder / ".ai-snapshots" / "wire").glob("*.json")]
 
-    assert len(files) > 10
+    assert len(files) > SELECTED_CALLS // 2
     assert [[*KEYS]] * len(files) == [json.loads(file.read_text())["keys"] for file in files]
     assert "sk-nothing-of-value" not in "".join(file.read_text() for file in files)
 
@@ -206,12 +214,12 @@ def test_a_suite_needs_no_key(site: Site) -> None:
     """Those that were set while it was recorded have dummy values, also where `conftest.py` makes a client."""
     (site.folder / "conftest.py").write_text(EARLY)
 
-    ran = site.plugin("-n", "2", without=KEYS)
+    ran = site.plugin("-n", "2", *SELECTED, without=KEYS)
 
     assert (0, 0) == (ran.code, site.server.served), ran.out + ran.err
-    assert f"{TEST_COUNT} passed" in ran.out
-    assert f"{CALL_COUNT} calls replayed" in ran.out
-    assert "prompt checked, answer not checked: 3 calls" in ran.out
+    assert f"{SELECTED_TESTS} passed" in ran.out
+    assert f"{SELECTED_CALLS} calls replayed" in ran.out
+    assert f"prompt checked, answer not checked: {UNCHECKED}" in ran.out
 
 
 @pytest.mark.slow

@@ -19,6 +19,7 @@ from support.application import Application
 from support.corpus import need_shared, shared_path
 from support.corpus_traffic import interactions
 from support.environments import linked_python
+from support.example_counts import RunLength
 from support.exchanges import recorded_exchange
 from support.http_clients import DRIVERS, Driver
 from support.provider_answers import Answers
@@ -34,7 +35,7 @@ pytestmark = pytest.mark.filterwarnings("ignore:Inheritance class AiohttpClientS
 
 SHAPES = {"openai": "chat", "responses": "responses", "anthropic": "messages", "gemini": "gemini", "ollama": "ollama"}
 HOW = [f"{mode}-{kind}" for mode in ("sync", "async") for kind in ("plain", "stream", "tools", "tools-stream")]
-ROUNDS = 3  # of real traffic, for each way to ask
+ROUNDS = 1 if RunLength.is_short else 3  # of real traffic, for each way to ask
 
 Recorded = tuple[Path, dict[str, Any]]
 
@@ -128,7 +129,7 @@ def test_recorded_streams_keep_their_chunks(
         one for one in interactions(need_shared("corpus/llm")) if one.streaming and one.request and one.generates
     ]
     calls = []
-    for number, one in enumerate(found[::60]):
+    for number, one in enumerate(found[:: 240 if RunLength.is_short else 60]):
         exchange = recorded_exchange(one, number)
         body = b"".join(chunk.data for chunk in exchange.chunks)
         step = 300 + number * 37 % 1500
@@ -163,13 +164,13 @@ def ran(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Application,
         yield application, application.run("run", tmp_path_factory.mktemp("recorded"))
 
 
-@pytest.mark.parametrize("way", ["inprocess", "run"])
+@pytest.mark.parametrize("way", ["run", pytest.param("inprocess", marks=pytest.mark.slow)])
 def test_an_application_gets_the_recorded_responses(ran: tuple[Application, Any], way: str) -> None:
     """openai (chat and Responses), anthropic, google-genai and ollama, with tools, in an environment of its own."""
     application, before = ran
 
     after = application.replay(way, before.folder)
 
-    assert list(before.told) == list(after)
-    assert [] == [model for model, told in before.told.items() if told.result != after[model].result]
+    assert list(before.results) == list(after)
+    assert [] == [model for model, told in before.results.items() if told.result != after[model].result]
     assert 0 == application.received

@@ -174,6 +174,7 @@ def _read(site: Site) -> bytes:
     return (site.folder / "j.xml").read_bytes()
 
 
+@pytest.mark.slow
 def test_pytest_s_own_junit_file_carries_the_diff_and_nothing_is_annotated_twice(
     recorded: Site, tmp_path: Path
 ) -> None:

@@ -299,7 +299,7 @@ OUTCOMES = {
 ASKING = {name: 2 if "passes" in name else 1 for name in OUTCOMES if name.endswith(("]", "fails", "method"))}
 
 
-@pytest.mark.parametrize("options", [(), ("-n", "2")], ids=["alone", "xdist"])
+@pytest.mark.parametrize("options", [(), pytest.param(("-n", "2"), marks=pytest.mark.slow)], ids=["alone", "xdist"])
 def test_tests_are_reported_under_the_scopes_of_their_calls(
     options: tuple[str, ...], project: Path, server: Upstream
 ) -> None:

@@ -29,6 +29,7 @@ from support.application import (
 )
 from support.corpus import shared_path
 from support.environments import installed_python, linked_python
+from support.example_counts import RunLength
 from support.extractor import find_missing, read_facts
 from support.provider_answers import Answers, read_request
 from support.upstream import ReceivedRequest, Upstream, upstream
@@ -42,7 +43,7 @@ FRAMEWORKS = {
 }  # fmt: skip
 LITELLM = {"litellm-openai": "chat", "litellm-anthropic": "messages"}
 LEAVES_EARLY = "litellm-anthropic-sync-"  # reads no further once it knows why the answer ends, which is not its end
-ROUNDS = 3  # of real traffic, for each way to ask
+ROUNDS = 1 if RunLength.is_short else 3  # of real traffic, for each way to ask
 
 each_way = pytest.mark.parametrize("way", WAYS)
 MakeApplication = Callable[[], Application]
@@ -96,7 +97,7 @@ def _ways(sdks: dict[str, str]) -> dict[str, str]:
     return {f"{sdk}-{how}": shape for sdk, shape in sdks.items() for how in HOW}
 
 
-@each_way
+@pytest.mark.parametrize("way", ["proxy", "run", pytest.param("inprocess", marks=pytest.mark.slow)])
 def test_the_providers_sdks_notice_nothing_and_each_call_is_one_trace(
     core: Application, unwatched: Any, answers: Answers, way: str, tmp_path: Path
 ) -> None:

@@ -11,6 +11,7 @@ import pytest
 import traceforge
 from support.corpus import need_shared
 from support.corpus_traffic import Interaction, interactions
+from support.example_counts import RunLength
 from support.sdk_calls import PLAIN_BODIES, SDK_CALLS, STREAM_MEDIA_TYPES, STREAM_PIECES, SdkCall
 from support.upstream import ScriptedResponse, Upstream, upstream
 from traceforge.capture.hook.guarded_call import faults
@@ -20,7 +21,7 @@ from traceforge.exchange import CallOutcome, Exchange
 # google-genai does what aiohttp discourages.
 pytestmark = pytest.mark.filterwarnings("ignore:Inheritance class AiohttpClientSession:DeprecationWarning")
 
-SAMPLES = 8  # of the corpus, for each way to ask; spread over all there are
+SAMPLES = 2 if RunLength.is_short else 8  # of the corpus, for each way to ask; spread over all there are
 LABELS = {
     "openai": ("openai", "chat.completions"),
     "openai-responses": ("openai", "responses"),

@@ -130,7 +130,7 @@ def _crash_writers(folder: Path, times: int) -> None:
 
 def test_a_writer_that_is_killed_loses_nothing_that_it_had_kept(tmp_path: Path) -> None:
     """Every trace whose append had returned is listed once, whole, and a torn one is told."""
-    _crash_writers(tmp_path, 15)
+    _crash_writers(tmp_path, 8)
 
 
 @pytest.mark.slow

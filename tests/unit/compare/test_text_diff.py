@@ -152,7 +152,7 @@ def test_the_work_of_a_comparison_grows_no_faster_than_the_texts(pieces: list[st
         before, after = _random_text(1, pieces, size), "x" + _random_text(2, pieces, size)[:-5] + "y"
         return count_lines(lambda: diff_words(before, after))
 
-    assert work(40_000) <= 4.2 * work(10_000)
+    assert work(20_000) <= 4.2 * work(5_000)
 
 
 def test_a_megabyte_is_compared_whole() -> None:
