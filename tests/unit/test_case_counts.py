@@ -45,8 +45,8 @@ def _all_cells() -> list[str]:
 
 
 @pytest.mark.parametrize("workers", ["0", "2"])
-def test_a_run_without_a_cell_fails_and_says_which(tmp_path: Path, workers: str) -> None:
-    """Also where workers ran it."""
+def test_a_run_without_a_required_cell_fails_and_names_it(tmp_path: Path, workers: str) -> None:
+    """Also with several worker processes."""
     cells = [cell for cell in _all_cells() if cell != "postgresql × purge"]
 
     code, output = _run(tmp_path, cells, "-n", workers)
@@ -57,16 +57,14 @@ def test_a_run_without_a_cell_fails_and_says_which(tmp_path: Path, workers: str)
     assert 1 == output.count("no test ran for")
 
 
-def test_a_run_with_all_of_them_passes(tmp_path: Path) -> None:
-    """And prints the numbers."""
+def test_a_run_with_all_cells_passes_and_prints_the_counts(tmp_path: Path) -> None:
     code, output = _run(tmp_path, _all_cells())
 
     assert 0 == code, output
     assert "context store, merge rebase: 1 on sqlite, 1 on postgresql" in output
 
 
-def test_a_part_of_the_suite_is_not_asked_for_all(tmp_path: Path) -> None:
-    """Who names a file wants to see that file."""
+def test_a_run_of_single_files_needs_no_cells(tmp_path: Path) -> None:
     code, output = _run(tmp_path, _all_cells()[:1], "t/test_it.py")
 
     assert 0 == code, output

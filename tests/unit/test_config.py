@@ -110,8 +110,8 @@ def test_a_file_sets_what_it_names_and_leaves_the_rest(tmp_path: Path) -> None:
     assert {CONFIG_FILE, "default"} == set(loaded.origins.values())
 
 
-def test_a_table_in_pyproject_is_read_alike(tmp_path: Path) -> None:
-    """The same settings in TOML, with their own origin."""
+def test_a_table_in_pyproject_has_the_same_settings(tmp_path: Path) -> None:
+    """With their own origin."""
     _write(
         _marked(tmp_path),
         '[tool.traceforge]\nmax_trace_retention = 7\n[tool.traceforge.models."claude-*"]\ntemperature = 1.0\n',
@@ -146,15 +146,15 @@ def test_two_sources_are_refused_and_never_merged(tmp_path: Path) -> None:
     "text",
     ["", "[project]\nname = 'x'\n", "[tool.other]\ntraceforge = 1\n", "[project]\ndependencies = ['traceforge']\n"],
 )
-def test_a_pyproject_that_does_not_configure_us_is_nothing_to_us(tmp_path: Path, text: str) -> None:
+def test_a_pyproject_without_our_table_is_ignored(tmp_path: Path, text: str) -> None:
     """Most projects have one; only [tool.traceforge] counts."""
     _write(_write(tmp_path, {"max_trace_retention": 5}), text, PYPROJECT_FILE)
 
     assert 5 == _load(tmp_path).config.max_trace_retention
 
 
-def test_a_broken_pyproject_is_judged_only_where_it_may_be_about_us(tmp_path: Path) -> None:
-    """Without our name in it, it is not ours to judge; with it, nothing can be known."""
+def test_a_broken_pyproject_is_an_error_only_if_it_names_traceforge(tmp_path: Path) -> None:
+    """Otherwise it cannot configure TraceForge."""
     _write(_marked(tmp_path), "[broken\n", PYPROJECT_FILE)
     assert Config() == _load(tmp_path).config
 
@@ -166,8 +166,8 @@ def test_a_broken_pyproject_is_judged_only_where_it_may_be_about_us(tmp_path: Pa
 
 
 @pytest.mark.parametrize("text", ["[tool]\ntraceforge = 5\n", "[[tool.traceforge]]\nmax_trace_retention = 1\n"])
-def test_a_tool_traceforge_that_is_no_table_is_refused(tmp_path: Path, text: str) -> None:
-    """It was meant for us; passing over it would use defaults that nobody chose."""
+def test_a_tool_traceforge_that_is_not_a_table_is_refused(tmp_path: Path, text: str) -> None:
+    """Ignoring it would use defaults that the user did not choose."""
     _write(_marked(tmp_path), text, PYPROJECT_FILE)
 
     assert _findings(tmp_path)
@@ -183,7 +183,7 @@ def test_the_environment_overrides_a_file(tmp_path: Path) -> None:
     assert CONFIG_FILE == loaded.origins["max_trace_retention"]
 
 
-def test_an_empty_variable_is_as_good_as_none(tmp_path: Path) -> None:
+def test_an_empty_variable_counts_as_unset(tmp_path: Path) -> None:
     """`TRACEFORGE_TRACES_DIR= traceforge …` is how a shell unsets one for a command."""
     _write(tmp_path, {"traces_dir": "from-file"})
 
@@ -203,7 +203,7 @@ def test_every_variable_sets_a_setting_that_exists() -> None:
     assert all(name.startswith("TRACEFORGE_") for name in ENVIRONMENT_VARIABLES)
 
 
-def test_the_effective_settings_are_all_there_with_value_and_origin(tmp_path: Path) -> None:
+def test_every_effective_setting_has_its_value_and_origin(tmp_path: Path) -> None:
     """What `traceforge config show` prints."""
     loaded = _load(_write(tmp_path, {"models": {"gpt-*": {"temperature": 0}}}))
     settings = effective_settings(loaded)
@@ -263,7 +263,7 @@ def test_without_any_mark_the_start_is_the_project(tmp_path: Path) -> None:
     assert str(start.resolve()) == project
 
 
-def test_a_linked_start_is_searched_from_where_it_really_is(tmp_path: Path) -> None:
+def test_the_search_for_a_project_follows_a_linked_start_folder(tmp_path: Path) -> None:
     """The project of the folder, not of the link to it."""
     (tmp_path / "real" / "src").mkdir(parents=True)
     _write(tmp_path / "real", {})
@@ -290,7 +290,7 @@ def test_a_linked_start_is_searched_from_where_it_really_is(tmp_path: Path) -> N
     ],
     ids=ascii,
 )
-def test_comments_are_passed_over(tmp_path: Path, text: str, retention: int) -> None:
+def test_comments_are_ignored(tmp_path: Path, text: str, retention: int) -> None:
     """`//` to the end of the line, `/* */` across lines, quotes and each other."""
     assert retention == _load(_write(tmp_path, text)).config.max_trace_retention
 
@@ -300,8 +300,8 @@ def test_comments_are_passed_over(tmp_path: Path, text: str, retention: int) -> 
     ["http://host/a", "a // b", "/* a */", "*/", 'say "// hi"', "back\\", 'a\\" // b', "//", "é // 😀"],
     ids=ascii,
 )
-def test_what_looks_like_a_comment_inside_a_string_is_text(tmp_path: Path, value: str) -> None:
-    """URLs stay whole, behind escaped quotes and backslashes too."""
+def test_a_comment_sign_inside_a_string_is_text(tmp_path: Path, value: str) -> None:
+    """For example in URLs, also after escaped quotes and backslashes."""
     text = f'{{"traces_dir": {json.dumps(value)}, // a real one\n "redact_fields": [{json.dumps(value)}]}}'
     loaded = _load(_write(tmp_path, text))
 
@@ -349,16 +349,15 @@ def test_an_unknown_key_is_refused_with_the_nearest_known_one(tmp_path: Path, ke
     assert (CONFIG_FILE, f"$.{key}", "CF1") == (finding.file, finding.path, finding.rule)
 
 
-def test_a_key_like_no_other_gets_the_list_of_known_ones(tmp_path: Path) -> None:
-    """Where nothing is near, everything is named."""
+def test_a_key_without_a_similar_one_gets_the_list_of_known_keys(tmp_path: Path) -> None:
     (finding,) = _findings(_write(tmp_path, {"zzz": 1}))
 
     assert f"Known here: {', '.join(sorted(Config.__struct_fields__))}." == finding.hint
 
 
 @pytest.mark.parametrize("name", [CONFIG_FILE, PYPROJECT_FILE])
-def test_an_unknown_key_of_a_model_is_refused_alike(tmp_path: Path, name: str) -> None:
-    """Nested keys have their own nearest, in both sources."""
+def test_an_unknown_key_of_a_model_is_refused_with_the_nearest_known_one(tmp_path: Path, name: str) -> None:
+    """In both sources."""
     text = (
         json.dumps({"models": {"claude-*": {"gates": "request"}}})
         if name == CONFIG_FILE
@@ -404,9 +403,7 @@ def test_a_pattern_that_declares_every_model_in_other_words_is_refused_too(tmp_p
     ],
     ids=lambda case: ascii(case) if isinstance(case, dict) else "",
 )
-def test_a_value_that_cannot_be_is_refused_with_its_key(
-    tmp_path: Path, settings: dict[str, Any], message: str
-) -> None:
+def test_an_invalid_value_is_refused_with_its_key(tmp_path: Path, settings: dict[str, Any], message: str) -> None:
     """Type and range of every setting are checked, and the sentence starts with the key."""
     assert [message] == _messages(_write(tmp_path, settings))
 
@@ -461,8 +458,8 @@ def test_a_file_that_is_not_utf_8_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("make", [os.mkfifo, os.mkdir], ids=["a FIFO", "a folder"])
-def test_what_stands_in_the_files_place_is_unreadable_and_not_absent(tmp_path: Path, make: Any) -> None:
-    """Something is there; using defaults instead would be a guess."""
+def test_a_fifo_or_folder_in_place_of_the_file_is_unreadable_and_not_absent(tmp_path: Path, make: Any) -> None:
+    """Using defaults instead would be a guess."""
     make(tmp_path / CONFIG_FILE)
     with pytest.raises(CannotRead):
         _load(tmp_path)
@@ -487,7 +484,7 @@ def test_a_file_too_large_to_be_a_configuration_is_unreadable(tmp_path: Path) ->
 # The file, and the key beside it
 
 
-def test_the_file_that_configures_is_known_even_where_it_sets_nothing(tmp_path: Path) -> None:
+def test_the_configuration_file_is_known_even_if_it_sets_nothing(tmp_path: Path) -> None:
     """An empty object and an empty table are configurations; a pyproject.toml about other things is none."""
     assert "" == _load(tmp_path).file
     _write(tmp_path, "[tool.other]\n", PYPROJECT_FILE)
@@ -504,8 +501,8 @@ def _write_key(project: Path, key: bytes) -> Path:
     return project
 
 
-def test_the_match_key_is_that_of_the_environment_else_that_of_the_file(tmp_path: Path) -> None:
-    """White space around it does not count; an empty variable is as good as none."""
+def test_the_match_key_comes_from_the_environment_or_else_from_the_file(tmp_path: Path) -> None:
+    """White space around it is ignored; an empty variable counts as unset."""
     project = str(_write_key(tmp_path, b"  from-the-file \r\n"))
 
     assert b"from-the-file" == find_match_key(project, {})
@@ -522,13 +519,13 @@ def test_the_match_key_of_the_process_counts_by_default(tmp_path: Path, monkeypa
 
 
 @pytest.mark.parametrize("key", [b"", b" \n", b"\xff\xfe", b"x" * (CONFIG_BYTES_MAX + 1)])
-def test_a_file_that_holds_no_key_is_as_good_as_none(tmp_path: Path, key: bytes) -> None:
-    """Nothing is then compared, which is safe: a wrong key would say that what is equal differs."""
+def test_a_file_without_a_key_counts_as_no_key(tmp_path: Path, key: bytes) -> None:
+    """Nothing is compared then, which is safe: a wrong key would make equal values differ."""
     assert find_match_key(str(_write_key(tmp_path, key)), {}) is None
 
 
-def test_a_folder_in_place_of_the_key_is_no_key(tmp_path: Path) -> None:
-    """And no error."""
+def test_a_folder_in_place_of_the_key_file_counts_as_no_key(tmp_path: Path) -> None:
+    """It is not an error."""
     (tmp_path / MATCH_KEY_FILE).mkdir(parents=True)
 
     assert find_match_key(str(tmp_path), {}) is None

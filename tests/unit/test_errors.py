@@ -120,7 +120,7 @@ def _codes_with_two_more() -> list[str]:
     return [cls.code for cls in all_errors()]
 
 
-def test_every_code_is_unique_and_spelled_alike() -> None:
+def test_every_code_is_unique_and_has_the_same_form() -> None:
     """A code is never given a second meaning."""
     codes = [cls.code for cls in _ours()]
 
@@ -165,13 +165,13 @@ def test_an_error_prints_its_message_and_has_an_exit_code(cls: type[TraceForgeEr
     assert error.exit_code in (ExitCode.FINDINGS, ExitCode.UNCHECKED)
 
 
-def test_only_an_invalid_artefact_and_a_miss_are_findings() -> None:
+def test_only_an_invalid_file_and_an_unrecorded_call_are_findings() -> None:
     """All other errors mean that nothing could be checked."""
     own_errors = {InvalidFile, PromptNotRecorded, CallNotRecorded, UnusedInteractions}
     assert own_errors == {cls for cls in _ours() if cls.exit_code is ExitCode.FINDINGS}
 
 
-def test_what_is_not_json_says_where_and_becomes_a_parse_finding() -> None:
+def test_invalid_json_has_a_place_and_becomes_a_parse_finding() -> None:
     """Line, column and offset are kept; the finding belongs to the file as a whole."""
     error = NotJSON("unexpected end", line=3, column=7, offset=41)
 
@@ -180,7 +180,7 @@ def test_what_is_not_json_says_where_and_becomes_a_parse_finding() -> None:
     assert Finding("a.json", "", "PARSE", f"not JSON: {error.message}", error.hint) == error.finding("a.json")
 
 
-def test_what_cannot_be_read_becomes_an_io_finding() -> None:
+def test_an_unreadable_file_becomes_an_io_finding() -> None:
     """The finding has the reason without the path, which is its file."""
     error = CannotRead("/long/a.json", "no permission to read it", hint="chmod u+r a.json")
 
@@ -197,7 +197,7 @@ def test_what_cannot_be_read_becomes_an_io_finding() -> None:
         (InvalidConfig(FINDINGS), "a.json: must be number, got string (and 1 more: traceforge config check)"),
     ],
 )
-def test_an_error_over_findings_speaks_of_the_first_and_counts_the_rest(
+def test_an_error_over_findings_quotes_the_first_and_counts_the_others(
     error: InvalidFile | InvalidConfig, message: str
 ) -> None:
     """The message is one line; all findings are on the error."""

@@ -32,5 +32,5 @@ def test_a_short_run_tries_a_third(
 
 
 def test_a_run_without_the_slow_tests_is_a_short_one(request: pytest.FixtureRequest) -> None:
-    """Said before this module was read, in this process."""
+    """Set in this process before this module was imported."""
     assert RunLength.is_short == ("not slow" in request.config.option.markexpr)

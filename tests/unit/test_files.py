@@ -40,7 +40,7 @@ def test_a_regular_file_is_read_whole(tmp_path: Path, size: int, follow: bool) -
 
 
 @FOLLOW
-def test_a_missing_file_is_said_to_be_missing(tmp_path: Path, follow: bool) -> None:
+def test_a_missing_file_is_reported_as_missing(tmp_path: Path, follow: bool) -> None:
     """The reason is one phrase, and the hint something to do."""
     error = _refusal(tmp_path / "a", follow_links=follow)
 
@@ -63,7 +63,7 @@ def test_a_file_used_as_a_folder_is_explained(tmp_path: Path) -> None:
 
 @FOLLOW
 def test_a_fifo_is_refused_and_does_not_block(tmp_path: Path, follow: bool) -> None:
-    """Nobody writes to it, so a reader that waits would wait for ever."""
+    """Without a writer, a reader would wait for ever."""
     os.mkfifo(tmp_path / "a")
 
     assert "a FIFO, not a file" == _refusal(tmp_path / "a", follow_links=follow).reason
@@ -111,7 +111,7 @@ def test_a_link_to_nothing_is_a_missing_file_where_links_are_followed(tmp_path: 
 
 
 @AS_ROOT
-def test_a_file_without_permission_says_so_and_how_to_mend_it(tmp_path: Path) -> None:
+def test_a_file_without_permission_is_reported_with_a_fix(tmp_path: Path) -> None:
     """The hint is a command."""
     (tmp_path / "a").write_bytes(b"")
     (tmp_path / "a").chmod(0)
@@ -121,10 +121,10 @@ def test_a_file_without_permission_says_so_and_how_to_mend_it(tmp_path: Path) ->
     assert f"chmod u+r {tmp_path / 'a'}" == error.hint
 
 
-def test_a_refused_permission_is_explained_whoever_runs_the_tests(
+def test_a_refused_permission_is_explained_even_if_the_tests_run_as_root(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The same with a system that says no, because root never hears it."""
+    """With a simulated refusal, because root gets none."""
 
     def refuse(*_: object) -> int:
         raise PermissionError(13, "Permission denied")
@@ -184,10 +184,9 @@ def test_a_file_that_grows_beyond_the_limit_is_refused(tmp_path: Path, monkeypat
     assert "more than the limit of 50" in _refusal(tmp_path / "a", bytes_max=50).reason
 
 
-def test_a_file_that_shrinks_while_it_is_read_gives_what_is_left(
+def test_a_file_that_shrinks_while_it_is_read_is_read_to_its_new_end(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its size said more; the end of the file decides."""
     (tmp_path / "a").write_bytes(b"start and more")
     real = os.fstat
 
@@ -233,7 +232,7 @@ def test_a_folder_is_listed_by_name(tmp_path: Path) -> None:
     assert [".c", "Z", "a", "b", "é"] == [entry.name for entry in list_folder(str(tmp_path))]
 
 
-def test_what_is_no_folder_cannot_be_listed(tmp_path: Path) -> None:
+def test_only_a_folder_can_be_listed(tmp_path: Path) -> None:
     """A missing folder and a file are two reasons."""
     (tmp_path / "a").write_bytes(b"")
     with pytest.raises(CannotRead, match="no such file or folder"):
@@ -265,7 +264,7 @@ def test_a_file_in_the_current_folder_can_be_written(tmp_path: Path, monkeypatch
 
 
 @pytest.mark.parametrize("step", ["fsync", "replace"])
-def test_a_write_that_fails_leaves_the_old_file_and_no_other(
+def test_a_failed_write_leaves_the_old_file_and_no_other(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str
 ) -> None:
     """A full disk at any step: the old content stands, and no temporary file is left."""

@@ -68,7 +68,7 @@ def test_ids_do_not_repeat() -> None:
     assert set(ALPHABET) == set("".join(text[2:] for text in ids))
 
 
-def test_a_seed_gives_the_same_ids_again_in_its_block_only() -> None:
+def test_a_seed_repeats_ids_only_in_its_block() -> None:
     """Tests can pin ids; outside the block they are random again, whatever was drawn inside."""
     with seeded(7):
         first = [new_id("a"), new_id("a")]
@@ -92,8 +92,7 @@ def test_a_uuid_is_random_and_of_version_4() -> None:
     assert set("89ab") == {text[19] for text in uuids}
 
 
-def test_a_seed_gives_the_same_uuids_again() -> None:
-    """Tests can pin them too."""
+def test_a_seed_repeats_uuids() -> None:
     with seeded(7):
         first = new_uuid()
     with seeded(7):

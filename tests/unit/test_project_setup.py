@@ -12,8 +12,8 @@ from traceforge.errors import CannotWrite
 from traceforge.project_setup import _ignores, _to_ignore, prepare
 
 
-def test_each_step_is_done_before_it_is_said(tmp_path: Path) -> None:
-    """Who stops listening half-way stops the work there."""
+def test_each_step_is_done_before_it_is_reported(tmp_path: Path) -> None:
+    """A caller that stops reading the steps stops the work."""
     steps = prepare(str(tmp_path))
 
     assert "wrote     traceforge.config.json" == next(steps)
@@ -63,8 +63,8 @@ def test_the_last_line_about_a_name_counts(text: str, expected: bool) -> None:
     assert expected is _ignores(text, ".ai-tests/")
 
 
-def test_a_folder_that_cannot_be_written_is_said(tmp_path: Path) -> None:
-    """And not a step is claimed that was not done."""
+def test_a_folder_that_cannot_be_written_is_reported(tmp_path: Path) -> None:
+    """No step is reported that was not done."""
     (tmp_path / ".ai-tests").write_text("a file where the folder should be")
     steps = prepare(str(tmp_path))
     next(steps)

@@ -8,8 +8,8 @@ import pytest
 
 
 @pytest.mark.parametrize("name", ["traceforge", "traceforge.canon", "traceforge.modelio", "traceforge.shape"])
-def test_all_is_what_can_be_imported(name: str) -> None:
-    """Every name in `__all__` exists, and none stands twice."""
+def test_every_name_in_all_can_be_imported(name: str) -> None:
+    """And none is listed twice."""
     module = importlib.import_module(name)
 
     assert [] == [exported for exported in module.__all__ if not hasattr(module, exported)]

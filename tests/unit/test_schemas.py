@@ -143,7 +143,7 @@ def test_a_schema_accepts_what_its_reader_accepts_and_nothing_else(name: str, da
 @EVERY_FORMAT
 @settings(FUZZ, max_examples=scale_examples(100))
 @given(data=st.data())
-def test_a_changed_generated_document_is_judged_alike(name: str, data: st.DataObject) -> None:
+def test_a_changed_generated_document_gets_the_same_verdict_from_both(name: str, data: st.DataObject) -> None:
     """The same with generated documents to start from."""
     value = mutate(data.draw(_good(name)), data.draw(mutations))
     if not _has_other_version(name, value):
@@ -167,10 +167,10 @@ def test_a_changed_generated_document_is_judged_alike(name: str, data: st.DataOb
     ],
     ids=lambda case: case if isinstance(case, str) else "",
 )
-def test_what_only_the_reader_knows_is_refused_by_the_reader_alone(
+def test_rules_that_a_schema_cannot_express_are_checked_by_the_reader(
     name: str, path: list[Any], value: Any, rule: str
 ) -> None:
-    """The rules that docs/reference lists under that heading: the schema lets them through, the reader does not."""
+    """The rules that docs/reference lists under that heading."""
     document = FORMATS[name].examples[0]()
     place = document
     for key in path[:-1]:

@@ -101,7 +101,7 @@ def test_the_corpus_is_read_completely(provider: Upstream, name: str, streaming:
 @pytest.mark.parametrize("name", ADAPTERS)
 @pytest.mark.parametrize("stream", [False, True, None])
 def test_a_response_has_all_its_fields(server: ModelServer, name: str, stream: bool | None) -> None:
-    """Text, why it ended, tokens; and nobody records it, so it has no trace. Ollama streams where nobody says."""
+    """Text, finish reason and tokens; without a recorder it has no trace. Ollama streams by default."""
     asking = adapter_for(name, "m", url=server.url, api_key="k").prepare_call(QUESTION, stream=stream)
     texts = list(asking)
     answered = asking.response
@@ -146,7 +146,7 @@ def test_a_response_has_its_tool_calls(provider: Upstream) -> None:
     ids=lambda value: value if isinstance(value, str) else repr(value)[:50],
 )
 def test_a_failure_has_a_kind(provider: Upstream, answer: ScriptedResponse, kind: str, status: int) -> None:
-    """And what HTTP said; the provider's words are there for who redacts them, and in no message."""
+    """And the HTTP status; the provider's text is available for redaction, and in no message."""
     provider.respond_with(answer)
     failed = _failed(provider.url)
 
@@ -220,7 +220,7 @@ class _speaking:  # noqa: N801 (a context)
 
 @pytest.mark.parametrize("stalled", [True, False], ids=["before its answer", "within its answer"])
 def test_the_timeout_is_for_the_whole_call(provider: Upstream, stalled: bool) -> None:
-    """A byte now and then does not lengthen it."""
+    """A byte now and then does not extend it."""
     permits = threading.Semaphore(0)
     provider.respond_with(ScriptedResponse([b" "] * 500, permits=permits, waits_first=stalled))
     stop = threading.Event()
@@ -245,7 +245,7 @@ def test_the_timeout_is_for_the_whole_call(provider: Upstream, stalled: bool) ->
 
 
 def test_reading_stops_when_a_response_is_too_large(provider: Upstream) -> None:
-    """Neither as it is sent, nor as it would be once it is decompressed."""
+    """Whether compressed or not."""
     large = completion("x" * 20_000)
     for body, headers in ((large, {}), (gzip.compress(large), {"content-encoding": "gzip"})):
         provider.respond_with(ScriptedResponse([body], headers={"content-type": "application/json", **headers}))
@@ -255,7 +255,7 @@ def test_reading_stops_when_a_response_is_too_large(provider: Upstream) -> None:
 
 @pytest.mark.parametrize("stalled", [True, False], ids=["before its answer", "within its answer"])
 def test_another_thread_can_cancel_a_call(provider: Upstream, stalled: bool) -> None:
-    """The one who reads is woken at once, and the provider sees that the connection is gone."""
+    """The reader wakes at once, and the provider sees the connection close."""
     permits = threading.Semaphore(0)
     piece = b'data: {"choices":[{"index":0,"delta":{"content":"a"}}]}\n\n'
     provider.respond_with(
@@ -292,7 +292,7 @@ def test_a_call_cancelled_before_it_began_is_never_sent(provider: Upstream) -> N
 
 
 def test_leaving_a_call_closes_the_connection(provider: Upstream) -> None:
-    """The provider's next write fails: it need not go on."""
+    """The provider's next write fails, so it can stop."""
     permits = threading.Semaphore(0)
     broke = threading.Event()
     piece = b'data: {"choices":[{"index":0,"delta":{"content":"a"}}]}\n\n'
@@ -324,10 +324,10 @@ def test_leaving_a_call_closes_the_connection(provider: Upstream) -> None:
 
 
 @pytest.mark.parametrize("name", ADAPTERS)
-def test_a_recorded_call_knows_its_trace(
+def test_a_recorded_call_has_the_id_of_its_trace(
     server: ModelServer, provider: Upstream, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
-    """The id is that of the file; one that fails has it too, one that is left is told so, a replay makes none."""
+    """Also if it failed; an unfinished call has its outcome, and a replayed call has no trace."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / ".git").mkdir()
     provider.respond_with(ScriptedResponse([b"{}"], 500))
@@ -393,7 +393,7 @@ def test_equal_calls_are_equal_on_the_wire(provider: Upstream) -> None:
     ],
 )
 def test_a_url_is_a_base_or_an_endpoint(provider: Upstream, name: str, url: str, line: str) -> None:
-    """A version or an endpoint that is named already stands there once."""
+    """A version or an endpoint in the URL is not added a second time."""
     provider.respond_with(ScriptedResponse([b"{}"]))
     _failed(f"{provider.url}{url}", name)
 
@@ -434,7 +434,7 @@ def test_a_provider_is_one_of_four() -> None:
 def test_the_proxy_of_the_environment_is_used_except_for_loopback(
     provider: Upstream, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The whole address goes to it, and what says who we are; loopback is asked directly, and so is `NO_PROXY`."""
+    """It gets the full URL and the credentials; loopback and `NO_PROXY` hosts are called directly."""
     monkeypatch.setenv("http_proxy", provider.url.replace("://", "://me:p%40ss@"))
     monkeypatch.setenv("no_proxy", "nobody.invalid")
     provider.respond_with(ScriptedResponse([completion()]))
@@ -475,7 +475,7 @@ def test_an_https_url_goes_through_a_tunnel(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_without_a_timeout_each_read_has_one(provider: Upstream, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nobody waits for ever."""
+    """So that no call waits for ever."""
     monkeypatch.setattr(http_client, "TIMEOUT_S", 0.2)
     permits = threading.Semaphore(0)
     provider.respond_with(ScriptedResponse([b"{}"], permits=permits, waits_first=True))

@@ -181,8 +181,7 @@ def _check(claim: Callable[[ModuleType, Any], None], built: Any, module: ModuleT
 
 
 @pytest.mark.parametrize(("claim", "built"), CLAIMS, ids=lambda value: getattr(value, "__name__", ""))
-def test_the_property_holds(claim: Any, built: Any) -> None:
-    """On whatever sessions hypothesis finds."""
+def test_the_property_holds_for_generated_sessions(claim: Any, built: Any) -> None:
     home = format_module if claim is mi12 else VERIFY
     _check(claim, built, home, settings(QUIET, derandomize=False, max_examples=80))
 
@@ -200,8 +199,8 @@ def test_code_that_breaks_the_property_is_found(claim: Any, built: Any, home: Mo
         _check(claim, built, broken, QUIET)
 
 
-def test_every_field_of_the_schema_is_in_the_core_or_is_proved_to_stay_out() -> None:
-    """A field that is added to the format must be put into one of the two lists, or this fails."""
+def test_every_field_of_the_schema_is_listed_as_core_or_as_ephemeral() -> None:
+    """A new field of the format must be added to one of the two lists."""
     assert ["created_at_utc", "ended_at_utc", "stats"] == EPHEMERAL
     assert ["latency_ms", "tokens_input", "tokens_output"] == EPHEMERAL_OF_INTERACTION
     assert verify_function is VERIFY.verify_session

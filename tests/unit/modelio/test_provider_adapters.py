@@ -44,8 +44,10 @@ def _adapter(kind: type[ProviderAdapter], url: str, **named: Any) -> ProviderAda
 
 @pytest.mark.parametrize("kind", ADAPTERS)
 @pytest.mark.parametrize("prompt", ["Where is Lyon?", CHAT], ids=["text", "chat"])
-def test_a_provider_answers(server: ModelServer, kind: type[ProviderAdapter], prompt: Any) -> None:
-    """Text and token counts; a stream has its text in several pieces."""
+def test_every_provider_returns_text_and_token_counts(
+    server: ModelServer, kind: type[ProviderAdapter], prompt: Any
+) -> None:
+    """A stream has its text in several pieces."""
     adapter = _adapter(kind, server.url)
     completion = adapter.complete(prompt)
     stream = adapter.stream(prompt)
@@ -77,7 +79,7 @@ def test_a_chat_has_the_same_hash_at_every_provider(kind: type[ProviderAdapter])
 
 
 def test_parameters_of_the_adapter_and_of_the_call_are_sent() -> None:
-    """Those of the call count more; the key goes where the provider looks for it, and nowhere else."""
+    """Those of the call win; the key is in the header that the provider reads, and nowhere else."""
     with upstream() as provider:
         provider.respond_with(
             ScriptedResponse([json.dumps({"choices": [{"message": {"content": "Yes."}}]}).encode()])
@@ -131,7 +133,7 @@ def test_an_answer_of_tool_calls_is_its_message() -> None:
     ],
 )
 def test_an_incomplete_answer_is_an_error(answer: ScriptedResponse, why: str) -> None:
-    """With the reason, without the provider's words, which may repeat a prompt; nothing is asked twice."""
+    """With the reason, without the provider's text, which may repeat a prompt; nothing is sent twice."""
     with upstream() as provider:
         provider.respond_with(answer)
         with pytest.raises(ProviderFailed, match=why) as caught:
@@ -166,7 +168,7 @@ def test_the_key_of_the_environment_is_used(monkeypatch: pytest.MonkeyPatch) -> 
 def test_calls_of_an_adapter_are_captured_and_replayed(
     server: ModelServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Seen as those of any client are: recorded in a capture, and answered in a replay without a connection."""
+    """Like those of any client: recorded in a capture, and answered in a replay without a connection."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / ".git").mkdir()
     adapters = [_adapter(kind, server.url) for kind in ADAPTERS]
@@ -184,10 +186,9 @@ def test_calls_of_an_adapter_are_captured_and_replayed(
     assert 8 == len(load_session_prompts())
 
 
-def test_a_stream_that_the_caller_leaves_is_recorded_as_left(
+def test_an_unfinished_stream_is_traced_as_such_and_not_recorded(
     server: ModelServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A trace of it says so, and no recording is made of it."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / ".git").mkdir()
     with traceforge.capture():

@@ -286,7 +286,7 @@ def test_mi11_a_stream_ends_before_the_limit_is_crossed(tmp_path: Path, monkeypa
 
 
 def test_mi11_the_size_of_all_responses_is_limited(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The response that would cross it is refused; a shorter one that fits is taken; then nobody is asked."""
+    """The response that would exceed it is refused, a shorter one is accepted; then no model is called."""
     monkeypatch.setattr(module, "TOTAL_BYTES_MAX", 10)
     mock = MockAdapter(["12345678", "abc", "de", "never asked"])
     with RecordingSession(tmp_path / "r.json", mock, redactor=REDACTOR) as session:
@@ -342,7 +342,7 @@ def test_every_prefix_of_a_journal_is_a_valid_recording(tmp_path: Path) -> None:
 
 
 def test_a_second_recording_at_the_same_path_is_refused(tmp_path: Path) -> None:
-    """Nothing that was recorded is overwritten; what to do is said, and the process that records is left alone."""
+    """Nothing is overwritten; the error says what to do, and the running recording goes on."""
     path = tmp_path / "r.json"
     session = RecordingSession(path, MockAdapter(["one"]), redactor=REDACTOR)
     with pytest.raises(PathInUse) as caught:
@@ -388,7 +388,7 @@ def test_a_changed_journal_is_refused(tmp_path: Path, damage: Callable[[bytes], 
 
 
 def test_without_a_journal_nothing_can_be_recovered(tmp_path: Path) -> None:
-    """It is said, and nothing is made."""
+    """The error says so, and no file is written."""
     with pytest.raises(CannotRead, match="no such file"):
         recover_recording(tmp_path / "r.json")
     assert [] == os.listdir(tmp_path)

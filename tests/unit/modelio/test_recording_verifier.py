@@ -277,8 +277,8 @@ def test_two_verifiers_agree_on_ten_thousand_sessions(
 
 
 @pytest.mark.parametrize("case", _vectors())
-def test_the_second_verifier_knows_the_vectors_too(second_verifier: Node, case: dict[str, Any]) -> None:
-    """The judge is judged: it gives the results of the original."""
+def test_the_second_verifier_gives_the_results_of_the_vectors(second_verifier: Node, case: dict[str, Any]) -> None:
+    """So that it can be trusted as the reference."""
     options = _options(case)
     flags = f"{options.response_hashes:d}{options.size_limits:d}"
     (answer,) = second_verifier.ask([(flags + case["input_json"]).encode()])
@@ -378,8 +378,8 @@ def test_mi3_the_mode(mode: Any, shown_mode: str) -> None:
         (2**53 + 1, "index must be 1, got 9007199254740992"),
     ],
 )
-def test_mi5_an_index_is_its_place(index: Any, message: str) -> None:
-    """A number, and this one; `true` is none."""
+def test_mi5_an_index_is_the_position_of_its_interaction(index: Any, message: str) -> None:
+    """It must be a number; `true` is not one."""
     violations = _violations(_changed(lambda value: value["interactions"][1].update(i=index)))
 
     assert ("MI5", "$.interactions[1].i", message) == violations[0]
@@ -571,8 +571,7 @@ def test_mi11_a_content_that_is_not_text_has_no_bytes() -> None:
 # Files, results
 
 
-def test_a_file_is_verified_as_its_value_is(tmp_path: Path) -> None:
-    """Valid or not."""
+def test_a_file_has_the_verdict_of_its_value(tmp_path: Path) -> None:
     file = tmp_path / "model_io.json"
     file.write_bytes(write_session(example_session("a")))
     assert verify_session(example_session("a")) == verify_session_file(str(file))

@@ -39,7 +39,7 @@ def test_the_nth_call_with_a_prompt_gets_its_nth_answer() -> None:
 
 
 def test_after_the_last_answer_a_prompt_is_not_recorded() -> None:
-    """It names the position of the call, the hash that was asked for, and what is unused."""
+    """The error has the call's position, the prompt's hash, and the unused interactions."""
     replay = _replay(("a", ""), ("b", "b1"))
 
     assert "" == replay.complete("a").text
@@ -68,7 +68,7 @@ def test_a_prompt_that_was_not_recorded_is_an_error() -> None:
 
 
 def test_sequential_replay_also_requires_the_order() -> None:
-    """The same prompts in another order are a miss, which names what stands there; the call can be made again."""
+    """Another order is an error that names the expected prompt; the call can be repeated."""
     pairs = (("a", "a1"), ("b", "b1"), ("a", "a2"))
     replay = _replay(*pairs, sequential=True)
 
@@ -126,7 +126,7 @@ def test_unused_interactions_can_be_an_error() -> None:
     ],
 )
 def test_a_recording_that_breaks_a_rule_replays_nothing(tmp_path: Path, damage: Any) -> None:
-    """Integrity is checked before the first answer, in memory and from a file, whose name is said."""
+    """Integrity is checked before the first answer; the error names the file."""
     value = _session(("a", "1"), ("b", "2"))
     damage(value)
     file = tmp_path / "r.json"

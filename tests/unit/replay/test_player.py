@@ -35,7 +35,7 @@ def text_of(played: ReplayResult) -> str:
 
 
 def test_a_request_gets_its_recorded_response(tmp_path: Path) -> None:
-    """By what it asks, and the recording is named."""
+    """By its request key; the result names the recording."""
     player = make_player(tmp_path, chat_exchange("a", "1", 1), chat_exchange("b", "2", 2))
 
     played = play(player, chat_exchange("b"))
@@ -94,7 +94,7 @@ def test_an_allowed_new_request_is_not_unmatched(tmp_path: Path) -> None:
 
 
 def test_a_request_whose_recording_is_unreadable_is_unmatched(tmp_path: Path) -> None:
-    """It was there, and is not what it was: that is said, and never answered with something else."""
+    """The explanation says that the recording is damaged; no other recording answers."""
     player = make_player(tmp_path, chat_exchange("a", "1", 1), chat_exchange("b", "2", 2))
     (first,) = tmp_path.glob("*_00000001*.json")
     (second,) = tmp_path.glob("*_00000002*.json")
@@ -142,7 +142,7 @@ def test_with_the_key_each_redacted_value_gets_its_own_response(tmp_path: Path) 
 
 @pytest.mark.parametrize(("then", "now"), [(None, None), (KEY, None), (None, KEY)])
 def test_without_the_key_uncompared_parts_are_counted(tmp_path: Path, then: bytes | None, now: bytes | None) -> None:
-    """How many calls, and how many parts of them; what holds nothing redacted is not."""
+    """Calls and redacted parts; a call without redactions does not count."""
     calls = [chat_exchange(f"{MAIL} {MAIL}", "1", 1), chat_exchange("plain", "2", 2)]
     player = make_player(tmp_path, *calls, recorded_with=then, match_key=now)
 
@@ -150,8 +150,7 @@ def test_without_the_key_uncompared_parts_are_counted(tmp_path: Path, then: byte
     assert (1, 2, []) == (player.uncompared_call_count, player.uncompared_part_count, player.unmatched)
 
 
-def test_a_wrong_match_key_is_mentioned(tmp_path: Path) -> None:
-    """It says that it could be that."""
+def test_a_wrong_match_key_is_named_as_a_possible_reason(tmp_path: Path) -> None:
     player = make_player(tmp_path, chat_exchange(MAIL, "1"), recorded_with=KEY, match_key=b"another")
 
     assert "or it was recorded with another match key" in text_of(play(player, chat_exchange(MAIL)))
@@ -174,7 +173,7 @@ def test_credentials_are_not_compared(tmp_path: Path) -> None:
 
 
 def test_a_credential_in_the_body_is_compared_unless_it_is_declared(tmp_path: Path) -> None:
-    """What is asked and who asks cannot be told apart there."""
+    """In a body, a credential cannot be told from content."""
     servers = [{"name": "x", "authorization_token": "abcdef-1"}]
     live = chat_exchange("a", mcp_servers=[{"name": "x", "authorization_token": "none"}])
     exchange = chat_exchange("a", "1", mcp_servers=servers)
@@ -218,7 +217,6 @@ def test_many_threads_can_play(tmp_path: Path) -> None:
 
 
 def test_a_failed_lookup_is_counted_as_unmatched(tmp_path: Path) -> None:
-    """For the edge to say."""
     player: Player = make_player(tmp_path)
 
     assert "no recorded call matches: it broke" == player.count_unmatched("it broke").message

@@ -104,7 +104,7 @@ def test_headers_about_the_connection_or_encoding_are_dropped() -> None:
 
 @pytest.mark.parametrize("line", ["X-A: b\r\nX-Evil: 1", "X A: b", "X-A: \x00", "X-A: ☃", ": x", "X-A"])
 def test_a_header_that_cannot_be_sent_is_dropped(line: str) -> None:
-    """A trace is a file, and anybody may have changed it."""
+    """A trace is a file that may have been edited."""
     body = parse_object(COMPOSER.compose(make_exchange(CHAT, chat_request("x"), {})).trace)
     body["wire"]["response_headers"] = [line, "X-Good: é"]
 
@@ -126,7 +126,7 @@ def test_the_content_encoding_header_is_dropped_from_decoded_bodies(body: bytes,
 
 
 def test_a_response_that_could_not_be_decoded_cannot_be_replayed() -> None:
-    """It was not kept, because nobody knows what it holds."""
+    """Its body was not stored, because it could not be redacted."""
     stored = COMPOSER.compose(make_exchange(CHAT, chat_request("x"), b"\x00\xff\x01", encoding="exotic"))
 
     assert response_from_trace(parse_object(stored.trace), stored.chunks) is None
@@ -138,7 +138,7 @@ def test_a_response_that_could_not_be_decoded_cannot_be_replayed() -> None:
      (CallOutcome.CUT, True, False), (CallOutcome.CLIENT_LEFT, True, False), (CallOutcome.CLIENT_LEFT, False, True)],
 )  # fmt: skip
 def test_a_cut_response_is_cut_again(outcome: CallOutcome, is_complete: bool, is_cut: bool) -> None:
-    """Unless it had said that it was complete: openai's client leaves at `[DONE]`."""
+    """Unless it had announced its end: openai's client disconnects at `[DONE]`."""
     choice: dict[str, Any] = {"index": 0, "delta": {"content": "x"}, "finish_reason": None}
     body = sse({"id": "c", "object": "chat.completion.chunk", "created": 1, "model": "m", "choices": [choice]})
     body += sse(with_done=True) if is_complete else b""
@@ -176,7 +176,7 @@ def arguments_stream(arguments: str, size: int) -> bytes:
 
 
 def test_a_redacted_value_of_the_live_prompt_is_refilled_in_the_response() -> None:
-    """The one that was asked for now, not the one of the recording, which is nowhere."""
+    """With the value of the live request; the recorded value is stored nowhere."""
     recorded = make_exchange(
         CHAT, chat_request(f"Write to {MAIL}."), chat_answer(f"I wrote to {MAIL}, and {MAIL} is glad.")
     )
@@ -300,7 +300,7 @@ def test_a_response_without_echoes_is_returned_as_it_is() -> None:
 
 
 def test_an_echo_without_a_live_value_stays_redacted() -> None:
-    """A request that was asked otherwise, where nobody compares."""
+    """For example if the live request lacks that part."""
     recorded = make_exchange(CHAT, chat_request(f"Write to {MAIL}."), chat_answer(f"I wrote to {MAIL}."))
 
     assert REDACTED.encode() in replayed(recorded, make_exchange(CHAT, chat_request("Write to [REDACTED]."))).body

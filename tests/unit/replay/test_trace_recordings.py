@@ -99,7 +99,6 @@ def test_recordings_are_in_the_order_of_their_time(tmp_path: Path) -> None:
 
 
 def test_calls_without_a_response_are_not_recordings(tmp_path: Path) -> None:
-    """Nothing to play."""
     failed = make_exchange(CHAT, chat_request("a"), b"", status=0, outcome=CallOutcome.FAILED, number=1)
     store = store_exchanges(tmp_path, [failed, chat_exchange("a", "1", 2)])
 
@@ -122,7 +121,7 @@ def test_unreadable_traces_are_listed(tmp_path: Path) -> None:
 
 
 def test_a_trace_of_another_tool_is_not_a_recording(tmp_path: Path) -> None:
-    """It does not say what was sent and what came back."""
+    """It lacks the sent and received bytes."""
     store = store_exchanges(tmp_path, [chat_exchange("a", "1", 1)])
     (file,) = tmp_path.glob("*_00000001*.json")
     body = msgspec.json.decode(file.read_bytes())
@@ -132,8 +131,7 @@ def test_a_trace_of_another_tool_is_not_a_recording(tmp_path: Path) -> None:
     assert [] == list(TraceRecordings(store, KEYS).load_recordings())
 
 
-def test_a_session_can_be_chosen(tmp_path: Path) -> None:
-    """The calls of the others are not there."""
+def test_recordings_can_be_limited_to_one_session(tmp_path: Path) -> None:
     calls = [chat_exchange("a", "1", 1, session_id="one"), chat_exchange("a", "2", 2, session_id="two")]
     player = make_player(tmp_path, *calls, trace_filter=TraceFilter(session_id="two"))
 
@@ -158,7 +156,7 @@ def test_recordings_are_read_wherever_traces_are(tmp_path: Path, compressed: boo
 
 
 def test_responses_are_read_only_when_they_are_needed(tmp_path: Path) -> None:
-    """A hundred thousand of them would not fit."""
+    """A hundred thousand of them would not fit in memory."""
     store = store_exchanges(tmp_path, [chat_exchange("a long question " * 100, "a long answer " * 100, 1)])
     (recording,) = TraceRecordings(store, KEYS).load_recordings()
 

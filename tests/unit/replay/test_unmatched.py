@@ -189,7 +189,7 @@ def test_common_beginning_and_end_are_as_long_as_can_be(first: str, second: str)
 
 
 def test_an_unmatched_request_contains_no_secret(tmp_path: Path) -> None:
-    """Of neither side, nowhere in the answer, not by its name, not cut in half."""
+    """Of neither side, in no part of the response, not as a name and not cut in half."""
     exchange = make_exchange(
         f"{CHAT}?key={SECRET}", chat_request(f"{MAIL} one", api_key=SECRET, password="hunter2!"), {}, number=1
     )
@@ -223,7 +223,7 @@ def test_an_unmatched_request_contains_no_secret(tmp_path: Path) -> None:
 def test_the_error_response_has_the_format_of_the_provider(
     tmp_path: Path, address: str, shape: dict[str, Any]
 ) -> None:
-    """With a status that nobody tries again."""
+    """With a status that no SDK retries."""
     played = play(make_player(tmp_path), make_exchange(address, {"model": "m"}))
 
     body = json.loads(played.response.body)

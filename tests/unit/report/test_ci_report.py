@@ -13,8 +13,8 @@ from traceforge.snapshots.gate.gate_findings import GateFinding
 TREE = ".ai-snapshots"
 
 
-def test_a_snapshot_fails_with_its_document_and_with_its_wire_answer(tmp_path: Path) -> None:
-    """And with nothing that is wrong elsewhere."""
+def test_a_finding_in_a_document_or_its_raw_response_fails_the_snapshot(tmp_path: Path) -> None:
+    """Findings elsewhere do not."""
     audit = AuditReport(snapshots=[f"{TREE}/openai/{name}.json" for name in ("c", "b", "a")])
     audit.findings += [
         Finding(f"{TREE}/openai/a.json", "$", "SN1", "one"),
@@ -32,8 +32,8 @@ def test_a_snapshot_fails_with_its_document_and_with_its_wire_answer(tmp_path: P
     assert (3, 0, 1) == (report.counts["findings"], report.counts["unchecked"], report.exit_code)
 
 
-def test_a_change_that_waits_is_about_the_call_that_asks(tmp_path: Path) -> None:
-    """What is pending has the line of its call, and names no test that failed."""
+def test_a_pending_change_is_reported_at_its_call(tmp_path: Path) -> None:
+    """At the line of the call, without naming a failed test."""
     (tmp_path / "ask.py").write_text("")
     pending = GateFinding(
         Finding("ask.py:4 in ask", "", "GT4", "ask-1 is new", "See it."), 0, ("test_a.py::test_a",), "ask-1"

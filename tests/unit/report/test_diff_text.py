@@ -99,11 +99,10 @@ note: another model answered: "m-1" → "m-2\"""" == comparison_text(compare(bef
 
 
 def test_equal_calls_are_unchanged() -> None:
-    """One word for nothing."""
     assert "unchanged" == comparison_text(_prompts("a", "a"))
 
 
-def test_long_stretches_that_are_the_same_are_left_out_and_counted() -> None:
+def test_long_unchanged_stretches_are_left_out_and_counted() -> None:
     """A few words stay around each edit; `full` leaves nothing out."""
     filler = " ".join(f"w{place}" for place in range(50))
     comparison = _prompts(f"{filler} old {filler} past {filler}", f"{filler} new {filler} next {filler}")
@@ -147,22 +146,22 @@ def test_white_space_that_changed_can_be_seen(before: str, after: str, marked: s
     assert comparison_text(_prompts(before, after)).endswith(marked)
 
 
-def test_lines_of_a_text_stay_lines_and_stand_behind_a_bar() -> None:
-    """A text of several lines can be read, and none of its lines can be taken for one of ours."""
+def test_lines_of_a_text_are_shown_as_lines_after_a_bar() -> None:
+    """So no line of a text can be mistaken for one of the report."""
     assert comparison_text(_prompts("one\nanswer.facts: x", "two\nanswer.facts: x")).endswith(
         "prompt\n    $.request.prompt:\n        | [-one-]{+two+}\n        | answer.facts: x"
     )
 
 
-def test_a_text_cannot_forge_our_marks() -> None:
-    """Marks that stand in a text are told apart from ours."""
+def test_a_text_cannot_forge_the_marks_of_the_report() -> None:
+    """Marks inside a text are escaped."""
     assert "    $.request.prompt: [\\-x-\\] {\\+y+\\} [-a-]{+b+}" == _last_line(
         _prompts("[-x-] {+y+} a", "[-x-] {+y+} b")
     )
 
 
 def test_colour_is_added_and_changes_nothing_else() -> None:
-    """Taken out is red, put in is green, line by line; without the codes the text is the same."""
+    """Deletions are red, insertions green, line by line; without the codes the text is the same."""
     comparison = _prompts("a x\ny b", "a c b")
     coloured = comparison_text(comparison, colour=True)
 
@@ -196,8 +195,8 @@ def test_no_text_of_a_call_reaches_the_terminal_raw(before: str, after: str) -> 
 
 
 @given(hostile, hostile)
-def test_what_changed_is_shown_in_full_where_that_is_asked_for(before: str, after: str) -> None:
-    """Every word of an edit is there, on both sides."""
+def test_full_shows_every_word_of_an_edit(before: str, after: str) -> None:
+    """On both sides."""
     comparison = _answers(f"{before} one", f"{after} two")
     text = comparison_text(comparison, full=True)
 
@@ -208,7 +207,7 @@ def test_what_changed_is_shown_in_full_where_that_is_asked_for(before: str, afte
     assert [] == [word for word in re.findall(r"[ab]+", edits) if word not in text]
 
 
-def test_a_long_value_is_cut_unless_all_is_asked_for() -> None:
+def test_a_long_value_is_cut_unless_full_is_set() -> None:
     """A value that is no prose is shown on one line."""
     comparison = _requests({"x": "a" * 500}, {"x": "b" * 500})
 

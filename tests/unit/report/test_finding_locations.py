@@ -42,17 +42,17 @@ def repository(tmp_path: Path) -> Path:
         ("../../../elsewhere.json", "", "IO", "m", SourceLocation()),
     ],
 )
-def test_a_place_is_a_file_of_the_repository_and_a_line(
+def test_a_location_is_a_file_of_the_repository_and_a_line(
     repository: Path, file: str, path: str, rule: str, message: str, place: SourceLocation
 ) -> None:
-    """Named from its root, however a finding names it; nothing outside of it has a place."""
+    """Relative to its root, however a finding names it; a file outside of it has no location."""
     project = repository / "services" / "quiz"
 
     assert place == FindingLocator(str(project), str(project)).locate(Finding(file, path, rule, message))
 
 
-def test_names_are_those_of_the_folder_the_person_stands_in(repository: Path) -> None:
-    """Where `verify` was run from a folder below, or a tree names its own files."""
+def test_file_names_are_relative_to_the_current_folder(repository: Path) -> None:
+    """If `verify` runs in a subfolder, or a tree names its own files."""
     project = repository / "services" / "quiz"
     (project / "sub").mkdir()
     expected = SourceLocation(f"services/quiz/{TREE}", 2)
@@ -65,8 +65,7 @@ def test_names_are_those_of_the_folder_the_person_stands_in(repository: Path) ->
     )
 
 
-def test_without_a_repository_files_are_named_from_the_project(tmp_path: Path) -> None:
-    """There is no other root."""
+def test_without_a_repository_files_are_relative_to_the_project(tmp_path: Path) -> None:
     (tmp_path / "a.py").write_text("")
 
     assert SourceLocation("a.py", 3) == FindingLocator(str(tmp_path), str(tmp_path)).locate(
@@ -83,7 +82,7 @@ VALUES = st.recursive(
 
 @given(VALUES)
 def test_every_member_of_a_document_has_the_line_on_which_it_begins(value: JSON) -> None:
-    """As written by anybody: one member a line here, so a line names its member."""
+    """In any layout; here one member a line, so that a line identifies its member."""
     text = json.dumps(value, indent=1)
 
     lines = json_lines(text)
@@ -105,6 +104,5 @@ def _paths(value: JSON, path: str) -> dict[str, JSON]:
 
 
 @given(st.text(st.sampled_from('{}[]:,"\\ \nab1')))
-def test_what_is_no_json_is_no_trouble(text: str) -> None:
-    """A broken file has the lines that could be read."""
+def test_a_broken_document_has_the_lines_that_could_be_read(text: str) -> None:
     assert 1 == json_lines(text)["$"]

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from traceforge.report.git_textconv import to_readable_text
 
 
-def test_a_text_of_several_lines_is_shown_as_these_lines() -> None:
-    """And everything else as one member a line."""
+def test_a_multi_line_text_is_shown_as_lines() -> None:
+    """Everything else as one member a line."""
     value = {"a": 0, "messages": [{"role": "user", "content": "one\ntwo"}, {}], "empty": "", "none": None}
 
     expected = (
@@ -22,8 +22,7 @@ def test_a_text_of_several_lines_is_shown_as_these_lines() -> None:
 
 
 @given(st.binary())
-def test_it_never_fails(data: bytes) -> None:
-    """What is no JSON is shown as it is."""
+def test_a_file_that_is_not_json_is_shown_unchanged(data: bytes) -> None:
     to_readable_text(data)
 
 
@@ -32,6 +31,6 @@ def test_it_never_fails(data: bytes) -> None:
         st.text() | st.none(), lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner), max_leaves=9
     )
 )
-def test_no_text_forges_a_line(value: object) -> None:
+def test_no_text_can_forge_a_line(value: object) -> None:
     """Each line is printable."""
     assert all(line.isprintable() for line in to_readable_text(json.dumps(value).encode()).decode().split("\n"))

@@ -53,7 +53,7 @@ def test_no_text_ends_its_command_or_starts_another(text: str, file: str) -> Non
 
 
 def test_a_thousand_findings_stay_within_every_limit() -> None:
-    """Ten errors and one notice that counts the rest; a summary that is cut behind a whole finding, and says so."""
+    """Ten errors and a notice that counts the others; the summary is cut after a complete finding, and says so."""
     many = ci_report(*(reported_finding(number, details="    | " + "x" * 3000) for number in range(1, 1001)))
 
     lines = list(annotation_lines(many))
@@ -68,15 +68,14 @@ def test_a_thousand_findings_stay_within_every_limit() -> None:
     assert 0 == summary.count("```") % 2
 
 
-def test_a_thousand_short_findings_all_stand_in_the_summary() -> None:
-    """Only what has no room is left out."""
+def test_a_thousand_short_findings_are_all_in_the_summary() -> None:
     summary = summary_markdown(ci_report(*(reported_finding(number) for number in range(1, 1001))))
 
     assert (1000, False) == (summary.count("**GT1**"), "more finding" in summary)
 
 
-def test_one_huge_finding_is_cut() -> None:
-    """A message, and the summary of a step that other commands have filled already."""
+def test_a_huge_finding_is_cut() -> None:
+    """In its message, and in a summary that other commands have already filled."""
     huge = ci_report(reported_finding(details="%\n" * LONG))
 
     [line] = annotation_lines(huge)
@@ -87,7 +86,7 @@ def test_one_huge_finding_is_cut() -> None:
     assert "… and 1 more finding: see the log" in summary_markdown(huge, 20_000)
 
 
-def test_nothing_of_a_finding_is_markdown() -> None:
+def test_no_text_of_a_finding_is_read_as_markdown() -> None:
     """Backticks in a prompt end neither a span nor a fence."""
     summary = summary_markdown(
         ci_report(reported_finding(message="``<img>`` **b**", details="```\n# no title\n````"))

@@ -30,8 +30,8 @@ def test_a_finding_and_a_test_are_a_case_each() -> None:
     )
 
 
-def test_nothing_found_is_a_document_too() -> None:
-    """A service that finds no file says that the step is broken."""
+def test_a_report_without_findings_is_a_document_too() -> None:
+    """CI services treat a missing file as a broken step."""
     findings, _ = check_junit(junit_bytes(ci_report(), NOW))
 
     assert "0" == findings.attrib["tests"]
@@ -46,8 +46,8 @@ def test_any_text_is_valid(text: str) -> None:
 
 
 @pytest.mark.parametrize("text", ["\x00", "\x1b[31m", "\ud800", "\ufffe", "<&>'\"]]>"])
-def test_a_character_that_xml_cannot_hold_is_spelled_out(text: str) -> None:
-    """And markup is none."""
+def test_a_character_that_xml_cannot_represent_is_escaped(text: str) -> None:
+    """Markup too."""
     failure = next(check_junit(junit_bytes(ci_report(reported_finding(details=text)), NOW)).iter("failure"))
 
     assert failure.text is not None

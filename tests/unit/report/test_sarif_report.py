@@ -36,7 +36,7 @@ def test_a_finding_is_a_result_on_its_line() -> None:
     assert "tests/test_a.py::test_a" == result["locations"][0]["logicalLocations"][0]["fullyQualifiedName"]
 
 
-def test_every_rule_is_there_with_its_sentence_and_where_it_is_explained() -> None:
+def test_every_rule_is_listed_with_its_sentence_and_its_help() -> None:
     """In a stable order: an index names the same rule as the id."""
     run = run_of(ci_report(*(reported_finding(rule=rule) for rule in RULES)))
 
@@ -46,8 +46,8 @@ def test_every_rule_is_there_with_its_sentence_and_where_it_is_explained() -> No
     assert all(rules[result["ruleIndex"]]["id"] == result["ruleId"] for result in run["results"])
 
 
-def test_what_could_not_be_checked_and_is_about_no_file_is_a_notification() -> None:
-    """A finding about no file stands at the manifest: hosts refuse a result without a file."""
+def test_an_unchecked_finding_without_a_file_is_a_notification() -> None:
+    """Any other finding without a file is at the manifest: hosts refuse a result without a file."""
     unchecked = ReportedFinding(Finding("(the command)", "", "IO", "no call was replayed at all"), SourceLocation())
     nowhere = ReportedFinding(Finding("(unknown)", "", "GT2", "a request that nobody approved"), SourceLocation())
 

@@ -32,11 +32,11 @@ def test_no_text_from_a_file_leaves_its_line(text: str) -> None:
         ({"modelio": 3}, [], 2, "checked 3 modelio (2: prompt checked, answer not checked): all valid"),
     ],
 )
-def test_the_summary_counts(checked: dict[str, int], rules: list[str], gated: int, line: str) -> None:
-    """What was checked, what is wrong, what could not be checked, what is gated only in part."""
+def test_the_summary_counts_checked_wrong_unchecked_and_partly_gated(
+    checked: dict[str, int], rules: list[str], gated: int, line: str
+) -> None:
     assert line == audit_summary(checked, [Finding("f", "", rule, "m") for rule in rules], gated)
 
 
-def test_one_is_not_plural() -> None:
-    """Numbers and nouns agree."""
+def test_a_count_of_one_has_a_singular_noun() -> None:
     assert ("1 file", "2 files", "0 files") == (count(1, "file"), count(2, "file"), count(0, "file"))

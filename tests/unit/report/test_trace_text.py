@@ -75,7 +75,7 @@ def test_a_time_is_shown_in_utc() -> None:
     assert "\\x1b" == time_text("\x1b")
 
 
-def test_lines_of_a_tail_stand_below_each_other() -> None:
+def test_lines_of_a_tail_are_aligned() -> None:
     """Though each is made without knowing the others."""
     lines = [
         trace_tail_line(trace_summary)
@@ -85,8 +85,8 @@ def test_lines_of_a_tail_stand_below_each_other() -> None:
     assert 1 == len({line.index("/v1") for line in lines[1:]} | {lines[0].index("ENDPOINT")})
 
 
-def test_a_hit_shows_what_was_found() -> None:
-    """In bold where there is colour; a call's own marks and escapes mean nothing."""
+def test_a_search_result_highlights_the_match() -> None:
+    """In bold if there is colour; marks and escapes inside the call have no effect."""
     hit = SearchHit(summary(), "the \x02capital\x03 of\n\n  \x02France\x03, \x03x\x1b[1m")
 
     assert "    | the capital of France, \\x03x\\x1b[1m" == search_hits_text([hit], colour=False).split("\n")[2]
@@ -96,7 +96,7 @@ def test_a_hit_shows_what_was_found() -> None:
     )
 
 
-def test_nothing_of_a_call_can_move_the_cursor() -> None:
+def test_no_text_of_a_call_can_move_the_cursor() -> None:
     """Every text of a trace, of a summary and of a session is made printable."""
     caller = Caller(f"{EVIL}:1:{EVIL}", EVIL, EVIL, 0, EVIL, {"x": EVIL})
     body = parse_json(TraceComposer(Redactor()).compose(call(1, EVIL, EVIL, model=EVIL, caller=caller)).trace)
@@ -130,7 +130,7 @@ def test_nothing_of_a_call_can_move_the_cursor() -> None:
     assert all(not line or line.startswith(("trace ", "\\x1b[2J", "prompt", "input", "answer")) for line in margin)
 
 
-def test_a_long_message_is_cut_unless_all_of_it_is_asked_for() -> None:
+def test_a_long_message_is_cut_unless_full_is_set() -> None:
     """Lines that are too many are counted, one that is too long is marked; with `full`, neither happens."""
     request = {"model": "m", "messages": [{"role": "user", "content": "x" * 5000 + "\ny" * 60}], "stop": ["z" * 900]}
 
@@ -144,8 +144,8 @@ def test_a_long_message_is_cut_unless_all_of_it_is_asked_for() -> None:
     assert "z" * 900 in "".join(full_lines)
 
 
-def test_a_trace_that_says_little_is_shown_with_what_it_says() -> None:
-    """One that somebody else wrote has no wire, no provider and no usage: nothing is made up."""
+def test_a_trace_with_few_fields_is_shown_with_those() -> None:
+    """A trace of another tool has no wire, provider or usage: nothing is invented."""
     lines = render_call(
         wire=None, provider=None, redacted=None,
         request={"model": "m", "input": "a\nb"},
@@ -169,8 +169,8 @@ def test_a_trace_that_says_little_is_shown_with_what_it_says() -> None:
     ] == lines
 
 
-def test_what_a_model_thought_refused_and_called_is_told_apart() -> None:
-    """Each under a word of its own, and several answers are numbered."""
+def test_reasoning_refusals_and_tool_calls_are_shown_separately() -> None:
+    """Each under its own word; several answers are numbered."""
     calls = [{"function": {"name": "find", "arguments": '{"q": 1}'}}]
     message = {"role": "assistant", "content": None, "reasoning_content": "hm", "refusal": "no", "tool_calls": calls}
     choices = [
@@ -186,16 +186,16 @@ def test_what_a_model_thought_refused_and_called_is_told_apart() -> None:
     ] == lines[lines.index("answer 0 (tool_calls)") :]  # fmt: skip
 
 
-def test_a_call_without_an_answer_says_so() -> None:
-    """And a stream says how many chunks it had."""
+def test_a_call_without_an_answer_is_shown_as_such() -> None:
+    """A stream shows its number of chunks."""
     lines = render_call(chunks=1, response=None)
 
     assert "no answer" == lines[-1]
     assert "  stream    1 chunk, first byte after 12.5 ms" in lines
 
 
-def test_a_deep_tree_is_no_problem() -> None:
-    """A thousand calls, each the parent of the next, and none is lost."""
+def test_a_deep_tree_of_calls_is_shown_completely() -> None:
+    """A thousand calls, each the parent of the next."""
     steps = [summary(n, step_index=n, parent_trace_id=trace_id(n - 1)) for n in range(1, 1001)]
 
     lines = session_tree_text("deep", steps, {}).split("\n")
@@ -212,6 +212,5 @@ def test_a_deep_tree_is_no_problem() -> None:
         (999_949, "999.9 kB"), (999_950, "1.0 MB"), (5_000_000_000, "5.0 GB"), (10**16, "10000.0 TB"),
     ],
 )  # fmt: skip
-def test_a_size_can_be_read_at_a_glance(size: int, expected: str) -> None:
-    """Three digits and a unit."""
+def test_a_size_has_three_digits_and_a_unit(size: int, expected: str) -> None:
     assert expected == bytes_text(size)

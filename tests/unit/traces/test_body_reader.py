@@ -28,7 +28,7 @@ def test_a_json_body_is_written_again_from_its_stored_form(data: bytes) -> None:
     assert data == (write_body(body.value, body.layout) if body.layout else (body.text or "").encode())
 
 
-def test_what_only_its_neighbour_makes_a_number_of_a_card_is_kept_as_it_came() -> None:
+def test_digits_that_look_like_a_card_number_only_with_their_neighbour_are_kept_unchanged() -> None:
     """Writing it anew would not take it out; a secret that only the text holds is taken out so."""
     data = b"[-4858083068152,-0]"
     doubled = b'{"a":"' + MAIL.encode() + b'","a":"x"}'

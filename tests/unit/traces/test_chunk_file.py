@@ -57,7 +57,7 @@ def test_a_missing_chunk_is_noticed() -> None:
 
 
 def test_there_must_be_one_redacted_piece_for_each_chunk() -> None:
-    """Anything else is a mistake of ours."""
+    """Any other number is a bug of TraceForge."""
     with pytest.raises(ValueError, match="zip"):
         write_chunks([Chunk(1, b"")], [b"a", b"b"])
 

@@ -53,7 +53,7 @@ def test_a_folder_that_did_not_change_is_not_read_again(tmp_path: Path, monkeypa
 
 
 def test_no_trace_is_read_twice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Neither one whose segment was drained, nor one that is known; one that is none neither, until it changes."""
+    """Neither after its segment was drained, nor once it is indexed; an invalid file only after it changes."""
     reads: list[bytes] = []
     monkeypatch.setattr(index_update, "read_any_version", lambda data: reads.append(data) or read_any_version(data))
     writer = SpoolWriter(str(tmp_path))

@@ -33,8 +33,8 @@ def _is_complete(folder: Path, stored: StoredTrace) -> bool:
     )
 
 
-def test_every_trace_becomes_a_file_with_its_chunks_beside_it(tmp_path: Path) -> None:
-    """And the segment is gone."""
+def test_every_trace_becomes_a_file_with_a_file_of_its_chunks(tmp_path: Path) -> None:
+    """The segment is removed."""
     _orphan(tmp_path, *STORED)
 
     assert DrainResult(traces=3) == drain_spool(str(tmp_path))
@@ -58,7 +58,7 @@ def test_a_torn_tail_is_reported_and_other_frames_are_saved(tmp_path: Path) -> N
 
 
 def test_a_damaged_segment_is_kept_and_not_read_again(tmp_path: Path) -> None:
-    """What could be read of it is files; the rest is left for people."""
+    """Its readable frames become files; the rest is left for inspection."""
     path = _orphan(tmp_path, STORED[0], b"?" * 50, STORED[2])
 
     drained = drain_spool(str(tmp_path))
@@ -123,7 +123,7 @@ def test_files_are_private_to_the_user(tmp_path: Path) -> None:
 
 
 def test_an_empty_segment_left_by_a_crash_is_removed(tmp_path: Path) -> None:
-    """Once it is old it is nobody's; a young one may be a segment that its writer is about to own."""
+    """Once it is old; a young one may be about to be locked by its writer."""
     old, young = (tmp_path / "spool" / name for name in ("1-a.new", "2-b.new"))
     old.parent.mkdir()
     old.touch()

@@ -30,8 +30,8 @@ def _by_name(traces: list[StoredTrace]) -> dict[str, StoredTrace]:
     return {trace.summary.file_name: trace for trace in traces}
 
 
-def test_the_corpus_comes_out_as_it_went_in(tmp_path: Path) -> None:
-    """Byte for byte, in an eighth of the room."""
+def test_the_corpus_is_read_back_from_an_archive_unchanged(tmp_path: Path) -> None:
+    """Byte for byte, in an eighth of the space."""
     calls = interactions(need_shared("corpus/llm"))[::7]
     traces = [COMPOSER.compose(corpus_exchange(interaction, number)) for number, interaction in enumerate(calls)]
 

@@ -187,8 +187,8 @@ def test_a_call_that_succeeded_says_so() -> None:
     assert stored.summary.streamed
 
 
-def test_a_call_without_an_answer_says_why() -> None:
-    """There is no response, no ending, and the reason is clean."""
+def test_a_call_without_an_answer_has_the_reason() -> None:
+    """No response and no ending; the reason is redacted."""
     failed = make_exchange(
         CHAT, chat_request("x"), b"", status=0, outcome=CallOutcome.FAILED, error=f"no route to {MAIL}"
     )
@@ -205,8 +205,8 @@ def test_a_stream_that_broke_off_is_an_error() -> None:
     assert STREAM[:60] == response_bytes(COMPOSER.compose(cut))
 
 
-def test_a_successful_call_with_a_truncated_body_says_so() -> None:
-    """A body that was too large to keep is no failure of the call, and no silence either."""
+def test_a_successful_call_with_a_truncated_body_is_marked() -> None:
+    """A body too large to store is not a failure of the call."""
     body = _body(COMPOSER.compose(make_exchange(CHAT, b"", chat_answer("x"), error=f"too large, says {MAIL}")))
 
     assert "success" == body["metadata"]["status"]
@@ -429,7 +429,7 @@ def test_an_echoed_value_is_stored_as_a_reference_to_the_request(how: str, size:
 
 
 def test_a_marker_that_the_model_wrote_itself_is_counted() -> None:
-    """So that the reference points at ours."""
+    """So that references point at the redaction's own markers."""
     request = chat_request(MAIL)
     answer = chat_answer(f"{REDACTED} {MAIL} {REDACTED} zoe@corp-example.org {MAIL}")
 

@@ -82,8 +82,7 @@ def test_a_failed_call_has_no_response() -> None:
 
 
 @pytest.mark.parametrize("field", ["duration_ms", "status"])
-def test_metadata_says_how_long_and_how_it_went(field: str) -> None:
-    """Both are required."""
+def test_metadata_needs_duration_and_status(field: str) -> None:
     value = _trace()
     del value["metadata"][field]
 
@@ -160,8 +159,8 @@ def test_everything_wrong_is_reported() -> None:
 
 
 @pytest.mark.parametrize("version", ["0.9.0", "1.0", "2.0.0", "1.0.0\n"], ids=ascii)
-def test_another_version_is_only_tr2(version: str) -> None:
-    """Its rules are not ours."""
+def test_an_unsupported_version_is_only_tr2(version: str) -> None:
+    """Its other rules are unknown."""
     assert [("TR2", "$.schema_version")] == _rules({"schema_version": version, "request": 5})
 
 
@@ -267,8 +266,8 @@ def test_an_unknown_field_survives_at_every_level() -> None:
         max_size=4,
     )
 )
-def test_whatever_a_provider_sends_is_read_as_it_was_written(extra: dict[str, Any]) -> None:
-    """Any member, any key, a lone surrogate too: in the request and beside it."""
+def test_any_provider_field_is_read_as_it_was_written(extra: dict[str, Any]) -> None:
+    """Any member, any key, a lone surrogate too, in the request and outside of it."""
     value = _trace()
     value["request"] = {**extra, **value["request"]}
     value["provider_response"] = extra

@@ -96,7 +96,7 @@ def test_a_transaction_is_committed_completely_or_not_at_all(index: TraceIndex) 
     assert [] == index.list_rows(TraceFilter())
 
 
-def test_rows_of_one_millisecond_whose_ids_begin_alike_are_all_there(index: TraceIndex) -> None:
+def test_rows_of_one_millisecond_with_similar_ids_are_all_stored(index: TraceIndex) -> None:
     """Their numbers are made different."""
     at = timestamp(1)
     ids = [trace_id(0)[:-1] + digit for digit in "0123456789"]

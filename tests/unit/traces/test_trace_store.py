@@ -97,8 +97,8 @@ def test_a_trace_is_listed_once_through_every_move(tmp_path: Path, traces: Trace
     anew.close()
 
 
-def test_traces_of_all_places_are_one_list(tmp_path: Path, traces: TraceStore) -> None:
-    """Two in an archive, two files, two of a process that is gone, two of one that writes."""
+def test_traces_of_spool_files_and_archives_are_one_list(tmp_path: Path, traces: TraceStore) -> None:
+    """Two in an archive, two files, two of an ended process, two of a writing process."""
     put_files(tmp_path, *STORED[:2])
     traces.update_index()
     traces.compress_traces(traces.list_rows())
@@ -230,7 +230,7 @@ def _mover(role: str, folder: Path, seconds: float) -> subprocess.Popen[str]:
 
 @pytest.mark.slow
 def test_a_reader_sees_every_trace_once_while_others_move_them(tmp_path: Path) -> None:
-    """A writer, a drainer, a compressor and a searcher run beside it: nothing is missed, doubled or torn."""
+    """A writer, a drainer, a compressor and a searcher run at once: nothing is missed, doubled or torn."""
     seconds = 3.0
     movers = [_mover(role, tmp_path, seconds) for role in ("write", "drain", "compress", "search")]
     written: list[int] = []
@@ -445,7 +445,7 @@ def test_a_file_that_was_changed_is_read_again(tmp_path: Path, traces: TraceStor
 
 
 def test_a_damaged_file_is_listed_as_unreadable(tmp_path: Path, traces: TraceStore) -> None:
-    """It is told, and back once it was repaired."""
+    """It is listed again once it is repaired."""
     put_files(tmp_path, *STORED[:3])
     traces.update_index()
     path = tmp_path / STORED[0].summary.file_name

@@ -15,8 +15,7 @@ from traceforge.exchange import Caller
 from traceforge.traces.trace_summary import TraceSummary, summarize_trace
 
 
-def test_a_summary_says_what_a_list_needs() -> None:
-    """Of a trace of ours, every field."""
+def test_a_summary_has_every_field_that_a_list_shows() -> None:
     caller = Caller("src/a.py:1234567:f", "", "s", 4, "p")
 
     summary = COMPOSER.compose(make_exchange(CHAT, chat_request("x"), chat_answer("y"), caller=caller)).summary
@@ -32,7 +31,7 @@ def test_a_summary_says_what_a_list_needs() -> None:
 
 @pytest.mark.parametrize("body", [SPECIFIED_TRACE, *(make() for make in FORMATS["trace"].examples)])
 def test_every_valid_trace_has_a_summary(body: dict[str, Any]) -> None:
-    """Also one that says only what it must."""
+    """Also one with only the required fields."""
     summary = summarize_trace(body)
 
     assert (body["id"], body["timestamp"]) == (summary.id, summary.timestamp)

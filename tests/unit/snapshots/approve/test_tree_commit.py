@@ -107,8 +107,8 @@ def test_a_record_is_changed_and_removed_with_its_history(project: Project) -> N
     assert (1, 0, (), 0, 3) == project.verify()[:5]
 
 
-def test_the_last_snapshot_takes_the_manifest_with_it(project: Project) -> None:
-    """A tree of approvals alone is what it was approved to be."""
+def test_removing_the_last_snapshot_removes_the_manifest(project: Project) -> None:
+    """A tree with only approvals is valid."""
     project.commit(_record("greeting"))
     project.commit(_removal("greeting"))
 
@@ -117,7 +117,7 @@ def test_the_last_snapshot_takes_the_manifest_with_it(project: Project) -> None:
 
 
 def test_a_raw_response_without_a_record_is_committed_and_counted(project: Project) -> None:
-    """An error: no record holds it, so only its request is gated."""
+    """An error response has no record, so only its request is checked."""
     source = {"file": "app.py", "line": 3, "function": "ask", "scopes": [{"scope": "test_app.py::test_ask"}]}
     result = project.commit(SnapshotChange("openai", "oops", None, raw_error_response(source=source)))
     (change,) = result.approval.changes
@@ -135,7 +135,7 @@ def test_a_raw_response_without_a_record_is_committed_and_counted(project: Proje
 
 
 def test_a_record_may_become_a_raw_response_alone_and_back(project: Project) -> None:
-    """The call began to fail, and was mended: one id, one history."""
+    """The call began to fail and was fixed: one id, one history."""
     project.commit(_record("greeting"))
     project.commit(SnapshotChange("openai", "greeting", None, raw_error_response()))
     assert (0, 1, (), 1, 2) == project.verify()[:5]
@@ -163,7 +163,7 @@ def test_a_record_may_move_to_another_provider(project: Project) -> None:
     assert () == project.verify().findings
 
 
-def test_what_was_written_by_hand_is_taken_as_never_approved(project: Project) -> None:
+def test_a_handwritten_snapshot_counts_as_never_approved(project: Project) -> None:
     """The history starts with the first approval; other files stay unchanged."""
     write_tree(project.root)
     changed = project.commit(_record("snap-0001"))
@@ -176,7 +176,7 @@ def test_what_was_written_by_hand_is_taken_as_never_approved(project: Project) -
 
 
 def test_a_document_with_several_records_is_split(project: Project) -> None:
-    """The others are written as we write them, each to a file of its own, and keep their hashes."""
+    """Each record is written to its own file and keeps its hash."""
     (project.root / "openai").mkdir(parents=True)
     bodies: list[Any] = [_body(name) for name in ("aaa", "bbb", "ccc")]
     (project.root / "openai" / "aaa.json").write_bytes(write_document(bodies))
@@ -218,7 +218,9 @@ def _with(body: dict[str, Any], name: str, **values: Any) -> dict[str, Any]:
         (SnapshotChange("openai", "abc", None, raw_response_of(_body("abc"))), "SN9"),
     ],
 )
-def test_what_verify_would_refuse_is_never_written(project: Project, change: SnapshotChange, rule: str) -> None:
+def test_a_change_that_verify_would_refuse_is_never_written(
+    project: Project, change: SnapshotChange, rule: str
+) -> None:
     """Shape, names, policy, agreement with the raw response; no other change of the commit is written either."""
     project.commit(_record("other"))
     before = project.tree()
@@ -245,7 +247,7 @@ def test_all_findings_are_raised_together(project: Project) -> None:
     }
 
 
-def test_the_declared_gate_counts(project: Project) -> None:
+def test_a_declared_gate_is_respected(project: Project) -> None:
     """A model that is gated on its request may have any temperature."""
     body = _with(_body("abc"), "request", temperature=1)
 
@@ -257,7 +259,7 @@ def test_the_declared_gate_counts(project: Project) -> None:
 
 
 def test_nothing_is_added_to_a_broken_tree(project: Project) -> None:
-    """An index must not cover up what is wrong; approving the broken one anew mends it."""
+    """A new manifest must not hide a problem; approving the broken snapshot again repairs it."""
     project.commit(_record("one"), _record("two"))
     path = project.root / "openai/one.json"
     path.write_bytes(path.read_bytes().replace(b"It is.", b"It isn't."))
@@ -271,8 +273,8 @@ def test_nothing_is_added_to_a_broken_tree(project: Project) -> None:
     assert () == project.verify().findings
 
 
-def test_a_broken_manifest_is_made_right(project: Project) -> None:
-    """It is a function of the documents, so a conflict in it is no reason to stop."""
+def test_a_broken_manifest_is_rebuilt(project: Project) -> None:
+    """It is a function of the documents, so a merge conflict in it is no reason to stop."""
     project.commit(_record("one"))
     (project.root / "manifest.json").write_bytes(b"<<<<<<< ours\n")
 
@@ -281,22 +283,22 @@ def test_a_broken_manifest_is_made_right(project: Project) -> None:
     assert () == project.verify().findings
 
 
-def test_only_what_is_there_can_be_removed(project: Project) -> None:
-    """A name that was mistyped is told."""
+def test_removing_an_unknown_snapshot_is_an_error(project: Project) -> None:
+    """For example a mistyped name."""
     project.commit(_record("one"))
 
     with pytest.raises(NotFound, match="two"):
         project.commit(_removal("two"))
 
 
-def test_an_id_is_once_in_an_approval(project: Project) -> None:
+def test_an_approval_changes_each_snapshot_once(project: Project) -> None:
     """Two changes of one snapshot are refused."""
     with pytest.raises(InvalidFile, match="in this approval twice"):
         project.commit(_record("one"), _record("one", "Other."))
 
 
 def test_a_commit_without_a_reason_is_refused(project: Project) -> None:
-    """Nothing is written without."""
+    """Nothing is written."""
     with pytest.raises(InvalidFile):
         project.commit(_record("one"), reason=" ")
 

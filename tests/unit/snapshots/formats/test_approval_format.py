@@ -41,8 +41,8 @@ def _document(**changes: Any) -> dict[str, Any]:
     return document
 
 
-def test_what_is_written_is_read_back() -> None:
-    """With its name: the time, and the first digits of the hash."""
+def test_a_written_approval_is_read_back() -> None:
+    """Its file name has the time and the first digits of the hash."""
     file, data = write_approval(AT, ADA, "shorter answers", CHANGES, tag="v2")
     approval = read_approval(data)
 
@@ -99,7 +99,7 @@ def test_ap1_a_broken_approval_is_refused_at_its_place(change: dict[str, Any], p
 
 
 def test_ap2_a_changed_approval_does_not_have_its_hash() -> None:
-    """Nor does one under another name."""
+    """Nor does one with another file name."""
     document = _document()
     file = read_approval(json.dumps(document).encode()).file
 
@@ -108,14 +108,12 @@ def test_ap2_a_changed_approval_does_not_have_its_hash() -> None:
     assert ["AP2"] == [finding.rule for finding in check_approval(document, "approvals/copy.json")]
 
 
-def test_what_is_not_json_is_not_an_approval() -> None:
-    """And says so."""
+def test_a_file_that_is_not_json_is_not_an_approval() -> None:
     with pytest.raises(NotJSON):
         read_approval(b"{")
 
 
 def test_an_approval_without_a_reason_is_never_written() -> None:
-    """The reason is the point."""
     with pytest.raises(InvalidFile):
         write_approval(AT, ADA, "", CHANGES)
 
@@ -238,7 +236,7 @@ def test_a_signature_by_another_key_is_refused(repository: Path) -> None:
 
 @needs_ssh
 def test_a_key_that_cannot_sign_is_an_error(repository: Path) -> None:
-    """No key, no SSH key, a key that is gone: no approval is written without the signature that was asked for."""
+    """A missing or invalid key: no approval is written without the requested signature."""
     with pytest.raises(CannotSign, match="names no SSH key"):
         load_signing_key(str(repository))
     _git(repository, "config", "gpg.format", "ssh")

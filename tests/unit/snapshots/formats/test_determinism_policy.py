@@ -34,7 +34,9 @@ def test_a_deterministic_request_passes(temperature: float, seed: int) -> None:
         ({"temperature": None, "seed": 1}, [("temperature", NO_TEMPERATURE)]),
     ],
 )
-def test_what_a_request_lacks_is_all_named(request_: dict[str, Any], expected: list[tuple[str, str]]) -> None:
+def test_every_missing_setting_of_a_request_is_named(
+    request_: dict[str, Any], expected: list[tuple[str, str]]
+) -> None:
     """The specification's invalid settings: each is one problem, both are two."""
     assert [ShapeProblem(*problem) for problem in expected] == check_policy(
         {"model": "gpt-4", **request_}, "openai", {}
@@ -43,20 +45,20 @@ def test_what_a_request_lacks_is_all_named(request_: dict[str, Any], expected: l
 
 @pytest.mark.parametrize("provider", ["openai", "gemini", "ollama", "my-host"])
 def test_a_seed_is_required_if_the_api_has_one(provider: str) -> None:
-    """Every provider but those that are known to have none."""
+    """For every provider except those known to have none."""
     assert [ShapeProblem("seed", NO_SEED)] == check_policy({"model": "m", "temperature": 0}, provider, {})
 
 
 def test_no_seed_is_required_if_the_api_has_none() -> None:
-    """Anthropic's API cannot carry one; temperature zero is still demanded."""
+    """Anthropic's API has none; temperature zero is still required."""
     assert [] == check_policy({"model": "claude-3", "temperature": 0}, "anthropic", {})
     assert [ShapeProblem("temperature", NO_TEMPERATURE)] == check_policy(
         {"model": "claude-3", "temperature": 1}, "anthropic", {}
     )
 
 
-def test_a_model_that_is_gated_on_its_request_owes_nothing() -> None:
-    """The user's committed statement; it holds for the models its pattern names and no other."""
+def test_a_model_gated_on_its_request_needs_no_deterministic_settings() -> None:
+    """The user's declaration covers the models of its pattern and no others."""
     request = {"model": "claude-3", "temperature": 1}
 
     assert [] == check_policy(request, "anthropic", GATED_ON_REQUEST)
@@ -94,6 +96,6 @@ def test_the_answer_is_gated_unless_configured_otherwise() -> None:
 
 
 @pytest.mark.parametrize("model", [None, 5, ["claude-3"]])
-def test_a_request_without_a_models_name_is_judged_as_any_other(model: Any) -> None:
-    """Its shape is another check's to report; here it is merely not declared."""
+def test_a_request_without_a_model_is_checked_like_any_other(model: Any) -> None:
+    """Its shape is checked elsewhere; here it matches no declaration."""
     assert check_policy({"model": model, "temperature": 1}, "openai", GATED_ON_REQUEST)

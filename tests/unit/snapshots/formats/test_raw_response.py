@@ -80,8 +80,8 @@ def record(answer: RawResponse) -> dict[str, Any]:
 
 
 @given(answers)
-def test_what_is_written_is_read_back_byte_for_byte(answer: RawResponse) -> None:
-    """Every chunk with its borders, whatever its bytes are."""
+def test_a_written_raw_response_is_read_back_byte_for_byte(answer: RawResponse) -> None:
+    """Every chunk with its boundaries, whatever its bytes are."""
     data = write_raw_response(answer)
 
     assert answer == read_raw_response(data)
@@ -89,8 +89,8 @@ def test_what_is_written_is_read_back_byte_for_byte(answer: RawResponse) -> None
     assert [] == check_raw_response(parse_json(data))
 
 
-def test_a_chunk_is_a_line_and_the_times_are_one() -> None:
-    """Recording again changes the lines of what changed, and no others."""
+def test_each_chunk_is_a_line_and_all_times_are_one_line() -> None:
+    """A new recording changes only the lines of changed chunks."""
     lines = write_raw_response(wire(None, b"data: 1\n\n", b"\xff")).decode().splitlines()
 
     assert '      "data: 1\\n\\n",' in lines
@@ -126,7 +126,7 @@ def test_data_that_is_not_json_is_refused() -> None:
 
 
 def test_a_record_agrees_with_its_own_raw_response() -> None:
-    """Latency and the reference itself are not the model's words."""
+    """Latency and the file reference are not compared."""
     assert [] == find_disagreements(record(wire()), wire(), {})
 
 
@@ -153,7 +153,7 @@ def test_a_changed_record_disagrees_with_its_raw_response(side: str, field: str,
 
 
 def test_a_changed_raw_response_disagrees_with_its_record() -> None:
-    """Also in one chunk of a stream, and in what was asked."""
+    """Also in one chunk of a stream, and in the request."""
     stated = record(wire())
     other = json.dumps(ANSWER).replace("Hello", "Hullo").encode()
 
@@ -161,8 +161,7 @@ def test_a_changed_raw_response_disagrees_with_its_record() -> None:
     assert ["request.seed"] == [p.path for p in find_disagreements(stated, wire({**REQUEST, "seed": 2}), {})]
 
 
-def test_an_error_is_no_answer_of_a_model() -> None:
-    """A record that points at one says another thing."""
+def test_a_record_that_refers_to_an_error_response_disagrees_with_it() -> None:
     error = wire(None, b'{"error": {"message": "no"}}', status=500)
 
     assert ["the raw response is not the answer of a model: the provider answered with an error"] == [
@@ -171,7 +170,7 @@ def test_an_error_is_no_answer_of_a_model() -> None:
 
 
 def test_every_call_of_the_corpus_agrees_with_its_own_record() -> None:
-    """Of every dialect, plain and streamed; what the format cannot hold is said to be so."""
+    """In every dialect, plain and streamed; calls that the format cannot represent are reported as such."""
     kinds: dict[DraftKind, int] = dict.fromkeys(DraftKind, 0)
     for interaction in interactions(need_shared("corpus/llm"))[::5]:
         if not interaction.generates or not interaction.request.startswith(b"{"):

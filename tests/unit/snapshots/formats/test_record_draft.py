@@ -54,8 +54,8 @@ def test_a_missing_field_is_refused_with_a_fix_and_never_inferred(field: str) ->
     assert {"temperature": 1, "max_tokens": 9}[field] == declared.request[field]
 
 
-def test_what_was_sent_wins_over_what_is_declared() -> None:
-    """And is not listed as declared."""
+def test_a_sent_value_wins_over_a_declared_one() -> None:
+    """It is not listed as declared."""
     draft = draft_record(REQUEST, unified_response(), {"m": ModelRule(temperature=1, max_tokens=9)})
 
     assert (0, 5, False) == (draft.request["temperature"], draft.request["max_tokens"], "declared" in draft.request)
@@ -76,15 +76,15 @@ def test_a_single_stop_sequence_becomes_a_list() -> None:
     ],
 )
 def test_the_content_is_the_text_of_the_answer(message: dict[str, Any], content: str) -> None:
-    """Of tool calls only, it is empty."""
+    """An answer of tool calls only has empty content."""
     draft = draft_record(REQUEST, unified_response(message), {})
 
     assert (DraftKind.SNAPSHOT, content) == (draft.kind, draft.response["content"])
     assert message.get("tool_calls") == draft.response.get("tool_calls")
 
 
-def test_an_answer_that_does_not_say_its_tokens_or_its_end_is_refused() -> None:
-    """With what to ask for."""
+def test_an_answer_without_token_counts_or_finish_reason_is_refused() -> None:
+    """The message says which option to request."""
     draft = draft_record(
         REQUEST,
         {**unified_response(usage=None), "choices": [{"index": 0, "message": MESSAGE, "finish_reason": None}]},
@@ -105,17 +105,16 @@ def test_an_answer_that_does_not_say_its_tokens_or_its_end_is_refused() -> None:
         ({"model": "m", "temperature": 0, "max_tokens": 1}, unified_response()),
     ],
 )
-def test_what_the_format_cannot_hold_is_wire_only(
+def test_a_call_that_the_format_cannot_represent_is_only_a_raw_response(
     request_body: dict[str, Any], answer: dict[str, Any] | None
 ) -> None:
-    """It is committed as its raw response alone."""
     draft = draft_record(request_body, answer, {})
 
     assert (DraftKind.RAW_ONLY, {}, {}) == (draft.kind, draft.request, draft.response)
     assert draft.reasons
 
 
-def test_the_first_pattern_that_fits_counts() -> None:
+def test_the_first_matching_pattern_is_used() -> None:
     """In the order of the configuration."""
     rules = {"claude-*": ModelRule(gate="request"), "*": ModelRule()}
 

@@ -404,7 +404,6 @@ def test_every_broken_rule_of_every_record_is_a_finding() -> None:
 
 @pytest.mark.parametrize("value", [None, 5, "x", [], True])
 def test_a_document_that_is_not_an_object_is_one_finding(value: Any) -> None:
-    """Whatever stands there in its place."""
     assert [("SN1", "$")] == _rules(value)
 
 
@@ -441,7 +440,7 @@ def test_the_order_of_members_is_under_the_hash(path: tuple[str | int, ...]) -> 
     assert [("SN3", "$.snapshots[0].hash")] == _rules(_set(document, path, dict(reversed(members.items()))))
 
 
-def test_the_order_of_a_records_own_members_is_not() -> None:
+def test_the_order_of_a_records_own_members_does_not_change_its_hash() -> None:
     """The five fields are always hashed in the specification's order, whatever their order in the file."""
     document = _full()
     document["snapshots"] = [dict(reversed(record.items())) for record in document["snapshots"]]
@@ -475,8 +474,8 @@ def test_a_document_without_records_is_valid() -> None:
     assert () == read_document(write_document([]))
 
 
-def test_the_computed_hash_does_not_believe_the_stated_ones() -> None:
-    """It is the hash that the content gives, whatever the file says."""
+def test_the_computed_hash_ignores_the_stated_ones() -> None:
+    """It is computed from the content alone."""
     document = _set(_seed(), ("hash",), DIGEST)
     document["snapshots"][0]["hash"] = DIGEST
 
@@ -608,7 +607,7 @@ def test_the_seeds_snippet_agrees_on_the_seeds_structure(seed_snippet: Node) -> 
 
 @settings(fuzz(60), suppress_health_check=list(HealthCheck))
 @given(texts=st.lists(_document_texts(), min_size=1, max_size=3))
-def test_what_is_written_is_read_again_and_hashes_alike_everywhere(seed_snippet: Node, texts: list[str]) -> None:
+def test_a_written_document_is_read_back_and_hashes_the_same_in_node(seed_snippet: Node, texts: list[str]) -> None:
     """Write, read, write: the same records, the same bytes, and Node agrees with every stated hash."""
     for text in texts:
         value: Any = parse_json(text.encode())

@@ -94,8 +94,10 @@ _entries = st.builds(
 
 @settings(max_examples=200, deadline=None)
 @given(st.lists(_entries, min_size=1, max_size=6, unique_by=lambda entry: entry.id), st.randoms())
-def test_a_written_manifest_is_right_about_its_records_in_any_order(entries: list[RecordEntry], chance: Any) -> None:
-    """What is written from records has no finding against them; its times are instants among theirs."""
+def test_a_written_manifest_has_no_findings_whatever_the_order_of_its_records(
+    entries: list[RecordEntry], chance: Any
+) -> None:
+    """Its times are instants among those of the records."""
     data = write_manifest(entries)
     chance.shuffle(entries)
     manifest = json.loads(data)
@@ -125,8 +127,8 @@ def test_times_are_compared_as_instants_and_not_as_texts() -> None:
 @pytest.mark.parametrize(
     "spelling", ["2026-01-09T12:00:00+02:00", "2026-01-09T10:00:00.000Z", "2026-01-09T04:30:00-05:30"]
 )
-def test_another_spelling_of_the_same_instant_is_right(spelling: str) -> None:
-    """A manifest that says the same in another zone says the same."""
+def test_another_notation_of_the_same_instant_is_accepted(spelling: str) -> None:
+    """For example in another time zone."""
     assert [] == _rules(_sealed(_manifest() | {"created_at": spelling}))
 
 
@@ -289,8 +291,8 @@ def test_text_that_is_not_json_could_not_be_checked() -> None:
 
 
 @pytest.mark.parametrize("before", ["", "{\n"])
-def test_conflict_markers_are_recognised_and_the_way_out_is_named(before: str) -> None:
-    """a merge left them, and rebuilding resolves them."""
+def test_conflict_markers_are_recognised_with_a_hint_to_rebuild(before: str) -> None:
+    """A merge left them, and rebuilding resolves them."""
     text = f'{before}<<<<<<< HEAD\n"a": 1\n=======\n"a": 2\n>>>>>>> branch\n}}\n'
     (finding,) = check_manifest(text.encode(), ENTRIES)
 
@@ -298,8 +300,8 @@ def test_conflict_markers_are_recognised_and_the_way_out_is_named(before: str) -
     assert "traceforge snapshot manifest" in finding.hint
 
 
-def test_what_looks_like_a_conflict_marker_inside_json_is_text() -> None:
-    """Only a text that is not JSON is asked for markers."""
+def test_a_conflict_marker_inside_a_json_string_is_text() -> None:
+    """Only a text that is not JSON is searched for markers."""
     manifest = _manifest()
     manifest["snapshots"][0]["provider"] = "<<<<<<< HEAD"
 

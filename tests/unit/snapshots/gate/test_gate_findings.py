@@ -58,7 +58,7 @@ def test_approved_calls_are_replayed_without_findings() -> None:
 
 
 def test_one_edit_in_many_calls_is_one_finding() -> None:
-    """The system prompt of three calls; the calls, the tests and the edit are named."""
+    """The system prompt of three calls; the finding names the calls, the tests and the edit."""
     texts = ["Be kind. Name a soup.", "Be kind. Name a law.", "Be kind. Count to three."]
     approved = approved_calls(*(make_call(text, number=n, scope=f"t{n}") for n, text in enumerate(texts)))
 
@@ -83,8 +83,8 @@ def test_a_call_that_is_tried_again_is_counted_once() -> None:
     assert "and the same edit in 1 more" in findings[0].finding.message
 
 
-def test_a_request_beside_those_that_were_approved_is_new() -> None:
-    """Its nearest is named, and was asked as well."""
+def test_an_additional_request_is_new() -> None:
+    """The finding names the nearest approved request, which was sent too."""
     approved = approved_calls(make_call("Name a soup.", scope="t"))
 
     _, findings = rerun_findings(
@@ -96,7 +96,7 @@ def test_a_request_beside_those_that_were_approved_is_new() -> None:
 
 
 @pytest.mark.parametrize("others", [(), ("Name a soup.",)])
-def test_whether_a_request_is_new_does_not_depend_on_what_other_tests_asked(others: tuple[str, ...]) -> None:
+def test_whether_a_request_is_new_does_not_depend_on_the_calls_of_other_tests(others: tuple[str, ...]) -> None:
     """Two processes of a suite see different tests of it."""
     approved = approved_calls(make_call("Name a soup.", scope="a.py::test_soup"))
 
@@ -131,8 +131,8 @@ def test_unused_is_judged_for_tests_that_ran_and_passed(
     assert ([UNUSED_RULE] if has_findings else []) == [finding.finding.rule for finding in findings]
 
 
-def test_what_a_fixture_asks_once_is_in_use_whichever_test_comes_first() -> None:
-    """Two workers recorded it, and got two answers; one process asks it once."""
+def test_a_call_of_a_shared_fixture_counts_as_used_whichever_test_runs_first() -> None:
+    """Two workers recorded it with two answers; one process makes the call once."""
     models = {"*": ModelRule(gate="request")}
     changes = propose(
         make_call("menu", "soup", scope="t.py::a"), make_call("menu", "fish", 1, scope="t.py::b"), models=models
@@ -152,8 +152,8 @@ def test_what_a_fixture_asks_once_is_in_use_whichever_test_comes_first() -> None
 
 
 @pytest.mark.parametrize("passed", [True, False])
-def test_outside_of_tests_the_command_has_to_pass(passed: bool) -> None:
-    """A command is a scope of its own, and another one says nothing about it."""
+def test_snapshots_of_a_command_are_unused_only_if_the_command_passed(passed: bool) -> None:
+    """A command is its own scope; another command does not affect it."""
     command = command_scope(["/usr/bin/python3.12", "app.py", "--all"])
     approved = approved_calls(make_call("a", scope=command))
     same_command, other_command = (
@@ -194,8 +194,7 @@ def test_pending_changes_are_findings() -> None:
     assert any("temperature must be 0" in finding.finding.message for finding in findings)
 
 
-def test_a_miss_outside_of_tests_narrows_nothing() -> None:
-    """There is no test to name."""
+def test_an_unmatched_call_outside_of_tests_names_no_test() -> None:
     _, findings = rerun_findings(approved_calls(make_call("a")), make_call("b"), make_call("c", scope="t"))
 
     assert [] == list_failed_tests(findings)
@@ -211,8 +210,8 @@ def test_an_unknown_caller_is_named_as_unknown() -> None:
     assert "(unknown)" == finding.finding.file
 
 
-def test_what_a_test_asked_is_nearer_than_what_looks_more_alike() -> None:
-    """A test that asks something else now is compared with what it asked; unless the two have nothing in common."""
+def test_a_changed_request_is_compared_with_the_approved_request_of_its_test() -> None:
+    """Even if another is more similar, unless the two have nothing in common."""
     approved = approved_calls(
         make_call("Name a soup.", scope="other"), make_call("Name a river.", number=1, scope="t")
     )

@@ -35,7 +35,7 @@ def judge(process: SuiteProcess, observations: RunObservations) -> list[tuple[st
     return [(gate_finding.finding.file, gate_finding.finding.rule) for gate_finding in judgement.findings]
 
 
-def test_a_test_is_judged_by_its_own_requests_and_once(process: SuiteProcess) -> None:
+def test_a_test_is_judged_once_by_its_own_requests(process: SuiteProcess) -> None:
     """The second report of the same test does not repeat them."""
     call_unapproved(process, "t.py::a")
 

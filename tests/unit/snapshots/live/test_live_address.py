@@ -57,8 +57,10 @@ def test_a_deployment_of_azure_is_not_sent_to_openai() -> None:
         ("http://h/x", "/api/chat", "", Dialect.OLLAMA, "http://h/x/api/chat"),
     ],
 )  # fmt: skip
-def test_a_path_is_put_behind_a_base_as_sdks_do(base: str, path: str, query: str, dialect: Dialect, url: str) -> None:
-    """What both have is there once; what was in front of the endpoint when it was recorded goes."""
+def test_a_path_is_joined_to_a_base_url_like_in_sdks(
+    base: str, path: str, query: str, dialect: Dialect, url: str
+) -> None:
+    """A common part is not repeated; a recorded prefix before the endpoint is dropped."""
     assert url == join_url(base, path, query, dialect)
 
 

@@ -39,8 +39,8 @@ def files(project: Path) -> list[str]:
     return sorted(path.name for path in (project / FOLDER).iterdir())
 
 
-def test_answers_are_there_after_a_stop(tmp_path: Path, plan: LivePlan) -> None:
-    """The next check of the same plan has them; more runs go on from fewer, and fewer leave the rest alone."""
+def test_answers_survive_an_interrupted_check(tmp_path: Path, plan: LivePlan) -> None:
+    """The next check of the same plan uses them, also with more or fewer runs."""
     with pinned(NOW):
         with LiveJournal(str(tmp_path), plan) as journal:
             journal.add(answer(plan, 1))
@@ -51,8 +51,8 @@ def test_answers_are_there_after_a_stop(tmp_path: Path, plan: LivePlan) -> None:
             assert [answer(plan, 1)] == fewer.answers
 
 
-def test_a_check_that_ended_begins_anew(tmp_path: Path, plan: LivePlan) -> None:
-    """Its answers are still there to be read, under another name."""
+def test_a_finished_check_starts_again(tmp_path: Path, plan: LivePlan) -> None:
+    """Its answers can still be read, under another name."""
     with pinned(NOW), LiveJournal(str(tmp_path), plan) as journal:
         journal.add(answer(plan, 1))
         journal.finish()
@@ -62,8 +62,7 @@ def test_a_check_that_ended_begins_anew(tmp_path: Path, plan: LivePlan) -> None:
         assert [] == reopened.answers
 
 
-def test_fresh_forgets_and_nothing_leaves_nothing(tmp_path: Path, plan: LivePlan) -> None:
-    """A journal without an answer is no journal."""
+def test_fresh_discards_the_journal_and_an_empty_journal_is_removed(tmp_path: Path, plan: LivePlan) -> None:
     with LiveJournal(str(tmp_path), plan) as journal:
         journal.add(answer(plan, 1))
     with LiveJournal(str(tmp_path), plan, fresh=True) as reopened:
@@ -81,8 +80,8 @@ def test_answers_of_another_day_are_not_used(tmp_path: Path, plan: LivePlan) -> 
         assert [2] == [live_answer.run for live_answer in reopened.answers]
 
 
-def test_a_line_that_a_crash_cut_short_is_dropped_and_any_other_is_an_error(tmp_path: Path, plan: LivePlan) -> None:
-    """Half a last line was never told to anybody; a broken one before it is damage."""
+def test_a_last_line_cut_by_a_crash_is_dropped_and_any_other_is_an_error(tmp_path: Path, plan: LivePlan) -> None:
+    """A partial last line was never used; a broken line before it is damage."""
     with pinned(NOW):
         with LiveJournal(str(tmp_path), plan) as journal:
             journal.add(answer(plan, 1))

@@ -43,7 +43,7 @@ def why(plan: LivePlan) -> str:
     return plan.unsendable[0].message
 
 
-def test_the_request_is_sent_as_it_was_approved() -> None:
+def test_the_approved_request_is_sent() -> None:
     """The body, the path and the headers of the recorded request."""
     (call,) = planned(approved()).calls
 
@@ -52,8 +52,8 @@ def test_the_request_is_sent_as_it_was_approved() -> None:
     assert {"Content-Type": "application/json"} == dict(call.headers)
 
 
-def test_another_model_is_asked_for_in_the_body() -> None:
-    """Everything else stays as it was; an answer to it is no answer to the recorded model."""
+def test_another_model_is_set_in_the_body() -> None:
+    """All else stays; an answer of another model does not count for the recorded one."""
     (call,), (other,) = planned(approved()).calls, planned(approved(), model="tiny").calls
 
     assert {**json.loads(call.body), "model": "tiny"} == json.loads(other.body)
@@ -67,8 +67,8 @@ def test_a_request_that_lost_something_is_not_sent() -> None:
     )
 
 
-def test_a_prompt_that_speaks_of_redaction_is_sent() -> None:
-    """The text `[REDACTED]` that the application itself wrote is part of what was approved."""
+def test_a_prompt_with_the_word_redacted_is_sent() -> None:
+    """The application itself wrote the text `[REDACTED]`."""
     assert 1 == len(planned(approved(make_call("Replace every name by [REDACTED]."))).calls)
 
 
@@ -87,16 +87,15 @@ def test_a_provider_without_an_address_is_named() -> None:
     assert "Name it: --target corp=URL" == plan.unsendable[0].hint
 
 
-def test_a_real_provider_is_not_asked_without_a_key() -> None:
-    """With one it is."""
+def test_a_real_provider_is_not_called_without_a_key() -> None:
     nobody = ProviderAddresses({}, {}, {})
 
     assert "OPENAI_API_KEY is not set" == why(planned(approved(), nobody))
     assert 1 == len(planned(approved(), nobody, {"OPENAI_API_KEY": "k"}).calls)
 
 
-def test_a_key_in_the_query_does_not_go_along() -> None:
-    """Gemini lets it stand there; ours is sent in a header, and other parameters stay."""
+def test_a_key_in_the_query_is_not_sent() -> None:
+    """Gemini accepts it there; we send the key in a header, and other parameters stay."""
     approved_call = approved()
     assert approved_call.raw_response is not None
     redacted = {"request": [{"path": "$.url", "type": "SECRET_FIELD"}], "response": [], "echoes": []}

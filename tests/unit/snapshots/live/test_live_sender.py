@@ -57,8 +57,10 @@ def sent(server: Upstream) -> SendResult:
         ((("retry-after-ms", "250"), ("retry-after", "9")), 0.25),
     ],
 )
-def test_a_provider_says_when_to_come_back(headers: tuple[tuple[str, str], ...], seconds: float | None) -> None:
-    """In seconds, in milliseconds, or as a date; what is none of them says nothing."""
+def test_the_retry_delay_is_read_from_the_provider(
+    headers: tuple[tuple[str, str], ...], seconds: float | None
+) -> None:
+    """In seconds, in milliseconds, or as a date; any other value is ignored."""
     with pinned(NOON):
         assert seconds == retry_after(headers)
 
@@ -83,7 +85,7 @@ def test_the_exchange_holds_request_and_answer_unchanged(provider: Upstream) -> 
 
 
 @pytest.mark.parametrize("status", [408, 429, 500, 503, 529])
-def test_what_passes_is_tried_again(provider: Upstream, status: int) -> None:
+def test_a_temporary_failure_is_retried(provider: Upstream, status: int) -> None:
     """Busy, slow, broken: the next attempt is answered."""
     provider.respond_with(ScriptedResponse([b"{}"], status=status), ScriptedResponse([b"{}"]))
 
@@ -93,8 +95,8 @@ def test_what_passes_is_tried_again(provider: Upstream, status: int) -> None:
 
 
 @pytest.mark.parametrize("status", [307, 400, 401, 403, 404])
-def test_what_stays_is_not(provider: Upstream, status: int) -> None:
-    """A wrong request stays wrong, and a redirect is not followed: the key would go with it."""
+def test_a_permanent_failure_is_not_retried(provider: Upstream, status: int) -> None:
+    """A wrong request stays wrong; a redirect is not followed, because the key would go with it."""
     provider.respond_with(ScriptedResponse([b"{}"], status=status, headers={"location": f"{provider.url}/elsewhere"}))
 
     result = sent(provider)

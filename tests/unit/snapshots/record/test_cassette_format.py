@@ -30,7 +30,7 @@ def json_and_yaml(value: dict[str, Any]) -> list[tuple[bytes, str]]:
 
 
 @pytest.mark.parametrize(("data", "name"), json_and_yaml(cassette()))
-def test_json_and_yaml_are_read_alike(data: bytes, name: str) -> None:
+def test_json_and_yaml_give_the_same_result(data: bytes, name: str) -> None:
     """Headers keep their order and their repetitions; texts are UTF-8."""
     (interaction,) = read_cassette(data, name)
 
@@ -70,8 +70,8 @@ def test_bytes_come_as_binary_and_as_a_stream() -> None:
         (cassette(response={"body": {"base64_string": "?"}}), "$.interactions[0].response.body"),
     ],
 )
-def test_what_is_no_cassette_is_refused_with_its_place(value: dict[str, Any], place: str) -> None:
-    """In both spellings."""
+def test_a_file_that_is_not_a_cassette_is_refused_with_the_place(value: dict[str, Any], place: str) -> None:
+    """In JSON and in YAML."""
     for data, name in json_and_yaml(value):
         with pytest.raises(InvalidFile) as error:
             read_cassette(data, name)
@@ -98,8 +98,8 @@ def test_broken_yaml_is_refused(text: str) -> None:
         ("tests/tapes/test_bot/test_hi.yaml", ""),
     ],
 )
-def test_the_test_of_a_cassette(tmp_path: Path, file: str, test: str) -> None:
-    """By the layout of pytest-recording, and only where the module is there."""
+def test_the_test_of_a_cassette_is_found_by_its_path(tmp_path: Path, file: str, test: str) -> None:
+    """In the layout of pytest-recording, and only if the test module exists."""
     (tmp_path / "tests").mkdir()
     (tmp_path / "tests" / "test_bot.py").touch()
 
@@ -119,8 +119,8 @@ def test_the_test_of_a_cassette(tmp_path: Path, file: str, test: str) -> None:
         ({"uri": "https://h/v1beta/models/g:generateContent", "body": "{}"}, True),
     ],
 )
-def test_what_a_model_call_is(request_side: dict[str, Any], is_one: bool) -> None:
-    """An address that a dialect is known by, and a model; a message service is none."""
+def test_a_model_call_has_a_known_endpoint_and_a_model(request_side: dict[str, Any], is_one: bool) -> None:
+    """A messaging service's call is not one."""
     (interaction,) = read_cassette(*json_and_yaml(cassette(request_side))[0])
 
     assert is_one is is_model_call(interaction)

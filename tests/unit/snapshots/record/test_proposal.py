@@ -140,7 +140,7 @@ def test_successors_are_matched_by_test_and_similarity() -> None:
 
 
 def test_a_renamed_test_keeps_its_snapshots(tmp_path: Path) -> None:
-    """By call site, where the calls are alike; what is not alike is another call."""
+    """By call site, if the calls are similar; a different call is new."""
     (tmp_path / "t.py").write_text("def test_new(): ...")
     before = approve_change(only(propose(make_call("Name a soup, please.", scope="t.py::test_old"))))
 
@@ -174,8 +174,8 @@ def test_scopes_of_tests_that_did_not_run_are_preserved() -> None:
     assert [{"scope": "x"}, {"scope": "y"}] == change.source["scopes"]
 
 
-def test_a_turn_goes_on_behind_those_that_were_answered_from_snapshots() -> None:
-    """The first was replayed, the second is new: it is the second of its test."""
+def test_a_new_turn_is_numbered_after_the_replayed_ones() -> None:
+    """The first was replayed, so the new one is the second of its test."""
     before = approve_change(only(propose(make_call("a", "1", scope="x"), models=REQUEST_GATE)))
 
     change = only(
@@ -195,7 +195,7 @@ def test_a_turn_goes_on_behind_those_that_were_answered_from_snapshots() -> None
         ({"temperature": None}, "request.temperature"),
     ],
 )
-def test_what_is_missing_is_named_with_its_fix(more: dict[str, Any], field: str) -> None:
+def test_a_missing_field_is_named_with_its_fix(more: dict[str, Any], field: str) -> None:
     """The field, what is wrong, and what to do."""
     change = only(propose(make_call("a", **more)))
 
@@ -239,13 +239,12 @@ def test_an_answer_that_was_cut_off_is_refused() -> None:
     assert (ChangeKind.REFUSED, True) == (change.kind, "cut off" in change.reasons[0].message)
 
 
-def test_a_call_without_an_answer_is_no_candidate() -> None:
-    """There is nothing to approve."""
+def test_a_call_without_an_answer_is_not_a_candidate() -> None:
     assert [] == candidates_from(make_exchange(CHAT, chat_request("a"), b"", status=0, outcome=CallOutcome.FAILED))
 
 
 def test_missing_usage_is_refused_or_declared() -> None:
-    """A model that never says it can be declared so; the record lists it."""
+    """A model that never reports it can be declared so; the record lists that."""
     request = chat_request("a", **REPEATABLE)
     exchange = make_exchange(CHAT, request, chat_answer("y", usage=None), caller=Caller("a.py:1:f"))
 

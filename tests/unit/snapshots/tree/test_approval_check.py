@@ -49,7 +49,7 @@ def test_ap3_a_record_that_no_approval_left_so(root: Path) -> None:
     assert [(SECOND, "", "AP3")] == _rules(root)
 
 
-def test_any_approval_of_a_record_will_do(root: Path) -> None:
+def test_any_approval_of_a_record_counts(root: Path) -> None:
     """Two branches approved two answers, and the merge kept one."""
     write_approval_file(root, ("snap-0001", SECOND, None, FIRST_DIGEST))
     write_approval_file(root, ("snap-0001", SECOND, FIRST_DIGEST, _hash(root)))
@@ -60,7 +60,7 @@ def test_any_approval_of_a_record_will_do(root: Path) -> None:
 
 
 def test_ap3_a_raw_response_without_an_approval(root: Path) -> None:
-    """Neither its own approval nor a record speaks for it."""
+    """Neither its own approval nor that of a record covers it."""
     _oops(root)
     assert [(OOPS, "", "AP3")] == _rules(root)
 
@@ -94,7 +94,7 @@ def test_sn7_a_raw_response_that_its_record_does_not_name(root: Path) -> None:
 @pytest.mark.parametrize("name", ["notes.txt", "Upper.json", "x.json", "folder"])
 @pytest.mark.parametrize("folder", ["wire", "approvals"])
 def test_a_stray_file_is_a_finding(root: Path, folder: str, name: str) -> None:
-    """Under any name that is not one of ours; a folder too."""
+    """Under any unknown name; a folder too."""
     path = root / folder / name
     path.parent.mkdir()
     if name == "folder":
@@ -129,7 +129,7 @@ def test_ap5_an_approval_that_is_missing(root: Path) -> None:
 
 
 def test_ap6_an_approved_snapshot_was_removed(root: Path) -> None:
-    """A removal is approved too; a document that cannot be read is not gone."""
+    """A removal must be approved too; an unreadable document does not count as removed."""
     path = write_approval_file(root, ("oops", OOPS, None, FIRST_DIGEST))
     assert [(f"approvals/{path.name}", "", "AP6")] == _rules(root)
 

@@ -32,8 +32,8 @@ def test_a_correct_manifest_is_not_rewritten(root: Path) -> None:
 @pytest.mark.parametrize(
     "text", [None, "", "{", "[]", "<<<<<<< HEAD\n{}\n=======\n[]\n>>>>>>> other\n", '{"version": "0.9.0"}']
 )
-def test_whatever_stood_there_the_same_manifest_comes_out(root: Path, text: str | None) -> None:
-    """Missing, broken, in conflict, of another version: a pure function of the files replaces it."""
+def test_rebuilding_gives_the_same_manifest_whatever_was_there_before(root: Path, text: str | None) -> None:
+    """Missing, broken, in conflict or of another version."""
     manifest = (root / "manifest.json").read_bytes()
     (root / "manifest.json").unlink()
     if text is not None:
@@ -76,13 +76,13 @@ def test_a_request_that_is_not_deterministic_is_listed_all_the_same(root: Path) 
 
 
 def test_a_tree_without_records_gets_no_manifest(tmp_path: Path) -> None:
-    """There is nothing to say, and the report says that."""
+    """The report says so."""
     assert (0, False, ()) == rebuild_manifest(str(tmp_path))
     assert [] == os.listdir(tmp_path)
 
 
-def test_a_tree_that_is_not_there_is_an_error(tmp_path: Path) -> None:
-    """Nothing is created on the way."""
+def test_a_missing_tree_is_an_error(tmp_path: Path) -> None:
+    """Nothing is created."""
     with pytest.raises(CannotRead):
         rebuild_manifest(str(tmp_path / "missing"))
 

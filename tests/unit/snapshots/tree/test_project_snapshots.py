@@ -45,8 +45,8 @@ def project(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_what_was_checked_is_what_is_loaded(project: Path) -> None:
-    """Every approved call, as who reads the tree again finds it."""
+def test_the_verified_calls_are_the_loaded_ones(project: Path) -> None:
+    """The same approved calls as reading the tree again."""
     loaded = load_config(str(project))
     gate = open_snapshots(loaded)
 
@@ -83,8 +83,8 @@ def test_nothing_answers_from_a_tree_with_a_finding(project: Path) -> None:
     assert 0 == len(gate.player._library)
 
 
-def test_an_approval_that_was_cut_short_is_finished_first(project: Path) -> None:
-    """A journal that is none is an error, and not passed over."""
+def test_an_interrupted_approval_is_finished_first(project: Path) -> None:
+    """An invalid journal is an error, not ignored."""
     (project / ".ai-tests").mkdir()
     (project / ".ai-tests/approve.journal").write_bytes(b"traceforge journal 1 nothing")
 
@@ -92,8 +92,8 @@ def test_an_approval_that_was_cut_short_is_finished_first(project: Path) -> None
         open_snapshots(load_config(str(project)))
 
 
-def test_a_run_that_asks_nothing_waits_for_nothing(project: Path) -> None:
-    """What a live call, a record of one or a miss needs is imported when there is one."""
+def test_a_run_without_calls_imports_no_recording_code(project: Path) -> None:
+    """Modules for live calls, records and unmatched calls are imported when needed."""
     process = subprocess.run([sys.executable, "-c", OPENS], cwd=project, capture_output=True, text=True, check=True)
     imported = set(process.stdout.split())
 

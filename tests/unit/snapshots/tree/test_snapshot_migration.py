@@ -44,8 +44,8 @@ def test_every_field_finds_its_place() -> None:
 
 
 @pytest.mark.parametrize("name", REQUIRED_FIELDS)
-def test_what_a_record_lacks_is_refused_or_given_and_declared(name: str) -> None:
-    """The field is named with the way to give it; what is given is listed."""
+def test_a_missing_field_is_refused_or_supplied_and_declared(name: str) -> None:
+    """The error names the field and the option that supplies it; supplied values are listed."""
     _, (finding,) = migrate_document(_document(**{name: ...}), {}, "openai/greeting.json")
     assert ("openai/greeting.json", f"$.snapshots[0].{name}", "SN1") == finding[:3]
     assert f"--set {name}=VALUE" in finding.hint
@@ -60,8 +60,8 @@ def test_what_a_record_lacks_is_refused_or_given_and_declared(name: str) -> None
     write_document([body])
 
 
-def test_what_is_there_is_never_replaced() -> None:
-    """A given value is for records that lack it."""
+def test_an_existing_value_is_never_replaced() -> None:
+    """A supplied value is only for records that lack it."""
     assert migrate_document(_document(), {}) == migrate_document(_document(), VALUES)
 
 
@@ -80,8 +80,8 @@ def test_what_is_there_is_never_replaced() -> None:
         ({"provider_own": 1}, "$.snapshots[0].provider_own"),
     ],
 )
-def test_what_is_not_documented_is_refused(change: dict[str, Any], path: str) -> None:
-    """Another shape is not guessed at, and an unknown field is not lost."""
+def test_an_undocumented_shape_is_refused(change: dict[str, Any], path: str) -> None:
+    """It is not guessed, and an unknown field is not lost."""
     bodies, findings = migrate_document(_document(**change), VALUES)
 
     assert ([], [path]) == (bodies, [finding.path for finding in findings])

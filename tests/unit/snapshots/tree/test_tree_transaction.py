@@ -64,8 +64,8 @@ def test_without_a_journal_finishing_takes_one_lookup(tmp_path: Path) -> None:
     assert [] == os.listdir(tmp_path)
 
 
-def test_what_was_interrupted_is_finished_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The journal decides: the files follow, and a second time there is nothing to do."""
+def test_an_interrupted_transaction_is_finished_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The journal decides; a second call finds nothing to do."""
     _interrupted(tmp_path, NEW, monkeypatch)
 
     assert finish_interrupted_approval(str(tmp_path))
@@ -73,10 +73,10 @@ def test_what_was_interrupted_is_finished_once(tmp_path: Path, monkeypatch: pyte
     assert not finish_interrupted_approval(str(tmp_path))
 
 
-def test_what_was_interrupted_is_finished_before_the_next_change(
+def test_an_interrupted_transaction_is_finished_before_the_next_change(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A new approval builds on the whole of the last one."""
+    """A new approval builds on the complete last one."""
     _interrupted(tmp_path, NEW, monkeypatch)
     (tmp_path / ".ai-tests" / ".approve.journal.0a0b0c0d.tmp").write_bytes(b"half")
 
@@ -151,7 +151,7 @@ def test_a_temporary_file_that_is_a_link_is_not_followed(tmp_path: Path) -> None
 
 
 def test_two_changes_at_once_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The second is told so at once; a reader waits, and then is told too."""
+    """The second fails at once; a reader waits first."""
     monkeypatch.setattr(tree_transaction, "WAIT_SECONDS", 0.05)
     with lock_tree(str(tmp_path)) as write:
         with pytest.raises(PathInUse, match="another process"):

@@ -60,7 +60,6 @@ def _rebuild(root: Path) -> None:
 
 
 def test_a_valid_tree_has_no_finding(root: Path) -> None:
-    """Three documents, three records, nothing to say."""
     assert (3, 0, ()) == verify_tree(str(root), {})[:3]
 
 
@@ -69,8 +68,7 @@ def test_an_empty_tree_has_no_finding_and_no_record(tmp_path: Path) -> None:
     assert (0, 0, ()) == verify_tree(str(tmp_path), {})[:3]
 
 
-def test_a_tree_that_is_not_there_is_an_error_and_not_empty(tmp_path: Path) -> None:
-    """Missing is never the same as valid."""
+def test_a_missing_tree_is_an_error_and_not_an_empty_tree(tmp_path: Path) -> None:
     with pytest.raises(CannotRead, match="no such file or folder"):
         verify_tree(str(tmp_path / "missing"), {})
 
@@ -101,8 +99,7 @@ def test_a_document_without_records_is_valid(root: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["README.md", ".gitattributes", ".gitignore"])
-def test_what_belongs_beside_snapshots_is_left_alone(root: Path, name: str) -> None:
-    """A README and dot files, at the root."""
+def test_a_readme_and_dot_files_at_the_root_are_ignored(root: Path, name: str) -> None:
     (root / name).write_text("anything")
 
     assert () == _findings(root)
@@ -119,7 +116,7 @@ def test_dot_files_and_dot_folders_are_ignored_everywhere(root: Path) -> None:
 
 
 @pytest.mark.parametrize("folder", ["wire", "approvals"])
-def test_a_reserved_folder_is_no_provider(root: Path, folder: str) -> None:
+def test_a_reserved_folder_is_not_a_provider(root: Path, folder: str) -> None:
     """Its files have another format; dot files are ignored there too."""
     (root / folder).mkdir()
     (root / folder / ".x.json").write_bytes(b"{")
@@ -266,7 +263,7 @@ def test_sn9_a_file_that_is_no_raw_response(root: Path) -> None:
 
 
 def test_a_raw_response_with_the_right_bytes_is_valid(root: Path) -> None:
-    """They say what the record says, and their digest is the one it names."""
+    """Their content agrees with the record, and their digest is the one it names."""
     _wire(root, raw_response_of(_second(root)))
 
     assert () == _findings(root)
@@ -310,7 +307,7 @@ def test_a_raw_response_that_is_a_link_is_not_followed(root: Path, tmp_path: Pat
 
 
 def test_an_id_that_leads_out_of_the_tree_opens_no_file_there(root: Path, tmp_path: Path) -> None:
-    """The id is invalid, and nothing that it leads to is read: not even a digest of it is told."""
+    """The id is invalid, and its target is not read: not even a digest of it is reported."""
     name = "../../outside"
     (tmp_path / "outside.json").write_bytes(b"not yours")
     (root / "wire").mkdir()
@@ -379,8 +376,7 @@ def test_calls_that_are_gated_on_their_request_are_counted(root: Path) -> None:
 # The rules of the manifest
 
 
-def test_mf1_there_is_no_manifest(root: Path) -> None:
-    """A tree with records has one."""
+def test_mf1_a_tree_with_records_needs_a_manifest(root: Path) -> None:
     (root / "manifest.json").unlink()
 
     assert [("manifest.json", "", "MF1")] == _rules(root)
@@ -515,7 +511,7 @@ def test_any_other_link_at_the_root_is_a_finding(root: Path, tmp_path: Path, nam
 
 
 def test_all_findings_of_all_files_are_reported_sorted(root: Path) -> None:
-    """Four broken things at four places: everything is said, by file, then place."""
+    """Four problems in four places, sorted by file, then place."""
     _change(root, FIRST, lambda record: record["request"].update(temperature=1, seed="x"), seal=False)
     (root / SECOND).write_bytes(b"{")
     (root / "stray.txt").write_text("x")
