@@ -1,4 +1,4 @@
-"""What the pages about frameworks say beside their examples, with the real packages."""
+"""The claims of the pages about frameworks, with the real packages."""
 
 from __future__ import annotations
 
@@ -79,24 +79,23 @@ def test_asks():
 
 
 class Site(NamedTuple):
-    """A project whose one test asks a model."""
+    """A project with one test that calls a model."""
 
     folder: Path
     server: ModelServer
 
     def run(self, *words: str, **variables: str) -> CommandResult:
-        """One of our commands."""
         return traceforge(
             *words, cwd=self.folder, OPENAI_BASE_URL=f"{self.server.url}/v1", OPENAI_API_KEY="none",
             GOOGLE_GEMINI_BASE_URL=self.server.url, GEMINI_API_KEY="none", PYTHONDONTWRITEBYTECODE="1", **variables,
         )  # fmt: skip
 
     def pytest(self, word: str, **variables: str) -> CommandResult:
-        """`record` or `test`, of the test."""
+        """Run the test under `record` or `test`."""
         return self.run(word, "--", str(installed_python("apps")), "-m", "pytest", "-q", "--tb=no", **variables)
 
     def approve(self, code: str, **variables: str) -> int:
-        """Record the test and approve what it asks; how many calls were seen at the server."""
+        """Record the test and approve its calls; the number of calls at the server."""
         (self.folder / "test_it.py").write_text(code.replace("SETTINGS", SETTINGS))
         recorded = self.pytest("record", **variables)
         approved = self.run("approve", "--all", "--reason", "it is right")
@@ -113,8 +112,8 @@ def site(tmp_path: Path) -> Iterator[Site]:
 
 
 @pytest.mark.slow
-def test_a_service_in_the_process_is_never_taken_for_a_model(site: Site) -> None:
-    """Not even where its path is that of one; what it asks is replayed."""
+def test_a_service_in_the_process_is_not_taken_for_a_model(site: Site) -> None:
+    """Even under a model's path; its own model calls are replayed."""
     assert 1 == site.approve(FASTAPI)
 
     ran = site.pytest("test")
@@ -123,8 +122,8 @@ def test_a_service_in_the_process_is_never_taken_for_a_model(site: Site) -> None
 
 
 @pytest.mark.slow
-def test_langchain_tries_a_miss_again_and_it_is_one_finding_of_one_call(site: Site) -> None:
-    """And a cache on the disk that recording has filled leaves nothing to replay."""
+def test_langchain_s_retries_of_a_miss_are_one_finding(site: Site) -> None:
+    """And with a cache on the disk that recording has filled there is nothing to replay."""
     assert 1 == site.approve(LANGCHAIN, CACHE="1")
 
     missed = site.pytest("test", QUESTION="hello")
@@ -135,32 +134,32 @@ def test_langchain_tries_a_miss_again_and_it_is_one_finding_of_one_call(site: Si
 
 
 @pytest.mark.slow
-def test_telemetry_of_langsmith_is_refused_and_found_unless_it_is_ignored(site: Site) -> None:
+def test_telemetry_of_langsmith_is_refused_and_a_finding_unless_ignored(site: Site) -> None:
     """It is refused either way."""
     site.approve(LANGCHAIN)
     tracing = {"LANGSMITH_TRACING": "true", "LANGSMITH_API_KEY": "none"}
 
-    found = site.pytest("test", **tracing)
+    refused = site.pytest("test", **tracing)
     (site.folder / "traceforge.config.json").write_text('{"test": {"ignore_hosts": ["api.smith.langchain.com"]}}')
     ignored = site.pytest("test", **tracing)
 
-    assert (1, True) == (found.code, "GT5 a connection to api.smith.langchain.com:443 was refused" in found.err), (
-        found
-    )
+    assert (1, True) == (
+        refused.code,
+        "GT5 a connection to api.smith.langchain.com:443 was refused" in refused.err,
+    ), refused
     assert 0 == ignored.code, ignored
 
 
 @pytest.mark.slow
-def test_where_pydantic_ai_may_not_ask_there_is_nothing_to_replay(site: Site) -> None:
-    """That is not a pass."""
+def test_a_run_without_calls_of_pydantic_ai_is_not_green(site: Site) -> None:
     site.approve(PYDANTIC_AI)
 
     assert (0, 3) == (site.pytest("test").code, site.pytest("test", REFUSE="1").code)
 
 
 @pytest.mark.slow
-def test_what_google_genai_asked_through_aiohttp_is_replayed_through_httpx2(site: Site) -> None:
-    """Which of the two it takes depends on what is installed."""
+def test_google_genai_calls_through_aiohttp_are_replayed_through_httpx2(site: Site) -> None:
+    """It uses whichever is installed."""
     site.approve(GENAI)
 
     assert [0, 0] == [site.pytest("test").code, site.pytest("test", WITHOUT_AIOHTTP="1").code]

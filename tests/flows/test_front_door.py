@@ -1,4 +1,4 @@
-"""What a newcomer does first: the demo, and the wheel in an empty virtual environment."""
+"""The first steps of a new user: the demo, and the wheel in an empty virtual environment."""
 
 from __future__ import annotations
 
@@ -17,23 +17,21 @@ from support.corpus import PROJECT
 from support.sample_files import write_tree
 
 
-def test_the_demo_tells_the_whole_story() -> None:
-    """`make demo` goes from record to a red build and back to green, as its sentences say, and itself succeeds."""
+def test_the_demo_runs_from_green_to_red_and_back() -> None:
     ran = subprocess.run(
         [sys.executable, "examples/demo.py"], cwd=PROJECT, capture_output=True, text=True, timeout=300, check=False
     )
 
     assert 0 == ran.returncode, ran.stdout + ran.stderr
-    told = [line for line in ran.stdout.splitlines() if "GREEN:" in line or "RED:" in line]
+    verdicts = [line for line in ran.stdout.splitlines() if "GREEN:" in line or "RED:" in line]
     assert ["GREEN: 14 calls replayed", "RED: 1 call replayed, 1 finding", "GREEN: 14 calls replayed"] == [
-        line.removeprefix("traceforge: ") for line in told
+        line.removeprefix("traceforge: ") for line in verdicts
     ]
     assert "Answer in [-two or three friendly sentences-]{+one short sentence+}" in ran.stdout
     assert "\x1b" not in ran.stdout
 
 
-def test_a_demo_that_goes_wrong_fails() -> None:
-    """It shows what happens, and does not say that all is well."""
+def test_a_demo_with_an_unexpected_result_fails() -> None:
     broken = "import sys; sys.path.insert(0, 'examples'); import demo; demo.TESTS = 'false'; sys.exit(demo.main())"
     ran = subprocess.run(
         [sys.executable, "-c", broken], cwd=PROJECT, capture_output=True, text=True, timeout=300, check=False
@@ -44,7 +42,7 @@ def test_a_demo_that_goes_wrong_fails() -> None:
 
 
 def test_the_wheel_works_in_an_empty_environment(tmp_path: Path) -> None:
-    """It installs with few dependencies, verifies, and chats without a key: schemas, page and prompts are there."""
+    """With few dependencies; it verifies, and chats without a key: schemas, page and prompts are included."""
     dist = tmp_path / "dist"
     subprocess.run(
         [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", str(dist), str(PROJECT)],
@@ -84,8 +82,8 @@ def test_the_wheel_works_in_an_empty_environment(tmp_path: Path) -> None:
     assert (PROJECT / "src/traceforge/chat/frontend/page.html").read_text() == page.text
 
 
-def test_without_a_compiler_the_command_that_installs_one_is_said(tmp_path: Path) -> None:
-    """`make test-model` compiles llama.cpp; whoever may not install what that takes is told what to run."""
+def test_without_a_compiler_the_error_names_the_command_that_installs_one(tmp_path: Path) -> None:
+    """`make test-model` compiles llama.cpp."""
     make = shutil.which("make")
     assert make is not None
     somebody = tmp_path / "id"
@@ -113,8 +111,9 @@ def test_each_make_target_runs_its_own_suite() -> None:
     assert "-m model tests/model" in commands["test-model"]
 
 
-def test_without_a_real_model_its_tests_say_how_to_get_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Who runs pytest alone, where nobody has built it, sees them skipped with the command that builds it."""
+def test_without_a_real_model_its_tests_are_skipped_with_the_command_that_builds_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(local_model, "ENVIRONMENT", tmp_path)
 
     with pytest.raises(pytest.skip.Exception, match="make test-model"):

@@ -1,7 +1,7 @@
 """The gate, from the first recording to a red build: real SDKs, real commands, a provider on loopback.
 
-The application runs in an environment that does not have TraceForge. What is replayed comes from committed files
-alone, while a provider that would answer otherwise is listening and must see no request.
+The application runs in an environment without TraceForge. Replayed answers come from committed files alone, while a
+provider with other answers is listening and must see no request.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from support.model_servers import model_server
 
 @pytest.fixture
 def site(recorded: Site, tmp_path: Path) -> Iterator[Site]:
-    """A fresh checkout of a project with approved calls, and a provider that answers otherwise."""
+    """A fresh checkout of a project with approved calls, and a provider with other answers."""
     with model_server(salt="another") as other:
         yield recorded.at(tmp_path / "checkout", other)
 
@@ -34,13 +34,12 @@ def _line(text: str, part: str) -> str:
 
 
 def served(site: Site) -> int:
-    """How many calls reached the provider."""
+    """The number of calls that reached the provider."""
     return site.server.served
 
 
 @pytest.mark.parametrize("words", [[], ["--all"], ["--all", "--reason", "x"], ["--reason", "x"]])
 def test_approve_with_nothing_pending_asks_for_no_option(tmp_path: Path, words: list[str]) -> None:
-    """There is nothing that a reason or an id could be given for."""
     ran = traceforge("approve", *words, cwd=tmp_path)
 
     assert (0, "nothing is pending; find changes: traceforge record -- COMMAND\n", "") == ran
@@ -65,7 +64,7 @@ def test_an_approved_suite_is_green_and_nothing_reaches_the_provider(site: Site)
 
 
 def test_a_changed_prompt_is_one_finding_that_shows_the_edit(site: Site) -> None:
-    """In all calls that carry it; the command to record is narrowed to the tests that failed."""
+    """For all calls with it; the suggested record command is limited to the failed tests."""
     site.edit("You are brief.", "You are very brief.")
 
     ran = site.test("-k", "chat or embedding")
@@ -78,8 +77,8 @@ def test_a_changed_prompt_is_one_finding_that_shows_the_edit(site: Site) -> None
     assert re.search(r"RED: 1 call replayed, 1 finding", ran.err)
 
 
-def test_record_files_the_change_and_nothing_else(site: Site) -> None:
-    """Only what changed goes live; ids stay; after approval it is green again."""
+def test_record_files_only_the_change(site: Site) -> None:
+    """Only changed calls go to the provider; ids stay; after approval it is green again."""
     before = {file.name for file in (site.folder / ".ai-snapshots" / "openai").iterdir()}
     site.edit("Name a river.", "Name a lake.")
 
@@ -100,7 +99,6 @@ def test_record_files_the_change_and_nothing_else(site: Site) -> None:
 
 
 def test_a_new_call_is_red_and_names_the_nearest_snapshot(site: Site) -> None:
-    """Beside those that were approved."""
     with (site.folder / "four_providers.py").open("a") as file:
         file.write('\n\ndef test_more() -> None:\n    chat("Name a soup.")\n    assert chat("Name a salad.")\n')
 
@@ -123,7 +121,7 @@ def test_an_unapproved_call_is_red_even_if_the_error_is_swallowed(site: Site) ->
     assert ("1 passed" in ran.out, ran.code) == (True, 1)
 
 
-def test_a_snapshot_that_no_call_asks_for_is_red(site: Site) -> None:
+def test_an_unused_snapshot_is_red(site: Site) -> None:
     """Unless it is allowed, or its test did not run."""
     site.edit('assert chat("Name a soup.") == chat("Name a soup.")', "pass")
     site.edit('assert len(embed("soup")) > 3', "pass")
@@ -133,7 +131,7 @@ def test_a_snapshot_that_no_call_asks_for_is_red(site: Site) -> None:
     elsewhere = site.test("-k", CHAT)
 
     assert 1 == ran.code
-    assert 1 == ran.err.count("GT3"), ran.err  # `test_chat` still asks what `test_chat_again` does not
+    assert 1 == ran.err.count("GT3"), ran.err  # `test_chat` still makes the call that `test_chat_again` does not
     assert (0, 0) == (allowed.code, elsewhere.code)
 
 
@@ -145,8 +143,8 @@ def test_a_run_that_replays_nothing_is_not_green(site: Site) -> None:
     assert "no call was replayed at all" in ran.err
 
 
-def test_without_findings_the_exit_code_is_the_commands(site: Site) -> None:
-    """A test that fails for a reason of its own."""
+def test_without_findings_the_exit_code_is_that_of_the_command(site: Site) -> None:
+    """A test that fails for another reason."""
     site.edit('assert chat("Name a soup.")\n', "assert chat(\"Name a soup.\") == 'another'\n")
 
     ran = site.test("-k", "test_chat")
@@ -158,7 +156,7 @@ def test_without_findings_the_exit_code_is_the_commands(site: Site) -> None:
 
 @pytest.mark.parametrize("kind", ["snapshot", "wire", "manifest", "approval"])
 def test_a_tree_that_was_tampered_with_runs_nothing(site: Site, kind: str) -> None:
-    """The command is not even started."""
+    """The command is not started."""
     tree = site.folder / ".ai-snapshots"
     file = {
         "snapshot": next((tree / "openai").glob("chat-*.json")),
@@ -177,7 +175,7 @@ def test_a_tree_that_was_tampered_with_runs_nothing(site: Site, kind: str) -> No
 
 
 def test_ci_writes_nothing(site: Site) -> None:
-    """Exit code 2, and the files are as they were."""
+    """Exit code 2."""
     before = sorted((file, file.read_bytes()) for file in site.folder.rglob("*") if file.is_file())
     for words in (["record", "--", "true"], ["approve", "--all", "--reason", "x"], ["reject", "x"], ["review"]):
         ran = site.run(*words, CI="true")
@@ -190,7 +188,7 @@ def test_ci_writes_nothing(site: Site) -> None:
 
 @pytest.mark.slow
 def test_fresh_makes_every_call_live_and_equal_answers_are_unchanged(recorded: Site, tmp_path: Path) -> None:
-    """The same provider: nothing is pending. Another one: every answer is."""
+    """With the same provider nothing is pending, with another one every answer."""
     site = recorded.at(tmp_path / "checkout")
 
     ran = site.record("-k", CHAT, options=("--fresh",))
@@ -204,7 +202,7 @@ def test_fresh_makes_every_call_live_and_equal_answers_are_unchanged(recorded: S
 
 @pytest.mark.slow
 def test_two_answers_to_a_request_are_refused_under_the_behaviour_gate(site: Site) -> None:
-    """And approved one by one where the request is gated."""
+    """And approved one by one under the request gate."""
     with (site.folder / "four_providers.py").open("a") as file:
         file.write(
             "\n\ndef test_draws() -> None:\n"
@@ -217,12 +215,12 @@ def test_two_answers_to_a_request_are_refused_under_the_behaviour_gate(site: Sit
     (site.folder / "traceforge.config.json").write_text(
         json.dumps({"models": {**CONFIG["models"], "gpt-4.1-mini": {"gate": "request"}}})
     )
-    again = site.record("-k", "test_draws")
+    second = site.record("-k", "test_draws")
     approved = site.approve()
 
     assert "temperature must be 0" in ran.err
     assert (1, "nothing to approve\n") == (refused.code, refused.out)
-    assert "new: 1" in again.err
+    assert "new: 1" in second.err
     assert 0 == approved.code
     assert 0 == site.test("-k", "test_draws").code
 
@@ -234,18 +232,18 @@ def test_missing_values_of_a_model_are_proposed_for_the_configuration(site: Site
 
     ran = site.record("-k", "test_chat")
     proposed = site.run("record", "--propose-config")
-    again = site.record("-k", "test_chat")
+    recorded = site.record("-k", "test_chat")
 
     assert "gpt-4.1-mini: refused for" in ran.err
     assert 0 == proposed.code
     rule = json.loads((site.folder / "traceforge.config.json").read_text())["models"]["gpt-4.1-mini"]
     assert {"gate": "request", "temperature": 1, "max_tokens": 32768} == rule
-    assert "refused" not in again.err
+    assert "refused" not in recorded.err
 
 
 @pytest.mark.slow
 def test_rejected_changes_are_deleted_and_the_tree_is_unchanged(site: Site) -> None:
-    """By id, or what it begins with."""
+    """By id, or by its beginning."""
     site.edit("Name a river.", "Name a lake.")
     site.record("-k", "test_chat_async")
     (name,) = [file.stem for file in (site.folder / ".ai-tests" / "pending").iterdir()]
@@ -261,7 +259,7 @@ def test_rejected_changes_are_deleted_and_the_tree_is_unchanged(site: Site) -> N
 
 @pytest.mark.slow
 def test_a_change_recorded_against_another_tree_is_refused(site: Site) -> None:
-    """Somebody else approved meanwhile."""
+    """Another approval came first."""
     site.edit("Name a river.", "Name a lake.")
     site.record("-k", "test_chat_async")
     mine = site.at(site.folder.parent / "mine")
@@ -276,16 +274,16 @@ def test_a_change_recorded_against_another_tree_is_refused(site: Site) -> None:
 
 
 def test_other_programs_are_replayed_through_the_proxy_of_the_run(site: Site) -> None:
-    """`curl` asks what was approved, and what was not."""
+    """`curl` with an approved and with an unapproved request."""
     if shutil.which("curl") is None:
         pytest.skip("there is no curl here")
     wire = json.loads(next((site.folder / ".ai-snapshots" / "wire").glob("chat-*.json")).read_text())
-    ask = 'curl -s -d @body.json -H "content-type: application/json" "$OPENAI_BASE_URL/chat/completions"'
+    curl = 'curl -s -d @body.json -H "content-type: application/json" "$OPENAI_BASE_URL/chat/completions"'
     (site.folder / "body.json").write_text(json.dumps(wire["request"]["body"]))
 
-    ran = site.run("test", "--allow-unused", "--", "sh", "-c", ask)
+    ran = site.run("test", "--allow-unused", "--", "sh", "-c", curl)
     (site.folder / "body.json").write_text(json.dumps({**wire["request"]["body"], "seed": 8}))
-    missed = site.run("test", "--allow-unused", "--", "sh", "-c", ask)
+    missed = site.run("test", "--allow-unused", "--", "sh", "-c", curl)
 
     assert (0, 1) == (ran.code, served(site) + 1), ran.err
     assert "".join(piece for piece in wire["response"]["chunks"]) == ran.out
@@ -295,7 +293,7 @@ def test_other_programs_are_replayed_through_the_proxy_of_the_run(site: Site) ->
 
 @pytest.mark.slow
 def test_review_asks_about_each_change(site: Site) -> None:
-    """On a terminal: one is accepted, one rejected; elsewhere it is refused."""
+    """On a terminal: one is accepted, one rejected; without a terminal it is refused."""
     site.edit("Name a river.", "Name a lake.")
     site.edit("Name a law.", "Name a rule.")
     site.record("-k", "test_chat_async or test_chat_stream")
@@ -317,22 +315,22 @@ def test_review_asks_about_each_change(site: Site) -> None:
 
 @pytest.mark.slow
 def test_json_reports_hold_what_the_text_says(site: Site) -> None:
-    """For programs: `test`, `record` and `status`."""
+    """`test`, `record` and `status`."""
     site.edit("Name a river.", "Name a lake.")
 
     tested: Any = json.loads(site.test("-k", "test_chat_async", options=("--json",)).err.splitlines()[-1])
     recorded: Any = json.loads(site.record("-k", "test_chat_async", options=("--json",)).err.splitlines()[-1])
     status: Any = json.loads(site.run("status", "--json").out)
 
-    assert (1, ["GT1"]) == (tested["exit_code"], [one["rule"] for one in tested["findings"]])
+    assert (1, ["GT1"]) == (tested["exit_code"], [finding["rule"] for finding in tested["findings"]])
     assert tested["findings"][0]["comparison"]["changed"]
-    assert (0, ["both"]) == (recorded["live"] - 1, [one["kind"] for one in recorded["pending"]])
+    assert (0, ["both"]) == (recorded["live"] - 1, [change["kind"] for change in recorded["pending"]])
     assert {"both": 1} == status["counts"]
 
 
 @pytest.mark.slow
-def test_a_test_that_refers_to_provider_state_is_recorded_as_a_whole(site: Site) -> None:
-    """Its first answer was replayed, so the provider does not know it: the command runs again, that test live."""
+def test_all_calls_of_a_test_that_refers_to_provider_state_are_recorded(site: Site) -> None:
+    """Its first answer was replayed, so the provider does not have it: the command runs again, that test live."""
     first = "    one = client.responses.create(model='gpt-5', input='Name a soup.', max_output_tokens=60)\n"
     second = "    assert client.responses.create(model='gpt-5', input='{}', previous_response_id=one.id)\n"
     (site.folder / "traceforge.config.json").write_text(
@@ -356,7 +354,7 @@ def test_a_test_that_refers_to_provider_state_is_recorded_as_a_whole(site: Site)
 
 @pytest.mark.slow
 def test_calls_of_a_script_belong_to_its_command(site: Site) -> None:
-    """Another command, or the tests, say nothing about it; the same one does, with whichever interpreter."""
+    """Another command, or the tests, do not make its snapshots unused; the same one does, with any interpreter."""
     (site.folder / "script.py").write_text(
         "import sys, four_providers\nif sys.argv[1:] != ['quiet']: four_providers.chat('Script!')\n"
     )

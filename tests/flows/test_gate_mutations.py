@@ -1,7 +1,7 @@
-"""The gate against a mutated application: what changes a request is red, and all else is green.
+"""The gate against mutations of an application: those that change a request are red, all others green.
 
-The gate is the real command in a fresh clone of a pinned repository. A provider that would answer otherwise listens
-all the time, and must never be asked.
+The gate is the real command in a fresh clone of a pinned repository. A provider with other answers is listening, and
+must never be called.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ SAMPLED = 2  # of each list in every run of the tests; all of them in `make test
 
 
 class Gate(NamedTuple):
-    """A pinned repository, and a provider that must not be asked."""
+    """A pinned repository, and a provider that must not be called."""
 
     pinned: Path
     other: ServerProcess
@@ -38,7 +38,7 @@ def gate(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gate]:
 
 
 def sampled(variants: list[Variant]) -> list[object]:
-    """All of them; those that are not in the sample are slow."""
+    """All variants; those outside the sample are marked slow."""
     step = len(variants) // SAMPLED
     return [
         pytest.param(variant, id=variant.name, marks=() if at % step == step // 2 else pytest.mark.slow)
@@ -57,22 +57,20 @@ def test_a_change_is_red(gate: Gate, tmp_path: Path, variant: Variant) -> None:
 
 
 @pytest.mark.parametrize("variant", sampled(HARMLESS))
-def test_what_asks_the_same_is_green(gate: Gate, tmp_path: Path, variant: Variant) -> None:
-    """Exit 0, and something was replayed."""
+def test_a_variant_with_the_same_requests_is_green(gate: Gate, tmp_path: Path, variant: Variant) -> None:
+    """Exit 0, and calls were replayed."""
     ran = variant.run(gate.pinned, tmp_path, OPENAI_BASE_URL=f"{gate.other.url}/v1")
 
     assert re.search(r"GREEN: [1-9][0-9]* calls? replayed", ran.err), ran
     assert 0 == ran.code
 
 
-def test_there_are_a_hundred_of_each() -> None:
-    """Different ones."""
+def test_there_are_a_hundred_different_variants_of_each_kind() -> None:
     assert 100 <= len({variant.edits for variant in CHANGES}) == len(CHANGES)
     assert 100 <= len(set(HARMLESS)) == len(HARMLESS)
 
 
-def test_every_edit_finds_its_place() -> None:
-    """So that no variant is the application as it was."""
+def test_every_variant_changes_the_application() -> None:
     for edit in (edit for variant in [*CHANGES, *HARMLESS] for edit in variant.edits):
         text = (AGENT / edit.file).read_text(encoding="utf-8")
         assert text != text.replace(edit.before, edit.after), edit

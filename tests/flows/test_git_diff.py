@@ -1,4 +1,4 @@
-"""`git diff` of snapshots as a person reads it, once it was asked for."""
+"""`git diff` of snapshots, in a readable form after `init --git-diff`."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ SETTING = "diff.traceforge.textconv"
 
 
 def git(folder: Path, *words: str) -> str:
-    """What Git prints, with our command on the path."""
+    """The output of Git, with traceforge on the path."""
     path = f"{COMMAND.parent}{os.pathsep}{os.environ['PATH']}"
-    done = subprocess.run(
+    completed = subprocess.run(
         ["git", "-c", "user.name=A", "-c", "user.email=a@example.com", *words],
         cwd=folder, env={**os.environ, "PATH": path}, capture_output=True, text=True, check=False,
     )  # fmt: skip
-    return done.stdout
+    return completed.stdout
 
 
 @pytest.fixture
@@ -38,7 +38,7 @@ def repository(tmp_path: Path) -> Path:
 
 
 def test_an_edit_is_one_readable_line(repository: Path) -> None:
-    """After `init --git-diff`; the bytes that are compared and committed stay the same."""
+    """The compared and committed bytes stay the same."""
     ran = traceforge("init", "--git-diff", cwd=repository)
     text = (repository / DOCUMENT).read_text()
     (repository / DOCUMENT).write_text(text.replace("is Paris", "is Lyon,\\nor Paris"))
@@ -52,22 +52,21 @@ def test_an_edit_is_one_readable_line(repository: Path) -> None:
     assert not any('"' in line for line in changed)
 
 
-def test_nothing_is_set_unless_it_is_asked_for_and_nothing_that_is_set_is_changed(repository: Path) -> None:
-    """Git runs the command, so a person decides."""
+def test_git_is_configured_only_on_request_and_existing_settings_stay(repository: Path) -> None:
+    """Git runs the command, so the user decides."""
     traceforge("init", cwd=repository)
     assert "" == git(repository, "config", SETTING)
     assert "diff=traceforge" not in (repository / ".gitattributes").read_text()
 
     git(repository, "config", SETTING, "cat")
-    again = traceforge("init", "--git-diff", cwd=repository)
+    second = traceforge("init", "--git-diff", cwd=repository)
 
-    assert ("cat\n", 0) == (git(repository, "config", SETTING), again.code)
-    assert f"kept      git config {SETTING}\n" in again.out
+    assert ("cat\n", 0) == (git(repository, "config", SETTING), second.code)
+    assert f"kept      git config {SETTING}\n" in second.out
     assert (repository / ".gitattributes").read_text().endswith(".ai-snapshots/**/*.json diff=traceforge\n")
 
 
-def test_without_a_repository_there_is_nothing_to_set(tmp_path: Path) -> None:
-    """An error that says so."""
+def test_git_diff_without_a_repository_is_an_error(tmp_path: Path) -> None:
     ran = traceforge("init", "--git-diff", cwd=tmp_path)
 
     assert 3 == ran.code
@@ -75,11 +74,11 @@ def test_without_a_repository_there_is_nothing_to_set(tmp_path: Path) -> None:
 
 
 def test_a_broken_file_is_shown_as_it_is(repository: Path) -> None:
-    """A diff of a conflict is still a diff."""
+    """Such as one with conflict markers."""
     (repository / "x.json").write_bytes(b"<<<<<<< ours\n\xff{")
 
-    done = subprocess.run(
+    completed = subprocess.run(
         [str(COMMAND), "snapshot", "textconv", "x.json"], cwd=repository, capture_output=True, check=True
     )
 
-    assert b"<<<<<<< ours\n\xff{" == done.stdout
+    assert b"<<<<<<< ours\n\xff{" == completed.stdout

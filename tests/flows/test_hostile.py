@@ -1,4 +1,4 @@
-"""What a hostile reviewer tried: trees that hide a change, files that end the run, streams that fail."""
+"""Attacks: trees that hide a change, files that crash the run, streams that fail."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from traceforge.snapshots.tree.manifest_rebuild import rebuild_manifest
 
 
 def test_an_emptied_document_is_a_missing_record(tmp_path: Path) -> None:
-    """A valid document without records does not excuse the manifest's entry for what it held."""
+    """A valid document without records does not satisfy the manifest's entry."""
     root = write_tree(tmp_path / ".ai-snapshots", 2)
     empty = {"version": "1.0.0", "snapshots": [], "hash": document_hash("1.0.0", [])}
     (root / "openai" / "snap-0000.json").write_text(json.dumps(empty))
@@ -31,7 +31,7 @@ def test_an_emptied_document_is_a_missing_record(tmp_path: Path) -> None:
     assert "MF3" in ran.out
 
 
-def test_a_tree_of_nothing_but_empty_documents_is_unchecked(tmp_path: Path) -> None:
+def test_a_tree_of_empty_documents_is_unchecked(tmp_path: Path) -> None:
     """No record was compared, so nothing passed."""
     empty = {"version": "1.0.0", "snapshots": [], "hash": document_hash("1.0.0", [])}
     (tmp_path / ".ai-snapshots" / "openai").mkdir(parents=True)
@@ -41,8 +41,7 @@ def test_a_tree_of_nothing_but_empty_documents_is_unchecked(tmp_path: Path) -> N
     assert 3 == traceforge("verify", tmp_path).code
 
 
-def test_one_id_twice_in_one_document_is_found(tmp_path: Path) -> None:
-    """Two answers under one name: which one was approved?"""
+def test_a_repeated_id_in_one_document_is_a_finding(tmp_path: Path) -> None:
     root = tmp_path / ".ai-snapshots"
     (root / "openai").mkdir(parents=True)
     other = snapshot_body()
@@ -57,8 +56,8 @@ def test_one_id_twice_in_one_document_is_found(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("target", ["/nowhere", "elsewhere"])
-def test_a_linked_default_tree_is_not_passed_over(target: str, tmp_path: Path) -> None:
-    """`verify` without a path refuses a tree that is only a link, dangling or not."""
+def test_a_default_tree_that_is_a_symlink_is_refused(target: str, tmp_path: Path) -> None:
+    """By `verify` without a path, dangling or not."""
     write_tree(tmp_path / "elsewhere", 1)
     (tmp_path / ".ai-snapshots").symlink_to(target)
 
@@ -69,7 +68,7 @@ def test_a_linked_default_tree_is_not_passed_over(target: str, tmp_path: Path) -
 
 
 def test_a_lone_surrogate_in_a_key_is_read(tmp_path: Path) -> None:
-    """JSON allows it, so an open request may hold it, and a closed object is refused with its place."""
+    """An open request may hold one; a closed object is refused with its place."""
     body = snapshot_body()
     body["request"]["\ud800"] = 1
     (record,) = read_document(write_document([body]))
@@ -86,8 +85,8 @@ def test_a_lone_surrogate_in_a_key_is_read(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("bad", ["../../../outside", "a\x00b", "\ud800"])
-def test_an_id_that_is_no_id_opens_no_file(bad: str, tmp_path: Path) -> None:
-    """A wire reference is followed only for a proper id: nothing outside the tree is read or named."""
+def test_an_invalid_id_opens_no_file(bad: str, tmp_path: Path) -> None:
+    """A raw response is read only for a valid id: nothing outside the tree is opened or named."""
     root = write_tree(tmp_path / ".ai-snapshots", 1)
     (tmp_path / "outside.json").write_text("secret")
     victim = root / "openai" / "snap-0000.json"
@@ -104,8 +103,8 @@ def test_an_id_that_is_no_id_opens_no_file(bad: str, tmp_path: Path) -> None:
     assert "SN7" not in {finding["rule"] for finding in findings}
 
 
-def test_a_link_to_itself_and_deep_folders_do_not_end_the_run(tmp_path: Path) -> None:
-    """A walk survives loops and any depth, and still finds what is there."""
+def test_symlink_loops_and_deep_folders_do_not_crash(tmp_path: Path) -> None:
+    """And everything else is still checked."""
     (tmp_path / "loop").symlink_to("loop")
     (tmp_path / "model_io.json").write_text(json.dumps(sample_session()))
     deep = tmp_path
@@ -119,8 +118,8 @@ def test_a_link_to_itself_and_deep_folders_do_not_end_the_run(tmp_path: Path) ->
 
 
 @pytest.mark.parametrize("text", ['{"traces_dir": "a\\u0000b"}', '{"traces_dir": "\\ud800"}', '{"\\ud800": 1}'])
-def test_a_setting_that_no_file_system_takes_is_refused(text: str, tmp_path: Path) -> None:
-    """What `config check` calls valid must not end another command."""
+def test_a_setting_that_is_no_valid_path_is_refused(text: str, tmp_path: Path) -> None:
+    """A value that `config check` accepts must not crash another command."""
     (tmp_path / "traceforge.config.json").write_text(text)
 
     with pytest.raises(InvalidConfig):
@@ -137,11 +136,10 @@ def test_comments_are_removed_in_linear_time(tmp_path: Path) -> None:
     assert "traceforge.config.json: PARSE not JSON: " in ran.out
 
 
-def test_a_current_folder_that_is_gone_is_said(tmp_path: Path) -> None:
-    """No internal error where somebody removed the folder under our feet."""
-    gone = tmp_path / "gone"
-    gone.mkdir()
-    program = f"cd {gone} && rmdir {gone} && {COMMAND} verify"
+def test_a_removed_current_folder_is_a_clear_error(tmp_path: Path) -> None:
+    removed = tmp_path / "gone"
+    removed.mkdir()
+    program = f"cd {removed} && rmdir {removed} && {COMMAND} verify"
 
     ran = subprocess.run(["bash", "-c", program], capture_output=True, text=True, check=False)
 
@@ -160,16 +158,16 @@ def test_a_current_folder_that_is_gone_is_said(tmp_path: Path) -> None:
         ("nonsense 2> /dev/full", 2),
     ],
 )
-def test_a_stream_that_fails_does_not_change_what_is_said(program: str, code: int) -> None:
-    """Full, closed and debugged streams keep the exit code that the outcome has."""
+def test_a_failing_output_stream_does_not_change_the_exit_code(program: str, code: int) -> None:
+    """Full, closed and debugged streams."""
     ran = subprocess.run(["bash", "-c", f"{COMMAND} {program}"], capture_output=True, text=True, check=False)
 
     assert code == ran.returncode
     assert "TF999" not in ran.stderr
 
 
-def test_a_reader_that_leaves_is_no_finding(tmp_path: Path) -> None:
-    """A broken pipe is exit 141, as a shell reports it; 1 would mean that something was found."""
+def test_a_broken_pipe_is_exit_141(tmp_path: Path) -> None:
+    """As a shell reports it; 1 would mean a finding."""
     root = write_tree(tmp_path / ".ai-snapshots", 1)
     program = f"({COMMAND} verify {root}; echo $? >&2) | true"
 
@@ -179,15 +177,14 @@ def test_a_reader_that_leaves_is_no_finding(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("encoding", ["ascii", "latin-1"])
-def test_any_terminal_can_show_any_text(encoding: str) -> None:
-    """What an encoding cannot print is escaped."""
+def test_text_that_an_encoding_cannot_print_is_escaped(encoding: str) -> None:
     ran = traceforge("help", "errors", PYTHONIOENCODING=encoding)
 
     assert 0 == ran.code
 
 
 def test_a_name_with_a_newline_cannot_forge_a_line(tmp_path: Path) -> None:
-    """The names of valid files are printed on one line too."""
+    """Also the name of a valid file."""
     file = tmp_path / "a\nb: valid.json"
     file.write_text(json.dumps(sample_session()))
     pack = write_pack(tmp_path / "p\nq")
@@ -197,7 +194,7 @@ def test_a_name_with_a_newline_cannot_forge_a_line(tmp_path: Path) -> None:
 
 
 def test_a_file_that_grows_is_not_read_for_ever() -> None:
-    """The limit counts what is read, not what the file first said."""
+    """The limit counts the bytes read, not the file's first size."""
     from traceforge.errors import CannotRead
     from traceforge.files import read_file
 
@@ -207,20 +204,20 @@ def test_a_file_that_grows_is_not_read_for_ever() -> None:
         read_file("/proc/self/maps", bytes_max=10)
 
 
-def test_verifying_a_session_leaves_it_as_it_was() -> None:
-    """Even where hashes are not checked and odd numbers stand where text should."""
-    given = sample_session(1)
-    given["interactions"][0]["response_content"] = [1e-7, 2**60]
-    before = json.dumps(given)
+def test_verifying_a_session_does_not_change_it() -> None:
+    """Also without the hash check and with odd numbers in place of text."""
+    session = sample_session(1)
+    session["interactions"][0]["response_content"] = [1e-7, 2**60]
+    before = json.dumps(session)
 
-    verify_session(given, VerifyOptions(response_hashes=False))
+    verify_session(session, VerifyOptions(response_hashes=False))
 
-    assert before == json.dumps(given)
+    assert before == json.dumps(session)
 
 
 @pytest.mark.parametrize("field", ["version", "id"])
-def test_no_value_of_a_file_is_printed_unless_it_is_a_name(field: str, tmp_path: Path) -> None:
-    """A secret that stands where a version or an id should does not reach the build log."""
+def test_an_invalid_version_or_id_is_not_printed(field: str, tmp_path: Path) -> None:
+    """It may be a secret, and build logs are public."""
     root = write_tree(tmp_path / ".ai-snapshots", 1)
     victim = root / "openai" / "snap-0000.json"
     document = json.loads(victim.read_text())
@@ -233,8 +230,8 @@ def test_no_value_of_a_file_is_printed_unless_it_is_a_name(field: str, tmp_path:
     assert "hunter2" not in ran.out + ran.err
 
 
-def test_a_reference_to_a_bundle_that_is_gone_is_found(tmp_path: Path) -> None:
-    """Calling a run a refusal does not make its bundle disappear."""
+def test_a_reference_to_a_missing_bundle_is_a_finding(tmp_path: Path) -> None:
+    """Also in a run that is called a refusal."""
     pack = write_pack(tmp_path / "pack")
     run = json.loads((pack / "run.json").read_text())
     run["kernel_result_kind"] = "REFUSE"
@@ -248,7 +245,6 @@ def test_a_reference_to_a_bundle_that_is_gone_is_found(tmp_path: Path) -> None:
 
 
 def test_a_large_text_with_a_lone_surrogate_needs_little_memory() -> None:
-    """The exact reader looks at each character once and takes nothing back."""
     program = """
 import resource
 resource.setrlimit(resource.RLIMIT_AS, (1 << 30, 1 << 30))

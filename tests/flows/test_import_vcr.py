@@ -26,16 +26,18 @@ KEY = "sk-abcdefghijklmnopqrstuvwxyz123456"
 
 
 def run_pytest(folder: Path, python: Path, url: str, *words: str) -> list[str]:
-    """The application's tests, as its people run them; the command."""
+    """Run the application's tests as its developers do; the command."""
     command = [str(python), "-m", "pytest", "-q", "-p", "no:cacheprovider", *words, "tests/vcr_tests.py"]
     environ = {"PATH": os.environ["PATH"], "MODEL_URL": url, "PYTHONDONTWRITEBYTECODE": "1"}
-    done = subprocess.run(command, cwd=folder, env=environ, capture_output=True, text=True, timeout=90, check=False)
-    assert 0 == done.returncode, done.stdout
+    completed = subprocess.run(
+        command, cwd=folder, env=environ, capture_output=True, text=True, timeout=90, check=False
+    )
+    assert 0 == completed.returncode, completed.stdout
     return command
 
 
 def test_cassettes_of_pytest_recording_are_replayed(tmp_path: Path) -> None:
-    """Recorded by vcrpy, imported, approved: the same tests pass without it, and without the provider."""
+    """Recorded by vcrpy, imported, approved: the same tests pass without vcrpy and without the provider."""
     python = installed_python("vcr")
     (tmp_path / "tests").mkdir()
     shutil.copy(PROJECT / "tests" / "apps" / "vcr_tests.py", tmp_path / "tests")
@@ -56,10 +58,10 @@ def test_cassettes_of_pytest_recording_are_replayed(tmp_path: Path) -> None:
 
     assert 0 == traceforge("approve", "--all", "--reason", "as before", cwd=tmp_path).code
     scopes = {
-        one["scope"]
+        scope["scope"]
         for path in tmp_path.glob(".ai-snapshots/*/*.json")
         if path.parent.name not in ("wire", "approvals")
-        for one in json.loads(path.read_text())["snapshots"][0]["source"]["scopes"]
+        for scope in json.loads(path.read_text())["snapshots"][0]["source"]["scopes"]
     }
     many = "tests/vcr_tests.py::TestMany::test_dish"
     assert {f"{many}[pie]", f"{many}[v1.5 stew]"} < scopes
@@ -100,51 +102,50 @@ def write(project: Path, name: str, *interactions: dict[str, Any]) -> None:
     file.write_text(json.dumps({"version": 1, "interactions": list(interactions)}))
 
 
-def imported(project: Path, *words: str, **variables: str) -> CommandResult:
-    """The command."""
+def import_cassettes(project: Path, *words: str, **variables: str) -> CommandResult:
     return traceforge("import", "vcr", "tests/cassettes", *words, cwd=project, **variables)
 
 
 def test_every_encoding_of_a_body_is_read(project: Path) -> None:
-    """A text, base64, gzip, parsed, the old shape of httpx, a stale header: six calls with one meaning."""
-    said = json.dumps(chat_answer("yes", usage=USAGE))
-    packed = base64.b64encode(gzip.compress(said.encode())).decode()
+    """A text, base64, gzip, parsed, the old shape of httpx, a stale header: six forms of one call."""
+    body = json.dumps(chat_answer("yes", usage=USAGE))
+    packed = base64.b64encode(gzip.compress(body.encode())).decode()
     gzipped = {"content-type": ["application/json"], "content-encoding": ["gzip"]}
-    parsed = interaction("parsed", body=None, parsed_body=json.loads(said), headers=gzipped)
+    parsed = interaction("parsed", body=None, parsed_body=json.loads(body), headers=gzipped)
     del parsed["response"]["body"]
     parsed["request"]["parsed_body"] = json.loads(parsed["request"].pop("body"))
     old = interaction("old")
-    old["response"] = {"status_code": 200, "http_version": "HTTP/1.1", "headers": {}, "content": said}
+    old["response"] = {"status_code": 200, "http_version": "HTTP/1.1", "headers": {}, "content": body}
     write(
         project, "test_bot/test_all.json", interaction("text"), parsed, old,
-        interaction("base64", body={"base64_string": base64.b64encode(said.encode()).decode()}),
+        interaction("base64", body={"base64_string": base64.b64encode(body.encode()).decode()}),
         interaction("gzip", body={"base64_string": packed}, headers=gzipped), interaction("stale", headers=gzipped),
     )  # fmt: skip
 
-    ran = imported(project, "--json")
+    ran = import_cassettes(project, "--json")
 
-    told = json.loads(ran.out)
-    assert (0, 6, 6, []) == (ran.code, told["calls"], len(told["pending"]), told["findings"])
-    kept = [json.loads(path.read_text()) for path in (project / ".ai-tests" / "pending").iterdir()]
-    assert {"yes"} == {one["record"]["response"]["content"] for one in kept}
-    assert {"tests/test_bot.py::test_all"} == {one["record"]["source"]["scopes"][0]["scope"] for one in kept}
+    report = json.loads(ran.out)
+    assert (0, 6, 6, []) == (ran.code, report["calls"], len(report["pending"]), report["findings"])
+    changes = [json.loads(path.read_text()) for path in (project / ".ai-tests" / "pending").iterdir()]
+    assert {"yes"} == {change["record"]["response"]["content"] for change in changes}
+    assert {"tests/test_bot.py::test_all"} == {change["record"]["source"]["scopes"][0]["scope"] for change in changes}
 
 
 def test_yaml_with_binary_bodies_and_python_tags_is_read(project: Path) -> None:
-    """What older vcrpy wrote is read; a tag that would run code is refused, and nothing runs."""
+    """Of older vcrpy; a tag that would run code is refused, and nothing runs."""
     request = json.dumps(chat_request("Hi", **REPEATABLE))
-    said = base64.b64encode(gzip.compress(json.dumps(chat_answer("yes", usage=USAGE)).encode())).decode()
+    body = base64.b64encode(gzip.compress(json.dumps(chat_answer("yes", usage=USAGE)).encode())).decode()
     folder = project / "tests" / "cassettes"
     (folder / "old.yaml").write_text(
         f"interactions:\n- request:\n    body: !!python/unicode '{request}'\n    headers:\n"
         "      Content-Type: [application/json]\n    method: POST\n"
         "    uri: https://api.openai.com/v1/chat/completions\n  response:\n"
-        f"    body: {{string: !!binary {said}}}\n    headers:\n      Content-Encoding: [gzip]\n"
+        f"    body: {{string: !!binary {body}}}\n    headers:\n      Content-Encoding: [gzip]\n"
         "    status: {code: 200, message: OK}\nversion: 1\n"
     )
     (folder / "evil.yaml").write_text('!!python/object/apply:os.system ["touch ran"]\n')
 
-    ran = imported(project)
+    ran = import_cassettes(project)
 
     assert 3 == ran.code
     assert "evil.yaml: $: PARSE not YAML that a cassette holds" in ran.out
@@ -154,7 +155,7 @@ def test_yaml_with_binary_bodies_and_python_tags_is_read(project: Path) -> None:
 
 
 def test_broken_cassettes_are_named_and_others_are_imported(project: Path) -> None:
-    """Not JSON, no interactions, no status, no cassette at all: each is said, or is not ours."""
+    """Not JSON, no interactions, no status; a file that is no cassette is skipped."""
     folder = project / "tests" / "cassettes"
     write(project, "test_bot/test_good.json", interaction())
     write(project, "test_bot/test_status.json", interaction(status={"message": "OK"}))
@@ -162,7 +163,7 @@ def test_broken_cassettes_are_named_and_others_are_imported(project: Path) -> No
     (folder / "empty.yaml").write_text("")
     (folder / "notes.json").write_text('{"about": "something else"}')
 
-    ran = imported(project)
+    ran = import_cassettes(project)
 
     assert 3 == ran.code
     assert "cut.json: $: PARSE not JSON" in ran.out
@@ -173,17 +174,17 @@ def test_broken_cassettes_are_named_and_others_are_imported(project: Path) -> No
 
 
 def test_importing_twice_changes_nothing(project: Path) -> None:
-    """The same traces and the same pending changes; once approved, everything is unchanged."""
+    """Also after approval."""
     write(project, "test_bot/test_a.json", interaction("one"), interaction("two"))
-    first = imported(project)
+    first = import_cassettes(project)
     files = sorted(path.name for path in (project / ".ai-tests").rglob("*.json"))
 
-    second = imported(project)
+    second = import_cassettes(project)
 
     assert (0, first.out) == (second.code, second.out)
     assert files == sorted(path.name for path in (project / ".ai-tests").rglob("*.json"))
     assert 0 == traceforge("approve", "--all", "--reason", "yes", cwd=project).code
-    third = imported(project)
+    third = import_cassettes(project)
     assert (0, True, True) == (third.code, "unchanged: 2\n" in third.out, "new" not in third.out)
 
 
@@ -194,7 +195,7 @@ def test_a_failed_attempt_is_dropped_and_a_refused_call_has_a_reason(project: Pa
     loose["request"]["body"] = json.dumps({**json.loads(loose["request"]["body"]), "temperature": 0.7})
     write(project, "test_bot/test_a.json", busy, interaction("Hi"), loose)
 
-    ran = imported(project)
+    ran = import_cassettes(project)
 
     assert (0, True, True) == (ran.code, "new: 1\n" in ran.out, "refused: 1\n" in ran.out)
     assert "temperature must be 0" in ran.out
@@ -203,12 +204,15 @@ def test_a_failed_attempt_is_dropped_and_a_refused_call_has_a_reason(project: Pa
 def test_nothing_to_import_is_not_a_success(project: Path) -> None:
     """No folder, no cassette, no model call; and CI never writes."""
     assert 3 == traceforge("import", "vcr", "nowhere", cwd=project).code
-    assert (3, True) == ((ran := imported(project)).code, "there are no cassettes in tests/cassettes" in ran.err)
+    assert (3, True) == (
+        (ran := import_cassettes(project)).code,
+        "there are no cassettes in tests/cassettes" in ran.err,
+    )
     other = interaction()
     other["request"]["uri"] = "https://example.com/v1/orders"
     write(project, "other.json", other)
-    assert (3, True) == ((ran := imported(project)).code, "0 model calls, 1 other interaction" in ran.out)
-    assert 2 == imported(project, CI="true").code
+    assert (3, True) == ((ran := import_cassettes(project)).code, "0 model calls, 1 other interaction" in ran.out)
+    assert 2 == import_cassettes(project, CI="true").code
 
 
 def test_without_pyyaml_the_error_names_the_extra(project: Path, tmp_path: Path) -> None:
@@ -218,7 +222,7 @@ def test_without_pyyaml_the_error_names_the_extra(project: Path, tmp_path: Path)
     blocked.mkdir()
     (blocked / "yaml.py").write_text("raise ImportError\n")
 
-    ran = imported(project, PYTHONPATH=str(blocked))
+    ran = import_cassettes(project, PYTHONPATH=str(blocked))
 
     assert 3 == ran.code
     assert "error TF402: YAML cassettes cannot be read here: PyYAML is not installed" in ran.err

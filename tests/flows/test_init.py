@@ -1,4 +1,4 @@
-"""`traceforge init`: a project that is ready, and nothing of it that was there is changed."""
+"""`traceforge init`: prepares a project without changing existing files."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ def contents(folder: Path) -> dict[str, bytes]:
     return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
-def test_a_fresh_folder_gets_a_configuration_an_ignore_file_and_a_key(tmp_path: Path) -> None:
-    """And each step is said, a line each, on stdout."""
+def test_an_empty_folder_gets_a_configuration_an_ignore_file_and_a_key(tmp_path: Path) -> None:
+    """Each step is a line on stdout."""
     ran = init(tmp_path)
 
     assert [
@@ -46,19 +46,19 @@ def test_a_fresh_folder_gets_a_configuration_an_ignore_file_and_a_key(tmp_path: 
 
 
 def test_a_second_time_changes_nothing(tmp_path: Path) -> None:
-    """It says that everything was kept."""
+    """And prints that everything was kept."""
     init(tmp_path)
     before = contents(tmp_path)
 
-    again = init(tmp_path)
+    second = init(tmp_path)
 
-    kept = ("traceforge.config.json", ".gitignore", ".gitattributes", KEY)
-    assert [f"kept      {name}" for name in kept] == again.out.splitlines()
+    names = ("traceforge.config.json", ".gitignore", ".gitattributes", KEY)
+    assert [f"kept      {name}" for name in names] == second.out.splitlines()
     assert before == contents(tmp_path)
 
 
 def test_the_written_configuration_is_valid_and_names_every_setting(tmp_path: Path) -> None:
-    """Each line of it is the default, explained by a comment above it, so that any line can be edited alone."""
+    """Each with its default and a comment, so that any line can be edited alone."""
     init(tmp_path)
 
     assert "valid: traceforge.config.json\n" == traceforge("config", "check", cwd=tmp_path).out
@@ -69,7 +69,7 @@ def test_the_written_configuration_is_valid_and_names_every_setting(tmp_path: Pa
     assert list(Config.__struct_fields__) == settings
 
 
-def test_the_key_is_private_secret_and_another_one_each_time(tmp_path: Path) -> None:
+def test_the_key_is_private_and_different_each_time(tmp_path: Path) -> None:
     """Mode 0600 in a folder of mode 0700; 64 hex digits that no output shows."""
     keys = []
     for name in ("one", "two"):
@@ -85,8 +85,7 @@ def test_the_key_is_private_secret_and_another_one_each_time(tmp_path: Path) -> 
     assert 2 == len(set(keys))
 
 
-def test_a_configuration_that_is_there_is_not_touched(tmp_path: Path) -> None:
-    """Whatever it says, and however it says it."""
+def test_an_existing_configuration_is_not_changed(tmp_path: Path) -> None:
     (tmp_path / "traceforge.config.json").write_text('{ // mine\n  "max_trace_retention": 7 }')
 
     assert init(tmp_path).out.startswith("kept      traceforge.config.json\n")
@@ -95,7 +94,7 @@ def test_a_configuration_that_is_there_is_not_touched(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("table", ["[tool.traceforge]\nmax_trace_retention = 7\n", "[tool.traceforge]\n"])
 def test_a_project_that_pyproject_configures_gets_no_second_file(tmp_path: Path, table: str) -> None:
-    """Two files would both configure, which is an error; an empty table counts as one."""
+    """Two configurations are an error; an empty table counts as one."""
     (tmp_path / "pyproject.toml").write_text(table)
 
     ran = init(tmp_path)
@@ -127,8 +126,8 @@ def test_a_broken_configuration_stops_before_anything_is_written(tmp_path: Path)
         (b".ai-tests/\n!.ai-tests/\n", b".ai-tests/\n!.ai-tests/\n.ai-tests/\n"),
     ],
 )
-def test_the_line_is_added_behind_what_is_there(tmp_path: Path, before: bytes, after: bytes) -> None:
-    """No byte that was there changes, and the line ends are those of the file."""
+def test_the_ignore_line_is_appended(tmp_path: Path, before: bytes, after: bytes) -> None:
+    """No existing byte changes, and the line end is the file's."""
     (tmp_path / ".gitignore").write_bytes(before)
 
     assert "added to  .gitignore: .ai-tests/\n" in init(tmp_path).out
@@ -142,30 +141,31 @@ def test_the_line_is_added_behind_what_is_there(tmp_path: Path, before: bytes, a
         ".ai-tests/*\n", "\ufeff.ai-tests/**  \n",
     ],
 )  # fmt: skip
-def test_a_folder_that_is_ignored_in_another_spelling_stays_so(tmp_path: Path, written: str) -> None:
-    """Nothing is added, with any line ends and after a byte order mark."""
+def test_a_folder_already_ignored_in_another_spelling_gets_no_line(tmp_path: Path, written: str) -> None:
+    """With any line ends and after a byte order mark."""
     (tmp_path / ".gitignore").write_text(written, encoding="utf-8", newline="")
 
     assert "kept      .gitignore\n" in init(tmp_path).out
     assert written.encode() == (tmp_path / ".gitignore").read_bytes()
 
 
-def test_git_ignores_what_was_written(tmp_path: Path) -> None:
-    """Asked itself, Git says that traces and the key are ignored, and the configuration is not."""
+def test_git_ignores_traces_and_the_key(tmp_path: Path) -> None:
+    """And not the configuration."""
     subprocess.run(["git", "init", "-q"], cwd=tmp_path, check=True)
     (tmp_path / "traceforge.config.json").write_text('{"traces_dir": "var/my traces [1]"}')
     (tmp_path / ".gitignore").write_bytes(b"*.pyc\r\n")
     assert "added to  .gitignore: .ai-tests/, /var/my\\ traces\\ \\[1]/\n" in init(tmp_path).out
-    asked = [KEY, "var/my traces [1]/x.json", "traceforge.config.json", "sub/var/my traces [1]/x.json"]
+    paths = [KEY, "var/my traces [1]/x.json", "traceforge.config.json", "sub/var/my traces [1]/x.json"]
 
-    said = subprocess.run(["git", "check-ignore", *asked], cwd=tmp_path, capture_output=True, text=True, check=False)
+    completed = subprocess.run(
+        ["git", "check-ignore", *paths], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
 
-    assert asked[:2] == said.stdout.splitlines()
+    assert paths[:2] == completed.stdout.splitlines()
     assert "kept      .gitignore\n" in init(tmp_path).out
 
 
-def test_the_mode_of_an_ignore_file_is_kept(tmp_path: Path) -> None:
-    """A private file stays private."""
+def test_the_mode_of_an_ignore_file_stays(tmp_path: Path) -> None:
     (tmp_path / ".gitignore").write_text("x\n")
     (tmp_path / ".gitignore").chmod(0o600)
 
@@ -175,7 +175,7 @@ def test_the_mode_of_an_ignore_file_is_kept(tmp_path: Path) -> None:
 
 
 def test_the_root_of_the_project_is_prepared_from_anywhere_in_it(tmp_path: Path) -> None:
-    """Where every other command looks, too; names are told from where the person stands."""
+    """File names are printed relative to the current folder."""
     (tmp_path / ".git").mkdir()
     (tmp_path / "src" / "app").mkdir(parents=True)
 
@@ -186,14 +186,14 @@ def test_the_root_of_the_project_is_prepared_from_anywhere_in_it(tmp_path: Path)
     assert (tmp_path / KEY).exists()
 
 
-def test_ci_never_prepares(tmp_path: Path) -> None:
+def test_init_is_refused_in_ci(tmp_path: Path) -> None:
     """Exit 2, and nothing is written."""
     assert "`traceforge init` writes files, and CI is set" in init(tmp_path, code=2, CI="true").err
     assert [] == os.listdir(tmp_path)
 
 
 def test_a_key_that_cannot_be_read_is_not_replaced(tmp_path: Path) -> None:
-    """What stands there may be the only key to what was recorded; an empty file is none."""
+    """It may be the only key to existing recordings; an empty file is not a key."""
     (tmp_path / KEY).mkdir(parents=True)
     assert "error TF201" in init(tmp_path, code=3).err
     assert (tmp_path / KEY).is_dir()
@@ -204,8 +204,8 @@ def test_a_key_that_cannot_be_read_is_not_replaced(tmp_path: Path) -> None:
     assert 65 == len((tmp_path / KEY).read_text())
 
 
-def test_attributes_that_are_there_stay(tmp_path: Path) -> None:
-    """A project's own lines, in its own line ends; a line that says the same with more space is not said twice."""
+def test_existing_attributes_stay(tmp_path: Path) -> None:
+    """In the file's line ends; an equal line with other spaces is not added again."""
     (tmp_path / ".gitattributes").write_bytes(b"*.png binary\r\n.ai-snapshots/**    -text")
 
     assert "added to  .gitattributes: .ai-snapshots/wire/** linguist-generated\n" in init(tmp_path).out

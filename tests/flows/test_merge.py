@@ -1,4 +1,4 @@
-"""Two branches that approve different snapshots merge, and rebuilding the manifest is all there is to do."""
+"""Two branches that approve different snapshots merge by rebuilding the manifest."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ from traceforge.snapshots.approve.tree_commit import SnapshotChange
 def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Project:
     """A project as `init` prepares it, with four approved snapshots."""
     monkeypatch.setenv("GIT_CONFIG_GLOBAL", os.devnull)
-    made = Project(tmp_path / "repository")
-    assert 0 == traceforge("init", cwd=made.folder).code
-    made.approve(*(record_change(name) for name in ("aaa", "bbb", "mmm", "zzz")))
-    made.commit("four snapshots")
-    return made
+    repository = Project(tmp_path / "repository")
+    assert 0 == traceforge("init", cwd=repository.folder).code
+    repository.approve(*(record_change(name) for name in ("aaa", "bbb", "mmm", "zzz")))
+    repository.commit("four snapshots")
+    return repository
 
 
 @pytest.mark.parametrize("autocrlf", ["false", "true"])
-def test_the_manifest_is_the_only_step(project: Project, autocrlf: str) -> None:
-    """New, changed and removed snapshots and raw responses on both sides, whatever Git thinks of line ends."""
+def test_rebuilding_the_manifest_resolves_a_merge(project: Project, autocrlf: str) -> None:
+    """With new, changed and removed snapshots and raw responses on both sides, with any line-end setting of Git."""
     project.git("config", "core.autocrlf", autocrlf)
     project.git("checkout", "-qb", "theirs")
     project.approve(record_change("ccc"), record_change("aaa", "Theirs."), SnapshotChange("", "zzz", None, None))
@@ -43,27 +43,27 @@ def test_the_manifest_is_the_only_step(project: Project, autocrlf: str) -> None:
     with pytest.raises(subprocess.CalledProcessError):
         project.git("merge", "-q", "theirs")
     assert [".ai-snapshots/manifest.json"] == project.git("diff", "--name-only", "--diff-filter=U").split()
-    assert (3, True) == ((done := traceforge("verify", cwd=project.folder)).code, "snapshot manifest" in done.out)
+    assert (3, True) == ((result := traceforge("verify", cwd=project.folder)).code, "snapshot manifest" in result.out)
     assert 0 == traceforge("snapshot", "manifest", cwd=project.folder).code
     project.commit("merged")
 
-    done = traceforge("verify", cwd=project.folder)
+    result = traceforge("verify", cwd=project.folder)
     assert (0, "checked 3 approvals, 6 snapshots (1: prompt checked, answer not checked): all valid\n") == (
-        done.code,
-        done.out,
+        result.code,
+        result.out,
     )
-    for parent in ("HEAD^1", "HEAD^2"):  # What the other branch brought was approved there.
+    for parent in ("HEAD^1", "HEAD^2"):  # The other branch's changes were approved there.
         assert 0 == traceforge("verify", "--base", parent, cwd=project.folder).code
 
 
-def test_git_leaves_the_bytes_alone(project: Project, tmp_path: Path) -> None:
-    """A clone on a system with other line ends has the same files, and GitHub folds the raw responses away."""
+def test_git_does_not_change_line_ends(project: Project, tmp_path: Path) -> None:
+    """A clone with other line-end settings has the same files, and GitHub collapses the raw responses."""
     clone = tmp_path / "clone"
     subprocess.run(
         ["git", "clone", "-q", "-c", "core.autocrlf=true", "-c", "core.eol=crlf", project.folder, clone], check=True
     )
-    said = project.git("check-attr", "text", "linguist-generated", "--", ".ai-snapshots/wire/aaa.json").split()
+    attributes = project.git("check-attr", "text", "linguist-generated", "--", ".ai-snapshots/wire/aaa.json").split()
 
     assert 0 == traceforge("verify", cwd=clone).code
     assert (clone / ".ai-snapshots/wire/aaa.json").read_bytes() == (project.root / "wire/aaa.json").read_bytes()
-    assert ["unset", "set"] == [said[2], said[5]]
+    assert ["unset", "set"] == [attributes[2], attributes[5]]

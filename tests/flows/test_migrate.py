@@ -1,4 +1,4 @@
-"""`traceforge snapshot migrate`: an old tree becomes a valid one, all of it or nothing."""
+"""`traceforge snapshot migrate`: all of an old tree is migrated, or nothing."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from support.command import CommandResult, traceforge
 SETS = ["--set", "temperature=0", "--set", "max_tokens=20", "--set", "file=app.py", "--set", "finish_reason=stop"]
 
 
-def old(name: str, **changes: Any) -> dict[str, Any]:
-    """A record of 0.9.0 that lacks four fields."""
+def old_record(name: str, **changes: Any) -> dict[str, Any]:
+    """A record of 0.9.0 without four fields."""
     return {
         "id": name, "timestamp": "2025-06-01T08:00:00Z", "line": 1, "function": "", "model": "gpt-4-turbo",
         "prompt": "Hi", "seed": 1, "response": "Hello", "tokens_used": 2, "latency_ms": 5, **changes,
@@ -31,7 +31,6 @@ def write(project: Project, file: str, *records: dict[str, Any]) -> None:
 
 
 def migrate(project: Project, *options: str, **variables: str) -> CommandResult:
-    """Run it."""
     return traceforge(
         "snapshot", "migrate", "--from", "0.9.0", "--to", "1.0.0", *options, cwd=project.folder, **variables
     )
@@ -41,24 +40,24 @@ def migrate(project: Project, *options: str, **variables: str) -> CommandResult:
 def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Project:
     """One record of 1.0.0 that was approved, and three of 0.9.0 in two documents."""
     monkeypatch.setenv("GIT_CONFIG_GLOBAL", os.devnull)
-    made = Project(tmp_path / "repository")
-    made.approve(record_change("new"))
-    write(made, "openai/one.json", old("one"))
-    write(made, "openai/all.json", old("two"), old("three", temperature=0.0))
-    return made
+    repository = Project(tmp_path / "repository")
+    repository.approve(record_change("new"))
+    write(repository, "openai/one.json", old_record("one"))
+    write(repository, "openai/all.json", old_record("two"), old_record("three", temperature=0.0))
+    return repository
 
 
 def tree(project: Project) -> dict[str, bytes]:
-    """Every file."""
+    """Every file of the tree."""
     return {str(path.relative_to(project.root)): path.read_bytes() for path in project.root.rglob("*.json")}
 
 
 def test_a_whole_tree_is_migrated_and_approved(project: Project) -> None:
-    """Each record gets a file of its own; what was valid before is left alone."""
+    """Each record gets its own file; valid documents are unchanged."""
     before = tree(project)
-    done = migrate(project, *SETS, "--tag", "v1")
+    result = migrate(project, *SETS, "--tag", "v1")
 
-    assert (0, "migrated: 3 records of 2 documents") == (done.code, done.out.splitlines()[0])
+    assert (0, "migrated: 3 records of 2 documents") == (result.code, result.out.splitlines()[0])
     after = tree(project)
     assert {"openai/new.json", "openai/one.json", "openai/two.json", "openai/three.json"} == {
         file for file in after if file.startswith("openai/")
@@ -66,42 +65,42 @@ def test_a_whole_tree_is_migrated_and_approved(project: Project) -> None:
     assert before["openai/new.json"] == after["openai/new.json"]
     verified = traceforge("verify", cwd=project.folder)
     assert (0, "checked 2 approvals, 4 snapshots: all valid\n") == (verified.code, verified.out)
-    shown = json.loads(traceforge("snapshot", "show", "three", "--json", cwd=project.folder).out)
-    assert ["source.file", "max_tokens", "response.finish_reason"] == shown["record"]["request"]["declared"]
-    assert ("migrated from 0.9.0 to 1.0.0", "v1") == (shown["approvals"][0]["reason"], shown["approvals"][0]["tag"])
+    record = json.loads(traceforge("snapshot", "show", "three", "--json", cwd=project.folder).out)
+    assert ["source.file", "max_tokens", "response.finish_reason"] == record["record"]["request"]["declared"]
+    assert ("migrated from 0.9.0 to 1.0.0", "v1") == (record["approvals"][0]["reason"], record["approvals"][0]["tag"])
 
 
 def test_missing_fields_of_every_record_are_named_and_nothing_is_written(project: Project) -> None:
     """File, field and fix; exit 1."""
     before = tree(project)
-    done = migrate(project, *SETS[:6])
+    result = migrate(project, *SETS[:6])
 
-    assert 1 == done.code
-    assert 3 == done.out.count("requires response.finish_reason")
-    assert 3 == done.out.count("--set finish_reason=VALUE")
-    assert ".ai-snapshots/openai/all.json: $.snapshots[1].finish_reason: SN1" in done.out
+    assert 1 == result.code
+    assert 3 == result.out.count("requires response.finish_reason")
+    assert 3 == result.out.count("--set finish_reason=VALUE")
+    assert ".ai-snapshots/openai/all.json: $.snapshots[1].finish_reason: SN1" in result.out
     assert before == tree(project)
 
 
 @pytest.mark.parametrize(
     ("file", "records", "rule"),
     [
-        ("openai/more.json", [old("four", seed=...)], "SN8"),
-        ("openai/more.json", [old("one")], "SN1"),
-        ("openai/more.json", [old("new")], "SN5"),
+        ("openai/more.json", [old_record("four", seed=...)], "SN8"),
+        ("openai/more.json", [old_record("one")], "SN1"),
+        ("openai/more.json", [old_record("new")], "SN5"),
     ],
     ids=["no seed", "twice", "there already"],
 )
 def test_a_migration_that_verify_would_refuse_is_not_written(
     project: Project, file: str, records: list[dict[str, Any]], rule: str
 ) -> None:
-    """The policy holds, and an id stands once, also among the snapshots that are of this version already."""
-    cleaned = [{name: value for name, value in one.items() if value is not ...} for one in records]
+    """The policy holds, and ids are unique, also among snapshots of the current version."""
+    cleaned = [{name: value for name, value in fields.items() if value is not ...} for fields in records]
     write(project, file, *cleaned)
     before = tree(project)
-    done = migrate(project, *SETS)
+    result = migrate(project, *SETS)
 
-    assert (1, True, before) == (done.code, rule in done.out, tree(project))
+    assert (1, True, before) == (result.code, rule in result.out, tree(project))
 
 
 def test_wrong_usage_is_exit_code_2(project: Project) -> None:
@@ -114,24 +113,24 @@ def test_wrong_usage_is_exit_code_2(project: Project) -> None:
     assert 2 == migrate(project, "--set", "temperature").code
     assert 2 == migrate(project, *SETS, CI="true").code
     assert (1, True) == (
-        (done := migrate(project, *SETS, "--set", "temperature=hot")).code,
-        "must be number" in done.out,
+        (result := migrate(project, *SETS, "--set", "temperature=hot")).code,
+        "must be number" in result.out,
     )
     assert before == tree(project)
 
 
 def test_a_tree_without_old_documents_has_nothing_to_migrate(project: Project) -> None:
-    """Exit 3: nothing was done."""
+    """Exit 3."""
     assert 0 == migrate(project, *SETS).code
     assert 3 == migrate(project, *SETS).code
 
 
 def test_every_other_command_refuses_an_old_tree(project: Project) -> None:
-    """With the words of the specification."""
+    """With the message of the specification."""
     for command in (["verify"], ["snapshot", "verify"], ["snapshot", "manifest"]):
-        done = traceforge(*command, cwd=project.folder)
-        assert 1 == done.code
-        assert "Snapshot version 0.9.0 is no longer supported. Current version: 1.0.0" in done.out
-        assert "Re-record all snapshots." in done.out
-    done = traceforge("snapshot", "rm", "new", "--reason", "x", cwd=project.folder)
-    assert (1, True) == (done.code, "0.9.0 is no longer supported" in done.out)
+        result = traceforge(*command, cwd=project.folder)
+        assert 1 == result.code
+        assert "Snapshot version 0.9.0 is no longer supported. Current version: 1.0.0" in result.out
+        assert "Re-record all snapshots." in result.out
+    result = traceforge("snapshot", "rm", "new", "--reason", "x", cwd=project.folder)
+    assert (1, True) == (result.code, "0.9.0 is no longer supported" in result.out)

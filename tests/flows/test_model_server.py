@@ -1,4 +1,4 @@
-"""The model server: the real SDKs take it for a provider, and its answers follow from the request."""
+"""The model server: the real SDKs accept it as a provider, and its answers depend only on the request."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def test_every_sdk_gets_the_same_answer_every_time(server: ModelServer, call: Sd
 
 @pytest.mark.parametrize("call", SDK_CALLS, ids=lambda call: call.name)
 def test_a_salt_gives_other_answers(server: ModelServer, call: SdkCall) -> None:
-    """As another version of the model would."""
+    """Like another version of the model."""
     with model_server(salt="v2") as other:
         assert call.call(server.url, lambda event: None) != call.call(other.url, lambda event: None)
 
@@ -80,7 +80,7 @@ def openai_agent(url: str) -> str:
             messages.append(reply.message)
             for call in reply.message.tool_calls or []:
                 assert call.type == "function"
-                result = look_up(call.function.name, json.loads(call.function.arguments))
+                result = run_tool(call.function.name, json.loads(call.function.arguments))
                 messages.append({"role": "tool", "tool_call_id": call.id, "content": result})
 
 
@@ -102,7 +102,7 @@ def openai_stream_agent(url: str) -> str:
                     return message.content or ""
                 messages.append(message.model_dump(exclude_none=True, exclude={"parsed"}))
                 for call in message.tool_calls:
-                    result = look_up(call.function.name, json.loads(call.function.arguments))
+                    result = run_tool(call.function.name, json.loads(call.function.arguments))
                     messages.append({"role": "tool", "tool_call_id": call.id, "content": result})
 
     return asyncio.run(run())
@@ -122,7 +122,7 @@ def responses_agent(url: str, stream: bool = False) -> str:
             if reply.output_text:
                 return str(reply.output_text)
             (call,) = reply.output
-            result = look_up(call.name, json.loads(call.arguments))
+            result = run_tool(call.name, json.loads(call.arguments))
             items += [
                 call.model_dump(exclude_none=True, exclude={"parsed_arguments"}),
                 {"type": "function_call_output", "call_id": call.call_id, "output": result},
@@ -166,15 +166,15 @@ def anthropic_stream_agent(url: str) -> str:
 
 
 def anthropic_text(reply: Any) -> str:
-    """All that is said."""
+    """All text of a reply."""
     return "".join(block.text for block in reply.content if block.type == "text")
 
 
 def anthropic_turn(reply: Any) -> list[Any]:
-    """The call, and what the tool found."""
+    """The tool call, and the tool's result."""
     assert "tool_use" == reply.stop_reason
     (call,) = [block for block in reply.content if block.type == "tool_use"]
-    result = {"type": "tool_result", "tool_use_id": call.id, "content": look_up(call.name, call.input)}
+    result = {"type": "tool_result", "tool_use_id": call.id, "content": run_tool(call.name, call.input)}
     return [{"role": "assistant", "content": reply.content}, {"role": "user", "content": [result]}]
 
 
@@ -183,7 +183,7 @@ def gemini_agent(url: str) -> str:
 
     def look_up_order(order_id: str) -> dict[str, Any]:
         """Look up an order."""
-        return dict(json.loads(look_up("look_up_order", {"order_id": order_id})))
+        return dict(json.loads(run_tool("look_up_order", {"order_id": order_id})))
 
     with genai.Client(api_key=KEY, http_options=genai_types.HttpOptions(base_url=url)) as client:
         config = genai_types.GenerateContentConfig(tools=[look_up_order])
@@ -207,7 +207,7 @@ def gemini_stream_agent(url: str) -> str:
                 calls = [part.function_call for part in parts if part.function_call]
                 if not calls:
                     return "".join(part.text for part in parts)
-                result = {"result": json.loads(look_up(calls[0].name, calls[0].args))}
+                result = {"result": json.loads(run_tool(calls[0].name, calls[0].args))}
                 contents.append({"role": "model", "parts": parts})
                 answer = {"function_response": {"name": calls[0].name, "response": result}}
                 contents.append({"role": "user", "parts": [answer]})
@@ -246,14 +246,14 @@ def ollama_stream_agent(url: str) -> str:
 
 
 def ollama_turn(message: Any, calls: Any) -> list[Any]:
-    """The call, and what the tool found."""
+    """The tool call, and the tool's result."""
     (call,) = calls
-    result = look_up(call.function.name, dict(call.function.arguments))
+    result = run_tool(call.function.name, dict(call.function.arguments))
     return [message, {"role": "tool", "tool_name": call.function.name, "content": result}]
 
 
-def look_up(name: str, arguments: dict[str, Any]) -> str:
-    """The tool: what it is given must fit."""
+def run_tool(name: str, arguments: dict[str, Any]) -> str:
+    """The tool; checks its arguments."""
     assert "look_up_order" == name
     assert {"order_id": "A-1001"} == arguments
     return json.dumps(ORDER)
@@ -409,7 +409,7 @@ def test_a_lone_surrogate_is_answered_with_an_escape(server: ModelServer) -> Non
     assert "half \ud83d" in json.loads(answer.content.decode())["choices"][0]["message"]["content"]
 
 
-# -- the answer follows from the whole request
+# -- the answer depends on the whole request
 
 
 BODIES: dict[str, dict[str, Any]] = {
@@ -455,8 +455,8 @@ def changes(body: Any) -> Iterator[Any]:
         yield body + 1
 
 
-def words(reply: bytes) -> set[str]:
-    """What an answer says, and its vectors; without its ids and counts."""
+def answer_words(reply: bytes) -> set[str]:
+    """The words and vectors of an answer, without ids and counts."""
     leaves: set[str] = set()
 
     def walk(value: Any, name: str) -> None:
@@ -474,12 +474,13 @@ def words(reply: bytes) -> set[str]:
 
 
 @pytest.mark.parametrize("path", BODIES)
-def test_one_character_of_the_request_gives_other_words(server: ModelServer, path: str) -> None:
+def test_one_changed_character_of_the_request_changes_the_answer(server: ModelServer, path: str) -> None:
     """Any character, in every API; also one of the path."""
     body = BODIES[path]
     mutants = [(path, changed) for changed in changes(body)] + [(path.replace("m-1", "m-2"), body)] * ("m-1" in path)
     reply = [
-        words(server.reply(at, "", json.dumps(item).encode()).chunks[0]) for at, item in [(path, body), *mutants]
+        answer_words(server.reply(at, "", json.dumps(item).encode()).chunks[0])
+        for at, item in [(path, body), *mutants]
     ]
 
     assert all(reply)
@@ -487,16 +488,16 @@ def test_one_character_of_the_request_gives_other_words(server: ModelServer, pat
 
 
 @pytest.mark.parametrize("path", BODIES)
-def test_key_order_and_white_space_change_nothing(server: ModelServer, path: str) -> None:
-    """Nor does the way a number is written."""
+def test_key_order_and_white_space_do_not_change_the_answer(server: ModelServer, path: str) -> None:
+    """Nor does the notation of a number."""
 
-    def turned(value: Any) -> Any:
+    def reverse_keys(value: Any) -> Any:
         if isinstance(value, dict):
-            return {key: turned(value[key]) for key in reversed(value)}
-        return [turned(item) for item in value] if isinstance(value, list) else value
+            return {key: reverse_keys(value[key]) for key in reversed(value)}
+        return [reverse_keys(item) for item in value] if isinstance(value, list) else value
 
     body = BODIES[path]
-    loose = json.dumps(turned(copy.deepcopy(body)), indent=3).replace(": 90", ": 9e1").encode()
+    loose = json.dumps(reverse_keys(copy.deepcopy(body)), indent=3).replace(": 90", ": 9e1").encode()
 
     assert server.reply(path, "", json.dumps(body).encode()) == server.reply(path, "", loose)
 
@@ -530,7 +531,7 @@ SCHEMAS: list[dict[str, Any]] = [
 
 @pytest.mark.parametrize("schema", SCHEMAS, ids=lambda schema: next(iter(schema["properties"])))
 def test_arguments_fit_the_schema_of_the_tool(server: ModelServer, schema: dict[str, Any]) -> None:
-    """Whatever the seed."""
+    """For any seed."""
     tool = {"type": "function", "function": {"name": "act", "parameters": schema}}
     for seed in range(30):
         body = {"model": "m", "messages": [{"role": "user", "content": "do"}], "tools": [tool], "seed": seed}

@@ -1,4 +1,4 @@
-"""`traceforge modelio`: recordings of commands and of traces, and what can be said about them."""
+"""`traceforge modelio`: recordings of commands and of traces, and the commands that read them."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def server() -> Iterator[ModelServer]:
 
 
 def _project(folder: Path) -> Path:
-    """A project with a program that asks two providers."""
+    """A project with a program that calls two providers."""
     (folder / ".git").mkdir()
     (folder / "app.py").write_text(textwrap.dedent(PROGRAM))
     return folder
@@ -53,13 +53,12 @@ def _project(folder: Path) -> Path:
 
 @pytest.fixture
 def project(tmp_path: Path) -> Path:
-    """One of its own."""
     return _project(tmp_path)
 
 
 @pytest.fixture(scope="module")
 def recorded(server: ModelServer, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, CommandResult]:
-    """One whose program was recorded, for tests that only look."""
+    """A project whose program was recorded, for tests that only read."""
     folder = _project(tmp_path_factory.mktemp("recorded"))
     return folder, _record(folder, server, "first.json")
 
@@ -74,39 +73,39 @@ def _read(project: Path, name: str) -> Any:
 
 
 def test_a_command_is_recorded(recorded: tuple[Path, CommandResult]) -> None:
-    """Every generation in order, streams as their full text; what cannot stand in a recording is counted."""
-    project, done = recorded
-    made = _read(project, "first.json")
+    """Every generation in order, streams as their full text; calls that a recording cannot hold are counted."""
+    project, ran = recorded
+    recording = _read(project, "first.json")
     chat = digest_canonical(CHAT)  # type: ignore[arg-type]
 
-    assert (0, "") == (done.code, done.out), done.err
-    assert isinstance(verify_session(made), ValidRecording)
-    assert [chat, chat, chat] == [item["prompt_hash"] for item in made["interactions"]]
+    assert (0, "") == (ran.code, ran.out), ran.err
+    assert isinstance(verify_session(recording), ValidRecording)
+    assert [chat, chat, chat] == [item["prompt_hash"] for item in recording["interactions"]]
     assert ("anthropic-messages+openai-chat", "claude-x+gpt-x", "record") == (
-        made["adapter_id"],
-        made["model_id"],
-        made["mode"],
+        recording["adapter_id"],
+        recording["model_id"],
+        recording["mode"],
     )
-    assert [True] * 3 == ["“Where is Lyon?”" in item["response_content"] for item in made["interactions"]]
-    assert made["interactions"][0]["tokens_output"] > 0
-    assert "not in the recording: not a generation (1 call)" in done.err
-    assert "not in the recording: several choices or none (1 call)" in done.err
-    assert "3 interactions, sha256:" in done.err
+    assert [True] * 3 == ["“Where is Lyon?”" in item["response_content"] for item in recording["interactions"]]
+    assert recording["interactions"][0]["tokens_output"] > 0
+    assert "not in the recording: not a generation (1 call)" in ran.err
+    assert "not in the recording: several choices or none (1 call)" in ran.err
+    assert "3 interactions, sha256:" in ran.err
 
 
 def test_mi12_two_recordings_of_a_command_have_one_hash(recorded: tuple[Path, CommandResult], project: Path) -> None:
-    """Made at two times, by two processes, in two folders, through two servers on two ports."""
+    """At two times, by two processes, in two folders, through two servers on two ports."""
     first = recorded[0]
     with model_server() as other:
-        done = _record(project, other, "second.json")
+        ran = _record(project, other, "second.json")
 
-    assert 0 == done.code
+    assert 0 == ran.code
     assert model_io_hash(_read(first, "first.json")) == model_io_hash(_read(project, "second.json"))
     assert (first / "first.json").read_bytes() != (project / "second.json").read_bytes()
 
 
 def test_the_exit_code_is_that_of_the_command(project: Path, server: ModelServer) -> None:
-    """Also where it failed: what it had asked is recorded. Where nothing was asked, nothing is written."""
+    """Also where it failed: its calls are recorded. Without calls, no file is written."""
     failed = _record(project, server, "r.json", CODE="7")
     nothing = traceforge("modelio", "record", "--out", "no.json", "--", sys.executable, "-c", "0", cwd=project)
     both = traceforge("modelio", "record", "--out", "no.json", "--", sys.executable, "-c", "exit(4)", cwd=project)
@@ -119,7 +118,7 @@ def test_the_exit_code_is_that_of_the_command(project: Path, server: ModelServer
 
 
 def test_a_session_of_traces_becomes_a_recording(recorded: tuple[Path, CommandResult]) -> None:
-    """The same one as that of the command, for the traces were the same; all traces where no session is named."""
+    """The same as the command's; all traces where no session is named."""
     project = recorded[0]
     (listed,) = json.loads(traceforge("session", "list", "--json", cwd=project).out)
     named = traceforge(
@@ -136,7 +135,7 @@ def test_a_session_of_traces_becomes_a_recording(recorded: tuple[Path, CommandRe
 
 
 def test_a_recording_of_a_command_replays_in_a_program(recorded: tuple[Path, CommandResult]) -> None:
-    """The hash of a prompt is the same, whoever takes it."""
+    """The hash of a prompt is the same in both."""
     replay = ReplayAdapter.load(recorded[0] / "first.json", all_used=True)
 
     with replay:
@@ -145,7 +144,6 @@ def test_a_recording_of_a_command_replays_in_a_program(recorded: tuple[Path, Com
 
 
 def test_tool_calls_are_recorded_as_their_message(project: Path, server: ModelServer) -> None:
-    """Nothing of them is lost."""
     tool = {"type": "function", "function": {"name": "look_up_order", "parameters": {"type": "object"}}}
     body = {"model": "m", "messages": CHAT, "tools": [tool], "tool_choice": "required", "temperature": 0, "seed": 1}
     (project / "app.py").write_text(
@@ -159,20 +157,19 @@ def test_tool_calls_are_recorded_as_their_message(project: Path, server: ModelSe
 
 
 def test_calls_of_our_adapters_are_seen_in_a_command(project: Path, server: ModelServer) -> None:
-    """Also where nothing else that the hook waits for is imported."""
+    """Also where no other client that the hook waits for is imported."""
     text = (
         f"from traceforge.modelio import OllamaAdapter\nOllamaAdapter('m', url={server.url!r}).complete('Hello?')\n"
     )
     (project / "app.py").write_text(text)
-    done = _record(project, server, "r.json")
+    ran = _record(project, server, "r.json")
     (item,) = _read(project, "r.json")["interactions"]
 
-    assert 0 == done.code, done.err
+    assert 0 == ran.code, ran.err
     assert digest_canonical([{"role": "user", "content": "Hello?"}]) == item["prompt_hash"]
 
 
-def test_a_place_that_cannot_be_written_is_said_before_the_command_runs(project: Path, server: ModelServer) -> None:
-    """The command is not run."""
+def test_an_unwritable_output_is_an_error_before_the_command_runs(project: Path, server: ModelServer) -> None:
     (project / "r.json.journal").write_text("left")
     before = server.served
     busy, nowhere = _record(project, server, "r.json"), _record(project, server, "no/r.json")
@@ -192,54 +189,59 @@ def _write(folder: Path, name: str, *pairs: tuple[str, str], **changes: Any) -> 
     (folder / name).write_bytes(write_session(value))
 
 
-def test_show_lists_what_was_answered(tmp_path: Path) -> None:
-    """One line an interaction, whatever an answer holds; as JSON the whole session and its hash."""
+def test_show_prints_one_line_per_interaction(tmp_path: Path) -> None:
+    """As JSON the whole session and its hash."""
     _write(tmp_path, "r.json", ("a", "Paris."), ("b", "x\n\x1b[2J" + "y" * 100))
-    shown = traceforge("modelio", "show", "r.json", cwd=tmp_path)
-    told = json.loads(traceforge("modelio", "show", "r.json", "--json", cwd=tmp_path).out)
+    printed = traceforge("modelio", "show", "r.json", cwd=tmp_path)
+    document = json.loads(traceforge("modelio", "show", "r.json", "--json", cwd=tmp_path).out)
 
-    assert (0, 5) == (shown.code, len(shown.out.splitlines()))
-    assert "0  " + digest_text("a")[:19] + "  6 bytes" in shown.out
-    assert "\x1b" not in shown.out
-    assert json.loads((tmp_path / "r.json").read_bytes()) == told["session"]
-    assert told["model_io_hash"] in shown.out
+    assert (0, 5) == (printed.code, len(printed.out.splitlines()))
+    assert "0  " + digest_text("a")[:19] + "  6 bytes" in printed.out
+    assert "\x1b" not in printed.out
+    assert json.loads((tmp_path / "r.json").read_bytes()) == document["session"]
+    assert document["model_io_hash"] in printed.out
 
 
-def test_diff_says_what_differs_prompt_by_prompt(tmp_path: Path) -> None:
-    """Added, removed, changed, moved, and fields of the core; nothing that is ephemeral."""
+def test_diff_lists_the_differences_prompt_by_prompt(tmp_path: Path) -> None:
+    """Added, removed, changed, moved, and fields of the core; no ephemeral fields."""
     _write(tmp_path, "a.json", ("p", "The cat sat."), ("q", "same"), ("r", "gone"), ("p", "again"))
     _write(tmp_path, "b.json", ("q", "same"), ("p", "The dog sat."), ("p", "again"), ("n", "new"), model_id="m-2")
     _write(tmp_path, "c.json", ("p", "The cat sat."), ("q", "same"), ("r", "gone"), ("p", "again"), stats=5)
     different = traceforge("modelio", "diff", "a.json", "b.json", cwd=tmp_path)
-    told = json.loads(traceforge("modelio", "diff", "a.json", "b.json", "--json", cwd=tmp_path).out)
+    document = json.loads(traceforge("modelio", "diff", "a.json", "b.json", "--json", cwd=tmp_path).out)
     same = traceforge("modelio", "diff", "a.json", "c.json", cwd=tmp_path)
 
     assert (0, "the same session\n") == (same.code, same.out)
     assert 1 == different.code
-    assert [("field", "model_id")] == [(one["kind"], one["name"]) for one in told["differences"][:1]]
+    assert [("field", "model_id")] == [
+        (difference["kind"], difference["name"]) for difference in document["differences"][:1]
+    ]
     assert [
         ("moved", digest_text("q"), 1, 0),
         ("changed", digest_text("p"), 0, 1),
         ("moved", digest_text("p"), 3, 2),
         ("added", digest_text("n"), None, 3),
         ("removed", digest_text("r"), 2, None),
-    ] == [(one["kind"], one["name"], one["before"], one["after"]) for one in told["differences"][1:]]
+    ] == [
+        (difference["kind"], difference["name"], difference["before"], difference["after"])
+        for difference in document["differences"][1:]
+    ]
     assert "[-cat-]{+dog+}" in different.out
-    assert not told["same"]
+    assert not document["same"]
 
 
-def test_stats_count_what_is_there(tmp_path: Path) -> None:
-    """From the interactions; what the session says about itself may be wrong."""
+def test_stats_count_the_interactions(tmp_path: Path) -> None:
+    """The session's own totals may be wrong."""
     _write(tmp_path, "r.json", ("a", "é"), ("a", "abc"), ("b", ""), stats={"total_interactions": 99})
     _write(tmp_path, "empty.json")
-    told = json.loads(traceforge("modelio", "stats", "r.json", "--json", cwd=tmp_path).out)
-    shown = traceforge("modelio", "stats", "empty.json", cwd=tmp_path)
+    document = json.loads(traceforge("modelio", "stats", "r.json", "--json", cwd=tmp_path).out)
+    printed = traceforge("modelio", "stats", "empty.json", cwd=tmp_path)
 
     assert (3, 2, 5, 3) == tuple(
-        told[name] for name in ("interactions", "prompts", "response_bytes", "largest_response_bytes")
+        document[name] for name in ("interactions", "prompts", "response_bytes", "largest_response_bytes")
     )
-    assert (33, 11, 12) == tuple(told[f"latency_ms_{name}"] for name in ("total", "median", "p95"))
-    assert (0, True) == (shown.code, "unknown" in shown.out)
+    assert (33, 11, 12) == tuple(document[f"latency_ms_{name}"] for name in ("total", "median", "p95"))
+    assert (0, True) == (printed.code, "unknown" in printed.out)
 
 
 @pytest.mark.parametrize(
@@ -250,14 +252,14 @@ def test_stats_count_what_is_there(tmp_path: Path) -> None:
         (("diff", "good.json", "bad.json"), None, 3, "IO"),
     ],
 )
-def test_only_a_valid_recording_is_looked_at(
+def test_an_invalid_recording_is_not_printed(
     tmp_path: Path, words: tuple[str, ...], text: str | None, code: int, rule: str
 ) -> None:
-    """What is wrong goes to stderr, with the exit code of a check; nothing goes to stdout."""
+    """The findings go to stderr, with the exit code of a check."""
     _write(tmp_path, "good.json", ("a", "b"))
     if text is not None:
         (tmp_path / "bad.json").write_text(text)
-    done = traceforge("modelio", *words, cwd=tmp_path)
+    ran = traceforge("modelio", *words, cwd=tmp_path)
 
-    assert (code, "") == (done.code, done.out)
-    assert rule in done.err
+    assert (code, "") == (ran.code, ran.out)
+    assert rule in ran.err

@@ -1,4 +1,4 @@
-"""No secret of a call is in any byte that is kept: not in a segment, a file, a chunk, the index or an archive."""
+"""No secret of a call is in any stored byte: not in a segment, a file, a chunk, the index or an archive."""
 
 from __future__ import annotations
 
@@ -64,11 +64,11 @@ CODERS: dict[str, Callable[[bytes], bytes]] = {
 
 
 class Planted(NamedTuple):
-    """A secret and where it was put."""
+    """A secret and its place in the call."""
 
     secret: str
     where: str
-    whole: bool = True  # No part of it may be kept either; a body that was cut off may end inside it.
+    complete: bool = True  # Then no part of it may be stored either; a truncated body may end inside it.
 
 
 class Plan:
@@ -79,31 +79,32 @@ class Plan:
         self.planted: list[Planted] = []
         self.echo = ""
 
-    def secret(self, where: str, *, whole: bool = True) -> str:
-        """A new one, or the one of the request again."""
+    def secret(self, where: str, *, complete: bool = True) -> str:
+        """A new secret, or again that of the request."""
         if self.echo and self.source.random() < 0.4:
             secret = self.echo
         else:
             secret = SECRETS[self.source.choice(sorted(SECRETS))](self.source)
-        self.planted.append(Planted(secret, where, whole))
+        self.planted.append(Planted(secret, where, complete))
         return secret
 
     def password(self, where: str) -> str:
-        """A secret without a shape: its name gives it away."""
+        """A secret that only its name identifies."""
         password = draw(self.source, self.source.choice([8, 12, 30]))
         self.planted.append(Planted(password, where))
         return password
 
     def prose(self) -> str:
-        """Words, and an edge: a secret that is glued to a word is another word."""
+        """Words, ended by white space or punctuation: a secret glued to a word would be another word."""
         words = " ".join(self.source.choices(WORDS, k=self.source.randrange(8)))
         return words + self.source.choice([" ", "\n", '"', "("])
 
-    def text(self, where: str, *, whole: bool = True) -> str:
+    def text(self, where: str, *, complete: bool = True) -> str:
         """Prose, usually with a secret in it."""
         if self.source.random() < 0.3:
             return self.prose()
-        return f"{self.prose()}{self.secret(where, whole=whole)}{self.source.choice([' ', '.', ')'])} {self.prose()}"
+        before, secret = self.prose(), self.secret(where, complete=complete)
+        return f"{before}{secret}{self.source.choice([' ', '.', ')'])} {self.prose()}"
 
     def value(self, where: str, depth: int = 0) -> Any:
         """A JSON value with secrets at any depth, also in JSON inside of texts, and under secret names."""
@@ -121,15 +122,15 @@ class Plan:
             members[self.secret(where)] = 1
         return members
 
-    def arguments(self, where: str, *, whole: bool = True) -> str:
+    def arguments(self, where: str, *, complete: bool = True) -> str:
         """The arguments of a tool call."""
-        arguments = {"to": self.text(where, whole=whole), "n": 3}
-        if self.source.random() < 0.3 and whole:
+        arguments = {"to": self.text(where, complete=complete), "n": 3}
+        if self.source.random() < 0.3 and complete:
             arguments["password"] = self.password(where)
         return json.dumps(arguments, ensure_ascii=self.source.random() < 0.5)
 
     def dumps(self, value: Any) -> bytes:
-        """JSON in any spelling; sometimes with a member that another of its name replaces."""
+        """JSON in any spelling; sometimes with a repeated key."""
         text = json.dumps(
             value, ensure_ascii=self.source.random() < 0.5, indent=self.source.choice([None, None, 2]),
             separators=self.source.choice([None, (",", ":")]),
@@ -139,7 +140,6 @@ class Plan:
         return text.encode()
 
     def pieces(self, text: str) -> list[str]:
-        """A text cut anywhere."""
         cuts = sorted(self.source.randrange(len(text) + 1) for _ in range(self.source.randrange(7)))
         return [text[first:second] for first, second in pairwise([0, *cuts, len(text)])]
 
@@ -210,9 +210,9 @@ def _whole_answer(plan: Plan, address: str) -> Any:
             "choices": [{"index": 0, "message": message, "finish_reason": "stop"}]}  # fmt: skip
 
 
-def _events(plan: Plan, address: str, whole: bool) -> list[dict[str, Any]]:
-    """The same as events, with every text in pieces."""
-    texts = plan.pieces(plan.text("streamed answer", whole=whole))
+def _events(plan: Plan, address: str, complete: bool) -> list[dict[str, Any]]:
+    """The same answer as events, with every text in pieces."""
+    texts = plan.pieces(plan.text("streamed answer", complete=complete))
     if address == GEMINI:
         return [{"candidates": [{"content": {"parts": [{"text": text}], "role": "model"}}]} for text in texts]
     if address == OLLAMA_CHAT:
@@ -221,7 +221,7 @@ def _events(plan: Plan, address: str, whole: bool) -> list[dict[str, Any]]:
         ]
     if address == OLLAMA_GENERATE:
         return [{"response": text, "done": False} for text in texts] + [{"response": "", "done": True}]
-    pieces = plan.pieces(plan.arguments("streamed arguments", whole=whole))
+    pieces = plan.pieces(plan.arguments("streamed arguments", complete=complete))
     if address == MESSAGES:
         name = plan.source.choice(["text", "thinking"])
         start = {"id": "m", "type": "message", "role": "assistant", "model": "c", "content": [], "usage": {}}
@@ -244,7 +244,7 @@ def _events(plan: Plan, address: str, whole: bool) -> list[dict[str, Any]]:
     if address == RESPONSES:
         content = [{"type": "output_text", "text": "".join(texts)}]
         message = {"type": "message", "id": "i", "role": "assistant", "content": content}
-        done = {"id": "r", "object": "response", "status": "completed", "model": "m", "output": [message]}
+        completed = {"id": "r", "object": "response", "status": "completed", "model": "m", "output": [message]}
         place = {"output_index": 0, "content_index": 0, "item_id": "i"}
         return [
             {"type": "response.created", "response": {"id": "r", "object": "response", "status": "in_progress"}},
@@ -252,7 +252,7 @@ def _events(plan: Plan, address: str, whole: bool) -> list[dict[str, Any]]:
             {"type": "response.output_text.done", **place, "text": "".join(texts)},
             *({"type": "response.function_call_arguments.delta", "output_index": 1, "item_id": "j", "delta": piece}
               for piece in pieces),
-            {"type": "response.completed", "response": done},
+            {"type": "response.completed", "response": completed},
         ]  # fmt: skip
 
     def chunk(delta: dict[str, Any]) -> dict[str, Any]:
@@ -266,10 +266,10 @@ def _events(plan: Plan, address: str, whole: bool) -> list[dict[str, Any]]:
     ]
 
 
-def _stream(plan: Plan, address: str, whole: bool) -> tuple[bytes, str]:
+def _stream(plan: Plan, address: str, complete: bool) -> tuple[bytes, str]:
     source = plan.source
     ascii_only = source.random() < 0.5
-    values = [json.dumps(event, ensure_ascii=ascii_only).encode() for event in _events(plan, address, whole)]
+    values = [json.dumps(event, ensure_ascii=ascii_only).encode() for event in _events(plan, address, complete)]
     if address in (OLLAMA_CHAT, OLLAMA_GENERATE):
         return b"".join(value + b"\n" for value in values), source.choice(
             [NDJSON, "application/ndjson", JSON_TYPE, ""]
@@ -295,9 +295,9 @@ def _answer(plan: Plan, address: str) -> tuple[int, bytes, str, bool]:
         return source.choice([200, 502]), f"<html>{plan.text('page')}</html>".encode(), "text/html", True
     if how < 0.45:
         return 200, plan.dumps(_whole_answer(plan, address)), source.choice([JSON_TYPE, JSON_TYPE, ""]), True
-    whole = source.random() < 0.75
-    body, media_type = _stream(plan, address, whole)
-    return 200, body if whole else body[: source.randrange(len(body) + 1)], media_type, whole
+    complete = source.random() < 0.75
+    body, media_type = _stream(plan, address, complete)
+    return 200, body if complete else body[: source.randrange(len(body) + 1)], media_type, complete
 
 
 def make_call(source: Random, number: int) -> tuple[Exchange, list[Planted]]:
@@ -317,14 +317,14 @@ def make_call(source: Random, number: int) -> tuple[Exchange, list[Planted]]:
     if source.random() < 0.3:
         asked_headers.append(("X-Note", plan.text("header").replace("\n", " ")))
         asked_headers.append((source.choice(["Cookie", "X-Api-Key"]), plan.password("header")))
-    status, body, media_type, whole = _answer(plan, address)
+    status, body, media_type, complete = _answer(plan, address)
     said_headers = [("Content-Type", media_type), ("Set-Cookie", f"s={plan.password('set-cookie')}; Path=/")]
     if source.random() < 0.3:
         said_headers.append(("X-Upstream", plan.text("response header").replace("\n", " ")))
     if body and source.random() < 0.4:
         encoding = source.choice(sorted(CODERS))
         body = CODERS[encoding](body)
-        if not whole and source.random() < 0.5:
+        if not complete and source.random() < 0.5:
             body = body[: source.randrange(len(body)) + 1]
         said_headers.append(("Content-Encoding", encoding))
     failed = source.random() < 0.05
@@ -339,8 +339,10 @@ def make_call(source: Random, number: int) -> tuple[Exchange, list[Planted]]:
         source.random() * 99, CallOutcome.FAILED if failed else source.choice(list(CallOutcome)),
         plan.text("reason") if source.random() < 0.3 else "", caller,
     )  # fmt: skip
-    parts = {one.secret for one in plan.planted if not one.whole}
-    return exchange, [one._replace(whole=one.secret not in parts) for one in plan.planted]
+    parts = {planted_secret.secret for planted_secret in plan.planted if not planted_secret.complete}
+    return exchange, [
+        planted_secret._replace(complete=planted_secret.secret not in parts) for planted_secret in plan.planted
+    ]
 
 
 def _chunks(source: Random, body: bytes) -> tuple[Chunk, ...]:
@@ -351,11 +353,11 @@ def _chunks(source: Random, body: bytes) -> tuple[Chunk, ...]:
 
 
 def forms(planted: Planted) -> set[bytes]:
-    """How a secret could stand on a disk: plain, escaped, encoded; and its end, where even a part is too much."""
+    """The forms of a secret on a disk: plain, escaped, encoded; and its end, where no part may be stored."""
     secret = planted.secret
     texts = {secret, json.dumps(secret)[1:-1], json.dumps(json.dumps(secret)[1:-1])[1:-1]}
     texts |= {quote(secret, safe=""), quote_plus(secret), secret.replace("@", "%40")}
-    if planted.whole and len(secret) >= 20 and "PRIVATE KEY" not in secret:
+    if planted.complete and len(secret) >= 20 and "PRIVATE KEY" not in secret:
         texts.add(secret[-14:])
     for shift in range(3):
         encoded = base64.b64encode(b"\0" * shift + secret.encode()).decode()
@@ -364,31 +366,31 @@ def forms(planted: Planted) -> set[bytes]:
 
 
 def scan(folder: Path, planted: list[Planted]) -> list[tuple[str, str, str]]:
-    """Every file in which a secret is, with the secret and where it was put."""
-    wanted = [(form, one) for one in planted for form in forms(one)]
-    found = []
+    """Every file with a secret, the secret, and its place in the call."""
+    wanted = [(form, secret) for secret in planted for form in forms(secret)]
+    leaks = []
     for root, _, names in os.walk(folder):
         for name in names:
             data = (Path(root) / name).read_bytes()
-            found += [(name, one.secret, one.where) for form, one in wanted if form in data]
-    return found
+            leaks += [(name, secret.secret, secret.where) for form, secret in wanted if form in data]
+    return leaks
 
 
 def scan_archives(folder: Path, planted: list[Planted]) -> list[tuple[str, str, str]]:
-    """The same, of what archives hold once they are decompressed."""
-    wanted = [(form, one) for one in planted for form in forms(one)]
-    found = []
+    """The same for decompressed archives."""
+    wanted = [(form, secret) for secret in planted for form in forms(secret)]
+    leaks = []
     for path in find_archives(str(folder)):
         archive = TraceArchive(path)
         for number in range(len(archive.entries)):
-            kept = archive.read_entry(number)
-            data = kept.trace + kept.chunks + kept.summary.to_bytes()
-            found += [(path, one.secret, one.where) for form, one in wanted if form in data]
-    return found
+            entry = archive.read_entry(number)
+            data = entry.trace + entry.chunks + entry.summary.to_bytes()
+            leaks += [(path, secret.secret, secret.where) for form, secret in wanted if form in data]
+    return leaks
 
 
 def check(seed: int, composer: TraceComposer = COMPOSER) -> None:
-    """Record a batch of calls in every way there is, and look at every byte after each step."""
+    """Record a batch of calls in every way, and search every byte after each step."""
     source = Random(seed)
     folder = Path(tempfile.mkdtemp(prefix="tf-secrets-"))
     store = TraceStore(str(folder))
@@ -417,14 +419,13 @@ def check(seed: int, composer: TraceComposer = COMPOSER) -> None:
 
 @fuzz(25)
 @given(st.integers(0, 2**32))
-def test_no_secret_of_a_call_is_kept_anywhere(seed: int) -> None:
-    """Wherever it stood, however it was encoded or cut into pieces."""
+def test_no_secret_of_a_call_is_stored(seed: int) -> None:
+    """In any place, encoding or number of pieces."""
     check(seed)
 
 
 @pytest.mark.slow
 @fuzz(1_000)
 @given(st.integers(0, 2**32))
-def test_no_secret_of_many_calls_is_kept_anywhere(seed: int) -> None:
-    """Twelve thousand calls."""
+def test_no_secret_of_twelve_thousand_calls_is_stored(seed: int) -> None:
     check(seed, TraceComposer(Redactor(), b"key"))

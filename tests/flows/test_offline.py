@@ -1,7 +1,7 @@
-"""Offline for real: programs that try to reach a server under `traceforge test`.
+"""Programs that try to reach a server under `traceforge test`.
 
-Where the report says `sealed`, none of them does. Where only hooks are possible, each is stopped, or the run is not
-green, or the program is listed as unguarded.
+Where the report says `sealed`, none of them can. With hooks only, each is stopped, or the run is not green, or the
+program is listed as unguarded.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ needs_seal = pytest.mark.skipif(bool(reason_not_sealable()), reason=reason_not_s
 
 
 class Site(NamedTuple):
-    """A project with one approved call, and a server that nobody may reach."""
+    """A project with one approved call, and a server that must not be reached."""
 
     folder: Path
     python: Path
@@ -41,17 +41,16 @@ class Site(NamedTuple):
     target: ConnectionCounter
 
     def configure(self, **test: Any) -> None:
-        """What the project says about its tests; the server is one of its models."""
+        """Write the settings of the tests; the server is one of the models."""
         upstreams = {"local": f"http://127.0.0.1:{self.target.port}"}
         (self.folder / "traceforge.config.json").write_text(json.dumps({"upstreams": upstreams, "test": test}))
 
     def run(self, *words: str, **variables: str) -> CommandResult:
-        """One command of ours."""
         url = f"{self.server.url}/v1"
         return traceforge(*words, cwd=self.folder, OPENAI_BASE_URL=url, PYTHONDONTWRITEBYTECODE="1", **variables)
 
     def test(self, way: str, host: str, *options: str, port: int = 0) -> CommandResult:
-        """Ask, then try to get out."""
+        """Make the approved call, then try to reach the server."""
         (self.folder / "way.py").write_text(f"{ASK}\n{SETUP}\n{WAYS.get(way, way)}\n")
         return self.run("test", *options, "--", str(self.python), "way.py", host, str(port or self.target.port))
 
@@ -73,7 +72,7 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
 
 @pytest.fixture
 def site(project: Site, tmp_path: Path) -> Iterator[Site]:
-    """A copy of it with a server of its own."""
+    """A copy of the project with its own server."""
     shutil.copytree(project.folder, tmp_path / "copy", ignore=shutil.ignore_patterns(".ai-tests"))
     with connection_counter() as target:
         copy = Site(tmp_path / "copy", project.python, project.server, target)
@@ -102,14 +101,14 @@ def _last(ran: CommandResult) -> Any:
     return json.loads(ran.err.splitlines()[-1])
 
 
-ALONE = [way for way in WAYS if way.startswith(STOPPED_IN_PYTHON)]
-BEYOND = [way for way in WAYS if way not in ALONE]
+PYTHON_WAYS = [way for way in WAYS if way.startswith(STOPPED_IN_PYTHON)]
+BEYOND = [way for way in WAYS if way not in PYTHON_WAYS]
 
 
 @needs_seal
 @pytest.mark.parametrize("place", ["loopback", "elsewhere"])
-def test_nothing_gets_out_of_a_sealed_run(site: Site, place: str) -> None:
-    """Whatever the program is, and whatever environment it was given."""
+def test_no_program_reaches_a_server_from_a_sealed_run(site: Site, place: str) -> None:
+    """In any environment."""
     ran = site.test(try_all(WAYS), _host(place))
 
     assert list(WAYS) == _tried(ran), ran
@@ -119,8 +118,8 @@ def test_nothing_gets_out_of_a_sealed_run(site: Site, place: str) -> None:
 
 @needs_seal
 @pytest.mark.parametrize("place", ["loopback", "elsewhere"])
-def test_the_seal_needs_no_hook(site: Site, place: str) -> None:
-    """The same from a Python without the hook: the kernel alone stops it."""
+def test_the_seal_works_without_the_hook(site: Site, place: str) -> None:
+    """In a Python without the hook, the kernel alone stops it."""
     (site.folder / "way.py").write_text(f"{SETUP}\n{try_all(WAYS)}\n")
     words = (str(site.python), "-I", "way.py", _host(place), str(site.target.port))
 
@@ -132,31 +131,31 @@ def test_the_seal_needs_no_hook(site: Site, place: str) -> None:
 
 
 @pytest.mark.parametrize("place", ["loopback", "elsewhere"])
-def test_hooks_alone_stop_what_goes_through_python(site: Site, place: str) -> None:
-    """Its sockets, those of its threads and forks, of uvloop, and what resolves names past it."""
+def test_hooks_alone_stop_connections_of_python(site: Site, place: str) -> None:
+    """Its sockets, those of threads and forks, of uvloop, and other name resolution."""
     site.configure(seal_network="off")
 
-    ran = site.test(try_all(ALONE), _host(place), "--json")
+    ran = site.test(try_all(PYTHON_WAYS), _host(place), "--json")
 
-    assert ALONE == _tried(ran), ran
+    assert PYTHON_WAYS == _tried(ran), ran
     assert (0, "hooks only") == (site.target.connections, _last(ran)["offline"]["strength"]), ran
-    assert {"GT5"} == {one["rule"] for one in _last(ran)["findings"]}
+    assert {"GT5"} == {finding["rule"] for finding in _last(ran)["findings"]}
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("way", BEYOND)
 def test_hooks_alone_stop_another_program_or_the_report_lists_it(site: Site, way: str) -> None:
-    """A Python that could not be instrumented is exit code 3; another program is named as unguarded."""
+    """A Python without the hook is exit code 3; another program is listed as unguarded."""
     _needs(way)
     site.configure(seal_network="off")
 
     ran = site.test(way, _host("elsewhere"), "--json")
 
-    said = _last(ran)["offline"]
-    assert ("hooks only", "test.seal_network is off") == (said["strength"], said["why"])
-    assert not site.target.connections or _last(ran)["exit_code"] == 3 or said["unguarded"], ran
+    offline = _last(ran)["offline"]
+    assert ("hooks only", "test.seal_network is off") == (offline["strength"], offline["why"])
+    assert not site.target.connections or _last(ran)["exit_code"] == 3 or offline["unguarded"], ran
     if way.startswith(("curl", "bash", "node, cleaned")):
-        assert way.partition(",")[0].partition(" ")[0] in said["unguarded"], ran
+        assert way.partition(",")[0].partition(" ")[0] in offline["unguarded"], ran
 
 
 @pytest.mark.parametrize(
@@ -164,7 +163,7 @@ def test_hooks_alone_stop_another_program_or_the_report_lists_it(site: Site, way
 )
 @pytest.mark.parametrize("way", ["python -I", "cleaned environment", "shell, python -I", "spawned python -I"])
 def test_a_python_that_could_not_be_instrumented_is_exit_code_3(site: Site, way: str, seal: str) -> None:
-    """Sealed or not: its calls were not seen."""
+    """Sealed or not: its calls were not recorded."""
     site.configure(seal_network=seal)
 
     ran = site.test(way, "127.0.0.1", "--json")
@@ -175,8 +174,8 @@ def test_a_python_that_could_not_be_instrumented_is_exit_code_3(site: Site, way:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("way", ["socket", "httpx", "uvloop", "node fetch", "curl"])
-def test_a_host_that_was_refused_is_a_finding_that_names_it(site: Site, way: str) -> None:
-    """Also where the program swallows the error; a host that does not matter is ignored."""
+def test_a_refused_host_is_a_finding_that_names_it(site: Site, way: str) -> None:
+    """Also where the program swallows the error; ignored hosts are not reported."""
     _needs(way)
     swallowed = WAYS[way] if way in ("node fetch", "curl") else f"try:\n    exec({WAYS[way]!r})\nexcept OSError: pass"
     swallowed = swallowed.replace("except OSError", "except Exception")
@@ -185,30 +184,30 @@ def test_a_host_that_was_refused_is_a_finding_that_names_it(site: Site, way: str
     site.configure(ignore_hosts=["*.invalid"])
     ignored = site.test(swallowed, "api.example.invalid")
 
-    (found,) = _last(ran)["findings"]
-    assert (1, "GT5") == (_last(ran)["exit_code"], found["rule"])
-    assert "a connection to api.example.invalid:80 was refused" in found["message"]
+    (finding,) = _last(ran)["findings"]
+    assert (1, "GT5") == (_last(ran)["exit_code"], finding["rule"])
+    assert "a connection to api.example.invalid:80 was refused" in finding["message"]
     assert 0 == ignored.code, ignored.err
 
 
 @needs_seal
-def test_a_port_that_the_project_allows_is_open_on_loopback_alone(site: Site) -> None:
-    """Landlock knows no addresses; the tripwire of a Python does."""
+def test_an_allowed_port_is_open_on_loopback_only(site: Site) -> None:
+    """Landlock has no addresses; the hook has."""
     with connection_counter() as allowed:
         site.configure(allow_ports=[allowed.port, "9000-9001"])
         near = site.test("socket", "127.0.0.1", port=allowed.port)
-        came = allowed.connections
+        connections_before = allowed.connections
         far = site.test("socket", own_address() or "192.0.2.1", port=allowed.port)
 
-        assert (0, 1) == (near.code, came), near.err
+        assert (0, 1) == (near.code, connections_before), near.err
         assert f"traceforge: offline: sealed, except for ports {allowed.port}, 9000-9001" in near.err
         assert (1, 1) == (far.code, allowed.connections), far.err
         assert "GT5" in far.err
 
 
 @needs_seal
-def test_a_port_that_is_closed_says_how_to_open_it(site: Site) -> None:
-    """A server of the test's own, on a port that nobody allowed."""
+def test_a_refused_port_has_a_hint_how_to_allow_it(site: Site) -> None:
+    """For a server that the test itself starts."""
     serve = "import socket; s = socket.create_server(('127.0.0.1', 0)); socket.create_connection(s.getsockname())"
 
     ran = site.test(serve, "127.0.0.1")
@@ -221,8 +220,8 @@ def test_a_port_that_is_closed_says_how_to_open_it(site: Site) -> None:
     assert (0, 0) == (allowed.code, unsealed.code), allowed.err
 
 
-def test_a_model_on_loopback_is_blocked_where_everything_else_is_open(site: Site) -> None:
-    """The port of a base-URL variable, of an upstream, and Ollama's own."""
+def test_a_model_s_port_on_loopback_is_blocked(site: Site) -> None:
+    """That of a base-URL variable, of an upstream, and Ollama's own; other ports are open."""
     site.configure(seal_network="off", allow_ports=["1-65535"])
 
     ran = site.test("socket", "127.0.0.1", "--json")
@@ -235,8 +234,8 @@ def test_a_model_on_loopback_is_blocked_where_everything_else_is_open(site: Site
     assert "127.0.0.1:11434" == _last(ollama)["offline"]["refused"][0]["place"]
 
 
-def test_a_seal_that_is_required_and_cannot_be_had_is_exit_code_3(site: Site) -> None:
-    """Where it can, it is green."""
+def test_a_required_seal_that_is_not_available_is_exit_code_3(site: Site) -> None:
+    """Where it is available, the run is green."""
     site.configure(seal_network="require")
 
     ran = site.test("pass", "127.0.0.1")
@@ -244,10 +243,12 @@ def test_a_seal_that_is_required_and_cannot_be_had_is_exit_code_3(site: Site) ->
     assert (3 if reason_not_sealable() else 0) == ran.code, ran.err
 
 
-def test_the_keys_that_were_set_while_recording_are_set_and_no_others(site: Site) -> None:
+def test_only_the_api_keys_set_while_recording_are_set(site: Site) -> None:
     """With a dummy value; only their names are committed."""
-    ask = f"{ASK}\nprint({{n: v for n, v in os.environ.items() if n.endswith('_API_KEY')}})".replace("soup", "salad")
-    (site.folder / "way.py").write_text(ask)
+    script = f"{ASK}\nprint({{n: v for n, v in os.environ.items() if n.endswith('_API_KEY')}})".replace(
+        "soup", "salad"
+    )
+    (site.folder / "way.py").write_text(script)
     recorded = site.run("record", "--", str(site.python), "way.py", OPENAI_API_KEY="sk-real-and-secret")
     approved = site.run("approve", "--all", "--reason", "it is right")
 
@@ -255,13 +256,13 @@ def test_the_keys_that_were_set_while_recording_are_set_and_no_others(site: Site
 
     assert (0, 0, 0) == (recorded.code, approved.code, ran.code), ran
     assert "{'OPENAI_API_KEY': 'traceforge-test-dummy-key'}\n" == ran.out
-    kept = [file.read_text() for file in (site.folder / ".ai-snapshots").rglob("*.json")]
-    assert (1, 0) == (sum("OPENAI_API_KEY" in one for one in kept), sum("secret" in one for one in kept))
+    files = [file.read_text() for file in (site.folder / ".ai-snapshots").rglob("*.json")]
+    assert (1, 0) == (sum("OPENAI_API_KEY" in text for text in files), sum("secret" in text for text in files))
 
 
 @needs_seal
 def test_the_seal_changes_nothing_else(site: Site) -> None:
-    """Exit codes, arguments, input and signals are the command's own; ours is not sealed."""
+    """Exit codes, arguments, input and signals are the command's own; traceforge itself is not sealed."""
     code = site.test("import sys; print(sys.argv[1:], sys.stdin.read()); sys.exit(7)", "127.0.0.1")
     killed = site.test("import signal; os.kill(os.getpid(), signal.SIGTERM)", "127.0.0.1")
     missing = site.run("test", "--", "no-such-command")

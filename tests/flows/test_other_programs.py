@@ -1,7 +1,7 @@
-"""Programs that no hook can enter, under `traceforge run`: curl and Node.js, and Python beside them.
+"""Programs without the hook under `traceforge run`: curl and Node.js, and Python next to them.
 
-They are pointed at a proxy of the run by the base-URL variables that they read; a value that the user had set is
-where the proxy goes. Python sees the user's own value, and asks by itself.
+They reach a proxy of the run through the base-URL variables that they read; a value that the user had set becomes the
+proxy's upstream. Python sees the user's own value, and its calls are recorded in process.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ CHAT = {"model": "curl-plain.0", "messages": [{"role": "user", "content": "hi"}]
 
 @pytest.fixture
 def server() -> Iterator[Upstream]:
-    """A provider of everything, with answers that we wrote."""
+    """A provider of everything, with scripted answers."""
     answers = Answers(None, 0)
 
     def choose(received: ReceivedRequest) -> ScriptedResponse:
@@ -37,14 +37,14 @@ def server() -> Iterator[Upstream]:
             return ScriptedResponse([b'{"error": {"message": "no such model", "type": "x", "code": "y"}}'], 404)
         return answers.answer(received)
 
-    with upstream() as one:
-        one.choose = choose
-        yield one
+    with upstream() as provider:
+        provider.choose = choose
+        yield provider
 
 
-def run(project: Path, *words: str, watched: bool, **variables: str) -> subprocess.CompletedProcess[str]:
-    """Run a command, with or without us."""
-    command = [str(COMMAND), "run", "--json", "--", *words] if watched else list(words)
+def run(project: Path, *words: str, recorded: bool, **variables: str) -> subprocess.CompletedProcess[str]:
+    """Run a command, with or without TraceForge."""
+    command = [str(COMMAND), "run", "--json", "--", *words] if recorded else list(words)
     ran = subprocess.run(
         command, cwd=project, env=clean_environment(**variables), stdin=subprocess.DEVNULL, capture_output=True,
         text=True, timeout=120, check=False,
@@ -53,30 +53,33 @@ def run(project: Path, *words: str, watched: bool, **variables: str) -> subproce
     return ran
 
 
-def wire(received: list[ReceivedRequest]) -> list[tuple[list[bytes], bytes]]:
-    """What a provider got; through a proxy, all but what speaks about one connection."""
+def requests_on_the_wire(received: list[ReceivedRequest]) -> list[tuple[list[bytes], bytes]]:
+    """The requests that the provider received, without the headers about one connection."""
     return [
-        ([line for line in one.head.split(b"\r\n") if not line.lower().startswith(b"connection:")], one.body)
-        for one in received
+        ([line for line in request.head.split(b"\r\n") if not line.lower().startswith(b"connection:")], request.body)
+        for request in received
     ]
 
 
-def both(
+def run_with_and_without(
     server: Upstream, project: Path, *words: str, **variables: str
 ) -> tuple[str, list[TraceOnDisk], dict[str, Any]]:
-    """Run it without and with us: it prints the same, and the provider gets the same; what is on the disk then."""
+    """Run it without and with TraceForge: equal output and requests. The output, the traces and the summary."""
     server.respond_with(ScriptedResponse([b"{}"]))
-    bare, sent = run(project, *words, watched=False, **variables), wire(server.received)
+    bare, sent = run(project, *words, recorded=False, **variables), requests_on_the_wire(server.received)
     server.respond_with(ScriptedResponse([b"{}"]))
-    seen = run(project, *words, watched=True, **variables)
+    recorded_run = run(project, *words, recorded=True, **variables)
 
     assert sent
-    assert (bare.stdout, bare.stderr.strip()) == (seen.stdout, "\n".join(seen.stderr.splitlines()[:-1]).strip())
-    assert sent == wire(server.received)
+    assert (bare.stdout, bare.stderr.strip()) == (
+        recorded_run.stdout,
+        "\n".join(recorded_run.stderr.splitlines()[:-1]).strip(),
+    )
+    assert sent == requests_on_the_wire(server.received)
     stored = read_traces(project)
-    assert len(stored) == len(sent) == len({one.trace["id"] for one in stored})
+    assert len(stored) == len(sent) == len({stored_trace.trace["id"] for stored_trace in stored})
     assert [] == find_files_with(project / ".ai-tests", KEY.encode())
-    return seen.stdout, stored, json.loads(seen.stderr.splitlines()[-1])
+    return recorded_run.stdout, stored, json.loads(recorded_run.stderr.splitlines()[-1])
 
 
 def curl(url: str, body: dict[str, Any], *options: str) -> str:
@@ -102,18 +105,22 @@ CURLS = {
 @need_curl
 @pytest.mark.parametrize("streaming", [False, True], ids=["plain", "stream"])
 @pytest.mark.parametrize("name", CURLS)
-def test_curl_is_seen_where_it_reads_a_base_url(server: Upstream, tmp_path: Path, name: str, streaming: bool) -> None:
-    """The user's own value becomes the upstream, path and all; a stream has its bytes."""
+def test_curl_with_a_base_url_variable_is_recorded(
+    server: Upstream, tmp_path: Path, name: str, streaming: bool
+) -> None:
+    """The user's own value becomes the upstream, with its path; a stream has its bytes."""
     variable, base, path, shape = CURLS[name]
     if shape == "gemini" and not streaming:
         path = "/v1beta/models/curl-plain.0:generateContent"
     way = "curl-stream.0" if streaming else "curl-plain.0"
     place = f"${variable}{path}" if not base.endswith("/") else f"${{{variable}%/}}{path}"
     script = curl(place, {**CHAT, "model": way, "stream": streaming}, "-N")
-    said = handwritten_body(shape, streaming, False).data
-    out, (stored,), told = both(server, tmp_path, "sh", "-c", script, **{variable: server.url + base})
+    body_data = handwritten_body(shape, streaming, False).data
+    out, (stored,), summary = run_with_and_without(
+        server, tmp_path, "sh", "-c", script, **{variable: server.url + base}
+    )
 
-    assert said.decode() == out
+    assert body_data.decode() == out
     trace = stored.trace
     assert f"{server.url}{base.rstrip('/')}{path}" == trace["wire"]["url"]
     assert ("success", "complete", 200) == (
@@ -121,14 +128,14 @@ def test_curl_is_seen_where_it_reads_a_base_url(server: Upstream, tmp_path: Path
         trace["wire"]["ending"],
         trace["wire"]["status"],
     )
-    assert (said if streaming else b"") == b"".join(stored.chunks)
+    assert (body_data if streaming else b"") == b"".join(stored.chunks)
     assert {"file": "sh", "line": 0, "function": ""} == trace["source"]
-    assert {server.url[7:]: 1} == told["calls"]
+    assert {server.url[7:]: 1} == summary["calls"]
 
 
 @need_curl
-def test_python_asks_by_itself_and_its_children_through_us(server: Upstream, tmp_path: Path) -> None:
-    """One call, one trace: the SDK in Python sees what the user had set, curl that Python starts sees a proxy."""
+def test_python_calls_directly_and_its_children_through_the_proxy(server: Upstream, tmp_path: Path) -> None:
+    """One call, one trace: the SDK in Python sees the user's value, its child curl sees the proxy."""
     script = curl("$OPENAI_BASE_URL/chat/completions", {**CHAT, "model": "curl-plain.0"})
     (tmp_path / "app.py").write_text(
         f"""
@@ -142,28 +149,28 @@ subprocess.run(["sh", "-c", {script!r}], check=True)
 subprocess.run(["sh", "-c", {script!r}], check=True, env={{**os.environ, "MORE": "1"}})
 """
     )
-    out, stored, told = both(
+    out, stored, summary = run_with_and_without(
         server, tmp_path, sys.executable, "app.py", OPENAI_BASE_URL=f"{server.url}/v1", HTTP_PROXY="http://127.0.0.1:9",
         NO_PROXY=server.url[7:].partition(":")[0],
     )  # fmt: skip
 
     assert out.startswith("True None\nParis.\n")
     assert ["python-plain.0", "curl-plain.0", "curl-plain.0"] == [
-        one.trace["provider_request"]["model"] for one in stored
+        stored_trace.trace["provider_request"]["model"] for stored_trace in stored
     ]
     assert {"file": "app.py", "line": 7, "function": "<module>"} == stored[0].trace["source"]
-    assert ({server.url[7:]: 3}, 3, 1) == (told["calls"], told["recorded"], told["processes"])
-    assert [0, 1, 2] == [one.trace["step_index"] for one in stored]
+    assert ({server.url[7:]: 3}, 3, 1) == (summary["calls"], summary["recorded"], summary["processes"])
+    assert [0, 1, 2] == [stored_trace.trace["step_index"] for stored_trace in stored]
 
 
 @pytest.mark.slow
 def test_the_sdk_for_node_notices_nothing(server: Upstream, tmp_path: Path) -> None:
-    """Plain, as a stream, with a tool, and an error: the same output, the same requests, one trace each."""
+    """Plain, as a stream, with a tool, and an error: the same output and requests, one trace each."""
     if shutil.which("node") is None:
         pytest.skip("there is no node here")
     modules = node_modules("node")
     shutil.copy(PROJECT / "tests" / "apps" / "node" / "app.mjs", tmp_path)
-    out, stored, told = both(
+    out, stored, summary = run_with_and_without(
         server, tmp_path, "node", "app.mjs", OPENAI_BASE_URL=f"{server.url}/v1", KEY=KEY, MODULES=str(modules)
     )
 
@@ -178,11 +185,11 @@ def test_the_sdk_for_node_notices_nothing(server: Upstream, tmp_path: Path) -> N
     assert TOOL == tool["response"]["choices"][0]["message"]["tool_calls"][0]["function"]["name"]
     assert ("error", "no such model") == (failed["metadata"]["status"], failed["metadata"]["error"])
     assert {"app.mjs"} == {one.trace["source"]["file"] for one in stored}
-    assert {server.url[7:]: 5} == told["calls"]
+    assert {server.url[7:]: 5} == summary["calls"]
 
 
-def test_the_websocket_mode_of_openai_is_said_to_be_unseen(server: Upstream, tmp_path: Path) -> None:
-    """Nothing is recorded of it, and the summary says so."""
+def test_the_websocket_mode_of_openai_is_reported_as_unrecorded(server: Upstream, tmp_path: Path) -> None:
+    """In the summary."""
     (tmp_path / "app.py").write_text(
         f"""
 import openai
@@ -195,14 +202,14 @@ except Exception as exc:
 """
     )
     server.choose = lambda received: ScriptedResponse([b"{}"], 404)
-    ran = run(tmp_path, sys.executable, "app.py", watched=True)
+    ran = run(tmp_path, sys.executable, "app.py", recorded=True)
 
     assert ran.stdout.strip()
     assert {f"a WebSocket to {server.url[7:]}": 1} == json.loads(ran.stderr.splitlines()[-1])["not_seen"]
     assert [] == read_traces(tmp_path)
 
 
-def test_an_application_may_tell_the_proxy_where_it_asked(server: Upstream, tmp_path: Path) -> None:
+def test_an_application_may_send_its_call_site_to_the_proxy(server: Upstream, tmp_path: Path) -> None:
     """In a header, which the provider never sees."""
     import openai
 
@@ -214,14 +221,14 @@ def test_an_application_may_tell_the_proxy_where_it_asked(server: Upstream, tmp_
         client.chat.completions.create(model="sdk-plain.0", messages=[])
         list(client.chat.completions.create(model="sdk-stream.0", messages=[], stream=True))
 
-    assert all(b"traceforge" not in one.head.lower() for one in server.received)
+    assert all(b"traceforge" not in item.head.lower() for item in server.received)
     stored = read_traces(tmp_path)
     assert [("src/billing.py", 41, "ask", "order-17", step) for step in (0, 1)] == [
         (
-            *(one.trace["source"][name] for name in ("file", "line", "function")),
-            one.trace["session_id"],
-            one.trace["step_index"],
+            *(item.trace["source"][name] for name in ("file", "line", "function")),
+            item.trace["session_id"],
+            item.trace["step_index"],
         )
-        for one in stored
+        for item in stored
     ]
-    assert ["sdk-plain.0", "sdk-stream.0"] == [read_request(one).model for one in server.received]
+    assert ["sdk-plain.0", "sdk-stream.0"] == [read_request(item).model for item in server.received]

@@ -1,7 +1,7 @@
 """The plugin on a suite of 200 tests that use four SDKs, in the ways in which people run suites.
 
-The suite (`tests/apps/suite`) is recorded once and approved. Afterwards the provider gives other answers, is not told
-to the suite at all, and must see no request.
+The suite (`tests/apps/suite`) is recorded once and approved. Afterwards the provider has other answers, the suite
+does not know its address, and it must see no request.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ APP = PROJECT / "tests" / "apps" / "suite"
 CONFIG = {"models": {name: {"temperature": 1, "gate": "request"} for name in ("claude-*", "o4-*")}}
 TESTS, CALLS, SNAPSHOTS = 200, 238, 230
 MORE_MAX = (
-    5  # What fixtures ask again: of the session, in a second process; of a module, to which the order comes back.
+    5  # Repeated calls of fixtures: of the session in a second process, of a module that random order enters again.
 )
-# By the names under which pytest collects them; here it must not.
+# Named so that our own pytest does not collect them here.
 FILES = {
     "provider_calls.py": "provider_calls.py", "conftest.py": "fixtures.py",
     **{f"test_{name}.py": f"{name}_tests.py" for name in ("chat", "gemini", "local", "messages", "shared")},
@@ -47,7 +47,7 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
 
 
 def record(folder: Path, server: ModelServer, *words: str) -> Site:
-    """Record the suite here, and approve all of it."""
+    """Record the suite in `folder`, and approve all of it."""
     folder.mkdir(exist_ok=True)
     for name in FILES:
         restore(folder, name)
@@ -61,38 +61,38 @@ def record(folder: Path, server: ModelServer, *words: str) -> Site:
 
 
 def restore(folder: Path, name: str) -> None:
-    """A file as it was recorded."""
+    """Restore a file as it was recorded."""
     shutil.copy(APP / FILES[name], folder / name)
 
 
 @pytest.fixture
 def site(recorded: Site, tmp_path: Path) -> Iterator[Site]:
-    """A fresh checkout of it, and a provider that answers otherwise."""
+    """A fresh checkout of the suite, and a provider with other answers."""
     with model_server(salt="another") as other:
         yield recorded.at(tmp_path / "checkout", other)
         assert 0 == other.served
 
 
 def run(site: Site, *words: str, **variables: str) -> CommandResult:
-    """The suite, in an environment that says nothing of providers or keys."""
+    """Run the suite, in an environment without providers or keys."""
     return site.plugin(*words, without=PROVIDERS, **variables)
 
 
 def findings(ran: CommandResult) -> list[str]:
-    """The rules of what was found, in the order of their names."""
+    """The rules of the findings, sorted."""
     return sorted(re.findall(r": (GT\d) ", ran.out))
 
 
 def replayed(ran: CommandResult) -> int:
-    """How many calls were answered, as the summary says."""
-    found = re.search(r"^(\d+) calls? replayed$", ran.out, re.MULTILINE)
-    assert found, ran.out
-    return int(found.group(1))
+    """The number of replayed calls in the summary."""
+    match = re.search(r"^(\d+) calls? replayed$", ran.out, re.MULTILINE)
+    assert match, ran.out
+    return int(match.group(1))
 
 
 @pytest.mark.slow
-def test_it_is_green_in_an_order_of_its_own(site: Site) -> None:
-    """Without a provider and without a key: each call gets its answer, and every snapshot is in use."""
+def test_the_suite_is_green_in_random_order(site: Site) -> None:
+    """Without a provider and without a key; every snapshot is used."""
     ran = run(site, SHUFFLE="1")
 
     assert (0, True) == (ran.code, f"{TESTS} passed" in ran.out), ran.out
@@ -103,8 +103,8 @@ def test_it_is_green_in_an_order_of_its_own(site: Site) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", ["", "2", "3", "4"])
 @pytest.mark.parametrize("workers", ["0", "2"])
-def test_neither_order_nor_workers_matter(site: Site, workers: str, seed: str) -> None:
-    """What a fixture asks once in a process is asked once more by the second."""
+def test_the_suite_is_green_in_any_order_with_any_workers(site: Site, workers: str, seed: str) -> None:
+    """A session fixture's call is repeated in a second process."""
     ran = run(site, "-n", workers, SHUFFLE=seed)
 
     assert (0, True, []) == (ran.code, f"{TESTS} passed" in ran.out, findings(ran)), ran.out
@@ -117,15 +117,17 @@ def test_neither_order_nor_workers_matter(site: Site, workers: str, seed: str) -
     [("test_shared", 12), ("stream and not async", 43), ("test_wine or test_twice", 5), ("TestWithSetup", 4)],
 )
 @pytest.mark.parametrize("workers", ["0", "2"])
-def test_a_part_of_it_is_judged_by_what_ran(site: Site, workers: str, chosen: str, tests: int) -> None:
-    """Snapshots of the others are left alone, and fixtures ask in a test that did not ask before."""
+def test_a_partial_run_ignores_the_snapshots_of_other_tests(
+    site: Site, workers: str, chosen: str, tests: int
+) -> None:
+    """Also where a fixture's call moves to another test."""
     ran = run(site, "-n", workers, "-k", chosen, SHUFFLE="5")
 
     assert (0, True, []) == (ran.code, f"{tests} passed" in ran.out, findings(ran)), ran.out
 
 
-def breaks_some(site: Site) -> None:
-    """Seven tests fail before they ask, and five after it."""
+def break_some_tests(site: Site) -> None:
+    """Seven tests fail before their call, and five after it."""
     site.edit(
         'def test_plain(number: int) -> None:\n    assert asking.gemini(',
         'def test_plain(number: int) -> None:\n    assert number > 6\n    assert asking.gemini(', "test_gemini.py",
@@ -138,9 +140,9 @@ def breaks_some(site: Site) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("workers", ["0", "2"])
-def test_a_failing_test_says_nothing_about_snapshots(site: Site, workers: str) -> None:
-    """The run fails for the tests that fail, and for nothing else."""
-    breaks_some(site)
+def test_the_snapshots_of_a_failing_test_are_not_unused(site: Site, workers: str) -> None:
+    """The run fails only for the tests that fail."""
+    break_some_tests(site)
 
     ran = run(site, "-n", workers, SHUFFLE="6")
 
@@ -150,26 +152,26 @@ def test_a_failing_test_says_nothing_about_snapshots(site: Site, workers: str) -
 
 
 @pytest.mark.slow
-def test_what_failed_last_and_the_first_failure(site: Site) -> None:
-    """`-x` stops early and `--lf` starts late: neither makes a snapshot unused."""
-    breaks_some(site)
+def test_stopping_early_and_last_failed_leave_no_unused_snapshots(site: Site) -> None:
+    """`-x` and `--lf`."""
+    break_some_tests(site)
 
     first = run(site, "-p", "cacheprovider", "-x", SHUFFLE="7")
     all_of_it = run(site, "-p", "cacheprovider", SHUFFLE="7")
-    again = run(site, "-p", "cacheprovider", "--lf", SHUFFLE="8")
+    last_failed = run(site, "-p", "cacheprovider", "--lf", SHUFFLE="8")
     restore(site.folder, "test_gemini.py")
     restore(site.folder, "test_messages.py")
     mended = run(site, "-p", "cacheprovider", "--lf", SHUFFLE="9")
 
-    assert [1, 1, 1, 0] == [ran.code for ran in (first, all_of_it, again, mended)], first.out
-    assert ("1 failed" in first.out, "12 failed" in again.out, "12 passed" in mended.out) == (True, True, True)
-    assert [[]] * 4 == [findings(ran) for ran in (first, all_of_it, again, mended)]
+    assert [1, 1, 1, 0] == [ran.code for ran in (first, all_of_it, last_failed, mended)], first.out
+    assert ("1 failed" in first.out, "12 failed" in last_failed.out, "12 passed" in mended.out) == (True, True, True)
+    assert [[]] * 4 == [findings(ran) for ran in (first, all_of_it, last_failed, mended)]
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("workers", ["0", "2"])
 def test_an_edited_prompt_fails_every_test_that_sends_it(site: Site, workers: str) -> None:
-    """With the diff in each; what does not send it passes, and no snapshot is said to be unused."""
+    """With the diff in each; the others pass, and no snapshot is unused."""
     site.edit('PROMPT = "You are brief."', 'PROMPT = "You are wordy."', "provider_calls.py")
 
     ran = run(site, "-n", workers, "-rA", SHUFFLE="10")
@@ -178,12 +180,12 @@ def test_an_edited_prompt_fails_every_test_that_sends_it(site: Site, workers: st
     assert "4 passed" in ran.out, ran.out  # embeddings have no prompt
     assert "GT3" not in findings(ran)
     assert {"GT1"} <= {*findings(ran)}
-    assert ran.out.count("[-brief-]{+wordy+}") >= TESTS - 4 - 7  # seven wait for what an eighth has asked in vain
+    assert ran.out.count("[-brief-]{+wordy+}") >= TESTS - 4 - 7  # seven share the failed call of an eighth
 
 
 @pytest.mark.slow
-def test_what_is_asked_no_longer_is_said_once(site: Site) -> None:
-    """Whichever worker did not ask it."""
+def test_an_unused_snapshot_is_reported_once(site: Site) -> None:
+    """With any number of workers."""
     site.edit('    assert asking.message("Roll a die.")\n    assert', "    assert", "test_messages.py")
     site.edit('asking.local(f"Glass {number}?")', 'number < 2 or asking.local(f"Glass {number}?")', "test_shared.py")
 
@@ -193,24 +195,23 @@ def test_what_is_asked_no_longer_is_said_once(site: Site) -> None:
     assert f"{TESTS} passed" in ran.out
 
 
-class Wavering(ModelServer):
-    """A provider of which Claude says something else each time."""
+class ChangingServer(ModelServer):
+    """A provider whose Claude answers differently each time."""
 
     def reply(self, path: str, query: str, data: bytes) -> Reply:
-        """Answer a POST, and count it."""
         self.salt = f"{self.served}" if path.endswith("/messages") else ""
         return super().reply(path, query, data)
 
 
 @pytest.mark.slow
 def test_a_suite_that_two_workers_recorded_replays_in_one(tmp_path: Path) -> None:
-    """What a fixture asked in both, with two answers, is asked once now: neither snapshot is unused."""
-    with serve_in_thread(Wavering()) as server:
+    """A fixture's call has two recorded answers and is now made once: neither snapshot is unused."""
+    with serve_in_thread(ChangingServer()) as server:
         site = record(tmp_path / "suite", server, "-n", "2")
-        asked = server.served
+        served_before = server.served
         ran = run(site, SHUFFLE="12")
 
-        assert (0, [], asked) == (ran.code, findings(ran), server.served), ran.out
+        assert (0, [], served_before) == (ran.code, findings(ran), server.served), ran.out
     assert CALLS <= replayed(ran) <= CALLS + MORE_MAX
 
 
@@ -228,23 +229,23 @@ set_env = PYTHONDONTWRITEBYTECODE = 1
 
 @pytest.mark.slow
 def test_it_runs_under_tox(site: Site) -> None:
-    """In an environment that tox made, which passes on no variable of ours, and finds this tree by a path file."""
+    """In an environment of tox, which passes on no variable of ours, and finds this tree by a path file."""
     (site.folder / "tox.ini").write_text(TOX.format(src=PROJECT / "src", ours=SITE_PACKAGES))
     words = [installed_python("tox").with_name("tox"), "run", "-qq", "--", "-n", "2", "."]
-    kept = {name: os.environ[name] for name in ("PATH", "HOME", "LANG") if name in os.environ}
+    inherited = {name: os.environ[name] for name in ("PATH", "HOME", "LANG") if name in os.environ}
 
-    done = subprocess.run(
+    completed = subprocess.run(
         words,
         cwd=site.folder,
-        env={**kept, **site.environ()},
+        env={**inherited, **site.environ()},
         capture_output=True,
         text=True,
         timeout=600,
         check=False,
     )
 
-    assert 0 == done.returncode, done.stdout + done.stderr
-    assert f"{TESTS} passed" in done.stdout
-    assert CALLS <= replayed(CommandResult(0, done.stdout, "")) <= CALLS + MORE_MAX
+    assert 0 == completed.returncode, completed.stdout + completed.stderr
+    assert f"{TESTS} passed" in completed.stdout
+    assert CALLS <= replayed(CommandResult(0, completed.stdout, "")) <= CALLS + MORE_MAX
     assert (site.folder / ".tox" / "one").is_dir()
-    assert sys.executable not in done.stdout
+    assert sys.executable not in completed.stdout

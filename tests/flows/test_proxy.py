@@ -1,4 +1,4 @@
-"""`traceforge proxy` as a person runs it: a process that says where it is, forwards, and stops cleanly."""
+"""`traceforge proxy` as a user runs it: it prints its address, forwards, and stops cleanly."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from support.raw_sockets import SECONDS_MAX, Peer, Upstream, request, response
 ALL = ("PATH", "HOME", "LANG")
 
 
-class Running:
+class RunningProxy:
     """The command, ready to accept."""
 
     def __init__(self, process: subprocess.Popen[bytes], upstream: Upstream) -> None:
@@ -30,36 +30,34 @@ class Running:
         self._clients: list[Peer] = []
 
     def connect(self) -> Peer:
-        """A client."""
         import socket
 
         self._clients.append(Peer(socket.create_connection(("127.0.0.1", self.port), SECONDS_MAX)))
         return self._clients[-1]
 
     def call(self) -> bytes:
-        """One whole call on a connection of its own; what the client got."""
+        """One complete call on its own connection; the response."""
         client = self.connect()
         client.send(request())
         server = self.upstream.accept()
         server.request()
         server.send(response(b"answer"))
-        got = client.response()
+        received = client.response()
         client.close()
         server.close()
-        return got
+        return received
 
     def stop(self, number: int = signal.SIGTERM) -> tuple[int, str]:
-        """Signal it; its exit code and what it said."""
+        """Signal it; its exit code and output."""
         self.process.send_signal(number)
         return self.ended()
 
     def ended(self) -> tuple[int, str]:
-        """Wait for its end; its exit code and what it said."""
+        """Wait for its end; its exit code and output."""
         _, err = self.process.communicate(timeout=SECONDS_MAX)
         return self.process.returncode, err.decode()
 
     def close(self) -> None:
-        """Leave nothing behind."""
         for client in self._clients:
             client.close()
         if self.process.poll() is None:
@@ -68,7 +66,7 @@ class Running:
 
 
 @contextmanager
-def running(folder: Path, *arguments: str, **variables: str) -> Iterator[Running]:
+def running(folder: Path, *arguments: str, **variables: str) -> Iterator[RunningProxy]:
     """Start the proxy in a folder, with an upstream named `up`."""
     upstream = Upstream()
     process = subprocess.Popen(
@@ -79,7 +77,7 @@ def running(folder: Path, *arguments: str, **variables: str) -> Iterator[Running
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
     )
-    proxy = Running(process, upstream)
+    proxy = RunningProxy(process, upstream)
     try:
         yield proxy
     finally:
@@ -139,7 +137,6 @@ def test_a_call_that_does_not_end_in_time_is_cut_and_counted(tmp_path: Path) -> 
 
 
 def test_a_second_signal_stops_at_once(tmp_path: Path) -> None:
-    """A user who stops twice does not want to wait."""
     with running(tmp_path, "--drain-seconds", "600") as proxy:
         idle = proxy.connect()
         idle.send(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n")
@@ -148,7 +145,7 @@ def test_a_second_signal_stops_at_once(tmp_path: Path) -> None:
         client.send(request())
         proxy.upstream.accept().request()
         proxy.process.send_signal(signal.SIGTERM)
-        idle.read_to_end()  # It has heard the first.
+        idle.read_to_end()  # It has received the first.
         code, err = proxy.stop()
 
     assert 0 == code
@@ -201,7 +198,7 @@ def test_a_port_that_is_taken_is_an_error(tmp_path: Path) -> None:
 
 
 def test_on_another_address_the_token_is_required(tmp_path: Path) -> None:
-    """The upstream never gets it."""
+    """And it is not sent to the upstream."""
     with running(tmp_path, "--host", "0.0.0.0", TRACEFORGE_PROXY_TOKEN="s3cret") as proxy:
         client = proxy.connect()
         client.send(request())
@@ -213,7 +210,7 @@ def test_on_another_address_the_token_is_required(tmp_path: Path) -> None:
 
 
 def test_workers_share_a_port_and_a_dead_one_is_replaced(tmp_path: Path) -> None:
-    """All of them answer; one that is killed is started again and counted; the totals are summed."""
+    """All of them answer; a killed one is restarted and counted; the totals are summed."""
     with running(tmp_path, "--workers", "2") as proxy:
         for _ in range(8):
             assert response(b"answer") == proxy.call()
@@ -235,7 +232,7 @@ def test_workers_end_when_their_supervisor_is_killed(tmp_path: Path) -> None:
     with running(tmp_path, "--workers", "2") as proxy:
         workers = children(proxy.process.pid)
         proxy.process.kill()
-        proxy.process.communicate(timeout=SECONDS_MAX)  # stderr ends when all who hold it are gone
+        proxy.process.communicate(timeout=SECONDS_MAX)  # stderr ends with the last process that holds it
 
     assert 2 == len(workers)
 

@@ -1,4 +1,4 @@
-"""The proxy under load, and then stopped, killed, or without a disk: every call is a file, or is counted."""
+"""The proxy under load, then stopped, killed, or without a disk: every call is a file, or is counted."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ CLIENTS = 8
 SECONDS_MAX = 60
 SUMMARY = re.compile(r"stopped: (\d+) calls?, (\d+) recorded, (\d+) lost, (\d+) recording failures")
 WAITING = re.compile(r"(\d+) still being recorded")
-STOP_SECONDS_MAX = 10 + 30 + 5  # for calls in flight, for what was recorded, and for a machine that does other things
+STOP_SECONDS_MAX = 10 + 30 + 5  # for calls in flight, for recorded calls, and for a busy machine
 ANSWER = json.dumps(
     {"id": "c", "object": "chat.completion", "created": 1, "model": "m",
      "choices": [{"index": 0, "message": {"role": "assistant", "content": "hi"}, "finish_reason": "stop"}]}
@@ -37,16 +37,14 @@ RESPONSE = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length
 pytestmark = pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="it looks for processes in /proc")
 
 
-class Answering(asyncio.Protocol):
-    """An upstream that answers every request, which comes in one piece or ends with its body's brace."""
+class AnsweringProtocol(asyncio.Protocol):
+    """An upstream that answers every request; a request is one piece, or ends with its body's brace."""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """A proxy came."""
         assert isinstance(transport, asyncio.Transport)
         self.transport = transport
 
     def data_received(self, data: bytes) -> None:
-        """Answer."""
         if data.endswith(b"}"):
             self.transport.write(RESPONSE)
 
@@ -55,7 +53,7 @@ class Answering(asyncio.Protocol):
 def upstream() -> Iterator[int]:
     """The port of an upstream."""
     loop = asyncio.new_event_loop()
-    server = loop.run_until_complete(loop.create_server(Answering, "127.0.0.1", 0))
+    server = loop.run_until_complete(loop.create_server(AnsweringProtocol, "127.0.0.1", 0))
     thread = threading.Thread(target=loop.run_forever)
     thread.start()
     try:
@@ -70,7 +68,7 @@ def upstream() -> Iterator[int]:
 
 
 class Client(threading.Thread):
-    """Calls as fast as it is answered, until the other side is gone; notes each number, and when it was answered."""
+    """Makes calls as fast as they are answered until the connection ends; notes each number and its time."""
 
     def __init__(self, port: int, first: int) -> None:
         super().__init__()
@@ -80,7 +78,6 @@ class Client(threading.Thread):
         self.strange: list[bytes] = []
 
     def run(self) -> None:
-        """Call."""
         with suppress(OSError), socket.create_connection(("127.0.0.1", self._port), SECONDS_MAX) as connection:
             while self._call(connection):
                 pass
@@ -90,20 +87,20 @@ class Client(threading.Thread):
         body = b'{"model":"m","messages":[{"role":"user","content":"call %d."}]}' % self._number
         head = b"POST /up/v1/chat/completions HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
         connection.sendall(head + b"Content-Length: %d\r\n\r\n" % len(body) + body)
-        got = b""
-        while not got.endswith(ANSWER):
+        response = b""
+        while not response.endswith(ANSWER):
             data = connection.recv(65536)
             if not data:
                 return False
-            got += data
-        if not got.startswith(b"HTTP/1.1 200 OK\r\n"):
-            self.strange.append(got)
+            response += data
+        if not response.startswith(b"HTTP/1.1 200 OK\r\n"):
+            self.strange.append(response)
         self.answered[self._number] = time.monotonic()
-        return b"connection: close" not in got.lower()
+        return b"connection: close" not in response.lower()
 
 
-class Loaded:
-    """A proxy with clients that do not stop."""
+class LoadedProxy:
+    """A proxy with clients that call without a pause."""
 
     def __init__(self, folder: Path, process: subprocess.Popen[bytes]) -> None:
         assert process.stdout is not None
@@ -118,7 +115,7 @@ class Loaded:
             client.start()
 
     def end(self, number: int) -> str:
-        """Signal the proxy, wait for everybody; what it said."""
+        """Signal the proxy, wait for all processes and clients; its output."""
         self.process.send_signal(number)
         _, err = self.process.communicate(timeout=SECONDS_MAX)
         self.stopped = time.monotonic()
@@ -126,20 +123,20 @@ class Loaded:
             client.join()
             assert [] == client.strange
         until = time.monotonic() + SECONDS_MAX
-        while any(_runs(one) for one in self.recorders):
+        while any(_runs(recorder) for recorder in self.recorders):
             assert time.monotonic() < until, "the recorder did not end"
             time.sleep(0.01)
         return err.decode()
 
     def answered(self) -> dict[int, float]:
-        """Every call that a client saw answered, and when."""
+        """Every answered call, and when."""
         return {number: at for client in self.clients for number, at in client.answered.items()}
 
-    def kept(self) -> set[int]:
-        """The calls whose traces are files; each is whole."""
+    def recorded_calls(self) -> set[int]:
+        """The calls whose traces are files; each is complete."""
         files = [path for path in self.traces.iterdir() if path.suffix == ".json"]
-        found = [json.dumps(read_trace(path.read_bytes()).body["request"]) for path in files]
-        numbers = [int(text.partition("call ")[2].partition(".")[0]) for text in found]
+        requests = [json.dumps(read_trace(path.read_bytes()).body["request"]) for path in files]
+        numbers = [int(text.partition("call ")[2].partition(".")[0]) for text in requests]
         assert len(numbers) == len(set(numbers)), "one call, one trace"
         return set(numbers)
 
@@ -160,14 +157,14 @@ def _runs(pid: int) -> bool:
 
 
 @contextmanager
-def loaded(folder: Path) -> Iterator[Loaded]:
+def loaded(folder: Path) -> Iterator[LoadedProxy]:
     """A proxy under load, in a folder."""
     with upstream() as port:
         process = subprocess.Popen(
             [str(COMMAND), "proxy", "--port", "0", "--json", "--upstream", f"up=http://127.0.0.1:{port}"],
             cwd=folder, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
         )  # fmt: skip
-        load = Loaded(folder, process)
+        load = LoadedProxy(folder, process)
         try:
             yield load
         finally:
@@ -178,85 +175,85 @@ def loaded(folder: Path) -> Iterator[Loaded]:
                 client.join()
 
 
-def _counted(said: str) -> tuple[int, int, int, int]:
-    found = SUMMARY.search(said)
-    assert found, said
-    calls, recorded, lost, failed = map(int, found.groups())
+def _counted(output: str) -> tuple[int, int, int, int]:
+    match = SUMMARY.search(output)
+    assert match, output
+    calls, recorded, lost, failed = map(int, match.groups())
     return calls, recorded, lost, failed
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seconds", [1.5, 20])
 def test_a_stop_under_load_leaves_every_call_as_a_file(tmp_path: Path, seconds: float) -> None:
-    """Or counts it. Where the stated time was not enough, what is left is said, and kept all the same."""
+    """Or counts it. Where the time limit was too short, the rest is reported, and recorded later."""
     with loaded(tmp_path) as load:
         time.sleep(seconds)
         began = time.monotonic()
-        said = load.end(signal.SIGTERM)
+        output = load.end(signal.SIGTERM)
 
-    calls, recorded, lost, failed = _counted(said)
-    late = WAITING.search(said)
+    calls, recorded, lost, failed = _counted(output)
+    late = WAITING.search(output)
     waiting = int(late[1]) if late else 0
-    if late or "stays in the spool for now" in said:
+    if late or "stays in the spool for now" in output:
         assert load.stopped - began >= 30
         drain_spool(str(load.traces))
-    kept, answered = load.kept(), load.answered()
+    stored, answered = load.recorded_calls(), load.answered()
     assert load.stopped - began < STOP_SECONDS_MAX
     assert 100 < len(answered) <= calls
     assert calls == recorded + waiting + lost + failed
-    assert (recorded + waiting, 0) == (len(kept), failed)
-    assert len(set(answered) - kept) <= lost
+    assert (recorded + waiting, 0) == (len(stored), failed)
+    assert len(set(answered) - stored) <= lost
     assert 0 == load.process.returncode
     assert [] == find_segments(str(load.traces))
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seconds", [1.0, 10])
-def test_a_kill_under_load_takes_only_what_was_on_its_way(tmp_path: Path, seconds: float) -> None:
-    """Every file is whole, the recorder goes on to the end, and the next command finds everything."""
+def test_a_kill_under_load_loses_only_calls_in_transit(tmp_path: Path, seconds: float) -> None:
+    """Every file is complete, the recorder finishes, and the next command finds everything."""
     with loaded(tmp_path) as load:
         time.sleep(seconds)
         killed = time.monotonic()
         load.end(signal.SIGKILL)
 
     until = time.monotonic() + 120
-    while True:  # A command drains for a few seconds, and the recorder still works on what it was sent.
+    while True:  # A command drains for a few seconds, and the recorder is still busy.
         listed = json.loads(traceforge("trace", "list", "--limit", "1000000", "--json", cwd=tmp_path).out)
         if not find_segments(str(load.traces)):
             break
         assert time.monotonic() < until, "the spool is never empty"
-    kept, answered = load.kept(), load.answered()
+    stored, answered = load.recorded_calls(), load.answered()
     assert [] == [path for path in load.traces.rglob("*") if path.name.endswith(".tmp")]
-    assert 100 < len(kept) == len(listed)
-    assert [] == [number for number, at in answered.items() if number not in kept and at < killed - 0.5]
+    assert 100 < len(stored) == len(listed)
+    assert [] == [number for number, at in answered.items() if number not in stored and at < killed - 0.5]
 
 
-def test_a_full_disk_under_load_is_not_seen_by_clients_and_said_at_the_end(tmp_path: Path) -> None:
-    """What was kept before is whole; the rest is counted, with the reason."""
+def test_clients_do_not_notice_a_full_disk_under_load(tmp_path: Path) -> None:
+    """Earlier traces are complete; the others are counted at the end, with the reason."""
     with loaded(tmp_path) as load:
-        for one in load.recorders:  # As on a disk that is full: writes fail.
-            resource.prlimit(one, resource.RLIMIT_FSIZE, (100 << 10, 100 << 10))
+        for recorder in load.recorders:  # Writes fail as on a full disk.
+            resource.prlimit(recorder, resource.RLIMIT_FSIZE, (100 << 10, 100 << 10))
         time.sleep(1.5)
-        said = load.end(signal.SIGTERM)
+        output = load.end(signal.SIGTERM)
 
-    calls, recorded, lost, failed = _counted(said)
+    calls, recorded, lost, failed = _counted(output)
     assert 0 < failed
-    assert 0 < recorded == len(load.kept())
+    assert 0 < recorded == len(load.recorded_calls())
     assert calls == recorded + lost + failed
-    assert failed == sum(map(int, re.findall(r"(\d+) not recorded: TF202", said)))
+    assert failed == sum(map(int, re.findall(r"(\d+) not recorded: TF202", output)))
 
 
 @pytest.mark.slow
-def test_a_folder_that_cannot_be_written_is_said_at_the_end(tmp_path: Path) -> None:
-    """Clients see nothing of it."""
+def test_clients_do_not_notice_a_folder_that_cannot_be_written(tmp_path: Path) -> None:
+    """It is reported at the end."""
     (tmp_path / ".ai-tests").mkdir()
     (tmp_path / ".ai-tests" / "traces").write_text("a file stands in the way")
     with loaded(tmp_path) as load:
         time.sleep(1)
-        said = load.end(signal.SIGTERM)
+        output = load.end(signal.SIGTERM)
 
-    calls, recorded, lost, failed = _counted(said)
+    calls, recorded, lost, failed = _counted(output)
     assert 100 < len(load.answered()) <= calls
     assert (0, calls) == (recorded, lost + failed)
-    assert "not recorded: TF202" in said
+    assert "not recorded: TF202" in output
     assert os.path.isfile(load.traces)

@@ -36,7 +36,7 @@ except Exception:
 
 @pytest.fixture(scope="module")
 def recorded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
-    """A project that was recorded with the plugin, in two processes, and approved."""
+    """A project recorded with the plugin, in two processes, and approved."""
     folder = tmp_path_factory.mktemp("plugged")
     make_project(folder)
     with model_server() as server:
@@ -50,7 +50,7 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
 
 @pytest.fixture
 def site(recorded: Site, tmp_path: Path) -> Iterator[Site]:
-    """A fresh checkout of it, and a provider that answers otherwise."""
+    """A fresh checkout of it, and a provider with other answers."""
     with model_server(salt="another") as other:
         yield recorded.at(tmp_path / "checkout", other)
 
@@ -58,7 +58,7 @@ def site(recorded: Site, tmp_path: Path) -> Iterator[Site]:
 @pytest.mark.slow
 @pytest.mark.parametrize("workers", ["0", "2"])
 def test_the_plugin_is_on_in_a_project_with_snapshots(site: Site, workers: str) -> None:
-    """Nothing reaches the provider, in one process and in two; without keys in two, below, in every run."""
+    """Nothing reaches the provider, in one process and in two."""
     ran = site.plugin("-n", workers)
 
     assert (0, 0) == (ran.code, site.server.served), ran.out
@@ -68,7 +68,7 @@ def test_the_plugin_is_on_in_a_project_with_snapshots(site: Site, workers: str) 
 
 
 def test_the_plugin_is_silent_in_a_project_without_snapshots(tmp_path: Path) -> None:
-    """Calls go where they would go without us, and nothing is said."""
+    """Calls go to the provider, and nothing is printed."""
     make_project(tmp_path)
     with model_server() as server:
         ran = Site(tmp_path, Path("python"), server).plugin("-k", "test_chat_async")
@@ -80,7 +80,7 @@ def test_the_plugin_is_silent_in_a_project_without_snapshots(tmp_path: Path) -> 
 
 @pytest.mark.parametrize("workers", ["0", "2"])
 def test_a_test_with_an_unapproved_call_fails_with_the_diff(site: Site, workers: str) -> None:
-    """Also if it swallowed the miss."""
+    """Also if it swallowed the error."""
     site.edit("Name a river.", "Name a lake.")
     site.add(SWALLOWS)
 
@@ -96,7 +96,7 @@ def test_a_test_with_an_unapproved_call_fails_with_the_diff(site: Site, workers:
 
 @pytest.mark.slow
 def test_unused_snapshots_are_reported_at_the_end(site: Site) -> None:
-    """And fails the run, unless it is allowed or its test did not run."""
+    """And fail the run, unless they are allowed or their test did not run."""
     site.edit('assert len(embed("soup")) > 3', "pass")
 
     some = ("-k", "chat_async or embedding")
@@ -109,7 +109,6 @@ def test_unused_snapshots_are_reported_at_the_end(site: Site) -> None:
 
 
 def test_snapshots_of_a_failing_test_are_not_called_unused(site: Site) -> None:
-    """Its snapshots are not unused."""
     site.edit('assert len(embed("soup")) > 3', "assert False")
 
     ran = site.plugin("-k", "chat_async or embedding")
@@ -118,7 +117,7 @@ def test_snapshots_of_a_failing_test_are_not_called_unused(site: Site) -> None:
 
 
 def test_record_files_changed_calls(site: Site) -> None:
-    """The rest is answered from snapshots; after approval it is green."""
+    """The other calls are replayed; after approval it is green."""
     site.edit("Name a river.", "Name a lake.")
 
     ran = site.plugin("--traceforge=record", "-k", CHAT)
@@ -132,7 +131,7 @@ def test_record_files_changed_calls(site: Site) -> None:
 
 @pytest.mark.slow
 def test_calls_of_a_test_marked_as_off_are_counted(site: Site) -> None:
-    """It asks the provider."""
+    """They go to the provider."""
     site.add('import pytest\n\n\n@pytest.mark.traceforge("off")\ndef test_live() -> None:\n    assert chat("Now.")')
 
     ran = site.plugin("-k", "test_live or test_chat_async")
@@ -143,7 +142,7 @@ def test_calls_of_a_test_marked_as_off_are_counted(site: Site) -> None:
 
 @pytest.mark.slow
 def test_the_fixture_counts_the_calls_of_a_test(site: Site) -> None:
-    """And is there, where the plugin is off."""
+    """It exists also where the plugin is off."""
     site.add(
         "def test_counts(traceforge) -> None:\n    chat('Name a soup.')\n"
         "    assert (traceforge.active, traceforge.replayed) in [(True, 1), (False, 0)]"
@@ -165,17 +164,17 @@ def test_a_tree_that_does_not_verify_runs_nothing(site: Site) -> None:
 
 
 def test_ci_does_not_record(site: Site) -> None:
-    """It replays, as anywhere else."""
+    """It replays."""
     assert (4, True) == ((ran := site.plugin("--traceforge=record", CI="true")).code, "CI is set" in ran.err)
     assert 0 == site.plugin("-k", CHAT, CI="true").code
 
 
 def test_the_plugin_does_nothing_under_a_traceforge_command(site: Site) -> None:
-    """`traceforge test -- pytest` is not two gates."""
+    """`traceforge test -- pytest` has one gate."""
     ran = site.run("test", "--json", "--", shutil.which("python") or "python", "-c", "print()")
     assert 3 == ran.code
 
-    tested = site.run("test", "--json", *_ours())
+    tested = site.run("test", "--json", *_test_command())
 
     assert 0 == tested.code, tested.err
     assert CHAT_CALL_COUNT == json.loads(tested.err.splitlines()[-1])["replayed"]
@@ -202,7 +201,7 @@ def pytest_unconfigure() -> None:
 
 
 def test_recorded_calls_name_the_keys_that_were_set(recorded: Site) -> None:
-    """By name, as `traceforge record` does, whichever worker recorded it."""
+    """As `traceforge record` does, from any worker."""
     files = [*(recorded.folder / ".ai-snapshots" / "wire").glob("*.json")]
 
     assert len(files) > SELECTED_CALLS // 2
@@ -211,7 +210,7 @@ def test_recorded_calls_name_the_keys_that_were_set(recorded: Site) -> None:
 
 
 def test_a_suite_needs_no_key(site: Site) -> None:
-    """Those that were set while it was recorded have dummy values, also where `conftest.py` makes a client."""
+    """The keys set while recording have dummy values, also for a client in `conftest.py`."""
     (site.folder / "conftest.py").write_text(EARLY)
 
     ran = site.plugin("-n", "2", *SELECTED, without=KEYS)
@@ -225,7 +224,7 @@ def test_a_suite_needs_no_key(site: Site) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("workers", ["0", "2"])
 def test_tests_see_dummy_keys_only(site: Site, workers: str) -> None:
-    """A key that was not there while it was recorded might steer the application; afterwards all are back."""
+    """A key that was not set while recording might change the application; afterwards all are restored."""
     site.add(SHOWS_KEYS)
     (site.folder / "conftest.py").write_text(EARLY)
 
@@ -237,7 +236,7 @@ def test_tests_see_dummy_keys_only(site: Site, workers: str) -> None:
 
 
 def test_a_test_marked_as_off_has_the_real_keys(site: Site) -> None:
-    """It asks the provider, who would not take a dummy; the test after it has the dummy again."""
+    """The test after it has the dummy values again."""
     site.add(
         "import os\n\nimport pytest\n\n\n"
         '@pytest.mark.traceforge("off")\n'
@@ -254,7 +253,7 @@ def test_a_test_marked_as_off_has_the_real_keys(site: Site) -> None:
 
 
 def test_a_call_of_conftest_is_replayed_or_fails_the_run(site: Site) -> None:
-    """Before any test is collected: what nobody approved does not reach the provider, and fails the run."""
+    """Before collection: an unapproved call does not reach the provider, and fails the run."""
     (site.folder / "conftest.py").write_text(f"import sys\n\nsys.path.insert(0, '.')\n{SWALLOWED_AT_IMPORT}")
 
     ran = site.plugin("-k", "test_chat_async")
@@ -342,7 +341,7 @@ REFUSED = {
 
 @pytest.mark.parametrize("workers", ["0", "2"])
 def test_a_test_that_connects_past_the_hooks_is_refused_and_fails(site: Site, workers: str) -> None:
-    """Also if it swallowed that; loopback is open, but for the ports at which models answer."""
+    """Also if it swallowed the error; loopback is open, except for the ports of models."""
     (site.folder / "traceforge.config.json").write_text(
         json.dumps({**CONFIG, "test": {"ignore_hosts": ["*.example.net"], "allow_ports": [site.port]}})
     )
@@ -360,7 +359,7 @@ def test_a_test_that_connects_past_the_hooks_is_refused_and_fails(site: Site, wo
 
 
 def test_a_connection_outside_of_the_tests_is_refused_too(site: Site) -> None:
-    """It is told at the end, and the network is back when the suite has ended."""
+    """It is reported at the end, and the network is restored after the suite."""
     (site.folder / "four_providers.py").write_text(
         "import socket\n\ntry:\n    socket.create_connection(('models.example.com', 443))\n"
         "except ConnectionRefusedError:\n    pass\n\n\ndef test_nothing() -> None:\n    pass\n"
@@ -379,7 +378,7 @@ def test_a_connection_outside_of_the_tests_is_refused_too(site: Site) -> None:
     assert (site.folder / "back.txt").exists()
 
 
-def _ours() -> list[str]:
+def _test_command() -> list[str]:
     import sys
 
     return ["--", sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-k", CHAT, "four_providers.py"]
@@ -387,7 +386,7 @@ def _ours() -> list[str]:
 
 @pytest.mark.slow
 def test_random_order_and_reruns_change_nothing(site: Site) -> None:
-    """Tests in reverse, and one that fails first and then asks again."""
+    """Tests in reverse, and one that fails first and is rerun."""
     (site.folder / "conftest.py").write_text(
         "def pytest_collection_modifyitems(items): items.reverse()\n"
         "def pytest_runtest_protocol(item, nextitem):\n"

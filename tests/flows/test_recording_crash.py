@@ -1,4 +1,4 @@
-"""A process that records is killed: every interaction it had completed is there."""
+"""A recording process is killed: every completed interaction is recovered."""
 
 from __future__ import annotations
 
@@ -36,35 +36,36 @@ with ThreadPoolExecutor(4) as pool:
 
 
 def _kill(folder: Path, after: int) -> list[int]:
-    """Let it record, kill it once it has said that many, and give the numbers it had said."""
+    """Record, kill the process after it has printed `after` numbers; all numbers it printed."""
     with subprocess.Popen([sys.executable, "-c", PROGRAM], cwd=folder, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout
-        said = [int(process.stdout.readline()) for _ in range(after)]
+        numbers = [int(process.stdout.readline()) for _ in range(after)]
         time.sleep(random.random() / 100)
         os.kill(process.pid, signal.SIGKILL)
-        said += [int(line) for line in process.stdout if line.endswith("\n")]
-    return said
+        numbers += [int(line) for line in process.stdout if line.endswith("\n")]
+    return numbers
 
 
 def _check(folder: Path, after: int) -> None:
-    said = _kill(folder, after)
-    done = traceforge("modelio", "recover", "r.json", cwd=folder)
+    numbers = _kill(folder, after)
+    recovered = traceforge("modelio", "recover", "r.json", cwd=folder)
     written = parse_json((folder / "r.json").read_bytes())
-    kept = {item["prompt_hash"]: item["response_content"] for item in json.loads(json.dumps(written))["interactions"]}
+    answers = {
+        item["prompt_hash"]: item["response_content"] for item in json.loads(json.dumps(written))["interactions"]
+    }
 
-    assert 0 == done.code, done.err
+    assert 0 == recovered.code, recovered.err
     assert isinstance(verify_session(written), ValidRecording)
-    assert {} == {n: "lost" for n in said if kept.get(digest_text(str(n))) != f"answer to {n} " * 50}
+    assert {} == {n: "lost" for n in numbers if answers.get(digest_text(str(n))) != f"answer to {n} " * 50}
     assert ["r.json"] == os.listdir(folder)
 
 
 def test_every_completed_interaction_survives_sigkill(tmp_path: Path) -> None:
-    """Whatever the process had given an answer for; and nothing is left behind."""
+    """And no other file is left."""
     _check(tmp_path, 25)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("round_", range(20))
-def test_wherever_it_is_killed(tmp_path: Path, round_: int) -> None:
-    """At many places."""
+def test_every_completed_interaction_survives_sigkill_at_many_places(tmp_path: Path, round_: int) -> None:
     _check(tmp_path, 1 + 97 * round_)

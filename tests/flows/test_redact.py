@@ -1,4 +1,4 @@
-"""`traceforge redact`: a text is cleaned, and a leak turns a commit red."""
+"""`traceforge redact`: a text is redacted, and a leak fails a commit."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ KEY = SECRETS["ANTHROPIC_KEY"](SOURCE)
 MAIL = SECRETS["EMAIL"](SOURCE)
 
 
-def piped(*arguments: str, given: str) -> str:
-    """Run the command with something on its standard input."""
-    return subprocess.run([str(COMMAND), *arguments], input=given, capture_output=True, text=True, check=True).stdout
+def run_piped(*arguments: str, stdin: str) -> str:
+    """Run the command with this standard input."""
+    return subprocess.run([str(COMMAND), *arguments], input=stdin, capture_output=True, text=True, check=True).stdout
 
 
 def test_a_text_is_printed_without_its_secrets(tmp_path: Path) -> None:
@@ -30,17 +30,17 @@ def test_a_text_is_printed_without_its_secrets(tmp_path: Path) -> None:
     file.write_bytes(text.encode())
 
     expected = f"ключ {REDACTED}\r\nmail {REDACTED}"
-    assert expected.replace("\r\n", "\n") == piped("redact", "text", given=text).replace("\r\n", "\n")
+    assert expected.replace("\r\n", "\n") == run_piped("redact", "text", stdin=text).replace("\r\n", "\n")
     assert (
         expected == subprocess.run([COMMAND, "redact", "text", file], capture_output=True, check=True).stdout.decode()
     )
 
 
-def test_lines_come_back_with_their_spans() -> None:
-    """`--jsonl` says where each secret stood in the input, in code points."""
-    given = json.dumps({"text": f"é😀 {MAIL}"}) + "\n" + json.dumps({"text": "nothing"}) + "\n"
+def test_jsonl_output_has_the_spans_of_secrets() -> None:
+    """In code points of the input."""
+    jsonl = json.dumps({"text": f"é😀 {MAIL}"}) + "\n" + json.dumps({"text": "nothing"}) + "\n"
 
-    lines = [json.loads(line) for line in piped("redact", "text", "--jsonl", given=given).splitlines()]
+    lines = [json.loads(line) for line in run_piped("redact", "text", "--jsonl", stdin=jsonl).splitlines()]
 
     assert [
         {"text": f"é😀 {REDACTED}", "spans": [{"start": 3, "end": 3 + len(MAIL), "type": "EMAIL"}]},
@@ -48,8 +48,8 @@ def test_lines_come_back_with_their_spans() -> None:
     ] == lines
 
 
-def test_a_line_that_is_no_text_is_refused(tmp_path: Path) -> None:
-    """Exit 2 for another shape, exit 3 for what is not JSON; both name the line."""
+def test_a_line_of_another_shape_is_refused(tmp_path: Path) -> None:
+    """Exit 2, and exit 3 for a line that is not JSON; both name the line."""
     (tmp_path / "a.jsonl").write_text('{"text": "x"}\n{"txt": "x"}\n')
     (tmp_path / "b.jsonl").write_text('{"text"\n')
 
@@ -62,7 +62,7 @@ def test_a_line_that_is_no_text_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_leak_is_found_and_never_printed(tmp_path: Path) -> None:
-    """Exit 1 names file, line, column and type; the value is in no output."""
+    """Exit 1 with file, line, column and type."""
     (tmp_path / "src").mkdir()
     (tmp_path / "src" / "app.py").write_text(f'import x\n\nclient = x.Client("{KEY}")\n')
     (tmp_path / "clean.md").write_text("nothing here\n")
@@ -82,7 +82,7 @@ def test_a_leak_is_found_and_never_printed(tmp_path: Path) -> None:
 
 
 def test_clean_files_are_exit_0_and_nothing_to_check_is_exit_3(tmp_path: Path) -> None:
-    """An empty check is not a pass, and a missing path is not a clean one."""
+    """Also a missing path."""
     (tmp_path / "a.txt").write_text("fine\n")
     (tmp_path / "empty").mkdir()
 
@@ -93,7 +93,7 @@ def test_clean_files_are_exit_0_and_nothing_to_check_is_exit_3(tmp_path: Path) -
 
 
 def test_the_project_adds_names_and_patterns_and_exceptions(tmp_path: Path) -> None:
-    """What the configuration says holds for both commands."""
+    """For both commands."""
     (tmp_path / "traceforge.config.json").write_text(
         json.dumps({"redact_fields": ["badge"], "redact_patterns": ["ACME-[0-9]{4}"], "allow": ["*@example.org"]})
     )
@@ -105,8 +105,8 @@ def test_the_project_adds_names_and_patterns_and_exceptions(tmp_path: Path) -> N
     assert 1 == traceforge("redact", "check", "a.txt", cwd=tmp_path).code
 
 
-def test_a_pattern_that_cannot_be_used_is_reported_with_its_place(tmp_path: Path) -> None:
-    """`config check` names it (exit 1), and a command that needs it stops (exit 3)."""
+def test_an_unusable_pattern_is_reported_with_its_place(tmp_path: Path) -> None:
+    """By `config check` (exit 1), and by a command that needs it (exit 3)."""
     (tmp_path / "traceforge.config.json").write_text('{"redact_patterns": ["fine", "(?<=a)b"]}')
 
     checked = traceforge("config", "check", cwd=tmp_path)
@@ -122,7 +122,7 @@ def test_a_pattern_that_cannot_be_used_is_reported_with_its_place(tmp_path: Path
 
 
 def test_loading_a_configuration_needs_no_expression_library(tmp_path: Path) -> None:
-    """Only what redacts imports google-re2; `verify` and `config show` start without it."""
+    """Only redaction imports google-re2; `verify` and `config show` start without it."""
     (tmp_path / "traceforge.config.json").write_text('{"redact_patterns": ["a+"]}')
     program = """
 import sys
@@ -140,8 +140,8 @@ except SystemExit:
     assert not {"re2", "traceforge.redact"} & set(ran)
 
 
-def test_the_hook_that_is_offered_runs_the_command() -> None:
-    """`.pre-commit-hooks.yaml` names a command that exists, and hands it the files."""
+def test_the_pre_commit_hook_runs_an_existing_command() -> None:
+    """With the changed files."""
     hook = (PROJECT / ".pre-commit-hooks.yaml").read_text()
 
     assert "id: traceforge-redact-check" in hook

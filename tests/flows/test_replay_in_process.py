@@ -1,6 +1,6 @@
-"""The story of a replay without a proxy: the real SDKs, in this process and in the processes of a command.
+"""Replay without a proxy: the real SDKs, in this process and in the processes of a command.
 
-The provider is another by then, answers otherwise, and must see no request.
+The provider now has other answers, and must see no request.
 """
 
 from __future__ import annotations
@@ -30,45 +30,45 @@ from support.upstream import ScriptedResponse, Upstream, uncalled_upstream, upst
 from traceforge.errors import CallNotRecorded
 from traceforge.exchange import Chunk
 
-# google-genai does what aiohttp discourages.
+# google-genai subclasses what aiohttp discourages.
 pytestmark = pytest.mark.filterwarnings("ignore:Inheritance class AiohttpClientSession:DeprecationWarning")
 
 SHAPES = {"openai": "chat", "responses": "responses", "anthropic": "messages", "gemini": "gemini", "ollama": "ollama"}
 HOW = [f"{mode}-{kind}" for mode in ("sync", "async") for kind in ("plain", "stream", "tools", "tools-stream")]
-ROUNDS = 1 if RunLength.is_short else 3  # of real traffic, for each way to ask
+ROUNDS = 1 if RunLength.is_short else 3  # of real traffic, for each kind of call
 
 Recorded = tuple[Path, dict[str, Any]]
 
 
 @pytest.fixture
 def other() -> Iterator[Upstream]:
-    """A second provider, which answers otherwise, and must never be asked."""
-    with uncalled_upstream() as one:
-        yield one
+    """A second provider with other answers, which must never be called."""
+    with uncalled_upstream() as provider:
+        yield provider
 
 
 @pytest.fixture(scope="module")
 def recorded(tmp_path_factory: pytest.TempPathFactory) -> Recorded:
-    """A project in which every SDK has asked in every way; what each of them returned. The provider is gone."""
+    """A project with calls of every SDK in every way, and the results of each. The provider is stopped."""
     folder = tmp_path_factory.mktemp("project")
     (folder / ".git").mkdir()
     with pytest.MonkeyPatch.context() as patch, upstream() as server:
         patch.chdir(folder)
         patch.delenv("PYTEST_CURRENT_TEST", raising=False)
         results = {}
-        with traceforge.capture() as seen:
+        with traceforge.capture() as capture:
             for ask in SDK_CALLS:
                 media = STREAM_MEDIA_TYPES.get(ask.provider, "text/event-stream")
                 stream = ScriptedResponse(STREAM_PIECES[ask.provider], headers={"content-type": media}, chunked=True)
                 server.respond_with(stream if ask.streaming else ScriptedResponse([PLAIN_BODIES[ask.provider]]))
                 results[ask.name] = ask.call(server.url, lambda _: None)
-        assert len(SDK_CALLS) == seen.exchanges
+        assert len(SDK_CALLS) == capture.exchanges
     return folder, results
 
 
 @pytest.fixture
 def project(recorded: Recorded, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
-    """Stand in it; what the SDKs returned."""
+    """Enter the project; the results of the SDKs."""
     monkeypatch.chdir(recorded[0])
     return recorded[1]
 
@@ -90,7 +90,7 @@ def test_every_sdk_gets_the_recorded_response(
 
 @pytest.mark.parametrize("ask", [ask for ask in SDK_CALLS if ask.streaming], ids=lambda ask: ask.name)
 def test_closing_a_stream_early_leaks_nothing(project: dict[str, Any], other: Upstream, ask: SdkCall) -> None:
-    """The application breaks off; warnings are errors here, and the next call is answered."""
+    """Warnings are errors here, and the next call is answered."""
 
     def leave(_: object) -> None:
         raise KeyError
@@ -107,7 +107,7 @@ def test_closing_a_stream_early_leaks_nothing(project: dict[str, Any], other: Up
 def test_an_unmatched_request_is_tried_once_and_the_exception_explains_it(
     project: dict[str, Any], other: Upstream, ask: Callable[[str], Any], path: str, before: str
 ) -> None:
-    """The path and both values, in the SDK's own exception; and the replay fails, although it was swallowed."""
+    """The path and both values, in the SDK's own exception; the replay fails, although it was swallowed."""
     with (
         pytest.raises(CallNotRecorded, match="1 call had no recorded answer"),
         traceforge.replay() as replayed,
@@ -115,8 +115,8 @@ def test_an_unmatched_request_is_tried_once_and_the_exception_explains_it(
     ):
         ask(other.url)
 
-    told = str(caught.value).replace('\\"', '"')
-    assert f'{path}: recorded "{before}", sent "What is the capital of Spain?"' in told
+    message = str(caught.value).replace('\\"', '"')
+    assert f'{path}: recorded "{before}", sent "What is the capital of Spain?"' in message
     assert (1, 0) == (len(replayed.unmatched), replayed.played)
 
 
@@ -124,13 +124,15 @@ def test_an_unmatched_request_is_tried_once_and_the_exception_explains_it(
 def test_recorded_streams_keep_their_chunks(
     driver: Driver, other: Upstream, tmp_path: Path, record_property: Callable[[str, object], None]
 ) -> None:
-    """A sample of the corpus through every client: the pieces are the recorded ones, and the bytes."""
-    found = [
-        one for one in interactions(need_shared("corpus/llm")) if one.streaming and one.request and one.generates
+    """A sample of the corpus through every client: the same pieces, byte for byte."""
+    streams = [
+        stream
+        for stream in interactions(need_shared("corpus/llm"))
+        if stream.streaming and stream.request and stream.generates
     ]
     calls = []
-    for number, one in enumerate(found[:: 240 if RunLength.is_short else 60]):
-        exchange = recorded_exchange(one, number)
+    for number, stream in enumerate(streams[:: 240 if RunLength.is_short else 60]):
+        exchange = recorded_exchange(stream, number)
         body = b"".join(chunk.data for chunk in exchange.chunks)
         step = 300 + number * 37 % 1500
         pieces = tuple(Chunk(1.0, body[at : at + step]) for at in range(0, len(body), step))
@@ -139,14 +141,14 @@ def test_recorded_streams_keep_their_chunks(
     equal = 0
     with traceforge.replay(player=player) as replayed:
         for exchange in calls:
-            kept = player.play(
+            played = player.play(
                 exchange.method, exchange.url, exchange.request_headers, exchange.request_body, exchange.caller
             ).response
-            got: list[bytes] = []
+            received: list[bytes] = []
             target = exchange.url.partition("://")[2].partition("/")[2]
-            driver.stream(f"{other.url}/{target}", exchange.request_body, got.append)
-            assert b"".join(got) == kept.body
-            equal += [chunk.data for chunk in kept.chunks if chunk.data] == got
+            driver.stream(f"{other.url}/{target}", exchange.request_body, received.append)
+            assert b"".join(received) == played.body
+            equal += [chunk.data for chunk in played.chunks if chunk.data] == received
     record_property("summary", f"streams of the corpus in process, {driver.name}: {equal} of {len(calls)}")
     assert len(calls) == equal
     assert not replayed.unmatched
@@ -154,7 +156,7 @@ def test_recorded_streams_keep_their_chunks(
 
 @pytest.fixture(scope="module")
 def ran(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Application, Any]]:
-    """An application that has asked in every way, with real answers, recorded under `run`."""
+    """An application that made every kind of call, with real answers, recorded under `run`."""
     corpus = shared_path("corpus/llm")
     answers = Answers(corpus if corpus.exists() else None, ROUNDS)
     with upstream() as server:
@@ -166,11 +168,11 @@ def ran(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Application,
 
 @pytest.mark.parametrize("way", ["run", pytest.param("inprocess", marks=pytest.mark.slow)])
 def test_an_application_gets_the_recorded_responses(ran: tuple[Application, Any], way: str) -> None:
-    """openai (chat and Responses), anthropic, google-genai and ollama, with tools, in an environment of its own."""
+    """openai (chat and Responses), anthropic, google-genai and ollama, with tools, in its own environment."""
     application, before = ran
 
     after = application.replay(way, before.folder)
 
     assert list(before.results) == list(after)
-    assert [] == [model for model, told in before.results.items() if told.result != after[model].result]
+    assert [] == [model for model, result in before.results.items() if result.result != after[model].result]
     assert 0 == application.received

@@ -1,4 +1,4 @@
-"""Reports for the services around a build: JUnit, SARIF, annotations and the summary of a step, from real runs."""
+"""Reports for CI services: JUnit, SARIF, annotations and the summary of a step, from real runs."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def project(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def break_it(project: Path) -> None:
+def edit_answer(project: Path) -> None:
     """Change an answer by hand."""
     document = project / DOCUMENT
     document.write_text(document.read_text().replace("is Paris", "is Lyon"))
@@ -40,16 +40,16 @@ def sarif(path: Path) -> Any:
     return document["runs"][0]
 
 
-def test_verify_writes_what_services_read(project: Path) -> None:
-    """Valid files, also where nothing is wrong; folders are made; stdout is the same as without them."""
+def test_verify_writes_valid_reports(project: Path) -> None:
+    """Also without findings; folders are created; stdout is the same as without reports."""
     for is_broken in (False, True):
         if is_broken:
-            break_it(project)
+            edit_answer(project)
         ran = traceforge("verify", "--junit", "out/junit.xml", "--sarif", "out/x.sarif", cwd=project)
-        again = traceforge("verify", cwd=project)
+        without_reports = traceforge("verify", cwd=project)
         tree = traceforge("snapshot", "verify", "--junit", "tree.xml", "--sarif", "tree.sarif", cwd=project)
 
-        assert (int(is_broken), again.out, "") == (ran.code, ran.out, ran.err)
+        assert (int(is_broken), without_reports.out, "") == (ran.code, ran.out, ran.err)
         assert is_broken == bool(tree.code)
         for name in ("out/junit.xml", "tree.xml"):
             findings, artefacts = check_junit((project / name).read_bytes())
@@ -68,12 +68,12 @@ def _hash_line(project: Path) -> str:
 
 
 def test_on_github_verify_annotates_and_appends_to_the_summary(project: Path) -> None:
-    """On stderr, so that `--json` stays one document; behind what the step has written before."""
-    break_it(project)
+    """On stderr, so that `--json` stays one document; after the step's own summary."""
+    edit_answer(project)
     (project / "summary.md").write_text("before\n")
-    told = {"GITHUB_ACTIONS": "true", "GITHUB_STEP_SUMMARY": str(project / "summary.md")}
+    variables = {"GITHUB_ACTIONS": "true", "GITHUB_STEP_SUMMARY": str(project / "summary.md")}
 
-    ran = traceforge("verify", "--json", cwd=project, **told)
+    ran = traceforge("verify", "--json", cwd=project, **variables)
 
     assert 1 == json.loads(ran.out)["exit_code"]
     assert ran.err.startswith(f"::error title=TraceForge SN3,file={DOCUMENT},line=")
@@ -85,7 +85,7 @@ def test_on_github_verify_annotates_and_appends_to_the_summary(project: Path) ->
 
 
 def test_a_summary_that_cannot_be_written_changes_nothing(project: Path) -> None:
-    """It is said, and the exit code is that of the check."""
+    """It is reported, and the exit code is that of the check."""
     ran = traceforge("verify", cwd=project, GITHUB_ACTIONS="true", GITHUB_STEP_SUMMARY="/nowhere/summary.md")
 
     assert (0, "checked 1 snapshot: all valid\n") == (ran.code, ran.out)
@@ -94,7 +94,7 @@ def test_a_summary_that_cannot_be_written_changes_nothing(project: Path) -> None
 
 @pytest.mark.parametrize("option", ["--junit", "--sarif"])
 def test_a_report_that_cannot_be_written_is_exit_3(project: Path, option: str) -> None:
-    """After the findings were said: a step that uploads it would upload an old one."""
+    """After the findings: a later step would upload an old report."""
     ran = traceforge("verify", option, DOCUMENT + "/x.xml", cwd=project)
 
     assert (3, "checked 1 snapshot: all valid\n") == (ran.code, ran.out)
@@ -107,9 +107,9 @@ def test_a_thousand_findings_stay_within_the_limits(project: Path) -> None:
     many.mkdir()
     for number in range(1000):
         (many / f"{number:04}.json").write_text('{"model_io_schema_version": "x"}')
-    told = {"GITHUB_ACTIONS": "true", "GITHUB_STEP_SUMMARY": str(project / "summary.md")}
+    variables = {"GITHUB_ACTIONS": "true", "GITHUB_STEP_SUMMARY": str(project / "summary.md")}
 
-    ran = traceforge("verify", "many", "--junit", "j.xml", "--sarif", "s.sarif", cwd=project, **told)
+    ran = traceforge("verify", "many", "--junit", "j.xml", "--sarif", "s.sarif", cwd=project, **variables)
 
     findings = ran.out.count("SCHEMA") + ran.out.count("MI1 ")
     lines = ran.err.splitlines()
@@ -121,12 +121,12 @@ def test_a_thousand_findings_stay_within_the_limits(project: Path) -> None:
 
 
 def test_test_reports_the_changed_prompt_on_its_line(recorded: Site, tmp_path: Path) -> None:
-    """A case a test, a result where the call is made, one annotation, and the diff in all of them."""
+    """A case for each test, a result at the call site, one annotation, and the diff in all of them."""
     site = recorded.at(tmp_path / "checkout")
     site.edit("Name a river.", "Name a lake.")
-    told = {"GITHUB_ACTIONS": "true", "GITHUB_STEP_SUMMARY": str(tmp_path / "summary.md")}
+    variables = {"GITHUB_ACTIONS": "true", "GITHUB_STEP_SUMMARY": str(tmp_path / "summary.md")}
 
-    ran = site.test("-k", CHAT, options=("--junit", "j.xml", "--sarif", "s.sarif"), **told)
+    ran = site.test("-k", CHAT, options=("--junit", "j.xml", "--sarif", "s.sarif"), **variables)
 
     assert 1 == ran.code, ran.err
     findings, tests = check_junit((site.folder / "j.xml").read_bytes())
@@ -142,8 +142,8 @@ def test_test_reports_the_changed_prompt_on_its_line(recorded: Site, tmp_path: P
     assert "[-river-]{+lake+}" in (tmp_path / "summary.md").read_text()
 
 
-def test_test_reports_what_is_unused_tampered_with_or_unchecked(recorded: Site, tmp_path: Path) -> None:
-    """At the snapshot's file; and where nothing is known about any file, as a notification."""
+def test_test_reports_unused_tampered_and_unchecked_snapshots(recorded: Site, tmp_path: Path) -> None:
+    """At the snapshot's file; without a file, as a notification."""
     site = recorded.at(tmp_path / "checkout")
     site.edit('assert len(embed("soup")) > 3', "pass")
     options = ("--junit", "j.xml", "--sarif", "s.sarif")
@@ -163,7 +163,7 @@ def test_test_reports_what_is_unused_tampered_with_or_unchecked(recorded: Site, 
     tampered = site.test(options=options)
     results = sarif(site.folder / "s.sarif")["results"]
     assert 1 == tampered.code
-    assert {uri} == {one["locations"][0]["physicalLocation"]["artifactLocation"]["uri"] for one in results}
+    assert {uri} == {entry["locations"][0]["physicalLocation"]["artifactLocation"]["uri"] for entry in results}
 
     tree = site.run("test", *options)
     assert (1, len(results)) == (tree.code, len(sarif(site.folder / "s.sarif")["results"]))
@@ -178,7 +178,7 @@ def _read(site: Site) -> bytes:
 def test_pytest_s_own_junit_file_carries_the_diff_and_nothing_is_annotated_twice(
     recorded: Site, tmp_path: Path
 ) -> None:
-    """The plugin leaves annotations to pytest and its plugins; under `traceforge test` the plugin stands aside."""
+    """The plugin leaves annotations to pytest; under `traceforge test` the plugin is inactive."""
     site = recorded.at(tmp_path / "checkout")
     site.edit("Name a river.", "Name a lake.")
     site.add(

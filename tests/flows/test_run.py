@@ -1,4 +1,4 @@
-"""`traceforge run`: whatever the command is made of, its calls are seen and it is left alone."""
+"""`traceforge run`: the calls of any kind of command are recorded, and the command is not disturbed."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ ASK = "import httpx, os, sys\ndef ask(text='x'):\n    return httpx.post(os.envir
 @pytest.fixture(scope="module")
 def server() -> Iterator[Upstream]:
     """A provider."""
-    with upstream() as one:
-        yield one
+    with upstream() as provider:
+        yield provider
 
 
 @pytest.fixture
 def project(tmp_path: Path, server: Upstream, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A project with a program that asks."""
+    """A project with a program that calls a model."""
     server.respond_with(ScriptedResponse([b"{}"]))
     monkeypatch.setenv("URL", server.url + PATH)
     monkeypatch.chdir(tmp_path)
@@ -50,27 +50,26 @@ def project(tmp_path: Path, server: Upstream, monkeypatch: pytest.MonkeyPatch) -
 def run(
     project: Path, *words: str | Path, start_proxy: object = None, **variables: str
 ) -> tuple[CommandRun, list[Exchange]]:
-    """Run a command as `traceforge run` does, and look at what it records."""
+    """Run a command as `traceforge run` does; the run and its exchanges."""
     sink = MemoryRecorder()
     environ = {**os.environ, **variables}
     environ.pop("PYTEST_CURRENT_TEST", None)
-    done = run_command([str(word) for word in words], load_config(str(project)), sink, environ, start_proxy)  # type: ignore[arg-type]
-    return done, list(sink.exchanges)
+    outcome = run_command([str(word) for word in words], load_config(str(project)), sink, environ, start_proxy)  # type: ignore[arg-type]
+    return outcome, list(sink.exchanges)
 
 
 def program(project: Path, text: str, name: str = "app.py") -> Path:
-    """Write a program."""
     file = project / name
     file.write_text(textwrap.dedent(text))
     return file
 
 
 def bodies(exchanges: list[Exchange]) -> list[bytes]:
-    """What was asked, in any order."""
+    """The request bodies, sorted."""
     return sorted(exchange.request_body for exchange in exchanges)
 
 
-def test_an_adapter_knows_the_trace_that_its_call_becomes(project: Path, server: Upstream) -> None:
+def test_an_adapter_has_the_trace_id_of_its_call(project: Path, server: Upstream) -> None:
     """Also in an instrumented process, where the parent records the call."""
     server.respond_with(ScriptedResponse([json.dumps({"choices": [{"message": {"content": "Yes."}}]}).encode()]))
     app = program(
@@ -83,21 +82,21 @@ def test_an_adapter_knows_the_trace_that_its_call_becomes(project: Path, server:
         open("ids", "w").write(" ".join(one.trace_id for one in asked))
         """,
     )
-    done, exchanges = run(project, sys.executable, app)
+    outcome, exchanges = run(project, sys.executable, app)
 
-    assert 0 == done.exit_code
+    assert 0 == outcome.exit_code
     assert [exchange.id for exchange in exchanges] == (project / "ids").read_text().split()
     assert ["a", "b"] == [json.loads(exchange.request_body)["messages"][0]["content"] for exchange in exchanges]
 
 
 def test_a_script_is_instrumented_and_its_call_is_complete(project: Path, server: Upstream, capfd: object) -> None:
-    """Request, answer, times, call site, session: all as in this process; and the exit code is the command's."""
+    """Request, answer, times, call site, session; the exit code is the command's."""
     program(project, "from asking import ask\nimport sys\nfor _ in range(2): ask('hello')\nsys.exit(7)")
-    done, exchanges = run(project, sys.executable, "app.py")
+    outcome, exchanges = run(project, sys.executable, "app.py")
 
     assert (7, 1, {server.url[7:]: 2}, 2, 0, 0, {}, {}) == (
-        done.exit_code, done.processes, done.hosts, done.recorded, done.lost, done.unfinished, done.problems,
-        done.not_seen,
+        outcome.exit_code, outcome.processes, outcome.hosts, outcome.recorded, outcome.lost, outcome.unfinished,
+        outcome.problems, outcome.not_seen,
     )  # fmt: skip
     first, second = exchanges
     assert ("POST", os.environ["URL"], b"hello", 200, CallOutcome.ANSWERED) == (
@@ -106,15 +105,15 @@ def test_a_script_is_instrumented_and_its_call_is_complete(project: Path, server
     assert [b"{}"] == [chunk.data for chunk in first.chunks]
     assert 0 < first.chunks[0].t_ms <= first.duration_ms
     assert "asking.py:3:ask" == first.caller.source
-    assert [(done.session_id, 0), (done.session_id, 1)] == [
-        (one.caller.session_id, one.caller.step_index) for one in exchanges
+    assert [(outcome.session_id, 0), (outcome.session_id, 1)] == [
+        (exchange.caller.session_id, exchange.caller.step_index) for exchange in exchanges
     ]
     assert first.started_at.endswith("Z")
     assert first.id != second.id
 
 
 def test_a_stream_keeps_its_chunks(project: Path, server: Upstream) -> None:
-    """Boundaries and times cross the border between the processes."""
+    """Their boundaries and times cross the process boundary."""
     server.respond_with(ScriptedResponse([b"data: 1\n\n", b"data: 2\n\n"], chunked=True))
     program(
         project,
@@ -124,13 +123,16 @@ def test_a_stream_keeps_its_chunks(project: Path, server: Upstream) -> None:
             assert b"".join(response.iter_raw()) == b"data: 1\\n\\ndata: 2\\n\\n"
     """,
     )
-    done, (seen,) = run(project, sys.executable, "app.py")
+    outcome, (exchange,) = run(project, sys.executable, "app.py")
 
-    assert (0, b"data: 1\n\ndata: 2\n\n") == (done.exit_code, b"".join(chunk.data for chunk in seen.chunks))
+    assert (0, b"data: 1\n\ndata: 2\n\n") == (
+        outcome.exit_code,
+        b"".join(chunk.data for chunk in exchange.chunks),
+    )
 
 
 def test_a_virtual_environment_without_traceforge_is_instrumented(project: Path, tmp_path: Path) -> None:
-    """The application has httpx and has never heard of us."""
+    """It has only httpx."""
     python = _bare_venv(tmp_path / "venv")
     program(
         project,
@@ -142,9 +144,9 @@ def test_a_virtual_environment_without_traceforge_is_instrumented(project: Path,
             ask()
     """,
     )
-    done, exchanges = run(project, python, "app.py")
+    outcome, exchanges = run(project, python, "app.py")
 
-    assert (0, 1, 1) == (done.exit_code, done.processes, len(exchanges))
+    assert (0, 1, 1) == (outcome.exit_code, outcome.processes, len(exchanges))
 
 
 def _bare_venv(folder: Path) -> Path:
@@ -159,14 +161,20 @@ def _link_httpx(site: Path) -> None:
     import httpx
 
     ours = Path(httpx.__file__).parent.parent
-    for name in ("certifi", "h11", "httpcore", "httpx", "idna"):  # all that the sync client needs; old Pythons too
+    for name in (
+        "certifi",
+        "h11",
+        "httpcore",
+        "httpx",
+        "idna",
+    ):  # all that the sync client needs, also in old Pythons
         (site / name).symlink_to(ours / name)
 
 
 _OLD = {
-    version: found[0]
+    version: pythons[0]
     for version in ("2.7", "3.6", "3.8", "3.9", "3.10", "3.12", "3.13")
-    if (found := sorted(glob.glob(os.path.expanduser(f"~/.pyenv/versions/{version}.*/bin/python"))))
+    if (pythons := sorted(glob.glob(os.path.expanduser(f"~/.pyenv/versions/{version}.*/bin/python"))))
 }
 
 
@@ -179,9 +187,9 @@ def test_other_python_versions_are_instrumented(project: Path, tmp_path: Path, v
     site.mkdir()
     _link_httpx(site)
     program(project, "from asking import ask\nask()")
-    done, exchanges = run(project, _OLD[version], "app.py", PYTHONPATH=str(site), PYTHONDONTWRITEBYTECODE="1")
+    outcome, exchanges = run(project, _OLD[version], "app.py", PYTHONPATH=str(site), PYTHONDONTWRITEBYTECODE="1")
 
-    assert (0, 1, {}) == (done.exit_code, len(exchanges), done.problems)
+    assert (0, 1, {}) == (outcome.exit_code, len(exchanges), outcome.problems)
 
 
 @pytest.mark.parametrize("version", ["2.7", "3.6", "3.8"])
@@ -193,16 +201,16 @@ def test_a_python_that_is_too_old_runs_without_the_hook(
         pytest.skip(f"there is no Python {version} here")
     (project / "sitecustomize.py").write_text("import sys\nsys.chained = True\n")
     program(project, "import sys\nprint(sys.chained, [p for p in sys.path if 'capture' in p])")
-    done, _ = run(project, _OLD[version], "app.py", PYTHONPATH=str(project))
+    outcome, _ = run(project, _OLD[version], "app.py", PYTHONPATH=str(project))
 
-    assert (0, 0) == (done.exit_code, done.processes)
+    assert (0, 0) == (outcome.exit_code, outcome.processes)
     assert ("True", "") == (capfd.readouterr().out.replace("(", "").split()[0].strip(","), capfd.readouterr().err)
 
 
 def test_an_existing_sitecustomize_runs_and_the_path_is_as_before(
     project: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """It is the module that the application finds under that name."""
+    """The application imports it under that name."""
     (project / "sitecustomize.py").write_text("import sys\nsys.chained = True\n")
     program(
         project,
@@ -213,15 +221,15 @@ def test_an_existing_sitecustomize_runs_and_the_path_is_as_before(
     )
     environ = {**os.environ, "PYTHONPATH": str(project)}
     bare = subprocess.run([sys.executable, "app.py"], env=environ, capture_output=True, text=True, check=True)
-    done, _ = run(project, sys.executable, "app.py", PYTHONPATH=str(project))
+    outcome, _ = run(project, sys.executable, "app.py", PYTHONPATH=str(project))
 
-    assert (0, 1) == (done.exit_code, done.processes)
+    assert (0, 1) == (outcome.exit_code, outcome.processes)
     assert bare.stdout == capfd.readouterr().out
 
 
 @pytest.mark.parametrize("method", ["spawn", "fork", "forkserver"])
 def test_the_children_of_multiprocessing_are_instrumented(project: Path, method: str) -> None:
-    """However they are started; also one that leaves a stream open when it ends."""
+    """With every start method; also one that leaves a stream open when it ends."""
     program(
         project,
         f"""
@@ -241,14 +249,14 @@ def test_the_children_of_multiprocessing_are_instrumented(project: Path, method:
             one.join()
     """,
     )
-    done, exchanges = run(project, sys.executable, "-W", "error", "app.py")
+    outcome, exchanges = run(project, sys.executable, "-W", "error", "app.py")
 
-    assert (0, 0) == (done.exit_code, done.unfinished)
+    assert (0, 0) == (outcome.exit_code, outcome.unfinished)
     assert [b"0", b"1", b"2", b"3", b"alone", b"parent"] == bodies(exchanges)
 
 
 def test_calls_of_a_forked_child_and_of_its_parent_are_kept_apart(project: Path) -> None:
-    """Each call is told once, also where the child ends without a word; a stream that both hold is the parent's."""
+    """Each call is recorded once, also where the child ends abruptly; a shared stream is the parent's."""
     program(
         project,
         """
@@ -267,10 +275,10 @@ def test_calls_of_a_forked_child_and_of_its_parent_are_kept_apart(project: Path)
         open_stream.close()
     """,
     )
-    done, exchanges = run(project, sys.executable, "app.py")
+    outcome, exchanges = run(project, sys.executable, "app.py")
 
-    assert ([b"child", b"parent", b"shared"], 0) == (bodies(exchanges), done.unfinished)
-    assert {CallOutcome.ANSWERED} == {one.outcome for one in exchanges}
+    assert ([b"child", b"parent", b"shared"], 0) == (bodies(exchanges), outcome.unfinished)
+    assert {CallOutcome.ANSWERED} == {exchange.outcome for exchange in exchanges}
 
 
 def test_children_of_children_are_instrumented(project: Path) -> None:
@@ -285,9 +293,9 @@ def test_children_of_children_are_instrumented(project: Path) -> None:
         subprocess.run(["sh", "-c", f"{sys.executable} inner.py"], check=True)
     """,
     )
-    done, exchanges = run(project, "sh", "-c", f"{sys.executable} app.py")
+    outcome, exchanges = run(project, "sh", "-c", f"{sys.executable} app.py")
 
-    assert ([b"inner", b"outer"], 2) == (bodies(exchanges), done.processes)
+    assert ([b"inner", b"outer"], 2) == (bodies(exchanges), outcome.processes)
 
 
 def test_pytest_with_workers_has_a_scope_for_each_test(project: Path) -> None:
@@ -304,19 +312,21 @@ def test_pytest_with_workers_has_a_scope_for_each_test(project: Path) -> None:
     """,
         "test_app.py",
     )
-    done, exchanges = run(
+    outcome, exchanges = run(
         project, sys.executable, "-m", "pytest", "-q", "-n", "2", "-p", "no:cacheprovider", "test_app.py"
     )
 
-    assert 0 == done.exit_code
-    told = sorted((one.caller.scope, one.caller.session_id, one.caller.step_index) for one in exchanges)
+    assert 0 == outcome.exit_code
+    callers = sorted(
+        (exchange.caller.scope, exchange.caller.session_id, exchange.caller.step_index) for exchange in exchanges
+    )
     scopes = [f"test_app.py::test_asking[{name}]" for name in ("a", "b", "c d")]
-    assert [(scope, scope, step) for scope in scopes for step in (0, 1)] == told
-    assert {"asking.py:3:ask"} == {one.caller.source for one in exchanges}
+    assert [(scope, scope, step) for scope in scopes for step in (0, 1)] == callers
+    assert {"asking.py:3:ask"} == {exchange.caller.source for exchange in exchanges}
 
 
 def test_a_process_that_is_killed_leaves_a_call_that_never_ended(project: Path, server: Upstream) -> None:
-    """The summary says so; nothing is made up."""
+    """The summary counts it."""
     import threading
 
     permits = threading.Semaphore(0)
@@ -330,14 +340,14 @@ def test_a_process_that_is_killed_leaves_a_call_that_never_ended(project: Path, 
                 os.kill(os.getpid(), signal.SIGKILL)
     """,
     )
-    done, exchanges = run(project, sys.executable, "app.py")
+    outcome, exchanges = run(project, sys.executable, "app.py")
     permits.release(9)
 
-    assert (137, 1, []) == (done.exit_code, done.unfinished, exchanges)
+    assert (137, 1, []) == (outcome.exit_code, outcome.unfinished, exchanges)
 
 
 def test_an_open_stream_at_the_end_of_the_process_is_recorded_as_left(project: Path, server: Upstream) -> None:
-    """What came is kept."""
+    """With the received pieces."""
     server.respond_with(ScriptedResponse([b"data: 1\n\n"], chunked=True, reset=False))
     program(
         project,
@@ -350,12 +360,12 @@ def test_an_open_stream_at_the_end_of_the_process_is_recorded_as_left(project: P
         builtins.kept = response
     """,
     )
-    done, (seen,) = run(project, sys.executable, "app.py")
+    outcome, (exchange,) = run(project, sys.executable, "app.py")
 
     assert (0, CallOutcome.CLIENT_LEFT, [b"data: 1\n\n"]) == (
-        done.exit_code,
-        seen.outcome,
-        [c.data for c in seen.chunks],
+        outcome.exit_code,
+        exchange.outcome,
+        [c.data for c in exchange.chunks],
     )
 
 
@@ -375,21 +385,21 @@ def test_a_capture_within_a_run_records_its_calls_alone(project: Path) -> None:
         assert [b"within"] == [one.request_body for one in sink.exchanges]
     """,
     )
-    done, exchanges = run(project, sys.executable, "app.py")
+    outcome, exchanges = run(project, sys.executable, "app.py")
 
-    assert (0, [b"after", b"before"]) == (done.exit_code, bodies(exchanges))
+    assert (0, [b"after", b"before"]) == (outcome.exit_code, bodies(exchanges))
 
 
 def test_python_with_warnings_as_errors_raises_none(project: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    """In development mode, with every warning an error: no socket of ours is left open, nothing is printed."""
+    """In development mode: no socket of ours is left open, nothing is printed."""
     program(project, "import asking, os\nasking.ask()\nif os.fork() == 0: asking.ask()\nelse: os.wait()")
-    done, exchanges = run(project, sys.executable, "-X", "dev", "-W", "error", "app.py")
+    outcome, exchanges = run(project, sys.executable, "-X", "dev", "-W", "error", "app.py")
 
-    assert (0, 2, ("", "")) == (done.exit_code, len(exchanges), tuple(capfd.readouterr()))
+    assert (0, 2, ("", "")) == (outcome.exit_code, len(exchanges), tuple(capfd.readouterr()))
 
 
 def test_a_capture_that_starts_before_clients_are_imported_records_its_calls_alone(project: Path) -> None:
-    """Neither hook may come in beside the other, whichever import is first."""
+    """The hook does not record them a second time, whichever import is first."""
     program(
         project,
         """
@@ -403,9 +413,9 @@ def test_a_capture_that_starts_before_clients_are_imported_records_its_calls_alo
         assert [b"within"] == [one.request_body for one in sink.exchanges]
     """,
     )
-    done, exchanges = run(project, sys.executable, "app.py")
+    outcome, exchanges = run(project, sys.executable, "app.py")
 
-    assert (0, [b"after"]) == (done.exit_code, bodies(exchanges))
+    assert (0, [b"after"]) == (outcome.exit_code, bodies(exchanges))
 
 
 def test_unwatched_traffic_is_in_the_summary(project: Path) -> None:
@@ -426,33 +436,33 @@ def test_unwatched_traffic_is_in_the_summary(project: Path) -> None:
         subprocess.run([sys.executable, "-c", "pass"], env={"PATH": "/bin"}, check=True)
     """,
     )
-    done, _ = run(project, sys.executable, "app.py")
+    outcome, _ = run(project, sys.executable, "app.py")
 
-    assert 0 == done.exit_code
+    assert 0 == outcome.exit_code
     assert {
         "gRPC, which is loaded": 1,
         "a WebSocket to 127.0.0.1:1": 1,
         "a Python started with -I": 1,
         "a Python started with -SE": 1,
         "a Python started with an environment of its own": 1,
-    } == done.not_seen
+    } == outcome.not_seen
 
 
 def test_an_isolated_command_is_in_the_summary(project: Path) -> None:
-    """It could not be instrumented, and the summary says so."""
-    done, _ = run(project, sys.executable, "-IB", "-c", "pass")
+    """It could not be instrumented."""
+    outcome, _ = run(project, sys.executable, "-IB", "-c", "pass")
 
-    assert ({"a Python started with -I": 1}, 0) == (done.not_seen, done.processes)
+    assert ({"a Python started with -I": 1}, 0) == (outcome.not_seen, outcome.processes)
 
 
 def test_base_urls_are_for_children_that_cannot_be_instrumented(
     project: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """Python sees what the user had set, its other children see the proxy; what the user had set is its upstream."""
-    asked: list[object] = []
+    """Python sees the user's values, its other children see the proxy, whose upstreams are those values."""
+    started: list[object] = []
 
     def start_proxy(upstreams: object) -> str:
-        asked.append(upstreams)
+        started.append(upstreams)
         return "http://127.0.0.1:9999"
 
     show = 'echo "$OPENAI_BASE_URL $ANTHROPIC_BASE_URL $OLLAMA_HOST [$AZURE_OPENAI_ENDPOINT] $NO_PROXY"'
@@ -475,36 +485,35 @@ def test_base_urls_are_for_children_that_cannot_be_instrumented(
         OPENAI_BASE_URL="http://corp/v1", NO_PROXY="corp",
     )  # fmt: skip
 
-    rest = "http://127.0.0.1:9999/anthropic http://127.0.0.1:9999/ollama [] corp,127.0.0.1,localhost,::1"
+    other_values = "http://127.0.0.1:9999/anthropic http://127.0.0.1:9999/ollama [] corp,127.0.0.1,localhost,::1"
     assert [
         "['http://corp/v1', None, None, None]",
-        f"http://127.0.0.1:9999/openai {rest}",
-        f"http://127.0.0.1:9999/openai {rest}",
+        f"http://127.0.0.1:9999/openai {other_values}",
+        f"http://127.0.0.1:9999/openai {other_values}",
         "   [] ",
-        f"http://mine {rest}",
+        f"http://mine {other_values}",
         "None",
     ] == capfd.readouterr().out.splitlines()
-    assert [{"openai": "http://corp/v1"}] == asked
+    assert [{"openai": "http://corp/v1"}] == started
 
 
 def test_without_a_proxy_no_variable_is_set(project: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    """The environment has two more names than it had, and the path has one folder more."""
+    """Only two new names in the environment, and one new folder in the path."""
     run(project, "env", PYTHONPATH="/x")
-    told = dict(line.split("=", 1) for line in capfd.readouterr().out.splitlines() if "=" in line)
+    variables = dict(line.split("=", 1) for line in capfd.readouterr().out.splitlines() if "=" in line)
 
-    assert {"TRACEFORGE_RUN"} == told.keys() - os.environ.keys() - {"PYTHONPATH", "_"}
-    assert told["PYTHONPATH"].endswith("/capture/enter:/x")
+    assert {"TRACEFORGE_RUN"} == variables.keys() - os.environ.keys() - {"PYTHONPATH", "_"}
+    assert variables["PYTHONPATH"].endswith("/capture/enter:/x")
 
 
 @pytest.mark.parametrize("code", [0, 1, 2, 3, 42, 255])
-def test_the_exit_code_is_the_commands(tmp_path: Path, code: int) -> None:
-    """Whatever it is."""
+def test_the_exit_code_is_that_of_the_command(tmp_path: Path, code: int) -> None:
     assert code == traceforge("run", "--", "sh", "-c", f"exit {code}", cwd=tmp_path).code
 
 
 @pytest.mark.parametrize("name", ["SIGINT", "SIGTERM", "SIGHUP", "SIGUSR1", "SIGQUIT"])
 def test_a_signal_to_traceforge_reaches_the_command_once(tmp_path: Path, name: str) -> None:
-    """It may handle it; what it exits with then is our exit code."""
+    """Its exit code is then ours."""
     number = int(getattr(signal, name))
     script = f"""
 import signal, sys, time
@@ -539,8 +548,8 @@ def _start(folder: Path, *words: str) -> subprocess.Popen[bytes]:
     return process
 
 
-def test_input_and_output_are_the_commands(tmp_path: Path) -> None:
-    """Byte for byte, and the summary is on stderr alone."""
+def test_input_and_output_are_those_of_the_command(tmp_path: Path) -> None:
+    """Byte for byte; the summary is on stderr alone."""
     data = bytes(range(256)) * 1000
     ran = subprocess.run(
         [str(COMMAND), "run", "--", "cat"], input=data, cwd=tmp_path, capture_output=True, timeout=60, check=False
@@ -551,7 +560,7 @@ def test_input_and_output_are_the_commands(tmp_path: Path) -> None:
 
 
 def test_a_terminal_is_the_commands_and_interrupts_reach_it_once(tmp_path: Path) -> None:
-    """In a pseudo-terminal: it is a terminal for the command, and Ctrl-C is one interrupt."""
+    """In a pseudo-terminal; Ctrl-C is one interrupt."""
     script = """
 import os, signal, sys, time
 count = []
@@ -565,19 +574,19 @@ sys.exit(40 + len(count))
     if pid == 0:
         os.chdir(tmp_path)
         os.execv(COMMAND, [str(COMMAND), "run", "--", sys.executable, "-c", script])
-    seen = b""
-    while b"\n" not in seen:
-        seen += os.read(terminal, 1000)
+    output = b""
+    while b"\n" not in output:
+        output += os.read(terminal, 1000)
     os.write(terminal, b"\x03")
     _, status = os.waitpid(pid, 0)
     os.close(terminal)
 
-    assert b"ready True True True" in seen
+    assert b"ready True True True" in output
     assert 41 == os.waitstatus_to_exitcode(status)
 
 
 def test_stop_and_continue_work_as_in_a_shell(tmp_path: Path) -> None:
-    """Ctrl-Z stops the whole group, us included, and it goes on together."""
+    """Ctrl-Z stops the whole process group, and it continues together."""
     script = "import time\nprint('ready', flush=True)\ntime.sleep(0.3)\nprint('done', flush=True)"
     process = subprocess.Popen(
         [str(COMMAND), "run", "--", sys.executable, "-c", script],
@@ -612,15 +621,15 @@ def test_the_summary_names_hosts_and_counts(project: Path, server: Upstream) -> 
     line = traceforge("run", "--json", "--", sys.executable, "app.py", cwd=project, **url)
 
     assert f"traceforge: 1 model call seen (1 {server.url[7:]}), 1 trace recorded\n" == text.err
-    told = json.loads(line.err)
+    summary = json.loads(line.err)
     assert {"exit_code": 0, "processes": 1, "calls": {server.url[7:]: 1}, "recorded": 1, "lost": 0} == {
-        name: told[name] for name in ("exit_code", "processes", "calls", "recorded", "lost")
+        name: summary[name] for name in ("exit_code", "processes", "calls", "recorded", "lost")
     }
     assert ("", "") == (text.out, line.out)
 
 
 def test_options_of_the_command_are_its_own(tmp_path: Path) -> None:
-    """Also without `--`, what follows the command belongs to it."""
+    """Also without `--`, everything after the command belongs to it."""
     ran = traceforge("run", "echo", "--json", "--help", "-x", cwd=tmp_path)
 
     assert (0, "--json --help -x\n") == (ran.code, ran.out)

@@ -1,4 +1,4 @@
-"""Commands whose calls are answered from recordings: whatever they are made of, nothing reaches the network."""
+"""Commands whose calls are answered from recordings: nothing reaches the network, in any kind of process."""
 
 from __future__ import annotations
 
@@ -38,14 +38,14 @@ def said(body):
 @pytest.fixture
 def server() -> Iterator[Upstream]:
     """A provider."""
-    with upstream() as one:
-        one.respond_with(ScriptedResponse([json.dumps(chat_answer("live")).encode()]))
-        yield one
+    with upstream() as provider:
+        provider.respond_with(ScriptedResponse([json.dumps(chat_answer("live")).encode()]))
+        yield provider
 
 
 @pytest.fixture
 def project(tmp_path: Path, server: Upstream, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A project with a program that asks."""
+    """A project with a program that calls a model."""
     monkeypatch.setenv("URL", server.url + CHAT)
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("PYTEST_CURRENT_TEST")
@@ -62,25 +62,28 @@ def exchange(text: str, answer: str, number: int, scope: str = "") -> Exchange:
 def run(
     project: Path, player: Player, *words: str | Path, auto: bool = False, with_proxy: bool = False, **variables: str
 ) -> tuple[CommandRun, list[Exchange], list[str]]:
-    """Run a command; how it went, what was recorded, and what its processes got, sorted."""
+    """Run a command; the run, the recorded exchanges, and the answers of its processes, sorted."""
     sink = MemoryRecorder()
-    done = run_command(
+    outcome = run_command(
         [str(word) for word in words], load_config(str(project)), sink, {**os.environ, **variables},
         with_proxy=with_proxy, replay=ReplayResponder(player, 0.0, auto),
     )  # fmt: skip
-    got = project / "got.txt"
-    return done, list(sink.exchanges), sorted(got.read_text().splitlines()) if got.exists() else []
+    answers_file = project / "got.txt"
+    return (
+        outcome,
+        list(sink.exchanges),
+        sorted(answers_file.read_text().splitlines()) if answers_file.exists() else [],
+    )
 
 
 def program(project: Path, text: str, name: str = "app.py") -> Path:
-    """Write a program."""
     file = project / name
     file.write_text(textwrap.dedent(text))
     return file
 
 
 def player_of(project: Path, *exchanges: Exchange) -> Player:
-    """A player; by default it knows one answer."""
+    """A player; by default with one answer."""
     return make_player(project / "kept", *(exchanges or (exchange("hello", "Paris", 1),)))
 
 
@@ -88,39 +91,39 @@ def test_calls_are_answered_in_order_and_not_recorded(project: Path, server: Ups
     """The exit code is the command's."""
     player = player_of(project, exchange("hello", "one", 1), exchange("hello", "two", 2))
     program(project, "from asking import ask\nimport sys\nask(), ask()\nsys.exit(7)")
-    done, exchanges, got = run(project, player, sys.executable, "app.py")
+    outcome, exchanges, answers = run(project, player, sys.executable, "app.py")
 
-    assert ["200 hello: one", "200 hello: two"] == got
+    assert ["200 hello: one", "200 hello: two"] == answers
     assert (7, 2, 2, {server.url[7:]: 2}, 0, {}) == (
-        done.exit_code, done.calls, done.replayed, done.hosts, done.recorded, done.problems,
+        outcome.exit_code, outcome.calls, outcome.replayed, outcome.hosts, outcome.recorded, outcome.problems,
     )  # fmt: skip
     assert ([], [], 2) == (exchanges, server.received, player.played_count)
 
 
 def test_an_unmatched_request_is_refused_and_counted(project: Path, server: Upstream) -> None:
-    """Although the application swallows it."""
+    """Although the application swallows the error."""
     player = player_of(project)
     program(project, "from asking import ask\nask('goodbye')")
-    done, _, (got,) = run(project, player, sys.executable, "app.py")
+    outcome, _, (answer,) = run(project, player, sys.executable, "app.py")
 
-    assert got.startswith("418 goodbye: TraceForge replay: no recorded call matches; the nearest is ")
-    assert (0, [], 1) == (done.exit_code, server.received, len(player.unmatched))
+    assert answer.startswith("418 goodbye: TraceForge replay: no recorded call matches; the nearest is ")
+    assert (0, [], 1) == (outcome.exit_code, server.received, len(player.unmatched))
 
 
 def test_in_auto_mode_new_requests_go_upstream_and_are_recorded(project: Path, server: Upstream) -> None:
-    """What is known is not asked again."""
+    """Recorded ones do not."""
     player = player_of(project)
     program(project, "from asking import ask\nask('goodbye'), ask('hello')")
-    done, exchanges, got = run(project, player, sys.executable, "app.py", auto=True)
+    outcome, exchanges, answers = run(project, player, sys.executable, "app.py", auto=True)
 
-    assert ["200 goodbye: live", "200 hello: Paris"] == got
-    (seen,) = exchanges
-    assert b"goodbye" in seen.request_body
-    assert seen.caller.source.startswith("asking.py:")
+    assert ["200 goodbye: live", "200 hello: Paris"] == answers
+    (exchange,) = exchanges
+    assert b"goodbye" in exchange.request_body
+    assert exchange.caller.source.startswith("asking.py:")
     assert (1, 2, 1, 1, 0) == (
         len(server.received),
-        done.calls,
-        done.replayed,
+        outcome.calls,
+        outcome.replayed,
         player.upstream_count,
         len(player.unmatched),
     )
@@ -180,17 +183,23 @@ WAYS = {
 
 @pytest.mark.parametrize("way", WAYS)
 def test_every_kind_of_process_is_answered(way: str, project: Path, server: Upstream) -> None:
-    """Threads, forks, pools and programs; each asks on a line of its own."""
+    """Threads, forks, pools and programs; each calls on a line of its own."""
     player = player_of(project, *(exchange("hello", f"answer {number}", number) for number in range(8)))
     program(project, WAYS[way])
-    done, exchanges, got = run(project, player, sys.executable, "-Werror", "app.py")
+    outcome, exchanges, answers = run(project, player, sys.executable, "-Werror", "app.py")
 
-    assert [f"200 hello: answer {number}" for number in range(8)] == got
-    assert (0, [], [], 8, {}) == (done.exit_code, exchanges, server.received, player.played_count, done.problems)
+    assert [f"200 hello: answer {number}" for number in range(8)] == answers
+    assert (0, [], [], 8, {}) == (
+        outcome.exit_code,
+        exchanges,
+        server.received,
+        player.played_count,
+        outcome.problems,
+    )
 
 
 def test_a_program_that_cannot_be_instrumented_is_answered_by_the_proxy(project: Path, server: Upstream) -> None:
-    """It reads where its provider is from a variable."""
+    """It reads its provider's address from a variable."""
     player = player_of(project)
     program(
         project,
@@ -202,16 +211,16 @@ def test_a_program_that_cannot_be_instrumented_is_answered_by_the_proxy(project:
         open("got.txt", "wb").write(urllib.request.urlopen(asked).read())
         """,
     )
-    done, exchanges, _ = run(
+    outcome, exchanges, _ = run(
         project, player, sys.executable, "-I", "app.py", with_proxy=True, OPENAI_BASE_URL=f"{server.url}/v1"
     )
 
     assert "Paris" in (project / "got.txt").read_text()
-    assert (0, [], [], 1) == (done.exit_code, exchanges, server.received, player.played_count)
+    assert (0, [], [], 1) == (outcome.exit_code, exchanges, server.received, player.played_count)
 
 
 def test_without_the_parent_nothing_reaches_the_network(project: Path, server: Upstream) -> None:
-    """Where the parent cannot be reached, the call fails, and the application hears why."""
+    """The call fails with the reason."""
     program(
         project,
         """
@@ -221,14 +230,14 @@ def test_without_the_parent_nothing_reaches_the_network(project: Path, server: U
         os.execv(sys.executable, [sys.executable, "-c", "from asking import ask; ask()"])
         """,
     )
-    done, _, (got,) = run(project, player_of(project), sys.executable, "app.py")
+    outcome, _, (answer,) = run(project, player_of(project), sys.executable, "app.py")
 
-    assert got.startswith("418 hello: TraceForge replay: the call could not be replayed (FileNotFoundError")
-    assert (0, []) == (done.exit_code, server.received)
+    assert answer.startswith("418 hello: TraceForge replay: the call could not be replayed (FileNotFoundError")
+    assert (0, []) == (outcome.exit_code, server.received)
 
 
 def test_a_python_that_cannot_be_instrumented_does_not_start(project: Path, server: Upstream) -> None:
-    """What recording shrugs off would let calls out."""
+    """While recording it would run; here its calls would escape."""
     program(
         project,
         """
@@ -237,13 +246,13 @@ def test_a_python_that_cannot_be_instrumented_does_not_start(project: Path, serv
         os.execv(sys.executable, [sys.executable, "-c", "from asking import ask; ask()"])
         """,
     )
-    done, _, got = run(project, player_of(project), sys.executable, "app.py")
+    outcome, _, answers = run(project, player_of(project), sys.executable, "app.py")
 
-    assert (3, [], []) == (done.exit_code, got, server.received)
+    assert (3, [], []) == (outcome.exit_code, answers, server.received)
 
 
 def test_an_application_may_replay_by_itself_in_a_run(project: Path, server: Upstream) -> None:
-    """Inside a recording run, and inside a replaying one: each call is answered once."""
+    """In a recording run and in a replaying one: each call is answered once."""
     program(
         project,
         """
@@ -254,10 +263,10 @@ def test_an_application_may_replay_by_itself_in_a_run(project: Path, server: Ups
         """,
     )
     player = player_of(project)
-    done, exchanges, got = run(project, player, sys.executable, "app.py")
+    outcome, exchanges, answers = run(project, player, sys.executable, "app.py")
 
-    assert ["200 hello: Paris"] == got
-    assert (0, [], [], 1) == (done.exit_code, exchanges, server.received, player.played_count)
+    assert ["200 hello: Paris"] == answers
+    assert (0, [], [], 1) == (outcome.exit_code, exchanges, server.received, player.played_count)
 
 
 # -- tests
@@ -303,37 +312,36 @@ ASKING = {name: 2 if "passes" in name else 1 for name in OUTCOMES if name.endswi
 def test_tests_are_reported_under_the_scopes_of_their_calls(
     options: tuple[str, ...], project: Path, server: Upstream
 ) -> None:
-    """How each ended; each gets its own answers, and gets them again when it is run again."""
+    """With each result; a rerun test gets its own answers again."""
     names = [name for name, times in ASKING.items() for _ in range(times)]
     exchanges = [exchange("hello", f"{number} {name}", number, name) for number, name in enumerate(names)]
     player = player_of(project, *exchanges)
     program(project, TESTS, "test_app.py")
     words = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:randomly", *options]
     program(project, f"import subprocess\nfor _ in range(2): print(subprocess.run({words!r}).returncode)")
-    done, _, got = run(project, player, sys.executable, "app.py")
+    outcome, _, answers = run(project, player, sys.executable, "app.py")
 
-    assert OUTCOMES == done.tests
-    assert sorted(f"200 hello: {number} {name}" for number, name in enumerate(names) for _ in range(2)) == got
-    assert ([], [], {}) == (server.received, player.unmatched, done.problems)
+    assert OUTCOMES == outcome.tests
+    assert sorted(f"200 hello: {number} {name}" for number, name in enumerate(names) for _ in range(2)) == answers
+    assert ([], [], {}) == (server.received, player.unmatched, outcome.problems)
 
 
 def test_a_test_that_passes_when_it_is_run_again_has_passed(project: Path, server: Upstream) -> None:
-    """What counts is how it ended last."""
+    """The last result counts."""
     flaky = "import os\ndef test_it():\n    if not os.path.exists('x'): open('x', 'w').close(); assert False"
     program(project, flaky, "test_app.py")
     words = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"]
     program(project, f"import subprocess\nfor _ in range(2): subprocess.run({words!r})")
-    done, _, _ = run(project, player_of(project), sys.executable, "app.py")
+    outcome, _, _ = run(project, player_of(project), sys.executable, "app.py")
 
-    assert {"test_app.py::test_it": "passed"} == done.tests
+    assert {"test_app.py::test_it": "passed"} == outcome.tests
 
 
 def test_tests_are_reported_while_recording_too(project: Path, server: Upstream) -> None:
-    """Without an answer: nothing waits."""
     program(project, "from asking import ask\ndef test_it(): ask()", "test_app.py")
     sink = MemoryRecorder()
     words = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"]
-    done = run_command(words, load_config(str(project)), sink)
+    outcome = run_command(words, load_config(str(project)), sink)
 
-    assert {"test_app.py::test_it": "passed"} == done.tests
-    assert ["test_app.py::test_it"] == [one.caller.scope for one in sink.exchanges]
+    assert {"test_app.py::test_it": "passed"} == outcome.tests
+    assert ["test_app.py::test_it"] == [exchange.caller.scope for exchange in sink.exchanges]
