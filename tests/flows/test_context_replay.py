@@ -67,7 +67,7 @@ def test_a_candidate_is_compared_with_recorded_answers(project: Path) -> None:
         lines = traceforge("context", "replay", "report", run["id"], cwd=project).out
         traces = json.loads(traceforge("trace", "list", "--json", cwd=project).out)
 
-    assert ["completed", "completed"] == [one["status"] for one in responses]
+    assert ["completed", "completed"] == [response["status"] for response in responses]
     assert ("completed", 2, 2) == (run["status"], run["finished"], run["total"])
     assert report["evidence_digest"] == digest_canonical(report["items"]) == run["evidence_digest"]
     assert {"candidate_changed": 2} == report["summary"]["verdicts"]
@@ -77,7 +77,7 @@ def test_a_candidate_is_compared_with_recorded_answers(project: Path) -> None:
     assert responses[0]["output"]["content"][:20] in page.replace("&#x27;", "'")
     assert [1, 1] == [page.count(f'<pre class="words">{text}</pre>') for text in ("Hello?", "And then?")]
     assert ["Hello?", "And then?"] == re.findall(r"^ +\d  candidate_changed  (.+)$", lines, re.MULTILINE)
-    assert {one["trace_id"] for one in responses} <= {one["id"] for one in traces}
+    assert {response["trace_id"] for response in responses} <= {trace["id"] for trace in traces}
 
 
 def test_answers_and_differences_are_printed_for_people(project: Path) -> None:
@@ -237,7 +237,7 @@ def test_a_killed_run_can_be_resumed(project: Path) -> None:
         run = run_json(project, "replay", "list")["data"][0]
         time.sleep(31)
         finished = run_json(project, "replay", "resume", run["id"], "--upstream", upstream_option)
-        bodies = [json.loads(one.body)["messages"][-1]["content"] for one in provider.received]
+        bodies = [json.loads(request.body)["messages"][-1]["content"] for request in provider.received]
 
     assert ("running", 2) == (run["status"], run["finished"])
     assert ("completed", 4) == (finished["status"], finished["finished"])

@@ -177,14 +177,16 @@ def test_the_sdk_for_node_notices_nothing(server: Upstream, tmp_path: Path) -> N
     lines = [json.loads(line) for line in out.splitlines()]
     assert {"name": "NotFoundError", "status": 404, "message": "404 no such model"} == lines[-1]
     assert ["node-plain.0", "node-stream.0", "node-tools.0", "node-tools.0", "node-error.0"] == [
-        one.trace["provider_request"]["model"] for one in stored
+        record.trace["provider_request"]["model"] for record in stored
     ]
-    plain, stream, tool, after, failed = (one.trace for one in stored)
+    plain, stream, tool, after, failed = (record.trace for record in stored)
     assert handwritten_body("chat", True, False).data == b"".join(stored[1].chunks)
-    assert ["Paris."] * 3 == [one["response"]["choices"][0]["message"]["content"] for one in (plain, stream, after)]
+    assert ["Paris."] * 3 == [
+        trace["response"]["choices"][0]["message"]["content"] for trace in (plain, stream, after)
+    ]
     assert TOOL == tool["response"]["choices"][0]["message"]["tool_calls"][0]["function"]["name"]
     assert ("error", "no such model") == (failed["metadata"]["status"], failed["metadata"]["error"])
-    assert {"app.mjs"} == {one.trace["source"]["file"] for one in stored}
+    assert {"app.mjs"} == {record.trace["source"]["file"] for record in stored}
     assert {server.url[7:]: 5} == summary["calls"]
 
 

@@ -1,4 +1,4 @@
-"""The real SDKs, watched: they return what they return without us, and each call gives one exchange."""
+"""The real SDKs under a capture: they return the same as without it, and each call is one exchange."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from traceforge.capture.hook.guarded_call import faults
 from traceforge.capture.recorder import MemoryRecorder
 from traceforge.exchange import CallOutcome, Exchange
 
-# google-genai does what aiohttp discourages.
+# google-genai subclasses what aiohttp discourages.
 pytestmark = pytest.mark.filterwarnings("ignore:Inheritance class AiohttpClientSession:DeprecationWarning")
 
-SAMPLES = 2 if RunLength.is_short else 8  # of the corpus, for each way to ask; spread over all there are
+SAMPLES = 2 if RunLength.is_short else 8  # of the corpus, for each kind of call, spread evenly
 LABELS = {
     "openai": ("openai", "chat.completions"),
     "openai-responses": ("openai", "responses"),
@@ -36,13 +36,13 @@ each_ask = pytest.mark.parametrize("ask", SDK_CALLS, ids=lambda ask: ask.name)
 @pytest.fixture(scope="module")
 def server() -> Iterator[Upstream]:
     """A provider."""
-    with upstream() as one:
-        yield one
+    with upstream() as provider:
+        yield provider
 
 
 @pytest.fixture(autouse=True)
 def no_faults() -> Iterator[None]:
-    """No test may pass because a fault of ours was swallowed."""
+    """No test may pass because an internal error of the hook was swallowed."""
     before = faults.count
     yield
     assert before == faults.count, faults.first
@@ -58,60 +58,60 @@ def answer(ask: SdkCall, permits: threading.Semaphore | None = None) -> Scripted
     )
 
 
-def outcome_of(ask: SdkCall, url: str, seen: Any = lambda _: None) -> Any:
-    """What the SDK returns, or how it complains."""
+def outcome_of(ask: SdkCall, url: str, on_event: Any = lambda _: None) -> Any:
+    """The SDK's result, or its exception."""
     try:
-        return ask.call(url, seen)
-    except Exception as exc:  # noqa: BLE001 (the complaint is the result)
+        return ask.call(url, on_event)
+    except Exception as exc:  # noqa: BLE001 (the exception is the result)
         return type(exc), str(exc)
 
 
-def watched(ask: SdkCall, url: str, seen: Any = lambda _: None) -> tuple[Any, list[Exchange]]:
-    """The same under a capture."""
+def captured_outcome(ask: SdkCall, url: str, on_event: Any = lambda _: None) -> tuple[Any, list[Exchange]]:
+    """The same under a capture, with its exchanges."""
     sink = MemoryRecorder()
     with traceforge.capture(sink=sink) as capture:
-        result = outcome_of(ask, url, seen)
+        result = outcome_of(ask, url, on_event)
     assert 0 == capture.open
     return result, list(sink.exchanges)
 
 
 @each_ask
 def test_an_sdk_notices_nothing(ask: SdkCall, server: Upstream) -> None:
-    """It returns the same, and the provider gets the same bytes; one call is one exchange, its call site is right."""
+    """It returns the same, the provider gets the same bytes; one call is one exchange, with its call site."""
     server.respond_with(answer(ask))
     bare, received = outcome_of(ask, server.url), server.received
     server.respond_with(answer(ask))
-    got, (seen,) = watched(ask, server.url)
+    captured, (exchange,) = captured_outcome(ask, server.url)
 
     assert not isinstance(bare, tuple), bare
-    assert bare == got
+    assert bare == captured
     assert received == server.received
     sent = b"".join(STREAM_PIECES[ask.provider]) if ask.streaming else PLAIN_BODIES[ask.provider]
-    kept = b"".join(chunk.data for chunk in seen.chunks)
-    assert kept == sent or (seen.outcome is CallOutcome.CLIENT_LEFT and sent.startswith(kept))
-    assert (server.received[0].body, 200) == (seen.request_body, seen.status)
-    assert seen.url.startswith(server.url)
-    assert seen.caller.source.startswith("tests/support/sdk_calls.py:")
+    recorded = b"".join(chunk.data for chunk in exchange.chunks)
+    assert recorded == sent or (exchange.outcome is CallOutcome.CLIENT_LEFT and sent.startswith(recorded))
+    assert (server.received[0].body, 200) == (exchange.request_body, exchange.status)
+    assert exchange.url.startswith(server.url)
+    assert exchange.caller.source.startswith("tests/support/sdk_calls.py:")
 
 
 @pytest.mark.parametrize("ask", [ask for ask in SDK_CALLS if ask.streaming], ids=lambda ask: ask.name)
 def test_the_events_of_a_stream_come_as_they_are_sent(ask: SdkCall, server: Upstream) -> None:
-    """The provider sends the next piece only once the SDK has given out an event, or it would hang."""
+    """The provider sends the next piece only after the SDK has returned an event; otherwise it would hang."""
     permits = threading.Semaphore(0)
     server.respond_with(answer(ask, permits))
-    patient = threading.Timer(0.5, lambda: permits.release(9))  # for pieces that give out no event
+    patient = threading.Timer(0.5, lambda: permits.release(9))  # for pieces without an event
     events: list[int] = []
 
-    def seen(_: Any) -> None:
+    def on_event(_: Any) -> None:
         events.append(len(server.received))
         permits.release()
         if len(events) == 1:
             patient.start()
 
-    got, (exchange,) = watched(ask, server.url, seen)
+    captured, (exchange,) = captured_outcome(ask, server.url, on_event)
     patient.cancel()
 
-    assert isinstance(got, list)
+    assert isinstance(captured, list)
     assert len(exchange.chunks) >= 2
     assert exchange.chunks[0].t_ms < exchange.chunks[-1].t_ms
 
@@ -119,22 +119,22 @@ def test_the_events_of_a_stream_come_as_they_are_sent(ask: SdkCall, server: Upst
 @each_ask
 @pytest.mark.parametrize("status", [400, 503])
 def test_an_error_of_the_provider_is_the_same_error(ask: SdkCall, server: Upstream, status: int) -> None:
-    """Type and text of the SDK's exception are as without us."""
+    """The type and text of the SDK's exception."""
     body = b'{"error": {"message": "no", "type": "invalid_request_error", "code": 400, "status": "X"}}'
     server.respond_with(ScriptedResponse([body], status))
     bare, received = outcome_of(ask, server.url), server.received
     server.respond_with(ScriptedResponse([body], status))
-    got, seen = watched(ask, server.url)
+    captured, exchanges = captured_outcome(ask, server.url)
 
     assert isinstance(bare, tuple)
-    assert bare == got
-    assert len(received) == len(server.received) == len(seen)
-    assert {(status, CallOutcome.ANSWERED)} == {(one.status, one.outcome) for one in seen}
+    assert bare == captured
+    assert len(received) == len(server.received) == len(exchanges)
+    assert {(status, CallOutcome.ANSWERED)} == {(exchange.status, exchange.outcome) for exchange in exchanges}
 
 
 @each_ask
-def test_real_answers_mean_the_same_to_an_sdk(ask: SdkCall, server: Upstream) -> None:
-    """Recorded answers, in the pieces in which they came where known: the SDK returns, or raises, the same."""
+def test_an_sdk_returns_the_same_for_real_answers(ask: SdkCall, server: Upstream) -> None:
+    """Recorded answers, in their original pieces where known: the SDK returns, or raises, the same."""
     samples = find_samples(ask)
     if not samples:
         pytest.skip(f"the corpus has no raw answer for {ask.name}")
@@ -142,27 +142,28 @@ def test_real_answers_mean_the_same_to_an_sdk(ask: SdkCall, server: Upstream) ->
         server.respond_with(_recorded(sample))
         bare = outcome_of(ask, server.url)
         server.respond_with(_recorded(sample))
-        got, seen = watched(ask, server.url)
+        captured, exchanges = captured_outcome(ask, server.url)
 
-        assert repr(bare) == repr(got), sample.name  # text: a NaN is not equal to itself
-        kept = b"".join(chunk.data for chunk in seen[0].chunks)
-        assert kept == sample.body or (seen[0].outcome is CallOutcome.CLIENT_LEFT and sample.body.startswith(kept)), (
-            sample.name
-        )
+        assert repr(bare) == repr(captured), sample.name  # text: a NaN is not equal to itself
+        recorded = b"".join(chunk.data for chunk in exchanges[0].chunks)
+        assert recorded == sample.body or (
+            exchanges[0].outcome is CallOutcome.CLIENT_LEFT and sample.body.startswith(recorded)
+        ), sample.name
 
 
 def find_samples(ask: SdkCall) -> list[Interaction]:
-    """Some recorded answers for this way to ask."""
+    """Some recorded answers for this kind of call."""
     provider, label = LABELS[ask.provider]
     if ask.provider == "gemini" and ask.streaming:
         label = "streamGenerateContent"
-    found = [
-        one
-        for one in interactions(need_shared("corpus/llm"))
-        if (one.provider, one.label, one.streaming) == (provider, label, ask.streaming)
-        and one.status == 200 and one.body and not one.stale_encoding and len(one.body) < 200_000
+    samples = [
+        interaction
+        for interaction in interactions(need_shared("corpus/llm"))
+        if (interaction.provider, interaction.label, interaction.streaming) == (provider, label, ask.streaming)
+        and interaction.status == 200 and interaction.body and not interaction.stale_encoding
+        and len(interaction.body) < 200_000
     ]  # fmt: skip
-    return found[:: max(1, len(found) // SAMPLES)][:SAMPLES]
+    return samples[:: max(1, len(samples) // SAMPLES)][:SAMPLES]
 
 
 def _recorded(sample: Interaction) -> ScriptedResponse:

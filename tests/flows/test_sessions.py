@@ -1,4 +1,4 @@
-"""The sessions of a project through the real command: which there are, and what happened in one."""
+"""`traceforge session`: the list of sessions, and the steps of one."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from traceforge.exchange import Caller
 
 @pytest.fixture
 def project(tmp_path: Path) -> Path:
-    """A project with an agent's session, a shorter one, and a call that belongs to none."""
+    """A project with an agent's session, a shorter one, and a call without a session."""
     (tmp_path / "traceforge.config.json").write_text("{}")
     store_calls(
         tmp_path,
@@ -52,24 +52,24 @@ def test_sessions_are_listed_with_the_newest_call_first(project: Path) -> None:
     assert "showing the newest 1; for more: --limit 2\n" == run(project, "list", "--limit", "1").err
 
 
-def test_sessions_in_json_have_names(project: Path) -> None:
-    """One document, with what the table shows and the time of the first call."""
+def test_sessions_are_listed_as_json(project: Path) -> None:
+    """With the columns of the table and the time of the first call."""
     assert {
         "session_id": "agent-1", "steps": 5, "first": "2025-03-02T09:01:00.000Z", "last": "2025-03-02T09:05:00.000Z",
         "errors": 1, "tokens": 84, "models": ["claude-haiku-4-5", "gpt-4.1-mini"],
     } == json.loads(run(project, "list", "--json").out)[1]  # fmt: skip
 
 
-def test_a_project_without_sessions_says_so(tmp_path: Path) -> None:
-    """On stderr, and in JSON with an empty list."""
+def test_a_project_without_sessions_has_an_empty_list(tmp_path: Path) -> None:
+    """With a note on stderr."""
     assert ("", "no sessions yet: a call belongs to a session if it sends a session id\n") == run(tmp_path, "list")[
         1:
     ]
     assert "[]\n" == run(tmp_path, "list", "--json").out
 
 
-def test_a_session_is_a_tree_of_its_steps(project: Path) -> None:
-    """A call that names a parent stands below it, in the order of the steps."""
+def test_a_session_is_shown_as_a_tree_of_its_steps(project: Path) -> None:
+    """A call is below its parent, in the order of the steps."""
     assert (
         """\
 session agent-1: 5 steps
@@ -84,7 +84,7 @@ session agent-1: 5 steps
 
 
 def test_the_state_at_a_step_is_shown_below_it(project: Path) -> None:
-    """On one line, cut where it is long, and unable to move the cursor."""
+    """On one line, truncated, with control characters escaped."""
     lines = run(project, "show", "agent-1", "--state").out.splitlines()
 
     assert '│  │  state {"todo":["plan"]}' == lines[2]
@@ -94,8 +94,8 @@ def test_the_state_at_a_step_is_shown_below_it(project: Path) -> None:
     assert all(line.isprintable() for line in lines)
 
 
-def test_a_parent_from_elsewhere_is_named(project: Path) -> None:
-    """Such a step stands at the root, and says that its parent is not there."""
+def test_a_parent_of_another_session_is_named(project: Path) -> None:
+    """The step is at the root, with a note that its parent is missing."""
     store_calls(project, call(16, caller=step(5, 7)), call(17, caller=step(6, 0xFFFFFFFF)))
 
     lines = run(project, "show", "agent-1").out.splitlines()
@@ -130,17 +130,17 @@ session circle: 5 steps
 
 
 def test_a_session_in_json_is_its_traces_in_order(project: Path) -> None:
-    """Whole traces, as their files hold them."""
-    shown = json.loads(run(project, "show", "agent-1", "--json").out)
+    """Complete, as in their files."""
+    document = json.loads(run(project, "show", "agent-1", "--json").out)
 
-    assert "agent-1" == shown["session_id"]
-    assert [trace_id(number) for number in range(1, 6)] == [trace["id"] for trace in shown["traces"]]
+    assert "agent-1" == document["session_id"]
+    assert [trace_id(number) for number in range(1, 6)] == [trace["id"] for trace in document["traces"]]
     file = next((project / TRACES).glob(f"*_{trace_id(4)}.json"))
-    assert json.loads(file.read_text()) == shown["traces"][3]
+    assert json.loads(file.read_text()) == document["traces"][3]
 
 
 def test_a_session_is_found_by_the_beginning_of_its_id(project: Path) -> None:
-    """Where only one begins so; a whole id always counts, also where another begins with it."""
+    """If it is unique; a complete id always matches, also where another id begins with it."""
     store_calls(
         project, call(48, caller=Caller(session_id="agent-1b")), call(49, caller=Caller(session_id="agent-12"))
     )

@@ -1,4 +1,4 @@
-"""`traceforge snapshot list | show | rm`: looking at what was approved, and taking it out."""
+"""`traceforge snapshot list | show | rm`: inspect and remove approved snapshots."""
 
 from __future__ import annotations
 
@@ -25,22 +25,22 @@ SOURCE: dict[str, Any] = {
 def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Project:
     """Two records, one of them written without a raw response, and a raw response alone."""
     monkeypatch.setenv("GIT_CONFIG_GLOBAL", os.devnull)
-    made = Project(tmp_path / "repository")
+    repository = Project(tmp_path / "repository")
     body = snapshot_body(id="by-hand", source=SOURCE)
     body["response"]["tool_calls"] = [{"id": "call_1", "function": {"name": "look", "arguments": "{}"}}]
-    made.approve(record_change("greeting"), SnapshotChange("openai", "by-hand", body, None))
-    made.approve(record_change("greeting", "Forty\nlines" + "\nmore" * 50))
-    made.approve(SnapshotChange("openai", "oops", None, raw_error_response(source=SOURCE)))
-    return made
+    repository.approve(record_change("greeting"), SnapshotChange("openai", "by-hand", body, None))
+    repository.approve(record_change("greeting", "Forty\nlines" + "\nmore" * 50))
+    repository.approve(SnapshotChange("openai", "oops", None, raw_error_response(source=SOURCE)))
+    return repository
 
 
 def run(project: Project, *arguments: str, **variables: str) -> CommandResult:
-    """One command of the group."""
+    """Run a `traceforge snapshot` command."""
     return traceforge("snapshot", *arguments, cwd=project.folder, **variables)
 
 
 def test_list_prints_one_line_per_snapshot(project: Project) -> None:
-    """Sorted by id, with what is gated and how often it was approved."""
+    """Sorted by id, with the gate and the number of approvals."""
     lines = [line.split() for line in run(project, "list").out.splitlines()]
 
     assert [
@@ -52,25 +52,26 @@ def test_list_prints_one_line_per_snapshot(project: Project) -> None:
 
 
 def test_list_as_json_has_files_and_hashes(project: Project) -> None:
-    """One JSON document."""
     listed = json.loads(run(project, "list", "--json").out)
 
-    assert ["by-hand", "greeting", "oops"] == [one["id"] for one in listed]
-    assert ["record", "record", "wire"] == [one["kind"] for one in listed]
-    assert ["openai/by-hand.json", "openai/greeting.json", "wire/oops.json"] == [one["file"] for one in listed]
-    assert [1, 2, 1] == [len(one["approvals"]) for one in listed]
+    assert ["by-hand", "greeting", "oops"] == [snapshot["id"] for snapshot in listed]
+    assert ["record", "record", "wire"] == [snapshot["kind"] for snapshot in listed]
+    assert ["openai/by-hand.json", "openai/greeting.json", "wire/oops.json"] == [
+        snapshot["file"] for snapshot in listed
+    ]
+    assert [1, 2, 1] == [len(snapshot["approvals"]) for snapshot in listed]
     assert SOURCE == listed[2]["source"]
 
 
 def test_the_declared_gate_is_shown(project: Project) -> None:
-    """What the configuration says about the model."""
+    """That of the model in the configuration."""
     (project.folder / "traceforge.config.json").write_text('{"models": {"gpt-4*": {"gate": "request"}}}')
 
-    assert {"request"} == {one["gate"] for one in json.loads(run(project, "list", "--json").out)}
+    assert {"request"} == {snapshot["gate"] for snapshot in json.loads(run(project, "list", "--json").out)}
 
 
 def test_an_empty_project_has_an_empty_list(tmp_path: Path) -> None:
-    """That is no error: nothing was approved yet."""
+    """It is not an error."""
     assert (0, "", "no snapshots yet: record and approve calls with `traceforge record -- COMMAND`\n") == traceforge(
         "snapshot", "list", cwd=tmp_path
     )
@@ -78,7 +79,7 @@ def test_an_empty_project_has_an_empty_list(tmp_path: Path) -> None:
 
 
 def test_show_prints_the_whole_record(project: Project) -> None:
-    """Source, scope, request, answer, raw response and every approval; long texts on request."""
+    """Source, scope, request, answer, raw response and every approval; long texts with an option."""
     by_hand, greeting = run(project, "show", "by-hand").out, run(project, "show", "greeting").out
 
     for part in (
@@ -95,34 +96,34 @@ def test_show_prints_the_whole_record(project: Project) -> None:
 
 
 def test_show_prints_a_raw_response_without_a_record(project: Project) -> None:
-    """What was asked and what came back."""
-    done = run(project, "show", "oops")
+    """The request and the response."""
+    result = run(project, "show", "oops")
 
-    assert "gate      request (a raw response without a record)\n" in done.out
-    assert "  status        429\n" in done.out
-    assert "rate_limit_exceeded" in done.out
+    assert "gate      request (a raw response without a record)\n" in result.out
+    assert "  status        429\n" in result.out
+    assert "rate_limit_exceeded" in result.out
 
 
 def test_show_as_json_holds_everything(project: Project) -> None:
-    """The record, the raw response and the approvals as they stand in their files."""
-    shown = json.loads(run(project, "show", "greeting", "--json").out)
+    """The record, the raw response and the approvals as in their files."""
+    document = json.loads(run(project, "show", "greeting", "--json").out)
     file = json.loads((project.root / "openai/greeting.json").read_bytes())
 
-    assert file["snapshots"] == [shown["record"]]
-    assert (200, 1) == (shown["wire"]["status"], shown["wire"]["chunks"])
-    assert ["as agreed"] * 2 == [one["reason"] for one in shown["approvals"]]
+    assert file["snapshots"] == [document["record"]]
+    assert (200, 1) == (document["wire"]["status"], document["wire"]["chunks"])
+    assert ["as agreed"] * 2 == [approval["reason"] for approval in document["approvals"]]
     assert json.loads(run(project, "show", "oops", "--json").out)["record"] is None
 
 
 def test_an_unknown_id_is_an_error(project: Project) -> None:
-    """With the nearest one there is."""
+    """With the nearest id."""
     assert (3, "", "error TF203: there is no snapshot greetin\n    hint: Did you mean greeting?\n") == run(
         project, "show", "greetin"
     )
 
 
 def test_an_answer_cannot_forge_a_line_of_output(project: Project) -> None:
-    """Control characters are spelled out, and every line stands behind its bar."""
+    """Control characters are escaped, and every line follows a bar."""
     project.approve(record_change("evil", "\x1b[2Japprovals\r\nhash sha256:0"))
     out = run(project, "show", "evil").out
 
@@ -131,32 +132,32 @@ def test_an_answer_cannot_forge_a_line_of_output(project: Project) -> None:
 
 
 def test_a_broken_tree_is_not_shown(project: Project) -> None:
-    """The file is named; `verify` tells the rest."""
+    """The error names the file; `verify` has the details."""
     (project.root / "openai/by-hand.json").write_bytes(b"{}")
-    done = run(project, "list")
+    result = run(project, "list")
 
-    assert (1, "") == (done.code, done.out)
-    assert "TF103: .ai-snapshots/openai/by-hand.json" in done.err
+    assert (1, "") == (result.code, result.out)
+    assert "TF103: .ai-snapshots/openai/by-hand.json" in result.err
 
 
 def test_rm_writes_an_approval_and_leaves_a_valid_tree(project: Project) -> None:
     """Documents, raw responses, manifest and approval change together."""
     project.commit()
-    done = run(project, "rm", "greeting", "oops", "--reason", "not asked any more", "--tag", "v3")
+    result = run(project, "rm", "greeting", "oops", "--reason", "not asked any more", "--tag", "v3")
 
-    assert (0, "") == (done.code, done.err)
-    removed, approved = done.out.splitlines()
+    assert (0, "") == (result.code, result.err)
+    removed, approved = result.out.splitlines()
     assert "removed: greeting, oops" == removed
     approval = json.loads((project.folder / approved.removeprefix("approved: ")).read_bytes())
     assert ("not asked any more", "v3", [None, None]) == (
         approval["reason"], approval["tag"], [change["after"] for change in approval["changes"]],
     )  # fmt: skip
-    assert ["by-hand"] == [one["id"] for one in json.loads(run(project, "list", "--json").out)]
+    assert ["by-hand"] == [snapshot["id"] for snapshot in json.loads(run(project, "list", "--json").out)]
     assert 0 == project.verify().code
 
 
 def test_rm_is_refused_in_ci_without_a_reason_and_without_an_id(project: Project) -> None:
-    """And the tree is as it was."""
+    """And the tree is unchanged."""
     before = project.git("status", "--porcelain")
 
     assert 2 == run(project, "rm", "oops", "--reason", "x", CI="true").code
@@ -174,7 +175,7 @@ def test_rm_is_refused_in_ci_without_a_reason_and_without_an_id(project: Project
 def test_every_command_finishes_an_interrupted_approval(
     project: Project, monkeypatch: pytest.MonkeyPatch, command: list[str]
 ) -> None:
-    """A journal is left; whoever looks at the tree first does the rest."""
+    """From its journal."""
     files = {path: (project.root / path).read_bytes() for path in ("openai/by-hand.json", "manifest.json")}
     with monkeypatch.context() as patch:
         patch.setattr(tree_transaction, "_apply_changes", lambda *_: None)
@@ -188,11 +189,11 @@ def test_every_command_finishes_an_interrupted_approval(
 
 
 def test_a_damaged_journal_stops_every_command(project: Project) -> None:
-    """With its code and what to do; the tree is left as it is."""
+    """With its code and a hint; the tree is unchanged."""
     (project.folder / ".ai-tests" / "approve.journal").write_bytes(b"half of a journ")
 
     for command in ("snapshot list", "snapshot verify", "snapshot manifest", "verify", "snapshot rm oops --reason x"):
-        done = traceforge(*command.split(), cwd=project.folder)
-        assert (3, "") == (done.code, done.out)
-        assert "error TF205: " in done.err
-        assert "approve.journal" in done.err
+        result = traceforge(*command.split(), cwd=project.folder)
+        assert (3, "") == (result.code, result.out)
+        assert "error TF205: " in result.err
+        assert "approve.journal" in result.err

@@ -1,4 +1,4 @@
-"""A crash at any moment: what was kept is there, once, and nobody who reads fails."""
+"""A crash at any moment: every stored trace is found, once, and no reader fails."""
 
 from __future__ import annotations
 
@@ -58,18 +58,18 @@ def _start(script: str, *arguments: str) -> subprocess.Popen[str]:
 
 
 def _kill(process: subprocess.Popen[str], seconds: float) -> list[int]:
-    """End it hard; the numbers it had printed."""
+    """Kill the process; the numbers it had printed."""
     time.sleep(seconds)
     process.send_signal(signal.SIGKILL)
     assert process.stdout is not None
-    lines = process.stdout.read().split("\n")[:-1]  # A line that was cut is none.
+    lines = process.stdout.read().split("\n")[:-1]  # without an incomplete last line
     process.stdout.close()
     process.wait()
     return [int(line) for line in lines]
 
 
 def _check(store: TraceStore, expected: set[str], may_be: set[str]) -> None:
-    """Everything that is expected is there, once and whole."""
+    """Every expected trace is found, once and complete."""
     store.update_index()
     rows = store.list_rows()
     listed = Counter(row.summary.id for row in rows)
@@ -79,15 +79,15 @@ def _check(store: TraceStore, expected: set[str], may_be: set[str]) -> None:
     assert {} == store.unreadable_files()
 
 
-def _check_whole(store: TraceStore) -> None:
+def _check_complete(store: TraceStore) -> None:
     for row in store.list_rows():
-        kept = store.read_stored(row)
-        assert row.summary.id == read_trace(kept.trace).id
-        assert row.summary.streamed == bool(read_chunks(kept.chunks))
+        stored = store.read_stored(row)
+        assert row.summary.id == read_trace(stored.trace).id
+        assert row.summary.streamed == bool(read_chunks(stored.chunks))
 
 
 def _tear(folder: Path, source: random.Random) -> tuple[int, str]:
-    """Take a few bytes off the newest segment, as a torn write would: how many were torn, and which trace."""
+    """Truncate the newest segment by a few bytes, as a torn write would: the number of torn frames, and the trace."""
     path = max(find_segments(str(folder)), key=os.path.getmtime, default="")
     segment = read_segment(path) if path else None
     if segment is None or not segment.frames or segment.torn_bytes:
@@ -107,35 +107,35 @@ def _crash_writers(folder: Path, times: int) -> None:
         first = turn * 800
         process = _start(WRITER, str(folder), str(first), "800")
         if turn % 4 == 0:
-            store.update_index()  # A reader in the middle of it.
+            store.update_index()  # a reader at the same time
         written = _kill(process, source.random() * 0.004)
         expected |= {spread_id(number) for number in written}
         may_be |= {spread_id(number) for number in range(first, first + len(written) + 1)}
         if turn % 3 == 1:
-            count, gone = _tear(folder, source)
+            count, torn_id = _tear(folder, source)
             torn += count
-            expected.discard(gone)
+            expected.discard(torn_id)
         before = store.drain_result.torn
         _check(store, expected, may_be)
         assert torn <= store.drain_result.torn
         torn = store.drain_result.torn
         assert before <= torn
         assert [] == find_segments(str(folder))
-    _check_whole(store)
+    _check_complete(store)
     assert () == store.drain_result.damaged
     assert [] == list(folder.glob("**/.*"))
     assert len(expected) <= TraceStore(str(folder)).reindex()
     store.close()
 
 
-def test_a_writer_that_is_killed_loses_nothing_that_it_had_kept(tmp_path: Path) -> None:
-    """Every trace whose append had returned is listed once, whole, and a torn one is told."""
+def test_a_killed_writer_loses_no_appended_trace(tmp_path: Path) -> None:
+    """Each is listed once and complete; a torn one is reported."""
     _crash_writers(tmp_path, 8)
 
 
 @pytest.mark.slow
-def test_a_writer_that_is_killed_two_hundred_times_loses_nothing(tmp_path: Path) -> None:
-    """The same, at two hundred random moments."""
+def test_a_writer_killed_two_hundred_times_loses_no_appended_trace(tmp_path: Path) -> None:
+    """At random moments."""
     _crash_writers(tmp_path, 200)
 
 
@@ -154,21 +154,21 @@ def _crash_drainers(folder: Path, times: int) -> None:
         if turn % 2:
             _check(store, expected, set())
     _check(store, expected, set())
-    _check_whole(store)
+    _check_complete(store)
     assert [] == find_segments(str(folder))
     assert [] == list(folder.glob(".*.tmp")) + list(folder.glob("chunks/.*.tmp"))
     assert len(expected) == times * 200 == len(list(folder.glob("*.json")))
     store.close()
 
 
-def test_a_drainer_that_is_killed_loses_nothing(tmp_path: Path) -> None:
-    """None is lost, none is there twice, and nothing half-written is left."""
+def test_a_killed_drainer_loses_no_trace(tmp_path: Path) -> None:
+    """None is duplicated, and no incomplete file is left."""
     _crash_drainers(tmp_path, 5)
 
 
 @pytest.mark.slow
-def test_a_drainer_that_is_killed_thirty_times_loses_nothing(tmp_path: Path) -> None:
-    """The same, at thirty random moments."""
+def test_a_drainer_killed_thirty_times_loses_no_trace(tmp_path: Path) -> None:
+    """At random moments."""
     _crash_drainers(tmp_path, 30)
 
 
@@ -194,22 +194,24 @@ sys.exit(7 if failed == 20 else 0)
 
 
 def _fill(folder: Path, limit: int | None) -> list[int]:
-    """Write until there is no more room; what was kept."""
+    """Append until the disk is full; the appended numbers."""
 
     def limited() -> None:
         if limit is not None:
             resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
 
     command = [sys.executable, "-c", FILLER, str(folder)]
-    done = subprocess.run(command, capture_output=True, text=True, cwd=PROJECT, preexec_fn=limited, check=False)
-    assert (7, "") == (done.returncode, done.stderr)
-    return [int(line) for line in done.stdout.split()[1:]]
+    completed = subprocess.run(command, capture_output=True, text=True, cwd=PROJECT, preexec_fn=limited, check=False)
+    assert (7, "") == (completed.returncode, completed.stderr)
+    return [int(line) for line in completed.stdout.split()[1:]]
 
 
 def _check_full(folder: Path, written: list[int]) -> None:
-    """Every append that returned is there, nothing is torn, and readers get by without room."""
+    """Every appended trace is found, nothing is torn, and readers work on a full disk."""
     segments = [read_segment(path) for path in find_segments(str(folder))]
-    assert [(0, 0)] * len(segments) == [(one.torn_bytes, one.damaged_bytes) for one in segments if one]
+    assert [(0, 0)] * len(segments) == [
+        (segment.torn_bytes, segment.damaged_bytes) for segment in segments if segment
+    ]
     assert [trace_id(number) for number in written] == [frame.summary.id for frame in read_frames(str(folder))]
     assert all(parse_object(frame.trace) for frame in read_frames(str(folder)))
     store = TraceStore(str(folder))
@@ -219,16 +221,16 @@ def _check_full(folder: Path, written: list[int]) -> None:
     store.close()
 
 
-def test_a_limit_on_files_tears_nothing(tmp_path: Path) -> None:
-    """Appends fail, and everything before them is whole."""
+def test_a_file_size_limit_tears_no_frame(tmp_path: Path) -> None:
+    """Appends fail, and every earlier frame is complete."""
     written = _fill(tmp_path, 200_000)
 
     assert written
     _check_full(tmp_path, written)
 
 
-def test_a_full_disk_tears_nothing_and_can_be_read(tmp_path: Path) -> None:
-    """On a file system of one megabyte: the spool is full, and the list is there all the same."""
+def test_a_full_disk_tears_no_frame_and_can_be_read(tmp_path: Path) -> None:
+    """On a file system of one megabyte."""
     mounted = subprocess.run(
         ["mount", "-t", "tmpfs", "-o", "size=1m", "none", str(tmp_path)], capture_output=True, check=False
     )

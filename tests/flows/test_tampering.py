@@ -1,8 +1,7 @@
-"""Nobody can change an approved tree unseen: every single change of meaning is found.
+"""No change of an approved tree goes unnoticed: every single change of meaning is found.
 
-Whether a change alters meaning is judged by Node.js, which reads the same bytes: it does where the file is no
-longer JSON, or where what it holds is printed differently (a document's hash covers the order of keys, a
-manifest's does not).
+Node.js decides whether a change alters meaning: it does where the file is no longer JSON, or where its content is
+printed differently (a document's hash covers the order of keys, a manifest's does not).
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ FILES = scale_examples(200)
 
 
 class Tree:
-    """A tree that tests change and put back."""
+    """A tree that tests change and restore."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
@@ -34,21 +33,20 @@ class Tree:
 
 @pytest.fixture(scope="module")
 def tree(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Tree]:
-    """A valid tree of so many documents; it must be valid again at the end."""
+    """A valid tree; it must be valid again at the end."""
     root = write_tree(tmp_path_factory.mktemp("tamper") / ".ai-snapshots", FILES)
-    made = Tree(root)
+    valid_tree = Tree(root)
     assert () == verify_tree(str(root), {}).findings
-    yield made
+    yield valid_tree
     assert () == verify_tree(str(root), {}).findings
 
 
-def is_found(tree: Tree) -> bool:
-    """Does the check see anything?"""
+def has_findings(tree: Tree) -> bool:
     return bool(verify_tree(str(tree.root), {}).findings)
 
 
 def is_altered(oracle: CanonicalOracle, before: bytes, after: bytes, *, ordered: bool) -> bool:
-    """Does JavaScript read something else? The order of keys matters only where a hash covers it."""
+    """Whether JavaScript reads another value. The order of keys matters only where a hash covers it."""
     old, new = oracle.judge([before, after])
     if new.error:
         return True
@@ -62,15 +60,17 @@ few = settings(max_examples=250, deadline=None, suppress_health_check=list(Healt
 
 @change
 @given(data=st.data())
-def test_every_byte_that_matters_is_covered(tree: Tree, oracle: CanonicalOracle, data: st.DataObject) -> None:
-    """A byte changed, deleted, doubled or swapped is found exactly where it alters meaning."""
+def test_a_changed_byte_is_found_exactly_where_it_alters_meaning(
+    tree: Tree, oracle: CanonicalOracle, data: st.DataObject
+) -> None:
+    """Changed, deleted, doubled or swapped."""
     _change_a_byte(tree, oracle, data)
 
 
 @pytest.mark.slow
 @often
 @given(data=st.data())
-def test_every_byte_that_matters_is_covered_at_length(
+def test_many_changed_bytes_are_found_exactly_where_they_alter_meaning(
     tree: Tree, oracle: CanonicalOracle, data: st.DataObject
 ) -> None:
     """The same, four times as often."""
@@ -99,17 +99,19 @@ def _change_a_byte(tree: Tree, oracle: CanonicalOracle, data: st.DataObject) -> 
 
     victim.write_bytes(mutated)
     try:
-        found = is_found(tree)
+        is_red = has_findings(tree)
     finally:
         victim.write_bytes(original)
 
-    assert altered == found
+    assert altered == is_red
 
 
 @few
 @given(data=st.data())
-def test_every_line_of_the_manifest_counts(tree: Tree, oracle: CanonicalOracle, data: st.DataObject) -> None:
-    """A manifest line deleted, doubled or swapped with another is found where it alters meaning."""
+def test_a_changed_manifest_line_is_found_where_it_alters_meaning(
+    tree: Tree, oracle: CanonicalOracle, data: st.DataObject
+) -> None:
+    """Deleted, doubled or swapped with another."""
     original = tree.manifest.read_bytes()
     lines = original.split(b"\n")
     first, second = data.draw(st.integers(0, len(lines) - 1)), data.draw(st.integers(0, len(lines) - 1))
@@ -125,17 +127,17 @@ def test_every_line_of_the_manifest_counts(tree: Tree, oracle: CanonicalOracle, 
 
     tree.manifest.write_bytes(mutated)
     try:
-        found = is_found(tree)
+        is_red = has_findings(tree)
     finally:
         tree.manifest.write_bytes(original)
 
-    assert altered == found
+    assert altered == is_red
 
 
 @few
 @given(data=st.data())
-def test_every_file_counts(tree: Tree, data: st.DataObject) -> None:
-    """A file deleted, copied, renamed, moved to another provider or swapped with another is found."""
+def test_a_deleted_copied_or_moved_file_is_found(tree: Tree, data: st.DataObject) -> None:
+    """Also renamed, or swapped with another."""
     victim, other = data.draw(st.permutations(tree.documents).map(lambda files: files[:2]))
     original, original_other = victim.read_bytes(), other.read_bytes()
     kind = data.draw(st.sampled_from(["delete", "copy", "rename", "move", "swap", "overwrite"]))
@@ -156,7 +158,7 @@ def test_every_file_counts(tree: Tree, data: st.DataObject) -> None:
             other.write_bytes(original)
 
     try:
-        found = is_found(tree)
+        is_red = has_findings(tree)
     finally:
         stray.unlink(missing_ok=True)
         if stray.parent != victim.parent:
@@ -164,4 +166,4 @@ def test_every_file_counts(tree: Tree, data: st.DataObject) -> None:
         victim.write_bytes(original)
         other.write_bytes(original_other)
 
-    assert found
+    assert is_red

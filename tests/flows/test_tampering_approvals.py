@@ -1,7 +1,7 @@
-"""Nobody can change what was approved unseen: every leaf of every file of a tree as approvals leave it.
+"""No change of approved files goes unnoticed: every leaf of every file of an approved tree.
 
-Records, raw responses, manifest and approvals, one of them signed. What a forger can do who also makes the hashes
-right again is told apart: a record that no approval left so is found, and a signed approval cannot be written anew.
+Records, raw responses, manifest and approvals, one of them signed. A forger who also corrects the hashes is covered
+separately: a record without its approval is found, and a signed approval cannot be rewritten.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ SOURCE: dict[str, Any] = {
 
 @pytest.fixture(scope="module")
 def root(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """Two records, one approved twice, one with an Anthropic neighbour; a raw response alone; one removed."""
+    """Two records, one approved twice; one of Anthropic; a raw response without a record; a removed one."""
     project = tmp_path_factory.mktemp("tamper")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("GIT_CONFIG_GLOBAL", os.devnull)
@@ -79,11 +79,11 @@ def _files(root: Path) -> list[Path]:
     return sorted(path for path in root.rglob("*.json"))
 
 
-def _is_found(root: Path) -> bool:
+def _has_findings(root: Path) -> bool:
     return bool(verify_tree(str(root), {}).findings)
 
 
-def _other(value: Any) -> Any:
+def _different_value(value: Any) -> Any:
     if isinstance(value, bool):
         return not value
     if isinstance(value, int | float):
@@ -92,7 +92,7 @@ def _other(value: Any) -> Any:
 
 
 def _variants(value: Any) -> Iterator[Any]:
-    """The value with one leaf changed, one key or item taken out, or one item doubled."""
+    """The value with one leaf changed, one key or item removed, or one item doubled."""
     if isinstance(value, dict):
         for key in value:
             yield {name: inner for name, inner in value.items() if name != key}
@@ -106,21 +106,21 @@ def _variants(value: Any) -> Iterator[Any]:
         if value:
             yield []
     else:
-        yield _other(value)
+        yield _different_value(value)
         if value is not None:
             yield None
 
 
 @pytest.mark.parametrize("one_in", [12, pytest.param(1, marks=pytest.mark.slow)])
-def test_every_leaf_of_every_file_is_covered(root: Path, one_in: int) -> None:
-    """Changed, taken out, doubled or added: each alone is found."""
+def test_a_change_of_any_leaf_of_any_file_is_found(root: Path, one_in: int) -> None:
+    """Changed, removed, doubled or added."""
     tried, missed = 0, []
     for path in _files(root):
         original = path.read_bytes()
         for variant in islice(_variants(json.loads(original)), 0, None, one_in):
             path.write_text(json.dumps(variant, indent=2))
             tried += 1
-            if not _is_found(root):
+            if not _has_findings(root):
                 missed.append((path.name, variant))
         path.write_bytes(original)
     print(f"{tried} changes of {len(_files(root))} files")  # noqa: T201
@@ -129,22 +129,22 @@ def test_every_leaf_of_every_file_is_covered(root: Path, one_in: int) -> None:
     assert tried > 500 / one_in
 
 
-def test_every_file_counts(root: Path) -> None:
-    """Taken away, emptied, copied, swapped with any other, written over with any other."""
+def test_a_removed_copied_or_overwritten_file_is_found(root: Path) -> None:
+    """Also emptied, or swapped with another."""
     files = _files(root)
     missed = []
     for path in files:
         original = path.read_bytes()
         path.unlink()
-        if not _is_found(root):
+        if not _has_findings(root):
             missed.append(f"{path.name} taken away")
         path.write_bytes(b"")
-        if not _is_found(root):
+        if not _has_findings(root):
             missed.append(f"{path.name} emptied")
         path.write_bytes(original)
         copied = path.with_name("another-name.json")
         copied.write_bytes(original)
-        if not _is_found(root):
+        if not _has_findings(root):
             missed.append(f"{path.name} copied")
         copied.unlink()
         for other in files:
@@ -152,10 +152,10 @@ def test_every_file_counts(root: Path) -> None:
                 continue
             theirs = other.read_bytes()
             path.write_bytes(theirs)
-            if not _is_found(root):
+            if not _has_findings(root):
                 missed.append(f"{path.name} is {other.name}")
             other.write_bytes(original)
-            if not _is_found(root):
+            if not _has_findings(root):
                 missed.append(f"{path.name} and {other.name} swapped")
             path.write_bytes(original)
             other.write_bytes(theirs)
@@ -165,18 +165,18 @@ def test_every_file_counts(root: Path) -> None:
 
 @pytest.fixture
 def forged(root: Path, tmp_path: Path) -> Path:
-    """A copy whose hashes a forger can make right again."""
+    """A copy in which a forger can correct the hashes."""
     shutil.copytree(root.parent, tmp_path / "forged")
     return tmp_path / "forged" / ".ai-snapshots"
 
 
 def test_a_record_that_is_changed_with_its_hashes_is_found(forged: Path) -> None:
-    """Every leaf of a record; its hash, its document's and the manifest's are those of the new content."""
+    """Every leaf of a record; all hashes and the manifest match the new content."""
     path = forged / "openai" / "two.json"
     (body,) = json.loads(path.read_bytes())["snapshots"]
     tried = 0
     for variant in _variants({name: body[name] for name in ("timestamp", "source", "request", "response")}):
-        if "more" in variant:  # A record's writer knows no such field.
+        if "more" in variant:  # A record's writer has no such field.
             continue
         try:
             path.write_bytes(write_document([{"id": "two", **copy.deepcopy(variant)}]))
@@ -190,7 +190,7 @@ def test_a_record_that_is_changed_with_its_hashes_is_found(forged: Path) -> None
 
 
 def test_an_answer_that_is_changed_everywhere_is_found(forged: Path) -> None:
-    """Record, raw response, digests and manifest agree with each other, and with no approval."""
+    """Record, raw response, digests and manifest match each other, and no approval."""
     body = snapshot_body(id="two", source=SOURCE)
     body["response"]["content"] = "Forged."
     wire = raw_response_of(body)
@@ -203,9 +203,9 @@ def test_an_answer_that_is_changed_everywhere_is_found(forged: Path) -> None:
     assert {"AP3"} == {finding.rule for finding in verify_tree(str(forged), {}).findings}
 
 
-def test_a_signed_approval_cannot_be_written_anew(forged: Path) -> None:
-    """Every leaf; the hash and the name are made right again, and the signature is not."""
-    (path,) = [one for one in (forged / "approvals").iterdir() if "signature" in json.loads(one.read_bytes())]
+def test_a_rewritten_signed_approval_is_found(forged: Path) -> None:
+    """Every leaf; the hash and the name are corrected, the signature is not."""
+    (path,) = [file for file in (forged / "approvals").iterdir() if "signature" in json.loads(file.read_bytes())]
     document = json.loads(path.read_bytes())
     for name in ("approved_at", "approved_by", "reason", "tag"):
         for changed in _variants(document[name]):

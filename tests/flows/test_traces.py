@@ -1,4 +1,4 @@
-"""The traces of a project through the real command: find them, read them, keep them small, and trust them."""
+"""`traceforge trace`: find, read, shrink and verify the traces of a project."""
 
 from __future__ import annotations
 
@@ -49,9 +49,9 @@ def run(project: Path, *words: str, code: int = 0, **variables: str) -> CommandR
     return ran
 
 
-def listed(project: Path, *words: str, **variables: str) -> list[int]:
-    """The numbers of the traces that a list shows, in its order."""
-    return [int(one["id"][:8], 16) for one in json.loads(run(project, "list", "--json", *words, **variables).out)]
+def listed_numbers(project: Path, *words: str, **variables: str) -> list[int]:
+    """The numbers of the listed traces, in order."""
+    return [int(row["id"][:8], 16) for row in json.loads(run(project, "list", "--json", *words, **variables).out)]
 
 
 def file_of(project: Path, number: int) -> Path:
@@ -60,8 +60,8 @@ def file_of(project: Path, number: int) -> Path:
 
 
 @pytest.mark.parametrize("words", [["list"], ["prune"], ["compress"], ["export"], ["show", "00000001"], ["reindex"]])
-def test_a_traces_folder_that_is_none_is_not_taken_for_an_empty_one(tmp_path: Path, words: list[str]) -> None:
-    """Exit 3, and where the setting came from; a link that leads nowhere is none, too."""
+def test_a_traces_path_that_is_not_a_folder_is_an_error(tmp_path: Path, words: list[str]) -> None:
+    """Exit 3 with the source of the setting; also for a dangling link."""
     (tmp_path / "file").write_text("x")
     (tmp_path / "link").symlink_to("nowhere")
 
@@ -75,7 +75,7 @@ def test_a_traces_folder_that_is_none_is_not_taken_for_an_empty_one(tmp_path: Pa
 
 
 def test_a_list_shows_the_newest_first(project: Path) -> None:
-    """A head and a line a trace, on stdout alone."""
+    """A header and a line for each trace, on stdout alone."""
     ran = run(project, "list")
 
     head, *lines = ran.out.splitlines()
@@ -114,18 +114,18 @@ def test_a_list_shows_the_newest_first(project: Path) -> None:
         ("--provider gemini", []),
     ],
 )
-def test_a_list_can_be_narrowed(project: Path, words: str, expected: list[int]) -> None:
-    """Every filter leaves what it names, and several leave what all of them name."""
-    assert expected == listed(project, *words.split())
+def test_a_list_can_be_filtered(project: Path, words: str, expected: list[int]) -> None:
+    """Several filters must all match."""
+    assert expected == listed_numbers(project, *words.split())
 
 
 def test_paging_visits_every_trace_once(project: Path) -> None:
-    """--before goes on where a page ended, also among calls of one millisecond."""
+    """--before continues after a page, also among calls of one millisecond."""
     store_calls(project, *(call(number, at=time_ago(days=1)) for number in range(16, 23)))
 
     pages: list[list[int]] = []
     last: list[str] = []
-    while page := listed(project, "--limit", "4", *last):
+    while page := listed_numbers(project, "--limit", "4", *last):
         pages.append(page)
         last = ["--before", f"{page[-1]:08x}"]
 
@@ -134,30 +134,30 @@ def test_paging_visits_every_trace_once(project: Path) -> None:
 
 
 def test_a_page_says_that_there_is_more_and_how_to_get_it(project: Path) -> None:
-    """What the note on stderr names is the next page."""
+    """The command on stderr prints the next page."""
     ran = run(project, "list", "--limit", "4", "--model", "gpt*")
 
     assert "4 of 5; older ones: --before 00000002\n" == ran.err
-    assert [1] == listed(project, "--limit", "4", "--model", "gpt*", "--before", "00000002")
+    assert [1] == listed_numbers(project, "--limit", "4", "--model", "gpt*", "--before", "00000002")
 
 
 def test_a_list_in_json_has_every_field_of_the_summary(project: Path) -> None:
-    """One document, with the name of the file beside the fields."""
-    (one,) = json.loads(run(project, "list", "--json", "--session", "quiz-7", "--limit", "1").out)
+    """And the name of the file."""
+    (row,) = json.loads(run(project, "list", "--json", "--session", "quiz-7", "--limit", "1").out)
 
     assert {
         "id": trace_id(6), "timestamp": "2025-03-02T09:06:00.000Z", "endpoint": "/v1/chat/completions",
         "provider": "openai", "model": "gpt-4.1-mini", "status": "success", "duration_ms": 106, "tokens": 21,
         "session_id": "quiz-7", "step_index": 1, "parent_trace_id": trace_id(5), "source": "app/quiz.py:12",
-        "digest": one["digest"], "streamed": False,
+        "digest": row["digest"], "streamed": False,
         "file": trace_file_name("2025-03-02T09:06:00.000Z", trace_id(6)),
-    } == one  # fmt: skip
-    assert one["digest"].startswith("sha256:")
+    } == row  # fmt: skip
+    assert row["digest"].startswith("sha256:")
 
 
 @pytest.mark.parametrize("command", [["list"], ["search", "word"], ["tail", "--no-follow"], ["export"]])
-def test_a_project_without_traces_is_no_error_and_stays_as_it_is(tmp_path: Path, command: list[str]) -> None:
-    """Looking at nothing says nothing on stdout but a head, and makes no folder."""
+def test_a_project_without_traces_is_not_an_error(tmp_path: Path, command: list[str]) -> None:
+    """Stdout has at most a header, and no folder is created."""
     (tmp_path / "traceforge.config.json").write_text("{}")
 
     ran = run(tmp_path, *command)
@@ -167,7 +167,7 @@ def test_a_project_without_traces_is_no_error_and_stays_as_it_is(tmp_path: Path,
 
 
 def test_an_empty_list_says_why(project: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
-    """Nothing there, nothing yet, and nothing that fits are three things."""
+    """No project, no traces yet, or no match."""
     empty = tmp_path_factory.mktemp("empty")
 
     assert (
@@ -179,8 +179,8 @@ def test_an_empty_list_says_why(project: Path, tmp_path_factory: pytest.TempPath
     assert "no trace in .ai-tests/traces matches these options\n" == run(project, "list", "--model", "x").err
 
 
-def test_files_that_are_no_traces_are_said_on_stderr(project: Path) -> None:
-    """They do not disturb the list, and the note is a sentence for one and for many."""
+def test_files_that_are_not_traces_are_named_on_stderr(project: Path) -> None:
+    """The list is unaffected; one file and several have their own sentence."""
     run(project, "list")
     (project / TRACES / "notes.json").write_text("{}")
     (project / TRACES / "readme.txt").write_text("not even JSON by its name")
@@ -192,13 +192,13 @@ def test_files_that_are_no_traces_are_said_on_stderr(project: Path) -> None:
     file_of(project, 1).rename(project / TRACES / "renamed.json")
     ran = run(project, "list", "--limit", "6")
     assert "note: 2 files in .ai-tests/traces are not traces; see `traceforge trace verify`\n" == ran.err
-    assert [6, 5, 4, 3, 2] == listed(project)
+    assert [6, 5, 4, 3, 2] == listed_numbers(project)
 
 
 @pytest.mark.parametrize(
     "words", ["--since yesterday", "--since 999999w", "--until 2026-02-30", "--limit 0", "--status broken"]
 )
-def test_a_filter_that_cannot_be_is_wrong_usage(project: Path, words: str) -> None:
+def test_an_impossible_filter_is_wrong_usage(project: Path, words: str) -> None:
     """Exit 2, and nothing on stdout."""
     assert "" == run(project, "list", *words.split(), code=2).out
 
@@ -206,8 +206,8 @@ def test_a_filter_that_cannot_be_is_wrong_usage(project: Path, words: str) -> No
 # Show
 
 
-def test_a_trace_is_shown_with_how_it_went_and_what_was_said(project: Path) -> None:
-    """The text has the facts of the call, the question and the answer, and no secret."""
+def test_a_trace_is_shown_with_its_facts_question_and_answer(project: Path) -> None:
+    """Without its secrets."""
     text = run(project, "show", "00000002").out
 
     assert text.startswith(f"trace {trace_id(2)}\n  time      2025-03-02T09:02:00.000Z, 102 ms\n")
@@ -218,8 +218,8 @@ def test_a_trace_is_shown_with_how_it_went_and_what_was_said(project: Path) -> N
 
 
 @pytest.mark.parametrize("words", [["show", "00000009"], ["show", "00000009", "--full"], ["search", "done"]])
-def test_what_a_model_said_cannot_forge_a_line(project: Path, words: list[str]) -> None:
-    """Escapes are shown as text, and every line of a message stands behind a bar."""
+def test_a_model_s_text_cannot_forge_a_line(project: Path, words: list[str]) -> None:
+    """Control characters are escaped, and every line of a message follows a bar."""
     store_calls(project, call(9, FORGED, FORGED, caller=Caller(f"a.py:1:{FORGED}", FORGED, FORGED, 0, FORGED)))
 
     text = run(project, *words).out
@@ -230,14 +230,14 @@ def test_what_a_model_said_cannot_forge_a_line(project: Path, words: list[str]) 
 
 
 def test_a_trace_in_json_is_its_file(project: Path) -> None:
-    """--json prints what the file holds, byte for byte."""
+    """Byte for byte."""
     for number in (2, 3, 5):
         printed = run(project, "show", f"{number:08x}", "--json").out
         assert file_of(project, number).read_text() == printed
 
 
-def test_chunks_are_printed_as_they_are_kept(project: Path) -> None:
-    """A line each; an answer that was no stream has none, and that is said."""
+def test_chunks_are_printed_as_stored(project: Path) -> None:
+    """A line each; an answer that was not streamed has none, with a note."""
     chunks = run(project, "show", "00000003", "--chunks")
     none = run(project, "show", "00000001", "--chunks")
 
@@ -247,7 +247,6 @@ def test_chunks_are_printed_as_they_are_kept(project: Path) -> None:
 
 
 def test_a_trace_is_found_by_id_by_its_beginning_and_by_its_file(project: Path) -> None:
-    """Whatever names one trace names it."""
     run(project, "list")
     file = file_of(project, 3)
     names = ["00000003", trace_id(3), trace_id(3).upper(), file.name, str(file)]
@@ -255,8 +254,8 @@ def test_a_trace_is_found_by_id_by_its_beginning_and_by_its_file(project: Path) 
     assert 1 == len({run(project, "show", name, "--json").out for name in names})
 
 
-def test_an_id_that_names_none_or_several_is_not_found(project: Path) -> None:
-    """TF203, exit 3, nothing on stdout, and what to do."""
+def test_an_unknown_or_ambiguous_id_is_an_error(project: Path) -> None:
+    """TF203, exit 3, nothing on stdout, and a hint."""
     several = run(project, "show", "0000", code=3)
     unknown = run(project, "diff", "00000001", "ffffffff", code=3)
     short = run(project, "show", "1", code=3)
@@ -271,7 +270,7 @@ def test_an_id_that_names_none_or_several_is_not_found(project: Path) -> None:
 
 
 def test_show_in_a_project_without_traces_names_the_first_step(tmp_path: Path) -> None:
-    """An id cannot be right there, however it is written."""
+    """For any id."""
     ran = run(tmp_path, "show", "00000001", code=3)
 
     hint = "    hint: Record calls first: traceforge run -- COMMAND\n"
@@ -300,16 +299,16 @@ def test_show_in_a_project_without_traces_names_the_first_step(tmp_path: Path) -
         (["AND OR NOT ( * \" '"], []),
     ],
 )
-def test_a_search_finds_what_was_asked_and_said(project: Path, words: list[str], expected: list[int]) -> None:
-    """Words, phrases and beginnings, newest first; what was redacted is nowhere, and no text is a wrong query."""
-    found = json.loads(run(project, "search", "--json", *words).out)
+def test_a_search_finds_requests_and_answers(project: Path, words: list[str], expected: list[int]) -> None:
+    """Words, phrases and prefixes, newest first; redacted text is not found, and every query is valid."""
+    rows = json.loads(run(project, "search", "--json", *words).out)
 
-    assert expected == [int(one["id"][:8], 16) for one in found]
-    assert all("snippet" in one for one in found)
+    assert expected == [int(row["id"][:8], 16) for row in rows]
+    assert all("snippet" in row for row in rows)
 
 
-def test_a_search_shows_the_words_around_what_it_found(project: Path) -> None:
-    """Below the line of each trace, without colour where no terminal is."""
+def test_a_search_shows_the_words_around_a_match(project: Path) -> None:
+    """Below the line of each trace, in colour only on a terminal."""
     ran = run(project, "search", "france")
 
     head, line, snippet = ran.out.splitlines()
@@ -322,7 +321,7 @@ def test_a_search_shows_the_words_around_what_it_found(project: Path) -> None:
 
 
 def test_tail_without_following_shows_the_newest_last(project: Path) -> None:
-    """As many as asked for, in the order in which they came."""
+    """As many as requested, in the order of the calls."""
     lines = run(project, "tail", "--no-follow", "-n", "2").out.splitlines()
     as_json = run(project, "tail", "--no-follow", "-n", "2", "--json").out.splitlines()
 
@@ -331,8 +330,8 @@ def test_tail_without_following_shows_the_newest_last(project: Path) -> None:
     assert 1 == len({line.index("/v1") for line in lines[1:]})
 
 
-def test_tail_shows_a_call_as_it_comes_and_ends_well(project: Path) -> None:
-    """A trace that a living process appends is shown within a moment; Ctrl-C ends with 0."""
+def test_tail_shows_new_calls_and_ends_on_ctrl_c(project: Path) -> None:
+    """A trace of a running process is shown within a moment; exit code 0."""
     writer = SpoolWriter(os.fspath(project / TRACES))
     composer = TraceComposer(Redactor())
     with subprocess.Popen(
@@ -350,12 +349,12 @@ def test_tail_shows_a_call_as_it_comes_and_ends_well(project: Path) -> None:
             writer.append(composer.compose(call(10, at=time_ago(seconds=30))))
             assert trace_id(10) == json.loads(tail.stdout.readline())["id"]
             tail.send_signal(signal.SIGINT)
-            rest, talk = tail.communicate(timeout=20)
+            remaining, errors = tail.communicate(timeout=20)
         finally:
             tail.kill()
     writer.seal()
 
-    assert (0, "", "") == (tail.returncode, rest, talk)
+    assert (0, "", "") == (tail.returncode, remaining, errors)
 
 
 def _wait(until: Callable[[], bool], seconds: float = 20) -> None:
@@ -368,8 +367,8 @@ def _wait(until: Callable[[], bool], seconds: float = 20) -> None:
 # Diff
 
 
-def test_a_diff_tells_same_from_changed_by_its_exit_code(project: Path) -> None:
-    """The same call is no change; another question or answer is."""
+def test_the_exit_code_of_a_diff_is_0_for_equal_traces(project: Path) -> None:
+    """Another question or answer is exit 1."""
     store_calls(project, call(17), call(18, answer="It is Lyon."))
 
     same = run(project, "diff", "00000001", "00000011")
@@ -387,7 +386,7 @@ def test_a_diff_tells_same_from_changed_by_its_exit_code(project: Path) -> None:
 
 
 def test_an_export_is_every_trace_oldest_first(project: Path) -> None:
-    """A line each, equal to what --json shows; chunks come along where they are asked for."""
+    """A line each, equal to --json; with chunks on request."""
     lines = [json.loads(line) for line in run(project, "export").out.splitlines()]
     story = json.loads(run(project, "export", "--with-chunks", "--since", "2025-03-02T09:03:00Z").out.splitlines()[0])
 
@@ -397,8 +396,8 @@ def test_an_export_is_every_trace_oldest_first(project: Path) -> None:
     assert lines[2] == story
 
 
-def test_an_exported_file_is_for_its_owner_alone(project: Path) -> None:
-    """Also where a file stood that others could read; a device is not changed."""
+def test_an_exported_file_is_readable_by_its_owner_only(project: Path) -> None:
+    """Also where it replaces a file that others could read; the mode of a device stays."""
     fresh, old = project / "fresh.jsonl", project / "old.jsonl"
     old.write_text("x" * 100_000)
     old.chmod(0o644)
@@ -413,7 +412,7 @@ def test_an_exported_file_is_for_its_owner_alone(project: Path) -> None:
     assert [0o600, 0o600, device] == [stat.S_IMODE(os.stat(path).st_mode) for path in (fresh, old, "/dev/null")]
 
 
-def test_an_export_that_cannot_be_written_is_said(project: Path) -> None:
+def test_an_export_that_cannot_be_written_is_an_error(project: Path) -> None:
     """TF202, and exit 3."""
     assert (
         "error TF202: missing/x.jsonl cannot be written"
@@ -424,8 +423,8 @@ def test_an_export_that_cannot_be_written_is_said(project: Path) -> None:
 # Prune
 
 
-def test_prune_removes_what_is_older_than_the_configuration_says(project: Path) -> None:
-    """Thirty days unless it says otherwise; files and chunks go, and the search forgets."""
+def test_prune_removes_traces_older_than_the_retention(project: Path) -> None:
+    """Thirty days by default; files, chunks and search entries are removed."""
     store_calls(
         project,
         call(20, at=time_ago(days=29)),
@@ -434,10 +433,10 @@ def test_prune_removes_what_is_older_than_the_configuration_says(project: Path) 
     )
 
     assert "would remove 7 traces older than 30 days\n" == run(project, "prune", "--dry-run").out
-    assert 9 == len(listed(project))
+    assert 9 == len(listed_numbers(project))
     assert "removed 7 traces older than 30 days\n" == run(project, "prune").out
 
-    assert [22, 20] == listed(project)
+    assert [22, 20] == listed_numbers(project)
     assert [f"{trace_id(22)}.jsonl"] == os.listdir(project / TRACES / "chunks")
     assert 2 == len(list((project / TRACES).glob("*.json")))
     assert [] == json.loads(run(project, "search", "bonjour", "--json").out)
@@ -447,21 +446,21 @@ def test_prune_removes_what_is_older_than_the_configuration_says(project: Path) 
 
 
 def test_a_retention_of_0_keeps_traces_for_ever(project: Path) -> None:
-    """Then prune wants to be told how many days, and says so."""
+    """Then prune requires --older-than."""
     (project / "traceforge.config.json").write_text('{"max_trace_retention": 0}')
 
     assert (
         "max_trace_retention is 0, so traces are kept for ever. Pass --older-than DAYS."
         in run(project, "prune", code=2).err
     )
-    assert 6 == len(listed(project))
+    assert 6 == len(listed_numbers(project))
     assert (
         "removed 0 traces older than 99999999999 days\n" == run(project, "prune", "--older-than", "99999999999").out
     )
     assert "removed 6 traces older than 1 day\n" == run(project, "prune", "--older-than", "1").out
 
 
-def test_a_session_can_be_removed_whatever_its_age(project: Path) -> None:
+def test_a_session_of_any_age_can_be_removed(project: Path) -> None:
     """From files and from archives; everything else stays."""
     run(project, "compress")
     store_calls(project, call(30, caller=Caller(session_id="quiz-7", step_index=2), at=time_ago()))
@@ -471,16 +470,16 @@ def test_a_session_can_be_removed_whatever_its_age(project: Path) -> None:
     )
     both = ["prune", "--session", "quiz-7", "--older-than", "1"]
     assert "removed 2 traces of session quiz-7 older than 1 day\n" == run(project, *both).out
-    assert [30, 4, 3, 2, 1] == listed(project)
+    assert [30, 4, 3, 2, 1] == listed_numbers(project)
     assert "removed 1 trace of session quiz-7\n" == run(project, "prune", "--session", "quiz-7").out
-    assert [4, 3, 2, 1] == listed(project)
+    assert [4, 3, 2, 1] == listed_numbers(project)
     assert "checked 4 traces: all valid\n" == run(project, "verify").out
     run(project, "prune", "--session", "", code=2)
-    assert [4, 3, 2, 1] == listed(project)
+    assert [4, 3, 2, 1] == listed_numbers(project)
 
 
-def test_prune_leaves_what_a_living_process_still_writes(project: Path) -> None:
-    """A segment with an owner is not touched, and that is said."""
+def test_prune_leaves_the_segment_of_a_running_process(project: Path) -> None:
+    """With a note."""
     writer = SpoolWriter(os.fspath(project / TRACES))
     writer.append(TraceComposer(Redactor()).compose(call(40)))
 
@@ -489,7 +488,7 @@ def test_prune_leaves_what_a_living_process_still_writes(project: Path) -> None:
     assert "removed 6 traces older than 30 days\n" == ran.out
     note = "note: kept 1 trace in the spool of a process that is still recording; prune again when it has ended\n"
     assert note == ran.err
-    assert [40] == listed(project)
+    assert [40] == listed_numbers(project)
     writer.seal()
     assert "removed 1 trace older than 30 days\n" == run(project, "prune").out
 
@@ -497,8 +496,7 @@ def test_prune_leaves_what_a_living_process_still_writes(project: Path) -> None:
 # Compress
 
 
-def test_archives_read_as_files_do(project: Path) -> None:
-    """After compressing, no command says anything else than before."""
+def test_every_command_prints_the_same_after_compressing(project: Path) -> None:
     store_calls(project, call(16, at=time_ago(days=1)))
     commands = [
         ["trace", "list", "--json", "--limit", "5"], ["trace", "show", "00000003"],
@@ -525,7 +523,7 @@ def test_archives_read_as_files_do(project: Path) -> None:
 
 @pytest.fixture
 def old_trace(project: Path) -> Path:
-    """One of the traces, written before traces named their version."""
+    """One of the traces, as written before traces had a version."""
     run(project, "list")
     file = file_of(project, 1)
     body = json.loads(file.read_text())
@@ -535,23 +533,23 @@ def old_trace(project: Path) -> Path:
 
 
 def test_an_old_trace_is_read_as_a_new_one_and_rewritten_on_request(project: Path, old_trace: Path) -> None:
-    """Reading says that it was upgraded; `migrate` changes the file, once."""
-    shown = run(project, "show", "00000001", "--json")
-    assert "1.0.0" == json.loads(shown.out)["schema_version"]
+    """Reading prints a note; `migrate` changes the file, once."""
+    printed = run(project, "show", "00000001", "--json")
+    assert "1.0.0" == json.loads(printed.out)["schema_version"]
     assert (
         "note: 1 trace of an older version was upgraded as it was read; `traceforge trace migrate` rewrites it\n"
-        == shown.err
+        == printed.err
     )
 
     migrated = run(project, "migrate", "--json")
     assert ([{"id": trace_id(1), "from": "0.0.0", "to": "1.0.0"}], "") == (json.loads(migrated.out), migrated.err)
-    assert shown.out == old_trace.read_text()
+    assert printed.out == old_trace.read_text()
     assert ("migrated 0 traces\n", "") == run(project, "migrate")[1:]
     assert "checked 6 traces: all valid\n" == run(project, "verify").out
 
 
 def test_ci_never_migrates(project: Path, old_trace: Path) -> None:
-    """Exit 2, and the file is as it was."""
+    """Exit 2, and the file is unchanged."""
     before = old_trace.read_bytes()
 
     assert "`traceforge trace migrate` writes files, and CI is set" in run(project, "migrate", code=2, CI="true").err
@@ -576,8 +574,8 @@ def _overwrite(index: Path) -> None:
 
 
 @pytest.mark.parametrize("damage", [_delete, _cut, _overwrite])
-def test_an_index_can_be_thrown_away(project: Path, damage: Callable[[Path], None]) -> None:
-    """Whatever became of it, the next command says the same as before."""
+def test_a_lost_or_damaged_index_is_rebuilt(project: Path, damage: Callable[[Path], None]) -> None:
+    """The next command prints the same as before."""
     commands = [["list"], ["search", "hello"]]
     before = [run(project, *words) for words in commands]
 
@@ -586,8 +584,8 @@ def test_an_index_can_be_thrown_away(project: Path, damage: Callable[[Path], Non
     assert before == [run(project, *words) for words in commands]
 
 
-def test_reindex_makes_the_index_anew(project: Path) -> None:
-    """Words included, and says how many traces it knows."""
+def test_reindex_rebuilds_the_index(project: Path) -> None:
+    """With the words, and prints the number of traces."""
     before = run(project, "search", "hello")
     _overwrite(project / TRACES / "index")
 
@@ -600,8 +598,8 @@ def test_reindex_makes_the_index_anew(project: Path) -> None:
 
 def _finding(ran: CommandResult) -> tuple[str, str]:
     """The file and the rule of the only finding."""
-    (one,) = json.loads(ran.out)["findings"]
-    return Path(one["file"].partition("#")[0]).parts[2], one["rule"]
+    (finding,) = json.loads(ran.out)["findings"]
+    return Path(finding["file"].partition("#")[0]).parts[2], finding["rule"]
 
 
 def _change_a_chunk(traces: Path) -> None:
@@ -644,10 +642,10 @@ def _damage_a_segment(traces: Path) -> None:
         ("list", _damage_a_segment, ("spool", "TR6")),
     ],
 )
-def test_verify_finds_what_is_wrong_beside_the_files(
+def test_verify_finds_damaged_chunks_archives_and_segments(
     project: Path, first: str, damage: Callable[[Path], None], expected: tuple[str, str]
 ) -> None:
-    """A project that was valid, and one thing that was changed: one finding, at its place."""
+    """One change in a valid project is one finding, at its place."""
     run(project, first)
     assert "checked 6 traces: all valid\n" == run(project, "verify").out
 
@@ -659,31 +657,31 @@ def test_verify_finds_what_is_wrong_beside_the_files(
 # Environments
 
 
-def test_environments_have_traces_of_their_own(project: Path) -> None:
-    """TRACEFORGE_TRACES_DIR leads every command to another folder, from the root of the project."""
+def test_traces_dir_selects_another_folder(project: Path) -> None:
+    """TRACEFORGE_TRACES_DIR, for every command, from the root of the project."""
     staging = {"TRACEFORGE_TRACES_DIR": ".ai-tests/staging"}
     store_calls(project, call(60), folder=Path(".ai-tests/staging"))
     (project / "sub").mkdir()
 
-    assert [60] == listed(project / "sub", **staging)
-    assert [6, 5, 4, 3, 2, 1] == listed(project)
+    assert [60] == listed_numbers(project / "sub", **staging)
+    assert [6, 5, 4, 3, 2, 1] == listed_numbers(project)
     assert "removed 1 trace older than 30 days\n" == run(project, "prune", **staging).out
-    assert ([], 6) == (listed(project, **staging), len(listed(project)))
+    assert ([], 6) == (listed_numbers(project, **staging), len(listed_numbers(project)))
 
 
-def walk(folder: Path) -> Iterator[Path]:
+def list_below(folder: Path) -> Iterator[Path]:
     """A folder and everything below it."""
     yield folder
     yield from folder.rglob("*")
 
 
-def test_nobody_else_can_read_what_is_kept(project: Path) -> None:
+def test_stored_files_are_readable_by_their_owner_only(project: Path) -> None:
     """Folders are 0700 and files 0600, after every command has run."""
     for words in (["list"], ["search", "hello"], ["compress"], ["reindex"]):
         run(project, *words)
     store_calls(project, call(70, "Once", ["more"]))
     run(project, "list")
 
-    modes = {path: stat.S_IMODE(path.stat().st_mode) for path in walk(project / ".ai-tests")}
+    modes = {path: stat.S_IMODE(path.stat().st_mode) for path in list_below(project / ".ai-tests")}
 
     assert {} == {path: mode for path, mode in modes.items() if mode != (0o700 if path.is_dir() else 0o600)}
