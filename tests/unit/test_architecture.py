@@ -102,7 +102,7 @@ def test_only_canon_takes_the_digest_of_content() -> None:
 
 
 def test_only_listed_modules_open_files() -> None:
-    """Whatever is checked is opened by `files`; the others open what they own."""
+    """Files to check are opened by `files`; the listed modules open their own."""
     users = {module for module in _modules() if _opens_files(module)}
 
     assert [] == sorted(module for module in users if not _is_listed(module, FILE_OPENERS))
@@ -123,7 +123,7 @@ def test_only_listed_rooms_know_the_database() -> None:
 
 
 def test_the_dialect_of_the_database_is_known_in_storage_only() -> None:
-    """Nobody else imports a dialect of SQLAlchemy, or asks a connection for its own."""
+    """No other package imports an SQLAlchemy dialect, or reads a connection's dialect."""
     modules = [
         module
         for module in _modules()
@@ -200,7 +200,7 @@ def _called_names(module: str) -> set[str]:
 
 
 def _dotted(node: ast.expr) -> str:
-    """`a.b.c` as text; a part that is no name is empty."""
+    """`a.b.c` as text; a part that is not a name is empty."""
     if isinstance(node, ast.Attribute):
         return f"{_dotted(node.value)}.{node.attr}"
     return node.id if isinstance(node, ast.Name) else ""

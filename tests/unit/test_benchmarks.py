@@ -36,7 +36,7 @@ def test_a_command_that_fails_is_an_error() -> None:
 
 
 def test_an_unknown_benchmark_is_an_error() -> None:
-    """A misspelt name runs nothing, and nothing is no success."""
+    """A misspelt name runs nothing, which must not pass as a success."""
     ran = run("cannon")
 
     assert 0 != ran.returncode

@@ -371,7 +371,7 @@ def test_an_unknown_key_of_a_model_is_refused_with_the_nearest_known_one(tmp_pat
 
 @pytest.mark.parametrize("pattern", ["*", "**", ""])
 def test_a_pattern_that_declares_every_model_is_refused(tmp_path: Path, pattern: str) -> None:
-    """a bare `*` would switch the gate off for models that nobody thought of."""
+    """A bare `*` would switch the gate off for models added later."""
     (finding,) = _findings(_write(tmp_path, {"models": {pattern: {"gate": "request"}}}))
 
     assert f"models: the pattern {pattern!r} would declare every model at once" == finding.message
@@ -428,7 +428,7 @@ def test_a_date_that_only_toml_has_is_refused(tmp_path: Path) -> None:
 
 
 def test_several_problems_are_reported_at_once(tmp_path: Path) -> None:
-    """Whoever repairs the file sees all of them in one run, and the error's line counts them."""
+    """One run shows all problems of the file, and the error's line counts them."""
     _write(tmp_path, {"trace_dir": 1, "max_trace_retention": -1, "models": {"*": {"gat": 1}, "gpt": {"gate": 1}}})
     with pytest.raises(InvalidConfig) as caught:
         _load(tmp_path)

@@ -169,7 +169,7 @@ def _grow(monkeypatch: pytest.MonkeyPatch, path: Path, more: bytes) -> None:
 def test_a_file_that_grows_while_it_is_read_is_read_to_its_end(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, more: int
 ) -> None:
-    """A writer is at work: what is there at the last read is what is returned."""
+    """Including what a writer appended before the last read."""
     (tmp_path / "a").write_bytes(b"start")
     _grow(monkeypatch, tmp_path / "a", b"x" * more)
 

@@ -134,7 +134,7 @@ def _lacks_messages(record: dict[str, Any]) -> bool:
 @FUZZ
 @given(data=st.data())
 def test_a_schema_accepts_what_its_reader_accepts_and_nothing_else(name: str, data: st.DataObject) -> None:
-    """Whatever was changed in a good document, both judges come to the same verdict about its shape."""
+    """For any change of a valid document, both agree about its shape."""
     value = mutate(data.draw(st.sampled_from(FORMATS[name].examples))(), data.draw(mutations))
     if not _has_other_version(name, value):
         _assert_both_judge_alike(name, value)

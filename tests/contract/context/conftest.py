@@ -123,7 +123,7 @@ def other(shared_store: Store) -> Store:
 
 @pytest.fixture
 def upstream() -> Iterator[Upstream]:
-    """A provider that does as it is told."""
+    """A scripted provider."""
     with scripted_provider() as provider:
         provider.respond_with(ScriptedResponse([chat_answer("Yes.")]))
         yield provider

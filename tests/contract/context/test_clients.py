@@ -82,7 +82,7 @@ async def _gather(items: Any) -> list[Any]:
 
 @pytest.fixture
 def upstream() -> Iterator[Upstream]:
-    """A provider that does as it is told."""
+    """A scripted provider."""
     with scripted_provider() as provider:
         yield provider
 
@@ -225,7 +225,7 @@ def test_an_idempotency_key_has_the_same_effect_in_every_client(client: Any) -> 
 
 
 def name_of(item: Any) -> str:
-    """What a list goes on behind: an id, or the name of an alias."""
+    """The cursor of an object in a list: its id, or the name of an alias."""
     return str(getattr(item, "id", None) or item.name)
 
 
@@ -427,7 +427,7 @@ def test_a_refused_stream_raises_and_a_failed_model_call_ends_the_stream_with_an
 
 
 def test_a_stream_whose_input_is_purged_ends_with_the_receipt(client: Any, store: Store, upstream: Upstream) -> None:
-    """In the middle of the answer: whoever reads it is told the receipt."""
+    """The purge happens in the middle of the answer; the error names the receipt."""
     permits = threading.Semaphore(0)
     upstream.respond_with(streamed_response("One", " two", permits=permits))
     session = client.create_session()

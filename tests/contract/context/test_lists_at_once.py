@@ -47,7 +47,7 @@ def uncommitted(store: Store, make: Callable[[Store], Any]) -> Iterator[Callable
 
 
 def name_of(item: Any) -> str:
-    """What a list goes on behind."""
+    """The cursor of an object in a list."""
     return str(getattr(item, "id", None) or item.name)
 
 

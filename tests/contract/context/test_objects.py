@@ -168,8 +168,8 @@ def test_a_list_continues_after_a_deleted_object(store: Store) -> None:
 @pytest.mark.parametrize(
     ("limit", "after", "param"), [(0, None, "limit"), (101, None, "limit"), (1, NOBODY, "after")]
 )
-def test_a_page_that_cannot_be_is_refused(store: Store, limit: int, after: str | None, param: str) -> None:
-    """A limit out of its range, and a cursor that nobody has."""
+def test_an_invalid_limit_or_cursor_is_refused(store: Store, limit: int, after: str | None, param: str) -> None:
+    """A limit out of range, and an unknown cursor."""
     with pytest.raises(StoreRefused) as error:
         store.list_artifacts(limit=limit, after=after)
 
@@ -186,8 +186,8 @@ def test_a_cursor_that_is_no_id_is_refused(store: Store, after: str) -> None:
 
 
 @pytest.mark.parametrize("after", ["", "x", "bot\0", "\ud800", "b\u00f6t"])
-def test_a_cursor_that_is_no_alias_is_refused(store: Store, after: str) -> None:
-    """Its list goes on behind a name, which a database may not take either."""
+def test_a_cursor_that_is_not_an_alias_is_refused(store: Store, after: str) -> None:
+    """The cursor of this list is a name, which a database may refuse too."""
     with pytest.raises(StoreRefused) as error:
         store.list_aliases(after=after)
 
@@ -222,7 +222,7 @@ def test_a_deleted_artifact_cannot_be_read_listed_or_used(store: Store) -> None:
 
 
 def test_a_bundle_keeps_the_order_of_its_items(store: Store) -> None:
-    """Also where an artifact stands in it twice."""
+    """Also if an artifact is in it twice."""
     first, two = new_artifact(store, "one"), new_artifact(store, "two")
     items = [
         BundleItem(artifact_id=two.id, role="system"),

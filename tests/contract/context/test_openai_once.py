@@ -72,10 +72,10 @@ def test_the_same_key_returns_the_same_bytes_and_calls_the_model_once(
 
 @PATHS
 @pytest.mark.parametrize("stream", [False, True])
-def test_a_failure_is_an_answer_too(
+def test_a_failed_model_call_is_remembered_for_its_key(
     model_store: Store, site: RunningServer, upstream: Upstream, path: str, body: Any, stream: bool
 ) -> None:
-    """The model was asked: who wants it asked again takes another key."""
+    """The model was called: to call it again, use another key."""
     upstream.respond_with(ScriptedResponse([b"{}"], status=500), ScriptedResponse([chat_answer("Yes.")]))
     body = {**body, "stream": stream}
     first, second = (site.http.post(path, json=body, headers=KEY) for _ in range(2))
@@ -90,7 +90,7 @@ def test_a_failure_is_an_answer_too(
 def test_a_stream_that_broke_off_breaks_off_at_the_same_place(
     site: RunningServer, upstream: Upstream, path: str, body: Any
 ) -> None:
-    """What came is said again, and so is the error behind it."""
+    """The stored events are sent again, and so is the error after them."""
     answer = streamed_response("One", " two")
     answer.pieces, answer.reset = answer.pieces[:1], True
     upstream.respond_with(answer)

@@ -27,7 +27,7 @@ EXAMPLES = 4  # An operation and mode; the slow run has many more.
 
 @pytest.fixture(scope="session", params=["sqlite"])
 def backend(request: pytest.FixtureRequest) -> str:
-    """What is asked here is the server; both databases have their own tests."""
+    """SQLite only: these tests check the server, and other tests check both databases."""
     return str(request.param)
 
 

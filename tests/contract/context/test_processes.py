@@ -45,7 +45,7 @@ SECONDS_MAX = 30.0
 
 @pytest.fixture
 def shared_store(target: str, keys: str) -> Iterator[Store]:
-    """A database of this test alone: who looks after every project would find what other tests left."""
+    """A database of this test alone: a server that resumes every project would find the runs of other tests."""
     with closing(Store.open(target, keys=keys)) as store:
         yield store
 
@@ -62,7 +62,7 @@ def wait_for(is_done: Callable[[], object]) -> None:
 
 
 def queued(store: Store) -> ReplayRun:
-    """A run that nobody works on, as a process leaves it that died before it began."""
+    """A run that no process works on, as left by a process that died before it began."""
     session = new_session(store)
     append_event(store, session, "How much?")
     snapshot = store.create_snapshot(*branch_ids(session), NewSnapshot())
@@ -241,7 +241,7 @@ def test_targets_answer_by_their_weights_and_always_the_same(store: Store, upstr
 
 @contextmanager
 def locked(target: str) -> Iterator[None]:
-    """Nobody else can write: a transaction of a server waits."""
+    """Hold the write lock, so that a transaction of a server waits."""
     if target.startswith("postgresql"):
         with psycopg.connect(target) as connection:
             connection.execute("LOCK TABLE responses IN EXCLUSIVE MODE")

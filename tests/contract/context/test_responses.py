@@ -30,7 +30,7 @@ def model() -> Iterator[str]:
 
 @pytest.fixture
 def upstream() -> Iterator[Upstream]:
-    """A provider that does as it is told."""
+    """A scripted provider."""
     with scripted_provider() as provider:
         yield provider
 

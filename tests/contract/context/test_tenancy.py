@@ -64,7 +64,7 @@ _PREFIXES = ("art", "bnd", "ses", "br", "evt", "snp", "key", "prj", "br", "rsp",
 
 
 def nothings() -> Things:
-    """Ids that nobody has."""
+    """Ids that do not exist."""
     return Things(*(new_id(prefix) for prefix in _PREFIXES))
 
 

@@ -46,7 +46,7 @@ def test_dependencies_and_git_are_passed_over(tmp_path: Path) -> None:
 
 
 def test_a_linked_folder_is_a_finding_and_is_not_entered(tmp_path: Path) -> None:
-    """A link to a folder leads out of the tree: what is behind it is not checked, and that is no silent pass."""
+    """It leads out of the tree, so its files are not checked; the finding says so."""
     (tmp_path / "in").mkdir()
     (tmp_path / "in" / "model_io.json").write_text(json.dumps(sample_session()))
     (tmp_path / "out").mkdir()
@@ -133,7 +133,7 @@ def test_below_the_traces_folder_everything_must_be_a_trace(tmp_path: Path) -> N
 
 
 def test_the_traces_folder_is_known_through_a_link_and_deep_below_it(tmp_path: Path) -> None:
-    """Whatever the person named, and however it is spelt."""
+    """However the path is written."""
     deep = tmp_path / "project" / "traces" / "a" / "b"
     deep.mkdir(parents=True)
     (deep / "model_io.json").write_text(json.dumps(sample_session()))

@@ -13,7 +13,7 @@ from traceforge.audit.parallel_map import map_in_parallel
 
 
 def with_process(number: int) -> tuple[int, int]:
-    """What a check would return, and who did it."""
+    """The result of a check, and the process that ran it."""
     return number * number, os.getpid()
 
 
@@ -29,7 +29,7 @@ def two_cores(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("two_cores")
 @pytest.mark.parametrize("count", [10, 11, 1000])
 def test_outcomes_come_in_order_from_two_processes(count: int) -> None:
-    """Order does not depend on who is faster, and a second process really works."""
+    """Whichever process is faster; and a second process really works."""
     outcomes = list(map_in_parallel(with_process, range(count)))
 
     assert [number * number for number in range(count)] == [outcome for outcome, _ in outcomes]

@@ -28,7 +28,7 @@ BODY = b'{"model":"m","messages":[]}'
 
 @pytest.fixture
 def server() -> Iterator[Upstream]:
-    """A provider that does as it is told."""
+    """A scripted provider."""
     with upstream() as server:
         yield server
 

@@ -20,7 +20,7 @@ def piped() -> Iterator[int]:
 
 
 def read_available(number: int) -> str:
-    """All that is there."""
+    """Read all available bytes."""
     os.set_blocking(number, False)
     data = b""
     while True:
@@ -32,11 +32,10 @@ def read_available(number: int) -> str:
 
 
 def lost_message(count: int) -> str:
-    """How many were lost."""
     return f"{count} lost"
 
 
-def test_a_pipe_that_nobody_reads_keeps_nobody_waiting() -> None:
+def test_a_full_pipe_does_not_block_the_writer() -> None:
     """Every line that was dropped is counted, and none that was said is torn."""
     stderr = NonBlockingStderr(lost_message)
     with piped() as reader:
@@ -76,8 +75,8 @@ def test_a_line_that_is_broken_off_is_counted_and_joins_no_other() -> None:
     assert ["", "1 lost", "next"] == then
 
 
-def test_a_reader_that_is_gone_changes_nothing() -> None:
-    """Nor does a stderr that is closed, or none at all; who comes back is told how much was said meanwhile."""
+def test_a_missing_reader_does_not_block_or_fail_the_writer() -> None:
+    """Nor does a closed or missing stderr; a returning reader is told how many lines were lost."""
     read_end, write_end = os.pipe()
     os.close(read_end)
     nonblocking = NonBlockingStderr(lost_message)

@@ -83,7 +83,7 @@ def test_a_stream_has_its_completion_at_its_end() -> None:
     ],
 )
 def test_an_answer_that_is_text_is_its_text(message: Any, content: str) -> None:
-    """What a model thought, and how a provider divides a text, is no part of it."""
+    """Reasoning, and the division into parts, are not included."""
     assert content == message_to_content(message)
     assert None is content_to_message(content)
 

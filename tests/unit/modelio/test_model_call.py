@@ -31,7 +31,7 @@ TOOL = {"type": "function", "function": {"name": "find_city", "parameters": {"ty
 
 @pytest.fixture
 def provider() -> Iterator[Upstream]:
-    """A provider that does as it is told."""
+    """A scripted provider."""
     with upstream() as server:
         yield server
 
@@ -173,7 +173,6 @@ def test_a_missing_server_is_unreachable() -> None:
     ],
 )
 def test_malformed_http_is_unreadable(response_bytes: bytes) -> None:
-    """Whatever it is that listens there."""
     with _speaking(response_bytes) as url:
         failed = _failed(url)
 
@@ -356,7 +355,7 @@ def test_a_recorded_call_has_the_id_of_its_trace(
 
 
 def test_equal_calls_are_equal_on_the_wire(provider: Upstream) -> None:
-    """Head and body; a name of who asks can be given."""
+    """Head and body; the user agent can be set."""
     provider.respond_with(ScriptedResponse([completion()]))
     adapter = adapter_for("openai", "m", url=f"{provider.url}/v1", api_key="sk-1", agent="somebody")
     for _ in range(2):

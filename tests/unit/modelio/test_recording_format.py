@@ -63,7 +63,7 @@ def test_the_hash_can_be_recomputed_by_hand() -> None:
 @pytest.mark.parametrize("anything", ANYTHING, ids=ascii)
 @pytest.mark.parametrize("field", [*EPHEMERAL, "unknown_field", "hash", "__proto__", "\ud800"], ids=ascii)
 def test_mi12_no_ephemeral_field_of_a_session_reaches_the_hash(field: str, anything: Any) -> None:
-    """Whatever it holds, and where it is missing: the recording has the same name, and is as valid."""
+    """With any value or none: the recording has the same hash, and stays valid."""
     value = example_session("a", "b")
     without = {name: member for name, member in value.items() if name != field}
 
@@ -109,7 +109,7 @@ def test_every_core_field_of_an_interaction_reaches_the_hash(field: str) -> None
 
 
 def test_interactions_are_hashed_in_the_order_of_their_index() -> None:
-    """Sorted as the specification's 4.3 sorts, whatever order they stand in; the session itself is left as it was."""
+    """As in section 4.3 of the specification, in any order in the file; the session itself is not changed."""
     value = example_session(*"abcdefghijkl")
     shuffled = value | {"interactions": value["interactions"][::-1]}
 

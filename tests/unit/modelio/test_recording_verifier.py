@@ -295,7 +295,7 @@ def test_the_second_verifier_gives_the_results_of_the_vectors(second_verifier: N
     [(None, "null"), ([], "object"), ("x", "string"), (5, "number"), (0.5, "number"), (True, "boolean")],
 )
 def test_schema_a_session_that_is_not_an_object(value: Any, type_name: str) -> None:
-    """The type is JavaScript's word for it; nothing else is said."""
+    """With JavaScript's name for the type, and no other violation."""
     assert [("SCHEMA", "$", f"session must be object, got {type_name}")] == _violations(value)
 
 
@@ -309,7 +309,7 @@ def test_schema_a_missing_field_skips_the_other_rules(field: str) -> None:
 
 
 def test_schema_null_counts_as_present() -> None:
-    """A null id is MI2's, null interactions are no array."""
+    """A null id violates MI2, and null interactions are not an array."""
     assert [("MI2", "$.adapter_id", "adapter_id must be non-empty string")] == _violations(
         _changed(lambda value: value.update(adapter_id=None))
     )
@@ -393,7 +393,7 @@ def test_mi5_zero_is_zero_in_any_spelling(index: float) -> None:
 
 @pytest.mark.parametrize("bad", [DIGEST[:-1], DIGEST + "\n", DIGEST.upper(), "", None, [DIGEST]], ids=ascii)
 def test_mi6_a_prompt_hash_is_a_digest(bad: Any) -> None:
-    """The whole string, in lower case; a list of one is no string."""
+    """The whole string, in lower case; a list with one string is refused."""
     (violation,) = _violations(_changed(lambda value: value["interactions"][1].update(prompt_hash=bad)))
 
     assert ("MI6", "$.interactions[1].prompt_hash") == violation[:2]
@@ -478,7 +478,7 @@ def test_mi8_the_same_prompt_may_be_asked_twice() -> None:
     ids=ascii,
 )
 def test_mi9_neighbours_that_are_both_numbers_ascend(indices: list[Any], expected: dict[int, str]) -> None:
-    """Each is compared with the one before it; what is no number separates."""
+    """Each is compared with the one before; a value that is not a number is skipped."""
     value = _changed(lambda value: [item.update(i=i) for item, i in zip(value["interactions"], indices, strict=True)])
     violations = [violation for violation in _violations(value) if violation[0] == "MI9"]
 

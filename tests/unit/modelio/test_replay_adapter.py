@@ -90,7 +90,7 @@ def test_a_replayed_stream_has_the_full_text_at_once() -> None:
 
 
 def test_recorded_token_counts_are_replayed() -> None:
-    """Whatever else stands in those fields is ignored: they are ephemeral."""
+    """Any other value in those fields is ignored, because they are ephemeral."""
     value = _session(("a", "x"), ("b", "y"))
     value["interactions"][0] |= {"tokens_input": 3, "tokens_output": 2.0}
     value["interactions"][1] |= {"tokens_input": "many", "tokens_output": True}

@@ -47,7 +47,7 @@ def _edit(pack: Path, change: Callable[[Any], object]) -> None:
 
 
 def test_a_signature_reports_its_key_and_whether_it_was_required(pack: Path) -> None:
-    """Without a key it is checked all the same, and vouches for nobody."""
+    """Without a required key it is checked too, but proves no identity."""
     trusted, any_key = verify_pack(str(pack), key=_key(pack)).signature, verify_pack(str(pack)).signature
     process = subprocess.run(
         ["ssh-keygen", "-l", "-f", f"{pack.parent}/key"], capture_output=True, text=True, check=True
@@ -60,7 +60,7 @@ def test_a_signature_reports_its_key_and_whether_it_was_required(pack: Path) -> 
 
 
 def test_a_signature_can_be_checked_by_hand(pack: Path, tmp_path: Path) -> None:
-    """With OpenSSH and nothing of ours: the canonical listing of file digests is what was signed."""
+    """With OpenSSH alone: the signed text is the canonical listing of file digests."""
     value = json.loads(_signature(pack).read_bytes())
     listing = json.dumps(
         {"files": value["files"], "version": value["version"]}, sort_keys=True, separators=(",", ":")
@@ -85,7 +85,7 @@ def test_a_signature_of_another_key_is_refused(pack: Path, tmp_path: Path) -> No
 
 
 def test_an_unsigned_pack_fails_where_a_key_is_required(pack: Path) -> None:
-    """Taking the signature away is no way around it."""
+    """So removing the signature does not help."""
     _signature(pack).unlink()
 
     assert [] == _violations(pack)
@@ -136,7 +136,6 @@ def test_an_added_optional_file_is_reported(tmp_path: Path) -> None:
     ],
 )
 def test_a_changed_signature_is_refused(pack: Path, change: Callable[[Any], object]) -> None:
-    """Whatever was changed in it."""
     _edit(pack, change)
 
     assert "PK14" in {rule for rule, _ in _violations(pack)}
@@ -182,7 +181,7 @@ def test_an_unreadable_signature_is_reported_once(pack: Path) -> None:
 
 
 def test_a_public_key_is_one_line_of_ed25519(tmp_path: Path) -> None:
-    """Anything else could be a key that nobody meant."""
+    """Any other text could be a key by mistake."""
     make_key(tmp_path)
     make_key(tmp_path, "rsa", "rsa")
     public = (tmp_path / "key.pub").read_text()

@@ -226,7 +226,7 @@ def test_pk3_a_run_that_is_not_an_object(pack: Path, text: bytes) -> None:
     "text", [b"{", b"[]", b"{}", b'{"bundle_id": ""}', b'{"bundle_id": 5}', b'{"bundle_id": null}']
 )
 def test_pk4_a_bundle_without_an_id(pack: Path, text: bytes) -> None:
-    """Not JSON, no object, or a bundle_id that is no text."""
+    """Not JSON, not an object, or a bundle_id that is not a text."""
     (pack / "bundle.json").write_bytes(text)
     _edit(pack, "run.json", lambda run: run.pop("bundle"))
 
@@ -425,7 +425,7 @@ def test_pk12_a_required_file_that_is_a_fifo_is_missing_too(pack: Path) -> None:
 
 @pytest.mark.parametrize("kind", ["missing", "a file", "a FIFO"])
 def test_a_pack_that_is_not_a_folder_is_only_io(tmp_path: Path, kind: str) -> None:
-    """Nothing else is known, so nothing else is said."""
+    """Nothing else can be known."""
     path = tmp_path / "pack"
     if kind == "a file":
         path.write_bytes(b"{}")

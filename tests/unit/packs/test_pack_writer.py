@@ -98,7 +98,7 @@ def test_an_invalid_recording_is_not_packed(tmp_path: Path) -> None:
 
 
 def test_an_existing_path_is_not_overwritten(tmp_path: Path) -> None:
-    """Not even an empty folder; what cannot be read or written is said, and leaves nothing."""
+    """Not even an empty folder; an unreadable or unwritable file is reported, and nothing is left."""
     sources = write_sources(tmp_path / "in")
     (tmp_path / "pack").mkdir()
     with pytest.raises(PathInUse):

@@ -22,7 +22,7 @@ BOB: Fingerprints = (("$.a", ("bob",)),)
 
 
 class Unread:
-    """A source that nobody reads."""
+    """A source that must not be read."""
 
     def answer(self) -> RecordedResponse:
         """Nobody asks."""

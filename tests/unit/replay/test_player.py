@@ -72,7 +72,6 @@ def test_a_failed_attempt_is_replayed_before_its_retry(tmp_path: Path) -> None:
 
 
 def test_every_unmatched_request_is_counted(tmp_path: Path) -> None:
-    """Whatever becomes of the answer."""
     player = make_player(tmp_path, chat_exchange("a", "1"))
     for _ in range(3):
         play(player, chat_exchange("b"))

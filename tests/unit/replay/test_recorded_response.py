@@ -39,7 +39,7 @@ ODD = [
 
 
 def answer_of(exchange: Exchange, composer: TraceComposer = COMPOSER) -> RecordedResponse:
-    """What is kept of the answer."""
+    """The stored response of a call."""
     stored = composer.compose(exchange)
     answer = response_from_trace(parse_object(stored.trace), stored.chunks)
     assert answer is not None

@@ -371,7 +371,7 @@ def test_credentials_in_the_url_make_no_difference() -> None:
 
 
 def test_an_allowed_parameter_changes_the_key() -> None:
-    """It is no secret, whatever its name is."""
+    """Whatever its name, it is not treated as a secret."""
     keys = RequestKeyer(Redactor(allow=("public-*",)), VolatileRules())
 
     assert key_of("/v1/x?token=public-1", b"", keys=keys) != key_of("/v1/x?token=public-2", b"", keys=keys)

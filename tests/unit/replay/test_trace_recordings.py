@@ -81,7 +81,7 @@ def _is_redacted_form(exchange: Exchange, answer: RecordedResponse) -> bool:
 
 
 def _values(data: bytes) -> list[object]:
-    """What a body says, whatever its spelling."""
+    """The JSON values of a body, independent of notation."""
     try:
         return [parse_json(data)]
     except NotJSON:

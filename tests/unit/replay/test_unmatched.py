@@ -76,7 +76,7 @@ def test_the_nearest_recording_and_both_values_are_named(tmp_path: Path) -> None
     ],
 )
 def test_every_kind_of_change_is_explained(tmp_path: Path, changed: dict[str, Any], explanation: str) -> None:
-    """What was there, and what is there now."""
+    """With the recorded and the live value."""
     before = {"seed": 7, "tools": [{"name": "a"}], "stop": "x"}
     player = make_player(tmp_path, chat_exchange("hello", 1, **before))
 

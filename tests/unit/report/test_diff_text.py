@@ -208,7 +208,7 @@ def test_full_shows_every_word_of_an_edit(before: str, after: str) -> None:
 
 
 def test_a_long_value_is_cut_unless_full_is_set() -> None:
-    """A value that is no prose is shown on one line."""
+    """A value that is not prose is shown on one line."""
     comparison = _requests({"x": "a" * 500}, {"x": "b" * 500})
 
     assert 300 > len(_last_line(comparison))

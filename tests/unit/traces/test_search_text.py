@@ -34,7 +34,6 @@ def test_prompt_and_response_are_searchable() -> None:
 
 
 def test_an_error_is_searchable() -> None:
-    """There is no answer then."""
     assert "too many requests" in _text(chat_request("x"), {"error": {"message": "too many requests"}}, status=429)
 
 
@@ -44,7 +43,7 @@ def test_a_call_of_an_unknown_dialect_is_found_by_its_body() -> None:
 
 
 def test_binary_data_and_very_long_texts_do_not_fill_the_index() -> None:
-    """A picture is no word, and the beginning of a book is enough."""
+    """Images are skipped, and only the beginning of a long text is indexed."""
     picture = "iVBORw0KGgo" * (BLOB_LENGTH_MIN // 11 + 1)
     text = _text(chat_request(picture + "\n" + picture), chat_answer("word " * TEXT_LENGTH_MAX))
 
@@ -88,7 +87,6 @@ def test_the_number_of_terms_of_a_query_is_limited() -> None:
 @fuzz(500)
 @given(st.text(max_size=50))
 def test_every_expression_is_valid_for_sqlite(query: str) -> None:
-    """Whatever was typed."""
     connection = sqlite3.connect(":memory:")
     connection.execute("CREATE VIRTUAL TABLE texts USING fts5(text)")
 

@@ -101,7 +101,7 @@ def test_reading_continues_from_an_offset() -> None:
 @fuzz(150)
 @given(st.data())
 def test_a_torn_tail_affects_no_other_frame(data: st.DataObject) -> None:
-    """Cut anywhere: every frame that is whole counts, and the rest is said to be torn."""
+    """Cut anywhere: every complete frame is read, and the tail is reported as torn."""
     all_frames = b"".join(FRAMES)
     size = data.draw(st.integers(0, len(all_frames)))
 
@@ -131,7 +131,7 @@ def test_a_damaged_frame_affects_no_other_frame(place: int, change: int) -> None
 @pytest.mark.parametrize("field", ["id", "timestamp"])
 @pytest.mark.parametrize("name", ["/etc/x", "../../x", "", "x\0y"])
 def test_a_summary_that_could_name_another_folder_is_damage(field: str, name: str) -> None:
-    """A segment that somebody made up writes nowhere else, whatever its checksum says."""
+    """A forged segment cannot write into another folder, even with a valid checksum."""
     stored = STORED[1]
     forged = type(stored.summary)(
         **{**{f: getattr(stored.summary, f) for f in stored.summary.__struct_fields__}, field: name}
@@ -264,7 +264,7 @@ def test_a_full_disk_leaves_no_partial_frame(tmp_path: Path) -> None:
 
 
 def test_a_folder_that_is_not_writable_is_reported(tmp_path: Path) -> None:
-    """Here a file stands where the folder should."""
+    """Here a file is in the folder's place."""
     (tmp_path / "traces").write_text("")
 
     with pytest.raises(CannotWrite):

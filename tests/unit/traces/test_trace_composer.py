@@ -46,7 +46,7 @@ def _body(stored: StoredTrace) -> dict[str, Any]:
 
 @one_in
 def test_every_call_of_the_corpus_becomes_a_valid_trace(one_in: int) -> None:
-    """Whatever was recorded: a trace that reads back, the answer byte for byte, and the very chunks."""
+    """It reads back, with the response byte for byte and the same chunks."""
     byte_equal = 0
     for number, interaction in enumerate(interactions(need_shared("corpus/llm"))):
         if number % one_in:
@@ -338,7 +338,7 @@ def _over_lines(event: Any) -> str:
 
 @pytest.mark.parametrize("name", ["content", "something_new"])
 def test_a_stream_with_unusual_events_reveals_no_secret(name: str) -> None:
-    """An event over several lines, and a text under a name that nobody knows yet."""
+    """An event over several lines, and a text in an unknown field."""
     events = [{"choices": [{"index": 0, "delta": {name: text}}]} for text in ("hi ", KEY[:12], KEY[12:], " ok")]
     for body in ("".join(map(_over_lines, events)).encode(), sse(*events, with_done=True)):
         stored = COMPOSER.compose(make_exchange(CHAT, b"{}", body, media_type=SSE))

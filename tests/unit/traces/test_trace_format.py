@@ -166,7 +166,6 @@ def test_an_unsupported_version_is_only_tr2(version: str) -> None:
 
 @pytest.mark.parametrize("value", [None, 5, "x", [], True])
 def test_a_trace_that_is_not_an_object_is_one_finding(value: Any) -> None:
-    """Whatever stands there in its place."""
     assert [("TR1", "$")] == _rules(value)
 
 

@@ -43,7 +43,7 @@ def test_rows_are_read_as_they_were_added(index: TraceIndex) -> None:
 
 
 def test_an_existing_row_moves_and_keeps_its_text(index: TraceIndex) -> None:
-    """A name stands in one place."""
+    """A name has one row."""
     _add(index, _row(1, TraceLocation("spool/a", 0)))
     ((number, _),) = index.rows_without_text(9)
     index.add_texts([(number, "marzipan")])

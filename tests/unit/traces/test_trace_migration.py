@@ -52,7 +52,7 @@ def test_a_trace_of_this_version_is_returned_as_it_is() -> None:
 
 @pytest.mark.parametrize("version", ["2.0.0", "999999.0.0"])
 def test_a_newer_major_version_is_refused(version: str) -> None:
-    """Nobody can know here what it means."""
+    """Its meaning is unknown here."""
     with pytest.raises(InvalidFile, match="newer"):
         migrate_trace({**TRACE, "schema_version": version})
 
@@ -69,7 +69,6 @@ def test_an_invalid_version_is_refused(version: object) -> None:
 
 @pytest.mark.parametrize("value", [None, [], "x", 7])
 def test_a_value_that_is_not_an_object_has_no_version(value: object) -> None:
-    """It is no trace either."""
     assert "0.0.0" == trace_version(value)  # type: ignore[arg-type]
 
 

@@ -331,7 +331,7 @@ def test_a_broken_index_is_rebuilt(tmp_path: Path, how: str, worded: bool) -> No
 
 
 def test_an_index_that_breaks_while_open_is_rebuilt(tmp_path: Path, traces: TraceStore) -> None:
-    """Whatever the library says about it."""
+    """For any error of SQLite."""
     put_files(tmp_path, *STORED)
     traces.update_index()
     with sqlite3.connect(tmp_path / "index" / "traces.sqlite") as connection:
@@ -458,7 +458,7 @@ def test_a_damaged_file_is_listed_as_unreadable(tmp_path: Path, traces: TraceSto
 
 
 def test_files_that_are_not_traces_are_reported_and_break_nothing(tmp_path: Path, traces: TraceStore) -> None:
-    """Folders, links, pipes, names that are no text, other JSON, and a trace under another name."""
+    """Folders, links, pipes, invalid names, other JSON, and a trace under another name."""
     put_files(tmp_path, *STORED)
     (tmp_path / "folder.json").mkdir()
     (tmp_path / "loop.json").symlink_to("loop.json")
@@ -581,7 +581,6 @@ def test_a_snippet_shows_the_words_around(tmp_path: Path) -> None:
 @fuzz(400)
 @given(query=st.text(max_size=40) | st.text(st.sampled_from('"*()^:+-{}.,\0\\ANDORNEAR日é\ud800 '), max_size=30))
 def test_every_query_is_valid(query: str, tmp_path_factory: pytest.TempPathFactory) -> None:
-    """Whatever a person types."""
     folder = tmp_path_factory.getbasetemp() / "queries"
     if not folder.exists():
         folder.mkdir()
@@ -595,7 +594,7 @@ def test_every_query_is_valid(query: str, tmp_path_factory: pytest.TempPathFacto
 
 
 def test_a_query_of_very_many_words_is_answered(tmp_path: Path) -> None:
-    """Somebody pasted a book."""
+    """For example a pasted book."""
     opened = _filled(tmp_path)
 
     assert [] == opened.search("spring " * 20_000, TraceFilter(), 9)[1:]

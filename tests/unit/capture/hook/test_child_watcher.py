@@ -111,7 +111,7 @@ def test_a_call_that_is_refused_after_it_began_is_forgotten(sender: _Sender) -> 
 
 
 def test_a_call_that_is_open_at_exit_is_reported(sender: _Sender) -> None:
-    """The application left it: that is no fault."""
+    """The application abandoned it: that is not an error."""
     watcher = _watcher(sender)
     _begin(watcher)
 

@@ -25,7 +25,7 @@ METHODS = {
 
 
 def fail(*_: object, **__: object) -> None:
-    """Stand in for a method that breaks."""
+    """A method that raises."""
     raise BROKEN
 
 

@@ -13,7 +13,7 @@ Pair = tuple[Upstream, Proxy]
 
 
 def send_until_full(client: Peer, data: bytes) -> None:
-    """Send the same again and again, until nobody takes any more."""
+    """Send the same data until the peer accepts no more."""
     client.sock.settimeout(0.3)
     sent = 0
     try:

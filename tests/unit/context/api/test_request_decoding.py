@@ -22,7 +22,7 @@ VALUES: st.SearchStrategy[Any] = st.recursive(
 
 @settings(max_examples=200, deadline=None)
 @given(VALUES, st.booleans(), st.sampled_from([None, 1]))
-def test_what_says_each_name_once_is_read(value: Any, ascii_only: bool, indent: int | None) -> None:
+def test_a_body_with_unique_names_is_read(value: Any, ascii_only: bool, indent: int | None) -> None:
     """However it is written: with spaces, with escapes, with colons in its texts."""
     text = json.dumps(value, ensure_ascii=ascii_only, indent=indent).encode()
 
@@ -31,7 +31,9 @@ def test_what_says_each_name_once_is_read(value: Any, ascii_only: bool, indent: 
 
 @settings(max_examples=200, deadline=None)
 @given(NAMES, VALUES, VALUES, VALUES, st.integers(0, 3))
-def test_what_says_one_twice_is_refused(name: str, first_value: Any, two: Any, siblings: Any, depth: int) -> None:
+def test_a_body_with_a_repeated_name_is_refused(
+    name: str, first_value: Any, two: Any, siblings: Any, depth: int
+) -> None:
     """Wherever it stands, also where it is escaped in one of the two places."""
     first = json.dumps(name)
     second = '"' + "".join(f"\\u{ord(letter):04X}" for letter in name) + '"'

@@ -100,7 +100,7 @@ def test_a_changed_block_has_a_word_diff() -> None:
 
 
 def test_a_fork_has_the_blocks_of_its_parent_as_same() -> None:
-    """Two branches of a long history: the common part is the same, and their ends are told apart."""
+    """Two branches of a long history: the common part is the same, and their ends differ."""
     past = [_block(f"Event {number} of the past.", number=number) for number in range(500)]
     changes = diff_blocks([*past, A, B], [*past, C])
 

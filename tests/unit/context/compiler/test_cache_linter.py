@@ -140,7 +140,7 @@ def test_a_replaced_block_of_the_prefix_is_reported() -> None:
 
 
 def test_a_short_prefix_is_reported_as_an_estimate() -> None:
-    """By characters; where there is no prefix at all, there is nothing to keep."""
+    """By characters; without any prefix there is nothing to cache."""
     (advice,) = lint([_item(ArtifactType.POLICY, "x" * 400), *HISTORY])
 
     assert (AdviceCode.SHORT_PREFIX, None) == (advice.code, advice.block_id)
@@ -171,7 +171,7 @@ any_blocks = st.lists(
 @fuzz(200)
 @given(any_blocks, any_blocks)
 def test_lint_accepts_any_blocks(blocks: list[ContentBlock], earlier: list[ContentBlock]) -> None:
-    """Whatever is there, the answer is advice about blocks that are there."""
+    """The result is advice about blocks of the input."""
     names = {block.block_id for block in blocks} | {None}
 
     for advice in lint(blocks, earlier):

@@ -203,7 +203,7 @@ def test_an_unknown_revision_is_refused_by_name(revision: str) -> None:
 
 
 def test_the_role_of_every_event_is_decided() -> None:
-    """The assistant's and the tool's are their own; whatever else happened is told as the user's."""
+    """Assistant and tool events have their own roles; all others have the user's role."""
     roles = {event_type.value: event_role(event_type) for event_type in EventType}
 
     assert roles == {

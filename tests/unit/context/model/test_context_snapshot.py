@@ -121,8 +121,7 @@ def test_every_bad_block_is_named_with_its_place() -> None:
 
 
 @pytest.mark.parametrize("value", [None, [], "x", 5])
-def test_a_snapshot_that_is_no_object_is_one_finding(value: Any) -> None:
-    """Whatever stands there in its place."""
+def test_a_snapshot_that_is_not_an_object_is_one_finding(value: Any) -> None:
     assert [("CS1", "$")] == _rules(value)
 
 

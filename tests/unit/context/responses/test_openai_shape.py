@@ -123,7 +123,7 @@ def test_a_response_is_one_of_openai_s(answer: OpenAIAnswer) -> None:
 
 @fuzz(60)
 @given(said_answer=openai_answers, streamed=st.booleans())
-def test_a_chat_stream_says_what_the_whole_says(said_answer: OpenAIAnswer, streamed: bool) -> None:
+def test_a_chat_stream_has_the_content_of_the_plain_answer(said_answer: OpenAIAnswer, streamed: bool) -> None:
     """Chunk by chunk of OpenAI's own type; our reader puts the same answer together."""
     stream = ChatFrames(HEADING, USAGE)
     pieces = _cut(str(said_answer.message.get("content") or "")) if streamed else []
@@ -173,7 +173,7 @@ def test_tokens_are_streamed_only_where_they_are_asked_for() -> None:
 
 @fuzz(60)
 @given(answer=openai_answers, streamed=st.booleans())
-def test_a_stream_of_responses_says_what_the_whole_says(answer: OpenAIAnswer, streamed: bool) -> None:
+def test_a_responses_stream_has_the_content_of_the_plain_answer(answer: OpenAIAnswer, streamed: bool) -> None:
     """Events of OpenAI's own types, numbered from 0; the last one is the whole, and the deltas are its text."""
     stream = ResponseFrames(HEADING, RESPONSES)
     pieces = _cut(str(answer.message.get("content") or "")) if streamed else []
@@ -221,8 +221,8 @@ def test_the_order_of_the_events_of_a_response() -> None:
 
 
 @pytest.mark.parametrize("kind", [ChatFrames, ResponseFrames])
-def test_a_stream_that_breaks_keeps_what_was_said(kind: Any) -> None:
-    """An answer whose end says nothing is what was given out; a failure is told as OpenAI tells it."""
+def test_a_stream_that_breaks_keeps_its_text(kind: Any) -> None:
+    """Without a final answer, the streamed text is the answer; a failure has OpenAI's format."""
     stream = kind(HEADING, RESPONSES)
     frames = [*stream.start(), *stream.text("Half")]
     ended = _frames([*frames, *stream.finish(OpenAIAnswer({"role": "assistant", "content": None}))])
@@ -241,7 +241,7 @@ def test_a_stream_that_breaks_keeps_what_was_said(kind: Any) -> None:
         )
 
 
-def test_an_answer_of_another_provider_is_said() -> None:
+def test_an_answer_of_another_provider_is_converted() -> None:
     """From the unified view, with its counts."""
     body = {
         "content": [
@@ -263,7 +263,7 @@ def test_an_answer_of_another_provider_is_said() -> None:
 
 
 def test_a_chat_request_is_messages_and_parameters() -> None:
-    """OpenAI's books are not handed on, nor is what is said elsewhere."""
+    """Fields for OpenAI's own accounting, and fields read elsewhere, are not passed on."""
     messages = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "Hi"}]
     chat_request = read_chat(
         {
@@ -406,7 +406,7 @@ def test_a_request_of_responses_is_that_of_a_chat() -> None:
         ),
     ],
 )
-def test_what_cannot_be_done_is_refused_by_name(read: Any, body: Any, param: str | None) -> None:
+def test_an_unsupported_option_is_refused_by_name(read: Any, body: Any, param: str | None) -> None:
     """With the field that it is about, as OpenAI's errors have it."""
     with pytest.raises(StoreRefused) as refused:
         read(body)
@@ -502,7 +502,7 @@ def test_the_official_sdk_parses_an_answer_of_a_schema() -> None:
 
 
 @pytest.mark.parametrize("kind", [ChatFrames, ResponseFrames])
-def test_what_was_given_out_is_not_said_again(kind: Any) -> None:
+def test_streamed_text_is_not_sent_again(kind: Any) -> None:
     """Not even where the whole, in the end, says it otherwise."""
     stream = kind(HEADING, RESPONSES)
     frames = [*stream.start(), *stream.text("Half"), *stream.finish(OpenAIAnswer({"content": "Other"}, "stop"))]

@@ -92,7 +92,7 @@ def test_the_messages_of_a_prefix_are_a_prefix_of_the_messages(
 @dialects
 @fuzz(60)
 @given(blocks=events)
-def test_whatever_happened_can_be_said_in_every_dialect(dialect: Dialect, blocks: list[ContentBlock]) -> None:
+def test_any_history_can_be_rendered_in_every_dialect(dialect: Dialect, blocks: list[ContentBlock]) -> None:
     """A result stands behind its call, and nowhere else: no provider takes one otherwise."""
     request = encode_request(dialect, "m", render_prompt(blocks, dialect).messages, {}, stream=False)
     read: Any = decode_request(find_endpoint("POST", request.path), request.body)["messages"]
@@ -145,7 +145,7 @@ def test_every_text_is_a_message_in_its_role() -> None:
         (EventType.ASSISTANT_MESSAGE, {"answer": 42}, '{"answer":42}'),
     ],
 )
-def test_a_value_is_told_as_json_unless_it_is_a_message(event_type: EventType, content: Any, text: str) -> None:
+def test_a_value_is_sent_as_json_unless_it_is_a_message(event_type: EventType, content: Any, text: str) -> None:
     """A value that only looks a little like a message is not taken apart."""
     (message,) = _messages(_event(event_type, content))
 
@@ -173,7 +173,7 @@ CALLS = _event(
     ],
 )
 def test_a_result_answers_a_call_in_front_of_it(results: list[Any], ids: list[str | None]) -> None:
-    """By the id that it names, or in order; one that answers none is told as the user's."""
+    """By its id, or in order; a result without a call becomes a user message."""
     messages = _messages(CALLS, *(_event(EventType.TOOL_RESULT, result) for result in results))[1:]
 
     assert ids == [message.get("tool_call_id") for message in messages]
@@ -183,7 +183,7 @@ def test_a_result_answers_a_call_in_front_of_it(results: list[Any], ids: list[st
     assert ["A", "B", "C"][: len(messages)] == [message["content"] for message in messages]
 
 
-def test_a_result_behind_something_else_is_told_as_the_user_s() -> None:
+def test_a_result_that_does_not_follow_its_call_becomes_a_user_message() -> None:
     """Its call would have to stand directly in front of it."""
     (_, _, result) = _messages(
         CALLS, _event(EventType.NOTE, "Wait."), _event(EventType.TOOL_RESULT, {"tool_call_id": "c1", "content": "A"})
@@ -193,7 +193,7 @@ def test_a_result_behind_something_else_is_told_as_the_user_s() -> None:
 
 
 def test_a_result_without_content_is_its_other_fields() -> None:
-    """And what is known of a result stands beside it, where the dialect has a word for it."""
+    """Other fields of a result are sent if the dialect has a name for them."""
     given_result = {"tool_call_id": "c1", "name": "look_up", "is_error": True, "rows": [1]}
     blocks = [CALLS, _event(EventType.TOOL_RESULT, given_result)]
 
@@ -287,7 +287,7 @@ TOOLS: list[Any] = [
     "wrap", [lambda t: [t], lambda t: {"tools": [t]}, lambda t: json.dumps([t]), lambda t: json.dumps([t]).encode()]
 )
 def test_a_tool_bundle_is_the_tools_in_the_dialect_s_words(tool: Any, wrap: Any) -> None:
-    """Whoever's words it was written in, and whether as a value, a text or bytes."""
+    """From any dialect, as a value, a text or bytes."""
     bundle = _block("tool_bundle_source", wrap(tool), "system", "application/json")
     question = _event(EventType.USER_MESSAGE, "Hi")
 
@@ -311,8 +311,8 @@ def test_tools_of_several_bundles_stand_in_their_order() -> None:
     assert {"tools": [], "seed": 1} == render_prompt(blocks, Dialect.OPENAI, {"tools": [], "seed": 1}).parameters
 
 
-def test_a_tool_bundle_or_schema_that_is_prose_is_told() -> None:
-    """It is no JSON, so it is read by the model."""
+def test_a_tool_bundle_or_schema_that_is_prose_becomes_a_message() -> None:
+    """It is not JSON, so the model reads it as text."""
     blocks = [
         _block("tool_bundle_source", "Use the hammer.", "system"),
         _block("response_schema", "Two lines.", "system"),
@@ -359,7 +359,7 @@ def test_an_image_is_read_back_by_every_dialect(dialect: Dialect) -> None:
     ] == (_messages(block)[0]["content"])
 
 
-def test_bytes_that_are_text_are_told() -> None:
+def test_bytes_that_are_text_are_sent_as_text() -> None:
     """By their media type, where they are UTF-8."""
     block = _block("document", "é".encode(), "user", "text/markdown; charset=utf-8")
 
@@ -382,7 +382,7 @@ def test_bytes_that_are_text_are_told() -> None:
         (_block("response_schema", [], "system"), "unreadable_response_schema", "not a JSON Schema"),
     ],
 )
-def test_what_cannot_be_said_is_refused_by_name(block: ContentBlock, reason: str, expected: str) -> None:
+def test_content_that_cannot_be_sent_is_refused_by_block(block: ContentBlock, reason: str, expected: str) -> None:
     """The error names the block, and nothing that it holds."""
     with pytest.raises(StoreRefused, match=f"block {block.block_id} .*{expected}") as refused:
         render_prompt([block], Dialect.OPENAI)

@@ -48,7 +48,7 @@ def test_a_keyring_that_others_can_read_is_refused(ring: Keyring) -> None:
 
 
 def test_a_key_that_another_process_made_is_found(ring: Keyring) -> None:
-    """Who does not know a generation reads the file again."""
+    """A process that does not know a generation reads the file again."""
     Keyring(ring.path).add_key(PROJECT, 2)
     sealed = Sealer(Keyring(ring.path), PROJECT).seal("events", "evt_a", 2, b"text")
 
@@ -83,7 +83,7 @@ def test_a_destroyed_key_is_gone(ring: Keyring) -> None:
 
 
 def test_the_old_file_is_overwritten_before_it_is_unlinked(ring: Keyring) -> None:
-    """Who still has it open reads zeros."""
+    """A process that still has it open reads zeros."""
     ring.add_key(PROJECT, 2)
     with open(ring.path, "rb") as file:
         size = os.fstat(file.fileno()).st_size
