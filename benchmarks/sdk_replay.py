@@ -105,7 +105,7 @@ def _do_nothing() -> None:
 def _clear_caches(player: Player) -> None:
     """Clear the caches of requests: a round repeats its requests, and a test suite seldom does."""
     player._keyer._requests.clear()
-    player._keyer._redactor._finder.clean_texts.clear()
+    player._keyer._redactor._redactor._finder.clean_texts.clear()
 
 
 def sdk_rows(

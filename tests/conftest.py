@@ -23,7 +23,7 @@ def pytest_configure(config: pytest.Config) -> None:
     from support.example_counts import RunLength, scale_examples
 
     RunLength.is_short = "not slow" in config.option.markexpr
-    settings.register_profile("length", max_examples=scale_examples(100))
+    settings.register_profile("length", max_examples=scale_examples(100), deadline=None)
     settings.load_profile("length")
 
 

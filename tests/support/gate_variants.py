@@ -282,7 +282,7 @@ def code() -> Iterator[Variant]:
         ("lines-moved", CODE, header, header + "\n# A comment.\n" * 9),
         ("lines-moved-in-tests", TESTS, header, header + "\n# A comment.\n" * 9),
         ("function-renamed", CODE, "_reply", "_next_reply"),
-        ("class-renamed", CODE, "_spoken", "_as_message"),
+        ("helper-renamed", CODE, "_assistant_message", "_as_message"),
         ("settings-turned", CODE, '"temperature": 0, "seed": 7', '"seed": 7, "temperature": 0'),
         ("setting-as-float", CODE, '"temperature": 0,', '"temperature": 0.0,'),
         ("message-turned", CODE, '{"role": "user", "content": question}', '{"content": question, "role": "user"}'),
