@@ -190,7 +190,10 @@ class _AppendStatements:
                 "created_at": "2026-01-01T00:00:00.000Z",
             }  # fmt: skip
             state = {"branch": branch, "session": session.id, "project": self.project}
-            move = {"branch": branch, "seen": version, "seen_head": head, "head": row["id"], "now": version + 1}
+            move = {
+                "branch": branch, "seen_version": version, "seen_head": head, "new_head": row["id"],
+                "new_version": version + 1,
+            }  # fmt: skip
             self.heads[place] = version + 1, str(row["id"])
             by_name = (state, move, row)
             appends.append(

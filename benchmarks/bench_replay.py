@@ -52,15 +52,15 @@ class AddedTimeRow(Row):
 class Canned:
     """A recording whose answer is already in memory."""
 
-    def __init__(self, answer: RecordedResponse, question: KeyFields) -> None:
-        self._answer = answer
-        self._question = question
+    def __init__(self, response: RecordedResponse, key_fields: KeyFields) -> None:
+        self._response = response
+        self._key_fields = key_fields
 
-    def answer(self) -> RecordedResponse:
-        return self._answer
+    def load_response(self) -> RecordedResponse:
+        return self._response
 
-    def question(self) -> KeyFields:
-        return self._question
+    def load_key_fields(self) -> KeyFields:
+        return self._key_fields
 
 
 def rows() -> Iterator[Row]:

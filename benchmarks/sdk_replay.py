@@ -26,7 +26,7 @@ from traceforge.capture.inprocess_replay import replay
 from traceforge.replay.player import Player
 from traceforge.replay.recorded_response import RecordedResponse
 
-GOAL_US = 60.0  # of CPU time that a call may take longer than with a canned transport
+GOAL_US = 100.0  # of CPU time that a call may take longer than with a canned transport
 SAME = 1.3  # The spread of equal measurements on a shared machine.
 CALLS = 50  # in a round
 ROUNDS = 41
