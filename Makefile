@@ -5,6 +5,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 MODEL := .venv-model
 MODEL_READY := $(MODEL)/.ready
+SEED := $(or $(SEED),$(shell date +%s))
 
 # What is compiled once is read by the thousand processes that the tests start.
 unexport PYTHONDONTWRITEBYTECODE
@@ -78,7 +79,8 @@ test-all: setup node strace chromium check ## Every guarantee, in at most an hou
 	@$(BIN)/python -m pytest -q -n 2 --dist worksteal -m "not soak and not model"
 
 soak: setup node strace chromium ## Fuzzers, and load that lasts: hours
-	@$(BIN)/python -m pytest -q -m soak
+	@echo "make soak SEED=$(SEED) repeats this run"
+	@SEED=$(SEED) $(BIN)/python -m pytest -q -n 2 --dist worksteal -m "soak or fuzz"
 
 test-model: setup $(MODEL_READY) ## A real model: compile llama.cpp, then record, approve, test and check it live
 	@$(BIN)/python -m pytest -q -m model tests/model

@@ -17,14 +17,26 @@ if TYPE_CHECKING:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Without the slow tests, the others are shorter too. Set early: a worker needs it before it imports tests."""
+    """Choose how much this run tries. Set early: a worker needs it before it imports tests."""
     from hypothesis import settings
 
     from support.example_counts import RunLength, scale_examples
 
-    RunLength.is_short = "not slow" in config.option.markexpr
+    RunLength.set_by_marks(config.option.markexpr)
     settings.register_profile("length", max_examples=scale_examples(100), deadline=None)
     settings.load_profile("length")
+
+
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """Mark the Hypothesis properties, which `make soak` runs for longer; a slow one is a longer variant already."""
+    from hypothesis import is_hypothesis_test
+
+    from support.example_counts import RunLength, repeat_with_seeds
+
+    if isinstance(item, pytest.Function) and is_hypothesis_test(item.obj) and not item.get_closest_marker("slow"):
+        item.add_marker("fuzz")
+        if RunLength.is_soak:
+            item.obj = repeat_with_seeds(item.obj)
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -79,7 +91,7 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
 
 
 def _is_complete_run(config: pytest.Config) -> bool:
-    """Whether every test was selected, except those of `make test-all` and `make test-model`."""
+    """Whether every test was selected, except those of `make test-all`, `make soak` and `make test-model`."""
     chosen = config.option.keyword or config.option.collectonly or config.getoption("lf", default=False)
     marks = config.option.markexpr in ("", "not soak and not model", "not slow and not soak and not model")
     return marks and not chosen and config.args_source is pytest.Config.ArgsSource.TESTPATHS

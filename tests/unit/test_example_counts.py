@@ -1,12 +1,13 @@
-"""A short run tries fewer examples of a property, and never next to none."""
+"""A short run tries fewer examples of a property, and never next to none; a soak tries many more."""
 
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from support.example_counts import RunLength, scale_examples
+from support import example_counts
+from support.example_counts import RunLength, lengthen, repeat_with_seeds, scale_examples, seeded_rounds
 from support.json_texts import fuzz
 
 
@@ -31,6 +32,83 @@ def test_a_short_run_tries_a_third(
     assert (expected, expected) == (scale_examples(examples), len(tried_examples))
 
 
+@pytest.mark.parametrize(("is_soak", "expected"), [(False, 8), (True, 40)])
+def test_only_a_soak_lengthens_a_number(is_soak: bool, expected: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rounds and seconds of a load test; any other run takes the number as it is."""
+    monkeypatch.setattr(RunLength, "is_soak", is_soak)
+    monkeypatch.setattr(example_counts, "SOAK_FACTOR", 5)
+
+    assert expected == lengthen(8)
+
+
+def test_a_soak_repeats_a_property_with_other_examples(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """In each round; the seed that is printed for a round gives the same examples again."""
+    tried: list[int] = []
+
+    @repeat_with_seeds
+    @fuzz(50)
+    @given(st.integers())
+    def collect(example: int) -> None:
+        tried.append(example)
+
+    def run_from(seed: int, rounds: int) -> list[int]:
+        monkeypatch.setattr(example_counts, "SEED", seed)
+        monkeypatch.setattr(example_counts, "SOAK_FACTOR", rounds)
+        tried.clear()
+        collect()
+        return list(tried)
+
+    monkeypatch.setattr(RunLength, "is_soak", True)
+    first, second, both = run_from(7, 1), run_from(8, 1), run_from(7, 2)
+
+    assert first != second
+    assert first + second == both
+    assert "SEED=7\nSEED=8\nSEED=7\nSEED=8\n" == capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("expression", "is_short", "is_soak"),
+    [
+        ("", False, False),
+        ("not slow and not soak and not model", True, False),
+        ("not soak and not model", False, False),
+        ("soak or fuzz", False, True),
+        ("soak", False, True),
+        ("fuzz", False, True),
+        ("model", False, False),
+    ],
+)
+def test_the_mark_expression_decides_how_long_a_run_is(
+    expression: str, is_short: bool, is_soak: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As the make targets write it, or a person."""
+    monkeypatch.setattr(RunLength, "is_short", None)
+    monkeypatch.setattr(RunLength, "is_soak", None)
+
+    RunLength.set_by_marks(expression)
+
+    assert (is_short, is_soak) == (RunLength.is_short, RunLength.is_soak)
+
+
 def test_a_run_without_the_slow_tests_is_a_short_one(request: pytest.FixtureRequest) -> None:
-    """Set in this process before this module was imported."""
-    assert RunLength.is_short == ("not slow" in request.config.option.markexpr)
+    """Set before this module was imported, in this process; the profile has the number for plain properties."""
+    expression = request.config.option.markexpr
+
+    assert ("not slow" in expression) == RunLength.is_short
+    assert scale_examples(100) == settings().max_examples
+
+
+@given(number=st.integers())
+def test_every_property_is_marked_as_one_to_fuzz(request: pytest.FixtureRequest, number: int) -> None:
+    """Without settings of its own, too."""
+    assert request.node.get_closest_marker("fuzz") is not None
+
+
+def test_a_round_can_be_repeated_by_its_number(capsys: pytest.CaptureFixture[str]) -> None:
+    """Its random source depends on nothing else, and a failed test prints the number."""
+    first, second = ([source.random() for _, source in seeded_rounds(count)] for count in (2, 3))
+
+    assert first == second[:2]
+    assert "round 0\nround 1\n" == capsys.readouterr().out[:16]
