@@ -15,15 +15,20 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from support.command import COMMAND, traceforge
+from support.example_counts import lengthen
 from traceforge.traces.spool import find_segments
 from traceforge.traces.spool_drain import drain_spool
 from traceforge.traces.trace_format import read_trace
 
 CLIENTS = 8
+PAUSE_SECONDS = 0.05  # In an hour: at most 160 calls a second, so half a million files, and a recorder that keeps up.
+MEMORY_SAMPLES = 36  # 100 seconds apart in an hour.
+MEMORY_GROWTH_MIB_MAX = 32  # An index of names may grow; a body of 1 KiB a call that stays would be 500.
 SECONDS_MAX = 60
 SUMMARY = re.compile(r"stopped: (\d+) calls?, (\d+) recorded, (\d+) lost, (\d+) recording failures")
 WAITING = re.compile(r"(\d+) still being recorded")
@@ -68,11 +73,12 @@ def upstream() -> Iterator[int]:
 
 
 class Client(threading.Thread):
-    """Makes calls as fast as they are answered until the connection ends; notes each number and its time."""
+    """Makes calls, with or without a pause, until the connection ends; notes each number and its time."""
 
-    def __init__(self, port: int, first: int) -> None:
+    def __init__(self, port: int, first: int, pause_seconds: float) -> None:
         super().__init__()
         self._port = port
+        self._pause_seconds = pause_seconds
         self._number = first
         self.answered: dict[int, float] = {}
         self.strange: list[bytes] = []
@@ -80,7 +86,7 @@ class Client(threading.Thread):
     def run(self) -> None:
         with suppress(OSError), socket.create_connection(("127.0.0.1", self._port), SECONDS_MAX) as connection:
             while self._call(connection):
-                pass
+                time.sleep(self._pause_seconds)
 
     def _call(self, connection: socket.socket) -> bool:
         self._number += 1
@@ -100,9 +106,9 @@ class Client(threading.Thread):
 
 
 class LoadedProxy:
-    """A proxy with clients that call without a pause."""
+    """A proxy with clients that call until it ends, with or without a pause."""
 
-    def __init__(self, folder: Path, process: subprocess.Popen[bytes]) -> None:
+    def __init__(self, folder: Path, process: subprocess.Popen[bytes], pause_seconds: float) -> None:
         assert process.stdout is not None
         self.folder = folder
         self.traces = folder / ".ai-tests" / "traces"
@@ -110,7 +116,7 @@ class LoadedProxy:
         self.stopped = 0.0
         port = int(json.loads(process.stdout.readline())["url"].rpartition(":")[2])
         self.recorders = _children(process.pid)
-        self.clients = [Client(port, number * 10_000_000) for number in range(CLIENTS)]
+        self.clients = [Client(port, number * 10_000_000, pause_seconds) for number in range(CLIENTS)]
         for client in self.clients:
             client.start()
 
@@ -127,6 +133,11 @@ class LoadedProxy:
             assert time.monotonic() < until, "the recorder did not end"
             time.sleep(0.01)
         return err.decode()
+
+    def memory_mib(self) -> int:
+        """The memory of the proxy and its recorders now."""
+        texts = [Path(f"/proc/{pid}/status").read_text() for pid in (self.process.pid, *self.recorders)]
+        return sum(int(text.partition("VmRSS:")[2].split()[0]) for text in texts) // 1024
 
     def answered(self) -> dict[int, float]:
         """Every answered call, and when."""
@@ -157,14 +168,14 @@ def _runs(pid: int) -> bool:
 
 
 @contextmanager
-def loaded(folder: Path) -> Iterator[LoadedProxy]:
+def loaded(folder: Path, pause_seconds: float = 0) -> Iterator[LoadedProxy]:
     """A proxy under load, in a folder."""
     with upstream() as port:
         process = subprocess.Popen(
             [str(COMMAND), "proxy", "--port", "0", "--json", "--upstream", f"up=http://127.0.0.1:{port}"],
             cwd=folder, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
         )  # fmt: skip
-        load = LoadedProxy(folder, process)
+        load = LoadedProxy(folder, process, pause_seconds)
         try:
             yield load
         finally:
@@ -188,9 +199,31 @@ def test_a_stop_under_load_leaves_every_call_as_a_file(tmp_path: Path, seconds: 
     """Or counts it. Where the time limit was too short, the rest is reported, and recorded later."""
     with loaded(tmp_path) as load:
         time.sleep(seconds)
-        began = time.monotonic()
-        output = load.end(signal.SIGTERM)
+        _stop_and_check(load)
 
+
+@pytest.mark.soak
+def test_an_hour_of_load_takes_no_more_memory_than_its_first_minutes(tmp_path: Path, record_property: Any) -> None:
+    """And every call is a file at the end."""
+    seconds = lengthen(MEMORY_SAMPLES)
+    memory = []
+    with loaded(tmp_path, PAUSE_SECONDS) as load:
+        for _ in range(MEMORY_SAMPLES):
+            time.sleep(seconds / MEMORY_SAMPLES)
+            memory.append(load.memory_mib())
+        calls = _stop_and_check(load)
+
+    quarter = MEMORY_SAMPLES // 4
+    assert max(memory[-quarter:]) <= max(memory[:quarter]) + MEMORY_GROWTH_MIB_MAX, memory
+    record_property(
+        "summary", f"proxy: {calls} calls in {seconds} s; with its recorder {memory[0]} MiB, at the end {memory[-1]}"
+    )
+
+
+def _stop_and_check(load: LoadedProxy) -> int:
+    """Stop the proxy, and compare its counts with the files and with what the clients saw; the number of calls."""
+    began = time.monotonic()
+    output = load.end(signal.SIGTERM)
     calls, recorded, lost, failed = _counted(output)
     late = WAITING.search(output)
     waiting = int(late[1]) if late else 0
@@ -205,6 +238,7 @@ def test_a_stop_under_load_leaves_every_call_as_a_file(tmp_path: Path, seconds: 
     assert len(set(answered) - stored) <= lost
     assert 0 == load.process.returncode
     assert [] == find_segments(str(load.traces))
+    return calls
 
 
 @pytest.mark.slow

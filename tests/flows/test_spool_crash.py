@@ -5,16 +5,19 @@ from __future__ import annotations
 import os
 import random
 import resource
+import shutil
 import signal
 import subprocess
 import sys
 import time
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from support.corpus import PROJECT
+from support.example_counts import lengthen, seeded_rounds
 from support.exchanges import parse_object, spread_id, trace_id
 from traceforge.traces.chunk_file import read_chunks
 from traceforge.traces.spool import find_segments, read_frames, read_segment
@@ -97,13 +100,13 @@ def _tear(folder: Path, source: random.Random) -> tuple[int, str]:
     return 1, segment.frames[-1].summary.id
 
 
-def _crash_writers(folder: Path, times: int) -> None:
-    source = random.Random(times)
+def _crash_writers(folder: Path, times: int, first_round: int = 0) -> int:
+    """Kill so many writers, one after the other; how many traces they had kept."""
     expected: set[str] = set()
     may_be: set[str] = set()
     torn = 0
     store = TraceStore(str(folder))
-    for turn in range(times):
+    for turn, source in seeded_rounds(times, first_round):
         first = turn * 800
         process = _start(WRITER, str(folder), str(first), "800")
         if turn % 4 == 0:
@@ -126,6 +129,7 @@ def _crash_writers(folder: Path, times: int) -> None:
     assert [] == list(folder.glob("**/.*"))
     assert len(expected) <= TraceStore(str(folder)).reindex()
     store.close()
+    return len(expected)
 
 
 def test_a_killed_writer_loses_no_appended_trace(tmp_path: Path) -> None:
@@ -139,11 +143,22 @@ def test_a_writer_killed_two_hundred_times_loses_no_appended_trace(tmp_path: Pat
     _crash_writers(tmp_path, 200)
 
 
-def _crash_drainers(folder: Path, times: int) -> None:
-    source = random.Random(times)
+@pytest.mark.soak
+def test_writers_that_are_killed_in_a_soak_lose_nothing(tmp_path: Path, record_property: Any) -> None:
+    """The same, at two thousand moments; every twenty have a folder of their own."""
+    times, count = lengthen(20), 0
+    for first_round in range(0, times, 20):
+        folder = tmp_path / str(first_round)
+        count += _crash_writers(folder, 20, first_round)
+        shutil.rmtree(folder)
+
+    record_property("summary", f"spool: {times} writers killed, {count} traces kept")
+
+
+def _crash_drainers(folder: Path, times: int, first_round: int = 0) -> None:
     expected: set[str] = set()
     store = TraceStore(str(folder))
-    for turn in range(times):
+    for turn, source in seeded_rounds(times, first_round):
         writer = _start(WRITER, str(folder), str(turn * 200), "200")
         assert writer.stdout is not None
         numbers = [int(line) for line in writer.stdout]
@@ -170,6 +185,18 @@ def test_a_killed_drainer_loses_no_trace(tmp_path: Path) -> None:
 def test_a_drainer_killed_thirty_times_loses_no_trace(tmp_path: Path) -> None:
     """At random moments."""
     _crash_drainers(tmp_path, 30)
+
+
+@pytest.mark.soak
+def test_drainers_that_are_killed_in_a_soak_lose_nothing(tmp_path: Path, record_property: Any) -> None:
+    """The same, at five hundred moments; every five have a folder of their own."""
+    times = lengthen(5)
+    for first_round in range(0, times, 5):
+        folder = tmp_path / str(first_round)
+        _crash_drainers(folder, 5, first_round)
+        shutil.rmtree(folder)
+
+    record_property("summary", f"spool: {times} drainers killed, {times * 200} traces kept")
 
 
 FILLER = """

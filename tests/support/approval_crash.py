@@ -1,9 +1,9 @@
 """Kill an approval at every system call that writes to disk, and check what is left.
 
-Run as a program: `python -m support.approval_crash FOLDER STEPS`. Each of several approvals runs in a child process
-that is killed with SIGKILL before, during or after its n-th system call. The program then finishes the interrupted
-approval (and kills that too), and compares the tree byte for byte with the tree before and after the approval. It
-prints one JSON object.
+Run as a program: `python -m support.approval_crash FOLDER STEPS [ROUND]`. Each of several approvals runs in a child
+process that is killed with SIGKILL before, during or after its n-th system call. The program then finishes the
+interrupted approval (and kills that too, at another place in each round), and compares the tree byte for byte with
+the tree before and after the approval. It prints one JSON object.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from traceforge.snapshots.approve.tree_commit import SnapshotChange, commit_chan
 from traceforge.snapshots.tree.tree_transaction import finish_interrupted_approval
 from traceforge.snapshots.tree.tree_verification import verify_tree
 
+ROUNDS = 31  # So many places at which the process that finishes an approval is killed.
 CALLS = ("open", "fsync", "replace", "unlink", "mkdir", "rmdir", "close")
 
 REMOVALS = [SnapshotChange("", name, None, None) for name in ("one", "two", "oops", "many0", "many1", "many2")]
@@ -122,7 +123,8 @@ def kill_at_step(at: int, act: Callable[[], object]) -> bool:
 class Run:
     """Kills every step at every kill point, and counts the outcomes."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, kill_round: int) -> None:
+        self._round = kill_round
         self.counts: Counter[str] = Counter()
         self.problems: list[str] = []
         self._before, self._victim = folder / "before", folder / "victim"
@@ -155,7 +157,8 @@ class Run:
         journal = self._victim / ".ai-tests/approve.journal"
         self.counts["killed"] += 1
         if journal.exists():  # Whoever finishes it may die too, at another place each time.
-            is_killed_again = kill_at_step(at % 31 + 1, lambda: finish_interrupted_approval(str(self._victim)))
+            again_at = (at + self._round) % ROUNDS + 1
+            is_killed_again = kill_at_step(again_at, lambda: finish_interrupted_approval(str(self._victim)))
             self.counts["killed again"] += is_killed_again
         finish_interrupted_approval(str(self._victim))
         tree = read_tree(self._victim)
@@ -178,14 +181,14 @@ class Run:
         finish_interrupted_approval(str(self._victim))
 
 
-def main(folder: Path, steps: int) -> None:
+def main(folder: Path, steps: int, kill_round: int = 0) -> None:
     """Print the counts and the problems."""
     os.fsync = lambda _: None  # type: ignore[assignment]  # A kill loses nothing that only the disk lacks.
-    run = Run(folder)
+    run = Run(folder, kill_round)
     for number in range(steps):
         run.step(number)
     print(json.dumps({**run.counts, "problems": run.problems}))  # noqa: T201
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), int(sys.argv[2]))
+    main(Path(sys.argv[1]), *map(int, sys.argv[2:]))

@@ -125,6 +125,7 @@ def _watch(
     running: dict[int, subprocess.Popen[bytes]], restart: Callable[[int], subprocess.Popen[bytes]], kills: int
 ) -> int:
     killed = 0
+    source = random.Random(kills)
     while running:
         time.sleep(0.02)
         for number, process in list(running.items()):
@@ -135,8 +136,8 @@ def _watch(
             del running[number]
             if process.returncode:
                 running[number] = restart(number)
-        if killed < kills and running and random.random() < 0.03:
-            victim = random.choice(list(running.values()))
+        if killed < kills and running and source.random() < 0.03:
+            victim = source.choice(list(running.values()))
             if victim.poll() is None:
                 os.kill(victim.pid, signal.SIGKILL)
                 killed += 1

@@ -9,10 +9,11 @@ from typing import Any
 import jsonschema
 import pytest
 import schemathesis
-from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import HealthCheck, Phase, given, seed, settings
 from schemathesis.checks import CHECKS
 
 from support.context_builders import append_event, new_artifact, new_bundle, new_session
+from support.example_counts import fuzz_seeds
 from support.operation_store import Store
 from support.purge_rows import insert_response
 from support.store_servers import RunningServer, auth_header, new_api_key, run_server
@@ -61,17 +62,24 @@ def known_ids(store: Store) -> dict[str, str]:
     }
 
 
-def _try_all(site: RunningServer, store: Store, examples: int) -> int:
+def _try_all(site: RunningServer, store: Store, examples: int, seed_number: int | None = None) -> int:
     """Send generated requests to every operation, with ids that exist half of the time; how many."""
     schema = schemathesis.openapi.from_url(f"{site.url}/v2/openapi.json")
     count = 0
     for result in schema.get_all_operations():
         for mode in schemathesis.GenerationMode:
-            count += _try(result.ok(), mode, known_ids(store), examples)
+            count += _try(result.ok(), mode, known_ids(store), examples, seed_number=seed_number)
     return count
 
 
-def _try(operation: Any, mode: schemathesis.GenerationMode, ids: dict[str, str], examples: int, key: str = "") -> int:
+def _try(
+    operation: Any,
+    mode: schemathesis.GenerationMode,
+    ids: dict[str, str],
+    examples: int,
+    key: str = "",
+    seed_number: int | None = None,
+) -> int:
     checks = [CHECKS.get_one(name) for name in CHECKS.get_all_names()]
     count = 0
 
@@ -87,6 +95,8 @@ def _try(operation: Any, mode: schemathesis.GenerationMode, ids: dict[str, str],
             case.path_parameters = {name: ids[name] for name in case.path_parameters or {}}
         case.call_and_validate(checks=checks, headers=auth_header(key) if key else None)
 
+    if seed_number is not None:
+        seed(seed_number)(attack)
     attack()
     return count
 
@@ -114,8 +124,16 @@ def test_schemathesis_finds_no_operation_that_works_without_an_api_key(store: St
 
 @pytest.mark.slow
 def test_schemathesis_finds_no_error_in_many_more_requests(site: RunningServer, store: Store) -> None:
-    """The same test as above, for a nightly run."""
+    """The same, fifteen times as often."""
     assert _try_all(site, store, 60) > 1000
+
+
+@pytest.mark.soak
+def test_schemathesis_finds_no_error_in_a_soak(site: RunningServer, store: Store, record_property: Any) -> None:
+    """The same with other requests in every run."""
+    count = sum(_try_all(site, store, EXAMPLES, seed_number) for seed_number in fuzz_seeds())
+
+    record_property("summary", f"schemathesis: {count} requests to {len(OPERATIONS)} operations, all as documented")
 
 
 def test_the_document_names_every_operation_once() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, settings
+from hypothesis import HealthCheck, seed, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import (
     RuleBasedStateMachine,
@@ -17,6 +17,7 @@ from hypothesis.stateful import (
 )
 
 from support.context_builders import append_event, branch_ids, fork_branch, list_all_events, new_session
+from support.example_counts import fuzz_seeds
 from support.operation_store import Store
 from traceforge.context.compiler.compiler_revisions import REVISIONS, compile_sources
 from traceforge.context.model.block_source import BlockSource, event_role, kind_of
@@ -167,8 +168,10 @@ class History(RuleBasedStateMachine):
                 assert snapshot == self.store.get_snapshot(snapshot.id)
 
 
-def _run(shared_store: Store, examples: int, steps: int) -> None:
+def _run(shared_store: Store, examples: int, steps: int, seed_number: int | None = None) -> None:
     machine = type("Machine", (History,), {"shared": shared_store})
+    if seed_number is not None:
+        seed(seed_number)(machine)
     run_state_machine_as_test(
         machine,
         settings=settings(
@@ -190,3 +193,16 @@ def test_any_sequence_of_operations_keeps_every_invariant(shared_store: Store) -
 def test_many_sequences_of_operations_keep_every_invariant(shared_store: Store) -> None:
     """The same, for longer."""
     _run(shared_store, 150, 40)
+
+
+@pytest.mark.soak
+def test_sequences_of_operations_in_a_soak_keep_every_invariant(
+    shared_store: Store, backend: str, record_property: Any
+) -> None:
+    """The same with other sequences in every run."""
+    count = 0
+    for seed_number in fuzz_seeds():
+        _run(shared_store, 15, 60, seed_number)
+        count += 15
+
+    record_property("summary", f"context store, {backend}: {count} random sequences of up to 60 operations")

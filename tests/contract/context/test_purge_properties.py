@@ -6,7 +6,7 @@ from collections import Counter
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, settings
+from hypothesis import HealthCheck, seed, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import (
     RuleBasedStateMachine,
@@ -19,6 +19,7 @@ from hypothesis.stateful import (
 from msgspec.structs import replace
 
 from support.context_builders import append_event, branch_ids, fork_branch, list_all_events, new_artifact, new_session
+from support.example_counts import fuzz_seeds
 from support.operation_store import Store
 from support.purge_rows import purge, purged_ids
 from traceforge.context.compiler.compiler_revisions import REVISIONS
@@ -302,8 +303,10 @@ class Everything(RuleBasedStateMachine):
         assert [] == self.other.verify().problems
 
 
-def _run(shared_store: Store, examples: int, steps: int) -> Counter[str]:
+def _run(shared_store: Store, examples: int, steps: int, seed_number: int | None = None) -> Counter[str]:
     machine = type("Machine", (Everything,), {"shared": shared_store, "counts": Counter()})
+    if seed_number is not None:
+        seed(seed_number)(machine)
     run_state_machine_as_test(
         machine,
         settings=settings(
@@ -324,9 +327,12 @@ def test_any_sequence_with_purges_keeps_every_invariant(
     """Appends, forks, merges, archives, deletions, compilations and purges, in any order."""
     counts = _run(shared_store, 12 if backend == "sqlite" else 4, 14)
 
+    record_property("summary", _summarize(counts, backend))
+
+
+def _summarize(counts: Counter[str], backend: str) -> str:
     merges = sum(count for rule, count in counts.items() if rule.startswith("merge"))
-    message = f"context store, {backend}: random sequences with {merges} merges and {counts.total() - merges} purges"
-    record_property("summary", message)
+    return f"context store, {backend}: random sequences with {merges} merges and {counts.total() - merges} purges"
 
 
 @pytest.mark.slow
@@ -335,3 +341,15 @@ def test_many_sequences_with_purges_keep_every_invariant(shared_store: Store, ba
     counts = _run(shared_store, 200 if backend == "sqlite" else 40, 40)
 
     assert {"purge art", "purge ses"} <= counts.keys()
+
+
+@pytest.mark.soak
+def test_sequences_with_purges_in_a_soak_keep_every_invariant(
+    shared_store: Store, backend: str, record_property: Any
+) -> None:
+    """The same with other sequences in every run."""
+    counts: Counter[str] = Counter()
+    for seed_number in fuzz_seeds():
+        counts += _run(shared_store, 15, 60, seed_number)
+
+    record_property("summary", _summarize(counts, backend))
