@@ -35,7 +35,7 @@ pytestmark = pytest.mark.filterwarnings("ignore:Inheritance class AiohttpClientS
 
 SHAPES = {"openai": "chat", "responses": "responses", "anthropic": "messages", "gemini": "gemini", "ollama": "ollama"}
 HOW = [f"{mode}-{kind}" for mode in ("sync", "async") for kind in ("plain", "stream", "tools", "tools-stream")]
-ROUNDS = 1 if RunLength.is_short else 3  # of real traffic, for each kind of call
+ROUNDS = 3  # of real traffic, for each kind of call
 
 Recorded = tuple[Path, dict[str, Any]]
 
@@ -166,7 +166,8 @@ def ran(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Application,
         yield application, application.run("run", tmp_path_factory.mktemp("recorded"))
 
 
-@pytest.mark.parametrize("way", ["run", pytest.param("inprocess", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("way", ["run", "inprocess"])
 def test_an_application_gets_the_recorded_responses(ran: tuple[Application, Any], way: str) -> None:
     """openai (chat and Responses), anthropic, google-genai and ollama, with tools, in its own environment."""
     application, before = ran

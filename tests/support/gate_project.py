@@ -19,7 +19,7 @@ from support.model_servers import ModelServer, model_server
 APP = PROJECT / "tests" / "apps" / "four_providers.py"
 CONFIG = {"models": {"claude-*": {"temperature": 1, "gate": "request"}}}
 TEST_COUNT = 11
-CHAT, CHAT_CALL_COUNT = "test_chat", 5  # Most of what the gate does can be seen with these four tests, and one SDK.
+CHAT, CHAT_CALL_COUNT = "test_chat", 5  # Most of what the gate does can be seen with these four tests, and no SDK.
 CALL_COUNT = 16  # `test_chat_again` asks twice, `test_many_at_once` five times
 
 
