@@ -1,4 +1,4 @@
-"""Every command of the three lazy groups: the module that holds it, and its line in the group's help.
+"""Every command of the lazy groups: the module that holds it, and its line in the group's help.
 
 A command's module is imported when the command runs, so a module of commands has its imports at the top and
 `traceforge --version` or `verify` pays for none of the others. The line of help is here too: reading it from the
@@ -56,7 +56,7 @@ TOP: CommandTable = {
     },
     "Traces": {
         "run": CommandEntry("traceforge.cli.run_command:run", "Run COMMAND and record its model calls as traces."),
-        "trace": CommandEntry("traceforge.cli.trace_commands:trace", "List, show, search, diff and prune traces."),
+        "trace": CommandEntry("traceforge.cli.trace:trace", "List, show, search, diff and prune traces."),
         "session": CommandEntry(
             "traceforge.cli.session_commands:session", "List and show sessions: the steps of an agent."
         ),
@@ -174,6 +174,38 @@ MODELIO: CommandTable = {
         ),
         "verify": CommandEntry(
             f"{_MODELIO}.recording_check_commands:verify", "Check recordings against the rules MI1 to MI12."
+        ),
+    }
+}
+
+_TRACE = "traceforge.cli.trace"
+
+TRACE: CommandTable = {
+    "Commands": {
+        "compress": CommandEntry(
+            f"{_TRACE}.trace_commands:compress", "Move old traces into archives, a tenth of the size."
+        ),
+        "diff": CommandEntry(f"{_TRACE}.trace_check_commands:diff", "Compare two traces."),
+        "export": CommandEntry(f"{_TRACE}.trace_commands:export", "Write traces as JSON lines, oldest first."),
+        "list": CommandEntry(f"{_TRACE}.trace_commands:list_traces", "List traces, newest first."),
+        "migrate": CommandEntry(
+            f"{_TRACE}.trace_commands:migrate", "Rewrite traces of older versions in this version."
+        ),
+        "prune": CommandEntry(
+            f"{_TRACE}.trace_commands:prune", "Remove old traces, with their chunks, from files and archives."
+        ),
+        "reindex": CommandEntry(f"{_TRACE}.trace_commands:reindex", "Rebuild the index of lists and searches."),
+        "search": CommandEntry(
+            f"{_TRACE}.trace_commands:search", "Search prompts and answers for every WORD, newest first."
+        ),
+        "show": CommandEntry(
+            f"{_TRACE}.trace_commands:show", "Show one trace: its facts, the request and the answer."
+        ),
+        "tail": CommandEntry(
+            f"{_TRACE}.trace_commands:tail", "Show the newest traces, then each new one until Ctrl-C."
+        ),
+        "verify": CommandEntry(
+            f"{_TRACE}.trace_check_commands:verify", "Check every trace in DIR, or in the traces folder."
         ),
     }
 }

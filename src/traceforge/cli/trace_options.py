@@ -164,3 +164,8 @@ def read_time(text: str, option: str) -> str:
     raise click.UsageError(
         f"{option}: {text!r} is not a time. Write 2026-01-31, 2026-01-31T12:00:00Z, 30m, 2h or 7d."
     )
+
+
+def has_colour(stream: object) -> bool:
+    """Whether to print colours to a stream: it is a terminal, and the user wants them."""
+    return bool(getattr(stream, "isatty", lambda: False)()) and "NO_COLOR" not in os.environ

@@ -15,9 +15,10 @@ TEXT_LENGTH_MAX = 200_000  # Of one trace. The beginning of a longer one is enou
 TERMS_MAX = 200  # Of one query. The first terms of a longer one are enough.
 BLOB_LENGTH_MIN = 2_000  # A text this long without a space is data, such as a picture.
 
-_UNSPACED = re.compile(r"[\u0e00-\u0e7f\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af\uf900-\ufaff]")
-_GAP = re.compile(rf"(?<={_UNSPACED.pattern})([\x02\x03]?)  ?([\x02\x03]?)(?={_UNSPACED.pattern})")
-_TERM = re.compile(r'"([^"]*)"?|(\S+)')
+# Patterns are compiled when they are first used: every `trace list` imports this module.
+_UNSPACED = r"[\u0e00-\u0e7f\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af\uf900-\ufaff]"
+_GAP = rf"(?<={_UNSPACED})([\x02\x03]?)  ?([\x02\x03]?)(?={_UNSPACED})"
+_TERM = r'"([^"]*)"?|(\S+)'
 _UNSEARCHED_FIELDS = frozenset(  # ids, types and counts
     {
         "id", "object", "model", "role", "type", "created", "finish_reason", "provider_finish_reason", "usage",
@@ -58,18 +59,18 @@ def _texts(value: JSON) -> Iterator[str]:
 
 def separate_characters(text: str) -> str:
     """Put spaces around characters of scripts that have no spaces."""
-    return text if text.isascii() else _UNSPACED.sub(r" \g<0> ", text.encode("utf-8", "replace").decode())
+    return text if text.isascii() else re.sub(_UNSPACED, r" \g<0> ", text.encode("utf-8", "replace").decode())
 
 
 def join_characters(text: str) -> str:
     """Undo `separate_characters`."""
-    return text if text.isascii() else _GAP.sub(r"\1\2", text)
+    return text if text.isascii() else re.sub(_GAP, r"\1\2", text)
 
 
 def match_expression(query: str) -> str:
     """A query in SQLite's syntax; one without words matches nothing."""
     terms = []
-    for phrase, word in _TERM.findall(query):
+    for phrase, word in re.findall(_TERM, query):
         text = separate_characters(phrase or word.rstrip("*")).replace('"', " ").replace("\0", " ")
         if any(character.isalnum() for character in text):
             terms.append(f'"{text}"{"*" if word.endswith("*") else ""}')

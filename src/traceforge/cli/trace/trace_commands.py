@@ -1,4 +1,4 @@
-"""`traceforge trace`: traces of recorded calls."""
+"""The commands of `traceforge trace` that read and manage the trace store."""
 
 from __future__ import annotations
 
@@ -12,26 +12,17 @@ from typing import IO
 import click
 import msgspec
 
-from traceforge.audit.auditor import Auditor, nothing_to_verify
 from traceforge.canon import JSON, json_bytes, parse_json
-from traceforge.cli.lazy_group import SuggestingGroup
 from traceforge.cli.output import (
     json_option,
-    print_findings_and_exit,
     print_json,
-    progress_bar,
     refuse_in_ci,
     write_stdout,
 )
-from traceforge.cli.trace_options import PAGE, ProgressLine, filter_options, make_filter, open_store
+from traceforge.cli.trace_options import PAGE, ProgressLine, filter_options, has_colour, make_filter, open_store
 from traceforge.clock import days_ago
-from traceforge.compare.compared_call import ComparedCall
-from traceforge.compare.comparison import compare
-from traceforge.config import current_folder, load_config
 from traceforge.errors import CannotWrite
-from traceforge.findings import ExitCode
-from traceforge.report.diff_text import comparison_text
-from traceforge.report.text_format import audit_summary, bytes_text, count
+from traceforge.report.text_format import bytes_text, count
 from traceforge.report.trace_text import ID_LENGTH, search_hits_text, trace_list_text, trace_tail_line, trace_text
 from traceforge.traces.retention import prune_traces
 from traceforge.traces.trace_follower import TraceFollower
@@ -47,12 +38,7 @@ limit_option = click.option(
 lines_option = click.option("--json", "as_json", is_flag=True, help="Print one line of JSON for each trace.")
 
 
-@click.group(cls=SuggestingGroup)
-def trace() -> None:
-    """List, show, search, diff and prune traces."""
-
-
-@trace.command("list")
+@click.command("list")
 @filter_options
 @limit_option
 @click.option("--before", default="", metavar="ID", help="List only traces older than this one: the next page.")
@@ -82,7 +68,7 @@ def list_traces(limit: int, before: str, as_json: bool, **options: str) -> None:
             )
 
 
-@trace.command()
+@click.command()
 @click.argument("trace_id", metavar="ID")
 @click.option("--chunks", is_flag=True, help="Print the chunks of a streamed answer instead, one line of JSON each.")
 @click.option("--full", is_flag=True, help="Show long texts in full.")
@@ -105,7 +91,7 @@ def show(trace_id: str, chunks: bool, full: bool, as_json: bool) -> None:
             click.echo(trace_text(store.load_trace(row), len(store.load_chunks(row)), full=full))
 
 
-@trace.command()
+@click.command()
 @click.argument("words", nargs=-1, required=True, metavar="WORD...")
 @filter_options
 @limit_option
@@ -124,12 +110,12 @@ def search(words: tuple[str, ...], limit: int, as_json: bool, **options: str) ->
         plain = str.maketrans("", "", "\x02\x03")
         print_json([{**_summary_json(hit.summary), "snippet": hit.snippet.translate(plain)} for hit in hits])
     elif hits:
-        click.echo(search_hits_text(hits, colour=_is_terminal(sys.stdout)))
+        click.echo(search_hits_text(hits, colour=has_colour(sys.stdout)))
     else:
         click.echo("nothing found", err=True)
 
 
-@trace.command()
+@click.command()
 @filter_options
 @click.option(
     "--lines",
@@ -162,27 +148,7 @@ def tail(lines: int, no_follow: bool, as_json: bool, **options: str) -> None:
             print_rows(new_rows)
 
 
-@trace.command()
-@click.argument("before", metavar="ID")
-@click.argument("after", metavar="OTHER_ID")
-@click.option("--full", is_flag=True, help="Show long texts in full.")
-@json_option
-def diff(before: str, after: str, full: bool, as_json: bool) -> None:
-    """Compare two traces.
-
-    Exit code 1: they differ.
-    """
-    with open_store() as (store, _):
-        calls = [ComparedCall.from_trace(store.load_trace(store.load_row(name)).body) for name in (before, after)]
-    comparison = compare(*calls)
-    if as_json:
-        print_json(comparison.to_json())
-    else:
-        click.echo(comparison_text(comparison, colour=_is_terminal(sys.stdout), full=full))
-    raise click.exceptions.Exit(ExitCode.FINDINGS if comparison.has_changed else ExitCode.OK)
-
-
-@trace.command()
+@click.command()
 @filter_options
 @click.option("--out", type=click.Path(dir_okay=False), default="-", help="Write to this file instead of stdout.")
 @click.option("--with-chunks", is_flag=True, help="Add the chunks of streamed answers as `chunks`.")
@@ -205,7 +171,7 @@ def export(out: str, with_chunks: bool, **options: str) -> None:
         click.echo(f"{count(len(rows), 'trace')} written to {out}", err=True)
 
 
-@trace.command()
+@click.command()
 @click.option(
     "--older-than",
     type=click.IntRange(0),
@@ -244,7 +210,7 @@ def prune(older_than: int | None, session_id: str | None, dry_run: bool, as_json
         click.echo(f"{note}; prune again when it has ended", err=True)
 
 
-@trace.command()
+@click.command()
 @click.option(
     "--older-than", type=click.IntRange(0), default=COMPRESS_AFTER_DAYS, metavar="DAYS",
     help=f"Move only traces older than DAYS.  [default: {COMPRESS_AFTER_DAYS}]",
@@ -276,7 +242,7 @@ def compress(older_than: int, as_json: bool) -> None:
     click.echo(f"compressed {count(compressed.traces, 'trace')} older than {count(older_than, 'day')}{size}")
 
 
-@trace.command()
+@click.command()
 @json_option
 def migrate(as_json: bool) -> None:
     """Rewrite traces of older versions in this version."""
@@ -290,7 +256,7 @@ def migrate(as_json: bool) -> None:
     click.echo(f"migrated {count(len(migrated), 'trace')}")
 
 
-@trace.command()
+@click.command()
 def reindex() -> None:
     """Rebuild the index of lists and searches.
 
@@ -301,23 +267,6 @@ def reindex() -> None:
         number = store.reindex(line)
         line.clear()
     click.echo(f"indexed {count(number, 'trace')}")
-
-
-@trace.command()
-@click.argument("folder", required=False, metavar="[DIR]")
-@json_option
-def verify(folder: str | None, as_json: bool) -> None:
-    """Check every trace in DIR, or in the traces folder.
-
-    Without DIR, checks the traces folder of this project.
-    """
-    loaded = load_config(current_folder())
-    root = folder or os.path.relpath(os.path.join(loaded.project, loaded.config.traces_dir))
-    report = Auditor(loaded.config.models, root, progress_bar).verify([root])
-    if not report.checked["trace"] and not report.findings:  # Files of other formats do not count here.
-        report.findings.append(nothing_to_verify(root))
-    summary = audit_summary(report.checked, report.findings, report.request_gated)
-    print_findings_and_exit(report.findings, summary, report.to_json(), as_json)
 
 
 def _summary_json(summary: TraceSummary) -> dict[str, JSON]:
@@ -346,7 +295,3 @@ def _private_file(path: str) -> IO[bytes]:
         os.ftruncate(descriptor, 0)
         os.chmod(path, 0o600)
     return os.fdopen(descriptor, "wb")
-
-
-def _is_terminal(stream: object) -> bool:
-    return bool(getattr(stream, "isatty", lambda: False)()) and "NO_COLOR" not in os.environ
