@@ -6,16 +6,24 @@ In: a project. Out: findings, and what was checked. Never: runs anything, or pas
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from traceforge.audit.auditor import AuditReport, nothing_approved, verify_snapshots
 from traceforge.audit.parallel_map import ProgressReporter, no_progress
 from traceforge.config import LoadedConfig
-from traceforge.findings import ExitCode, exit_code
-from traceforge.snapshots.gate.command_gate import find_pending_changes
+from traceforge.findings import ExitCode, Finding, exit_code
 from traceforge.snapshots.gate.gate_findings import GateFinding
-from traceforge.snapshots.record.pending_changes import load_pending
+from traceforge.snapshots.record.pending_changes import ChangeKind, PendingChange, load_pending
+
+PENDING_RULE = "GT4"
+_PENDING_HINT = "See it: traceforge diff {id}; then approve or reject it."
+_CHANGE_TEXTS = {
+    ChangeKind.NEW: "is new",
+    ChangeKind.REQUEST: "has another request",
+    ChangeKind.ANSWER: "has another answer",
+    ChangeKind.BOTH: "has another request and another answer",
+}
 
 
 class TreeGateReport(NamedTuple):
@@ -48,3 +56,14 @@ def check_tree_and_pending(
     if not findings and not records:
         findings.append(GateFinding(nothing_approved(root), 0))
     return TreeGateReport(audit, findings, records, request_gated)
+
+
+def find_pending_changes(changes: Iterable[PendingChange]) -> Iterator[GateFinding]:
+    """Recorded changes that wait for approval: what `traceforge test` without a command finds."""
+    for change in changes:
+        if change.kind is ChangeKind.REFUSED:
+            message = f"{change.id} cannot be approved: {change.reasons[0].message}"
+        else:
+            message = f"{change.id} {_CHANGE_TEXTS[change.kind]}, and waits for approval"
+        finding = Finding(change.location, "", PENDING_RULE, message, _PENDING_HINT.format(id=change.id))
+        yield GateFinding(finding, 0, tuple(dict.fromkeys(turn.scope for turn in change.turns)), change.id)

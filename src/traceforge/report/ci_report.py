@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from enum import StrEnum
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from traceforge.audit.auditor import AuditReport
 from traceforge.config import SNAPSHOTS_DIR
@@ -18,8 +18,10 @@ from traceforge.report.finding_locations import FindingLocator, SourceLocation
 from traceforge.report.gate_text import gate_finding_lines, gate_report_lines
 from traceforge.report.text_format import audit_summary, hint_line, one_line
 from traceforge.snapshots.formats.tree_layout import WIRE_DIR
-from traceforge.snapshots.gate.command_gate import TestRun
 from traceforge.snapshots.gate.gate_findings import UNUSED_RULE, GateFinding
+
+if TYPE_CHECKING:
+    from traceforge.snapshots.gate.command_gate import TestRun
 
 
 class CaseOutcome(StrEnum):

@@ -7,7 +7,7 @@ answers from a tree that does not verify.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from traceforge.capture.replay_responder import ReplayResponder
@@ -18,11 +18,8 @@ from traceforge.findings import IO, Finding
 from traceforge.snapshots.gate.gate_findings import GateFinding
 from traceforge.snapshots.gate.gate_judgement import RunObservations, judge_requests, judge_run, observe_replay
 from traceforge.snapshots.gate.null_recorder import NullRecorder
-from traceforge.snapshots.record.pending_changes import ChangeKind, PendingChange
 from traceforge.snapshots.record.record_run import redacted_scope
 from traceforge.snapshots.tree.project_snapshots import ProjectSnapshots, list_key_names, open_snapshots
-
-PENDING_RULE = "GT4"
 
 COMMAND = "(the command)"
 LOST_PYTHON = "a Python started with"
@@ -32,7 +29,6 @@ _NOT_SEEN_HINT = "Let it use HTTP, or do not run it in a test."
 _NO_CALL_HINT = "Is this the command that was recorded? traceforge status says what there is."
 _NOTHING_APPROVED_HINT = "No call is approved yet. Record and approve first: traceforge record -- COMMAND"
 _PYTHON_HINT = "Start it without -I, -E and -S, and with the environment it has."
-_PENDING_HINT = "See it: traceforge diff {id}; then approve or reject it."
 _SEAL_HINT = "Run it on Linux 6.7 or later, or set test.seal_network to auto."
 
 
@@ -93,22 +89,3 @@ def _find_unguarded(loaded: LoadedConfig, run: CommandRun) -> Iterator[Finding]:
         yield Finding(COMMAND, "", IO, message, _PYTHON_HINT)
     if loaded.config.test.seal_network == "require" and not strength.is_sealed:
         yield Finding(COMMAND, "", IO, f"the run was not sealed: {strength.why}", _SEAL_HINT)
-
-
-_CHANGE_TEXTS = {
-    ChangeKind.NEW: "is new",
-    ChangeKind.REQUEST: "has another request",
-    ChangeKind.ANSWER: "has another answer",
-    ChangeKind.BOTH: "has another request and another answer",
-}
-
-
-def find_pending_changes(changes: Iterable[PendingChange]) -> Iterator[GateFinding]:
-    """Recorded changes that wait for approval: what `traceforge test` without a command finds."""
-    for change in changes:
-        if change.kind is ChangeKind.REFUSED:
-            message = f"{change.id} cannot be approved: {change.reasons[0].message}"
-        else:
-            message = f"{change.id} {_CHANGE_TEXTS[change.kind]}, and waits for approval"
-        finding = Finding(change.location, "", PENDING_RULE, message, _PENDING_HINT.format(id=change.id))
-        yield GateFinding(finding, 0, tuple(dict.fromkeys(turn.scope for turn in change.turns)), change.id)

@@ -9,13 +9,13 @@ import pytest
 from support.exchanges import REDACTOR
 from support.proposals import approve_change, make_call, propose
 from support.replay_player import play
+from traceforge.audit.tree_gate import PENDING_RULE, find_pending_changes
 from traceforge.config import ModelRule
 from traceforge.exchange import Caller, Exchange
 from traceforge.replay.library import Library
 from traceforge.replay.player import Player
 from traceforge.replay.request_key import RequestKeyer
 from traceforge.replay.volatile import VolatileRules
-from traceforge.snapshots.gate.command_gate import PENDING_RULE, find_pending_changes
 from traceforge.snapshots.gate.gate_findings import (
     CHANGED_RULE,
     NEW_RULE,
