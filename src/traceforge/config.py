@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import re
-import tomllib
 from collections.abc import Iterator, Mapping
 from difflib import get_close_matches
 from typing import Annotated, ClassVar, Literal, NamedTuple, cast
@@ -230,6 +229,8 @@ def _read_pyproject(path: str) -> JSONObject | None:
     data = read_file(path, bytes_max=CONFIG_BYTES_MAX)
     if b"traceforge" not in data:
         return None  # Not about us; a broken one is not ours to judge.
+    import tomllib  # A twentieth of what the pytest plugin adds to a run, and few projects need it.
+
     try:
         tools = tomllib.loads(data.decode()).get("tool", {})
     except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as exc:

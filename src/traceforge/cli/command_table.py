@@ -6,7 +6,7 @@ modules would make `traceforge --help` import all of them, which takes six times
 command's docstring.
 
 Few imports are deferred inside functions, each with its reason: the reports for CI services (`ci_reports.py`),
-google-re2 (`config_commands.py`), and what only an error or a shell completion needs (`main.py`, `lazy_group.py`).
+google-re2 (`config_commands.py`), and what only an error or a shell completion needs (`lazy_group.py`).
 """
 
 from __future__ import annotations

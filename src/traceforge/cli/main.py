@@ -18,6 +18,7 @@ from traceforge.cli.command_table import TOP
 from traceforge.cli.lazy_group import LazyGroup
 from traceforge.errors import CannotWrite, InternalError, TraceForgeError
 from traceforge.findings import ExitCode
+from traceforge.report.text_format import hint_line, one_line
 
 INTERRUPTED = 130  # what a shell reports for Ctrl-C
 BROKEN_PIPE = 141  # what a shell reports when the reader of a pipe has ended
@@ -112,8 +113,6 @@ def _flush() -> None:
 
 
 def _report_error(error: TraceForgeError, debug: bool) -> int:
-    from traceforge.report.text_format import hint_line, one_line
-
     def lines() -> None:
         if debug:
             sys.excepthook(*sys.exc_info())
