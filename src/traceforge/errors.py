@@ -16,7 +16,7 @@
     ├── CannotListen               TF501  a server cannot use an address
     ├── CannotStart                TF502  a command cannot be started
     ├── ProviderFailed             TF503  a provider gave no usable answer
-    ├── CallNotRecorded            TF601  a replay has no recorded answer for a call
+    ├── CallNotRecorded            TF601  a call could not be replayed
     ├── PromptNotRecorded          TF602  a recording has no answer for a prompt
     ├── UnusedInteractions         TF603  recorded answers were not used by a replay
     ├── CannotApprove              TF701  a pending change cannot be approved
@@ -34,6 +34,7 @@ paths, positions, digests and types, never a value that could be a secret: build
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Sequence
 from enum import StrEnum
 from typing import ClassVar, Self
@@ -42,6 +43,23 @@ from traceforge.findings import IO, PARSE, ExitCode, Finding
 
 PROBLEMS_MAX = 20  # Named in one error; a body may hold ten thousand wrong items.
 NAME_CHARACTERS_MAX = 200  # Of a field's name in a message.
+NOT_REPLAYABLE_HINT = "A new recording does not help: correct what the message names, or do not make this call."
+STDOUT_HINT = "Check where the output of the command goes: the disk, or the program that reads it."
+
+_NO_SPACE_HINT = "Free some space, or choose another path."
+_PERMISSION_HINT = "Give your user the permission to write there, or choose another path."
+_NO_FOLDER_HINT = "Create the folder first, or choose another path."
+_WRITE_HINTS = {
+    errno.ENOSPC: _NO_SPACE_HINT,
+    errno.EDQUOT: _NO_SPACE_HINT,
+    errno.EACCES: _PERMISSION_HINT,
+    errno.EPERM: _PERMISSION_HINT,
+    errno.EROFS: "Choose another path: this file system is read-only.",
+    errno.ENOENT: _NO_FOLDER_HINT,
+    errno.ENOTDIR: _NO_FOLDER_HINT,
+    errno.EISDIR: "Choose the path of a file; this one is a folder.",
+    errno.ELOOP: "Replace the link with a file or folder.",
+}
 
 
 class TraceForgeError(Exception):
@@ -130,12 +148,17 @@ class CannotRead(TraceForgeError):
 
 
 class CannotWrite(TraceForgeError):
-    """A file, or the output of a command, cannot be written."""
+    """A file, or the output of a command, cannot be written; the hint follows from the system's error."""
 
     code = "TF202"
 
-    def __init__(self, path: str, reason: str) -> None:
-        super().__init__(f"{path} cannot be written: {reason}", hint="Free some space, or choose another path.")
+    def __init__(self, path: str, cause: OSError | str, *, hint: str = "") -> None:
+        if isinstance(cause, OSError):
+            reason = (cause.strerror or str(cause)).lower()
+            hint = hint or _WRITE_HINTS.get(cause.errno or 0, "Check the disk, or choose another path.")
+        else:
+            reason = cause
+        super().__init__(f"{path} cannot be written: {reason}", hint=hint)
 
 
 class NotFound(TraceForgeError):
@@ -151,13 +174,14 @@ class PathInUse(TraceForgeError):
 
 
 class BrokenJournal(TraceForgeError):
-    """An approval was interrupted and its journal is damaged; no part of the approval was applied."""
+    """An approval was interrupted and its journal is damaged, so the rest of the approval cannot be applied."""
 
     code = "TF205"
 
     def __init__(self, path: str, reason: str) -> None:
         hint = f"Remove {path}, check the snapshots with `git status`, and approve again."
-        super().__init__(f"{path}: {reason}; no part of the approval was applied", hint=hint)
+        consequence = "the rest of the approval cannot be applied, and some of its files may already be written"
+        super().__init__(f"{path}: {reason}; {consequence}", hint=hint)
 
 
 class CannotSign(TraceForgeError):
@@ -260,19 +284,22 @@ class ProviderFailed(TraceForgeError):
 
 
 class CallNotRecorded(TraceForgeError):
-    """A call of a replay has no recorded answer."""
+    """A call could not be replayed: it has no recorded answer, or is of a kind that cannot be replayed.
+
+    `misses` explains each call. `can_record`: for one of them at least, a new recording would help.
+    """
 
     code = "TF601"
     exit_code = ExitCode.FINDINGS
 
-    def __init__(self, misses: Sequence[str]) -> None:
+    def __init__(self, misses: Sequence[str], *, can_record: bool = True) -> None:
         distinct = dict.fromkeys(misses)  # each once, in order
         calls = "1 call" if len(misses) == 1 else f"{len(misses)} calls"
         more = f" (and {len(distinct) - 1} other requests)" if len(distinct) > 1 else ""
-        super().__init__(
-            f"{calls} had no recorded answer: {next(iter(distinct), '')}{more}",
-            hint="Record the call again, or declare what may differ in match.ignore_paths.",
-        )
+        hint = "Record the call again, or declare what may differ in match.ignore_paths."
+        if not can_record:
+            hint = NOT_REPLAYABLE_HINT
+        super().__init__(f"{calls} could not be replayed: {next(iter(distinct), '')}{more}", hint=hint)
         self.misses = tuple(misses)
 
 
@@ -289,7 +316,8 @@ class PromptNotRecorded(TraceForgeError):
         more = f" and {len(unused) - 3} more" if len(unused) > 3 else ""
         nearest_text = f"; {nearest}" if nearest else ""
         super().__init__(
-            f"call {position} of the replay sent prompt {prompt_hash}, {reason}; {unused_text}{more}{nearest_text}",
+            f"call {position + 1} of the replay sent prompt {prompt_hash}, {reason}; "
+            f"{unused_text}{more}{nearest_text}",
             hint="Record the session again, or send a recorded prompt: prompts are matched by their hash.",
         )
         self.position = position  # of the call, from 0
@@ -305,12 +333,13 @@ class UnusedInteractions(TraceForgeError):
     exit_code = ExitCode.FINDINGS
 
     def __init__(self, unused: Sequence[int], total: int) -> None:
-        positions = ", ".join(map(str, unused[:10])) + (", …" if len(unused) > 10 else "")
+        numbers = ", ".join(str(position + 1) for position in unused[:10]) + (", …" if len(unused) > 10 else "")
         super().__init__(
-            f"{len(unused)} of {total} recorded answers were not used: {positions}",
+            f"{len(unused)} of {total} recorded answers were not used: {'answer' if len(unused) == 1 else 'answers'} "
+            f"{numbers}",
             hint="Record the session again if it makes fewer calls now.",
         )
-        self.unused = tuple(unused)
+        self.unused = tuple(unused)  # positions in the recording, from 0
 
 
 class CannotApprove(TraceForgeError):
@@ -341,9 +370,9 @@ class BranchConflict(StoreRefused):
 
     code = "TF802"
 
-    def __init__(self, version: int, head_event_id: str | None) -> None:
+    def __init__(self, version: int, head_event_id: str | None, *, expected: str) -> None:
         super().__init__(
-            f"the branch is at version {version} with head {head_event_id or 'none'}, not as expected",
+            f"the branch is at version {version} with head {head_event_id or 'none'}; expected: {expected}",
             reason="branch_version_conflict",
             status=409,
             hint="Read the events in between, and append again with this version and head.",

@@ -135,7 +135,7 @@ def write_atomic_chunks(path: str, chunks: Iterable[bytes], *, mode: int = 0o644
             raise
         sync_folder(folder or ".")
     except OSError as exc:
-        raise CannotWrite(path, (exc.strerror or str(exc)).lower()) from None
+        raise CannotWrite(path, exc) from None
 
 
 def _write_synced(path: str, chunks: Iterable[bytes], mode: int) -> None:

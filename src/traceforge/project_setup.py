@@ -147,7 +147,7 @@ def prepare_workflow(folder: str) -> str:
     try:
         os.makedirs(os.path.dirname(path), exist_ok=True)
     except OSError as exc:
-        raise CannotWrite(path, (exc.strerror or str(exc)).lower()) from None
+        raise CannotWrite(path, exc) from None
     write_atomic(path, _workflow(project, root).encode())
     return f"wrote     {shown_path}: see that it installs and tests your application"
 

@@ -109,7 +109,7 @@ def test_an_unmatched_request_is_tried_once_and_the_exception_explains_it(
 ) -> None:
     """The path and both values, in the SDK's own exception; the replay fails, although it was swallowed."""
     with (
-        pytest.raises(CallNotRecorded, match="1 call had no recorded answer"),
+        pytest.raises(CallNotRecorded, match="1 call could not be replayed"),
         traceforge.replay() as replayed,
         pytest.raises(Exception, match="no recorded call matches") as caught,
     ):

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import copy
+import errno
 import gc
+import os
 import pickle
 import re
 from collections.abc import Callable
@@ -72,7 +74,7 @@ MAKERS: dict[type[TraceForgeError], Callable[[], TraceForgeError]] = {
     UnusedInteractions: lambda: UnusedInteractions([1, 2], 3),
     CannotApprove: lambda: CannotApprove("it was refused", hint="Record again."),
     StoreRefused: lambda: StoreRefused("no such field", reason="unknown_field", param="hue", hint="Leave it out."),
-    BranchConflict: lambda: BranchConflict(3, None),
+    BranchConflict: lambda: BranchConflict(3, None, expected="version 2 with head evt_a"),
     ContentPurged: lambda: ContentPurged("snp_1", "pur_1"),
     StoreUnavailable: lambda: StoreUnavailable("the database cannot be reached", hint="Start it."),
     InvalidFields: lambda: InvalidFields([("hue", "unknown field"), ("event.content", "must be string")]),
@@ -204,3 +206,31 @@ def test_an_error_over_findings_quotes_the_first_and_counts_the_others(
     assert message == str(error)
     assert "Do this." == error.hint
     assert FINDINGS[: len(error.findings)] == error.findings
+
+
+@pytest.mark.parametrize(
+    ("number", "hint"),
+    [
+        (errno.ENOSPC, "Free some space, or choose another path."),
+        (errno.EACCES, "Give your user the permission to write there, or choose another path."),
+        (errno.EROFS, "Choose another path: this file system is read-only."),
+        (errno.ENOENT, "Create the folder first, or choose another path."),
+        (errno.EIO, "Check the disk, or choose another path."),
+    ],
+)
+def test_the_hint_of_a_failed_write_follows_from_the_system_error(number: int, hint: str) -> None:
+    """Only a full disk needs space."""
+    error = CannotWrite("a.json", OSError(number, os.strerror(number)))
+
+    assert f"a.json cannot be written: {os.strerror(number).lower()}" == error.message
+    assert hint == error.hint
+
+
+def test_calls_and_answers_are_counted_from_one_in_messages() -> None:
+    """The attributes are positions, from 0."""
+    prompt = PromptNotRecorded(0, "sha256:ab", "which was not recorded", [])
+    unused = UnusedInteractions([1, 2], 3)
+
+    assert prompt.message.startswith("call 1 of the replay sent prompt sha256:ab")
+    assert "2 of 3 recorded answers were not used: answers 2, 3" == unused.message
+    assert (0, (1, 2)) == (prompt.position, unused.unused)

@@ -67,7 +67,7 @@ def replay(*, session: str = "", pace: str = "none", player: Player | None = Non
 
     Raises:
         ValueError: the pace is unknown.
-        CallNotRecorded: at the end, unless it ends with another error: a call was made that nothing recorded answers.
+        CallNotRecorded: at the end, unless it ends with another error: a call was made that could not be replayed.
         InvalidConfig: the project's configuration cannot be used.
     """
     speed = read_pace(pace)
@@ -85,4 +85,5 @@ def replay(*, session: str = "", pace: str = "none", player: Player | None = Non
     finally:
         clients.stop(subscription)
     if replayed.unmatched:
-        raise CallNotRecorded([request.message for request in replayed.unmatched])
+        can_record = any(request.can_record for request in replayed.unmatched)
+        raise CallNotRecorded([request.message for request in replayed.unmatched], can_record=can_record)

@@ -55,7 +55,7 @@ class ReplayResponder(NamedTuple):
                 method, url, claims.upstream, body, claims.caller, allow_upstream=self.allow_upstream
             )
         except Exception as exc:  # noqa: BLE001
-            return self._fail(method, url, f"looking for one failed ({type(exc).__name__})")
+            return self._fail(method, url, f"the lookup of a recording failed ({type(exc).__name__})")
 
     def respond(
         self, method: str, url: str, headers: Headers, body: bytes, caller: Caller

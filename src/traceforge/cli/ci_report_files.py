@@ -50,7 +50,7 @@ def _write_report(path: str, data: bytes) -> None:
     try:
         os.makedirs(folder or ".", exist_ok=True)
     except OSError as exc:
-        raise CannotWrite(path, (exc.strerror or str(exc)).lower()) from None
+        raise CannotWrite(path, exc) from None
     write_atomic(path, data)
 
 

@@ -5,6 +5,7 @@ No traceback is printed without --debug.
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
 from collections.abc import Callable, Iterable
@@ -16,12 +17,23 @@ import click
 from traceforge import __version__
 from traceforge.cli.command_table import TOP
 from traceforge.cli.lazy_group import LazyGroup
-from traceforge.errors import CannotWrite, InternalError, TraceForgeError
+from traceforge.errors import STDOUT_HINT, CannotRead, CannotWrite, InternalError, TraceForgeError
 from traceforge.findings import ExitCode
 from traceforge.report.text_format import hint_line, one_line
 
 INTERRUPTED = 130  # what a shell reports for Ctrl-C
 BROKEN_PIPE = 141  # what a shell reports when the reader of a pipe has ended
+
+_INTERNAL_HINT = "Run it again with `traceforge --debug` before the command, and report the output."
+_STDOUT_ERRNOS = {  # of writing to a file, a device or a pipe that is open
+    errno.EAGAIN,
+    errno.EBADF,
+    errno.EDQUOT,
+    errno.EFBIG,
+    errno.EINVAL,
+    errno.EIO,
+    errno.ENOSPC,
+}
 
 
 class _HelpFormatter(click.HelpFormatter):
@@ -52,8 +64,8 @@ class _TopGroup(LazyGroup):
 def cli(debug: bool) -> None:
     """Version control for AI behaviour.
 
-    Record the model calls of an application, approve them, and fail the build when a prompt, a model or an answer
-    changes.
+    Record the model calls of an application, approve them, and fail the build when a prompt, a model or a parameter
+    changes. Tests replay the approved answers; `check-live` finds out whether the model still gives them.
 
     Exit codes: 0 unchanged or valid, 1 findings, 2 wrong usage, 3 something could not be checked. `run`, `record` and
     `test` pass on the exit code of COMMAND: see `traceforge help exit-codes`.
@@ -85,12 +97,27 @@ def _run(arguments: list[str]) -> int:
         return BROKEN_PIPE
     except TraceForgeError as exc:
         return _report_error(exc, debug)
-    except OSError as exc:  # Our own files raise CannotWrite: this is stdout.
-        _discard_stdout()
-        return _report_error(CannotWrite("the output", (exc.strerror or str(exc)).lower()), debug)
+    except OSError as exc:
+        if _is_of_stdout(exc):
+            _discard_stdout()
+        return _report_error(_explain_os_error(exc), debug)
     except Exception as exc:  # noqa: BLE001 (no traceback reaches a person who did not ask for one)
-        hint = "Run it again with `traceforge --debug` before the command, and report the output."
-        return _report_error(InternalError(f"internal error: {type(exc).__name__}", hint=hint), debug)
+        return _report_error(InternalError(f"internal error: {type(exc).__name__}", hint=_INTERNAL_HINT), debug)
+
+
+def _is_of_stdout(error: OSError) -> bool:
+    """Whether writing the output raised this. Such an error names no file; those that open a file do."""
+    return error.filename is None and error.errno in _STDOUT_ERRNOS
+
+
+def _explain_os_error(error: OSError) -> TraceForgeError:
+    """Name what the system's error is about, as far as the error says it."""
+    if _is_of_stdout(error):
+        return CannotWrite("the output", error, hint=STDOUT_HINT)
+    reason = (error.strerror or str(error)).lower()
+    if error.filename is not None:
+        return CannotRead(os.fsdecode(error.filename), reason, hint="Check the path and its permissions.")
+    return InternalError(f"internal error: {type(error).__name__}: {reason}", hint=_INTERNAL_HINT)
 
 
 def _invoke(arguments: list[str]) -> int:

@@ -11,7 +11,7 @@ from typing import NoReturn, TypeVar
 import click
 
 from traceforge.canon import JSON, ecmascript_bytes
-from traceforge.errors import CannotWrite, InvalidFile
+from traceforge.errors import STDOUT_HINT, CannotWrite, InvalidFile
 from traceforge.findings import Finding, exit_code
 from traceforge.report.text_format import finding_lines
 
@@ -30,7 +30,7 @@ def print_json(value: JSON) -> None:
 def write_stdout(data: bytes) -> None:
     """Write bytes to stdout exactly as they are."""
     if sys.stdout is None:  # stdout was closed before the process started.
-        raise CannotWrite("the output", "standard output is closed")
+        raise CannotWrite("the output", "standard output is closed", hint=STDOUT_HINT)
     sys.stdout.flush()
     sys.stdout.buffer.write(data)
     sys.stdout.buffer.flush()

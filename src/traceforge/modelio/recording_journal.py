@@ -14,6 +14,7 @@ journal that another process left is never overwritten.
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import os
 import re
@@ -93,7 +94,7 @@ class RecordingJournal:
         except FileExistsError:  # Another process created it meanwhile.
             raise _path_in_use_error(recording) from None
         except OSError as exc:
-            raise CannotWrite(path, (exc.strerror or str(exc)).lower()) from None
+            raise CannotWrite(path, exc) from None
         lock_file(descriptor)
         journal = cls(recording, header, descriptor, [], 0)
         try:
@@ -165,7 +166,7 @@ class RecordingJournal:
         except OSError as exc:
             with suppress(OSError):
                 os.ftruncate(self._descriptor, self._size)
-            raise CannotWrite(self.recording + JOURNAL_SUFFIX, (exc.strerror or str(exc)).lower()) from None
+            raise CannotWrite(self.recording + JOURNAL_SUFFIX, exc) from None
         self._size += len(line)
 
     def _session_fields(self, ended_at_utc: str) -> JSONObject:
@@ -211,7 +212,7 @@ def check_path_is_free(recording: str) -> None:
     if os.path.lexists(path):
         raise _path_in_use_error(recording)
     if not os.path.isdir(os.path.dirname(path) or "."):
-        raise CannotWrite(path, "no such file or directory")
+        raise CannotWrite(path, FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT)))
 
 
 def _path_in_use_error(recording: str) -> PathInUse:

@@ -74,7 +74,7 @@ class InteractionQueue:
         """Why the recording has no answer for a prompt."""
         times = self._hashes.count(Digest(prompt_hash))
         if self._sequential and self._position < len(self._hashes):
-            return f"and interaction {self._position} of the recording is {self._hashes[self._position]}"
+            return f"and answer {self._position + 1} of the recording is for {self._hashes[self._position]}"
         if self._sequential:
             return f"and the recording ends after {len(self._hashes)} interactions"
         if times:

@@ -78,6 +78,7 @@ def sign_files(files: Mapping[str, bytes], key_file: str) -> bytes:
     manifest = _signed_manifest(files)
     signature = sign_bytes(canonical_bytes(manifest), key_file, NAMESPACE)
     if signature is None:
+        hint = f"Add the key to your SSH agent and sign again: ssh-add {key_file}"
         raise CannotSign("the pack was not signed: ssh-keygen could not use the key", hint=hint)
     return canonical_bytes({**manifest, "key": key.fingerprint, "signature": signature}) + b"\n"
 

@@ -113,7 +113,7 @@ def _write_folder(out: str, files: Mapping[str, bytes], signature: bytes | None)
             raise
         sync_folder(folder or ".")
     except OSError as exc:
-        raise CannotWrite(out, (exc.strerror or str(exc)).lower()) from None
+        raise CannotWrite(out, exc) from None
 
 
 def _remove_stale_signature(path: str) -> None:

@@ -121,8 +121,8 @@ class Player:
         self._library.restart_scope(scope)
 
     def count_unmatched(self, reason: str) -> UnmatchedRequest:
-        """Count as unmatched a request that could not be looked up."""
-        unmatched = UnmatchedRequest("", len(self._library), reason=reason)
+        """Count as unmatched a request that could not be looked up: one that no recording would answer."""
+        unmatched = UnmatchedRequest("", len(self._library), reason=reason, can_record=False)
         with self._lock:
             self.unmatched.append(unmatched)
         return unmatched

@@ -37,7 +37,7 @@ class FieldDifference(NamedTuple):
 
 
 class UnmatchedRequest(NamedTuple):
-    """A request without a recording, and why."""
+    """A request that was not replayed, and why."""
 
     endpoint: str
     recording_count: int
@@ -45,6 +45,7 @@ class UnmatchedRequest(NamedTuple):
     differences: tuple[FieldDifference, ...] = ()
     omitted_count: int = 0  # differences that are not shown
     reason: str = ""  # instead of differences
+    can_record: bool = True  # whether a new recording would help; not if the request cannot be replayed at all
     caller: Caller = Caller()
     request: KeyedRequest | None = None  # without redacted values; None where it could not be looked up
 
@@ -52,7 +53,7 @@ class UnmatchedRequest(NamedTuple):
     def message(self) -> str:
         """The whole explanation in one line."""
         if self.reason:
-            return f"no recorded call matches: {self.reason}"
+            return f"no recorded call matches: {self.reason}" if self.can_record else self.reason
         if not self.recording_count:
             return "no recorded call matches: nothing was recorded"
         if not self.nearest:
@@ -117,7 +118,7 @@ def explain_unreadable(
 ) -> UnmatchedRequest:
     """The matching recording cannot be read any more."""
     reason = f"the recording {name} cannot be read: {error}"
-    return unmatched_for_reason(request, recording_count, reason)._replace(nearest=name)
+    return unmatched_for_reason(request, recording_count, reason)._replace(nearest=name, can_record=False)
 
 
 def unmatched_for_reason(request: KeyedRequest, recording_count: int, reason: str) -> UnmatchedRequest:

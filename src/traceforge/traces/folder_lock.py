@@ -28,7 +28,7 @@ def lock_traces_folder(traces_dir: str, *, seconds: float = float("inf")) -> Ite
     try:
         descriptor = _open_lock_target(traces_dir)
     except OSError as exc:
-        raise CannotWrite(traces_dir, (exc.strerror or str(exc)).lower()) from None
+        raise CannotWrite(traces_dir, exc) from None
     try:
         deadline = time.monotonic() + seconds
         while not (is_locked := lock_file(descriptor)) and time.monotonic() < deadline:

@@ -100,7 +100,7 @@ class SpoolWriter:
             try:
                 self._write_frame(frame, size)
             except OSError as exc:
-                raise CannotWrite(self._folder, (exc.strerror or str(exc)).lower()) from None
+                raise CannotWrite(self._folder, exc) from None
 
     def sync(self) -> None:
         """Wait until every appended trace is on disk."""
@@ -267,7 +267,7 @@ def blank_frames(path: str, ids: Collection[str]) -> int:
     except FileNotFoundError:
         return 0
     except OSError as exc:
-        raise CannotWrite(path, (exc.strerror or str(exc)).lower()) from None
+        raise CannotWrite(path, exc) from None
     try:
         for frame in matching:
             os.lseek(descriptor, frame.offset, os.SEEK_SET)
@@ -276,7 +276,7 @@ def blank_frames(path: str, ids: Collection[str]) -> int:
             os.write(descriptor, _blank_frame(size))
         os.fsync(descriptor)
     except OSError as exc:
-        raise CannotWrite(path, (exc.strerror or str(exc)).lower()) from None
+        raise CannotWrite(path, exc) from None
     finally:
         os.close(descriptor)
     return len(matching)

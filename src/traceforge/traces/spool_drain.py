@@ -75,7 +75,7 @@ def _drain_segment(traces_dir: str, path: str) -> DrainResult:
     except PermissionError:
         return DrainResult(remaining=1)  # It belongs to another user.
     except OSError as exc:
-        raise CannotWrite(path, (exc.strerror or str(exc)).lower()) from None
+        raise CannotWrite(path, exc) from None
     try:
         if not lock_file(descriptor):
             return DrainResult(remaining=1)
@@ -100,7 +100,7 @@ def _write_files(traces_dir: str, path: str, segment: SpoolSegment) -> DrainResu
         else:
             os.unlink(path)
     except OSError as exc:
-        raise CannotWrite(traces_dir, (exc.strerror or str(exc)).lower()) from None
+        raise CannotWrite(traces_dir, exc) from None
     damaged = (path + DAMAGED_SUFFIX,) if segment.damaged_bytes else ()
     return DrainResult(len(segment.frames), int(segment.torn_bytes > 0), damaged)
 

@@ -112,5 +112,5 @@ def _unlink(path: str) -> int:
     except FileNotFoundError:
         return 0
     except OSError as exc:
-        raise CannotWrite(path, (exc.strerror or str(exc)).lower()) from None
+        raise CannotWrite(path, exc) from None
     return 1

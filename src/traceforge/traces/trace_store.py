@@ -160,7 +160,8 @@ class TraceStore:
             stored = read_from(row)
             if stored is not None:
                 return stored
-        raise NotFound(f"the trace {row.summary.id} is gone", hint="It was removed meanwhile.")
+        message = f"the trace {row.summary.id} was removed while this command ran"
+        raise NotFound(message, hint="See what is left: traceforge trace list")
 
     def load_trace(self, row: TraceRow) -> Trace:
         """A trace, migrated to this version in memory.
@@ -347,7 +348,7 @@ class TraceStore:
         except FileNotFoundError:
             pass
         except OSError as exc:
-            raise CannotWrite(path, (exc.strerror or str(exc)).lower()) from None
+            raise CannotWrite(path, exc) from None
 
 
 class CompressionResult(NamedTuple):

@@ -31,7 +31,7 @@ from traceforge.capture.hook import clients, dispatch, replayed_response
 from traceforge.capture.hook.guarded_call import faults
 from traceforge.capture.recorder import MemoryRecorder
 from traceforge.capture.replay_responder import ReplayResponder
-from traceforge.errors import CallNotRecorded
+from traceforge.errors import NOT_REPLAYABLE_HINT, CallNotRecorded
 from traceforge.exchange import CallOutcome, Chunk, Exchange
 from traceforge.replay.player import Player
 
@@ -232,7 +232,9 @@ def test_an_unmatched_request_is_refused_and_counted_although_it_is_swallowed(
 ) -> None:
     """The application sees 418 and the explanation; the end of the replay raises."""
     with (
-        pytest.raises(CallNotRecorded, match=r"1 call had no recorded answer.*\$.messages\[0\].content"),
+        pytest.raises(
+            CallNotRecorded, match=r"1 call could not be replayed: no recorded call matches.*\$.messages\[0\].content"
+        ),
         traceforge.replay(player=make_player(tmp_path, plain())) as replayed,
     ):
         response = driver.post(url, NEW)
@@ -349,11 +351,13 @@ def test_a_websocket_to_a_provider_is_refused_and_counted(tmp_path: Path) -> Non
             await session.ws_connect("wss://api.openai.com/v1/realtime")
 
     with (
-        pytest.raises(CallNotRecorded, match=r"a WebSocket to api\.openai\.com cannot be replayed"),
+        pytest.raises(CallNotRecorded) as caught,
         traceforge.replay(player=make_player(tmp_path)),
         pytest.raises(aiohttp.ClientOSError),
     ):
         asyncio.run(ask())
+    message = "1 call could not be replayed: a WebSocket to api.openai.com cannot be replayed"
+    assert (message, NOT_REPLAYABLE_HINT) == (caught.value.message, caught.value.hint)
 
 
 def test_a_client_that_cannot_be_hooked_stops_the_replay(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -60,7 +60,7 @@ def test_a_prompt_that_was_not_recorded_is_an_error() -> None:
 
     for position, ask in enumerate((replay.complete, replay.stream)):
         with pytest.raises(
-            PromptNotRecorded, match=f"call {position} of the replay .* which was not recorded"
+            PromptNotRecorded, match=f"call {position + 1} of the replay .* which was not recorded"
         ) as caught:
             ask("another")
         assert position == caught.value.position
@@ -73,7 +73,7 @@ def test_sequential_replay_also_requires_the_order() -> None:
     replay = _replay(*pairs, sequential=True)
 
     assert "a1" == replay.complete("a").text
-    with pytest.raises(PromptNotRecorded, match=f"interaction 1 of the recording is {digest_text('b')}"):
+    with pytest.raises(PromptNotRecorded, match=f"answer 2 of the recording is for {digest_text('b')}"):
         replay.complete("a")
     assert ["b1", "a2"] == [replay.complete(prompt).text for prompt in "ba"]
     with pytest.raises(PromptNotRecorded, match="ends after 3 interactions"):
@@ -101,7 +101,7 @@ def test_recorded_token_counts_are_replayed() -> None:
 
 def test_unused_interactions_can_be_an_error() -> None:
     """At the end of the block, and only where the block itself went well."""
-    message = "2 of 3 recorded answers were not used: 1, 2"
+    message = "2 of 3 recorded answers were not used: answers 2, 3"
     with (
         pytest.raises(UnusedInteractions, match=message) as caught,
         _replay(("a", "1"), ("b", "2"), ("c", "3"), all_used=True) as replay,

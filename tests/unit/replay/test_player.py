@@ -100,7 +100,10 @@ def test_a_request_whose_recording_is_unreadable_is_unmatched(tmp_path: Path) ->
     first.unlink()
     second.write_bytes(b"{")
 
-    assert "cannot be read: the trace" in text_of(play(player, chat_exchange("a")))
+    text = text_of(play(player, chat_exchange("a")))
+    assert text.startswith("the recording ")
+    assert "cannot be read: the trace" in text
+    assert not player.unmatched[0].can_record
     assert "cannot be read: " in text_of(play(player, chat_exchange("b")))
     assert (2, 0) == (len(player.unmatched), player.played_count)
 
@@ -218,5 +221,7 @@ def test_many_threads_can_play(tmp_path: Path) -> None:
 def test_a_failed_lookup_is_counted_as_unmatched(tmp_path: Path) -> None:
     player: Player = make_player(tmp_path)
 
-    assert "no recorded call matches: it broke" == player.count_unmatched("it broke").message
-    assert 1 == len(player.unmatched)
+    unmatched = player.count_unmatched("it broke")
+
+    assert ("it broke", False) == (unmatched.message, unmatched.can_record)
+    assert [unmatched] == player.unmatched

@@ -167,7 +167,7 @@ def export(out: str, with_chunks: bool, **options: str) -> None:
             with _private_file(out) as file:
                 file.writelines(_export_lines(store, rows, with_chunks))
         except OSError as exc:
-            raise CannotWrite(out, (exc.strerror or str(exc)).lower()) from None
+            raise CannotWrite(out, exc) from None
         click.echo(f"{count(len(rows), 'trace')} written to {out}", err=True)
 
 

@@ -98,7 +98,7 @@ def read_error(status: int, body: bytes) -> TraceForgeError:
         return StoreUnavailable(f"the server answered with status {status}, and not as a context store does")
     message, code, param = error["message"], str(error.get("code")), error.get("param")
     if code == "branch_version_conflict" and isinstance(error.get("current_version"), int):
-        return BranchConflict(error["current_version"], error.get("current_head_event_id"))
+        return _conflict(message, error["current_version"], error.get("current_head_event_id"))
     if isinstance(error.get("receipt_id"), str):
         return _purged(message, error["receipt_id"])
     if isinstance(error.get("problems"), list):
@@ -108,6 +108,13 @@ def read_error(status: int, body: bytes) -> TraceForgeError:
         unavailable.outcome_unknown = code == "outcome_unknown"
         return unavailable
     return StoreRefused(message, reason=code, status=status, param=param)
+
+
+def _conflict(message: str, version: int, head_event_id: str | None) -> BranchConflict:
+    error = BranchConflict(version, head_event_id, expected="")
+    error.message = message  # It says what was expected.
+    error.args = (message,)
+    return error
 
 
 def _purged(message: str, receipt_id: str) -> ContentPurged:

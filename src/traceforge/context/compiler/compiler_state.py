@@ -45,6 +45,6 @@ def read_state(revision: str, state: CompilerState) -> tuple[int, str | None, li
     if written_by != revision:
         raise StoreUnavailable(
             f"the stored state of an earlier compilation is not one of {revision}",
-            hint="Run `traceforge context verify`: it compiles every snapshot from the beginning.",
+            hint="Restore the database from a backup, or compile with another revision (--compiler).",
         )
     return count, prefix, [(place, BlockSource(*source)) for place, *source in late_blocks]

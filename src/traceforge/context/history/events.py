@@ -110,7 +110,7 @@ def lock_branch_for_append(tx: StoreTransaction, session_id: str, branch_id: str
             f"session {session_id} is archived: you can read, fork and compile it, but not append to it",
             reason="session_archived",
             status=409,
-            hint="Set its status to active first.",
+            hint=f"Activate it first: traceforge context session update {session_id} --status active",
         )
     return state
 
@@ -129,7 +129,8 @@ def check_head(branch: BranchState, version: int, head_event_id: str | None) -> 
         BranchConflict: it has moved on.
     """
     if branch.version != version or branch.head_event_id != head_event_id:
-        raise BranchConflict(branch.version, branch.head_event_id)
+        expected = f"version {version} with head {head_event_id or 'none'}"
+        raise BranchConflict(branch.version, branch.head_event_id, expected=expected)
 
 
 def pack_event(tx: StoreTransaction, body: NewEvent, param: str = "event") -> PackedEvent:
@@ -216,7 +217,7 @@ def append_packed_events(tx: StoreTransaction, branch: BranchState, packed_event
     if not tx.cursor.execute(_MOVE_HEAD, {**expected, "new_head": parent, "new_version": sequence}):
         head = tx.cursor.fetch_one(_CURRENT_HEAD, {"branch": branch.id})
         assert head is not None
-        raise BranchConflict(*head)
+        raise BranchConflict(*head, expected=f"version {branch.version} with head {branch.head_event_id or 'none'}")
     for row in rows:
         tx.cursor.execute(_INSERT_EVENT, row)
     return [_new_event(row, packed) for row, packed in zip(rows, packed_events, strict=True)]

@@ -129,7 +129,8 @@ def rewrap_keys(tx: StoreTransaction, generation: int) -> int:
         )
         if outdated is None or outdated[0]:
             raise BrokenSeal(
-                f"some rows of {sealed_table.name} are not under the new key", hint="Nothing was purged."
+                f"some rows of {sealed_table.name} are not under the new key; nothing was purged",
+                hint="List damaged objects with `traceforge context verify`, and restore the database from a backup.",
             )
     return wrapped
 

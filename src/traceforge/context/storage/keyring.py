@@ -147,7 +147,7 @@ class Keyring:
         try:
             return os.open(f"{self.path}.{suffix}", os.O_RDWR | os.O_CREAT, 0o600)
         except OSError as exc:
-            raise CannotWrite(self.path, (exc.strerror or str(exc)).lower()) from None
+            raise CannotWrite(self.path, exc) from None
 
     def _torn_files(self) -> list[str]:
         """Temporary files that a crash left behind."""

@@ -17,6 +17,7 @@ from traceforge.capture.run.network_access import RefusedConnection
 from traceforge.compare.compared_call import ComparedCall
 from traceforge.compare.json_diff import is_same_json
 from traceforge.config import ModelRule
+from traceforge.errors import NOT_REPLAYABLE_HINT
 from traceforge.findings import Finding
 from traceforge.snapshots.formats.record_draft import draft_request
 from traceforge.snapshots.tree.approved_calls import ApprovedCall
@@ -123,7 +124,8 @@ def _explain_miss(
     scopes = (miss.caller.scope,)
     file = miss.caller.source or miss.caller.scope or "(unknown)"
     if miss.request is None or nearest is None or miss.reason:
-        return GateFinding(Finding(file, "", NEW_RULE, miss.message, NEW_HINT), 1, scopes, miss.nearest)
+        hint = NEW_HINT if miss.can_record else NOT_REPLAYABLE_HINT
+        return GateFinding(Finding(file, "", NEW_RULE, miss.message, hint), 1, scopes, miss.nearest)
     before = nearest.call
     body = miss.request.key_fields.body
     request = decode_request(miss.request.endpoint, body) if isinstance(body, dict) else {}

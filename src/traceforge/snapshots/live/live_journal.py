@@ -129,4 +129,4 @@ def _read_line(path: str, line: bytes, number: int) -> LiveAnswer:
 
 
 def _unwritable(path: str, exc: OSError) -> CannotWrite:
-    return CannotWrite(path, (exc.strerror or str(exc)).lower())
+    return CannotWrite(path, exc)

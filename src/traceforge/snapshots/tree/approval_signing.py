@@ -43,7 +43,11 @@ class SigningKey(NamedTuple):
         """
         signature = sign_bytes(data, self.file, NAMESPACE)
         if signature is None:
-            raise CannotSign("the approval was not signed: ssh-keygen could not use the key", hint=_HINT)
+            private_key = "KEY" if self.file.startswith(KEY_PREFIXES) else self.file.removesuffix(".pub")
+            raise CannotSign(
+                "the approval was not signed: ssh-keygen could not use the key",
+                hint=f"Add the key to your SSH agent and approve again: ssh-add {private_key}",
+            )
         return signature
 
 

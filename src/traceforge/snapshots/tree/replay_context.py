@@ -30,7 +30,7 @@ def replay(
 
     Raises:
         ValueError: the source or the pace is unknown.
-        CallNotRecorded: at the end, unless it ends with another error: a call was made that nothing recorded answers.
+        CallNotRecorded: at the end, unless it ends with another error: a call was made that could not be replayed.
         InvalidFile: the snapshot tree does not verify.
         InvalidConfig: the project's configuration cannot be used.
     """

@@ -30,7 +30,14 @@ from traceforge.canon import canonical_bytes, digest_bytes, parse_json
 from traceforge.config import SNAPSHOTS_DIR, STATE_DIR
 from traceforge.conversion import convert
 from traceforge.errors import BrokenJournal, CannotWrite, NotJSON, PathInUse
-from traceforge.files import make_private_folder, read_file, sync_file_system, sync_folder, write_atomic
+from traceforge.files import (
+    list_folder,
+    make_private_folder,
+    read_file,
+    sync_file_system,
+    sync_folder,
+    write_atomic,
+)
 from traceforge.snapshots.formats.tree_layout import JOURNAL_NAME, has_interrupted_approval
 from traceforge.traces.file_lock import lock_file
 
@@ -67,6 +74,7 @@ def write_files_atomically(project: str, changes: Sequence[FileChange]) -> None:
 
     Raises:
         PathInUse: another process is doing the same.
+        CannotRead: `.ai-tests` cannot be listed.
         CannotWrite: a file cannot be written, or is a link.
         BrokenJournal: an earlier change was cut short and cannot be finished.
     """
@@ -81,7 +89,8 @@ def lock_tree(project: str, *, wait_seconds: float = 0) -> Iterator[Writer]:
     For callers that read the tree first and then decide what to write. An interrupted approval is finished first.
 
     Raises:
-        PathInUse, CannotWrite, BrokenJournal: as `write_together`.
+        PathInUse, CannotWrite, BrokenJournal: as `write_files_atomically`.
+        CannotRead: `.ai-tests` cannot be listed.
     """
     state = os.path.join(project, STATE_DIR)
     descriptor = _open_lock(state)
@@ -99,7 +108,7 @@ def finish_interrupted_approval(project: str) -> bool:
 
     Raises:
         PathInUse: another process has been writing for a long time.
-        CannotWrite, BrokenJournal: as `write_together`.
+        CannotRead, CannotWrite, BrokenJournal: as `lock_tree`.
     """
     if not has_interrupted_approval(project):
         return False
@@ -122,7 +131,7 @@ def _open_lock(state: str) -> int:
         make_private_folder(state)
         return os.open(path, os.O_RDWR | os.O_CREAT | getattr(os, "O_CLOEXEC", 0), 0o600)
     except OSError as exc:
-        raise CannotWrite(path, (exc.strerror or str(exc)).lower()) from None
+        raise CannotWrite(path, exc) from None
 
 
 def _wait_for_lock(descriptor: int, wait_seconds: float) -> None:
@@ -136,10 +145,10 @@ def _wait_for_lock(descriptor: int, wait_seconds: float) -> None:
 
 def _remove_temporary_journals(state: str) -> None:
     """Remove journals that were never completed. The lock is held, so no process is writing one."""
-    for name in os.listdir(state):
-        if _TEMPORARY_JOURNAL.match(name):
+    for entry in list_folder(state):
+        if _TEMPORARY_JOURNAL.match(entry.name):
             with suppress(OSError):
-                os.unlink(os.path.join(state, name))
+                os.unlink(entry.path)
 
 
 def _write_changes(project: str, changes: Sequence[FileChange]) -> None:
@@ -195,7 +204,9 @@ def _refuse_links(project: str, changes: Sequence[FileChange]) -> None:
         paths |= {os.path.dirname(path), path}
     for path in paths:
         if os.path.islink(path):
-            raise CannotWrite(path, "is a symbolic link, which is not followed")
+            replacement = "file" if path.endswith(".json") else "folder"
+            hint = f"Replace the link with a {replacement}."
+            raise CannotWrite(path, "it is a symbolic link, which is not followed", hint=hint)
 
 
 def _apply_changes(project: str, changes: Sequence[FileChange]) -> None:
@@ -218,7 +229,7 @@ def _apply_changes(project: str, changes: Sequence[FileChange]) -> None:
         os.unlink(_journal_path(project))
         sync_folder(os.path.join(project, STATE_DIR))
     except OSError as exc:
-        raise CannotWrite(exc.filename or root, (exc.strerror or str(exc)).lower()) from None
+        raise CannotWrite(exc.filename or root, exc) from None
 
 
 def _replace_file(path: str, data: bytes | None, sync: bool) -> None:

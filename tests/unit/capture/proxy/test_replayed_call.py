@@ -276,7 +276,7 @@ def test_a_bug_of_ours_gets_a_response(tmp_path: Path, monkeypatch: pytest.Monke
         response_bytes = proxy.post(body=QUESTION).response()
 
     assert response_bytes.startswith(b"HTTP/1.1 418 ")
-    assert b"looking for one failed (ZeroDivisionError)" in response_bytes
+    assert b"the lookup of a recording failed (ZeroDivisionError)" in response_bytes
     assert 1 == len(player.unmatched)
 
 

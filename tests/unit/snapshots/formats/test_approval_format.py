@@ -246,5 +246,6 @@ def test_a_key_that_cannot_sign_is_an_error(repository: Path) -> None:
     _key(repository)
     key = load_signing_key(str(repository))
     (repository / "id").unlink()
-    with pytest.raises(CannotSign, match="could not use the key"):
+    with pytest.raises(CannotSign, match="could not use the key") as caught:
         write_approval(AT, ADA, "why", CHANGES, signer=key)
+    assert f"Add the key to your SSH agent and approve again: ssh-add {repository / 'id'}" == caught.value.hint

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
 
-from traceforge.errors import BrokenJournal, CannotWrite, PathInUse
+from traceforge.errors import BrokenJournal, CannotRead, CannotWrite, PathInUse
 from traceforge.snapshots.tree import tree_transaction
 from traceforge.snapshots.tree.tree_transaction import (
     FileChange,
@@ -94,7 +96,9 @@ def test_a_journal_with_any_byte_changed_is_refused_whole(tmp_path: Path, monkey
 
     for text in [*damaged, *(data[:length] for length in range(0, len(data), 7)), data + b" "]:
         journal.write_bytes(text)
-        with pytest.raises(BrokenJournal, match="no part of the approval was applied"):
+        with pytest.raises(
+            BrokenJournal, match="the rest of the approval cannot be applied, and some of its files may"
+        ):
             finish_interrupted_approval(str(tmp_path))
 
     assert not (tmp_path / ".ai-snapshots").exists()
@@ -126,8 +130,9 @@ def test_no_link_is_followed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, pl
     (project / place).parent.mkdir(parents=True)
     (project / place).symlink_to(outside)
 
-    with pytest.raises(CannotWrite, match="symbolic link"):
+    with pytest.raises(CannotWrite, match="symbolic link") as caught:
         write_files_atomically(str(project), NEW)
+    assert f"Replace the link with a {'file' if place.endswith('.json') else 'folder'}." == caught.value.hint
     assert not (project / ".ai-tests" / "approve.journal").exists()
 
     (project / place).unlink()
@@ -137,6 +142,16 @@ def test_no_link_is_followed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, pl
         finish_interrupted_approval(str(project))
     assert [] == os.listdir(outside)
     assert not (project / ".ai-snapshots" / "manifest.json").exists()
+
+
+def test_a_state_folder_that_cannot_be_listed_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(path: str) -> NoReturn:
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), path)
+
+    monkeypatch.setattr(os, "scandir", refuse)
+
+    with pytest.raises(CannotRead, match=r"\.ai-tests: no permission to read it"):
+        write_files_atomically(str(tmp_path), NEW)
 
 
 def test_a_temporary_file_that_is_a_link_is_not_followed(tmp_path: Path) -> None:

@@ -1,0 +1,46 @@
+"""Errors of the system that no command expected: each is one line that names what it is about."""
+
+from __future__ import annotations
+
+import errno
+import os
+from typing import NoReturn
+
+import pytest
+
+from traceforge.cli import main as command_line
+
+
+def _run_and_raise(error: OSError, monkeypatch: pytest.MonkeyPatch) -> int:
+    def fail(_: list[str]) -> NoReturn:
+        raise error
+
+    monkeypatch.setattr(command_line, "_invoke", fail)
+    monkeypatch.setattr(command_line, "_discard_stdout", lambda: None)
+    return command_line._run([])
+
+
+def _system_error(number: int, file: str | None = None) -> OSError:
+    return OSError(number, os.strerror(number), file)
+
+
+@pytest.mark.parametrize(
+    ("error", "first_line"),
+    [
+        (_system_error(errno.ENOSPC), "error TF202: the output cannot be written: no space left on device"),
+        (_system_error(errno.EACCES, "/x/.ai-tests"), "error TF201: /x/.ai-tests: permission denied"),
+        (
+            _system_error(errno.ECONNRESET),
+            "error TF999: internal error: ConnectionResetError: connection reset by peer",
+        ),
+    ],
+)
+def test_a_system_error_names_the_output_or_the_file(
+    error: OSError, first_line: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Only an error of writing, without a file, is one of the output."""
+    assert 3 == _run_and_raise(error, monkeypatch)
+
+    lines = capsys.readouterr().err.splitlines()
+    assert first_line == lines[0]
+    assert lines[1].startswith("    hint: ")
