@@ -388,6 +388,34 @@ def test_git_ignores_the_database_and_its_keys(tmp_path: Path) -> None:
     assert "mine\n" == (tmp_path / ".ai-tests" / ".gitignore").read_text()
 
 
+def test_an_expected_version_alone_is_enough_on_a_branch_with_events(tmp_path: Path) -> None:
+    """The head is read from the branch; another version is a conflict, and nothing is written."""
+    ids = create_history(tmp_path)
+    append = ["event", "append", ids["session"], "--content", "x", "--expected-version"]
+    merge = ["branch", "merge", ids["session"], ids["fork"], "--strategy", "checkpoint", "--expected-version"]
+
+    assert 3 == run_json(*append, "2", cwd=tmp_path)["sequence"]
+    run_json(*merge, "3", cwd=tmp_path)
+    for version in ("3", "5"):
+        for words in (append, merge):
+            refused = run(*words, version, cwd=tmp_path, code=3)
+            assert "error TF802: the branch is at version 4 with head evt_" in refused.err
+            assert f"; expected: version {version}\n" in refused.err
+    assert 4 == len(run_json("event", "list", ids["session"], cwd=tmp_path)["data"])
+
+
+def test_a_retry_with_an_expected_version_alone_has_one_effect(tmp_path: Path) -> None:
+    """The branch has moved since the first attempt; the retry sends the same head, and gets the same answer."""
+    ids = create_history(tmp_path)
+    words = ["event", "append", ids["session"], "--content", "x", "--expected-version", "2", "--idempotency-key", "e"]
+    merge = ["branch", "merge", ids["session"], ids["fork"], "--strategy", "checkpoint", "--expected-version", "3"]
+    first = run_json(*words, cwd=tmp_path)
+    merged = run_json(*merge, "--idempotency-key", "m", cwd=tmp_path)
+
+    assert first == run_json(*words, cwd=tmp_path)
+    assert merged == run_json(*merge, "--idempotency-key", "m", cwd=tmp_path)
+
+
 def test_an_idempotency_key_has_one_effect(tmp_path: Path) -> None:
     """The same answer twice."""
     session = run_json("session", "create", "--idempotency-key", "s", cwd=tmp_path)

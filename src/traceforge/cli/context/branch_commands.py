@@ -18,6 +18,7 @@ from traceforge.cli.context.context_options import (
 from traceforge.cli.lazy_group import SuggestingGroup
 from traceforge.context.api.store_client import Client
 from traceforge.context.model.objects import MergeStrategy
+from traceforge.errors import BranchConflict
 from traceforge.report.context_text import branch_line, field_lines
 
 _NO_BRANCHES = EmptyList("branches", "fork one with `traceforge context branch fork SESSION`")
@@ -99,7 +100,8 @@ def update(client: Client, session_id: str, branch_id: str, label: str, as_json:
 @click.option("--label", default="", help="Label the new branch (fork).")
 @click.option("--expected-version", type=click.IntRange(0), default=None, metavar="N",
               help="Require that the branch is at this version.  [default: its current one]")  # fmt: skip
-@click.option("--expected-head", default=None, metavar="EVENT", help="Require this head; needs --expected-version.")
+@click.option("--expected-head", default=None, metavar="EVENT",
+              help="Require this head, the last event of the branch; needs --expected-version.")  # fmt: skip
 @idempotency_key_option
 @with_client
 def merge(
@@ -113,7 +115,9 @@ def merge(
     rebase appends the events of SOURCE again; fork does the same on a new branch.
     """
     target = resolve_branch(client, session_id, branch_id)
-    version, head = read_expected_head(client, session_id, target, expected_version, expected_head)
+    version, head = read_expected_head(
+        client, session_id, target, expected_version, expected_head, is_retry_possible=idempotency_key is not None
+    )
     result = client.merge_branch(
         session_id, target, source_branch_id=source, strategy=strategy, expected_version=version,
         expected_head_event_id=head, summary=summary, model=model, label=label, idempotency_key=idempotency_key,
@@ -122,12 +126,28 @@ def merge(
 
 
 def read_expected_head(
-    client: Client, session_id: str, branch_id: str, version: int | None, head: str | None
+    client: Client,
+    session_id: str,
+    branch_id: str,
+    version: int | None,
+    head: str | None,
+    *,
+    is_retry_possible: bool = False,
 ) -> tuple[int, str | None]:
-    """The version and head that the branch must have: from the options, or the current ones."""
-    if version is not None:
-        return version, head
-    if head is not None:
+    """The version and head that the branch must have: from the options; what is missing there, from the branch.
+
+    Raises:
+        BranchConflict: the branch is not at this version. With `is_retry_possible`, only if it never was: the retry
+            of a request that was carried out finds a later version, and must send the same head again.
+    """
+    if version is None and head is not None:
         raise click.UsageError("--expected-head needs --expected-version.")
+    if version is not None and (head is not None or version == 0):  # At version 0, there is no head.
+        return version, head
     branch = client.get_branch(session_id, branch_id)
-    return branch.version, branch.head_event_id
+    if version is None or version == branch.version:
+        return branch.version, branch.head_event_id
+    if is_retry_possible and version < branch.version:
+        events = client.iterate_events(session_id, branch_id)
+        return version, next(event.id for event in events if event.sequence == version)
+    raise BranchConflict(branch.version, branch.head_event_id, expected=f"version {version}")

@@ -49,7 +49,8 @@ def event() -> None:
 @metadata_option
 @click.option("--expected-version", type=click.IntRange(0), default=None, metavar="N",
               help="Require that the branch is at this version.  [default: its current one]")  # fmt: skip
-@click.option("--expected-head", default=None, metavar="EVENT", help="Require this head; needs --expected-version.")
+@click.option("--expected-head", default=None, metavar="EVENT",
+              help="Require this head, the last event of the branch; needs --expected-version.")  # fmt: skip
 @idempotency_key_option
 @with_client
 def append(
@@ -58,6 +59,9 @@ def append(
     expected_head: str | None, idempotency_key: str | None, as_json: bool,
 ) -> None:  # fmt: skip
     """Append one event to a branch.
+
+    Its content comes from exactly one of --content, --file and --artifact. A branch's version counts its events; its
+    head is the last one.
 
     If another writer appended first, nothing is written and the error says where the branch is now. An idempotency
     key needs --expected-version, because a retry must send the same request.
@@ -71,7 +75,9 @@ def append(
     if json_content and text is not None:
         event_content = cast("Content", read_json_text(text, "--file" if file else "--content"))
     branch = resolve_branch(client, session_id, branch_id)
-    version, head = read_expected_head(client, session_id, branch, expected_version, expected_head)
+    version, head = read_expected_head(
+        client, session_id, branch, expected_version, expected_head, is_retry_possible=idempotency_key is not None
+    )
     metadata_object = read_metadata(metadata)
     event = client.append_event(
         session_id, branch, expected_version=version, expected_head_event_id=head, idempotency_key=idempotency_key,
