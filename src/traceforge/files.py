@@ -173,6 +173,23 @@ def make_private_folder(folder: str) -> None:
         os.mkdir(folder, 0o700)
 
 
+def create_private_file(path: str) -> None:
+    """Create an empty file with access for this user only, if no file exists; on an error, leave none.
+
+    The file is closed before it gets its name: to close a file releases every POSIX lock that this process has on it,
+    and another thread may open a database as soon as it has its name.
+    """
+    if os.path.lexists(path):
+        return
+    temporary = f"{path}.{os.urandom(4).hex()}.tmp"
+    with suppress(OSError):
+        os.close(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
+        try:
+            os.link(temporary, path)
+        finally:
+            os.unlink(temporary)
+
+
 def sync_file_system(path: str) -> None:
     """Wait until everything on the file system of `path` is on the disk: one wait for any number of files."""
     if not hasattr(os, "sync"):

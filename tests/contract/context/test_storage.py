@@ -6,6 +6,7 @@ import os
 import shutil
 import signal
 import sqlite3
+import stat
 import subprocess
 import sys
 import textwrap
@@ -208,6 +209,24 @@ def test_many_processes_can_create_the_same_file_at_once(tmp_path: Path) -> None
 
         with ThreadPoolExecutor(6) as threads:
             assert ["wal"] * 6 == list(threads.map(use, range(6)))
+
+
+@pytest.mark.skipif(os.name == "nt", reason="Windows has no such modes")
+def test_only_the_user_can_read_a_new_database_file(tmp_path: Path) -> None:
+    """Nor its write-ahead log, whatever the umask is. An existing file keeps its mode."""
+    path = tmp_path / "context.db"
+    umask = os.umask(0)
+    try:
+        database = Database.open(str(path))
+        files = {file.name: stat.S_IMODE(file.stat().st_mode) for file in tmp_path.iterdir()}
+        database.close()
+        path.chmod(0o640)
+        Database.open(str(path)).close()
+    finally:
+        os.umask(umask)
+
+    assert {"context.db": 0o600, "context.db-shm": 0o600, "context.db-wal": 0o600} == files
+    assert 0o640 == stat.S_IMODE(path.stat().st_mode)
 
 
 def test_a_reopened_store_has_the_same_project_and_content(target: str, keys: str) -> None:

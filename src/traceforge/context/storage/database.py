@@ -29,6 +29,7 @@ from sqlalchemy.pool import ConnectionPoolEntry, PoolProxiedConnection, QueuePoo
 
 from traceforge.context.storage.schema_migration import bring_up_to_date
 from traceforge.errors import MissingExtra, StoreUnavailable, TraceForgeError
+from traceforge.files import create_private_file
 
 POOL_SIZE = 8  # Connections that stay open.
 POOL_OVERFLOW = 120  # Further connections, for as long as that many threads need one.
@@ -75,6 +76,8 @@ class Database:
         """
         url = database_url(target)
         database = cls(_engine(url))
+        if database.path is not None:
+            create_private_file(database.path)  # SQLite gives its log and its index of the log the same mode.
         try:
             bring_up_to_date(database._write_engine)
         except DBAPIError as exc:
