@@ -86,7 +86,8 @@ def explanations() -> bytes:
     page = (reference / "exit-codes.md").read_text(encoding="utf-8")
     introduction = "Every command uses the same exit codes."
     rows: list[JSON] = [[code, _plain(meaning)] for code, meaning in _ROW.findall(page)]
-    entries["exit-codes"] = {"sentence": introduction, "paragraphs": rows}
+    about_command = next(part for part in page.split("\n\n") if part.startswith("`run`, "))
+    entries["exit-codes"] = {"sentence": introduction, "paragraphs": [*rows, ["", _plain(about_command)]]}
     return ecmascript_bytes(entries, indent=2) + b"\n"
 
 

@@ -92,7 +92,7 @@ def test_every_sdk_gets_the_recorded_response(recorded: Recorded, other: Upstrea
             assert results[ask.name] == ask.call(f"{running.url}/up", ignore_event), ask.name
         ended = running.stop()
 
-    assert f"replayed {len(SDK_CALLS)} calls, 0 not recorded" in ended.err
+    assert f"replayed {len(SDK_CALLS)} calls, 0 not replayed" in ended.err
     assert "compared without" not in ended.err
     assert 0 == ended.code
 
@@ -150,7 +150,7 @@ def test_a_swallowed_miss_fails_the_run(recorded: Recorded, other: Upstream) -> 
     _, ended = replay(recorded[0], other, *bodies)
 
     assert 'sent "What is the capital of Spain?" (2 times)\n' in ended.err
-    assert "replayed 1 call, 2 not recorded" in ended.err
+    assert "replayed 1 call, 2 not replayed" in ended.err
     assert 1 == ended.code
 
 
@@ -160,7 +160,7 @@ def test_a_swallowed_miss_fails_the_run(recorded: Recorded, other: Upstream) -> 
 def test_a_replay_without_requests_is_exit_3(recorded: Recorded, other: Upstream) -> None:
     _, ended = replay(recorded[0], other)
 
-    assert "replayed 0 calls, 0 not recorded" in ended.err
+    assert "replayed 0 calls, 0 not replayed" in ended.err
     assert 3 == ended.code
 
 
@@ -251,7 +251,7 @@ def test_answers_come_in_order_and_errors_are_replayed(tmp_path: Path, other: Up
         ended = running.stop()
 
     assert ["a", "b", "b"] == [completion.choices[0].message.content for completion in completions]
-    assert "replayed 4 calls, 0 not recorded" in ended.err
+    assert "replayed 4 calls, 0 not replayed" in ended.err
 
 
 def test_volatile_fields_are_ignored_and_reported(tmp_path: Path, other: Upstream) -> None:
@@ -372,7 +372,7 @@ def test_auto_replays_recorded_requests_and_records_new_ones(tmp_path: Path) -> 
         assert 1 == len(server.received)
 
     assert [{"n": 1}, {"n": 2}] == answers == replayed
-    assert "replayed 1 call, 0 not recorded, 1 new" in ended.err
+    assert "replayed 1 call, 0 not replayed, 1 new" in ended.err
     assert 0 == ended.code
 
 

@@ -61,7 +61,7 @@ def test_every_sdk_is_answered_from_a_recording(tmp_path: Path) -> None:
     assert all(contents.values())
     assert {} == {name: text for name, text in results.items() if not _contains_answer(text, contents[name])}
     assert 0 == ended.code, ended.err
-    assert f"replayed {len(GENERATING)} calls, 0 not recorded" in ended.err
+    assert f"replayed {len(GENERATING)} calls, 0 not replayed" in ended.err
 
 
 def _contains_answer(text: str, content: str) -> bool:

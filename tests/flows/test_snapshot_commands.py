@@ -83,7 +83,7 @@ def test_show_prints_the_whole_record(project: Project) -> None:
     by_hand, greeting = run(project, "show", "by-hand").out, run(project, "show", "greeting").out
 
     for part in (
-        "snapshot by-hand\n", "source    app/ask.py:7 ask\n", "scope     tests/test_ask.py::test_it (call 2)\n",
+        "snapshot by-hand\n", "source    app/ask.py:7 ask\n", "scope     tests/test_ask.py::test_it (call 3)\n",
         "request gpt-4-turbo\n", "max_tokens    100\n", "  user\n    | Summarize: AI", "answer\n", "    | It is.\n",
         "  tool call\n", "approvals\n", ": as agreed\n",
     ):  # fmt: skip

@@ -55,7 +55,9 @@ TOP: CommandTable = {
         ),
     },
     "Traces": {
-        "run": CommandEntry("traceforge.cli.run_command:run", "Run COMMAND and record its model calls as traces."),
+        "run": CommandEntry(
+            "traceforge.cli.run_command:run", "Run COMMAND and record its model calls as traces to look at."
+        ),
         "trace": CommandEntry("traceforge.cli.trace:trace", "List, show, search, diff and prune traces."),
         "session": CommandEntry(
             "traceforge.cli.session_commands:session", "List and show sessions: the steps of an agent."
@@ -66,7 +68,7 @@ TOP: CommandTable = {
     },
     "Live": {
         "proxy": CommandEntry(
-            "traceforge.cli.proxy_command:proxy", "Record or replay model calls through a local base URL."
+            "traceforge.cli.proxy_command:proxy", "Start a proxy that records or replays the calls of any client."
         ),
         "check-live": CommandEntry(
             "traceforge.cli.check_live_command:check_live", "Send approved requests again and compare the answers."
@@ -87,7 +89,10 @@ TOP: CommandTable = {
         "pack": CommandEntry(
             "traceforge.cli.pack_commands:pack", "Create, verify, show and export packs of evidence of a run."
         ),
-        "hash": CommandEntry("traceforge.cli.hash_command:hash_file", "Print the SHA-256 digest of a JSON file."),
+        "hash": CommandEntry(
+            "traceforge.cli.hash_command:hash_file",
+            "Print the digest of a JSON file's content; formatting is ignored.",
+        ),
     },
     "Chat": {
         "chat": CommandEntry(

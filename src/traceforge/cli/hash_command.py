@@ -23,10 +23,10 @@ from traceforge.snapshots.formats.snapshot_format import computed_hash
     "8785) or ECMAScript key order.",
 )
 def hash_file(file: str, kind: str) -> None:
-    """Print the SHA-256 digest of a JSON file.
+    """Print the digest of a JSON file's content; formatting is ignored.
 
-    White space and notation make no difference. A snapshot's hash is computed from its records, whatever hashes the
-    file states.
+    The digest is the SHA-256 of the canonical JSON text, and not of the bytes of the file. A snapshot's hash is
+    computed from its records, whatever hashes the file states.
     """
     if kind == "modelio":
         print_session_hash(file)

@@ -97,7 +97,8 @@ def approve(names: tuple[str, ...], everything: bool, reason: str | None, tag: s
 
     Name each change by its ID, or pass --all, and state a reason: traceforge approve --all --reason "new prompt".
 
-    ID may be shortened to its first characters. Commit the files that this command writes in .ai-snapshots/.
+    `traceforge status` lists the IDs; the first characters of one are enough. Commit the files that this command
+    writes in .ai-snapshots/.
     """
     refuse_in_ci("approve")
     loaded, changes, _, _ = _load_changes()

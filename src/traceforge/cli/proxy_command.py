@@ -43,15 +43,13 @@ MISSES_SHOWN = 10
 @click.option(
     "--mode", type=click.Choice(["record", "replay", "auto", "off"]), default="record", show_default=True,
     help="Choose what to do with a call: record it, replay it without a connection (replay), replay or else "
-         "record it (auto), or only forward it (off).",
+         "record it (auto; refused in CI), or only forward it (off).",
 )  # fmt: skip
 @click.option("--pace", default="none", show_default=True, metavar="none|recorded|xN",
               help="Send replayed chunks at once, at the recorded pace, or N times as fast.")  # fmt: skip
 @click.option("--from", "source", type=click.Choice(["traces", "snapshots"]), default="traces", show_default=True,
               help="Replay every recorded call, or only approved ones.")  # fmt: skip
-@click.option(
-    "--recording", metavar="FILE", default="", help="Replay this Model IO recording, matched by prompt hash."
-)
+@click.option("--recording", metavar="FILE", default="", help="Replay this Model IO recording; needs --mode replay.")
 @click.option("--session", "session_id", default="", metavar="ID", help="Replay only the calls of this session.")
 @click.option("--upstream", "upstreams", multiple=True, metavar="NAME=URL", help="Serve URL under /NAME; repeatable.")
 @click.option(
@@ -60,7 +58,7 @@ MISSES_SHOWN = 10
     metavar="N",
     default=1,
     show_default=True,
-    help="Run this many processes on the port.",
+    help="Run this many processes on the port; more than 1 needs Linux, and no replay.",
 )
 @click.option(
     "--drain-seconds", type=click.FloatRange(0, 3600), metavar="SECONDS", default=10, show_default=True,
@@ -71,22 +69,21 @@ def proxy(
     port: int, host: str, mode: str, pace: str, source: str, recording: str, session_id: str,
     upstreams: tuple[str, ...], workers: int, drain_seconds: float, as_json: bool,
 ) -> None:  # fmt: skip
-    """Record or replay model calls through a local base URL.
+    """Start a proxy that records or replays the calls of any client.
 
-    Point an application at the proxy: /openai, /anthropic, /gemini and /ollama lead to the providers, and /NAME to
-    the URL of an --upstream. A path without such a prefix goes to the provider that has it: /v1/messages to
-    anthropic.
+    Point the base URL of an application at the proxy: /openai, /anthropic, /gemini and /ollama lead to the
+    providers, and /NAME to the URL of an --upstream. A path without such a prefix goes to the provider that has it:
+    /v1/messages to anthropic.
 
-    SIGTERM or Ctrl-C waits for calls in flight, writes what was recorded and exits with 0; a second signal stops at
-    once. To listen on another address than loopback, set TRACEFORGE_PROXY_TOKEN to a secret, which clients send in
+    SIGTERM or Ctrl-C waits for calls in flight, writes what was recorded and exits with 0; after a replay with 1 if a
+    request was not replayed, with 3 if no call came or something could not be checked. A second signal stops at once.
+
+    To listen on another address than loopback, set TRACEFORGE_PROXY_TOKEN to a secret, which clients send in
     the header X-TraceForge-Token.
 
     In replay, a request that was not recorded gets status 418, which no SDK retries, and a message that says how it
-    differs from the nearest recorded request. Exit code 1: a request had no recording. Exit code 3: no call was
-    replayed.
-
-    A Model IO recording holds no prompts: a request is matched by the hash of its messages, whatever its parameters
-    are.
+    differs from the nearest recorded request. A Model IO recording (--recording) holds no prompts: a request is
+    matched by the hash of its messages, whatever its parameters are, and the message cannot say what differs.
     """
     speed = _read_pace(pace)
     if mode == "auto":
@@ -156,9 +153,11 @@ def _open_traces(loaded: LoadedConfig, session_id: str, pace: float, *, auto: bo
 
 def _report_replay(player: Player, *, strict: bool, required: bool) -> int:
     """Print the result of a replay. An unmatched request counts even if the application ignored the error."""
-    misses = Counter(miss.message for miss in player.unmatched)
+    misses = Counter(
+        f"{'not recorded' if miss.can_record else 'not replayed'}: {miss.message}" for miss in player.unmatched
+    )
     for message, times in misses.most_common(MISSES_SHOWN):
-        click.echo(f"not recorded: {one_line(message)}{_times(times)}", err=True)
+        click.echo(f"{one_line(message)}{_times(times)}", err=True)
     if len(misses) > MISSES_SHOWN:
         click.echo(f"{len(misses) - MISSES_SHOWN} more kinds of unmatched requests are not listed", err=True)
     for declared, times in sorted(player.volatile_counts.items()):
@@ -167,7 +166,7 @@ def _report_replay(player: Player, *, strict: bool, required: bool) -> int:
         parts = count(player.uncompared_part_count, "redacted value")
         message = f"{count(player.uncompared_call_count, 'call')} compared without {parts}"
         click.echo(f"{message}: the match key was missing when they were recorded, or is missing now", err=True)
-    summary = [f"replayed {count(player.played_count, 'call')}", f"{misses.total()} not recorded"]
+    summary = [f"replayed {count(player.played_count, 'call')}", f"{misses.total()} not replayed"]
     summary += [f"{player.upstream_count} new"] if player.upstream_count else []
     summary += (
         [f"{player.redacted_responses} with parts that replay as [REDACTED]"] if player.redacted_responses else []

@@ -25,8 +25,8 @@ def record(command: tuple[str, ...], fresh: bool, propose_config: bool, as_json:
     """Run COMMAND and save new or changed model calls for review.
 
     Approved calls are answered from snapshots; only new or changed requests go to their provider. The exit code is
-    that of COMMAND. Then list the pending changes with `traceforge status`, read them with `traceforge diff` and
-    approve them with `traceforge approve`.
+    that of COMMAND, or 3 if COMMAND succeeded and made no model call or a call was lost. Then list the pending
+    changes with `traceforge status`, read them with `traceforge diff` and approve them with `traceforge approve`.
 
     A call is refused if it cannot be approved as it is, for example because its answer may differ each time;
     `traceforge status` says why.

@@ -16,7 +16,7 @@ from traceforge.report.run_text import run_json, run_lines
 @click.option("--json", "as_json", is_flag=True, help="Print the summary as one line of JSON on stderr.")
 @click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED, metavar="-- COMMAND...")
 def run(command: tuple[str, ...], as_json: bool) -> None:
-    """Run COMMAND and record its model calls as traces.
+    """Run COMMAND and record its model calls as traces to look at.
 
     Records the calls of every Python process that COMMAND starts, and of other programs that read a base-URL
     variable. COMMAND keeps its terminal, signals and environment, and its exit code is the exit code. The summary

@@ -59,7 +59,9 @@ def _snapshot_lines(snapshot: ListedSnapshot, models: Mapping[str, ModelRule], f
     for scope in _list(snapshot.source.get("scopes")):
         if isinstance(scope, dict):
             turn = scope.get("turn")
-            yield f"  {'scope':<9} {_scope(scope)}" + (f" (call {turn:.0f})" if isinstance(turn, int | float) else "")
+            yield f"  {'scope':<9} {_scope(scope)}" + (
+                f" (call {turn + 1:.0f})" if isinstance(turn, int | float) else ""
+            )
     if snapshot.record is not None:
         yield from _record_lines(snapshot.record, full)
     if snapshot.raw_response is not None:
