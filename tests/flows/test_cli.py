@@ -88,7 +88,7 @@ def test_help_explains_a_rule_and_an_error_code() -> None:
     rule, error = traceforge("help", "SN3"), traceforge("help", "tf201")
 
     assert 0 == rule.code == error.code
-    assert rule.out.startswith("SN3: The `hash` in a record is the hash of its content: ")
+    assert rule.out.startswith("SN3: The `hash` in a record (one approved call) is the hash of its content:\n")
     assert "\nDo:         check the path and the permissions.\n" in error.out
 
 
