@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 from collections.abc import Iterator
@@ -37,6 +38,12 @@ def pytest_itemcollected(item: pytest.Item) -> None:
         item.add_marker("fuzz")
         if RunLength.is_soak:
             item.obj = repeat_with_seeds(item.obj)
+
+
+def pytest_collection_finish() -> None:
+    """Keep the garbage collector from walking through twelve thousand collected tests again and again."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -45,7 +45,8 @@ def _kill_approvals(folder: Path, steps: int, kill_round: int = 0) -> int:
     return int(report["killed"])
 
 
-@pytest.mark.parametrize("steps", [3, pytest.param(6, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("steps", [3, 6])
 def test_a_killed_approval_leaves_the_old_or_the_new_tree(tmp_path: Path, steps: int) -> None:
     """Killed at every call that reaches the disk; the processes that finish the work are killed as well."""
     _kill_approvals(tmp_path, steps)

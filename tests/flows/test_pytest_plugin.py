@@ -78,7 +78,7 @@ def test_the_plugin_is_silent_in_a_project_without_snapshots(tmp_path: Path) -> 
     assert not (tmp_path / ".ai-tests").exists()
 
 
-@pytest.mark.parametrize("workers", ["0", "2"])
+@pytest.mark.parametrize("workers", ["0", pytest.param("2", marks=pytest.mark.slow)])
 def test_a_test_with_an_unapproved_call_fails_with_the_diff(site: Site, workers: str) -> None:
     """Also if it swallowed the error."""
     site.edit("Name a river.", "Name a lake.")
@@ -339,7 +339,7 @@ REFUSED = {
 }
 
 
-@pytest.mark.parametrize("workers", ["0", "2"])
+@pytest.mark.parametrize("workers", ["0", pytest.param("2", marks=pytest.mark.slow)])
 def test_a_test_that_connects_past_the_hooks_is_refused_and_fails(site: Site, workers: str) -> None:
     """Also if it swallowed the error; loopback is open, except for the ports of models."""
     (site.folder / "traceforge.config.json").write_text(

@@ -298,6 +298,7 @@ def test_children_of_children_are_instrumented(project: Path) -> None:
     assert ([b"inner", b"outer"], 2) == (bodies(exchanges), outcome.processes)
 
 
+@pytest.mark.slow
 def test_pytest_with_workers_has_a_scope_for_each_test(project: Path) -> None:
     """Under xdist too; a test is a session."""
     program(

@@ -97,7 +97,9 @@ def _ways(sdks: dict[str, str]) -> dict[str, str]:
     return {f"{sdk}-{how}": shape for sdk, shape in sdks.items() for how in HOW}
 
 
-@pytest.mark.parametrize("way", ["proxy", "run", pytest.param("inprocess", marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    "way", ["run", *(pytest.param(way, marks=pytest.mark.slow) for way in ("proxy", "inprocess"))]
+)
 def test_the_providers_sdks_notice_nothing_and_each_call_is_one_trace(
     core: Application, unwatched: Any, answers: Answers, way: str, tmp_path: Path
 ) -> None:
