@@ -11,13 +11,14 @@ import httpx
 import openai
 import pytest
 
-from support.context_builders import list_all_events, new_session
+from support.context_builders import append_event, list_all_events, new_session
 from support.loopback_models import chat_answer, connect_models, model_server, streamed_response
 from support.operation_store import Store
 from support.store_servers import RunningServer, auth_header, new_api_key, run_server
 from support.upstream import ScriptedResponse, Upstream
 from traceforge.context.model.inputs import NewAlias, NewPurge
 from traceforge.context.model.objects import Progress, Target
+from traceforge.context.responses import openai_sessions
 from traceforge.context.responses.model_releases import PROVIDERS
 from traceforge.context.responses.openai_sessions import pin_session
 from traceforge.context.responses.openai_shape import read_chat
@@ -176,6 +177,28 @@ def test_a_call_is_refused_if_another_call_changes_its_session_meanwhile(
     assert [] == upstream.received
     assert Progress.COMPLETED is model_store.create_response(second).status
     assert ["One?", "Two?", "Yes."] == [event.content for event in list_all_events(model_store, session)]
+
+
+@pytest.mark.parametrize("backend", ["postgresql"], indirect=True)  # SQLite has one writer at a time.
+@pytest.mark.parametrize("new_texts", [[], ["Two?"]], ids=["the same history", "a new message"])
+def test_an_event_that_is_appended_after_the_history_was_compared_is_a_conflict(
+    model_store: Store, upstream: Upstream, monkeypatch: pytest.MonkeyPatch, new_texts: list[str]
+) -> None:
+    """It is committed on another connection; the model must not see a message that the client did not send."""
+    session = new_session(model_store)
+    append_event(model_store, session, "One?")
+    messages: Any = [{"role": "user", "content": text} for text in ["One?", *new_texts]]
+    monkeypatch.setattr(
+        openai_sessions, "_check_same_tools", lambda *_: append_event(model_store, session, "Meanwhile.")
+    )
+
+    with pytest.raises(BranchConflict):
+        model_store.create_response(
+            pin_session(model_store, read_chat({"model": "bot", "messages": messages}), session.id)
+        )
+
+    assert [] == upstream.received
+    assert ["One?", "Meanwhile."] == [event.content for event in list_all_events(model_store, session)]
 
 
 def test_a_session_appends_only_the_new_messages(model_store: Store, site: RunningServer, upstream: Upstream) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -13,9 +14,11 @@ from support.loopback_models import chat_answer, connect_models, model_server, s
 from support.operation_store import Store
 from support.upstream import ScriptedResponse, Upstream
 from traceforge.capture.recorder import MemoryRecorder
+from traceforge.context.compiler.pinned_snapshots import create_snapshot
 from traceforge.context.model.cache_keys import Runtime, materialization_key
 from traceforge.context.model.inputs import NewAlias, NewRelease, NewResponse, SessionChange
-from traceforge.context.model.objects import EventType, Progress, Target
+from traceforge.context.model.objects import EventType, Progress, Snapshot, Target
+from traceforge.context.responses import response_generation
 from traceforge.context.responses.model_releases import PROVIDERS, resolve_release
 from traceforge.context.responses.target_choice import choose_target
 from traceforge.errors import BranchConflict, StoreRefused
@@ -105,6 +108,29 @@ def test_a_branch_that_has_moved_on_is_a_conflict_and_no_model_is_called(store: 
     assert [] == store.list_responses().data
     assert [] == store.list_snapshots(session.id, session.default_branch_id).data
     assert [head] == store.list_events(session.id, session.default_branch_id).data
+
+
+@pytest.mark.parametrize("backend", ["postgresql"], indirect=True)  # SQLite has one writer at a time.
+def test_a_branch_that_moves_on_before_it_is_compiled_is_a_conflict(
+    store: Store, upstream: Upstream, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The event is committed on another connection after the head was checked; the prompt must not hold it."""
+    store = connect_models(store, upstream.url)
+    session = new_session(store)
+    first = append_event(store, session, "First.")
+
+    def create_snapshot_later(*arguments: Any) -> Snapshot:
+        append_event(store, session, "Meanwhile.")
+        return create_snapshot(*arguments)
+
+    monkeypatch.setattr(response_generation, "create_snapshot", create_snapshot_later)
+    body = NewResponse(model="openai/m", session_id=session.id, expected_version=1, expected_head_event_id=first.id)
+    with pytest.raises(BranchConflict) as error:
+        store.create_response(body)
+
+    assert 2 == error.value.version
+    assert [] == upstream.received
+    assert [] == store.list_snapshots(session.id, session.default_branch_id).data
 
 
 def test_a_conflict_after_the_model_call_keeps_the_answer(store: Store, upstream: Upstream) -> None:

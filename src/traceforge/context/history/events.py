@@ -1,8 +1,8 @@
-"""Events: appended under compare-and-swap, listed in causal order, never changed.
+"""Events: appended under compare-and-swap, listed in causal order, never changed except that a purge removes content.
 
-In: an event, and the head that the caller saw. Out: the stored event, or a conflict with the current head. Never:
-appends to a branch whose head is not the one the caller saw; one statement checks and moves the head, so this holds
-under any isolation level.
+In: events, and the `BranchState` to append them behind. Out: the stored events, or a conflict with the current head.
+Never: appends to a branch that has moved since that state was read: one statement checks and moves the head, so this
+holds under any isolation level. A caller that decided on an earlier read compares the two with `check_head`.
 
 A branch's version is the sequence of its head; without a head it is 0.
 """
@@ -47,7 +47,7 @@ _BRANCH_STATE = PreparedStatement(
         branches.c.project_id == bindparam("project"),
     )
     # No purge and no archiving until this is committed. `of` sets the lock order: the project first, as in a purge.
-    # In another order, the two can deadlock.
+    # In another order, the two can deadlock. SQLite ignores the clause: it has one writer at a time.
     .with_for_update(read=True, of=(projects, sessions))
 )
 _MOVE_HEAD = PreparedStatement(
@@ -67,11 +67,11 @@ _INSERT_EVENT = PreparedStatement(insert(events), _COLUMNS)
 
 
 class PackedEvent(NamedTuple):
-    """An event before it is appended: its content and metadata as bytes, its digest and its kind."""
+    """An event before it is appended: its content and metadata as bytes, and the digest of the content."""
 
     event_type: EventType
     role: str
-    kind: str
+    kind: str  # the event type and the form of its content, such as "note" (a text), "note+json", "note+binary"
     digest: str
     payload_ref: str | None
     content: Content | None
@@ -86,19 +86,24 @@ def append_event(tx: StoreTransaction, session_id: str, branch_id: str, body: Ap
 
     Raises:
         BranchConflict: the branch has moved on; the error holds its head. Nothing was written.
-        StoreRefused: the branch or artifact does not exist, the content is invalid, or the session is archived.
+        StoreRefused: the session, branch or artifact does not exist or was deleted, the event cannot be
+            stored, or the session is archived.
+        ContentPurged: the session or the artifact was purged.
     """
     inline = pack_inline_event(body.event)
-    branch = lock_branch_for_append(tx, session_id, branch_id)
+    branch = read_branch_for_append(tx, session_id, branch_id)
     check_head(branch, body.expected_version, body.expected_head_event_id)
     return append_packed_events(tx, branch, [inline or pack_event(tx, body.event)])[0]
 
 
-def lock_branch_for_append(tx: StoreTransaction, session_id: str, branch_id: str) -> BranchState:
-    """A branch that may be appended to, and the key generation to encrypt under; its session is locked until commit.
+def read_branch_for_append(tx: StoreTransaction, session_id: str, branch_id: str) -> BranchState:
+    """The branch as it is now; its project and session are locked (shared) until the transaction ends.
+
+    The branch is not locked: `append_packed_events` checks that it has not moved.
 
     Raises:
-        StoreRefused: the branch does not exist, or the session is archived.
+        StoreRefused: the session or the branch does not exist, or the session was deleted or is archived.
+        ContentPurged: the session was purged.
     """
     state = _find_branch_state(tx, session_id, branch_id)
     if state is None:
@@ -137,7 +142,9 @@ def pack_event(tx: StoreTransaction, body: NewEvent, param: str = "event") -> Pa
     """Pack an event, inline or with a reference to an artifact.
 
     Raises:
-        StoreRefused: neither or both of `payload_ref` and `content`, or the artifact does not exist.
+        StoreRefused: neither or both of `payload_ref` and `content`, the artifact does not exist or was deleted, or
+            the content or metadata cannot be stored.
+        ContentPurged: the artifact was purged.
     """
     inline = pack_inline_event(body, param)
     if inline is not None:
@@ -150,7 +157,7 @@ def pack_inline_event(body: NewEvent, param: str = "event") -> PackedEvent | Non
     """Pack an event that holds its content; None where it refers to an artifact.
 
     Raises:
-        StoreRefused: neither or both of `payload_ref` and `content`, or a content that cannot be stored.
+        StoreRefused: neither or both of `payload_ref` and `content`, or content or metadata that cannot be stored.
     """
     if (body.payload_ref is None) == (body.content is None):
         raise StoreRefused(
@@ -168,7 +175,11 @@ def pack_inline_event(body: NewEvent, param: str = "event") -> PackedEvent | Non
 def pack_reference(
     event_type: EventType, artifact: AnyRow, metadata: Metadata, param: str = "event.metadata"
 ) -> PackedEvent:
-    """Pack an event whose content is an artifact; `param` is the field of the metadata, for errors."""
+    """Pack an event whose content is an artifact; `param` is the field of the metadata, for errors.
+
+    Raises:
+        StoreRefused: the metadata cannot be stored.
+    """
     form = artifact.kind.partition("+")[2]  # of the content: "json", "binary" or "" for a text
     kind = str(event_type) + (f"+{form}" if form else "")
     data = join_metadata(pack_metadata(metadata, param), b"")

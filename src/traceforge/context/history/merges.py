@@ -25,9 +25,9 @@ from traceforge.context.history.events import (
     append_packed_events,
     check_head,
     decrypt_event,
-    lock_branch_for_append,
     pack_event,
     pack_reference,
+    read_branch_for_append,
 )
 from traceforge.context.model.content import join_metadata, pack_metadata, unpack
 from traceforge.context.model.inputs import Merge, NewArtifact, NewEvent
@@ -59,7 +59,7 @@ def merge_branch(
     strategy = MergeStrategy(body.strategy)
     if strategy in (MergeStrategy.COMPACT, MergeStrategy.FORK):
         tx.lock_inserts()
-    target = lock_branch_for_append(tx, session_id, branch_id)
+    target = read_branch_for_append(tx, session_id, branch_id)
     source = load_branch_row(tx, session_id, body.source_branch_id, "source_branch_id")
     check_merge(body, branch_id, has_model_summary=model_summary is not None)
     check_head(target, body.expected_version, body.expected_head_event_id)
@@ -183,4 +183,4 @@ def _repack(tx: StoreTransaction, row: AnyRow) -> PackedEvent:
 def _fork_target(tx: StoreTransaction, session_id: str, target: BranchState, label: str) -> BranchState:
     """A new branch at the head of the target."""
     fork = insert_fork(tx, target, target.version, target.head_event_id, label)
-    return lock_branch_for_append(tx, session_id, fork.id)
+    return read_branch_for_append(tx, session_id, fork.id)

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from traceforge.context.history import merges
 from traceforge.context.history.branches import fork_branch, load_branch_row
-from traceforge.context.history.events import append_packed_events, check_head, lock_branch_for_append, pack_event
+from traceforge.context.history.events import append_packed_events, check_head, pack_event, read_branch_for_append
 from traceforge.context.model.inputs import Merge, NewBranch, NewEvent, NewResponse
 from traceforge.context.model.objects import EventType, Merged, MergeStrategy, Progress
 from traceforge.context.project_store import Store
@@ -96,16 +96,21 @@ def merge_with_model(
 def _fork_for_summary(store: Store, session_id: str, branch_id: str, body: Merge) -> _SummaryBranch:
     tx = store.tx
     merges.check_merge(body, branch_id, has_model_summary=True)
-    check_head(lock_branch_for_append(tx, session_id, branch_id), body.expected_version, body.expected_head_event_id)
+    check_head(read_branch_for_append(tx, session_id, branch_id), body.expected_version, body.expected_head_event_id)
     source = load_branch_row(tx, session_id, body.source_branch_id, "source_branch_id")
     if source.head_event_id is None:
         message = "the source has no events"
         raise StoreRefused(message, reason="nothing_to_merge", status=409, param="source_branch_id")
     resolve_release(tx, body.model or "")  # Before the fork: the model may not exist.
-    branch = fork_branch(tx, session_id, NewBranch(fork_from_branch_id=source.id, label=SUMMARY_BRANCH_LABEL))
+    fork = NewBranch(
+        fork_from_branch_id=source.id,
+        fork_from_event_id=source.head_event_id,  # The source may have moved on since it was read.
+        label=SUMMARY_BRANCH_LABEL,
+    )
+    branch = fork_branch(tx, session_id, fork)
     noted = append_packed_events(
         tx,
-        lock_branch_for_append(tx, session_id, branch.id),
+        read_branch_for_append(tx, session_id, branch.id),
         [pack_event(tx, NewEvent(event_type=EventType.NOTE, content=SUMMARY_INSTRUCTIONS))],
     )[0]
     return _SummaryBranch(source.head_event_id, branch.id, noted.sequence, noted.id)

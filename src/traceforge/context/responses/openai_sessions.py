@@ -19,7 +19,13 @@ from traceforge.context.history.artifacts import create_artifact
 from traceforge.context.history.branch_paths import branch_path
 from traceforge.context.history.branches import load_branch_row
 from traceforge.context.history.bundles import create_bundle
-from traceforge.context.history.events import PackedEvent, append_packed_events, lock_branch_for_append, pack_event
+from traceforge.context.history.events import (
+    PackedEvent,
+    append_packed_events,
+    check_head,
+    pack_event,
+    read_branch_for_append,
+)
 from traceforge.context.history.sessions import create_session, get_session
 from traceforge.context.model.content import ContentBlock
 from traceforge.context.model.inputs import NewArtifact, NewBundle, NewEvent, NewResponse, NewSession
@@ -47,6 +53,7 @@ def pin_session(store: Store, request: OpenAIRequest, session_id: str | None = N
     """The response to ask for, on a new session or on an existing one.
 
     Raises:
+        BranchConflict: another transaction appended to the session after its history was compared.
         StoreRefused: the call differs from the session, or a message cannot be stored.
     """
     items = to_items(request.messages)
@@ -77,7 +84,8 @@ def _new_session(store: Store, request: OpenAIRequest, items: list[ConversationI
         base.append(_artifact(store, ArtifactType.RESPONSE_SCHEMA, schema, "system"))
     bundles = [create_bundle(store.tx, NewBundle(items=base)).id] if base else []
     session = create_session(store.tx, NewSession(base_bundle_ids=bundles))
-    return _append_items(store.tx, session.id, session.default_branch_id, items[cut:])
+    branch = load_branch_row(store.tx, session.id, session.default_branch_id)
+    return _append_items(store.tx, branch, items[cut:])
 
 
 def _artifact(store: Store, kind: ArtifactType, content: JSON, role: str) -> BundleItem:
@@ -106,7 +114,7 @@ def _continue_session(store: Store, session_id: str, request: OpenAIRequest, ite
             hint="Send the messages of the session followed by the new ones, or leave X-TraceForge-Session out.",
         )
     _check_same_tools(session_id, blocks, request.parameters)
-    return _append_items(tx, session_id, branch.id, items[len(stored_messages) :])
+    return _append_items(tx, branch, items[len(stored_messages) :])
 
 
 def _check_same_tools(session_id: str, blocks: list[ContentBlock], parameters: JSONObject) -> None:
@@ -129,8 +137,8 @@ def _check_same_tools(session_id: str, blocks: list[ContentBlock], parameters: J
         raise StoreRefused(message, reason="schema_mismatch", status=409, param="response_format", hint=hint)
 
 
-def _append_items(tx: StoreTransaction, session_id: str, branch_id: str, items: list[ConversationItem]) -> AnyRow:
-    """Append the new items; the branch after them."""
+def _append_items(tx: StoreTransaction, branch: AnyRow, items: list[ConversationItem]) -> AnyRow:
+    """Append the new items to a branch, if it still is as it was read; the branch after them."""
     packed_events: list[PackedEvent] = []
     for item in items:
         if item.role not in _EVENTS:
@@ -138,9 +146,12 @@ def _append_items(tx: StoreTransaction, session_id: str, branch_id: str, items: 
             raise StoreRefused(message, reason="invalid_request", param="messages")
         event = NewEvent(event_type=_EVENTS[item.role], content=cast("Content", item.content))
         packed_events.append(pack_event(tx, event, "messages"))
-    if packed_events:
-        append_packed_events(tx, lock_branch_for_append(tx, session_id, branch_id), packed_events)
-    return load_branch_row(tx, session_id, branch_id)
+    if not packed_events:
+        return branch
+    state = read_branch_for_append(tx, branch.session_id, branch.id)
+    check_head(state, branch.version, branch.head_event_id)
+    append_packed_events(tx, state, packed_events)
+    return load_branch_row(tx, branch.session_id, branch.id)
 
 
 def _block_message(block: ContentBlock) -> JSON:

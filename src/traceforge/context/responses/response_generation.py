@@ -23,8 +23,9 @@ from msgspec import UNSET
 from traceforge.canon import JSON, JSONObject, is_deeper_than
 from traceforge.context.compiler.block_contents import open_snapshot
 from traceforge.context.compiler.pinned_snapshots import create_snapshot, get_snapshot, load_snapshot
+from traceforge.context.history.branch_paths import BranchState
 from traceforge.context.history.branches import load_branch_row
-from traceforge.context.history.events import append_packed_events, check_head, lock_branch_for_append, pack_event
+from traceforge.context.history.events import append_packed_events, check_head, pack_event, read_branch_for_append
 from traceforge.context.history.sessions import get_session
 from traceforge.context.model.cache_keys import Runtime, materialization_key
 from traceforge.context.model.content import pack_metadata
@@ -320,16 +321,23 @@ def _compile_branch(tx: StoreTransaction, body: NewResponse) -> tuple[Snapshot, 
         message = "`snapshot_id` or `session_id` is required"
         raise StoreRefused(message, reason="invalid_response", param="session_id")
     branch_id = body.branch_id or get_session(tx, body.session_id).default_branch_id
-    branch = lock_branch_for_append(tx, body.session_id, branch_id)
-    version = branch.version if body.expected_version is UNSET else body.expected_version
-    head = branch.head_event_id if body.expected_head_event_id is UNSET else body.expected_head_event_id
-    check_head(branch, version, head)
+    branch = read_branch_for_append(tx, body.session_id, branch_id)
+    _check_expected_head(branch, body)
     event_id = None
     if body.input is not None:
         packed_event = pack_event(tx, NewEvent(event_type=EventType.USER_MESSAGE, content=body.input), "input")
         event_id = append_packed_events(tx, branch, [packed_event])[0].id
     wanted = NewSnapshot(prompt_compiler_revision=body.prompt_compiler_revision)
-    return create_snapshot(tx, body.session_id, branch_id, wanted), event_id
+    snapshot = create_snapshot(tx, body.session_id, branch_id, wanted)
+    if event_id is None and snapshot.branch_version != branch.version:  # Another transaction has appended since.
+        _check_expected_head(read_branch_for_append(tx, body.session_id, branch_id), body)
+    return snapshot, event_id
+
+
+def _check_expected_head(branch: BranchState, body: NewResponse) -> None:
+    version = branch.version if body.expected_version is UNSET else body.expected_version
+    head = branch.head_event_id if body.expected_head_event_id is UNSET else body.expected_head_event_id
+    check_head(branch, version, head)
 
 
 def _append_answer(tx: StoreTransaction, pinned: _PinnedResponse, end: ResponseEnd) -> ResponseEnd:
@@ -340,7 +348,7 @@ def _append_answer(tx: StoreTransaction, pinned: _PinnedResponse, end: ResponseE
         metadata={"response_id": pinned.id},
     )
     try:
-        branch = lock_branch_for_append(tx, pinned.session_id, pinned.branch_id)
+        branch = read_branch_for_append(tx, pinned.session_id, pinned.branch_id)
         check_head(branch, pinned.version, pinned.head_event_id)
         return end._replace(event_id=append_packed_events(tx, branch, [pack_event(tx, event)])[0].id)
     except BranchConflict as exc:
