@@ -46,6 +46,7 @@ class SuiteProcess:
         self._dummy_keys = DummyKeys(os.environ, names)
         self._key_names = {*set_key_variables(os.environ)}
         self._seen_misses = 0
+        self._replayed_before: dict[str, int] = {}  # by test: calls that were answered in its earlier runs
         self._unreported: list[UnmatchedRequest] = []
 
     def start(self) -> None:
@@ -76,8 +77,9 @@ class SuiteProcess:
         return observations
 
     def begin_test(self, scope: str, *, is_off: bool) -> None:
-        """Start a test, perhaps again: its counts start at zero. With `is_off`, it gets the real API keys."""
+        """Start a test, perhaps again: it gets the same responses again. With `is_off`, it gets the real API keys."""
         self.snapshots.player.restart_scope(scope)
+        self._replayed_before[scope] = self._count_uses(scope) if scope in self._replayed_before else 0
         if is_off:
             self._off_scopes.add(scope)
             self._dummy_keys.remove()
@@ -96,7 +98,10 @@ class SuiteProcess:
         return judge_requests(self.snapshots, mine, refused, scope)
 
     def count_replayed(self, scope: str) -> int:
-        """How many calls of a test were answered from snapshots."""
+        """How many calls of a test were answered from snapshots since it was started, or started again."""
+        return self._count_uses(scope) - self._replayed_before.get(scope, 0)
+
+    def _count_uses(self, scope: str) -> int:
         use_counts = self.snapshots.player.use_counts
         return sum(times for (used_scope, _), times in use_counts.items() if used_scope == scope)
 

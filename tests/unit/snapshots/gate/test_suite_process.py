@@ -63,6 +63,22 @@ def test_a_refused_connection_after_the_report_of_its_test_makes_the_suite_red(p
     assert [(OUTSIDE_TESTS, REFUSED_RULE)] == judge(process, process.stop())
 
 
+def test_a_test_that_runs_again_counts_only_its_own_replayed_calls(process: SuiteProcess) -> None:
+    """The first run may have failed halfway; the report of the suite counts both."""
+    use_counts = process.snapshots.player.use_counts
+    process.begin_test("t.py::a", is_off=False)
+    use_counts["t.py::a", "first"] += 1
+    use_counts["t.py::b", "first"] += 1
+    first = process.count_replayed("t.py::a")
+    process.begin_test("t.py::a", is_off=False)
+    at_start = process.count_replayed("t.py::a")
+    use_counts["t.py::a", "first"] += 1
+    use_counts["t.py::a", "second"] += 1
+
+    assert (1, 0, 2) == (first, at_start, process.count_replayed("t.py::a"))
+    assert 4 == process.stop().use_counts.total()
+
+
 def test_observations_of_workers_are_sent_as_plain_values_and_added_up() -> None:
     """Every field of each: one that is forgotten would not be judged."""
     observations = RunObservations(
