@@ -1,7 +1,7 @@
 """How calls are answered from recordings, whichever edge they come from.
 
 In: a whole request. Out: the response that an edge sends, or None where the call goes to its upstream. Never: raises:
-a failure is a response, too, or the client would try again; in a strict replay it counts as unmatched.
+a failure is a response, too, or the client would try again; it counts as unmatched.
 """
 
 from __future__ import annotations

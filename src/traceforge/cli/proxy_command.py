@@ -168,9 +168,8 @@ def _report_replay(player: Player, *, strict: bool, required: bool) -> int:
         click.echo(f"{message}: the match key was missing when they were recorded, or is missing now", err=True)
     summary = [f"replayed {count(player.played_count, 'call')}", f"{misses.total()} not replayed"]
     summary += [f"{player.upstream_count} new"] if player.upstream_count else []
-    summary += (
-        [f"{player.redacted_responses} with parts that replay as [REDACTED]"] if player.redacted_responses else []
-    )
+    if player.redacted_response_count:
+        summary.append(f"{player.redacted_response_count} with parts that replay as [REDACTED]")
     click.echo(", ".join(summary), err=True)
     if misses:
         return ExitCode.FINDINGS

@@ -105,7 +105,7 @@ class Library:
         return self._by_scope.get(scope, [])
 
     def restart_scope(self, scope: str) -> None:
-        """Make the next request of a scope get the scope's first recording again."""
+        """Count identical requests of a scope from the first again."""
         with self._lock:
             for turn in [turn for turn in self._turns if turn[0] == scope]:
                 del self._turns[turn]

@@ -1,7 +1,7 @@
 """Replay one live request: find the recording with the same request key and return the recorded response.
 
-Never: opens a connection. Every unmatched request is counted, so the run fails even if the application ignores the
-418 that it gets.
+Never: opens a connection. Every request that is refused for want of a recording is counted, so the run fails even if
+the application ignores the 418 that it gets.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ NO_ANSWER = RecordedResponse(0, (), (), streamed=False)  # of a request that goe
 
 
 class ReplayResult(NamedTuple):
-    """What the caller sends to the client."""
+    """The response to send, or NO_ANSWER; and where it comes from, or why there is none."""
 
     response: RecordedResponse  # NO_ANSWER where the request goes to its upstream
     source_name: str = ""  # the recording or fallback that answered; empty where none did
@@ -42,7 +42,9 @@ class ReplayResult(NamedTuple):
 
 
 class FallbackSource(Protocol):
-    """Answers requests that the library has no recording of, for example from a handwritten snapshot."""
+    """Answers requests that the library has no recording of: from a snapshot without a raw response, or from a Model
+    IO recording.
+    """
 
     def find_response(self, request: KeyedRequest) -> tuple[str, RecordedResponse] | None:
         """The name of the source of the response, and the response."""
@@ -83,7 +85,7 @@ class Player:
         self.use_counts: Counter[tuple[str, str]] = Counter()  # by scope and recording
         self.volatile_counts: Counter[str] = Counter()  # by declaration of a volatile part
         self.synthesised_count = 0  # responses from the fallback
-        self.redacted_responses = 0  # responses in which a value replays as `[REDACTED]`
+        self.redacted_response_count = 0  # responses in which a value replays as `[REDACTED]`
         self.uncompared_call_count = 0  # calls with redacted parts that could not be compared
         self.uncompared_part_count = 0
 
@@ -95,7 +97,11 @@ class Player:
     def play(
         self, method: str, url: str, headers: Headers, body: bytes, caller: Caller, *, allow_upstream: bool = False
     ) -> ReplayResult:
-        """Answer one request. Without a recording it is unmatched, or with `allow_upstream` goes upstream."""
+        """Answer one request: from a recording, else from the fallback.
+
+        Where neither has a response, the request is unmatched; with `allow_upstream` it goes upstream. A recording
+        that cannot be read makes it unmatched in both cases.
+        """
         if not caller.scope and self.default_scope:
             caller = replace(caller, scope=self.default_scope)
         if allow_upstream and caller.scope in self.fresh_scopes:
@@ -117,7 +123,7 @@ class Player:
         return ReplayResult(response, lookup.recording.name)
 
     def restart_scope(self, scope: str) -> None:
-        """Make the next request of a scope get the scope's first recording again."""
+        """Count identical requests of a scope from the first again; use counts stay."""
         self._library.restart_scope(scope)
 
     def count_unmatched(self, reason: str) -> UnmatchedRequest:
@@ -152,9 +158,10 @@ class Player:
         assert lookup.recording is not None
         with self._lock:
             self.use_counts[caller.scope, lookup.recording.name] += 1
-            self.volatile_counts.update(request.volatile_counts)
+            if request.volatile_counts:
+                self.volatile_counts.update(request.volatile_counts)
             if response.redacted_count:
-                self.redacted_responses += 1
+                self.redacted_response_count += 1
             if not lookup.redactions_compared:
                 self.uncompared_call_count += 1
                 # Where only the recorded request has redacted parts, their number is not known here.

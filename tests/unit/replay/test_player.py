@@ -197,7 +197,7 @@ def test_answers_with_parts_that_stay_redacted_are_counted(tmp_path: Path) -> No
 
     assert f"{MAIL} and {REDACTED}" == text_of(play(player, chat_exchange(f"Write to {MAIL}.")))
     play(player, chat_exchange("b"))
-    assert 1 == player.redacted_responses
+    assert 1 == player.redacted_response_count
 
 
 def test_many_threads_can_play(tmp_path: Path) -> None:
