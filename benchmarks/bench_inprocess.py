@@ -17,7 +17,7 @@ import requests
 
 import traceforge
 from harness import Row, is_quick, measure
-from traceforge.exchange import Exchange
+from traceforge.snapshots.gate.null_recorder import NullRecorder
 
 GOAL_US = 100.0  # of CPU time that a capture may add to a call
 EVENT_US = 1.5  # and to each event of a stream
@@ -38,18 +38,6 @@ server.respond_with(ScriptedResponse(pieces, chunked=sys.argv[1] == "stream"))
 print(server.url + "/v1/chat/completions", flush=True)
 sys.stdin.read()
 """
-
-
-class CountingSink:
-    """A sink that discards the exchanges: the cost of keeping them is measured elsewhere."""
-
-    recorded = lost = 0
-
-    def take(self, exchange: Exchange) -> None:
-        self.recorded += 1
-
-    def close(self, timeout_s: float) -> None:
-        """Nothing to do."""
 
 
 class AddedTimeRow(Row):
@@ -82,15 +70,15 @@ def rows() -> Iterator[Row]:
 
 def compare(name: str, calls: Callable[[], None], goal: float) -> Row:
     """The same calls with and without a capture, alternating."""
-    sink = CountingSink()
+    recorder = NullRecorder()  # The cost of keeping exchanges is measured elsewhere.
 
     def captured() -> None:
-        with traceforge.capture(sink=sink):
+        with traceforge.capture(sink=recorder):
             calls()
 
     captured()
-    if sink.recorded != CALLS:
-        sys.exit(f"benchmark: {name}: {sink.recorded} of {CALLS} calls were seen")
+    if recorder.seen != CALLS:
+        sys.exit(f"benchmark: {name}: {recorder.seen} of {CALLS} calls were seen")
     mine, theirs = measure(captured, calls, ROUNDS, 1, time.process_time)
     added = statistics.median((m - t) / CALLS * 1e6 for m, t in zip(mine, theirs, strict=True))
     result = f"{added:+.0f} µs a call, goal {goal:.0f}"

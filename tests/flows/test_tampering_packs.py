@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -73,7 +73,7 @@ def test_a_changed_byte_of_a_signed_pack_is_found_and_its_file_named(pack: Path)
 
 @pytest.mark.slow
 def test_every_changed_byte_of_a_signed_pack_is_found_and_its_file_named(
-    pack: Path, record_property: pytest.RecordProperty
+    pack: Path, record_property: Callable[[str, object], None]
 ) -> None:
     """Two changes of every byte of every file and of the signature: its lowest bit, and the case of a letter."""
     places = list(_changes(pack))

@@ -13,7 +13,7 @@ import re
 import runpy
 import shutil
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -193,7 +193,7 @@ def test_a_fresh_server_repeats_the_approved_answers(project: Project, tmp_path:
 
 
 def test_another_batch_size_is_caught(
-    project: Project, tmp_path: Path, record_property: pytest.RecordProperty
+    project: Project, tmp_path: Path, record_property: Callable[[str, object], None]
 ) -> None:
     """It sums in another order: exactly the calls whose answers differ have the verdict "changed"."""
     with local_server(tmp_path / "log", *BATCH) as server:
@@ -208,7 +208,9 @@ def test_another_batch_size_is_caught(
         assert_verdict(report, project.approved[request].text, [answers[request]] * RUNS)
 
 
-def test_a_reused_cache_is_caught(project: Project, tmp_path: Path, record_property: pytest.RecordProperty) -> None:
+def test_a_reused_cache_is_caught(
+    project: Project, tmp_path: Path, record_property: Callable[[str, object], None]
+) -> None:
     """Both turns of a conversation are sent to a server that reuses its cache; each verdict matches the answers.
 
     The same requests are then sent in the same order, without TraceForge, to a server that was just started.
