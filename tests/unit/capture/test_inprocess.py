@@ -7,10 +7,11 @@ import contextvars
 import gc
 import json
 import os
+import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -27,6 +28,7 @@ from traceforge.capture.hook import guarded_call
 from traceforge.capture.hook.callsite import current_test
 from traceforge.capture.recorder import MemoryRecorder
 from traceforge.exchange import CallOutcome, Exchange
+from traceforge.snapshots.gate.null_recorder import NullRecorder
 
 PATH = "/v1/messages"
 HOOKED = [
@@ -354,7 +356,7 @@ def test_a_cancelled_stream_is_recorded_as_left(server: Upstream) -> None:
 
 
 @pytest.mark.parametrize("client", ["httpx", "httpx2", "aiohttp"])
-def test_a_call_that_is_cancelled_before_its_response_has_failed(server: Upstream, client: str) -> None:
+def test_a_call_that_is_cancelled_before_its_response_is_recorded_as_left(server: Upstream, client: str) -> None:
     """There was no response, and the application sees its own cancellation."""
     sink = MemoryRecorder()
     permits = threading.Semaphore(0)
@@ -374,7 +376,66 @@ def test_a_call_that_is_cancelled_before_its_response_has_failed(server: Upstrea
     asyncio.run(main())
     permits.release()
     (captured,) = sink.exchanges
-    assert (CallOutcome.FAILED, 0, "CancelledError") == (captured.outcome, captured.status, captured.error)
+    assert (CallOutcome.CLIENT_LEFT, 0, "CancelledError") == (captured.outcome, captured.status, captured.error)
+
+
+def test_a_call_that_is_cancelled_before_its_connection_is_recorded_as_left() -> None:
+    """With aiohttp, while the name of the host is looked up."""
+    sink = MemoryRecorder()
+
+    class Resolver(aiohttp.abc.AbstractResolver):
+        def __init__(self) -> None:
+            self.is_asked = asyncio.Event()
+
+        async def resolve(self, host: str, port: int = 0, family: int = 0) -> list[aiohttp.abc.ResolveResult]:
+            self.is_asked.set()
+            await asyncio.sleep(60)
+            return []
+
+        async def close(self) -> None:
+            """Nothing is open."""
+
+    async def main() -> None:
+        resolver = Resolver()
+        async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(resolver=resolver)) as session:
+            with traceforge.capture(sink=sink):
+                task = asyncio.ensure_future(_post(session, f"http://models.example.com{PATH}"))
+                await asyncio.wait_for(resolver.is_asked.wait(), 10)
+                task.cancel()
+                with pytest.raises(asyncio.CancelledError):
+                    await task
+
+    asyncio.run(main())
+    (captured,) = sink.exchanges
+    assert (CallOutcome.CLIENT_LEFT, "CancelledError") == (captured.outcome, captured.error)
+
+
+@pytest.mark.parametrize(
+    "post",
+    [
+        lambda url, body: httpx.post(url, content=body),
+        lambda url, body: httpx2.post(url, content=body),
+        lambda url, body: requests.post(url, data=body),
+    ],
+    ids=["httpx", "httpx2", "requests"],
+)
+def test_a_call_that_is_interrupted_before_its_response_is_recorded_as_left(
+    post: Callable[[str, Iterator[bytes]], object],
+) -> None:
+    """The user presses Ctrl+C while the request is being sent."""
+    sink = MemoryRecorder()
+
+    def body() -> Iterator[bytes]:
+        yield b"{"
+        raise KeyboardInterrupt
+
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        url = f"http://127.0.0.1:{silent.getsockname()[1]}{PATH}"
+        with traceforge.capture(sink=sink), pytest.raises(KeyboardInterrupt):
+            post(url, body())
+
+    (captured,) = sink.exchanges
+    assert (CallOutcome.CLIENT_LEFT, 0, "KeyboardInterrupt") == (captured.outcome, captured.status, captured.error)
 
 
 async def _post(client: object, url: str) -> object:
@@ -402,17 +463,12 @@ def test_a_websocket_to_a_provider_is_noted_and_others_are_not(url: str) -> None
     assert before == guarded_call.faults.count
 
 
-class Broken:
+class Broken(NullRecorder):
     """A sink that raises."""
-
-    recorded = lost = 0
 
     def take(self, exchange: Exchange) -> None:
         """Fail."""
         raise OSError("no space left on device")
-
-    def close(self, timeout_s: float) -> None:
-        """Nothing to close."""
 
 
 def test_a_sink_that_fails_never_reaches_the_application(url: str) -> None:

@@ -31,6 +31,8 @@ from traceforge.capture.hook import clients, dispatch, replayed_response
 from traceforge.capture.hook.guarded_call import faults
 from traceforge.capture.recorder import MemoryRecorder
 from traceforge.capture.replay_responder import ReplayResponder
+from traceforge.capture.replaying_capture import ReplayingCapture
+from traceforge.config import load_config
 from traceforge.errors import NOT_REPLAYABLE_HINT, CallNotRecorded
 from traceforge.exchange import CallOutcome, Chunk, Exchange
 from traceforge.replay.player import Player
@@ -98,6 +100,23 @@ def test_a_call_gets_the_recorded_response(driver: Driver, url: str, tmp_path: P
     assert ("content-type", "application/json") in first.headers
     assert ("content-length", str(len(first.body))) in first.headers
     assert (2, []) == (replayed.played, replayed.unmatched)
+
+
+def test_a_response_from_upstream_has_the_request_that_the_application_made(tmp_path: Path) -> None:
+    """With requests, where a call without a recording goes upstream: a copy with the body that was read is sent."""
+    responder = ReplayResponder(make_player(tmp_path, plain()), allow_upstream=True)
+    capture = ReplayingCapture(load_config(str(tmp_path)), responder, MemoryRecorder())
+    with upstream() as provider, requests.Session() as session:
+        provider.respond_with(ScriptedResponse([b"{}"]))
+        request = session.prepare_request(requests.Request("POST", provider.url + CHAT, data=iter([NEW])))
+        capture.start(process_wide=False)
+        try:
+            response = session.send(request)
+        finally:
+            capture.stop()
+
+        assert (200, NEW) == (response.status_code, provider.received[0].body)
+    assert request is response.request
 
 
 @pytest.mark.parametrize("module", [httpx, httpx2], ids=lambda module: module.__name__)

@@ -29,8 +29,11 @@ from .replayed_response import ReplayedResponse
 _MARK = "_traceforge_call"  # on a request, on the protocol of its connection, and on its response
 
 
-class ConnectionCall:
-    """A call and its connection. The parser may be done with the body before `start` has seen the headers."""
+class TrackedCall:
+    """A call, and what was seen of its response.
+
+    The parser may be done with the body before `start` has seen the headers: then the end waits for them.
+    """
 
     def __init__(self, call: GuardedCall) -> None:
         self.call = call
@@ -78,13 +81,13 @@ def hook(module: Any, patches: Patches) -> None:
 
 
 def _call_of(owner: Any) -> Any:
-    """The `ConnectionCall` of a request, a protocol or a response; None where it is not watched."""
+    """The `TrackedCall` of a request, a protocol or a response; None where it is not watched."""
     return getattr(owner, _MARK, None)
 
 
 def _wrap_connect(connect: Any, module: Any, connector: Any) -> Any:
     async def watched(self: Any, req: Any, *args: Any, **options: Any) -> Any:
-        tracked = _begin_guarded(req)
+        tracked = _begin_or_refuse(req)
         if tracked is None:
             return await connect(self, req, *args, **options)
         if tracked.call.replays_first:
@@ -110,24 +113,29 @@ def _make_connection(connector: Any, req: Any, fields: Any, call: GuardedCall) -
         return PlaybackTransport(call.refuse(exc), req.method).connect(connector, req)
 
 
-def _begin_guarded(req: Any) -> Any:
+def _begin_or_refuse(req: Any) -> Any:
+    """A call begins, or a WebSocket.
+
+    Raises:
+        ConnectionRefusedError: a WebSocket to a model, in a replay.
+    """
     try:
         return _begin_call(req)
     except ConnectionRefusedError:
-        raise  # a WebSocket, in a replay
+        raise
     except Exception as exc:  # noqa: BLE001 (no error of the hook may reach the application)
         call = dispatch.begin_after_fault(exc)
-        return None if call is None else ConnectionCall(call)
+        return None if call is None else TrackedCall(call)
 
 
 def _begin_call(req: Any) -> Any:
     """A call on its way to a connection; a request that is sent again is another call."""
     if req.headers.get("Upgrade", "").lower() == "websocket":
-        dispatch.check_websocket(str(req.url))
+        dispatch.refuse_websocket_in_replay(str(req.url))
         return None
     raw = ((_encode(name), _encode(value)) for name, value in req.headers.items())  # read only if the call is ours
     call = dispatch.begin_call(req.method, str(req.url), raw)
-    tracked = None if call is None else ConnectionCall(call)
+    tracked = None if call is None else TrackedCall(call)
     if tracked is not None or _call_of(req) is not None:
         setattr(req, _MARK, tracked)
     if tracked is not None:
@@ -192,7 +200,7 @@ def _wrap_start(start: Any) -> Any:
     return watched
 
 
-def _watch_response(response: Any, tracked: ConnectionCall) -> None:
+def _watch_response(response: Any, tracked: TrackedCall) -> None:
     tracked.start_response(response.status, decode_headers(response.raw_headers))
     if response.content.is_eof():
         tracked.end(ANSWERED)

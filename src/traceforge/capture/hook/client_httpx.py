@@ -1,9 +1,9 @@
 """The hook for httpx and httpx2: their transports, sync and async.
 
 In: the client module, whichever of the two. Out: `HTTPTransport.handle_request` and its async twin, which report what
-they see. Never: touches the application's request: where something differs on the wire (our headers taken out, a body
-that is watched as it streams), a copy is sent. A call that is replayed gets a response of the client's own classes,
-and no connection.
+they see. Never: changes the application's request: where something differs on the wire (our headers taken out, a body
+that is watched as it streams), a copy is sent. In a replay, the whole request body is read first. A call that is
+replayed gets a response of the client's own classes, and no connection.
 """
 
 from __future__ import annotations

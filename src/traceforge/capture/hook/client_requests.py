@@ -1,9 +1,10 @@
 """The hook for requests: its adapter, and the urllib3 response below it.
 
 In: the client module. Out: `HTTPAdapter.send`, which reports what it sees; the body is seen where urllib3 takes it
-off the wire, still compressed, whichever way the application reads it. Never: reads ahead, or touches the
-application's request: where something differs on the wire, a copy is sent. A call that is replayed gets a response
-that the standard library and urllib3 read from an object that only looks like a socket.
+off the wire, still compressed, whichever way the application reads it. Never: reads a response ahead, or changes the
+application's request: where something differs on the wire, a copy is sent. In a replay, the whole request body is
+read first. A call that is replayed gets a response that the standard library and urllib3 read from an object that
+only looks like a socket.
 """
 
 from __future__ import annotations
@@ -32,14 +33,15 @@ def hook(module: Any, patches: Patches) -> None:
             call = dispatch.begin_call(request.method or "", request.url or "", _raw_headers(request.headers))
             if call is None:
                 return send(self, request, *args, **options)
+            to_send = request
             if call.replays_first:
                 body = _read_body(request.body)
                 replayed = call.replay(body)
                 if replayed is not None:
                     return _make_response(self, request, replayed, call)
-                request = _copy_request(request, body)
+                to_send = _copy_request(request, body)
             try:
-                response = send(self, call_safely(request, _watch_request, request, call), *args, **options)
+                response = send(self, call_safely(to_send, _watch_request, to_send, call), *args, **options)
             except BaseException as exc:
                 call.end_unanswered(exc)
                 raise
@@ -145,13 +147,14 @@ class _PlaybackSocket(io.RawIOBase):
 
 def _watch_response(request: Any, response: Any, call: GuardedCall) -> Any:
     """The application's response, whose body reports what is read of it."""
-    response.request = request
+    response.request = request  # the application's own: a copy of it may have been sent
     raw = response.raw
     headers = getattr(raw, "headers", None) or response.headers
     call.start_response(response.status_code, tuple((str(name), str(value)) for name, value in headers.items()))
     for name, value in call.extra_response_headers:
         response.headers[name] = value
     if not _watch_raw_response(raw, call):
+        # The response came, so the call did not fail; with an error, the trace is marked as incomplete.
         call.end(ANSWERED, "the body of this response could not be watched")
     return response
 

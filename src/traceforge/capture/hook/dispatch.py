@@ -1,7 +1,8 @@
 """Which watcher a call belongs to.
 
 In: watchers that subscribe and unsubscribe, and calls as they begin. Out: each call, guarded, for one watcher. Never:
-reports a call to two watchers, raises, or lets a call pass a watcher that replays because something failed.
+reports a call to two watchers, lets a call pass a watcher that replays because something failed, or raises; only
+`refuse_websocket_in_replay` does.
 
 The innermost subscription of the calling context counts. A thread that was started without its context has none: its
 calls belong to the subscription whose test is running, else to the one of the whole process, else to the only one
@@ -131,8 +132,10 @@ def note_unseen(description: str) -> None:
         faults.add(exc)
 
 
-def check_websocket(url: str) -> None:
-    """A WebSocket is about to be opened; where a model answers on it, its messages cannot be watched.
+def refuse_websocket_in_replay(url: str) -> None:
+    """A WebSocket is about to be opened: refuse one to a model in a replay; note it where calls are recorded.
+
+    Its messages cannot be watched.
 
     Raises:
         ConnectionRefusedError: calls are replayed, and this one cannot be.

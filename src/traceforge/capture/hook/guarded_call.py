@@ -1,11 +1,11 @@
 """A call in flight, guarded: no fault (a failure of TraceForge's own code) reaches the application.
 
-In: what a client hook, or the proxy, sees of a call. Out: the same events for the `InFlightCall`, in the same order,
-up to the first fault or the end; for a call that is replayed, its response. Never: raises, or passes on an event
-after a fault: the call is abandoned, and no trace is made of it.
+In: what a client hook, `watched_post` or the proxy (which only records with it) sees of a call. Out: the same events
+for the `InFlightCall`, in the same order, up to the first fault or the end; in a replay, the response. Never: raises,
+or passes on an event after a fault: the call is abandoned, and no trace is made of it.
 
-In a strict replay, a call without a response is refused; in every replay, one whose replay fails is. A refused call
-is counted, and nothing of it reaches the network.
+In every replay, a call whose replay fails is refused; where the watcher `is_strict`, one without a response is, too.
+Nothing of a refused call reaches the network. It is counted, unless it is an SDK's telemetry.
 
 A response that the application drops without closing it ends inside the garbage collector, where no lock may be
 taken. Such calls wait in `dropped_calls` until the next call begins (`end_dropped_calls`).
@@ -33,8 +33,9 @@ class HookFaults:
         self.first = ""
 
     def add(self, exc: BaseException, stage: str = "") -> None:
+        """Count a fault; `stage` is the part of a call that was being watched, where there is one."""
         self.count += 1
-        self.first = self.first or describe_error(exc)
+        self.first = self.first or describe_error(exc) + (f" (stage: {stage})" if stage else "")
 
 
 faults = HookFaults()
@@ -132,8 +133,8 @@ class GuardedCall:
         self.end(CLIENT_LEFT, describe_error(exc))
 
     def end_unanswered(self, exc: BaseException) -> None:
-        """The call failed before a response came."""
-        self.end(FAILED, describe_error(exc))
+        """No response came: the call failed, or the application cancelled it."""
+        self.end(FAILED if isinstance(exc, Exception) else CLIENT_LEFT, describe_error(exc))
 
     def defer_end(self) -> None:
         """The response is being garbage-collected before its end: the call ends at the next chance."""
@@ -147,8 +148,11 @@ class GuardedCall:
 
     def _abandon(self) -> None:
         call, self._call = self._call, None
-        if call is not None:
-            call_safely(None, call.abandon)
+        try:
+            if call is not None:
+                call.abandon()
+        except Exception as exc:  # noqa: BLE001
+            self._on_fault(exc, "abandon")
 
 
 class RefusedCall(GuardedCall):

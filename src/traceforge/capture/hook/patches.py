@@ -45,11 +45,11 @@ class ImportHook:
     """A finder that finds nothing itself: it hooks some modules when they have been imported."""
 
     def __init__(
-        self, hooks: dict[str, Hook], patches: Patches, is_strict: Callable[[], bool] = lambda: False
+        self, hooks: dict[str, Hook], patches: Patches, must_hook: Callable[[], bool] = lambda: False
     ) -> None:
         self._hooks = hooks
         self._patches = patches
-        self._is_strict = is_strict  # whether a client that cannot be hooked must not be imported
+        self._must_hook = must_hook  # whether a client that cannot be hooked must not be imported
         self._importing: set[str] = set()
 
     def start(self) -> None:
@@ -97,6 +97,6 @@ class ImportHook:
             self._report_failure(name, exc)
 
     def _report_failure(self, name: str, exc: Exception) -> None:
-        if self._is_strict():
+        if self._must_hook():
             raise ImportError(f"TraceForge replay: calls of this {name} could not be answered: {exc!r}") from exc
         faults.add(exc)

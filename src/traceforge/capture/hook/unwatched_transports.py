@@ -63,7 +63,7 @@ def hook_websockets(module: Any, patches: Patches) -> None:
 
 def _wrap_method(init: Any) -> Any:
     def watched(self: Any, uri: Any, *args: Any, **options: Any) -> None:
-        dispatch.check_websocket(str(uri))
+        dispatch.refuse_websocket_in_replay(str(uri))
         init(self, uri, *args, **options)
 
     return watched
@@ -71,7 +71,7 @@ def _wrap_method(init: Any) -> Any:
 
 def _wrap_function(connect: Any) -> Any:
     def watched(uri: Any, *args: Any, **options: Any) -> Any:
-        dispatch.check_websocket(str(uri))
+        dispatch.refuse_websocket_in_replay(str(uri))
         return connect(uri, *args, **options)
 
     return watched

@@ -20,7 +20,7 @@ class Watcher:
     """Base class, with the defaults of a watcher that only records."""
 
     replays = False  # It answers calls from recordings, so that it decides about every call to a provider.
-    is_strict = False  # It replays, and no call may go upstream.
+    is_strict = False  # No call may go upstream. Set for replays in this process; in a child, the parent decides.
     needs_call_site = True  # It wants to know which line of the application makes a call.
 
     def begin_call(self, method: str, url: str, headers: HeaderPairs, source: str) -> InFlightCall | None:

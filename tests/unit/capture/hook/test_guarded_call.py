@@ -1,15 +1,73 @@
-"""A guarded call: how errors are described."""
+"""A guarded call: how it ends without a response, who learns of its faults, and how errors are described."""
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
-from traceforge.capture.hook.guarded_call import ERROR_LENGTH_MAX, describe_error, is_traceforge_header
+from traceforge.capture.hook.guarded_call import (
+    ERROR_LENGTH_MAX,
+    GuardedCall,
+    HookFaults,
+    describe_error,
+    faults,
+    is_traceforge_header,
+)
+from traceforge.capture.hook.in_flight_call import CLIENT_LEFT, FAILED, InFlightCall
 
 
 class _Speechless(Exception):
     def __str__(self) -> str:
         raise RuntimeError("no text")
+
+
+def _fail(call: InFlightCall) -> None:
+    raise OSError("no space left on device")
+
+
+def _refuse_chunk(data: bytes) -> None:
+    raise ValueError("chunk")
+
+
+@pytest.mark.parametrize(
+    ("error", "outcome"),
+    [
+        (OSError(), FAILED),
+        (TimeoutError(), FAILED),
+        (asyncio.CancelledError(), CLIENT_LEFT),
+        (KeyboardInterrupt(), CLIENT_LEFT),
+        (GeneratorExit(), CLIENT_LEFT),
+    ],
+    ids=lambda value: type(value).__name__ if isinstance(value, BaseException) else value,
+)
+def test_a_call_without_a_response_failed_or_was_cancelled(error: BaseException, outcome: str) -> None:
+    ended: list[InFlightCall] = []
+    GuardedCall(InFlightCall(ended.append, "POST", "http://a/", ())).end_unanswered(error)
+
+    assert [(outcome, type(error).__name__)] == [(call.outcome, call.error) for call in ended]
+
+
+def test_every_fault_of_a_call_is_reported_to_its_owner(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also one while the call is abandoned: the proxy counts its own faults."""
+    reported: list[tuple[str, str]] = []
+    call = InFlightCall(_fail, "POST", "http://a/", (), on_abandon=_fail)
+    guarded = GuardedCall(call, on_fault=lambda exc, stage: reported.append((type(exc).__name__, stage)))
+    monkeypatch.setattr(InFlightCall, "add_response_chunk", lambda _, data: _refuse_chunk(data))
+    before = faults.count
+
+    guarded.add_response_chunk(b"{}")
+
+    assert [("OSError", "abandon"), ("ValueError", "chunk")] == reported
+    assert before == faults.count
+
+
+def test_the_first_fault_is_described_with_its_stage() -> None:
+    counted = HookFaults()
+    counted.add(KeyError("a"), "response")
+    counted.add(ValueError("b"))
+
+    assert (2, "KeyError: 'a' (stage: response)") == (counted.count, counted.first)
 
 
 @pytest.mark.parametrize(
