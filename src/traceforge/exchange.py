@@ -24,8 +24,8 @@ class CallOutcome(StrEnum):
 
     ANSWERED = "answered"  # the response came to its end
     CUT = "cut"  # it began and did not: the upstream broke off
-    CLIENT_LEFT = "left"  # the client went away before the end
-    FAILED = "failed"  # no response at all
+    CLIENT_LEFT = "left"  # the client went away before the end, or cancelled the call before a response
+    FAILED = "failed"  # no response, for another reason
 
 
 class Chunk(NamedTuple):
