@@ -22,7 +22,7 @@ from traceforge.snapshots.gate.gate_findings import findings_json, list_failed_t
 from traceforge.snapshots.tree.run_scopes import narrow_command
 
 
-@click.command(context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
+@click.command(context_settings={"allow_interspersed_args": False})
 @click.option("--allow-unused", is_flag=True, help="Ignore snapshots that no call used.")
 @click.option("--json", "as_json", is_flag=True, help="Print the report as JSON; with a COMMAND, on stderr.")
 @report_options

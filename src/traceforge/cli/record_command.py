@@ -14,7 +14,7 @@ from traceforge.snapshots.record.model_declarations import declare_models
 from traceforge.snapshots.record.record_run import run_record
 
 
-@click.command(context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
+@click.command(context_settings={"allow_interspersed_args": False})
 @click.option("--fresh", is_flag=True, help="Send every call to its provider; answer none from snapshots.")
 @click.option(
     "--propose-config", is_flag=True, help="Write the settings that refused models need into the configuration."

@@ -12,7 +12,7 @@ from traceforge.config import current_folder, load_config
 from traceforge.report.run_text import run_json, run_lines
 
 
-@click.command(context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
+@click.command(context_settings={"allow_interspersed_args": False})
 @click.option("--json", "as_json", is_flag=True, help="Print the summary as one line of JSON on stderr.")
 @click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED, metavar="-- COMMAND...")
 def run(command: tuple[str, ...], as_json: bool) -> None:

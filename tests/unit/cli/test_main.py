@@ -1,9 +1,10 @@
-"""Errors of the system that no command expected: each is one line that names what it is about."""
+"""Errors of the system that no command expected, each one line that names what it is about; and mistyped options."""
 
 from __future__ import annotations
 
 import errno
 import os
+from pathlib import Path
 from typing import NoReturn
 
 import pytest
@@ -44,3 +45,35 @@ def test_a_system_error_names_the_output_or_the_file(
     lines = capsys.readouterr().err.splitlines()
     assert first_line == lines[0]
     assert lines[1].startswith("    hint: ")
+
+
+@pytest.mark.parametrize(
+    ("words", "option"),
+    [
+        ("record --frsh -- true", "--fresh"),
+        ("record --josn true", "--json"),
+        ("run --josn -- true", "--json"),
+        ("test --jsn -- true", "--json"),
+        ("test --alow-unused", "--allow-unused"),
+        ("modelio record --outt x.json -- true", "--out"),
+    ],
+)
+def test_a_mistyped_option_before_the_command_is_wrong_usage(
+    words: str, option: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It is not taken for the command; the nearest option is suggested."""
+    assert 2 == command_line._run(words.split())
+
+    assert option in capsys.readouterr().err.rpartition("Did you mean")[2]
+
+
+@pytest.mark.parametrize("words", ["run --", "record --", "test --", "modelio record --out x.json --"])
+def test_a_command_after_two_hyphens_may_begin_with_a_hyphen(
+    words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("CI", raising=False)
+
+    assert 3 == command_line._run([*words.split(), "--fresh", "--json"])
+
+    assert capsys.readouterr().err.startswith("error TF502: --fresh: command not found\n")

@@ -20,7 +20,7 @@ from traceforge.report.text_format import count, one_line
 _out = click.option("--out", required=True, metavar="FILE", help="Write the recording to this file.")
 
 
-@click.command(context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
+@click.command(context_settings={"allow_interspersed_args": False})
 @_out
 @click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED, metavar="-- COMMAND...")
 def record(command: tuple[str, ...], out: str) -> None:
