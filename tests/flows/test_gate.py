@@ -172,6 +172,7 @@ def test_a_tree_that_was_tampered_with_runs_nothing(site: Site, kind: str) -> No
 
     assert (1, 1) == (tested.code, recorded.code)
     assert ("", "") == (tested.out, recorded.out)
+    assert "to approve the changes" not in tested.err
 
 
 def test_ci_writes_nothing(site: Site) -> None:

@@ -49,7 +49,7 @@ def run_test(loaded: LoadedConfig, command: Sequence[str], *, allow_unused: bool
     """Run a command with every model call answered from snapshots, and judge what it asked."""
     snapshots = open_snapshots(loaded, scope=redacted_scope(loaded, command))
     if snapshots.findings:
-        return TestRun(snapshots, None, [GateFinding(finding) for finding in snapshots.findings])
+        return TestRun(snapshots, None, [GateFinding(finding, 0) for finding in snapshots.findings])
     names = list_key_names(snapshots.approved_calls)
     environ = with_dummy_keys(os.environ, names) if names else os.environ
     replay = ReplayResponder(snapshots.player)

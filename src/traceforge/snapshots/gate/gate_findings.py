@@ -36,7 +36,7 @@ REFUSED_RULE = "GT5"
 PASSED = "passed"
 _CHANGED_HINT = "Undo the edit, or record and approve it."
 NEW_HINT = "Record and approve it, or do not make this call."
-_UNUSED_HINT = "Remove it: traceforge snapshot rm {id} --reason TEXT; or allow it: --allow-unused."
+_UNUSED_HINT = 'Remove it: traceforge snapshot rm {id} --reason "…"; or allow it: --allow-unused.'
 _REFUSED_HINTS = {
     "remote": "Replace it by a server on loopback, or switch it off in tests; to ignore it: test.ignore_hosts.",
     "port": 'Allow the port in test.allow_ports; for servers that take any free port, "32768-60999".',
@@ -50,7 +50,7 @@ class GateFinding(NamedTuple):
     """A finding, with the calls it concerns and their difference from the approved one."""
 
     finding: Finding
-    calls: int = 1
+    calls: int  # 0 where it concerns files or connections, and recording again cannot help
     scopes: tuple[str, ...] = ()
     nearest: str = ""
     comparison: Comparison | None = None  # of the approved request with this one

@@ -145,7 +145,7 @@ def judge_run(
     """
     ignored_hosts = snapshots.loaded.config.test.ignore_hosts
     findings = [
-        GateFinding(Finding(OUTSIDE_TESTS, "", NEW_RULE, message, NEW_HINT))
+        GateFinding(Finding(OUTSIDE_TESTS, "", NEW_RULE, message, NEW_HINT), 1)
         for message in observations.unreported_misses
     ]
     refused: Counter[RefusedConnection] = Counter()
