@@ -356,8 +356,16 @@ def test_an_empty_list_names_its_objects_and_the_command_that_creates_one(tmp_pa
         ("alias list", "no aliases yet: create one with `traceforge context alias create ALIAS"),
         ("api-key list", "no API keys yet: create one with `traceforge context api-key create --scope admin`\n"),
         ("purge list", "no purge jobs yet: "),
-        ("replay list", "no replay runs yet: start one with `traceforge context replay run`\n"),
-        ("response list", "no responses yet: ask a model with `traceforge context response create`\n"),
+        (
+            "replay list",
+            "no replay runs yet: start one with "
+            "`traceforge context replay run --baseline MODEL --candidate MODEL --session ID`\n",
+        ),
+        (
+            "response list",
+            "no responses yet: ask a model with "
+            "`traceforge context response create --model NAME --session ID --input TEXT`\n",
+        ),
         (f"event list {session}", "no events yet: append one with "),
         (f"snapshot list {session}", "no snapshots yet: pin one with "),
         (f"session list --after {session}", f"no sessions after {session}\n"),

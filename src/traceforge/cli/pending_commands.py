@@ -158,7 +158,9 @@ def review(full: bool, sign: bool) -> None:
     """
     refuse_in_ci("review")
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
-        raise click.UsageError("A review needs a terminal. Without one, use traceforge diff and traceforge approve.")
+        raise click.UsageError(
+            'A review needs a terminal. Without one: traceforge diff, then traceforge approve --all --reason "…"'
+        )
     loaded, changes, approved, _ = _load_changes()
     accepted: list[str] = []
     place = 0

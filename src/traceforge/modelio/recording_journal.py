@@ -18,6 +18,7 @@ import errno
 import hashlib
 import os
 import re
+import shlex
 from collections.abc import Iterator
 from contextlib import suppress
 from itertools import chain
@@ -216,7 +217,7 @@ def check_path_is_free(recording: str) -> None:
 
 
 def _path_in_use_error(recording: str) -> PathInUse:
-    hint = f"If that process has ended, save its recording: {_RECOVER_COMMAND} {recording}"
+    hint = f"If that process has ended, save its recording: {_RECOVER_COMMAND} {shlex.quote(recording)}"
     return PathInUse(f"{recording}{JOURNAL_SUFFIX} is the journal of another recording", hint=hint)
 
 

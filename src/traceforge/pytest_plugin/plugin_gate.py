@@ -175,7 +175,9 @@ class PluginGate:
         for finding in judgement.unchecked:
             self._fail(f"unchecked: {finding.message}", hint_line(finding.hint))
         if observations.missed_scopes:
-            self._lines.append("to approve the changes: pytest --traceforge=record, then traceforge approve --all")
+            self._lines.append(
+                'to approve the changes: pytest --traceforge=record, then traceforge approve --all --reason "…"'
+            )
 
     def _record(self, observations: RunObservations) -> None:
         from traceforge.report.gate_text import change_lines

@@ -151,7 +151,10 @@ add_list_command(
     replay,
     Client.list_replay_runs,
     _run_line,
-    EmptyList("replay runs", "start one with `traceforge context replay run`"),
+    EmptyList(
+        "replay runs",
+        "start one with `traceforge context replay run --baseline MODEL --candidate MODEL --session ID`",
+    ),
 )
 add_object_command(replay, "show", Client.get_replay_run, "RUN", "Show a replay run and its progress.")
 add_object_command(replay, "cancel", Client.cancel_replay_run, "RUN", "Cancel a run; finished items are kept.")

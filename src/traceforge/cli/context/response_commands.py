@@ -76,7 +76,9 @@ add_list_command(
     response,
     Client.list_responses,
     _response_line,
-    EmptyList("responses", "ask a model with `traceforge context response create`"),
+    EmptyList(
+        "responses", "ask a model with `traceforge context response create --model NAME --session ID --input TEXT`"
+    ),
 )
 add_object_command(response, "show", Client.get_response, "RESPONSE", "Show a response.", response_lines)
 add_object_command(

@@ -36,7 +36,7 @@ from traceforge.snapshots.tree.approved_calls import ScopeTurn, read_turns
 PENDING_FOLDER = f"{STATE_DIR}/pending"
 VERSION = "1.0.0"
 PENDING_FORMAT_RULE = "PD1"
-_HINT = "Record again: traceforge record."
+_HINT = "Record again: traceforge record -- COMMAND"
 
 
 class ChangeKind(StrEnum):

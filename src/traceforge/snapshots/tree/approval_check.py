@@ -34,7 +34,9 @@ SIGNATURE_RULE = "AP4"
 CHAIN_RULE = "AP5"
 REMOVED_RULE = "AP6"
 
-_APPROVE_HINT = "Restore it from Git, or record and approve it: traceforge record, then traceforge approve."
+_APPROVE_HINT = (
+    'Restore it from Git, or approve it: traceforge record -- COMMAND, then traceforge approve --all --reason "…"'
+)
 
 
 class ApprovalsReport(NamedTuple):
@@ -146,6 +148,5 @@ def _check_removed(
             if any(change.id == name for change in stored_approval.approval.changes)
         ][-1]
         message = f"{printable_name(name)} was approved, and was removed without an approval"
-        yield Finding(
-            last_file, "", REMOVED_RULE, message, "Restore it from Git; to remove it, use traceforge snapshot rm."
-        )
+        hint = f'Restore it from Git; to remove it, run: traceforge snapshot rm {printable_name(name)} --reason "…"'
+        yield Finding(last_file, "", REMOVED_RULE, message, hint)

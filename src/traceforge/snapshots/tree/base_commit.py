@@ -22,7 +22,10 @@ from traceforge.snapshots.tree.git_commands import GitUnavailable, find_tree_id,
 
 BASE_RULE = "AP7"
 
-_HINT = "Record and approve it: traceforge record, then traceforge approve; or restore it from that commit."
+_HINT = (
+    "Restore it from that commit, or approve it: "
+    'traceforge record -- COMMAND, then traceforge approve --all --reason "…"'
+)
 
 
 class _BaseTree(NamedTuple):
@@ -62,7 +65,8 @@ def _find_differences(
                 yield Finding(current.file, "", BASE_RULE, message, _HINT)
         elif current is None and before is not None and (name, None) not in new_states:
             message = f"{printable_name(name)} was removed since {ref} without a new approval"
-            hint = "Restore it from that commit; to remove it, use traceforge snapshot rm."
+            remove = f'traceforge snapshot rm {printable_name(name)} --reason "…"'
+            hint = f"Restore it from that commit; to remove it, run: {remove}"
             yield Finding(before.file, "", BASE_RULE, message, hint)
 
 
