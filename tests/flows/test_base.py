@@ -157,7 +157,8 @@ def test_a_commit_that_does_not_exist_is_exit_3(project: Project, tmp_path: Path
 
     plain = tmp_path / "plain"
     (plain / ".ai-snapshots").mkdir(parents=True)
-    assert 3 == traceforge("verify", "--base", "main", cwd=plain).code
+    result = traceforge("verify", "--base", "main", cwd=plain)
+    assert (3, True) == (result.code, "cannot be read: not a Git repository\n" in result.err), result
 
 
 def test_a_path_together_with_base_is_wrong_usage(project: Project) -> None:

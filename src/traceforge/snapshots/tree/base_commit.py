@@ -18,7 +18,13 @@ from traceforge.snapshots.formats import tree_layout
 from traceforge.snapshots.formats.approval_format import StoredApproval, load_approvals
 from traceforge.snapshots.formats.snapshot_format import is_snapshot_id, record_hash
 from traceforge.snapshots.formats.tree_layout import StoredSnapshot
-from traceforge.snapshots.tree.git_commands import GitUnavailable, find_tree_id, list_tree_files, read_blobs
+from traceforge.snapshots.tree.git_commands import (
+    GitUnavailable,
+    find_tree_id,
+    is_in_repository,
+    list_tree_files,
+    read_blobs,
+)
 
 BASE_RULE = "AP7"
 
@@ -80,6 +86,8 @@ def _find_lost_approvals(base: _BaseTree, approvals: list[StoredApproval], ref: 
 def _load_base(project: str, ref: str) -> _BaseTree:
     try:
         tree = find_tree_id(project, ref)
+        if tree is None and not is_in_repository(project):
+            raise GitUnavailable("not a Git repository")
         if tree is None:
             hint = "Fetch it first, such as: git fetch --depth=1 origin main, and then --base FETCH_HEAD."
             raise NotFound(f"Git knows no commit {ref} here", hint=hint)

@@ -47,6 +47,15 @@ def find_git_setting(folder: str, name: str, *, is_path: bool = False) -> str:
     return (output or b"").decode(errors="replace").rstrip("\n")
 
 
+def is_in_repository(folder: str) -> bool:
+    """Whether a folder is in a Git repository.
+
+    Raises:
+        GitUnavailable: Git cannot be run.
+    """
+    return run_git(folder, "rev-parse", "--git-dir") is not None
+
+
 def find_tree_id(folder: str, ref: str) -> str | None:
     """The id of the tree of a commit, tag or branch; None if Git does not know it.
 
