@@ -19,14 +19,13 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 from traceforge.canon import JSON, JSONObject, json_path, parse_json
 from traceforge.conversion import convert
 from traceforge.errors import CannotRead, InvalidConfig, NotJSON
-from traceforge.files import read_file
+from traceforge.files import STATE_DIR, read_file
 from traceforge.findings import PARSE, Finding
 from traceforge.shape import NonEmptyText, find_problems
 
 CONFIG_FILE = "traceforge.config.json"
 PYPROJECT_FILE = "pyproject.toml"
 SNAPSHOTS_DIR = ".ai-snapshots"
-STATE_DIR = ".ai-tests"  # What a machine keeps for itself; never committed.
 MATCH_KEY_FILE = f"{STATE_DIR}/match.key"
 MATCH_KEY_VARIABLE = "TRACEFORGE_MATCH_KEY"
 CONFIG_BYTES_MAX = 1 << 20
@@ -43,6 +42,7 @@ _UPSTREAM_NAME = r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}"
 _PORTS = r"([0-9]{1,5})-([0-9]{1,5})"
 _PORTS_HINT = 'Write a port as 5432, and a range as "32768-60999".'
 _UPSTREAM_HINT = 'Write it as "corp": "https://llm.example.com".'
+_EMPTY_HINT = "Write {} into it, or remove it and run: traceforge init"
 
 # Possessive and open-ended, so that no text makes it look at a place twice.
 _COMMENT = r'(?s)"(?:[^"\\\n]++|\\.)*+"?|//[^\n]*+|/\*(?:[^*]++|\*(?!/))*+(?:\*/)?'
@@ -206,11 +206,12 @@ def _read_project(project: str) -> tuple[JSONObject, str]:
 def _read_own(path: str) -> JSONObject:
     data = read_file(path, bytes_max=CONFIG_BYTES_MAX)
     try:
-        value = parse_json(re.sub(_COMMENT, _blank, data.decode()).encode())
+        text = re.sub(_COMMENT, _blank, data.decode())
+        value = parse_json(text.encode())
     except UnicodeDecodeError:
         raise _unreadable(CONFIG_FILE, "not UTF-8", "Save the file as UTF-8.") from None
     except NotJSON as exc:
-        hint = "Repair the file at that place; comments are allowed."
+        hint = "Repair the file at that place; comments are allowed." if text.strip() else _EMPTY_HINT
         raise _unreadable(CONFIG_FILE, f"not JSON: {exc.message}", hint) from None
     if not isinstance(value, dict):
         raise _bad(CONFIG_FILE, "must hold one JSON object", "Start with {} and add settings.")

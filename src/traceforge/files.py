@@ -14,6 +14,7 @@ from contextlib import suppress
 
 from traceforge.errors import CannotRead, CannotWrite
 
+STATE_DIR = ".ai-tests"  # What a machine keeps for itself; never committed.
 FILE_BYTES_MAX = 1 << 30  # 1 GiB: ten times the largest legal recording. Beyond, memory is at risk.
 
 _OPEN = os.O_RDONLY | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
@@ -163,7 +164,10 @@ def sync_folder(folder: str) -> None:
 
 
 def make_private_folder(folder: str) -> None:
-    """Make a folder and its missing parents, with access for this user only."""
+    """Make a folder and its missing parents, with access for this user only.
+
+    A new `.ai-tests` gets a `.gitignore`, so that Git ignores it also in a project without `traceforge init`.
+    """
     if os.path.isdir(folder):
         return
     parent = os.path.dirname(folder)
@@ -171,6 +175,18 @@ def make_private_folder(folder: str) -> None:
         make_private_folder(parent)
     with suppress(FileExistsError):
         os.mkdir(folder, 0o700)
+        if os.path.basename(folder) == STATE_DIR:
+            ignore_folder_in_git(folder)
+
+
+def ignore_folder_in_git(folder: str) -> None:
+    """Write a `.gitignore` for everything in a folder, unless it has one."""
+    with suppress(FileExistsError), open(os.path.join(folder, ".gitignore"), "xb", opener=_open_private) as file:
+        file.write(b"*\n")
+
+
+def _open_private(path: str, flags: int) -> int:
+    return os.open(path, flags, 0o600)
 
 
 def create_private_file(path: str) -> None:

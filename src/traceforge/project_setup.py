@@ -17,14 +17,13 @@ from traceforge.config import (
     CONFIG_FILE,
     MATCH_KEY_FILE,
     SNAPSHOTS_DIR,
-    STATE_DIR,
     LoadedConfig,
     find_project,
     find_repository,
     load_config,
 )
 from traceforge.errors import CannotWrite
-from traceforge.files import make_private_folder, read_file, write_atomic
+from traceforge.files import STATE_DIR, make_private_folder, read_file, write_atomic
 
 GITIGNORE = ".gitignore"
 GITATTRIBUTES = ".gitattributes"

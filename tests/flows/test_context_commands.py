@@ -318,6 +318,11 @@ def test_wrong_usage_and_refusals_are_one_line(tmp_path: Path) -> None:
             3,
             "pur_x\n    hint: See: traceforge context purge list\n",
         ),
+        (
+            ["session", "show", "ses_x", "--db", ".ai-tests/context.db"],
+            3,
+            "hint: See: traceforge context session list --db .ai-tests/context.db\n",
+        ),
         (["api-key", "delete", "x"], 3, "there is no API key x\n    hint: See: traceforge context api-key list\n"),
         (["event", "append", session, "--content", "x", "--expected-version", "7"], 3, "error TF802: "),
         (["snapshot", "create", session, "--compiler", "pc_9"], 3, "pc_1, pc_2"),
@@ -342,7 +347,7 @@ def test_a_command_that_needs_a_store_creates_none(tmp_path: Path, words: str, d
 
     place = db or ".ai-tests/context.db"
     assert ran.err.startswith(f"error TF804: there is no context store at {place}\n    hint: Create it with")
-    assert "traceforge context session create" in ran.err
+    assert f"traceforge context session create{' --db ' + db if db else ''}. " in ran.err
     assert "" == ran.out
     assert [] == list(tmp_path.iterdir())
 

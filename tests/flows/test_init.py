@@ -41,7 +41,9 @@ def test_an_empty_folder_gets_a_configuration_an_ignore_file_and_a_key(tmp_path:
         KEY_LINE,
     ] == ran.out.splitlines()
     assert "" == ran.err
-    assert {"traceforge.config.json", ".gitignore", ".gitattributes", KEY} == contents(tmp_path).keys()
+    assert {"traceforge.config.json", ".gitignore", ".gitattributes", KEY, ".ai-tests/.gitignore"} == contents(
+        tmp_path
+    ).keys()
     assert b".ai-tests/\n" == (tmp_path / ".gitignore").read_bytes()
 
 

@@ -614,6 +614,21 @@ def test_a_missing_command_is_an_error(tmp_path: Path) -> None:
     assert ran.err.startswith("error TF502: no-such-command-here: command not found\n")
 
 
+def test_git_ignores_the_traces_of_a_project_without_init(project: Path) -> None:
+    """A `.gitignore` that exists stays as it is."""
+    subprocess.run(["git", "init", "-q", "."], cwd=project, check=True)
+    program(project, "from asking import ask\nask()")
+    (project / ".gitignore").write_text("__pycache__\n")
+    url = {"URL": os.environ["URL"]}
+    assert 0 == traceforge("run", "--", sys.executable, "app.py", cwd=project, **url).code
+
+    status = subprocess.run(["git", "status", "--short"], cwd=project, check=True, capture_output=True, text=True)
+    assert ["?? .gitignore", "?? app.py", "?? asking.py"] == status.stdout.splitlines()
+    (project / ".ai-tests" / ".gitignore").write_text("mine\n")
+    assert 0 == traceforge("run", "--", sys.executable, "app.py", cwd=project, **url).code
+    assert "mine\n" == (project / ".ai-tests" / ".gitignore").read_text()
+
+
 def test_the_summary_names_hosts_and_counts(project: Path, server: Upstream) -> None:
     """For a person, and as one line of JSON."""
     program(project, "from asking import ask\nask()")

@@ -330,6 +330,7 @@ def test_a_broken_file_is_refused_at_its_real_place(tmp_path: Path, text: str, p
     assert finding.message.startswith("not JSON: ")
     assert finding.message.endswith(place)
     assert CONFIG_FILE == finding.file
+    assert finding.hint.startswith("Write {}" if place == "the text is empty" else "Repair the file at that place")
 
 
 # ---------------------------------------------------------------------------------------------

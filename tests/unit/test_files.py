@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from traceforge.errors import CannotRead, CannotWrite
-from traceforge.files import FILE_BYTES_MAX, list_folder, read_file, write_atomic
+from traceforge.files import FILE_BYTES_MAX, list_folder, make_private_folder, read_file, write_atomic
 
 AS_ROOT = pytest.mark.skipif(os.geteuid() == 0, reason="permissions do not bind root")
 FOLLOW = pytest.mark.parametrize("follow", [True, False])
@@ -296,3 +296,13 @@ def test_a_link_is_replaced_and_not_written_through(tmp_path: Path) -> None:
     assert b"outside" == (tmp_path / "outside").read_bytes()
     assert b"data" == (tmp_path / "a").read_bytes()
     assert not (tmp_path / "a").is_symlink()
+
+
+def test_a_new_state_folder_is_ignored_by_git_and_no_other_folder(tmp_path: Path) -> None:
+    """Whichever folder below it is made first."""
+    make_private_folder(str(tmp_path / ".ai-tests" / "traces" / "spool"))
+    make_private_folder(str(tmp_path / "elsewhere" / "traces"))
+
+    written = [path for path in tmp_path.rglob("*") if path.is_file()]
+    assert [tmp_path / ".ai-tests" / ".gitignore"] == written
+    assert (b"*\n", 0o600) == (written[0].read_bytes(), stat.S_IMODE(written[0].stat().st_mode))

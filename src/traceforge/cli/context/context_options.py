@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -22,13 +23,13 @@ from traceforge.context.project_store import Store
 from traceforge.context.responses.model_releases import PROVIDERS
 from traceforge.context.storage.database import find_database_file
 from traceforge.errors import NotJSON, StoreRefused, StoreUnavailable
-from traceforge.files import make_private_folder, read_file, write_atomic
+from traceforge.files import STATE_DIR, ignore_folder_in_git, make_private_folder, read_file
 from traceforge.report.context_text import field_lines
 from traceforge.report.text_format import one_line
 
 DB_VARIABLE = "TRACEFORGE_CONTEXT_DB"
 API_KEY_VARIABLE = "TRACEFORGE_CONTEXT_API_KEY"
-DEFAULT_FILE = os.path.join(".ai-tests", "context.db")
+DEFAULT_FILE = os.path.join(STATE_DIR, "context.db")
 
 _GROUPS_OF_KINDS = {  # of the kinds whose `list` needs no other id
     "API key": "api-key",
@@ -106,7 +107,7 @@ def with_client_of_new_store(command: Callable[..., None]) -> Callable[..., None
 def _with_client(command: Callable[..., None], *, may_create: bool) -> Callable[..., None]:
     @wraps(command)
     def run(*args: Any, db: str, keys_file: str, project: str, **named: Any) -> None:  # noqa: ANN401
-        with _hint_at_list(), open_client(db, keys_file, project, may_create=may_create) as client:
+        with _hint_at_list(db), open_client(db, keys_file, project, may_create=may_create) as client:
             command(client, *args, **named)
 
     decorated: Callable[..., None] = run
@@ -116,14 +117,14 @@ def _with_client(command: Callable[..., None], *, may_create: bool) -> Callable[
 
 
 @contextmanager
-def _hint_at_list() -> Iterator[None]:
+def _hint_at_list(db: str) -> Iterator[None]:
     """Add the command that lists the objects of a kind to the error that there is no such object."""
     try:
         yield
     except StoreRefused as exc:
         kind = exc.message.removeprefix("there is no ").rpartition(" ")[0]
         if exc.reason == "not_found" and not exc.hint and kind in _GROUPS_OF_KINDS:
-            exc.hint = f"See: traceforge context {_GROUPS_OF_KINDS[kind]} list"
+            exc.hint = f"See: traceforge context {_GROUPS_OF_KINDS[kind]} list{_db_words(db)}"
         raise
 
 
@@ -137,16 +138,9 @@ def find_or_prepare_database(db: str) -> str:
     """As `find_database`; creates the folder of the project's own database, where it is missing."""
     database = find_database(db)
     if not db and not os.environ.get(DB_VARIABLE) and not os.path.lexists(database):
-        _make_folder(os.path.dirname(database))
+        make_private_folder(os.path.dirname(database))
+        ignore_folder_in_git(os.path.dirname(database))
     return database
-
-
-def _make_folder(folder: str) -> None:
-    """Create the folder of a database: private, and ignored by Git even without `init`."""
-    make_private_folder(folder)
-    ignored = os.path.join(folder, ".gitignore")
-    if not os.path.lexists(ignored):
-        write_atomic(ignored, b"*\n")
 
 
 def project_traces_dir() -> str:
@@ -171,20 +165,28 @@ def open_client(db: str, keys_file: str, project: str, *, may_create: bool) -> I
         client = Client.connect(database, api_key=os.environ.get(API_KEY_VARIABLE))
     else:
         if not may_create:
-            _require_store(database)
+            _require_store(database, db)
         traces = project_traces_dir()
         client = Client.open(database, keys=keys_file or None, project_id=project or None, traces_dir=traces)
     with client:
         yield client
 
 
-def _require_store(database: str) -> None:
+def _require_store(database: str, db: str) -> None:
     path = find_database_file(database)
     if path is not None and not os.path.lexists(path):
+        create = f"traceforge context session create{_db_words(db)}"
         raise StoreUnavailable(
             f"there is no context store at {os.path.relpath(path)}",
-            hint="Create it with a first session: traceforge context session create. Or name another with --db.",
+            hint=f"Create it with a first session: {create}. Or name another with --db.",
         )
+
+
+def _db_words(db: str) -> str:
+    """The --db option for a command in a hint; "" where none was typed. The password of a database is not printed."""
+    if not db:
+        return ""
+    return f" --db {shlex.quote(db)}" if "@" not in db else " --db URL"
 
 
 def require_database(client: Client) -> Store:

@@ -14,9 +14,8 @@ import os
 import re
 from typing import NamedTuple
 
-from traceforge.config import STATE_DIR
 from traceforge.errors import CannotRead
-from traceforge.files import list_folder
+from traceforge.files import STATE_DIR, list_folder
 from traceforge.findings import Finding
 from traceforge.snapshots.formats import snapshot_manifest
 

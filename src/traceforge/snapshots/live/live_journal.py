@@ -23,10 +23,9 @@ import msgspec
 
 from traceforge.canon import digest_fields, json_bytes, parse_json
 from traceforge.clock import now, timestamp_text
-from traceforge.config import STATE_DIR
 from traceforge.conversion import convert
 from traceforge.errors import CannotRead, CannotWrite, NotJSON, PathInUse
-from traceforge.files import make_private_folder, read_file
+from traceforge.files import STATE_DIR, make_private_folder, read_file
 from traceforge.snapshots.live.live_answer import LiveAnswer
 from traceforge.snapshots.live.live_plan import LivePlan
 from traceforge.traces.file_lock import lock_file

@@ -23,9 +23,8 @@ from msgspec import Struct
 
 from traceforge.canon import JSON, JSONObject, json_bytes, parse_json
 from traceforge.compare.compared_call import ComparedCall
-from traceforge.config import STATE_DIR
 from traceforge.errors import InvalidFile
-from traceforge.files import list_folder, make_private_folder, read_file, write_atomic
+from traceforge.files import STATE_DIR, list_folder, make_private_folder, read_file, write_atomic
 from traceforge.findings import Finding
 from traceforge.shape import DigestText, OpenObject, WholeNumber, find_problems
 from traceforge.snapshots.formats.raw_response import RawResponse, decode_comparable_call, read_raw_response

@@ -27,10 +27,11 @@ from typing import NamedTuple
 from msgspec import Struct, ValidationError
 
 from traceforge.canon import canonical_bytes, digest_bytes, parse_json
-from traceforge.config import SNAPSHOTS_DIR, STATE_DIR
+from traceforge.config import SNAPSHOTS_DIR
 from traceforge.conversion import convert
 from traceforge.errors import BrokenJournal, CannotWrite, NotJSON, PathInUse
 from traceforge.files import (
+    STATE_DIR,
     list_folder,
     make_private_folder,
     read_file,
