@@ -142,3 +142,17 @@ def test_verify_of_a_tree_checks_signatures_too(pack_folder: Path) -> None:
 
     assert (0, 1) == (good.code, bad.code), good.out + good.err
     assert "run-1/evidence.json: PK14" in bad.out
+
+
+def test_a_folder_without_run_json_is_no_pack(tmp_path: Path) -> None:
+    """Nothing is said about a run of which nothing is known."""
+    (tmp_path / "empty").mkdir()
+
+    ran = traceforge("pack", "verify", "empty", cwd=tmp_path)
+
+    assert 1 == ran.code
+    assert [
+        "empty/bundle.json: PK1 required file missing: bundle.json",
+        "empty/run.json: PK1 required file missing: run.json",
+        "    hint: Without it, this is no pack. Create one: traceforge pack create --run FILE --out DIR",
+    ] == ran.out.splitlines()[:3]

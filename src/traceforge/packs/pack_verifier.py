@@ -33,6 +33,8 @@ from traceforge.shape import find_problems, json_type_name
 
 _PARSE_RULES = {RUN_FILE: "PK3", BUNDLE_FILE: "PK4"}  # every other file that must be JSON: PK8
 
+_NO_RUN_HINT = "Without it, this is no pack. Create one: traceforge pack create --run FILE --out DIR"
+
 
 class DigestReference(NamedTuple):
     """A digest that one file states about another, and the computed one."""
@@ -118,7 +120,13 @@ def verify_contents(contents: PackContents, *, key: str = "", deep: bool = True)
 def pack_findings(report: PackReport) -> list[Finding]:
     """The violations as findings, with paths relative to the current folder."""
     return [
-        Finding(_violation_path(report.pack, violation.path), "", violation.rule_id, violation.message, report.hint)
+        Finding(
+            _violation_path(report.pack, violation.path),
+            "",
+            violation.rule_id,
+            violation.message,
+            report.hint or (_NO_RUN_HINT if violation[:2] == ("PK1", RUN_FILE) else ""),
+        )
         for violation in report.violations
     ]
 
@@ -150,7 +158,8 @@ def _check_required(names: tuple[str, ...], values: dict[str, JSON]) -> Iterator
     if RUN_FILE not in names:
         yield Violation("PK1", RUN_FILE, f"required file missing: {RUN_FILE}")
     if BUNDLE_FILE not in names and not refused:
-        yield Violation("PK1", BUNDLE_FILE, f"required file missing: {BUNDLE_FILE} (the run did not refuse)")
+        reason = " (the run did not refuse)" if RUN_FILE in names else ""
+        yield Violation("PK1", BUNDLE_FILE, f"required file missing: {BUNDLE_FILE}{reason}")
     elif BUNDLE_FILE not in names and isinstance(_lookup(values, RUN_FILE, "bundle"), dict):
         yield Violation("PK5", BUNDLE_FILE, f"{RUN_FILE} refers to {BUNDLE_FILE}, which is missing")
 
