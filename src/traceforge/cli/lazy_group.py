@@ -59,7 +59,7 @@ class LazyGroup(SuggestingGroup):
         """Import the module of this command."""
         for section in self.table.values():
             if cmd_name in section:
-                return _import_command(cmd_name, section[cmd_name])
+                return _import_command(f"{ctx.command_path} {cmd_name}".strip(), section[cmd_name])
         return None
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:

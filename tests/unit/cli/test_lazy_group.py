@@ -20,11 +20,14 @@ def _group(entry: CommandEntry) -> LazyGroup:
 
 
 def test_a_command_whose_extra_is_not_installed_names_the_extra() -> None:
-    """The error says which package is missing and which extra brings it."""
+    """The error has the whole command, the missing package and the extra that brings it."""
     group = _group(CommandEntry("no_such_package.commands:go", "Go.", extra="serve"))
 
-    with pytest.raises(MissingExtra, match="`go` cannot run here: no_such_package is not installed") as caught:
-        group.get_command(click.Context(group), "go")
+    top = click.Context(click.Group("traceforge"), info_name="traceforge")
+    with pytest.raises(
+        MissingExtra, match="`traceforge group go` cannot run here: no_such_package is not installed"
+    ) as caught:
+        group.get_command(click.Context(group, top, "group"), "go")
 
     assert "serve" in caught.value.hint
 
