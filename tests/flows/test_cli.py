@@ -340,13 +340,37 @@ def test_trace_verify_does_not_pass_on_other_files(tmp_path: Path) -> None:
     assert "nothing to verify" in ran.out
 
 
+@pytest.mark.parametrize(
+    ("words", "place", "message", "hint"),
+    [
+        (
+            "snapshot verify",
+            ".ai-snapshots",
+            "no snapshots yet",
+            "Record and approve first: traceforge record -- COMMAND",
+        ),
+        ("trace verify", ".ai-tests/traces", "no traces yet", "Record calls first: traceforge run -- COMMAND"),
+    ],
+)
+def test_verify_in_an_empty_project_names_the_first_step(
+    tmp_path: Path, words: str, place: str, message: str, hint: str
+) -> None:
+    """The project's own folder is not missing by mistake; a folder that was named is."""
+    ran = traceforge(*words.split(), cwd=tmp_path)
+    named = traceforge(*words.split(), "nowhere", cwd=tmp_path)
+
+    assert (3, 3) == (ran.code, named.code)
+    assert [f"{place}: IO nothing to verify: {message}", f"    hint: {hint}"] == ran.out.splitlines()[:2]
+    assert "no such file" in named.out
+
+
 def test_test_in_a_project_without_snapshots_names_the_first_step(tmp_path: Path) -> None:
     """Nothing was checked, so the summary counts no finding."""
     ran = traceforge("test", cwd=tmp_path)
 
     assert 3 == ran.code
     assert [
-        ".ai-snapshots: IO nothing to verify: no call is approved yet",
+        ".ai-snapshots: IO nothing to verify: no snapshots yet",
         "    hint: Record and approve first: traceforge record -- COMMAND",
         "RED: 0 snapshots checked, 1 unchecked",
     ] == ran.out.splitlines()

@@ -157,12 +157,12 @@ def test_a_list_in_json_has_every_field_of_the_summary(project: Path) -> None:
 
 @pytest.mark.parametrize("command", [["list"], ["search", "word"], ["tail", "--no-follow"], ["export"]])
 def test_a_project_without_traces_is_not_an_error(tmp_path: Path, command: list[str]) -> None:
-    """Stdout has at most a header, and no folder is created."""
+    """Stdout is empty, stderr says why, and no folder is created."""
     (tmp_path / "traceforge.config.json").write_text("{}")
 
     ran = run(tmp_path, *command)
 
-    assert "2025" not in ran.out
+    assert ("", True) == (ran.out, ran.err.startswith("no traces yet: .ai-tests/traces does not exist; record "))
     assert ["traceforge.config.json"] == os.listdir(tmp_path)
 
 

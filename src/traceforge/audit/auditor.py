@@ -212,7 +212,12 @@ def nothing_to_verify(where: str) -> Finding:
 def nothing_approved(root: str) -> Finding:
     """The finding for a snapshot tree without a snapshot: it must not pass."""
     hint = "Record and approve first: traceforge record -- COMMAND"
-    return Finding(root, "", IO, "nothing to verify: no call is approved yet", hint)
+    return Finding(root, "", IO, "nothing to verify: no snapshots yet", hint)
+
+
+def nothing_traced(root: str) -> Finding:
+    """The finding for a project without a trace: it must not pass."""
+    return Finding(root, "", IO, "nothing to verify: no traces yet", "Record calls first: traceforge run -- COMMAND")
 
 
 def _holds_snapshots(folder: str) -> bool:

@@ -44,7 +44,10 @@ def verify(folder: str | None, as_json: bool, junit: str, sarif: str) -> None:
     loaded = load_project()
     root = folder or snapshots_root(loaded)
     report = AuditReport()
-    report.add_tree(verify_snapshots(root, loaded.config.models, progress_bar), root)
+    if folder or os.path.lexists(root):
+        report.add_tree(verify_snapshots(root, loaded.config.models, progress_bar), root)
+    else:
+        report.findings.append(nothing_approved(root))
     print_audit_and_exit(report, loaded, "snapshot verify", as_json=as_json, junit=junit, sarif=sarif)
 
 

@@ -106,13 +106,14 @@ def search(words: tuple[str, ...], limit: int, as_json: bool, **options: str) ->
     with open_store() as (store, _):
         hits = store.search(query, make_filter(options), limit, line)
         line.clear()
+        empty = "nothing found" if hits or store.count_traces(TraceFilter()) else _empty_message(store, TraceFilter())
     if as_json:
         plain = str.maketrans("", "", "\x02\x03")
         print_json([{**_summary_json(hit.summary), "snippet": hit.snippet.translate(plain)} for hit in hits])
     elif hits:
         click.echo(search_hits_text(hits, colour=has_colour(sys.stdout)))
     else:
-        click.echo("nothing found", err=True)
+        click.echo(empty, err=True)
 
 
 @click.command()
@@ -141,9 +142,13 @@ def tail(lines: int, no_follow: bool, as_json: bool, **options: str) -> None:
     with open_store() as (store, _), suppress(KeyboardInterrupt):
         narrowed = make_filter(options)
         follower = TraceFollower(store, narrowed)
+        rows = store.list_rows(narrowed, lines)[::-1] if lines else []
+        if no_follow and lines and not rows:
+            click.echo(_empty_message(store, narrowed), err=True)
+            return
         if not as_json:
             click.echo(trace_tail_line(None))
-        print_rows(store.list_rows(narrowed, lines)[::-1] if lines else [])
+        print_rows(rows)
         for new_rows in follower.follow() if not no_follow else ():
             print_rows(new_rows)
 
@@ -160,6 +165,8 @@ def export(out: str, with_chunks: bool, **options: str) -> None:
     with open_store() as (store, _):
         rows = store.list_rows(make_filter(options), oldest_first=True)
         if out == "-":
+            if not rows:
+                click.echo(_empty_message(store, make_filter(options)), err=True)
             for line in _export_lines(store, rows, with_chunks):
                 write_stdout(line)
             return
