@@ -394,6 +394,7 @@ def test_on_a_terminal_the_user_confirms_and_sees_a_progress_bar(
 
     assert (code, calls) == (process.returncode, site.server.served - before)
     assert "Make these calls? [y/N]" in printed
+    assert ("nothing was sent" in printed, "interrupted" in printed) == (calls == 0, False)
     assert ("asking" in printed, "100%" in printed) == (calls == 1, calls == 1)
 
 

@@ -303,13 +303,15 @@ def test_review_asks_about_each_change(site: Site) -> None:
 
     assert 2 == site.run("review").code
     script = subprocess.run(
-        ["script", "-qec", f"{COMMAND} review", "/dev/null"], cwd=site.folder, input=b"a\nr\nbecause\n",
+        ["script", "-qec", f"{COMMAND} review", "/dev/null"], cwd=site.folder, input=b"?\na\nr\nbecause\n",
         capture_output=True, timeout=60, check=False,
         env={"PATH": os.environ["PATH"], "HOME": os.environ.get("HOME", "/"), "TERM": "dumb"},
     )  # fmt: skip
 
     assert 0 == script.returncode, script.stdout
     assert b"approved 1 change" in script.stdout
+    assert b"Why is this change right? " in script.stdout
+    assert 1 == script.stdout.count(b"  s  skip: it stays pending")
     assert [] == list((site.folder / ".ai-tests" / "pending").iterdir())
     assert 0 == site.run("verify").code
 

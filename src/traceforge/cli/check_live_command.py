@@ -8,7 +8,7 @@ import sys
 import click
 
 from traceforge.canon import JSON
-from traceforge.cli.output import has_stderr_terminal, json_option, print_json, slow_progress_bar
+from traceforge.cli.output import confirm_or_exit, has_stderr_terminal, json_option, print_json, slow_progress_bar
 from traceforge.cli.project import load_project
 from traceforge.config import LoadedConfig, upstream_problem
 from traceforge.findings import exit_code
@@ -132,7 +132,7 @@ def _confirm(yes: bool) -> None:
         return
     if not (sys.stdin is not None and sys.stdin.isatty() and has_stderr_terminal()):
         raise click.UsageError("These calls may cost money, and there is no terminal to confirm them: pass --yes.")
-    click.confirm("Make these calls?", abort=True, err=True)
+    confirm_or_exit("Make these calls?", "nothing was sent")
 
 
 def _print_results_and_exit(results: list[CheckedCall], *, strict: bool, as_json: bool) -> None:

@@ -11,6 +11,7 @@ from typing import NoReturn, TypeVar
 import click
 
 from traceforge.canon import JSON, ecmascript_bytes
+from traceforge.cli.main import INTERRUPTED
 from traceforge.errors import STDOUT_HINT, CannotWrite, InvalidFile
 from traceforge.findings import Finding, exit_code
 from traceforge.report.text_format import finding_lines
@@ -100,3 +101,10 @@ def _with_bar(outcomes: Iterable[Outcome], total: int, step: int, label: str) ->
                 bar.update(step)
             yield outcome
         bar.update(total % step)
+
+
+def confirm_or_exit(question: str, declined: str) -> None:
+    """Ask a question on stderr; without a yes, print `declined` and exit with the code of Ctrl-C."""
+    if not click.confirm(question, err=True):
+        click.echo(declined, err=True)
+        raise click.exceptions.Exit(INTERRUPTED)

@@ -147,6 +147,19 @@ def reject(names: tuple[str, ...]) -> None:
         click.echo(f"rejected: {change.id}")
 
 
+_REVIEW_KEYS = {
+    "a": "accept: it is approved at the end, together with the others",
+    "r": "reject: delete the pending change; the snapshot stays as it is",
+    "s": "skip: it stays pending",
+    "o": "open the pending change in your editor, and show it again",
+    "q": "quit: approve what you accepted; everything else stays pending",
+}
+
+
+def _reason_question(number: int) -> str:
+    return "Why is this change right?" if number == 1 else f"Why are these {number} changes right?"
+
+
 @click.command()
 @full_option
 @sign_option
@@ -169,11 +182,14 @@ def review(full: bool, sign: bool) -> None:
         click.echo(f"\n[{place + 1}/{len(changes)}]")
         _print_diffs([change], approved, full=full)
         may_accept = change.kind is not ChangeKind.REFUSED
-        keys = ["a", "r", "s", "o", "q"] if may_accept else ["r", "s", "o", "q"]
-        question = f"{'a accept, ' if may_accept else ''}r reject, s skip, o open in the editor, q quit"
-        answer = click.prompt(question, type=click.Choice(keys), show_choices=False)
+        keys = [key for key in _REVIEW_KEYS if may_accept or key != "a"]
+        question = f"{'a accept, ' if may_accept else ''}r reject, s skip, o open in the editor, q quit, ? help"
+        answer = click.prompt(question, type=click.Choice([*keys, "?"]), show_choices=False)
         if answer == "q":
             break
+        if answer == "?":
+            click.echo("\n".join(f"  {key}  {_REVIEW_KEYS[key]}" for key in keys))
+            continue
         if answer == "o":
             click.edit(filename=os.path.join(loaded.project, PENDING_FOLDER, f"{change.id}.json"))
             changes[place] = next((fresh for fresh in load_pending(loaded.project) if fresh.id == change.id), change)
@@ -189,7 +205,7 @@ def review(full: bool, sign: bool) -> None:
         return
     reason = ""
     while not reason.strip():
-        reason = click.prompt(f"Why are {count(len(chosen), 'change')} right?")
+        reason = click.prompt(_reason_question(len(chosen)), prompt_suffix=" ")
     with exit_on_refusal(snapshots_root(loaded)):
         approval = write(loaded, chosen, reason=reason, sign=sign)
     message = f"approved {count(len(chosen), 'change')}; wrote {SNAPSHOTS_DIR}/{one_line(approval.approval.file)}"

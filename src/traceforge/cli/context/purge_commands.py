@@ -15,6 +15,7 @@ from traceforge.cli.context.context_options import (
     with_client,
 )
 from traceforge.cli.lazy_group import SuggestingGroup
+from traceforge.cli.output import confirm_or_exit
 from traceforge.context.api.store_client import Client
 from traceforge.context.model.objects import Progress
 from traceforge.errors import StoreUnavailable
@@ -67,4 +68,4 @@ def _confirm(yes: bool) -> None:
         return
     if sys.stdin is None or not sys.stdin.isatty():
         raise click.UsageError("A purge cannot be undone, and there is no terminal to confirm it: pass --yes.")
-    click.confirm("Remove this content for good, with everything made from it?", abort=True, err=True)
+    confirm_or_exit("Remove this content for good, with everything made from it?", "nothing was removed")
