@@ -48,7 +48,7 @@ def test_files_are_written_and_removed_together(tmp_path: Path) -> None:
 
     assert {"openai/one.json": b"one", "manifest.json": b"n"} == _tree(tmp_path)
     assert not (tmp_path / ".ai-snapshots" / "wire").exists()
-    assert ["approve.lock"] == os.listdir(tmp_path / ".ai-tests")
+    assert {".gitignore", "approve.lock"} == set(os.listdir(tmp_path / ".ai-tests"))
 
 
 def test_many_files_are_written_too(tmp_path: Path) -> None:
@@ -85,7 +85,7 @@ def test_an_interrupted_transaction_is_finished_before_the_next_change(
     write_files_atomically(str(tmp_path), [FileChange("openai/two.json", b"2")])
 
     assert {**{change.file: change.data for change in NEW}, "openai/two.json": b"2"} == _tree(tmp_path)
-    assert ["approve.lock"] == os.listdir(tmp_path / ".ai-tests")
+    assert {".gitignore", "approve.lock"} == set(os.listdir(tmp_path / ".ai-tests"))
 
 
 def test_a_journal_with_any_byte_changed_is_refused_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
