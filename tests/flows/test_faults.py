@@ -32,7 +32,8 @@ from support.upstream import Upstream as Provider
 
 KEY = "sk-proj-q7Zr2mVtX9LbN4cWf8KdH3yPaJ6sGuE1"
 SECONDS_MAX = 4.0
-STALL_S = 0.4  # after which a client of these tests gives up
+STALL_S = 0.4  # after which a client gives up on a provider that stalls
+PATIENT_S = 30.0  # in all other tests, however busy the machine is
 PATH = "/v1/chat/completions"
 FULL_BODY = json.dumps(
     {
@@ -255,12 +256,17 @@ def body_of(fault: Fault) -> bytes:
     return json.dumps({"model": fault.name, "messages": [], "stream": fault.streaming}).encode()
 
 
+def timeout_s(fault: Fault) -> float:
+    """How long a client waits. A bad chunk would block aiohttp for ever."""
+    return STALL_S if "stall" in fault.name or fault.name == "bad-chunk" else PATIENT_S
+
+
 def ask_httpx(url: str, fault: Fault, on_piece: OnPiece) -> ClientResult:
     """httpx, reading pieces as they arrive."""
     status, pieces = 0, []
     try:
         with (
-            httpx.Client(timeout=STALL_S) as client,
+            httpx.Client(timeout=timeout_s(fault)) as client,
             client.stream("POST", url + PATH, content=body_of(fault), headers=headers_of(fault)) as response,
         ):
             status = response.status_code
@@ -278,7 +284,7 @@ def ask_requests(url: str, fault: Fault, on_piece: OnPiece) -> ClientResult:
         with (
             requests.Session() as session,
             session.post(
-                url + PATH, data=body_of(fault), headers=headers_of(fault), stream=True, timeout=STALL_S
+                url + PATH, data=body_of(fault), headers=headers_of(fault), stream=True, timeout=timeout_s(fault)
             ) as response,
         ):
             status = response.status_code
@@ -296,7 +302,8 @@ def ask_aiohttp(url: str, fault: Fault, on_piece: OnPiece) -> ClientResult:
     statuses = [0]
 
     async def run_client() -> None:
-        timeout = aiohttp.ClientTimeout(sock_read=STALL_S, total=4 * STALL_S)  # A bad chunk would block it for ever.
+        seconds = timeout_s(fault)
+        timeout = aiohttp.ClientTimeout(sock_read=seconds, total=4 * seconds)
         async with (
             aiohttp.ClientSession(timeout=timeout) as session,
             session.post(url + PATH, data=body_of(fault), headers=headers_of(fault)) as response,
@@ -315,7 +322,7 @@ def ask_aiohttp(url: str, fault: Fault, on_piece: OnPiece) -> ClientResult:
 
 def ask_openai(url: str, fault: Fault, on_piece: OnPiece) -> ClientResult:
     """The openai SDK: its own exceptions, and the parsed answer."""
-    client = openai.OpenAI(base_url=f"{url}/v1", api_key=KEY, max_retries=0, timeout=STALL_S)
+    client = openai.OpenAI(base_url=f"{url}/v1", api_key=KEY, max_retries=0, timeout=timeout_s(fault))
     pieces: list[str] = []
     options: Any = {"model": fault.name, "messages": [], "extra_headers": {"x-act": fault.name}}
     try:
