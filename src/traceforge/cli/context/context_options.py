@@ -124,7 +124,7 @@ def _hint_at_list(db: str) -> Iterator[None]:
     except StoreRefused as exc:
         kind = exc.message.removeprefix("there is no ").rpartition(" ")[0]
         if exc.reason == "not_found" and not exc.hint and kind in _GROUPS_OF_KINDS:
-            exc.hint = f"See: traceforge context {_GROUPS_OF_KINDS[kind]} list{_db_words(db)}"
+            exc.hint = f"See: traceforge context {_GROUPS_OF_KINDS[kind]} list{format_db_option(db)}"
         raise
 
 
@@ -175,18 +175,19 @@ def open_client(db: str, keys_file: str, project: str, *, may_create: bool) -> I
 def _require_store(database: str, db: str) -> None:
     path = find_database_file(database)
     if path is not None and not os.path.lexists(path):
-        create = f"traceforge context session create{_db_words(db)}"
+        create = f"traceforge context session create{format_db_option(db)}"
         raise StoreUnavailable(
             f"there is no context store at {os.path.relpath(path)}",
             hint=f"Create it with a first session: {create}. Or name another with --db.",
         )
 
 
-def _db_words(db: str) -> str:
+def format_db_option(db: str) -> str:
     """The --db option for a command in a hint; "" where none was typed. The password of a database is not printed."""
     if not db:
         return ""
-    return f" --db {shlex.quote(db)}" if "@" not in db else " --db URL"
+    may_hold_password = "@" in db or ("://" in db and "?" in db)
+    return " --db URL" if may_hold_password else f" --db {shlex.quote(db)}"
 
 
 def require_database(client: Client) -> Store:
