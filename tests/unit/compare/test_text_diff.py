@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from support.example_counts import RunLength
 from support.work_counts import count_lines
 from traceforge.compare import text_diff as module
 from traceforge.compare.text_diff import (
@@ -152,7 +153,8 @@ def test_the_work_of_a_comparison_grows_no_faster_than_the_texts(pieces: list[st
         before, after = _random_text(1, pieces, size), "x" + _random_text(2, pieces, size)[:-5] + "y"
         return count_lines(lambda: diff_words(before, after))
 
-    assert work(20_000) <= 4.2 * work(5_000)
+    size = 5_000 if RunLength.is_short else 10_000
+    assert work(4 * size) <= 4.2 * work(size)
 
 
 def test_a_megabyte_is_compared_whole() -> None:

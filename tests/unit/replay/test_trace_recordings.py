@@ -63,8 +63,9 @@ def test_every_call_of_the_corpus_is_played_as_it_was_recorded(
     for name, count in counts.items():
         record_property("summary", f"replayed answers of the corpus, {name}: {count}")
     assert len(calls) == counts.total() == player.played_count
-    assert counts["stream, byte-equal"] > 2500 / one_in
-    assert counts["plain, byte-equal"] > 6700 / one_in
+    spread = 1 if one_in == 1 else 0.9  # A sample has a few streams more or less than its share.
+    assert counts["stream, byte-equal"] > 2700 / one_in * spread
+    assert counts["plain, byte-equal"] > 6900 / one_in * spread
     assert counts.total() - counts["stream, byte-equal"] - counts["plain, byte-equal"] < 200
 
 
