@@ -40,10 +40,16 @@ def pytest_itemcollected(item: pytest.Item) -> None:
             item.obj = repeat_with_seeds(item.obj)
 
 
+def pytest_collection() -> None:
+    """Keep the garbage collector from walking through ten thousand tests again and again while they are collected."""
+    gc.disable()
+
+
 def pytest_collection_finish() -> None:
-    """Keep the garbage collector from walking through twelve thousand collected tests again and again."""
+    """And again and again while they run."""
     gc.collect()
     gc.freeze()
+    gc.enable()
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -47,8 +47,6 @@ READERS: dict[str, Callable[[bytes], object]] = {
     "raw-response": read_raw_response,
 }
 
-page_by_page = pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
-
 
 def _has_code(page: Page) -> bool:
     return any(block.language in RUN for block in page.blocks)
@@ -89,11 +87,11 @@ def test_the_blocks_of_a_page_print_what_it_shows(
                     assert 0 == code, f'{where}: show it with ; echo "exit $?"'
 
 
-@page_by_page
-def test_a_page_has_no_block_of_an_unknown_kind(page: Page) -> None:
+def test_no_page_has_a_block_of_an_unknown_kind() -> None:
     """A misspelt language or attribute would silently leave a block unrun."""
     odd = [
-        (block.line, block.language, block.attributes)
+        (page.name, block.line, block.language, block.attributes)
+        for page in PAGES
         for block in page.blocks
         if block.language not in LANGUAGES or not block.attributes.keys() <= {"file", "as"}
     ]
@@ -101,9 +99,10 @@ def test_a_page_has_no_block_of_an_unknown_kind(page: Page) -> None:
     assert [] == odd
 
 
-@page_by_page
-def test_a_console_block_begins_with_a_command(page: Page) -> None:
-    assert [] == [block.line for block in page.blocks if block.language == "console" and not commands(block)]
+def test_every_console_block_begins_with_a_command() -> None:
+    consoles = [(page.name, block) for page in PAGES for block in page.blocks if block.language == "console"]
+
+    assert [] == [(name, block.line) for name, block in consoles if not commands(block)]
 
 
 def _documents() -> list[object]:

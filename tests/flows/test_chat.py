@@ -376,7 +376,9 @@ def test_calls_through_the_proxy_are_recorded(tmp_path: Path, prompts: Path, mod
     assert [] == [text for text in secret if text.encode() in recorded]
 
 
-@pytest.mark.parametrize("name", PROVIDERS)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=() if name == "openai" else pytest.mark.slow) for name in PROVIDERS]
+)
 def test_calls_are_recorded_only_under_traceforge_run(tmp_path: Path, prompts: Path, name: str) -> None:
     """In each provider's API, without any part of the execution trace."""
     (tmp_path / ".git").mkdir()

@@ -15,6 +15,7 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from support.chat_servers import Echo, running_chat, write_prompts
+from support.example_counts import scale_examples
 from traceforge.canon import JSONObject
 from traceforge.chat.conversation import Chat
 from traceforge.chat.conversation_memory import ConversationMemory
@@ -59,7 +60,9 @@ def test_the_schema_has_no_additional_properties() -> None:
     ]
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=scale_examples(150), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 @given(ANY_TEXT | LONG, ANY_TEXT, ANY_TEXT | LONG, st.tuples(UTF8, UTF8, UTF8), ANY_TEXT)
 @example("\ud800", "\udfff", "\ud83d", (b"", b"", b""), "m")
 @example("\x00\x01\x1f\x7f\x80", "\x00", "\x00", (b"\x00", b"\xef\xbb\xbf", b"\r\n"), "\x00")

@@ -140,6 +140,7 @@ def test_ten_runs_that_differ_give_the_verdict(site: Site, flaky: FlakyServer) -
     }
 
 
+@pytest.mark.slow
 def test_ten_runs_that_agree_are_green(site: Site) -> None:
     ran = check(site, "--runs", "10", "--concurrency", "8")
 
@@ -211,6 +212,7 @@ def test_a_refused_connection_is_unchecked(site: Site) -> None:
     assert "nothing listens at that address (1×)" in ran.out
 
 
+@pytest.mark.slow
 def test_a_killed_check_continues_where_it_stopped(site: Site, flaky: FlakyServer) -> None:
     """After SIGKILL the same command sends only the missing requests; the next check begins anew."""
     flaky.hangs_after = 6
@@ -267,6 +269,7 @@ def test_a_second_check_repeats_only_unanswered_calls(site: Site, flaky: FlakySe
     assert "1 call to make" in second.err
 
 
+@pytest.mark.slow
 def test_a_redacted_request_is_not_sent(site: Site, flaky: FlakyServer) -> None:
     """Its secret was never stored: exit 3 with the reason, and the others are checked."""
     checked = Site(site.folder, site.python, flaky)

@@ -507,6 +507,7 @@ def test_a_server_prints_its_url_and_stops_on_a_signal(tmp_path: Path) -> None:
     assert ["readyz", "list_projects"] == [record["operation"] for record in events[1:3]]
 
 
+@pytest.mark.slow
 def test_a_full_log_pipe_does_not_block_requests(tmp_path: Path) -> None:
     """The pipe is full after some hundred requests; lost lines are counted."""
     import httpx

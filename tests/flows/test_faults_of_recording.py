@@ -164,6 +164,7 @@ def _wait_until_recorded(base: str, number: int) -> None:
             match = re.search(r'exchanges_total{result="recorded",[^}]*} (\d+)', page.read().decode())
 
 
+@pytest.mark.slow
 def test_traces_before_a_sigkill_are_complete(server: Upstream, tmp_path: Path) -> None:
     """The recorder process outlives the proxy until everything it received is recorded, once."""
     with proxy_process(tmp_path, {"openai": server.url}) as (base, process):
@@ -376,7 +377,7 @@ def huge(server: Upstream) -> Callable[[ReceivedRequest], ScriptedResponse]:
     )
 
 
-@pytest.mark.parametrize("edge", ["proxy", "inprocess"])
+@pytest.mark.parametrize("edge", ["proxy", pytest.param("inprocess", marks=pytest.mark.slow)])
 def test_bodies_too_large_to_record_are_passed_on(
     server: Upstream, tmp_path: Path, edge: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -17,6 +17,7 @@ from support.corpus import PROJECT
 from support.sample_files import write_tree
 
 
+@pytest.mark.slow
 def test_the_demo_runs_from_green_to_red_and_back() -> None:
     ran = subprocess.run(
         [sys.executable, "examples/demo.py"], cwd=PROJECT, capture_output=True, text=True, timeout=300, check=False
@@ -41,6 +42,7 @@ def test_a_demo_with_an_unexpected_result_fails() -> None:
     assert "The demo went wrong: `traceforge record -- false` should have ended with 0" in ran.stdout
 
 
+@pytest.mark.slow
 def test_the_wheel_works_in_an_empty_environment(tmp_path: Path) -> None:
     """With few dependencies; it verifies, and chats without a key: schemas, page and prompts are included."""
     dist = tmp_path / "dist"

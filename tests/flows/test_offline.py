@@ -106,7 +106,7 @@ BEYOND = [way for way in WAYS if way not in PYTHON_WAYS]
 
 
 @needs_seal
-@pytest.mark.parametrize("place", ["loopback", "elsewhere"])
+@pytest.mark.parametrize("place", ["loopback", pytest.param("elsewhere", marks=pytest.mark.slow)])
 def test_no_program_reaches_a_server_from_a_sealed_run(site: Site, place: str) -> None:
     """In any environment."""
     ran = site.test(try_all(WAYS), _host(place))
@@ -117,7 +117,7 @@ def test_no_program_reaches_a_server_from_a_sealed_run(site: Site, place: str) -
 
 
 @needs_seal
-@pytest.mark.parametrize("place", ["loopback", "elsewhere"])
+@pytest.mark.parametrize("place", ["loopback", pytest.param("elsewhere", marks=pytest.mark.slow)])
 def test_the_seal_works_without_the_hook(site: Site, place: str) -> None:
     """In a Python without the hook, the kernel alone stops it."""
     (site.folder / "way.py").write_text(f"{SETUP}\n{try_all(WAYS)}\n")
@@ -130,7 +130,7 @@ def test_the_seal_works_without_the_hook(site: Site, place: str) -> None:
     assert "a Python process could not be instrumented: python -I way.py" in ran.err
 
 
-@pytest.mark.parametrize("place", ["loopback", "elsewhere"])
+@pytest.mark.parametrize("place", ["loopback", pytest.param("elsewhere", marks=pytest.mark.slow)])
 def test_hooks_alone_stop_connections_of_python(site: Site, place: str) -> None:
     """Its sockets, those of threads and forks, of uvloop, and other name resolution."""
     site.configure(seal_network="off")
@@ -260,6 +260,7 @@ def test_only_the_api_keys_set_while_recording_are_set(site: Site) -> None:
     assert (1, 0) == (sum("OPENAI_API_KEY" in text for text in files), sum("secret" in text for text in files))
 
 
+@pytest.mark.slow
 @needs_seal
 def test_the_seal_changes_nothing_else(site: Site) -> None:
     """Exit codes, arguments, input and signals are the command's own; traceforge itself is not sealed."""

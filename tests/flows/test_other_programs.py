@@ -190,6 +190,7 @@ def test_the_sdk_for_node_notices_nothing(server: Upstream, tmp_path: Path) -> N
     assert {server.url[7:]: 5} == summary["calls"]
 
 
+@pytest.mark.slow
 def test_the_websocket_mode_of_openai_is_reported_as_unrecorded(server: Upstream, tmp_path: Path) -> None:
     """In the summary."""
     (tmp_path / "app.py").write_text(

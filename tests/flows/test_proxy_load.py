@@ -262,6 +262,7 @@ def test_a_kill_under_load_loses_only_calls_in_transit(tmp_path: Path, seconds: 
     assert [] == [number for number, at in answered.items() if number not in stored and at < killed - 0.5]
 
 
+@pytest.mark.slow
 def test_clients_do_not_notice_a_full_disk_under_load(tmp_path: Path) -> None:
     """Earlier traces are complete; the others are counted at the end, with the reason."""
     with loaded(tmp_path) as load:

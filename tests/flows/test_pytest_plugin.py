@@ -36,12 +36,12 @@ except Exception:
 
 @pytest.fixture(scope="module")
 def recorded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
-    """A project recorded with the plugin, in two processes, and approved."""
+    """A project recorded with the plugin, in two processes or in one, and approved."""
     folder = tmp_path_factory.mktemp("plugged")
     make_project(folder)
     with model_server() as server:
         site = Site(folder, Path("python"), server)
-        ran = site.plugin("--traceforge=record", "-n", "2", *SELECTED)
+        ran = site.plugin("--traceforge=record", "-n", "0" if RunLength.is_short else "2", *SELECTED)
         counts = f"0 calls answered from snapshots, {SELECTED_CALLS} live"
         assert (0, True) == (ran.code, counts in ran.out), ran.out
         assert 0 == site.approve().code
@@ -163,12 +163,14 @@ def test_a_tree_that_does_not_verify_runs_nothing(site: Site) -> None:
     assert "passed" not in ran.out
 
 
+@pytest.mark.slow
 def test_ci_does_not_record(site: Site) -> None:
     """It replays."""
     assert (4, True) == ((ran := site.plugin("--traceforge=record", CI="true")).code, "CI is set" in ran.err)
     assert 0 == site.plugin("-k", CHAT, CI="true").code
 
 
+@pytest.mark.slow
 def test_the_plugin_does_nothing_under_a_traceforge_command(site: Site) -> None:
     """`traceforge test -- pytest` has one gate."""
     ran = site.run("test", "--json", "--", shutil.which("python") or "python", "-c", "print()")
@@ -235,6 +237,7 @@ def test_tests_see_dummy_keys_only(site: Site, workers: str) -> None:
     assert ["sk-real gsk-real"] * (1 + int(workers)) == (site.folder / "after.txt").read_text().splitlines()
 
 
+@pytest.mark.slow
 def test_a_test_marked_as_off_has_the_real_keys(site: Site) -> None:
     """The test after it has the dummy values again."""
     site.add(

@@ -97,6 +97,7 @@ def test_every_sdk_gets_the_recorded_response(recorded: Recorded, other: Upstrea
     assert 0 == ended.code
 
 
+@pytest.mark.slow
 def test_every_sdk_gets_the_recorded_response_at_another_address_and_pace(recorded: Recorded) -> None:
     """Under the provider's own prefix, without an upstream; ten thousand times as fast."""
     folder, results = recorded
@@ -254,6 +255,7 @@ def test_answers_come_in_order_and_errors_are_replayed(tmp_path: Path, other: Up
     assert "replayed 4 calls, 0 not replayed" in ended.err
 
 
+@pytest.mark.slow
 def test_volatile_fields_are_ignored_and_reported(tmp_path: Path, other: Upstream) -> None:
     """Each setting, with its number of uses."""
     settings = {"match": {"ignore_paths": ["$.user"], "ignore_patterns": ["Today is [0-9-]+"]}}
@@ -342,6 +344,7 @@ def test_without_the_key_an_unverified_address_is_counted_or_refused(
     assert code == ended.code
 
 
+@pytest.mark.slow
 def test_the_key_of_the_project_is_used(tmp_path: Path, other: Upstream) -> None:
     """`traceforge init` writes one; no variable is needed."""
     assert 0 == traceforge("init", cwd=tmp_path).code
@@ -376,6 +379,7 @@ def test_auto_replays_recorded_requests_and_records_new_ones(tmp_path: Path) -> 
     assert 0 == ended.code
 
 
+@pytest.mark.slow
 def test_one_session_can_be_replayed(tmp_path: Path, other: Upstream) -> None:
     """Calls of another session are misses."""
     body = chat_request("x")

@@ -73,8 +73,8 @@ def project(recorded: Recorded, monkeypatch: pytest.MonkeyPatch) -> dict[str, An
     return recorded[1]
 
 
-@pytest.mark.parametrize("pace", ["none", "x10000"])
-@pytest.mark.parametrize("loop", ["asyncio", "uvloop"])
+@pytest.mark.parametrize("pace", ["none", pytest.param("x10000", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("loop", ["asyncio", pytest.param("uvloop", marks=pytest.mark.slow)])
 def test_every_sdk_gets_the_recorded_response(
     project: dict[str, Any], other: Upstream, loop: str, pace: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -44,6 +44,7 @@ def _texts(value: Any) -> str:
     return json.dumps(value, default=str, ensure_ascii=False)
 
 
+@pytest.mark.slow
 def test_every_sdk_is_answered_from_a_recording(tmp_path: Path) -> None:
     """Plain and streamed, in its provider's shape, with the answers of its traces."""
     with model_server() as server, proxy(tmp_path, "--upstream", f"up={server.url}") as running:

@@ -101,6 +101,7 @@ def test_a_report_that_cannot_be_written_is_exit_3(project: Path, option: str) -
     assert "error TF202" in ran.err
 
 
+@pytest.mark.slow
 def test_a_thousand_findings_stay_within_the_limits(project: Path) -> None:
     """A folder of a thousand broken recordings."""
     many = project / "many"
@@ -142,6 +143,7 @@ def test_test_reports_the_changed_prompt_on_its_line(recorded: Site, tmp_path: P
     assert "[-river-]{+lake+}" in (tmp_path / "summary.md").read_text()
 
 
+@pytest.mark.slow
 def test_test_reports_unused_tampered_and_unchecked_snapshots(recorded: Site, tmp_path: Path) -> None:
     """At the snapshot's file; without a file, as a notification."""
     site = recorded.at(tmp_path / "checkout")

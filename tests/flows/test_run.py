@@ -227,7 +227,7 @@ def test_an_existing_sitecustomize_runs_and_the_path_is_as_before(
     assert bare.stdout == capfd.readouterr().out
 
 
-@pytest.mark.parametrize("method", ["spawn", "fork", "forkserver"])
+@pytest.mark.parametrize("method", [pytest.param("spawn", marks=pytest.mark.slow), "fork", "forkserver"])
 def test_the_children_of_multiprocessing_are_instrumented(project: Path, method: str) -> None:
     """With every start method; also one that leaves a stream open when it ends."""
     program(

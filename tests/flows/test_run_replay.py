@@ -179,9 +179,12 @@ WAYS = {
             pipe = os.pipe()
         """,
 }
+SHORT_RUN_WAYS = ("threads", "fork", "subprocess")
 
 
-@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize(
+    "way", [pytest.param(way, marks=() if way in SHORT_RUN_WAYS else pytest.mark.slow) for way in WAYS]
+)
 def test_every_kind_of_process_is_answered(way: str, project: Path, server: Upstream) -> None:
     """Threads, forks, pools and programs; each calls on a line of its own."""
     player = player_of(project, *(exchange("hello", f"answer {number}", number) for number in range(8)))
@@ -308,7 +311,8 @@ OUTCOMES = {
 ASKING = {name: 2 if "passes" in name else 1 for name in OUTCOMES if name.endswith(("]", "fails", "method"))}
 
 
-@pytest.mark.parametrize("options", [(), pytest.param(("-n", "2"), marks=pytest.mark.slow)], ids=["alone", "xdist"])
+@pytest.mark.slow
+@pytest.mark.parametrize("options", [(), ("-n", "2")], ids=["alone", "xdist"])
 def test_tests_are_reported_under_the_scopes_of_their_calls(
     options: tuple[str, ...], project: Path, server: Upstream
 ) -> None:

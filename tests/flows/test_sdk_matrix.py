@@ -97,9 +97,8 @@ def _ways(sdks: dict[str, str]) -> dict[str, str]:
     return {f"{sdk}-{how}": shape for sdk, shape in sdks.items() for how in HOW}
 
 
-@pytest.mark.parametrize(
-    "way", ["run", *(pytest.param(way, marks=pytest.mark.slow) for way in ("proxy", "inprocess"))]
-)
+@pytest.mark.slow
+@each_way
 def test_the_providers_sdks_notice_nothing_and_each_call_is_one_trace(
     core: Application, unwatched: Any, answers: Answers, way: str, tmp_path: Path
 ) -> None:

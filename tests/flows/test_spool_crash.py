@@ -134,7 +134,7 @@ def _crash_writers(folder: Path, times: int, first_round: int = 0) -> int:
 
 def test_a_killed_writer_loses_no_appended_trace(tmp_path: Path) -> None:
     """Each is listed once and complete; a torn one is reported."""
-    _crash_writers(tmp_path, 8)
+    _crash_writers(tmp_path, 4)
 
 
 @pytest.mark.slow
@@ -178,7 +178,7 @@ def _crash_drainers(folder: Path, times: int, first_round: int = 0) -> None:
 
 def test_a_killed_drainer_loses_no_trace(tmp_path: Path) -> None:
     """None is duplicated, and no incomplete file is left."""
-    _crash_drainers(tmp_path, 5)
+    _crash_drainers(tmp_path, 3)
 
 
 @pytest.mark.slow

@@ -53,9 +53,9 @@ def is_altered(oracle: CanonicalOracle, before: bytes, after: bytes, *, ordered:
     return old.ecmascript != new.ecmascript if ordered else old.canonical != new.canonical
 
 
-often = settings(max_examples=1500, deadline=None, suppress_health_check=list(HealthCheck))
-change = settings(max_examples=400, deadline=None, suppress_health_check=list(HealthCheck))
-few = settings(max_examples=250, deadline=None, suppress_health_check=list(HealthCheck))
+often = settings(max_examples=scale_examples(1500), deadline=None, suppress_health_check=list(HealthCheck))
+change = settings(max_examples=scale_examples(400), deadline=None, suppress_health_check=list(HealthCheck))
+few = settings(max_examples=scale_examples(250), deadline=None, suppress_health_check=list(HealthCheck))
 
 
 @change

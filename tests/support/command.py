@@ -29,8 +29,9 @@ SECONDS_MAX = 120
 # application of the tests uses.
 PLAIN_PYTEST = {"PYTEST_ADDOPTS": "-p no:hypothesispytest -p no:schemathesis"}
 
-# What an interpreter reads when it starts, so that a fork would come too late.
+# What an interpreter reads when it starts, so that a fork would come too late; and what only its children need.
 READ_AT_START = ("PYTHON", "LANG", "LC_", "TZ")
+READ_BY_CHILDREN = frozenset({"PYTHONDONTWRITEBYTECODE"})
 
 
 class CommandResult(NamedTuple):
@@ -46,7 +47,7 @@ def traceforge(*arguments: str | Path, cwd: Path | None = None, **variables: str
     words = [str(COMMAND), *map(str, arguments)]
     inherited = {name: os.environ[name] for name in ("PATH", "HOME", "LANG") if name in os.environ}
     environ = {**PLAIN_PYTEST, **inherited, **variables}
-    if RunLength.is_short and not any(name.startswith(READ_AT_START) for name in variables):
+    if RunLength.is_short and not any(name.startswith(READ_AT_START) for name in variables.keys() - READ_BY_CHILDREN):
         return _fork_command(words, cwd, environ)
     result = subprocess.run(
         words,

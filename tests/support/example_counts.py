@@ -12,8 +12,8 @@ from collections.abc import Callable, Iterator
 
 from hypothesis import seed
 
-# `make test` tries one in six of the examples of a property, never fewer than 25 of them.
-SHORT_RUN_DIVISOR, EXAMPLES_MIN = 6, 25
+# `make test` tries one in ten of the examples of a property, never fewer than 10 of them.
+SHORT_RUN_DIVISOR, EXAMPLES_MIN = 10, 10
 SOAK_FACTOR = int(os.environ.get("SOAK_FACTOR", "100"))  # Smaller for a try, larger for a weekend.
 SEED = int(os.environ.get("SEED") or time.time())  # `make soak` prints it. Each round of a fuzzer adds its number.
 

@@ -13,9 +13,9 @@ from support.json_texts import fuzz
 
 @pytest.mark.parametrize(
     ("is_short", "examples", "expected"),
-    [(True, 600, 100), (True, 60, 25), (True, 10, 10), (False, 600, 600), (False, 10, 10)],
+    [(True, 600, 60), (True, 60, 10), (True, 5, 5), (False, 600, 600), (False, 10, 10)],
 )
-def test_a_short_run_tries_a_sixth(
+def test_a_short_run_tries_a_tenth(
     is_short: bool, examples: int, expected: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A long one tries all of them; where there are few, a short one does too."""

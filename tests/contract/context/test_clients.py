@@ -15,6 +15,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from support.example_counts import RunLength
 from support.loopback_models import chat_answer, connect_models, scripted_provider, streamed_response
 from support.operation_store import Store
 from support.store_servers import new_api_key, run_server
@@ -454,15 +455,15 @@ def test_create_response_takes_no_stream_field(client: Any, upstream: Upstream) 
         client.create_response(model="openai/m", session_id=response.session_id, stream=True)
 
 
-WAITING_CALLS = 40
+WAITING_CALLS = 16 if RunLength.is_short else 40
 
 
 @pytest.mark.parametrize("way", ["async embedded", "async remote"])
-@pytest.mark.parametrize("is_streamed", [False, True])
+@pytest.mark.parametrize("is_streamed", [pytest.param(False, marks=pytest.mark.slow), True])
 def test_calls_that_wait_for_a_model_hold_up_no_other_call(
     store: Store, upstream: Upstream, way: str, is_streamed: bool
 ) -> None:
-    """40 calls wait for a model; other operations are answered before any of them."""
+    """Many calls wait for a model; other operations are answered before any of them."""
     permits = threading.Semaphore(0)
     answer = chat_answer("Yes.")
     response = (

@@ -110,6 +110,7 @@ def test_schemathesis_finds_no_error(site: RunningServer, store: Store, record_p
     record_property("summary", f"schemathesis: {count} requests to {len(OPERATIONS)} operations, all as documented")
 
 
+@pytest.mark.slow
 def test_schemathesis_finds_no_operation_that_works_without_an_api_key(store: Store) -> None:
     """With required keys, the document says so; a generated key is never a valid one."""
     key = new_api_key(store, "admin")

@@ -103,6 +103,7 @@ def test_a_migration_file_is_named_after_its_revision(steps: Path) -> None:
         assert (revisions[0], revisions) == (schema_migration.last_of(folder), sorted(revisions, reverse=True))
 
 
+@pytest.mark.slow
 def test_a_database_that_is_up_to_date_is_opened_without_alembic(target: str, keys: str) -> None:
     """Importing it takes a fifth of a command's time. A new database needs it."""
     program = (

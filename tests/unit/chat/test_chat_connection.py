@@ -16,6 +16,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from support.chat_servers import Echo, RunningChat, running_chat, write_prompts
+from support.example_counts import scale_examples
 from support.raw_sockets import Peer
 from traceforge.canon import JSONObject
 from traceforge.chat import chat_connection as module
@@ -399,7 +400,9 @@ SEEDS = [
 ]
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=scale_examples(150), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 @given(st.data())
 def test_mutated_requests_never_break_the_server(running: RunningChat, data: st.DataObject) -> None:
     """Cut, doubled or overwritten ones: each response is HTTP, none is a 500, and other clients are served."""

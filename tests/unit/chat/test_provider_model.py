@@ -397,6 +397,7 @@ def test_a_cancelled_caller_ends_the_call() -> None:
     assert "Hello." == reply
 
 
+@pytest.mark.slow
 def test_a_thousand_slow_sessions_do_not_starve_the_server(server: Upstream, monkeypatch: pytest.MonkeyPatch) -> None:
     """A limited number of calls is in flight, the others wait in order, and the event loop goes on."""
     monkeypatch.setattr(module, "CALLS_MAX", 8)

@@ -140,9 +140,9 @@ def _random_text(seed: int, pieces: list[str], size: int) -> str:
         [" "],
         ["."],
         ["_"],
-        ["日", "本"],
+        pytest.param(["日", "本"], marks=pytest.mark.slow),
         ["a b "],
-        ["x\n", "y\n"],
+        pytest.param(["x\n", "y\n"], marks=pytest.mark.slow),
     ],
     ids=repr,
 )

@@ -16,6 +16,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from support.example_counts import scale_examples
 from traceforge.canon import digest_text, encode_utf8, parse_json
 from traceforge.clock import pinned
 from traceforge.errors import CannotRead, CannotWrite, InvalidFile, PathInUse, RecordingFull
@@ -464,7 +465,7 @@ PROMPTS = st.one_of(
 )
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=scale_examples(60), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(st.tuples(PROMPTS, st.text(max_size=30), st.booleans()), max_size=8))
 def test_every_recording_is_valid_and_replays(tmp_path: Path, calls: list[tuple[Any, str, bool]]) -> None:
     """Any prompts and any answers, whole or streamed, lone surrogates too: redacted and encoded, they come back."""

@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec import inspect
 
+from support.example_counts import scale_examples
 from support.format_examples import DIGEST, example_session
 from traceforge.canon import digest_text
 from traceforge.modelio.recording_format import (
@@ -117,7 +118,7 @@ def test_interactions_are_hashed_in_the_order_of_their_index() -> None:
     assert 11 == shuffled["interactions"][0]["i"]
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=scale_examples(100), deadline=None)
 @given(st.lists(st.text(), max_size=4), st.randoms())
 def test_the_order_and_notation_of_a_file_do_not_reach_the_hash(contents: list[str], chance: Any) -> None:
     """Members in any order, indices as floats, any indentation: one logical recording, one name."""

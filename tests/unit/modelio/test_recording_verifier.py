@@ -15,6 +15,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from support.corpus import shared_path
+from support.example_counts import scale_examples
 from support.format_examples import DIGEST, example_session
 from support.json_texts import shallow_texts
 from support.node import Node
@@ -257,7 +258,7 @@ def _assert_both_verifiers_agree(node: Node, cases: list[tuple[bytes, tuple[bool
         assert canonical_bytes(answer) + b"\n" == result_line(result)
 
 
-@settings(max_examples=100, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=scale_examples(100), deadline=None, suppress_health_check=list(HealthCheck))
 @given(cases=st.lists(st.tuples(_session_texts(), _flags), min_size=10, max_size=10))
 def test_two_verifiers_agree_on_every_session(
     second_verifier: Node, cases: list[tuple[bytes, tuple[bool, bool]]]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections import Counter
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -183,6 +184,7 @@ def test_threads_never_get_the_same_recording_twice() -> None:
     assert sorted(map(str, range(1000))) == sorted(played)
 
 
+@pytest.mark.slow
 def test_a_lookup_costs_the_same_among_ten_and_among_a_hundred_thousand() -> None:
     """A search through all of them would do ten thousand times the work."""
     few = Library([recording(str(n), f"k{n}") for n in range(10)])

@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from support.corpus import need_shared
+from support.example_counts import scale_examples
 from support.format_examples import FORMATS, SPECIFIED_TRACE
 from traceforge.canon import JSONObject, parse_json
 from traceforge.errors import InvalidFile, NotCanonical, NotJSON
@@ -253,7 +254,7 @@ def test_an_unknown_field_survives_at_every_level() -> None:
     assert len(places) == json.dumps(reread).count("x-own-")
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=scale_examples(100), deadline=None)
 @given(
     st.dictionaries(
         st.text(max_size=4).map(lambda text: f"x-{text}") | st.just("\ud800"),

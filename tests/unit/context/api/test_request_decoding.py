@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from support.example_counts import scale_examples
 from traceforge.context.api.request_decoding import read_json
 from traceforge.errors import InvalidFields
 
@@ -20,7 +21,7 @@ VALUES: st.SearchStrategy[Any] = st.recursive(
 )
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=scale_examples(200), deadline=None)
 @given(VALUES, st.booleans(), st.sampled_from([None, 1]))
 def test_a_body_with_unique_names_is_read(value: Any, ascii_only: bool, indent: int | None) -> None:
     """However it is written: with spaces, with escapes, with colons in its texts."""
@@ -29,7 +30,7 @@ def test_a_body_with_unique_names_is_read(value: Any, ascii_only: bool, indent: 
     assert value == read_json(text)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=scale_examples(200), deadline=None)
 @given(NAMES, VALUES, VALUES, VALUES, st.integers(0, 3))
 def test_a_body_with_a_repeated_name_is_refused(
     name: str, first_value: Any, two: Any, siblings: Any, depth: int

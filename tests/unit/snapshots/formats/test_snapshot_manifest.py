@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from support.corpus import need_shared
+from support.example_counts import scale_examples
 from support.format_examples import DIGEST
 from traceforge.canon import digest_text
 from traceforge.clock import find_instant
@@ -92,7 +93,7 @@ _entries = st.builds(
 )
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=scale_examples(200), deadline=None)
 @given(st.lists(_entries, min_size=1, max_size=6, unique_by=lambda entry: entry.id), st.randoms())
 def test_a_written_manifest_has_no_findings_whatever_the_order_of_its_records(
     entries: list[RecordEntry], chance: Any
