@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import atexit
 import os
+import signal
 import socket
 import struct
 import subprocess
@@ -126,7 +127,7 @@ class ThreadRecorder:
         self._owner_pid = os.getpid()
         self._write_lock = threading.Lock()
         self._thread = threading.Thread(target=self._run, name="traceforge-recorder", daemon=True)
-        self._thread.start()
+        _start_without_signals(self._thread)
         atexit.register(self.close)
         _thread_recorders.add(self)
 
@@ -180,6 +181,28 @@ class ThreadRecorder:
                 self._writer.sync()
                 if self._closing.is_set():
                     return
+
+
+def _start_without_signals(thread: threading.Thread) -> None:
+    """Start a thread that takes no signal of the process, because another thread may be waiting for it.
+
+    `traceforge run` waits for the end of its command and for signals to pass on: one that came here instead ended
+    `run` without its command, or was noticed half a second later.
+    """
+    if not hasattr(signal, "pthread_sigmask"):  # Windows
+        thread.start()
+        return
+    faults = {
+        signal.SIGSEGV,
+        signal.SIGBUS,
+        signal.SIGFPE,
+        signal.SIGILL,
+    }  # The thread's own.
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals() - faults)
+    try:
+        thread.start()
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
 
 
 _thread_recorders: WeakSet[ThreadRecorder] = WeakSet()

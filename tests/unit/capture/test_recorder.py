@@ -131,6 +131,22 @@ def test_closing_does_not_wait_for_a_process_that_hangs(tmp_path: Path, monkeypa
     assert {module.STILL_AT_WORK: 1} == counts.troubles
 
 
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="/proc tells which signals a thread blocks")
+def test_the_thread_takes_no_signal_that_another_thread_waits_for(tmp_path: Path) -> None:
+    """`traceforge run` waits for the end of its command, and for signals to pass on. Faults are still reported."""
+    recorder = ThreadRecorder(RecorderSettings(str(tmp_path)))
+    status = Path(f"/proc/self/task/{recorder._thread.native_id}/status").read_text()
+    recorder.close()
+    blocked = int(status.partition("SigBlk:")[2].split()[0], 16)
+
+    assert {signal.SIGCHLD, signal.SIGINT, signal.SIGTERM} == {
+        number
+        for number in (signal.SIGCHLD, signal.SIGINT, signal.SIGTERM, signal.SIGSEGV)
+        if blocked >> (number - 1) & 1
+    }
+    assert signal.SIGTERM not in signal.pthread_sigmask(signal.SIG_BLOCK, ())
+
+
 def test_a_thread_that_is_too_slow_is_abandoned_and_its_backlog_counted_as_lost(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

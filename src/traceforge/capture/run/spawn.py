@@ -24,9 +24,8 @@ FORWARDED = tuple(
     if hasattr(signal, name)
 )
 CAN_WAIT = hasattr(os, "posix_spawnp") and hasattr(signal, "sigtimedwait")
-CHECK_S = (
-    0.5  # Where a thread that is not ours took the signal that the command has ended, this is when it is noticed.
-)
+# Where a thread that is not ours took the signal that the command has ended, this is when it is noticed.
+CHECK_S = 0.5
 RESET = tuple(
     getattr(signal, name) for name in ("SIGPIPE", "SIGXFSZ") if hasattr(signal, name)
 )  # Python ignores them
@@ -53,7 +52,7 @@ def blocked_signals() -> Iterator[Mask]:
 def run_process(
     words: Sequence[str], environ: Mapping[str, str], mask: Mask, ports: Collection[int] | None = None
 ) -> int:
-    """Run a command to its end, under `held_signals`; with `ports`, sealed but for these.
+    """Run a command to its end, under `blocked_signals`; with `ports`, sealed but for these.
 
     Raises:
         CannotStart: the command does not exist, or may not be run.
