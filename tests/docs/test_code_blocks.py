@@ -53,11 +53,14 @@ def _has_code(page: Page) -> bool:
 
 
 # The demo runs the same steps as the first gate in every run; the contract tests run the operations of the others.
-LONG_PAGES = frozenset({"compare-models.md", "first-gate.md", "keep-context.md", "purge.md"})
+LONG_PAGES = frozenset({
+    "chat-with-a-trace.md", "compare-models.md", "first-gate.md", "follow-a-session.md", "keep-context.md",
+    "keep-traces-small.md", "purge.md", "read-traces.md", "record-a-session.md", "verify-in-ci.md",
+})  # fmt: skip
 
 
 def _with_code() -> list[object]:
-    """Pages that take ten seconds or more run in `make test-all`."""
+    """The pages that take longest run in `make test-all`."""
     return [
         pytest.param(page, id=page.name, marks=[pytest.mark.slow] if is_long else [])
         for page in PAGES

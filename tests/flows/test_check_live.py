@@ -160,6 +160,7 @@ def test_target_and_model_replace_the_recorded_ones(site: Site, flaky: FlakyServ
     }
 
 
+@pytest.mark.slow
 def test_a_busy_provider_is_retried_after_its_retry_after(site: Site, flaky: FlakyServer) -> None:
     """429 with seconds, 503 with a date, 500 without either."""
     soon = time.strftime("%a, %d %b %Y %H:%M:%S GMT", time.gmtime(time.time() + 1))

@@ -415,7 +415,7 @@ def proxy_recording(
         yield ProxyRecording(folder, base)
 
 
-@pytest.fixture(params=["proxy", "inprocess"])
+@pytest.fixture(params=[pytest.param("proxy", marks=pytest.mark.slow), "inprocess"])
 def recording(
     request: pytest.FixtureRequest, faulty: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Recording:

@@ -16,7 +16,7 @@ import pytest
 from support.gate_variants import AGENT, CHANGES, HARMLESS, Variant, pin
 from support.model_servers import ServerProcess, model_server_process
 
-SAMPLED = 2  # of each list in every run of the tests; all of them in `make test-all`
+SAMPLED = 1  # of each list in every run of the tests; all of them in `make test-all`
 
 
 class Gate(NamedTuple):

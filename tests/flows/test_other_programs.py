@@ -103,7 +103,7 @@ CURLS = {
 
 
 @need_curl
-@pytest.mark.parametrize("streaming", [False, True], ids=["plain", "stream"])
+@pytest.mark.parametrize("streaming", [pytest.param(False, marks=pytest.mark.slow), True], ids=["plain", "stream"])
 @pytest.mark.parametrize("name", CURLS)
 def test_curl_with_a_base_url_variable_is_recorded(
     server: Upstream, tmp_path: Path, name: str, streaming: bool

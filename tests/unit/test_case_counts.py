@@ -44,7 +44,7 @@ def _all_cells() -> list[str]:
     return [f"{backend} × {cell}" for backend in BACKENDS for cell in required_cells()]
 
 
-@pytest.mark.parametrize("workers", ["0", "2"])
+@pytest.mark.parametrize("workers", ["0", pytest.param("2", marks=pytest.mark.slow)])
 def test_a_run_without_a_required_cell_fails_and_names_it(tmp_path: Path, workers: str) -> None:
     """Also with several worker processes."""
     cells = [cell for cell in _all_cells() if cell != "postgresql × purge"]

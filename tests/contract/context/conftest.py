@@ -1,4 +1,5 @@
-"""Every test here that takes a `store` or a `target` runs on SQLite and on PostgreSQL.
+"""Every test here that takes a `store` or a `target` runs on SQLite and on PostgreSQL, unless its module has its own
+`backend`, because what it tests does not know which database it is.
 
 The passed cases of each backend are counted by merge strategy, replay lane and purge (`support/case_counts.py`). The
 counts are printed at the end of a run; a run of the whole suite fails if one of them is zero.

@@ -81,6 +81,12 @@ async def _gather(items: Any) -> list[Any]:
     return [item async for item in items]
 
 
+@pytest.fixture(scope="session", params=["sqlite", pytest.param("postgresql", marks=pytest.mark.slow)])
+def backend(request: pytest.FixtureRequest) -> str:
+    """A client does not know which database it is, so `make test` takes one."""
+    return str(request.param)
+
+
 @pytest.fixture
 def upstream() -> Iterator[Upstream]:
     """A scripted provider."""

@@ -36,6 +36,12 @@ TOOL: Any = {"type": "function", "function": {"name": "look", "parameters": {"ty
 SCHEMA: Any = {"type": "json_schema", "json_schema": {"name": "a", "schema": {"type": "object", "properties": {}}}}
 
 
+@pytest.fixture(scope="session", params=["sqlite", pytest.param("postgresql", marks=pytest.mark.slow)])
+def backend(request: pytest.FixtureRequest) -> str:
+    """The server does not know which database it is, so `make test` takes one."""
+    return str(request.param)
+
+
 @pytest.fixture
 def site(model_store: Store) -> Iterator[RunningServer]:
     """Its server."""

@@ -313,7 +313,9 @@ UNWRITABLE: dict[str, tuple[Callable[[], Any], str]] = {
 
 
 @EVERY_WRITER
-@pytest.mark.parametrize("case", list(UNWRITABLE))
+@pytest.mark.parametrize(
+    "case", [pytest.param(case, marks=[pytest.mark.slow] * (case == "100,000 lists")) for case in UNWRITABLE]
+)
 def test_a_value_that_json_cannot_hold_is_refused_with_its_path(case: str, name: str) -> None:
     """It is not rounded, replaced by null or turned into text."""
     make, path = UNWRITABLE[case]

@@ -109,6 +109,7 @@ def test_a_folder_that_cannot_be_written_is_counted_with_the_reason(
     assert any("TF202" in reason for reason in counts.failed)
 
 
+@pytest.mark.slow
 def test_closing_does_not_wait_for_a_process_that_hangs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It returns in time; what was not sent is lost, the rest is waiting, and nothing is counted twice."""
     monkeypatch.setattr(module, "BATCH_BYTES_MAX", 100 << 10)

@@ -18,7 +18,7 @@ from traceforge.compare.edit_digest import digest_edit
 from traceforge.compare.json_diff import ValueChange
 from traceforge.report.diff_text import comparison_text
 
-ROWS_MAX = 50  # Of each file; enough for every dialect, quick enough for every run.
+ROWS_MAX = 20  # Of each file; enough for every dialect, quick enough for every run.
 
 
 def _calls(file: Path) -> Iterator[ComparedCall]:

@@ -534,7 +534,7 @@ def test_mi4_ten_thousand_interactions_are_allowed_and_one_more_is_not() -> None
     assert [] == _violations(_long(10_001), size_limits=False)
 
 
-@pytest.mark.parametrize("text", ["x", "é", "\ud800"], ids=ascii)
+@pytest.mark.parametrize("text", ["x", "é", pytest.param("\ud800", marks=pytest.mark.slow)], ids=ascii)
 def test_mi11_a_response_of_a_million_bytes_is_allowed_and_one_more_is_not(text: str) -> None:
     """Bytes of UTF-8, not characters; a lone surrogate counts three."""
     size = len(text.encode("utf-8", "replace")) if text != "\ud800" else 3

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from support.corpus import need_shared
 from support.corpus_traffic import interactions
+from support.example_counts import RunLength
 from support.exchanges import COMPOSER, corpus_exchange, plain_trace, streamed_trace
 from support.json_texts import fuzz
 from traceforge.errors import InvalidFile
@@ -32,7 +33,7 @@ def _by_name(traces: list[StoredTrace]) -> dict[str, StoredTrace]:
 
 def test_the_corpus_is_read_back_from_an_archive_unchanged(tmp_path: Path) -> None:
     """Byte for byte, in an eighth of the space."""
-    calls = interactions(need_shared("corpus/llm"))[::7]
+    calls = interactions(need_shared("corpus/llm"))[:: 70 if RunLength.is_short else 7]
     traces = [COMPOSER.compose(corpus_exchange(interaction, number)) for number, interaction in enumerate(calls)]
 
     path = write_archive(str(tmp_path), traces)
