@@ -20,7 +20,7 @@ $(READY): requirements/dev.txt pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "TraceForge needs Python 3.11 or newer: make $(MAKECMDGOALS) PYTHON=python3.11"; exit 2; }
 	@echo "Setting up $(VENV): about a minute, once"
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	@$(BIN)/python -m pip install -qq --disable-pip-version-check --no-compile --require-hashes -r requirements/dev.txt
+	@$(BIN)/python -m pip install -qq --disable-pip-version-check --no-compile --no-deps --require-hashes -r requirements/dev.txt
 	@$(BIN)/python -m compileall -qq -j 0 $(VENV)/lib || true  # On every core, where pip takes one; templates do not compile.
 	@$(BIN)/python -m pip install -qq --disable-pip-version-check --no-deps --no-build-isolation -e .
 	@touch $@

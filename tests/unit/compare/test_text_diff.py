@@ -135,7 +135,7 @@ def _random_text(seed: int, pieces: list[str], size: int) -> str:
 @pytest.mark.parametrize(
     "pieces",
     [
-        ["word ", "other ", "end. ", "line\n"],
+        pytest.param(["word ", "other ", "end. ", "line\n"], marks=pytest.mark.slow),
         ["a", "b", " ", ","],
         [" "],
         ["."],

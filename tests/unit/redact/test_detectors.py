@@ -172,4 +172,4 @@ def test_the_work_on_hostile_text_is_linear(piece: str) -> None:
 
     work(1_000)
 
-    assert work(40_000) < 5 * work(10_000) + 1_000
+    assert work(20_000) < 5 * work(5_000) + 500
