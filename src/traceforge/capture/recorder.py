@@ -43,6 +43,13 @@ BEHIND_BYTES = 2 << 20  # When more waits to be sent, four times as much is sent
 PAUSE_SECONDS = 0.02  # The sender gathers for this long, so that a busy proxy is not interrupted for every call.
 STILL_AT_WORK = "the recorder had not finished in time, and goes on"
 
+# What a thread brings upon itself. Blocked, it would end the process without a word of faulthandler.
+THREAD_SIGNALS = {
+    getattr(signal, name)
+    for name in ("SIGSEGV", "SIGBUS", "SIGFPE", "SIGILL", "SIGTRAP", "SIGSYS", "SIGABRT")
+    if hasattr(signal, name)
+}
+
 LENGTH = struct.Struct("<I")
 _NO_LENGTH = bytes(LENGTH.size)
 END_FRAME = struct.Struct("<Id")  # A length of 0, and for how many seconds to make files.
@@ -192,14 +199,9 @@ def _start_without_signals(thread: threading.Thread) -> None:
     if not hasattr(signal, "pthread_sigmask"):  # Windows
         thread.start()
         return
-    faults = {
-        signal.SIGSEGV,
-        signal.SIGBUS,
-        signal.SIGFPE,
-        signal.SIGILL,
-    }  # The thread's own.
-    mask = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals() - faults)
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, ())  # Changes nothing: a handler that runs here may raise.
     try:
+        signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals() - THREAD_SIGNALS)
         thread.start()
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, mask)

@@ -11,8 +11,9 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -145,6 +146,27 @@ def test_the_thread_takes_no_signal_that_another_thread_waits_for(tmp_path: Path
         for number in (signal.SIGCHLD, signal.SIGINT, signal.SIGTERM, signal.SIGSEGV)
         if blocked >> (number - 1) & 1
     }
+    assert signal.SIGTERM not in signal.pthread_sigmask(signal.SIG_BLOCK, ())
+
+
+@pytest.mark.skipif(not hasattr(signal, "pthread_sigmask"), reason="Windows has no signal masks")
+def test_a_handler_that_raises_while_the_thread_starts_leaves_no_signal_blocked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Python runs handlers after each change of the mask; the application must still end on SIGTERM."""
+    change_mask = signal.pthread_sigmask
+
+    def raise_after(how: int, mask: Iterable[int]) -> set[Any]:
+        before = change_mask(how, mask)
+        if list(mask):
+            monkeypatch.undo()
+            raise TimeoutError
+        return before
+
+    monkeypatch.setattr(signal, "pthread_sigmask", raise_after)
+    with pytest.raises(TimeoutError):
+        ThreadRecorder(RecorderSettings(str(tmp_path)))
+
     assert signal.SIGTERM not in signal.pthread_sigmask(signal.SIG_BLOCK, ())
 
 

@@ -42,8 +42,9 @@ def blocked_signals() -> Iterator[Mask]:
     if not CAN_WAIT:
         yield set()
         return
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {*FORWARDED, signal.SIGCHLD})
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, ())  # Changes nothing: a handler that runs here may raise.
     try:
+        signal.pthread_sigmask(signal.SIG_BLOCK, {*FORWARDED, signal.SIGCHLD})
         yield before
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)

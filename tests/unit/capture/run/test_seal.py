@@ -10,6 +10,7 @@ import sys
 import pytest
 
 from traceforge.capture.run import seal
+from traceforge.capture.run.spawn import blocked_signals, run_process
 from traceforge.capture.run.syscall_filter import ARCHITECTURES, make_program
 
 needs_seal = pytest.mark.skipif(bool(seal.reason_not_sealable()), reason=seal.reason_not_sealable())
@@ -29,6 +30,13 @@ def test_a_sealed_child_reaches_the_open_ports_and_no_other() -> None:
 
         assert b"[13, 0]\n" == output
         socket.create_connection(("127.0.0.1", ports[0])).close()
+
+
+@needs_seal
+@pytest.mark.parametrize(("script", "code"), [("exit 7", 7), ("kill -TERM $$", 128 + 15)])
+def test_a_sealed_command_ends_as_it_would_unsealed(script: str, code: int) -> None:
+    with blocked_signals() as mask:
+        assert code == run_process(["sh", "-c", script], os.environ, mask, ports=())
 
 
 @needs_seal
