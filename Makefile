@@ -23,6 +23,7 @@ $(READY): requirements/dev.txt pyproject.toml
 	@$(BIN)/python -m pip install -qq --disable-pip-version-check --no-compile --no-deps --require-hashes -r requirements/dev.txt
 	@$(BIN)/python -m compileall -qq -j 0 $(VENV)/lib || true  # On every core, where pip takes one; templates do not compile.
 	@$(BIN)/python -m pip install -qq --disable-pip-version-check --no-deps --no-build-isolation -e .
+	@$(BIN)/python -m pip check -qq --disable-pip-version-check  # The lock is complete.
 	@touch $@
 
 setup: $(READY) ## Create .venv; the command is then .venv/bin/traceforge

@@ -52,7 +52,7 @@ def _has_code(page: Page) -> bool:
     return any(block.language in RUN for block in page.blocks)
 
 
-# The demo runs the same steps as the first gate in every run; the contract tests run the operations of the others.
+# The demo runs the steps of the first gate in every run; the others take longest, and have tests of their own.
 LONG_PAGES = frozenset({
     "chat-with-a-trace.md", "compare-models.md", "first-gate.md", "follow-a-session.md", "keep-context.md",
     "keep-traces-small.md", "purge.md", "read-traces.md", "record-a-session.md", "verify-in-ci.md",

@@ -415,7 +415,7 @@ def proxy_recording(
         yield ProxyRecording(folder, base)
 
 
-@pytest.fixture(params=[pytest.param("proxy", marks=pytest.mark.slow), "inprocess"])
+@pytest.fixture(params=["proxy", "inprocess"])
 def recording(
     request: pytest.FixtureRequest, faulty: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Recording:
@@ -429,6 +429,7 @@ def recording(
     "name", [pytest.param(name, marks=[pytest.mark.slow] * (name != "httpx")) for name in CLIENTS]
 )
 @pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.name)
+@pytest.mark.parametrize("recording", [pytest.param("proxy", marks=pytest.mark.slow), "inprocess"], indirect=True)
 def test_a_fault_looks_the_same_with_recording_and_its_trace_is_true(
     fault: Fault, name: str, recording: Recording, faulty: tuple[FaultyProvider, str]
 ) -> None:

@@ -36,12 +36,12 @@ except Exception:
 
 @pytest.fixture(scope="module")
 def recorded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
-    """A project recorded with the plugin, in two processes or in one, and approved."""
+    """A project recorded with the plugin, in two worker processes or in one, and approved."""
     folder = tmp_path_factory.mktemp("plugged")
     make_project(folder)
     with model_server() as server:
         site = Site(folder, Path("python"), server)
-        ran = site.plugin("--traceforge=record", "-n", "0" if RunLength.is_short else "2", *SELECTED)
+        ran = site.plugin("--traceforge=record", "-n", "1" if RunLength.is_short else "2", *SELECTED)
         counts = f"0 calls answered from snapshots, {SELECTED_CALLS} live"
         assert (0, True) == (ran.code, counts in ran.out), ran.out
         assert 0 == site.approve().code
@@ -163,10 +163,12 @@ def test_a_tree_that_does_not_verify_runs_nothing(site: Site) -> None:
     assert "passed" not in ran.out
 
 
-@pytest.mark.slow
 def test_ci_does_not_record(site: Site) -> None:
-    """It replays."""
     assert (4, True) == ((ran := site.plugin("--traceforge=record", CI="true")).code, "CI is set" in ran.err)
+
+
+@pytest.mark.slow
+def test_ci_replays(site: Site) -> None:
     assert 0 == site.plugin("-k", CHAT, CI="true").code
 
 

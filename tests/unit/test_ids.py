@@ -12,6 +12,7 @@ from uuid import UUID
 
 import pytest
 
+from support.example_counts import RunLength
 from traceforge.ids import ALPHABET, LENGTH, SPARE, id_pattern, new_id, new_uuid, seeded
 
 
@@ -62,9 +63,9 @@ def test_the_pattern_takes_the_whole_text(text: str) -> None:
 
 def test_ids_do_not_repeat() -> None:
     """130 random bits each: ten thousand of them are ten thousand ids, and every character occurs."""
-    ids = {new_id("x") for _ in range(2_000)}
+    ids = {new_id("x") for _ in range(10_000)}
 
-    assert 2_000 == len(ids)
+    assert 10_000 == len(ids)
     assert set(ALPHABET) == set("".join(text[2:] for text in ids))
 
 
@@ -81,12 +82,15 @@ def test_a_seed_repeats_ids_only_in_its_block() -> None:
     assert 4 == len({*first, other, new_id("a")})
 
 
+UUID_COUNT = 2_000 if RunLength.is_short else 10_000
+
+
 def test_a_uuid_is_random_and_of_version_4() -> None:
     """Thousands, made in several threads, are all different, and all spelled as a UUID is."""
     with ThreadPoolExecutor(4) as pool:
-        uuids = list(pool.map(lambda _: new_uuid(), range(2_000)))
+        uuids = list(pool.map(lambda _: new_uuid(), range(UUID_COUNT)))
 
-    assert 2_000 == len(set(uuids))
+    assert len(set(uuids)) == UUID_COUNT
     assert {(4, "specified in RFC 4122")} == {(UUID(text).version, UUID(text).variant) for text in uuids}
     assert uuids == [str(UUID(text)) for text in uuids]
     assert set("89ab") == {text[19] for text in uuids}

@@ -38,6 +38,13 @@ WORDS = [
 ]
 
 kinds = st.sampled_from(sorted(SECRETS))
+
+
+def _count_examples(examples: int) -> int:
+    """Enough for every kind of secret, also in a short run."""
+    return max(scale_examples(examples), 5 * len(SECRETS))
+
+
 sources = st.integers(0, 2**32).map(Random)
 
 
@@ -67,7 +74,7 @@ def is_leaked(secret: str, output: str) -> bool:
     return any(form in output for form in (secret, json.dumps(secret)[1:-1], json.dumps(json.dumps(secret))[3:-3]))
 
 
-@settings(max_examples=scale_examples(300), deadline=None)
+@settings(max_examples=_count_examples(300), deadline=None)
 @given(kind=kinds, source=sources)
 def test_no_json_value_keeps_a_planted_secret(kind: str, source: Random) -> None:
     """In requests, answers, tool arguments, state and errors, at any depth; redacting twice changes nothing."""
@@ -82,7 +89,7 @@ def test_no_json_value_keeps_a_planted_secret(kind: str, source: Random) -> None
     assert cleaned.value == REDACTOR.redact_json(cleaned.value).value
 
 
-@settings(max_examples=scale_examples(200), deadline=None)
+@settings(max_examples=_count_examples(200), deadline=None)
 @given(kind=kinds, source=sources)
 def test_no_body_keeps_a_planted_secret(kind: str, source: Random) -> None:
     """With any escapes and white space; JSON stays JSON."""
@@ -97,7 +104,7 @@ def test_no_body_keeps_a_planted_secret(kind: str, source: Random) -> None:
     assert not is_leaked(secret, cleaned.decode())
 
 
-@settings(max_examples=scale_examples(200), deadline=None)
+@settings(max_examples=_count_examples(200), deadline=None)
 @given(kind=kinds, source=sources)
 def test_no_header_and_no_url_keeps_a_planted_secret(kind: str, source: Random) -> None:
     """As a value, a path, a parameter or a fragment, percent-encoded or not."""
@@ -117,7 +124,7 @@ def test_no_header_and_no_url_keeps_a_planted_secret(kind: str, source: Random) 
         assert REDACTED in cleaned
 
 
-@settings(max_examples=scale_examples(200), deadline=None)
+@settings(max_examples=_count_examples(200), deadline=None)
 @given(kind=kinds, source=sources)
 def test_no_stream_keeps_a_planted_secret(kind: str, source: Random) -> None:
     """Cut into deltas, and the events cut into chunks, anywhere."""
@@ -141,7 +148,7 @@ def test_no_stream_keeps_a_planted_secret(kind: str, source: Random) -> None:
     assert not is_leaked(secret, answer)
 
 
-@settings(max_examples=scale_examples(100), deadline=None)
+@settings(max_examples=_count_examples(100), deadline=None)
 @given(kind=kinds, source=sources)
 def test_redacted_fragments_join_to_the_redacted_text(kind: str, source: Random) -> None:
     """At any cut, the redacted pieces join to the redacted text."""

@@ -79,7 +79,13 @@ def test_a_file_that_is_not_a_cassette_is_refused_with_the_place(value: dict[str
         assert place == error.value.findings[0].path
 
 
-@pytest.mark.parametrize("text", ["a: [", "!!python/name:os.system", "\tx", "interactions: [&a [*a]]", "[" * 2_000])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "a: [", "!!python/name:os.system", "\tx", "interactions: [&a [*a]]", "[" * 2_000,
+        pytest.param("[" * 20_000, marks=pytest.mark.slow),
+    ],
+)  # fmt: skip
 def test_broken_yaml_is_refused(text: str) -> None:
     """Never a traceback, and never an object that a tag names."""
     with pytest.raises(InvalidFile):
