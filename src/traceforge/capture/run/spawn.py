@@ -60,9 +60,26 @@ def run_process(
     """
     if not CAN_WAIT:
         return _run_without_sigwait(words, environ)
-    if ports is None:
-        return _wait(_spawn(words, environ, mask))
-    return _wait(run_sealed(lambda: _spawn(words, environ, mask), ports))
+    if signal.getsignal(signal.SIGCHLD) is signal.SIG_IGN:  # Inherited: the system would keep no exit code for us.
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    early_signals = _take_pending()
+    pid = _spawn(words, environ, mask) if ports is None else run_sealed(lambda: _spawn(words, environ, mask), ports)
+    for number in early_signals:
+        _send(pid, number)
+    return _wait(pid)
+
+
+def _take_pending() -> list[int]:
+    """The signals that came before the command existed: even those of the terminal did not reach it."""
+    pending = sorted(signal.sigpending() & set(FORWARDED))
+    for number in pending:
+        signal.sigtimedwait({number}, 0)
+    return pending
+
+
+def _send(pid: int, number: int) -> None:
+    with suppress(ProcessLookupError):
+        os.kill(pid, number)
 
 
 def _spawn(words: Sequence[str], environ: Mapping[str, str], mask: Mask) -> int:
@@ -88,8 +105,7 @@ def _wait(pid: int) -> int:
                 code = os.waitstatus_to_exitcode(status)
                 return code if code >= 0 else 128 - code
         elif info.si_code <= 0:  # A process sent it; what the terminal sent has reached the command too.
-            with suppress(ProcessLookupError):
-                os.kill(pid, info.si_signo)
+            _send(pid, info.si_signo)
 
 
 def _run_without_sigwait(words: Sequence[str], environ: Mapping[str, str]) -> int:
