@@ -129,11 +129,11 @@ def test_a_partial_run_ignores_the_snapshots_of_other_tests(
 def break_some_tests(site: Site) -> None:
     """Seven tests fail before their call, and five after it."""
     site.edit(
-        'def test_plain(number: int) -> None:\n    assert asking.gemini(',
-        'def test_plain(number: int) -> None:\n    assert number > 6\n    assert asking.gemini(', "test_gemini.py",
+        'def test_plain(number: int) -> None:\n    assert provider_calls.gemini(',
+        'def test_plain(number: int) -> None:\n    assert number > 6\n    assert provider_calls.gemini(', "test_gemini.py",
     )  # fmt: skip
     site.edit(
-        'asking.message(f"Name {number} soups.")', 'asking.message(f"Name {number} soups.") and number > 4',
+        'provider_calls.message(f"Name {number} soups.")', 'provider_calls.message(f"Name {number} soups.") and number > 4',
         "test_messages.py",
     )  # fmt: skip
 
@@ -186,8 +186,12 @@ def test_an_edited_prompt_fails_every_test_that_sends_it(site: Site, workers: st
 @pytest.mark.slow
 def test_an_unused_snapshot_is_reported_once(site: Site) -> None:
     """With any number of workers."""
-    site.edit('    assert asking.message("Roll a die.")\n    assert', "    assert", "test_messages.py")
-    site.edit('asking.local(f"Glass {number}?")', 'number < 2 or asking.local(f"Glass {number}?")', "test_shared.py")
+    site.edit('    assert provider_calls.message("Roll a die.")\n    assert', "    assert", "test_messages.py")
+    site.edit(
+        'provider_calls.local(f"Glass {number}?")',
+        'number < 2 or provider_calls.local(f"Glass {number}?")',
+        "test_shared.py",
+    )
 
     ran = run(site, "-n", "2", SHUFFLE="11")
 
