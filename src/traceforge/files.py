@@ -8,6 +8,7 @@ half-written file behind.
 from __future__ import annotations
 
 import os
+import shlex
 import stat
 from collections.abc import Iterable
 from contextlib import suppress
@@ -73,7 +74,8 @@ def _explain(path: str, error: OSError | ValueError) -> CannotRead:
         case FileNotFoundError():
             return CannotRead(path, "no such file or folder", hint="Check the path.")
         case PermissionError():
-            return CannotRead(path, "no permission to read it", hint=f"chmod u+r {path}")
+            mode = "u+rx" if os.path.isdir(path) else "u+r"
+            return CannotRead(path, "no permission to read it", hint=f"chmod {mode} {shlex.quote(path)}")
         case IsADirectoryError():
             return CannotRead(path, "a folder, not a file", hint="Check the path.")
         case NotADirectoryError() if os.path.lexists(path):

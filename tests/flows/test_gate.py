@@ -135,6 +135,18 @@ def test_an_unused_snapshot_is_red(site: Site) -> None:
     assert (0, 0) == (allowed.code, elsewhere.code)
 
 
+def test_a_provider_whose_url_has_a_password_can_be_recorded(site: Site) -> None:
+    """Redacted, it looks like no URL any more."""
+    shutil.rmtree(site.folder / ".ai-snapshots")
+    url = site.server.url.replace("http://", "http://user:hunter2@")
+
+    recorded = site.record("-k", "test_chat_async", OPENAI_BASE_URL=f"{url}/v1")
+    approved = site.approve()
+
+    assert (0, 0) == (recorded.code, approved.code), recorded.err
+    assert 1 == len(list((site.folder / ".ai-snapshots" / "openai").iterdir()))
+
+
 def test_a_run_that_replays_nothing_is_not_green(site: Site) -> None:
     """Exit code 3: nothing was checked."""
     ran = site.run("test", "--", str(site.python), "-c", "print('hello')")

@@ -130,10 +130,12 @@ def break_some_tests(site: Site) -> None:
     """Seven tests fail before their call, and five after it."""
     site.edit(
         'def test_plain(number: int) -> None:\n    assert provider_calls.gemini(',
-        'def test_plain(number: int) -> None:\n    assert number > 6\n    assert provider_calls.gemini(', "test_gemini.py",
+        'def test_plain(number: int) -> None:\n    assert number > 6\n    assert provider_calls.gemini(',
+        "test_gemini.py",
     )  # fmt: skip
     site.edit(
-        'provider_calls.message(f"Name {number} soups.")', 'provider_calls.message(f"Name {number} soups.") and number > 4',
+        'provider_calls.message(f"Name {number} soups.")',
+        'provider_calls.message(f"Name {number} soups.") and number > 4',
         "test_messages.py",
     )  # fmt: skip
 

@@ -614,6 +614,35 @@ def test_a_missing_command_is_an_error(tmp_path: Path) -> None:
     assert ran.err.startswith("error TF502: no-such-command-here: command not found\n")
 
 
+@pytest.mark.parametrize(
+    ("word", "message"),
+    [
+        ("", 'TF502: "": the command is empty'),
+        ("A_KEY=sk-secret", "TF502: A_KEY=…: not a command; write it as: env A_KEY=… COMMAND"),
+    ],
+)
+def test_a_word_that_is_no_command_is_named_without_its_value(tmp_path: Path, word: str, message: str) -> None:
+    """Nor does a `--debug` of the command show a traceback of ours."""
+    ran = traceforge("run", "--", word, "--debug", cwd=tmp_path)
+
+    assert (3, f"error {message}\n", "") == (ran.code, ran.err.splitlines(keepends=True)[0], ran.out)
+    assert ("secret" in ran.err, "Traceback" in ran.err) == (False, False)
+
+
+def test_a_long_temporary_folder_stops_neither_the_command_nor_its_recording(project: Path) -> None:
+    """The path of a socket has about a hundred bytes."""
+    folder = project / ("a" * 100)
+    folder.mkdir()
+    program(project, "from asking import ask\nask()")
+
+    ran = traceforge(
+        "run", "--json", "--", sys.executable, "app.py", cwd=project, URL=os.environ["URL"], TMPDIR=str(folder)
+    )
+
+    assert (0, 1) == (ran.code, json.loads(ran.err.splitlines()[-1])["recorded"]), ran
+    assert [] == list(folder.iterdir())
+
+
 def test_git_ignores_the_traces_of_a_project_without_init(project: Path) -> None:
     """A `.gitignore` that exists stays as it is."""
     subprocess.run(["git", "init", "-q", "."], cwd=project, check=True)

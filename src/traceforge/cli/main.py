@@ -11,6 +11,7 @@ import sys
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from io import TextIOWrapper
+from itertools import takewhile
 
 import click
 
@@ -83,7 +84,7 @@ def main(args: list[str] | None = None) -> None:
 
 def _run(arguments: list[str]) -> int:
     """Run a command and return its exit code, whatever happens."""
-    debug = "--debug" in arguments
+    debug = "--debug" in takewhile(lambda word: word.startswith("-"), arguments)  # Later ones are a command's own.
     try:
         return _invoke(arguments)
     except click.ClickException as exc:

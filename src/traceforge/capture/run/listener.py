@@ -40,9 +40,15 @@ class ProcessListener:
             self._folder = tempfile.mkdtemp(prefix="traceforge-")  # readable by its owner alone
             path = os.path.join(self._folder, "run")
             listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-            listener.bind(path)
-            listener.listen(128)
-            return listener, f"unix:{path}"
+            try:
+                listener.bind(path)
+                listener.listen(128)
+            except OSError:  # The path may have about 100 bytes, and TMPDIR is longer, or on a disk without sockets.
+                listener.close()
+                shutil.rmtree(self._folder, ignore_errors=True)
+                self._folder = ""
+            else:
+                return listener, f"unix:{path}"
         listener = socket.create_server(("127.0.0.1", 0), backlog=128)
         return listener, f"tcp:127.0.0.1:{listener.getsockname()[1]}"
 

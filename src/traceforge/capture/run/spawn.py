@@ -83,6 +83,8 @@ def _send(pid: int, number: int) -> None:
 
 
 def _spawn(words: Sequence[str], environ: Mapping[str, str], mask: Mask) -> int:
+    if not words[0]:
+        raise CannotStart('""', "the command is empty")
     try:
         return os.posix_spawnp(words[0], list(words), dict(environ), setsigmask=mask, setsigdef=RESET)
     except OSError as exc:
@@ -90,6 +92,9 @@ def _spawn(words: Sequence[str], environ: Mapping[str, str], mask: Mask) -> int:
 
 
 def _cannot_start(program: str, error: OSError) -> CannotStart:
+    name, is_assignment, _ = program.partition("=")
+    if is_assignment and name.isidentifier():  # Its value may be a key.
+        return CannotStart(f"{name}=…", f"not a command; write it as: env {name}=… COMMAND")
     if isinstance(error, FileNotFoundError) and shutil.which(program) is None:
         return CannotStart(program, "command not found")
     return CannotStart(program, (error.strerror or str(error)).lower())  # also for a script's missing interpreter

@@ -14,6 +14,7 @@ from __future__ import annotations
 import os
 import re
 import secrets
+import shlex
 import stat
 import threading
 import time
@@ -198,7 +199,9 @@ class Keyring:
             try:
                 with open(self.path, "rb") as file:
                     if os.name == "posix" and os.fstat(file.fileno()).st_mode & (stat.S_IRWXG | stat.S_IRWXO):
-                        raise _unusable(self.path, "other users can read it", hint=f"chmod 600 {self.path}")
+                        raise _unusable(
+                            self.path, "other users can read it", hint=f"chmod 600 {shlex.quote(self.path)}"
+                        )
                     data = file.read()
                 return _parse(data)
             except FileNotFoundError:

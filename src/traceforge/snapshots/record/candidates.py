@@ -6,6 +6,7 @@ why it cannot be approved. Never: a failed attempt that an identical success fol
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import cast
@@ -38,6 +39,7 @@ STORED_HEADERS = BEHAVIOUR_HEADERS | {"content-type"}
 STATE_FIELDS = frozenset({"previous_response_id", "conversation", "cachedContent", "cached_content", "container"})
 UNKNOWN_SOURCE: JSONObject = {"file": "(unknown)", "line": 0, "function": ""}
 
+_USER_INFO = re.compile(r"//[^/?#]*@")  # Its redacted form looks like a broken IPv6 address.
 _POLICY_HINT = 'Set it where the call is made, or declare the model with "gate": "request" in the configuration.'
 
 
@@ -163,7 +165,7 @@ def _find_refusal_reasons(
 
 
 def _build_raw_response(body: JSONObject, trace_wire: JSONObject, answer: RecordedResponse) -> RawResponse:
-    parts = urlsplit(str(trace_wire["url"]))
+    parts = urlsplit(_USER_INFO.sub("//", str(trace_wire["url"]), count=1))
     header_lines = cast("list[str]", trace_wire.get("request_headers", []))
     sent_headers = ((name, value) for name, _, value in (line.partition(": ") for line in header_lines))
     redacted = body.get("redacted")
