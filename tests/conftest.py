@@ -60,6 +60,13 @@ def plain_pytest() -> None:
     os.environ |= PLAIN_PYTEST
 
 
+@pytest.fixture(scope="session", autouse=True)
+def developer_machine(tmp_path_factory: pytest.TempPathFactory) -> None:
+    """Tests run as on the machine of a developer, who has no key yet; a test of CI sets the variable."""
+    os.environ.pop("CI", None)
+    os.environ["XDG_STATE_HOME"] = str(tmp_path_factory.mktemp("state"))
+
+
 @pytest.fixture(scope="session")
 def oracle() -> Iterator[CanonicalOracle]:
     """Node.js, to compare with."""

@@ -141,6 +141,11 @@ def find_match_key(project: str, environ: Mapping[str, str] | None = None) -> by
     return text.strip().encode() or None
 
 
+def is_ci() -> bool:
+    """Whether this is a build and not somebody's machine: nothing that is approved is written there."""
+    return os.environ.get("CI", "").lower() not in ("", "0", "false")
+
+
 def current_folder() -> str:
     """The current folder.
 

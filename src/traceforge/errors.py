@@ -11,6 +11,7 @@
     ├── BrokenJournal              TF205  an approval was interrupted and cannot be finished
     ├── CannotSign                 TF206  a signature cannot be made or checked
     ├── RecordingFull              TF207  a recording has reached a limit of its format
+    ├── TrackedState               TF208  Git tracks files that belong to one machine
     ├── InvalidConfig              TF401  the configuration cannot be used
     ├── MissingExtra               TF402  an optional package is not installed
     ├── CannotListen               TF501  a server cannot use an address
@@ -174,7 +175,7 @@ class PathInUse(TraceForgeError):
 
 
 class BrokenJournal(TraceForgeError):
-    """An approval was interrupted and its journal is damaged, so the rest of the approval cannot be applied."""
+    """An approval was interrupted, and its journal is damaged or not ours, so the rest of it cannot be applied."""
 
     code = "TF205"
 
@@ -182,6 +183,19 @@ class BrokenJournal(TraceForgeError):
         hint = f"Remove {path}, check the snapshots with `git status`, and approve again."
         consequence = "the rest of the approval cannot be applied, and some of its files may already be written"
         super().__init__(f"{path}: {reason}; {consequence}", hint=hint)
+
+
+class TrackedState(TraceForgeError):
+    """Git tracks files of the state folder, so a commit could decide what they say."""
+
+    code = "TF208"
+
+    def __init__(self, files: Sequence[str]) -> None:
+        others = f" and {len(files) - 1} more" if len(files) > 1 else ""
+        super().__init__(
+            f"Git tracks {files[0]}{others}: what belongs to one machine is not read from a commit",
+            hint="Run `git rm -r --cached .ai-tests` and commit, or check out a commit without it.",
+        )
 
 
 class CannotSign(TraceForgeError):

@@ -45,7 +45,7 @@ class CommandResult(NamedTuple):
 def traceforge(*arguments: str | Path, cwd: Path | None = None, **variables: str) -> CommandResult:
     """Run the command in a clean environment; `variables` are added to it."""
     words = [str(COMMAND), *map(str, arguments)]
-    inherited = {name: os.environ[name] for name in ("PATH", "HOME", "LANG") if name in os.environ}
+    inherited = {name: os.environ[name] for name in ("PATH", "HOME", "LANG", "XDG_STATE_HOME") if name in os.environ}
     environ = {**PLAIN_PYTEST, **inherited, **variables}
     if RunLength.is_short and not any(name.startswith(READ_AT_START) for name in variables.keys() - READ_BY_CHILDREN):
         return _fork_command(words, cwd, environ)

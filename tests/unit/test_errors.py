@@ -39,6 +39,7 @@ from traceforge.errors import (
     StoreRefused,
     StoreUnavailable,
     TraceForgeError,
+    TrackedState,
     UnusedInteractions,
     all_errors,
 )
@@ -61,6 +62,7 @@ MAKERS: dict[type[TraceForgeError], Callable[[], TraceForgeError]] = {
     PathInUse: lambda: PathInUse("another process is changing the snapshots", hint="Wait until it is done."),
     BrokenJournal: lambda: BrokenJournal(".ai-tests/approve.journal", "the journal is damaged"),
     CannotSign: lambda: CannotSign("Git names no SSH key", hint="git config gpg.format ssh"),
+    TrackedState: lambda: TrackedState([".ai-tests/approve.journal", ".ai-tests/match.key"]),
     RecordingFull: lambda: RecordingFull("a recording has at most 10000 interactions (MI4)"),
     InvalidConfig: lambda: InvalidConfig(FINDINGS),
     MissingExtra: lambda: MissingExtra("PyYAML is not installed", "vcr"),

@@ -12,6 +12,7 @@ import click
 
 from traceforge.canon import JSON, ecmascript_bytes
 from traceforge.cli.main import INTERRUPTED
+from traceforge.config import is_ci
 from traceforge.errors import STDOUT_HINT, CannotWrite, InvalidFile
 from traceforge.findings import Finding, exit_code
 from traceforge.report.text_format import finding_lines
@@ -73,7 +74,7 @@ def print_ready(url: str, as_json: bool) -> None:
 
 def refuse_in_ci(command: str) -> None:
     """Refuse a command that writes where CI is set: what is approved is written on a developer's machine."""
-    if os.environ.get("CI", "").lower() not in ("", "0", "false"):
+    if is_ci():
         raise click.UsageError(
             f"`traceforge {command}` writes files, and CI is set. Run it on your machine and commit the result."
         )

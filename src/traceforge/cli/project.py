@@ -7,6 +7,7 @@ import os
 import click
 
 from traceforge.config import SNAPSHOTS_DIR, LoadedConfig, current_folder, load_config
+from traceforge.snapshots.tree.tracked_state import refuse_tracked_state
 from traceforge.snapshots.tree.tree_transaction import finish_interrupted_approval
 
 
@@ -15,9 +16,11 @@ def load_project() -> LoadedConfig:
 
     Raises:
         InvalidConfig, CannotRead: as `load_config`.
-        PathInUse, CannotWrite, BrokenJournal: as `finish_interrupted`.
+        TrackedState: Git tracks files of the state folder.
+        PathInUse, CannotWrite, BrokenJournal: as `finish_interrupted_approval`.
     """
     loaded = load_config(current_folder())
+    refuse_tracked_state(loaded.project)
     if finish_interrupted_approval(loaded.project):
         click.echo("finished an interrupted approval", err=True)
     return loaded

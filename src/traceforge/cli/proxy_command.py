@@ -25,6 +25,7 @@ from traceforge.replay.player import Player
 from traceforge.replay.trace_recordings import open_trace_player
 from traceforge.report.text_format import count, finding_lines, one_line
 from traceforge.snapshots.tree.project_snapshots import open_snapshots
+from traceforge.snapshots.tree.tracked_state import refuse_tracked_state
 
 PORT = 8787
 MISSES_SHOWN = 10
@@ -102,6 +103,7 @@ def proxy(
     if workers > 1 and not sys.platform.startswith("linux"):
         raise click.UsageError("--workers needs Linux, which spreads connections over processes.")
     loaded = load_config(current_folder())
+    refuse_tracked_state(loaded.project)
     all_upstreams = {**loaded.config.upstreams, **dict(map(_read_upstream, upstreams))}
     replay = None
     session: RecordingFallback | None = None

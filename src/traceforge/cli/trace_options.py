@@ -16,6 +16,7 @@ from traceforge.clock import find_instant, now, timestamp_text
 from traceforge.config import Config, current_folder, load_config
 from traceforge.errors import CannotRead
 from traceforge.report.text_format import count, one_line
+from traceforge.snapshots.tree.tracked_state import refuse_tracked_state
 from traceforge.traces.trace_index import TraceFilter
 from traceforge.traces.trace_store import TraceStore
 
@@ -53,9 +54,11 @@ def open_store() -> Iterator[tuple[TraceStore, Config]]:
     """Open the project's traces, up to date; notes about lost or unreadable traces go to stderr.
 
     Raises:
+        TrackedState: Git tracks files of the state folder.
         CannotRead: the traces folder cannot be read, or is not a folder. A missing one is empty.
     """
     loaded = load_config(current_folder())
+    refuse_tracked_state(loaded.project)
     store = TraceStore(os.path.join(loaded.project, loaded.config.traces_dir))
     if os.path.lexists(store.folder) and not os.path.isdir(store.folder):
         hint = f"It comes from: {loaded.origins['traces_dir']}."

@@ -5,14 +5,13 @@ In: pytest's hooks. Out: failed tests, lines of the summary, the exit status. Ne
 
 from __future__ import annotations
 
-import os
 from collections.abc import Generator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from traceforge.config import find_project, load_config
+from traceforge.config import find_project, is_ci, load_config
 from traceforge.errors import TraceForgeError
 from traceforge.pytest_plugin import GATE_KEY, MARK, has_manifest, is_worker
 from traceforge.report.observation_text import observation_lines
@@ -52,7 +51,7 @@ class PluginGate:
 
     def open(self, project: str) -> None:
         """Load the snapshots and replay them: in every process, until it is known that this one runs no tests."""
-        if self._mode == RECORD and os.environ.get("CI", "").lower() not in ("", "0", "false"):
+        if self._mode == RECORD and is_ci():
             raise pytest.UsageError(
                 "--traceforge=record writes files, and CI is set. Run it on your machine and commit the result."
             )

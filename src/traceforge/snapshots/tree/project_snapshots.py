@@ -19,6 +19,7 @@ from traceforge.snapshots.formats.tree_layout import has_interrupted_approval
 from traceforge.snapshots.tree.approved_calls import ApprovedCall, build_recordings, list_approved_calls
 from traceforge.snapshots.tree.run_scopes import RunScopes
 from traceforge.snapshots.tree.synthesised_answers import SynthesisedAnswers
+from traceforge.snapshots.tree.tracked_state import refuse_tracked_state
 from traceforge.snapshots.tree.tree_verification import TreeContent, TreeReport, verify_tree
 
 
@@ -45,8 +46,10 @@ def open_snapshots(loaded: LoadedConfig, *, fresh: bool = False, scope: str = ""
 
     Raises:
         InvalidConfig: what is declared as volatile cannot be read.
+        TrackedState: Git tracks files of the state folder.
         BrokenJournal, PathInUse, CannotWrite: an approval was cut short and cannot be finished.
     """
+    refuse_tracked_state(loaded.project)
     if has_interrupted_approval(loaded.project):
         from traceforge.snapshots.tree.tree_transaction import finish_interrupted_approval
 

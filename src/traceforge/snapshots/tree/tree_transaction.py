@@ -5,18 +5,23 @@ them, even if the process is killed; writes outside the tree; follows a link in 
 
 The journal, `.ai-tests/approve.journal`, commits the transaction. It is one file, written atomically:
 
-    "traceforge journal 1 sha256:" and 64 hex digits, LF     the digest of everything below this line
+    "traceforge journal 2 sha256:" and 64 hex digits,        the digest of everything below this line,
+    a space, 64 hex digits or "-", LF                        and who wrote it (`machine_key.py`)
     {"changes": [{"file", "b64"}, …]}                       the new content of each file; null removes it
 
 Then the files are written, then the journal is removed. A process that dies before the journal exists has changed
 nothing; after that, the next command writes the rest (`finish_interrupted_approval`), and doing it twice is harmless.
 A file lock, which the system releases when its process dies, keeps two approvals apart.
+
+A journal rewrites what was approved, so one that a pull request brings must not be applied: only the user who wrote
+it, in this folder on this machine, can prove it, and where CI is set none is applied at all.
 """
 
 from __future__ import annotations
 
 import base64
 import binascii
+import hmac
 import os
 import re
 import time
@@ -27,7 +32,7 @@ from typing import NamedTuple
 from msgspec import Struct, ValidationError
 
 from traceforge.canon import canonical_bytes, digest_bytes, parse_json
-from traceforge.config import SNAPSHOTS_DIR
+from traceforge.config import SNAPSHOTS_DIR, is_ci
 from traceforge.conversion import convert
 from traceforge.errors import BrokenJournal, CannotWrite, NotJSON, PathInUse
 from traceforge.files import (
@@ -40,13 +45,15 @@ from traceforge.files import (
     write_atomic,
 )
 from traceforge.snapshots.formats.tree_layout import JOURNAL_NAME, has_interrupted_approval
+from traceforge.snapshots.tree.machine_key import find_machine_key
 from traceforge.traces.file_lock import lock_file
 
 LOCK_NAME = "approve.lock"
 WAIT_SECONDS = 10.0  # How long a reader waits for an approval, which takes milliseconds.
 SYNC_EACH_MAX = 32  # Up to this many files are synced one by one; for more, one sync of the file system is cheaper.
 
-_HEADER = b"traceforge journal 1 "
+_HEADER = b"traceforge journal 2 "
+_NO_PROOF = b"-"  # Where no key can be kept; such a journal cannot be finished.
 _TREE_FILE = re.compile(r"(?:manifest\.json|[a-z0-9][a-z0-9._-]*/[A-Za-z0-9_-][A-Za-z0-9._-]*\.json)\Z")
 _TEMPORARY_JOURNAL = re.compile(rf"\.{re.escape(JOURNAL_NAME)}\.[0-9a-f]+\.tmp\Z")
 
@@ -165,7 +172,8 @@ def _write_changes(project: str, changes: Sequence[FileChange]) -> None:
             ]
         }
     )
-    head = _HEADER + digest_bytes(body).encode() + b"\n"
+    proof = _prove(project, body, find_machine_key(make=True))
+    head = _HEADER + digest_bytes(body).encode() + b" " + proof + b"\n"
     write_atomic(_journal_path(project), head + body, mode=0o600)
     _apply_changes(project, changes)
 
@@ -173,15 +181,32 @@ def _write_changes(project: str, changes: Sequence[FileChange]) -> None:
 def _finish_journal(project: str) -> None:
     path = _journal_path(project)
     if os.path.lexists(path):
-        changes = _read_journal(path)
+        if is_ci():
+            raise BrokenJournal(path, "the journal of an approval is not applied where CI is set")
+        changes = _read_journal(project, path)
         _refuse_links(project, changes)
         _apply_changes(project, changes)
 
 
-def _read_journal(path: str) -> list[FileChange]:
+def _prove(project: str, body: bytes, key: bytes | None) -> bytes:
+    """A proof that this user wrote a journal for this folder."""
+    if key is None:
+        return _NO_PROOF
+    return (
+        hmac.digest(key, os.path.realpath(project).encode(errors="surrogateescape") + b"\0" + body, "sha256")
+        .hex()
+        .encode()
+    )
+
+
+def _read_journal(project: str, path: str) -> list[FileChange]:
     head, _, body = read_file(path, follow_links=False).partition(b"\n")
-    if head != _HEADER + digest_bytes(body).encode():
+    digest, _, proof = head.rpartition(b" ")
+    if digest != _HEADER + digest_bytes(body).encode():
         raise BrokenJournal(path, "the journal of an approval is damaged")
+    expected = _prove(project, body, find_machine_key(make=False))
+    if expected == _NO_PROOF or not hmac.compare_digest(proof, expected):
+        raise BrokenJournal(path, "the journal of an approval was not written here, by you, in this folder")
     try:
         journal = convert(parse_json(body), _Journal)
         changes = [

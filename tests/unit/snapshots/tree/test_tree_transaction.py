@@ -104,6 +104,52 @@ def test_a_journal_with_any_byte_changed_is_refused_whole(tmp_path: Path, monkey
     assert not (tmp_path / ".ai-snapshots").exists()
 
 
+def _refusal(project: Path) -> str:
+    with pytest.raises(BrokenJournal) as refused:
+        finish_interrupted_approval(str(project))
+    assert not (project / ".ai-snapshots").exists()
+    return refused.value.message
+
+
+def test_a_journal_of_another_folder_user_or_machine_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A pull request can bring a journal, and a checksum, but no proof that it was written here."""
+    here, clone = tmp_path / "here", tmp_path / "clone"
+    data = _interrupted(here, NEW, monkeypatch).read_bytes()
+    (clone / ".ai-tests").mkdir(parents=True)
+
+    for forged in (data, data.replace(data.split()[4], b"-", 1), data.replace(data.split()[4], b"0" * 64, 1)):
+        (clone / ".ai-tests" / "approve.journal").write_bytes(forged)
+        assert "was not written here, by you, in this folder" in _refusal(clone)
+
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "another user"))
+    assert "was not written here, by you, in this folder" in _refusal(here)
+
+
+def test_no_journal_is_applied_in_ci(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not even one that was written there: a build writes nothing that is approved."""
+    journal = _interrupted(tmp_path, NEW, monkeypatch)
+    monkeypatch.setenv("CI", "true")
+
+    assert "is not applied where CI is set" in _refusal(tmp_path)
+    assert journal.exists()
+
+
+def test_without_a_key_changes_are_written_and_an_interrupted_one_cannot_be_finished(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A container may have no home to write in."""
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "file"))
+
+    write_files_atomically(str(tmp_path / "one"), NEW)
+    _interrupted(tmp_path / "two", NEW, monkeypatch)
+
+    assert {change.file: change.data for change in NEW} == _tree(tmp_path / "one")
+    assert "was not written here, by you, in this folder" in _refusal(tmp_path / "two")
+
+
 @pytest.mark.parametrize(
     "file",
     ["../out.json", "openai/../../out.json", "/etc/out.json", "openai/a/b.json", "a\\b.json", ".hidden/x.json",
