@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType
 
-from traceforge.canon import JSON, JSONObject, json_path, parse_json
+from traceforge.canon import JSON, JSONObject, find_repeated_name, json_path, parse_json
 from traceforge.conversion import convert
 from traceforge.errors import CannotRead, InvalidConfig, NotJSON
 from traceforge.files import STATE_DIR, read_file
@@ -220,6 +220,8 @@ def _read_own(path: str) -> JSONObject:
         raise _unreadable(CONFIG_FILE, f"not JSON: {exc.message}", hint) from None
     if not isinstance(value, dict):
         raise _bad(CONFIG_FILE, "must hold one JSON object", "Start with {} and add settings.")
+    if (name := find_repeated_name(text.encode(), nested=True)) is not None:
+        raise _bad(CONFIG_FILE, f"{name} is set twice in one object", "Keep one of them: the last one would win.")
     return value
 
 

@@ -51,7 +51,7 @@ CONFIG = """{
   // More expressions (google-re2) whose matches are redacted, such as "EMP-[0-9]{6}".
   "redact_patterns": [],
 
-  // Values that look like secrets and may stay, such as "support@example.com" or "*@example.org".
+  // Values that look like secrets and may stay, such as "*@example.org".
   "allow": [],
 
   // What is declared about models whose calls cannot carry a temperature or a seed, such as

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -11,6 +12,7 @@ from random import Random
 from support.command import COMMAND, traceforge
 from support.corpus import PROJECT
 from support.fake_secrets import SECRETS
+from support.gate_project import Site
 from traceforge.redact.redactions import REDACTED
 
 SOURCE = Random(15)
@@ -138,6 +140,24 @@ except SystemExit:
 
     assert "msgspec" in ran
     assert not {"re2", "traceforge.redact"} & set(ran)
+
+
+def test_the_files_that_traceforge_writes_have_no_secret(recorded: Site, tmp_path: Path) -> None:
+    """The pre-commit hook accepts a commit of `init` and of an approval; only the approver's own address may stay."""
+    site = recorded.at(tmp_path / "checkout")
+    shutil.rmtree(site.folder / ".ai-snapshots")
+    (site.folder / "traceforge.config.json").unlink()
+    names = {"GIT_CONFIG_COUNT": "1", "GIT_CONFIG_KEY_0": "user.email", "GIT_CONFIG_VALUE_0": "ann@corp.example.com"}
+    assert 0 == site.run("init").code
+    assert 0 == site.record("-k", "test_chat_async").code
+    assert 0 == site.run("approve", "--all", "--reason", "it is right", **names).code
+    approval = next((site.folder / ".ai-snapshots" / "approvals").iterdir())
+    assert "ann@corp.example.com" in approval.read_text()
+
+    assert 0 == site.run("redact", "check", ".ai-snapshots", "traceforge.config.json").code
+
+    approval.write_text(approval.read_text().replace("it is right", "ask bob@corp.example.com"))
+    assert 1 == site.run("redact", "check", ".ai-snapshots").code
 
 
 def test_the_pre_commit_hook_runs_an_existing_command() -> None:

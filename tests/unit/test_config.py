@@ -451,6 +451,17 @@ def test_a_file_that_holds_no_object_is_refused(tmp_path: Path, text: str) -> No
     assert ["must hold one JSON object"] == _messages(_write(tmp_path, text))
 
 
+@pytest.mark.parametrize("name", ["redact_fields", "gate"])
+def test_a_setting_that_stands_twice_is_refused(tmp_path: Path, name: str) -> None:
+    """The last one would win, and with it an empty list over the names of secret fields."""
+    texts = {
+        "redact_fields": '{"redact_fields": ["badge"], /* as before */ "redact_fields": []}',
+        "gate": '{"models": {"m": {"gate": "request", "gate": "behaviour"}}}',
+    }
+
+    assert [f"{name} is set twice in one object"] == _messages(_write(tmp_path, texts[name]))
+
+
 def test_a_file_that_is_not_utf_8_is_refused(tmp_path: Path) -> None:
     """An editor saved it as Latin-1."""
     (tmp_path / CONFIG_FILE).write_bytes('{"traces_dir": "é"}'.encode("latin-1"))
