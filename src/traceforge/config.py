@@ -142,7 +142,7 @@ def find_match_key(project: str, environ: Mapping[str, str] | None = None) -> by
 
 
 def is_ci() -> bool:
-    """Whether this is a build and not somebody's machine: nothing that is approved is written there."""
+    """Whether this is a build: approved files are written on a developer's machine only."""
     return os.environ.get("CI", "").lower() not in ("", "0", "false")
 
 

@@ -88,7 +88,7 @@ def _scan_file(redactor: Redactor, file: str, *, follow_links: bool) -> list[Fin
 
 
 def _find_approver(file: str, data: bytes) -> str:
-    """The address of whoever approved: it is in the commit too, and without it the approval would not be valid."""
+    """The address of the approver: the commit has it too, and the approval is not valid without it."""
     if os.path.basename(os.path.dirname(file)) != APPROVALS_DIR:
         return ""
     try:

@@ -23,7 +23,7 @@ KEY_BYTES = 32
 
 
 def find_machine_key(*, make: bool) -> bytes | None:
-    """The key; with `make`, a new one where there is none. None: there is no home, or the file is not ours alone."""
+    """The key; with `make`, a new one if it is missing. None: no folder for it, or other users can read it."""
     path = _key_path()
     if path is None:
         return None
@@ -54,7 +54,7 @@ def _write_key(path: str) -> None:
 
 
 def _is_private(status: os.stat_result) -> bool:
-    """Whether only its owner, who is this user, can read and write it."""
+    """Whether this user owns the file, and no other user can read or write it."""
     if not stat.S_ISREG(status.st_mode):
         return False
     return not hasattr(os, "geteuid") or (status.st_uid == os.geteuid() and not status.st_mode & 0o077)

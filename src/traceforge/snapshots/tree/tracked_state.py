@@ -3,7 +3,7 @@
 In: a project. Out: nothing, or an error that names the files. Never: reads a file of it.
 
 `.ai-tests` is what one machine keeps for itself: pending changes, the match key, traces, the journal of an approval.
-What Git tracks there was brought by a commit, so whoever wrote the commit decides what it says.
+What Git tracks there was brought by a commit, and the author of the commit has chosen what it says.
 """
 
 from __future__ import annotations
