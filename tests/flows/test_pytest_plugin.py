@@ -163,6 +163,29 @@ def test_a_tree_that_does_not_verify_runs_nothing(site: Site) -> None:
     assert "passed" not in ran.out
 
 
+@pytest.mark.parametrize("change", ["no manifest", "raw responses alone", "empty", "a configuration in between"])
+def test_no_change_of_the_tree_switches_the_gate_off(site: Site, change: str) -> None:
+    """A folder with that name is enough; the provider is not asked."""
+    tree, words = site.folder / ".ai-snapshots", []
+    if change == "no manifest":
+        (tree / "manifest.json").unlink()
+    elif change == "a configuration in between":
+        (site.folder / "inner").mkdir()
+        (site.folder / "inner" / "traceforge.config.json").write_text("{}")
+        (site.folder / "four_providers.py").rename(site.folder / "inner" / "test_inner.py")
+        site.tests = "inner/test_inner.py"
+        words = ["--rootdir", "inner"]
+    else:
+        kept = {"wire"} if change == "raw responses alone" else set()
+        for path in tree.iterdir():
+            if path.name not in kept:
+                shutil.rmtree(path) if path.is_dir() else path.unlink()
+
+    ran = site.plugin("-k", "test_chat_async", *words)
+
+    assert (True, 0) == (ran.code != 0 or "1 call replayed" in ran.out, site.server.served), ran.out
+
+
 def test_ci_does_not_record(site: Site) -> None:
     assert (4, True) == ((ran := site.plugin("--traceforge=record", CI="true")).code, "CI is set" in ran.err)
 

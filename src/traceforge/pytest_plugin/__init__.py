@@ -68,7 +68,7 @@ def start_gate(config: pytest.Config, mode: str) -> None:
     """Start the gate, unless it runs already, is off, or the project has no snapshots."""
     if GATE_KEY in config.stash or RUN_VARIABLE in os.environ or mode == "off":
         return
-    if not mode and not any(map(has_manifest, (config.rootpath, *config.rootpath.parents))):
+    if not mode and find_snapshots_folder(config.rootpath) is None:
         return
     skip_rewrite = SkipAssertRewrite()
     sys.meta_path.insert(0, skip_rewrite)
@@ -79,9 +79,17 @@ def start_gate(config: pytest.Config, mode: str) -> None:
         open_gate(config, mode)
 
 
-def has_manifest(folder: Path) -> bool:
-    """Whether the folder holds approved snapshots."""
-    return (folder / ".ai-snapshots" / "manifest.json").exists()
+def find_snapshots_folder(start: Path) -> Path | None:
+    """The nearest folder upwards that has `.ai-snapshots`, in whatever state: a broken or emptied tree is an error of
+    the gate and never switches it off, nor does a configuration in between. The search ends at the Git repository.
+    """
+    start = start.resolve()
+    for folder in (start, *start.parents):
+        if os.path.lexists(folder / ".ai-snapshots"):
+            return folder
+        if os.path.lexists(folder / ".git"):
+            break
+    return None
 
 
 @contextmanager

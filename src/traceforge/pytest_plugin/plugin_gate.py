@@ -6,14 +6,13 @@ In: pytest's hooks. Out: failed tests, lines of the summary, the exit status. Ne
 from __future__ import annotations
 
 from collections.abc import Generator
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from traceforge.config import find_project, is_ci, load_config
 from traceforge.errors import TraceForgeError
-from traceforge.pytest_plugin import GATE_KEY, MARK, has_manifest, is_worker
+from traceforge.pytest_plugin import GATE_KEY, MARK, find_snapshots_folder, is_worker
 from traceforge.report.observation_text import observation_lines
 from traceforge.report.text_format import finding_lines, hint_line
 from traceforge.snapshots.gate.gate_judgement import RunObservations, judge_run, merge_observations
@@ -26,10 +25,8 @@ WORKER_REPORT_KEY = "traceforge"  # in what a worker of pytest-xdist sends
 
 
 def open_gate(config: pytest.Config, mode: str) -> None:
-    """Open the gate of this pytest process; with no mode named, only in a project that has snapshots itself."""
-    project = find_project(str(config.rootpath))
-    if not mode and not has_manifest(Path(project)):
-        return
+    """Open the gate of this pytest process for the nearest project with snapshots, or else for a new one."""
+    project = str(find_snapshots_folder(config.rootpath) or find_project(str(config.rootpath)))
     config.stash[GATE_KEY] = gate = PluginGate(config, mode or "test")
     config.pluginmanager.register(gate, "traceforge-gate")
     config.add_cleanup(gate.close)
