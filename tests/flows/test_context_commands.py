@@ -558,3 +558,34 @@ def test_a_replay_run_is_of_snapshots_or_of_a_session(tmp_path: Path) -> None:
         ran = run(*words, *more, cwd=tmp_path, code=2)
 
         assert "Pass pinned inputs with --snapshot, or one --session." in ran.err
+
+
+PASSWORD = "s3cretpw"
+SPELLINGS = [
+    f"POSTGRESQL://bob:{PASSWORD}@127.0.0.1:1/db",
+    f" postgresql://bob:{PASSWORD}@127.0.0.1:1/db ",
+    f'"postgresql://bob:{PASSWORD}@127.0.0.1:1/db"',
+    f"postgresql://bob:x@{PASSWORD}@127.0.0.1:1/db",
+    f"postgresql://bob:{PASSWORD}@127.0.0.1:port/db",
+    f"mysql://bob:{PASSWORD}@127.0.0.1/db",
+    f"host=127.0.0.1 port=1 user=bob password={PASSWORD}",
+    f"'user=bob password={PASSWORD}'",
+    f"HTTP://bob:{PASSWORD}@127.0.0.1:1/",
+    f"http://bob:x/{PASSWORD}@127.0.0.1:1/",
+    f"https://bob:{PASSWORD}@[bad/",
+]
+
+
+@pytest.mark.parametrize("address", SPELLINGS)
+@pytest.mark.parametrize("way", ["option", "variable"])
+def test_no_password_of_a_database_is_printed_or_becomes_a_file(tmp_path: Path, address: str, way: str) -> None:
+    """However it is written; --debug, which is asked for in reports, included."""
+    variables = {"TRACEFORGE_CONTEXT_DB": address} if way == "variable" else {}
+    option = ("--db", address) if way == "option" else ()
+
+    for words in (("session", "list"), ("session", "create")):
+        ran = traceforge("--debug", "context", *words, *option, cwd=tmp_path, **variables)
+
+        assert (3, False) == (ran.code, PASSWORD in ran.out + ran.err), ran
+        assert "TF804" in ran.err
+    assert [] == [str(path) for path in tmp_path.rglob("*") if PASSWORD in str(path)]

@@ -157,12 +157,13 @@ def open_client(db: str, keys_file: str, project: str, *, may_create: bool) -> I
         StoreUnavailable: the database cannot be used; or its file does not exist, and `may_create` is false.
     """
     database = find_or_prepare_database(db) if may_create else find_database(db)
-    if database.startswith(("http://", "https://")):
+    address = database.strip(" \t\r\n\"'")  # As in a variable that was read from a file with quotes.
+    if address.lower().startswith(("http://", "https://")):
         if keys_file or project:
             raise click.UsageError(
                 "Omit --keys and --project: a server has its own keyring, and the API key selects the project."
             )
-        client = Client.connect(database, api_key=os.environ.get(API_KEY_VARIABLE))
+        client = Client.connect(address, api_key=os.environ.get(API_KEY_VARIABLE))
     else:
         if not may_create:
             _require_store(database, db)
@@ -186,7 +187,7 @@ def format_db_option(db: str) -> str:
     """The --db option for a command in a hint; "" where none was typed. The password of a database is not printed."""
     if not db:
         return ""
-    may_hold_password = "@" in db or ("://" in db and "?" in db)
+    may_hold_password = "@" in db or "=" in db
     return " --db URL" if may_hold_password else f" --db {shlex.quote(db)}"
 
 

@@ -25,6 +25,7 @@ from traceforge.http.event_stream import EventStreamParser, ServerSentEvent
 
 # The server closed a kept connection before it read the request, so it did nothing.
 STALE_CONNECTION = (http.client.RemoteDisconnected, ConnectionResetError, BrokenPipeError)
+_URL_HINT = "Write it as http://127.0.0.1:3080."
 
 
 class ServerAddress:
@@ -35,13 +36,16 @@ class ServerAddress:
     """
 
     def __init__(self, url: str, api_key: str | None) -> None:
-        parts = urlsplit(url)
-        if parts.scheme not in ("http", "https") or not parts.hostname:
-            raise StoreUnavailable("the URL of a server needs a scheme and a host, such as http://127.0.0.1:3080")
+        try:
+            parts = urlsplit(url)
+            self.host, self.port = parts.hostname or "", parts.port
+        except ValueError:  # It would quote a part of the URL, which may be one of the password.
+            raise StoreUnavailable("the URL of the server cannot be read", hint=_URL_HINT) from None
+        if parts.scheme not in ("http", "https") or not self.host:
+            raise StoreUnavailable("the URL of a server needs a scheme and a host", hint=_URL_HINT)
         if api_key and not (api_key.isascii() and api_key.isprintable()):
             raise StoreUnavailable("the API key holds characters that an HTTP header cannot hold")
         self.tls = ssl.create_default_context() if parts.scheme == "https" else None
-        self.host, self.port = parts.hostname, parts.port
         self._path_prefix = quote(parts.path.rstrip("/"), safe="/%:@!$&'()*+,;=~") + "/v2"
         self._headers = {"Accept": "application/json"}
         if api_key:

@@ -37,7 +37,8 @@ BUSY_TIMEOUT_S = 60  # How long a writer waits for another one before it gives u
 RETRY_PAUSE_S = 0.2  # A PostgreSQL that is being restarted refuses connections for about as long.
 
 _WAL_PAUSE_S = 0.005
-_SCHEME = re.compile(r"^[a-z][a-z0-9+]*://")
+# Of a connection string as libpq takes it: host=h password=p.
+_CONNECTION_WORD = re.compile(r"(?:^|[\s'\"])(?:host|hostaddr|port|dbname|user|password|passfile|service)\s*=")
 _RETRIABLE = frozenset({"40001", "40P01"})  # Serialization failure, deadlock: rolled back for certain.
 _WRITES = "traceforge_writes"
 
@@ -247,17 +248,26 @@ def _not_opened(path: str, exc: DBAPIError) -> StoreUnavailable:
 def database_url(target: str) -> URL:
     """The URL of a database that is named by a URL or by a path.
 
+    A variable may hold spaces and quotes around the URL, and its scheme in any case. What is not a URL and yet may
+    hold a password is refused: taken for a path, it would be printed, and a file would get its name.
+
     Raises:
-        StoreUnavailable: a URL of a database that we do not speak to.
+        StoreUnavailable: a URL of a database that we do not speak to, or one that cannot be read.
     """
-    if not _SCHEME.match(target):
+    address = target.strip(" \t\r\n\"'")
+    scheme, is_url, rest = address.partition("://")
+    if not is_url:
+        if _CONNECTION_WORD.search(target):
+            raise _unknown_url()
         return URL.create("sqlite", database=os.path.abspath(target))
     try:
-        url = make_url(target)
-    except ArgumentError:
+        url = make_url(f"{scheme.lower()}://{rest}")
+    except (ArgumentError, ValueError):
         raise _unknown_url() from None
     kind = url.get_backend_name()
     if kind in ("postgresql", "postgres"):
+        if "@" in (url.host or ""):
+            raise StoreUnavailable("the URL of the database has two @", hint="Write an @ in the password as %40.")
         return url.set(drivername="postgresql+psycopg")
     if kind == "sqlite" and url.database and url.database != ":memory:":
         return URL.create("sqlite", database=os.path.abspath(url.database))
