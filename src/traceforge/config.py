@@ -74,13 +74,14 @@ class MatchRule(Struct, forbid_unknown_fields=True, frozen=True):
 
 
 class TestRule(Struct, forbid_unknown_fields=True, frozen=True):
-    """Settings for keeping tests off the network."""
+    """Settings for what a run of the tests may do, and what it may leave out."""
 
     __test__: ClassVar[bool] = False  # for pytest, which takes the name for one of its own
 
     seal_network: Literal["auto", "require", "off"] = "auto"
     allow_ports: list[float | NonEmptyText] = msgspec.field(default_factory=list)
     ignore_hosts: list[NonEmptyText] = msgspec.field(default_factory=list)
+    may_skip: list[NonEmptyText] = msgspec.field(default_factory=list)
 
 
 class Config(Struct, forbid_unknown_fields=True, frozen=True):

@@ -70,8 +70,9 @@ CONFIG = """{
   // Parts of a request that may differ when it is replayed: paths such as "$.messages[0].content", and expressions.
   "match": { "ignore_paths": [], "ignore_patterns": [], "redacted": "compare" },
 
-  // How `traceforge test` keeps a command from the network, and which ports of loopback it may reach all the same.
-  "test": { "seal_network": "auto", "allow_ports": [], "ignore_hosts": [] }
+  // How `traceforge test` keeps a command from the network, and which ports of loopback it may reach all the same;
+  // and the tests with approved calls that a run may skip, such as "tests/test_gpu.py::*".
+  "test": { "seal_network": "auto", "allow_ports": [], "ignore_hosts": [], "may_skip": [] }
 }
 """
 

@@ -124,6 +124,11 @@ class PluginGate:
         elif report.when == "call" and outcome is None:
             self._tests[report.nodeid] = "passed"
 
+    def pytest_collectreport(self, report: pytest.CollectReport) -> None:
+        """A module that is skipped as a whole has no tests that could be reported."""
+        if report.skipped:
+            self._tests[report.nodeid] = "skipped"
+
     @pytest.hookimpl(optionalhook=True)
     def pytest_testnodedown(self, node: Any, error: object) -> None:  # noqa: ANN401 (a class of xdist)
         """A worker has ended, and sent what it observed."""

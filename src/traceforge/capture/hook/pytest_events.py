@@ -5,6 +5,7 @@ node id that `callsite.current_test` has for the calls of a test. Never: imports
 
     _pytest.runner._update_current_test_var        a test begins, maybe once more
     _pytest.main.Session.pytest_runtest_logreport  a phase of it has ended; under xdist, in the worker and outside
+    _pytest.main.Session.pytest_collectreport      a module was collected, or skipped as a whole
 """
 
 from __future__ import annotations
@@ -48,7 +49,16 @@ def make_hooks(watcher: Any) -> dict[str, Hook]:
 
             return watched
 
+        def wrap_collection(log: Any) -> Any:
+            def watched(self: Any, report: Any) -> Any:
+                if report.outcome == "skipped":
+                    send_event(lambda: (report.nodeid, report.outcome))
+                return log(self, report)
+
+            return watched
+
         patches.wrap(module.Session, "pytest_runtest_logreport", wrap)
+        patches.wrap(module.Session, "pytest_collectreport", wrap_collection)
 
     return {"_pytest.runner": hook_runner, "_pytest.main": hook_session}
 

@@ -8,6 +8,7 @@ One edit that repeats in many calls is one finding.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, NamedTuple
@@ -18,7 +19,7 @@ from traceforge.compare.compared_call import ComparedCall
 from traceforge.compare.json_diff import is_same_json
 from traceforge.config import ModelRule
 from traceforge.errors import NOT_REPLAYABLE_HINT
-from traceforge.findings import Finding
+from traceforge.findings import IO, Finding
 from traceforge.snapshots.formats.record_draft import draft_request
 from traceforge.snapshots.tree.approved_calls import ApprovedCall
 from traceforge.snapshots.tree.run_scopes import RunScopes, is_test_scope
@@ -33,10 +34,11 @@ NEW_RULE = "GT2"
 UNUSED_RULE = "GT3"
 REFUSED_RULE = "GT5"
 
-PASSED = "passed"
+PASSED, SKIPPED = "passed", "skipped"
 _CHANGED_HINT = "Undo the edit, or record and approve it."
 NEW_HINT = "Record and approve it, or do not make this call."
 _UNUSED_HINT = 'Remove it: traceforge snapshot rm {id} --reason "…"; or allow it: --allow-unused.'
+_SKIPPED_HINT = "Run it, or list it in test.may_skip."
 _REFUSED_HINTS = {
     "remote": "Replace it by a server on loopback, or switch it off in tests; to ignore it: test.ignore_hosts.",
     "port": 'Allow the port in test.allow_ports; for servers that take any free port, "32768-60999".',
@@ -211,6 +213,25 @@ def find_unused(
                 call.file, "", UNUSED_RULE, "no call uses this snapshot any more", _UNUSED_HINT.format(id=call.id)
             )
             yield GateFinding(finding, 0, tuple(dict.fromkeys(call_scopes)), call.id)
+
+
+def find_skipped(
+    approved_calls: Iterable[ApprovedCall], tests: Mapping[str, str], may_skip: Sequence[str]
+) -> Iterator[Finding]:
+    """Tests with approved calls that were skipped, or failed as expected: whether they still make these calls is
+    unknown. `may_skip` has node ids, and patterns of them. A module that is skipped as a whole skips all its tests.
+    """
+    call_counts = Counter(scope for call in approved_calls for scope in {turn.scope for turn in call.turns})
+    skipped_modules = tuple(f"{name}::" for name, outcome in tests.items() if outcome == SKIPPED and "::" not in name)
+    for scope, calls in sorted(call_counts.items()):
+        is_skipped = tests.get(scope) == SKIPPED or (scope not in tests and scope.startswith(skipped_modules))
+        if is_skipped and not any(scope == name or fnmatchcase(scope, name) for name in may_skip):
+            message = f"{scope} was skipped, and {_describe_calls(calls)} not compared"
+            yield Finding(scope, "", IO, message, _SKIPPED_HINT)
+
+
+def _describe_calls(calls: int) -> str:
+    return "its approved call was" if calls == 1 else f"its {calls} approved calls were"
 
 
 def _has_same_request(call: ApprovedCall, other: ApprovedCall) -> bool:

@@ -21,6 +21,7 @@ from traceforge.snapshots.gate.gate_findings import (
     NEW_RULE,
     GateFinding,
     find_refused_connections,
+    find_skipped,
     find_unapproved_requests,
     find_unused,
 )
@@ -140,8 +141,9 @@ def judge_run(
 ) -> RunJudgement:
     """What only the whole run can tell; `judge_requests` has judged what each test asked.
 
-    `tests` maps node ids to `passed`, `failed` or `skipped`. `command_passed`: a command ran whose own calls, outside
-    of tests, were all made; False inside pytest, which is not the command that was recorded.
+    `tests` maps node ids of tests, and of modules that were skipped, to `passed`, `failed` or `skipped`.
+    `command_passed`: a command ran whose own calls, outside of tests, were all made; False inside pytest, which is
+    not the command that was recorded.
     """
     ignored_hosts = snapshots.loaded.config.test.ignore_hosts
     findings = [
@@ -161,7 +163,8 @@ def judge_run(
             make_run_scopes(snapshots.loaded, {*tests, snapshots.player.default_scope}),
             command_passed=command_passed,
         )
-    return RunJudgement(findings, _find_uncompared(snapshots, observations))
+    skipped = find_skipped(snapshots.approved_calls, tests, snapshots.loaded.config.test.may_skip)
+    return RunJudgement(findings, [*_find_uncompared(snapshots, observations), *skipped])
 
 
 def _find_uncompared(snapshots: ProjectSnapshots, observations: RunObservations) -> list[Finding]:
