@@ -186,6 +186,16 @@ def test_no_change_of_the_tree_switches_the_gate_off(site: Site, change: str) ->
     assert (True, 0) == (ran.code != 0 or "1 call replayed" in ran.out, site.server.served), ran.out
 
 
+def test_no_variable_switches_the_gate_off(site: Site) -> None:
+    """Only a process that a TraceForge command really watches is left to that command."""
+    site.edit("Name a river.", "Name a lake.")
+
+    ran = site.plugin("-k", "test_chat", TRACEFORGE_RUN='{"plays": true}')
+
+    assert (1, 0) == (ran.code, site.server.served), ran.out
+    assert "[-river-]{+lake+}" in ran.out
+
+
 def test_ci_does_not_record(site: Site) -> None:
     assert (4, True) == ((ran := site.plugin("--traceforge=record", CI="true")).code, "CI is set" in ran.err)
 

@@ -30,7 +30,7 @@ import pytest
 if TYPE_CHECKING:
     from traceforge.pytest_plugin.plugin_gate import PluginGate
 
-RUN_VARIABLE = "TRACEFORGE_RUN"  # Set where a TraceForge command has instrumented this process.
+HOOK_MODULE = "_traceforge_hook.bootstrap"  # Loaded where a TraceForge command has instrumented this process.
 MARK = "traceforge"
 MODES = ("record", "test", "off")
 GATE_KEY = pytest.StashKey["PluginGate"]()
@@ -66,7 +66,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 def start_gate(config: pytest.Config, mode: str) -> None:
     """Start the gate, unless it runs already, is off, or the project has no snapshots."""
-    if GATE_KEY in config.stash or RUN_VARIABLE in os.environ or mode == "off":
+    if GATE_KEY in config.stash or HOOK_MODULE in sys.modules or mode == "off":
         return
     if not mode and find_snapshots_folder(config.rootpath) is None:
         return
