@@ -577,7 +577,7 @@ SPELLINGS = [
 
 
 @pytest.mark.parametrize("address", SPELLINGS)
-@pytest.mark.parametrize("way", ["option", "variable"])
+@pytest.mark.parametrize("way", [pytest.param("option", marks=pytest.mark.slow), "variable"])
 def test_no_password_of_a_database_is_printed_or_becomes_a_file(tmp_path: Path, address: str, way: str) -> None:
     """However it is written; --debug, which is asked for in reports, included."""
     variables = {"TRACEFORGE_CONTEXT_DB": address} if way == "variable" else {}

@@ -55,7 +55,7 @@ def _tree(site: Site) -> dict[str, bytes]:
     return {str(file.relative_to(site.folder)): file.read_bytes() for file in files}
 
 
-@pytest.mark.parametrize("version", [1, 2])
+@pytest.mark.parametrize("version", [pytest.param(1, marks=pytest.mark.slow), 2])
 @pytest.mark.parametrize("ci", ["", "true"], ids=["machine", "ci"])
 def test_a_committed_journal_rewrites_nothing(site: Site, version: int, ci: str) -> None:
     """No command applies it or goes on: neither in CI nor on the machine of whoever looks at the pull request."""
@@ -83,7 +83,16 @@ def test_an_unpacked_journal_rewrites_nothing(site: Site, ci: str, reason: str) 
     assert before == _tree(site)
 
 
-@pytest.mark.parametrize("name", ["match.key", "pending/x.json", "traces/x.json", "check-live/x.jsonl"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "match.key",
+        *(
+            pytest.param(name, marks=pytest.mark.slow)
+            for name in ("pending/x.json", "traces/x.json", "check-live/x.jsonl")
+        ),
+    ],
+)
 def test_nothing_in_the_state_folder_that_git_tracks_is_read(site: Site, name: str) -> None:
     file = site.folder / ".ai-tests" / name
     file.parent.mkdir(parents=True, exist_ok=True)

@@ -163,7 +163,16 @@ def test_a_tree_that_does_not_verify_runs_nothing(site: Site) -> None:
     assert "passed" not in ran.out
 
 
-@pytest.mark.parametrize("change", ["no manifest", "raw responses alone", "empty", "a configuration in between"])
+@pytest.mark.parametrize(
+    "change",
+    [
+        "no manifest",
+        *(
+            pytest.param(name, marks=pytest.mark.slow)
+            for name in ("raw responses alone", "empty", "a configuration in between")
+        ),
+    ],
+)
 def test_no_change_of_the_tree_switches_the_gate_off(site: Site, change: str) -> None:
     """A folder with that name is enough; the provider is not asked."""
     tree, words = site.folder / ".ai-snapshots", []

@@ -44,7 +44,10 @@ def test_a_skipped_test_with_approved_calls_is_unchecked(site: Site, way: str) -
     assert [(1, True)] * 2 == [(ran.code, MESSAGE in ran.out) for ran in plugged], plugged
 
 
-@pytest.mark.parametrize("pattern", [TEST, "*::test_chat_again", "four_providers.py::*"])
+@pytest.mark.parametrize(
+    "pattern",
+    ["*::test_chat_again", *(pytest.param(name, marks=pytest.mark.slow) for name in (TEST, "four_providers.py::*"))],
+)
 def test_a_test_that_may_be_skipped_is_green(site: Site, pattern: str) -> None:
     site.edit(*WAYS["skip"])
     config = {**CONFIG, "test": {"may_skip": [pattern]}}
@@ -66,6 +69,7 @@ def test_a_module_that_is_skipped_as_a_whole_is_unchecked(site: Site) -> None:
     assert (1, True) == (plugged.code, f"{TEST} was skipped" in plugged.out), plugged
 
 
+@pytest.mark.slow
 def test_a_deselected_test_is_not_skipped(site: Site) -> None:
     """`-k` is a choice of whoever runs it; CI runs all."""
     assert 0 == site.test("-k", CHAT).code
