@@ -49,7 +49,6 @@ def prompts(tmp_path: Path) -> Path:
     return write_prompts(tmp_path / "prompts")
 
 
-@pytest.mark.slow
 def _serve(tmp_path: Path, prompts: Path) -> Any:
     return chat_process(tmp_path, "--prompts", str(prompts))
 
@@ -135,8 +134,6 @@ def _sha256sum(path: Path) -> str:
     return subprocess.run(["sha256sum", str(path)], capture_output=True, text=True, check=True).stdout.split()[0]
 
 
-@pytest.mark.slow
-@pytest.mark.slow
 def test_a_failure_is_shown_and_the_typed_message_stays(tmp_path: Path, prompts: Path) -> None:
     """The reason is in the status, which screen readers announce; the message can be sent again."""
 

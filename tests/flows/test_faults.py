@@ -428,10 +428,7 @@ def recording(
 @pytest.mark.parametrize(
     "name", [pytest.param(name, marks=[pytest.mark.slow] * (name != "httpx")) for name in CLIENTS]
 )
-@pytest.mark.parametrize(
-    "fault",
-    [pytest.param(one, id=one.name, marks=[pytest.mark.slow] * one.name.startswith("stall")) for one in FAULTS],
-)
+@pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.name)
 @pytest.mark.parametrize("recording", [pytest.param("proxy", marks=pytest.mark.slow), "inprocess"], indirect=True)
 def test_a_fault_looks_the_same_with_recording_and_its_trace_is_true(
     fault: Fault, name: str, recording: Recording, faulty: tuple[FaultyProvider, str]

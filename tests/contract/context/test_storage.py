@@ -386,7 +386,6 @@ def test_a_database_server_needs_a_path_for_its_keyring(
         assert open_keyring(database).path.endswith("/elsewhere.keys")
 
 
-@pytest.mark.slow
 def test_a_write_inside_a_transaction_that_does_not_join_it_is_an_error(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
