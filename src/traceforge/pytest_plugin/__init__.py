@@ -80,8 +80,9 @@ def start_gate(config: pytest.Config, mode: str) -> None:
 
 
 def find_snapshots_folder(start: Path) -> Path | None:
-    """The nearest folder upwards that has `.ai-snapshots`, in whatever state: a broken or emptied tree is an error of
-    the gate and never switches it off, nor does a configuration in between. The search ends at the Git repository.
+    """The nearest folder upwards that has `.ai-snapshots`; the search ends at the Git repository.
+
+    A broken or emptied tree is an error of the gate and never switches it off, nor does a configuration in between.
     """
     start = start.resolve()
     for folder in (start, *start.parents):

@@ -42,6 +42,7 @@ class PluginGate:
         self._process: SuiteProcess | None = None
         self._observations: list[RunObservations] = []  # one a process
         self._tests: dict[str, str] = {}  # node id to "passed", "failed" or "skipped"
+        self._skipped_modules: list[str] = []
         self._lines: list[str] = []
         self._is_red = False
         self._is_open = False
@@ -66,7 +67,9 @@ class PluginGate:
         """Leave the process as it was; a second time changes nothing."""
         if self._is_open:
             self._is_open = False
-            self._observations.append(self.process.stop())
+            observations = self.process.stop()
+            observations.skipped_modules = self._skipped_modules
+            self._observations.append(observations)
 
     def stand_down(self) -> None:
         """Other processes run the tests, and make again the calls that this one has made so far."""
@@ -125,9 +128,9 @@ class PluginGate:
             self._tests[report.nodeid] = "passed"
 
     def pytest_collectreport(self, report: pytest.CollectReport) -> None:
-        """A module that is skipped as a whole has no tests that could be reported."""
+        """A module that is skipped as a whole reports no test. Under xdist, only a worker sees it."""
         if report.skipped:
-            self._tests[report.nodeid] = "skipped"
+            self._skipped_modules.append(report.nodeid)
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_testnodedown(self, node: Any, error: object) -> None:  # noqa: ANN401 (a class of xdist)
@@ -166,8 +169,9 @@ class PluginGate:
 
     def _judge(self, observations: RunObservations) -> None:
         allow_unused = bool(self._config.getoption("--traceforge-allow-unused"))
+        tests = {**dict.fromkeys(observations.skipped_modules, "skipped"), **self._tests}
         judgement = judge_run(
-            self.process.snapshots, observations, self._tests, command_passed=False, allow_unused=allow_unused
+            self.process.snapshots, observations, tests, command_passed=False, allow_unused=allow_unused
         )
         if judgement.findings:
             self._fail(_findings_text(judgement.findings))

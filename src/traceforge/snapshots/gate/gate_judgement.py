@@ -43,6 +43,7 @@ class RunObservations(Struct):
     unreported_refusals: list[tuple[str, str, int]] = field(default_factory=list)  # address, why, times
     trace_ids: list[str] = field(default_factory=list)  # of calls that were recorded
     key_names: list[str] = field(default_factory=list)  # API key variables that were set
+    skipped_modules: list[str] = field(default_factory=list)  # modules that were skipped as a whole
     ungated_calls: int = 0  # of tests that are marked as off
     request_gated: int = 0  # calls of which only the request is compared
     uncompared_calls: int = 0  # with redacted parts that could not be compared
@@ -106,6 +107,7 @@ def merge_observations(observations: Iterable[RunObservations]) -> RunObservatio
         merged.unreported_refusals += process.unreported_refusals
         merged.trace_ids += process.trace_ids
         merged.key_names += process.key_names
+        merged.skipped_modules += process.skipped_modules
         merged.ungated_calls += process.ungated_calls
         merged.request_gated += process.request_gated
         merged.uncompared_calls += process.uncompared_calls
