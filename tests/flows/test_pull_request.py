@@ -105,6 +105,17 @@ def test_nothing_in_the_state_folder_that_git_tracks_is_read(site: Site, name: s
     assert dict.fromkeys(codes, (3, True)) == codes
 
 
+def test_where_git_cannot_answer_a_build_does_not_go_on(site: Site) -> None:
+    """As in a container whose checkout belongs to another user. A developer's machine goes on."""
+    (site.folder / ".ai-tests").mkdir(exist_ok=True)
+    (site.folder / ".git" / "index").write_bytes(b"damaged")
+
+    ran = site.run("verify", CI="true")
+
+    assert (3, True) == (ran.code, "TF201: .ai-tests: Git cannot say whether a commit brought it" in ran.err), ran
+    assert 0 == site.run("verify").code
+
+
 def test_a_tracked_gitignore_of_the_state_folder_is_harmless(site: Site) -> None:
     (site.folder / ".ai-tests").mkdir(exist_ok=True)
     (site.folder / ".ai-tests" / ".gitignore").write_text("*\n")
