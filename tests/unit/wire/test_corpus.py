@@ -38,7 +38,7 @@ def traffic() -> tuple[Interaction, ...]:
 @pytest.fixture(scope="module")
 def verdicts(traffic: tuple[Interaction, ...]) -> list[Verdict]:
     """The extractor's verdict on every generation call; on one in six of them in a short run."""
-    return [judge(one) for one in traffic[:: 6 if RunLength.is_short else 1] if one.generates]
+    return [judge(call) for call in traffic[:: 6 if RunLength.is_short else 1] if call.generates]
 
 
 @pytest.fixture(scope="module")

@@ -255,13 +255,13 @@ def database_url(target: str) -> URL:
         StoreUnavailable: a URL of a database that we do not speak to, or one that cannot be read.
     """
     address = target.strip(" \t\r\n\"'")
-    scheme, is_url, rest = address.partition("://")
+    scheme, is_url, location = address.partition("://")
     if not is_url:
         if _CONNECTION_WORD.search(target):
             raise _unknown_url()
         return URL.create("sqlite", database=os.path.abspath(target))
     try:
-        url = make_url(f"{scheme.lower()}://{rest}")
+        url = make_url(f"{scheme.lower()}://{location}")
     except (ArgumentError, ValueError):
         raise _unknown_url() from None
     kind = url.get_backend_name()
