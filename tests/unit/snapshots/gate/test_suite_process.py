@@ -82,13 +82,28 @@ def test_a_test_that_runs_again_counts_only_its_own_replayed_calls(process: Suit
 def test_observations_of_workers_are_sent_as_plain_values_and_added_up() -> None:
     """Every field of each: one that is forgotten would not be judged."""
     observations = RunObservations(
-        [("t", "a", 2)], ["t"], ["missed"], [("h:1", "remote", 1)], ["trace"], ["KEY"], 1, 2, 3, 4, 5, {"v": 6}
+        uses=[("t", "a", 2)],
+        missed_scopes=["t"],
+        unreported_misses=["missed"],
+        unreported_refusals=[("h:1", "remote", 1)],
+        trace_ids=["trace"],
+        key_names=["KEY"],
+        skipped_modules=["tests/test_skipped.py"],
+        ungated_calls=1,
+        request_gated=2,
+        uncompared_calls=3,
+        uncompared_parts=4,
+        synthesised=5,
+        volatile={"v": 6},
     )
+    values = observations.to_builtins()
+    assert all(values.values()), "a field of RunObservations is not set here"
 
-    assert observations == RunObservations.from_builtins(observations.to_builtins())
-    both = merge_observations([observations, RunObservations.from_builtins(observations.to_builtins())])
+    both = merge_observations([observations, RunObservations.from_builtins(values)])
+
+    assert observations == RunObservations.from_builtins(values)
     assert {("t", "a"): 4} == both.use_counts
-    assert RunObservations(
-        [("t", "a", 2)] * 2, ["t"] * 2, ["missed"] * 2, [("h:1", "remote", 1)] * 2, ["trace"] * 2, ["KEY"],
-        2, 4, 6, 8, 10, {"v": 12},
-    ) == both  # fmt: skip
+    for name, merged in both.to_builtins().items():
+        once = values[name]
+        expected = {key: 2 * count for key, count in once.items()} if isinstance(once, dict) else 2 * once
+        assert (once if name == "key_names" else expected) == merged, name
