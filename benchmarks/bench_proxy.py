@@ -370,7 +370,8 @@ def _sustained(folder: Path, direct: Target, pace: int = 0) -> SustainedLoad:
             time.sleep(0.01)
     stopped = time.monotonic()
     traces = folder / ".ai-tests" / "traces"
-    drain = f"from traceforge.traces.spool_drain import drain; drain({str(traces)!r})"  # as the next command would
+    # As the next command would.
+    drain = f"from traceforge.traces.spool_drain import drain_spool; drain_spool({str(traces)!r})"
     subprocess.run([sys.executable, "-c", drain], check=True)
     ended = time.monotonic()
     files = sum(1 for name in os.listdir(traces) if name.endswith(".json"))

@@ -11,6 +11,7 @@ import re
 import tomllib
 from collections.abc import Iterator
 from functools import cache
+from importlib import import_module
 from pathlib import Path
 
 import traceforge
@@ -82,6 +83,10 @@ RANDOM_MARKERS = {("redact.markers", "secrets")}  # Random, so that no answer ca
 UPWARD_NAMES = {
     ("replay", "traceforge.snapshots.tree.replay_context"): "`traceforge.replay()` is a function and a package",
 }
+
+
+# Behind a quotation mark or a semicolon: what starts a line is an import that mypy checks.
+_IMPORT_IN_A_STRING = r"""["';] ?from (traceforge[\w.]* import \w+(?:, *\w+)*)"""
 
 
 def test_only_canon_and_conversion_read_and_write_json() -> None:
@@ -156,6 +161,21 @@ def test_a_name_in_a_string_obeys_the_order_of_the_rooms() -> None:
     }
 
     assert set(UPWARD_NAMES) == upward
+
+
+def test_programs_in_strings_import_names_that_exist() -> None:
+    """A rename does not see the text of a program that a test or a benchmark starts."""
+    missing = []
+    for folder in ("benchmarks", "examples", "tests", "tools"):
+        for path in sorted((PYPROJECT.parent / folder).rglob("*.py")):
+            text = path.read_text()
+            for line in re.findall(_IMPORT_IN_A_STRING, text) if "traceforge" in text else ():
+                module, _, names = line.partition(" import ")
+                missing += [
+                    (path.name, name) for name in names.split(", ") if not hasattr(import_module(module), name)
+                ]
+
+    assert [] == missing
 
 
 def test_strings_that_name_modules_are_seen() -> None:
