@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from traceforge.wire.endpoints import Dialect, Endpoint, EndpointKind, find_endpoint, split_url
+from traceforge.wire.endpoints import Dialect, Endpoint, EndpointKind, find_endpoint, find_prefix, split_url
 
 OTHER = Endpoint(None, EndpointKind.OTHER)
 VERTEX = "https://us-central1-aiplatform.googleapis.com/v1beta1/projects/p/locations/us-central1/publishers/google"
@@ -27,6 +27,11 @@ KNOWN_ADDRESSES = [
     ),
     ("http://localhost:11434/v1/chat/completions", Dialect.OPENAI, EndpointKind.CHAT, ""),
     ("http://localhost:8080/chat/completions", Dialect.OPENAI, EndpointKind.CHAT, ""),
+    ("https://gateway.example.com/a/b/c/chat/completions", Dialect.OPENAI, EndpointKind.CHAT, ""),
+    ("https://gateway.example.com/llm/responses", Dialect.OPENAI, EndpointKind.RESPONSES, ""),
+    ("https://gateway.ai.cloudflare.com/v1/acc/gw/openai/embeddings", Dialect.OPENAI, EndpointKind.EMBEDDINGS, ""),
+    ("https://gateway.example.com/anthropic/messages", Dialect.ANTHROPIC, EndpointKind.MESSAGES, ""),
+    ("https://models.example.com/ollama/api/chat", Dialect.OLLAMA, EndpointKind.CHAT, ""),
     (f"{AZURE}/chat/completions?api-version=2025-01-01-preview", Dialect.OPENAI, EndpointKind.CHAT, "my-gpt"),
     (f"{AZURE}/completions?api-version=2024-02-01", Dialect.OPENAI, EndpointKind.COMPLETIONS, "my-gpt"),
     (f"{AZURE}/embeddings?api-version=2024-02-01", Dialect.OPENAI, EndpointKind.EMBEDDINGS, "my-gpt"),
@@ -97,6 +102,15 @@ UNKNOWN = [
     "http://127.0.0.1:11434/api/show",
     "http://127.0.0.1:11434/api/tags",
     "https://api.cohere.com/v2/chat",
+    # They merely end like a provider's.
+    "https://discord.com/api/v10/channels/1/messages",
+    "https://chat.example.com/channels/general/messages",
+    "https://chat.example.com/messages/messages",
+    "https://api.typeform.example/forms/Ab12/responses",
+    "https://example.com/api/surveys/7/responses",
+    "https://habits.example.com/tasks/42/completions",
+    "https://example.com/v1/documents/9/embeddings",
+    "https://example.com/tenants/1/api/chat",
     "https://example.com/",
     "https://example.com/v1/chat/completions.html",
     "https://example.com/search?q=/v1/chat/completions",
@@ -163,3 +177,19 @@ def test_only_generation_endpoints_generate() -> None:
 def test_a_redacted_url_is_split(url: str, path: str, query: str) -> None:
     """The standard library refuses one whose user is `[REDACTED]`."""
     assert (path, query) == split_url(url)
+
+
+@pytest.mark.parametrize(
+    ("path", "prefix"),
+    [
+        ("/v1/chat/completions", "/v1"),
+        ("/chat/completions/", ""),
+        ("/gateway/v1/messages", "/gateway/v1"),
+        ("/openai/deployments/my-gpt/chat/completions", "/openai"),
+        ("/v1beta/models/g:generateContent", "/v1beta"),
+        ("/api/chat", ""),
+        ("/v1/files", ""),
+    ],
+)
+def test_the_part_of_a_path_before_its_endpoint(path: str, prefix: str) -> None:
+    assert prefix == find_prefix(path)

@@ -14,11 +14,18 @@ from collections.abc import Iterable
 from urllib.parse import unquote, urlsplit
 
 # Compiled when the first URL is looked at, which in most runs of a small program never comes.
+_VERSION = r"/v[0-9]+[a-z0-9]*"
+_BASE = (
+    r"(?:\A(?:/[A-Za-z][A-Za-z0-9._~-]*)?"
+    rf"|{_VERSION}|/(?:openai|inference|models|beta|codex|compat|serving-endpoints|ollama|litellm))"
+)
 _PATHS = (
-    r"/api/(?:chat|generate|embed(?:dings)?)/?\Z"
+    r"/chat/completions/?\Z"
     r"|/models/[^/]+:(?:stream)?[gG]enerateContent\Z"
     r"|/models/[^/]+:(?:batchE|asyncBatchE|e)mbedContents?\Z"
-    r"|/(?:completions|embeddings|responses|messages)/?\Z"
+    r"|/deployments/[^/]+/(?:completions|embeddings)/?\Z"
+    rf"|{_BASE}/(?:api/(?:chat|generate|embed(?:dings)?)|completions|embeddings|responses)/?\Z"
+    rf"|(?:\A|{_VERSION}|/anthropic)/messages/?\Z"
     r"|/v1/complete/?\Z"
 )
 _THREADS = r"/threads/[^/]+/messages/?\Z"

@@ -15,6 +15,7 @@ PARTS = [
     "complete", "models", "gemini-2:generateContent", "m:streamGenerateContent", "m:StreamgenerateContent",
     "m:embedContent", "m:batchEmbedContents", "m:asyncBatchEmbedContents", "threads", "t1", "deployments", "openai",
     "%63hat", "a%2Fb", "", "chat\n", "messages?x=1", "chat;v=1", "traces", "ingest", "messages#f",
+    "channels", "1", "anthropic", "ollama", "v10", "gw",
 ]  # fmt: skip
 HOSTS = ["http://127.0.0.1:8080", "https://example.com", "https://u:p@gateway.example.com:8443", "", "http://[::1]:1"]
 
