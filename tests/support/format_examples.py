@@ -105,7 +105,7 @@ _FULL_RECORD: dict[str, Any] = {
         "file": "src/agents/summarizer.py",
         "line": 12,
         "function": "generate_summary",
-        "scopes": [{"scope": "tests/test_summary.py::test_it", "turn": 3}, {"scope": ""}],
+        "scopes": [{"scope": "tests/test_summary.py::test_it", "turn": 3, "calls": 2}, {"scope": ""}],
     },
     "request": {
         "model": "gpt-4-turbo",

@@ -58,13 +58,17 @@ _ID = re.compile(ID_PATTERN)
 
 SnapshotIdText = Annotated[str, Meta(pattern=ID_PATTERN, description="3 to 64 of a-z, 0-9, _ and -")]
 Penalty = Annotated[float, Meta(ge=-2, le=2)]
+CallCount = Annotated[float, Meta(ge=1, multiple_of=1)]
 
 
 class SourceScope(Struct, forbid_unknown_fields=True):
-    """The test that made the call, or the command after `$ `; and which of its identical calls it was."""
+    """The test that made the call, or the command after `$ `; which of its identical calls it was, and how many calls
+    this snapshot answers there. Without `calls`, their number is unknown.
+    """
 
     scope: str
     turn: WholeNumber | UnsetType = UNSET
+    calls: CallCount | UnsetType = UNSET
 
 
 class CallSource(Struct, forbid_unknown_fields=True):

@@ -291,12 +291,15 @@ def _list_scopes(group: _CallGroup, predecessor: ApprovedCall | None, scopes: Ru
         if not scopes.has_run(turn.scope) and not scopes.is_removed(turn.scope)
     ]
     is_numbered = group.first.gate != BEHAVIOUR_GATE
-    written: set[ScopeTurn] = set()
-    for turn in [*group.turns, *older]:
-        position = turn if is_numbered else ScopeTurn(turn.scope)
-        if position not in written:
-            written.add(position)
-            yield {"scope": turn.scope, "turn": turn.turn} if is_numbered else {"scope": turn.scope}
+    calls: dict[tuple[str, int], int] = {}
+    for turn in group.turns:
+        place = (turn.scope, turn.turn if is_numbered else 0)
+        calls[place] = calls.get(place, 0) + 1
+    for turn in older:
+        calls.setdefault((turn.scope, turn.turn if is_numbered else 0), turn.calls)
+    for (scope, number), times in calls.items():
+        entry: JSONObject = {"scope": scope, "turn": number} if is_numbered else {"scope": scope}
+        yield {**entry, "calls": times} if times else entry
 
 
 def _make_record(name: str, candidate: Candidate, source: JSONObject) -> JSONObject:

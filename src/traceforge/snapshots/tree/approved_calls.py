@@ -35,10 +35,13 @@ BEHAVIOUR_GATE, REQUEST_GATE = "behaviour", "request"
 
 
 class ScopeTurn(NamedTuple):
-    """Where a call was made: its scope, and its number among identical calls of the scope."""
+    """Where a call was made: its scope, its number among identical calls of the scope, and how many calls it stands
+    for.
+    """
 
     scope: str
     turn: int = 0
+    calls: int = 0  # 0: unknown
 
 
 class ApprovedCall(NamedTuple):
@@ -81,7 +84,12 @@ class ApprovedCall(NamedTuple):
 def read_turns(source: JSONObject) -> list[ScopeTurn]:
     """The scopes and turns of a source."""
     scopes = cast("list[JSONObject]", source.get("scopes", []))
-    return [ScopeTurn(str(scope["scope"]), int(str(scope.get("turn", 0)))) for scope in scopes]
+    return [
+        ScopeTurn(
+            str(scope["scope"]), int(cast("float", scope.get("turn", 0))), int(cast("float", scope.get("calls", 0)))
+        )
+        for scope in scopes
+    ]
 
 
 def load_approved_calls(project: str, models: Mapping[str, ModelRule]) -> list[ApprovedCall]:

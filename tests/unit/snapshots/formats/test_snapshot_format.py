@@ -233,6 +233,7 @@ OPTIONAL: list[tuple[str | int, ...]] = [
     (*_RECORD, "request", "provider_own"),
     (*_RECORD, "source", "scopes"),
     (*_RECORD, "source", "scopes", 0, "turn"),
+    (*_RECORD, "source", "scopes", 0, "calls"),
     (*_RECORD, "response", "tool_calls"),
     (*_RECORD, "response", "wire"),
 ]
@@ -256,6 +257,7 @@ STRINGS = [
 NUMBERS = [
     (*_RECORD, "source", "line"),
     (*_RECORD, "source", "scopes", 0, "turn"),
+    (*_RECORD, "source", "scopes", 0, "calls"),
     *[
         (*_RECORD, "request", name)
         for name in ("temperature", "max_tokens", "top_p", "frequency_penalty", "presence_penalty", "seed")

@@ -38,9 +38,8 @@ def test_an_unapproved_call_is_new() -> None:
     assert (ChangeKind.NEW, "openai", "behaviour", None) == (change.kind, change.provider, change.gate, change.before)
     assert change.id.startswith("ask-")
     assert change.record is not None
-    assert {"file": "app.py", "line": 12, "function": "ask", "scopes": [{"scope": "tests/t.py::test_a"}]} == (
-        change.record["source"]
-    )
+    scopes = [{"scope": "tests/t.py::test_a", "calls": 1}]
+    assert {"file": "app.py", "line": 12, "function": "ask", "scopes": scopes} == change.record["source"]
     assert {"content": "That.", "tokens_used": 12, "latency_ms": 12, "finish_reason": "stop"} == (
         change.record["response"]
     )
@@ -58,13 +57,13 @@ def test_the_same_call_has_the_same_id_everywhere() -> None:
 
 
 def test_the_same_call_of_several_tests_is_one_snapshot() -> None:
-    """It names every test; a question that is asked twice in one test is one as well."""
+    """It names every test, with the number of its calls."""
     change = only(
         propose(make_call("a", scope="x"), make_call("a", scope="y", number=1), make_call("a", scope="y", number=2))
     )
 
     assert change.record is not None
-    assert [{"scope": "x"}, {"scope": "y"}] == change.record["source"]["scopes"]  # type: ignore[index,call-overload]
+    assert [{"scope": "x", "calls": 1}, {"scope": "y", "calls": 2}] == change.source["scopes"]
 
 
 def test_two_answers_to_a_request_are_refused_under_the_behaviour_gate() -> None:
@@ -84,8 +83,8 @@ def test_two_answers_to_a_request_are_two_snapshots_under_the_request_gate() -> 
     assert [ChangeKind.NEW, ChangeKind.NEW] == kinds(proposal)
     scopes = sorted(str(change.source["scopes"]) for change in proposal.changes)
     assert [
-        "[{'scope': 'x', 'turn': 0}, {'scope': 'y', 'turn': 0}]",
-        "[{'scope': 'x', 'turn': 1}]",
+        "[{'scope': 'x', 'turn': 0, 'calls': 1}, {'scope': 'y', 'turn': 0, 'calls': 1}]",
+        "[{'scope': 'x', 'turn': 1, 'calls': 1}]",
     ] == scopes
 
 
@@ -149,7 +148,7 @@ def test_a_renamed_test_keeps_its_snapshots(tmp_path: Path) -> None:
         return only(propose(exchange, approved=[before], folder=str(tmp_path)))
 
     assert (before.id, ChangeKind.REQUEST) == (heir().id, heir().kind)
-    assert [{"scope": "t.py::test_new"}] == heir().source["scopes"]
+    assert [{"scope": "t.py::test_new", "calls": 1}] == heir().source["scopes"]
     assert ChangeKind.NEW is heir(tools=[{"type": "function"}]).kind
 
 
@@ -171,7 +170,7 @@ def test_scopes_of_tests_that_did_not_run_are_preserved() -> None:
 
     change = only(propose(make_call("b", scope="x", number=2), approved=[before]))
 
-    assert [{"scope": "x"}, {"scope": "y"}] == change.source["scopes"]
+    assert [{"scope": "x", "calls": 1}, {"scope": "y", "calls": 1}] == change.source["scopes"]
 
 
 def test_a_new_turn_is_numbered_after_the_replayed_ones() -> None:
@@ -182,7 +181,7 @@ def test_a_new_turn_is_numbered_after_the_replayed_ones() -> None:
         propose(make_call("a", "2", 5, "x"), approved=[before], used={("x", before.id): 1}, models=REQUEST_GATE)
     )
 
-    assert (ChangeKind.NEW, [{"scope": "x", "turn": 1}]) == (change.kind, change.source["scopes"])
+    assert (ChangeKind.NEW, [{"scope": "x", "turn": 1, "calls": 1}]) == (change.kind, change.source["scopes"])
     assert f"{before.id}-2" == change.id
 
 
