@@ -12,6 +12,7 @@
     ├── CannotSign                 TF206  a signature cannot be made or checked
     ├── RecordingFull              TF207  a recording has reached a limit of its format
     ├── TrackedState               TF208  Git tracks files that belong to one machine
+    ├── BaseUnavailable            TF209  the commit that a build is compared with is not in the clone
     ├── InvalidConfig              TF401  the configuration cannot be used
     ├── MissingExtra               TF402  an optional package is not installed
     ├── CannotListen               TF501  a server cannot use an address
@@ -196,6 +197,19 @@ class TrackedState(TraceForgeError):
             f"Git tracks {files[0]}{others}: what belongs to one machine is not read from a commit",
             hint="Run `git rm -r --cached .ai-tests` and commit, or check out a commit without it.",
         )
+
+
+class BaseUnavailable(TraceForgeError):
+    """The commit that a build is compared with is not in the clone, or what names it cannot be read.
+
+    `fetch` has the arguments of the `git fetch` that brings it; none if fetching does not help.
+    """
+
+    code = "TF209"
+
+    def __init__(self, message: str, *, hint: str, fetch: Sequence[str] = ()) -> None:
+        super().__init__(message, hint=hint)
+        self.fetch = tuple(fetch)
 
 
 class CannotSign(TraceForgeError):

@@ -96,16 +96,14 @@ jobs:
       - uses: actions/setup-python@v5
         with:
           python-version: "3.12"
+      - name: Every changed snapshot is approved # checked before anything of the pull request runs
+        run: |
+          pip install traceforge
+          traceforge base --fetch
+          traceforge verify
       - name: Install
         run: |
-          python -m pip install traceforge
           @INSTALL@
-      - name: Every changed snapshot is approved
-        if: github.event_name == 'pull_request'
-        run: traceforge verify --base HEAD^1
-      - name: Every snapshot is valid
-        if: github.event_name != 'pull_request'
-        run: traceforge verify
       - name: Behaviour is as approved
         env:
           TRACEFORGE_MATCH_KEY: ${{ secrets.TRACEFORGE_MATCH_KEY }} # the content of .ai-tests/match.key

@@ -14,6 +14,7 @@ import pytest
 
 import traceforge.errors
 from traceforge.errors import (
+    BaseUnavailable,
     BranchConflict,
     BrokenJournal,
     CallNotRecorded,
@@ -62,6 +63,7 @@ MAKERS: dict[type[TraceForgeError], Callable[[], TraceForgeError]] = {
     PathInUse: lambda: PathInUse("another process is changing the snapshots", hint="Wait until it is done."),
     BrokenJournal: lambda: BrokenJournal(".ai-tests/approve.journal", "the journal is damaged"),
     CannotSign: lambda: CannotSign("Git names no SSH key", hint="git config gpg.format ssh"),
+    BaseUnavailable: lambda: BaseUnavailable("the base is not in this clone", hint="Run: git fetch", fetch=["x"]),
     TrackedState: lambda: TrackedState([".ai-tests/approve.journal", ".ai-tests/match.key"]),
     RecordingFull: lambda: RecordingFull("a recording has at most 10000 interactions (MI4)"),
     InvalidConfig: lambda: InvalidConfig(FINDINGS),

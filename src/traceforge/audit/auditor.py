@@ -24,7 +24,7 @@ from traceforge.config import SNAPSHOTS_DIR, ModelRule
 from traceforge.errors import CannotRead, InvalidFile, NotJSON
 from traceforge.files import list_folder, read_file
 from traceforge.findings import IO, ExitCode, Finding, exit_code
-from traceforge.snapshots.tree.base_commit import check_base
+from traceforge.snapshots.tree.base_commit import check_against_base
 from traceforge.snapshots.tree.tree_verification import TreeReport, verify_tree
 
 if TYPE_CHECKING:
@@ -42,6 +42,7 @@ class AuditReport(Struct):
     request_gated: int = 0
     findings: list[Finding] = field(default_factory=list)
     snapshots: list[str] = field(default_factory=list)  # their files, as findings name them
+    base_line: str = ""  # which commit the snapshots were compared with
 
     @property
     def exit_code(self) -> ExitCode:
@@ -64,15 +65,20 @@ class AuditReport(Struct):
             "exit_code": int(self.exit_code),
             "checked": dict(sorted(self.checked.items())),
             "request_gated": self.request_gated,
+            **({"base": self.base_line} if self.base_line else {}),
             "findings": [dict(finding.to_json()) for finding in self.findings],
         }
 
 
 class BaseCommit(NamedTuple):
-    """The commit that a project's snapshots are compared with."""
+    """The commit that a project's snapshots are compared with.
+
+    Without `ref` it is the base of the build in CI, and none elsewhere. `start` is where the project was found from.
+    """
 
     project: str
-    ref: str
+    ref: str | None
+    start: str
 
 
 class Auditor:
@@ -142,12 +148,15 @@ class Auditor:
 
     def _check_base(self, folder: str, stored: Mapping[str, StoredSnapshot]) -> None:
         assert self._base is not None
+        base, self._base = self._base, None
         try:
-            findings = check_base(self._base.project, self._base.ref, stored)
+            line, findings = check_against_base(base.project, stored, base.ref, start=base.start)
         except (InvalidFile, NotJSON, CannotRead):
-            findings = []  # A broken approval is already a finding of the tree.
-        self._report.findings += [finding._replace(file=os.path.join(folder, finding.file)) for finding in findings]
-        self._base = None
+            return  # A broken approval is already a finding of the tree.
+        self._report.base_line = line
+        self._report.findings += [
+            finding._replace(file=os.path.normpath(os.path.join(folder, finding.file))) for finding in findings
+        ]
 
     def _check_trace_folders(self, folder: str, entries: list[os.DirEntry[str]]) -> list[os.DirEntry[str]]:
         """Check spool, chunks and archives of the traces folder; returns the other entries."""

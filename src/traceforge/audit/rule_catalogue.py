@@ -24,7 +24,7 @@ RULES: dict[str, str] = {
     "AP4": "A signature is valid for its approval, by the key it names and an allowed signer.",
     "AP5": "An approval starts from nothing, or from a state that another approval left.",
     "AP6": "An approved snapshot exists, or its removal was approved.",
-    "AP7": "A snapshot that differs from another commit has a new approval (`verify --base`).",
+    "AP7": "A snapshot that differs from the base of a build has a new approval (in CI, or with `--base`).",
     "GT1": "An approved request is sent unchanged.",
     "GT2": "Every request was approved.",
     "GT3": "Every snapshot is used by its tests, if they ran and passed.",

@@ -6,15 +6,20 @@ In: a project. Out: findings, and what was checked. Never: runs anything, or pas
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Sequence
-from typing import NamedTuple
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, NamedTuple
 
 from traceforge.audit.auditor import AuditReport, nothing_approved, verify_snapshots
 from traceforge.audit.parallel_map import ProgressReporter, no_progress
-from traceforge.config import LoadedConfig
+from traceforge.config import LoadedConfig, current_folder
+from traceforge.errors import CannotRead, InvalidFile, NotJSON
 from traceforge.findings import ExitCode, Finding, exit_code
 from traceforge.snapshots.gate.gate_findings import GateFinding
 from traceforge.snapshots.record.pending_changes import ChangeKind, PendingChange, load_pending
+from traceforge.snapshots.tree.base_commit import BaseCheck, check_against_base
+
+if TYPE_CHECKING:
+    from traceforge.snapshots.formats.tree_layout import StoredSnapshot
 
 PENDING_RULE = "GT4"
 _PENDING_HINT = "See it: traceforge diff {id}; then approve or reject it."
@@ -33,6 +38,7 @@ class TreeGateReport(NamedTuple):
     findings: Sequence[GateFinding]
     records: int = 0
     request_gated: int = 0
+    base_line: str = ""  # which commit the snapshots were compared with
 
     @property
     def exit_code(self) -> ExitCode:
@@ -41,21 +47,34 @@ class TreeGateReport(NamedTuple):
 
 
 def check_tree_and_pending(
-    loaded: LoadedConfig, root: str, progress: ProgressReporter = no_progress
+    loaded: LoadedConfig, root: str, progress: ProgressReporter = no_progress, base: str | None = None
 ) -> TreeGateReport:
-    """Check the snapshot tree at `root`, and that no change is pending."""
+    """Check the snapshot tree at `root`, what differs from the commit `base`, and that no change is pending."""
     audit = AuditReport()
     findings = list[GateFinding]()
     records, request_gated = 0, 0
+    stored: Mapping[str, StoredSnapshot] = {}
     if os.path.lexists(root):
         tree = verify_snapshots(root, loaded.config.models, progress)
         audit.add_tree(tree, root)
-        records, request_gated = tree.records, tree.request_gated
+        records, request_gated, stored = tree.records, tree.request_gated, tree.stored
         findings += [GateFinding(finding, 0) for finding in tree.findings]
+    compared = _compare_with_base(loaded.project, stored, base)
+    findings += [
+        GateFinding(finding._replace(file=os.path.normpath(os.path.join(root, finding.file))), 0)
+        for finding in compared.findings
+    ]
     findings += find_pending_changes(load_pending(loaded.project))
     if not findings and not records:
         findings.append(GateFinding(nothing_approved(root), 0))
-    return TreeGateReport(audit, findings, records, request_gated)
+    return TreeGateReport(audit, findings, records, request_gated, compared.line)
+
+
+def _compare_with_base(project: str, stored: Mapping[str, StoredSnapshot], base: str | None) -> BaseCheck:
+    try:
+        return check_against_base(project, stored, base, start=current_folder())
+    except (CannotRead, NotJSON, InvalidFile):
+        return BaseCheck()  # A broken approval is already a finding of the tree.
 
 
 def find_pending_changes(changes: Iterable[PendingChange]) -> Iterator[GateFinding]:

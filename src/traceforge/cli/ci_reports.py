@@ -35,6 +35,8 @@ def print_audit_and_exit(
 ) -> NoReturn:
     """Print the findings of a check, write the reports that were asked for, and exit with the audit's code."""
     summary = audit_summary(audit.checked, audit.findings, audit.request_gated)
+    if audit.base_line and not as_json:
+        click.echo(audit.base_line)
     print_findings(audit.findings, summary, audit.to_json(), as_json)
     if is_ci_report_wanted(junit, sarif):
         from traceforge.cli.ci_report_files import write_audit_report  # It more than doubles the start of `verify`.

@@ -50,6 +50,9 @@ TOP: CommandTable = {
         "verify": CommandEntry(
             "traceforge.cli.verify_command:verify", "Check snapshots, traces, recordings and packs under PATH."
         ),
+        "base": CommandEntry(
+            "traceforge.cli.base_command:base", "Print the commit that this build is compared with."
+        ),
         "snapshot": CommandEntry(
             "traceforge.cli.snapshot_commands:snapshot", "List, show, verify and migrate approved snapshots."
         ),

@@ -8,7 +8,7 @@ import sys
 import click
 
 from traceforge.audit.tree_gate import check_tree_and_pending
-from traceforge.canon import ecmascript_bytes
+from traceforge.canon import JSON, ecmascript_bytes
 from traceforge.cli.ci_report_files import write_ci_reports
 from traceforge.cli.ci_reports import is_ci_report_wanted, report_options
 from traceforge.cli.output import print_json, progress_bar
@@ -23,11 +23,14 @@ from traceforge.snapshots.tree.run_scopes import narrow_command
 
 
 @click.command(context_settings={"allow_interspersed_args": False})
+@click.option("--base", metavar="REF", help="Require a new approval for every snapshot that differs from commit REF.")
 @click.option("--allow-unused", is_flag=True, help="Ignore snapshots that no call used.")
 @click.option("--json", "as_json", is_flag=True, help="Print the report as JSON; with a COMMAND, on stderr.")
 @report_options
 @click.argument("command", nargs=-1, type=click.UNPROCESSED, metavar="[-- COMMAND...]")
-def test(command: tuple[str, ...], allow_unused: bool, as_json: bool, junit: str, sarif: str) -> None:
+def test(
+    command: tuple[str, ...], base: str | None, allow_unused: bool, as_json: bool, junit: str, sarif: str
+) -> None:
     """Run COMMAND offline with approved answers; fail on a change.
 
     Every model call of COMMAND is answered from its snapshot, and COMMAND cannot reach other machines. The report
@@ -38,15 +41,18 @@ def test(command: tuple[str, ...], allow_unused: bool, as_json: bool, junit: str
     it belongs to, or a file of the snapshot tree is invalid. Exit code 3: something could not be checked, or COMMAND
     made no model call. Otherwise the exit code is that of COMMAND.
 
+    Where CI is set, every snapshot that differs from the base of the build, which `traceforge base` prints, needs a
+    new approval; --base names another commit.
+
     Without a COMMAND, check the snapshot tree and that no change is pending.
     """
     loaded = load_project()
     if not command:
-        _check_without_command(loaded, as_json, junit, sarif)
+        _check_without_command(loaded, base, as_json, junit, sarif)
     # Without a command, which is what a commit hook runs, this import would be a third of the CPU time.
     from traceforge.snapshots.gate.command_gate import run_test
 
-    test_run = run_test(loaded, command, allow_unused=allow_unused)
+    test_run = run_test(loaded, command, allow_unused=allow_unused, base=base)
     code: int = exit_code([*(gate_finding.finding for gate_finding in test_run.findings), *test_run.unchecked])
     if code == ExitCode.OK and test_run.run is not None:
         code = test_run.run.exit_code
@@ -65,14 +71,17 @@ def test(command: tuple[str, ...], allow_unused: bool, as_json: bool, junit: str
     raise click.exceptions.Exit(int(code))
 
 
-def _check_without_command(loaded: LoadedConfig, as_json: bool, junit: str, sarif: str) -> None:
-    report = check_tree_and_pending(loaded, snapshots_root(loaded), progress_bar)
+def _check_without_command(loaded: LoadedConfig, base: str | None, as_json: bool, junit: str, sarif: str) -> None:
+    report = check_tree_and_pending(loaded, snapshots_root(loaded), progress_bar, base)
     code = int(report.exit_code)
     summary = tree_gate_summary(report)
     if as_json:
-        print_json({"exit_code": code, "snapshots": report.records, "findings": findings_json(report.findings)})
+        compared: dict[str, JSON] = {"base": report.base_line} if report.base_line else {}
+        findings = findings_json(report.findings)
+        print_json({"exit_code": code, "snapshots": report.records, **compared, "findings": findings})
     else:
-        click.echo("\n".join([*gate_finding_lines(report.findings), summary]))
+        base_lines = [report.base_line] if report.base_line else []
+        click.echo("\n".join([*base_lines, *gate_finding_lines(report.findings), summary]))
     if is_ci_report_wanted(junit, sarif):
         locator = FindingLocator(loaded.project, current_folder())
         write_ci_reports(build_tree_report(report.audit, report.findings, summary, code, locator), junit, sarif)

@@ -10,7 +10,7 @@ from traceforge.audit.auditor import Auditor, BaseCommit
 from traceforge.cli.ci_reports import print_audit_and_exit, report_options
 from traceforge.cli.output import json_option, progress_bar
 from traceforge.cli.project import load_project
-from traceforge.config import SNAPSHOTS_DIR, LoadedConfig
+from traceforge.config import SNAPSHOTS_DIR, LoadedConfig, current_folder
 
 
 @click.command()
@@ -25,13 +25,14 @@ def verify(paths: tuple[str, ...], base: str | None, as_json: bool, junit: str, 
     `traceforge help RULE` explains the rule.
 
     With --base, every snapshot of this project that differs from the commit REF needs an approval that REF does not
-    have yet: nothing in a pull request changes without an approval.
+    have yet: nothing in a pull request changes without an approval. Where CI is set, REF is the base of the build,
+    which `traceforge base` prints.
     """
     if base is not None and paths:
         raise click.UsageError("--base checks this project: pass no PATH with it.")
     loaded = load_project()
     traces_dir = os.path.join(loaded.project, loaded.config.traces_dir)
-    against = BaseCommit(loaded.project, base) if base is not None else None
+    against = BaseCommit(loaded.project, base, current_folder()) if not paths else None
     auditor = Auditor(loaded.config.models, traces_dir, progress_bar, against)
     report = auditor.verify(paths or project_paths(loaded), named=bool(paths))
     print_audit_and_exit(report, loaded, "verify", as_json=as_json, junit=junit, sarif=sarif)

@@ -5,7 +5,7 @@ In: pytest's hooks. Out: failed tests, lines of the summary, the exit status. Ne
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -17,8 +17,10 @@ from traceforge.report.observation_text import observation_lines
 from traceforge.report.text_format import finding_lines, hint_line
 from traceforge.snapshots.gate.gate_judgement import RunObservations, judge_run, merge_observations
 from traceforge.snapshots.gate.suite_process import OFF, RECORD, SuiteProcess
+from traceforge.snapshots.tree.base_commit import check_against_base
 
 if TYPE_CHECKING:
+    from traceforge.findings import Finding
     from traceforge.snapshots.gate.gate_findings import GateFinding
 
 WORKER_REPORT_KEY = "traceforge"  # in what a worker of pytest-xdist sends
@@ -26,11 +28,30 @@ WORKER_REPORT_KEY = "traceforge"  # in what a worker of pytest-xdist sends
 
 def open_gate(config: pytest.Config, mode: str) -> None:
     """Open the gate of this pytest process for the nearest project with snapshots, or else for a new one."""
-    project = str(find_snapshots_folder(config.rootpath) or find_project(str(config.rootpath)))
+    folder = find_snapshots_folder(config.rootpath)
+    if folder is None and not mode:
+        refuse_removed_tree(config)
+        return
+    project = str(folder or find_project(str(config.rootpath)))
     config.stash[GATE_KEY] = gate = PluginGate(config, mode or "test")
     config.pluginmanager.register(gate, "traceforge-gate")
     config.add_cleanup(gate.close)
     gate.open(project)
+
+
+def refuse_removed_tree(config: pytest.Config) -> None:
+    """In CI, for a project without snapshots: fail if the base of the build has some.
+
+    A base that cannot be read stops nothing here: most projects without snapshots never had any, and one that has
+    some cannot pass without its base.
+    """
+    try:
+        project = find_project(str(config.rootpath))
+        findings = check_against_base(project, {}, start=str(config.invocation_params.dir)).findings
+    except TraceForgeError:
+        return
+    if findings:
+        raise pytest.UsageError(f"the snapshots were removed:\n{finding_lines(findings)}")
 
 
 class PluginGate:
@@ -44,6 +65,7 @@ class PluginGate:
         self._tests: dict[str, str] = {}  # node id to "passed", "failed" or "skipped"
         self._skipped_modules: list[str] = []
         self._lines: list[str] = []
+        self._base_line = ""
         self._is_red = False
         self._is_open = False
 
@@ -55,13 +77,22 @@ class PluginGate:
             )
         try:
             self._process = SuiteProcess(load_config(project), self._mode)
+            findings = self._process.snapshots.findings or self._compare_with_base(project)
         except TraceForgeError as exc:
             raise pytest.UsageError(f"traceforge: {exc.code} {exc.message}\n{exc.hint}") from None
-        findings = self._process.snapshots.findings
         if findings:
             raise pytest.UsageError(f"the snapshots do not verify:\n{finding_lines(list(findings))}")
         self._process.start()
         self._is_open = True
+
+    def _compare_with_base(self, project: str) -> Sequence[Finding]:
+        """In CI, what differs from the base of the build. One process of a suite asks."""
+        if is_worker(self._config) or self._mode == RECORD:
+            return ()
+        start = str(self._config.invocation_params.dir)
+        compared = check_against_base(project, self.process.snapshots.tree_report.stored, start=start)
+        self._base_line = compared.line
+        return compared.findings
 
     def close(self) -> None:
         """Leave the process as it was; a second time changes nothing."""
@@ -82,10 +113,11 @@ class PluginGate:
         assert self._process is not None
         return self._process
 
-    def pytest_report_header(self) -> str:
-        """One line at the top."""
+    def pytest_report_header(self) -> list[str]:
+        """The lines at the top."""
         approved = len(self.process.snapshots.approved_calls)
-        return f"traceforge: {self._mode}, {approved} approved call{'' if approved == 1 else 's'}"
+        base_lines = [f"traceforge: {self._base_line}"] if self._base_line else []
+        return [f"traceforge: {self._mode}, {approved} approved call{'' if approved == 1 else 's'}", *base_lines]
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_setup(self, item: pytest.Item) -> None:

@@ -190,6 +190,8 @@ def gate_finding_lines(gate_findings: Sequence[GateFinding], *, colour: bool = F
 
 def gate_report_lines(test_run: TestRun, command: Sequence[str], *, colour: bool = False) -> Iterator[str]:
     """The report of `test`; the last line says RED or GREEN."""
+    if test_run.base_line:
+        yield test_run.base_line
     yield from gate_finding_lines(test_run.findings, colour=colour)
     for finding in test_run.unchecked:
         yield f"unchecked: {one_line(finding.message)}"
@@ -237,6 +239,7 @@ def gate_report_json(test_run: TestRun, code: int) -> JSONObject:
         "volatile": dict(observations.volatile),
         "uncompared": observations.uncompared_calls,
         "offline": offline_json(offline) if offline is not None else None,
+        **({"base": test_run.base_line} if test_run.base_line else {}),
         "findings": findings_json(test_run.findings),
         "unchecked": [dict(finding.to_json()) for finding in test_run.unchecked],
     }

@@ -13,12 +13,13 @@ from dataclasses import dataclass, field
 from traceforge.capture.replay_responder import ReplayResponder
 from traceforge.capture.run.command_runner import CommandRun, run_command
 from traceforge.capture.run.environment import with_dummy_keys
-from traceforge.config import LoadedConfig
+from traceforge.config import LoadedConfig, current_folder
 from traceforge.findings import IO, Finding
 from traceforge.snapshots.gate.gate_findings import GateFinding
 from traceforge.snapshots.gate.gate_judgement import RunObservations, judge_requests, judge_run, observe_replay
 from traceforge.snapshots.gate.null_recorder import NullRecorder
 from traceforge.snapshots.record.record_run import redacted_scope
+from traceforge.snapshots.tree.base_commit import check_against_base
 from traceforge.snapshots.tree.project_snapshots import ProjectSnapshots, list_key_names, open_snapshots
 
 COMMAND = "(the command)"
@@ -43,13 +44,26 @@ class TestRun:
     findings: list[GateFinding]
     unchecked: list[Finding] = field(default_factory=list)
     observations: RunObservations = field(default_factory=RunObservations)
+    base_line: str = ""  # which commit the snapshots were compared with
 
 
-def run_test(loaded: LoadedConfig, command: Sequence[str], *, allow_unused: bool = False) -> TestRun:
-    """Run a command with every model call answered from snapshots, and judge what it asked."""
+def run_test(
+    loaded: LoadedConfig, command: Sequence[str], *, allow_unused: bool = False, base: str | None = None
+) -> TestRun:
+    """Run a command with every model call answered from snapshots, and judge what it asked.
+
+    The snapshots are first compared with the commit `base`, and in CI with that of the build.
+
+    Raises:
+        NotFound, BaseUnavailable: that commit is not in this clone.
+    """
     snapshots = open_snapshots(loaded, scope=redacted_scope(loaded, command))
     if snapshots.findings:
         return TestRun(snapshots, None, [GateFinding(finding, 0) for finding in snapshots.findings])
+    compared = check_against_base(loaded.project, snapshots.tree_report.stored, base, start=current_folder())
+    if compared.findings:
+        findings = [GateFinding(finding, 0) for finding in compared.findings]
+        return TestRun(snapshots, None, findings, base_line=compared.line)
     names = list_key_names(snapshots.approved_calls)
     environ = with_dummy_keys(os.environ, names) if names else os.environ
     replay = ReplayResponder(snapshots.player)
@@ -64,7 +78,7 @@ def run_test(loaded: LoadedConfig, command: Sequence[str], *, allow_unused: bool
     if not observations.replayed and not snapshots.player.unmatched:
         hint = _NO_CALL_HINT if snapshots.approved_calls else _NOTHING_APPROVED_HINT
         unchecked.append(Finding(COMMAND, "", IO, "no call was replayed at all", hint))
-    return TestRun(snapshots, run, findings + judgement.findings, unchecked, observations)
+    return TestRun(snapshots, run, findings + judgement.findings, unchecked, observations, compared.line)
 
 
 def _find_unseen(run: CommandRun) -> Iterator[Finding]:

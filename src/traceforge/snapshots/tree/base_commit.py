@@ -3,28 +3,30 @@
 In: the snapshots of the tree now, and the tree of a commit, read from Git. Out: a finding for every snapshot that
 differs without a new approval. Never: checks that commit out, fetches anything, or trusts an approval that the commit
 already has: bringing an old state back needs a new approval.
+
+A file with the bytes that it had in the commit is not read from Git: its name is the digest of its content.
 """
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import NamedTuple
 
 from traceforge.canon import JSONObject, digest_bytes, parse_json
-from traceforge.config import SNAPSHOTS_DIR
-from traceforge.errors import NotFound, NotJSON
+from traceforge.config import SNAPSHOTS_DIR, find_repository, is_ci
+from traceforge.errors import BaseUnavailable, CannotRead, NotFound, NotJSON
+from traceforge.files import read_file
 from traceforge.findings import Finding, printable_name
 from traceforge.snapshots.formats import tree_layout
 from traceforge.snapshots.formats.approval_format import StoredApproval, load_approvals
 from traceforge.snapshots.formats.snapshot_format import is_snapshot_id, record_hash
+from traceforge.snapshots.formats.snapshot_manifest import MANIFEST_NAME
 from traceforge.snapshots.formats.tree_layout import StoredSnapshot
-from traceforge.snapshots.tree.git_commands import (
-    GitUnavailable,
-    find_tree_id,
-    is_in_repository,
-    list_tree_files,
-    read_blobs,
-)
+from traceforge.snapshots.tree.build_base import BuildBase, find_build_base
+from traceforge.snapshots.tree.git_commands import GitUnavailable
+from traceforge.snapshots.tree.git_objects import GitObjects, blob_id
 
 BASE_RULE = "AP7"
 
@@ -32,100 +34,235 @@ _HINT = (
     "Restore it from that commit, or approve it: "
     'traceforge record -- COMMAND, then traceforge approve --all --reason "…"'
 )
+_GIT_HINT = "Install Git, or allow it here: git config --global --add safe.directory FOLDER"
+
+
+class BaseCheck(NamedTuple):
+    """What the snapshots were compared with, in one line, and the findings; the line is empty where nothing asks."""
+
+    line: str = ""
+    findings: tuple[Finding, ...] = ()
 
 
 class _BaseTree(NamedTuple):
-    """The tree of a commit: its snapshots by id, and the files of its approvals."""
+    """The tree of a commit: its snapshots by id, and its approvals and their hashes where the files differ now."""
 
     stored: dict[str, StoredSnapshot]
     approvals: frozenset[str]
+    changed_approvals: dict[str, object]
+    has_manifest: bool
 
 
-def check_base(project: str, ref: str, stored: Mapping[str, StoredSnapshot]) -> list[Finding]:
-    """Snapshots that differ from the tree at `ref` without a new approval. Files are named relative to the tree.
+def check_against_base(
+    project: str, stored: Mapping[str, StoredSnapshot], ref: str | None = None, *, start: str = ""
+) -> BaseCheck:
+    """Compare the snapshots of a project with the commit `ref`; without one, in CI, with the base of the build.
+
+    `start` is the folder that the project was found from: a tree that is gone between the two is found as well.
+    Findings name files relative to the tree. On a developer's machine nothing is compared without `ref`.
 
     Raises:
-        NotFound: Git does not know the commit, or does not have all of it.
+        NotFound: Git does not know `ref`.
+        BaseUnavailable: the base of the build is not in this clone, or cannot be found out.
         CannotRead, NotJSON, InvalidFile: an approval is damaged.
     """
-    base = _load_base(project, ref)
-    approvals = load_approvals(f"{project}/{SNAPSHOTS_DIR}")
+    if ref is None and not is_ci():
+        return BaseCheck()
+    with _open_base(project, ref) as (objects, base):
+        if objects is None or not base.commit:
+            return BaseCheck(base.line)
+        findings = [
+            *_check_tree(objects, base, f"{project}/{SNAPSHOTS_DIR}", stored),
+            *_find_removed_trees(objects, base, project, start or project),
+        ]
+        return BaseCheck(base.line, tuple(sorted(findings)))
+
+
+def find_base(project: str) -> BuildBase:
+    """The base of this build, as `check_against_base` takes it in CI.
+
+    Raises:
+        BaseUnavailable: it is not in this clone, or cannot be found out.
+    """
+    with _open_base(project, None) as (_, base):
+        return base
+
+
+@contextmanager
+def _open_base(project: str, ref: str | None) -> Iterator[tuple[GitObjects | None, BuildBase]]:
+    """The base, and the repository it is in while it is open; None where there is no repository."""
+    if ref is None and not _has_repository(project):
+        yield None, BuildBase("", "this is no Git repository")
+        return
+    try:
+        with GitObjects(project) as objects:
+            if ref is None:
+                yield objects, find_build_base(objects, project, os.environ)
+            else:
+                yield objects, _find_named_base(objects, ref)
+    except GitUnavailable as exc:
+        if ref is not None:
+            hint = "Run it in a clone that has the commit, with Git installed."
+            reason = exc if _has_repository(project) else "not a Git repository"
+            raise NotFound(f"the snapshots at {ref} cannot be read: {reason}", hint=hint) from None
+        raise BaseUnavailable(f"Git cannot say what this build is compared with: {exc}", hint=_GIT_HINT) from None
+
+
+def _find_named_base(objects: GitObjects, ref: str) -> BuildBase:
+    commit = objects.find(f"{ref}^{{commit}}") if ref else None
+    if commit is None:
+        hint = "Fetch it first, such as: git fetch --depth=1 origin main, and then --base FETCH_HEAD."
+        raise NotFound(f"Git knows no commit {ref} here", hint=hint)
+    return BuildBase(commit.id, "", ref)
+
+
+def _check_tree(
+    objects: GitObjects, base: BuildBase, root: str, stored: Mapping[str, StoredSnapshot]
+) -> Iterator[Finding]:
+    before = _load_base(objects, base, root, stored)
+    approvals = load_approvals(root)
     new_states = {
         (change.id, change.after)
         for stored_approval in approvals
-        if stored_approval.file not in base.approvals
+        if stored_approval.file not in before.approvals
         for change in stored_approval.approval.changes
     }
-    return sorted([*_find_differences(base, stored, new_states, ref), *_find_lost_approvals(base, approvals, ref)])
+    yield from _find_differences(before, stored, new_states, base.name)
+    yield from _find_lost_approvals(before, approvals, base.name)
+    if before.has_manifest and os.path.lexists(root) and not os.path.lexists(f"{root}/{MANIFEST_NAME}"):
+        message = f"the manifest was removed since {base.name}"
+        yield Finding(MANIFEST_NAME, "", BASE_RULE, message, "Rebuild it: traceforge snapshot manifest")
 
 
 def _find_differences(
-    base: _BaseTree, stored: Mapping[str, StoredSnapshot], new_states: set[tuple[str, str | None]], ref: str
+    before: _BaseTree, stored: Mapping[str, StoredSnapshot], new_states: set[tuple[str, str | None]], base: str
 ) -> Iterator[Finding]:
-    for name in sorted({*base.stored, *stored}):
-        before, current = base.stored.get(name), stored.get(name)
-        if current is not None and (before is None or before.digest != current.digest):
+    for name in sorted({*before.stored, *stored}):
+        old, current = before.stored.get(name), stored.get(name)
+        if current is not None and (old is None or old.digest != current.digest):
             if (name, current.digest) not in new_states:
-                verb = "is new since" if before is None else "differs from"
-                message = f"{printable_name(name)} {verb} {ref}, and no new approval left it in this state"
+                verb = "is new since" if old is None else "differs from"
+                message = f"{printable_name(name)} {verb} {base}, and no new approval left it in this state"
                 yield Finding(current.file, "", BASE_RULE, message, _HINT)
-        elif current is None and before is not None and (name, None) not in new_states:
-            message = f"{printable_name(name)} was removed since {ref} without a new approval"
+        elif current is None and old is not None and (name, None) not in new_states:
+            message = f"{printable_name(name)} was removed since {base} without a new approval"
             remove = f'traceforge snapshot rm {printable_name(name)} --reason "…"'
             hint = f"Restore it from that commit; to remove it, run: {remove}"
-            yield Finding(before.file, "", BASE_RULE, message, hint)
+            yield Finding(old.file, "", BASE_RULE, message, hint)
 
 
-def _find_lost_approvals(base: _BaseTree, approvals: list[StoredApproval], ref: str) -> Iterator[Finding]:
-    """Approvals that the commit has and the tree lacks: they are never removed."""
-    for file in sorted(base.approvals - {stored_approval.file for stored_approval in approvals}):
-        message = f"the approval was removed since {ref}"
+def _find_lost_approvals(before: _BaseTree, approvals: list[StoredApproval], base: str) -> Iterator[Finding]:
+    """Approvals that the commit has and the tree lacks, or has otherwise: they are never removed or changed."""
+    hashes = {stored_approval.file: stored_approval.approval.hash for stored_approval in approvals}
+    for file in sorted(before.approvals):
+        if file not in hashes:
+            message = f"the approval was removed since {base}"
+        elif file in before.changed_approvals and before.changed_approvals[file] != hashes[file]:
+            message = f"the approval differs from {base}"
+        else:
+            continue
         yield Finding(file, "", BASE_RULE, message, "Restore it from that commit.")
 
 
-def _load_base(project: str, ref: str) -> _BaseTree:
-    try:
-        tree = find_tree_id(project, ref)
-        if tree is None and not is_in_repository(project):
-            raise GitUnavailable("not a Git repository")
-        if tree is None:
-            hint = "Fetch it first, such as: git fetch --depth=1 origin main, and then --base FETCH_HEAD."
-            raise NotFound(f"Git knows no commit {ref} here", hint=hint)
-        files = {
-            file: blob
-            for file, blob in list_tree_files(project, tree, SNAPSHOTS_DIR).items()
-            if file.count("/") == 1 and file.endswith(".json") and not file.rpartition("/")[2].startswith(".")
-        }
-        contents = dict(zip(files, read_blobs(project, list(files.values())), strict=True))
-    except GitUnavailable as exc:
-        hint = "Run it in a clone that has the commit, with Git installed."
-        raise NotFound(f"the snapshots at {ref} cannot be read: {exc}", hint=hint) from None
+def _find_removed_trees(objects: GitObjects, base: BuildBase, project: str, start: str) -> Iterator[Finding]:
+    """Trees of the commit, from `start` upwards, that are gone; the project's own is checked file by file."""
+    root = f"{project}/{SNAPSHOTS_DIR}"
+    for folder in _list_folders_upwards(start):
+        path = os.path.join(folder, SNAPSHOTS_DIR)
+        below = os.path.relpath(path, project).replace(os.sep, "/")
+        if folder != project and not os.path.lexists(path) and objects.list_folder(f"{base.commit}:./{below}"):
+            message = f"{printable_name(below)} was removed since {base.name}"
+            hint = "Restore it from that commit, or remove each of its snapshots: traceforge snapshot rm"
+            yield Finding(os.path.relpath(path, root), "", BASE_RULE, message, hint)
+
+
+def _list_folders_upwards(start: str) -> Iterator[str]:
+    """A folder and those above it, up to the root of the repository."""
+    folder = os.path.realpath(start)
+    repository = find_repository(folder)
+    while True:
+        yield folder
+        if folder == repository or folder == os.path.dirname(folder):
+            return
+        folder = os.path.dirname(folder)
+
+
+def _has_repository(project: str) -> bool:
+    return os.path.lexists(os.path.join(find_repository(project), ".git"))
+
+
+def _load_base(objects: GitObjects, base: BuildBase, root: str, stored: Mapping[str, StoredSnapshot]) -> _BaseTree:
+    files = _list_files(objects, f"{base.commit}:./{SNAPSHOTS_DIR}")
+    changed = {
+        file: _read_blob(objects, blob) for file, blob in files.items() if not _has_blob(f"{root}/{file}", blob)
+    }
+    approvals = [file for file in files if file.startswith(f"{tree_layout.APPROVALS_DIR}/")]
     return _BaseTree(
-        _list_stored(contents),
-        frozenset(file for file in contents if file.startswith(f"{tree_layout.APPROVALS_DIR}/")),
+        _list_stored(files, changed, root, stored),
+        frozenset(approvals),
+        {file: _parse_object(changed[file]).get("hash") for file in approvals if file in changed},
+        MANIFEST_NAME in files,
     )
 
 
-def _list_stored(files: Mapping[str, bytes]) -> dict[str, StoredSnapshot]:
+def _list_files(objects: GitObjects, tree: str) -> dict[str, str]:
+    """The files of a snapshot tree in a commit, with the ids of their blobs; none if it is no folder there."""
+    files = {}
+    for name, entry in (objects.list_folder(tree) or {}).items():
+        if entry.is_file:
+            files[name] = entry.id
+        elif not name.startswith("."):
+            for child, child_entry in (objects.list_folder(entry.id) or {}).items():
+                if child_entry.is_file and child.endswith(".json") and not child.startswith("."):
+                    files[f"{name}/{child}"] = child_entry.id
+    return files
+
+
+def _read_blob(objects: GitObjects, blob: str) -> bytes:
+    found = objects.find(blob)
+    if found is None:
+        raise GitUnavailable("a file of that commit is not in this clone")
+    return found.data
+
+
+def _has_blob(path: str, blob: str) -> bool:
+    """Whether a file has the bytes that it has in the commit."""
+    try:
+        return blob_id(read_file(path, follow_links=False), blob) == blob
+    except CannotRead:
+        return False
+
+
+def _list_stored(
+    files: Mapping[str, str], changed: Mapping[str, bytes], root: str, stored: Mapping[str, StoredSnapshot]
+) -> dict[str, StoredSnapshot]:
     """The snapshots of the commit, by id. A broken document counts as empty, so that all it holds now is new."""
-    stored: dict[str, StoredSnapshot] = {}
-    for file, data in files.items():
-        if file.partition("/")[0] not in tree_layout.RESERVED_DIRS:
+    before = {
+        name: snapshot for name, snapshot in stored.items() if snapshot.file in files and snapshot.file not in changed
+    }
+    for file, data in changed.items():
+        if "/" in file and file.partition("/")[0] not in tree_layout.RESERVED_DIRS:
             for record in _parse_records(data):
                 name = record.get("id")
                 if isinstance(name, str):
-                    stored[name] = StoredSnapshot(file, record_hash(record), must_be_approved=True)
-    for file, data in files.items():
+                    before[name] = StoredSnapshot(file, record_hash(record), must_be_approved=True)
+    for file in files:
         name = file.rpartition("/")[2].removesuffix(".json")
-        if file.startswith(f"{tree_layout.WIRE_DIR}/") and is_snapshot_id(name) and name not in stored:
-            stored[name] = StoredSnapshot(file, digest_bytes(data), must_be_approved=True)
-    return stored
+        if file.startswith(f"{tree_layout.WIRE_DIR}/") and is_snapshot_id(name) and name not in before:
+            data = changed[file] if file in changed else read_file(f"{root}/{file}", follow_links=False)
+            before[name] = StoredSnapshot(file, digest_bytes(data), must_be_approved=True)
+    return before
 
 
-def _parse_records(data: bytes) -> list[JSONObject]:
+def _parse_object(data: bytes) -> JSONObject:
+    """A JSON object; an empty one for anything else."""
     try:
         value = parse_json(data)
     except NotJSON:
-        return []
-    records = value.get("snapshots") if isinstance(value, dict) else None
+        return {}
+    return value if isinstance(value, dict) else {}
+
+
+def _parse_records(data: bytes) -> list[JSONObject]:
+    records = _parse_object(data).get("snapshots")
     return [record for record in records if isinstance(record, dict)] if isinstance(records, list) else []

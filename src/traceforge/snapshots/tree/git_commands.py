@@ -1,13 +1,13 @@
-"""Git commands: settings of the user, and the files of another commit.
+"""Git commands: settings of the user, and what a repository says about itself.
 
-In: a folder. Out: the output of `git` there. Never: runs a hook, or reaches a network.
+In: a folder. Out: the output of `git` there. Never: runs a hook, or reaches a network, except for `fetch_commits`.
 """
 
 from __future__ import annotations
 
 import os
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Sequence
 
 SECONDS_MAX = 60.0  # Git reads from the disk; if it hangs, it waits for something that will not come.
 
@@ -16,19 +16,29 @@ class GitUnavailable(Exception):
     """Git is not installed, or does not have the object. Callers translate it into their own error."""
 
 
+def git_environment() -> dict[str, str]:
+    """The variables for a `git` that only reads: what commits say, without the replacements of this clone."""
+    return {
+        **os.environ,
+        "GIT_OPTIONAL_LOCKS": "0",
+        "GIT_TERMINAL_PROMPT": "0",
+        "GIT_NO_LAZY_FETCH": "1",
+        "GIT_NO_REPLACE_OBJECTS": "1",
+    }
+
+
 def run_git(folder: str, *arguments: str, data: bytes = b"") -> bytes | None:
     """The output of `git`; None if it exits with an error.
 
     Raises:
         GitUnavailable: Git cannot be run.
     """
-    environment = {**os.environ, "GIT_OPTIONAL_LOCKS": "0", "GIT_TERMINAL_PROMPT": "0", "GIT_NO_LAZY_FETCH": "1"}
     try:
         completed = subprocess.run(  # noqa: S603 (a fixed command, no shell)
             ["git", "-C", folder, *arguments],  # noqa: S607 (the user's own git is the point)
             input=data,
             capture_output=True,
-            env=environment,
+            env=git_environment(),
             timeout=SECONDS_MAX,
             check=False,
         )
@@ -47,61 +57,15 @@ def find_git_setting(folder: str, name: str, *, is_path: bool = False) -> str:
     return (output or b"").decode(errors="replace").rstrip("\n")
 
 
-def is_in_repository(folder: str) -> bool:
-    """Whether a folder is in a Git repository.
+def fetch_commits(folder: str, arguments: Sequence[str]) -> None:
+    """Run `git fetch`, which reaches the remote; its own messages go to stderr.
 
     Raises:
-        GitUnavailable: Git cannot be run.
+        GitUnavailable: Git cannot be run, or cannot fetch.
     """
-    return run_git(folder, "rev-parse", "--git-dir") is not None
-
-
-def find_tree_id(folder: str, ref: str) -> str | None:
-    """The id of the tree of a commit, tag or branch; None if Git does not know it.
-
-    Raises:
-        GitUnavailable: Git cannot be run.
-    """
-    output = run_git(folder, "rev-parse", "--verify", "--quiet", "--end-of-options", f"{ref}^{{tree}}")
-    return output.decode().strip() if output else None
-
-
-def list_tree_files(folder: str, tree: str, below: str) -> dict[str, str]:
-    """The regular files of a tree under `folder`/`below`, relative to that, with the ids of their blobs.
-
-    Raises:
-        GitUnavailable: Git cannot be run, or the tree is not in this clone.
-    """
-    prefix = run_git(folder, "rev-parse", "--show-prefix")
-    if prefix is None:
-        raise GitUnavailable("not a Git repository")
-    start = f"{prefix.decode(errors='surrogateescape').rstrip(chr(10))}{below}/"
-    output = run_git(folder, "ls-tree", "-r", "-z", "--full-tree", tree, "--", start)
-    if output is None:
-        raise GitUnavailable("the tree is not in this clone")
-    files = {}
-    for row in output.decode(errors="surrogateescape").split("\0"):
-        metadata, _, name = row.partition("\t")
-        if metadata.startswith("100"):  # a regular file; 120000 is a link, 160000 another repository
-            files[name.removeprefix(start)] = metadata.split()[2]
-    return files
-
-
-def read_blobs(folder: str, blobs: list[str]) -> Iterator[bytes]:
-    """The content of blobs, in order.
-
-    Raises:
-        GitUnavailable: Git cannot be run, or a blob is not in this clone.
-    """
-    if not blobs:
-        return
-    output = run_git(folder, "cat-file", "--batch", data="".join(f"{blob}\n" for blob in blobs).encode())
-    offset = 0
-    for _ in blobs:
-        end = output.find(b"\n", offset) if output is not None else -1
-        header = output[offset:end].split() if output is not None and end >= 0 else []
-        if output is None or len(header) != 3 or header[1] != b"blob":
-            raise GitUnavailable("a file of that commit is not in this clone")
-        size = int(header[2])
-        yield output[end + 1 : end + 1 + size]
-        offset = end + 1 + size + 1
+    try:
+        completed = subprocess.run(["git", "-C", folder, "fetch", *arguments], check=False)  # noqa: S603, S607
+    except OSError:
+        raise GitUnavailable("git cannot be run") from None
+    if completed.returncode:
+        raise GitUnavailable(f"git fetch exited with code {completed.returncode}")

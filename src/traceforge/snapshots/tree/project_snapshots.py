@@ -7,15 +7,16 @@ tree that does not verify.
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from traceforge.config import SNAPSHOTS_DIR, LoadedConfig, current_folder, find_match_key
-from traceforge.findings import Finding
+from traceforge.config import SNAPSHOTS_DIR, LoadedConfig, ModelRule, current_folder, find_match_key
+from traceforge.findings import IO, Finding
 from traceforge.replay.library import Library
 from traceforge.replay.player import Player
 from traceforge.replay.request_key import RequestKeyer, make_request_keyer
-from traceforge.snapshots.formats.tree_layout import has_interrupted_approval
+from traceforge.snapshots.formats.snapshot_format import RESTORE_HINT
+from traceforge.snapshots.formats.tree_layout import has_interrupted_approval, is_folder
 from traceforge.snapshots.tree.approved_calls import ApprovedCall, build_recordings, list_approved_calls
 from traceforge.snapshots.tree.run_scopes import RunScopes
 from traceforge.snapshots.tree.synthesised_answers import SynthesisedAnswers
@@ -57,7 +58,7 @@ def open_snapshots(loaded: LoadedConfig, *, fresh: bool = False, scope: str = ""
     config = loaded.config
     root = os.path.join(loaded.project, SNAPSHOTS_DIR)
     content = TreeContent()
-    tree_report = verify_tree(root, config.models, content=content) if os.path.isdir(root) else TreeReport(0, 0, ())
+    tree_report = _verify_root(root, config.models, content)
     keys = make_request_keyer(loaded)
     # From the bytes that were verified: the files may have changed since.
     approved_calls = [] if tree_report.findings else list_approved_calls(content, config.models)
@@ -70,6 +71,16 @@ def open_snapshots(loaded: LoadedConfig, *, fresh: bool = False, scope: str = ""
     )
     player.default_scope = scope
     return ProjectSnapshots(loaded, tree_report, approved_calls, keys, player)
+
+
+def _verify_root(root: str, models: Mapping[str, ModelRule], content: TreeContent) -> TreeReport:
+    """Check the tree. A link would lead to files that nobody reviewed as snapshots, and a file is not a tree."""
+    if is_folder(root):
+        return verify_tree(root, models, content=content)
+    if not os.path.lexists(root):
+        return TreeReport(0, 0, ())
+    what = "a symbolic link, which is not followed" if os.path.islink(root) else "not a folder"
+    return TreeReport(0, 0, (Finding(SNAPSHOTS_DIR, "", IO, what, RESTORE_HINT),))
 
 
 def list_key_names(calls: Iterable[ApprovedCall]) -> set[str]:
