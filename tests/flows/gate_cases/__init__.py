@@ -1,0 +1,1 @@
+"""The cases of `test_gate_matrix.py`, by what they change."""

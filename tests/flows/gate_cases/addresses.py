@@ -1,0 +1,128 @@
+"""Where a request goes and which headers it has (item 3 of issue 18)."""
+
+from __future__ import annotations
+
+from flows.gate_cases.request_changes import SAYS
+from support.gate_case import PROXY, PYTEST, TEST, Case, Checkout, Configure, Replace, green, red
+
+DESK = "desk.py"
+BASE = 'os.environ["OPENAI_BASE_URL"] + PREFIX'
+HEADERS = '"X-Tenant": "north"'
+UPSTREAM = "item 3: the upstream is part of the key"
+PREFIX = "item 3: the path prefix is part of the key"
+HEADER = "item 3: every header is part of the key"
+
+
+def _at(address: str) -> Replace:
+    """The address in the code, where no variable can restore it."""
+    return Replace(DESK, BASE, f'"{address}"')
+
+
+def _other(address: str) -> Case:
+    return red(f"calls go to {address}", _at(address), says="same_as", ways=(TEST, PYTEST), pending=UPSTREAM)
+
+
+def _with_header(name: str, value: str) -> Replace:
+    return Replace(DESK, HEADERS, f'{HEADERS}, "{name}": "{value}"')
+
+
+def _header(name: str, value: str) -> Case:
+    """A header that decides no answer."""
+    return green(f"the header {name} is {value}", _with_header(name, value), ways=(TEST,))
+
+
+OTHER_UPSTREAMS = [
+    _other("https://api.openai.com/v1"),
+    _other("https://api.groq.com/openai/v1"),
+    _other("https://openrouter.ai/api/v1"),
+    _other("https://api.mistral.ai/v1"),
+    _other("https://llm.corp.example/v1"),
+    _other("http://8.8.8.8/v1"),
+    _other("https://desk.openai.azure.com/openai/v1"),
+]
+
+SENT, ADDRESS = 'send("chat/completions", body)', 'os.environ["OPENAI_BASE_URL"]'
+
+
+def _ending(path: str) -> Replace:
+    return Replace(DESK, SENT, SENT.replace("chat/completions", path))
+
+
+OTHER_PATHS = [
+    red(name, step, says=SAYS, ways=(TEST, PYTEST, PROXY) if proxied else (TEST, PYTEST), pending=pending)
+    for name, step, proxied, pending in (
+        ("the path has a prefix", Replace(DESK, 'PREFIX = ""', 'PREFIX = "/tenant-a"'), True, PREFIX),
+        ("the version of the path is another", Replace(DESK, BASE, f'{ADDRESS}[:-1] + "2"'), True, PREFIX),
+        ("the path has another end", _ending("completions"), True, ""),
+        ("the path is that of another API", _ending("responses"), True, ""),
+        ("the path only ends like that of a provider", _ending("channels/1/messages"), False, ""),
+        ("a parameter is in the query", Replace(DESK, "QUERY = {}", 'QUERY = {"api-version": "2"}'), True, ""),
+        ("a parameter in the query is empty", Replace(DESK, "QUERY = {}", 'QUERY = {"beta": ""}'), True, ""),
+    )
+]
+
+
+def _count_organization(checkout: Checkout) -> None:
+    Configure({"match": {"headers": ["openai-organization"]}})(checkout)
+    _with_header("OpenAI-Organization", "org-2")(checkout)
+
+
+OTHER_HEADERS = [
+    red(name, step, says=SAYS, ways=(TEST, way), pending=pending)
+    for name, step, way, pending in (
+        ("a header is another", Replace(DESK, HEADERS, '"X-Tenant": "south"'), PYTEST, HEADER),
+        ("a header is gone", Replace(DESK, f", {HEADERS}", ""), PROXY, HEADER),
+        ("a header is empty", Replace(DESK, HEADERS, '"X-Tenant": ""'), PYTEST, HEADER),
+        ("a header is new", _with_header("X-Region", "eu"), PYTEST, HEADER),
+        ("a beta of the provider is asked for", _with_header("OpenAI-Beta", "assistants=v2"), PROXY, ""),
+        ("the version of the API is a header", _with_header("api-version", "2026-01-01"), PYTEST, ""),
+        ("another form of answer is accepted", _with_header("Accept", "text/event-stream"), PYTEST, HEADER),
+        ("another language is accepted", _with_header("Accept-Language", "fr"), PYTEST, HEADER),
+        ("the body has another type", _with_header("Content-Type", "text/plain"), PYTEST, HEADER),
+        ("the cache of a gateway is bypassed", _with_header("Cache-Control", "no-cache"), PYTEST, HEADER),
+        ("a gateway routes by a header", _with_header("X-Portkey-Config", "pc-1"), PYTEST, HEADER),
+        ("a header begins like one that does not count", _with_header("X-Stainless", "1"), PYTEST, HEADER),
+        ("a header ends like one that does not count", _with_header("My-User-Agent", "1"), PYTEST, HEADER),
+        ("a header that does not count is declared to count", _count_organization, PYTEST, "item 3: match.headers"),
+    )
+]
+
+SAME_UPSTREAMS = [
+    green(f"calls go to {address}", _at(address), ways=(TEST, PYTEST))
+    for address in (
+        "http://localhost:1/v1", "http://127.0.0.1:11434/v1", "http://127.8.9.1/v1", "http://[::1]:8080/v1",
+        "http://10.0.0.5:8000/v1", "http://192.168.1.7/v1", "http://172.16.4.4:1/v1", "http://models:8000/v1",
+        "http://LOCALHOST:2/v1", "https://localhost/v1", "http://user:password@localhost:3/v1",
+    )
+]  # fmt: skip
+
+SAME_HEADERS = [
+    _header(name, value)
+    for name, value in (
+        ("User-Agent", "OpenAI/Python 9.9.9"), ("X-Stainless-Lang", "js"), ("X-Stainless-Retry-Count", "3"),
+        ("X-Stainless-Package-Version", "9.9.9"), ("X-Goog-Api-Client", "gl-python/3.14"),
+        ("X-Fern-Language", "Python"), ("X-Client-Version", "7"), ("X-Server-Timeout", "60"),
+        ("HTTP-Referer", "https://desk.example"), ("X-Title", "Desk"), ("traceparent", "00-1-2-01"),
+        ("tracestate", "a=b"), ("baggage", "user=1"), ("sentry-trace", "1-2-1"), ("b3", "1-2"),
+        ("X-B3-TraceId", "80f198ee56343ba8"), ("X-Datadog-Trace-Id", "12"), ("X-Amzn-Trace-Id", "Root=1"),
+        ("X-Cloud-Trace-Context", "1/2"), ("newrelic", "e30="), ("X-Request-Id", "r-1"),
+        ("X-Client-Request-Id", "r-2"), ("X-Correlation-Id", "c-1"), ("Idempotency-Key", "k-1"),
+        ("OpenAI-Organization", "org-1"), ("OpenAI-Project", "proj-1"), ("ChatGPT-Account-Id", "a-1"),
+        ("X-Goog-User-Project", "p-1"), ("Authorization", "Bearer another"), ("X-Api-Key", "another"),
+        ("Api-Key", "another"), ("X-Goog-Api-Key", "another"), ("Cookie", "session=1"), ("Date", "today"),
+        ("X-Amz-Date", "20260101T000000Z"), ("X-Amz-Security-Token", "t"), ("X-Amz-Content-Sha256", "0"),
+        ("Amz-Sdk-Request", "attempt=2"), ("Amz-Sdk-Invocation-Id", "i"), ("Via", "1.1 proxy"),
+        ("Forwarded", "for=10.0.0.1"), ("X-Forwarded-For", "10.0.0.1"), ("X-Forwarded-Proto", "https"),
+        ("Proxy-Authorization", "Basic x"), ("TE", "trailers"), ("Keep-Alive", "timeout=5"),
+        ("Connection", "close"), ("Accept-Encoding", "br"), ("Accept", "application/json"),
+        ("Content-Type", "application/json; charset=utf-8"), ("Host", "elsewhere.example"),
+    )
+]  # fmt: skip
+
+CASES = {
+    "another upstream": OTHER_UPSTREAMS,
+    "another path": OTHER_PATHS,
+    "another header": OTHER_HEADERS,
+    "the same upstream": SAME_UPSTREAMS,
+    "a header that does not count": SAME_HEADERS,
+}

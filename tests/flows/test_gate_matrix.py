@@ -1,0 +1,66 @@
+"""The matrix of the gate: every way to change behaviour is red or unchecked, every harmless difference is green.
+
+The cases are data, in `gate_cases/`: an edit of the approved support desk of `tests/apps/desk`, the ways in which it
+is judged (`traceforge test`, plain pytest, two workers, the proxy in replay), and the verdict. The desk is green
+without the edit, in the same way and with the same tests. A provider with other answers is listening, and must never
+be asked. `make test` runs one case of each class, `make test-all` the whole matrix.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from flows.gate_cases import addresses, request_changes, same_requests
+from support.desk_project import Desk, approved_desk, check_unedited, check_verdict
+from support.gate_case import Case
+
+MODULES = (request_changes, addresses, same_requests)
+CASES = {name: cases for module in MODULES for name, cases in module.CASES.items()}
+
+
+@pytest.fixture(scope="session")
+def desk(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Desk]:
+    """The approved desk: recorded once in a run, for all its workers, and never changed."""
+    base = tmp_path_factory.getbasetemp()
+    shared = base.parent if "PYTEST_XDIST_WORKER" in os.environ else base
+    with approved_desk(shared / "desk") as approved:
+        yield approved
+
+
+@pytest.fixture(scope="session")
+def unedited() -> set[tuple[str, ...]]:
+    """What was seen to be green without an edit: ways and tests."""
+    return set()
+
+
+def params() -> Iterator[object]:
+    """Each case in each of its ways; all are slow but the first way of the first case of a class."""
+    for name, cases in CASES.items():
+        for number, case in enumerate(cases):
+            for at, way in enumerate(case.ways):
+                marks = [pytest.mark.slow] if number or at else []
+                if reason := case.pending_in(way):
+                    marks.append(pytest.mark.xfail(reason=reason, strict=True))
+                yield pytest.param(way, case, id=f"{name}: {case.name}, {way}", marks=marks)
+
+
+@pytest.mark.parametrize(("way", "case"), list(params()))
+def test_the_gate(desk: Desk, unedited: set[tuple[str, ...]], tmp_path: Path, way: str, case: Case) -> None:
+    """The verdict of one case in one way."""
+    if (key := (way, case.tests, case.command)) not in unedited:
+        check_unedited(desk.at(tmp_path / "unedited"), way, case)
+        unedited.add(key)
+    checkout = desk.at(tmp_path / "desk")
+    for step in case.steps:
+        step(checkout)
+
+    check_verdict(case, way, checkout.judge(way, case))
+
+
+def test_no_case_stands_twice() -> None:
+    names = [case.name for cases in CASES.values() for case in cases]
+    assert len(set(names)) == len(names)
