@@ -20,16 +20,8 @@ from dataclasses import dataclass
 from traceforge.canon import JSON, JSONObject, json_path
 from traceforge.compare.alignment import align_items
 from traceforge.compare.json_diff import ABSENT, Side, ValueChange, is_same_json, list_differences
+from traceforge.compare.request_fields import FORMAT_FIELDS, MODEL_FIELDS, PROMPT_FIELDS, TOOL_FIELDS, TOOL_LISTS
 from traceforge.compare.sequence_diff import match_equal
-
-MODEL_FIELDS = frozenset({"model"})
-PROMPT_FIELDS = frozenset(
-    {"messages", "prompt", "suffix", "system", "instructions", "input", "contents", "system_instruction"}
-    | {"systemInstruction", "preamble", "message", "chat_history", "documents"}
-)
-TOOL_LISTS = frozenset({"tools", "functions"})
-TOOL_FIELDS = TOOL_LISTS | {"tool_choice", "function_call", "parallel_tool_calls", "tool_config", "toolConfig"}
-FORMAT_FIELDS = frozenset({"response_format", "format", "text", "output_format", "output_config", "modalities"})
 
 ROOT = "$.request"
 _TOOLS_WORK_MAX = 100_000  # Steps to find which tools moved; beyond, all count as moved.

@@ -104,6 +104,11 @@ class Library:
     def recordings_in_scope(self, scope: str) -> list[Recording]:
         return self._by_scope.get(scope, [])
 
+    def has_answered(self, recording: Recording) -> bool:
+        """Whether a call of the recording's own scope got it, or one like it, since the scope began."""
+        index_key: _IndexKey = (recording.scope, recording.key, recording.fingerprints)
+        return self._turns.get((recording.scope, index_key), 0) > self._index[index_key].index(recording)
+
     def restart_scope(self, scope: str) -> None:
         """Count identical requests of a scope from the first again."""
         with self._lock:

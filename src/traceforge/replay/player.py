@@ -148,8 +148,7 @@ class Player:
         reason = fallback.explain_no_response(request) if fallback is not None else ""
         if reason:
             return self._answer_unmatched(request, caller, unmatched_for_reason(request, len(self._library), reason))
-        in_scope = self._library.recordings_in_scope(caller.scope)
-        unmatched = explain_unmatched(request, lookup, in_scope, self._library.recordings)
+        unmatched = explain_unmatched(request, lookup, caller.scope, self._library)
         return self._answer_unmatched(request, caller, unmatched)
 
     def _count_use(

@@ -16,12 +16,12 @@ from support.wire_transcripts import CHAT, GEMINI, MESSAGES, OLLAMA_CHAT, RESPON
 from support.work_counts import count_lines
 from traceforge.exchange import Caller, Exchange
 from traceforge.replay.player import Player
+from traceforge.replay.request_distance import common_lengths
 from traceforge.replay.unmatched import (
     DIFFERENCES_MAX,
     UNMATCHED_STATUS,
     VALUE_LENGTH_MAX,
     UnmatchedRequest,
-    _common_lengths,
     _shorten_pair,
 )
 
@@ -180,7 +180,7 @@ def test_shown_values_are_short_and_different(start: str, first: str, second: st
 @given(st.text(max_size=9), st.text(max_size=9))
 def test_common_beginning_and_end_are_as_long_as_can_be(first: str, second: str) -> None:
     """And never overlap."""
-    start, end = _common_lengths(first, second)
+    start, end = common_lengths(first, second)
 
     assert first[:start] == second[:start]
     assert first[start : start + 1] != second[start : start + 1] or start == min(len(first), len(second))

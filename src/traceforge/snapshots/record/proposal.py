@@ -17,8 +17,8 @@ from msgspec import Struct, field
 from traceforge.canon import JSON, Digest, JSONObject, digest_fields
 from traceforge.compare.compared_call import ComparedCall
 from traceforge.compare.comparison import compare
+from traceforge.replay.request_distance import PromptLikeness, RequestDistance, measure_distance
 from traceforge.replay.request_key import KeyedRequest, RequestKeyer
-from traceforge.replay.unmatched import MISSING_WEIGHT, request_distance
 from traceforge.snapshots.formats.raw_response import write_raw_response
 from traceforge.snapshots.formats.record_draft import RefusalReason
 from traceforge.snapshots.record.candidates import Candidate
@@ -30,7 +30,6 @@ from traceforge.wire.endpoints import find_endpoint
 ID_TAG = "traceforge.snapshot-id/1"
 NAME_LENGTH_MAX = 40
 ID_DIGITS = 8
-DISTANCE_MAX = MISSING_WEIGHT  # From this distance on, two calls of one call site are different calls.
 
 
 class Proposal(NamedTuple):
@@ -156,7 +155,7 @@ def _match_predecessors(
     """Find the approved call that each group succeeds: by key, then by scope and similarity, then by call site."""
     unmatched = {call.id: call for call in unused}
 
-    def assign(pairs: Iterable[tuple[int, int, _CallGroup, ApprovedCall]]) -> None:
+    def assign(pairs: Iterable[tuple[int | RequestDistance, int, _CallGroup, ApprovedCall]]) -> None:
         for _, _, group, call in sorted(pairs, key=lambda pair: pair[:2]):
             if group.predecessor is None and call.id in unmatched:
                 group.predecessor = unmatched.pop(call.id)
@@ -189,7 +188,7 @@ def _match_predecessors(
         if _is_comparable(group, call)
         and all(scopes.has_run(turn.scope) or scopes.is_removed(turn.scope) for turn in call.turns)
         and _call_site(group.first.source) == _call_site(call.source)
-        and (distance_to := _distance(group, call, index)) < DISTANCE_MAX
+        and (distance_to := _distance(group, call, index)).prompt < PromptLikeness.OTHER
     )
 
 
@@ -214,11 +213,13 @@ def _is_comparable(group: _CallGroup, call: ApprovedCall) -> bool:
     )
 
 
-def _distance(group: _CallGroup, call: ApprovedCall, index: _ApprovedIndex) -> int:
+def _distance(group: _CallGroup, call: ApprovedCall, index: _ApprovedIndex) -> RequestDistance:
     request = index.request(call)
-    if request is None:
-        return len(compare(index.call(call), group.first.call).request_changes) * 100
-    return request_distance(request.key_fields, group.first.keyed_request.key_fields)
+    if request is None:  # without a raw response
+        changes = {change.rule for change in compare(index.call(call), group.first.call).request_changes}
+        likeness = PromptLikeness.EDITED if "request.prompt" in changes else PromptLikeness.SAME
+        return RequestDistance(likeness, "request.model" in changes, len(changes))
+    return measure_distance(request.key_fields, group.first.keyed_request.key_fields)
 
 
 def _find_change_kind(group: _CallGroup, index: _ApprovedIndex) -> ChangeKind | None:

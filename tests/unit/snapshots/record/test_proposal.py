@@ -143,13 +143,14 @@ def test_a_renamed_test_keeps_its_snapshots(tmp_path: Path) -> None:
     (tmp_path / "t.py").write_text("def test_new(): ...")
     before = approve_change(only(propose(make_call("Name a soup, please.", scope="t.py::test_old"))))
 
-    def heir(**more: Any) -> PendingChange:
-        exchange = make_call("Name a soup.", number=3, scope="t.py::test_new", **more)
+    def heir(text: str = "Name a soup.", **more: Any) -> PendingChange:
+        exchange = make_call(text, number=3, scope="t.py::test_new", **more)
         return only(propose(exchange, approved=[before], folder=str(tmp_path)))
 
     assert (before.id, ChangeKind.REQUEST) == (heir().id, heir().kind)
     assert [{"scope": "t.py::test_new", "calls": 1}] == heir().source["scopes"]
-    assert ChangeKind.NEW is heir(tools=[{"type": "function"}]).kind
+    assert (before.id, ChangeKind.REQUEST) == ((added := heir(tools=[{"type": "function"}])).id, added.kind)
+    assert ChangeKind.NEW is heir("Translate this letter into French.").kind
 
 
 def test_a_test_that_did_not_run_keeps_its_snapshots(tmp_path: Path) -> None:
