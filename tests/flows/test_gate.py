@@ -98,6 +98,24 @@ def test_record_files_only_the_change(site: Site) -> None:
     assert 0 == site.run("verify").code
 
 
+def test_a_removed_parameter_is_shown_beside_the_snapshot_of_the_same_test(site: Site) -> None:
+    """Not beside that of another test that never had the parameter."""
+    site.edit('"temperature": 0, ', "")
+    wires = [json.loads(file.read_text()) for file in (site.folder / ".ai-snapshots" / "wire").glob("chat*.json")]
+    site.add('def test_unlike() -> None:\n    assert chat("Count to a hundred, slowly.")')
+
+    ran = site.test("-k", "test_chat_async or test_chat_stream or test_unlike", options=("--json",))
+
+    findings = json.loads(ran.err.splitlines()[-1])["findings"]
+    assert (1, 2, len(wires) > 2) == (ran.code, len(findings), True), ran.err
+    for rule, calls, scope in (("GT1", 2, "test_chat_stream"), ("GT2", 1, "test_unlike")):
+        (finding,) = [finding for finding in findings if finding["rule"] == rule]
+        record = json.loads((site.folder / ".ai-snapshots" / "openai" / f"{finding['nearest']}.json").read_text())
+        scopes = [turn["scope"] for turn in record["snapshots"][0]["source"]["scopes"]]
+        assert calls == finding["calls"]
+        assert (f"four_providers.py::{scope}" in scopes) == (rule == "GT1")
+
+
 def test_a_new_call_is_red_and_names_the_nearest_snapshot(site: Site) -> None:
     with (site.folder / "four_providers.py").open("a") as file:
         file.write('\n\ndef test_more() -> None:\n    chat("Name a soup.")\n    assert chat("Name a salad.")\n')

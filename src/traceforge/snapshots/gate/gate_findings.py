@@ -3,7 +3,8 @@
 In: unmatched requests, refused connections, how often each snapshot was used, and the approved calls. Out: findings.
 Never: judges a snapshot whose test did not run, or did not pass.
 
-One edit that repeats in many calls is one finding.
+One edit that repeats in many calls is one finding. So is the edit of one turn of a conversation: the later turns
+repeat it, and are its consequences.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ from traceforge.wire.dialects import decode_request
 
 if TYPE_CHECKING:
     from traceforge.compare.comparison import Comparison
+    from traceforge.replay.request_key import KeyedRequest
     from traceforge.replay.unmatched import UnmatchedRequest
 
 CHANGED_RULE = "GT1"
@@ -57,12 +59,14 @@ class GateFinding(NamedTuple):
     nearest: str = ""
     comparison: Comparison | None = None  # of the approved request with this one
     explanation: str = ""  # where the comparison shows no difference that the model sees
+    later_calls: int = 0  # of the same tests, which continue a conversation that this finding is about
 
     def to_json(self) -> JSONObject:
         """As `--json` prints it."""
         return {
             **self.finding.to_json(),
             "calls": self.calls,
+            "later_calls": self.later_calls,
             "scopes": list(self.scopes),
             "nearest": self.nearest,
             "comparison": self.comparison.to_json() if self.comparison is not None else None,
@@ -78,6 +82,7 @@ def find_unapproved_requests(
     """One finding for each edit of a prompt, with the number of calls in which it repeats; retries count once."""
     calls_by_id = {call.id: call for call in approved_calls}
     groups: dict[tuple[str, str], list[GateFinding]] = {}
+    causes: list[_Cause] = []
     seen_requests: set[tuple[str, str]] = set()
     for miss in misses:
         if miss.request is not None:
@@ -85,10 +90,45 @@ def find_unapproved_requests(
             if request in seen_requests:
                 continue
             seen_requests.add(request)
+            messages = _read_messages(miss.request)
+            cause = next((cause for cause in causes if cause.is_continued_by(miss.caller.scope, messages)), None)
+            if cause is not None:
+                cause.group[cause.position] = _add_later_call(cause.group[cause.position])
+                continue
         gate_finding = _explain_miss(miss, calls_by_id.get(miss.nearest), use_counts, models)
         edit = _digest_edit(gate_finding.comparison) if gate_finding.comparison is not None else None
-        groups.setdefault((gate_finding.finding.rule, edit or gate_finding.finding.message), []).append(gate_finding)
+        group = groups.setdefault((gate_finding.finding.rule, edit or gate_finding.finding.message), [])
+        group.append(gate_finding)
+        if miss.request is not None and messages:
+            causes.append(_Cause(miss.caller.scope, messages, group, len(group) - 1))
     return [_merge_findings(group) for group in groups.values()]
+
+
+class _Cause(NamedTuple):
+    """An unmatched request, and its finding: `group[position]`."""
+
+    scope: str
+    messages: list[JSON]
+    group: list[GateFinding]
+    position: int
+
+    def is_continued_by(self, scope: str, messages: list[JSON]) -> bool:
+        """Whether a request of the same test begins with all messages of this one."""
+        return (
+            scope == self.scope
+            and len(messages) > len(self.messages)
+            and is_same_json(self.messages, messages[: len(self.messages)])
+        )
+
+
+def _read_messages(request: KeyedRequest) -> list[JSON]:
+    body = request.key_fields.body
+    messages = decode_request(request.endpoint, body).get("messages") if isinstance(body, dict) else None
+    return messages if isinstance(messages, list) else []
+
+
+def _add_later_call(gate_finding: GateFinding) -> GateFinding:
+    return gate_finding._replace(later_calls=gate_finding.later_calls + 1)
 
 
 # Deferred: what compares calls takes 20 ms to import, and most runs have nothing to compare.
@@ -163,11 +203,21 @@ def _is_used_elsewhere(nearest: ApprovedCall, scope: str, use_counts: UseCounts)
 def _merge_findings(group: Sequence[GateFinding]) -> GateFinding:
     first = group[0]
     calls = sum(gate_finding.calls for gate_finding in group)
+    later_calls = sum(gate_finding.later_calls for gate_finding in group)
     scopes = tuple(dict.fromkeys(scope for gate_finding in group for scope in gate_finding.scopes))
-    if calls == 1:
-        return first._replace(scopes=scopes)
-    finding = first.finding._replace(message=f"{first.finding.message}, and the same edit in {calls - 1} more")
-    return first._replace(finding=finding, calls=calls, scopes=scopes)
+    message = first.finding.message
+    if calls > 1:
+        message += f", and the same edit in {calls - 1} more"
+    if later_calls:
+        message += f", and {_describe_later(later_calls, scopes)} it"
+    return first._replace(
+        finding=first.finding._replace(message=message), calls=calls, scopes=scopes, later_calls=later_calls
+    )
+
+
+def _describe_later(calls: int, scopes: Sequence[str]) -> str:
+    owner = ("this test" if len(scopes) == 1 else "these tests") if all(map(is_test_scope, scopes)) else "the command"
+    return f"1 later call of {owner} repeats" if calls == 1 else f"{calls} later calls of {owner} repeat"
 
 
 def find_unused(

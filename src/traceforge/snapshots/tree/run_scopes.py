@@ -73,16 +73,37 @@ def _file_of(scope: str) -> str:
     return scope.partition("::")[0]
 
 
+TESTS_LENGTH_MAX = 200  # Of the tests in a command to copy: some lines of a terminal, and not a screen full.
+_OPTIONS_WITH_VALUE = frozenset(  # of pytest: what follows them may be a path, and names no test
+    {
+        "-c", "--config-file", "--rootdir", "--confcutdir", "--ignore", "--ignore-glob", "--deselect", "--basetemp",
+        "--junitxml", "--junit-xml", "--log-file", "-o", "--override-ini", "-p", "-k", "-m", "-n", "--maxfail",
+        "--import-mode", "--cov", "--cov-config", "--cov-report", "--html", "--durations", "--tb", "-W", "-r",
+    }
+)  # fmt: skip
+
+
 def narrow_command(words: Sequence[str], scopes: Sequence[str]) -> list[str]:
-    """The command, narrowed to these tests: for pytest, their node ids replace its paths."""
+    """The command, narrowed to these tests: for pytest, their node ids replace its paths.
+
+    Where that is long, their files do; where even that is long, or a test cannot be found from this folder, the
+    command stays as it is.
+    """
     index = next(
         (position for position, word in enumerate(words) if os.path.basename(word) in ("pytest", "py.test")), None
     )
-    if index is None or not scopes:
+    if index is None or not scopes or not all(map(_is_test_path, scopes)):
         return list(words)
-    other_words = [word for word in words[index + 1 :] if word.startswith("-") or not _is_test_path(word)]
-    return [*words[: index + 1], *other_words, *scopes]
+    options = [
+        word
+        for before, word in zip(words[index:], words[index + 1 :], strict=False)
+        if word.startswith("-") or before in _OPTIONS_WITH_VALUE or not _is_test_path(word)
+    ]
+    for chosen in (scopes, list(dict.fromkeys(map(_file_of, scopes)))):
+        if len(shlex.join(chosen)) <= TESTS_LENGTH_MAX:
+            return [*words[: index + 1], *options, *chosen]
+    return list(words)
 
 
 def _is_test_path(word: str) -> bool:
-    return os.path.exists(word.partition("::")[0])
+    return os.path.exists(_file_of(word))

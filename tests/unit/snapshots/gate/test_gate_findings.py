@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 import pytest
 
@@ -81,6 +82,61 @@ def test_a_call_that_is_tried_again_is_counted_once() -> None:
 
     assert [(2, ("t", "u"))] == [(finding.calls, finding.scopes) for finding in findings]
     assert "and the same edit in 1 more" in findings[0].finding.message
+
+
+def talk(turns: int, first: str = "Hello.", missing: str = "") -> dict[str, Any]:
+    """The messages of a conversation up to a turn; `missing` stands for the answers that did not come."""
+    messages = [{"role": "system", "content": "Be kind."}, {"role": "user", "content": first}]
+    for turn in range(1, turns):
+        messages.append({"role": "assistant", "content": missing or f"Answer {turn}."})
+        messages.append({"role": "user", "content": f"Question {turn}?"})
+    return {"messages": messages}
+
+
+@pytest.mark.parametrize("missing", ["", "an error occurred"])
+def test_later_turns_are_consequences_of_a_changed_one(missing: str) -> None:
+    """Also where the application went on without the answer, so that each turn differs in more than the edit."""
+    approved = approved_calls(*(make_call("", number=n, scope="t.py::a", **talk(n)) for n in range(1, 12)))
+
+    _, findings = rerun_findings(
+        approved, *(make_call("", scope="t.py::a", **talk(n, "Good day.", missing)) for n in range(1, 12))
+    )
+
+    (finding,) = findings
+    assert (CHANGED_RULE, 1, 10) == (finding.finding.rule, finding.calls, finding.later_calls)
+    assert finding.finding.message.endswith(" changed, and 10 later calls of this test repeat it")
+    assert finding.comparison is not None
+    assert "Good day" in str(finding.comparison.to_json())
+
+
+def test_the_same_conversation_in_two_tests_is_one_finding() -> None:
+    """With the later calls of both."""
+    scopes = ("t.py::a", "t.py::b")
+    approved = approved_calls(
+        *(make_call("", number=n, scope=scope, **talk(n)) for n in range(1, 4) for scope in scopes)
+    )
+
+    _, findings = rerun_findings(
+        approved, *(make_call("", scope=scope, **talk(n, "Hi.")) for scope in scopes for n in range(1, 4))
+    )
+
+    assert [(2, 4)] == [(finding.calls, finding.later_calls) for finding in findings]
+    assert findings[0].finding.message.endswith("same edit in 1 more, and 4 later calls of these tests repeat it")
+
+
+def test_a_change_of_a_later_turn_alone_is_no_consequence() -> None:
+    """And neither is another conversation, or that of another test."""
+    approved = approved_calls(*(make_call("", number=n, scope="t.py::a", **talk(n)) for n in range(1, 4)))
+    calls = [
+        make_call("", scope="t.py::a", **talk(1)),
+        make_call("Sing a song about rain.", scope="t.py::a"),
+        make_call("", scope="t.py::a", **talk(2, "Well.")),
+        make_call("", scope="t.py::b", **talk(3, "Well.")),
+    ]
+
+    _, findings = rerun_findings(approved, *calls)
+
+    assert [0, 0, 0] == [finding.later_calls for finding in findings]
 
 
 def test_an_additional_request_is_new() -> None:

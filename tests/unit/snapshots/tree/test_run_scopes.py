@@ -1,12 +1,13 @@
-"""Tests that are there no more."""
+"""Tests that are there no more, and the command that runs only those that failed."""
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 
 import pytest
 
-from traceforge.snapshots.tree.run_scopes import RunScopes
+from traceforge.snapshots.tree.run_scopes import TESTS_LENGTH_MAX, RunScopes, narrow_command
 
 
 @pytest.mark.parametrize(
@@ -27,3 +28,32 @@ def test_a_test_counts_as_removed_only_if_that_is_certain(tmp_path: Path, scope:
     (tmp_path / "tests" / "test_a.py").write_text("def test_one(): ...\ndef test_two(): ...\n")
 
     assert is_removed == RunScopes({"tests/test_a.py::test_one", ""}, [str(tmp_path)]).is_removed(scope)
+
+
+@pytest.mark.parametrize(
+    ("command", "failed", "narrowed"),
+    [
+        ("pytest", ["a.py::t"], "pytest a.py::t"),
+        ("python -m pytest -q .", ["a.py::t", "b.py::t[x y]"], "python -m pytest -q a.py::t 'b.py::t[x y]'"),
+        ("pytest a.py", [f"a.py::t{n:040}" for n in range(90)], "pytest a.py"),
+        ("pytest -q", [f"{name}.py::t[{n:040}]" for n in range(90) for name in "ba"], "pytest -q b.py a.py"),
+        ("pytest -q .", [f"folder/{n:040}.py::t" for n in range(9)], "pytest -q ."),
+        ("pytest -c a.py --ignore b.py -k t b.py", ["b.py::t"], "pytest -c a.py --ignore b.py -k t b.py::t"),
+        ("pytest", ["elsewhere/a.py::t"], "pytest"),
+        ("python agent.py", [], "python agent.py"),
+        ("tox run", ["a.py::t"], "tox run"),
+    ],
+)
+def test_the_command_to_copy_is_short(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: str, failed: list[str], narrowed: str
+) -> None:
+    """Node ids; where they are long, files; where those are long, or not found, the command as it was."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "folder").mkdir()
+    for name in ("a.py", "b.py", *(f"folder/{n:040}.py" for n in range(9))):
+        (tmp_path / name).touch()
+
+    result = shlex.join(narrow_command(shlex.split(command), failed))
+
+    assert narrowed == result
+    assert len(result) <= len(command) + TESTS_LENGTH_MAX + 1
