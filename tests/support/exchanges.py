@@ -14,7 +14,7 @@ import msgspec
 
 from support.corpus_traffic import _ADDRESSES, Interaction
 from support.wire_transcripts import CHAT
-from traceforge.canon import JSON, JSONObject, parse_json
+from traceforge.canon import JSON, JSONObject, parse_exact_json
 from traceforge.exchange import Caller, CallOutcome, Chunk, Exchange
 from traceforge.redact.redactions import REDACTED
 from traceforge.redact.redactor import Redactor
@@ -164,7 +164,7 @@ def _chunks(interaction: Interaction) -> Iterable[Chunk]:
 
 def parse_object(data: bytes) -> dict[str, Any]:
     """Parse a JSON object."""
-    value = parse_json(data)
+    value = parse_exact_json(data)
     assert isinstance(value, dict)
     return value
 

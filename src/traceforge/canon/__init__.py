@@ -13,9 +13,16 @@ from traceforge.canon.digests import (
     encode_utf8,
 )
 from traceforge.canon.fast_writer import ascii_json, json_bytes
-from traceforge.canon.json_reader import is_deeper_than, parse_json, try_parse_json
+from traceforge.canon.json_reader import is_deeper_than, parse_exact_json, parse_json, try_parse_json
 from traceforge.canon.json_types import DEPTH_MAX, JSON, JSONObject, json_path
-from traceforge.canon.json_writer import canonical_bytes, canonicalize, ecmascript_bytes, parse_canonical
+from traceforge.canon.json_writer import (
+    canonical_bytes,
+    canonicalize,
+    ecmascript_bytes,
+    exact_canonical_bytes,
+    exact_ecmascript_bytes,
+    parse_canonical,
+)
 from traceforge.canon.numbers import number_text
 from traceforge.canon.strict_reader import find_repeated_name
 
@@ -37,12 +44,15 @@ __all__ = [
     "digest_text",
     "ecmascript_bytes",
     "encode_utf8",
+    "exact_canonical_bytes",
+    "exact_ecmascript_bytes",
     "find_repeated_name",
     "is_deeper_than",
     "json_bytes",
     "json_path",
     "number_text",
     "parse_canonical",
+    "parse_exact_json",
     "parse_json",
     "try_parse_json",
 ]

@@ -21,9 +21,9 @@ from typing import Any
 
 import orjson
 
-from traceforge.canon.json_reader import is_deeper_than, parse_json
+from traceforge.canon.json_reader import is_deeper_than, parse_exact_json, parse_json
 from traceforge.canon.json_types import DEPTH_MAX, JSON
-from traceforge.canon.numbers import INT_EXACT_MAX, number_text
+from traceforge.canon.numbers import INT_EXACT_MAX, integer_text, number_text
 from traceforge.canon.slow_writer import write_slowly
 
 _TINY = 1e-4  # Fractions from here up are printed alike by every orjson; below, notations differ.
@@ -49,12 +49,22 @@ _EXPONENT = rb"e(?:\+(?:1[6-9]|20)|-6)(?=[,\]])" if orjson.dumps(1e21) == b"1e+2
 def canonical_bytes(value: JSON, *, may_modify: bool = False) -> bytes:
     """Write `value` as RFC 8785 does: keys by UTF-16 code unit, no white space.
 
-    With `owned`, the caller gives the value away and must not use it again; this saves a copy.
+    With `may_modify`, the caller gives the value away and must not use it again; this saves a copy.
 
     Raises:
         NotCanonical: `value` holds something JSON cannot; the message says where.
     """
     return _write(value, may_modify, _SORTED)
+
+
+def exact_canonical_bytes(value: JSON) -> bytes:
+    """As `canonical_bytes`, but an integer that no double holds keeps its digits: 2**53 + 1 is not 2**53.
+
+    Raises:
+        NotCanonical: as `canonical_bytes`.
+    """
+    text = _fast(value, False, _SORTED)
+    return _write(_copy(value, 0, exact_integers=True), True, _SORTED) if text is None else text
 
 
 def ecmascript_bytes(value: JSON, *, may_modify: bool = False, indent: int = 0) -> bytes:
@@ -64,6 +74,15 @@ def ecmascript_bytes(value: JSON, *, may_modify: bool = False, indent: int = 0) 
         NotCanonical: `value` holds something JSON cannot; the message says where.
     """
     return _write(value, may_modify, _INDENTED if indent else 0)
+
+
+def exact_ecmascript_bytes(value: JSON) -> bytes:
+    """As `ecmascript_bytes` with an indent of 2, but an integer that no double holds keeps its digits.
+
+    Raises:
+        NotCanonical: as `ecmascript_bytes`.
+    """
+    return _write(_copy(value, 0, exact_integers=True), True, _INDENTED)
 
 
 def canonicalize(data: bytes) -> bytes:
@@ -81,7 +100,7 @@ def canonicalize(data: bytes) -> bytes:
 
 
 def parse_canonical(data: bytes) -> tuple[JSON, bytes]:
-    """Read one JSON document, and write it canonically: its value and its text.
+    """Read one JSON document, and write it canonically with exact integers: its value and its text.
 
     Raises:
         NotJSON: as `parse`.
@@ -92,8 +111,8 @@ def parse_canonical(data: bytes) -> tuple[JSON, bytes]:
     except orjson.JSONDecodeError:
         text = None
     if text is None:
-        value = parse_json(data)
-        text = canonical_bytes(value)
+        value = parse_exact_json(data)
+        text = exact_canonical_bytes(value)
     return value, text
 
 
@@ -229,11 +248,14 @@ def _mend_exponents(text: bytes) -> Iterator[bytes]:
     yield text[copied:]
 
 
-def _copy(value: Any, depth: int) -> Any:  # noqa: ANN401 (keeps the type it is given)
+def _copy(value: Any, depth: int, *, exact_integers: bool = False) -> Any:  # noqa: ANN401 (keeps the type it is given)
+    """A copy; with `exact_integers`, the exact text in place of each integer that a double may not hold."""
     if depth > DEPTH_MAX:
         return value  # Too deep to be written; the slow writer raises the error.
     if type(value) is dict:
-        return {key: _copy(child, depth + 1) for key, child in value.items()}
+        return {key: _copy(child, depth + 1, exact_integers=exact_integers) for key, child in value.items()}
     if type(value) is list:
-        return [_copy(child, depth + 1) for child in value]
+        return [_copy(child, depth + 1, exact_integers=exact_integers) for child in value]
+    if exact_integers and type(value) is int and not _INT_MIN <= value <= INT_EXACT_MAX:
+        return orjson.Fragment(integer_text(value))
     return value

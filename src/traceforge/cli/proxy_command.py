@@ -164,6 +164,8 @@ def _report_replay(player: Player, *, strict: bool, required: bool) -> int:
         click.echo(f"{len(misses) - MISSES_SHOWN} more kinds of unmatched requests are not listed", err=True)
     for declared, times in sorted(player.volatile_counts.items()):
         click.echo(f"ignored as volatile: {one_line(declared)}{_times(times)}", err=True)
+    for path, times in sorted(player.uncompared_field_counts.items()):
+        click.echo(f"not compared: {path}{_times(times)}", err=True)
     if player.uncompared_call_count:
         parts = count(player.uncompared_part_count, "redacted value")
         message = f"{count(player.uncompared_call_count, 'call')} compared without {parts}"

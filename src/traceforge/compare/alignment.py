@@ -15,7 +15,7 @@ from collections.abc import Iterator, Sequence
 from itertools import zip_longest
 from typing import NamedTuple
 
-from traceforge.canon import JSON, canonical_bytes
+from traceforge.canon import JSON, exact_canonical_bytes
 from traceforge.compare.sequence_diff import Gap, list_gaps, match_equal
 from traceforge.compare.text_diff import split_words
 
@@ -36,7 +36,7 @@ class _ItemProfile(NamedTuple):
 
 def align_items(before: Sequence[JSON], after: Sequence[JSON]) -> list[IndexPair]:
     """Pair the items of two lists, in order; every place of both occurs exactly once."""
-    old, new = [canonical_bytes(item) for item in before], [canonical_bytes(item) for item in after]
+    old, new = [exact_canonical_bytes(item) for item in before], [exact_canonical_bytes(item) for item in after]
     anchors = match_equal(old, new, WORK_MAX) or []
     places: list[IndexPair] = []
     i = 0

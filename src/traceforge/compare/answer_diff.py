@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import zip_longest
 
-from traceforge.canon import JSONObject, canonical_bytes
+from traceforge.canon import JSONObject, exact_canonical_bytes
 from traceforge.compare.alignment import IndexPair
 from traceforge.compare.compared_call import ComparedAnswer, ComparedChoice, ToolCall
 from traceforge.compare.json_diff import ValueChange, list_differences
@@ -165,4 +165,4 @@ def _pair_calls(before: tuple[ToolCall, ...], after: tuple[ToolCall, ...]) -> li
 
 
 def _content(call: ToolCall) -> bytes:
-    return canonical_bytes(call.to_json())
+    return exact_canonical_bytes(call.to_json())

@@ -23,7 +23,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from traceforge.canon import JSON, Digest, canonical_bytes, digest_fields
+from traceforge.canon import JSON, Digest, digest_fields, exact_canonical_bytes
 from traceforge.compare.answer_diff import AnswerDiff, ChoiceDiff, ToolCallChange
 from traceforge.compare.comparison import Comparison
 from traceforge.compare.json_diff import Absent, Side, ValueChange
@@ -42,7 +42,7 @@ def digest_edit(comparison: Comparison) -> Digest | None:
 
 
 def _key(side: str, edits: Iterable[JSON]) -> Digest:
-    texts = sorted({canonical_bytes(edit) for edit in edits})
+    texts = sorted({exact_canonical_bytes(edit) for edit in edits})
     return digest_fields(DOMAIN, [("side", side), ("edits", f"[{b','.join(texts).decode()}]")])
 
 

@@ -3,9 +3,10 @@
 In: two JSON values and their path. Out: one `ValueChange` for each place that differs. Never: takes absent for null,
 1 for "1", or true for 1.
 
-Numbers are doubles (docs/decisions/0005): 1 and 1.0 are equal. The order of an object's keys is ignored, that of a
-list's items is not. Lists are compared item by item; a list of plain values whose length changed is one difference,
-because `["a", "b"]` becoming `["b"]` is one change and not two.
+Numbers are compared by value: 1 and 1.0 are equal, 2**53 and 2**53 + 1 are not. Hashes are computed with doubles
+(docs/decisions/0005), so a file may state such an integer rounded; `is_same_as_doubles` allows for that. The order of
+an object's keys is ignored, that of a list's items is not. Lists are compared item by item; a list of plain values
+whose length changed is one difference, because `["a", "b"]` becoming `["b"]` is one change and not two.
 """
 
 from __future__ import annotations
@@ -67,8 +68,16 @@ def is_same_json(before: Side, after: Side) -> bool:
     if isinstance(before, list) and isinstance(after, list):
         return len(before) == len(after) and all(map(is_same_json, before, after))
     if _is_number(before) and _is_number(after):
-        return float(before) == float(after)
+        return before == after  # Python compares an integer with a double exactly.
     return type(before) is type(after) and before == after
+
+
+def is_same_as_doubles(before: Side, after: Side) -> bool:
+    """Whether two values are the same JSON for a reader whose numbers are all doubles, such as JavaScript."""
+    return is_same_json(before, after) or all(
+        _is_number(change.before) and _is_number(change.after) and float(change.before) == float(change.after)
+        for change in list_differences(before, after, "$")
+    )
 
 
 def list_differences(before: Side, after: Side, path: str) -> Iterator[ValueChange]:

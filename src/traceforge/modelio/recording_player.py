@@ -39,7 +39,7 @@ class RecordingFallback:
 
     def find_response(self, request: KeyedRequest) -> tuple[str, RecordedResponse] | None:
         """The next interaction for this request, and its response."""
-        body = request.key_fields.body
+        body = request.sent_body
         if not isinstance(body, dict) or request.endpoint.dialect is None or not request.endpoint.is_generative:
             return None
         unified_request = decode_request(request.endpoint, body)
@@ -57,7 +57,7 @@ class RecordingFallback:
 
     def explain_no_response(self, request: KeyedRequest) -> str:
         """Why the recording has no response for a request."""
-        body = request.key_fields.body
+        body = request.sent_body
         endpoint = request.endpoint
         if not isinstance(body, dict) or endpoint.dialect is None or not endpoint.is_generative:
             return "a recording only answers generation requests, and this is another kind of request"

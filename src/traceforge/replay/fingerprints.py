@@ -30,8 +30,10 @@ def fingerprint_redactions(redactions: Sequence[Redaction], key: bytes | None) -
     return _group_by_path((item.path, item.fingerprint(key)) for item in redactions) if key is not None else None
 
 
-def read_fingerprints(redacted: JSON, body: JSON, is_volatile: Callable[[str], bool]) -> Fingerprints:
-    """The fingerprints of a stored request: `redacted` as in its trace, `body` its body."""
+def read_fingerprints(redacted: JSON, body: JSON, is_ignored: Callable[[str], bool]) -> Fingerprints:
+    """The fingerprints of a stored request: `redacted` as in its trace, `body` its body. `is_ignored` says of a path
+    in the body whether it is compared at all.
+    """
     entries = cast("list[JSONObject]", redacted.get("request", [])) if isinstance(redacted, dict) else []
     if not entries:
         return NOTHING_REDACTED
@@ -44,7 +46,7 @@ def read_fingerprints(redacted: JSON, body: JSON, is_volatile: Callable[[str], b
                 return None  # The body has a member of that name, so the path is ambiguous.
             if not _is_below(path, URL_PATH) or entry.get("type") not in PERSONAL_TYPES:
                 continue
-        elif is_volatile(path):
+        elif is_ignored(path):
             continue
         if not isinstance(fingerprint, str):
             return None

@@ -84,6 +84,7 @@ class Player:
         self.upstream_count = 0  # requests that went to their upstream
         self.use_counts: Counter[tuple[str, str]] = Counter()  # by scope and recording
         self.volatile_counts: Counter[str] = Counter()  # by declaration of a volatile part
+        self.uncompared_field_counts: Counter[str] = Counter()  # by the path of a field that is never compared
         self.synthesised_count = 0  # responses from the fallback
         self.redacted_response_count = 0  # responses in which a value replays as `[REDACTED]`
         self.uncompared_call_count = 0  # calls with redacted parts that could not be compared
@@ -159,6 +160,8 @@ class Player:
             self.use_counts[caller.scope, lookup.recording.name] += 1
             if request.volatile_counts:
                 self.volatile_counts.update(request.volatile_counts)
+            if request.uncompared_paths:
+                self.uncompared_field_counts.update(request.uncompared_paths)
             if response.redacted_count:
                 self.redacted_response_count += 1
             if not lookup.redactions_compared:

@@ -1,8 +1,8 @@
 """The key of a request: two requests with the same key ask the same.
 
-The key is a digest of what decides the response: the endpoint, the model, the headers that change behaviour, and
-the body without secrets and volatile parts. It does not depend on the order of members, white space, the host,
-compression, the random boundary of a form, or the caller's identity.
+The key is a digest of what decides the response: the endpoint, the model, the headers that change behaviour, and the
+body without secrets, volatile parts, fields that decide no answer, and invented ids. It does not depend on the order
+of members, white space, the host, compression, the random boundary of a form, or the caller's identity.
 
     digest_fields("request-key/1", [method, address, query, headers, body])
 
@@ -17,14 +17,22 @@ import base64
 import re
 from collections import Counter
 from collections.abc import Container, Iterable, Sequence
-from functools import cached_property, lru_cache
+from functools import cached_property, lru_cache, partial
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 from urllib.parse import parse_qsl
 
-from traceforge.canon import JSON, Digest, FieldsDigest, canonical_bytes, json_bytes, parse_canonical
+from traceforge.canon import JSON, Digest, FieldsDigest, exact_canonical_bytes, json_bytes, parse_canonical
 from traceforge.errors import NotJSON
 from traceforge.exchange import Headers, find_header
 from traceforge.redact.redactions import REDACTED, Redaction
+from traceforge.replay.compared_body import (
+    drop_fields,
+    find_uncompared_fields,
+    is_at_field,
+    may_define_ids,
+    renumber_ids,
+)
+from traceforge.replay.fingerprints import Fingerprints, read_fingerprints
 from traceforge.replay.volatile import VolatileRules
 from traceforge.wire.endpoints import Endpoint, find_endpoint, split_url
 
@@ -74,6 +82,7 @@ class KeyPrefix(NamedTuple):
     headers: Pairs
     boundary: str  # of a form
     digest: FieldsDigest
+    uncompared_fields: tuple[tuple[str, ...], ...] = ()  # of the body
 
 
 class KeyedRequest(NamedTuple):
@@ -81,10 +90,12 @@ class KeyedRequest(NamedTuple):
 
     key: Digest
     prefix: KeyPrefix
-    body: JSON  # redacted, volatile parts replaced
+    body: JSON  # as it is compared: redacted, volatile parts replaced, ids of tool calls renumbered
+    sent_body: JSON  # redacted, and otherwise as it was sent
     volatile_counts: Counter[str]  # uses of each declaration of volatile parts
     redactions: Sequence[Redaction] = ()  # in the URL and the body; never stored
     compared_redactions: Sequence[Redaction] = ()  # those of them that are part of the prompt
+    uncompared_paths: tuple[str, ...] = ()  # fields of the body that are never compared, and that it had
 
     @property
     def endpoint(self) -> Endpoint:
@@ -149,14 +160,17 @@ class RequestKeyer:
             value, text = parse_canonical(body)
         except NotJSON:
             return None
+        if drop_fields(value, prefix.uncompared_fields)[1]:
+            return None  # A field that is not compared may hold a secret, which a response may repeat.
+        compared, text = _renumber_tool_calls(value, text)
         key = prefix.digest.digest(text)
         if key not in unredacted_keys:
             return None
-        return KeyedRequest(key, prefix, value, _NO_COUNTS, head.redactions, head.compared_redactions)
+        return KeyedRequest(key, prefix, compared, value, _NO_COUNTS, head.redactions, head.compared_redactions)
 
     def _redact_and_key(self, head: RedactedHead, prefix: KeyPrefix, body: bytes) -> KeyedRequest:
         value, redactions = self._redactor.redact_body(head, body)
-        compared = [redaction for redaction in redactions if not self._volatile.is_volatile(redaction.path)]
+        compared = [redaction for redaction in redactions if not self._is_ignored(prefix, redaction.path)]
         return self._key_body(prefix, value, [*head.redactions, *redactions], [*head.compared_redactions, *compared])
 
     def key_stored_request(self, method: str, url: str, headers: Headers, body: JSON) -> KeyedRequest:
@@ -169,13 +183,18 @@ class RequestKeyer:
         if prefix.boundary:
             body = _without_boundary(body, prefix.boundary)
         value, volatile_counts = self._volatile.replace_parts(body) if self._volatile else (body, _NO_COUNTS)
-        return KeyedRequest(
-            prefix.digest.digest(canonical_bytes(value)), prefix, value, volatile_counts, redactions, compared
-        )
+        value, uncompared_paths = drop_fields(value, prefix.uncompared_fields)
+        value, text = _renumber_tool_calls(value, exact_canonical_bytes(value))
+        key = prefix.digest.digest(text)
+        return KeyedRequest(key, prefix, value, body, volatile_counts, redactions, compared, uncompared_paths)
 
-    def is_volatile(self, path: str) -> bool:
-        """Whether a path of the body is declared to be volatile."""
-        return self._volatile.is_volatile(path)
+    def read_fingerprints(self, request: KeyedRequest, redacted: JSON) -> Fingerprints:
+        """The fingerprints of a stored request; `redacted` as in its trace."""
+        return read_fingerprints(redacted, request.sent_body, partial(self._is_ignored, request.prefix))
+
+    def _is_ignored(self, prefix: KeyPrefix, path: str) -> bool:
+        """Whether a path of the body is volatile, or never compared."""
+        return is_at_field(path, prefix.uncompared_fields) or self._volatile.is_volatile(path)
 
     def find_header_redactions(self, headers: Headers) -> Sequence[Redaction]:
         """What is redacted in the headers of a live request."""
@@ -192,7 +211,8 @@ class RequestKeyer:
         fields = KeyFields(
             method.upper(), _address(endpoint, path), self._compared_query(query), _compared_headers(headers), None
         )
-        return KeyPrefix(endpoint, *fields[:4], boundary, _begin_digest(fields))
+        uncompared_fields = find_uncompared_fields(endpoint.dialect, path)
+        return KeyPrefix(endpoint, *fields[:4], boundary, _begin_digest(fields), uncompared_fields)
 
     def _compared_query(self, query: str) -> Pairs:
         """Every parameter except credentials, sorted."""
@@ -217,6 +237,12 @@ def make_request_keyer(loaded: LoadedConfig) -> RequestKeyer:
     from traceforge.redact.redactor import Redactor
 
     return RequestKeyer(Redactor.from_config(config), volatile)
+
+
+def _renumber_tool_calls(body: JSON, text: bytes) -> tuple[JSON, bytes]:
+    """The body with the ids of its tool calls renumbered, and its canonical text; `text` is that of `body`."""
+    renumbered = renumber_ids(body) if isinstance(body, dict) and may_define_ids(text) else body
+    return renumbered, text if renumbered is body else exact_canonical_bytes(renumbered)
 
 
 def _find_boundary(media_type: str) -> str:

@@ -18,7 +18,6 @@ from traceforge.config import LoadedConfig, find_match_key
 from traceforge.errors import CannotRead, InvalidFile, NotFound, NotJSON
 from traceforge.exchange import CallOutcome, Chunk, Headers
 from traceforge.redact.redactions import REDACTED
-from traceforge.replay.fingerprints import read_fingerprints
 from traceforge.replay.library import Library, Recording
 from traceforge.replay.player import Player
 from traceforge.replay.recorded_response import RecordedResponse, read_echoes
@@ -108,7 +107,7 @@ class TraceRecordings:
                 scope if isinstance(scope, str) else "",
                 request.endpoint,
                 _TraceSource(self, row),
-                read_fingerprints(body.get("redacted"), body.get("provider_request"), self._keyer.is_volatile),
+                self._keyer.read_fingerprints(request, body.get("redacted")),
             )
 
     def _key_trace(self, body: JSONObject) -> KeyedRequest:

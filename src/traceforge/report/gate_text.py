@@ -237,6 +237,7 @@ def gate_report_json(test_run: TestRun, code: int) -> JSONObject:
         "request_gated": observations.request_gated,
         "synthesised": observations.synthesised,
         "volatile": dict(observations.volatile),
+        "uncompared_fields": dict(observations.uncompared_fields),
         "uncompared": observations.uncompared_calls,
         "offline": offline_json(offline) if offline is not None else None,
         **({"base": test_run.base_line} if test_run.base_line else {}),

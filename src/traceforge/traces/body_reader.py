@@ -15,7 +15,7 @@ from collections.abc import Iterable, Sequence
 from functools import partial
 from typing import NamedTuple, cast
 
-from traceforge.canon import DEPTH_MAX, JSON, JSONObject, digest_bytes, is_deeper_than, json_bytes, parse_json
+from traceforge.canon import DEPTH_MAX, JSON, JSONObject, digest_bytes, is_deeper_than, json_bytes, parse_exact_json
 from traceforge.errors import NotJSON
 from traceforge.exchange import Exchange, find_header
 from traceforge.redact.markers import SecretMarkers
@@ -64,7 +64,7 @@ def read_body(redactor: Redactor, data: bytes, media_type: str) -> RedactedBody:
     if not data:
         return RedactedBody(None, [])
     try:
-        value = parse_json(data)
+        value = parse_exact_json(data)
     except NotJSON:
         redacted = redactor.redact_body(data, media_type)
         return RedactedBody(_text_or_base64(redacted.value), redacted.log)
@@ -88,7 +88,7 @@ def redact_value(redactor: Redactor, data: bytes, media_type: str) -> tuple[JSON
     """The value and redactions of `read_body`, without finding the layout."""
     if data and not is_redacted_by_type(media_type):
         try:
-            value = parse_json(data)
+            value = parse_exact_json(data)
         except NotJSON:
             pass
         else:
@@ -101,7 +101,7 @@ def redact_value(redactor: Redactor, data: bytes, media_type: str) -> tuple[JSON
 
 def _read_redacted(redacted: Redacted[bytes]) -> RedactedBody:
     try:
-        return RedactedBody(parse_json(redacted.value), redacted.log, is_json=True, layout=COMPACT)
+        return RedactedBody(parse_exact_json(redacted.value), redacted.log, is_json=True, layout=COMPACT)
     except NotJSON:  # JSON with the media type of a form, redacted as a form
         return RedactedBody(_text_or_base64(redacted.value), redacted.log)
 
@@ -245,7 +245,7 @@ def _resolve_body_markers(body: RedactedBody, markers: SecretMarkers) -> Redacte
     """Remove the secrets' own markers from a body."""
     if body.is_json:
         (data,), echo_markers = markers.strip_markers([write_body(body.value, COMPACT)])
-        return body._replace(value=parse_json(data), markers=echo_markers)
+        return body._replace(value=parse_exact_json(data), markers=echo_markers)
     if isinstance(body.value, str):
         (data,), echo_markers = markers.strip_markers([body.value.encode()])
         return body._replace(value=data.decode(), markers=echo_markers)

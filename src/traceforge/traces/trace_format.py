@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal, NamedTuple, cast
 
 from msgspec import UNSET, Meta, Struct, UnsetType
 
-from traceforge.canon import JSON, JSONObject, canonical_bytes, json_bytes, parse_json
+from traceforge.canon import JSON, JSONObject, canonical_bytes, json_bytes, parse_exact_json
 from traceforge.errors import InvalidFile
 from traceforge.findings import Finding, printable_name
 from traceforge.shape import (
@@ -148,7 +148,7 @@ def read_trace(data: bytes) -> Trace:
         NotJSON: it is not JSON.
         InvalidFile: it breaks a rule; the error holds every finding.
     """
-    value = parse_json(data)
+    value = parse_exact_json(data)
     findings = check_trace(value)
     if findings:
         raise InvalidFile(tuple(sorted(findings)))

@@ -31,8 +31,11 @@ from traceforge.canon import (
     digest_canonical,
     digest_canonical_line,
     ecmascript_bytes,
+    exact_canonical_bytes,
+    exact_ecmascript_bytes,
     json_writer,
     parse_canonical,
+    parse_exact_json,
     parse_json,
 )
 from traceforge.errors import NotCanonical, NotJSON
@@ -60,7 +63,46 @@ def _assert_all_writers_agree(oracle: CanonicalOracle, texts: list[bytes]) -> No
             assert expected(answer) == write(parse_json(text)), name
         assert answer.canonical == canonicalize(text)
         value, written = parse_canonical(text)
-        assert (repr(parse_json(text)), answer.canonical) == (repr(value), written)  # 1 is not 1.0
+        assert (repr(parse_exact_json(text)), answer.canonical) == (repr(value), canonicalize(written))
+        assert answer.indented == ecmascript_bytes(parse_json(exact_ecmascript_bytes(value)), indent=2)
+
+
+# ---------------------------------------------------------------------------------------------
+# Exact integers
+
+
+EXACT_INTEGERS = [
+    (b"9007199254740992", b"9007199254740992"),
+    (b"9007199254740993", b"9007199254740993"),
+    (b"-9007199254740993", b"-9007199254740993"),
+    (b"9007199254740994", b"9007199254740994"),
+    (b"9007199254740992.0", b"9007199254740992"),
+    (b"18446744073709551615", b"18446744073709551615"),
+    (b"18446744073709551617", b"18446744073709551617"),  # beyond 64 bits
+    (b"-9223372036854775809", b"-9223372036854775809"),
+    (b"100000000000000000000", b"100000000000000000000"),
+    (b"1e20", b"100000000000000000000"),
+    (b"10000000000000000000000", b"1e+22"),  # a double, so it is written as one
+    (b"10000000000000000000001", b"10000000000000000000001"),
+]
+
+
+@pytest.mark.parametrize(("text", "written"), EXACT_INTEGERS, ids=[text.decode() for text, _ in EXACT_INTEGERS])
+@pytest.mark.parametrize(
+    "around", [b"%b", b'{"a":[0.5,%b]}', b'{"a":%b,"b":"\\ud800"}'], ids=["alone", "list", "slow"]
+)
+def test_an_integer_that_no_double_holds_keeps_its_digits(text: bytes, written: bytes, around: bytes) -> None:
+    """Equal numbers have equal texts all the same."""
+    assert around % written == parse_canonical(around % text)[1]
+
+
+@fuzz(300)
+@given(st.lists(st.integers(-(10**40), 10**40) | st.integers(2**53 - 9, 2**53 + 9), min_size=1, max_size=20))
+def test_different_integers_are_written_differently(numbers: list[int]) -> None:
+    texts = {exact_canonical_bytes(number): number for number in numbers}
+
+    assert len(set(numbers)) == len(texts)
+    assert numbers == parse_exact_json(json.dumps(numbers).encode())
 
 
 # ---------------------------------------------------------------------------------------------

@@ -42,7 +42,7 @@ def live_and_stored(exchange: Exchange, key: bytes | None = KEY) -> tuple[Finger
     [
         make_exchange(CHAT, chat_request("nothing")),
         make_exchange(CHAT, chat_request(f"{MAIL} {OTHER}"), chat_answer(MAIL)),
-        make_exchange(CHAT, chat_request("x", password='a"b\\c', user=MAIL)),
+        make_exchange(CHAT, chat_request("x", password='a"b\\c', metadata={"of": MAIL})),
         make_exchange(CHAT, chat_request('{"password": "a\\"b"}')),
         make_exchange(f"{CHAT}?user={MAIL}&key=AIzaSyA-1234567890", chat_request(MAIL), headers=[("X-User", MAIL)]),
         make_exchange(CHAT, {MAIL: {"a": [MAIL, {"b": OTHER}]}}),

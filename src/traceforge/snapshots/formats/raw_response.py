@@ -29,9 +29,9 @@ from typing import Annotated, Any, NamedTuple, cast
 
 from msgspec import UNSET, Meta, Struct, UnsetType
 
-from traceforge.canon import JSON, JSONObject, json_bytes, parse_json
+from traceforge.canon import JSON, JSONObject, json_bytes, parse_exact_json
 from traceforge.compare.compared_call import ComparedCall
-from traceforge.compare.json_diff import ABSENT, is_same_json
+from traceforge.compare.json_diff import ABSENT, is_same_as_doubles
 from traceforge.config import ModelRule
 from traceforge.errors import InvalidFile
 from traceforge.exchange import Chunk, Headers, find_header
@@ -139,7 +139,7 @@ def read_raw_response(data: bytes) -> RawResponse:
         NotJSON: the data is not JSON.
         InvalidFile: the file breaks a rule; the error holds every finding.
     """
-    value = parse_json(data)
+    value = parse_exact_json(data)
     findings = check_raw_response(value)
     if findings:
         raise InvalidFile(tuple(sorted(findings)))
@@ -292,6 +292,6 @@ def find_disagreements(record: JSONObject, raw: RawResponse, models: Mapping[str
         violations += [
             ShapeProblem(f"{side}.{name}", "differs from the raw response")
             for name in names
-            if name not in declared and not is_same_json(stated.get(name, ABSENT), fields.get(name, ABSENT))
+            if name not in declared and not is_same_as_doubles(stated.get(name, ABSENT), fields.get(name, ABSENT))
         ]
     return violations

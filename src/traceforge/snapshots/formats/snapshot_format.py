@@ -25,9 +25,9 @@ from traceforge.canon import (
     JSONObject,
     digest_bytes,
     digest_ecmascript,
-    ecmascript_bytes,
+    exact_ecmascript_bytes,
     json_path,
-    parse_json,
+    parse_exact_json,
 )
 from traceforge.errors import InvalidFile
 from traceforge.findings import Finding, printable_name
@@ -156,7 +156,7 @@ def read_document(data: bytes) -> tuple[ReadSnapshot, ...]:
         NotJSON: the data is not JSON.
         InvalidFile: the document breaks a rule; the error holds every finding.
     """
-    value = parse_json(data)
+    value = parse_exact_json(data)
     findings = check_document(value)
     if findings:
         raise InvalidFile(tuple(sorted(findings)))
@@ -172,6 +172,8 @@ def read_document(data: bytes) -> tuple[ReadSnapshot, ...]:
 def write_document(bodies: list[JSONObject]) -> bytes:
     """Write a document with these records (their five fields); every hash is computed here.
 
+    The text holds integers exactly, the hashes cover them as doubles.
+
     Raises:
         InvalidFile: a body breaks a rule of the format.
     """
@@ -184,7 +186,7 @@ def write_document(bodies: list[JSONObject]) -> bytes:
     findings = check_document(document)
     if findings:
         raise InvalidFile(tuple(sorted(findings)))
-    return ecmascript_bytes(document, indent=2) + b"\n"
+    return exact_ecmascript_bytes(document) + b"\n"
 
 
 def record_hash(record: JSONObject, *, owned: bool = False) -> Digest:
@@ -205,7 +207,7 @@ def computed_hash(data: bytes) -> Digest:
         NotJSON: the data is not JSON.
         InvalidFile: the data has not the shape of a document.
     """
-    value = parse_json(data)
+    value = parse_exact_json(data)
     findings = [finding for finding in check_document(value) if finding.rule in (SHAPE_RULE, VERSION_RULE)]
     if findings:
         raise InvalidFile(tuple(findings))

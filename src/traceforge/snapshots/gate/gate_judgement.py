@@ -50,6 +50,7 @@ class RunObservations(Struct):
     uncompared_parts: int = 0
     synthesised: int = 0  # answers made from snapshots without a raw response
     volatile: dict[str, int] = field(default_factory=dict)  # declarations of volatile parts, times used
+    uncompared_fields: dict[str, int] = field(default_factory=dict)  # paths that are never compared, times met
 
     @property
     def use_counts(self) -> Counter[tuple[str, str]]:
@@ -93,6 +94,7 @@ def observe_replay(snapshots: ProjectSnapshots) -> RunObservations:
         uncompared_parts=player.uncompared_part_count,
         synthesised=player.synthesised_count,
         volatile=dict(player.volatile_counts),
+        uncompared_fields=dict(player.uncompared_field_counts),
     )
 
 
@@ -100,6 +102,7 @@ def merge_observations(observations: Iterable[RunObservations]) -> RunObservatio
     """The observations of all processes of a run as one."""
     merged = RunObservations()
     volatile: Counter[str] = Counter()
+    uncompared_fields: Counter[str] = Counter()
     for process in observations:
         merged.uses += process.uses
         merged.missed_scopes += process.missed_scopes
@@ -114,8 +117,10 @@ def merge_observations(observations: Iterable[RunObservations]) -> RunObservatio
         merged.uncompared_parts += process.uncompared_parts
         merged.synthesised += process.synthesised
         volatile.update(process.volatile)
+        uncompared_fields.update(process.uncompared_fields)
     merged.key_names = sorted({*merged.key_names})
     merged.volatile = dict(volatile)
+    merged.uncompared_fields = dict(uncompared_fields)
     return merged
 
 

@@ -20,7 +20,6 @@ from traceforge.compare.compared_call import ComparedCall
 from traceforge.config import SNAPSHOTS_DIR, ModelRule
 from traceforge.errors import CannotRead
 from traceforge.files import list_folder, read_file
-from traceforge.replay.fingerprints import read_fingerprints
 from traceforge.replay.library import Recording
 from traceforge.replay.recorded_response import RecordedResponse, read_echoes
 from traceforge.replay.request_key import KeyedRequest, KeyFields, RequestKeyer
@@ -160,7 +159,7 @@ def build_recordings(calls: Iterable[ApprovedCall], keys: RequestKeyer) -> Itera
         assert call.raw_response is not None
         keyed_request = key_stored_request(keys, call.raw_response)
         source = _RawResponseSource(call.raw_response, keyed_request.key_fields)
-        fingerprints = read_fingerprints(call.raw_response.redacted, call.raw_response.request_body, keys.is_volatile)
+        fingerprints = keys.read_fingerprints(keyed_request, call.raw_response.redacted)
         yield Recording(
             call.id, keyed_request.key, turn.scope, keyed_request.endpoint, source, fingerprints, call.can_repeat
         )

@@ -10,8 +10,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import cast
 
-from traceforge.canon import JSON, Digest, JSONObject, digest_canonical
+from traceforge.canon import JSON, Digest, JSONObject, digest_bytes, exact_canonical_bytes
 from traceforge.config import ModelRule
+from traceforge.replay.compared_body import UNCOMPARED_FIELDS, drop_fields, renumber_ids
 from traceforge.replay.recorded_response import RecordedResponse
 from traceforge.replay.request_key import KeyedRequest
 from traceforge.replay.response_synthesis import synthesize_response
@@ -29,7 +30,7 @@ class SynthesisedAnswers:
         for call in calls:
             if call.raw_response is None and call.record is not None:
                 request = cast("JSONObject", call.record["request"])
-                self._calls.setdefault((call.provider, _request_digest(request)), call)
+                self._calls.setdefault((call.provider, _request_digest(call.provider, request)), call)
 
     def find_response(self, keyed_request: KeyedRequest) -> tuple[str, RecordedResponse] | None:
         """The id of the record with the same request, and its answer."""
@@ -37,7 +38,7 @@ class SynthesisedAnswers:
         if not self._calls or not isinstance(body, dict) or endpoint.dialect is None or not endpoint.is_generative:
             return None
         request = draft_request(decode_request(endpoint, body), self._models)
-        call = self._calls.get((str(endpoint.dialect), _request_digest(request)))
+        call = self._calls.get((str(endpoint.dialect), _request_digest(str(endpoint.dialect), request)))
         if call is None or call.record is None:
             return None
         return call.id, synthesize_response(keyed_request, body, _unified_response(call.record))
@@ -47,8 +48,11 @@ class SynthesisedAnswers:
         return ""
 
 
-def _request_digest(request: JSONObject) -> Digest:
-    return digest_canonical({name: value for name, value in request.items() if name != "declared"})
+def _request_digest(provider: str, request: JSONObject) -> Digest:
+    """The digest of what is compared of a record's request, as in a request key."""
+    compared, _ = drop_fields(request, UNCOMPARED_FIELDS.get(provider, ()))
+    fields = {name: value for name, value in cast("JSONObject", compared).items() if name != "declared"}
+    return digest_bytes(exact_canonical_bytes(renumber_ids(fields)))
 
 
 def _unified_response(record: JSONObject) -> JSONObject:

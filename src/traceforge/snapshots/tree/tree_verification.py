@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Mapping
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from traceforge.canon import JSON, Digest, JSONObject, digest_bytes, parse_json
+from traceforge.canon import JSON, Digest, JSONObject, digest_bytes, parse_exact_json
 from traceforge.clock import find_instant
 from traceforge.config import ModelRule
 from traceforge.errors import CannotRead, InvalidFile, NotJSON
@@ -171,7 +171,7 @@ def check_document_file(task: DocumentTask) -> DocumentResult:
 
 
 def _check_file(task: DocumentTask) -> DocumentResult:
-    value = parse_json(read_file(f"{task.root}/{task.file}", follow_links=False))
+    value = parse_exact_json(read_file(f"{task.root}/{task.file}", follow_links=False))
     records = _list_records(value)
     findings: list[Finding] = []
     request_gated = 0

@@ -95,6 +95,7 @@ def test_observations_of_workers_are_sent_as_plain_values_and_added_up() -> None
         uncompared_parts=4,
         synthesised=5,
         volatile={"v": 6},
+        uncompared_fields={"$.user": 7},
     )
     values = observations.to_builtins()
     assert all(values.values()), "a field of RunObservations is not set here"

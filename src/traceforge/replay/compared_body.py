@@ -1,0 +1,189 @@
+"""The part of a request's body that is compared.
+
+In: a redacted body. Out: the same body without the fields that decide no answer, and with the ids of tool calls
+renumbered. Never: changes its input, or looks for ids anywhere but where a provider's API has them: what a tool
+returns may have members of the same names.
+
+An id of a tool call is invented by the provider, or by a client where the provider gives none, and differs in every
+run. It says which result belongs to which call, and nothing else. So ids are replaced by `[TOOL_CALL 1]`,
+`[TOOL_CALL 2]`, …, in the order in which the body defines them, and every reference to one by the same text. A
+reference to an id that the body does not define is left as it is: the answer that defined it is replayed with it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple, cast
+
+from traceforge.canon import JSON, JSONObject
+from traceforge.wire.endpoints import Dialect
+
+# Who the caller's own user is, and how the provider caches and bills: by dialect, as paths from the body's root.
+UNCOMPARED_FIELDS: dict[str, tuple[tuple[str, ...], ...]] = {
+    Dialect.OPENAI: (("prompt_cache_key",), ("safety_identifier",), ("user",)),
+    Dialect.ANTHROPIC: (("metadata", "user_id"),),
+    Dialect.GEMINI: (("labels",),),  # of Vertex
+}
+BEDROCK_FIELDS = (("requestMetadata",),)  # of Bedrock's Converse, which is no dialect of ours
+_BEDROCK_PATH = re.compile(r"/model/[^/]+/converse(?:-stream)?/?\Z")
+
+# A body that defines ids of tool calls has one of these in its JSON text. Most bodies have none.
+_DEFINITION_MARKS = (
+    b'"tool_calls"', b'tool_use"', b'"call_id"', b'"functionCall"', b'"function_call"', b'"toolUse"',
+    b'"mcp_approval_request"',
+)  # fmt: skip
+_RENUMBERED = re.compile(r"\[TOOL_CALL \d+\]=*\Z")
+
+Path = tuple[str | int, ...]
+
+
+class IdPlace(NamedTuple):
+    """Where a body has the id of a tool call."""
+
+    path: Path
+    id: str
+    is_definition: bool  # of the call itself; otherwise a reference to it
+
+
+def find_uncompared_fields(dialect: Dialect | None, path: str) -> tuple[tuple[str, ...], ...]:
+    """The fields of a request that are not compared; `path` is that of its URL."""
+    if dialect is not None:
+        return UNCOMPARED_FIELDS.get(dialect, ())
+    return BEDROCK_FIELDS if _BEDROCK_PATH.search(path) else ()
+
+
+def drop_fields(body: JSON, fields: Sequence[tuple[str, ...]]) -> tuple[JSON, tuple[str, ...]]:
+    """The body without these fields, and the paths of those that it had. An object that only held one goes, too."""
+    if not isinstance(body, dict) or not fields:
+        return body, ()
+    dropped: list[str] = []
+    for field in fields:
+        name, *inner = field
+        if name not in body:
+            continue
+        if inner:
+            members = body[name]
+            if not isinstance(members, dict) or inner[0] not in members:
+                continue
+            remaining = {key: value for key, value in members.items() if key != inner[0]}
+            body = {**body, name: remaining} if remaining else _without(body, name)
+        else:
+            body = _without(body, name)
+        dropped.append(_field_path(field))
+    return body, tuple(dropped)
+
+
+def is_at_field(path: str, fields: Sequence[tuple[str, ...]]) -> bool:
+    """Whether a path leads to one of these fields, or below it."""
+    return any(path.startswith(at) and path[len(at) :][:1] in ("", ".", "[") for at in map(_field_path, fields))
+
+
+def _field_path(field: tuple[str, ...]) -> str:
+    return ".".join(("$", *field))
+
+
+def _without(body: JSONObject, name: str) -> JSONObject:
+    return {key: value for key, value in body.items() if key != name}
+
+
+def may_define_ids(text: bytes) -> bool:
+    """Whether the JSON text of a body may define ids of tool calls."""
+    return any(mark in text for mark in _DEFINITION_MARKS)
+
+
+def renumber_ids(body: JSONObject) -> JSONObject:
+    """The body with its ids of tool calls renumbered; the body itself where it defines none."""
+    places = list(list_ids(body))
+    numbered: dict[str, str] = {}
+    for place in places:
+        if place.is_definition and place.id not in numbered:
+            numbered[place.id] = f"[TOOL_CALL {len(numbered) + 1}]"
+    if not numbered:
+        return body
+    return _replace_at(body, [(place.path, numbered.get(place.id) or _literal(place.id)) for place in places])
+
+
+def _literal(undefined_id: str) -> str:
+    """An id that the body does not define, told apart from a renumbered one."""
+    return f"{undefined_id}=" if _RENUMBERED.match(undefined_id) else undefined_id
+
+
+def list_ids(body: JSONObject) -> Iterator[IdPlace]:
+    """Every place with the id of a tool call, in the order of the conversation."""
+    for path, message in _list_objects(body, "messages"):  # OpenAI's chat, Anthropic, Ollama, Bedrock
+        for call_path, call in _list_objects(message, "tool_calls"):
+            yield from _find_id(call, (*path, *call_path), "id", is_definition=True)
+        for block_path, block in _list_objects(message, "content"):
+            yield from _list_block_ids(block, (*path, *block_path))
+        yield from _find_id(message, path, "tool_call_id", is_definition=False)
+    for path, item in _list_objects(body, "input"):  # OpenAI's responses
+        yield from _list_item_ids(item, path)
+    for path, content in _list_objects(body, "contents"):  # Gemini
+        for part_path, part in _list_objects(content, "parts"):
+            yield from _list_part_ids(part, (*path, *part_path))
+
+
+def _list_block_ids(block: JSONObject, path: Path) -> Iterator[IdPlace]:
+    """The ids in a block of a message: `tool_use` and its results, or Bedrock's `toolUse` and `toolResult`."""
+    if str(block.get("type", "")).endswith("tool_use"):
+        yield from _find_id(block, path, "id", is_definition=True)
+        yield from _find_nested_id(block, path, "caller", "tool_id", is_definition=False)
+    yield from _find_id(block, path, "tool_use_id", is_definition=False)
+    yield from _find_nested_id(block, path, "toolUse", "toolUseId", is_definition=True)
+    yield from _find_nested_id(block, path, "toolResult", "toolUseId", is_definition=False)
+
+
+def _list_item_ids(item: JSONObject, path: Path) -> Iterator[IdPlace]:
+    """The ids of an input item: a call has an id of its own, and one to which its output refers."""
+    kind = str(item.get("type", ""))
+    is_call = kind.endswith("_call")
+    yield from _find_id(item, path, "call_id", is_definition=is_call)
+    if is_call or kind in ("mcp_approval_request", "item_reference"):
+        yield from _find_id(item, path, "id", is_definition=kind != "item_reference")
+    yield from _find_id(item, path, "approval_request_id", is_definition=False)
+
+
+def _list_part_ids(part: JSONObject, path: Path) -> Iterator[IdPlace]:
+    for name in ("functionCall", "function_call"):
+        yield from _find_nested_id(part, path, name, "id", is_definition=True)
+    for name in ("functionResponse", "function_response"):
+        yield from _find_nested_id(part, path, name, "id", is_definition=False)
+
+
+def _find_id(holder: JSONObject, path: Path, name: str, *, is_definition: bool) -> Iterator[IdPlace]:
+    value = holder.get(name)
+    if isinstance(value, str) and value:
+        yield IdPlace((*path, name), value, is_definition)
+
+
+def _find_nested_id(
+    holder: JSONObject, path: Path, name: str, inner: str, *, is_definition: bool
+) -> Iterator[IdPlace]:
+    nested = holder.get(name)
+    if isinstance(nested, dict):
+        yield from _find_id(nested, (*path, name), inner, is_definition=is_definition)
+
+
+def _list_objects(holder: JSONObject, name: str) -> Iterator[tuple[Path, JSONObject]]:
+    items = holder.get(name)
+    if isinstance(items, list):
+        for index, item in enumerate(items):
+            if isinstance(item, dict):
+                yield (name, index), item
+
+
+def _replace_at(body: JSONObject, changes: Sequence[tuple[Path, JSON]]) -> JSONObject:
+    """A copy of the body with other values at some places; what is not on the way to one is shared."""
+    root: Any = dict(body)
+    copies: dict[Path, Any] = {}
+    for path, value in changes:
+        node = root
+        for depth in range(1, len(path)):
+            copy = copies.get(path[:depth])
+            if copy is None:
+                copy = copies[path[:depth]] = node[path[depth - 1]].copy()
+                node[path[depth - 1]] = copy
+            node = copy
+        node[path[-1]] = value
+    return cast("JSONObject", root)
