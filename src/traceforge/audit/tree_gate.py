@@ -7,19 +7,17 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from traceforge.audit.auditor import AuditReport, nothing_approved, verify_snapshots
 from traceforge.audit.parallel_map import ProgressReporter, no_progress
 from traceforge.config import LoadedConfig, current_folder
 from traceforge.errors import CannotRead, InvalidFile, NotJSON
 from traceforge.findings import ExitCode, Finding, exit_code
+from traceforge.snapshots.formats.tree_layout import StoredSnapshot, find_root_problem
 from traceforge.snapshots.gate.gate_findings import GateFinding
 from traceforge.snapshots.record.pending_changes import ChangeKind, PendingChange, load_pending
 from traceforge.snapshots.tree.base_commit import BaseCheck, check_against_base
-
-if TYPE_CHECKING:
-    from traceforge.snapshots.formats.tree_layout import StoredSnapshot
 
 PENDING_RULE = "GT4"
 _PENDING_HINT = "See it: traceforge diff {id}; then approve or reject it."
@@ -54,7 +52,10 @@ def check_tree_and_pending(
     findings = list[GateFinding]()
     records, request_gated = 0, 0
     stored: Mapping[str, StoredSnapshot] = {}
-    if os.path.lexists(root):
+    problem = find_root_problem(root) if os.path.lexists(root) else None
+    if problem is not None:
+        findings.append(GateFinding(problem, 0))
+    elif os.path.lexists(root):
         tree = verify_snapshots(root, loaded.config.models, progress)
         audit.add_tree(tree, root)
         records, request_gated, stored = tree.records, tree.request_gated, tree.stored

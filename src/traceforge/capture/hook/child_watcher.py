@@ -104,7 +104,13 @@ class ChildWatcher(Watcher):
 
     def report_test(self, scope: str, event: str) -> None:
         """A test began or ended. In a replay, the parent must know of it before the next call asks for a response."""
-        head: dict[str, Any] = {"kind": "test", "scope": scope, "what": event}
+        self._report_event({"kind": "test", "scope": scope, "what": event})
+
+    def report_suite(self, event: str) -> None:
+        """A run of pytest began or ended in this process; at once, because the process may end without a goodbye."""
+        self._report_event({"kind": "suite", "what": event})
+
+    def _report_event(self, head: dict[str, Any]) -> None:
         if self._queries is None:
             self._sender.send(write_frame(head))
         else:

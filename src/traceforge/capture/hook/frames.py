@@ -12,6 +12,7 @@ In: one message and the bytes that belong to it. Out: one frame, and back. Never
     end    id, status, sizes, …      and has ended
     note   what                      traffic that cannot be watched
     test   scope, what               a test began, or has passed, failed or was skipped
+    suite  what                      a run of pytest began or ended in this process
     bye    lost, faults, fault       the process ends
 
 In a replay there is also a call that was refused by the child itself, and queries on connections of their own, with
@@ -19,7 +20,7 @@ the replies after the colon:
 
     refused  why
     play     method, url, …, sizes   a whole request: `answer` status, headers, times, cut, pace, sizes; or `live`
-    test     asked                   as above: `heard`
+    test, suite  asked               as above: `heard`
 """
 
 from __future__ import annotations

@@ -6,6 +6,7 @@ node id that `callsite.current_test` has for the calls of a test. Never: imports
     _pytest.runner._update_current_test_var        a test begins, maybe once more
     _pytest.main.Session.pytest_runtest_logreport  a phase of it has ended; under xdist, in the worker and outside
     _pytest.main.Session.pytest_collectreport      a module was collected, or skipped as a whole
+    _pytest.main.wrap_session                      the whole run: a process that ends within it has not run its tests
 """
 
 from __future__ import annotations
@@ -26,6 +27,12 @@ def make_hooks(watcher: Any) -> dict[str, Hook]:
             scope, event = find_event(*args)
             if scope and event:
                 watcher.report_test(scope, event)
+        except Exception as exc:  # noqa: BLE001 (no error of the hook may reach a test)
+            watcher.add_fault(exc)
+
+    def send_suite_event(event: str) -> None:
+        try:
+            watcher.report_suite(event)
         except Exception as exc:  # noqa: BLE001 (no error of the hook may reach a test)
             watcher.add_fault(exc)
 
@@ -57,6 +64,17 @@ def make_hooks(watcher: Any) -> dict[str, Hook]:
 
             return watched
 
+        def wrap_session(run: Any) -> Any:
+            def watched(*args: Any) -> Any:
+                send_suite_event("began")
+                try:
+                    return run(*args)
+                finally:
+                    send_suite_event("ended")
+
+            return watched
+
+        patches.wrap(module, "wrap_session", wrap_session)
         patches.wrap(module.Session, "pytest_runtest_logreport", wrap)
         patches.wrap(module.Session, "pytest_collectreport", wrap_collection)
 

@@ -48,6 +48,7 @@ class CommandRun:
     )
     tests: Mapping[str, str] = field(default_factory=dict)  # by node id: "passed", "failed" or "skipped"
     offline_report: OfflineReport | None = None  # where the run had no network
+    open_suites: int = 0  # runs of pytest that began and did not end
 
     @property
     def calls(self) -> int:
@@ -136,6 +137,7 @@ def _summarize(
         dict(reports.unseen.most_common()),
         reports.replayed,
         dict(reports.tests),
+        open_suites=reports.open_suites,
     )
 
 

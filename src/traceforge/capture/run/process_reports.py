@@ -54,6 +54,7 @@ class ProcessReports:
         )  # by program, and whether it is a Python that cannot be instrumented
         self.stack_starts: set[str] = set()  # of the processes: see `bootstrap.stack_start`
         self.tests: dict[str, str] = {}  # by node id: how each ended
+        self.open_suites = 0  # runs of pytest that began and did not end
 
 
 class ProcessConnection:
@@ -106,13 +107,17 @@ class ProcessConnection:
             self._record_test_event(str(head["scope"]), str(head["what"]))
             if head.get("asked"):
                 self._reply(write_frame({"kind": "heard"}))
+        elif kind == "suite":
+            self._reports.open_suites += 1 if head["what"] == "began" else -1
+            if head.get("asked"):
+                self._reply(write_frame({"kind": "heard"}))
         elif kind == "refused":
             if self._reports._replay is not None:
                 self._reports._replay.count_refusal(str(head["why"]))
         elif kind == "bye":
-            self._reports.lost += int(head["lost"])
+            self._reports.lost += abs(int(head["lost"]))  # A process cannot take back what others reported.
             if head["faults"]:
-                self._reports.faults[str(head["fault"])] += int(head["faults"])
+                self._reports.faults[str(head["fault"])] += abs(int(head["faults"]))
         else:
             raise ValueError(kind)
         return True

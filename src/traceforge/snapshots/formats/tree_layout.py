@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from traceforge.errors import CannotRead
 from traceforge.files import STATE_DIR, list_folder
-from traceforge.findings import Finding
+from traceforge.findings import IO, Finding
 from traceforge.snapshots.formats import snapshot_manifest
 
 LAYOUT_RULE = "SN6"
@@ -47,6 +47,14 @@ def is_provider_name(name: str) -> bool:
 def is_folder(path: str) -> bool:
     """Whether the path is a folder, and not a link to one."""
     return os.path.isdir(path) and not os.path.islink(path)
+
+
+def find_root_problem(root: str) -> Finding | None:
+    """The finding for something else than a folder: a link would lead to files that nobody reviewed as snapshots."""
+    if is_folder(root):
+        return None
+    what = "a symbolic link, which is not followed" if os.path.islink(root) else "not a folder"
+    return Finding(os.path.basename(root), "", IO, what, "Restore the folder from Git.")
 
 
 def list_providers(root: str) -> list[str]:

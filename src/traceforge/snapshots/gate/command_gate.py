@@ -30,6 +30,7 @@ _NOT_SEEN_HINT = "Let it use HTTP, or do not run it in a test."
 _NO_CALL_HINT = "Is this the command that was recorded? traceforge status says what there is."
 _NOTHING_APPROVED_HINT = "No call is approved yet. Record and approve first: traceforge record -- COMMAND"
 _PYTHON_HINT = "Start it without -I, -E and -S, and with the environment it has."
+_SUITE_HINT = "Look for os._exit or a kill in a test or a conftest.py."
 _SEAL_HINT = "Run it on Linux 6.7 or later, or set test.seal_network to auto."
 
 
@@ -87,6 +88,10 @@ def _find_unseen(run: CommandRun) -> Iterator[Finding]:
     for program in run.not_seen:
         if program != NOT_SEEN_HARMLESS and not (named_singly and program.startswith(LOST_PYTHON)):
             yield Finding(COMMAND, "", IO, f"could not see into {program}", _NOT_SEEN_HINT)
+    if run.open_suites > 0 and run.exit_code == 0:
+        yield Finding(
+            COMMAND, "", IO, "pytest ended in the middle of its run: the tests after that were not run", _SUITE_HINT
+        )
     for problem in run.problems:
         yield Finding(COMMAND, "", IO, problem)
 

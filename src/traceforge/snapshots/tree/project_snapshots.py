@@ -11,12 +11,11 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from traceforge.config import SNAPSHOTS_DIR, LoadedConfig, ModelRule, current_folder, find_match_key
-from traceforge.findings import IO, Finding
+from traceforge.findings import Finding
 from traceforge.replay.library import Library
 from traceforge.replay.player import Player
 from traceforge.replay.request_key import RequestKeyer, make_request_keyer
-from traceforge.snapshots.formats.snapshot_format import RESTORE_HINT
-from traceforge.snapshots.formats.tree_layout import has_interrupted_approval, is_folder
+from traceforge.snapshots.formats.tree_layout import find_root_problem, has_interrupted_approval
 from traceforge.snapshots.tree.approved_calls import ApprovedCall, build_recordings, list_approved_calls
 from traceforge.snapshots.tree.run_scopes import RunScopes
 from traceforge.snapshots.tree.synthesised_answers import SynthesisedAnswers
@@ -74,13 +73,10 @@ def open_snapshots(loaded: LoadedConfig, *, fresh: bool = False, scope: str = ""
 
 
 def _verify_root(root: str, models: Mapping[str, ModelRule], content: TreeContent) -> TreeReport:
-    """Check the tree. A link would lead to files that nobody reviewed as snapshots, and a file is not a tree."""
-    if is_folder(root):
-        return verify_tree(root, models, content=content)
     if not os.path.lexists(root):
         return TreeReport(0, 0, ())
-    what = "a symbolic link, which is not followed" if os.path.islink(root) else "not a folder"
-    return TreeReport(0, 0, (Finding(SNAPSHOTS_DIR, "", IO, what, RESTORE_HINT),))
+    problem = find_root_problem(root)
+    return TreeReport(0, 0, (problem,)) if problem is not None else verify_tree(root, models, content=content)
 
 
 def list_key_names(calls: Iterable[ApprovedCall]) -> set[str]:
