@@ -80,6 +80,7 @@ class TestRule(Struct, forbid_unknown_fields=True, frozen=True):
 
     seal_network: Literal["auto", "require", "off"] = "auto"
     allow_ports: list[float | NonEmptyText] = msgspec.field(default_factory=list)
+    allow_programs: list[NonEmptyText] = msgspec.field(default_factory=list)
     ignore_hosts: list[NonEmptyText] = msgspec.field(default_factory=list)
     may_skip: list[NonEmptyText] = msgspec.field(default_factory=list)
 

@@ -72,7 +72,7 @@ CONFIG = """{
 
   // How `traceforge test` keeps a command from the network, and which ports of loopback it may reach all the same;
   // and the tests with approved calls that a run may skip, such as "tests/test_gpu.py::*".
-  "test": { "seal_network": "auto", "allow_ports": [], "ignore_hosts": [], "may_skip": [] }
+  "test": { "seal_network": "auto", "allow_ports": [], "allow_programs": [], "ignore_hosts": [], "may_skip": [] }
 }
 """
 

@@ -15,6 +15,7 @@ from pages import ROOT, Page, all_pages, read_page
 
 from traceforge.audit.rule_catalogue import RULES
 from traceforge.capture.proxy.worker import TOKEN_VARIABLE
+from traceforge.capture.run.local_programs import LOCAL_PROGRAMS
 from traceforge.chat.chat_connection import BODY_BYTES_MAX, REQUEST_SECONDS_MAX, ROUTES
 from traceforge.chat.chat_errors import ChatErrorCode
 from traceforge.chat.conversation_memory import BYTES_MAX, MESSAGES_MAX, SESSIONS_MAX
@@ -41,6 +42,7 @@ from traceforge.context.responses.model_releases import PROVIDERS
 from traceforge.errors import all_errors
 from traceforge.findings import ExitCode
 from traceforge.schemas import NAMES
+from traceforge.snapshots.gate.telemetry_hosts import TELEMETRY_HOSTS
 from traceforge.web.request_reading import BODY_BYTES_MAX as CONTEXT_BODY_BYTES_MAX
 from traceforge.web.request_reading import BODY_SECONDS_MAX
 
@@ -213,6 +215,15 @@ def _error_codes() -> Iterator[tuple[int, str]]:
     yield from ((400, "unknown_field"), (400, "invalid_fields"))  # InvalidFields.
     yield from ((405, "method_not_allowed"), (403, "other_origin"), (421, "other_host"))
     yield from ((503, "store_unavailable"), (503, "outcome_unknown"), (504, "provider_timeout"))
+
+
+def test_the_offline_lists_are_those_of_the_code() -> None:
+    """Every program and every host, and no other."""
+    programs, hosts = (REFERENCE / "offline-lists.md").read_text(encoding="utf-8").split("\n## ")[1:]
+    names = "".join(part for part in programs.split("\n\n") if part.startswith(("Shells", "Launchers", "Tools")))
+
+    assert sorted(LOCAL_PROGRAMS) == sorted(re.findall(r"`([^`]+)`", names))
+    assert sorted(TELEMETRY_HOSTS.items()) == re.findall(r"^\| `([^`]+)` \| (.+) \|$", hosts, re.MULTILINE)
 
 
 def test_every_exit_code_is_documented() -> None:

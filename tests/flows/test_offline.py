@@ -7,14 +7,17 @@ program is listed as unguarded.
 from __future__ import annotations
 
 import json
+import os
 import shutil
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
 
-from support.command import CommandResult, traceforge
+from support.command import COMMAND, CommandResult, traceforge
 from support.environments import installed_python
 from support.model_servers import ModelServer, model_server
 from support.network_escapes import (
@@ -28,6 +31,8 @@ from support.network_escapes import (
     try_all,
 )
 from traceforge.capture.run.seal import reason_not_sealable
+
+WITHOUT_SECCOMP = Path(__file__).parents[1] / "support" / "without_seccomp.py"
 
 needs_seal = pytest.mark.skipif(bool(reason_not_sealable()), reason=reason_not_sealable())
 
@@ -163,10 +168,10 @@ def test_hooks_alone_stop_another_program_or_the_report_lists_it(site: Site, way
 )
 @pytest.mark.parametrize("way", ["python -I", "cleaned environment", "shell, python -I", "spawned python -I"])
 def test_a_python_that_could_not_be_instrumented_is_exit_code_3(site: Site, way: str, seal: str) -> None:
-    """Sealed or not: its calls were not recorded."""
+    """Sealed or not, and whether it connects or not: its calls were not recorded."""
     site.configure(seal_network=seal)
 
-    ran = site.test(way, "127.0.0.1", "--json")
+    ran = site.test(f"CONNECT = 'import time; time.sleep(0.05)'\n{WAYS[way]}", "127.0.0.1", "--json")
 
     assert 3 == _last(ran)["exit_code"], ran
     assert 1 == sum(_last(ran)["offline"]["never_entered"].values()), ran
@@ -227,8 +232,11 @@ def test_a_model_s_port_on_loopback_is_blocked(site: Site) -> None:
     ran = site.test("socket", "127.0.0.1", "--json")
     ollama = site.test("socket", "localhost", "--json", port=11434)
 
-    assert ([{"place": f"127.0.0.1:{site.target.port}", "why": "model", "times": 1}], 0) == (
-        _last(ran)["offline"]["refused"],
+    (refused,) = _last(ran)["offline"]["refused"]
+    assert (f"127.0.0.1:{site.target.port}", "model", 1, 0) == (
+        refused["place"],
+        refused["why"],
+        refused["times"],
         site.target.connections,
     )
     assert "127.0.0.1:11434" == _last(ollama)["offline"]["refused"][0]["place"]
@@ -271,3 +279,141 @@ def test_the_seal_changes_nothing_else(site: Site) -> None:
     assert (7, f"['127.0.0.1', '{site.target.port}'] \n") == (code.code, code.out)
     assert 128 + 15 == killed.code
     assert (3, True) == (missing.code, "no-such-command" in missing.err)
+
+
+CURL = "subprocess.run(['curl', '-s', '-m', '3', '--noproxy', '*', 'http://192.0.2.1/'])"
+
+
+@needs_seal
+def test_a_refused_connection_names_the_test_and_the_program(site: Site) -> None:
+    """Of every kind: a program, its daemon, compiled code in pytest itself, a fork, and programs that use a proxy."""
+    (site.folder / "test_ways.py").write_text(
+        f"""
+import ctypes, os, socket, struct, subprocess, time
+def connect(host):
+    address = struct.pack("=HH4s8x", 2, socket.htons(80), socket.inet_aton(host))
+    ctypes.CDLL(None).connect(socket.socket().fileno(), address, 16)
+def test_a(): {CURL}
+def test_b(): subprocess.run(["curl", "-s", "http://192.0.2.2/"])
+def test_c(): connect("192.0.2.3")
+def test_d():
+    child = os.fork()
+    if not child:
+        connect("192.0.2.4")
+        os._exit(0)
+    os.waitpid(child, 0)
+def test_e():
+    subprocess.run(["setsid", "-f", "bash", "-c", "echo > /dev/tcp/192.0.2.5/80; touch done"])
+    while not os.path.exists("done"):
+        time.sleep(0.01)
+"""
+    )
+
+    ran = site.run("test", "--json", "--", sys.executable, "-m", "pytest", "-q", "test_ways.py")
+
+    found = {finding["message"].split()[3]: finding for finding in _last(ran)["findings"] if finding["rule"] == "GT5"}
+    assert {f"192.0.2.{number + 1}:80": f"test_ways.py::test_{name}" for number, name in enumerate("abcde")} == {
+        address: finding["file"] for address, finding in found.items()
+    }
+    assert ["(by curl)", "(by curl)", "(by bash)"] == [
+        found[f"192.0.2.{number}:80"]["message"][-len("(by curl)") :] for number in (1, 2, 5)
+    ]
+
+
+def _run_where_refused(site: Site, kind: str, way: str) -> CommandResult:
+    """Run a test where the kernel refuses a listener, or Landlock."""
+    (site.folder / "way.py").write_text(f"{ASK}\n{SETUP}\n{way}\n")
+    words = [str(COMMAND), "test", "--json", "--", str(site.python), "way.py", "127.0.0.1", "9"]
+    environ = {"PATH": os.environ["PATH"], "OPENAI_BASE_URL": f"{site.server.url}/v1", "PYTHONDONTWRITEBYTECODE": "1"}
+    ran = subprocess.run(
+        [sys.executable, str(WITHOUT_SECCOMP), kind, *words],
+        cwd=site.folder, env=environ, capture_output=True, text=True, check=False, timeout=60,
+    )  # fmt: skip
+    return CommandResult(ran.returncode, ran.stdout, ran.stderr)
+
+
+@needs_seal
+@pytest.mark.parametrize(
+    ("kind", "strength"),
+    [("listener", "sealed, refusals not named"), pytest.param("landlock", "hooks only", marks=pytest.mark.slow)],
+)
+def test_where_refusals_are_not_named_an_unknown_program_is_exit_code_3(site: Site, kind: str, strength: str) -> None:
+    """The message has the line to add; shells and local tools are known."""
+    way = "subprocess.run(['sh', '-c', 'uname; env true; perl -e \"select(undef, undef, undef, 0.1)\"'])"
+    unknown = _run_where_refused(site, kind, way)
+    site.configure(allow_programs=["perl"])
+    allowed = _run_where_refused(site, kind, way)
+
+    (finding,) = _last(unknown)["unchecked"]
+    assert (3, True) == (unknown.code, '{"test":{"allow_programs":["perl"]}}' in finding["hint"]), unknown
+    assert (0, strength) == (allowed.code, _last(allowed)["offline"]["strength"]), allowed
+
+
+OUTLIVES = {
+    "child": "subprocess.Popen(['sleep', '3'], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)",
+    "daemon": "subprocess.run(['setsid', '-f', 'sleep', '3'], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)",
+    "double fork": """
+if not os.fork():
+    os.setsid()
+    if not os.fork():
+        for number in (1, 2):
+            os.dup2(os.open(os.devnull, os.O_RDWR), number)
+        os.execvp("sleep", ["sleep", "3"])
+    os._exit(0)
+os.wait()
+""",
+}
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="only Linux knows the processes of a command")
+@pytest.mark.parametrize(
+    "way", ["daemon", *(pytest.param(name, marks=pytest.mark.slow) for name in ("child", "double fork"))]
+)
+def test_a_process_that_outlives_the_command_is_exit_code_3(site: Site, way: str) -> None:
+    """Nobody sees what it does afterwards; one that ends at once is no problem. `run` says it, too."""
+    ran = site.test(OUTLIVES[way], "127.0.0.1")
+    ended = site.test("subprocess.Popen(['sleep', '0.1'])", "127.0.0.1")
+    (site.folder / "way.py").write_text(f"import os, subprocess\n{OUTLIVES[way]}")
+    outside = site.run("run", "--", str(site.python), "way.py")
+
+    assert (3, True) == (ran.code, "a process outlived the command: sleep" in ran.err), ran
+    assert 0 == ended.code, ended
+    assert (0, True) == (outside.code, "traceforge: still running: sleep; " in outside.err), outside
+
+
+HIDDEN_PYTHONS = {
+    "renamed": "shutil.copy(os.path.realpath(PYTHON), 'helper'); subprocess.run(['./helper', '-I', '-c', WAIT])",
+    "python3.13t": "os.symlink(PYTHON, 'python3.13t'); subprocess.run(['./python3.13t', '-I', '-c', WAIT])",
+    "loader": "subprocess.run([LOADER, os.path.realpath(PYTHON), '-I', '-c', WAIT])",
+    "no random addresses": "subprocess.run(['setarch', '-R', PYTHON, '-I', '-c', WAIT])",
+    "same process": "os.execvp('sh', ['sh', '-c', f'exec {PYTHON} -I -c \"{WAIT}\"'])",
+}
+
+
+@needs_seal
+@pytest.mark.parametrize(
+    "way", ["renamed", *(pytest.param(name, marks=pytest.mark.slow) for name in HIDDEN_PYTHONS if name != "renamed")]
+)
+def test_a_python_under_another_name_is_recognised(site: Site, way: str) -> None:
+    """By its file, and by the address of its stack: whatever it is called, and whoever starts it."""
+    (loader,) = {line.split()[-1] for line in Path("/proc/self/maps").read_text().splitlines() if "/ld-" in line}
+    setup = f"WAIT = 'import time; time.sleep(0.1)'; LOADER = {loader!r}"
+
+    ran = site.test(f"{setup}\n{HIDDEN_PYTHONS[way]}", "127.0.0.1", "--json")
+
+    assert (3, 1) == (_last(ran)["exit_code"], sum(_last(ran)["offline"]["never_entered"].values())), ran
+
+
+def test_telemetry_and_start_up_downloads_are_refused_without_a_finding(site: Site) -> None:
+    """As litellm does it when it is imported."""
+    way = """
+for host in ("raw.githubusercontent.com", "us.i.posthog.com", "169.254.169.254"):
+    try:
+        httpx.get(f"https://{host}/BerriAI/litellm/main/model_prices_and_context_window.json")
+    except httpx.ConnectError:
+        print("refused")
+"""
+    ran = site.test(way, "127.0.0.1", "--json")
+
+    assert (0, "refused\n" * 3, []) == (ran.code, ran.out, _last(ran)["findings"]), ran
+    assert 3 == len(_last(ran)["offline"]["refused"])

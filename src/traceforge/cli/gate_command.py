@@ -34,8 +34,8 @@ def test(
     """Run COMMAND offline with approved answers; fail on a change.
 
     Every model call of COMMAND is answered from its snapshot, and COMMAND cannot reach other machines. The report
-    says how the network was closed: by the kernel for every program (`sealed`), or in process, for Python and Node.js
-    (`hooks only`).
+    says how the network was closed: by the kernel for every program (`sealed`; `refusals not named` if it does not
+    say who tried to connect), or in process, for Python and Node.js (`hooks only`).
 
     Exit code 1: a request is new or changed, COMMAND tried to open a connection, a snapshot was not used by the test
     it belongs to, or a file of the snapshot tree is invalid. Exit code 3: something could not be checked, or COMMAND

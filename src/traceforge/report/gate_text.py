@@ -19,7 +19,7 @@ from traceforge.compare.comparison import compare
 from traceforge.report.diff_text import comparison_text
 from traceforge.report.observation_text import observation_lines
 from traceforge.report.text_format import PROMPT_ONLY, count, hint_line, one_line
-from traceforge.snapshots.gate.gate_findings import GateFinding, findings_json
+from traceforge.snapshots.gate.gate_findings import REFUSED_RULE, GateFinding, findings_json
 from traceforge.snapshots.record.pending_changes import ChangeKind, PendingChange
 from traceforge.snapshots.tree.approved_calls import REQUEST_GATE, ApprovedCall
 
@@ -176,7 +176,7 @@ def gate_finding_lines(gate_findings: Sequence[GateFinding], *, colour: bool = F
         finding = gate_finding.finding
         place = f" {finding.path}" if finding.path else ""
         yield f"{one_line(finding.file)}{place}: {finding.rule} {one_line(finding.message)}"
-        if gate_finding.calls:
+        if gate_finding.calls or (finding.rule == REFUSED_RULE and len(gate_finding.scopes) > 1):
             yield from (f"    in {one_line(scope)}" for scope in gate_finding.scopes[:SCOPES_SHOWN] if scope)
             if len(gate_finding.scopes) > SCOPES_SHOWN:
                 yield f"    and {len(gate_finding.scopes) - SCOPES_SHOWN} more"
@@ -250,9 +250,9 @@ def offline_lines(offline: OfflineReport) -> Iterator[str]:
     """How the network was closed; without a seal, also the programs that could have reached it."""
     strength = offline.strength
     if strength.is_sealed:
-        yield (
-            f"offline: sealed, except for ports {', '.join(strength.ports)}" if strength.ports else "offline: sealed"
-        )
+        why = f" ({strength.why_not_named})" if strength.why_not_named else ""
+        ports = f", except for ports {', '.join(strength.ports)}" if strength.ports else ""
+        yield f"offline: {strength.word}{why}{ports}"
         return
     yield f"offline: hooks only ({strength.why})"
     if offline.other_programs:
@@ -265,10 +265,16 @@ def offline_json(offline: OfflineReport) -> JSONObject:
     """How the network was closed, as JSON."""
     return {
         "strength": offline.strength.word,
-        "why": offline.strength.why,
+        "why": offline.strength.why or offline.strength.why_not_named,
         "ports": list(offline.strength.ports),
         "refused": [
-            {"place": refusal.address, "why": refusal.why, "times": times}
+            {
+                "place": refusal.address,
+                "why": refusal.why,
+                "times": times,
+                "scope": refusal.scope,
+                "program": refusal.program,
+            }
             for refusal, times in sorted(offline.refused.items())
         ],
         "never_entered": dict(offline.uninstrumented),

@@ -26,6 +26,11 @@ def run_lines(run: CommandRun) -> list[str]:
     lines += [
         f"could not record the calls of {one_line(name)}{_times(number)}" for name, number in run.not_seen.items()
     ]
+    if run.survivors:
+        names = ", ".join(map(one_line, run.survivors))
+        lines.append(
+            f"still running: {names}; their calls are no longer recorded, and the proxy of this run has ended"
+        )
     lines += [f"problem: {one_line(name)}{_times(number)}" for name, number in run.problems.items()]
     return [f"traceforge: {line}" for line in lines]
 
@@ -42,6 +47,7 @@ def run_json(run: CommandRun) -> JSON:
         "unfinished": run.unfinished,
         "not_seen": dict(run.not_seen),
         "problems": dict(run.problems),
+        "still_running": list(run.survivors),
     }
 
 

@@ -11,6 +11,7 @@ if (settings) {
   const fs = require("fs");
   const net = require("net");
   const dgram = require("dgram");
+  const path = require("path");
 
   const [file, ports, models] = settings.split("|");
   const openPorts = ports === "*" ? null : ports.split(",").filter(Boolean).map((range) => range.split("-").map(Number));
@@ -46,7 +47,8 @@ if (settings) {
   const makeRefusal = (host, port, kind) => {
     const name = net.isIPv6(String(host)) ? `[${host}]` : host;
     const address = `${name || "localhost"}:${port}`;
-    report({ place: address, why: kind });
+    const program = ["node", ...process.argv.slice(1, 2).map((script) => path.basename(script))].join(" ");
+    report({ place: address, why: kind, program, test: process.env.PYTEST_CURRENT_TEST || "" });
     const error = new Error(`TraceForge test: a connection to ${address} was refused: ${reasons[kind]}`);
     return Object.assign(error, { code: "ECONNREFUSED", errno: -111, syscall: "connect", address: host, port });
   };

@@ -26,7 +26,7 @@ _COMPREHENSIONS = frozenset({"<listcomp>", "<setcomp>", "<dictcomp>"})
 _PHASES = (" (setup)", " (call)", " (teardown)")
 _PACKAGE = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))  # TraceForge itself
 
-_CURRENT_TEST = "PYTEST_CURRENT_TEST"
+CURRENT_TEST_VARIABLE = "PYTEST_CURRENT_TEST"
 
 
 class CallSites:
@@ -103,8 +103,12 @@ class CallSites:
 
 def current_test() -> str:
     """The node id of the test that runs, as pytest sets it; "" outside tests. Works in threads without a context."""
-    scope = os.environ.get(_CURRENT_TEST, "")
-    return scope.rpartition(" ")[0] if scope.endswith(_PHASES) else scope
+    return parse_test(os.environ.get(CURRENT_TEST_VARIABLE, ""))
+
+
+def parse_test(text: str) -> str:
+    """The node id in the value of pytest's variable, which also has the phase of the test."""
+    return text.rpartition(" ")[0] if text.endswith(_PHASES) else text
 
 
 def _function(frame: FrameType) -> str:

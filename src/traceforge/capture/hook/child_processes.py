@@ -14,7 +14,7 @@ from typing import Any
 from .patches import Hook, Patches
 
 RUN_VARIABLE = "TRACEFORGE_RUN"
-_PYTHON = re.compile(r"(?:python|pypy)[\d.]*(?:\.exe)?\Z", re.IGNORECASE)
+_PYTHON = re.compile(r"(?:python|pypy)w?[\d.]*[dmtu]{0,3}(?:-dbg)?(?:\.exe)?\Z", re.IGNORECASE)
 _ENV_POSITION = 10  # of `env` among the positional arguments of Popen, which hardly any program uses
 
 

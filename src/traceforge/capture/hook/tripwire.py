@@ -95,12 +95,19 @@ class Tripwire:
         Raises:
             ConnectionRefusedError: it is refused.
         """
+        why = self.find_problem(host, port)
+        if why:
+            self.refuse(host, port, why)
+
+    def find_problem(self, host: Any, port: Any) -> str:
+        """Why a connection is not allowed, one of `REASONS`; "" where it is."""
         if not is_loopback(host):
-            self.refuse(host, port, REMOTE)
-        elif port in self._model_ports:
-            self.refuse(host, port, MODEL)
-        elif self._open_ports is not None and not any(first <= port <= last for first, last in self._open_ports):
-            self.refuse(host, port, PORT)
+            return REMOTE
+        if port in self._model_ports:
+            return MODEL
+        if self._open_ports is not None and not any(first <= port <= last for first, last in self._open_ports):
+            return PORT
+        return ""
 
     def check_name(self, host: Any, port: Any) -> None:
         """Allow a name to be resolved, or refuse it. Numbers are allowed: nothing is sent for them.
@@ -122,7 +129,8 @@ class Tripwire:
         address = f"{name}:{_text(port)}" if port else name
         if self._report_count < REPORTS_MAX:
             self._report_count += 1
-            send_report(self._address, self._token, {"kind": "shut", "place": address, "why": why})
+            test = os.environ.get("PYTEST_CURRENT_TEST", "")
+            send_report(self._address, self._token, {"kind": "shut", "place": address, "why": why, "test": test})
         raise ConnectionRefusedError(111, f"TraceForge test: a connection to {address} was refused: {REASONS[why]}")
 
 

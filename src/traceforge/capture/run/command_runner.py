@@ -24,6 +24,7 @@ from traceforge.capture.run.offline import OfflineReport, OfflineRun
 from traceforge.capture.run.process_reports import ProcessReports
 from traceforge.capture.run.run_proxy import RunProxy
 from traceforge.capture.run.spawn import blocked_signals, run_process
+from traceforge.capture.run.surviving_processes import CommandDescendants
 from traceforge.config import LoadedConfig
 from traceforge.errors import CannotListen
 
@@ -49,6 +50,7 @@ class CommandRun:
     tests: Mapping[str, str] = field(default_factory=dict)  # by node id: "passed", "failed" or "skipped"
     offline_report: OfflineReport | None = None  # where the run had no network
     open_suites: int = 0  # runs of pytest that began and did not end
+    survivors: tuple[str, ...] = ()  # programs that outlived the command
 
     @property
     def calls(self) -> int:
@@ -82,13 +84,14 @@ def run_command(
     run_proxy = RunProxy(engine, loaded, replay)
     start = start_proxy or (run_proxy.start if with_proxy else None)
     offline_run: OfflineRun | None = None
+    descendants = CommandDescendants()
     with blocked_signals() as mask:
         listener = ProcessListener(reports)
         try:
             proxy = start(read_upstreams(environment)) if start else ""
             if start and not proxy and replay is not None:
                 raise CannotListen("127.0.0.1", 0, "no address is free for the replay")
-            offline_run = OfflineRun(loaded, environment) if offline else None
+            offline_run = OfflineRun(loaded, environment, reports) if offline else None
             offline_environment = (
                 offline_run.environment(proxy, listener.address) if offline_run is not None else None
             )
@@ -106,12 +109,16 @@ def run_command(
                 environment,
                 mask,
                 offline_run.open_ports(proxy, listener.address) if offline_run is not None else None,
+                offline_run.start_supervisor if offline_run is not None else None,
+                descendants,
             )
+            survivors = descendants.list_survivors()
         finally:
+            descendants.close()
             listener.close(DRAIN_S)
             run_proxy.close()
             counts = recorder.close(DRAIN_S)
-            offline_report = offline_run.close(reports) if offline_run is not None else None
+            offline_report = offline_run.close() if offline_run is not None else None
     if looks_like_python(words[0]) and (flags := isolating_flags(list(words))):
         reports.unseen[f"a Python started with -{flags}"] += 1
     hosts = reports.hosts + run_proxy.calls
@@ -119,6 +126,7 @@ def run_command(
         _summarize(code, session_id, engine, reports, counts),
         hosts=dict(hosts.most_common()),
         offline_report=offline_report,
+        survivors=tuple(survivors),
     )
 
 

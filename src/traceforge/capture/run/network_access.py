@@ -23,6 +23,8 @@ class RefusedConnection(NamedTuple):
 
     address: str
     why: str  # one of `tripwire.REASONS`
+    scope: str = ""  # the test, where one is known
+    program: str = ""  # that made it, where it is known
 
     @property
     def host(self) -> str:

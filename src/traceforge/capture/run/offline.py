@@ -5,6 +5,7 @@ connect, and at the end which connections were refused and which programs were n
 did: where nothing could be sealed, the report says so and why.
 
     the seal            no TCP but to a few ports, for every process of the command        seal.py
+    the supervisor      the same, by address; it names who was refused                     connection_supervisor.py
     the tripwire        in Python, loopback and nothing else                               hook/tripwire.py
                         in Node.js, the same                                               enter/tripwire.cjs
     a refusing proxy    for programs that heed HTTPS_PROXY: it names the host              refusing_proxy.py
@@ -23,14 +24,19 @@ from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
 from traceforge.canon import json_bytes, parse_json
+from traceforge.capture.hook.callsite import parse_test
 from traceforge.capture.hook.child_processes import looks_like_python
-from traceforge.capture.hook.tripwire import REMOTE
+from traceforge.capture.hook.tripwire import REMOTE, Tripwire
 from traceforge.capture.run import environment
+from traceforge.capture.run.connection_supervisor import ConnectionSupervisor
 from traceforge.capture.run.network_access import RefusedConnection, model_ports
+from traceforge.capture.run.process_files import StartedProgram, find_process
+from traceforge.capture.run.process_origins import ProcessOrigins
 from traceforge.capture.run.process_reports import NAME_LENGTH_MAX, ProcessReports
 from traceforge.capture.run.process_scan import ProcessScan
 from traceforge.capture.run.refusing_proxy import PROXY_VARIABLES, RefusingProxy
 from traceforge.capture.run.seal import SealStatus, reason_not_sealable
+from traceforge.capture.run.syscall_filter import find_architecture
 from traceforge.config import LoadedConfig, port_range
 from traceforge.errors import NotJSON
 
@@ -45,26 +51,39 @@ class OfflineReport(NamedTuple):
     refused: Mapping[RefusedConnection, int]
     uninstrumented: Mapping[str, int]  # Pythons that could not be instrumented
     other_programs: Mapping[str, int]  # other programs
+    hidden_programs: Mapping[str, int] = {}  # of which the system does not tell what they are
+    unwatched_ports: Mapping[tuple[str, int], int] = {}  # programs without a hook, and allowed ports that they used
+    supervisor_failure: str = ""  # why connections were not supervised to the end
 
 
 class OfflineRun:
-    """One run without a network."""
+    """One run without a network; `reports` are those of its Pythons."""
 
-    def __init__(self, loaded: LoadedConfig, environ: Mapping[str, str]) -> None:
+    def __init__(self, loaded: LoadedConfig, environ: Mapping[str, str], reports: ProcessReports) -> None:
         rule = loaded.config.test
         self.model_ports = model_ports(loaded, environ)
+        self._reports = reports
+        self._origins = ProcessOrigins(reports)
         self._allowed = [ports for text in rule.allow_ports if (ports := port_range(text))]
         why = "test.seal_network is off" if rule.seal_network == "off" else reason_not_sealable()
         self.strength = SealStatus(not why, why, tuple(map(_format_ports, self._allowed)))
         self._folder = tempfile.mkdtemp(prefix="traceforge-node-")
-        self._refusing = RefusingProxy()
         self._scan = ProcessScan()
+        self._refusing = RefusingProxy(
+            lambda port, server_port: self._origins.find_client(port, server_port, self._scan.descendants)
+        )
         self._environ = environ
+        self._rules = ""
+        self._supervisor: ConnectionSupervisor | None = None
+        self._refused: Counter[RefusedConnection] = Counter()
+        self._unread: Counter[str] = Counter()  # programs whose memory could not be read
+        self._port_users: dict[tuple[str, int], StartedProgram] = {}  # by where the stack begins, and port
 
     def environment(self, proxy: str, address: str) -> environment.OfflineEnvironment:
         """The variables of the command; `proxy` is the run's own, `address` that of the listener."""
         open_ports = ",".join(_format_range(ports) for ports in self._ranges(proxy, address))
         allowed = f"{open_ports if self.strength.is_sealed else '*'}|{','.join(map(str, sorted(self.model_ports)))}"
+        self._rules = allowed
         options = self._environ.get("NODE_OPTIONS", "")
         quoted = json_bytes(NODE_FILE).decode()
         node_variables = {
@@ -86,24 +105,71 @@ class OfflineRun:
         ours += [int(address.rpartition(":")[2])] if address.startswith("tcp:") else []
         return [*self._allowed, *(range(port, port + 1) for port in ours if port)]
 
-    def close(self, reports: ProcessReports) -> OfflineReport:
+    def start_supervisor(self, listener: int, why: str) -> None:
+        """Called where the run is sealed, before the command starts: with a file descriptor, or the reason for -1."""
+        calls = find_architecture()
+        if listener < 0 or calls is None:
+            self.strength = self.strength._replace(why_not_named=why or "no supervisor")
+            return
+        self._supervisor = ConnectionSupervisor(
+            listener,
+            calls,
+            Tripwire(self._rules, "", ""),
+            on_refusal=self._add_refusal,
+            on_allowed=self._add_allowed,
+            on_unread=self._add_unread,
+        )
+
+    def _add_refusal(self, thread: int, address: str, why: str) -> None:
+        self._scan.add_process(find_process(thread))
+        self._refused[RefusedConnection(address, why, *self._origins.find(thread))] += 1
+
+    def _add_allowed(self, thread: int, port: int) -> None:
+        if any(port in ports for ports in self._allowed):
+            program = self._scan.add_process(find_process(thread))
+            if program is not None:
+                self._port_users[program.stack_start, port] = program
+
+    def _add_unread(self, thread: int) -> None:
+        program = self._scan.add_process(find_process(thread))
+        self._unread[program.name if program is not None else "a program that has ended"] += 1
+
+    def close(self) -> OfflineReport:
         """The run is over: the report about it."""
+        reports = self._reports
+        failure = ""
+        if self._supervisor is not None:
+            self._supervisor.close()
+            failure = self._supervisor.failure
         self._scan.close()
         self._refusing.close()
         node_pids, refused = self._read_node_reports()
-        for (address, why), times in reports.refused_connections.items():
-            refused[RefusedConnection(address, why)] += times
-        for address, times in self._refusing.requested_hosts.items():
-            refused[RefusedConnection(address, REMOTE)] += times
+        refused.update(reports.refused_connections)
+        refused.update(self._refused)
+        for (address, origin), times in self._refusing.requested_hosts.items():
+            refused[RefusedConnection(address, REMOTE, *origin)] += times
         shutil.rmtree(self._folder, ignore_errors=True)
-        uninstrumented = self._scan.uninstrumented_pythons(reports.stack_starts - {""}, reports.processes)
+        stack_starts = reports.stack_starts - {""}
+        uninstrumented = self._scan.uninstrumented_pythons(stack_starts)
         others = self._scan.other_programs(node_pids)
         for (name, is_lost), times in reports.started_programs.items():  # those that the scan was too slow for
             if is_lost and times > uninstrumented.total():
                 uninstrumented[name] += times - uninstrumented.total()
             elif not looks_like_python(name) and not (node_pids and name == "node"):
                 others[name] = max(others[name], 1)
-        return OfflineReport(self.strength, dict(refused), dict(uninstrumented), dict(others))
+        return OfflineReport(
+            self.strength,
+            dict(refused),
+            dict(uninstrumented),
+            dict(others),
+            dict(self._scan.hidden_programs() | self._unread),
+            Counter(
+                (program.name, port)
+                for (start, port), program in self._port_users.items()
+                if start not in stack_starts and program.pid not in node_pids
+            ),
+            failure,
+        )
 
     def _read_node_reports(self) -> tuple[set[int], Counter[RefusedConnection]]:
         """Lines of JSON: Node.js processes that have the tripwire, and what they refused."""
@@ -115,7 +181,11 @@ class OfflineRun:
                     report: Any = parse_json(line)
                     pids.add(int(report["pid"]))
                     if "place" in report:
-                        refused[RefusedConnection(str(report["place"])[:NAME_LENGTH_MAX], str(report["why"]))] += 1
+                        place, why = str(report["place"])[:NAME_LENGTH_MAX], str(report["why"])
+                        scope, program = parse_test(str(report.get("test", ""))), str(report.get("program", "node"))
+                        refused[
+                            RefusedConnection(place, why, scope[:NAME_LENGTH_MAX], program[:NAME_LENGTH_MAX])
+                        ] += 1
         return pids, refused
 
 

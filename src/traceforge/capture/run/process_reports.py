@@ -16,10 +16,13 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from traceforge.capture.engine import Engine
+from traceforge.capture.hook.callsite import parse_test
 from traceforge.capture.hook.frames import write_frame
 from traceforge.capture.hook.in_flight_call import InFlightCall
 from traceforge.capture.hook.replayed_response import ReplayedResponse, make_refusal
 from traceforge.capture.replay_responder import ReplayResponder
+from traceforge.capture.run.network_access import RefusedConnection
+from traceforge.capture.run.process_files import describe_program
 from traceforge.capture.traceforge_headers import apply_call_site
 from traceforge.clock import timestamp_text
 from traceforge.exchange import Caller, CallOutcome, Headers
@@ -48,13 +51,14 @@ class ProcessReports:
         self.malformed = 0  # frames that could not be read
         self.too_large = 0
         self.replayed = 0  # calls that were answered from recordings, or refused because they were not recorded
-        self.refused_connections: Counter[tuple[str, str]] = Counter()  # by address and reason
+        self.refused_connections: Counter[RefusedConnection] = Counter()
         self.started_programs: Counter[tuple[str, bool]] = (
             Counter()
         )  # by program, and whether it is a Python that cannot be instrumented
         self.stack_starts: set[str] = set()  # of the processes: see `bootstrap.stack_start`
         self.tests: dict[str, str] = {}  # by node id: how each ended
         self.open_suites = 0  # runs of pytest that began and did not end
+        self.current_tests: dict[int, str] = {}  # by process: the test that it began last
 
 
 class ProcessConnection:
@@ -65,6 +69,7 @@ class ProcessConnection:
         self._reply = reply or _discard_reply
         self._open_calls: dict[str, InFlightCall] = {}
         self._is_authenticated = False
+        self._pid = 0
 
     def handle_frame(self, head: dict[str, Any], pieces: list[bytes]) -> bool:
         """One frame. False: the process is not one of this run, and the connection is to be closed."""
@@ -90,7 +95,8 @@ class ProcessConnection:
         if not self._is_authenticated:
             self._is_authenticated = kind == "hello" and hmac.compare_digest(str(head["token"]), self._reports._token)
             if self._is_authenticated:
-                self._reports.processes.add(int(head["pid"]))
+                self._pid = int(head["pid"])
+                self._reports.processes.add(self._pid)
                 self._reports.stack_starts.add(str(head.get("start", "")))
             return self._is_authenticated
         if kind == "begin":
@@ -100,7 +106,7 @@ class ProcessConnection:
         elif kind == "note":
             self._reports.unseen[str(head["what"])] += 1
         elif kind == "shut":
-            self._reports.refused_connections[str(head["place"])[:NAME_LENGTH_MAX], str(head["why"])] += 1
+            self._reports.refused_connections[self._read_refusal(head)] += 1
         elif kind == "started":
             self._reports.started_programs[str(head["name"])[:NAME_LENGTH_MAX], bool(head["lost"])] += 1
         elif kind == "test":
@@ -148,11 +154,18 @@ class ProcessConnection:
         """Record that a test began, perhaps again, or that a phase of it ended; its worst outcome counts."""
         tests = self._reports.tests
         if event == "began":
+            self._reports.current_tests[self._pid] = scope
             tests.pop(scope, None)
             if self._reports._replay is not None:
                 self._reports._replay.player.restart_scope(scope)
         elif _OUTCOMES.index(event) >= _OUTCOMES.index(tests.get(scope, "passed")):
             tests[scope] = event
+
+    def _read_refusal(self, head: dict[str, Any]) -> RefusedConnection:
+        scope = parse_test(str(head.get("test", "")))[:NAME_LENGTH_MAX]
+        return RefusedConnection(
+            str(head["place"])[:NAME_LENGTH_MAX], str(head["why"]), scope, describe_program(self._pid)
+        )
 
     def _begin_call(self, head: dict[str, Any]) -> None:
         headers, caller = _read_caller(head)

@@ -1,7 +1,8 @@
 """A proxy that refuses every request: programs that use `HTTPS_PROXY` learn that a test has no network, and name the
 host that they wanted.
 
-In: requests of HTTP proxies. Out: 403 with a sentence, and the requested hosts. Never: connects anywhere.
+In: requests of HTTP proxies. Out: 403 with a sentence, and the requested hosts with who asked for them. Never:
+connects anywhere.
 """
 
 from __future__ import annotations
@@ -10,7 +11,10 @@ import socket
 import socketserver
 import threading
 from collections import Counter
+from collections.abc import Callable
 from urllib.parse import urlsplit
+
+from traceforge.capture.run.process_origins import ConnectionOrigin
 
 HEAD_BYTES_MAX = 64 << 10
 HEAD_S = 10.0  # How long a client may take to send its request.
@@ -23,8 +27,9 @@ PROXY_VARIABLES = ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "http_proxy", "http
 class RefusingProxy:
     """One proxy, for one run, on loopback."""
 
-    def __init__(self) -> None:
-        self.requested_hosts: Counter[str] = Counter()
+    def __init__(self, find_origin: Callable[[int, int], ConnectionOrigin] | None = None) -> None:
+        self.requested_hosts: Counter[tuple[str, ConnectionOrigin]] = Counter()
+        self.find_origin = find_origin or (lambda port, server_port: ConnectionOrigin())
         self._server = _Server(("127.0.0.1", 0), _Client)
         self._server.proxy = self
         self.port: int = self._server.server_address[1]
@@ -64,7 +69,8 @@ class _Client(socketserver.BaseRequestHandler):
             host = requested_host(head.split(b"\r\n", 1)[0])
             assert isinstance(self.server, _Server)
             if host:
-                self.server.proxy.requested_hosts[host] += 1
+                proxy = self.server.proxy  # Who asks must be found while the connection is there.
+                proxy.requested_hosts[host, proxy.find_origin(self.client_address[1], proxy.port)] += 1
             connection.sendall(_refusal(host))
         except OSError:
             pass  # the client went away; its request is known

@@ -4,10 +4,11 @@ In: ports. Out: a thread whose children are sealed, by Landlock (Linux 6.7 and l
 this process itself: the kernel seals one thread, and what that thread starts inherits it, across fork, exec and
 any environment that a child is given. Nothing takes it off again.
 
-Landlock knows ports and no addresses, so an allowed port is open on every host; hooks, where they are, allow it on
-loopback alone. It knows connections of TCP and nothing else: UDP, and so DNS, is open, and so are Unix sockets. A few
-ways around `connect` are closed with a filter of system calls (`syscall_filter.py`). `no_new_privs`, which both need,
-also means that no program of the command gains privileges: `sudo` does not work in it.
+Landlock knows ports and no addresses, connections of TCP and nothing else. Beside it stands a filter of system calls
+(`syscall_filter.py`): it closes ways around `connect`, and where the kernel allows it hands every connection to a
+supervisor (`connection_supervisor.py`), which knows addresses and names who was refused. Landlock enforces, whatever
+becomes of the supervisor. `no_new_privs`, which both need, also means that no program of the command gains
+privileges: `sudo` does not work in it.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ import threading
 from collections.abc import Callable, Collection
 from typing import NamedTuple, TypeVar
 
-from traceforge.capture.run.syscall_filter import install_filter
+from traceforge.capture.run.syscall_filter import install_filter, install_listening_filter
 
 ABI_MIN = 4  # The first that knows about TCP.
 
@@ -33,19 +34,28 @@ _RULE_NET_PORT = 2
 _SET_NO_NEW_PRIVS = 38
 
 Result = TypeVar("Result")
+OnListener = Callable[[int, str], object]  # gets the supervisor's file descriptor, or -1 and why there is none
 
 
 class SealStatus(NamedTuple):
-    """Whether a run was sealed."""
+    """Whether a run was sealed, and whether refused connections are named."""
 
     is_sealed: bool
     why: str = ""  # why it was not
     ports: tuple[str, ...] = ()  # that the project allows
+    why_not_named: str = ""  # why nobody can tell who was refused; "" where refusals are named
 
     @property
     def word(self) -> str:
         """The word in a report."""
-        return "sealed" if self.is_sealed else "hooks only"
+        if not self.is_sealed:
+            return "hooks only"
+        return "sealed, refusals not named" if self.why_not_named else "sealed"
+
+    @property
+    def names_refusals(self) -> bool:
+        """Whether every refused connection is known, with the program that made it."""
+        return self.is_sealed and not self.why_not_named
 
 
 def reason_not_sealable() -> str:
@@ -64,8 +74,9 @@ def reason_not_sealable() -> str:
     return ""
 
 
-def run_sealed(work: Callable[[], Result], ports: Collection[int]) -> Result:
-    """Call `work` in a thread that may connect to these ports only; so may the processes that it starts.
+def run_sealed(work: Callable[[], Result], ports: Collection[int], on_listener: OnListener | None = None) -> Result:
+    """Call `work` in a thread that may connect to these ports only; so may the processes that it starts. Where
+    `on_listener` is given, their connections wait for a supervisor, if the kernel allows one.
 
     Raises:
         OSError: the thread could not be sealed, and `work` was not called.
@@ -75,7 +86,7 @@ def run_sealed(work: Callable[[], Result], ports: Collection[int]) -> Result:
 
     def run() -> None:
         try:
-            _seal_thread(ports)
+            _seal_thread(ports, on_listener)
             results.append(work())
         except BaseException as exc:  # noqa: BLE001 (raised again where it belongs)
             errors.append(exc)
@@ -88,7 +99,7 @@ def run_sealed(work: Callable[[], Result], ports: Collection[int]) -> Result:
     return results[0]
 
 
-def _seal_thread(ports: Collection[int]) -> None:
+def _seal_thread(ports: Collection[int], on_listener: OnListener | None) -> None:
     libc = _libc()
     attribute = struct.pack("=QQ", 0, _CONNECT_TCP)  # nothing of files, connections of TCP
     ruleset = _call(libc, _CREATE_RULESET, attribute, ctypes.c_size_t(len(attribute)), ctypes.c_uint32(0))
@@ -100,9 +111,18 @@ def _seal_thread(ports: Collection[int]) -> None:
         if libc.prctl(_SET_NO_NEW_PRIVS, ctypes.c_ulong(1), zero, zero, zero):
             raise OSError(ctypes.get_errno(), "no_new_privs")
         _call(libc, _RESTRICT_SELF, ctypes.c_int(ruleset), ctypes.c_uint32(0))
-        install_filter(libc)
     finally:
         os.close(ruleset)
+    if on_listener is None:
+        install_filter(libc)
+        return
+    try:
+        listener = install_listening_filter(libc)
+    except OSError as exc:
+        install_filter(libc)
+        on_listener(-1, exc.strerror or str(exc))
+    else:
+        on_listener(listener, "")
 
 
 def _call(libc: ctypes.CDLL, number: int, *args: object) -> int:

@@ -15,7 +15,8 @@ import sys
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 
-from traceforge.capture.run.seal import run_sealed
+from traceforge.capture.run.seal import OnListener, run_sealed
+from traceforge.capture.run.surviving_processes import CommandDescendants
 from traceforge.errors import CannotStart
 
 FORWARDED = tuple(
@@ -51,9 +52,15 @@ def blocked_signals() -> Iterator[Mask]:
 
 
 def run_process(
-    words: Sequence[str], environ: Mapping[str, str], mask: Mask, ports: Collection[int] | None = None
+    words: Sequence[str],
+    environ: Mapping[str, str],
+    mask: Mask,
+    ports: Collection[int] | None = None,
+    on_listener: OnListener | None = None,
+    descendants: CommandDescendants | None = None,
 ) -> int:
-    """Run a command to its end, under `blocked_signals`; with `ports`, sealed but for these.
+    """Run a command to its end, under `blocked_signals`; with `ports`, sealed but for these (see `run_sealed`).
+    `descendants` are those of this process: it takes note of their ends.
 
     Raises:
         CannotStart: the command does not exist, or may not be run.
@@ -63,10 +70,13 @@ def run_process(
     if signal.getsignal(signal.SIGCHLD) is signal.SIG_IGN:  # Inherited: the system would keep no exit code for us.
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     early_signals = _take_pending()
-    pid = _spawn(words, environ, mask) if ports is None else run_sealed(lambda: _spawn(words, environ, mask), ports)
+    if ports is None:
+        pid = _spawn(words, environ, mask)
+    else:
+        pid = run_sealed(lambda: _spawn(words, environ, mask), ports, on_listener)
     for number in early_signals:
         _send(pid, number)
-    return _wait(pid)
+    return _wait(pid, descendants)
 
 
 def _take_pending() -> list[int]:
@@ -100,7 +110,7 @@ def _cannot_start(program: str, error: OSError) -> CannotStart:
     return CannotStart(program, (error.strerror or str(error)).lower())  # also for a script's missing interpreter
 
 
-def _wait(pid: int) -> int:
+def _wait(pid: int, descendants: CommandDescendants | None) -> int:
     watched = {*FORWARDED, signal.SIGCHLD}
     while True:
         info = signal.sigtimedwait(watched, CHECK_S)
@@ -109,6 +119,8 @@ def _wait(pid: int) -> int:
             if ended:
                 code = os.waitstatus_to_exitcode(status)
                 return code if code >= 0 else 128 - code
+            if descendants is not None:
+                descendants.reap_orphans(pid)
         elif info.si_code <= 0:  # A process sent it; what the terminal sent has reached the command too.
             _send(pid, info.si_signo)
 

@@ -1,11 +1,17 @@
-"""A filter of system calls that closes ways to a TCP connection which Landlock does not cover.
+"""A filter of system calls: closes ways to the network that Landlock does not cover, and hands connections to a
+supervisor.
 
 In: a thread that is about to be sealed. Out: the same, in which these fail with "permission denied":
 
-    socket(…, MPTCP | SCTP | DCCP)               transports beside TCP; the first reaches any TCP server
-    socket(SMC | RDS | TIPC | VSOCK, …)          families that leave this machine, too
-    sendto, sendmsg, sendmmsg with MSG_FASTOPEN  opens a connection without `connect`
-    io_uring_setup                               system calls that no filter sees
+    socket(…, MPTCP | SCTP | DCCP)                     transports beside TCP; the first reaches any TCP server
+    socket(SMC | RDS | TIPC | VSOCK | PACKET | XDP, …) families that leave this machine, too
+    socket(INET | INET6, RAW, …)                       what root could build its own TCP packets with
+    sendto, sendmsg, sendmmsg with MSG_FASTOPEN        opens a connection without `connect`
+    io_uring_setup                                     system calls that no filter sees
+
+With a listener, these wait until the supervisor (`connection_supervisor.py`) has decided about them: `connect`,
+`sendmsg`, `sendmmsg`, and `sendto` with an address. So do the network calls of 32-bit programs, all of them; without
+a listener they fail.
 
 Never: looks behind a pointer, which a filter cannot. On an architecture that is not listed here, nothing is filtered;
 Landlock still applies.
@@ -16,6 +22,7 @@ The filter is a program of classic BPF: eight bytes an instruction, `code, jump 
 from __future__ import annotations
 
 import ctypes
+import errno
 import os
 import platform
 import struct
@@ -23,30 +30,42 @@ from typing import NamedTuple
 
 
 class SyscallNumbers(NamedTuple):
-    """The number of an architecture, and the numbers of its system calls."""
+    """The number of an architecture, and the numbers of its system calls; then those of its 32-bit programs."""
 
     audit: int
     socket: int
     sendto: int
     sendmsg: int
     sendmmsg: int
+    connect: int
+    seccomp: int
+    audit_32_bit: int
+    network_32_bit: tuple[int, ...]
     io_uring_setup: int = 425
 
 
 ARCHITECTURES = {
-    "x86_64": SyscallNumbers(0xC000003E, 41, 44, 46, 307),
-    "aarch64": SyscallNumbers(0xC00000B7, 198, 206, 211, 269),
-}
+    "x86_64": SyscallNumbers(
+        0xC000003E, 41, 44, 46, 307, 42, 317, 0x40000003, (102, 345, 359, 362, 369, 370, 425)
+    ),  # 102: socketcall
+    "aarch64": SyscallNumbers(
+        0xC00000B7, 198, 206, 211, 269, 203, 277, 0x40000028, (281, 283, 290, 296, 374, 425)
+    ),
+}  # fmt: skip
 X32_BIT = 0x40000000  # Calls of a second ABI of x86-64, which hardly any program uses.
 
 PROTOCOLS = (33, 132, 262)  # DCCP, SCTP, MPTCP
-FAMILIES = (21, 30, 40, 43)  # RDS, TIPC, VSOCK, SMC
+FAMILIES = (17, 21, 30, 40, 43, 44)  # PACKET, RDS, TIPC, VSOCK, SMC, XDP
+INTERNET_FAMILIES = (2, 10)
+RAW_TYPE, TYPE_MASK = 3, 0xF
 MSG_FASTOPEN = 0x20000000
 
-_ALLOW, _REFUSE = 0x7FFF0000, 0x00050000 | 13  # EACCES, as Landlock says it
-_LOAD, _EQUAL, _AT_LEAST, _ANY_BIT, _RETURN = 0x20, 0x15, 0x35, 0x45, 0x06
+_ALLOW, _REFUSE, _NOTIFY = 0x7FFF0000, 0x00050000 | 13, 0x7FC00000  # EACCES, as Landlock says it
+_LOAD, _EQUAL, _AT_LEAST, _ANY_BIT, _AND, _RETURN = 0x20, 0x15, 0x35, 0x45, 0x54, 0x06
 _NUMBER, _ARCHITECTURE = 0, 4  # Places in what a filter is given.
-_SET_SECCOMP, _MODE_FILTER = 22, 2
+_SET_FILTER = 1
+_NEW_LISTENER = 1 << 3
+_WAIT_KILLABLE = 1 << 5  # Linux 5.19: a signal does not restart a call that the supervisor has taken.
 
 
 def install_filter(libc: ctypes.CDLL) -> None:
@@ -55,21 +74,61 @@ def install_filter(libc: ctypes.CDLL) -> None:
     Raises:
         OSError: the kernel refused the filter.
     """
-    calls = ARCHITECTURES.get(platform.machine())
-    if calls is None or ctypes.sizeof(ctypes.c_void_p) != 8:
-        return
-    program = make_program(calls)
+    calls = find_architecture()
+    if calls is not None:
+        _install(libc, calls, make_program(calls), 0)
+
+
+def install_listening_filter(libc: ctypes.CDLL) -> int:
+    """The same, with a supervisor: the file descriptor on which it is notified.
+
+    Raises:
+        OSError: the kernel has no such notifications, or a supervisor is there already.
+    """
+    calls = find_architecture()
+    if calls is None:
+        raise OSError(errno.ENOSYS, f"seccomp: not known for {platform.machine()}")
+    program = make_program(calls, has_listener=True)
+    try:
+        return _install(libc, calls, program, _NEW_LISTENER | _WAIT_KILLABLE)
+    except OSError as exc:
+        if exc.errno != errno.EINVAL:
+            raise
+        return _install(libc, calls, program, _NEW_LISTENER)
+
+
+def find_architecture() -> SyscallNumbers | None:
+    """The numbers of this machine; None where they are not known."""
+    return ARCHITECTURES.get(platform.machine()) if ctypes.sizeof(ctypes.c_void_p) == 8 else None
+
+
+def _install(libc: ctypes.CDLL, calls: SyscallNumbers, program: bytes, flags: int) -> int:
     buffer = ctypes.create_string_buffer(program, len(program))
     header = struct.pack("@HP", len(program) // 8, ctypes.addressof(buffer))
-    zero = ctypes.c_ulong(0)
-    if libc.prctl(_SET_SECCOMP, ctypes.c_ulong(_MODE_FILTER), header, zero, zero):
+    result = libc.syscall(
+        ctypes.c_long(calls.seccomp), ctypes.c_uint(_SET_FILTER), ctypes.c_uint(flags), ctypes.c_char_p(header)
+    )
+    if result < 0:
         raise OSError(ctypes.get_errno(), f"seccomp: {os.strerror(ctypes.get_errno())}")
+    return int(result)
 
 
-def make_program(calls: SyscallNumbers) -> bytes:
-    """The filter; another architecture's calls (those of 32-bit programs) are let through."""
+def make_program(calls: SyscallNumbers, *, has_listener: bool = False) -> bytes:
+    """The filter. `has_listener`: connections are decided by a supervisor."""
+    verdict = _NOTIFY if has_listener else _REFUSE
+    calls_32_bit = [
+        _instruction(_LOAD, value=_NUMBER),
+        *(
+            line
+            for number in calls.network_32_bit
+            for line in (_instruction(_EQUAL, 0, 1, number), _instruction(_RETURN, value=verdict))
+        ),
+        _instruction(_RETURN, value=_ALLOW),
+    ]
     lines = [
         _instruction(_LOAD, value=_ARCHITECTURE),
+        _instruction(_EQUAL, 0, len(calls_32_bit), calls.audit_32_bit),
+        *calls_32_bit,
         _instruction(_EQUAL, 1, 0, calls.audit),
         _instruction(_RETURN, value=_ALLOW),
         _instruction(_LOAD, value=_NUMBER),
@@ -79,7 +138,12 @@ def make_program(calls: SyscallNumbers) -> bytes:
         _instruction(_RETURN, value=_REFUSE),
         *_refused_arguments(calls.socket, 2, PROTOCOLS),
         *_refused_arguments(calls.socket, 0, FAMILIES),
+        *_refuse_raw_sockets(calls.socket),
     ]
+    if has_listener:
+        for number in (calls.connect, calls.sendmsg, calls.sendmmsg):
+            lines += [_instruction(_EQUAL, 0, 1, number), _instruction(_RETURN, value=_NOTIFY)]
+        lines += _notify_with_address(calls.sendto, 4)
     for number, place in ((calls.sendto, 3), (calls.sendmsg, 2), (calls.sendmmsg, 3)):
         lines += _refused_arguments(number, place, (MSG_FASTOPEN,), _ANY_BIT)
     return b"".join([*lines, _instruction(_RETURN, value=_ALLOW)])
@@ -90,8 +154,47 @@ def _refused_arguments(number: int, place: int, values: tuple[int, ...], test: i
     checks = [
         part for value in values for part in (_instruction(test, 0, 1, value), _instruction(_RETURN, value=_REFUSE))
     ]
-    block = [_instruction(_LOAD, value=16 + 8 * place), *checks, _instruction(_LOAD, value=_NUMBER)]
+    return _for_call(number, [_load_argument(place), *checks])
+
+
+def _refuse_raw_sockets(number: int) -> list[bytes]:
+    """Those of the internet families alone: netlink has raw sockets too, and every program may use them."""
+    return _for_call(
+        number,
+        [
+            _load_argument(0),
+            _instruction(_EQUAL, 1, 0, INTERNET_FAMILIES[0]),
+            _instruction(_EQUAL, 0, 4, INTERNET_FAMILIES[1]),
+            _load_argument(1),
+            _instruction(_AND, value=TYPE_MASK),
+            _instruction(_EQUAL, 0, 1, RAW_TYPE),
+            _instruction(_RETURN, value=_REFUSE),
+        ],
+    )
+
+
+def _notify_with_address(number: int, place: int) -> list[bytes]:
+    """Notify of a call whose argument at `place` is a pointer that is not null."""
+    return _for_call(
+        number,
+        [
+            _load_argument(place),
+            _instruction(_EQUAL, 1, 0, 0),
+            _instruction(_RETURN, value=_NOTIFY),
+            _instruction(_LOAD, value=16 + 8 * place + 4),  # its upper half
+            _instruction(_EQUAL, 1, 0, 0),
+            _instruction(_RETURN, value=_NOTIFY),
+        ],
+    )
+
+
+def _for_call(number: int, lines: list[bytes]) -> list[bytes]:
+    block = [*lines, _instruction(_LOAD, value=_NUMBER)]
     return [_instruction(_EQUAL, 0, len(block), number), *block]
+
+
+def _load_argument(place: int) -> bytes:
+    return _instruction(_LOAD, value=16 + 8 * place)
 
 
 def _instruction(code: int, if_true: int = 0, if_false: int = 0, value: int = 0) -> bytes:

@@ -10,9 +10,12 @@ import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
+from traceforge.canon import json_bytes
 from traceforge.capture.replay_responder import ReplayResponder
 from traceforge.capture.run.command_runner import CommandRun, run_command
 from traceforge.capture.run.environment import with_dummy_keys
+from traceforge.capture.run.local_programs import list_unknown_programs
+from traceforge.capture.run.offline import OfflineReport
 from traceforge.config import LoadedConfig, current_folder
 from traceforge.findings import IO, Finding
 from traceforge.snapshots.gate.gate_findings import GateFinding
@@ -31,6 +34,8 @@ _NO_CALL_HINT = "Is this the command that was recorded? traceforge status says w
 _NOTHING_APPROVED_HINT = "No call is approved yet. Record and approve first: traceforge record -- COMMAND"
 _PYTHON_HINT = "Start it without -I, -E and -S, and with the environment it has."
 _SUITE_HINT = "Look for os._exit or a kill in a test or a conftest.py."
+_SURVIVOR_HINT = "End it before the command ends, or list its program in test.allow_programs."
+_SUPERVISOR_HINT = "Run it again; if it happens again, report it."
 _SEAL_HINT = "Run it on Linux 6.7 or later, or set test.seal_network to auto."
 
 
@@ -97,14 +102,49 @@ def _find_unseen(run: CommandRun) -> Iterator[Finding]:
 
 
 def _find_unguarded(loaded: LoadedConfig, run: CommandRun) -> Iterator[Finding]:
-    """Python processes that were not instrumented, and a missing seal that `test.seal_network` requires."""
-    if run.offline_report is None:
+    """Processes that could have left unseen, and a missing seal that `test.seal_network` requires."""
+    allowed = loaded.config.test.allow_programs
+    for program in run.survivors:
+        if program.partition(" ")[0] not in allowed:
+            message = f"a process outlived the command: {program}; nobody saw what it did afterwards"
+            yield Finding(COMMAND, "", IO, message, _SURVIVOR_HINT)
+    offline = run.offline_report
+    if offline is None:
         return
-    strength = run.offline_report.strength
+    strength = offline.strength
     network = "it was sealed, and its calls were not seen" if strength.is_sealed else "it was unguarded"
-    for program, times in run.offline_report.uninstrumented.items():
+    for program, times in offline.uninstrumented.items():
         repeated = f" ({times} times)" if times > 1 else ""
         message = f"a Python process could not be instrumented: {program}{repeated}; {network}"
         yield Finding(COMMAND, "", IO, message, _PYTHON_HINT)
+    for program in sorted({*offline.hidden_programs} - {*allowed}):
+        message = f"a process hides what it runs: {program}"
+        yield Finding(COMMAND, "", IO, message, _allow_hint([program]))
+    if offline.supervisor_failure:
+        message = f"connections were not supervised to the end: {offline.supervisor_failure}"
+        yield Finding(COMMAND, "", IO, message, _SUPERVISOR_HINT)
+    yield from _find_unknown_programs(offline, allowed)
     if loaded.config.test.seal_network == "require" and not strength.is_sealed:
         yield Finding(COMMAND, "", IO, f"the run was not sealed: {strength.why}", _SEAL_HINT)
+
+
+def _find_unknown_programs(offline: OfflineReport, allowed: Sequence[str]) -> Iterator[Finding]:
+    """Programs without a hook that may have called a model: through an allowed port, or, where refused connections
+    are not named, in any way.
+    """
+    strength = offline.strength
+    for name, port in sorted(offline.unwatched_ports):
+        if name not in allowed:
+            message = f"{name} used port {port}, which test.allow_ports opens, and what it sent was not seen"
+            yield Finding(COMMAND, "", IO, message, _allow_hint([name]))
+    unknown = [] if strength.names_refusals else list_unknown_programs(offline.other_programs, allowed)
+    if unknown:
+        reason = strength.why_not_named if strength.is_sealed else strength.why
+        names = ", ".join(unknown)
+        message = f"programs ran that may have tried to connect: {names}; refusals are not named here ({reason})"
+        yield Finding(COMMAND, "", IO, message, _allow_hint(unknown))
+
+
+def _allow_hint(names: Sequence[str]) -> str:
+    line = json_bytes({"test": {"allow_programs": list(names)}}).decode()
+    return f"If it calls no model, add it to traceforge.config.json: {line}"

@@ -22,6 +22,7 @@ from traceforge.config import ModelRule
 from traceforge.errors import NOT_REPLAYABLE_HINT
 from traceforge.findings import IO, Finding
 from traceforge.snapshots.formats.record_draft import draft_request
+from traceforge.snapshots.gate.telemetry_hosts import is_telemetry_host
 from traceforge.snapshots.tree.approved_calls import ApprovedCall
 from traceforge.snapshots.tree.run_scopes import RunScopes, is_test_scope
 from traceforge.wire.dialects import decode_request
@@ -147,17 +148,28 @@ def _digest_edit(comparison: Comparison) -> str | None:
 def find_refused_connections(
     refused: Mapping[RefusedConnection, int], ignored_hosts: Sequence[str], location: str = "(the command)"
 ) -> list[GateFinding]:
-    """One finding for each address to which a connection was refused, without `ignored_hosts`."""
-    findings = []
+    """One finding for each address to which a connection was refused, with the tests and programs that made it;
+    without `ignored_hosts`, and without hosts that libraries contact by themselves.
+    """
+    groups: dict[tuple[str, str], list[RefusedConnection]] = {}
     for connection in sorted(refused):
-        if any(
+        is_ignored = any(
             fnmatchcase(name, pattern) for pattern in ignored_hosts for name in (connection.host, connection.address)
-        ):
-            continue
-        message = f"a connection to {connection.address} was refused: {connection.reason}"
-        finding = Finding(location, "", REFUSED_RULE, message, _REFUSED_HINTS.get(connection.why, ""))
-        findings.append(GateFinding(finding, 0))
-    return findings
+        )
+        if not is_ignored and not is_telemetry_host(connection):
+            groups.setdefault((connection.address, connection.why), []).append(connection)
+    return [_explain_refusals(connections, location) for connections in groups.values()]
+
+
+def _explain_refusals(connections: Sequence[RefusedConnection], location: str) -> GateFinding:
+    first = connections[0]
+    programs = list(dict.fromkeys(connection.program for connection in connections if connection.program))
+    scopes = tuple(dict.fromkeys(connection.scope for connection in connections if connection.scope))
+    more = f" and {len(programs) - 1} more" if len(programs) > 1 else ""
+    made_by = f" (by {programs[0]}{more})" if programs else ""
+    message = f"a connection to {first.address} was refused: {first.reason}{made_by}"
+    finding = Finding(scopes[0] if scopes else location, "", REFUSED_RULE, message, _REFUSED_HINTS.get(first.why, ""))
+    return GateFinding(finding, 0, scopes)
 
 
 def _explain_miss(

@@ -6,6 +6,7 @@ import socket
 
 import pytest
 
+from traceforge.capture.run.process_origins import ConnectionOrigin
 from traceforge.capture.run.refusing_proxy import RefusingProxy, requested_host
 
 
@@ -40,4 +41,4 @@ def test_every_request_is_answered_with_403_and_counted() -> None:
 
     assert response.startswith(b"HTTP/1.1 403 Forbidden\r\n")
     assert b"a connection to api.example.com:443 was refused" in response
-    assert {"api.example.com:443": 2} == dict(proxy.requested_hosts)
+    assert {("api.example.com:443", ConnectionOrigin()): 2} == dict(proxy.requested_hosts)

@@ -1,0 +1,60 @@
+"""Addresses of system calls, as bytes of C structures.
+
+In: the bytes that a process passes to `connect` and `sendto`, and packets of DNS. Out: hosts and ports as text.
+Never: resolves a name, or trusts a length in the bytes.
+"""
+
+from __future__ import annotations
+
+import socket
+import struct
+from typing import NamedTuple
+
+ADDRESS_BYTES_MAX = 128  # of the kernel's own `sockaddr_storage`
+DNS_BYTES_MAX = 512
+_DNS_HEAD = struct.Struct(">HHHHHH")
+_ADDRESS_TYPES = (1, 28)  # A and AAAA; a reverse look-up (PTR) tells only what an address is called
+_QUERY_FLAGS = 0x0130  # of a query: recursion desired, and two of DNSSEC
+
+
+class Destination(NamedTuple):
+    """Where a connection or a datagram goes."""
+
+    host: str
+    port: int
+
+    def __str__(self) -> str:
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+
+def parse_address(data: bytes, *, is_connect: bool) -> Destination | None:
+    """An internet address; None for a Unix socket and other families, and for `connect` that only disconnects.
+
+    A datagram may also leave its family out: the kernel then takes the bytes for IPv4.
+    """
+    if len(data) < 2:
+        return None
+    family = struct.unpack_from("=H", data)[0]
+    if len(data) >= 16 and (family == socket.AF_INET or (family == socket.AF_UNSPEC and not is_connect)):
+        return Destination(socket.inet_ntop(socket.AF_INET, data[4:8]), int.from_bytes(data[2:4], "big"))
+    if len(data) >= 24 and family == socket.AF_INET6:
+        return Destination(socket.inet_ntop(socket.AF_INET6, data[8:24]), int.from_bytes(data[2:4], "big"))
+    return None
+
+
+def parse_dns_query(packet: bytes) -> str:
+    """The host whose address a packet asks a name server for; "" where it is no such query."""
+    if len(packet) < _DNS_HEAD.size:
+        return ""
+    _, flags, questions, answers, authorities, _ = _DNS_HEAD.unpack_from(packet)
+    if flags & ~_QUERY_FLAGS or questions != 1 or answers or authorities:
+        return ""
+    labels, place = [], _DNS_HEAD.size
+    while place < len(packet) and 0 < packet[place] < 64:
+        labels.append(packet[place + 1 : place + 1 + packet[place]].decode("latin-1"))
+        place += 1 + packet[place]
+    if not labels or len(packet) < place + 5 or packet[place]:
+        return ""
+    kind, group = struct.unpack_from(">HH", packet, place + 1)
+    name = ".".join(labels)
+    return name if kind in _ADDRESS_TYPES and group == 1 and name.isprintable() else ""
