@@ -130,7 +130,7 @@ def test_every_setting_and_environment_variable_has_a_heading() -> None:
     """The page about the configuration has exactly these."""
     page = read_page(REFERENCE / "config.md")
 
-    assert [*Config.__struct_fields__, "Environment variables"] == page.headings(2)
+    assert ["Approved settings", *Config.__struct_fields__, "Environment variables"] == page.headings(2)
     rules = [rule for owner in (ModelRule, CallSiteRule, MatchRule, TestRule) for rule in owner.__struct_fields__]
     store = [DB_VARIABLE, KEYS_VARIABLE, API_KEY_VARIABLE, f"{UPSTREAM_VARIABLE}…"]
     assert [*rules, *ENVIRONMENT_VARIABLES, MATCH_KEY_VARIABLE, TOKEN_VARIABLE, *store, "CI"] == page.headings(3)

@@ -49,6 +49,8 @@ class Site(NamedTuple):
         """Write the settings of the tests; the server is one of the models."""
         upstreams = {"local": f"http://127.0.0.1:{self.target.port}"}
         (self.folder / "traceforge.config.json").write_text(json.dumps({"upstreams": upstreams, "test": test}))
+        if (self.folder / ".ai-snapshots").exists():
+            assert 0 == self.run("approve", "--policy", "--reason", "it is right").code
 
     def run(self, *words: str, **variables: str) -> CommandResult:
         url = f"{self.server.url}/v1"

@@ -389,9 +389,7 @@ REFUSED = {
 @pytest.mark.parametrize("workers", ["0", pytest.param("2", marks=pytest.mark.slow)])
 def test_a_test_that_connects_past_the_hooks_is_refused_and_fails(site: Site, workers: str) -> None:
     """Also if it swallowed the error; loopback is open, except for the ports of models."""
-    (site.folder / "traceforge.config.json").write_text(
-        json.dumps({**CONFIG, "test": {"ignore_hosts": ["*.example.net"], "allow_ports": [site.port]}})
-    )
+    site.configure({**CONFIG, "test": {"ignore_hosts": ["*.example.net"], "allow_ports": [site.port]}})
     (site.folder / "four_providers.py").write_text(CONNECTS)
 
     ran = site.plugin("-n", workers, "--traceforge-allow-unused")

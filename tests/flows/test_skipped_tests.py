@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -50,8 +49,7 @@ def test_a_skipped_test_with_approved_calls_is_unchecked(site: Site, way: str) -
 )
 def test_a_test_that_may_be_skipped_is_green(site: Site, pattern: str) -> None:
     site.edit(*WAYS["skip"])
-    config = {**CONFIG, "test": {"may_skip": [pattern]}}
-    (site.folder / "traceforge.config.json").write_text(json.dumps(config))
+    site.configure({**CONFIG, "test": {"may_skip": [pattern]}})
 
     assert 0 == site.test("-k", CHOSEN).code
     assert 0 == site.plugin("-k", CHOSEN).code

@@ -43,6 +43,7 @@ GOLDEN = Path(__file__).parent
 # SHA-256 over the bytes of every file, as `sha256sum` prints it.
 FILES = {
     "approval-1.0.0.json": "717ba27a6abc4ed06e8901c21e326468b659f305360681613218c7af23fc1ee3",
+    "approval-1.0.0-chain.json": "5a9dd70404297d4162c34df61a4573dc0bade4e45efaa9962ea4ebeccb5749c6",
     "archive-1.tfz": "82dfb4dcc844b60e1e7d9ed35044777aa758043576a55b853fb4c9a4aedfafb0",
     "chunks-1.0.0.jsonl": "ac81e5e8dfc9403398b408915344dbed4daf1caa7043c89592e0cde117aa81b2",
     "context-snapshot-1.0.0.json": "50512cbb738e3894a07837c38aaf6365b63603f6d2257807e980a77e82fa5fd1",
@@ -157,6 +158,20 @@ def test_approval_1_0_0_is_read_with_its_hash_and_its_signature(tmp_path: Path) 
         input=signed_bytes(value), capture_output=True, check=True,
     )  # fmt: skip
     assert str(approval.key) in checked.stdout.decode()
+
+
+def test_approval_1_0_0_with_predecessors_and_a_policy_is_read() -> None:
+    """What older approvals lack: `follows`, `policy`, and the raw response of a change."""
+    value: Any = parse_json(_read("approval-1.0.0-chain.json"))
+    approval = read_approval(_read("approval-1.0.0-chain.json"))
+
+    assert "approvals/2026-11-16T18-00-00-125Z-55aa3b012836.json" == approval.file
+    assert [] == check_approval(value, approval.file)
+    assert value["follows"] == approval.follows
+    assert ["sha256:" + "3" * 64, None] == [change.raw_response for change in approval.changes]
+    assert {"test.may_skip": ["a.py::test_b"], 'models["gpt-4*"].gate': None} == {
+        name: setting["after"] for name, setting in value["policy"].items()
+    }
 
 
 def test_raw_response_1_0_0_without_a_record_is_read_with_its_source() -> None:

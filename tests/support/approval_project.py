@@ -8,6 +8,7 @@ from pathlib import Path
 
 from support.command import CommandResult, traceforge
 from support.sample_files import raw_response_of, snapshot_body
+from traceforge.config import Config, load_config
 from traceforge.snapshots.approve.tree_commit import SnapshotChange, commit_changes
 
 
@@ -42,9 +43,16 @@ class Project:
         self.git("commit", "-qm", message)
 
     def approve(self, *changes: SnapshotChange) -> Path:
-        """Approve changes; returns the approval's file."""
+        """Approve changes, the first time also the settings; returns the approval's file."""
+        return self._commit(changes, load_config(str(self.folder)).config)
+
+    def approve_without_policy(self, *changes: SnapshotChange) -> Path:
+        """Approve changes as a version did that knew no policy."""
+        return self._commit(changes, None)
+
+    def _commit(self, changes: tuple[SnapshotChange, ...], config: Config | None) -> Path:
         self._now += timedelta(minutes=1)
-        approved = commit_changes(str(self.folder), {}, changes, reason="as agreed", now=self._now)
+        approved = commit_changes(str(self.folder), {}, changes, reason="as agreed", now=self._now, config=config)
         return self.root / approved.approval.file
 
     def verify(self, *options: str, base: str = "main") -> CommandResult:

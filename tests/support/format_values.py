@@ -100,7 +100,11 @@ _STRATEGIES: dict[type[inspect.Type], Callable[[Any], st.SearchStrategy[Any]]] =
     inspect.Metadata: lambda kind: _values(kind.type),
     inspect.UnionType: lambda kind: st.one_of([_values(member) for member in kind.types]),
     inspect.ListType: lambda kind: st.lists(_values(kind.item_type), min_size=kind.min_length or 0, max_size=3),
-    inspect.DictType: lambda kind: _open_objects,
+    inspect.DictType: lambda kind: (
+        _open_objects
+        if isinstance(kind.value_type, inspect.AnyType)
+        else st.dictionaries(_texts, _values(kind.value_type), max_size=2)
+    ),
     inspect.StrType: _strings,
     inspect.FloatType: _numbers,
     inspect.BoolType: lambda kind: st.booleans(),

@@ -7,7 +7,7 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -102,8 +102,14 @@ class Site:
         return self.run("record", *options, *self.pytest(*words, "four_providers.py"), **variables)
 
     def approve(self) -> CommandResult:
-        """Approve all pending changes."""
-        return self.run("approve", "--all", "--reason", "it is right")
+        """Approve all pending changes, and the settings."""
+        return self.run("approve", "--all", "--policy", "--reason", "it is right")
+
+    def configure(self, config: Mapping[str, object]) -> None:
+        """Write the configuration and approve it."""
+        (self.folder / "traceforge.config.json").write_text(json.dumps(config))
+        approved = self.run("approve", "--policy", "--reason", "it is right")
+        assert 0 == approved.code, approved
 
     def edit(self, before: str, after: str, name: str = "four_providers.py") -> None:
         """Replace a text in a file of the application."""

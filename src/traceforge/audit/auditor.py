@@ -20,10 +20,11 @@ from traceforge.audit.file_check import AuditTask, check_file
 from traceforge.audit.file_kinds import FileKind, find_kind
 from traceforge.audit.parallel_map import ProgressReporter, map_in_parallel, no_progress
 from traceforge.canon import JSON, parse_json
-from traceforge.config import SNAPSHOTS_DIR, ModelRule
+from traceforge.config import SNAPSHOTS_DIR, LoadedConfig, ModelRule
 from traceforge.errors import CannotRead, InvalidFile, NotJSON
 from traceforge.files import list_folder, read_file
 from traceforge.findings import IO, ExitCode, Finding, exit_code
+from traceforge.snapshots.formats.approved_policy import check_policy_approved
 from traceforge.snapshots.tree.base_commit import check_against_base
 from traceforge.snapshots.tree.tree_verification import TreeReport, verify_tree
 
@@ -43,6 +44,7 @@ class AuditReport(Struct):
     findings: list[Finding] = field(default_factory=list)
     snapshots: list[str] = field(default_factory=list)  # their files, as findings name them
     base_line: str = ""  # which commit the snapshots were compared with
+    notes: list[str] = field(default_factory=list)  # what a reader should know, and what makes nothing red
 
     @property
     def exit_code(self) -> ExitCode:
@@ -57,6 +59,7 @@ class AuditReport(Struct):
             self.checked[str(FileKind.APPROVAL)] += tree.approvals
         self.request_gated += tree.request_gated
         self.findings += tree.findings
+        self.notes += tree.notes
 
     def to_json(self) -> dict[str, JSON]:
         """As `--json` prints it."""
@@ -67,6 +70,7 @@ class AuditReport(Struct):
             "request_gated": self.request_gated,
             **({"base": self.base_line} if self.base_line else {}),
             "findings": [dict(finding.to_json()) for finding in self.findings],
+            "notes": list(self.notes),
         }
 
 
@@ -90,8 +94,11 @@ class Auditor:
         traces_dir: str,
         progress: ProgressReporter = no_progress,
         base: BaseCommit | None = None,
+        loaded: LoadedConfig | None = None,
     ) -> None:
+        """`loaded` is the project whose settings must be the approved ones."""
         self._models = models
+        self._loaded = loaded
         self._base = base
         self._traces_dir = os.path.realpath(traces_dir)
         self._progress = progress
@@ -134,7 +141,9 @@ class Auditor:
         if os.path.basename(os.path.abspath(folder)) == SNAPSHOTS_DIR or _holds_snapshots(folder):
             tree = verify_snapshots(folder, self._models, self._progress)
             self._report.add_tree(tree, folder)
-            if self._base is not None and _is_tree_of(self._base.project, folder):
+            if self._loaded is not None and is_tree_of(self._loaded.project, folder):
+                self._report.findings += check_policy_approved(self._loaded, tree.settings)
+            if self._base is not None and is_tree_of(self._base.project, folder):
                 self._check_base(folder, tree.stored)
         elif any(entry.name == PACK_MARK for entry in entries):
             self._report.checked[str(FileKind.PACK)] += 1
@@ -208,7 +217,8 @@ def check_pack(folder: str) -> list[Finding]:
     return pack_findings(verify_pack(folder))
 
 
-def _is_tree_of(project: str, folder: str) -> bool:
+def is_tree_of(project: str, folder: str) -> bool:
+    """Whether a folder is the snapshot tree of a project."""
     return os.path.realpath(folder) == os.path.realpath(os.path.join(project, SNAPSHOTS_DIR))
 
 

@@ -25,6 +25,9 @@ RULES: dict[str, str] = {
     "AP5": "An approval starts from nothing, or from a state that another approval left.",
     "AP6": "An approved snapshot exists, or its removal was approved.",
     "AP7": "A snapshot that differs from the base of a build has a new approval (in CI, or with `--base`).",
+    "AP8": "Every approval that another one follows is in the tree.",
+    "AP9": "A snapshot is in the state that its latest approval left.",
+    "AP11": "A snapshot that was approved with its raw response has it.",
     "GT1": "An approved request is sent unchanged.",
     "GT2": "Every request was approved.",
     "GT3": "Every snapshot is used by its tests, if they ran and passed.",
@@ -77,6 +80,7 @@ RULES: dict[str, str] = {
     "ET1": "An execution trace has exactly the fields of its format.",
     "RD1": "A file contains no secrets and no personal data.",
     "CF1": "The configuration has only known settings, with valid values.",
+    "CF2": "Every setting that decides what is compared is as approved.",
 }
 
 # Promises of the formats that hold by construction, so no finding names them.

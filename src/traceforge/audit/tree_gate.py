@@ -14,6 +14,7 @@ from traceforge.audit.parallel_map import ProgressReporter, no_progress
 from traceforge.config import LoadedConfig, current_folder
 from traceforge.errors import CannotRead, InvalidFile, NotJSON
 from traceforge.findings import ExitCode, Finding, exit_code
+from traceforge.snapshots.formats.approved_policy import check_policy_approved
 from traceforge.snapshots.formats.tree_layout import StoredSnapshot, find_root_problem
 from traceforge.snapshots.gate.gate_findings import GateFinding
 from traceforge.snapshots.record.pending_changes import ChangeKind, PendingChange, load_pending
@@ -59,7 +60,8 @@ def check_tree_and_pending(
         tree = verify_snapshots(root, loaded.config.models, progress)
         audit.add_tree(tree, root)
         records, request_gated, stored = tree.records, tree.request_gated, tree.stored
-        findings += [GateFinding(finding, 0) for finding in tree.findings]
+        tree_findings = [*tree.findings, *check_policy_approved(loaded, tree.settings)]
+        findings += [GateFinding(finding, 0) for finding in tree_findings]
     compared = _compare_with_base(loaded.project, stored, base)
     findings += [
         GateFinding(finding._replace(file=os.path.normpath(os.path.join(root, finding.file))), 0)

@@ -34,7 +34,8 @@ def print_audit_and_exit(
     audit: AuditReport, loaded: LoadedConfig, command: str, *, as_json: bool, junit: str, sarif: str
 ) -> NoReturn:
     """Print the findings of a check, write the reports that were asked for, and exit with the audit's code."""
-    summary = audit_summary(audit.checked, audit.findings, audit.request_gated)
+    notes = "".join(f"note: {note}\n" for note in audit.notes)
+    summary = notes + audit_summary(audit.checked, audit.findings, audit.request_gated)
     if audit.base_line and not as_json:
         click.echo(audit.base_line)
     print_findings(audit.findings, summary, audit.to_json(), as_json)

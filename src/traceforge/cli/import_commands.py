@@ -34,10 +34,10 @@ def vcr(folder: str, as_json: bool) -> None:
     """
     refuse_in_ci("import vcr")
     snapshots = open_snapshots(load_project())
-    if snapshots.findings:
-        click.echo(finding_lines(list(snapshots.findings)), err=True)
+    if findings := snapshots.tree_report.findings:
+        click.echo(finding_lines(findings), err=True)
         click.echo("the snapshot tree is invalid, so nothing was imported", err=True)
-        raise click.exceptions.Exit(int(exit_code(snapshots.findings)))
+        raise click.exceptions.Exit(int(exit_code(findings)))
     imported = import_cassettes(snapshots, folder)
     code = ExitCode.UNCHECKED if imported.findings or imported.unread or not imported.calls else ExitCode.OK
     if as_json:

@@ -6,17 +6,21 @@ import os
 import sys
 from collections import Counter
 from collections.abc import Sequence
+from typing import NamedTuple, cast
 
 import click
+from msgspec import UNSET
 
 from traceforge.canon import JSON
 from traceforge.cli.output import exit_on_refusal, json_option, print_json, refuse_in_ci
 from traceforge.cli.project import load_project, snapshots_root
 from traceforge.config import SNAPSHOTS_DIR, LoadedConfig
-from traceforge.report.gate_text import change_json, diff_lines, status_lines
+from traceforge.report.gate_text import change_json, diff_lines, setting_lines, status_lines
 from traceforge.report.text_format import count, one_line
 from traceforge.snapshots.approve.pending_approval import approve_changes as write
 from traceforge.snapshots.approve.pending_approval import select_pending
+from traceforge.snapshots.approve.tree_commit import CommitResult
+from traceforge.snapshots.formats.approved_policy import SettingChange, find_policy_changes
 from traceforge.snapshots.record.pending_changes import (
     PENDING_FOLDER,
     ChangeKind,
@@ -25,31 +29,43 @@ from traceforge.snapshots.record.pending_changes import (
     load_pending,
 )
 from traceforge.snapshots.tree.approved_calls import ApprovedCall, load_approved_calls
-from traceforge.snapshots.tree.tree_verification import verify_tree
+from traceforge.snapshots.tree.tree_verification import TreeReport, verify_tree
 
 reason_option = click.option(
     "--reason", default=None, help="State why the change is right; stored in the approval.  [required]"
 )
 NOTHING_PENDING = "nothing is pending; find changes: traceforge record -- COMMAND"
+POLICY_APPROVED = "every setting is as approved"
 tag_option = click.option("--tag", default="", help="Tag the approval with a name, such as a ticket.")
 sign_option = click.option("--sign", is_flag=True, help="Sign the approval with your SSH key, as Git does.")
 full_option = click.option("--full", is_flag=True, help="Show long texts in full.")
 
 
-def _load_changes() -> tuple[LoadedConfig, list[PendingChange], dict[str, ApprovedCall], int]:
-    """The project, its pending changes, its approved calls by id, and the number of findings in its snapshot tree."""
+class _PendingState(NamedTuple):
+    """What waits for approval in a project, and what is approved."""
+
+    loaded: LoadedConfig
+    changes: list[PendingChange]
+    approved: dict[str, ApprovedCall]  # by id
+    finding_count: int  # of the snapshot tree
+    settings: list[SettingChange]  # that differ from the approved policy
+
+
+def _load_state() -> _PendingState:
     loaded = load_project()
     root = os.path.join(loaded.project, SNAPSHOTS_DIR)
-    broken = len(verify_tree(root, loaded.config.models).findings) if os.path.isdir(root) else 0
-    approved = [] if broken else load_approved_calls(loaded.project, loaded.config.models)
-    return loaded, load_pending(loaded.project), {call.id: call for call in approved}, broken
+    tree = verify_tree(root, loaded.config.models) if os.path.isdir(root) else TreeReport(0, 0, ())
+    approved = [] if tree.findings else load_approved_calls(loaded.project, loaded.config.models)
+    settings = find_policy_changes(loaded.config, tree.settings) if tree.settings is not None else []
+    calls = {call.id: call for call in approved}
+    return _PendingState(loaded, load_pending(loaded.project), calls, len(tree.findings), settings)
 
 
 @click.command()
 @json_option
 def status(as_json: bool) -> None:
     """List pending changes: new, changed and refused."""
-    _, changes, approved, broken = _load_changes()
+    _, changes, approved, broken, settings = _load_state()
     kinds = Counter(change.kind.value for change in changes)
     if as_json:
         report: JSON = {
@@ -57,10 +73,12 @@ def status(as_json: bool) -> None:
             "findings": broken,
             "counts": dict(kinds),
             "pending": [change_json(change) for change in changes],
+            "policy": [cast("JSON", setting._asdict()) for setting in settings],
         }
         print_json(report)
     else:
-        click.echo("\n".join(status_lines(changes, list(approved.values()), broken, kinds)))
+        lines = status_lines(changes, list(approved.values()), broken, kinds)
+        click.echo("\n".join([*lines, *setting_lines(settings)]))
 
 
 @click.command()
@@ -69,14 +87,17 @@ def status(as_json: bool) -> None:
 def diff(name: str | None, full: bool) -> None:
     """Show the diff of pending changes, or of one ID.
 
-    ID may be shortened to its first characters. Exit code 1: there is a pending change.
+    ID may be shortened to its first characters. Without an ID, settings that differ from the approved policy are
+    shown too. Exit code 1: there is a pending change, or such a setting.
     """
-    _, changes, approved, _ = _load_changes()
-    chosen = select_pending(changes, [name]) if name else changes
+    _, changes, approved, _, all_settings = _load_state()
+    chosen, settings = (select_pending(changes, [name]), []) if name else (changes, all_settings)
     _print_diffs(chosen, approved, full=full)
-    if not chosen:
+    if settings:
+        click.echo("\n".join(setting_lines(settings)))
+    elif not chosen:
         click.echo(NOTHING_PENDING)
-    raise click.exceptions.Exit(1 if chosen else 0)
+    raise click.exceptions.Exit(1 if chosen or settings else 0)
 
 
 def _print_diffs(changes: Sequence[PendingChange], approved: dict[str, ApprovedCall], *, full: bool) -> None:
@@ -89,23 +110,32 @@ def _print_diffs(changes: Sequence[PendingChange], approved: dict[str, ApprovedC
 @click.command()
 @click.argument("names", nargs=-1, metavar="[ID]...")
 @click.option("--all", "everything", is_flag=True, help="Approve every pending change that can be approved.")
+@click.option("--policy", "approve_policy", is_flag=True, help="Approve the settings that differ from the policy.")
 @reason_option
 @tag_option
 @sign_option
-def approve(names: tuple[str, ...], everything: bool, reason: str | None, tag: str, sign: bool) -> None:
+def approve(
+    names: tuple[str, ...], everything: bool, approve_policy: bool, reason: str | None, tag: str, sign: bool
+) -> None:
     """Approve pending changes and write the snapshots to commit.
 
     Name each change by its ID, or pass --all, and state a reason: traceforge approve --all --reason "new prompt".
 
     `traceforge status` lists the IDs; the first characters of one are enough. Commit the files that this command
     writes in .ai-snapshots/.
+
+    The settings that decide what is compared are approved too: with the first approval of a project, and later with
+    --policy, alone or together with changes. `traceforge diff` shows them.
     """
     refuse_in_ci("approve")
-    loaded, changes, _, _ = _load_changes()
-    if not changes and not names:
-        click.echo(NOTHING_PENDING)
+    loaded, changes, _, _, settings = _load_state()
+    if approve_policy and not settings and not names and not everything:
+        click.echo(POLICY_APPROVED)
         return
-    if everything == bool(names):
+    if not changes and not names and not approve_policy:
+        click.echo("\n".join([NOTHING_PENDING, *setting_lines(settings)]))
+        return
+    if everything == bool(names) and not (approve_policy and not everything):
         raise click.UsageError("Name the changes to approve, or pass --all.")
     chosen = (
         [change for change in changes if change.kind is not ChangeKind.REFUSED]
@@ -117,11 +147,11 @@ def approve(names: tuple[str, ...], everything: bool, reason: str | None, tag: s
     if not reason.strip():
         raise click.BadParameter("The reason must not be empty.", param_hint="--reason")
     refused = [change for change in changes if change.kind is ChangeKind.REFUSED] if everything else []
-    if not chosen:
+    if not chosen and not (approve_policy and settings):
         click.echo("nothing to approve")
     else:
         with exit_on_refusal(snapshots_root(loaded)):
-            approval = write(loaded, chosen, reason=reason, tag=tag, sign=sign)
+            approval = write(loaded, chosen, reason=reason, tag=tag, sign=sign, approve_policy=approve_policy)
         for change in chosen:
             redacted = (
                 f", {count(change.redacted_count, 'value')} will replay as [REDACTED]"
@@ -129,10 +159,22 @@ def approve(names: tuple[str, ...], everything: bool, reason: str | None, tag: s
                 else ""
             )
             click.echo(f"approved: {change.id} ({change.kind}){redacted}")
-        click.echo(f"wrote {SNAPSHOTS_DIR}/{one_line(approval.approval.file)}; commit {SNAPSHOTS_DIR}/")
+        _print_approval(approval)
+        if settings and not approve_policy:
+            click.echo("\n".join(setting_lines(settings)), err=True)
     if refused:
         click.echo(f"{count(len(refused), 'change')} cannot be approved: see traceforge status", err=True)
         raise click.exceptions.Exit(1)
+
+
+def _print_approval(result: CommitResult) -> None:
+    """Print the settings that were approved, and the file to commit."""
+    policy = result.approval.policy
+    if policy is not UNSET:
+        click.echo("approved: the policy" if policy else "approved: the policy (every setting has its default)")
+        for name, setting in policy.items():
+            click.echo(f"  {one_line(SettingChange(name, setting.before, setting.after).describe())}")
+    click.echo(f"wrote {SNAPSHOTS_DIR}/{one_line(result.approval.file)}; commit {SNAPSHOTS_DIR}/")
 
 
 @click.command()
@@ -140,7 +182,7 @@ def approve(names: tuple[str, ...], everything: bool, reason: str | None, tag: s
 def reject(names: tuple[str, ...]) -> None:
     """Delete pending changes; approved snapshots stay as they are."""
     refuse_in_ci("reject")
-    loaded, changes, _, _ = _load_changes()
+    loaded, changes, *_ = _load_state()
     chosen = select_pending(changes, names)
     delete_pending(loaded.project, [change.id for change in chosen])
     for change in chosen:
@@ -174,7 +216,7 @@ def review(full: bool, sign: bool) -> None:
         raise click.UsageError(
             'A review needs a terminal. Without one: traceforge diff, then traceforge approve --all --reason "…"'
         )
-    loaded, changes, approved, _ = _load_changes()
+    loaded, changes, approved, *_ = _load_state()
     accepted: list[str] = []
     place = 0
     while place < len(changes):
@@ -208,5 +250,5 @@ def review(full: bool, sign: bool) -> None:
         reason = click.prompt(_reason_question(len(chosen)), prompt_suffix=" ")
     with exit_on_refusal(snapshots_root(loaded)):
         approval = write(loaded, chosen, reason=reason, sign=sign)
-    message = f"approved {count(len(chosen), 'change')}; wrote {SNAPSHOTS_DIR}/{one_line(approval.approval.file)}"
-    click.echo(f"{message}; commit {SNAPSHOTS_DIR}/")
+    click.echo(f"approved {count(len(chosen), 'change')}")
+    _print_approval(approval)

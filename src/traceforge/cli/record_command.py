@@ -43,9 +43,10 @@ def record(command: tuple[str, ...], fresh: bool, propose_config: bool, as_json:
             loaded, command, fresh=fresh, notify=lambda report: click.echo(f"traceforge: {report}", err=True)
         )
         if record_run.run is None:
-            click.echo(finding_lines(list(record_run.snapshots.findings)), err=True)
+            findings = record_run.snapshots.tree_report.findings
+            click.echo(finding_lines(findings), err=True)
             click.echo("the snapshot tree is invalid, so nothing was run", err=True)
-            raise click.exceptions.Exit(int(exit_code(record_run.snapshots.findings)))
+            raise click.exceptions.Exit(int(exit_code(findings)))
         if as_json:
             click.echo(ecmascript_bytes(record_json(record_run)), err=True)
         else:

@@ -6,7 +6,7 @@ import os
 
 import click
 
-from traceforge.audit.auditor import AuditReport, nothing_approved, verify_snapshots
+from traceforge.audit.auditor import AuditReport, is_tree_of, nothing_approved, verify_snapshots
 from traceforge.canon import JSON, parse_json
 from traceforge.cli.ci_reports import print_audit_and_exit, report_options
 from traceforge.cli.lazy_group import SuggestingGroup
@@ -20,6 +20,7 @@ from traceforge.report.git_textconv import to_readable_text
 from traceforge.report.snapshot_text import snapshot_list_text, snapshot_text
 from traceforge.report.text_format import count, finding_lines, one_line
 from traceforge.snapshots.approve.tree_commit import SnapshotChange, commit_changes
+from traceforge.snapshots.formats.approved_policy import check_policy_approved
 from traceforge.snapshots.formats.snapshot_format import is_snapshot_id
 from traceforge.snapshots.formats.snapshot_manifest import MANIFEST_NAME
 from traceforge.snapshots.tree.manifest_rebuild import rebuild_manifest
@@ -45,7 +46,10 @@ def verify(folder: str | None, as_json: bool, junit: str, sarif: str) -> None:
     root = folder or snapshots_root(loaded)
     report = AuditReport()
     if folder or os.path.lexists(root):
-        report.add_tree(verify_snapshots(root, loaded.config.models, progress_bar), root)
+        tree = verify_snapshots(root, loaded.config.models, progress_bar)
+        report.add_tree(tree, root)
+        if is_tree_of(loaded.project, root):
+            report.findings += check_policy_approved(loaded, tree.settings)
     else:
         report.findings.append(nothing_approved(root))
     print_audit_and_exit(report, loaded, "snapshot verify", as_json=as_json, junit=junit, sarif=sarif)
@@ -133,7 +137,14 @@ def remove(snapshot_ids: tuple[str, ...], reason: str, tag: str, sign: bool) -> 
     changes = [SnapshotChange("", name, None, None) for name in dict.fromkeys(snapshot_ids)]
     with exit_on_refusal(snapshots_root(loaded)):
         approval = commit_changes(
-            loaded.project, loaded.config.models, changes, reason=reason, tag=tag, sign=sign, now=now()
+            loaded.project,
+            loaded.config.models,
+            changes,
+            reason=reason,
+            tag=tag,
+            sign=sign,
+            now=now(),
+            config=loaded.config,
         )
     click.echo(f"removed: {', '.join(change.id for change in approval.approval.changes)}")
     click.echo(f"approved: {os.path.join(snapshots_root(loaded), approval.approval.file)}")
@@ -179,6 +190,7 @@ def migrate(old: str, new: str, values: tuple[str, ...], reason: str, tag: str, 
             sign=sign,
             now=now(),
             replaced_files=read.files,
+            config=loaded.config,
         )
     click.echo(f"migrated: {count(len(read.records), 'record')} of {count(len(read.files), 'document')}")
     click.echo(f"approved: {os.path.join(root, approval.approval.file)}")

@@ -33,7 +33,7 @@ def verify(paths: tuple[str, ...], base: str | None, as_json: bool, junit: str, 
     loaded = load_project()
     traces_dir = os.path.join(loaded.project, loaded.config.traces_dir)
     against = BaseCommit(loaded.project, base, current_folder()) if not paths else None
-    auditor = Auditor(loaded.config.models, traces_dir, progress_bar, against)
+    auditor = Auditor(loaded.config.models, traces_dir, progress_bar, against, loaded)
     report = auditor.verify(paths or project_paths(loaded), named=bool(paths))
     print_audit_and_exit(report, loaded, "verify", as_json=as_json, junit=junit, sarif=sarif)
 

@@ -77,7 +77,9 @@ class PluginGate:
             )
         try:
             self._process = SuiteProcess(load_config(project), self._mode)
-            findings = self._process.snapshots.findings or self._compare_with_base(project)
+            snapshots = self._process.snapshots
+            findings = snapshots.tree_report.findings if self._mode == RECORD else snapshots.findings
+            findings = findings or self._compare_with_base(project)
         except TraceForgeError as exc:
             raise pytest.UsageError(f"traceforge: {exc.code} {exc.message}\n{exc.hint}") from None
         if findings:
@@ -209,6 +211,7 @@ class PluginGate:
             self._fail(_findings_text(judgement.findings))
         replayed = observations.replayed
         self._lines += [f"{replayed} call{'' if replayed == 1 else 's'} replayed", *observation_lines(observations)]
+        self._lines += [f"note: {note}" for note in self.process.snapshots.tree_report.notes]
         for finding in judgement.unchecked:
             self._fail(f"unchecked: {finding.message}", hint_line(finding.hint))
         if observations.missed_scopes:
@@ -217,7 +220,7 @@ class PluginGate:
             )
 
     def _record(self, observations: RunObservations) -> None:
-        from traceforge.report.gate_text import change_lines
+        from traceforge.report.gate_text import change_lines, policy_lines
         from traceforge.snapshots.record.record_run import file_changes, read_candidates
 
         snapshots = self.process.snapshots
@@ -229,6 +232,7 @@ class PluginGate:
             self._fail(f"{unread} calls could not be recorded, and nothing is known about them")
         if proposal.changes:
             self._lines.append('next: traceforge diff, then traceforge approve --all --reason "…"')
+        self._lines += policy_lines(snapshots)
 
 
 def _findings_text(findings: list[GateFinding]) -> str:

@@ -17,6 +17,7 @@ from traceforge.findings import Finding
 from traceforge.report.finding_locations import FindingLocator, SourceLocation
 from traceforge.report.gate_text import gate_finding_lines, gate_report_lines
 from traceforge.report.text_format import audit_summary, hint_line, one_line
+from traceforge.snapshots.formats.approved_policy import POLICY_RULE
 from traceforge.snapshots.formats.tree_layout import WIRE_DIR
 from traceforge.snapshots.gate.gate_findings import UNUSED_RULE, GateFinding
 
@@ -78,9 +79,7 @@ def build_test_report(test_run: TestRun, code: int, folder: str) -> CIReport:
     locations = FindingLocator(project, folder)
     tree = os.path.join(project, SNAPSHOTS_DIR)
     findings = [
-        _report_gate_finding(
-            gate_finding, locations, tree if test_run.run is None or gate_finding.finding.rule == UNUSED_RULE else ""
-        )
+        _report_gate_finding(gate_finding, locations, tree if _is_in_tree(gate_finding, test_run) else "")
         for gate_finding in test_run.findings
     ]
     findings += [_report_finding(finding, locations) for finding in test_run.unchecked]
@@ -94,6 +93,12 @@ def build_test_report(test_run: TestRun, code: int, folder: str) -> CIReport:
     *_, summary = gate_report_lines(test_run, ())
     tests = test_run.run.tests if test_run.run is not None else {}
     return _build_report("test", findings, _test_cases(tests, findings), counts, summary, code)
+
+
+def _is_in_tree(gate_finding: GateFinding, test_run: TestRun) -> bool:
+    """Whether a finding names its file relative to the snapshot tree."""
+    rule = gate_finding.finding.rule
+    return rule == UNUSED_RULE or (test_run.run is None and rule != POLICY_RULE)
 
 
 def build_tree_report(

@@ -19,6 +19,7 @@ from traceforge.compare.comparison import compare
 from traceforge.report.diff_text import comparison_text
 from traceforge.report.observation_text import observation_lines
 from traceforge.report.text_format import PROMPT_ONLY, count, hint_line, one_line
+from traceforge.snapshots.formats.approved_policy import APPROVE_COMMAND, SettingChange, find_policy_changes
 from traceforge.snapshots.gate.gate_findings import REFUSED_RULE, GateFinding, findings_json
 from traceforge.snapshots.record.pending_changes import ChangeKind, PendingChange
 from traceforge.snapshots.tree.approved_calls import REQUEST_GATE, ApprovedCall
@@ -27,6 +28,7 @@ if TYPE_CHECKING:  # The pytest plugin prints findings with this module, and run
     from traceforge.audit.tree_gate import TreeGateReport
     from traceforge.snapshots.gate.command_gate import TestRun
     from traceforge.snapshots.record.record_run import RecordRun
+    from traceforge.snapshots.tree.project_snapshots import ProjectSnapshots
 
 TEXT_LENGTH_MAX = 400  # Of a new message or answer; the file has all of it.
 SCOPES_SHOWN = 3
@@ -142,6 +144,23 @@ def record_lines(record_run: RecordRun) -> Iterator[str]:
     yield from refused_model_lines(record_run.changes)
     if any(change.kind is not ChangeKind.REFUSED for change in record_run.changes):
         yield 'next: traceforge diff, then traceforge approve --all --reason "…"'
+    yield from policy_lines(record_run.snapshots)
+
+
+def policy_lines(snapshots: ProjectSnapshots) -> Iterator[str]:
+    """Settings that are not the approved ones; and what else a reader should know."""
+    approved = snapshots.tree_report.settings
+    if approved is not None:
+        yield from setting_lines(find_policy_changes(snapshots.loaded.config, approved))
+    yield from (f"note: {note}" for note in snapshots.tree_report.notes)
+
+
+def setting_lines(settings: Sequence[SettingChange]) -> Iterator[str]:
+    """Settings that differ from the approved policy, and how to approve them."""
+    if settings:
+        yield f"policy: {count(len(settings), 'setting')} not approved"
+        yield from (f"  {one_line(setting.describe())}" for setting in settings)
+        yield f"to approve the settings: {APPROVE_COMMAND}"
 
 
 def record_json(record_run: RecordRun) -> JSONObject:
@@ -199,6 +218,7 @@ def gate_report_lines(test_run: TestRun, command: Sequence[str], *, colour: bool
             yield hint_line(finding.hint)
     observations = test_run.observations
     yield from observation_lines(observations)
+    yield from (f"note: {note}" for note in test_run.snapshots.tree_report.notes)
     if any(gate_finding.calls for gate_finding in test_run.findings):
         yield "to approve the changes:"
         yield f"    traceforge record -- {shlex.join(command)}"

@@ -18,9 +18,15 @@ from traceforge.snapshots.tree.id_prefix import select_by_id_prefix
 
 
 def approve_changes(
-    loaded: LoadedConfig, changes: Sequence[PendingChange], *, reason: str, tag: str = "", sign: bool = False
+    loaded: LoadedConfig,
+    changes: Sequence[PendingChange],
+    *,
+    reason: str,
+    tag: str = "",
+    sign: bool = False,
+    approve_policy: bool = False,
 ) -> CommitResult:
-    """Approve changes, all or none.
+    """Approve changes, all or none, and with `approve_policy` the settings of the project too.
 
     Raises:
         CannotApprove: a change was refused, or its snapshot changed since it was recorded.
@@ -40,7 +46,15 @@ def approve_changes(
         for change in changes
     ]
     result = commit_changes(
-        loaded.project, loaded.config.models, snapshot_changes, reason=reason, tag=tag, sign=sign, now=now()
+        loaded.project,
+        loaded.config.models,
+        snapshot_changes,
+        reason=reason,
+        tag=tag,
+        sign=sign,
+        now=now(),
+        config=loaded.config,
+        approve_policy=approve_policy,
     )
     delete_pending(loaded.project, [change.id for change in changes])
     return result

@@ -13,7 +13,7 @@ from typing import NamedTuple, cast
 
 from traceforge.canon import Digest, JSONObject, digest_bytes, parse_json
 from traceforge.clock import timestamp_text
-from traceforge.config import SNAPSHOTS_DIR, ModelRule
+from traceforge.config import SNAPSHOTS_DIR, Config, ModelRule
 from traceforge.errors import InvalidFile, NotFound, NotJSON
 from traceforge.files import read_file
 from traceforge.findings import Finding
@@ -21,10 +21,12 @@ from traceforge.snapshots.formats import determinism_policy, snapshot_manifest, 
 from traceforge.snapshots.formats.approval_format import (
     Approval,
     ApprovedChange,
+    ApprovedSetting,
     load_approvals,
     read_approval,
     write_approval,
 )
+from traceforge.snapshots.formats.approved_policy import find_policy_changes
 from traceforge.snapshots.formats.raw_response import RAW_RESPONSE_RULE as WIRE_RULE
 from traceforge.snapshots.formats.raw_response import (
     RawResponse,
@@ -40,6 +42,8 @@ from traceforge.snapshots.formats.snapshot_format import (
     read_document,
     write_document,
 )
+from traceforge.snapshots.tree.approval_chain import ApprovalChain
+from traceforge.snapshots.tree.approval_check import raw_response_lost
 from traceforge.snapshots.tree.approval_signing import find_approver, load_signing_key
 from traceforge.snapshots.tree.tree_transaction import FileChange, lock_tree
 from traceforge.snapshots.tree.tree_verification import IDENTITY_RULE, DocumentsReport, check_documents
@@ -77,10 +81,10 @@ class _TreeEdit:
         )
         self.entries = {entry.id: entry for entry in self.documents.entries if entry.file not in self._replaced}
         self.files: dict[str, bytes | None] = dict.fromkeys(replaced_files)
+        approvals = load_approvals(root)
+        self.chain = ApprovalChain(approvals)
         self._approved = {
-            (change.id, change.after)
-            for stored_approval in load_approvals(root)
-            for change in stored_approval.approval.changes
+            (change.id, change.after) for stored_approval in approvals for change in stored_approval.approval.changes
         }
 
     def find_approved_digest(self, name: str) -> Digest | None:
@@ -141,9 +145,12 @@ def commit_changes(
     sign: bool = False,
     now: datetime,
     replaced_files: Collection[str] = (),
+    config: Config | None = None,
+    approve_policy: bool = False,
 ) -> CommitResult:
     """Write changes of the project's snapshots, the new manifest and the approval: all or nothing.
 
+    The settings of `config` are approved with `approve_policy`, or if no approval of the tree names a policy yet.
     `replaced_files` names documents that are removed: those of another version, which `changes` migrate.
 
     Raises:
@@ -162,10 +169,30 @@ def commit_changes(
         _raise_if_any(tree.find_broken_documents())
         entries = list(tree.entries.values())
         tree.files[snapshot_manifest.MANIFEST_NAME] = snapshot_manifest.write_manifest(entries) if entries else None
-        file, data = write_approval(timestamp_text(now), approver, reason, approved_changes, tag=tag, signer=signer)
+        file, data = write_approval(
+            timestamp_text(now),
+            approver,
+            reason,
+            approved_changes,
+            tag=tag,
+            follows=[stored.approval.hash for stored in tree.chain.heads],
+            policy=_list_settings(tree.chain, config, approve_policy) if config is not None else None,
+            signer=signer,
+        )
         tree.files[file] = data
         write([FileChange(name, tree.files[name]) for name in sorted(tree.files)])
     return CommitResult(read_approval(data), tuple(sorted(tree.files)))
+
+
+def _list_settings(chain: ApprovalChain, config: Config, approve_policy: bool) -> dict[str, ApprovedSetting] | None:
+    """The settings to approve; None if this approval is not about the policy."""
+    approved = chain.approved_settings()
+    if approved is not None and not approve_policy:
+        return None
+    return {
+        change.name: ApprovedSetting(change.before, change.after)
+        for change in find_policy_changes(config, approved or {})
+    }
 
 
 def _apply_changes(
@@ -190,15 +217,18 @@ def _apply_change(tree: _TreeEdit, change: SnapshotChange, models: Mapping[str, 
         if not tree.has(change.id):
             raise NotFound(f"there is no snapshot {change.id}", hint="See: traceforge snapshot list")
         tree.remove(change.id)
-        return ApprovedChange(change.id, file, before, None)
+        return ApprovedChange(change.id, file, before, None, None)
     tree.remove(change.id)
     if change.raw_response is not None:
         tree.files[_raw_response_file(change.id)] = change.raw_response
     if change.record is None:
         assert change.raw_response is not None
         _raise_if_any(_check_raw_only(change, models))
-        return ApprovedChange(change.id, _raw_response_file(change.id), before, digest_bytes(change.raw_response))
+        digest = digest_bytes(change.raw_response)
+        return ApprovedChange(change.id, _raw_response_file(change.id), before, digest, digest)
     file = f"{change.provider}/{change.id}.json"
+    if change.raw_response is None and change.id in tree.chain.recorded_ids():
+        raise InvalidFile((raw_response_lost(file, change.id),))
     data = _write_record(change)
     _raise_if_any(_check_record(change, data, models))
     (record,) = read_document(data)
@@ -206,7 +236,8 @@ def _apply_change(tree: _TreeEdit, change: SnapshotChange, models: Mapping[str, 
     tree.entries[change.id] = snapshot_manifest.RecordEntry(
         change.provider, change.id, file, record.hash, record.timestamp
     )
-    return ApprovedChange(change.id, file, before, record.hash)
+    raw_digest = digest_bytes(change.raw_response) if change.raw_response is not None else None
+    return ApprovedChange(change.id, file, before, record.hash, raw_digest)
 
 
 def _raw_response_file(name: str) -> str:

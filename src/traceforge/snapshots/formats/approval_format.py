@@ -2,12 +2,15 @@
 
 One file each, `approvals/<time>-<12 hex digits>.json`, two-space indent, a final newline:
 
-    {"version", "approved_at", "approved_by": {"name", "email"}, "reason", "tag",
-     "changes": [{"id", "file", "before", "after"}, …], "key", "hash", "signature"}
+    {"version", "approved_at", "approved_by": {"name", "email"}, "reason", "tag", "follows": [hash, …],
+     "changes": [{"id", "file", "before", "after", "raw_response"}, …],
+     "policy": {setting: {"before", "after"}, …}, "key", "hash", "signature"}
 
 `hash` is the digest of the canonical text of everything but `hash` and `signature`; its first 12 hex digits name the
 file. `signature` is an SSH signature over the canonical text of everything but itself, and `key` the fingerprint of
-the key that made it, so that removing a signature is noticed.
+the key that made it, so that removing a signature is noticed. `follows` names the approvals that no other one
+followed yet, so that removing an approval is noticed (`approval_chain.py`). Older approvals have no `follows`, no
+`policy` and no `raw_response`: then it is unknown.
 
 In: approved changes, or bytes. Out: the file, or every broken rule. Never: changes an approval that exists: two
 branches add files, and do not conflict.
@@ -16,15 +19,25 @@ branches add files, and do not conflict.
 from __future__ import annotations
 
 import os
-from typing import Annotated, Literal, NamedTuple, Protocol, cast
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any, Literal, NamedTuple, Protocol, cast
 
 from msgspec import UNSET, Meta, Struct, UnsetType, to_builtins
 
-from traceforge.canon import JSON, Digest, JSONObject, canonical_bytes, digest_canonical, ecmascript_bytes, parse_json
+from traceforge.canon import (
+    JSON,
+    Digest,
+    JSONObject,
+    canonical_bytes,
+    digest_canonical,
+    ecmascript_bytes,
+    find_repeated_name,
+    parse_json,
+)
 from traceforge.conversion import convert
 from traceforge.errors import InvalidFile
 from traceforge.files import list_folder, read_file
-from traceforge.findings import Finding
+from traceforge.findings import Finding, printable_name
 from traceforge.shape import DigestText, NonEmptyText, ShapeProblem, Timestamp, find_problems, find_timestamp_problems
 from traceforge.snapshots.formats.snapshot_format import RESTORE_HINT, SnapshotIdText
 from traceforge.snapshots.formats.tree_layout import APPROVALS_DIR, is_folder
@@ -69,13 +82,22 @@ class Approver(Struct, forbid_unknown_fields=True, frozen=True):
 class ApprovedChange(Struct, forbid_unknown_fields=True, frozen=True):
     """One snapshot, before and after: its record's hash, or the digest of its raw response.
 
-    `before` is null for a snapshot that was never approved, `after` for one that was removed.
+    `before` is null for a snapshot that was never approved, `after` for one that was removed. `raw_response` is the
+    digest of the raw response after the change, null where there is none.
     """
 
     id: SnapshotIdText
     file: FileText
     before: DigestText | None
     after: DigestText | None
+    raw_response: DigestText | UnsetType | None = UNSET
+
+
+class ApprovedSetting(Struct, forbid_unknown_fields=True, frozen=True):
+    """One setting of the policy, before and after. Null: it was not set, and has its default."""
+
+    before: Any
+    after: Any
 
 
 class Approval(Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):
@@ -86,7 +108,9 @@ class Approval(Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):
     approved_by: Approver
     reason: ReasonText
     tag: NonEmptyText | UnsetType = UNSET
-    changes: Annotated[list[ApprovedChange], Meta(min_length=1)]
+    follows: list[DigestText] | UnsetType = UNSET
+    changes: list[ApprovedChange]
+    policy: dict[str, ApprovedSetting] | UnsetType = UNSET
     key: NonEmptyText | UnsetType = UNSET
     hash: DigestText
     signature: NonEmptyText | UnsetType = UNSET
@@ -111,9 +135,13 @@ def write_approval(
     changes: list[ApprovedChange],
     *,
     tag: str = "",
+    follows: Sequence[str] | None = None,
+    policy: Mapping[str, ApprovedSetting] | None = None,
     signer: Signer | None = None,
 ) -> tuple[str, bytes]:
     """The path of an approval's file in the tree, and its bytes.
+
+    `follows` has the hashes of the approvals before it, `policy` the settings that it approves.
 
     Raises:
         InvalidFile: the approval breaks a rule of the format, such as an empty reason.
@@ -125,7 +153,9 @@ def write_approval(
         "approved_by": to_builtins(approved_by),
         "reason": reason,
         **({"tag": tag} if tag else {}),
+        **({"follows": [*sorted(follows)]} if follows is not None else {}),
         "changes": to_builtins(changes),
+        **({"policy": to_builtins(policy)} if policy is not None else {}),
         **({"key": signer.fingerprint} if signer else {}),
     }
     document["hash"] = approval_hash(document)
@@ -146,7 +176,7 @@ def read_approval(data: bytes) -> Approval:
         InvalidFile: the approval breaks a rule; the error holds every finding.
     """
     value = parse_json(data)
-    findings = check_approval(value)
+    findings = check_repeated_names(data) + check_approval(value)
     if findings:
         raise InvalidFile(tuple(sorted(findings)))
     return convert(value, Approval)
@@ -189,6 +219,14 @@ def check_approval(value: JSON, file: str = "") -> list[Finding]:
     if file and os.path.basename(file) != name:
         return [Finding(file, "", HASH_RULE, f"the file of this approval is named {name}", RESTORE_HINT)]
     return []
+
+
+def check_repeated_names(data: bytes, file: str = "") -> list[Finding]:
+    """A name that stands twice in an object: a person reads the first one, and the hash covers the last one."""
+    name = find_repeated_name(data, nested=True)
+    if name is None:
+        return []
+    return [Finding(file, "", SHAPE_RULE, f"{printable_name(name)} stands twice in one object", RESTORE_HINT)]
 
 
 def _file_name(approved_at: str, digest: str) -> str:

@@ -54,7 +54,7 @@ def run_record(
     """
     scope = redacted_scope(loaded, command)
     snapshots = open_snapshots(loaded, fresh=fresh, scope=scope)
-    if snapshots.findings:
+    if snapshots.tree_report.findings:
         return RecordRun(snapshots)
     live_run = _run_live(snapshots, command)
     broken_scopes = _find_broken_references(live_run.candidates, snapshots.player)

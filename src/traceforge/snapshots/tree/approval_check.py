@@ -3,9 +3,10 @@
 In: the snapshots of a tree, by id, and its approvals. Out: findings. Never: decides who may approve: reviewers of the
 commit do, and signatures.
 
-A snapshot that any approval names must be in a state that some approval left. It does not matter which: two branches
-may have approved two answers, and the merge kept one. A snapshot with a raw response was recorded, so it needs an
-approval; a record without one was written by hand, and needs none.
+A snapshot that any approval names must be in the state that its latest approval left. After a merge there may be two
+of them: two branches have approved two answers, and the merge kept one. A snapshot with a raw response was recorded,
+so it needs an approval; a record without one was written by hand, and needs none, unless an approval named its raw
+response.
 """
 
 from __future__ import annotations
@@ -24,26 +25,39 @@ from traceforge.snapshots.formats.approval_format import (
     Approval,
     StoredApproval,
     check_approval,
+    check_repeated_names,
     signed_bytes,
 )
+from traceforge.snapshots.formats.approved_policy import ApprovedSettings
 from traceforge.snapshots.formats.snapshot_format import RESTORE_HINT
 from traceforge.snapshots.formats.tree_layout import StoredSnapshot
+from traceforge.snapshots.tree.approval_chain import ApprovalChain
 
 APPROVED_STATE_RULE = "AP3"
 SIGNATURE_RULE = "AP4"
 CHAIN_RULE = "AP5"
 REMOVED_RULE = "AP6"
+PREDECESSOR_RULE = "AP8"
+LATEST_STATE_RULE = "AP9"
+RAW_RESPONSE_LOST_RULE = "AP11"
 
 _APPROVE_HINT = (
     'Restore it from Git, or approve it: traceforge record -- COMMAND, then traceforge approve --all --reason "…"'
 )
+_RESTORE_APPROVAL_HINT = (
+    "Restore the missing approval from Git. After git revert or cherry-pick: restore .ai-snapshots, then record and "
+    "approve."
+)
+_LATEST_HINT = "Restore it from Git; to go back to an earlier answer, record it and approve it again."
+_RAW_RESPONSE_HINT = "Restore both files from Git. A record that you write by hand needs an id of its own."
 
 
 class ApprovalsReport(NamedTuple):
-    """How many approvals there are, and findings about them and about unapproved snapshots."""
+    """How many approvals there are, what they left, and findings about them and about unapproved snapshots."""
 
     approvals: int
     findings: list[Finding]
+    settings: ApprovedSettings | None  # None: no approval names a policy
 
 
 def check_approvals(root: str, stored: Mapping[str, StoredSnapshot], unknown_ids: Collection[str]) -> ApprovalsReport:
@@ -70,16 +84,22 @@ def check_approvals(root: str, stored: Mapping[str, StoredSnapshot], unknown_ids
     for stored_approval in approvals:
         for change in stored_approval.approval.changes:
             approved_states.setdefault(change.id, set()).add(change.after)
+    chain = ApprovalChain(approvals)
+    latest_states = chain.latest_states()
     findings += _check_stored(stored, approved_states)
+    findings += _check_raw_responses(stored, chain)
     if is_complete:
         findings += _check_chain(approvals)
-        findings += _check_removed(approvals, approved_states, {*stored, *unknown_ids})
-    return ApprovalsReport(len(approvals), findings)
+        findings += _check_predecessors(chain)
+        findings += _check_latest(stored, approved_states, latest_states)
+        findings += _check_removed(approvals, latest_states, {*stored, *unknown_ids})
+    return ApprovalsReport(len(approvals), findings, chain.approved_settings())
 
 
 def _read_approval(root: str, file: str, approvals: list[StoredApproval]) -> list[Finding]:
-    value = parse_json(read_file(f"{root}/{file}", follow_links=False))
-    findings = check_approval(value, file)
+    data = read_file(f"{root}/{file}", follow_links=False)
+    value = parse_json(data)
+    findings = check_repeated_names(data, file) + check_approval(value, file)
     if findings:
         return findings
     approval = convert(value, Approval)
@@ -136,10 +156,47 @@ def _check_chain(approvals: list[StoredApproval]) -> Iterator[Finding]:
                 )
 
 
-def _check_removed(
-    approvals: list[StoredApproval], approved_states: Mapping[str, set[str | None]], present_ids: Collection[str]
+def _check_predecessors(chain: ApprovalChain) -> Iterator[Finding]:
+    """Every approval that another one follows is there; else it was removed, perhaps with what it approved."""
+    for stored_approval, place in chain.find_missing():
+        message = "the approval that this one follows is not in the tree"
+        path = f"$.follows[{place}]"
+        yield Finding(stored_approval.file, path, PREDECESSOR_RULE, message, _RESTORE_APPROVAL_HINT)
+    for stored_approval in chain.find_unlinked():
+        message = "it names no predecessors, other approvals do, and none follows it"
+        yield Finding(stored_approval.file, "", PREDECESSOR_RULE, message, RESTORE_HINT)
+
+
+def _check_latest(
+    stored: Mapping[str, StoredSnapshot],
+    approved_states: Mapping[str, set[str | None]],
+    latest_states: Mapping[str, list[str | None]],
 ) -> Iterator[Finding]:
-    for name, states in approved_states.items():
+    """No snapshot is in a state that was approved once, and replaced by a later approval."""
+    for name, (file, digest, _) in stored.items():
+        if digest in approved_states.get(name, ()) and digest not in latest_states[name]:
+            message = f"{printable_name(name)} is in a state that a later approval replaced"
+            yield Finding(file, "", LATEST_STATE_RULE, message, _LATEST_HINT)
+
+
+def _check_raw_responses(stored: Mapping[str, StoredSnapshot], chain: ApprovalChain) -> Iterator[Finding]:
+    """A record of a recorded call keeps its raw response: without it, nothing proves what the provider said."""
+    recorded_ids = chain.recorded_ids()
+    for name, (file, _, has_raw_response) in stored.items():
+        if name in recorded_ids and not has_raw_response:
+            yield raw_response_lost(file, name)
+
+
+def raw_response_lost(file: str, name: str) -> Finding:
+    """The finding for a record without the raw response that an approval of it names."""
+    message = f"{printable_name(name)} was approved with its raw response, and has none"
+    return Finding(file, "", RAW_RESPONSE_LOST_RULE, message, _RAW_RESPONSE_HINT)
+
+
+def _check_removed(
+    approvals: list[StoredApproval], latest_states: Mapping[str, list[str | None]], present_ids: Collection[str]
+) -> Iterator[Finding]:
+    for name, states in latest_states.items():
         if name in present_ids or None in states:
             continue
         last_file = [

@@ -15,6 +15,7 @@ from traceforge.findings import Finding
 from traceforge.replay.library import Library
 from traceforge.replay.player import Player
 from traceforge.replay.request_key import RequestKeyer, make_request_keyer
+from traceforge.snapshots.formats.approved_policy import check_policy_approved
 from traceforge.snapshots.formats.tree_layout import find_root_problem, has_interrupted_approval
 from traceforge.snapshots.tree.approved_calls import ApprovedCall, build_recordings, list_approved_calls
 from traceforge.snapshots.tree.run_scopes import RunScopes
@@ -31,11 +32,12 @@ class ProjectSnapshots(NamedTuple):
     approved_calls: list[ApprovedCall]
     keys: RequestKeyer
     player: Player
+    policy_findings: Sequence[Finding] = ()  # settings that are not approved; `record` goes on with them
 
     @property
     def findings(self) -> Sequence[Finding]:
-        """The findings of the tree. If there are any, the player answers nothing."""
-        return self.tree_report.findings
+        """The findings of the tree, with which the player answers nothing, and those of the policy."""
+        return (*self.tree_report.findings, *self.policy_findings)
 
 
 def open_snapshots(loaded: LoadedConfig, *, fresh: bool = False, scope: str = "") -> ProjectSnapshots:
@@ -69,7 +71,8 @@ def open_snapshots(loaded: LoadedConfig, *, fresh: bool = False, scope: str = ""
         fallback=SynthesisedAnswers(answering_calls, config.models),
     )
     player.default_scope = scope
-    return ProjectSnapshots(loaded, tree_report, approved_calls, keys, player)
+    policy_findings = check_policy_approved(loaded, tree_report.settings)
+    return ProjectSnapshots(loaded, tree_report, approved_calls, keys, player, policy_findings)
 
 
 def _verify_root(root: str, models: Mapping[str, ModelRule], content: TreeContent) -> TreeReport:

@@ -21,6 +21,7 @@ from traceforge.errors import CannotRead, InvalidFile, NotJSON
 from traceforge.files import list_folder, read_file
 from traceforge.findings import IO, Finding, internal_error_finding, printable_name
 from traceforge.snapshots.formats import determinism_policy, snapshot_manifest, tree_layout
+from traceforge.snapshots.formats.approved_policy import NEVER_APPROVED, ApprovedSettings
 from traceforge.snapshots.formats.raw_response import (
     RAW_RESPONSE_RULE,
     RawResponse,
@@ -91,6 +92,12 @@ class TreeReport(NamedTuple):
     raw_only: int = 0  # raw responses without a record; each is also counted in `request_gated`
     approvals: int = 0
     stored: Mapping[str, tree_layout.StoredSnapshot] = MappingProxyType({})  # by id
+    settings: ApprovedSettings | None = None  # of the policy; None: no approval names one
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What a reader should know, and what makes nothing red."""
+        return (NEVER_APPROVED,) if self.approvals and self.settings is None else ()
 
 
 def verify_tree(
@@ -133,6 +140,7 @@ def verify_tree(
         wire_only,
         approvals.approvals,
         stored,
+        approvals.settings,
     )
 
 

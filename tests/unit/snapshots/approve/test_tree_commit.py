@@ -144,12 +144,14 @@ def test_a_record_may_become_a_raw_response_alone_and_back(project: Project) -> 
     assert (1, 0, (), 0, 3) == project.verify()[:5]
 
 
-def test_a_record_without_a_raw_response_removes_the_old_one(project: Project) -> None:
-    """It is answered from its fields, so no bytes of another answer may stay."""
+def test_a_record_does_not_lose_the_raw_response_it_was_approved_with(project: Project) -> None:
+    """Nothing else proves what the provider said."""
     project.commit(_record("greeting"))
-    project.commit(SnapshotChange("openai", "greeting", _body("greeting", "By hand."), None))
 
-    assert "wire/greeting.json" not in project.tree()
+    with pytest.raises(InvalidFile) as refused:
+        project.commit(SnapshotChange("openai", "greeting", _body("greeting", "By hand."), None))
+
+    assert ["AP11"] == [finding.rule for finding in refused.value.findings]
     assert () == project.verify().findings
 
 

@@ -1,0 +1,120 @@
+"""The chain of a tree's approvals: which one follows which, and which is the latest of a snapshot or a setting.
+
+In: the approvals of a tree. Out: its heads, missing predecessors, and the latest approvals of each thing they name.
+Never: trusts a time: an approval names its predecessors by their hashes, and its own hash covers them.
+
+An approval follows every approval that no other one followed when it was made. Two branches that both approve leave
+two heads, and the next approval follows both. Approvals of older versions name no predecessors: what they left counts
+as made at the same time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple, TypeVar
+
+from msgspec import UNSET
+
+from traceforge.canon import JSON
+from traceforge.snapshots.formats.approval_format import StoredApproval
+from traceforge.snapshots.formats.approved_policy import ApprovedSettings
+
+Value = TypeVar("Value")
+
+
+class MissingPredecessor(NamedTuple):
+    """An approval, and the place in its `follows` of one that is not in the tree."""
+
+    stored: StoredApproval
+    place: int
+
+
+class ApprovalChain:
+    """The approvals of one tree, each with the set of all that it follows, directly or not."""
+
+    def __init__(self, approvals: Sequence[StoredApproval]) -> None:
+        self.approvals = approvals
+        self._places = {stored.approval.hash: place for place, stored in enumerate(approvals)}
+        # A set of approvals is one integer, with the bit of each place: the chain of a year has a thousand of them.
+        self._ancestors = [0] * len(approvals)
+        for place in self._sort_by_predecessors():
+            for parent in self._parents(place):
+                self._ancestors[place] |= self._ancestors[parent] | 1 << parent
+
+    @property
+    def heads(self) -> list[StoredApproval]:
+        """The approvals that no other one follows, oldest first: the next approval follows them."""
+        followed = {parent for place in range(len(self.approvals)) for parent in self._parents(place)}
+        return [stored for place, stored in enumerate(self.approvals) if place not in followed]
+
+    def find_missing(self) -> Iterator[MissingPredecessor]:
+        """Approvals that follow one which is not in the tree."""
+        for stored in self.approvals:
+            for place, name in enumerate(_follows(stored)):
+                if name not in self._places:
+                    yield MissingPredecessor(stored, place)
+
+    def find_unlinked(self) -> Iterator[StoredApproval]:
+        """Approvals that name no predecessors and have no successor, although others of the tree name theirs."""
+        if any(stored.approval.follows is not UNSET for stored in self.approvals):
+            yield from (stored for stored in self.heads if stored.approval.follows is UNSET)
+
+    def is_before(self, stored: StoredApproval, other: StoredApproval) -> bool:
+        """Whether `other` follows `stored`, directly or not."""
+        place, later = self._places[stored.approval.hash], self._places[other.approval.hash]
+        return bool(self._ancestors[later] >> place & 1)
+
+    def latest_states(self) -> dict[str, list[str | None]]:
+        """By snapshot: what its latest approvals left, several after a merge. None: it was removed."""
+        named: dict[str, list[tuple[int, str | None]]] = {}
+        for place, stored in enumerate(self.approvals):
+            for change in stored.approval.changes:
+                named.setdefault(change.id, []).append((place, change.after))
+        return {name: self._select_latest(states) for name, states in named.items()}
+
+    def recorded_ids(self) -> set[str]:
+        """The snapshots that were approved with a raw response."""
+        return {
+            change.id
+            for stored in self.approvals
+            for change in stored.approval.changes
+            if isinstance(change.raw_response, str)
+        }
+
+    def approved_settings(self) -> ApprovedSettings | None:
+        """By setting: what its latest approvals left; None where no approval names a policy."""
+        named: dict[str, list[tuple[int, JSON]]] = {}
+        has_policy = False
+        for place, stored in enumerate(self.approvals):
+            if stored.approval.policy is not UNSET:
+                has_policy = True
+                for name, change in stored.approval.policy.items():
+                    named.setdefault(name, []).append((place, change.after))
+        return {name: self._select_latest(values) for name, values in named.items()} if has_policy else None
+
+    def _select_latest(self, named: Sequence[tuple[int, Value]]) -> list[Value]:
+        """The values of the approvals that no other of these follows."""
+        earlier = 0
+        for place, _ in named:
+            earlier |= self._ancestors[place]
+        return [value for place, value in named if not earlier >> place & 1]
+
+    def _parents(self, place: int) -> list[int]:
+        return [self._places[name] for name in _follows(self.approvals[place]) if name in self._places]
+
+    def _sort_by_predecessors(self) -> list[int]:
+        """Every place, after those that it follows. There is no circle: a hash covers the hashes that it follows."""
+        order: dict[int, None] = {}
+        waiting = list(range(len(self.approvals)))
+        while waiting:
+            missing = [parent for parent in self._parents(waiting[-1]) if parent not in order]
+            if missing:
+                waiting += missing
+            else:
+                order[waiting.pop()] = None
+        return list(order)
+
+
+def _follows(stored: StoredApproval) -> Sequence[str]:
+    follows = stored.approval.follows
+    return follows if follows is not UNSET else ()
