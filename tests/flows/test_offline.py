@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -419,3 +420,59 @@ for host in ("raw.githubusercontent.com", "us.i.posthog.com", "169.254.169.254")
 
     assert (0, "refused\n" * 3, []) == (ran.code, ran.out, _last(ran)["findings"]), ran
     assert 3 == len(_last(ran)["offline"]["refused"])
+
+
+SERVE = """
+import http.server, threading, urllib.request
+class Handler(http.server.BaseHTTPRequestHandler):
+    def do_POST(self):
+        self.rfile.read(int(self.headers["Content-Length"]))
+        print("served", self.path, flush=True)
+        self.send_response(204)
+        self.end_headers()
+    def log_message(self, *args): pass
+server = http.server.ThreadingHTTPServer(("127.0.0.1", PORT), Handler)
+threading.Thread(target=server.serve_forever, daemon=True).start()
+"""
+NODE_HTTP = """
+const options = {method: "POST", headers: {"Content-Length": 2}};
+const request = require("http").request("%s", options, (response) => response.resume());
+request.on("error", (error) => console.log(error.message));
+request.end("{}");
+"""
+NODE_FETCH = "fetch('%s', {method: 'POST', body: '{}'}).catch((error) => console.log(String(error.cause)))"
+CLIENTS = {
+    "urllib": "urllib.request.urlopen(url, b'{}')",
+    "node http": f"subprocess.run(['node', '-e', {NODE_HTTP!r} % url])",
+    "node fetch": f"subprocess.run(['node', '-e', {NODE_FETCH!r} % url])",
+    "curl": "subprocess.run(['curl', '-s', '-d', '{}', url])",
+}
+
+
+@pytest.mark.parametrize(
+    "client",
+    ["urllib", "curl", *(pytest.param(name, marks=pytest.mark.slow) for name in ("node http", "node fetch"))],
+)
+def test_http_to_an_allowed_port_is_watched_for_the_paths_of_models(site: Site, client: str) -> None:
+    """In Python and Node.js; what another program sends is not seen, which the project may allow."""
+    _needs(client)
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    site.configure(allow_ports=[port])
+
+    def send(path: str) -> CommandResult:
+        url = f"url = 'http://127.0.0.1:{port}{path}'"
+        return site.test(f"{SERVE}\n{url}\n{CLIENTS[client]}", "127.0.0.1", "--json", port=port)
+
+    model, other = send("/v1/chat/completions"), send("/channels/1/messages")
+    if client == "curl":
+        (unchecked,) = _last(other)["unchecked"]
+        site.configure(allow_ports=[port], allow_programs=["curl"])
+
+        assert (3, 3, True) == (model.code, other.code, f"curl used port {port}" in unchecked["message"]), other
+        assert 0 == send("/channels/1/messages").code
+        return
+    (finding,) = _last(model)["findings"]
+    assert (1, True) == (_last(model)["exit_code"], f"127.0.0.1:{port} was refused: a model" in finding["message"])
+    assert "served" not in model.out, model
+    assert (0, "served /channels/1/messages\n") == (other.code, other.out), other

@@ -354,6 +354,11 @@ def test_model_on_loopback() -> None:
         http.client.HTTPConnection("127.0.0.1", PORT).request("POST", "/api/chat")
 
 
+def test_path_of_a_model() -> None:
+    with suppress(Exception), socket.create_server(("127.0.0.1", 0)) as server:
+        http.client.HTTPConnection(*server.getsockname()).request("POST", "/v1/chat/completions")
+
+
 def test_datagram() -> None:
     with suppress(Exception), socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as one:
         one.sendto(b"?", ("192.0.2.7", 53))
@@ -396,7 +401,8 @@ def test_a_test_that_connects_past_the_hooks_is_refused_and_fails(site: Site, wo
 
     model = {"test_model_on_loopback": f"127.0.0.1:{site.port}"}
     assert (1, 0) == (ran.code, site.server.served), ran.out
-    assert "6 failed, 3 passed" in ran.out, ran.out
+    assert "7 failed, 3 passed" in ran.out, ran.out
+    assert "four_providers.py::test_path_of_a_model: GT5 a connection to 127.0.0.1:" in ran.out, ran.out
     for test, place in {**REFUSED, **model}.items():
         assert 1 == ran.out.count(f"four_providers.py::{test}: GT5 a connection to {place} was refused"), ran.out
     assert "example.net" not in ran.out

@@ -17,7 +17,7 @@ from typing import Any, NoReturn
 
 from traceforge.capture.hook import tripwire
 from traceforge.capture.hook.callsite import current_test
-from traceforge.capture.hook.tripwire import REASONS, Tripwire
+from traceforge.capture.hook.tripwire import REASONS, REQUEST_EVENT, Tripwire
 from traceforge.capture.run.network_access import RefusedConnection
 
 REFUSALS_MAX = 1000  # Different ones that a process remembers; a loop over addresses would never end.
@@ -89,7 +89,7 @@ def _install_audit_hook() -> None:
 
 
 def _on_audit_event(event: str, args: Any) -> None:  # noqa: ANN401
-    if event[:7] == "socket.":
+    if event[:7] == "socket." or event == REQUEST_EVENT:
         active = tripwire.current()
         if isinstance(active, NetworkGuard):
             active.audit(event, args)

@@ -1,9 +1,10 @@
 // The tripwire for Node.js: in a test, a process connects to loopback, and nowhere else.
 //
-// In: TRACEFORGE_TRIPWIRE, `file|open ports|ports of models`. Out: an error that names the host, and a line of JSON in
-// the file, which the parent reads. Never: restricts a Unix socket, a pipe, or a server.
+// In: TRACEFORGE_TRIPWIRE, `file|open ports|ports of models|port of the proxy|paths of models`. Out: an error that names
+// the host, and a line of JSON in the file, which the parent reads. Never: restricts a Unix socket, a pipe, or a server.
 //
 // Every client of Node.js (http, https, fetch, undici, http2, tls, ws) connects through net.Socket.prototype.connect.
+// Requests of http, https and fetch to an allowed port are checked by their path; those of http2 are not.
 "use strict";
 
 const settings = process.env.TRACEFORGE_TRIPWIRE;
@@ -13,7 +14,8 @@ if (settings) {
   const dgram = require("dgram");
   const path = require("path");
 
-  const [file, ports, models] = settings.split("|");
+  const [file, ports, models, proxyPort, ...paths] = settings.split("|");
+  const modelPaths = new RegExp(paths.join("|") || "(?!)");
   const openPorts = ports === "*" ? null : ports.split(",").filter(Boolean).map((range) => range.split("-").map(Number));
   const modelPorts = new Set((models || "").split(",").filter(Boolean).map(Number));
   const reasons = {
@@ -74,6 +76,29 @@ if (settings) {
     const callback = args[args.length - 1];
     process.nextTick(() => (typeof callback === "function" ? callback(error) : this.emit("error", error)));
   };
+
+  const findModelRequest = (method, host, port, target) => {
+    const path = String(target).replace(/^[a-z]+:\/\/[^/]*/i, "").split("?")[0];
+    if (String(method).toUpperCase() !== "POST" || String(port) === proxyPort || !modelPaths.test(path)) return null;
+    return makeRefusal(host, port, "model");
+  };
+
+  const http = require("http");
+  const storeHeader = http.ClientRequest.prototype._storeHeader;
+  http.ClientRequest.prototype._storeHeader = function (firstLine, headers) {
+    const [host, port] = String(this.getHeader("host") || this.host || "").split(/:(?=\d+$)/);
+    const standardPort = this.protocol === "https:" ? 443 : 80;
+    const error = findModelRequest(this.method, host, Number(port) || standardPort, this.path);
+    if (error) process.nextTick(() => this.destroy(error));
+    return storeHeader.call(this, firstLine, headers);
+  };
+
+  require("diagnostics_channel").subscribe?.("undici:request:create", ({ request }) => {
+    const { hostname, port, protocol } = new URL(request.origin);
+    const standardPort = protocol === "https:" ? 443 : 80;
+    const error = findModelRequest(request.method, hostname, Number(port) || standardPort, request.path);
+    if (error) request.onError(error);
+  });
 
   report({});
 }

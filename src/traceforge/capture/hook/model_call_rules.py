@@ -19,7 +19,7 @@ _BASE = (
     r"(?:\A(?:/[A-Za-z][A-Za-z0-9._~-]*)?"
     rf"|{_VERSION}|/(?:openai|inference|models|beta|codex|compat|serving-endpoints|ollama|litellm))"
 )
-_PATHS = (
+MODEL_PATHS = (
     r"/chat/completions/?\Z"
     r"|/models/[^/]+:(?:stream)?[gG]enerateContent\Z"
     r"|/models/[^/]+:(?:batchE|asyncBatchE|e)mbedContents?\Z"
@@ -58,7 +58,7 @@ def is_model_call(method: str, url: str, hosts: frozenset[str] = frozenset()) ->
         path = parts.path
         if "%" in path:
             path = unquote(path)
-        if method.upper() == "POST" and re.search(_PATHS, path) and not re.search(_THREADS, path):
+        if method.upper() == "POST" and re.search(MODEL_PATHS, path) and not re.search(_THREADS, path):
             return True
         return is_known_host(parts.netloc, hosts) and not re.search(_TELEMETRY, path)
     except ValueError:

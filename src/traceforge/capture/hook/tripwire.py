@@ -1,7 +1,8 @@
 """The tripwire: in a test, an instrumented process connects to loopback, and nowhere else.
 
-In: Python's audit events before it connects, resolves a name or sends a datagram. Out: an error that names the host,
-and a report to the parent. Never: imports what a small program would not (see `bootstrap.py`), or is removed again.
+In: Python's audit events before it connects, resolves a name, sends a datagram or an HTTP request. Out: an error that
+names the host, and a report to the parent. Never: imports what a small program would not (see `bootstrap.py`), or is
+removed again.
 
 Compiled code that opens its sockets itself (uvloop, gRPC) raises no audit events:
 `unwatched_transports.py` looks at those it knows. A datagram socket may be connected anywhere: nothing is sent by
@@ -10,6 +11,8 @@ that, and it is how programs learn their own address.
     ports     which loopback ports are open: `first-last`, joined by commas; `*`: all of them
     |
     blocked   ports of loopback at which models answer, joined by commas
+    |
+    proxy     the port of the proxy that replays, where there is one: models answer there, too
 """
 
 from __future__ import annotations
@@ -25,6 +28,7 @@ if TYPE_CHECKING:
     from typing import Any
 
 REPORTS_MAX = 1000  # Refused connections that one process reports to its parent; a loop would never end.
+REQUEST_EVENT = "http.client.send"
 REMOTE, PORT, MODEL = "remote", "port", "model"
 REASONS = {
     REMOTE: "a test has no network",
@@ -39,13 +43,14 @@ class Tripwire:
     """What may be reached; every other connection is refused and reported."""
 
     def __init__(self, text: str, address: str, token: str) -> None:
-        ports, _, blocked = text.partition("|")
+        ports, blocked, proxy_port = [*text.split("|"), ""][:3]
         self._address = address
         self._token = token
         self._open_ports = (
             None if ports == "*" else [tuple(map(int, item.split("-"))) for item in ports.split(",") if item]
         )
         self._model_ports = {int(port) for port in blocked.split(",") if port}
+        self._proxy_port = int(proxy_port) if proxy_port else None
         self._report_count = 0
         self._children: set[tuple[str, bool]] = set()
 
@@ -58,6 +63,8 @@ class Tripwire:
         if event[:7] != "socket.":
             if event in _START_EVENTS:
                 self._report_child(event, args)
+            elif event == REQUEST_EVENT:
+                self.check_request(*args)
         elif event == "socket.connect":
             connection, address = args
             if connection.family in _FAMILIES and connection.type != _socket.SOCK_DGRAM:
@@ -75,19 +82,20 @@ class Tripwire:
 
     def _report_child(self, event: str, args: Any) -> None:
         """A child is about to be started: report its name, and whether it is a Python that cannot be instrumented."""
-        from .child_processes import RUN_VARIABLE, isolating_flags, looks_like_python
-
-        environ = args[_START_EVENTS[event]] if _START_EVENTS.get(event) else None
-        words = args[1] if event != "os.system" else ["sh"]
-        words = [_text(os.fspath(word)) for word in words] if isinstance(words, (list, tuple)) else ["sh"]
-        program = _text(args[0] or words[0]) if event != "os.system" else "sh"
-        is_lost = looks_like_python(program) and bool(
-            isolating_flags(words) or (environ is not None and not _has(environ, RUN_VARIABLE))
-        )
-        child = (os.path.basename(program), is_lost)
-        if is_lost or child not in self._children:
+        child = _details().describe_child(event, args, _START_EVENTS[event])
+        if child[1] or child not in self._children:
             self._children.add(child)
-            send_report(self._address, self._token, {"kind": "started", "name": child[0], "lost": is_lost})
+            send_report(self._address, self._token, {"kind": "started", "name": child[0], "lost": child[1]})
+
+    def check_request(self, connection: Any, data: Any) -> None:
+        """Allow what `http.client` sends, or refuse it: urllib, urllib3 and others are not replayed.
+
+        Raises:
+            ConnectionRefusedError: it is a request to a model.
+        """
+        host, port = connection.host, connection.port
+        if port != self._proxy_port and _details().is_model_request(data, host, port):
+            self.refuse(host, port, MODEL)
 
     def check(self, host: Any, port: Any) -> None:
         """Allow a connection, or refuse it.
@@ -176,17 +184,14 @@ def is_loopback(host: Any) -> bool:
 
 def send_report(address: str, token: str, head: dict[str, object]) -> None:
     """Two frames on a connection of their own; see `bootstrap.py`."""
-    import json
-
     hello = b'{"kind":"hello","pid":%d,"token":"%s"}' % (os.getpid(), token.encode())
-    send_heads(address, [hello, json.dumps(head).encode()])
+    send_heads(address, [hello, _details().encode_report(head)])
 
 
-def _has(environ: Any, name: str) -> bool:
-    try:
-        return name in environ or name.encode() in environ
-    except TypeError:  # a mapping of texts alone
-        return False
+def _details() -> Any:
+    from . import tripwire_details
+
+    return tripwire_details
 
 
 def _is_number(host: Any) -> bool:

@@ -26,6 +26,7 @@ from urllib.parse import urlsplit
 from traceforge.canon import json_bytes, parse_json
 from traceforge.capture.hook.callsite import parse_test
 from traceforge.capture.hook.child_processes import looks_like_python
+from traceforge.capture.hook.model_call_rules import MODEL_PATHS
 from traceforge.capture.hook.tripwire import REMOTE, Tripwire
 from traceforge.capture.run import environment
 from traceforge.capture.run.connection_supervisor import ConnectionSupervisor
@@ -82,13 +83,15 @@ class OfflineRun:
     def environment(self, proxy: str, address: str) -> environment.OfflineEnvironment:
         """The variables of the command; `proxy` is the run's own, `address` that of the listener."""
         open_ports = ",".join(_format_range(ports) for ports in self._ranges(proxy, address))
-        allowed = f"{open_ports if self.strength.is_sealed else '*'}|{','.join(map(str, sorted(self.model_ports)))}"
+        blocked = ",".join(map(str, sorted(self.model_ports)))
+        proxy_port = urlsplit(proxy).port if proxy else ""
+        allowed = f"{open_ports if self.strength.is_sealed else '*'}|{blocked}|{proxy_port}"
         self._rules = allowed
         options = self._environ.get("NODE_OPTIONS", "")
         quoted = json_bytes(NODE_FILE).decode()
         node_variables = {
             "NODE_OPTIONS": f"--require {quoted}{' ' if options else ''}{options}",
-            "TRACEFORGE_TRIPWIRE": f"{os.path.join(self._folder, 'said')}|{allowed}",
+            "TRACEFORGE_TRIPWIRE": f"{os.path.join(self._folder, 'said')}|{allowed}|{_as_javascript(MODEL_PATHS)}",
         }
         return environment.OfflineEnvironment(
             allowed, dict.fromkeys(PROXY_VARIABLES, self._refusing.url), node_variables
@@ -187,6 +190,10 @@ class OfflineRun:
                             RefusedConnection(place, why, scope[:NAME_LENGTH_MAX], program[:NAME_LENGTH_MAX])
                         ] += 1
         return pids, refused
+
+
+def _as_javascript(pattern: str) -> str:
+    return pattern.replace(r"\A", "^").replace(r"\Z", "$")
 
 
 def _format_range(ports: range) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+from http.client import HTTPConnection
 from typing import Any
 
 import pytest
@@ -84,3 +85,20 @@ def test_a_refusal_names_the_address_and_the_reason() -> None:
     ):
         wire.check("2001:db8::1", 443)
     assert tripwire.current() is None
+
+
+def test_a_request_is_checked_by_its_path() -> None:
+    """That of a model is refused, except at the proxy that replays."""
+    wire = QuietTripwire("*||5000", "unix:/nowhere", "t")
+    head = b"POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\n\r\n"
+
+    def judge(port: int, data: object) -> str:
+        return verdict(wire, "http.client.send", HTTPConnection("127.0.0.1", port), data)
+
+    assert [MODEL, "", "", "", ""] == [
+        judge(5001, head),
+        judge(5000, head),
+        judge(5001, head.replace(b"POST", b"GET")),
+        judge(5001, b'{"model": "x"}'),
+        judge(5001, iter([head])),
+    ]
