@@ -65,12 +65,21 @@ class CallSiteRule(Struct, forbid_unknown_fields=True, frozen=True):
     skip: list[NonEmptyText] = msgspec.field(default_factory=list)
 
 
+class UpstreamRule(Struct, forbid_unknown_fields=True, frozen=True):
+    """An upstream with its address, and the logical upstream that it is equal to."""
+
+    url: NonEmptyText
+    same_as: str = ""
+
+
 class MatchRule(Struct, forbid_unknown_fields=True, frozen=True):
     """Settings for when two requests count as the same."""
 
     ignore_paths: list[NonEmptyText] = msgspec.field(default_factory=list)
     ignore_patterns: list[NonEmptyText] = msgspec.field(default_factory=list)
     redacted: Literal["compare", "require"] = "compare"
+    headers: list[NonEmptyText] = msgspec.field(default_factory=list)
+    ignore_headers: list[NonEmptyText] = msgspec.field(default_factory=list)
 
 
 class TestRule(Struct, forbid_unknown_fields=True, frozen=True):
@@ -95,11 +104,24 @@ class Config(Struct, forbid_unknown_fields=True, frozen=True):
     redact_patterns: list[NonEmptyText] = msgspec.field(default_factory=list)
     allow: list[NonEmptyText] = msgspec.field(default_factory=list)
     models: dict[str, ModelRule] = msgspec.field(default_factory=dict)
-    upstreams: dict[str, str] = msgspec.field(default_factory=dict)
+    upstreams: dict[str, str | UpstreamRule] = msgspec.field(default_factory=dict)
     hosts: list[NonEmptyText] = msgspec.field(default_factory=list)
     callsite: CallSiteRule = CallSiteRule()
     match: MatchRule = MatchRule()
     test: TestRule = TestRule()
+
+    @property
+    def upstream_rules(self) -> dict[str, UpstreamRule]:
+        """The upstreams, each as a rule."""
+        return {
+            name: UpstreamRule(upstream) if isinstance(upstream, str) else upstream
+            for name, upstream in self.upstreams.items()
+        }
+
+    @property
+    def upstream_urls(self) -> dict[str, str]:
+        """The addresses of the upstreams."""
+        return {name: rule.url for name, rule in self.upstream_rules.items()}
 
 
 class LoadedConfig(NamedTuple):
@@ -265,10 +287,7 @@ def _check(values: JSONObject, where: str) -> Iterator[Finding]:
             )
         for key in rule if isinstance(rule, dict) else {}:
             yield from _unknown(key, ModelRule.__struct_fields__, where, f"models[{pattern!r}].")
-    upstreams = values.get("upstreams")
-    for name, url in (upstreams if isinstance(upstreams, dict) else {}).items():
-        if isinstance(url, str) and (reason := upstream_problem(name, url)):
-            yield Finding(where, json_path("$.upstreams", name), CONFIG_RULE, f"upstreams: {reason}", _UPSTREAM_HINT)
+    yield from _check_upstreams(values.get("upstreams"), where)
     for name, kind in (("callsite", CallSiteRule), ("match", MatchRule), ("test", TestRule)):
         section = values.get(name)
         for key in section if isinstance(section, dict) else {}:
@@ -280,6 +299,25 @@ def _check(values: JSONObject, where: str) -> Iterator[Finding]:
     for problem in find_problems(cast("JSON", values), Config):
         if problem.message != "unknown field":  # reported above, with the nearest known key
             yield Finding(where, problem.path, CONFIG_RULE, f"{problem.path.removeprefix('$.')} {problem.message}")
+
+
+def _check_upstreams(upstreams: JSON, where: str) -> Iterator[Finding]:
+    upstream_values = upstreams if isinstance(upstreams, dict) else {}
+    same_as = {name: value.get("same_as") for name, value in upstream_values.items() if isinstance(value, dict)}
+    for name, value in upstream_values.items():
+        path = json_path("$.upstreams", name)
+        for key in value if isinstance(value, dict) else ():
+            yield from _unknown(key, UpstreamRule.__struct_fields__, where, f"upstreams[{name!r}].")
+        url = value.get("url") if isinstance(value, dict) else value
+        if isinstance(url, str) and (reason := upstream_problem(name, url)):
+            yield Finding(where, path, CONFIG_RULE, f"upstreams: {reason}", _UPSTREAM_HINT)
+        seen, target = {name}, same_as.get(name)
+        while isinstance(target, str) and target not in seen:
+            seen.add(target)
+            target = same_as.get(target)
+        if isinstance(target, str):
+            message = f"upstreams: {name!r} is the same as itself"
+            yield Finding(where, path, CONFIG_RULE, message, "Name another upstream, a provider or a host.")
 
 
 def _check_ports(section: JSON, where: str) -> Iterator[Finding]:

@@ -63,6 +63,7 @@ class Exchange(Struct, frozen=True, array_like=True):
     error: str = ""  # why it was cut, or failed
     caller: Caller = Caller()
     provider: str = ""  # what the project calls this upstream, where it does
+    headers_filtered: bool = False  # whether request headers may be missing that were sent: in an imported call
 
     def to_bytes(self) -> bytes:
         """The exchange as MessagePack, for another TraceForge process."""

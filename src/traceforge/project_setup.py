@@ -58,7 +58,7 @@ CONFIG = """{
   // "claude-*": { "gate": "request", "temperature": 1 }
   "models": {},
 
-  // Names and addresses for the proxy, such as "corp": "https://llm.example.com/gateway"
+  // Names and addresses of your own upstreams, such as "corp": "https://llm.example.com/gateway"
   "upstreams": {},
 
   // Hosts whose every call is recorded, beside those of providers, such as "llm.corp.example".
@@ -67,8 +67,11 @@ CONFIG = """{
   // Files and folders that are never the place a call came from, such as "src/app/llm".
   "callsite": { "skip": [] },
 
-  // Parts of a request that may differ when it is replayed: paths such as "$.messages[0].content", and expressions.
-  "match": { "ignore_paths": [], "ignore_patterns": [], "redacted": "compare" },
+  // Parts of a request that may differ when it is replayed: paths such as "$.messages[0].content", expressions, and
+  // names of headers; and headers that are compared too, such as "openai-organization".
+  "match": {
+    "ignore_paths": [], "ignore_patterns": [], "redacted": "compare", "headers": [], "ignore_headers": []
+  },
 
   // How `traceforge test` keeps a command from the network, and which ports of loopback it may reach all the same;
   // and the tests with approved calls that a run may skip, such as "tests/test_gpu.py::*".

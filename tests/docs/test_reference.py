@@ -30,6 +30,7 @@ from traceforge.config import (
     MatchRule,
     ModelRule,
     TestRule,
+    UpstreamRule,
 )
 from traceforge.context.api.error_responses import TYPES
 from traceforge.context.api.idempotency import LEASE_S, WAIT_S
@@ -131,7 +132,8 @@ def test_every_setting_and_environment_variable_has_a_heading() -> None:
     page = read_page(REFERENCE / "config.md")
 
     assert ["Approved settings", *Config.__struct_fields__, "Environment variables"] == page.headings(2)
-    rules = [rule for owner in (ModelRule, CallSiteRule, MatchRule, TestRule) for rule in owner.__struct_fields__]
+    owners = (ModelRule, UpstreamRule, CallSiteRule, MatchRule, TestRule)
+    rules = [rule for owner in owners for rule in owner.__struct_fields__]
     store = [DB_VARIABLE, KEYS_VARIABLE, API_KEY_VARIABLE, f"{UPSTREAM_VARIABLE}…"]
     assert [*rules, *ENVIRONMENT_VARIABLES, MATCH_KEY_VARIABLE, TOKEN_VARIABLE, *store, "CI"] == page.headings(3)
     text = page.path.read_text(encoding="utf-8")

@@ -118,7 +118,7 @@ def _make_plan(
     if unused := find_unused_targets(calls, targets):
         providers = ", ".join(sorted({call.provider for call in calls}))
         raise click.UsageError(f"No snapshot uses {', '.join(unused)}; providers are {providers}.")
-    addresses = ProviderAddresses(targets, loaded.config.upstreams, os.environ)
+    addresses = ProviderAddresses(targets, loaded.config.upstream_urls, os.environ)
     return make_plan(calls, addresses, os.environ, runs=runs, model=model)
 
 

@@ -16,6 +16,7 @@ from traceforge.cli.output import exit_on_refusal, json_option, print_json, refu
 from traceforge.cli.project import load_project, snapshots_root
 from traceforge.config import SNAPSHOTS_DIR, LoadedConfig
 from traceforge.report.gate_text import change_json, diff_lines, setting_lines, status_lines
+from traceforge.report.request_head_text import unknown_parts_text
 from traceforge.report.text_format import count, one_line
 from traceforge.snapshots.approve.pending_approval import approve_changes as write
 from traceforge.snapshots.approve.pending_approval import select_pending
@@ -158,7 +159,9 @@ def approve(
                 if change.redacted_count
                 else ""
             )
-            click.echo(f"approved: {change.id} ({change.kind}){redacted}")
+            unknown = unknown_parts_text(change.raw_response)
+            not_compared = f", without {unknown}: unknown" if unknown else ""
+            click.echo(f"approved: {change.id} ({change.kind}){redacted}{not_compared}")
         _print_approval(approval)
         if settings and not approve_policy:
             click.echo("\n".join(setting_lines(settings)), err=True)

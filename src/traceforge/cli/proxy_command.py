@@ -104,7 +104,7 @@ def proxy(
         raise click.UsageError("--workers needs Linux, which spreads connections over processes.")
     loaded = load_config(current_folder())
     refuse_tracked_state(loaded.project)
-    all_upstreams = {**loaded.config.upstreams, **dict(map(_read_upstream, upstreams))}
+    all_upstreams = {**loaded.config.upstream_urls, **dict(map(_read_upstream, upstreams))}
     replay = None
     session: RecordingFallback | None = None
     if recording:
@@ -170,6 +170,9 @@ def _report_replay(player: Player, *, strict: bool, required: bool) -> int:
         parts = count(player.uncompared_part_count, "redacted value")
         message = f"{count(player.uncompared_call_count, 'call')} compared without {parts}"
         click.echo(f"{message}: the match key was missing when they were recorded, or is missing now", err=True)
+    if player.unknown_head_count:
+        calls = count(player.unknown_head_count, "call")
+        click.echo(f"{calls} compared without upstream or headers, which the recordings do not know", err=True)
     summary = [f"replayed {count(player.played_count, 'call')}", f"{misses.total()} not replayed"]
     summary += [f"{player.upstream_count} new"] if player.upstream_count else []
     if player.redacted_response_count:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections import Counter
 
 import click
 
@@ -17,13 +18,17 @@ from traceforge.errors import InvalidFile, NotJSON
 from traceforge.files import read_file
 from traceforge.findings import exit_code
 from traceforge.report.git_textconv import to_readable_text
+from traceforge.report.request_head_text import unknown_parts_text
 from traceforge.report.snapshot_text import snapshot_list_text, snapshot_text
-from traceforge.report.text_format import count, finding_lines, one_line
+from traceforge.report.text_format import count, finding_lines, hint_line, one_line
 from traceforge.snapshots.approve.tree_commit import SnapshotChange, commit_changes
 from traceforge.snapshots.formats.approved_policy import check_policy_approved
+from traceforge.snapshots.formats.raw_response import write_raw_response
 from traceforge.snapshots.formats.snapshot_format import is_snapshot_id
 from traceforge.snapshots.formats.snapshot_manifest import MANIFEST_NAME
+from traceforge.snapshots.tree.approved_calls import load_approved_calls
 from traceforge.snapshots.tree.manifest_rebuild import rebuild_manifest
+from traceforge.snapshots.tree.raw_response_migration import migrate_raw_responses
 from traceforge.snapshots.tree.snapshot_migration import MIGRATIONS, REQUIRED_FIELDS, migrate_tree
 from traceforge.snapshots.tree.tree_listing import load_snapshot, load_tree, snapshot_full_json, snapshot_json
 
@@ -151,8 +156,8 @@ def remove(snapshot_ids: tuple[str, ...], reason: str, tag: str, sign: bool) -> 
 
 
 @snapshot.command()
-@click.option("--from", "old", required=True, metavar="VERSION", help="Read files of this version.")
-@click.option("--to", "new", required=True, metavar="VERSION", help="Write files of this version.")
+@click.option("--from", "old", default="", metavar="VERSION", help="Read snapshots of this version.")
+@click.option("--to", "new", default="", metavar="VERSION", help="Write snapshots of this version.")
 @click.option(
     "--set",
     "values",
@@ -160,17 +165,25 @@ def remove(snapshot_ids: tuple[str, ...], reason: str, tag: str, sign: bool) -> 
     metavar="NAME=VALUE",
     help="Set a required value in records that lack it; repeatable.",
 )
-@click.option("--reason", default="", help="State why; stored in the approval.  [default: migrated from … to …]")
+@click.option("--reason", default="", help="State why; stored in the approval.  [default: migrated …]")
 @click.option("--tag", default="", help="Tag the approval with a name, such as a ticket.")
 @click.option("--sign", is_flag=True, help="Sign the approval with your SSH key, as Git does.")
 def migrate(old: str, new: str, values: tuple[str, ...], reason: str, tag: str, sign: bool) -> None:
     """Rewrite the files of an older version and approve the change.
 
-    No value is guessed: where a record lacks a field that the new version requires, give it with --set (file, line,
-    function, temperature, max_tokens, tokens_used, latency_ms, finish_reason); the record lists it as declared. All
-    files are migrated, or none. Refused in CI.
+    Without --from and --to: the raw responses of an older TraceForge, which do not say where their requests went, nor
+    all of their headers. They state then what is unknown, and it stays unknown until you record the calls again.
+
+    With them: snapshots of another version. No value is guessed: where a record lacks a field that the new version
+    requires, give it with --set (file, line, function, temperature, max_tokens, tokens_used, latency_ms,
+    finish_reason); the record lists it as declared. All files are migrated, or none. Refused in CI.
     """
     refuse_in_ci("snapshot migrate")
+    if not old and not new:
+        if values:
+            raise click.UsageError("--set needs --from and --to.")
+        _migrate_raw_responses(reason, tag, sign)
+        return
     if (old, new) not in MIGRATIONS:
         known_steps = ", ".join(f"--from {step[0]} --to {step[1]}" for step in MIGRATIONS)
         raise click.UsageError(f"There is no migration from {old} to {new}. Migrations: {known_steps}.")
@@ -193,6 +206,34 @@ def migrate(old: str, new: str, values: tuple[str, ...], reason: str, tag: str, 
             config=loaded.config,
         )
     click.echo(f"migrated: {count(len(read.records), 'record')} of {count(len(read.files), 'document')}")
+    click.echo(f"approved: {os.path.join(root, approval.approval.file)}")
+
+
+def _migrate_raw_responses(reason: str, tag: str, sign: bool) -> None:
+    loaded = load_project()
+    root = snapshots_root(loaded)
+    with exit_on_refusal(root):
+        migrated = migrate_raw_responses(load_approved_calls(loaded.project, loaded.config.models))
+        if not migrated:
+            click.echo("nothing to migrate: no raw response is of an older version")
+            return
+        approval = commit_changes(
+            loaded.project,
+            loaded.config.models,
+            [
+                SnapshotChange(call.provider, call.id, call.record, write_raw_response(call.raw_response))
+                for call in migrated
+            ],
+            reason=reason.strip() or "migrated raw responses: upstream and other headers are unknown",
+            tag=tag,
+            sign=sign,
+            now=now(),
+            config=loaded.config,
+        )
+    click.echo(f"migrated: {count(len(migrated), 'raw response')}")
+    for unknown, calls in Counter(unknown_parts_text(call.raw_response) for call in migrated).items():
+        click.echo(f"unknown, and so not compared, in {count(calls, 'call')}: {unknown}")
+    click.echo(hint_line("Record the calls again to compare all: traceforge record --fresh -- COMMAND"))
     click.echo(f"approved: {os.path.join(root, approval.approval.file)}")
 
 

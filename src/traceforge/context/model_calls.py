@@ -72,7 +72,7 @@ class ModelClients:
         return (
             self._given.get(provider)
             or os.environ.get(VARIABLE + provider.upper(), "")
-            or self._load_config().config.upstreams.get(provider, "")
+            or self._load_config().config.upstream_urls.get(provider, "")
         )
 
     def start_call(

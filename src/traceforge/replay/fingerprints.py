@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import TypeAlias, cast
 
-from traceforge.canon import JSON, JSONObject
+from traceforge.canon import JSON, JSONObject, json_path
+from traceforge.exchange import Headers
 from traceforge.redact.redactions import Redaction
 
 # Redacted values of these types in a URL are part of the prompt. All others there identify the caller.
@@ -60,6 +61,23 @@ def find_differing_path(recorded: Fingerprints, live: Fingerprints) -> str:
         return ""
     before, after = dict(recorded), dict(live)
     return next((path for path in sorted({*before, *after}) if before.get(path) != after.get(path)), "")
+
+
+def drop_credentials(headers: Iterable[tuple[str, str]], redactions: Iterable[tuple[str, str]]) -> Headers:
+    """The headers except those in which a credential was redacted: such a header says who asks, and is not compared.
+
+    `redactions` are the paths and types of what was redacted.
+    """
+    credential_paths = {path for path, kind in redactions if kind not in PERSONAL_TYPES}
+    if not credential_paths:
+        return tuple(headers)
+    return tuple(header for header in headers if json_path(HEADERS_PATH, header[0]) not in credential_paths)
+
+
+def list_request_redactions(redacted: JSON) -> list[tuple[str, str]]:
+    """The paths and types of what was redacted in a stored request, from the `redacted` field of its file."""
+    entries = cast("list[JSONObject]", redacted.get("request", [])) if isinstance(redacted, dict) else []
+    return [(str(entry.get("path")), str(entry.get("type"))) for entry in entries]
 
 
 def _is_below(path: str, root: str) -> bool:

@@ -5,6 +5,7 @@ recording answers again if it `repeats`. A scope without recordings of the key u
 that answers several calls, in one scope or in many, is given once for each under the same name.
 
 Two requests are identical if their keys are equal and, where both have fingerprints, their redacted parts are equal.
+A recording that does not know where its request went, or which headers it had, comes after those that do.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from typing import NamedTuple, Protocol
 from traceforge.canon import Digest
 from traceforge.replay.fingerprints import NOTHING_REDACTED, Fingerprints, find_differing_path
 from traceforge.replay.recorded_response import RecordedResponse
-from traceforge.replay.request_key import KeyFields
+from traceforge.replay.request_key import ALL_KNOWN, KeyedRequest, KeyFields, UnknownParts
 from traceforge.wire.endpoints import Endpoint
 
 
@@ -44,6 +45,7 @@ class Recording(NamedTuple):
     source: RecordingSource
     fingerprints: Fingerprints = NOTHING_REDACTED
     repeats: bool = True  # whether it answers again after all recordings of its scope have answered
+    unknown: UnknownParts = ALL_KNOWN  # what its request does not say about itself
 
 
 class LookupResult(NamedTuple):
@@ -100,6 +102,17 @@ class Library:
         if self._has(key, None):  # a recording that cannot be compared
             return LookupResult(self._take_next(key, scope, None), redactions_compared=False)
         return self._explain_difference(key, scope, fingerprints)
+
+    def find_request(self, request: KeyedRequest, scope: str, fingerprints: Fingerprints) -> LookupResult:
+        """The next recording for a request: one with the same key, else one of which something is unknown."""
+        result = self.find(request.key, scope, fingerprints)
+        for _, key in request.partial_keys:
+            if result.recording is not None:
+                break
+            partial_result = self.find(key, scope, fingerprints)
+            if partial_result.recording is not None or not result.differs_at:
+                result = partial_result
+        return result
 
     def recordings_in_scope(self, scope: str) -> list[Recording]:
         return self._by_scope.get(scope, [])

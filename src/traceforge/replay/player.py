@@ -89,6 +89,7 @@ class Player:
         self.redacted_response_count = 0  # responses in which a value replays as `[REDACTED]`
         self.uncompared_call_count = 0  # calls with redacted parts that could not be compared
         self.uncompared_part_count = 0
+        self.unknown_head_count = 0  # calls whose recording does not say where it went, or all of its headers
 
     @property
     def played_count(self) -> int:
@@ -109,7 +110,7 @@ class Player:
             return self._pass_upstream()
         request = self._keyer.key_request(method, url, headers, body, self._library.unredacted_keys)
         fingerprints = fingerprint_redactions(request.compared_redactions, self._match_key)
-        lookup = self._library.find(request.key, caller.scope, fingerprints)
+        lookup = self._library.find_request(request, caller.scope, fingerprints)
         if lookup.recording is None:
             return self._answer_unrecorded(request, caller, lookup, allow_upstream=allow_upstream)
         try:
@@ -168,6 +169,8 @@ class Player:
                 self.uncompared_call_count += 1
                 # Where only the recorded request has redacted parts, their number is not known here.
                 self.uncompared_part_count += len(request.compared_redactions) or 1
+            if lookup.recording.unknown:
+                self.unknown_head_count += 1
 
     def _answer_synthesised(self, caller: Caller, name: str, response: RecordedResponse) -> ReplayResult:
         with self._lock:

@@ -50,7 +50,8 @@ class RequestDistance(NamedTuple):
 def measure_distance(before: KeyFields, after: KeyFields) -> RequestDistance:
     """The distance of two requests; that of two equal ones is the smallest."""
     old, new = _fields(before), _fields(after)
-    weight = SETTING_WEIGHT * (before.method != after.method)
+    has_other_upstream = not before.unknown.upstream and before.upstream != after.upstream
+    weight = SETTING_WEIGHT * ((before.method != after.method) + has_other_upstream)
     has_other_model = before.address != after.address
     for name in {**old, **new}:
         one, other = old.get(name, ABSENT), new.get(name, ABSENT)

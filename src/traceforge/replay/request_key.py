@@ -1,14 +1,20 @@
 """The key of a request: two requests with the same key ask the same.
 
-The key is a digest of what decides the response: the endpoint, the model, the headers that change behaviour, and the
-body without secrets, volatile parts, fields that decide no answer, and invented ids. It does not depend on the order
-of members, white space, the host, compression, the random boundary of a form, or the caller's identity.
+The key is a digest of what decides the response: where the request goes, the endpoint, the model, the headers, and
+the body without secrets, volatile parts, fields that decide no answer, and invented ids. It does not depend on the
+order of members, white space, the port of a server on this machine, compression, the random boundary of a form, or
+the caller's identity.
 
-    digest_fields("request-key/1", [method, address, query, headers, body])
+    digest_fields("request-key/2", [method, upstream, address, query, headers, body])
 
-`address` is the dialect, the kind, the model in the path and the last part of the path (whether Gemini streams);
-for an unknown endpoint it is the whole path. `query` is every parameter except credentials, `headers` are those of
-BEHAVIOUR_HEADERS, both as sorted pairs.
+`upstream` is the logical upstream (`logical_upstream`). `address` is the dialect, the kind, the model in the path and
+the last part of the path (whether Gemini streams); for an unknown endpoint it is the whole path, without a provider's
+account. `query` is every parameter except credentials, `headers` are those of `compared_headers`, both as sorted
+pairs.
+
+Where a stored request does not say where it went, or not all of its headers, these parts are *unknown*: its key
+covers what is known, and names what is not. A live request has one key more for each combination of unknown parts
+among the stored requests, so that unknown equals anything.
 """
 
 from __future__ import annotations
@@ -16,9 +22,9 @@ from __future__ import annotations
 import base64
 import re
 from collections import Counter
-from collections.abc import Container, Iterable, Sequence
+from collections.abc import Container, Sequence
 from functools import cached_property, lru_cache, partial
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import parse_qsl
 
 from traceforge.canon import JSON, Digest, FieldsDigest, exact_canonical_bytes, json_bytes, parse_canonical
@@ -32,21 +38,26 @@ from traceforge.replay.compared_body import (
     may_define_ids,
     renumber_ids,
 )
+from traceforge.replay.compared_headers import ALWAYS_STORED, HeaderRules, Pairs
 from traceforge.replay.fingerprints import Fingerprints, read_fingerprints
+from traceforge.replay.logical_upstream import (
+    UNKNOWN_UPSTREAM,
+    DeclaredUpstream,
+    UpstreamNames,
+    find_base_url,
+    hide_account,
+)
 from traceforge.replay.volatile import VolatileRules
-from traceforge.wire.endpoints import Endpoint, find_endpoint, split_url
+from traceforge.wire.endpoints import Endpoint, find_endpoint, find_prefix, split_url
 
 if TYPE_CHECKING:
     from traceforge.config import LoadedConfig
     from traceforge.redact.redactor import Redactor
     from traceforge.replay.request_redactor import RedactedHead, RequestRedactor
 
-KEY_TAG = "request-key/1"
-BEHAVIOUR_HEADERS = frozenset(
-    {"anthropic-version", "anthropic-beta", "openai-beta", "api-version", "x-goog-request-params"}
-)
-LIST_HEADERS = frozenset({"anthropic-beta", "openai-beta"})  # `a, b` in one header says the same as two headers.
-KEY_HEADERS = BEHAVIOUR_HEADERS | {"content-type", "content-encoding"}  # no other header is looked at
+KEY_TAG = "request-key/2"
+UNKNOWN_HEADERS = "?"  # In place of a header's name: of headers that are not listed with it nothing is known.
+NAMES_CACHED = 1024  # names of headers
 HEADS_CACHED = 512  # A client sends the same URL and headers with every call.
 
 # Whole requests are cached because clients retry and load tests repeat them, and redacting a request takes long: it
@@ -56,33 +67,54 @@ CACHED_REQUEST_BYTES_MAX = 32 << 10
 
 _BOUNDARY = r'(?i)multipart/.*?boundary="?([^";,]+)"?'
 
-Pairs: TypeAlias = tuple[tuple[str, str], ...]
-
-
 _NO_COUNTS: Counter[str] = Counter()  # shared by requests without volatile parts; never changed
+
+
+class UnknownParts(NamedTuple):
+    """What a stored request does not say about itself."""
+
+    upstream: bool = False  # where it went
+    known_headers: frozenset[str] | None = None  # the names of which it says whether it had them; None: of all
+
+    def __bool__(self) -> bool:
+        return self.upstream or self.known_headers is not None
+
+
+ALL_KNOWN = UnknownParts()
+OLD_REQUEST = UnknownParts(upstream=True, known_headers=ALWAYS_STORED)  # stored by a version before request-key/2
 
 
 class KeyFields(NamedTuple):
     """The values that a key is computed from."""
 
     method: str
+    upstream: str
     address: str
     query: Pairs
     headers: Pairs
     body: JSON  # redacted, volatile parts replaced
+    unknown: UnknownParts = ALL_KNOWN
 
 
 class KeyPrefix(NamedTuple):
     """The key fields except the body, and the digest that only needs the body."""
 
     endpoint: Endpoint
-    method: str
-    address: str
-    query: Pairs
-    headers: Pairs
+    path: str
+    key_fields: KeyFields  # without a body
+    base_url: str  # where a live request goes, up to its endpoint; "" for a stored one
     boundary: str  # of a form
     digest: FieldsDigest
-    uncompared_fields: tuple[tuple[str, ...], ...] = ()  # of the body
+    uncompared_fields: tuple[tuple[str, ...], ...]  # of the body
+    partial_digests: dict[UnknownParts, FieldsDigest]  # filled when they are needed
+
+    def digest_without(self, unknown: UnknownParts) -> FieldsDigest:
+        """The digest of a request of which these parts are unknown."""
+        digest = self.partial_digests.get(unknown)
+        if digest is None:
+            fields = _without_unknown(self.key_fields, unknown, self.endpoint, self.path)
+            digest = self.partial_digests[unknown] = _begin_digest(fields)
+        return digest
 
 
 class KeyedRequest(NamedTuple):
@@ -96,6 +128,7 @@ class KeyedRequest(NamedTuple):
     redactions: Sequence[Redaction] = ()  # in the URL and the body; never stored
     compared_redactions: Sequence[Redaction] = ()  # those of them that are part of the prompt
     uncompared_paths: tuple[str, ...] = ()  # fields of the body that are never compared, and that it had
+    partial_keys: Sequence[tuple[UnknownParts, Digest]] = ()  # its keys without what stored requests do not know
 
     @property
     def endpoint(self) -> Endpoint:
@@ -103,8 +136,11 @@ class KeyedRequest(NamedTuple):
 
     @property
     def key_fields(self) -> KeyFields:
-        prefix = self.prefix
-        return KeyFields(prefix.method, prefix.address, prefix.query, prefix.headers, self.body)
+        return self.prefix.key_fields._replace(body=self.body)
+
+    def has_key(self, key: Digest | None) -> bool:
+        """Whether a stored request of this key asks the same, as far as it is known."""
+        return key == self.key or any(key == partial for _, partial in self.partial_keys)
 
 
 class RequestKeyer:
@@ -113,9 +149,19 @@ class RequestKeyer:
     Without a `redactor`, live requests are redacted as in a project that configures nothing.
     """
 
-    def __init__(self, redactor: Redactor | None, volatile: VolatileRules) -> None:
+    def __init__(
+        self,
+        redactor: Redactor | None,
+        volatile: VolatileRules,
+        upstreams: UpstreamNames | None = None,
+        header_rules: HeaderRules | None = None,
+    ) -> None:
         self._configured_redactor = redactor
         self._volatile = volatile
+        self._upstreams = upstreams or UpstreamNames()
+        self._header_rules = header_rules or HeaderRules()
+        self._is_used = lru_cache(NAMES_CACHED)(self._is_used_header)
+        self._unknown_parts: dict[UnknownParts, None] = {}  # of the stored requests so far
         self._redacted_head = lru_cache(HEADS_CACHED)(self._redact_head)
         self._prefix = lru_cache(HEADS_CACHED)(self._make_prefix)
         self._requests: dict[tuple[str, str, Headers, bytes], KeyedRequest] = {}
@@ -134,7 +180,8 @@ class RequestKeyer:
         `unredacted_keys` are the keys of stored requests in which nothing was redacted. A request that has such a key
         before redaction is one of them, so it need not be searched for secrets.
         """
-        headers = tuple([header for header in headers if header[0].lower() in KEY_HEADERS])
+        is_used = self._is_used
+        headers = tuple([header for header in headers if is_used(header[0])])
         request = self._requests.get((method, url, headers, body))
         if request is None:
             head, prefix = self._redacted_head(method, url, headers)
@@ -163,19 +210,38 @@ class RequestKeyer:
         if drop_fields(value, prefix.uncompared_fields)[1]:
             return None  # A field that is not compared may hold a secret, which a response may repeat.
         compared, text = _renumber_tool_calls(value, text)
-        key = prefix.digest.digest(text)
-        if key not in unredacted_keys:
+        key, partial_keys = prefix.digest.digest(text), self._partial_keys(prefix, text)
+        if key not in unredacted_keys and not any(partial_key in unredacted_keys for _, partial_key in partial_keys):
             return None
-        return KeyedRequest(key, prefix, compared, value, _NO_COUNTS, head.redactions, head.compared_redactions)
+        head_redactions = head.redactions, head.compared_redactions
+        return KeyedRequest(key, prefix, compared, value, _NO_COUNTS, *head_redactions, partial_keys=partial_keys)
 
     def _redact_and_key(self, head: RedactedHead, prefix: KeyPrefix, body: bytes) -> KeyedRequest:
         value, redactions = self._redactor.redact_body(head, body)
         compared = [redaction for redaction in redactions if not self._is_ignored(prefix, redaction.path)]
         return self._key_body(prefix, value, [*head.redactions, *redactions], [*head.compared_redactions, *compared])
 
-    def key_stored_request(self, method: str, url: str, headers: Headers, body: JSON) -> KeyedRequest:
-        """The key of a stored request, which is redacted already."""
-        return self._key_body(self._prefix(method, url, headers), body)
+    def key_stored_request(
+        self,
+        method: str,
+        url: str,
+        headers: Headers,
+        body: JSON,
+        *,
+        upstream: str | None = None,
+        unknown: UnknownParts = ALL_KNOWN,
+    ) -> KeyedRequest:
+        """The key of a stored request, which is redacted already.
+
+        `upstream` is its logical upstream; without it, the URL says where it went.
+        """
+        prefix = self._prefix(method, url, headers, upstream)
+        if not unknown:
+            return self._key_body(prefix, body)
+        self._unknown_parts.setdefault(unknown)
+        fields = _without_unknown(prefix.key_fields, unknown, prefix.endpoint, prefix.path)
+        known = prefix._replace(key_fields=fields, digest=prefix.digest_without(unknown))
+        return self._key_body(known, body)._replace(partial_keys=())
 
     def _key_body(
         self, prefix: KeyPrefix, body: JSON, redactions: Sequence[Redaction] = (), compared: Sequence[Redaction] = ()
@@ -185,8 +251,10 @@ class RequestKeyer:
         value, volatile_counts = self._volatile.replace_parts(body) if self._volatile else (body, _NO_COUNTS)
         value, uncompared_paths = drop_fields(value, prefix.uncompared_fields)
         value, text = _renumber_tool_calls(value, exact_canonical_bytes(value))
-        key = prefix.digest.digest(text)
-        return KeyedRequest(key, prefix, value, body, volatile_counts, redactions, compared, uncompared_paths)
+        key, partial_keys = prefix.digest.digest(text), self._partial_keys(prefix, text)
+        return KeyedRequest(
+            key, prefix, value, body, volatile_counts, redactions, compared, uncompared_paths, partial_keys
+        )
 
     def read_fingerprints(self, request: KeyedRequest, redacted: JSON) -> Fingerprints:
         """The fingerprints of a stored request; `redacted` as in its trace."""
@@ -196,6 +264,31 @@ class RequestKeyer:
         """Whether a path of the body is volatile, or never compared."""
         return is_at_field(path, prefix.uncompared_fields) or self._volatile.is_volatile(path)
 
+    def _partial_keys(self, prefix: KeyPrefix, text: bytes) -> Sequence[tuple[UnknownParts, Digest]]:
+        if not self._unknown_parts:
+            return ()
+        return [(unknown, prefix.digest_without(unknown).digest(text)) for unknown in [*self._unknown_parts]]
+
+    def _is_used_header(self, name: str) -> bool:
+        return name.lower() == "content-encoding" or self._header_rules.is_compared(name)
+
+    def is_compared_header(self, name: str) -> bool:
+        """Whether a header of this name is part of a key."""
+        return self._header_rules.is_compared(name)
+
+    def compare_headers(self, headers: Headers) -> Pairs:
+        """The headers as a key has them."""
+        return self._header_rules.list_compared(headers)
+
+    def resolve_upstream(self, upstream: str) -> str:
+        """The present name of a stored logical upstream."""
+        return self._upstreams.resolve_stored(upstream)
+
+    def name_upstream(self, url: str) -> str:
+        """The logical upstream of a URL, as it is stored."""
+        path = split_url(url)[0]
+        return self._upstreams.name_upstream(url, path, find_prefix(path))
+
     def find_header_redactions(self, headers: Headers) -> Sequence[Redaction]:
         """What is redacted in the headers of a live request."""
         return self._redactor.find_header_redactions(headers)
@@ -204,15 +297,23 @@ class RequestKeyer:
         head = self._redactor.redact_head(url, headers)
         return head, self._prefix(method, head.url, head.headers)
 
-    def _make_prefix(self, method: str, url: str, headers: Headers) -> KeyPrefix:
+    def _make_prefix(self, method: str, url: str, headers: Headers, upstream: str | None = None) -> KeyPrefix:
         endpoint = find_endpoint(method, url)
         path, query = split_url(url)
         boundary = _find_boundary(find_header(headers, "content-type"))
+        name = self.name_upstream(url) if upstream is None else self._upstreams.resolve_stored(upstream)
         fields = KeyFields(
-            method.upper(), _address(endpoint, path), self._compared_query(query), _compared_headers(headers), None
+            method.upper(),
+            name,
+            _address(endpoint, hide_account(name, path)),
+            self._compared_query(query),
+            self._header_rules.list_compared(headers),
+            None,
         )
         uncompared_fields = find_uncompared_fields(endpoint.dialect, path)
-        return KeyPrefix(endpoint, *fields[:4], boundary, _begin_digest(fields), uncompared_fields)
+        return KeyPrefix(
+            endpoint, path, fields, find_base_url(url), boundary, _begin_digest(fields), uncompared_fields, {}
+        )
 
     def _compared_query(self, query: str) -> Pairs:
         """Every parameter except credentials, sorted."""
@@ -232,11 +333,15 @@ def make_request_keyer(loaded: LoadedConfig) -> RequestKeyer:
     """
     config = loaded.config
     volatile = VolatileRules(config.match.ignore_paths, config.match.ignore_patterns, where=loaded.origins["match"])
+    upstreams = UpstreamNames(
+        [DeclaredUpstream(name, rule.url, rule.same_as) for name, rule in config.upstream_rules.items()]
+    )
+    header_rules = HeaderRules(config.match.headers, config.match.ignore_headers)
     if not (config.redact_fields or config.redact_patterns or config.allow):
-        return RequestKeyer(None, volatile)
+        return RequestKeyer(None, volatile, upstreams, header_rules)
     from traceforge.redact.redactor import Redactor
 
-    return RequestKeyer(Redactor.from_config(config), volatile)
+    return RequestKeyer(Redactor.from_config(config), volatile, upstreams, header_rules)
 
 
 def _renumber_tool_calls(body: JSON, text: bytes) -> tuple[JSON, bytes]:
@@ -253,13 +358,27 @@ def _find_boundary(media_type: str) -> str:
 
 
 def _begin_digest(key_fields: KeyFields) -> FieldsDigest:
+    headers = key_fields.headers
+    if key_fields.unknown.known_headers is not None:
+        headers = ((UNKNOWN_HEADERS, ",".join(sorted(key_fields.unknown.known_headers))), *headers)
     fields = [
         ("method", key_fields.method),
+        ("upstream", key_fields.upstream),
         ("address", key_fields.address),
         ("query", _pairs_text(key_fields.query)),
-        ("headers", _pairs_text(key_fields.headers)),
+        ("headers", _pairs_text(headers)),
     ]
     return FieldsDigest(KEY_TAG, fields, "body")
+
+
+def _without_unknown(fields: KeyFields, unknown: UnknownParts, endpoint: Endpoint, path: str) -> KeyFields:
+    """The key fields of a request of which some parts are unknown."""
+    if unknown.upstream:  # Nor is it known whether an account is in the path.
+        fields = fields._replace(upstream=UNKNOWN_UPSTREAM, address=_address(endpoint, path))
+    if unknown.known_headers is not None:
+        known = unknown.known_headers
+        fields = fields._replace(headers=tuple(pair for pair in fields.headers if pair[0] in known))
+    return fields._replace(unknown=unknown)
 
 
 def _pairs_text(pairs: Pairs) -> str:
@@ -271,19 +390,6 @@ def _address(endpoint: Endpoint, path: str) -> str:
         return path
     action = path.rstrip("/").rpartition("/")[2].rpartition(":")[2]
     return f"{endpoint.dialect}:{endpoint.kind}:{endpoint.model}:{action}"
-
-
-def _compared_headers(headers: Headers) -> Pairs:
-    return tuple(sorted(_header_values(headers)))
-
-
-def _header_values(headers: Headers) -> Iterable[tuple[str, str]]:
-    for header, value in headers:
-        name = header.lower()
-        if name in LIST_HEADERS:
-            yield from ((name, item) for part in value.split(",") if (item := part.strip()))
-        elif name in BEHAVIOUR_HEADERS:
-            yield name, value.strip()
 
 
 def _without_boundary(body: JSON, boundary: str) -> JSON:

@@ -9,7 +9,7 @@ from traceforge.canon import JSON
 from traceforge.exchange import Headers, find_header
 from traceforge.redact.redactions import Redaction
 from traceforge.redact.redactor import Redactor, is_redacted_by_type
-from traceforge.replay.fingerprints import HEADERS_PATH, PERSONAL_TYPES, URL_PATH
+from traceforge.replay.fingerprints import HEADERS_PATH, PERSONAL_TYPES, URL_PATH, drop_credentials
 from traceforge.traces.body_reader import redact_value
 from traceforge.wire.content_encoding import decode_chunks
 
@@ -34,10 +34,11 @@ class RequestRedactor:
 
     def redact_head(self, url: str, headers: Headers) -> RedactedHead:
         redacted_url = self._redactor.redact_url(url, URL_PATH)
+        redacted_headers = self._redactor.redact_headers(headers, HEADERS_PATH)
         media_type, encodings = find_header(headers, "content-type"), find_header(headers, "content-encoding")
         return RedactedHead(
             redacted_url.value,
-            tuple(self._redactor.redact_headers(headers, HEADERS_PATH).value),
+            drop_credentials(redacted_headers.value, ((item.path, item.type) for item in redacted_headers.log)),
             media_type,
             encodings,
             redacted_url.log,

@@ -18,10 +18,11 @@ from traceforge.config import LoadedConfig, find_match_key
 from traceforge.errors import CannotRead, InvalidFile, NotFound, NotJSON
 from traceforge.exchange import CallOutcome, Chunk, Headers
 from traceforge.redact.redactions import REDACTED
+from traceforge.replay.fingerprints import drop_credentials, list_request_redactions
 from traceforge.replay.library import Library, Recording
 from traceforge.replay.player import Player
 from traceforge.replay.recorded_response import RecordedResponse, read_echoes
-from traceforge.replay.request_key import KeyedRequest, KeyFields, RequestKeyer, make_request_keyer
+from traceforge.replay.request_key import KeyedRequest, KeyFields, RequestKeyer, UnknownParts, make_request_keyer
 from traceforge.traces.body_reader import write_body
 from traceforge.traces.chunk_file import read_chunks
 from traceforge.traces.index_update import read_any_version
@@ -99,7 +100,7 @@ class TraceRecordings:
             wire = body.get("wire")
             if not isinstance(wire, dict) or not wire.get("status"):
                 continue
-            request = self._key_trace(body)
+            request, unknown = self._key_trace(body)
             scope = body.get("scope")
             yield Recording(
                 row.summary.id,
@@ -108,16 +109,15 @@ class TraceRecordings:
                 request.endpoint,
                 _TraceSource(self, row),
                 self._keyer.read_fingerprints(request, body.get("redacted")),
+                unknown=unknown,
             )
 
-    def _key_trace(self, body: JSONObject) -> KeyedRequest:
+    def _key_trace(self, body: JSONObject) -> tuple[KeyedRequest, UnknownParts]:
         wire = cast("JSONObject", body["wire"])
-        return self._keyer.key_stored_request(
-            str(wire.get("method", "POST")),
-            str(wire.get("url", "")),
-            _request_headers(wire),
-            body.get("provider_request"),
-        )
+        url, unknown = str(wire.get("url", "")), find_unknown_parts(wire)
+        headers = request_headers(body)
+        method, value = str(wire.get("method", "POST")), body.get("provider_request")
+        return self._keyer.key_stored_request(method, url, headers, value, unknown=unknown), unknown
 
     def _read(self, row: TraceRow) -> tuple[JSONObject, bytes]:
         with self._lock:
@@ -131,7 +131,7 @@ class TraceRecordings:
         return response
 
     def _read_key_fields(self, source: _TraceSource) -> KeyFields:
-        return self._key_trace(self._read(source.row)[0]).key_fields
+        return self._key_trace(self._read(source.row)[0])[0].key_fields
 
 
 class _TraceSource:
@@ -150,9 +150,19 @@ class _TraceSource:
         return self._recordings.load_key_fields(self)
 
 
-def _request_headers(wire: JSONObject) -> Headers:
+def request_headers(body: JSONObject) -> Headers:
+    """The headers of the request in a trace, without credentials."""
+    lines = cast("list[str]", cast("JSONObject", body["wire"]).get("request_headers", []))
+    pairs = [(name, value) for name, _, value in (line.partition(": ") for line in lines)]
+    return drop_credentials(pairs, list_request_redactions(body.get("redacted")))
+
+
+def find_unknown_parts(wire: JSONObject) -> UnknownParts:
+    """What a trace does not say about its request: an imported one lacks the headers that were filtered out."""
     lines = cast("list[str]", wire.get("request_headers", []))
-    return tuple((name, value) for name, _, value in (line.partition(": ") for line in lines))
+    has_all = "request_headers" in wire and not wire.get("request_headers_filtered")
+    known = None if has_all else frozenset(line.partition(":")[0].lower() for line in lines)
+    return UnknownParts("//" not in str(wire.get("url", "")), known)
 
 
 def response_from_trace(body: JSONObject, chunk_lines: bytes) -> RecordedResponse | None:

@@ -13,11 +13,13 @@ from traceforge.canon import JSON, JSONObject, json_bytes
 from traceforge.compare.json_diff import ABSENT, Absent, Side, ValueChange, list_differences
 from traceforge.errors import TraceForgeError
 from traceforge.exchange import Caller, Chunk, Headers
+from traceforge.replay.compared_headers import Pairs
 from traceforge.replay.library import Library, LookupResult
+from traceforge.replay.logical_upstream import UPSTREAM_PLACE
 from traceforge.replay.nearest_recording import CANDIDATES_MAX, find_nearest
 from traceforge.replay.recorded_response import RecordedResponse
 from traceforge.replay.request_distance import common_lengths, weigh_values
-from traceforge.replay.request_key import KeyedRequest, KeyFields, Pairs
+from traceforge.replay.request_key import KeyedRequest, KeyFields
 from traceforge.wire.endpoints import Dialect, Endpoint
 
 UNMATCHED_STATUS = 418  # No SDK retries it, and no provider sends it.
@@ -25,6 +27,7 @@ UNMATCHED_HEADERS: Headers = (("content-type", "application/json"), ("x-should-r
 ERROR_TYPE = "traceforge_replay_miss"
 DIFFERENCES_MAX = 5
 VALUE_LENGTH_MAX = 120
+HEADER_PLACE = "the header "
 CONTEXT_LENGTH = 30  # How much of two texts is shown before the first difference.
 
 
@@ -44,6 +47,8 @@ class UnmatchedRequest(NamedTuple):
     nearest: str = ""  # the name of the nearest recording; empty where none is for this endpoint
     differences: tuple[FieldDifference, ...] = ()
     omitted_count: int = 0  # differences that are not shown
+    head_differences: tuple[FieldDifference, ...] = ()  # those of the upstream and the headers
+    has_other_differences: bool = True  # whether anything else differs
     reason: str = ""  # instead of differences
     can_record: bool = True  # whether a new recording would help; not if the request cannot be replayed at all
     caller: Caller = Caller()
@@ -92,8 +97,15 @@ def explain_unmatched(request: KeyedRequest, lookup: LookupResult, scope: str, l
         for change in changes[:DIFFERENCES_MAX]
     )
     omitted_count = max(0, len(changes) - DIFFERENCES_MAX)
+    head_changes = [change for change in changes if _is_in_head(change)]
     return UnmatchedRequest(
-        _endpoint_name(request.endpoint), len(library), nearest.recording.name, shown_differences, omitted_count
+        _endpoint_name(request.endpoint),
+        len(library),
+        nearest.recording.name,
+        shown_differences,
+        omitted_count,
+        tuple(FieldDifference(change.path, *_shorten_pair(change.before, change.after)) for change in head_changes),
+        len(head_changes) < len(changes),
     )
 
 
@@ -129,10 +141,14 @@ def find_nearest_value(
 def _find_differences(before: KeyFields, after: KeyFields) -> Iterator[ValueChange]:
     if before.method != after.method:
         yield ValueChange("the method", before.method, after.method)
+    if not before.unknown.upstream and before.upstream != after.upstream:
+        yield ValueChange(UPSTREAM_PLACE, before.upstream, after.upstream)
     if before.address != after.address:
         yield ValueChange("the address", before.address, after.address)
     yield from _differing_pairs("parameter", before.query, after.query)
-    yield from _differing_pairs("header", before.headers, after.headers)
+    known = before.unknown.known_headers
+    headers = tuple(pair for pair in after.headers if known is None or pair[0] in known)
+    yield from _differing_pairs("header", before.headers, headers)
     yield from list_differences(before.body, after.body, "$")
 
 
@@ -146,6 +162,10 @@ def _differing_pairs(kind: str, before: Pairs, after: Pairs) -> Iterator[ValueCh
 def _joined_values(pairs: Pairs, name: str) -> Side:
     values = [value for key, value in pairs if key == name]
     return ", ".join(values) if values else ABSENT
+
+
+def _is_in_head(change: ValueChange) -> bool:
+    return change.path == UPSTREAM_PLACE or change.path.startswith(HEADER_PLACE)
 
 
 def _shorten_pair(before: Side, after: Side) -> tuple[str, str]:

@@ -18,6 +18,7 @@ from traceforge.compare.compared_call import ComparedCall
 from traceforge.compare.comparison import compare
 from traceforge.report.diff_text import comparison_text
 from traceforge.report.observation_text import observation_lines
+from traceforge.report.request_head_text import head_change_lines, unknown_parts_text
 from traceforge.report.text_format import PROMPT_ONLY, count, hint_line, one_line
 from traceforge.snapshots.formats.approved_policy import APPROVE_COMMAND, SettingChange, find_policy_changes
 from traceforge.snapshots.gate.gate_findings import REFUSED_RULE, GateFinding, findings_json
@@ -57,6 +58,8 @@ def change_lines(changes: Sequence[PendingChange]) -> Iterator[str]:
                 yield f"  {hint_line(reason.hint)}"
             if change.redacted_count:
                 yield f"      {count(change.redacted_count, 'value')} of the answer will replay as [REDACTED]"
+            if unknown := unknown_parts_text(change.raw_response):
+                yield f"      unknown, and so not compared: {unknown}"
 
 
 def _test_names(change: PendingChange) -> str:
@@ -97,11 +100,14 @@ def diff_lines(change: PendingChange, before: ApprovedCall | None, *, colour: bo
             yield comparison_text(comparison, colour=colour, full=full)
         else:
             yield "    same prompt and same answer; only the way the request is sent differs"
+        yield from head_change_lines(before.raw_response, change.raw_response)
     for reason in change.reasons:
         yield f"refused: {reason.field}: {one_line(reason.message)}"
         yield hint_line(reason.hint)
     if change.redacted_count:
         yield f"{count(change.redacted_count, 'value')} of the answer will replay as [REDACTED]"
+    if unknown := unknown_parts_text(change.raw_response):
+        yield f"unknown, and so not compared: {unknown}"
 
 
 def call_lines(call: ComparedCall, *, full: bool = False) -> Iterator[str]:

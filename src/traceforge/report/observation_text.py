@@ -22,6 +22,12 @@ def observation_lines(observations: RunObservations) -> Iterator[str]:
         parts = count(observations.uncompared_parts, "redacted value")
         calls = count(observations.uncompared_calls, "call")
         yield f"{calls} compared without {parts}: the match key that they were recorded with is missing"
+    if observations.unknown_heads:
+        calls = count(observations.unknown_heads, "call")
+        yield (
+            f"{calls} compared without upstream or headers, which the snapshots do not know: "
+            "to compare them, traceforge record --fresh"
+        )
     if observations.synthesised:
         yield f"{count(observations.synthesised, 'answer')} built from snapshots without a raw response"
     if observations.ungated_calls:

@@ -182,6 +182,8 @@ class TraceComposer:
             "outcome": exchange.outcome.value,
             "ending": answer.ending.value if answer else "none",
         }
+        if exchange.headers_filtered:
+            wire["request_headers_filtered"] = True
         if exchange.chunks:
             wire["first_byte_ms"] = round(exchange.chunks[0].t_ms, 3)
         if response_body.layout:

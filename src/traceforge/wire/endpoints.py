@@ -53,15 +53,14 @@ class Endpoint(NamedTuple):
 # nothing, a version, a word that providers and gateways use, or a single part, which is the base of a gateway. So a
 # path that merely ends like a provider's (`/surveys/1/responses`, `/channels/1/messages`) is not taken for one.
 _VERSION = r"/v[0-9]+[a-z0-9]*"
-_API_WORDS = r"/(?:openai|inference|models|beta|codex|compat|serving-endpoints|ollama|litellm)"
+_API_WORDS = r"/(?:openai|anthropic|inference|models|beta|codex|compat|serving-endpoints|ollama|litellm)"
 _BASE = rf"(?:\A(?:/[A-Za-z][A-Za-z0-9._~-]*)?|{_VERSION}|{_API_WORDS})"
-_MESSAGES_BASE = rf"(?:\A|{_VERSION}|/anthropic)"
 _DEPLOYMENT = r"/deployments/(?P<model>[^/]+)"
 
 # The most common first: a pattern is compiled when it is first tried. What is before `endpoint` is the prefix.
 _RULES: tuple[tuple[str, Dialect, EndpointKind], ...] = (
     (rf"(?P<endpoint>(?:{_DEPLOYMENT})?/chat/completions/?)\Z", Dialect.OPENAI, EndpointKind.CHAT),
-    (rf"{_MESSAGES_BASE}(?P<endpoint>/messages/?)\Z", Dialect.ANTHROPIC, EndpointKind.MESSAGES),
+    (rf"{_BASE}(?P<endpoint>/messages/?)\Z", Dialect.ANTHROPIC, EndpointKind.MESSAGES),
     (rf"{_BASE}(?P<endpoint>/responses/?)\Z", Dialect.OPENAI, EndpointKind.RESPONSES),
     (rf"{_BASE}(?P<endpoint>/api/chat/?)\Z", Dialect.OLLAMA, EndpointKind.CHAT),
     (rf"{_BASE}(?P<endpoint>/api/generate/?)\Z", Dialect.OLLAMA, EndpointKind.GENERATE),

@@ -29,12 +29,14 @@ from traceforge.compare.json_diff import is_same_json
 from traceforge.exchange import Exchange, Headers
 from traceforge.redact.redactor import Redactor
 from traceforge.replay.compared_body import drop_fields, find_uncompared_fields, renumber_ids
+from traceforge.replay.compared_headers import ALWAYS_STORED
 from traceforge.replay.request_key import (
-    BEHAVIOUR_HEADERS,
     CACHED_REQUEST_BYTES_MAX,
+    OLD_REQUEST,
     REQUESTS_CACHED,
     KeyedRequest,
     RequestKeyer,
+    UnknownParts,
 )
 from traceforge.replay.volatile import VolatileRules
 from traceforge.wire.endpoints import find_endpoint
@@ -201,7 +203,7 @@ def changes() -> Iterator[Change]:
             for name, edit in _edits(value):
                 yield Change(f"{address} {'.'.join(map(str, way))}: {name}", _changed(body, way, edit), address)
         yield Change(f"{address}: a new parameter", {**body, "new_parameter": 1}, address)
-        for header in sorted(BEHAVIOUR_HEADERS):
+        for header in sorted(ALWAYS_STORED):
             yield Change(f"{address}: {header}", body, address, ((header, "2024-10-22"),))
         yield Change(f"{address}: a parameter of the URL", body, f"{address}?api-version=1")
     yield Change("another model in the path", REQUESTS[GEMINI], GEMINI.replace("flash", "pro"))
@@ -341,11 +343,50 @@ def test_the_spelling_of_a_body_makes_no_difference(address: str, seed: int) -> 
 
 
 @pytest.mark.parametrize("address", REQUESTS)
-def test_the_host_and_the_path_before_the_endpoint_make_no_difference(address: str) -> None:
-    """A gateway, another port, another scheme."""
-    hosts = (HOST, "http://127.0.0.1:8080", "https://llm.example.com/gateway/one", "http://[::1]:99/x")
+def test_a_request_counts_for_where_it_goes(address: str) -> None:
+    """A provider, a server on this machine at any port, a gateway, and a path in front of the endpoint are four."""
+    same_places = (
+        (
+            "https://api.openai.com",
+            "https://api.openai.com:443",
+            "https://me:secret@API.openai.com",
+            "https://api.openai.com/x",
+        ),
+        ("http://127.0.0.1:8080", "http://[::1]:99", "https://localhost", "http://vllm:1"),
+        ("https://llm.example.com", "http://llm.example.com"),
+        ("https://llm.example.com/gateway/one",),
+    )
 
-    assert 1 == len({key_of(address, REQUESTS[address], host=host) for host in hosts})
+    keys = [{key_of(address, REQUESTS[address], host=host) for host in hosts} for hosts in same_places]
+
+    assert [1, 1, 1, 1] == [len(of_place) for of_place in keys]
+    assert 4 == len(set().union(*keys))
+
+
+def test_unknown_parts_of_a_stored_request_equal_anything_and_known_ones_do_not() -> None:
+    """A stored request without its upstream and its other headers has a key that every live one has, too."""
+    keys = RequestKeyer(Redactor(), VolatileRules())
+    body = REQUESTS[MESSAGES]
+    version = ("anthropic-version", "2023-06-01")
+    old = keys.key_stored_request("POST", MESSAGES, (version,), body, unknown=OLD_REQUEST)
+    filtered = UnknownParts(known_headers=frozenset({"x-tenant"}))
+    imported = keys.key_stored_request(
+        "POST", MESSAGES, (("X-Tenant", "a"),), body, upstream="anthropic", unknown=filtered
+    )
+
+    def live(url: str, *headers: tuple[str, str], prompt: str = "Be brief.") -> KeyedRequest:
+        data = json.dumps({**body, "system": prompt} if prompt != "Be brief." else body).encode()
+        return keys.key_request("POST", url + MESSAGES, (JSON_TYPE, *headers), data)
+
+    anthropic, other = "https://api.anthropic.com", "https://llm.example.com"
+    assert all(live(url, version, ("x-tenant", "b")).has_key(old.key) for url in (anthropic, other))
+    assert not live(other, ("anthropic-version", "2024-01-01")).has_key(old.key)
+    assert not live(other).has_key(old.key)
+    assert not live(other, version, prompt="Be long.").has_key(old.key)
+    assert live(anthropic, version, ("x-tenant", "a")).has_key(imported.key)
+    assert not live(anthropic, version, ("x-tenant", "b")).has_key(imported.key)
+    assert not live(other, ("x-tenant", "a")).has_key(imported.key)
+    assert len({old.key, imported.key, live(anthropic, version).key}) == 3
 
 
 @pytest.mark.parametrize("address", REQUESTS)
@@ -374,7 +415,7 @@ def test_credentials_in_the_url_make_no_difference() -> None:
 
     assert expected == key_of(f"{GEMINI}?key=AIzaSyA-1234567890&b=+x&alt=sse", REQUESTS[GEMINI])
     assert expected == key_of(f"{GEMINI}?b=%20x&alt=sse&access_token=ya29.abc", REQUESTS[GEMINI])
-    assert expected == key_of(f"https://me:secret@h.example.com{GEMINI}?alt=sse&b=%20x", REQUESTS[GEMINI])
+    assert expected == key_of(f"{HOST.replace('//', '//me:secret@')}{GEMINI}?alt=sse&b=%20x", REQUESTS[GEMINI])
     assert expected != key_of(f"{GEMINI}?alt=sse&b=%20y", REQUESTS[GEMINI])
 
 

@@ -105,7 +105,6 @@ UNKNOWN = [
     # They merely end like a provider's.
     "https://discord.com/api/v10/channels/1/messages",
     "https://chat.example.com/channels/general/messages",
-    "https://chat.example.com/messages/messages",
     "https://api.typeform.example/forms/Ab12/responses",
     "https://example.com/api/surveys/7/responses",
     "https://habits.example.com/tasks/42/completions",

@@ -17,15 +17,14 @@ from urllib.parse import unquote, urlsplit
 _VERSION = r"/v[0-9]+[a-z0-9]*"
 _BASE = (
     r"(?:\A(?:/[A-Za-z][A-Za-z0-9._~-]*)?"
-    rf"|{_VERSION}|/(?:openai|inference|models|beta|codex|compat|serving-endpoints|ollama|litellm))"
+    rf"|{_VERSION}|/(?:openai|anthropic|inference|models|beta|codex|compat|serving-endpoints|ollama|litellm))"
 )
 MODEL_PATHS = (
     r"/chat/completions/?\Z"
     r"|/models/[^/]+:(?:stream)?[gG]enerateContent\Z"
     r"|/models/[^/]+:(?:batchE|asyncBatchE|e)mbedContents?\Z"
     r"|/deployments/[^/]+/(?:completions|embeddings)/?\Z"
-    rf"|{_BASE}/(?:api/(?:chat|generate|embed(?:dings)?)|completions|embeddings|responses)/?\Z"
-    rf"|(?:\A|{_VERSION}|/anthropic)/messages/?\Z"
+    rf"|{_BASE}/(?:api/(?:chat|generate|embed(?:dings)?)|completions|embeddings|responses|messages)/?\Z"
     r"|/v1/complete/?\Z"
 )
 _THREADS = r"/threads/[^/]+/messages/?\Z"

@@ -39,7 +39,7 @@ class RefusedConnection(NamedTuple):
 
 def model_ports(loaded: LoadedConfig, environ: Mapping[str, str]) -> set[int]:
     """Ports of loopback at which models answer, according to the environment and the configuration."""
-    urls = [*environment.read_upstreams(environ).values(), *loaded.config.upstreams.values()]
+    urls = [*environment.read_upstreams(environ).values(), *loaded.config.upstream_urls.values()]
     urls += [f"//{host}" for host in loaded.config.hosts]
     ports = {OLLAMA_PORT}
     for url in urls:

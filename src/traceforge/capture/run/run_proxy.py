@@ -34,7 +34,7 @@ class RunProxy:
     def __init__(self, engine: Engine, loaded: LoadedConfig, replay: ReplayResponder | None = None) -> None:
         self._engine = engine
         self._replay = replay
-        self._configured = loaded.config.upstreams
+        self._configured = loaded.config.upstream_urls
         self._loop: asyncio.AbstractEventLoop | None = None
         self._stop: asyncio.Event | None = None
         self._thread: threading.Thread | None = None

@@ -11,6 +11,8 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import NamedTuple, cast
 
+from msgspec import UNSET, UnsetType
+
 from traceforge.canon import Digest, JSONObject, digest_bytes, parse_json
 from traceforge.clock import timestamp_text
 from traceforge.config import SNAPSHOTS_DIR, Config, ModelRule
@@ -22,6 +24,7 @@ from traceforge.snapshots.formats.approval_format import (
     Approval,
     ApprovedChange,
     ApprovedSetting,
+    UnknownPart,
     load_approvals,
     read_approval,
     write_approval,
@@ -225,7 +228,7 @@ def _apply_change(tree: _TreeEdit, change: SnapshotChange, models: Mapping[str, 
         assert change.raw_response is not None
         _raise_if_any(_check_raw_only(change, models))
         digest = digest_bytes(change.raw_response)
-        return ApprovedChange(change.id, _raw_response_file(change.id), before, digest, digest)
+        return ApprovedChange(change.id, _raw_response_file(change.id), before, digest, digest, _list_unknown(change))
     file = f"{change.provider}/{change.id}.json"
     if change.raw_response is None and change.id in tree.chain.recorded_ids():
         raise InvalidFile((raw_response_lost(file, change.id),))
@@ -237,7 +240,20 @@ def _apply_change(tree: _TreeEdit, change: SnapshotChange, models: Mapping[str, 
         change.provider, change.id, file, record.hash, record.timestamp
     )
     raw_digest = digest_bytes(change.raw_response) if change.raw_response is not None else None
-    return ApprovedChange(change.id, file, before, record.hash, raw_digest)
+    return ApprovedChange(change.id, file, before, record.hash, raw_digest, _list_unknown(change))
+
+
+def _list_unknown(change: SnapshotChange) -> list[UnknownPart] | UnsetType:
+    """What the raw response does not say about its request."""
+    if change.raw_response is None:
+        return UNSET
+    unknown = _parse_raw_response(change).unknown
+    names: list[UnknownPart] = []
+    if unknown.upstream:
+        names.append("upstream")
+    if unknown.known_headers is not None:
+        names.append("headers")
+    return names or UNSET
 
 
 def _raw_response_file(name: str) -> str:

@@ -55,6 +55,9 @@ ReasonText = Annotated[str, Meta(pattern=REASON_PATTERN, description="more than 
 FileText = Annotated[str, Meta(pattern=FILE_PATTERN, description="a file of a snapshot tree")]
 
 
+UnknownPart = Literal["upstream", "headers"]
+
+
 class Signer(Protocol):
     """A key that signs approvals."""
 
@@ -83,7 +86,8 @@ class ApprovedChange(Struct, forbid_unknown_fields=True, frozen=True):
     """One snapshot, before and after: its record's hash, or the digest of its raw response.
 
     `before` is null for a snapshot that was never approved, `after` for one that was removed. `raw_response` is the
-    digest of the raw response after the change, null where there is none.
+    digest of the raw response after the change, null where there is none. `unknown` lists what the raw response does
+    not say about its request, `upstream` or `headers`: it was approved without being compared.
     """
 
     id: SnapshotIdText
@@ -91,6 +95,7 @@ class ApprovedChange(Struct, forbid_unknown_fields=True, frozen=True):
     before: DigestText | None
     after: DigestText | None
     raw_response: DigestText | UnsetType | None = UNSET
+    unknown: list[UnknownPart] | UnsetType = UNSET
 
 
 class ApprovedSetting(Struct, forbid_unknown_fields=True, frozen=True):

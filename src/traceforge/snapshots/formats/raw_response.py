@@ -5,13 +5,18 @@
     {"version": "1.0.0",
      "source": {"file", "line", "function", "scopes"},      only without a record: see below
      "keys": ["OPENAI_API_KEY", …],      names of the key variables that were set while it was recorded, if any
-     "request": {"method", "path", "query", "headers", "body"},
+     "base_urls": {"OPENAI_BASE_URL": "http://…", …},      base-URL variables that were set while it was recorded
+     "request": {"method", "upstream", "path", "query", "headers", "known_headers", "body"},
      "response": {"status", "headers", "t_ms": [...], "chunks": [...]},
      "redacted": {"request": [...], "response": [...], "echoes": [...]}}      only where something was redacted
 
-Bodies are stored content-decoded and redacted. Only request headers that change behaviour are stored. A chunk is a
+Bodies are stored content-decoded and redacted. Only request headers that are compared are stored. A chunk is a
 string, or `{"b64"}` where it is not UTF-8, one a line; `t_ms` is one array on one line, so that recording again
 changes few lines.
+
+`upstream` is the logical upstream; without it, where the request went is unknown. `known_headers` are the names of
+which it is known whether the request had them; without it all are, unless `upstream` is missing, too: then an older
+version has written the file, which stored ALWAYS_STORED and no others. `base_urls` is missing where it is unknown.
 
 A raw response without a record is a call that the format of records cannot hold (an error, an embedding, several
 answers). It states itself where the call was made.
@@ -36,6 +41,7 @@ from traceforge.config import ModelRule
 from traceforge.errors import InvalidFile
 from traceforge.exchange import Chunk, Headers, find_header
 from traceforge.findings import Finding
+from traceforge.replay.request_key import OLD_REQUEST, UnknownParts
 from traceforge.shape import NonEmptyText, NonNegative, ShapeProblem, WholeNumber, find_problems
 from traceforge.snapshots.formats.record_draft import DraftKind, RecordDraft, draft_record
 from traceforge.snapshots.formats.snapshot_format import RESTORE_HINT, CallSource
@@ -57,6 +63,8 @@ class _RequestShape(Struct, forbid_unknown_fields=True):
     query: str
     headers: list[HeaderPair]
     body: Any
+    upstream: NonEmptyText | UnsetType = UNSET
+    known_headers: list[NonEmptyText] | UnsetType = UNSET
 
 
 class _EncodedChunk(Struct, forbid_unknown_fields=True):
@@ -98,6 +106,7 @@ class RawResponseShape(Struct, forbid_unknown_fields=True):
     response: _ResponseShape
     source: CallSource | UnsetType = UNSET
     keys: list[KeyName] | UnsetType = UNSET
+    base_urls: dict[KeyName, str] | UnsetType = UNSET
     redacted: _Redactions | UnsetType = UNSET
 
 
@@ -115,6 +124,22 @@ class RawResponse(NamedTuple):
     source: JSONObject | None = None  # where the call was made; only without a record
     redacted: JSONObject | None = None
     key_names: tuple[str, ...] = ()  # names of the key variables that were set while it was recorded
+    upstream: str | None = None  # the logical upstream; None: unknown
+    known_headers: tuple[str, ...] | None = None  # names of which it is known whether it had them; None: not stated
+    base_urls: JSONObject | None = None  # base-URL variables that were set while it was recorded; None: unknown
+
+    @property
+    def is_old(self) -> bool:
+        """Whether an older version has written it, which stored neither the upstream nor most headers."""
+        return self.upstream is None and self.known_headers is None
+
+    @property
+    def unknown(self) -> UnknownParts:
+        """What the file does not say about the request."""
+        if self.is_old:
+            return OLD_REQUEST
+        known = frozenset(self.known_headers) if self.known_headers is not None else None
+        return UnknownParts(self.upstream is None, known)
 
     @property
     def is_streamed(self) -> bool:
@@ -158,6 +183,9 @@ def read_raw_response(data: bytes) -> RawResponse:
         cast("JSONObject | None", cast("JSONObject", value).get("source")),
         cast("JSONObject | None", cast("JSONObject", value).get("redacted")),
         tuple(cast("list[str]", cast("JSONObject", value).get("keys", []))),
+        request.get("upstream"),
+        tuple(request["known_headers"]) if "known_headers" in request else None,
+        cast("JSONObject | None", cast("JSONObject", value).get("base_urls")),
     )
 
 
@@ -169,9 +197,11 @@ def write_raw_response(raw: RawResponse) -> bytes:
     """Write a raw response, so that a change of one chunk is a change of one line."""
     request = {
         "method": raw.method,
+        **({"upstream": raw.upstream} if raw.upstream is not None else {}),
         "path": raw.path,
         "query": raw.query,
         "headers": [list(pair) for pair in raw.request_headers],
+        **({"known_headers": list(raw.known_headers)} if raw.known_headers is not None else {}),
         "body": raw.request_body,
     }
     source = ""
@@ -179,6 +209,8 @@ def write_raw_response(raw: RawResponse) -> bytes:
         source = f'  "source": {_indented_json(raw.source, 2)},\n'
     if raw.key_names:
         source += f'  "keys": {json_bytes(list(raw.key_names)).decode()},\n'
+    if raw.base_urls is not None:
+        source += f'  "base_urls": {json_bytes(raw.base_urls).decode()},\n'
     redacted = ""
     if raw.redacted is not None:
         redacted = f',\n  "redacted": {_indented_json(raw.redacted, 2)}'

@@ -21,6 +21,7 @@ from traceforge.compare.json_diff import is_same_json
 from traceforge.config import ModelRule
 from traceforge.errors import NOT_REPLAYABLE_HINT
 from traceforge.findings import IO, Finding
+from traceforge.replay.logical_upstream import UPSTREAM_PLACE, same_as_setting
 from traceforge.snapshots.formats.record_draft import draft_request
 from traceforge.snapshots.gate.telemetry_hosts import is_telemetry_host
 from traceforge.snapshots.tree.approved_calls import ApprovedCall
@@ -41,6 +42,8 @@ PASSED, SKIPPED = "passed", "skipped"
 _CHANGED_HINT = "Undo the edit, or record and approve it."
 NEW_HINT = "Record and approve it, or do not make this call."
 _UNUSED_HINT = 'Remove it: traceforge snapshot rm {id} --reason "…"; or allow it: --allow-unused.'
+_HEADER_HINT = "Undo it, or record and approve it; if no answer depends on this header: match.ignore_headers."
+_UPSTREAM_HINT = "Undo it, or record and approve it; if both give the same answers, declare it: {setting}"
 _SKIPPED_HINT = "Run it, or list it in test.may_skip."
 _REFUSED_HINTS = {
     "remote": "Replace it by a server on loopback, or switch it off in tests; to ignore it: test.ignore_hosts.",
@@ -96,7 +99,12 @@ def find_unapproved_requests(
             if cause is not None:
                 cause.group[cause.position] = _add_later_call(cause.group[cause.position])
                 continue
-        gate_finding = _explain_miss(miss, calls_by_id.get(miss.nearest), use_counts, models)
+        nearest = calls_by_id.get(miss.nearest)
+        for place, head_finding in _explain_head(miss, nearest, use_counts):
+            groups.setdefault((head_finding.finding.rule, place), []).append(head_finding)
+        if miss.head_differences and not miss.has_other_differences and nearest is not None:
+            continue
+        gate_finding = _explain_miss(miss, nearest, use_counts, models)
         edit = _digest_edit(gate_finding.comparison) if gate_finding.comparison is not None else None
         group = groups.setdefault((gate_finding.finding.rule, edit or gate_finding.finding.message), [])
         group.append(gate_finding)
@@ -130,6 +138,30 @@ def _read_messages(request: KeyedRequest) -> list[JSON]:
 
 def _add_later_call(gate_finding: GateFinding) -> GateFinding:
     return gate_finding._replace(later_calls=gate_finding.later_calls + 1)
+
+
+def _explain_head(
+    miss: UnmatchedRequest, nearest: ApprovedCall | None, use_counts: UseCounts
+) -> Iterator[tuple[str, GateFinding]]:
+    """A finding for another upstream, and one for each header that differs. Those of one place are one edit: a header
+    that changed everywhere is one finding for the run.
+    """
+    if nearest is None or miss.request is None:
+        return
+    is_new = _is_used_elsewhere(nearest, miss.caller.scope, use_counts)
+    for difference in miss.head_differences:
+        place, hint = difference.path, _HEADER_HINT
+        values = f"approved {difference.recorded}, sent {difference.live}"
+        message = f"{place} of {nearest.id} changed: {values}"
+        if place == UPSTREAM_PLACE:
+            before, after = difference.recorded.strip('"'), difference.live.strip('"')
+            message = f"the request of {nearest.id} goes to another upstream: approved {before}, sent to {after}"
+            place = f"{place} {before} {after}"
+            hint = _UPSTREAM_HINT.format(setting=same_as_setting(before, after, miss.request.prefix.base_url))
+        rule = NEW_RULE if is_new else CHANGED_RULE
+        file = miss.caller.source or miss.caller.scope or "(unknown)"
+        finding = Finding(file, "", rule, message, hint)
+        yield place, GateFinding(finding, 1, (miss.caller.scope,), nearest.id)
 
 
 # Deferred: what compares calls takes 20 ms to import, and most runs have nothing to compare.

@@ -48,6 +48,7 @@ class RunObservations(Struct):
     request_gated: int = 0  # calls of which only the request is compared
     uncompared_calls: int = 0  # with redacted parts that could not be compared
     uncompared_parts: int = 0
+    unknown_heads: int = 0  # calls whose snapshot does not say where they went, or which headers they had
     synthesised: int = 0  # answers made from snapshots without a raw response
     volatile: dict[str, int] = field(default_factory=dict)  # declarations of volatile parts, times used
     uncompared_fields: dict[str, int] = field(default_factory=dict)  # paths that are never compared, times met
@@ -86,12 +87,14 @@ def observe_replay(snapshots: ProjectSnapshots) -> RunObservations:
     """What the player of this process was asked so far."""
     player = snapshots.player
     gated_ids = {call.id for call in snapshots.approved_calls if call.gate == REQUEST_GATE}
+    unknown_ids = {call.id for call in snapshots.approved_calls if call.has_unknown_head}
     return RunObservations(
         uses=[(scope, name, times) for (scope, name), times in player.use_counts.items()],
         missed_scopes=sorted({request.caller.scope for request in player.unmatched}),
         request_gated=sum(times for (_, name), times in player.use_counts.items() if name in gated_ids),
         uncompared_calls=player.uncompared_call_count,
         uncompared_parts=player.uncompared_part_count,
+        unknown_heads=sum(times for (_, name), times in player.use_counts.items() if name in unknown_ids),
         synthesised=player.synthesised_count,
         volatile=dict(player.volatile_counts),
         uncompared_fields=dict(player.uncompared_field_counts),
@@ -115,6 +118,7 @@ def merge_observations(observations: Iterable[RunObservations]) -> RunObservatio
         merged.request_gated += process.request_gated
         merged.uncompared_calls += process.uncompared_calls
         merged.uncompared_parts += process.uncompared_parts
+        merged.unknown_heads += process.unknown_heads
         merged.synthesised += process.synthesised
         volatile.update(process.volatile)
         uncompared_fields.update(process.uncompared_fields)

@@ -19,8 +19,8 @@ from traceforge.compare.compared_call import ComparedCall
 from traceforge.config import ModelRule
 from traceforge.exchange import CallOutcome, Headers
 from traceforge.replay.recorded_response import RecordedResponse
-from traceforge.replay.request_key import BEHAVIOUR_HEADERS, KeyedRequest, RequestKeyer
-from traceforge.replay.trace_recordings import response_from_trace
+from traceforge.replay.request_key import KeyedRequest, RequestKeyer, UnknownParts
+from traceforge.replay.trace_recordings import find_unknown_parts, request_headers, response_from_trace
 from traceforge.snapshots.formats.determinism_policy import check_policy, find_gate
 from traceforge.snapshots.formats.raw_response import RawResponse, decode_comparable_call, draft_raw_response
 from traceforge.snapshots.formats.record_draft import DraftKind, RecordDraft, RefusalReason
@@ -34,7 +34,6 @@ TRANSIENT_HEADERS = frozenset(
         "x-envoy-upstream-service-time",
     }
 )  # fmt: skip
-STORED_HEADERS = BEHAVIOUR_HEADERS | {"content-type"}
 # Request fields that refer to something the provider stores; it does not store what was only replayed.
 STATE_FIELDS = frozenset({"previous_response_id", "conversation", "cachedContent", "cached_content", "container"})
 UNKNOWN_SOURCE: JSONObject = {"file": "(unknown)", "line": 0, "function": ""}
@@ -117,7 +116,7 @@ def _make_candidate(
     if answer is None:
         return None
     trace_wire = cast("JSONObject", body["wire"])
-    raw = _build_raw_response(body, trace_wire, answer)
+    raw = _build_raw_response(body, trace_wire, answer, keys)
     draft = draft_raw_response(raw, models)
     provider = provider_folder(str(body.get("provider", "other")))
     gate = (
@@ -164,22 +163,32 @@ def _find_refusal_reasons(
         yield RefusalReason(f"request.{problem.path}", problem.message, _POLICY_HINT)
 
 
-def _build_raw_response(body: JSONObject, trace_wire: JSONObject, answer: RecordedResponse) -> RawResponse:
-    parts = urlsplit(_USER_INFO.sub("//", str(trace_wire["url"]), count=1))
-    header_lines = cast("list[str]", trace_wire.get("request_headers", []))
-    sent_headers = ((name, value) for name, _, value in (line.partition(": ") for line in header_lines))
+def _build_raw_response(
+    body: JSONObject, trace_wire: JSONObject, answer: RecordedResponse, keys: RequestKeyer
+) -> RawResponse:
+    url = _USER_INFO.sub("//", str(trace_wire["url"]), count=1)
+    parts = urlsplit(url)
     redacted = body.get("redacted")
+    unknown = find_unknown_parts(trace_wire)
     return RawResponse(
         str(trace_wire["method"]),
         parts.path or "/",
         parts.query,
-        tuple(pair for pair in sent_headers if pair[0].lower() in STORED_HEADERS),
+        tuple(pair for pair in request_headers(body) if keys.is_compared_header(pair[0])),
         body.get("provider_request"),
         answer.status,
         _drop_transient_headers(answer.headers),
         answer.chunks,
         redacted=redacted if isinstance(redacted, dict) else None,
+        upstream=None if unknown.upstream else keys.name_upstream(url),
+        known_headers=_list_known_headers(unknown, keys),
     )
+
+
+def _list_known_headers(unknown: UnknownParts, keys: RequestKeyer) -> tuple[str, ...] | None:
+    if unknown.known_headers is None:
+        return None
+    return tuple(sorted(name for name in unknown.known_headers if keys.is_compared_header(name)))
 
 
 def _drop_transient_headers(headers: Headers) -> Headers:

@@ -165,6 +165,7 @@ def _make_exchange(
         (Chunk(0.0, body),) if body else (),
         0.0,
         caller=Caller(source, scope),
+        headers_filtered=True,  # A cassette does not say which headers its filters have removed.
     )
 
 

@@ -105,6 +105,15 @@ class _ApprovedIndex:
             self._requests[call.id] = key_stored_request(self._keys, raw) if raw is not None else None
         return self._requests[call.id]
 
+    def asks_the_same(self, call: ApprovedCall, request: KeyedRequest) -> bool:
+        """Whether both requests are the same as far as they are known."""
+        return request.has_key(self.key(call)) or self.knows_all_of(call, request)
+
+    def knows_all_of(self, call: ApprovedCall, request: KeyedRequest) -> bool:
+        """Whether the approved request is this one, and at least as much is known about it."""
+        approved = self.request(call)
+        return approved is not None and approved.has_key(request.key)
+
     def call(self, approved: ApprovedCall) -> ComparedCall:
         if approved.id not in self._calls:
             self._calls[approved.id] = approved.call
@@ -123,7 +132,8 @@ def _group_calls(
     groups: list[_CallGroup] = []
     groups_by_key: dict[Digest, list[_CallGroup]] = {}
     for order, candidate in enumerate(candidates):
-        turn = ScopeTurn(candidate.scope, turns[candidate.scope, candidate.key])
+        known_keys = [candidate.key, *(key for _, key in candidate.keyed_request.partial_keys)]
+        turn = ScopeTurn(candidate.scope, sum(turns[candidate.scope, key] for key in known_keys))
         turns[candidate.scope, candidate.key] += 1
         same_key = groups_by_key.setdefault(candidate.key, [])
         group = _find_group(candidate, same_key)
@@ -164,7 +174,7 @@ def _match_predecessors(
         (int(_scopes_of(group.turns).isdisjoint(_scopes_of(call.turns))), group.order, group, call)
         for group in groups
         for call in unmatched.values()
-        if index.key(call) == group.first.key
+        if index.asks_the_same(call, group.first.keyed_request)
     )
     for scope in dict.fromkeys(turn.scope for group in groups for turn in group.turns):
         groups_in_scope = [
@@ -238,7 +248,9 @@ def _find_change_kind(group: _CallGroup, index: _ApprovedIndex) -> ChangeKind | 
     comparison = compare(index.call(predecessor), group.first.call)
     approved_key = index.key(predecessor)
     is_request_changed = (
-        approved_key != group.first.key if approved_key is not None else bool(comparison.request_changes)
+        not index.knows_all_of(predecessor, group.first.keyed_request)
+        if approved_key is not None
+        else bool(comparison.request_changes)
     )
     if not is_request_changed and not comparison.answer_changes:
         return None

@@ -20,6 +20,7 @@ from traceforge.compare.compared_call import ComparedCall
 from traceforge.config import SNAPSHOTS_DIR, ModelRule
 from traceforge.errors import CannotRead
 from traceforge.files import list_folder, read_file
+from traceforge.replay.fingerprints import drop_credentials, list_request_redactions
 from traceforge.replay.library import Recording
 from traceforge.replay.recorded_response import RecordedResponse, read_echoes
 from traceforge.replay.request_key import KeyedRequest, KeyFields, RequestKeyer
@@ -31,6 +32,7 @@ from traceforge.snapshots.tree.tree_verification import TreeContent
 from traceforge.wire.endpoints import find_endpoint
 
 BEHAVIOUR_GATE, REQUEST_GATE = "behaviour", "request"
+HEAD_FIELDS = ("upstream", "headers")  # of a request that a person wrote: where it goes, and its headers
 
 
 class ScopeTurn(NamedTuple):
@@ -65,6 +67,14 @@ class ApprovedCall(NamedTuple):
     def turns(self) -> list[ScopeTurn]:
         """Every scope and turn in which the call was made; none if the snapshot was written by hand."""
         return read_turns(self.source)
+
+    @property
+    def has_unknown_head(self) -> bool:
+        """Whether it is unknown where the call went, or which headers it had."""
+        if self.raw_response is not None:
+            return bool(self.raw_response.unknown)
+        assert self.record is not None
+        return not all(name in cast("JSONObject", self.record["request"]) for name in HEAD_FIELDS)
 
     @property
     def call(self) -> ComparedCall:
@@ -147,7 +157,10 @@ def _provider_name(raw: RawResponse) -> str:
 
 def key_stored_request(keys: RequestKeyer, raw: RawResponse) -> KeyedRequest:
     """The request of a raw response with its key."""
-    return keys.key_stored_request(raw.method, raw.url, raw.request_headers, raw.request_body)
+    headers = drop_credentials(raw.request_headers, list_request_redactions(raw.redacted))
+    return keys.key_stored_request(
+        raw.method, raw.url, headers, raw.request_body, upstream=raw.upstream or "", unknown=raw.unknown
+    )
 
 
 def build_recordings(calls: Iterable[ApprovedCall], keys: RequestKeyer) -> Iterator[Recording]:
@@ -161,7 +174,14 @@ def build_recordings(calls: Iterable[ApprovedCall], keys: RequestKeyer) -> Itera
         source = _RawResponseSource(call.raw_response, keyed_request.key_fields)
         fingerprints = keys.read_fingerprints(keyed_request, call.raw_response.redacted)
         yield Recording(
-            call.id, keyed_request.key, turn.scope, keyed_request.endpoint, source, fingerprints, call.can_repeat
+            call.id,
+            keyed_request.key,
+            turn.scope,
+            keyed_request.endpoint,
+            source,
+            fingerprints,
+            call.can_repeat,
+            call.raw_response.unknown,
         )
 
 

@@ -68,7 +68,7 @@ def open_snapshots(loaded: LoadedConfig, *, fresh: bool = False, scope: str = ""
         keys,
         Library(build_recordings(answering_calls, keys)),
         match_key=find_match_key(loaded.project),
-        fallback=SynthesisedAnswers(answering_calls, config.models),
+        fallback=SynthesisedAnswers(answering_calls, config.models, keys),
     )
     player.default_scope = scope
     policy_findings = check_policy_approved(loaded, tree_report.settings)

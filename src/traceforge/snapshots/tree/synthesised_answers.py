@@ -3,6 +3,9 @@
 In: approved records without a raw response. Out: for a request equal to one of theirs, an answer in the provider's
 own format, made from the record's fields. Never: replaces a raw response; and every use is counted, because no
 provider ever sent these bytes.
+
+A record may state in its `request` where the call goes (`upstream`, the logical upstream) and its `headers`, an
+object of names and values. What it does not state is unknown, and equals anything.
 """
 
 from __future__ import annotations
@@ -13,39 +16,72 @@ from typing import cast
 from traceforge.canon import JSON, Digest, JSONObject, digest_bytes, exact_canonical_bytes
 from traceforge.config import ModelRule
 from traceforge.replay.compared_body import UNCOMPARED_FIELDS, drop_fields, renumber_ids
+from traceforge.replay.compared_headers import Pairs
 from traceforge.replay.recorded_response import RecordedResponse
-from traceforge.replay.request_key import KeyedRequest
+from traceforge.replay.request_key import KeyedRequest, RequestKeyer
 from traceforge.replay.response_synthesis import synthesize_response
 from traceforge.snapshots.formats.record_draft import draft_request
-from traceforge.snapshots.tree.approved_calls import ApprovedCall
+from traceforge.snapshots.tree.approved_calls import HEAD_FIELDS, ApprovedCall
 from traceforge.wire.dialects import decode_request
 
 
 class SynthesisedAnswers:
     """Records without a raw response, by their request."""
 
-    def __init__(self, calls: Iterable[ApprovedCall], models: Mapping[str, ModelRule]) -> None:
+    def __init__(
+        self, calls: Iterable[ApprovedCall], models: Mapping[str, ModelRule], keys: RequestKeyer | None = None
+    ) -> None:
         self._models = models
-        self._calls: dict[tuple[str, Digest], ApprovedCall] = {}
+        self._keys = keys
+        self._calls: dict[tuple[str, Digest], list[ApprovedCall]] = {}
         for call in calls:
             if call.raw_response is None and call.record is not None:
-                request = cast("JSONObject", call.record["request"])
-                self._calls.setdefault((call.provider, _request_digest(call.provider, request)), call)
+                stated = cast("JSONObject", call.record["request"])
+                request = {name: value for name, value in stated.items() if name not in HEAD_FIELDS}
+                self._calls.setdefault((call.provider, _request_digest(call.provider, request)), []).append(call)
 
     def find_response(self, keyed_request: KeyedRequest) -> tuple[str, RecordedResponse] | None:
         """The id of the record with the same request, and its answer."""
-        body, endpoint = keyed_request.key_fields.body, keyed_request.endpoint
-        if not self._calls or not isinstance(body, dict) or endpoint.dialect is None or not endpoint.is_generative:
-            return None
-        request = draft_request(decode_request(endpoint, body), self._models)
-        call = self._calls.get((str(endpoint.dialect), _request_digest(str(endpoint.dialect), request)))
-        if call is None or call.record is None:
-            return None
-        return call.id, synthesize_response(keyed_request, body, _unified_response(call.record))
+        for call in self._list_calls(keyed_request):
+            if not self._find_head_difference(call, keyed_request):
+                body = cast("JSONObject", keyed_request.key_fields.body)
+                assert call.record is not None
+                return call.id, synthesize_response(keyed_request, body, _unified_response(call.record))
+        return None
 
     def explain_no_response(self, keyed_request: KeyedRequest) -> str:
-        """Nothing to add: the player explains which approved call is nearest."""
+        """Where only the upstream or the headers differ from a record; else the player explains what is nearest."""
+        differences = (self._find_head_difference(call, keyed_request) for call in self._list_calls(keyed_request))
+        return next(differences, "")
+
+    def _list_calls(self, keyed_request: KeyedRequest) -> list[ApprovedCall]:
+        body, endpoint = keyed_request.key_fields.body, keyed_request.endpoint
+        if not self._calls or not isinstance(body, dict) or endpoint.dialect is None or not endpoint.is_generative:
+            return []
+        request = draft_request(decode_request(endpoint, body), self._models)
+        return self._calls.get((str(endpoint.dialect), _request_digest(str(endpoint.dialect), request)), [])
+
+    def _find_head_difference(self, call: ApprovedCall, keyed_request: KeyedRequest) -> str:
+        """What differs from the upstream and the headers that a record states; "" where nothing does."""
+        assert call.record is not None
+        stated, live = cast("JSONObject", call.record["request"]), keyed_request.key_fields
+        upstream, headers = stated.get("upstream"), stated.get("headers")
+        if self._keys is None:
+            return ""
+        if isinstance(upstream, str) and self._keys.resolve_upstream(upstream) != live.upstream:
+            return f"{call.id} is approved for the upstream {upstream}, and the request goes to {live.upstream}"
+        if isinstance(headers, dict):
+            pairs = tuple((name, str(value)) for name, value in headers.items())
+            expected, sent = (_drop_media_type(side) for side in (self._keys.compare_headers(pairs), live.headers))
+            names = sorted({name for name, _ in {*expected} ^ {*sent}})
+            if names:
+                return f"{call.id} is approved with other headers: {', '.join(names)}"
         return ""
+
+
+def _drop_media_type(headers: Pairs) -> Pairs:
+    """What a client says about its body by itself, and nobody writes by hand."""
+    return tuple(pair for pair in headers if pair[0] != "content-type")
 
 
 def _request_digest(provider: str, request: JSONObject) -> Digest:

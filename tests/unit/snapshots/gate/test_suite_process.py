@@ -93,6 +93,7 @@ def test_observations_of_workers_are_sent_as_plain_values_and_added_up() -> None
         request_gated=2,
         uncompared_calls=3,
         uncompared_parts=4,
+        unknown_heads=7,
         synthesised=5,
         volatile={"v": 6},
         uncompared_fields={"$.user": 7},

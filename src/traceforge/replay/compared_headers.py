@@ -1,0 +1,105 @@
+"""Which headers of a request are compared, and what of their values.
+
+In: headers as they were sent or stored, and what a project declares. Out: sorted pairs of name and value, equal for
+requests that ask the same. Never: a credential, or anything that another version of an SDK, another machine or
+another day changes.
+
+Every header counts, except those of the lists below. A list of betas is a set, a media type has no parameters, and
+`accept: */*` says the same as `application/json`, and as no `accept` at all.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterable
+from functools import lru_cache
+from typing import TypeAlias
+
+from traceforge.exchange import Headers
+from traceforge.redact.secret_names import FIELD_NAMES, fold_name, fold_names
+
+Pairs: TypeAlias = tuple[tuple[str, str], ...]
+
+NAMES_CACHED = 1024  # A client sends a dozen; each name is looked up with every call.
+
+_CONNECTION = (
+    "host", "connection", "keep-alive", "te", "trailer", "transfer-encoding", "upgrade", "http2-settings", "expect",
+    "via", "forwarded", "content-length", "content-encoding", "accept-encoding", "date", "cookie",
+)  # fmt: skip
+_SIGNING = ("x-amz-date", "x-amz-content-sha256", "x-amz-security-token")
+_CLIENT_VERSIONS = (
+    "user-agent", "x-goog-api-client", "x-server-timeout", "http-referer", "x-title", "x-ms-useragent",
+    "x-amz-user-agent",
+)  # fmt: skip
+_TRACING = (
+    "traceparent", "tracestate", "baggage", "sentry-trace", "b3", "x-amzn-trace-id", "x-cloud-trace-context",
+    "newrelic", "elastic-apm-traceparent", "uber-trace-id",
+)  # fmt: skip
+_REQUEST_IDS = (
+    "x-request-id", "x-client-request-id", "x-ms-client-request-id", "x-correlation-id", "idempotency-key",
+)  # fmt: skip
+_ACCOUNTS = ("openai-organization", "openai-project", "chatgpt-account-id", "x-goog-user-project")
+IGNORED_NAMES = frozenset({*_CONNECTION, *_SIGNING, *_CLIENT_VERSIONS, *_TRACING, *_REQUEST_IDS, *_ACCOUNTS})
+IGNORED_PREFIXES = (
+    ":", "proxy-", "x-forwarded-", "amz-sdk-", "x-stainless-", "x-fern-", "x-client-", "x-b3-", "x-datadog-",
+    "x-traceforge-",
+)  # fmt: skip
+
+# Headers that every version of TraceForge has stored, if the request had them.
+ALWAYS_STORED = frozenset(
+    {"anthropic-version", "anthropic-beta", "openai-beta", "api-version", "x-goog-request-params"}
+)
+
+_CREDENTIALS = fold_names(FIELD_NAMES)
+_CREDENTIAL = re.compile(
+    r"(?:^|[-_])(?:auth|authorization|(?:api|access|subscription)[-_]?key|token|secret|password|credentials?|signature)$"
+)
+_PROJECT = re.compile(r"(?i)(projects(?:/|%2f))[^/&%]+")  # an account, which does not count
+_ANY_RESPONSE = frozenset({"*/*", "application/json"})
+
+
+class HeaderRules:
+    """Which headers count: every one but those of the lists, and what a project adds to or takes from them."""
+
+    def __init__(self, added: Collection[str] = (), ignored: Collection[str] = ()) -> None:
+        self._added = frozenset(name.lower() for name in added)
+        self._ignored = frozenset(name.lower() for name in ignored)
+        self.is_compared = lru_cache(NAMES_CACHED)(self._is_compared)
+
+    def _is_compared(self, name: str) -> bool:
+        """Whether a header of this name, in any case, is compared."""
+        name = name.lower()
+        if is_credential(name) or name in self._ignored:
+            return False
+        return name in self._added or (name not in IGNORED_NAMES and not name.startswith(IGNORED_PREFIXES))
+
+    def list_compared(self, headers: Headers) -> Pairs:
+        """The compared headers, sorted, in lower case, each with the part of its value that counts."""
+        values: dict[str, list[str]] = {}
+        for name, value in headers:
+            if self.is_compared(name):
+                values.setdefault(name.lower(), []).append(value.strip())
+        return tuple(sorted(pair for name, texts in values.items() for pair in _normalize(name, texts)))
+
+
+def is_credential(name: str) -> bool:
+    """Whether a header of this name, in lower case, says who asks and not what is asked."""
+    return fold_name(name) in _CREDENTIALS or _CREDENTIAL.search(name) is not None
+
+
+def _normalize(name: str, texts: list[str]) -> Iterable[tuple[str, str]]:
+    if name.endswith("-beta"):
+        return {(name, item) for text in texts for part in text.split(",") if (item := part.strip())}
+    if name == "accept":
+        types = {_media_type(part) for text in texts for part in text.split(",")} - _ANY_RESPONSE - {""}
+        return [(name, ", ".join(sorted(types)))] if types else []
+    text = ", ".join(texts)
+    if name == "content-type":
+        text = _media_type(text)
+    elif name == "x-goog-request-params":
+        text = _PROJECT.sub(r"\1*", text)
+    return [(name, text)]
+
+
+def _media_type(text: str) -> str:
+    return text.partition(";")[0].strip().lower()
