@@ -19,8 +19,8 @@ APPROVE = 'traceforge approve --policy --reason "…"'
 
 # One way to weaken each part of the policy; each must be red.
 CHANGES: dict[str, tuple[dict[str, Any], str]] = {
-    "volatile path": ({"match": {"ignore_paths": ["$.messages"]}}, "match.ignore_paths"),
-    "volatile pattern": ({"match": {"ignore_patterns": ["[a-z]+"]}}, "match.ignore_patterns"),
+    "volatile path": ({"match": {"ignore_paths": ["$.user"]}}, "match.ignore_paths"),
+    "volatile pattern": ({"match": {"ignore_patterns": ["id-[0-9]+"]}}, "match.ignore_patterns"),
     "redacted parts": ({"match": {"redacted": "require"}}, "match.redacted"),
     "gate of a model": ({"models": {"gpt-4*": {"gate": "request"}}}, 'models["gpt-4*"].gate'),
     "default of a model": ({"models": {"gpt-4*": {"temperature": 0}}}, 'models["gpt-4*"].temperature'),
@@ -31,7 +31,7 @@ CHANGES: dict[str, tuple[dict[str, Any], str]] = {
     "ignored host": ({"test": {"ignore_hosts": ["*"]}}, "test.ignore_hosts"),
     "host": ({"hosts": ["models.example.org"]}, "hosts"),
     "redacted field": ({"redact_fields": ["content"]}, "redact_fields"),
-    "redacted pattern": ({"redact_patterns": ["[a-z]+"]}, "redact_patterns"),
+    "redacted pattern": ({"redact_patterns": ["EMP-[0-9]{6}"]}, "redact_patterns"),
     "exception of redaction": ({"allow": ["*"]}, "allow"),
     "upstream": ({"upstreams": {"corp": "https://llm.example.org"}}, "upstreams.corp"),
 }
@@ -125,8 +125,8 @@ def site(recorded: Site, tmp_path: Path) -> Iterator[Site]:
 
 def test_the_gate_is_red_in_every_way_to_run_it_and_recording_goes_on(site: Site) -> None:
     """A changed prompt that a new declaration hides: `traceforge test`, plain pytest, and with workers."""
-    site.edit("Name a soup.", "Name a stew.")
-    weaker = {**CONFIG, "match": {"ignore_patterns": ["Name a .*"]}}
+    site.edit("Name a soup.", "Name a soup!")
+    weaker = {**CONFIG, "match": {"ignore_patterns": ["p[.!]"]}}
     (site.folder / "traceforge.config.json").write_text(json.dumps(weaker))
 
     tested = site.test("-k", CHAT)
@@ -134,7 +134,7 @@ def test_the_gate_is_red_in_every_way_to_run_it_and_recording_goes_on(site: Site
     recorded = site.record("-k", CHAT)
     approved = site.run("approve", "--all", "--reason", "it is right")
 
-    row = 'match.ignore_patterns: not set → ["Name a .*"]'
+    row = 'match.ignore_patterns: not set → ["p[.!]"]'
     assert (1, True, True) == (
         tested.code,
         f"CF2 not the approved setting: {row}" in tested.err,

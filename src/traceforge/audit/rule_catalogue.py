@@ -81,6 +81,7 @@ RULES: dict[str, str] = {
     "RD1": "A file contains no secrets and no personal data.",
     "CF1": "The configuration has only known settings, with valid values.",
     "CF2": "Every setting that decides what is compared is as approved.",
+    "CF3": "A declaration blanks at most half of a message, and makes no two approved requests equal.",
 }
 
 # Promises of the formats that hold by construction, so no finding names them.

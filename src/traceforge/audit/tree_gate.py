@@ -19,6 +19,7 @@ from traceforge.snapshots.formats.tree_layout import StoredSnapshot, find_root_p
 from traceforge.snapshots.gate.gate_findings import GateFinding
 from traceforge.snapshots.record.pending_changes import ChangeKind, PendingChange, load_pending
 from traceforge.snapshots.tree.base_commit import BaseCheck, check_against_base
+from traceforge.snapshots.tree.declaration_effects import check_declarations
 
 PENDING_RULE = "GT4"
 _PENDING_HINT = "See it: traceforge diff {id}; then approve or reject it."
@@ -67,6 +68,7 @@ def check_tree_and_pending(
         GateFinding(finding._replace(file=os.path.normpath(os.path.join(root, finding.file))), 0)
         for finding in compared.findings
     ]
+    findings += [GateFinding(finding, 0) for finding in check_declarations(loaded)]
     findings += find_pending_changes(load_pending(loaded.project))
     if not findings and not records:
         findings.append(GateFinding(nothing_approved(root), 0))

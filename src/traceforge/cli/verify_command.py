@@ -11,6 +11,7 @@ from traceforge.cli.ci_reports import print_audit_and_exit, report_options
 from traceforge.cli.output import json_option, progress_bar
 from traceforge.cli.project import load_project
 from traceforge.config import SNAPSHOTS_DIR, LoadedConfig, current_folder
+from traceforge.snapshots.tree.declaration_effects import check_declarations
 
 
 @click.command()
@@ -35,6 +36,8 @@ def verify(paths: tuple[str, ...], base: str | None, as_json: bool, junit: str, 
     against = BaseCommit(loaded.project, base, current_folder()) if not paths else None
     auditor = Auditor(loaded.config.models, traces_dir, progress_bar, against, loaded)
     report = auditor.verify(paths or project_paths(loaded), named=bool(paths))
+    if not paths:
+        report.findings = sorted([*report.findings, *check_declarations(loaded)])
     print_audit_and_exit(report, loaded, "verify", as_json=as_json, junit=junit, sarif=sarif)
 
 

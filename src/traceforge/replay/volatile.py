@@ -75,6 +75,12 @@ class VolatileRules:
             value = self._replace_in_texts(value, use_counts)
         return VolatileReplaced(value, use_counts)
 
+    def find_matches(self, text: str) -> list[str]:
+        """The parts of a text that the expressions match."""
+        data = text.encode("utf-8", "surrogatepass")
+        matches = [match[0] for _, pattern in self._patterns for match in pattern.finditer(data)]
+        return [match.decode("utf-8", "surrogatepass") for match in matches]
+
     def is_volatile(self, path: str) -> bool:
         """Whether a path is declared, or lies below a declared path."""
         if not self._paths:

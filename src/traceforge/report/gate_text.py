@@ -28,6 +28,7 @@ from traceforge.snapshots.tree.approved_calls import REQUEST_GATE, ApprovedCall
 if TYPE_CHECKING:  # The pytest plugin prints findings with this module, and runs no command.
     from traceforge.audit.tree_gate import TreeGateReport
     from traceforge.snapshots.gate.command_gate import TestRun
+    from traceforge.snapshots.record.pattern_proposal import PatternProposal
     from traceforge.snapshots.record.record_run import RecordRun
     from traceforge.snapshots.tree.project_snapshots import ProjectSnapshots
 
@@ -148,6 +149,7 @@ def record_lines(record_run: RecordRun) -> Iterator[str]:
     if record_run.unread:
         yield f"{count(record_run.unread, 'call')} could not be recorded"
     yield from refused_model_lines(record_run.changes)
+    yield from pattern_proposal_lines(record_run.proposals)
     if any(change.kind is not ChangeKind.REFUSED for change in record_run.changes):
         yield 'next: traceforge diff, then traceforge approve --all --reason "…"'
     yield from policy_lines(record_run.snapshots)
@@ -169,6 +171,14 @@ def setting_lines(settings: Sequence[SettingChange]) -> Iterator[str]:
         yield f"to approve the settings: {APPROVE_COMMAND}"
 
 
+def pattern_proposal_lines(proposals: Iterable[PatternProposal]) -> Iterator[str]:
+    """What to declare where a request differs from the approved one only in a time or a random id."""
+    for proposal in proposals:
+        where = ", ".join(one_line(name) for name in (proposal.scope, proposal.model) if name)
+        yield f"only a {proposal.kind} differs ({where}); if it is another one in every run, declare it:"
+        yield f"    {one_line(proposal.setting)}"
+
+
 def record_json(record_run: RecordRun) -> JSONObject:
     """The summary of `record` as JSON."""
     return {
@@ -178,6 +188,11 @@ def record_json(record_run: RecordRun) -> JSONObject:
         "unchanged": record_run.unchanged,
         "unread": record_run.unread,
         "pending": [change_json(change) for change in record_run.changes],
+        **(
+            {"proposed": [dict(proposal._asdict()) for proposal in record_run.proposals]}
+            if record_run.proposals
+            else {}
+        ),
     }
 
 

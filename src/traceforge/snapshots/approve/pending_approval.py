@@ -14,6 +14,7 @@ from traceforge.errors import CannotApprove
 from traceforge.snapshots.approve.tree_commit import CommitResult, SnapshotChange, commit_changes
 from traceforge.snapshots.record.pending_changes import ChangeKind, PendingChange, delete_pending
 from traceforge.snapshots.tree.approved_calls import load_approved_calls
+from traceforge.snapshots.tree.declaration_effects import find_excessive_declarations
 from traceforge.snapshots.tree.id_prefix import select_by_id_prefix
 
 
@@ -29,11 +30,15 @@ def approve_changes(
     """Approve changes, all or none, and with `approve_policy` the settings of the project too.
 
     Raises:
-        CannotApprove: a change was refused, or its snapshot changed since it was recorded.
+        CannotApprove: a change was refused, its snapshot changed since it was recorded, or a declaration of the
+            project hides too much.
         InvalidFile: a change breaks a rule of the format.
         CannotWrite: the tree cannot be written.
     """
-    current_hashes = {call.id: call.hash for call in load_approved_calls(loaded.project, loaded.config.models)}
+    approved_calls = load_approved_calls(loaded.project, loaded.config.models)
+    if findings := find_excessive_declarations(loaded, approved_calls):
+        raise CannotApprove(findings[0].message, hint=findings[0].hint)
+    current_hashes = {call.id: call.hash for call in approved_calls}
     for change in changes:
         if change.kind is ChangeKind.REFUSED:
             first_reason = change.reasons[0]

@@ -24,6 +24,7 @@ from traceforge.errors import NotFound
 from traceforge.redact.redactor import Redactor
 from traceforge.replay.player import Player
 from traceforge.snapshots.record.candidates import Candidate, find_candidates
+from traceforge.snapshots.record.pattern_proposal import PatternProposal, list_proposals
 from traceforge.snapshots.record.pending_changes import PendingChange, load_pending, save_pending
 from traceforge.snapshots.record.proposal import Proposal, propose_changes
 from traceforge.snapshots.tree.project_snapshots import ProjectSnapshots, make_run_scopes, open_snapshots
@@ -42,6 +43,7 @@ class RecordRun:
     live: int = 0  # calls that a provider answered
     unchanged: int = 0
     unread: int = 0  # calls whose traces cannot be read
+    proposals: list[PatternProposal] = field(default_factory=list)  # for parts of prompts that vary by their nature
 
 
 def run_record(
@@ -67,7 +69,13 @@ def run_record(
         live_run = _run_live(snapshots, command)
     proposal = file_changes(snapshots, live_run.candidates, snapshots.player.use_counts, live_run.run.tests)
     return RecordRun(
-        snapshots, live_run.run, proposal.changes, len(live_run.candidates), proposal.unchanged, live_run.unread
+        snapshots,
+        live_run.run,
+        proposal.changes,
+        len(live_run.candidates),
+        proposal.unchanged,
+        live_run.unread,
+        list_proposals(proposal.changes, snapshots.approved_calls),
     )
 
 

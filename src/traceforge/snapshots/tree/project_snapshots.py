@@ -18,6 +18,7 @@ from traceforge.replay.request_key import RequestKeyer, make_request_keyer
 from traceforge.snapshots.formats.approved_policy import check_policy_approved
 from traceforge.snapshots.formats.tree_layout import find_root_problem, has_interrupted_approval
 from traceforge.snapshots.tree.approved_calls import ApprovedCall, build_recordings, list_approved_calls
+from traceforge.snapshots.tree.declaration_effects import find_excessive_declarations
 from traceforge.snapshots.tree.run_scopes import RunScopes
 from traceforge.snapshots.tree.synthesised_answers import SynthesisedAnswers
 from traceforge.snapshots.tree.tracked_state import refuse_tracked_state
@@ -63,6 +64,8 @@ def open_snapshots(loaded: LoadedConfig, *, fresh: bool = False, scope: str = ""
     keys = make_request_keyer(loaded)
     # From the bytes that were verified: the files may have changed since.
     approved_calls = [] if tree_report.findings else list_approved_calls(content, config.models)
+    if findings := find_excessive_declarations(loaded, approved_calls):
+        tree_report, approved_calls = tree_report._replace(findings=tuple(findings)), []
     answering_calls = [] if fresh else approved_calls
     player = Player(
         keys,

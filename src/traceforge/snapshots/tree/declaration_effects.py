@@ -1,0 +1,169 @@
+"""Whether what a project declares as irrelevant hides more than it may.
+
+In: the declarations of a project, and its approved calls. Out: a finding for every declaration that goes too far.
+Never: judges an expression by how it looks: what it does to approved requests decides, and to an ordinary sentence.
+
+A declaration is refused if it blanks over half of a message, or makes two approved requests equal. Times, random ids
+and temporary paths that an expression matches are not counted: they are what declarations are for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from traceforge.canon import JSON, canonical_bytes, json_path
+from traceforge.config import Config, LoadedConfig
+from traceforge.errors import CannotRead, InvalidFile, NotJSON
+from traceforge.exchange import Headers
+from traceforge.findings import Finding
+from traceforge.replay.volatile import VolatileRules
+from traceforge.replay.volatile_kinds import find_volatile_spans, replace_volatile_spans
+from traceforge.snapshots.tree.approved_calls import ApprovedCall, load_approved_calls
+
+EFFECT_RULE = "CF3"
+BLANKED_SHARE_MAX = 0.5
+
+# Whoever writes a prompt writes texts like these; an expression that blanks them would blank any prompt.
+ORDINARY_TEXTS = (
+    "You are a careful assistant. Answer the question of the user in one sentence, and name your source.",
+    '{"question": "Which of the two offers is cheaper?", "limit": 3}',
+)
+# Members of a request whose texts are what a model reads.
+MESSAGE_MEMBERS = frozenset({"content", "input", "instructions", "output", "prompt", "system", "text"})
+
+
+_HALF_HINT = "Match only the part that varies; `traceforge record` proposes an expression for it."
+_EQUAL_HINT = 'Narrow it until the two differ again, or remove one: traceforge snapshot rm {id} --reason "…"'
+
+
+class _Declaration(NamedTuple):
+    """One declaration: a place that is ignored, or an expression."""
+
+    setting: str  # such as match.ignore_patterns[0]
+    rules: VolatileRules
+
+
+def has_declarations(config: Config) -> bool:
+    """Whether a project declares anything as irrelevant."""
+    return bool(config.match.ignore_paths or config.match.ignore_patterns or config.redact_patterns)
+
+
+def check_declarations(loaded: LoadedConfig) -> list[Finding]:
+    """As `find_excessive_declarations`, for the snapshots of a project; those that cannot be read have findings of
+    their own.
+    """
+    if not has_declarations(loaded.config):
+        return []
+    try:
+        calls = load_approved_calls(loaded.project, loaded.config.models)
+    except (CannotRead, NotJSON, InvalidFile):
+        return []
+    return find_excessive_declarations(loaded, calls)
+
+
+def find_excessive_declarations(loaded: LoadedConfig, calls: Sequence[ApprovedCall]) -> list[Finding]:
+    """A finding for each declaration of a project that hides too much of its approved requests; if none does so by
+    itself, also for all of them together.
+
+    Raises:
+        InvalidConfig: a declaration cannot be read.
+    """
+    if not has_declarations(loaded.config):
+        return []
+    findings = [
+        finding
+        for declaration in _list_declarations(loaded.config)
+        if (finding := _check_declaration(loaded, declaration, calls)) is not None
+    ]
+    match = loaded.config.match
+    if findings or len(match.ignore_paths) + len(match.ignore_patterns) < 2:
+        return findings
+    together = _Declaration("match", VolatileRules(match.ignore_paths, match.ignore_patterns))
+    finding = _check_declaration(loaded, together, calls)
+    return [finding] if finding is not None else []
+
+
+def _check_declaration(
+    loaded: LoadedConfig, declaration: _Declaration, calls: Sequence[ApprovedCall]
+) -> Finding | None:
+    problem = _find_blanked(declaration, calls)
+    if problem is None and declaration.setting.startswith("match"):
+        problem = _find_equated(declaration, calls)
+    if problem is None:
+        return None
+    where = loaded.origins[declaration.setting.partition(".")[0].partition("[")[0]]
+    message, hint = problem
+    return Finding(where, f"$.{declaration.setting}", EFFECT_RULE, f"{declaration.setting} {message}", hint)
+
+
+def _list_declarations(config: Config) -> Iterator[_Declaration]:
+    for place, path in enumerate(config.match.ignore_paths):
+        yield _Declaration(f"match.ignore_paths[{place}]", VolatileRules(paths=[path]))
+    patterns = [("match.ignore_patterns", pattern) for pattern in enumerate(config.match.ignore_patterns)]
+    patterns += [("redact_patterns", pattern) for pattern in enumerate(config.redact_patterns)]
+    for setting, (place, pattern) in patterns:
+        yield _Declaration(f"{setting}[{place}]", VolatileRules(patterns=[pattern]))
+
+
+def _find_blanked(declaration: _Declaration, calls: Sequence[ApprovedCall]) -> tuple[str, str] | None:
+    """The message and the hint if over half of a message is blanked."""
+    rules = declaration.rules
+    if any(_blanked_share(rules, text) > BLANKED_SHARE_MAX for text in ORDINARY_TEXTS):
+        return "blanks over half of an ordinary sentence", _HALF_HINT
+    for call in calls:
+        body = call.raw_response.request_body if call.raw_response is not None else None
+        for path, text in _list_messages(body, "$"):
+            share = 1.0 if rules.is_volatile(path) else _blanked_share(rules, text)
+            if share > BLANKED_SHARE_MAX:
+                return f"blanks {share:.0%} of the message at {path} of {call.id}", _HALF_HINT
+    return None
+
+
+def _blanked_share(rules: VolatileRules, text: str) -> float:
+    """How much of a text is blanked, without what is volatile by its nature."""
+    blanked = 0
+    for match in rules.find_matches(text):
+        blanked += len(match) - sum(span.end - span.start for span in find_volatile_spans(match))
+    return blanked / len(text) if text else 0.0
+
+
+def _list_messages(value: JSON, path: str, *, is_message: bool = False) -> Iterator[tuple[str, str]]:
+    """The texts of a request that a model reads, with their paths."""
+    if isinstance(value, str):
+        if is_message:
+            yield path, value
+    elif isinstance(value, dict):
+        for name, child in value.items():
+            yield from _list_messages(child, json_path(path, name), is_message=name in MESSAGE_MEMBERS)
+    elif isinstance(value, list):
+        for place, child in enumerate(value):
+            yield from _list_messages(child, json_path(path, place), is_message=is_message)
+
+
+def _find_equated(declaration: _Declaration, calls: Sequence[ApprovedCall]) -> tuple[str, str] | None:
+    """The message and the hint if two approved requests are equal after the declaration, and differed before."""
+    equal_calls: dict[tuple[str, str, Headers, bytes], list[ApprovedCall]] = {}
+    for call in calls:
+        raw = call.raw_response
+        if raw is None:
+            continue
+        body = canonical_bytes(declaration.rules.replace_parts(raw.request_body).value)
+        others = equal_calls.setdefault((raw.method, raw.url, raw.request_headers, body), [])
+        for other in others:
+            if not _is_same_call(other, call):
+                return f"makes the requests of {other.id} and {call.id} equal", _EQUAL_HINT.format(id=call.id)
+        others.append(call)
+    return None
+
+
+def _is_same_call(first: ApprovedCall, second: ApprovedCall) -> bool:
+    """Whether two requests are equal but for what is volatile by its nature, or were recorded as equal ones."""
+    if any(one.scope == other.scope and one.turn != other.turn for one in first.turns for other in second.turns):
+        return True
+    bodies = {
+        canonical_bytes(replace_volatile_spans(call.raw_response.request_body))
+        for call in (first, second)
+        if call.raw_response is not None
+    }
+    return len(bodies) == 1
