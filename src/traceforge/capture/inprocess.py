@@ -107,6 +107,15 @@ class Capture(Watcher):
         self._subscription = self._dispatch.Subscription(self, process_wide=process_wide, **self._options)
         self._clients.start(self._subscription)
 
+    @property
+    def engine(self) -> Engine:
+        """Turns calls into exchanges of this capture; also calls that another process reports."""
+        return self._engine
+
+    def leave(self) -> None:
+        """In a forked child: watch no longer; what was recorded is the parent's."""
+        self._clients.stop(self._subscription)
+
     def stop(self) -> None:
         """Watch no longer, and store what was recorded; of calls that are open, what came so far."""
         self._clients.stop(self._subscription)

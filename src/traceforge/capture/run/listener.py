@@ -22,35 +22,35 @@ from traceforge.capture.run.process_reports import ProcessConnection, ProcessRep
 QUIET_S = 0.3  # After the command, do not wait for a process that reports nothing for this long.
 
 
+def bind_local_socket() -> tuple[socket.socket, str, str]:
+    """A socket that listens, its address for children, and the folder to remove later; "" where there is none."""
+    if hasattr(socket, "AF_UNIX"):
+        folder = tempfile.mkdtemp(prefix="traceforge-")  # readable by its owner alone
+        path = os.path.join(folder, "run")
+        listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        try:
+            listener.bind(path)
+            listener.listen(128)
+        except OSError:  # The path may have about 100 bytes, and TMPDIR is longer, or on a disk without sockets.
+            listener.close()
+            shutil.rmtree(folder, ignore_errors=True)
+        else:
+            return listener, f"unix:{path}", folder
+    listener = socket.create_server(("127.0.0.1", 0), backlog=128)
+    return listener, f"tcp:127.0.0.1:{listener.getsockname()[1]}", ""
+
+
 class ProcessListener:
     """Receives the reports of every process of one run."""
 
     def __init__(self, reports: ProcessReports) -> None:
         self._reports = reports
-        self._folder = ""
-        self._listener, self.address = self._bind()
+        self._listener, self.address, self._folder = bind_local_socket()
         self._connections: set[socket.socket] = set()
         self._last_frame_at = time.monotonic()
         self._closing = False
         self._accepting = threading.Thread(target=self._accept, name="traceforge listener", daemon=True)
         self._accepting.start()
-
-    def _bind(self) -> tuple[socket.socket, str]:
-        if hasattr(socket, "AF_UNIX"):
-            self._folder = tempfile.mkdtemp(prefix="traceforge-")  # readable by its owner alone
-            path = os.path.join(self._folder, "run")
-            listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-            try:
-                listener.bind(path)
-                listener.listen(128)
-            except OSError:  # The path may have about 100 bytes, and TMPDIR is longer, or on a disk without sockets.
-                listener.close()
-                shutil.rmtree(self._folder, ignore_errors=True)
-                self._folder = ""
-            else:
-                return listener, f"unix:{path}"
-        listener = socket.create_server(("127.0.0.1", 0), backlog=128)
-        return listener, f"tcp:127.0.0.1:{listener.getsockname()[1]}"
 
     def close(self, timeout_s: float) -> None:
         """Read the last reports after the command has ended, for at most `timeout_s`."""

@@ -10,6 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
+from traceforge.canon import json_bytes
+
 _SHELLS = "ash bash dash fish ksh mksh sh zsh"
 _LAUNCHERS = """
     chpst doit env gmake hatch invoke just ld.so make nice ninja nohup nox pdm pipenv poetry pre-commit rye setarch
@@ -35,3 +37,9 @@ LOCAL_PROGRAMS = SHELLS | LAUNCHERS | LOCAL_TOOLS
 def list_unknown_programs(names: Collection[str], allowed: Collection[str]) -> list[str]:
     """Those that are neither in our list nor in the project's own."""
     return sorted({*names} - LOCAL_PROGRAMS - {*allowed})
+
+
+def make_allow_hint(names: Collection[str]) -> str:
+    """What to do about programs that could not be seen into: the line to add."""
+    line = json_bytes({"test": {"allow_programs": list(names)}}).decode()
+    return f"If it calls no model, add it to traceforge.config.json: {line}"

@@ -10,11 +10,10 @@ import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
-from traceforge.canon import json_bytes
 from traceforge.capture.replay_responder import ReplayResponder
 from traceforge.capture.run.command_runner import CommandRun, run_command
 from traceforge.capture.run.environment import with_dummy_keys
-from traceforge.capture.run.local_programs import list_unknown_programs
+from traceforge.capture.run.local_programs import list_unknown_programs, make_allow_hint
 from traceforge.capture.run.offline import OfflineReport
 from traceforge.config import LoadedConfig, current_folder
 from traceforge.findings import IO, Finding
@@ -119,7 +118,7 @@ def _find_unguarded(loaded: LoadedConfig, run: CommandRun) -> Iterator[Finding]:
         yield Finding(COMMAND, "", IO, message, _PYTHON_HINT)
     for program in sorted({*offline.hidden_programs} - {*allowed}):
         message = f"a process hides what it runs: {program}"
-        yield Finding(COMMAND, "", IO, message, _allow_hint([program]))
+        yield Finding(COMMAND, "", IO, message, make_allow_hint([program]))
     if offline.supervisor_failure:
         message = f"connections were not supervised to the end: {offline.supervisor_failure}"
         yield Finding(COMMAND, "", IO, message, _SUPERVISOR_HINT)
@@ -136,15 +135,10 @@ def _find_unknown_programs(offline: OfflineReport, allowed: Sequence[str]) -> It
     for name, port in sorted(offline.unwatched_ports):
         if name not in allowed:
             message = f"{name} used port {port}, which test.allow_ports opens, and what it sent was not seen"
-            yield Finding(COMMAND, "", IO, message, _allow_hint([name]))
+            yield Finding(COMMAND, "", IO, message, make_allow_hint([name]))
     unknown = [] if strength.names_refusals else list_unknown_programs(offline.other_programs, allowed)
     if unknown:
         reason = strength.why_not_named if strength.is_sealed else strength.why
         names = ", ".join(unknown)
         message = f"programs ran that may have tried to connect: {names}; refusals are not named here ({reason})"
-        yield Finding(COMMAND, "", IO, message, _allow_hint(unknown))
-
-
-def _allow_hint(names: Sequence[str]) -> str:
-    line = json_bytes({"test": {"allow_programs": list(names)}}).decode()
-    return f"If it calls no model, add it to traceforge.config.json: {line}"
+        yield Finding(COMMAND, "", IO, message, make_allow_hint(unknown))

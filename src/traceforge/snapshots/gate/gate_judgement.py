@@ -44,6 +44,7 @@ class RunObservations(Struct):
     trace_ids: list[str] = field(default_factory=list)  # of calls that were recorded
     key_names: list[str] = field(default_factory=list)  # API key variables that were set
     skipped_modules: list[str] = field(default_factory=list)  # modules that were skipped as a whole
+    unseen: list[tuple[str, str]] = field(default_factory=list)  # what could not be watched, and what to do
     ungated_calls: int = 0  # of tests that are marked as off
     request_gated: int = 0  # calls of which only the request is compared
     uncompared_calls: int = 0  # with redacted parts that could not be compared
@@ -114,6 +115,7 @@ def merge_observations(observations: Iterable[RunObservations]) -> RunObservatio
         merged.trace_ids += process.trace_ids
         merged.key_names += process.key_names
         merged.skipped_modules += process.skipped_modules
+        merged.unseen += process.unseen
         merged.ungated_calls += process.ungated_calls
         merged.request_gated += process.request_gated
         merged.uncompared_calls += process.uncompared_calls
@@ -175,7 +177,8 @@ def judge_run(
             command_passed=command_passed,
         )
     skipped = find_skipped(snapshots.approved_calls, tests, snapshots.loaded.config.test.may_skip)
-    return RunJudgement(findings, [*_find_uncompared(snapshots, observations), *skipped])
+    unseen = [Finding(OUTSIDE_TESTS, "", IO, message, hint) for message, hint in dict.fromkeys(observations.unseen)]
+    return RunJudgement(findings, [*unseen, *_find_uncompared(snapshots, observations), *skipped])
 
 
 def _find_uncompared(snapshots: ProjectSnapshots, observations: RunObservations) -> list[Finding]:

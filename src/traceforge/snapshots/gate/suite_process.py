@@ -15,7 +15,9 @@ from traceforge.capture.network_guard import NetworkGuard
 from traceforge.capture.replay_responder import ReplayResponder
 from traceforge.capture.replaying_capture import ReplayingCapture
 from traceforge.capture.run.environment import DummyKeys, set_key_variables
+from traceforge.capture.run.local_programs import list_unknown_programs, make_allow_hint
 from traceforge.capture.run.network_access import model_ports
+from traceforge.capture.run.suite_children import ChildrenReport, SuiteChildren
 from traceforge.config import LoadedConfig
 from traceforge.snapshots.gate.gate_findings import GateFinding
 from traceforge.snapshots.gate.gate_judgement import RunObservations, judge_requests, observe_replay
@@ -26,6 +28,7 @@ if TYPE_CHECKING:
     from traceforge.replay.unmatched import UnmatchedRequest
 
 RECORD, TEST, OFF = "record", "test", "off"
+UNSEEN_CHILD_HINT = "Start it without -I, -E and -S."
 
 
 class SuiteProcess:
@@ -35,12 +38,21 @@ class SuiteProcess:
         self.mode = mode
         self.snapshots = open_snapshots(loaded)
         self._off_scopes: set[str] = set()
-        self._guard = NetworkGuard(model_ports(loaded, os.environ), self._off_scopes.__contains__)
+        blocked_ports = model_ports(loaded, os.environ)
+        self._guard = NetworkGuard(blocked_ports, self._off_scopes.__contains__)
         recorder = open_recorder(loaded) if mode == RECORD else NullRecorder()
         replay = ReplayResponder(self.snapshots.player, allow_upstream=mode == RECORD)
         session = f"suite-{uuid4()}"
         self._capture = ReplayingCapture(
             loaded, replay, recorder, session_id=session, excluded_scopes=self._off_scopes
+        )
+        self._children = SuiteChildren(
+            loaded,
+            self._capture.engine,
+            replay,
+            f"*|{','.join(map(str, sorted(blocked_ports)))}" if mode == TEST else "",
+            is_off=self._off_scopes.__contains__,
+            leave=self._leave_in_fork,
         )
         names = list_key_names(self.snapshots.approved_calls) if mode == TEST else ()
         self._dummy_keys = DummyKeys(os.environ, names)
@@ -54,10 +66,12 @@ class SuiteProcess:
         if self.mode == TEST:
             self._guard.start()  # Before the capture: its hooks ask whether there is a guard.
         self._capture.start(process_wide=True)
+        self._children.start()
         self._dummy_keys.install()
 
     def stop(self) -> RunObservations:
         """Leave the process as it was. What no test's report has shown is in the observations."""
+        children = self._children.stop()
         self._capture.stop()
         self._guard.stop()
         self._key_names.update(set_key_variables(os.environ))  # The suite may have loaded keys from a file.
@@ -71,6 +85,10 @@ class SuiteProcess:
             for scope in sorted(refused_scopes)
             for connection, times in self._guard.take_refusals(scope).items()
         ]
+        observations.unreported_refusals += [
+            (address, why, times) for (address, why), times in children.refused.items()
+        ]
+        observations.unseen = self._describe_unseen(children)
         observations.trace_ids = list(self._capture.ids)
         observations.key_names = sorted(self._key_names)
         observations.ungated_calls = self._capture.excluded_calls
@@ -104,6 +122,19 @@ class SuiteProcess:
     def _count_uses(self, scope: str) -> int:
         use_counts = self.snapshots.player.use_counts
         return sum(times for (used_scope, _), times in use_counts.items() if used_scope == scope)
+
+    def _leave_in_fork(self) -> None:
+        self._capture.leave()
+        self._guard.stop()
+
+    def _describe_unseen(self, children: ChildrenReport) -> list[tuple[str, str]]:
+        """What could not be watched in child processes, and what to do about it."""
+        unseen = [(description, UNSEEN_CHILD_HINT) for description in children.unseen]
+        allowed = self.snapshots.loaded.config.test.allow_programs
+        if unknown := list_unknown_programs(children.programs, allowed):
+            message = f"could not see into programs that tests started: {', '.join(unknown)}"
+            unseen.append((message, make_allow_hint(unknown)))
+        return unseen
 
     def _collect_misses(self) -> None:
         new = self.snapshots.player.unmatched[self._seen_misses :]

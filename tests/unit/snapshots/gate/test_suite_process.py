@@ -89,6 +89,7 @@ def test_observations_of_workers_are_sent_as_plain_values_and_added_up() -> None
         trace_ids=["trace"],
         key_names=["KEY"],
         skipped_modules=["tests/test_skipped.py"],
+        unseen=[("could not see into x", "do something")],
         ungated_calls=1,
         request_gated=2,
         uncompared_calls=3,
