@@ -12,13 +12,13 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, cast
 
 from traceforge.canon import JSON, JSONObject
-from traceforge.capture.run.offline import OfflineReport
 from traceforge.compare.classification import value_text
 from traceforge.compare.compared_call import ComparedCall
 from traceforge.compare.comparison import compare
 from traceforge.report.diff_text import comparison_text
 from traceforge.report.observation_text import observation_lines
 from traceforge.report.request_head_text import head_change_lines, unknown_parts_text
+from traceforge.report.run_text import survivor_lines
 from traceforge.report.text_format import PROMPT_ONLY, count, hint_line, one_line
 from traceforge.snapshots.formats.approved_policy import APPROVE_COMMAND, SettingChange, find_policy_changes
 from traceforge.snapshots.gate.gate_findings import REFUSED_RULE, GateFinding, findings_json
@@ -27,6 +27,7 @@ from traceforge.snapshots.tree.approved_calls import REQUEST_GATE, ApprovedCall
 
 if TYPE_CHECKING:  # The pytest plugin prints findings with this module, and runs no command.
     from traceforge.audit.tree_gate import TreeGateReport
+    from traceforge.capture.run.offline import OfflineReport
     from traceforge.snapshots.gate.command_gate import TestRun
     from traceforge.snapshots.record.pattern_proposal import PatternProposal
     from traceforge.snapshots.record.record_run import RecordRun
@@ -148,6 +149,8 @@ def record_lines(record_run: RecordRun) -> Iterator[str]:
         yield f"unchanged: {record_run.unchanged}"
     if record_run.unread:
         yield f"{count(record_run.unread, 'call')} could not be recorded"
+    if record_run.run is not None:
+        yield from survivor_lines(record_run.run)
     yield from refused_model_lines(record_run.changes)
     yield from pattern_proposal_lines(record_run.proposals)
     if any(change.kind is not ChangeKind.REFUSED for change in record_run.changes):

@@ -6,10 +6,13 @@ In: a finished run. Out: lines of text, or one JSON object. Never: a value of a 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 from traceforge.canon import JSON
-from traceforge.capture.run.command_runner import CommandRun
 from traceforge.report.text_format import count, one_line
+
+if TYPE_CHECKING:
+    from traceforge.capture.run.command_runner import CommandRun
 
 
 def run_lines(run: CommandRun) -> list[str]:
@@ -26,13 +29,17 @@ def run_lines(run: CommandRun) -> list[str]:
     lines += [
         f"could not record the calls of {one_line(name)}{_times(number)}" for name, number in run.not_seen.items()
     ]
-    if run.survivors:
-        names = ", ".join(map(one_line, run.survivors))
-        lines.append(
-            f"still running: {names}; their calls are no longer recorded, and the proxy of this run has ended"
-        )
+    lines += survivor_lines(run)
     lines += [f"problem: {one_line(name)}{_times(number)}" for name, number in run.problems.items()]
     return [f"traceforge: {line}" for line in lines]
+
+
+def survivor_lines(run: CommandRun) -> list[str]:
+    """The processes that outlived the command, which may depend on what ended with it."""
+    if not run.survivors:
+        return []
+    names = ", ".join(map(one_line, run.survivors))
+    return [f"still running: {names}; their calls are no longer recorded, and the proxy of this run has ended"]
 
 
 def run_json(run: CommandRun) -> JSON:

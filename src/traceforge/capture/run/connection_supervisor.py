@@ -6,7 +6,8 @@ continue, Landlock checks again, because another thread of the program may chang
 waits for anything itself: a program that waits for it would wait longer.
 
     connect      to a TCP port: as `tripwire.py` decides; of a datagram socket: sends nothing and is how programs
-                 learn their own address, so only QUIC's port is refused
+                 learn their own address, so it is allowed, but the socket cannot send afterwards. QUIC's port is
+                 refused, and a name server may be asked
     sendto, …    a datagram to another machine is refused; so is a query for the address of a host, by its name
 
 If the supervisor ends, the kernel lets the calls that wait for it fail with "function not implemented". Nothing
@@ -15,6 +16,7 @@ hangs, nothing is let through, and the run is unchecked.
 
 from __future__ import annotations
 
+import ctypes
 import errno
 import fcntl
 import os
@@ -27,6 +29,7 @@ from contextlib import suppress
 from typing import NamedTuple
 
 from traceforge.capture.hook.tripwire import REMOTE, Tripwire, is_loopback
+from traceforge.capture.run.process_files import find_process, find_protocol
 from traceforge.capture.run.socket_addresses import (
     ADDRESS_BYTES_MAX,
     DNS_BYTES_MAX,
@@ -37,10 +40,12 @@ from traceforge.capture.run.socket_addresses import (
 from traceforge.capture.run.syscall_filter import MSG_FASTOPEN, SyscallNumbers
 
 CALL_32_BIT = "an address that a 32-bit program has"  # The arguments of such a call are not read.
-QUIC_PORT = 443
+QUIC_PORT, DNS_PORT = 443, 53
 MESSAGES_MAX = 1024  # of one `sendmmsg`: the kernel's own limit
 
-_RECEIVE, _SEND, _IS_VALID = 0xC0502100, 0xC0182101, 0x40082102
+_RECEIVE, _SEND, _IS_VALID, _SET_FLAGS = 0xC0502100, 0xC0182101, 0x40082102, 0x40082104
+_SYNCHRONOUS = 1
+_GET_FILE = 438  # pidfd_getfd, on every architecture
 _NOTIFICATION = struct.Struct("=QIIiIQ6Q")  # id, thread, flags, number, architecture, place, arguments
 _RESPONSE = struct.Struct("=QqiI")  # id, value, error, flags
 _CONTINUE = 1
@@ -96,6 +101,8 @@ class ConnectionSupervisor:
 
     def _supervise(self) -> None:
         try:
+            with suppress(OSError):  # Linux 6.6: who waits and who decides take turns on one processor.
+                fcntl.ioctl(self._listener, _SET_FLAGS, _SYNCHRONOUS)
             poll = select.poll()
             poll.register(self._listener, select.POLLIN)
             poll.register(self._wake_reader, select.POLLIN)
@@ -166,10 +173,9 @@ class ConnectionSupervisor:
             destination = parse_address(memory.read(arguments[1], _limit(arguments[2])), is_connect=True)
             if destination is None:
                 return "", "", False
-            protocol = _find_protocol(call.thread, arguments[0])
+            protocol = find_protocol(call.thread, arguments[0])
             if protocol.startswith("UDP"):
-                is_refused = destination.port == QUIC_PORT and not is_loopback(destination.host)
-                return str(destination), REMOTE if is_refused else "", False
+                return str(destination), self._judge_datagram_socket(call, destination), False
             return str(destination), self._rules.find_problem(destination.host, destination.port), True
         if call.number == calls.sendto:
             name, part, flags = arguments[4:6], arguments[1:3], arguments[3]
@@ -185,6 +191,16 @@ class ConnectionSupervisor:
             messages.append(((name_at, name_length), part))
         return self._judge_datagram(call, memory, messages, flags)
 
+    def _judge_datagram_socket(self, call: SupervisedCall, destination: Destination) -> str:
+        """Why a datagram socket may not be connected; one that may is connected in order to learn an address."""
+        if is_loopback(destination.host) or destination.port == DNS_PORT:
+            return ""
+        if destination.port == QUIC_PORT:
+            return REMOTE
+        if self._is_waiting(call):
+            _forbid_sending(call.thread, call.arguments[0])
+        return ""
+
     def _judge_datagram(
         self,
         call: SupervisedCall,
@@ -197,7 +213,7 @@ class ConnectionSupervisor:
         for (name_at, name_length), (data_at, data_length) in messages:
             if not name_at and (call.number != self._calls.sendmmsg or not data_at):
                 continue
-            protocol = protocol or _find_protocol(call.thread, call.arguments[0])
+            protocol = protocol or find_protocol(call.thread, call.arguments[0])
             if not protocol.startswith(("UDP", "TCP", "RAW", "PING")):
                 return "", "", False
             if protocol.startswith("UDP") and (host := self._find_queried_host(memory, data_at, data_length)):
@@ -249,13 +265,21 @@ class _ProcessMemory:
         return os.pread(self._file, length, place)
 
 
+def _forbid_sending(thread: int, file: int) -> None:
+    """Close one direction of a socket of another process; where the kernel does not allow it, nothing changes."""
+    with suppress(OSError):
+        process = os.pidfd_open(find_process(thread))
+        try:
+            libc = ctypes.CDLL(None, use_errno=True)
+            copy = libc.syscall(
+                ctypes.c_long(_GET_FILE), ctypes.c_int(process), ctypes.c_int(file & 0xFFFFFFFF), ctypes.c_uint(0)
+            )
+            if copy >= 0:
+                with socket.socket(fileno=copy) as datagram_socket:
+                    datagram_socket.shutdown(socket.SHUT_WR)  # works, and says that it is not connected yet
+        finally:
+            os.close(process)
+
+
 def _limit(length: int) -> int:
     return min(length & 0xFFFFFFFF, ADDRESS_BYTES_MAX)
-
-
-def _find_protocol(thread: int, file: int) -> str:
-    """The protocol of a socket, as the kernel calls it: `TCP`, `UDPv6`, `UNIX-STREAM`; "" where it is not known."""
-    with suppress(OSError):
-        name = os.getxattr(f"/proc/{thread}/fd/{file & 0xFFFFFFFF}", "system.sockprotoname")
-        return name.rstrip(b"\0").decode("latin-1")
-    return ""

@@ -18,7 +18,7 @@ import os
 import shutil
 import tempfile
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from contextlib import suppress
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit
@@ -54,6 +54,7 @@ class OfflineReport(NamedTuple):
     other_programs: Mapping[str, int]  # other programs
     hidden_programs: Mapping[str, int] = {}  # of which the system does not tell what they are
     unwatched_ports: Mapping[tuple[str, int], int] = {}  # programs without a hook, and allowed ports that they used
+    connecting_programs: Mapping[str, int] = {}  # with a TCP socket, where refusals are not named
     supervisor_failure: str = ""  # why connections were not supervised to the end
 
 
@@ -70,6 +71,7 @@ class OfflineRun:
         self.strength = SealStatus(not why, why, tuple(map(_format_ports, self._allowed)))
         self._folder = tempfile.mkdtemp(prefix="traceforge-node-")
         self._scan = ProcessScan()
+        self._scan.looks_for_sockets = not self.strength.is_sealed
         self._refusing = RefusingProxy(
             lambda port, server_port: self._origins.find_client(port, server_port, self._scan.descendants)
         )
@@ -113,6 +115,7 @@ class OfflineRun:
         calls = find_architecture()
         if listener < 0 or calls is None:
             self.strength = self.strength._replace(why_not_named=why or "no supervisor")
+            self._scan.looks_for_sockets = True
             return
         self._supervisor = ConnectionSupervisor(
             listener,
@@ -171,8 +174,14 @@ class OfflineRun:
                 for (start, port), program in self._port_users.items()
                 if start not in stack_starts and program.pid not in node_pids
             ),
+            self._list_connecting(node_pids),
             failure,
         )
+
+    def _list_connecting(self, node_pids: Collection[int]) -> dict[str, int]:
+        """Node.js with our tripwire names its refusals itself."""
+        programs = self._scan.connecting_programs()
+        return {name: times for name, times in programs.items() if not (node_pids and name == "node")}
 
     def _read_node_reports(self) -> tuple[set[int], Counter[RefusedConnection]]:
         """Lines of JSON: Node.js processes that have the tripwire, and what they refused."""

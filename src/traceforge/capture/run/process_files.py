@@ -123,3 +123,18 @@ def describe_program(pid: int) -> str:
     with suppress(OSError, ValueError, IndexError):
         return read_program(pid).command_line
     return ""
+
+
+def find_protocol(pid: int, file: int) -> str:
+    """The protocol of a socket, as the kernel calls it: `TCP`, `UDPv6`, `UNIX-STREAM`; "" where it is not known."""
+    with suppress(OSError):
+        name = os.getxattr(f"/proc/{pid}/fd/{file & 0xFFFFFFFF}", "system.sockprotoname")
+        return name.rstrip(b"\0").decode("latin-1")
+    return ""
+
+
+def has_tcp_socket(pid: int) -> bool:
+    """Whether a process has a TCP socket open, connected or not."""
+    with suppress(OSError):
+        return any(find_protocol(pid, int(file)).startswith("TCP") for file in os.listdir(f"/proc/{pid}/fd"))
+    return False

@@ -17,7 +17,13 @@ from collections import Counter
 from collections.abc import Collection
 from contextlib import suppress
 
-from traceforge.capture.run.process_files import StartedProgram, list_pids, read_program, read_status
+from traceforge.capture.run.process_files import (
+    StartedProgram,
+    has_tcp_socket,
+    list_pids,
+    read_program,
+    read_status,
+)
 
 SCAN_INTERVAL_S = 0.01
 INFORMATION_OPTIONS = frozenset(("-V", "-VV", "--version", "-h", "--help", "-?", "--help-all", "--help-env"))
@@ -34,6 +40,8 @@ class ProcessScan:
         self._programs: dict[tuple[str, str], StartedProgram] = {}
         self._known: set[tuple[str, str]] = set()  # as they were seen: where a stack begins, and a file
         self._hiding: set[int] = set()  # processes whose file could not be read
+        self._connecting: Counter[str] = Counter()
+        self.looks_for_sockets = False  # where nobody else tells which programs try to connect
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
         if sys.platform.startswith("linux") and os.path.exists("/proc/self/stat"):
@@ -74,6 +82,10 @@ class ProcessScan:
         """Programs of which the system does not tell us what they are."""
         return Counter(program.name for program in self._programs.values() if program.is_hidden)
 
+    def connecting_programs(self) -> Counter[str]:
+        """Programs that are not Python and had a TCP socket, with `looks_for_sockets`."""
+        return Counter(self._connecting)
+
     def other_programs(self, watched: Collection[int]) -> Counter[str]:
         """Programs that are not Python, except those in `watched`."""
         return Counter(
@@ -102,7 +114,14 @@ class ProcessScan:
                 self._unrelated.add(pid)
             else:
                 self._add_program(pid, status.stack_start)
+                if self.looks_for_sockets and has_tcp_socket(pid):
+                    self._add_connecting(pid)
         self._unrelated.intersection_update(alive)
+
+    def _add_connecting(self, pid: int) -> None:
+        program = self.add_process(pid)
+        if program is not None and not program.is_python:
+            self._connecting[program.name] += 1
 
     def _add_program(self, pid: int, start: str) -> None:
         with suppress(OSError, ValueError, IndexError):

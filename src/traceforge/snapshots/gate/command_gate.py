@@ -137,6 +137,8 @@ def _find_unknown_programs(offline: OfflineReport, allowed: Sequence[str]) -> It
             message = f"{name} used port {port}, which test.allow_ports opens, and what it sent was not seen"
             yield Finding(COMMAND, "", IO, message, make_allow_hint([name]))
     unknown = [] if strength.names_refusals else list_unknown_programs(offline.other_programs, allowed)
+    connecting = sorted({*offline.connecting_programs} - {*allowed})  # also those that our list has
+    unknown = sorted({*unknown, *connecting})
     if unknown:
         reason = strength.why_not_named if strength.is_sealed else strength.why
         names = ", ".join(unknown)

@@ -59,9 +59,10 @@ class SupervisedRun:
 
 
 def test_connections_and_datagrams_to_other_hosts_are_refused_by_name() -> None:
-    """Of either internet family; a Unix socket, loopback and a socket that only learns its own address are not."""
+    """Of either internet family; loopback is open, and a datagram socket may learn its own address, and not send."""
     program = """
 import socket
+sent = []
 inet, inet6, stream, datagram = socket.AF_INET, socket.AF_INET6, socket.SOCK_STREAM, socket.SOCK_DGRAM
 for family, kind, call in [
     (inet, stream, lambda s: s.connect(("192.0.2.1", 443))),
@@ -70,7 +71,8 @@ for family, kind, call in [
     (inet, datagram, lambda s: s.sendto(b"x", ("192.0.2.3", 53))),
     (inet, datagram, lambda s: s.sendmsg([b"x"], [], 0, ("192.0.2.4", 53))),
     (inet, datagram, lambda s: s.connect(("192.0.2.5", 443))),
-    (inet, datagram, lambda s: s.connect(("192.0.2.6", 9))),
+    (inet, datagram, lambda s: (s.connect(("192.0.2.6", 9)), sent.append("connected"), sent.append(s.send(b"x")))),
+    (inet, datagram, lambda s: (s.connect(("127.0.0.1", 9)), sent.append(s.send(b"x")))),
     (inet, datagram, lambda s: s.sendto(b"x", ("127.0.0.1", 9))),
     (socket.AF_UNIX, stream, lambda s: s.connect("/no/such/socket")),
 ]:
@@ -81,11 +83,11 @@ for family, kind, call in [
 try:
     socket.socket(inet, socket.SOCK_RAW, 6)
 except PermissionError:
-    raise SystemExit(7)
+    raise SystemExit(10 * len(sent) + 7)
 """
     run = SupervisedRun()
 
-    assert 7 == run.run(program)
+    assert 27 == run.run(program)
     assert [
         "192.0.2.1:443",
         "[2001:db8::1]:443",
@@ -168,3 +170,14 @@ raise SystemExit(-call())
     if code == errno.ENOSYS:
         pytest.skip("this kernel has no 32-bit interface")
     assert (errno.EACCES, 1) == (code, len(run.refusals))
+
+
+def test_io_uring_is_refused() -> None:
+    """Its connections would be seen by no filter."""
+    program = """
+import ctypes
+libc = ctypes.CDLL(None, use_errno=True)
+libc.syscall(425, 8, ctypes.create_string_buffer(120))
+raise SystemExit(ctypes.get_errno())
+"""
+    assert errno.EACCES == SupervisedRun().run(program)
