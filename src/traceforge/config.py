@@ -216,12 +216,27 @@ def _is_project(folder: str) -> bool:
 
 def _read_project(project: str) -> tuple[JSONObject, str]:
     own, shared = os.path.join(project, CONFIG_FILE), os.path.join(project, PYPROJECT_FILE)
-    table = _read_pyproject(shared) if os.path.exists(shared) else None
-    if os.path.lexists(own):
+    shared_data = read_file(shared, bytes_max=CONFIG_BYTES_MAX) if os.path.exists(shared) else None
+    own_data = read_file(own, bytes_max=CONFIG_BYTES_MAX) if os.path.lexists(own) else None
+    return _parse_project(own_data, shared_data)
+
+
+def parse_config(own: bytes | None, shared: bytes | None) -> Config:
+    """The configuration in the bytes of `traceforge.config.json` and of `pyproject.toml`, as a commit has them.
+
+    Raises:
+        InvalidConfig: as `load_config`.
+    """
+    return convert(_parse_project(own, shared)[0], Config)
+
+
+def _parse_project(own: bytes | None, shared: bytes | None) -> tuple[JSONObject, str]:
+    table = _parse_pyproject(shared) if shared is not None else None
+    if own is not None:
         if table is not None:
             message = f"{CONFIG_FILE} and [tool.traceforge] in {PYPROJECT_FILE} both configure TraceForge"
             raise _bad(CONFIG_FILE, message, "Keep one of them.")
-        values, where = _read_own(own), CONFIG_FILE
+        values, where = _parse_own(own), CONFIG_FILE
     elif table is not None:
         values, where = table, f"{PYPROJECT_FILE} [tool.traceforge]"
     else:
@@ -232,8 +247,7 @@ def _read_project(project: str) -> tuple[JSONObject, str]:
     return dict(values), where
 
 
-def _read_own(path: str) -> JSONObject:
-    data = read_file(path, bytes_max=CONFIG_BYTES_MAX)
+def _parse_own(data: bytes) -> JSONObject:
     try:
         text = re.sub(_COMMENT, _blank, data.decode())
         value = parse_json(text.encode())
@@ -257,8 +271,7 @@ def _blank(match: re.Match[str]) -> str:
     return re.sub(r"[^\n]", " ", text)
 
 
-def _read_pyproject(path: str) -> JSONObject | None:
-    data = read_file(path, bytes_max=CONFIG_BYTES_MAX)
+def _parse_pyproject(data: bytes) -> JSONObject | None:
     if b"traceforge" not in data:
         return None  # Not about us; a broken one is not ours to judge.
     import tomllib  # A twentieth of what the pytest plugin adds to a run, and few projects need it.

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from support.gate_project import CHAT, Site
+from support.gate_project import CHAT, CONFIG, Site
 from support.model_servers import model_server
 from traceforge.canon import digest_bytes
 from traceforge.snapshots.formats.snapshot_format import read_document, write_document
@@ -128,7 +128,15 @@ def _write_attributes(*lines: str) -> Attack:
     return attack
 
 
+def _widen_configuration(site: Site) -> None:
+    """A declaration that hides a changed prompt."""
+    site.edit("You are brief.", "You are evil.")
+    config = {**CONFIG, "match": {"ignore_patterns": ["are [a-z]+"]}}
+    (site.folder / "traceforge.config.json").write_text(json.dumps(config))
+
+
 TREE_ATTACKS: dict[str, Attack] = {
+    "a wider configuration": _widen_configuration,
     "no tree": _remove_tree,
     "no tree and no configuration": _remove_tree_and_configuration,
     "a file for a tree": _replace_tree_by_a_file,
@@ -140,7 +148,7 @@ TREE_ATTACKS: dict[str, Attack] = {
     "line ends": _write_attributes(".ai-snapshots/** text eol=crlf"),
     "another encoding": _write_attributes(".ai-snapshots/** text working-tree-encoding=UTF-16"),
 }
-SHORT = {"no tree", "an edited answer"}
+SHORT = {"no tree", "an edited answer", "a wider configuration"}
 
 
 @pytest.mark.parametrize(

@@ -159,13 +159,11 @@ class Auditor:
         assert self._base is not None
         base, self._base = self._base, None
         try:
-            line, findings = check_against_base(base.project, stored, base.ref, start=base.start)
+            compared = check_against_base(base.project, stored, base.ref, start=base.start, loaded=self._loaded)
         except (InvalidFile, NotJSON, CannotRead):
             return  # A broken approval is already a finding of the tree.
-        self._report.base_line = line
-        self._report.findings += [
-            finding._replace(file=os.path.normpath(os.path.join(folder, finding.file))) for finding in findings
-        ]
+        self._report.base_line = compared.line
+        self._report.findings += compared.name_files(folder)
 
     def _check_trace_folders(self, folder: str, entries: list[os.DirEntry[str]]) -> list[os.DirEntry[str]]:
         """Check spool, chunks and archives of the traces folder; returns the other entries."""

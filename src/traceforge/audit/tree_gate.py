@@ -63,11 +63,8 @@ def check_tree_and_pending(
         records, request_gated, stored = tree.records, tree.request_gated, tree.stored
         tree_findings = [*tree.findings, *check_policy_approved(loaded, tree.settings)]
         findings += [GateFinding(finding, 0) for finding in tree_findings]
-    compared = _compare_with_base(loaded.project, stored, base)
-    findings += [
-        GateFinding(finding._replace(file=os.path.normpath(os.path.join(root, finding.file))), 0)
-        for finding in compared.findings
-    ]
+    compared = _compare_with_base(loaded, stored, base)
+    findings += [GateFinding(finding, 0) for finding in compared.name_files(root)]
     findings += [GateFinding(finding, 0) for finding in check_declarations(loaded)]
     findings += find_pending_changes(load_pending(loaded.project))
     if not findings and not records:
@@ -75,9 +72,9 @@ def check_tree_and_pending(
     return TreeGateReport(audit, findings, records, request_gated, compared.line)
 
 
-def _compare_with_base(project: str, stored: Mapping[str, StoredSnapshot], base: str | None) -> BaseCheck:
+def _compare_with_base(loaded: LoadedConfig, stored: Mapping[str, StoredSnapshot], base: str | None) -> BaseCheck:
     try:
-        return check_against_base(project, stored, base, start=current_folder())
+        return check_against_base(loaded.project, stored, base, start=current_folder(), loaded=loaded)
     except (CannotRead, NotJSON, InvalidFile):
         return BaseCheck()  # A broken approval is already a finding of the tree.
 

@@ -21,7 +21,7 @@ from traceforge.report.text_format import count, one_line
 from traceforge.snapshots.approve.pending_approval import approve_changes as write
 from traceforge.snapshots.approve.pending_approval import select_pending
 from traceforge.snapshots.approve.tree_commit import CommitResult
-from traceforge.snapshots.formats.approved_policy import SettingChange, find_policy_changes
+from traceforge.snapshots.formats.approved_policy import ApprovedSettings, SettingChange, find_policy_changes
 from traceforge.snapshots.record.pending_changes import (
     PENDING_FOLDER,
     ChangeKind,
@@ -52,14 +52,23 @@ class _PendingState(NamedTuple):
     settings: list[SettingChange]  # that differ from the approved policy
 
 
-def _load_state() -> _PendingState:
+def _load_state(*, with_new_policy: bool = False) -> _PendingState:
+    """`with_new_policy`: where no policy was ever approved, every setting differs from it."""
     loaded = load_project()
     root = os.path.join(loaded.project, SNAPSHOTS_DIR)
     tree = verify_tree(root, loaded.config.models) if os.path.isdir(root) else TreeReport(0, 0, ())
     approved = [] if tree.findings else load_approved_calls(loaded.project, loaded.config.models)
-    settings = find_policy_changes(loaded.config, tree.settings) if tree.settings is not None else []
+    settings = _find_settings(loaded, tree.settings, with_new_policy=with_new_policy)
     calls = {call.id: call for call in approved}
     return _PendingState(loaded, load_pending(loaded.project), calls, len(tree.findings), settings)
+
+
+def _find_settings(
+    loaded: LoadedConfig, approved: ApprovedSettings | None, *, with_new_policy: bool
+) -> list[SettingChange]:
+    if approved is None and not with_new_policy:
+        return []
+    return find_policy_changes(loaded.config, approved or {})
 
 
 @click.command()
@@ -129,7 +138,7 @@ def approve(
     --policy, alone or together with changes. `traceforge diff` shows them.
     """
     refuse_in_ci("approve")
-    loaded, changes, _, _, settings = _load_state()
+    loaded, changes, _, _, settings = _load_state(with_new_policy=approve_policy)
     if approve_policy and not settings and not names and not everything:
         click.echo(POLICY_APPROVED)
         return

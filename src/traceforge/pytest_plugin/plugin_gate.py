@@ -92,7 +92,8 @@ class PluginGate:
         if is_worker(self._config) or self._mode == RECORD:
             return ()
         start = str(self._config.invocation_params.dir)
-        compared = check_against_base(project, self.process.snapshots.tree_report.stored, start=start)
+        snapshots = self.process.snapshots
+        compared = check_against_base(project, snapshots.tree_report.stored, start=start, loaded=snapshots.loaded)
         self._base_line = compared.line
         return compared.findings
 

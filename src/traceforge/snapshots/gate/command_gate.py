@@ -65,7 +65,8 @@ def run_test(
     snapshots = open_snapshots(loaded, scope=redacted_scope(loaded, command))
     if snapshots.findings:
         return TestRun(snapshots, None, [GateFinding(finding, 0) for finding in snapshots.findings])
-    compared = check_against_base(loaded.project, snapshots.tree_report.stored, base, start=current_folder())
+    stored = snapshots.tree_report.stored
+    compared = check_against_base(loaded.project, stored, base, start=current_folder(), loaded=loaded)
     if compared.findings:
         findings = [GateFinding(finding, 0) for finding in compared.findings]
         return TestRun(snapshots, None, findings, base_line=compared.line)

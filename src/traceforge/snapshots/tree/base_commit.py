@@ -1,8 +1,8 @@
 """Whether everything that differs from another commit was approved since.
 
-In: the snapshots of the tree now, and the tree of a commit, read from Git. Out: a finding for every snapshot that
-differs without a new approval. Never: checks that commit out, fetches anything, or trusts an approval that the commit
-already has: bringing an old state back needs a new approval.
+In: the snapshots and the settings of a project now, and those of a commit, read from Git. Out: a finding for every
+snapshot and every setting that differs without a new approval. Never: checks that commit out, fetches anything, or
+trusts an approval that the commit already has: bringing an old state back needs a new approval.
 
 A file with the bytes that it had in the commit is not read from Git: its name is the digest of its content.
 """
@@ -10,20 +10,37 @@ A file with the bytes that it had in the commit is not read from Git: its name i
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import NamedTuple
 
-from traceforge.canon import JSONObject, digest_bytes, parse_json
-from traceforge.config import SNAPSHOTS_DIR, find_repository, is_ci
-from traceforge.errors import BaseUnavailable, CannotRead, NotFound, NotJSON
+from msgspec import UNSET
+
+from traceforge.canon import JSONObject, canonical_bytes, digest_bytes, parse_json
+from traceforge.config import (
+    CONFIG_FILE,
+    PYPROJECT_FILE,
+    SNAPSHOTS_DIR,
+    LoadedConfig,
+    find_repository,
+    is_ci,
+    parse_config,
+)
+from traceforge.errors import BaseUnavailable, CannotRead, InvalidConfig, NotFound, NotJSON
 from traceforge.files import read_file
 from traceforge.findings import Finding, printable_name
 from traceforge.snapshots.formats import tree_layout
 from traceforge.snapshots.formats.approval_format import StoredApproval, load_approvals
+from traceforge.snapshots.formats.approved_policy import (
+    APPROVE_COMMAND,
+    POLICY_RULE,
+    ApprovedSettings,
+    find_policy_changes,
+    list_policy_settings,
+)
 from traceforge.snapshots.formats.snapshot_format import is_snapshot_id, record_hash
-from traceforge.snapshots.formats.snapshot_manifest import MANIFEST_NAME
 from traceforge.snapshots.formats.tree_layout import StoredSnapshot
+from traceforge.snapshots.tree.approval_chain import ApprovalChain
 from traceforge.snapshots.tree.build_base import BuildBase, find_build_base
 from traceforge.snapshots.tree.git_commands import GitUnavailable
 from traceforge.snapshots.tree.git_objects import GitObjects, blob_id
@@ -41,7 +58,16 @@ class BaseCheck(NamedTuple):
     """What the snapshots were compared with, in one line, and the findings; the line is empty where nothing asks."""
 
     line: str = ""
-    findings: tuple[Finding, ...] = ()
+    findings: tuple[Finding, ...] = ()  # about snapshots: with files relative to the tree
+
+    def name_files(self, root: str) -> list[Finding]:
+        """The findings with files relative to the folder that `root`, the tree, is relative to."""
+        return [
+            finding
+            if finding.rule == POLICY_RULE
+            else finding._replace(file=os.path.normpath(os.path.join(root, finding.file)))
+            for finding in self.findings
+        ]
 
 
 class _BaseTree(NamedTuple):
@@ -50,16 +76,21 @@ class _BaseTree(NamedTuple):
     stored: dict[str, StoredSnapshot]
     approvals: frozenset[str]
     changed_approvals: dict[str, object]
-    has_manifest: bool
 
 
 def check_against_base(
-    project: str, stored: Mapping[str, StoredSnapshot], ref: str | None = None, *, start: str = ""
+    project: str,
+    stored: Mapping[str, StoredSnapshot],
+    ref: str | None = None,
+    *,
+    start: str = "",
+    loaded: LoadedConfig | None = None,
 ) -> BaseCheck:
-    """Compare the snapshots of a project with the commit `ref`; without one, in CI, with the base of the build.
+    """Compare the snapshots of a project, and its settings where they are given as `loaded`, with the commit `ref`;
+    without one, in CI, with the base of the build.
 
     `start` is the folder that the project was found from: a tree that is gone between the two is found as well.
-    Findings name files relative to the tree. On a developer's machine nothing is compared without `ref`.
+    On a developer's machine nothing is compared without `ref`.
 
     Raises:
         NotFound: Git does not know `ref`.
@@ -72,7 +103,7 @@ def check_against_base(
         if objects is None or not base.commit:
             return BaseCheck(base.line)
         findings = [
-            *_check_tree(objects, base, f"{project}/{SNAPSHOTS_DIR}", stored),
+            *_check_tree(objects, base, f"{project}/{SNAPSHOTS_DIR}", stored, loaded),
             *_find_removed_trees(objects, base, project, start or project),
         ]
         return BaseCheck(base.line, tuple(sorted(findings)))
@@ -117,21 +148,31 @@ def _find_named_base(objects: GitObjects, ref: str) -> BuildBase:
 
 
 def _check_tree(
-    objects: GitObjects, base: BuildBase, root: str, stored: Mapping[str, StoredSnapshot]
+    objects: GitObjects,
+    base: BuildBase,
+    root: str,
+    stored: Mapping[str, StoredSnapshot],
+    loaded: LoadedConfig | None,
 ) -> Iterator[Finding]:
     before = _load_base(objects, base, root, stored)
     approvals = load_approvals(root)
+    new_approvals = [stored_approval for stored_approval in approvals if stored_approval.file not in before.approvals]
     new_states = {
-        (change.id, change.after)
-        for stored_approval in approvals
-        if stored_approval.file not in before.approvals
-        for change in stored_approval.approval.changes
+        (change.id, change.after) for stored_approval in new_approvals for change in stored_approval.approval.changes
     }
     yield from _find_differences(before, stored, new_states, base.name)
     yield from _find_lost_approvals(before, approvals, base.name)
-    if before.has_manifest and os.path.lexists(root) and not os.path.lexists(f"{root}/{MANIFEST_NAME}"):
-        message = f"the manifest was removed since {base.name}"
-        yield Finding(MANIFEST_NAME, "", BASE_RULE, message, "Rebuild it: traceforge snapshot manifest")
+    if loaded is not None:
+        old_approvals = [stored_approval for stored_approval in approvals if stored_approval.file in before.approvals]
+        settings = ApprovalChain(old_approvals).approved_settings()
+        if settings is None:
+            settings = _read_base_settings(objects, base)
+        approved = ApprovalChain(approvals).approved_settings()
+        reported = find_policy_changes(loaded.config, approved) if approved is not None else []
+        names = {change.name for change in reported}  # Findings of the tree itself; one of each is enough.
+        for finding_name, finding in _find_changed_settings(loaded, settings, new_approvals, base.name):
+            if finding_name not in names:
+                yield finding
 
 
 def _find_differences(
@@ -162,6 +203,37 @@ def _find_lost_approvals(before: _BaseTree, approvals: list[StoredApproval], bas
         else:
             continue
         yield Finding(file, "", BASE_RULE, message, "Restore it from that commit.")
+
+
+def _read_base_settings(objects: GitObjects, base: BuildBase) -> ApprovedSettings:
+    """The settings of a commit whose policy nobody approved yet: they count as approved. A configuration that cannot
+    be read counts as none.
+    """
+    own, shared = (objects.find(f"{base.commit}:./{name}") for name in (CONFIG_FILE, PYPROJECT_FILE))
+    try:
+        config = parse_config(own.data if own is not None else None, shared.data if shared is not None else None)
+    except InvalidConfig:
+        return {}
+    settings = list_policy_settings(config)
+    return {name: [setting.value] for name, setting in settings.items() if not setting.is_default}
+
+
+def _find_changed_settings(
+    loaded: LoadedConfig, settings: ApprovedSettings, new_approvals: Sequence[StoredApproval], base: str
+) -> Iterator[tuple[str, Finding]]:
+    """Settings that differ from those of the commit, and that no new approval left as they are; with their names."""
+    new_settings = {
+        (name, canonical_bytes(change.after))
+        for stored_approval in new_approvals
+        if stored_approval.approval.policy is not UNSET
+        for name, change in stored_approval.approval.policy.items()
+    }
+    for change in find_policy_changes(loaded.config, settings):
+        if (change.name, canonical_bytes(change.after)) not in new_settings:
+            message = f"differs from {base}, and no new approval has it: {change.describe()}"
+            hint = f"Undo the change, or approve it: {APPROVE_COMMAND}"
+            file = loaded.file.partition(" ")[0] or CONFIG_FILE
+            yield change.name, Finding(file, f"$.{change.name}", POLICY_RULE, message, hint)
 
 
 def _find_removed_trees(objects: GitObjects, base: BuildBase, project: str, start: str) -> Iterator[Finding]:
@@ -201,7 +273,6 @@ def _load_base(objects: GitObjects, base: BuildBase, root: str, stored: Mapping[
         _list_stored(files, changed, root, stored),
         frozenset(approvals),
         {file: _parse_object(changed[file]).get("hash") for file in approvals if file in changed},
-        MANIFEST_NAME in files,
     )
 
 
