@@ -94,6 +94,12 @@ class TestRule(Struct, forbid_unknown_fields=True, frozen=True):
     may_skip: list[NonEmptyText] = msgspec.field(default_factory=list)
 
 
+class ApprovalRule(Struct, forbid_unknown_fields=True, frozen=True):
+    """Settings for what an approval needs."""
+
+    require_signed: bool = False
+
+
 class Config(Struct, forbid_unknown_fields=True, frozen=True):
     """Every setting. docs/reference/config.md has one heading per field."""
 
@@ -109,6 +115,7 @@ class Config(Struct, forbid_unknown_fields=True, frozen=True):
     callsite: CallSiteRule = CallSiteRule()
     match: MatchRule = MatchRule()
     test: TestRule = TestRule()
+    approvals: ApprovalRule = ApprovalRule()
 
     @property
     def upstream_rules(self) -> dict[str, UpstreamRule]:
@@ -301,7 +308,8 @@ def _check(values: JSONObject, where: str) -> Iterator[Finding]:
         for key in rule if isinstance(rule, dict) else {}:
             yield from _unknown(key, ModelRule.__struct_fields__, where, f"models[{pattern!r}].")
     yield from _check_upstreams(values.get("upstreams"), where)
-    for name, kind in (("callsite", CallSiteRule), ("match", MatchRule), ("test", TestRule)):
+    sections = {"callsite": CallSiteRule, "match": MatchRule, "test": TestRule, "approvals": ApprovalRule}
+    for name, kind in sections.items():
         section = values.get(name)
         for key in section if isinstance(section, dict) else {}:
             yield from _unknown(key, kind.__struct_fields__, where, f"{name}.")

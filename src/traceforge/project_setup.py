@@ -75,7 +75,10 @@ CONFIG = """{
 
   // How `traceforge test` keeps a command from the network, and which ports of loopback it may reach all the same;
   // and the tests with approved calls that a run may skip, such as "tests/test_gpu.py::*".
-  "test": { "seal_network": "auto", "allow_ports": [], "allow_programs": [], "ignore_hosts": [], "may_skip": [] }
+  "test": { "seal_network": "auto", "allow_ports": [], "allow_programs": [], "ignore_hosts": [], "may_skip": [] },
+
+  // Whether every approval must be signed by somebody whom .ai-snapshots/allowed_signers names.
+  "approvals": { "require_signed": false }
 }
 """
 

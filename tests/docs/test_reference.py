@@ -25,6 +25,7 @@ from traceforge.cli.main import cli
 from traceforge.config import (
     ENVIRONMENT_VARIABLES,
     MATCH_KEY_VARIABLE,
+    ApprovalRule,
     CallSiteRule,
     Config,
     MatchRule,
@@ -132,7 +133,7 @@ def test_every_setting_and_environment_variable_has_a_heading() -> None:
     page = read_page(REFERENCE / "config.md")
 
     assert ["Approved settings", *Config.__struct_fields__, "Environment variables"] == page.headings(2)
-    owners = (ModelRule, UpstreamRule, CallSiteRule, MatchRule, TestRule)
+    owners = (ModelRule, UpstreamRule, CallSiteRule, MatchRule, TestRule, ApprovalRule)
     rules = [rule for owner in owners for rule in owner.__struct_fields__]
     store = [DB_VARIABLE, KEYS_VARIABLE, API_KEY_VARIABLE, f"{UPSTREAM_VARIABLE}…"]
     assert [*rules, *ENVIRONMENT_VARIABLES, MATCH_KEY_VARIABLE, TOKEN_VARIABLE, *store, "CI"] == page.headings(3)

@@ -33,7 +33,7 @@ CHANGES: dict[str, tuple[dict[str, Any], str]] = {
     "redacted field": ({"redact_fields": ["content"]}, "redact_fields"),
     "redacted pattern": ({"redact_patterns": ["EMP-[0-9]{6}"]}, "redact_patterns"),
     "exception of redaction": ({"allow": ["*"]}, "allow"),
-    "upstream": ({"upstreams": {"corp": "https://llm.example.org"}}, "upstreams.corp"),
+    "upstream": ({"upstreams": {"corp": "https://llm.example.org"}}, "upstreams.corp.url"),
 }
 
 

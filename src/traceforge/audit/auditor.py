@@ -95,8 +95,11 @@ class Auditor:
         progress: ProgressReporter = no_progress,
         base: BaseCommit | None = None,
         loaded: LoadedConfig | None = None,
+        *,
+        require_signed: bool = False,
     ) -> None:
         """`loaded` is the project whose settings must be the approved ones."""
+        self._require_signed = require_signed
         self._models = models
         self._loaded = loaded
         self._base = base
@@ -139,7 +142,7 @@ class Auditor:
             self._report.findings.append(exc.finding(folder))
             return
         if os.path.basename(os.path.abspath(folder)) == SNAPSHOTS_DIR or _holds_snapshots(folder):
-            tree = verify_snapshots(folder, self._models, self._progress)
+            tree = verify_snapshots(folder, self._models, self._progress, require_signed=self._require_signed)
             self._report.add_tree(tree, folder)
             if self._loaded is not None and is_tree_of(self._loaded.project, folder):
                 self._report.findings += check_policy_approved(self._loaded, tree.settings)
@@ -159,7 +162,14 @@ class Auditor:
         assert self._base is not None
         base, self._base = self._base, None
         try:
-            compared = check_against_base(base.project, stored, base.ref, start=base.start, loaded=self._loaded)
+            compared = check_against_base(
+                base.project,
+                stored,
+                base.ref,
+                start=base.start,
+                loaded=self._loaded,
+                require_signed=self._require_signed,
+            )
         except (InvalidFile, NotJSON, CannotRead):
             return  # A broken approval is already a finding of the tree.
         self._report.base_line = compared.line
@@ -192,14 +202,23 @@ class Auditor:
 
 
 def verify_snapshots(
-    folder: str, models: Mapping[str, ModelRule], progress: ProgressReporter = no_progress
+    folder: str,
+    models: Mapping[str, ModelRule],
+    progress: ProgressReporter = no_progress,
+    *,
+    require_signed: bool = False,
 ) -> TreeReport:
     """Check one snapshot tree, on every core; findings name files relative to the current folder.
 
     A tree without a single record is unchecked, not valid.
     """
     try:
-        report = verify_tree(folder, models, lambda check, tasks: map_in_parallel(check, tasks, progress))
+        report = verify_tree(
+            folder,
+            models,
+            lambda check, tasks: map_in_parallel(check, tasks, progress),
+            require_signed=require_signed,
+        )
     except CannotRead as exc:
         return TreeReport(0, 0, (exc.finding(folder),))
     findings = [finding._replace(file=os.path.join(folder, finding.file)) for finding in report.findings]

@@ -27,6 +27,7 @@ RULES: dict[str, str] = {
     "AP7": "A snapshot that differs from the base of a build has a new approval (in CI, or with `--base`).",
     "AP8": "Every approval that another one follows is in the tree.",
     "AP9": "A snapshot is in the state that its latest approval left.",
+    "AP10": "An approval that must be signed is signed by an allowed signer.",
     "AP11": "A snapshot that was approved with its raw response has it.",
     "GT1": "An approved request is sent unchanged.",
     "GT2": "Every request was approved.",

@@ -17,9 +17,12 @@ from traceforge.snapshots.tree.declaration_effects import check_declarations
 @click.command()
 @click.argument("paths", nargs=-1, metavar="[PATH]...")
 @click.option("--base", metavar="REF", help="Require a new approval for every snapshot that differs from commit REF.")
+@click.option("--require-signed", is_flag=True, help="Require the signature of an allowed signer on every approval.")
 @json_option
 @report_options
-def verify(paths: tuple[str, ...], base: str | None, as_json: bool, junit: str, sarif: str) -> None:
+def verify(
+    paths: tuple[str, ...], base: str | None, require_signed: bool, as_json: bool, junit: str, sarif: str
+) -> None:
     """Check snapshots, traces, recordings and packs under PATH.
 
     Without a PATH, check the snapshots and traces of this project. Each finding names its file, place and rule;
@@ -34,7 +37,7 @@ def verify(paths: tuple[str, ...], base: str | None, as_json: bool, junit: str, 
     loaded = load_project()
     traces_dir = os.path.join(loaded.project, loaded.config.traces_dir)
     against = BaseCommit(loaded.project, base, current_folder()) if not paths else None
-    auditor = Auditor(loaded.config.models, traces_dir, progress_bar, against, loaded)
+    auditor = Auditor(loaded.config.models, traces_dir, progress_bar, against, loaded, require_signed=require_signed)
     report = auditor.verify(paths or project_paths(loaded), named=bool(paths))
     if not paths:
         report.findings = sorted([*report.findings, *check_declarations(loaded)])

@@ -153,7 +153,8 @@ def commit_changes(
 ) -> CommitResult:
     """Write changes of the project's snapshots, the new manifest and the approval: all or nothing.
 
-    The settings of `config` are approved with `approve_policy`, or if no approval of the tree names a policy yet.
+    The settings of `config` are approved with `approve_policy`, or if no approval of the tree names a policy yet. The
+    approval is signed with `sign`, or where the project requires it.
     `replaced_files` names documents that are removed: those of another version, which `changes` migrate.
 
     Raises:
@@ -162,7 +163,6 @@ def commit_changes(
         PathInUse, CannotWrite, BrokenJournal: see `tree_transaction`.
         CannotSign: the approval could not be signed.
     """
-    signer = load_signing_key(project) if sign else None
     approver = find_approver(project)
     with lock_tree(project) as write:
         tree = _TreeEdit(os.path.join(project, SNAPSHOTS_DIR), replaced_files)
@@ -172,6 +172,7 @@ def commit_changes(
         _raise_if_any(tree.find_broken_documents())
         entries = list(tree.entries.values())
         tree.files[snapshot_manifest.MANIFEST_NAME] = snapshot_manifest.write_manifest(entries) if entries else None
+        must_sign = tree.chain.requires_signatures() or (config is not None and config.approvals.require_signed)
         file, data = write_approval(
             timestamp_text(now),
             approver,
@@ -180,7 +181,7 @@ def commit_changes(
             tag=tag,
             follows=[stored.approval.hash for stored in tree.chain.heads],
             policy=_list_settings(tree.chain, config, approve_policy) if config is not None else None,
-            signer=signer,
+            signer=load_signing_key(project) if sign or must_sign else None,
         )
         tree.files[file] = data
         write([FileChange(name, tree.files[name]) for name in sorted(tree.files)])

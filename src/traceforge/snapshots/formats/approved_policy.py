@@ -31,6 +31,7 @@ NO_POLICY = frozenset({"traces_dir", "max_trace_retention", "durability", "calls
 NO_POLICY_OF_MODELS = frozenset({"input_price_per_million", "output_price_per_million"})
 # Expressions are applied one after the other; every other list is a set.
 ORDERED_LISTS = frozenset({"redact_patterns", "match.ignore_patterns"})
+REQUIRE_SIGNED = "approvals.require_signed"
 DECLARED_AFTER = "declared_after"  # the patterns of models that win over this one: the first that matches counts
 
 VALUE_LENGTH_MAX = 200  # of a value in a message
@@ -107,6 +108,8 @@ def _is_same(value: JSON, other: JSON) -> bool:
 def _list_settings(struct: Struct, prefix: str) -> Iterator[tuple[str, PolicySetting]]:
     for field in list_fields(struct):
         name, value = f"{prefix}{field.name}", getattr(struct, field.name)
+        if isinstance(struct, Config) and name == "upstreams":
+            value = struct.upstream_rules  # An upstream that is only an address has two spellings.
         if value is UNSET or name in NO_POLICY or (prefix.startswith("models") and field.name in NO_POLICY_OF_MODELS):
             continue
         if isinstance(value, Struct):

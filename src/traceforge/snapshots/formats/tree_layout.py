@@ -4,6 +4,7 @@
     <root>/<provider>/<id>.json      documents
     <root>/wire/<id>.json            approved raw responses, each of a record or of a call that records cannot hold
     <root>/approvals/*.json          who approved what
+    <root>/allowed_signers           who may sign an approval, as OpenSSH writes it
 
 Names that begin with a dot, and README.md at the root, are ignored.
 """
@@ -25,7 +26,9 @@ WIRE_DIR = "wire"
 APPROVALS_DIR = "approvals"
 RESERVED_DIRS = frozenset({WIRE_DIR, APPROVALS_DIR})
 JOURNAL_NAME = "approve.journal"  # in the state folder, which is never committed
-ROOT_FILES = frozenset({snapshot_manifest.MANIFEST_NAME, "README.md"})  # Besides these, only dot files are expected.
+SIGNERS_NAME = "allowed_signers"
+# Besides these, only dot files are expected.
+ROOT_FILES = frozenset({snapshot_manifest.MANIFEST_NAME, SIGNERS_NAME, "README.md"})
 STRAY_HINT = "Move it out of the tree: the tree holds approved files only."
 
 _PROVIDER = re.compile(r"[a-z0-9][a-z0-9._-]*\Z")

@@ -10,14 +10,14 @@ as made at the same time.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Container, Iterator, Sequence
 from typing import NamedTuple, TypeVar
 
 from msgspec import UNSET
 
 from traceforge.canon import JSON
 from traceforge.snapshots.formats.approval_format import StoredApproval
-from traceforge.snapshots.formats.approved_policy import ApprovedSettings
+from traceforge.snapshots.formats.approved_policy import REQUIRE_SIGNED, ApprovedSettings
 
 Value = TypeVar("Value")
 
@@ -59,10 +59,26 @@ class ApprovalChain:
         if any(stored.approval.follows is not UNSET for stored in self.approvals):
             yield from (stored for stored in self.heads if stored.approval.follows is UNSET)
 
-    def is_before(self, stored: StoredApproval, other: StoredApproval) -> bool:
-        """Whether `other` follows `stored`, directly or not."""
-        place, later = self._places[stored.approval.hash], self._places[other.approval.hash]
-        return bool(self._ancestors[later] >> place & 1)
+    def requires_signatures(self) -> bool:
+        """Whether the next approval must be signed."""
+        return self._requires_signatures(range(len(self.approvals)))
+
+    def find_required_signatures(self) -> Iterator[StoredApproval]:
+        """The approvals that must be signed.
+
+        These are the first one that approved to require signatures; those after it, up to the one that approved to
+        require none any more; and those beside it, which it does not follow.
+        """
+        requiring = [place for place, value in self._list_values(REQUIRE_SIGNED) if value is True]
+        for place, stored in enumerate(self.approvals if requiring else ()):
+            if any(self._is_ancestor(other, place) for other in requiring):
+                is_required = self._requires_signatures(
+                    [other for other in range(len(self.approvals)) if self._is_ancestor(other, place)]
+                )
+            else:
+                is_required = not any(self._is_ancestor(place, other) for other in requiring)
+            if is_required or place in requiring:
+                yield stored
 
     def latest_states(self) -> dict[str, list[str | None]]:
         """By snapshot: what its latest approvals left, several after a merge. None: it was removed."""
@@ -91,6 +107,22 @@ class ApprovalChain:
                 for name, change in stored.approval.policy.items():
                     named.setdefault(name, []).append((place, change.after))
         return {name: self._select_latest(values) for name, values in named.items()} if has_policy else None
+
+    def _list_values(self, setting: str) -> list[tuple[int, JSON]]:
+        """The values of a setting that approvals left, with their places."""
+        return [
+            (place, stored.approval.policy[setting].after)
+            for place, stored in enumerate(self.approvals)
+            if stored.approval.policy is not UNSET and setting in stored.approval.policy
+        ]
+
+    def _requires_signatures(self, places: Container[int]) -> bool:
+        """Whether the latest of these approvals that are about it require signatures."""
+        named = [(place, value) for place, value in self._list_values(REQUIRE_SIGNED) if place in places]
+        return True in self._select_latest(named)
+
+    def _is_ancestor(self, place: int, other: int) -> bool:
+        return bool(self._ancestors[other] >> place & 1)
 
     def _select_latest(self, named: Sequence[tuple[int, Value]]) -> list[Value]:
         """The values of the approvals that no other of these follows."""

@@ -11,30 +11,32 @@ response.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Collection, Iterator, Mapping
-from typing import NamedTuple, cast
+from typing import TYPE_CHECKING, NamedTuple
 
-from traceforge.canon import JSONObject, parse_json
+from msgspec import UNSET
+
+from traceforge.canon import parse_json
 from traceforge.conversion import convert
-from traceforge.errors import CannotRead, CannotSign, NotJSON
+from traceforge.errors import CannotRead, NotJSON
 from traceforge.files import read_file
-from traceforge.findings import IO, Finding, internal_error_finding, printable_name
+from traceforge.findings import Finding, internal_error_finding, printable_name
 from traceforge.snapshots.formats import tree_layout
 from traceforge.snapshots.formats.approval_format import (
     Approval,
     StoredApproval,
     check_approval,
     check_repeated_names,
-    signed_bytes,
 )
-from traceforge.snapshots.formats.approved_policy import ApprovedSettings
+from traceforge.snapshots.formats.approved_policy import REQUIRE_SIGNED, ApprovedSettings
 from traceforge.snapshots.formats.snapshot_format import RESTORE_HINT
 from traceforge.snapshots.formats.tree_layout import StoredSnapshot
 from traceforge.snapshots.tree.approval_chain import ApprovalChain
 
+if TYPE_CHECKING:
+    from traceforge.snapshots.tree.signature_check import SignaturesReport
+
 APPROVED_STATE_RULE = "AP3"
-SIGNATURE_RULE = "AP4"
 CHAIN_RULE = "AP5"
 REMOVED_RULE = "AP6"
 PREDECESSOR_RULE = "AP8"
@@ -58,12 +60,16 @@ class ApprovalsReport(NamedTuple):
     approvals: int
     findings: list[Finding]
     settings: ApprovedSettings | None  # None: no approval names a policy
+    unattributed: int = 0  # signatures by keys of which no file says whose they are
 
 
-def check_approvals(root: str, stored: Mapping[str, StoredSnapshot], unknown_ids: Collection[str]) -> ApprovalsReport:
+def check_approvals(
+    root: str, stored: Mapping[str, StoredSnapshot], unknown_ids: Collection[str], *, require_signed: bool = False
+) -> ApprovalsReport:
     """Check the approvals of a tree, and its snapshots against them.
 
-    `unknown_ids` may be in files that could not be read; those have findings of their own.
+    `unknown_ids` may be in files that could not be read; those have findings of their own. With `require_signed`,
+    every approval must be signed, whatever the project requires.
     """
     approvals: list[StoredApproval] = []
     findings: list[Finding] = []
@@ -93,7 +99,14 @@ def check_approvals(root: str, stored: Mapping[str, StoredSnapshot], unknown_ids
         findings += _check_predecessors(chain)
         findings += _check_latest(stored, approved_states, latest_states)
         findings += _check_removed(approvals, latest_states, {*stored, *unknown_ids})
-    return ApprovalsReport(len(approvals), findings, chain.approved_settings())
+    signatures = _check_signatures(root, chain, require_signed)
+    findings += signatures.findings if signatures is not None else []
+    return ApprovalsReport(
+        len(approvals),
+        findings,
+        chain.approved_settings(),
+        signatures.unattributed if signatures is not None else 0,
+    )
 
 
 def _read_approval(root: str, file: str, approvals: list[StoredApproval]) -> list[Finding]:
@@ -102,29 +115,21 @@ def _read_approval(root: str, file: str, approvals: list[StoredApproval]) -> lis
     findings = check_repeated_names(data, file) + check_approval(value, file)
     if findings:
         return findings
-    approval = convert(value, Approval)
-    approvals.append(StoredApproval(file, approval))
-    return _check_signature(root, file, approval, cast("JSONObject", value))
+    approvals.append(StoredApproval(file, convert(value, Approval)))
+    return []
 
 
-def _check_signature(root: str, file: str, approval: Approval, document: JSONObject) -> list[Finding]:
-    if not isinstance(approval.signature, str) or not isinstance(approval.key, str):
-        return []
-    from traceforge.snapshots.tree.approval_signing import check_signature
+def _check_signatures(root: str, chain: ApprovalChain, require_signed: bool) -> SignaturesReport | None:
+    """The report about signatures; None where there are none, and none are required."""
+    is_needed = require_signed or any(
+        stored.approval.signature is not UNSET or REQUIRE_SIGNED in (stored.approval.policy or ())
+        for stored in chain.approvals
+    )
+    if not is_needed:
+        return None
+    from traceforge.snapshots.tree.signature_check import check_signatures
 
-    principal = approval.approved_by.email or approval.approved_by.name
-    try:
-        problem = check_signature(
-            os.path.dirname(os.path.abspath(root)),
-            signed_bytes(document),
-            approval.signature,
-            key=approval.key,
-            principal=principal,
-            at=approval.approved_at,
-        )
-    except CannotSign as exc:
-        return [Finding(file, "$.signature", IO, exc.message, exc.hint)]
-    return [Finding(file, "$.signature", SIGNATURE_RULE, f"the signature {problem}", RESTORE_HINT)] if problem else []
+    return check_signatures(root, chain, require_all=require_signed)
 
 
 def _check_stored(

@@ -3,8 +3,8 @@
 In: a folder of the repository. Out: the approver, a signature, or what is wrong with one. Never: reads a private key:
 `ssh-keygen` does, which `traceforge.ssh_signing` runs.
 
-The key is Git's `user.signingkey` with `gpg.format` ssh. Who may sign is in the file that
-`gpg.ssh.allowedSignersFile` names; without one, a signature only proves who holds the key.
+The key is Git's `user.signingkey` with `gpg.format` ssh. Who may sign is in `.ai-snapshots/allowed_signers`, or else
+in the file that Git's `gpg.ssh.allowedSignersFile` names; without one, a signature only proves who holds the key.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from typing import NamedTuple
 from traceforge.clock import find_instant
 from traceforge.errors import CannotSign
 from traceforge.snapshots.formats.approval_format import Approver
+from traceforge.snapshots.formats.tree_layout import SIGNERS_NAME
 from traceforge.snapshots.tree.git_commands import find_git_setting
 from traceforge.ssh_signing import (
     KEY_PREFIXES,
@@ -83,20 +84,32 @@ def load_signing_key(folder: str) -> SigningKey:
     return SigningKey(file, public_key.fingerprint)
 
 
-def check_signature(folder: str, data: bytes, signature: str, *, key: str, principal: str, at: str) -> str:
+def find_signers_file(root: str) -> str:
+    """The file that says who may sign the approvals of a tree; "" if there is none."""
+    own = os.path.join(root, SIGNERS_NAME)
+    return own if os.path.isfile(own) and not os.path.islink(own) else find_signers_of_git(root)
+
+
+def find_signers_of_git(root: str) -> str:
+    """The file of allowed signers that Git is configured with; "" if there is none."""
+    folder = os.path.dirname(os.path.abspath(root))
+    allowed = find_git_setting(folder, "gpg.ssh.allowedSignersFile", is_path=True)
+    return os.path.join(folder, allowed) if allowed else ""
+
+
+def check_signature(allowed: str, data: bytes, signature: str, *, key: str, principal: str, at: str) -> str:
     """What is wrong with a signature over `data`; "" where it is good.
 
-    `key` is the fingerprint it must be made with, `principal` who must be allowed to have it, `at` when it was made.
+    `allowed` is the file of allowed signers; without one, anybody is. `key` is the fingerprint that it must be made
+    with, `principal` who must be allowed to have it, `at` when it was made.
 
     Raises:
         CannotSign: there is no `ssh-keygen` to ask.
     """
     if not is_canonical_signature(signature):  # `ssh-keygen` ignores what follows.
         return "is not written as ssh-keygen writes one"
-    allowed = find_git_setting(folder, "gpg.ssh.allowedSignersFile", is_path=True)
-    allowed_file = os.path.join(folder, allowed) if allowed else ""
     result = verify_ssh_signature(
-        data, signature, NAMESPACE, allowed=allowed_file, principal=principal, options=_verify_time_option(at)
+        data, signature, NAMESPACE, allowed=allowed, principal=principal, options=_verify_time_option(at)
     )
     if not result.is_valid:
         return "is not one of an allowed signer over this approval" if allowed else "is not one over this approval"

@@ -44,6 +44,7 @@ from traceforge.snapshots.tree.approval_chain import ApprovalChain
 from traceforge.snapshots.tree.build_base import BuildBase, find_build_base
 from traceforge.snapshots.tree.git_commands import GitUnavailable
 from traceforge.snapshots.tree.git_objects import GitObjects, blob_id
+from traceforge.snapshots.tree.signature_check import check_new_signatures
 
 BASE_RULE = "AP7"
 
@@ -85,12 +86,14 @@ def check_against_base(
     *,
     start: str = "",
     loaded: LoadedConfig | None = None,
+    require_signed: bool = False,
 ) -> BaseCheck:
     """Compare the snapshots of a project, and its settings where they are given as `loaded`, with the commit `ref`;
     without one, in CI, with the base of the build.
 
     `start` is the folder that the project was found from: a tree that is gone between the two is found as well.
-    On a developer's machine nothing is compared without `ref`.
+    On a developer's machine nothing is compared without `ref`. With `require_signed`, every new approval must be
+    signed by somebody whom that commit allows to.
 
     Raises:
         NotFound: Git does not know `ref`.
@@ -103,7 +106,7 @@ def check_against_base(
         if objects is None or not base.commit:
             return BaseCheck(base.line)
         findings = [
-            *_check_tree(objects, base, f"{project}/{SNAPSHOTS_DIR}", stored, loaded),
+            *_check_tree(objects, base, f"{project}/{SNAPSHOTS_DIR}", stored, loaded, require_signed),
             *_find_removed_trees(objects, base, project, start or project),
         ]
         return BaseCheck(base.line, tuple(sorted(findings)))
@@ -153,6 +156,7 @@ def _check_tree(
     root: str,
     stored: Mapping[str, StoredSnapshot],
     loaded: LoadedConfig | None,
+    require_signed: bool,
 ) -> Iterator[Finding]:
     before = _load_base(objects, base, root, stored)
     approvals = load_approvals(root)
@@ -162,6 +166,15 @@ def _check_tree(
     }
     yield from _find_differences(before, stored, new_states, base.name)
     yield from _find_lost_approvals(before, approvals, base.name)
+    signers = objects.find(f"{base.commit}:./{SNAPSHOTS_DIR}/{tree_layout.SIGNERS_NAME}")
+    yield from check_new_signatures(
+        root,
+        approvals,
+        before.approvals,
+        signers.data if signers is not None else None,
+        base.name,
+        require_all=require_signed,
+    )
     if loaded is not None:
         old_approvals = [stored_approval for stored_approval in approvals if stored_approval.file in before.approvals]
         settings = ApprovalChain(old_approvals).approved_settings()

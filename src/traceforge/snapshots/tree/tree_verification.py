@@ -93,20 +93,30 @@ class TreeReport(NamedTuple):
     approvals: int = 0
     stored: Mapping[str, tree_layout.StoredSnapshot] = MappingProxyType({})  # by id
     settings: ApprovedSettings | None = None  # of the policy; None: no approval names one
+    unattributed: int = 0  # signatures by keys of which no file says whose they are
 
     @property
     def notes(self) -> tuple[str, ...]:
         """What a reader should know, and what makes nothing red."""
-        return (NEVER_APPROVED,) if self.approvals and self.settings is None else ()
+        notes = [NEVER_APPROVED] if self.approvals and self.settings is None else []
+        if self.unattributed:
+            notes.append(f"no file says who signed {self.unattributed} of {self.approvals} approvals")
+        return tuple(notes)
 
 
 def verify_tree(
-    root: str, models: Mapping[str, ModelRule], map_tasks: Mapper = map, content: TreeContent | None = None
+    root: str,
+    models: Mapping[str, ModelRule],
+    map_tasks: Mapper = map,
+    content: TreeContent | None = None,
+    *,
+    require_signed: bool = False,
 ) -> TreeReport:
     """Check every document, every hash, the manifest and the approvals of the tree at `root`.
 
     `map_tasks` maps the check over the files; the command line passes one that uses every core. `content` collects
-    what was read, which is usable only without findings.
+    what was read, which is usable only without findings. With `require_signed`, every approval must be signed,
+    whatever the project requires.
 
     Raises:
         CannotRead: `root` itself cannot be listed.
@@ -131,7 +141,7 @@ def verify_tree(
             findings.append(
                 Finding(file, "", RAW_REFERENCE_RULE, "the record of this id names no raw response", RESTORE_HINT)
             )
-    approvals = check_approvals(root, stored, documents.unknown_ids)
+    approvals = check_approvals(root, stored, documents.unknown_ids, require_signed=require_signed)
     wire_only = len(stored) - len({entry.id for entry in documents.entries})
     return TreeReport(
         len(documents.entries),
@@ -141,6 +151,7 @@ def verify_tree(
         approvals.approvals,
         stored,
         approvals.settings,
+        approvals.unattributed,
     )
 
 

@@ -23,7 +23,12 @@ from traceforge.snapshots.formats.approval_format import (
     signed_bytes,
     write_approval,
 )
-from traceforge.snapshots.tree.approval_signing import check_signature, find_approver, load_signing_key
+from traceforge.snapshots.tree.approval_signing import (
+    check_signature,
+    find_approver,
+    find_signers_file,
+    load_signing_key,
+)
 
 FIRST_DIGEST, SECOND_DIGEST = ("sha256:" + digit * 64 for digit in "12")
 AT = "2026-01-10T09:00:00.250Z"
@@ -184,7 +189,7 @@ def _problem(repository: Path, data: bytes) -> str:
     document: Any = json.loads(data)
     approval = read_approval(data)
     return check_signature(
-        str(repository),
+        find_signers_file(str(repository / ".ai-snapshots")),
         signed_bytes(document),
         str(approval.signature),
         key=str(approval.key),

@@ -46,6 +46,7 @@ def test_only_settings_that_decide_nothing_are_left_out() -> None:
         ({}, {"match": {"ignore_paths": []}, "test": {"seal_network": "auto"}, "hosts": []}),
         ({"traces_dir": "a", "durability": "group"}, {"traces_dir": "b", "durability": "sync", "callsite": {}}),
         ({"hosts": ["a", "b"]}, {"hosts": ["b", "a", "a"]}),
+        ({"upstreams": {"corp": "https://a.org"}}, {"upstreams": {"corp": {"url": "https://a.org"}}}),
         ({"test": {"allow_ports": [5432, "1-2"]}}, {"test": {"allow_ports": ["1-2", 5432.0]}}),
         (
             {"models": {"gpt-*": {"gate": "request"}, "claude-*": {}}},
@@ -76,7 +77,7 @@ def test_the_same_policy_written_otherwise_is_no_change(before: Any, after: Any)
             {"models": {"gpt-4.1": {}, "gpt-4*": {"gate": "request"}}},  # It is not the gate of gpt-4.1 any more.
             [('models["gpt-4*"].declared_after', None, ["gpt-4.1"])],
         ),
-        ({"upstreams": {"corp": "https://a.org"}}, {"upstreams": {"corp": "https://b.org"}}, "corp"),
+        ({"upstreams": {"corp": "https://a.org"}}, {"upstreams": {"corp": "https://b.org"}}, "url"),
         (
             {"models": {"gpt-4*": {"gate": "request"}, "gpt-4o": {}}},
             {"models": {"gpt-4o": {}, "gpt-4*": {"gate": "request"}}},  # The first pattern that matches counts.
