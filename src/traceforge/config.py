@@ -57,6 +57,7 @@ class ModelRule(Struct, forbid_unknown_fields=True, frozen=True):
     usage_in_answers: Literal["required", "absent"] = "required"
     input_price_per_million: Annotated[float, Meta(ge=0)] | UnsetType = UNSET
     output_price_per_million: Annotated[float, Meta(ge=0)] | UnsetType = UNSET
+    calls: Literal["exact", "may_repeat", "may_vary"] = "exact"
 
 
 class CallSiteRule(Struct, forbid_unknown_fields=True, frozen=True):
@@ -92,6 +93,8 @@ class TestRule(Struct, forbid_unknown_fields=True, frozen=True):
     allow_programs: list[NonEmptyText] = msgspec.field(default_factory=list)
     ignore_hosts: list[NonEmptyText] = msgspec.field(default_factory=list)
     may_skip: list[NonEmptyText] = msgspec.field(default_factory=list)
+    may_repeat: list[NonEmptyText] = msgspec.field(default_factory=list)
+    may_vary: list[NonEmptyText] = msgspec.field(default_factory=list)
 
 
 class ApprovalRule(Struct, forbid_unknown_fields=True, frozen=True):

@@ -74,8 +74,12 @@ CONFIG = """{
   },
 
   // How `traceforge test` keeps a command from the network, and which ports of loopback it may reach all the same;
-  // and the tests with approved calls that a run may skip, such as "tests/test_gpu.py::*".
-  "test": { "seal_network": "auto", "allow_ports": [], "allow_programs": [], "ignore_hosts": [], "may_skip": [] },
+  // and the tests with approved calls that a run may skip, such as "tests/test_gpu.py::*", that may call more often
+  // than approved, or any number of times.
+  "test": {
+    "seal_network": "auto", "allow_ports": [], "allow_programs": [], "ignore_hosts": [], "may_skip": [],
+    "may_repeat": [], "may_vary": []
+  },
 
   // Whether every approval must be signed by somebody whom .ai-snapshots/allowed_signers names.
   "approvals": { "require_signed": false }

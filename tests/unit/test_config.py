@@ -209,7 +209,7 @@ def test_every_effective_setting_has_its_value_and_origin(tmp_path: Path) -> Non
     settings = effective_settings(loaded)
 
     assert {"value": 30, "from": "default"} == settings["max_trace_retention"]
-    rule = {"gate": "behaviour", "temperature": 0, "usage_in_answers": "required"}
+    rule = {"gate": "behaviour", "temperature": 0, "usage_in_answers": "required", "calls": "exact"}
     assert {"value": {"gpt-*": rule}, "from": CONFIG_FILE} == settings["models"]
     assert list(Config.__struct_fields__) == list(settings)
 

@@ -34,6 +34,7 @@ RULES: dict[str, str] = {
     "GT3": "Every snapshot is used by its tests, if they ran and passed.",
     "GT4": "No change waits for approval.",
     "GT5": "A test connects to nothing but loopback.",
+    "GT6": "A test makes as many calls as it was approved with, if it ran and passed.",
     "PD1": "A pending change has every field of its format, of the right type, and no other.",
     "MF1": "A tree with records has a manifest.",
     "MF2": "The manifest has every field of its format, of the right type, and no other.",

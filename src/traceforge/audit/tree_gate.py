@@ -28,6 +28,7 @@ _CHANGE_TEXTS = {
     ChangeKind.REQUEST: "has another request",
     ChangeKind.ANSWER: "has another answer",
     ChangeKind.BOTH: "has another request and another answer",
+    ChangeKind.CALLS: "is called another number of times",
 }
 
 

@@ -24,8 +24,8 @@ from uuid import uuid4
 
 from traceforge.capture.engine import Engine
 from traceforge.capture.hook import clients, dispatch
-from traceforge.capture.hook.callsite import current_test
 from traceforge.capture.hook.in_flight_call import CLIENT_LEFT, InFlightCall
+from traceforge.capture.hook.pytest_scopes import current_scope
 from traceforge.capture.hook.watcher import Watcher
 from traceforge.capture.traceforge_headers import apply_call_site
 from traceforge.config import LoadedConfig, current_folder, load_config
@@ -67,7 +67,7 @@ class Capture(Watcher):
 
     def begin_call(self, method: str, url: str, headers: Headers, source: str) -> InFlightCall | None:
         self._begun += 1
-        scope = current_test()
+        scope = current_scope()
         tags = _session.get()
         headers, source = apply_call_site(headers, source, self._subscription.call_sites.fallback)
         if tags is None:

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from traceforge.capture.hook.callsite import current_test
 from traceforge.capture.hook.in_flight_call import InFlightCall
+from traceforge.capture.hook.pytest_scopes import current_scope
 from traceforge.capture.hook.replayed_response import BODILESS_STATUSES, ReplayedResponse
 from traceforge.capture.traceforge_headers import HeaderClaims, read_headers
 from traceforge.exchange import Caller, Headers
@@ -92,7 +92,7 @@ class ReplayResponder(NamedTuple):
 
 def begin_unrecorded_call(method: str, url: str, headers: Headers) -> InFlightCall:
     """A call in this process that is replayed and never recorded; its call site is not needed."""
-    scope = current_test()
+    scope = current_scope()
     return InFlightCall(_discard, method, url, headers, caller=Caller("", scope, scope))
 
 

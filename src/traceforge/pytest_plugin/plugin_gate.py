@@ -10,9 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from traceforge.capture.hook.pytest_scopes import leave_pytest
 from traceforge.config import find_project, is_ci, load_config
 from traceforge.errors import TraceForgeError
 from traceforge.pytest_plugin import GATE_KEY, MARK, find_snapshots_folder, is_worker
+from traceforge.pytest_plugin.scope_hooks import ScopeHooks
 from traceforge.report.observation_text import observation_lines
 from traceforge.report.text_format import finding_lines, hint_line
 from traceforge.snapshots.gate.gate_judgement import RunObservations, judge_run, merge_observations
@@ -86,6 +88,7 @@ class PluginGate:
             raise pytest.UsageError(f"the snapshots do not verify:\n{finding_lines(list(findings))}")
         self._process.start()
         self._is_open = True
+        self._config.pluginmanager.register(ScopeHooks(self._process), "traceforge-scopes")
 
     def _compare_with_base(self, project: str) -> Sequence[Finding]:
         """In CI, what differs from the base of the build. One process of a suite asks."""
@@ -101,6 +104,7 @@ class PluginGate:
         """Leave the process as it was; a second time changes nothing."""
         if self._is_open:
             self._is_open = False
+            leave_pytest()
             observations = self.process.stop()
             observations.skipped_modules = self._skipped_modules
             self._observations.append(observations)
@@ -222,11 +226,21 @@ class PluginGate:
 
     def _record(self, observations: RunObservations) -> None:
         from traceforge.report.gate_text import change_lines, policy_lines
-        from traceforge.snapshots.record.record_run import file_changes, read_candidates
+        from traceforge.snapshots.record.record_run import RecordedScopes, file_changes, read_candidates
 
         snapshots = self.process.snapshots
-        candidates, unread = read_candidates(snapshots, observations.trace_ids, observations.key_names)
-        proposal = file_changes(snapshots, candidates, observations.use_counts, {*self._tests})
+        candidates, unread = read_candidates(
+            snapshots, observations.trace_ids, observations.key_names, observations.trace_workers
+        )
+        recorded = RecordedScopes(
+            observations.use_counts,
+            observations.last_use_counts,
+            observations.list_outcomes(self._tests),
+            observations.gone_cases,
+            observations.scope_starts,
+            observations.workers,
+        )
+        proposal = file_changes(snapshots, candidates, recorded)
         replayed, live = observations.replayed, len(observations.trace_ids)
         self._lines += [f"{replayed} calls answered from snapshots, {live} live", *change_lines(proposal.changes)]
         if unread:

@@ -46,6 +46,7 @@ class Recording(NamedTuple):
     fingerprints: Fingerprints = NOTHING_REDACTED
     repeats: bool = True  # whether it answers again after all recordings of its scope have answered
     unknown: UnknownParts = ALL_KNOWN  # what its request does not say about itself
+    cycles: bool = False  # whether they then answer again from the first: each worker of a suite runs its scope
 
 
 class LookupResult(NamedTuple):
@@ -142,7 +143,9 @@ class Library:
             self._turns[scope, index_key] = turn + 1
         if turn < len(recordings):
             return recordings[turn]
-        return recordings[-1] if recordings[-1].repeats else None
+        if recordings[-1].repeats:
+            return recordings[-1]
+        return recordings[turn % len(recordings)] if recordings[-1].cycles else None
 
     def _explain_difference(self, key: Digest, scope: str, fingerprints: Fingerprints) -> LookupResult:
         index_keys: list[_IndexKey] = [

@@ -83,6 +83,8 @@ class Player:
         self.fresh_scopes: frozenset[str] = frozenset()  # with `allow_upstream`, all their requests go upstream
         self.upstream_count = 0  # requests that went to their upstream
         self.use_counts: Counter[tuple[str, str]] = Counter()  # by scope and recording
+        self.earlier_use_counts: Counter[tuple[str, str]] = Counter()  # of those, in earlier attempts of a test
+        self._attempts: dict[str, dict[str, int]] = {}  # by scope: the recordings that were used since it began
         self.volatile_counts: Counter[str] = Counter()  # by declaration of a volatile part
         self.uncompared_field_counts: Counter[str] = Counter()  # by the path of a field that is never compared
         self.synthesised_count = 0  # responses from the fallback
@@ -124,9 +126,17 @@ class Player:
             response = refill_echoes(response, [*self._keyer.find_header_redactions(headers), *request.redactions])
         return ReplayResult(response, lookup.recording.name)
 
+    @property
+    def request_keys(self) -> dict[str, str]:
+        """The request keys of the recordings, by name."""
+        return {recording.name: recording.key for recording in self._library.recordings}
+
     def restart_scope(self, scope: str) -> None:
-        """Count identical requests of a scope from the first again; use counts stay."""
+        """Count identical requests of a scope from the first again: a test begins, perhaps again."""
         self._library.restart_scope(scope)
+        with self._lock:
+            for name, times in self._attempts.pop(scope, {}).items():
+                self.earlier_use_counts[scope, name] += times
 
     def count_unmatched(self, reason: str) -> UnmatchedRequest:
         """Count as unmatched a request that could not be looked up: one that no recording would answer."""
@@ -158,7 +168,7 @@ class Player:
     ) -> None:
         assert lookup.recording is not None
         with self._lock:
-            self.use_counts[caller.scope, lookup.recording.name] += 1
+            self._count_in_scope(caller.scope, lookup.recording.name)
             if request.volatile_counts:
                 self.volatile_counts.update(request.volatile_counts)
             if request.uncompared_paths:
@@ -174,9 +184,14 @@ class Player:
 
     def _answer_synthesised(self, caller: Caller, name: str, response: RecordedResponse) -> ReplayResult:
         with self._lock:
-            self.use_counts[caller.scope, name] += 1
+            self._count_in_scope(caller.scope, name)
             self.synthesised_count += 1
         return ReplayResult(response, name)
+
+    def _count_in_scope(self, scope: str, name: str) -> None:
+        self.use_counts[scope, name] += 1
+        attempt = self._attempts.setdefault(scope, {})
+        attempt[name] = attempt.get(name, 0) + 1
 
     def _pass_upstream(self) -> ReplayResult:
         with self._lock:

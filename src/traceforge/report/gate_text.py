@@ -42,6 +42,7 @@ TITLES = {
     ChangeKind.REQUEST: "changed (request)",
     ChangeKind.ANSWER: "changed (answer)",
     ChangeKind.BOTH: "changed (request and answer)",
+    ChangeKind.CALLS: "changed (number of calls)",
     ChangeKind.REFUSED: "refused",
 }
 
@@ -96,6 +97,8 @@ def diff_lines(change: PendingChange, before: ApprovedCall | None, *, colour: bo
     yield f"{change.id}: {TITLES[change.kind]}, {one_line(change.location)}"
     if before is None:
         yield from call_lines(change.call, full=full)
+    elif change.kind is ChangeKind.CALLS:
+        yield from _count_lines(before, change)
     else:
         comparison = compare(before.call, change.call)
         if comparison.has_changed:
@@ -110,6 +113,18 @@ def diff_lines(change: PendingChange, before: ApprovedCall | None, *, colour: bo
         yield f"{count(change.redacted_count, 'value')} of the answer will replay as [REDACTED]"
     if unknown := unknown_parts_text(change.raw_response):
         yield f"unknown, and so not compared: {unknown}"
+
+
+def _count_lines(before: ApprovedCall, change: PendingChange) -> Iterator[str]:
+    """The scopes in which the number of calls changed."""
+    approved, proposed = before.call_counts, change.call_counts
+    for scope in {**approved, **proposed}:
+        if approved.get(scope) != proposed.get(scope):
+            counts = [
+                f"{calls[scope] or 'an unknown number of'} calls" if scope in calls else "no calls"
+                for calls in (approved, proposed)
+            ]
+            yield f"    {one_line(scope)}: {counts[0]} approved, {counts[1]} now"
 
 
 def call_lines(call: ComparedCall, *, full: bool = False) -> Iterator[str]:

@@ -11,6 +11,8 @@ from collections.abc import Iterator
 from traceforge.report.text_format import PROMPT_ONLY, count, one_line
 from traceforge.snapshots.gate.gate_judgement import RunObservations
 
+MOVES_SHOWN = 6
+
 
 def observation_lines(observations: RunObservations) -> Iterator[str]:
     """Calls that were compared only in part, or not at all."""
@@ -30,6 +32,11 @@ def observation_lines(observations: RunObservations) -> Iterator[str]:
         )
     if observations.synthesised:
         yield f"{count(observations.synthesised, 'answer')} built from snapshots without a raw response"
+    if observations.moved_calls:
+        yield "calls that moved to another test, in all as many as approved:"
+        yield from (f"    {one_line(line)}" for line in observations.moved_calls[:MOVES_SHOWN])
+        if len(observations.moved_calls) > MOVES_SHOWN:
+            yield f"    and {len(observations.moved_calls) - MOVES_SHOWN} more"
     if observations.ungated_calls:
         yield f"{count(observations.ungated_calls, 'call')} of tests that are marked as off: not checked"
     if observations.request_gated:

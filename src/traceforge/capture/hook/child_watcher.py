@@ -13,11 +13,11 @@ import time
 from typing import Any
 
 from . import child_processes, clients, dispatch, pytest_events
-from .callsite import current_test
 from .frame_sender import FrameSender
 from .frames import write_frame
 from .guarded_call import end_dropped_calls, faults, is_traceforge_header
 from .in_flight_call import CLIENT_LEFT, HeaderPairs, InFlightCall
+from .pytest_scopes import WORKER_VARIABLE, current_scope
 from .query_client import QueryClient
 from .watcher import Watcher
 
@@ -40,7 +40,8 @@ class ChildWatcher(Watcher):
         caller = {
             "source": source,
             "fallback": "" if source else self.call_sites.fallback(),
-            "scope": current_test(),
+            "scope": current_scope(),
+            "worker": os.environ.get(WORKER_VARIABLE, ""),
         }
         call = InFlightCall(
             self._end_call,
@@ -104,7 +105,9 @@ class ChildWatcher(Watcher):
 
     def report_test(self, scope: str, event: str) -> None:
         """A test began or ended. In a replay, the parent must know of it before the next call asks for a response."""
-        self._report_event({"kind": "test", "scope": scope, "what": event})
+        self._report_event(
+            {"kind": "test", "scope": scope, "what": event, "worker": os.environ.get(WORKER_VARIABLE, "")}
+        )
 
     def report_suite(self, event: str) -> None:
         """A run of pytest began or ended in this process; at once, because the process may end without a goodbye."""
@@ -115,6 +118,10 @@ class ChildWatcher(Watcher):
             self._sender.send(write_frame(head))
         else:
             self._queries.query(write_frame({**head, "asked": True}))
+
+    def report_collection(self, tests: list[str], is_selection: bool) -> None:
+        """The tests that this process has collected; `is_selection`: not all of them run."""
+        self._sender.send(write_frame({"kind": "collected", "tests": tests, "selection": is_selection}))
 
     def note_unseen(self, description: str) -> None:
         """Reported once for each description."""

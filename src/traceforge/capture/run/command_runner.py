@@ -24,6 +24,7 @@ from traceforge.capture.run.offline import OfflineReport, OfflineRun
 from traceforge.capture.run.process_reports import ProcessReports
 from traceforge.capture.run.run_proxy import RunProxy
 from traceforge.capture.run.spawn import blocked_signals, run_process
+from traceforge.capture.run.suite_events import SuiteEvents
 from traceforge.capture.run.surviving_processes import CommandDescendants
 from traceforge.config import LoadedConfig
 from traceforge.errors import CannotListen
@@ -47,10 +48,15 @@ class CommandRun:
     replayed: int = (
         0  # calls of Python processes that were answered from recordings, or refused because they were not recorded
     )
-    tests: Mapping[str, str] = field(default_factory=dict)  # by node id: "passed", "failed" or "skipped"
+    suite: SuiteEvents = field(default_factory=SuiteEvents)  # of the pytest processes
     offline_report: OfflineReport | None = None  # where the run had no network
     open_suites: int = 0  # runs of pytest that began and did not end
     survivors: tuple[str, ...] = ()  # programs that outlived the command
+
+    @property
+    def tests(self) -> Mapping[str, str]:
+        """By node id: "passed", "failed" or "skipped"."""
+        return self.suite.tests
 
     @property
     def calls(self) -> int:
@@ -144,7 +150,7 @@ def _summarize(
         {**_count_problems(engine, reports), **counts.failed},
         dict(reports.unseen.most_common()),
         reports.replayed,
-        dict(reports.tests),
+        reports.suite,
         open_suites=reports.open_suites,
     )
 

@@ -19,10 +19,12 @@ from traceforge.capture.engine import Engine
 from traceforge.capture.hook.callsite import parse_test
 from traceforge.capture.hook.frames import write_frame
 from traceforge.capture.hook.in_flight_call import InFlightCall
+from traceforge.capture.hook.pytest_events import BEGAN
 from traceforge.capture.hook.replayed_response import ReplayedResponse, make_refusal
 from traceforge.capture.replay_responder import ReplayResponder
 from traceforge.capture.run.network_access import RefusedConnection
 from traceforge.capture.run.process_files import describe_program
+from traceforge.capture.run.suite_events import SuiteEvents
 from traceforge.capture.traceforge_headers import apply_call_site
 from traceforge.clock import timestamp_text
 from traceforge.exchange import Caller, CallOutcome, Headers
@@ -30,7 +32,6 @@ from traceforge.exchange import Caller, CallOutcome, Headers
 Reply = Callable[[bytes], object]
 
 NAME_LENGTH_MAX = 300  # of a host or a program that a process reports
-_OUTCOMES = ("passed", "skipped", "failed")  # of a test, the worst last
 
 
 class ProcessReports:
@@ -56,7 +57,7 @@ class ProcessReports:
             Counter()
         )  # by program, and whether it is a Python that cannot be instrumented
         self.stack_starts: set[str] = set()  # of the processes: see `bootstrap.stack_start`
-        self.tests: dict[str, str] = {}  # by node id: how each ended
+        self.suite = SuiteEvents()
         self.open_suites = 0  # runs of pytest that began and did not end
         self.current_tests: dict[int, str] = {}  # by process: the test that it began last
 
@@ -110,13 +111,15 @@ class ProcessConnection:
         elif kind == "started":
             self._reports.started_programs[str(head["name"])[:NAME_LENGTH_MAX], bool(head["lost"])] += 1
         elif kind == "test":
-            self._record_test_event(str(head["scope"]), str(head["what"]))
+            self._record_test_event(str(head["scope"]), str(head["what"]), str(head.get("worker", "")))
             if head.get("asked"):
                 self._reply(write_frame({"kind": "heard"}))
         elif kind == "suite":
             self._reports.open_suites += 1 if head["what"] == "began" else -1
             if head.get("asked"):
                 self._reply(write_frame({"kind": "heard"}))
+        elif kind == "collected":
+            self._reports.suite.add_collection([str(test) for test in head["tests"]], bool(head["selection"]))
         elif kind == "refused":
             if self._reports._replay is not None:
                 self._reports._replay.count_refusal(str(head["why"]))
@@ -150,16 +153,13 @@ class ProcessConnection:
             self._reports.hosts[_host(url)] += 1
         return _response_frame(response)
 
-    def _record_test_event(self, scope: str, event: str) -> None:
-        """Record that a test began, perhaps again, or that a phase of it ended; its worst outcome counts."""
-        tests = self._reports.tests
-        if event == "began":
+    def _record_test_event(self, scope: str, event: str, worker: str) -> None:
+        """Record that a test began, perhaps again, or that a phase of it ended; or that another scope was opened."""
+        self._reports.suite.add_event(scope, event, worker)
+        if event == BEGAN:
             self._reports.current_tests[self._pid] = scope
-            tests.pop(scope, None)
-            if self._reports._replay is not None:
-                self._reports._replay.player.restart_scope(scope)
-        elif _OUTCOMES.index(event) >= _OUTCOMES.index(tests.get(scope, "passed")):
-            tests[scope] = event
+        if event == BEGAN and self._reports._replay is not None:
+            self._reports._replay.player.restart_scope(scope)
 
     def _read_refusal(self, head: dict[str, Any]) -> RefusedConnection:
         scope = parse_test(str(head.get("test", "")))[:NAME_LENGTH_MAX]
@@ -175,6 +175,8 @@ class ProcessConnection:
             str(head["method"]), url, headers, caller, call_id=str(head["id"]), started_at=started_at
         )
         self._reports.hosts[_host(url)] += 1
+        if worker := str(head.get("worker", "")):
+            self._reports.suite.call_workers[call.id] = worker
         self._open_calls[call.id] = call
 
     def _end_call(self, head: dict[str, Any], pieces: list[bytes]) -> None:

@@ -18,6 +18,7 @@ POLICY_RULE = "SN8"
 POLICY_HINT = (
     'Set temperature 0 and a seed where the call is made, or declare the model with "gate": "request" in the config.'
 )
+_DEFAULT_RULE = ModelRule()
 PROVIDERS_WITHOUT_SEED = frozenset({"anthropic"})  # Their API has no such field, so none can be demanded.
 
 
@@ -35,7 +36,9 @@ def check_policy(request: Mapping[str, Any], provider: str, models: Mapping[str,
 
 def find_gate(model: str, models: Mapping[str, ModelRule]) -> str:
     """The gate of a model: `behaviour` (prompt and answer), or `request` (prompt only) if so configured."""
-    for pattern, rule in models.items():
-        if fnmatchcase(model, pattern):
-            return rule.gate
-    return "behaviour"
+    return find_model_rule(model, models).gate
+
+
+def find_model_rule(model: str, models: Mapping[str, ModelRule]) -> ModelRule:
+    """The settings of a model: those of the first pattern that names it, or the defaults."""
+    return next((rule for pattern, rule in models.items() if fnmatchcase(model, pattern)), _DEFAULT_RULE)

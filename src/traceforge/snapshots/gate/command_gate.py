@@ -22,7 +22,12 @@ from traceforge.snapshots.gate.gate_judgement import RunObservations, judge_requ
 from traceforge.snapshots.gate.null_recorder import NullRecorder
 from traceforge.snapshots.record.record_run import redacted_scope
 from traceforge.snapshots.tree.base_commit import check_against_base
-from traceforge.snapshots.tree.project_snapshots import ProjectSnapshots, list_key_names, open_snapshots
+from traceforge.snapshots.tree.project_snapshots import (
+    ProjectSnapshots,
+    list_gone_cases,
+    list_key_names,
+    open_snapshots,
+)
 
 COMMAND = "(the command)"
 LOST_PYTHON = "a Python started with"
@@ -77,6 +82,10 @@ def run_test(
     refused = run.offline_report.refused if run.offline_report is not None else {}
     findings = judge_requests(snapshots, snapshots.player.unmatched, refused, COMMAND)
     observations = observe_replay(snapshots)
+    observations.scope_starts = dict(run.suite.scope_starts)
+    observations.broken_scopes = sorted(run.suite.broken_scopes)
+    observations.workers = max(1, len(run.suite.workers))
+    observations.gone_cases = list_gone_cases(snapshots, run.suite.collected, is_selection=run.suite.is_selection)
     judgement = judge_run(
         snapshots, observations, run.tests, command_passed=run.exit_code == 0, allow_unused=allow_unused
     )

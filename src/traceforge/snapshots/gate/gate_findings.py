@@ -25,7 +25,14 @@ from traceforge.replay.logical_upstream import UPSTREAM_PLACE, same_as_setting
 from traceforge.snapshots.formats.record_draft import draft_request
 from traceforge.snapshots.gate.telemetry_hosts import is_telemetry_host
 from traceforge.snapshots.tree.approved_calls import ApprovedCall
-from traceforge.snapshots.tree.run_scopes import RunScopes, is_test_scope
+from traceforge.snapshots.tree.call_counts import (
+    CountDifference,
+    CountedRun,
+    CountRule,
+    ScopeState,
+    find_count_rule,
+)
+from traceforge.snapshots.tree.run_scopes import is_command_scope, is_shared_scope, is_test_scope
 from traceforge.wire.dialects import decode_request
 
 if TYPE_CHECKING:
@@ -37,13 +44,15 @@ CHANGED_RULE = "GT1"
 NEW_RULE = "GT2"
 UNUSED_RULE = "GT3"
 REFUSED_RULE = "GT5"
+CALLS_RULE = "GT6"
 
-PASSED, SKIPPED = "passed", "skipped"
+SKIPPED = "skipped"
 _CHANGED_HINT = "Undo the edit, or record and approve it."
 NEW_HINT = "Record and approve it, or do not make this call."
 _UNUSED_HINT = 'Remove it: traceforge snapshot rm {id} --reason "…"; or allow it: --allow-unused.'
 _HEADER_HINT = "Undo it, or record and approve it; if no answer depends on this header: match.ignore_headers."
 _UPSTREAM_HINT = "Undo it, or record and approve it; if both give the same answers, declare it: {setting}"
+_CALLS_HINT = "Undo the edit, or record and approve it; if it is meant to differ: test.may_repeat or test.may_vary."
 _SKIPPED_HINT = "Run it, or list it in test.may_skip."
 _REFUSED_HINTS = {
     "remote": "Replace it by a server on loopback, or switch it off in tests; to ignore it: test.ignore_hosts.",
@@ -267,18 +276,13 @@ def _describe_later(calls: int, scopes: Sequence[str]) -> str:
 def find_unused(
     approved_calls: Iterable[ApprovedCall],
     use_counts: UseCounts,
-    missed_scopes: Collection[str],
-    tests: Mapping[str, str],
-    scopes: RunScopes,
-    *,
-    command_passed: bool,
+    run: CountedRun,
 ) -> Iterator[GateFinding]:
     """Snapshots that no call asked for, in scopes that ran and passed.
 
-    Not judged are `missed_scopes`, which had an unmatched request: later calls may not have been reached. A removed
-    test asks for nothing. A snapshot without a scope is judged only if there were no tests. A fixture that calls once
-    in a process belongs to the test that came first: if another test made the same request instead, the snapshot is
-    in use.
+    A removed test asks for nothing. A snapshot without a scope is judged only if a command ran without tests. A
+    fixture that calls once in a process belongs to the test that came first: if another test made the same request
+    instead, the snapshot is in use.
     """
     approved_calls = list(approved_calls)
     used_ids = {name for _, name in use_counts}
@@ -290,23 +294,51 @@ def find_unused(
         asking_scopes = {scope for scope, name in use_counts if name in similar_ids}
         return bool(asking_scopes) and asking_scopes.isdisjoint(call_scopes)
 
-    def passed(scope: str) -> bool:
-        if scope in missed_scopes:
-            return False
-        if is_test_scope(scope):
-            return tests.get(scope) == PASSED or scopes.is_removed(scope)
-        return command_passed and scopes.has_run(scope)
+    def can_judge_scope(call: ApprovedCall, scope: str) -> bool:
+        is_known = run.find_state(scope) is not ScopeState.UNKNOWN
+        return is_known and find_count_rule(call, scope, run.config) is not CountRule.MAY_VARY
 
+    is_plain_command = bool(run.outcomes) and all(map(is_command_scope, run.outcomes)) and not run.missed_scopes
     for call in approved_calls:
         call_scopes = [turn.scope for turn in call.turns]
-        can_judge = (
-            all(map(passed, call_scopes)) if call_scopes else not tests and command_passed and not missed_scopes
-        )
+        can_judge = all(can_judge_scope(call, scope) for scope in call_scopes) if call_scopes else is_plain_command
         if call.id not in used_ids and can_judge and not asked_elsewhere(call, call_scopes):
             finding = Finding(
                 call.file, "", UNUSED_RULE, "no call uses this snapshot any more", _UNUSED_HINT.format(id=call.id)
             )
             yield GateFinding(finding, 0, tuple(dict.fromkeys(call_scopes)), call.id)
+
+
+def find_changed_counts(differences: Iterable[CountDifference]) -> Iterator[GateFinding]:
+    """Scopes that made more or fewer calls than they were approved with; scopes of the same numbers together."""
+    groups: dict[tuple[str, str], list[CountDifference]] = {}
+    for difference in differences:
+        groups.setdefault((difference.call.id, _describe_count(difference)), []).append(difference)
+    for (name, message), group in groups.items():
+        finding = Finding(group[0].call.file, "", CALLS_RULE, message, _CALLS_HINT)
+        yield GateFinding(finding, len(group), tuple(difference.scope for difference in group), name)
+
+
+def describe_moved_calls(moves: Iterable[CountDifference]) -> list[str]:
+    """Calls that are made in another place than they were approved with; not those of a command, whose words differ
+    from one run to the next.
+    """
+    return [
+        f"{difference.scope}: {difference.call.id} {_describe_count(difference)}"
+        for difference in moves
+        if is_test_scope(difference.scope) or is_shared_scope(difference.scope)
+    ]
+
+
+def _describe_count(difference: CountDifference) -> str:
+    approved = f"approved with {_count_calls(difference.approved)}"
+    if difference.is_gone:
+        return f"{approved} in a test that is gone"
+    return f"{approved}, this run made {difference.made or 'none'}"
+
+
+def _count_calls(calls: int) -> str:
+    return "1 call" if calls == 1 else f"{calls or 'no'} calls"
 
 
 def find_skipped(

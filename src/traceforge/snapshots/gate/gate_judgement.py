@@ -20,12 +20,15 @@ from traceforge.snapshots.gate.gate_findings import (
     NEW_HINT,
     NEW_RULE,
     GateFinding,
+    describe_moved_calls,
+    find_changed_counts,
     find_refused_connections,
     find_skipped,
     find_unapproved_requests,
     find_unused,
 )
 from traceforge.snapshots.tree.approved_calls import REQUEST_GATE
+from traceforge.snapshots.tree.call_counts import FAILED, PASSED, CountedRun, compare_counts
 from traceforge.snapshots.tree.project_snapshots import ProjectSnapshots, make_run_scopes
 
 if TYPE_CHECKING:
@@ -38,6 +41,7 @@ class RunObservations(Struct):
     """What one process of a run asked, and how it was answered. Plain values: a pytest-xdist worker sends them."""
 
     uses: list[tuple[str, str, int]] = field(default_factory=list)  # scope, snapshot id, times
+    earlier_uses: list[tuple[str, str, int]] = field(default_factory=list)  # of those, in earlier attempts of a test
     missed_scopes: list[str] = field(default_factory=list)  # with a request that was not approved
     unreported_misses: list[str] = field(default_factory=list)  # messages that are in no test's report
     unreported_refusals: list[tuple[str, str, int]] = field(default_factory=list)  # address, why, times
@@ -45,6 +49,12 @@ class RunObservations(Struct):
     key_names: list[str] = field(default_factory=list)  # API key variables that were set
     skipped_modules: list[str] = field(default_factory=list)  # modules that were skipped as a whole
     unseen: list[tuple[str, str]] = field(default_factory=list)  # what could not be watched, and what to do
+    gone_cases: list[str] = field(default_factory=list)  # approved cases of parametrised tests that are gone
+    scope_starts: dict[str, int] = field(default_factory=dict)  # of scopes that tests share: how often each was run
+    broken_scopes: list[str] = field(default_factory=list)  # of those, the ones that failed
+    trace_workers: dict[str, str] = field(default_factory=dict)  # by trace id, in a worker of pytest-xdist
+    workers: int = 1
+    moved_calls: list[str] = field(default_factory=list)  # by `judge_run`: calls that other scopes make than before
     ungated_calls: int = 0  # of tests that are marked as off
     request_gated: int = 0  # calls of which only the request is compared
     uncompared_calls: int = 0  # with redacted parts that could not be compared
@@ -57,10 +67,17 @@ class RunObservations(Struct):
     @property
     def use_counts(self) -> Counter[tuple[str, str]]:
         """How often each snapshot answered, by scope and id."""
-        counts: Counter[tuple[str, str]] = Counter()
-        for scope, name, times in self.uses:
-            counts[scope, name] += times
-        return counts
+        return _count_uses(self.uses)
+
+    @property
+    def last_use_counts(self) -> Counter[tuple[str, str]]:
+        """The same without earlier attempts of tests that were run again."""
+        return _count_uses(self.uses) - _count_uses(self.earlier_uses)
+
+    def list_outcomes(self, tests: Mapping[str, str], command: str = "") -> dict[str, str]:
+        """How each scope of the run ended; `command` is the scope of a command that passed."""
+        shared = {**dict.fromkeys(self.scope_starts, PASSED), **dict.fromkeys(self.broken_scopes, FAILED)}
+        return {**tests, **shared, **({command: PASSED} if command else {})}
 
     @property
     def replayed(self) -> int:
@@ -77,6 +94,13 @@ class RunObservations(Struct):
         return convert(value, RunObservations)
 
 
+def _count_uses(uses: Iterable[tuple[str, str, int]]) -> Counter[tuple[str, str]]:
+    counts: Counter[tuple[str, str]] = Counter()
+    for scope, name, times in uses:
+        counts[scope, name] += times
+    return counts
+
+
 class RunJudgement(NamedTuple):
     """The judgement of a whole run. An item in either list makes it red."""
 
@@ -91,6 +115,7 @@ def observe_replay(snapshots: ProjectSnapshots) -> RunObservations:
     unknown_ids = {call.id for call in snapshots.approved_calls if call.has_unknown_head}
     return RunObservations(
         uses=[(scope, name, times) for (scope, name), times in player.use_counts.items()],
+        earlier_uses=[(scope, name, times) for (scope, name), times in player.earlier_use_counts.items()],
         missed_scopes=sorted({request.caller.scope for request in player.unmatched}),
         request_gated=sum(times for (_, name), times in player.use_counts.items() if name in gated_ids),
         uncompared_calls=player.uncompared_call_count,
@@ -104,11 +129,19 @@ def observe_replay(snapshots: ProjectSnapshots) -> RunObservations:
 
 def merge_observations(observations: Iterable[RunObservations]) -> RunObservations:
     """The observations of all processes of a run as one."""
-    merged = RunObservations()
+    merged = RunObservations(workers=0)
     volatile: Counter[str] = Counter()
     uncompared_fields: Counter[str] = Counter()
+    scope_starts: Counter[str] = Counter()
     for process in observations:
         merged.uses += process.uses
+        merged.earlier_uses += process.earlier_uses
+        merged.gone_cases += process.gone_cases
+        merged.broken_scopes += process.broken_scopes
+        merged.trace_workers |= process.trace_workers
+        merged.moved_calls += process.moved_calls
+        merged.workers += process.workers
+        scope_starts.update(process.scope_starts)
         merged.missed_scopes += process.missed_scopes
         merged.unreported_misses += process.unreported_misses
         merged.unreported_refusals += process.unreported_refusals
@@ -127,6 +160,7 @@ def merge_observations(observations: Iterable[RunObservations]) -> RunObservatio
     merged.key_names = sorted({*merged.key_names})
     merged.volatile = dict(volatile)
     merged.uncompared_fields = dict(uncompared_fields)
+    merged.scope_starts = dict(scope_starts)
     return merged
 
 
@@ -167,16 +201,27 @@ def judge_run(
     for address, why, times in observations.unreported_refusals:
         refused[RefusedConnection(address, why)] += times
     findings += find_refused_connections(refused, ignored_hosts, OUTSIDE_TESTS)
+    config = snapshots.loaded.config
+    command = snapshots.player.default_scope
+    run_scopes = make_run_scopes(snapshots.loaded, {*tests, command}, observations.gone_cases)
+    counted_run = CountedRun(
+        observations.last_use_counts,
+        observations.list_outcomes(tests, command if command_passed else ""),
+        run_scopes,
+        config,
+        {*observations.missed_scopes},
+        observations.scope_starts,
+        max(1, observations.workers),
+    )
+    unused = list(find_unused(snapshots.approved_calls, observations.use_counts, counted_run))
+    unused_ids = {finding.nearest for finding in unused}
     if not allow_unused:
-        findings += find_unused(
-            snapshots.approved_calls,
-            observations.use_counts,
-            set(observations.missed_scopes),
-            tests,
-            make_run_scopes(snapshots.loaded, {*tests, snapshots.player.default_scope}),
-            command_passed=command_passed,
-        )
-    skipped = find_skipped(snapshots.approved_calls, tests, snapshots.loaded.config.test.may_skip)
+        findings += unused
+    counted_calls = [call for call in snapshots.approved_calls if call.id not in unused_ids]
+    counts = compare_counts(counted_calls, snapshots.player.request_keys, counted_run)
+    findings += find_changed_counts(counts.differences)
+    skipped = find_skipped(snapshots.approved_calls, tests, config.test.may_skip)
+    observations.moved_calls = describe_moved_calls(counts.moves)
     unseen = [Finding(OUTSIDE_TESTS, "", IO, message, hint) for message, hint in dict.fromkeys(observations.unseen)]
     return RunJudgement(findings, [*unseen, *_find_uncompared(snapshots, observations), *skipped])
 

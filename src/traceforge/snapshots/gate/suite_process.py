@@ -7,9 +7,11 @@ observed, for `gate_judgement` to judge with that of the others. Never: knows py
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 from uuid import uuid4
 
+from traceforge.capture.hook.pytest_scopes import WORKER_VARIABLE, is_fixture_scope
 from traceforge.capture.inprocess import open_recorder
 from traceforge.capture.network_guard import NetworkGuard
 from traceforge.capture.replay_responder import ReplayResponder
@@ -18,11 +20,12 @@ from traceforge.capture.run.environment import DummyKeys, set_key_variables
 from traceforge.capture.run.local_programs import list_unknown_programs, make_allow_hint
 from traceforge.capture.run.network_access import model_ports
 from traceforge.capture.run.suite_children import ChildrenReport, SuiteChildren
+from traceforge.capture.run.suite_events import SuiteEvents
 from traceforge.config import LoadedConfig
 from traceforge.snapshots.gate.gate_findings import GateFinding
 from traceforge.snapshots.gate.gate_judgement import RunObservations, judge_requests, observe_replay
 from traceforge.snapshots.gate.null_recorder import NullRecorder
-from traceforge.snapshots.tree.project_snapshots import list_key_names, open_snapshots
+from traceforge.snapshots.tree.project_snapshots import list_gone_cases, list_key_names, open_snapshots
 
 if TYPE_CHECKING:
     from traceforge.replay.unmatched import UnmatchedRequest
@@ -60,6 +63,7 @@ class SuiteProcess:
         self._seen_misses = 0
         self._replayed_before: dict[str, int] = {}  # by test: calls that were answered in its earlier runs
         self._unreported: list[UnmatchedRequest] = []
+        self._suite = SuiteEvents()
 
     def start(self) -> None:
         """Answer calls from now on; in TEST mode without real keys and without a network."""
@@ -92,7 +96,22 @@ class SuiteProcess:
         observations.trace_ids = list(self._capture.ids)
         observations.key_names = sorted(self._key_names)
         observations.ungated_calls = self._capture.excluded_calls
+        observations.scope_starts = dict(self._suite.scope_starts)
+        observations.broken_scopes = sorted(self._suite.broken_scopes)
+        observations.gone_cases = list_gone_cases(
+            self.snapshots, self._suite.collected, is_selection=self._suite.is_selection
+        )
+        if worker := os.environ.get(WORKER_VARIABLE, ""):
+            observations.trace_workers = dict.fromkeys(observations.trace_ids, worker)
         return observations
+
+    def add_scope_event(self, scope: str, event: str) -> None:
+        """A scope that tests share was opened, or failed."""
+        self._suite.add_event(scope, event)
+
+    def add_collection(self, tests: Sequence[str], *, is_selection: bool) -> None:
+        """The tests of this process were collected; `is_selection`: not all of them run."""
+        self._suite.add_collection(tests, is_selection)
 
     def begin_test(self, scope: str, *, is_off: bool) -> None:
         """Start a test, perhaps again: it gets the same responses again. With `is_off`, it gets the real API keys."""
@@ -111,8 +130,8 @@ class SuiteProcess:
         refused = self._guard.take_refusals(scope)
         if not self._unreported and not refused:
             return []
-        mine = [request for request in self._unreported if request.caller.scope == scope]
-        self._unreported = [request for request in self._unreported if request.caller.scope != scope]
+        mine = [request for request in self._unreported if _belongs_to(request, scope)]
+        self._unreported = [request for request in self._unreported if not _belongs_to(request, scope)]
         return judge_requests(self.snapshots, mine, refused, scope)
 
     def count_replayed(self, scope: str) -> int:
@@ -140,3 +159,9 @@ class SuiteProcess:
         new = self.snapshots.player.unmatched[self._seen_misses :]
         self._seen_misses += len(new)
         self._unreported += new
+
+
+def _belongs_to(request: UnmatchedRequest, test: str) -> bool:
+    """Whether a test reports a request: its own, or that of a fixture which was set up for it first."""
+    scope = request.caller.scope
+    return scope == test or is_fixture_scope(scope)

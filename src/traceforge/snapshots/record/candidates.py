@@ -7,6 +7,7 @@ why it cannot be approved. Never: a failed attempt that an identical success fol
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import cast
@@ -25,6 +26,7 @@ from traceforge.snapshots.formats.determinism_policy import check_policy, find_g
 from traceforge.snapshots.formats.raw_response import RawResponse, decode_comparable_call, draft_raw_response
 from traceforge.snapshots.formats.record_draft import DraftKind, RecordDraft, RefusalReason
 from traceforge.snapshots.tree.approved_calls import REQUEST_GATE, key_stored_request
+from traceforge.snapshots.tree.run_scopes import is_shared_scope
 
 # Headers about the server and the time, which differ in every recording.
 TRANSIENT_HEADERS = frozenset(
@@ -95,18 +97,23 @@ class Candidate(Struct, frozen=True, dict=True):
 
 
 def find_candidates(
-    traces: Iterable[tuple[JSONObject, bytes]], keys: RequestKeyer, models: Mapping[str, ModelRule], scope: str = ""
+    traces: Iterable[tuple[JSONObject, bytes]],
+    keys: RequestKeyer,
+    models: Mapping[str, ModelRule],
+    scope: str = "",
+    workers: Mapping[str, str] | None = None,
 ) -> list[Candidate]:
     """Every answered call, without failed attempts that were retried with success.
 
-    `scope` is that of calls outside of tests.
+    `scope` is that of calls outside of tests. `workers` are those of pytest-xdist, by trace id: of what each of them
+    does once, such as setting up a fixture of the session, one worker's calls are taken.
     """
     candidates = [
         candidate
         for body, chunks in traces
         if (candidate := _make_candidate(body, chunks, keys, models, scope)) is not None
     ]
-    return list(_drop_failed_attempts(candidates))
+    return _drop_repeats_of_workers(list(_drop_failed_attempts(candidates)), workers or {})
 
 
 def _make_candidate(
@@ -207,6 +214,22 @@ def _drop_failed_attempts(candidates: Sequence[Candidate]) -> Iterator[Candidate
             succeeded.add(request)
         remaining.append(candidate)
     return reversed(remaining)
+
+
+def _drop_repeats_of_workers(candidates: Sequence[Candidate], workers: Mapping[str, str]) -> list[Candidate]:
+    """Leave out calls of shared scopes that another worker made at least as often."""
+    counts: Counter[tuple[str, Digest, str]] = Counter()
+    for candidate in candidates:
+        if is_shared_scope(candidate.scope):
+            counts[candidate.scope, candidate.key, workers.get(candidate.trace_id, "")] += 1
+    chosen_workers: dict[tuple[str, Digest], str] = {}
+    for (scope, key, worker), _ in counts.most_common():
+        chosen_workers.setdefault((scope, key), worker)
+    return [
+        candidate
+        for candidate in candidates
+        if chosen_workers.get((candidate.scope, candidate.key)) in (None, workers.get(candidate.trace_id, ""))
+    ]
 
 
 def provider_folder(provider: str) -> str:

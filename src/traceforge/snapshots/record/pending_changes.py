@@ -5,8 +5,8 @@
     {"version": "1.0.0", "id", "kind", "provider", "gate", "before", "trace", "redacted", "reasons": [...],
      "record": {id, timestamp, source, request, response} or null, "wire": the raw response's text}
 
-`kind` is `new`, `request`, `answer` or `both` (what changed), or `refused`. `before` is the hash of the approved
-snapshot when the call was recorded, so that another approval in between is noticed.
+`kind` is `new`, `request`, `answer`, `both` or `calls` (what changed), or `refused`. `before` is the hash of the
+approved snapshot when the call was recorded, so that another approval in between is noticed.
 
 In: changes. Out: the same. Never: holds a secret: calls are redacted before they are stored.
 """
@@ -30,7 +30,7 @@ from traceforge.shape import DigestText, OpenObject, WholeNumber, find_problems
 from traceforge.snapshots.formats.raw_response import RawResponse, decode_comparable_call, read_raw_response
 from traceforge.snapshots.formats.record_draft import RefusalReason
 from traceforge.snapshots.formats.snapshot_format import SnapshotIdText
-from traceforge.snapshots.tree.approved_calls import ScopeTurn, read_turns
+from traceforge.snapshots.tree.approved_calls import ScopeTurn, count_calls, read_turns
 
 PENDING_FOLDER = f"{STATE_DIR}/pending"
 VERSION = "1.0.0"
@@ -45,6 +45,7 @@ class ChangeKind(StrEnum):
     REQUEST = "request"
     ANSWER = "answer"
     BOTH = "both"
+    CALLS = "calls"  # the same call, made more or fewer times, or in another test
     REFUSED = "refused"  # cannot be approved as it is
 
 
@@ -103,6 +104,11 @@ class PendingChange(Struct, frozen=True):
     def turns(self) -> list[ScopeTurn]:
         """The scopes and turns in which the call was made."""
         return read_turns(self.source)
+
+    @property
+    def call_counts(self) -> dict[str, int]:
+        """How many calls of each scope the snapshot answers."""
+        return count_calls(self.turns)
 
     @property
     def call(self) -> ComparedCall:

@@ -22,8 +22,10 @@ from traceforge.replay.request_key import KeyedRequest, RequestKeyer
 from traceforge.snapshots.formats.raw_response import write_raw_response
 from traceforge.snapshots.formats.record_draft import RefusalReason
 from traceforge.snapshots.record.candidates import Candidate
+from traceforge.snapshots.record.count_changes import propose_counts
 from traceforge.snapshots.record.pending_changes import ChangeKind, PendingChange
 from traceforge.snapshots.tree.approved_calls import BEHAVIOUR_GATE, ApprovedCall, ScopeTurn, key_stored_request
+from traceforge.snapshots.tree.call_counts import CountedRun
 from traceforge.snapshots.tree.run_scopes import RunScopes
 from traceforge.wire.endpoints import find_endpoint
 
@@ -58,10 +60,12 @@ def propose_changes(
     keys: RequestKeyer,
     used: Mapping[tuple[str, str], int],
     scopes: RunScopes,
+    run: CountedRun | None = None,
 ) -> Proposal:
     """The changes between the approved calls and a run.
 
     `used` counts by scope and id the approved calls that the run was answered from; `scopes` are those of the run.
+    With `run`, changed numbers of calls are proposed as well.
     """
     index = _ApprovedIndex(approved, keys)
     groups = _group_calls(candidates, index, used)
@@ -71,16 +75,23 @@ def propose_changes(
     changes: list[PendingChange] = []
     settled: list[str] = []
     unchanged = sum(used.values())
+    made_again: Counter[tuple[str, str]] = Counter()  # live calls that are as approved
     for group in groups:
         kind = _find_change_kind(group, index)
         if kind is None:
             assert group.predecessor is not None
             unchanged += group.calls
             settled.append(group.predecessor.id)
+            made_again.update((turn.scope, group.predecessor.id) for turn in group.turns)
             continue
         name = group.predecessor.id if group.predecessor else _make_id(group.first, taken_ids)
         taken_ids.add(name)
         changes.append(_make_pending(name, kind, group, scopes))
+    if run is not None:
+        changed_ids = {change.id for change in changes}
+        same_calls = [call for call in approved if call.id not in changed_ids]
+        keys_by_id = {call.id: key for call in same_calls if (key := index.key(call)) is not None}
+        changes += propose_counts(same_calls, keys_by_id, run._replace(made=Counter(run.made) + made_again))
     return Proposal(sorted(changes, key=lambda change: change.id), unchanged, settled)
 
 
@@ -311,8 +322,7 @@ def _list_scopes(group: _CallGroup, predecessor: ApprovedCall | None, scopes: Ru
     for turn in older:
         calls.setdefault((turn.scope, turn.turn if is_numbered else 0), turn.calls)
     for (scope, number), times in calls.items():
-        entry: JSONObject = {"scope": scope, "turn": number} if is_numbered else {"scope": scope}
-        yield {**entry, "calls": times} if times else entry
+        yield ScopeTurn(scope, number, times).to_json(is_numbered=is_numbered)
 
 
 def _make_record(name: str, candidate: Candidate, source: JSONObject) -> JSONObject:

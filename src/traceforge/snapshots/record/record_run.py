@@ -27,7 +27,13 @@ from traceforge.snapshots.record.candidates import Candidate, find_candidates
 from traceforge.snapshots.record.pattern_proposal import PatternProposal, list_proposals
 from traceforge.snapshots.record.pending_changes import PendingChange, load_pending, save_pending
 from traceforge.snapshots.record.proposal import Proposal, propose_changes
-from traceforge.snapshots.tree.project_snapshots import ProjectSnapshots, make_run_scopes, open_snapshots
+from traceforge.snapshots.tree.call_counts import FAILED, PASSED, CountedRun
+from traceforge.snapshots.tree.project_snapshots import (
+    ProjectSnapshots,
+    list_gone_cases,
+    make_run_scopes,
+    open_snapshots,
+)
 from traceforge.snapshots.tree.run_scopes import command_scope, is_test_scope
 from traceforge.traces.index_update import read_any_version
 from traceforge.traces.trace_store import TraceStore
@@ -67,7 +73,7 @@ def run_record(
         snapshots = open_snapshots(loaded, scope=scope)
         snapshots.player.fresh_scopes = broken_scopes
         live_run = _run_live(snapshots, command)
-    proposal = file_changes(snapshots, live_run.candidates, snapshots.player.use_counts, live_run.run.tests)
+    proposal = file_changes(snapshots, live_run.candidates, _describe_run(snapshots, live_run.run))
     return RecordRun(
         snapshots,
         live_run.run,
@@ -76,6 +82,19 @@ def run_record(
         proposal.unchanged,
         live_run.unread,
         list_proposals(proposal.changes, snapshots.approved_calls),
+    )
+
+
+def _describe_run(snapshots: ProjectSnapshots, run: CommandRun) -> RecordedScopes:
+    player, suite = snapshots.player, run.suite
+    shared = {**dict.fromkeys(suite.scope_starts, PASSED), **dict.fromkeys(suite.broken_scopes, FAILED)}
+    return RecordedScopes(
+        player.use_counts,
+        player.use_counts - player.earlier_use_counts,
+        {**run.tests, **shared, player.default_scope: FAILED if run.exit_code else PASSED},
+        list_gone_cases(snapshots, suite.collected, is_selection=suite.is_selection),
+        suite.scope_starts,
+        max(1, len(suite.workers)),
     )
 
 
@@ -95,7 +114,8 @@ def _run_live(snapshots: ProjectSnapshots, command: Sequence[str]) -> _LiveRun:
     recorder = IdCollectingRecorder(ThreadRecorder(RecorderSettings.from_project(loaded)))
     replay = ReplayResponder(snapshots.player, allow_upstream=True)
     run = run_command(command, loaded, recorder, with_proxy=True, replay=replay)
-    candidates, unread = read_candidates(snapshots, recorder.ids, set_key_variables(os.environ))
+    key_names = set_key_variables(os.environ)
+    candidates, unread = read_candidates(snapshots, recorder.ids, key_names, run.suite.call_workers)
     return _LiveRun(run, candidates, unread)
 
 
@@ -109,35 +129,56 @@ def _find_broken_references(candidates: Iterable[Candidate], player: Player) -> 
     )
 
 
-def file_changes(
-    snapshots: ProjectSnapshots,
-    candidates: Sequence[Candidate],
-    use_counts: Mapping[tuple[str, str], int],
-    scopes: Collection[str],
-) -> Proposal:
+class RecordedScopes(NamedTuple):
+    """What a run that records tells about its scopes."""
+
+    use_counts: Mapping[tuple[str, str], int]  # by scope and snapshot id
+    last_use_counts: Mapping[tuple[str, str], int]  # without earlier attempts of tests that were run again
+    outcomes: Mapping[str, str]  # how each scope ended
+    gone_cases: Collection[str] = ()
+    scope_starts: Mapping[str, int] = {}
+    workers: int = 1
+
+
+def file_changes(snapshots: ProjectSnapshots, candidates: Sequence[Candidate], recorded: RecordedScopes) -> Proposal:
     """Save the new or changed calls of a run as pending changes, in place of earlier ones of the same scopes."""
     loaded = snapshots.loaded
-    ran = {scope for scope, _ in use_counts} | {candidate.scope for candidate in candidates} | {*scopes}
-    run_scopes = make_run_scopes(loaded, ran)
-    proposal = propose_changes(candidates, snapshots.approved_calls, snapshots.keys, use_counts, run_scopes)
+    use_counts = recorded.use_counts
+    ran = {scope for scope, _ in use_counts} | {candidate.scope for candidate in candidates} | {*recorded.outcomes}
+    run_scopes = make_run_scopes(loaded, ran, recorded.gone_cases)
+    counted_run = CountedRun(
+        recorded.last_use_counts,
+        recorded.outcomes,
+        run_scopes,
+        loaded.config,
+        (),
+        recorded.scope_starts,
+        recorded.workers,
+    )
+    proposal = propose_changes(
+        candidates, snapshots.approved_calls, snapshots.keys, use_counts, run_scopes, counted_run
+    )
     replaced = [change.id for change in load_pending(loaded.project) if {turn.scope for turn in change.turns} & ran]
     save_pending(loaded.project, proposal.changes, [*replaced, *proposal.settled_ids])
     return proposal
 
 
 def read_candidates(
-    snapshots: ProjectSnapshots, trace_ids: Sequence[str], key_names: Iterable[str]
+    snapshots: ProjectSnapshots,
+    trace_ids: Sequence[str],
+    key_names: Iterable[str],
+    workers: Mapping[str, str] | None = None,
 ) -> tuple[list[Candidate], int]:
     """The live calls of a run, and how many of its traces cannot be read.
 
-    `key_names` are the API key variables that were set during the run.
+    `key_names` are the API key variables that were set during the run; `workers`, see `find_candidates`.
     """
     traces, unread = read_traces(snapshots.loaded, trace_ids)
     models, scope = snapshots.loaded.config.models, snapshots.player.default_scope
     names = tuple(sorted(key_names))
     candidates = [
         replace(candidate, raw_response=candidate.raw_response._replace(key_names=names))
-        for candidate in find_candidates(traces, snapshots.keys, models, scope)
+        for candidate in find_candidates(traces, snapshots.keys, models, scope, workers)
     ]
     return candidates, unread
 

@@ -3,15 +3,15 @@
 In: a snapshot tree that passed `verify`. Out: every approved call, and recordings for a player. Never: checks again
 what `verify` checked, or answers from a file that it could not read.
 
-Under `gate: "behaviour"` a snapshot answers any number of times. Under `gate: "request"`, and without a record, the
-n-th identical request of a scope gets the n-th answer; an approved error answers any number of times, because clients
-retry.
+Under `gate: "behaviour"` a snapshot answers any number of times; `call_counts` judges how often. Under
+`gate: "request"`, and without a record, the n-th identical request of a scope gets the n-th answer; an approved error
+answers any number of times, because clients retry, and so does the last answer to a client that polls.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cached_property
 from typing import NamedTuple, cast
 
@@ -28,11 +28,13 @@ from traceforge.snapshots.formats.determinism_policy import find_gate
 from traceforge.snapshots.formats.raw_response import RawResponse, decode_comparable_call, read_raw_response
 from traceforge.snapshots.formats.snapshot_format import read_document
 from traceforge.snapshots.formats.tree_layout import RESERVED_DIRS
+from traceforge.snapshots.tree.run_scopes import is_shared_scope
 from traceforge.snapshots.tree.tree_verification import TreeContent
 from traceforge.wire.endpoints import find_endpoint
 
 BEHAVIOUR_GATE, REQUEST_GATE = "behaviour", "request"
 HEAD_FIELDS = ("upstream", "headers")  # of a request that a person wrote: where it goes, and its headers
+POLLING_METHOD = "GET"  # of requests that ask how far something is, and no model
 
 
 class ScopeTurn(NamedTuple):
@@ -43,6 +45,11 @@ class ScopeTurn(NamedTuple):
     scope: str
     turn: int = 0
     calls: int = 0  # 0: unknown
+
+    def to_json(self, *, is_numbered: bool) -> JSONObject:
+        """As it stands in a source; identical calls are numbered where each may have another answer."""
+        entry: JSONObject = {"scope": self.scope, "turn": self.turn} if is_numbered else {"scope": self.scope}
+        return {**entry, "calls": self.calls} if self.calls else entry
 
 
 class ApprovedCall(NamedTuple):
@@ -77,6 +84,11 @@ class ApprovedCall(NamedTuple):
         return not all(name in cast("JSONObject", self.record["request"]) for name in HEAD_FIELDS)
 
     @property
+    def call_counts(self) -> dict[str, int]:
+        """How many calls of each scope the snapshot answers; 0 where that is unknown."""
+        return count_calls(self.turns)
+
+    @property
     def call(self) -> ComparedCall:
         """The call in the form in which calls are compared."""
         if self.record is not None:
@@ -87,7 +99,22 @@ class ApprovedCall(NamedTuple):
     @property
     def can_repeat(self) -> bool:
         """Whether it answers any number of times."""
-        return self.gate == BEHAVIOUR_GATE or (self.raw_response is not None and self.raw_response.status >= 400)
+        raw = self.raw_response
+        return self.gate == BEHAVIOUR_GATE or (
+            raw is not None and (raw.status >= 400 or raw.method == POLLING_METHOD)
+        )
+
+    @property
+    def model(self) -> str:
+        """The model that was called; "" if the request names none."""
+        if self.record is not None:
+            return str(cast("JSONObject", self.record["request"])["model"])
+        raw = self.raw_response
+        if raw is None:
+            return ""
+        body = raw.request_body
+        name = body.get("model") if isinstance(body, dict) else None
+        return name if isinstance(name, str) else find_endpoint(raw.method, raw.url).model
 
 
 def read_turns(source: JSONObject) -> list[ScopeTurn]:
@@ -99,6 +126,15 @@ def read_turns(source: JSONObject) -> list[ScopeTurn]:
         )
         for scope in scopes
     ]
+
+
+def count_calls(turns: Iterable[ScopeTurn]) -> dict[str, int]:
+    """How many calls of each scope turns stand for; 0 if the number of one of them is unknown."""
+    counts: dict[str, int] = {}
+    for turn in turns:
+        is_known = turn.calls and counts.get(turn.scope, 1)
+        counts[turn.scope] = counts.get(turn.scope, 0) + turn.calls if is_known else 0
+    return counts
 
 
 def load_approved_calls(project: str, models: Mapping[str, ModelRule]) -> list[ApprovedCall]:
@@ -163,8 +199,15 @@ def key_stored_request(keys: RequestKeyer, raw: RawResponse) -> KeyedRequest:
     )
 
 
-def build_recordings(calls: Iterable[ApprovedCall], keys: RequestKeyer) -> Iterator[Recording]:
-    """Recordings for a player: one for each scope and turn of each approved call, in the order of turns."""
+def build_recordings(
+    calls: Iterable[ApprovedCall],
+    keys: RequestKeyer,
+    may_repeat: Callable[[ApprovedCall, str], bool] = lambda _call, _scope: False,
+) -> Iterator[Recording]:
+    """Recordings for a player: one for each scope and turn of each approved call, in the order of turns.
+
+    `may_repeat`: whether a call was declared to repeat in a scope.
+    """
     turns = [
         (turn, call) for call in calls if call.raw_response is not None for turn in call.turns or [ScopeTurn("")]
     ]
@@ -180,8 +223,9 @@ def build_recordings(calls: Iterable[ApprovedCall], keys: RequestKeyer) -> Itera
             keyed_request.endpoint,
             source,
             fingerprints,
-            call.can_repeat,
-            call.raw_response.unknown,
+            repeats=call.can_repeat or may_repeat(call, turn.scope),
+            cycles=is_shared_scope(turn.scope),
+            unknown=call.raw_response.unknown,
         )
 
 

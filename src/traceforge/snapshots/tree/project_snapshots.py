@@ -10,7 +10,7 @@ import os
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from traceforge.config import SNAPSHOTS_DIR, LoadedConfig, ModelRule, current_folder, find_match_key
+from traceforge.config import SNAPSHOTS_DIR, Config, LoadedConfig, ModelRule, current_folder, find_match_key
 from traceforge.findings import Finding
 from traceforge.replay.library import Library
 from traceforge.replay.player import Player
@@ -18,8 +18,9 @@ from traceforge.replay.request_key import RequestKeyer, make_request_keyer
 from traceforge.snapshots.formats.approved_policy import check_policy_approved
 from traceforge.snapshots.formats.tree_layout import find_root_problem, has_interrupted_approval
 from traceforge.snapshots.tree.approved_calls import ApprovedCall, build_recordings, list_approved_calls
+from traceforge.snapshots.tree.call_counts import CountRule, find_count_rule
 from traceforge.snapshots.tree.declaration_effects import find_excessive_declarations
-from traceforge.snapshots.tree.run_scopes import RunScopes
+from traceforge.snapshots.tree.run_scopes import RunScopes, find_gone_cases
 from traceforge.snapshots.tree.synthesised_answers import SynthesisedAnswers
 from traceforge.snapshots.tree.tracked_state import refuse_tracked_state
 from traceforge.snapshots.tree.tree_verification import TreeContent, TreeReport, verify_tree
@@ -69,7 +70,7 @@ def open_snapshots(loaded: LoadedConfig, *, fresh: bool = False, scope: str = ""
     answering_calls = [] if fresh else approved_calls
     player = Player(
         keys,
-        Library(build_recordings(answering_calls, keys)),
+        Library(build_recordings(answering_calls, keys, lambda call, scope: _may_repeat(call, scope, config))),
         match_key=find_match_key(loaded.project),
         fallback=SynthesisedAnswers(answering_calls, config.models, keys),
     )
@@ -85,11 +86,22 @@ def _verify_root(root: str, models: Mapping[str, ModelRule], content: TreeConten
     return TreeReport(0, 0, (problem,)) if problem is not None else verify_tree(root, models, content=content)
 
 
+def _may_repeat(call: ApprovedCall, scope: str, config: Config) -> bool:
+    return find_count_rule(call, scope, config) in (CountRule.MAY_REPEAT, CountRule.MAY_VARY)
+
+
 def list_key_names(calls: Iterable[ApprovedCall]) -> set[str]:
     """The names of the API key variables that were set while these calls were recorded."""
     return {name for call in calls if call.raw_response is not None for name in call.raw_response.key_names}
 
 
-def make_run_scopes(loaded: LoadedConfig, ran: Collection[str]) -> RunScopes:
+def list_gone_cases(snapshots: ProjectSnapshots, collected: Collection[str], *, is_selection: bool) -> list[str]:
+    """The approved cases of parametrised tests that are gone, if all collected tests were to run."""
+    if is_selection:
+        return []
+    return find_gone_cases({turn.scope for call in snapshots.approved_calls for turn in call.turns}, collected)
+
+
+def make_run_scopes(loaded: LoadedConfig, ran: Collection[str], gone_cases: Collection[str] = ()) -> RunScopes:
     """The scopes of a run, for a project whose node ids start in its folder or in the current one."""
-    return RunScopes(ran, (current_folder(), loaded.project))
+    return RunScopes(ran, (current_folder(), loaded.project), gone_cases)

@@ -1,6 +1,7 @@
 """Scopes: the test or command that makes a call, and which tests no longer exist.
 
-A scope is the node id of a test, or, for calls outside of tests, a command: `$ python agent.py hello`.
+A scope is the node id of a test; a fixture or an import that tests share, `@ session fixture tests::menu`; or, for
+calls outside of pytest, a command: `$ python agent.py hello`.
 
 In: commands, node ids of tests that ran, and the folders they are relative to. Out: the scope of a command; whether a
 test was removed. Never: imports a test, or takes a test for removed that merely did not run: in doubt, it exists.
@@ -11,9 +12,10 @@ from __future__ import annotations
 import os
 import re
 import shlex
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from functools import lru_cache
 
+from traceforge.capture.hook.pytest_scopes import PREFIX as SHARED_PREFIX
 from traceforge.errors import CannotRead
 from traceforge.files import read_file
 
@@ -28,15 +30,36 @@ def command_scope(words: Sequence[str]) -> str:
 
 
 def is_test_scope(scope: str) -> bool:
-    """Whether the scope is a test, and not a command."""
-    return bool(scope) and not scope.startswith(COMMAND_PREFIX)
+    """Whether the scope is a test, and not a command, a fixture or an import."""
+    return bool(scope) and not scope.startswith((COMMAND_PREFIX, SHARED_PREFIX))
+
+
+def is_command_scope(scope: str) -> bool:
+    """Whether the scope is a command, whose calls belong to no test."""
+    return scope.startswith(COMMAND_PREFIX)
+
+
+def is_shared_scope(scope: str) -> bool:
+    """Whether tests of a pytest process share the scope: a wide fixture, an import, the start of pytest."""
+    return scope.startswith(SHARED_PREFIX)
+
+
+def find_gone_cases(scopes: Iterable[str], collected: Collection[str]) -> list[str]:
+    """The cases of parametrised tests that were not collected, although their functions were."""
+    functions = {_function_of(test) for test in collected}
+    return [scope for scope in scopes if "[" in scope and scope not in collected and _function_of(scope) in functions]
+
+
+def _function_of(scope: str) -> str:
+    return scope.partition("[")[0]
 
 
 class RunScopes:
     """The scopes of a run. Node ids are relative to one of `folders`: the current folder, or the project."""
 
-    def __init__(self, scopes: Collection[str], folders: Sequence[str]) -> None:
+    def __init__(self, scopes: Collection[str], folders: Sequence[str], gone_cases: Collection[str] = ()) -> None:
         self._ran = frozenset(scopes)
+        self._gone_cases = frozenset(gone_cases)
         self._folders = folders
         self._test_folders = {
             os.path.dirname(_file_of(scope))
@@ -49,8 +72,8 @@ class RunScopes:
         return scope in self._ran
 
     def is_removed(self, scope: str) -> bool:
-        """Whether the test was deleted or renamed."""
-        return is_test_scope(scope) and scope not in self._ran and self._is_gone(scope)
+        """Whether the test, or this case of it, was deleted or renamed."""
+        return is_test_scope(scope) and scope not in self._ran and (scope in self._gone_cases or self._is_gone(scope))
 
     def _is_removed_test(self, scope: str) -> bool:
         file, _, node = scope.partition("::")
@@ -62,7 +85,8 @@ class RunScopes:
             text = read_file(path).decode(errors="replace")
         except CannotRead:
             return False
-        return bool(name) and re.search(rf"\b{re.escape(name)}\b", text) is None
+        outside_comments = rf"^[^#\n]*\b{re.escape(name)}\b"
+        return bool(name) and re.search(outside_comments, text, re.MULTILINE) is None
 
     def _find_file(self, file: str) -> str:
         paths = (os.path.join(folder, file) for folder in self._folders)

@@ -11,7 +11,7 @@ from support.exchanges import REDACTOR
 from support.proposals import approve_change, make_call, propose
 from support.replay_player import play
 from traceforge.audit.tree_gate import PENDING_RULE, find_pending_changes
-from traceforge.config import ModelRule
+from traceforge.config import Config, ModelRule
 from traceforge.exchange import Caller, Exchange
 from traceforge.replay.library import Library
 from traceforge.replay.player import Player
@@ -27,6 +27,7 @@ from traceforge.snapshots.gate.gate_findings import (
     list_failed_tests,
 )
 from traceforge.snapshots.tree.approved_calls import ApprovedCall, build_recordings
+from traceforge.snapshots.tree.call_counts import CountedRun
 from traceforge.snapshots.tree.run_scopes import RunScopes, command_scope
 from traceforge.snapshots.tree.synthesised_answers import SynthesisedAnswers
 
@@ -182,7 +183,8 @@ def test_unused_is_judged_for_tests_that_ran_and_passed(
     """And in which everything was answered: what comes after a miss was not reached."""
     approved = approved_calls(make_call("a", scope="t"))
 
-    findings = list(find_unused(approved, {}, missed, tests, NOWHERE, command_passed=passed))
+    outcomes = {**tests, **({"$ pytest": "passed"} if passed else {})}
+    findings = list(find_unused(approved, {}, CountedRun({}, outcomes, NOWHERE, Config(), missed)))
 
     assert ([UNUSED_RULE] if has_findings else []) == [finding.finding.rule for finding in findings]
 
@@ -198,7 +200,8 @@ def test_a_call_of_a_shared_fixture_counts_as_used_whichever_test_runs_first() -
     passed = {"t.py::a": "passed", "t.py::b": "passed", "t.py::c": "passed"}
 
     def unused(*used: tuple[str, str]) -> list[str]:
-        findings = find_unused([first, second], dict.fromkeys(used, 1), set(), passed, NOWHERE, command_passed=True)
+        run = CountedRun({}, passed, NOWHERE, Config())
+        findings = find_unused([first, second], dict.fromkeys(used, 1), run)
         return [finding.nearest for finding in findings]
 
     assert [] == unused((scope[first.id], first.id))
@@ -213,16 +216,15 @@ def test_snapshots_of_a_command_are_unused_only_if_the_command_passed(passed: bo
     command = command_scope(["/usr/bin/python3.12", "app.py", "--all"])
     approved = approved_calls(make_call("a", scope=command))
     same_command, other_command = (
-        RunScopes({scope}, []) for scope in (command, command_scope(["python", "other.py"]))
+        CountedRun({}, {scope: "passed"} if passed else {}, RunScopes({scope}, []), Config())
+        for scope in (command, command_scope(["python", "other.py"]))
     )
 
     assert "$ python app.py --all" == command
-    assert passed == bool(list(find_unused(approved, {}, set(), {}, same_command, command_passed=passed)))
-    assert [] == list(
-        find_unused(approved, {(command, approved[0].id): 1}, set(), {}, same_command, command_passed=passed)
-    )
-    assert [] == list(find_unused(approved, {}, set(), {}, other_command, command_passed=passed))
-    assert [] == list(find_unused(approved, {}, {command}, {}, same_command, command_passed=passed))
+    assert passed == bool(list(find_unused(approved, {}, same_command)))
+    assert [] == list(find_unused(approved, {(command, approved[0].id): 1}, same_command))
+    assert [] == list(find_unused(approved, {}, other_command))
+    assert [] == list(find_unused(approved, {}, same_command._replace(missed_scopes={command})))
 
 
 def test_a_snapshot_without_a_raw_response_is_replayed_in_the_providers_format() -> None:

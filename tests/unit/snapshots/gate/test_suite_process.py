@@ -83,6 +83,7 @@ def test_observations_of_workers_are_sent_as_plain_values_and_added_up() -> None
     """Every field of each: one that is forgotten would not be judged."""
     observations = RunObservations(
         uses=[("t", "a", 2)],
+        earlier_uses=[("t", "a", 1)],
         missed_scopes=["t"],
         unreported_misses=["missed"],
         unreported_refusals=[("h:1", "remote", 1)],
@@ -90,6 +91,12 @@ def test_observations_of_workers_are_sent_as_plain_values_and_added_up() -> None
         key_names=["KEY"],
         skipped_modules=["tests/test_skipped.py"],
         unseen=[("could not see into x", "do something")],
+        gone_cases=["t.py::t[a]"],
+        scope_starts={"@ start of pytest": 1},
+        broken_scopes=["@ import of t.py"],
+        trace_workers={"trace": "gw0"},
+        moved_calls=["moved"],
+        workers=1,
         ungated_calls=1,
         request_gated=2,
         uncompared_calls=3,
@@ -108,5 +115,5 @@ def test_observations_of_workers_are_sent_as_plain_values_and_added_up() -> None
     assert {("t", "a"): 4} == both.use_counts
     for name, merged in both.to_builtins().items():
         once = values[name]
-        expected = {key: 2 * count for key, count in once.items()} if isinstance(once, dict) else 2 * once
-        assert (once if name == "key_names" else expected) == merged, name
+        expected = {key: 2 * value for key, value in once.items()} if isinstance(once, dict) else 2 * once
+        assert (once if name in ("key_names", "trace_workers") else expected) == merged, name

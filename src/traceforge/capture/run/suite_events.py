@@ -1,0 +1,51 @@
+"""What the pytest processes of a run report about their tests, and about scopes that are no test.
+
+In: events of a process, in its order; of several processes, in any order. Out: how each test ended, how often each
+other scope was opened, and which tests were collected. Never: knows what a test called.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from traceforge.capture.hook.pytest_events import BEGAN
+from traceforge.capture.hook.pytest_scopes import BROKEN, OPENED
+
+_OUTCOMES = ("passed", "skipped", "failed")  # of a test, the worst last
+
+
+@dataclass
+class SuiteEvents:
+    """The events of all pytest processes of a run so far."""
+
+    tests: dict[str, str] = field(default_factory=dict)  # by node id: how each ended
+    scope_starts: Counter[str] = field(default_factory=Counter)  # of fixtures and imports: how often each was opened
+    broken_scopes: set[str] = field(default_factory=set)  # of those, the ones that failed
+    workers: set[str] = field(default_factory=set)  # of pytest-xdist
+    call_workers: dict[str, str] = field(default_factory=dict)  # by the id of a call that went upstream
+    collected: set[str] = field(default_factory=set)  # tests
+    is_selection: bool = False  # not all collected tests were to run
+
+    def add_event(self, scope: str, event: str, worker: str = "") -> None:
+        """A test began, perhaps again, or a phase of it ended, and its worst outcome counts; or a scope was opened.
+
+        Raises:
+            ValueError: there is no such event.
+        """
+        if worker:
+            self.workers.add(worker)
+        if event == BEGAN:
+            self.tests.pop(scope, None)
+        elif event == OPENED:
+            self.scope_starts[scope] += 1
+        elif event == BROKEN:
+            self.broken_scopes.add(scope)
+        elif _OUTCOMES.index(event) >= _OUTCOMES.index(self.tests.get(scope, "passed")):
+            self.tests[scope] = event
+
+    def add_collection(self, tests: Sequence[str], is_selection: bool) -> None:
+        """A process has collected its tests."""
+        self.collected.update(tests)
+        self.is_selection = self.is_selection or is_selection
