@@ -78,7 +78,7 @@ class MatchRule(Struct, forbid_unknown_fields=True, frozen=True):
 
     ignore_paths: list[NonEmptyText] = msgspec.field(default_factory=list)
     ignore_patterns: list[NonEmptyText] = msgspec.field(default_factory=list)
-    redacted: Literal["compare", "require"] = "compare"
+    redacted: Literal["require", "forks", "count"] = "require"
     headers: list[NonEmptyText] = msgspec.field(default_factory=list)
     ignore_headers: list[NonEmptyText] = msgspec.field(default_factory=list)
 

@@ -13,6 +13,7 @@
     ├── RecordingFull              TF207  a recording has reached a limit of its format
     ├── TrackedState               TF208  Git tracks files that belong to one machine
     ├── BaseUnavailable            TF209  the commit that a build is compared with is not in the clone
+    ├── WrongMatchKey              TF210  the match key here is not that of the project
     ├── InvalidConfig              TF401  the configuration cannot be used
     ├── MissingExtra               TF402  an optional package is not installed
     ├── CannotListen               TF501  a server cannot use an address
@@ -210,6 +211,17 @@ class BaseUnavailable(TraceForgeError):
     def __init__(self, message: str, *, hint: str, fetch: Sequence[str] = ()) -> None:
         super().__init__(message, hint=hint)
         self.fetch = tuple(fetch)
+
+
+class WrongMatchKey(TraceForgeError):
+    """The match key of this machine is not the one under which the calls were recorded."""
+
+    code = "TF210"
+
+    def __init__(self, key_id: str, committed_id: str) -> None:
+        message = f"wrong key: the match key here has the id {key_id}, and the project's key is {committed_id}"
+        hint = "Ask your team for the key with that id, and set TRACEFORGE_MATCH_KEY or .ai-tests/match.key to it."
+        super().__init__(message, hint=hint)
 
 
 class CannotSign(TraceForgeError):

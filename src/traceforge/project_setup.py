@@ -2,28 +2,31 @@
 
 In: a folder of the project. Out: at the root of the project `traceforge.config.json` with every setting explained,
 `.gitignore` lines for what must never be committed, `.gitattributes` lines that keep Git from changing snapshots,
-`.ai-tests/match.key`, and on request a workflow of GitHub Actions. Never: changes an existing line.
+and `.ai-tests/match.key` unless the project has a key already; on request a workflow of GitHub Actions. Never:
+changes an existing line.
 """
 
 from __future__ import annotations
 
 import os
 import re
-import secrets
 import stat
 from collections.abc import Callable, Iterator, Sequence
 
 from traceforge.config import (
     CONFIG_FILE,
     MATCH_KEY_FILE,
+    MATCH_KEY_VARIABLE,
     SNAPSHOTS_DIR,
     LoadedConfig,
+    find_match_key,
     find_project,
     find_repository,
     load_config,
 )
 from traceforge.errors import CannotWrite
-from traceforge.files import STATE_DIR, make_private_folder, read_file, write_atomic
+from traceforge.files import STATE_DIR, read_file, write_atomic
+from traceforge.match_key import ensure_match_key, read_key_id
 
 GITIGNORE = ".gitignore"
 GITATTRIBUTES = ".gitattributes"
@@ -70,7 +73,7 @@ CONFIG = """{
   // Parts of a request that may differ when it is replayed: paths such as "$.messages[0].content", expressions, and
   // names of headers; and headers that are compared too, such as "openai-organization".
   "match": {
-    "ignore_paths": [], "ignore_patterns": [], "redacted": "compare", "headers": [], "ignore_headers": []
+    "ignore_paths": [], "ignore_patterns": [], "redacted": "require", "headers": [], "ignore_headers": []
   },
 
   // How `traceforge test` keeps a command from the network, and which ports of loopback it may reach all the same;
@@ -233,13 +236,12 @@ def _plain(name: str) -> str:
 
 
 def _write_key(project: str, seen_from: str) -> str:
-    path = os.path.join(project, MATCH_KEY_FILE)
     shown_path = _shown_path(project, MATCH_KEY_FILE, seen_from)
-    if os.path.lexists(path) and read_file(path).strip():
-        return f"kept      {shown_path}"
-    make_private_folder(os.path.dirname(path))
-    write_atomic(path, f"{secrets.token_hex(32)}\n".encode(), mode=0o600)
-    return f"wrote     {shown_path} (a secret: never commit it; CI takes it from TRACEFORGE_MATCH_KEY)"
+    if ensure_match_key(project):
+        return f"wrote     {shown_path} (a secret: never commit it; CI takes it from TRACEFORGE_MATCH_KEY)"
+    if find_match_key(project) is not None:
+        return f"kept      {MATCH_KEY_VARIABLE if os.environ.get(MATCH_KEY_VARIABLE) else shown_path}"
+    return f"missing   {shown_path}: the project's match key has the id {read_key_id(project)}; ask your team for it"
 
 
 def _shown_path(project: str, name: str, seen_from: str) -> str:

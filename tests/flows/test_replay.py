@@ -329,7 +329,7 @@ def test_an_address_is_compared_by_its_fingerprint_and_put_back(tmp_path: Path, 
     assert not any(MAIL.encode() in file.read_bytes() for file in files)
 
 
-@pytest.mark.parametrize(("setting", "code"), [("compare", 0), ("require", 3)])
+@pytest.mark.parametrize(("setting", "code"), [("count", 0), ("require", 3)])
 def test_without_the_key_an_unverified_address_is_counted_or_refused(
     tmp_path: Path, other: Upstream, setting: str, code: int
 ) -> None:

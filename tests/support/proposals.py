@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from support.exchanges import COMPOSER, chat_answer, chat_request, make_exchange, parse_object
+from support.exchanges import COMPOSER, REDACTOR, chat_answer, chat_request, make_exchange, parse_object
 from support.replay_player import KEYS
 from support.wire_transcripts import CHAT
 from traceforge.canon import Digest
@@ -16,6 +16,7 @@ from traceforge.snapshots.record.pending_changes import PendingChange
 from traceforge.snapshots.record.proposal import Proposal, propose_changes
 from traceforge.snapshots.tree.approved_calls import ApprovedCall
 from traceforge.snapshots.tree.run_scopes import RunScopes
+from traceforge.traces.trace_composer import TraceComposer
 
 REPEATABLE: dict[str, Any] = {"temperature": 0, "max_tokens": 50, "seed": 7}
 USAGE = {"prompt_tokens": 5, "completion_tokens": 7, "total_tokens": 12}
@@ -38,9 +39,10 @@ def make_call(
     return make_exchange(CHAT, request, response, number=number, status=status, caller=Caller(source, scope))
 
 
-def candidates_from(*calls: Exchange, models: Models = NO_MODELS) -> list[Candidate]:
+def candidates_from(*calls: Exchange, models: Models = NO_MODELS, match_key: bytes | None = None) -> list[Candidate]:
     """The candidates for approval in a run of these calls."""
-    composed = [COMPOSER.compose(exchange) for exchange in calls]
+    composer = TraceComposer(REDACTOR, match_key) if match_key else COMPOSER
+    composed = [composer.compose(exchange) for exchange in calls]
     return find_candidates([(parse_object(trace.trace), trace.chunks) for trace in composed], KEYS, models)
 
 
@@ -50,9 +52,10 @@ def propose(
     used: Mapping[tuple[str, str], int] | None = None,
     models: Models = NO_MODELS,
     folder: str = "/nowhere",
+    match_key: bytes | None = None,
 ) -> Proposal:
     """The changes that a run of these calls proposes, in a folder of tests."""
-    candidates = candidates_from(*calls, models=models)
+    candidates = candidates_from(*calls, models=models, match_key=match_key)
     return propose_changes(
         candidates, approved, KEYS, used or {}, RunScopes({exchange.caller.scope for exchange in calls}, [folder])
     )

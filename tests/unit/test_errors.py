@@ -42,6 +42,7 @@ from traceforge.errors import (
     TraceForgeError,
     TrackedState,
     UnusedInteractions,
+    WrongMatchKey,
     all_errors,
 )
 from traceforge.findings import ExitCode, Finding
@@ -65,6 +66,7 @@ MAKERS: dict[type[TraceForgeError], Callable[[], TraceForgeError]] = {
     CannotSign: lambda: CannotSign("Git names no SSH key", hint="git config gpg.format ssh"),
     BaseUnavailable: lambda: BaseUnavailable("the base is not in this clone", hint="Run: git fetch", fetch=["x"]),
     TrackedState: lambda: TrackedState([".ai-tests/approve.journal", ".ai-tests/match.key"]),
+    WrongMatchKey: lambda: WrongMatchKey("a" * 32, "b" * 32),
     RecordingFull: lambda: RecordingFull("a recording has at most 10000 interactions (MI4)"),
     InvalidConfig: lambda: InvalidConfig(FINDINGS),
     MissingExtra: lambda: MissingExtra("PyYAML is not installed", "vcr"),

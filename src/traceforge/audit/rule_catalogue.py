@@ -45,6 +45,7 @@ RULES: dict[str, str] = {
     "MF7": "The manifest's hash is the hash over its entries.",
     "MF8": "The manifest's times are those of its earliest and latest record.",
     "MF9": "No entry leads out of the tree.",
+    "MK1": "match-key.json names the match key of the project by its id.",
     "TR1": "A trace has every field of its format, of the right type.",
     "TR2": "A trace has a version that this TraceForge reads.",
     "TR3": "A trace's file is named after its time and its id.",

@@ -33,7 +33,7 @@ def vcr(folder: str, as_json: bool) -> None:
     no cassette holds a model call; the others were imported.
     """
     refuse_in_ci("import vcr")
-    snapshots = open_snapshots(load_project())
+    snapshots = open_snapshots(load_project(), is_recording=True)
     if findings := snapshots.tree_report.findings:
         click.echo(finding_lines(findings), err=True)
         click.echo("the snapshot tree is invalid, so nothing was imported", err=True)

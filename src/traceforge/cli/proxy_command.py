@@ -19,6 +19,7 @@ from traceforge.config import LoadedConfig, current_folder, load_config, upstrea
 from traceforge.findings import ExitCode, exit_code
 from traceforge.http.access import is_loopback
 from traceforge.http.serving import bind_socket, socket_url
+from traceforge.match_key import requires_comparison
 from traceforge.modelio.recording_player import RecordingFallback, open_recording_player
 from traceforge.modelio.replay_adapter import load_session
 from traceforge.replay.player import Player
@@ -118,7 +119,7 @@ def proxy(
     if replay is not None:
         if session is not None and session.unused:
             click.echo(f"unused: {count(session.unused, 'interaction')}", err=True)
-        required = loaded.config.match.redacted == "require"
+        required = requires_comparison(loaded.config.match.redacted, os.environ)
         raise click.exceptions.Exit(_report_replay(replay.player, strict=mode == "replay", required=required))
 
 

@@ -81,6 +81,9 @@ class Player:
         self.unmatched: list[UnmatchedRequest] = []
         self.default_scope = ""  # of calls that belong to no test
         self.fresh_scopes: frozenset[str] = frozenset()  # with `allow_upstream`, all their requests go upstream
+        self.renews_uncompared = (
+            False  # with `allow_upstream`, requests go upstream whose recordings lack fingerprints
+        )
         self.upstream_count = 0  # requests that went to their upstream
         self.use_counts: Counter[tuple[str, str]] = Counter()  # by scope and recording
         self.earlier_use_counts: Counter[tuple[str, str]] = Counter()  # of those, in earlier attempts of a test
@@ -92,6 +95,11 @@ class Player:
         self.uncompared_call_count = 0  # calls with redacted parts that could not be compared
         self.uncompared_part_count = 0
         self.unknown_head_count = 0  # calls whose recording does not say where it went, or all of its headers
+
+    @property
+    def has_match_key(self) -> bool:
+        """Whether redacted parts can be compared with those of recordings that were made with the key."""
+        return self._match_key is not None
 
     @property
     def played_count(self) -> int:
@@ -113,7 +121,7 @@ class Player:
         request = self._keyer.key_request(method, url, headers, body, self._library.unredacted_keys)
         fingerprints = fingerprint_redactions(request.compared_redactions, self._match_key)
         lookup = self._library.find_request(request, caller.scope, fingerprints)
-        if lookup.recording is None:
+        if lookup.recording is None or (allow_upstream and self._is_renewed(lookup)):
             return self._answer_unrecorded(request, caller, lookup, allow_upstream=allow_upstream)
         try:
             response = lookup.recording.source.load_response()
@@ -145,6 +153,10 @@ class Player:
             self.unmatched.append(unmatched)
         return unmatched
 
+    def _is_renewed(self, lookup: LookupResult) -> bool:
+        """Whether a request is recorded again because its recording was made without the match key."""
+        return self.renews_uncompared and self._match_key is not None and not lookup.redactions_compared
+
     def _answer_unrecorded(
         self, request: KeyedRequest, caller: Caller, lookup: LookupResult, *, allow_upstream: bool
     ) -> ReplayResult:
@@ -154,7 +166,7 @@ class Player:
         if fallback is not None and not lookup.differs_at:
             match = fallback.find_response(request)
             if match is not None:
-                return self._answer_synthesised(caller, *match)
+                return self._answer_synthesised(request, caller, *match)
         if allow_upstream:
             return self._pass_upstream()
         reason = fallback.explain_no_response(request) if fallback is not None else ""
@@ -182,10 +194,16 @@ class Player:
             if lookup.recording.unknown:
                 self.unknown_head_count += 1
 
-    def _answer_synthesised(self, caller: Caller, name: str, response: RecordedResponse) -> ReplayResult:
+    def _answer_synthesised(
+        self, request: KeyedRequest, caller: Caller, name: str, response: RecordedResponse
+    ) -> ReplayResult:
         with self._lock:
             self._count_in_scope(caller.scope, name)
             self.synthesised_count += 1
+            self.uncompared_field_counts.update(request.uncompared_paths)
+            if request.compared_redactions:
+                self.uncompared_call_count += 1
+                self.uncompared_part_count += len(request.compared_redactions)
         return ReplayResult(response, name)
 
     def _count_in_scope(self, scope: str, name: str) -> None:

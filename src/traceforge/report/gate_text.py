@@ -15,6 +15,7 @@ from traceforge.canon import JSON, JSONObject
 from traceforge.compare.classification import value_text
 from traceforge.compare.compared_call import ComparedCall
 from traceforge.compare.comparison import compare
+from traceforge.config import MATCH_KEY_FILE
 from traceforge.report.diff_text import comparison_text
 from traceforge.report.observation_text import observation_lines
 from traceforge.report.request_head_text import head_change_lines, unknown_parts_text
@@ -159,6 +160,8 @@ def record_lines(record_run: RecordRun) -> Iterator[str]:
     """The summary of `record`, and the next step."""
     played = record_run.snapshots.player.played_count
     yield f"{count(played + record_run.live, 'model call')}: {played} answered from snapshots, {record_run.live} live"
+    if record_run.has_new_key:
+        yield f"wrote {MATCH_KEY_FILE}, a secret to compare redacted parts with: never commit it, keep a copy for CI"
     yield from change_lines(record_run.changes)
     if record_run.unchanged:
         yield f"unchanged: {record_run.unchanged}"

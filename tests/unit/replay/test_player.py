@@ -225,3 +225,17 @@ def test_a_failed_lookup_is_counted_as_unmatched(tmp_path: Path) -> None:
 
     assert ("it broke", False) == (unmatched.message, unmatched.can_record)
     assert [unmatched] == player.unmatched
+
+
+def test_a_recording_without_fingerprints_is_renewed_where_the_key_is_there(tmp_path: Path) -> None:
+    """By `record` alone: a replay counts it, and so does a run without the key."""
+    exchange = make_exchange(CHAT, chat_request(f"Write to {MAIL}."), chat_answer("yes"))
+    url, headers, body = exchange.url, exchange.request_headers, exchange.request_body
+    outcomes = []
+    for number, (key, renews) in enumerate([(b"key", True), (b"key", False), (None, True)]):
+        player = make_player(tmp_path / str(number), exchange, match_key=key)
+        player.renews_uncompared = renews
+        result = player.play("POST", url, headers, body, Caller(), allow_upstream=True)
+        outcomes.append((result.goes_upstream, player.uncompared_call_count))
+
+    assert [(True, 0), (False, 1), (False, 1)] == outcomes

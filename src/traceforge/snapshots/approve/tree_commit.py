@@ -15,10 +15,11 @@ from msgspec import UNSET, UnsetType
 
 from traceforge.canon import Digest, JSONObject, digest_bytes, parse_json
 from traceforge.clock import timestamp_text
-from traceforge.config import SNAPSHOTS_DIR, Config, ModelRule
+from traceforge.config import SNAPSHOTS_DIR, Config, ModelRule, find_match_key
 from traceforge.errors import InvalidFile, NotFound, NotJSON
 from traceforge.files import read_file
 from traceforge.findings import Finding
+from traceforge.match_key import KEY_ID_NAME, write_key_id
 from traceforge.snapshots.formats import determinism_policy, snapshot_manifest, tree_layout
 from traceforge.snapshots.formats.approval_format import (
     Approval,
@@ -155,6 +156,7 @@ def commit_changes(
 
     The settings of `config` are approved with `approve_policy`, or if no approval of the tree names a policy yet. The
     approval is signed with `sign`, or where the project requires it.
+    The first approval also commits the id of the match key, so that nobody makes a second key.
     `replaced_files` names documents that are removed: those of another version, which `changes` migrate.
 
     Raises:
@@ -172,6 +174,8 @@ def commit_changes(
         _raise_if_any(tree.find_broken_documents())
         entries = list(tree.entries.values())
         tree.files[snapshot_manifest.MANIFEST_NAME] = snapshot_manifest.write_manifest(entries) if entries else None
+        if not os.path.lexists(f"{tree.root}/{KEY_ID_NAME}") and (key := find_match_key(project)) is not None:
+            tree.files[KEY_ID_NAME] = write_key_id(key)
         must_sign = tree.chain.requires_signatures() or (config is not None and config.approvals.require_signed)
         file, data = write_approval(
             timestamp_text(now),

@@ -1,6 +1,7 @@
 """Which files a snapshot tree may hold.
 
     <root>/manifest.json
+    <root>/match-key.json            the id of the match key
     <root>/<provider>/<id>.json      documents
     <root>/wire/<id>.json            approved raw responses, each of a record or of a call that records cannot hold
     <root>/approvals/*.json          who approved what
@@ -18,6 +19,7 @@ from typing import NamedTuple
 from traceforge.errors import CannotRead
 from traceforge.files import STATE_DIR, list_folder
 from traceforge.findings import IO, Finding
+from traceforge.match_key import KEY_ID_NAME
 from traceforge.snapshots.formats import snapshot_manifest
 
 LAYOUT_RULE = "SN6"
@@ -28,7 +30,7 @@ RESERVED_DIRS = frozenset({WIRE_DIR, APPROVALS_DIR})
 JOURNAL_NAME = "approve.journal"  # in the state folder, which is never committed
 SIGNERS_NAME = "allowed_signers"
 # Besides these, only dot files are expected.
-ROOT_FILES = frozenset({snapshot_manifest.MANIFEST_NAME, SIGNERS_NAME, "README.md"})
+ROOT_FILES = frozenset({snapshot_manifest.MANIFEST_NAME, KEY_ID_NAME, SIGNERS_NAME, "README.md"})
 STRAY_HINT = "Move it out of the tree: the tree holds approved files only."
 
 _PROVIDER = re.compile(r"[a-z0-9][a-z0-9._-]*\Z")

@@ -21,7 +21,9 @@ from traceforge.compare.json_diff import is_same_json
 from traceforge.config import ModelRule
 from traceforge.errors import NOT_REPLAYABLE_HINT
 from traceforge.findings import IO, Finding
+from traceforge.replay.fingerprints import Fingerprints, read_fingerprints
 from traceforge.replay.logical_upstream import UPSTREAM_PLACE, same_as_setting
+from traceforge.snapshots.formats.raw_response import RawResponse
 from traceforge.snapshots.formats.record_draft import draft_request
 from traceforge.snapshots.gate.telemetry_hosts import is_telemetry_host
 from traceforge.snapshots.tree.approved_calls import ApprovedCall
@@ -367,7 +369,12 @@ def _has_same_request(call: ApprovedCall, other: ApprovedCall) -> bool:
         and theirs is not None
         and (mine.method, mine.url, mine.request_headers) == (theirs.method, theirs.url, theirs.request_headers)
         and is_same_json(mine.request_body, theirs.request_body)
+        and _read_fingerprints(mine) == _read_fingerprints(theirs)
     )
+
+
+def _read_fingerprints(raw: RawResponse) -> Fingerprints:
+    return read_fingerprints(raw.redacted, raw.request_body, lambda _: False)
 
 
 def list_failed_tests(findings: Iterable[GateFinding]) -> list[str]:

@@ -7,6 +7,7 @@ several what only all of them know, such as a snapshot that no test asks for.
 
 from __future__ import annotations
 
+import os
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -16,6 +17,7 @@ from msgspec import Struct, field, to_builtins
 from traceforge.capture.run.network_access import RefusedConnection
 from traceforge.conversion import convert
 from traceforge.findings import IO, Finding
+from traceforge.match_key import NO_KEY_HINT, requires_comparison
 from traceforge.snapshots.gate.gate_findings import (
     NEW_HINT,
     NEW_RULE,
@@ -227,8 +229,13 @@ def judge_run(
 
 
 def _find_uncompared(snapshots: ProjectSnapshots, observations: RunObservations) -> list[Finding]:
-    if not observations.uncompared_calls or snapshots.loaded.config.match.redacted != "require":
+    """Redacted parts that could not be compared, where the project demands that they are."""
+    setting = snapshots.loaded.config.match.redacted
+    if not observations.uncompared_calls or not requires_comparison(setting, os.environ):
         return []
     message = f"redacted parts of {observations.uncompared_calls} calls could not be compared"
-    hint = "Set TRACEFORGE_MATCH_KEY to the key under which they were recorded."
+    if snapshots.player.has_match_key:
+        hint = "They were recorded without the match key: record them again, and approve them."
+    else:
+        message, hint = f"{message}: the match key is missing", NO_KEY_HINT
     return [Finding("(the run)", "", IO, message, hint)]

@@ -39,7 +39,7 @@ class SuiteProcess:
 
     def __init__(self, loaded: LoadedConfig, mode: str) -> None:
         self.mode = mode
-        self.snapshots = open_snapshots(loaded)
+        self.snapshots = open_snapshots(loaded, is_recording=mode == RECORD)
         self._off_scopes: set[str] = set()
         blocked_ports = model_ports(loaded, os.environ)
         self._guard = NetworkGuard(blocked_ports, self._off_scopes.__contains__)

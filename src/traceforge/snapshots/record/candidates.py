@@ -19,6 +19,7 @@ from traceforge.canon import Digest, JSONObject
 from traceforge.compare.compared_call import ComparedCall
 from traceforge.config import ModelRule
 from traceforge.exchange import CallOutcome, Headers
+from traceforge.replay.fingerprints import Fingerprints
 from traceforge.replay.recorded_response import RecordedResponse
 from traceforge.replay.request_key import KeyedRequest, RequestKeyer, UnknownParts
 from traceforge.replay.trace_recordings import find_unknown_parts, request_headers, response_from_trace
@@ -43,12 +44,21 @@ UNKNOWN_SOURCE: JSONObject = {"file": "(unknown)", "line": 0, "function": ""}
 _USER_INFO = re.compile(r"//[^/?#]*@")  # Its redacted form looks like a broken IPv6 address.
 _POLICY_HINT = 'Set it where the call is made, or declare the model with "gate": "request" in the configuration.'
 
+NO_KEY_REASON = RefusalReason(
+    "request",
+    "a part of it is redacted, and nobody could compare it later: the match key is missing",
+    "Ask your team for the match key, set TRACEFORGE_MATCH_KEY to it, and record again.",
+)
+
+RequestIdentity = tuple[Digest, Fingerprints]
+
 
 class Candidate(Struct, frozen=True, dict=True):
     """One answered call of a run."""
 
     trace_id: str
     keyed_request: KeyedRequest
+    fingerprints: Fingerprints
     scope: str
     provider: str
     source: JSONObject
@@ -62,6 +72,11 @@ class Candidate(Struct, frozen=True, dict=True):
     @property
     def key(self) -> Digest:
         return self.keyed_request.key
+
+    @property
+    def identity(self) -> RequestIdentity:
+        """What two calls with the same request have in common: also its redacted parts."""
+        return self.key, self.fingerprints
 
     @property
     def is_error(self) -> bool:
@@ -102,28 +117,38 @@ def find_candidates(
     models: Mapping[str, ModelRule],
     scope: str = "",
     workers: Mapping[str, str] | None = None,
+    *,
+    needs_match_key: bool = False,
 ) -> list[Candidate]:
     """Every answered call, without failed attempts that were retried with success.
 
     `scope` is that of calls outside of tests. `workers` are those of pytest-xdist, by trace id: of what each of them
-    does once, such as setting up a fixture of the session, one worker's calls are taken.
+    does once, such as setting up a fixture of the session, one worker's calls are taken. With `needs_match_key`, a
+    call whose redacted parts nobody could compare later is refused.
     """
     candidates = [
         candidate
         for body, chunks in traces
-        if (candidate := _make_candidate(body, chunks, keys, models, scope)) is not None
+        if (candidate := _make_candidate(body, chunks, keys, models, scope, needs_match_key)) is not None
     ]
     return _drop_repeats_of_workers(list(_drop_failed_attempts(candidates)), workers or {})
 
 
 def _make_candidate(
-    body: JSONObject, chunk_lines: bytes, keys: RequestKeyer, models: Mapping[str, ModelRule], scope: str
+    body: JSONObject,
+    chunk_lines: bytes,
+    keys: RequestKeyer,
+    models: Mapping[str, ModelRule],
+    scope: str,
+    needs_match_key: bool,
 ) -> Candidate | None:
     answer = response_from_trace(body, chunk_lines)
     if answer is None:
         return None
     trace_wire = cast("JSONObject", body["wire"])
     raw = _build_raw_response(body, trace_wire, answer, keys)
+    keyed_request = key_stored_request(keys, raw)
+    fingerprints = keys.read_fingerprints(keyed_request, raw.redacted)
     draft = draft_raw_response(raw, models)
     provider = provider_folder(str(body.get("provider", "other")))
     gate = (
@@ -132,7 +157,8 @@ def _make_candidate(
     metadata = cast("JSONObject", body["metadata"])
     return Candidate(
         str(body["id"]),
-        key_stored_request(keys, raw),
+        keyed_request,
+        fingerprints,
         str(body.get("scope") or scope),
         provider,
         cast("JSONObject", body.get("source", UNKNOWN_SOURCE)),
@@ -141,7 +167,10 @@ def _make_candidate(
         raw,
         draft,
         gate,
-        tuple(_find_refusal_reasons(trace_wire, answer, draft, provider, models)),
+        (
+            *_find_refusal_reasons(trace_wire, answer, draft, provider, models),
+            *([NO_KEY_REASON] if needs_match_key and fingerprints is None else ()),
+        ),
     )
 
 
@@ -204,10 +233,10 @@ def _drop_transient_headers(headers: Headers) -> Headers:
 
 def _drop_failed_attempts(candidates: Sequence[Candidate]) -> Iterator[Candidate]:
     """Leave out failed attempts whose request was answered later in the same scope."""
-    succeeded: set[tuple[str, Digest]] = set()
+    succeeded: set[tuple[str, RequestIdentity]] = set()
     remaining: list[Candidate] = []
     for candidate in reversed(candidates):
-        request = (candidate.scope, candidate.key)
+        request = (candidate.scope, candidate.identity)
         if candidate.is_error and request in succeeded:
             continue
         if not candidate.is_error:

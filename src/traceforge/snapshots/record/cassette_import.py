@@ -179,7 +179,9 @@ def _file_changes(snapshots: ProjectSnapshots, exchanges: Sequence[Exchange], re
     for problem, times in writer.counts.failed.items():
         report.findings.append(Finding("(the traces)", "", PARSE, f"{times} could not be stored: {problem}"))
     traces, report.unread = read_traces(loaded, [exchange.id for exchange in exchanges])
-    candidates = find_candidates(traces, snapshots.keys, loaded.config.models)
+    candidates = find_candidates(
+        traces, snapshots.keys, loaded.config.models, needs_match_key=loaded.config.match.redacted != "count"
+    )
     tests = {exchange.caller.scope for exchange in exchanges if exchange.caller.scope}
     proposal = propose_changes(
         candidates, snapshots.approved_calls, snapshots.keys, Counter(), make_run_scopes(loaded, tests)

@@ -10,18 +10,20 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from operator import attrgetter
 from typing import NamedTuple, cast
 
 from msgspec import Struct, field
 
-from traceforge.canon import JSON, Digest, JSONObject, digest_fields
+from traceforge.canon import JSON, Digest, JSONObject, digest_fields, json_bytes
 from traceforge.compare.compared_call import ComparedCall
 from traceforge.compare.comparison import compare
+from traceforge.replay.fingerprints import NOTHING_REDACTED, Fingerprints
 from traceforge.replay.request_distance import PromptLikeness, RequestDistance, measure_distance
 from traceforge.replay.request_key import KeyedRequest, RequestKeyer
 from traceforge.snapshots.formats.raw_response import write_raw_response
 from traceforge.snapshots.formats.record_draft import RefusalReason
-from traceforge.snapshots.record.candidates import Candidate
+from traceforge.snapshots.record.candidates import Candidate, RequestIdentity
 from traceforge.snapshots.record.count_changes import propose_counts
 from traceforge.snapshots.record.pending_changes import ChangeKind, PendingChange
 from traceforge.snapshots.tree.approved_calls import BEHAVIOUR_GATE, ApprovedCall, ScopeTurn, key_stored_request
@@ -109,6 +111,13 @@ class _ApprovedIndex:
         request = self.request(call)
         return request.key if request is not None else None
 
+    def fingerprints(self, call: ApprovedCall) -> Fingerprints:
+        """The fingerprints of the redacted parts of the request."""
+        request, raw = self.request(call), call.raw_response
+        if request is None or raw is None:
+            return NOTHING_REDACTED
+        return self._keys.read_fingerprints(request, raw.redacted)
+
     def request(self, call: ApprovedCall) -> KeyedRequest | None:
         """The request with its key; None without a raw response."""
         if call.id not in self._requests:
@@ -116,14 +125,19 @@ class _ApprovedIndex:
             self._requests[call.id] = key_stored_request(self._keys, raw) if raw is not None else None
         return self._requests[call.id]
 
-    def asks_the_same(self, call: ApprovedCall, request: KeyedRequest) -> bool:
+    def asks_the_same(self, call: ApprovedCall, candidate: Candidate) -> bool:
         """Whether both requests are the same as far as they are known."""
-        return request.has_key(self.key(call)) or self.knows_all_of(call, request)
+        if not candidate.keyed_request.has_key(self.key(call)) and not self._has_key(call, candidate.key):
+            return False
+        return self.fingerprints(call) == candidate.fingerprints
 
-    def knows_all_of(self, call: ApprovedCall, request: KeyedRequest) -> bool:
+    def knows_all_of(self, call: ApprovedCall, candidate: Candidate) -> bool:
         """Whether the approved request is this one, and at least as much is known about it."""
+        return self._has_key(call, candidate.key) and self.fingerprints(call) == candidate.fingerprints
+
+    def _has_key(self, call: ApprovedCall, key: Digest) -> bool:
         approved = self.request(call)
-        return approved is not None and approved.has_key(request.key)
+        return approved is not None and approved.has_key(key)
 
     def call(self, approved: ApprovedCall) -> ComparedCall:
         if approved.id not in self._calls:
@@ -141,16 +155,16 @@ def _group_calls(
         if key is not None:
             turns[scope, key] += times
     groups: list[_CallGroup] = []
-    groups_by_key: dict[Digest, list[_CallGroup]] = {}
+    groups_by_request: dict[RequestIdentity, list[_CallGroup]] = {}
     for order, candidate in enumerate(candidates):
         known_keys = [candidate.key, *(key for _, key in candidate.keyed_request.partial_keys)]
         turn = ScopeTurn(candidate.scope, sum(turns[candidate.scope, key] for key in known_keys))
         turns[candidate.scope, candidate.key] += 1
-        same_key = groups_by_key.setdefault(candidate.key, [])
-        group = _find_group(candidate, same_key)
+        same_request = groups_by_request.setdefault(candidate.identity, [])
+        group = _find_group(candidate, same_request)
         if group is None:
             group = _CallGroup(candidate, [turn], order, reasons=list(candidate.reasons))
-            same_key.append(group)
+            same_request.append(group)
             groups.append(group)
         else:
             group.calls += 1
@@ -158,13 +172,13 @@ def _group_calls(
     return groups
 
 
-def _find_group(candidate: Candidate, same_key: Sequence[_CallGroup]) -> _CallGroup | None:
+def _find_group(candidate: Candidate, same_request: Sequence[_CallGroup]) -> _CallGroup | None:
     """The group of the same request and answer; under `gate: "behaviour"`, of the same request."""
-    for group in same_key:
+    for group in same_request:
         if not compare(group.first.call, candidate.call).answer_changes:
             return group
-    if same_key and candidate.gate == BEHAVIOUR_GATE and not candidate.is_error:
-        group = same_key[0]
+    if same_request and candidate.gate == BEHAVIOUR_GATE and not candidate.is_error:
+        group = same_request[0]
         group.answers += 1
         return group
     return None
@@ -185,7 +199,7 @@ def _match_predecessors(
         (int(_scopes_of(group.turns).isdisjoint(_scopes_of(call.turns))), group.order, group, call)
         for group in groups
         for call in unmatched.values()
-        if index.asks_the_same(call, group.first.keyed_request)
+        if index.asks_the_same(call, group.first)
     )
     for scope in dict.fromkeys(turn.scope for group in groups for turn in group.turns):
         groups_in_scope = [
@@ -194,7 +208,7 @@ def _match_predecessors(
             if group.predecessor is None and any(turn.scope == scope for turn in group.turns)
         ]
         calls_in_scope = [call for call in unmatched.values() if any(turn.scope == scope for turn in call.turns)]
-        calls_in_scope.sort(key=_recorded_at)
+        calls_in_scope.sort(key=attrgetter("recorded_at"))
         assign(
             (_distance(group, call, index), abs(group_order - call_order), group, call)
             for group_order, group in enumerate(groups_in_scope)
@@ -215,10 +229,6 @@ def _match_predecessors(
 
 def _scopes_of(turns: Iterable[ScopeTurn]) -> set[str]:
     return {turn.scope for turn in turns}
-
-
-def _recorded_at(call: ApprovedCall) -> str:
-    return str(call.record["timestamp"]) if call.record is not None else ""
 
 
 def _call_site(source: JSONObject) -> tuple[JSON, JSON]:
@@ -259,7 +269,7 @@ def _find_change_kind(group: _CallGroup, index: _ApprovedIndex) -> ChangeKind | 
     comparison = compare(index.call(predecessor), group.first.call)
     approved_key = index.key(predecessor)
     is_request_changed = (
-        not index.knows_all_of(predecessor, group.first.keyed_request)
+        not index.knows_all_of(predecessor, group.first)
         if approved_key is not None
         else bool(comparison.request_changes)
     )
@@ -278,7 +288,10 @@ def _make_id(candidate: Candidate, taken_ids: Collection[str]) -> str:
     stem = str(candidate.source.get("file") or "").rpartition("/")[2].partition(".")[0]
     readable = stem if not function or "<" in function else function  # not `<module>` or `<lambda>`
     name = re.sub(r"[^a-z0-9_-]+", "-", readable.lower()).strip("-_")[:NAME_LENGTH_MAX] or candidate.provider
-    digest = digest_fields(ID_TAG, [("key", candidate.key)]).removeprefix("sha256:")[:ID_DIGITS]
+    fields: list[tuple[str, str | None]] = [("key", candidate.key)]
+    if candidate.fingerprints:
+        fields.append(("redacted", json_bytes(cast("JSON", candidate.fingerprints)).decode()))
+    digest = digest_fields(ID_TAG, fields).removeprefix("sha256:")[:ID_DIGITS]
     base = unique = f"{name}-{digest}"
     number = 1
     while unique in taken_ids:

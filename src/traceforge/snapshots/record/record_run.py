@@ -50,6 +50,7 @@ class RecordRun:
     unchanged: int = 0
     unread: int = 0  # calls whose traces cannot be read
     proposals: list[PatternProposal] = field(default_factory=list)  # for parts of prompts that vary by their nature
+    has_new_key: bool = False  # whether a match key was made
 
 
 def run_record(
@@ -61,7 +62,8 @@ def run_record(
     provider does not know. Then `notify` is called, and the command is run again with those tests fully live.
     """
     scope = redacted_scope(loaded, command)
-    snapshots = open_snapshots(loaded, fresh=fresh, scope=scope)
+    snapshots = open_snapshots(loaded, fresh=fresh, scope=scope, is_recording=True)
+    has_new_key = snapshots.has_new_key
     if snapshots.tree_report.findings:
         return RecordRun(snapshots)
     live_run = _run_live(snapshots, command)
@@ -70,7 +72,7 @@ def run_record(
         all_tests = all(map(is_test_scope, broken_scopes))
         tests = f"{len(broken_scopes)} test{'s' if len(broken_scopes) > 1 else ''}" if all_tests else "the command"
         notify(f"{tests} referred to a replayed answer that the provider does not know: running again, all live")
-        snapshots = open_snapshots(loaded, scope=scope)
+        snapshots = open_snapshots(loaded, scope=scope, is_recording=True)
         snapshots.player.fresh_scopes = broken_scopes
         live_run = _run_live(snapshots, command)
     proposal = file_changes(snapshots, live_run.candidates, _describe_run(snapshots, live_run.run))
@@ -82,6 +84,7 @@ def run_record(
         proposal.unchanged,
         live_run.unread,
         list_proposals(proposal.changes, snapshots.approved_calls),
+        has_new_key,
     )
 
 
@@ -178,7 +181,14 @@ def read_candidates(
     names = tuple(sorted(key_names))
     candidates = [
         replace(candidate, raw_response=candidate.raw_response._replace(key_names=names))
-        for candidate in find_candidates(traces, snapshots.keys, models, scope, workers)
+        for candidate in find_candidates(
+            traces,
+            snapshots.keys,
+            models,
+            scope,
+            workers,
+            needs_match_key=snapshots.loaded.config.match.redacted != "count",
+        )
     ]
     return candidates, unread
 

@@ -71,6 +71,11 @@ class ApprovedCall(NamedTuple):
         return (self.raw_response.source if self.raw_response is not None else None) or {}
 
     @property
+    def recorded_at(self) -> str:
+        """When the call was made; "" where a record does not say."""
+        return str(self.record["timestamp"]) if self.record is not None else ""
+
+    @property
     def turns(self) -> list[ScopeTurn]:
         """Every scope and turn in which the call was made; none if the snapshot was written by hand."""
         return read_turns(self.source)
@@ -211,7 +216,8 @@ def build_recordings(
     turns = [
         (turn, call) for call in calls if call.raw_response is not None for turn in call.turns or [ScopeTurn("")]
     ]
-    for turn, call in sorted(turns, key=lambda item: (item[0], item[1].id)):
+    # Without the match key, calls that differ in redacted parts alone are answered in the order of the recording.
+    for turn, call in sorted(turns, key=lambda item: (item[0], item[1].recorded_at, item[1].id)):
         assert call.raw_response is not None
         keyed_request = key_stored_request(keys, call.raw_response)
         source = _RawResponseSource(call.raw_response, keyed_request.key_fields)

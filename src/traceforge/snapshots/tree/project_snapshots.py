@@ -10,8 +10,9 @@ import os
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from traceforge.config import SNAPSHOTS_DIR, Config, LoadedConfig, ModelRule, current_folder, find_match_key
+from traceforge.config import SNAPSHOTS_DIR, Config, LoadedConfig, ModelRule, current_folder
 from traceforge.findings import Finding
+from traceforge.match_key import ensure_match_key, load_match_key
 from traceforge.replay.library import Library
 from traceforge.replay.player import Player
 from traceforge.replay.request_key import RequestKeyer, make_request_keyer
@@ -35,6 +36,7 @@ class ProjectSnapshots(NamedTuple):
     keys: RequestKeyer
     player: Player
     policy_findings: Sequence[Finding] = ()  # settings that are not approved; `record` goes on with them
+    has_new_key: bool = False  # whether a match key was made
 
     @property
     def findings(self) -> Sequence[Finding]:
@@ -42,15 +44,19 @@ class ProjectSnapshots(NamedTuple):
         return (*self.tree_report.findings, *self.policy_findings)
 
 
-def open_snapshots(loaded: LoadedConfig, *, fresh: bool = False, scope: str = "") -> ProjectSnapshots:
+def open_snapshots(
+    loaded: LoadedConfig, *, fresh: bool = False, scope: str = "", is_recording: bool = False
+) -> ProjectSnapshots:
     """Verify the tree of a project, and load its approved calls.
 
-    With `fresh` the player answers nothing. `scope` is that of calls outside of tests. An interrupted approval is
-    finished first.
+    With `fresh` the player answers nothing. `scope` is that of calls outside of tests. `is_recording`: a
+    project that has no match key gets one, and calls that were recorded without it are recorded again. An
+    interrupted approval is finished first.
 
     Raises:
         InvalidConfig: what is declared as volatile cannot be read.
         TrackedState: Git tracks files of the state folder.
+        WrongMatchKey: the match key of this machine is not that of the project.
         BrokenJournal, PathInUse, CannotWrite: an approval was cut short and cannot be finished.
     """
     refuse_tracked_state(loaded.project)
@@ -68,15 +74,18 @@ def open_snapshots(loaded: LoadedConfig, *, fresh: bool = False, scope: str = ""
     if findings := find_excessive_declarations(loaded, approved_calls):
         tree_report, approved_calls = tree_report._replace(findings=tuple(findings)), []
     answering_calls = [] if fresh else approved_calls
+    can_answer = not tree_report.findings
+    has_new_key = is_recording and can_answer and ensure_match_key(loaded.project)
     player = Player(
         keys,
         Library(build_recordings(answering_calls, keys, lambda call, scope: _may_repeat(call, scope, config))),
-        match_key=find_match_key(loaded.project),
+        match_key=load_match_key(loaded.project) if can_answer else None,
         fallback=SynthesisedAnswers(answering_calls, config.models, keys),
     )
     player.default_scope = scope
+    player.renews_uncompared = is_recording
     policy_findings = check_policy_approved(loaded, tree_report.settings)
-    return ProjectSnapshots(loaded, tree_report, approved_calls, keys, player, policy_findings)
+    return ProjectSnapshots(loaded, tree_report, approved_calls, keys, player, policy_findings, has_new_key)
 
 
 def _verify_root(root: str, models: Mapping[str, ModelRule], content: TreeContent) -> TreeReport:

@@ -54,7 +54,9 @@ SYNC_EACH_MAX = 32  # Up to this many files are synced one by one; for more, one
 
 _HEADER = b"traceforge journal 2 "
 _NO_PROOF = b"-"  # Where no key can be kept; such a journal cannot be finished.
-_TREE_FILE = re.compile(r"(?:manifest\.json|[a-z0-9][a-z0-9._-]*/[A-Za-z0-9_-][A-Za-z0-9._-]*\.json)\Z")
+_TREE_FILE = re.compile(
+    r"(?:manifest\.json|match-key\.json|[a-z0-9][a-z0-9._-]*/[A-Za-z0-9_-][A-Za-z0-9._-]*\.json)\Z"
+)
 _TEMPORARY_JOURNAL = re.compile(rf"\.{re.escape(JOURNAL_NAME)}\.[0-9a-f]+\.tmp\Z")
 
 
@@ -125,7 +127,7 @@ def finish_interrupted_approval(project: str) -> bool:
 
 
 def is_tree_file(file: str) -> bool:
-    """Whether a snapshot tree may hold a file of this path: a manifest, or `<folder>/<name>.json`."""
+    """Whether a snapshot tree may hold a file of this path: one of its own, or `<folder>/<name>.json`."""
     return _TREE_FILE.match(file) is not None
 
 

@@ -20,6 +20,7 @@ from traceforge.config import ModelRule
 from traceforge.errors import CannotRead, InvalidFile, NotJSON
 from traceforge.files import list_folder, read_file
 from traceforge.findings import IO, Finding, internal_error_finding, printable_name
+from traceforge.match_key import KEY_ID_NAME, check_key_id
 from traceforge.snapshots.formats import determinism_policy, snapshot_manifest, tree_layout
 from traceforge.snapshots.formats.approved_policy import NEVER_APPROVED, ApprovedSettings
 from traceforge.snapshots.formats.raw_response import (
@@ -122,7 +123,7 @@ def verify_tree(
         CannotRead: `root` itself cannot be listed.
     """
     documents = check_documents(root, models, map_tasks, content)
-    findings = [*documents.findings, *_check_manifest(root, documents)]
+    findings = [*documents.findings, *_check_manifest(root, documents), *_check_match_key_id(root)]
     raw_ids = [name for name in _list_raw_responses(root, findings) if name not in documents.unknown_ids]
     stored = {
         entry.id: tree_layout.StoredSnapshot(entry.file, entry.hash, entry.id in documents.raw_response_ids)
@@ -407,3 +408,13 @@ def _check_manifest(root: str, documents: DocumentsReport) -> list[Finding]:
     except CannotRead as exc:
         return [exc.finding(snapshot_manifest.MANIFEST_NAME)]
     return snapshot_manifest.check_manifest(data, entries, documents.unknown_files)
+
+
+def _check_match_key_id(root: str) -> list[Finding]:
+    path = f"{root}/{KEY_ID_NAME}"
+    if not os.path.lexists(path):
+        return []
+    try:
+        return check_key_id(read_file(path, follow_links=False))
+    except CannotRead as exc:
+        return [exc.finding(KEY_ID_NAME)]

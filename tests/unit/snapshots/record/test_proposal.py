@@ -213,6 +213,52 @@ def test_a_declared_model_is_not_refused() -> None:
     assert ["temperature", "max_tokens"] == change.record["request"]["declared"]  # type: ignore[index,call-overload]
 
 
+KEY = b"a key of a test"
+LETTERS = [
+    make_call(f"Write to {name}@corp-example.org.", f"Dear {name}", number, scope="t::test_letters")
+    for number, name in enumerate(("ann", "bob", "ann"))
+]
+
+
+def test_requests_that_differ_in_a_redacted_part_are_two_snapshots() -> None:
+    """Also with different answers, which would be refused if the requests were the same."""
+    proposal = propose(*LETTERS, match_key=KEY)
+
+    assert [ChangeKind.NEW] * 2 == kinds(proposal)
+    assert {"Dear ann", "Dear bob"} == {change.record["response"]["content"] for change in proposal.changes}  # type: ignore[index,call-overload]
+    assert [change.id for change in proposal.changes] == [
+        change.id for change in propose(*LETTERS[::-1], match_key=KEY).changes
+    ]
+    assert [ChangeKind.REFUSED] == kinds(propose(*LETTERS))
+
+
+def test_a_redacted_part_that_changed_is_a_changed_request() -> None:
+    """The successor of the same test's call keeps its id; the others are as approved."""
+    approved = [approve_change(change) for change in propose(*LETTERS, match_key=KEY).changes]
+    eve = make_call("Write to eve@corp-example.org.", "Dear bob", 9, scope="t::test_letters")
+
+    proposal = propose(LETTERS[0], eve, match_key=KEY, approved=approved)
+
+    assert (ChangeKind.REQUEST, 1) == (only(proposal).kind, proposal.unchanged)
+    assert only(proposal).id in {call.id for call in approved}
+
+
+def test_a_call_that_was_recorded_without_the_key_is_recorded_again() -> None:
+    approved = [approve_change(only(propose(LETTERS[0])))]
+
+    assert [ChangeKind.REQUEST] == kinds(propose(LETTERS[0], match_key=KEY, approved=approved))
+    assert [] == kinds(propose(LETTERS[0], approved=approved))
+
+
+def test_a_failed_attempt_at_another_redacted_part_stays() -> None:
+    """Only an identical success replaces it."""
+    failed = make_call("Write to bob@corp-example.org.", "no", 0, status=500)
+    success = make_call("Write to ann@corp-example.org.", "yes", 1)
+
+    assert 2 == len(candidates_from(failed, success, match_key=KEY))
+    assert 1 == len(candidates_from(failed, make_call("Write to bob@corp-example.org.", "yes", 1), match_key=KEY))
+
+
 def test_a_failed_attempt_before_an_identical_success_is_dropped() -> None:
     """It is neither new nor changed; another failed request is proposed as its raw response alone."""
     proposal = propose(
