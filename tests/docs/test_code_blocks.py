@@ -25,6 +25,7 @@ from pages import (
 from traceforge.canon import parse_json
 from traceforge.chat.execution_trace import read_execution_trace
 from traceforge.context.model.context_snapshot import read_context_snapshot
+from traceforge.match_key import KeyIdShape
 from traceforge.modelio import read_session
 from traceforge.packs.pack_format import read_run
 from traceforge.snapshots.formats.approval_format import read_approval
@@ -40,6 +41,7 @@ READERS: dict[str, Callable[[bytes], object]] = {
     "context-snapshot": read_context_snapshot,
     "execution-trace": read_execution_trace,
     "manifest": lambda data: msgspec.convert(parse_json(data), Manifest),
+    "match-key": lambda data: msgspec.convert(parse_json(data), KeyIdShape),
     "modelio": read_session,
     "pack-run": read_run,
     "snapshot": read_document,

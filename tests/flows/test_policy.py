@@ -21,7 +21,7 @@ APPROVE = 'traceforge approve --policy --reason "…"'
 CHANGES: dict[str, tuple[dict[str, Any], str]] = {
     "volatile path": ({"match": {"ignore_paths": ["$.user"]}}, "match.ignore_paths"),
     "volatile pattern": ({"match": {"ignore_patterns": ["id-[0-9]+"]}}, "match.ignore_patterns"),
-    "redacted parts": ({"match": {"redacted": "require"}}, "match.redacted"),
+    "redacted parts": ({"match": {"redacted": "count"}}, "match.redacted"),
     "gate of a model": ({"models": {"gpt-4*": {"gate": "request"}}}, 'models["gpt-4*"].gate'),
     "default of a model": ({"models": {"gpt-4*": {"temperature": 0}}}, 'models["gpt-4*"].temperature'),
     "skipped test": ({"test": {"may_skip": ["*"]}}, "test.may_skip"),

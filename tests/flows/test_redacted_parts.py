@@ -18,12 +18,13 @@ import os
 import httpx
 
 NAMES = os.environ.get("NAMES", "ann.lee bob.roy").split()
+VERB = os.environ.get("VERB", "Write")
 
 
 def ask(name):
     body = {"model": "gpt-4.1-mini", "temperature": 0, "seed": 7, "max_tokens": 60,
             "user": os.environ.get("ME", "me"),
-            "messages": [{"role": "user", "content": f"Write to {name}@corp-example.org."}]}
+            "messages": [{"role": "user", "content": f"{VERB} to {name}@corp-example.org."}]}
     answer = httpx.post(f"{os.environ['OPENAI_BASE_URL']}/chat/completions", json=body, timeout=60)
     return answer.raise_for_status().json()["choices"][0]["message"]["content"]
 
@@ -75,8 +76,9 @@ def run_tests(site: Site, **variables: str) -> tuple[int, int, str]:
 
 
 def configure(site: Site, **match: object) -> None:
-    """Set the `match` settings of a project."""
+    """Set the `match` settings of a project, and approve them."""
     (site.folder / "traceforge.config.json").write_text(json.dumps({"match": match}))
+    assert 0 == site.run("approve", "--policy", "--reason", "as agreed").code
 
 
 def test_prompts_that_differ_in_a_redacted_part_are_two_calls(site: Site, letters: Site) -> None:
@@ -161,12 +163,13 @@ def test_a_clone_gets_no_second_key(site: Site) -> None:
 
     second = site.run("init")
     recorded = site.run("record", *site.pytest("test_letters.py"), NAMES="eve.fox tom.ray")
+    changed = site.run("record", *site.pytest("test_letters.py::test_a_letter"), VERB="Speak")
 
     assert f"missing   {KEY_FILE}: the project's match key has the id " in second.out
     assert "" == _git(site, "status", "--porcelain")
     assert not (site.folder / KEY_FILE).exists()
-    assert "refused: 2" in recorded.err
-    assert "the match key is missing" in recorded.err
+    assert (3, True) == (recorded.code, "3 calls compared without 3 redacted values" in recorded.err), recorded
+    assert (0, True, True) == (changed.code, "refused: 1" in changed.err, "the match key is missing" in changed.err)
 
 
 def _git(site: Site, *words: str) -> str:

@@ -24,6 +24,7 @@ from traceforge.modelio.recording_player import RecordingFallback, open_recordin
 from traceforge.modelio.replay_adapter import load_session
 from traceforge.replay.player import Player
 from traceforge.replay.trace_recordings import open_trace_player
+from traceforge.report.observation_text import uncompared_line
 from traceforge.report.text_format import count, finding_lines, one_line
 from traceforge.snapshots.tree.project_snapshots import open_snapshots
 from traceforge.snapshots.tree.tracked_state import refuse_tracked_state
@@ -168,9 +169,7 @@ def _report_replay(player: Player, *, strict: bool, required: bool) -> int:
     for path, times in sorted(player.uncompared_field_counts.items()):
         click.echo(f"not compared: {path}{_times(times)}", err=True)
     if player.uncompared_call_count:
-        parts = count(player.uncompared_part_count, "redacted value")
-        message = f"{count(player.uncompared_call_count, 'call')} compared without {parts}"
-        click.echo(f"{message}: the match key was missing when they were recorded, or is missing now", err=True)
+        click.echo(uncompared_line(player.uncompared_call_count, player.uncompared_part_count), err=True)
     if player.unknown_head_count:
         calls = count(player.unknown_head_count, "call")
         click.echo(f"{calls} compared without upstream or headers, which the recordings do not know", err=True)

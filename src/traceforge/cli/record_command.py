@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import os
+
 import click
 
 from traceforge.canon import ecmascript_bytes
 from traceforge.cli.output import refuse_in_ci
 from traceforge.config import current_folder, load_config
 from traceforge.findings import ExitCode, exit_code
+from traceforge.match_key import requires_comparison
 from traceforge.report.gate_text import record_json, record_lines
 from traceforge.report.text_format import finding_lines
 from traceforge.snapshots.record.model_declarations import declare_models
@@ -25,7 +28,8 @@ def record(command: tuple[str, ...], fresh: bool, propose_config: bool, as_json:
     """Run COMMAND and save new or changed model calls for review.
 
     Approved calls are answered from snapshots; only new or changed requests go to their provider. The exit code is
-    that of COMMAND, or 3 if COMMAND succeeded and made no model call or a call was lost. Then list the pending
+    that of COMMAND, or 3 if COMMAND succeeded and made no model call, a call was lost, or redacted parts could not be
+    compared. Then list the pending
     changes with `traceforge status`, read them with `traceforge diff` and approve them with `traceforge approve`.
 
     A call is refused if it cannot be approved as it is, for example because its answer may differ each time;
@@ -52,8 +56,11 @@ def record(command: tuple[str, ...], fresh: bool, propose_config: bool, as_json:
         else:
             click.echo("\n".join(f"traceforge: {line}" for line in record_lines(record_run)), err=True)
         nothing = not record_run.live and not record_run.snapshots.player.played_count
+        uncompared = record_run.snapshots.player.uncompared_call_count and requires_comparison(
+            loaded.config.match.redacted, os.environ
+        )
         code = record_run.run.exit_code or (
-            ExitCode.UNCHECKED if nothing or record_run.unread or record_run.run.lost else 0
+            ExitCode.UNCHECKED if nothing or record_run.unread or record_run.run.lost or uncompared else 0
         )
     if propose_config:
         for line in declare_models(loaded):

@@ -17,7 +17,7 @@ from traceforge.compare.compared_call import ComparedCall
 from traceforge.compare.comparison import compare
 from traceforge.config import MATCH_KEY_FILE
 from traceforge.report.diff_text import comparison_text
-from traceforge.report.observation_text import observation_lines
+from traceforge.report.observation_text import observation_lines, uncompared_line
 from traceforge.report.request_head_text import head_change_lines, unknown_parts_text
 from traceforge.report.run_text import survivor_lines
 from traceforge.report.text_format import PROMPT_ONLY, count, hint_line, one_line
@@ -165,6 +165,10 @@ def record_lines(record_run: RecordRun) -> Iterator[str]:
     yield from change_lines(record_run.changes)
     if record_run.unchanged:
         yield f"unchanged: {record_run.unchanged}"
+    if record_run.snapshots.player.uncompared_call_count:
+        yield uncompared_line(
+            record_run.snapshots.player.uncompared_call_count, record_run.snapshots.player.uncompared_part_count
+        )
     if record_run.unread:
         yield f"{count(record_run.unread, 'call')} could not be recorded"
     if record_run.run is not None:

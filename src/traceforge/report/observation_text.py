@@ -21,9 +21,7 @@ def observation_lines(observations: RunObservations) -> Iterator[str]:
     for path, times in sorted(observations.uncompared_fields.items()):
         yield f"not compared: {path} ({count(times, 'time')})"
     if observations.uncompared_calls:
-        parts = count(observations.uncompared_parts, "redacted value")
-        calls = count(observations.uncompared_calls, "call")
-        yield f"{calls} compared without {parts}: the match key that they were recorded with is missing"
+        yield uncompared_line(observations.uncompared_calls, observations.uncompared_parts)
     if observations.unknown_heads:
         calls = count(observations.unknown_heads, "call")
         yield (
@@ -41,3 +39,9 @@ def observation_lines(observations: RunObservations) -> Iterator[str]:
         yield f"{count(observations.ungated_calls, 'call')} of tests that are marked as off: not checked"
     if observations.request_gated:
         yield f"{PROMPT_ONLY}: {count(observations.request_gated, 'call')}"
+
+
+def uncompared_line(calls: int, parts: int) -> str:
+    """How many calls had redacted parts that could not be compared."""
+    compared = f"{count(calls, 'call')} compared without {count(parts, 'redacted value')}"
+    return f"{compared}: the match key was missing when they were recorded, or is missing now"

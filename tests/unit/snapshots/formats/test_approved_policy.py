@@ -66,7 +66,7 @@ def test_the_same_policy_written_otherwise_is_no_change(before: Any, after: Any)
     [
         ({}, {"hosts": ["a"]}, [("hosts", None, ["a"])]),
         ({"hosts": ["a"]}, {}, [("hosts", ["a"], None)]),
-        ({"match": {"redacted": "require"}}, {}, [("match.redacted", "require", None)]),
+        ({"match": {"redacted": "count"}}, {}, [("match.redacted", "count", None)]),
         (
             {"models": {"gpt-4.1": {"gate": "request"}}},
             {"models": {"gpt-4.1": {}}},
