@@ -294,3 +294,53 @@ def test_a_pull_request_without_a_change_is_green(origin: Origin, tmp_path: Path
 
     assert (0, True) == (ran.code, "all valid" in ran.out), ran
     assert os.sep not in ran.out.splitlines()[0]
+
+
+@pytest.fixture
+def monorepo(tmp_path: Path) -> tuple[Project, str]:
+    """A repository with a project in a folder, and its last commit; the next one removes the project's tree."""
+    outer = Project(tmp_path / "monorepo")
+    inner = Project(outer.folder / "services" / "agent")
+    shutil.rmtree(inner.folder / ".git")
+    (inner.folder / "app.py").write_text("")
+    inner.approve(record_change("one"))
+    outer.commit()
+    base = _head(outer)
+    return outer, base
+
+
+def test_ap7_a_tree_that_is_gone_is_red_above_and_below(monorepo: tuple[Project, str]) -> None:
+    """Without it the tests of its project would run ungated."""
+    project, base = monorepo
+    shutil.rmtree(project.folder / "services" / "agent" / ".ai-snapshots")
+    (project.folder / "services" / "agent" / "tests").mkdir()
+
+    for folder in (project.folder, project.folder / "services", project.folder / "services" / "agent" / "tests"):
+        ran = traceforge("verify", "--base", base, cwd=folder)
+        assert (1, True) == (ran.code, "AP7" in ran.out and "was removed since" in ran.out), (folder, ran)
+
+
+def test_a_project_that_moved_with_its_tree_is_green(monorepo: tuple[Project, str]) -> None:
+    """Where it is now, and at the root of the repository; without its approvals it is red."""
+    project, base = monorepo
+    (project.folder / "services" / "agent").rename(project.folder / "bot")
+    project.commit()
+    for folder in (project.folder, project.folder / "bot"):
+        ran = traceforge("test", "--base", base, cwd=folder)
+        assert "AP7" not in ran.out, (folder, ran)
+
+    shutil.rmtree(project.folder / "bot" / ".ai-snapshots" / "approvals")
+    project.commit()
+
+    assert "AP7" in traceforge("test", "--base", base, cwd=project.folder).out
+
+
+def test_a_project_that_was_emptied_with_approvals_may_go(monorepo: tuple[Project, str]) -> None:
+    project, _ = monorepo
+    agent = project.folder / "services" / "agent"
+    assert 0 == traceforge("snapshot", "rm", "one", "--reason", "x", cwd=agent).code
+    project.commit()
+    shutil.rmtree(agent / ".ai-snapshots")
+
+    for folder in (project.folder, agent):
+        assert "AP7" not in traceforge("test", "--base", "HEAD", cwd=folder).out

@@ -44,9 +44,8 @@ from traceforge.snapshots.tree.approval_chain import ApprovalChain
 from traceforge.snapshots.tree.build_base import BuildBase, find_build_base
 from traceforge.snapshots.tree.git_commands import GitUnavailable
 from traceforge.snapshots.tree.git_objects import GitObjects, blob_id
+from traceforge.snapshots.tree.removed_trees import BASE_RULE, find_removed_trees, list_tree_files
 from traceforge.snapshots.tree.signature_check import check_new_signatures
-
-BASE_RULE = "AP7"
 
 _HINT = (
     "Restore it from that commit, or approve it: "
@@ -107,7 +106,7 @@ def check_against_base(
             return BaseCheck(base.line)
         findings = [
             *_check_tree(objects, base, f"{project}/{SNAPSHOTS_DIR}", stored, loaded, require_signed),
-            *_find_removed_trees(objects, base, project, start or project),
+            *find_removed_trees(objects, base, project, start or project),
         ]
         return BaseCheck(base.line, tuple(sorted(findings)))
 
@@ -159,6 +158,8 @@ def _check_tree(
     require_signed: bool,
 ) -> Iterator[Finding]:
     before = _load_base(objects, base, root, stored)
+    if not before.stored and not os.path.lexists(root):
+        return  # Its last snapshot was removed with an approval.
     approvals = load_approvals(root)
     new_approvals = [stored_approval for stored_approval in approvals if stored_approval.file not in before.approvals]
     new_states = {
@@ -249,35 +250,12 @@ def _find_changed_settings(
             yield change.name, Finding(file, f"$.{change.name}", POLICY_RULE, message, hint)
 
 
-def _find_removed_trees(objects: GitObjects, base: BuildBase, project: str, start: str) -> Iterator[Finding]:
-    """Trees of the commit, from `start` upwards, that are gone; the project's own is checked file by file."""
-    root = f"{project}/{SNAPSHOTS_DIR}"
-    for folder in _list_folders_upwards(start):
-        path = os.path.join(folder, SNAPSHOTS_DIR)
-        below = os.path.relpath(path, project).replace(os.sep, "/")
-        if folder != project and not os.path.lexists(path) and objects.list_folder(f"{base.commit}:./{below}"):
-            message = f"{printable_name(below)} was removed since {base.name}"
-            hint = "Restore it from that commit, or remove each of its snapshots: traceforge snapshot rm"
-            yield Finding(os.path.relpath(path, root), "", BASE_RULE, message, hint)
-
-
-def _list_folders_upwards(start: str) -> Iterator[str]:
-    """A folder and those above it, up to the root of the repository."""
-    folder = os.path.realpath(start)
-    repository = find_repository(folder)
-    while True:
-        yield folder
-        if folder == repository or folder == os.path.dirname(folder):
-            return
-        folder = os.path.dirname(folder)
-
-
 def _has_repository(project: str) -> bool:
     return os.path.lexists(os.path.join(find_repository(project), ".git"))
 
 
 def _load_base(objects: GitObjects, base: BuildBase, root: str, stored: Mapping[str, StoredSnapshot]) -> _BaseTree:
-    files = _list_files(objects, f"{base.commit}:./{SNAPSHOTS_DIR}")
+    files = list_tree_files(objects, f"{base.commit}:./{SNAPSHOTS_DIR}")
     changed = {
         file: _read_blob(objects, blob) for file, blob in files.items() if not _has_blob(f"{root}/{file}", blob)
     }
@@ -287,19 +265,6 @@ def _load_base(objects: GitObjects, base: BuildBase, root: str, stored: Mapping[
         frozenset(approvals),
         {file: _parse_object(changed[file]).get("hash") for file in approvals if file in changed},
     )
-
-
-def _list_files(objects: GitObjects, tree: str) -> dict[str, str]:
-    """The files of a snapshot tree in a commit, with the ids of their blobs; none if it is no folder there."""
-    files = {}
-    for name, entry in (objects.list_folder(tree) or {}).items():
-        if entry.is_file:
-            files[name] = entry.id
-        elif not name.startswith("."):
-            for child, child_entry in (objects.list_folder(entry.id) or {}).items():
-                if child_entry.is_file and child.endswith(".json") and not child.startswith("."):
-                    files[f"{name}/{child}"] = child_entry.id
-    return files
 
 
 def _read_blob(objects: GitObjects, blob: str) -> bytes:

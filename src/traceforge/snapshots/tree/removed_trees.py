@@ -1,0 +1,95 @@
+"""Snapshot trees that a commit has and the checkout lacks: without its tree, nothing of a project is compared.
+
+In: a repository, a commit and a folder in which tests run. Out: a finding for each tree that is gone, in the folder,
+above it or below it. Never: reports a tree without snapshots, whose last one was removed with an approval, or one
+that was moved with all its approvals.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+
+from traceforge.config import SNAPSHOTS_DIR, find_repository
+from traceforge.findings import Finding, printable_name
+from traceforge.snapshots.formats import tree_layout
+from traceforge.snapshots.tree.build_base import BuildBase
+from traceforge.snapshots.tree.git_commands import GitUnavailable, run_git
+from traceforge.snapshots.tree.git_objects import GitObjects
+
+BASE_RULE = "AP7"
+_HINT = "Restore it from that commit, or remove its snapshots one by one: traceforge snapshot rm"
+
+
+def list_tree_files(objects: GitObjects, tree: str) -> dict[str, str]:
+    """The files of a snapshot tree in a commit, with the ids of their blobs; none if it is no folder there."""
+    files = {}
+    for name, entry in (objects.list_folder(tree) or {}).items():
+        if entry.is_file:
+            files[name] = entry.id
+        elif not name.startswith("."):
+            for child, child_entry in (objects.list_folder(entry.id) or {}).items():
+                if child_entry.is_file and child.endswith(".json") and not child.startswith("."):
+                    files[f"{name}/{child}"] = child_entry.id
+    return files
+
+
+def find_removed_trees(objects: GitObjects, base: BuildBase, project: str, start: str) -> Iterator[Finding]:
+    """Trees of the commit around `start` that are gone; that of the project itself is not looked at."""
+    repository = find_repository(start)
+    own = _join(_path_in(repository, project), SNAPSHOTS_DIR)
+    folder = _path_in(repository, start)
+    trees = _list_trees(repository, base.commit)
+    removed = [
+        tree
+        for tree in trees
+        if tree != own
+        and _is_around(os.path.dirname(tree), folder)
+        and not os.path.lexists(os.path.join(repository, tree))
+    ]
+    for tree in removed:
+        files = list_tree_files(objects, f"{base.commit}:{tree}")
+        if has_snapshots(files) and not _is_moved(objects, repository, files, trees):
+            path = os.path.relpath(os.path.join(repository, tree), os.path.join(project, SNAPSHOTS_DIR))
+            message = f"{printable_name(tree)} was removed since {base.name}, with all its snapshots"
+            yield Finding(path, "", BASE_RULE, message, _HINT)
+
+
+def has_snapshots(files: dict[str, str]) -> bool:
+    """Whether a tree with these files has more than approvals."""
+    return any("/" in file and not file.startswith(f"{tree_layout.APPROVALS_DIR}/") for file in files)
+
+
+def _list_trees(repository: str, commit: str) -> list[str]:
+    """The paths of all snapshot trees in a commit."""
+    output = run_git(repository, "ls-tree", "-r", "-d", "-z", "--name-only", "--full-tree", commit)
+    if output is None:
+        raise GitUnavailable("the tree is not in this clone")
+    names = [name.decode(errors="surrogateescape") for name in output.split(b"\0")]
+    return [name for name in names if os.path.basename(name) == SNAPSHOTS_DIR]
+
+
+def _path_in(repository: str, folder: str) -> str:
+    """A folder relative to the repository, as Git names it; "" for the root."""
+    below = os.path.relpath(os.path.realpath(folder), repository).replace(os.sep, "/")
+    return "" if below == "." else below
+
+
+def _join(folder: str, name: str) -> str:
+    return f"{folder}/{name}" if folder else name
+
+
+def _is_around(folder: str, start: str) -> bool:
+    """Whether one of the two folders contains the other; both are relative to the repository."""
+    first, second = _join(folder, ""), _join(start, "")
+    return first.startswith(second) or second.startswith(first)
+
+
+def _is_moved(objects: GitObjects, repository: str, files: dict[str, str], old_trees: list[str]) -> bool:
+    """Whether a tree that the commit does not have yet holds every approval of the removed one."""
+    approvals = {item for item in files.items() if item[0].startswith(f"{tree_layout.APPROVALS_DIR}/")}
+    return bool(approvals) and any(
+        approvals <= list_tree_files(objects, f"HEAD:{tree}").items()
+        for tree in _list_trees(repository, "HEAD")
+        if tree not in old_trees
+    )
