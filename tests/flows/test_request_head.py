@@ -97,6 +97,21 @@ def test_a_project_compares_more_headers_and_ignores_others(site: Site) -> None:
     assert "the header openai-organization of" in ran.err
 
 
+def test_a_test_has_the_base_urls_of_the_recording_and_no_others(site: Site) -> None:
+    """Another address, one that was not set, and none at all; frameworks send other fields then."""
+    site.edit(HEADERS, '"headers": {**EXTRA, "Authorization"')
+    site.edit(
+        "SETTINGS: dict", 'EXTRA = {"X-Gateway": "1"} if "OPENAI_API_BASE" in os.environ else {}\nSETTINGS: dict'
+    )
+    others = {"OPENAI_BASE_URL": "https://llm.example.com/v1", "OPENAI_API_BASE": "https://llm.example.com"}
+
+    ran = site.test("-k", CHAT, **others)
+    plugin = site.plugin("-k", CHAT, without=["OPENAI_BASE_URL"], OPENAI_API_BASE="https://llm.example.com")
+
+    assert (0, True) == (ran.code, f"GREEN: {CHAT_CALL_COUNT} calls replayed" in ran.err), ran.err
+    assert (0, True) == (plugin.code, f"{CHAT_CALL_COUNT} calls replayed" in plugin.out), plugin.out
+
+
 def store_as_an_older_version(site: Site) -> None:
     """Rewrite the raw responses without their upstreams, and with the headers that every version has stored."""
     loaded = load_config(str(site.folder))

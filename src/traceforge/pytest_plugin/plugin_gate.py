@@ -230,7 +230,11 @@ class PluginGate:
 
         snapshots = self.process.snapshots
         candidates, unread = read_candidates(
-            snapshots, observations.trace_ids, observations.key_names, observations.trace_workers
+            snapshots,
+            observations.trace_ids,
+            observations.key_names,
+            observations.base_urls,
+            observations.trace_workers,
         )
         recorded = RecordedScopes(
             observations.use_counts,

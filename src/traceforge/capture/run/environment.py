@@ -7,6 +7,7 @@ it, or loses what the user had set: that becomes the proxy's upstream.
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable, Collection, Mapping, MutableMapping
 from pathlib import Path
 from typing import NamedTuple
@@ -49,6 +50,15 @@ BASE_URL_VARIABLES = (
     BaseUrlVariable("AZURE_OPENAI_ENDPOINT", "azure", is_always_set=False),
 )
 
+# Every variable from which SDKs and frameworks learn where a provider is. Some send other fields where one is set.
+RESTORED_VARIABLES = frozenset(
+    {
+        *(variable.name for variable in BASE_URL_VARIABLES), "ANTHROPIC_API_BASE", "AZURE_API_BASE",
+        "DEEPSEEK_API_BASE", "GEMINI_API_BASE", "GROQ_BASE_URL", "MISTRAL_API_BASE", "OLLAMA_API_BASE",
+        "OLLAMA_BASE_URL", "OPENROUTER_API_BASE", "VERTEX_API_BASE", "XAI_API_BASE",
+    }
+)  # fmt: skip
+
 # Variables in which SDKs look for a key. Applications choose a provider by them, and without a key most clients
 # cannot be created.
 KEY_VARIABLES = frozenset(
@@ -61,6 +71,8 @@ KEY_VARIABLES = frozenset(
 )  # fmt: skip
 DUMMY_KEY = "traceforge-test-dummy-key"
 
+_USER_INFO = re.compile(r"(?<=:)//[^/?#]*@")
+
 Values = Mapping[str, str | None]  # None: it is not set
 
 
@@ -69,24 +81,41 @@ def set_key_variables(environ: Mapping[str, str]) -> tuple[str, ...]:
     return tuple(sorted(name for name in KEY_VARIABLES if environ.get(name)))
 
 
-def with_dummy_keys(environ: Mapping[str, str], names: Collection[str]) -> dict[str, str]:
-    """The environment with these keys, none of them real, and no others."""
-    other_variables = {name: value for name, value in environ.items() if name not in KEY_VARIABLES}
-    return {**other_variables, **dict.fromkeys(KEY_VARIABLES.intersection(names), DUMMY_KEY)}
+def read_base_urls(environ: Mapping[str, str]) -> dict[str, str]:
+    """The base-URL variables that are set, without users and passwords."""
+    return {name: _USER_INFO.sub("//", environ[name]) for name in sorted(RESTORED_VARIABLES) if name in environ}
 
 
-class DummyKeys:
-    """Dummy keys in this process, for as long as a suite runs in it: those of `names` are set, and no others.
+class RecordedVariables(NamedTuple):
+    """The variables of a recording that a test restores: what SDKs send depends on them."""
 
-    Without `names` it is not known which were set while the suite was recorded, and nothing is changed. Variables
-    that the suite itself has set stay.
+    key_names: Collection[str] = ()  # key variables that were set; empty: unknown
+    base_urls: Mapping[str, str] | None = None  # base-URL variables that were set; None: unknown
+
+    def restore(self, environ: Mapping[str, str]) -> dict[str, str]:
+        """The environment with these variables, and no others of their kind; keys get a value that is not real."""
+        result = {**environ}
+        if self.key_names:
+            result = {name: value for name, value in result.items() if name not in KEY_VARIABLES}
+            result |= dict.fromkeys(KEY_VARIABLES.intersection(self.key_names), DUMMY_KEY)
+        if self.base_urls is not None:
+            result = {name: value for name, value in result.items() if name not in RESTORED_VARIABLES}
+            result |= {name: value for name, value in self.base_urls.items() if name in RESTORED_VARIABLES}
+        return result
+
+
+class RestoredVariables:
+    """The variables of a recording in this process, for as long as a suite runs in it.
+
+    What is unknown is not changed. Variables that the suite itself has set stay.
     """
 
-    def __init__(self, environ: MutableMapping[str, str], names: Collection[str]) -> None:
+    def __init__(self, environ: MutableMapping[str, str], recorded: RecordedVariables) -> None:
         self._environ = environ
-        replacement = with_dummy_keys(environ, names) if names else {**environ}
-        changed = [name for name in KEY_VARIABLES if environ.get(name) != replacement.get(name)]
-        self._dummies: Values = {name: replacement.get(name) for name in changed}
+        replacement = recorded.restore(environ)
+        names = KEY_VARIABLES | RESTORED_VARIABLES
+        changed = [name for name in names if environ.get(name) != replacement.get(name)]
+        self._recorded: Values = {name: replacement.get(name) for name in changed}
         self._originals: Values = {name: environ.get(name) for name in changed}
         self._is_installed = False
 
@@ -94,13 +123,13 @@ class DummyKeys:
         """A second time changes nothing."""
         if not self._is_installed:
             self._is_installed = True
-            self._swap(self._originals, self._dummies)
+            self._swap(self._originals, self._recorded)
 
     def remove(self) -> None:
-        """Restore the keys; they can be installed again."""
+        """Put the variables back as they were; they can be installed again."""
         if self._is_installed:
             self._is_installed = False
-            self._swap(self._dummies, self._originals)
+            self._swap(self._recorded, self._originals)
 
     def _swap(self, before: Values, after: Values) -> None:
         for name, value in after.items():

@@ -6,6 +6,7 @@ keeps a whole command from the network: a suite in one process does not need it.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from contextlib import suppress
 from typing import NamedTuple
@@ -38,8 +39,11 @@ class RefusedConnection(NamedTuple):
 
 
 def model_ports(loaded: LoadedConfig, environ: Mapping[str, str]) -> set[int]:
-    """Ports of loopback at which models answer, according to the environment and the configuration."""
-    urls = [*environment.read_upstreams(environ).values(), *loaded.config.upstream_urls.values()]
+    """Ports of loopback at which models answer, according to the configuration, the environment of the command, and
+    our own: a test has the base URLs of the recording, and the models of this machine may be elsewhere.
+    """
+    urls = [url for variables in (environ, os.environ) for url in environment.read_upstreams(variables).values()]
+    urls += loaded.config.upstream_urls.values()
     urls += [f"//{host}" for host in loaded.config.hosts]
     ports = {OLLAMA_PORT}
     for url in urls:

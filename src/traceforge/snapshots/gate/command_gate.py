@@ -12,7 +12,6 @@ from dataclasses import dataclass, field
 
 from traceforge.capture.replay_responder import ReplayResponder
 from traceforge.capture.run.command_runner import CommandRun, run_command
-from traceforge.capture.run.environment import with_dummy_keys
 from traceforge.capture.run.local_programs import list_unknown_programs, make_allow_hint
 from traceforge.capture.run.offline import OfflineReport
 from traceforge.config import LoadedConfig, current_folder
@@ -24,8 +23,8 @@ from traceforge.snapshots.record.record_run import redacted_scope
 from traceforge.snapshots.tree.base_commit import check_against_base
 from traceforge.snapshots.tree.project_snapshots import (
     ProjectSnapshots,
+    find_recorded_variables,
     list_gone_cases,
-    list_key_names,
     open_snapshots,
 )
 
@@ -75,8 +74,7 @@ def run_test(
     if compared.findings:
         findings = [GateFinding(finding, 0) for finding in compared.findings]
         return TestRun(snapshots, None, findings, base_line=compared.line)
-    names = list_key_names(snapshots.approved_calls)
-    environ = with_dummy_keys(os.environ, names) if names else os.environ
+    environ = find_recorded_variables(snapshots.approved_calls).restore(os.environ)
     replay = ReplayResponder(snapshots.player)
     run = run_command(command, loaded, NullRecorder(), environ, with_proxy=True, replay=replay, offline=True)
     refused = run.offline_report.refused if run.offline_report is not None else {}

@@ -49,6 +49,7 @@ class RunObservations(Struct):
     unreported_refusals: list[tuple[str, str, int]] = field(default_factory=list)  # address, why, times
     trace_ids: list[str] = field(default_factory=list)  # of calls that were recorded
     key_names: list[str] = field(default_factory=list)  # API key variables that were set
+    base_urls: dict[str, str] = field(default_factory=dict)  # base-URL variables that were set
     skipped_modules: list[str] = field(default_factory=list)  # modules that were skipped as a whole
     unseen: list[tuple[str, str]] = field(default_factory=list)  # what could not be watched, and what to do
     gone_cases: list[str] = field(default_factory=list)  # approved cases of parametrised tests that are gone
@@ -149,6 +150,7 @@ def merge_observations(observations: Iterable[RunObservations]) -> RunObservatio
         merged.unreported_refusals += process.unreported_refusals
         merged.trace_ids += process.trace_ids
         merged.key_names += process.key_names
+        merged.base_urls |= process.base_urls
         merged.skipped_modules += process.skipped_modules
         merged.unseen += process.unseen
         merged.ungated_calls += process.ungated_calls

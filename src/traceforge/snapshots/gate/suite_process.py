@@ -16,7 +16,12 @@ from traceforge.capture.inprocess import open_recorder
 from traceforge.capture.network_guard import NetworkGuard
 from traceforge.capture.replay_responder import ReplayResponder
 from traceforge.capture.replaying_capture import ReplayingCapture
-from traceforge.capture.run.environment import DummyKeys, set_key_variables
+from traceforge.capture.run.environment import (
+    RecordedVariables,
+    RestoredVariables,
+    read_base_urls,
+    set_key_variables,
+)
 from traceforge.capture.run.local_programs import list_unknown_programs, make_allow_hint
 from traceforge.capture.run.network_access import model_ports
 from traceforge.capture.run.suite_children import ChildrenReport, SuiteChildren
@@ -25,7 +30,7 @@ from traceforge.config import LoadedConfig
 from traceforge.snapshots.gate.gate_findings import GateFinding
 from traceforge.snapshots.gate.gate_judgement import RunObservations, judge_requests, observe_replay
 from traceforge.snapshots.gate.null_recorder import NullRecorder
-from traceforge.snapshots.tree.project_snapshots import list_gone_cases, list_key_names, open_snapshots
+from traceforge.snapshots.tree.project_snapshots import find_recorded_variables, list_gone_cases, open_snapshots
 
 if TYPE_CHECKING:
     from traceforge.replay.unmatched import UnmatchedRequest
@@ -57,9 +62,10 @@ class SuiteProcess:
             is_off=self._off_scopes.__contains__,
             leave=self._leave_in_fork,
         )
-        names = list_key_names(self.snapshots.approved_calls) if mode == TEST else ()
-        self._dummy_keys = DummyKeys(os.environ, names)
+        recorded = find_recorded_variables(self.snapshots.approved_calls) if mode == TEST else RecordedVariables()
+        self._variables = RestoredVariables(os.environ, recorded)
         self._key_names = {*set_key_variables(os.environ)}
+        self._base_urls = read_base_urls(os.environ)
         self._seen_misses = 0
         self._replayed_before: dict[str, int] = {}  # by test: calls that were answered in its earlier runs
         self._unreported: list[UnmatchedRequest] = []
@@ -71,15 +77,16 @@ class SuiteProcess:
             self._guard.start()  # Before the capture: its hooks ask whether there is a guard.
         self._capture.start(process_wide=True)
         self._children.start()
-        self._dummy_keys.install()
+        self._variables.install()
 
     def stop(self) -> RunObservations:
         """Leave the process as it was. What no test's report has shown is in the observations."""
         children = self._children.stop()
         self._capture.stop()
         self._guard.stop()
-        self._key_names.update(set_key_variables(os.environ))  # The suite may have loaded keys from a file.
-        self._dummy_keys.remove()
+        self._key_names.update(set_key_variables(os.environ))  # The suite may have loaded variables from a file.
+        self._base_urls.update(read_base_urls(os.environ))
+        self._variables.remove()
         self._collect_misses()
         refused_scopes = {scope for scope, _, _ in self._guard.refused}
         observations = observe_replay(self.snapshots)
@@ -95,6 +102,7 @@ class SuiteProcess:
         observations.unseen = self._describe_unseen(children)
         observations.trace_ids = list(self._capture.ids)
         observations.key_names = sorted(self._key_names)
+        observations.base_urls = self._base_urls
         observations.ungated_calls = self._capture.excluded_calls
         observations.scope_starts = dict(self._suite.scope_starts)
         observations.broken_scopes = sorted(self._suite.broken_scopes)
@@ -119,10 +127,10 @@ class SuiteProcess:
         self._replayed_before[scope] = self._count_uses(scope) if scope in self._replayed_before else 0
         if is_off:
             self._off_scopes.add(scope)
-            self._dummy_keys.remove()
+            self._variables.remove()
         else:
             self._off_scopes.discard(scope)
-            self._dummy_keys.install()
+            self._variables.install()
 
     def judge_test(self, scope: str) -> list[GateFinding]:
         """The findings of a test since this was called last. Those of other tests stay for their own report."""

@@ -17,7 +17,7 @@ from traceforge.canon import JSONObject
 from traceforge.capture.recorder import IdCollectingRecorder, ThreadRecorder
 from traceforge.capture.replay_responder import ReplayResponder
 from traceforge.capture.run.command_runner import CommandRun, run_command
-from traceforge.capture.run.environment import set_key_variables
+from traceforge.capture.run.environment import read_base_urls, set_key_variables
 from traceforge.capture.trace_writer import RecorderSettings
 from traceforge.config import LoadedConfig
 from traceforge.errors import NotFound
@@ -117,8 +117,8 @@ def _run_live(snapshots: ProjectSnapshots, command: Sequence[str]) -> _LiveRun:
     recorder = IdCollectingRecorder(ThreadRecorder(RecorderSettings.from_project(loaded)))
     replay = ReplayResponder(snapshots.player, allow_upstream=True)
     run = run_command(command, loaded, recorder, with_proxy=True, replay=replay)
-    key_names = set_key_variables(os.environ)
-    candidates, unread = read_candidates(snapshots, recorder.ids, key_names, run.suite.call_workers)
+    key_names, base_urls = set_key_variables(os.environ), read_base_urls(os.environ)
+    candidates, unread = read_candidates(snapshots, recorder.ids, key_names, base_urls, run.suite.call_workers)
     return _LiveRun(run, candidates, unread)
 
 
@@ -170,17 +170,21 @@ def read_candidates(
     snapshots: ProjectSnapshots,
     trace_ids: Sequence[str],
     key_names: Iterable[str],
+    base_urls: Mapping[str, str],
     workers: Mapping[str, str] | None = None,
 ) -> tuple[list[Candidate], int]:
     """The live calls of a run, and how many of its traces cannot be read.
 
-    `key_names` are the API key variables that were set during the run; `workers`, see `find_candidates`.
+    `key_names` are the API key variables that were set during the run, and `base_urls` the base-URL variables;
+    `workers`, see `find_candidates`.
     """
     traces, unread = read_traces(snapshots.loaded, trace_ids)
     models, scope = snapshots.loaded.config.models, snapshots.player.default_scope
     names = tuple(sorted(key_names))
+    redactor = Redactor.from_config(snapshots.loaded.config)
+    urls: JSONObject = {name: redactor.redact_url(url).value for name, url in sorted(base_urls.items())}
     candidates = [
-        replace(candidate, raw_response=candidate.raw_response._replace(key_names=names))
+        replace(candidate, raw_response=candidate.raw_response._replace(key_names=names, base_urls=urls))
         for candidate in find_candidates(
             traces,
             snapshots.keys,

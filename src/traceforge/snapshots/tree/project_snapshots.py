@@ -7,9 +7,11 @@ tree that does not verify.
 from __future__ import annotations
 
 import os
+from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
+from traceforge.capture.run.environment import RecordedVariables
 from traceforge.config import SNAPSHOTS_DIR, Config, LoadedConfig, ModelRule, current_folder
 from traceforge.findings import Finding
 from traceforge.match_key import ensure_match_key, load_match_key
@@ -99,9 +101,23 @@ def _may_repeat(call: ApprovedCall, scope: str, config: Config) -> bool:
     return find_count_rule(call, scope, config) in (CountRule.MAY_REPEAT, CountRule.MAY_VARY)
 
 
-def list_key_names(calls: Iterable[ApprovedCall]) -> set[str]:
-    """The names of the API key variables that were set while these calls were recorded."""
-    return {name for call in calls if call.raw_response is not None for name in call.raw_response.key_names}
+def find_recorded_variables(calls: Iterable[ApprovedCall]) -> RecordedVariables:
+    """The variables that were set while these calls were recorded.
+
+    Where calls were recorded with different base URLs, the value of most calls counts.
+    """
+    raw_responses = [call.raw_response for call in calls if call.raw_response is not None]
+    key_names = {name for raw in raw_responses for name in raw.key_names}
+    stated = [raw.base_urls for raw in raw_responses if raw.base_urls is not None]
+    if not stated:
+        return RecordedVariables(key_names)
+    base_urls: dict[str, str] = {}
+    for name in sorted({name for urls in stated for name in urls}):
+        values = Counter(urls.get(name) for urls in stated)
+        value = max(values, key=lambda value: (values[value], str(value)))
+        if isinstance(value, str):
+            base_urls[name] = value
+    return RecordedVariables(key_names, base_urls)
 
 
 def list_gone_cases(snapshots: ProjectSnapshots, collected: Collection[str], *, is_selection: bool) -> list[str]:

@@ -1,8 +1,8 @@
-"""Dummy keys in an environment, and the environment as it was."""
+"""The variables of a recording in an environment, and the environment as it was."""
 
 from __future__ import annotations
 
-from traceforge.capture.run.environment import DUMMY_KEY, DummyKeys
+from traceforge.capture.run.environment import DUMMY_KEY, RecordedVariables, RestoredVariables, read_base_urls
 
 THEIRS = {"HOME": "/home/a", "OPENAI_API_KEY": "sk-real", "GROQ_API_KEY": "gsk-real"}
 
@@ -11,7 +11,7 @@ def test_the_keys_that_were_set_are_set_and_no_others() -> None:
     """None of them is real."""
     environ = {**THEIRS}
 
-    DummyKeys(environ, ["OPENAI_API_KEY", "XAI_API_KEY"]).install()
+    RestoredVariables(environ, RecordedVariables(["OPENAI_API_KEY", "XAI_API_KEY"])).install()
 
     assert {"HOME": "/home/a", "OPENAI_API_KEY": DUMMY_KEY, "XAI_API_KEY": DUMMY_KEY} == environ
 
@@ -20,7 +20,7 @@ def test_other_variables_are_never_set() -> None:
     """Whatever names a snapshot holds."""
     environ = {**THEIRS}
 
-    DummyKeys(environ, ["PATH"]).install()
+    RestoredVariables(environ, RecordedVariables(["PATH"])).install()
 
     assert {"HOME": "/home/a"} == environ
 
@@ -28,7 +28,7 @@ def test_other_variables_are_never_set() -> None:
 def test_removing_dummy_keys_restores_the_environment() -> None:
     """However often they are installed and removed."""
     environ = {**THEIRS}
-    dummies = DummyKeys(environ, ["XAI_API_KEY"])
+    dummies = RestoredVariables(environ, RecordedVariables(["XAI_API_KEY"]))
     for _ in range(2):
         dummies.install()
         dummies.install()
@@ -42,7 +42,7 @@ def test_without_recorded_names_nothing_is_changed() -> None:
     """Snapshots of an older recording name none."""
     environ = {**THEIRS}
 
-    DummyKeys(environ, []).install()
+    RestoredVariables(environ, RecordedVariables([])).install()
 
     assert THEIRS == environ
 
@@ -50,7 +50,7 @@ def test_without_recorded_names_nothing_is_changed() -> None:
 def test_keys_that_the_suite_sets_itself_stay() -> None:
     """They are neither replaced nor removed."""
     environ = {**THEIRS}
-    dummies = DummyKeys(environ, ["OPENAI_API_KEY"])
+    dummies = RestoredVariables(environ, RecordedVariables(["OPENAI_API_KEY"]))
     dummies.install()
     environ["OPENAI_API_KEY"] = "sk-of-a-fixture"
     dummies.remove()
@@ -58,3 +58,25 @@ def test_keys_that_the_suite_sets_itself_stay() -> None:
     assert {**THEIRS, "OPENAI_API_KEY": "sk-of-a-fixture"} == environ
     dummies.install()
     assert {"HOME": "/home/a", "OPENAI_API_KEY": "sk-of-a-fixture"} == environ
+
+
+def test_base_urls_that_were_set_are_set_again_and_others_are_removed() -> None:
+    """Unless it is unknown which were set; no other variable is touched."""
+    theirs = {"HOME": "/home/a", "OPENAI_API_BASE": "http://127.0.0.1:1", "ANTHROPIC_BASE_URL": "http://127.0.0.1:2"}
+    recorded = RecordedVariables((), {"ANTHROPIC_BASE_URL": "https://llm.example.com", "HOME": "/evil"})
+    environ = {**theirs}
+    variables = RestoredVariables(environ, recorded)
+    variables.install()
+    during = {**environ}
+    variables.remove()
+
+    assert {"HOME": "/home/a", "ANTHROPIC_BASE_URL": "https://llm.example.com"} == during
+    assert theirs == environ
+    assert theirs == RecordedVariables().restore(theirs)
+    assert {"HOME": "/home/a"} == RecordedVariables((), {}).restore(theirs)
+
+
+def test_base_urls_are_read_without_a_password() -> None:
+    environ = {"OPENAI_BASE_URL": "https://me:secret@llm.example.com/v1", "OLLAMA_HOST": "", "OTHER_URL": "x"}
+
+    assert {"OLLAMA_HOST": "", "OPENAI_BASE_URL": "https://llm.example.com/v1"} == read_base_urls(environ)

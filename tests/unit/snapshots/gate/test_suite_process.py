@@ -89,6 +89,7 @@ def test_observations_of_workers_are_sent_as_plain_values_and_added_up() -> None
         unreported_refusals=[("h:1", "remote", 1)],
         trace_ids=["trace"],
         key_names=["KEY"],
+        base_urls={"URL": "u"},
         skipped_modules=["tests/test_skipped.py"],
         unseen=[("could not see into x", "do something")],
         gone_cases=["t.py::t[a]"],
@@ -116,4 +117,4 @@ def test_observations_of_workers_are_sent_as_plain_values_and_added_up() -> None
     for name, merged in both.to_builtins().items():
         once = values[name]
         expected = {key: 2 * value for key, value in once.items()} if isinstance(once, dict) else 2 * once
-        assert (once if name in ("key_names", "trace_workers") else expected) == merged, name
+        assert (once if name in ("key_names", "base_urls", "trace_workers") else expected) == merged, name
