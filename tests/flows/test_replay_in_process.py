@@ -20,8 +20,8 @@ from support.corpus import need_shared, shared_path
 from support.corpus_traffic import interactions
 from support.environments import linked_python
 from support.example_counts import RunLength
-from support.exchanges import recorded_exchange
-from support.http_clients import DRIVERS, Driver
+from support.exchanges import local_url, recorded_exchange
+from support.http_clients import DRIVERS, JSON_TYPE, Driver
 from support.provider_answers import Answers
 from support.replay_player import make_player as player_of
 from support.sdk_calls import PLAIN_BODIES, SDK_CALLS, STREAM_MEDIA_TYPES, STREAM_PIECES, SdkCall
@@ -136,7 +136,9 @@ def test_recorded_streams_keep_their_chunks(
         body = b"".join(chunk.data for chunk in exchange.chunks)
         step = 300 + number * 37 % 1500
         pieces = tuple(Chunk(1.0, body[at : at + step]) for at in range(0, len(body), step))
-        calls.append(msgspec.structs.replace(exchange, chunks=pieces, request_headers=()))
+        headers = tuple(JSON_TYPE.items())
+        url = local_url(exchange.url)
+        calls.append(msgspec.structs.replace(exchange, url=url, chunks=pieces, request_headers=headers))
     player = player_of(tmp_path, *calls)
     equal = 0
     with traceforge.replay(player=player) as replayed:

@@ -23,7 +23,7 @@ from traceforge.traces.chunk_file import read_chunks
 from traceforge.traces.trace_composer import TraceComposer
 from traceforge.traces.trace_summary import StoredTrace
 
-HOST = "https://api.example.com"
+HOST = "http://127.0.0.1:8000"  # Where tests have a server, it is at another port: for a request key the same place.
 STARTED = "2026-11-15T12:00:00.000Z"
 JSON_TYPE = "application/json"
 REDACTOR = Redactor()
@@ -148,6 +148,11 @@ def recorded_exchange(interaction: Interaction, number: int = 0) -> Exchange:
     return msgspec.structs.replace(
         corpus_exchange(interaction, number), url=url, request_headers=interaction.request_headers
     )
+
+
+def local_url(url: str) -> str:
+    """The same path at a server of this machine."""
+    return f"{HOST}/{url.partition('://')[2].partition('/')[2]}"
 
 
 def _chunks(interaction: Interaction) -> Iterable[Chunk]:

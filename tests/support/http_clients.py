@@ -26,6 +26,9 @@ class ClientResponse(NamedTuple):
     body: bytes
 
 
+JSON_TYPE = {"Content-Type": "application/json"}  # Clients have different defaults.
+
+
 class Driver(Protocol):
     """One HTTP client."""
 
@@ -51,14 +54,14 @@ class Httpx:
 
     def post(self, url: str, body: Any, headers: dict[str, str] | None = None) -> ClientResponse:
         with self.module.Client() as client:
-            response = client.post(url, content=body, headers=headers)
+            response = client.post(url, content=body, headers={**JSON_TYPE, **(headers or {})})
             return ClientResponse(
                 response.status_code, _lower_names(response.headers.multi_items()), response.content
             )
 
     def stream(self, url: str, body: Any, on_chunk: ChunkCallback) -> ClientResponse:
         pieces = []
-        with self.module.Client() as client, client.stream("POST", url, content=body) as response:
+        with self.module.Client() as client, client.stream("POST", url, content=body, headers=JSON_TYPE) as response:
             for piece in response.iter_raw():
                 pieces.append(piece)
                 if on_chunk(piece):
@@ -78,7 +81,7 @@ class HttpxAsync(Httpx):
     def post(self, url: str, body: Any, headers: dict[str, str] | None = None) -> ClientResponse:
         async def ask() -> ClientResponse:
             async with self.module.AsyncClient() as client:
-                response = await client.post(url, content=_async_body(body), headers=headers)
+                response = await client.post(url, content=_async_body(body), headers={**JSON_TYPE, **(headers or {})})
                 return ClientResponse(
                     response.status_code, _lower_names(response.headers.multi_items()), response.content
                 )
@@ -90,7 +93,7 @@ class HttpxAsync(Httpx):
             pieces = []
             async with (
                 self.module.AsyncClient() as client,
-                client.stream("POST", url, content=_async_body(body)) as response,
+                client.stream("POST", url, content=_async_body(body), headers=JSON_TYPE) as response,
             ):
                 async for piece in response.aiter_raw():
                     pieces.append(piece)
@@ -111,12 +114,12 @@ class Requests:
 
     def post(self, url: str, body: Any, headers: dict[str, str] | None = None) -> ClientResponse:
         with requests.Session() as session:
-            response = session.post(url, data=body, headers=headers)
+            response = session.post(url, data=body, headers={**JSON_TYPE, **(headers or {})})
             return ClientResponse(response.status_code, _lower_names(response.headers.items()), response.content)
 
     def stream(self, url: str, body: Any, on_chunk: ChunkCallback) -> ClientResponse:
         pieces = []
-        with requests.Session() as session, session.post(url, data=body, stream=True) as response:
+        with requests.Session() as session, session.post(url, data=body, stream=True, headers=JSON_TYPE) as response:
             for piece in response.iter_content(chunk_size=None):
                 pieces.append(piece)
                 if on_chunk(piece):
@@ -134,7 +137,7 @@ class Aiohttp:
         async def ask() -> ClientResponse:
             async with (
                 aiohttp.ClientSession() as session,
-                session.post(url, data=_async_body(body), headers=headers) as response,
+                session.post(url, data=_async_body(body), headers={**JSON_TYPE, **(headers or {})}) as response,
             ):
                 return ClientResponse(response.status, _lower_names(response.headers.items()), await response.read())
 
@@ -145,7 +148,7 @@ class Aiohttp:
             pieces = []
             async with (
                 aiohttp.ClientSession() as session,
-                session.post(url, data=_async_body(body)) as response,
+                session.post(url, data=_async_body(body), headers=JSON_TYPE) as response,
             ):
                 async for piece in response.content.iter_any():
                     pieces.append(piece)

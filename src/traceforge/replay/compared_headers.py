@@ -95,8 +95,9 @@ def _normalize(name: str, texts: list[str]) -> Iterable[tuple[str, str]]:
         return [(name, ", ".join(sorted(types)))] if types else []
     text = ", ".join(texts)
     if name == "content-type":
-        text = _media_type(text)
-    elif name == "x-goog-request-params":
+        media_type = _media_type(text)
+        return [(name, media_type)] if media_type else []
+    if name == "x-goog-request-params":
         text = _PROJECT.sub(r"\1*", text)
     return [(name, text)]
 

@@ -22,7 +22,7 @@ import uvloop
 
 import traceforge
 from support.exchanges import chat_answer, chat_request, make_exchange
-from support.http_clients import DRIVERS, Aiohttp, Driver
+from support.http_clients import DRIVERS, JSON_TYPE, Aiohttp, Driver
 from support.replay_player import make_player
 from support.upstream import ScriptedResponse, Upstream, uncalled_upstream, upstream
 from support.wire_transcripts import CHAT, SSE
@@ -123,11 +123,11 @@ def test_a_response_from_upstream_has_the_request_that_the_application_made(tmp_
 def test_changing_a_response_does_not_change_the_next(module: Any, url: str, tmp_path: Path) -> None:
     """Although both come from the same recording."""
     with traceforge.replay(player=make_player(tmp_path, plain())), module.Client() as client:
-        first = client.post(url, content=QUESTION)
+        first = client.post(url, content=QUESTION, headers=JSON_TYPE)
         before = [first.headers.raw, dict(first.extensions)]
         first.headers["content-type"] = "text/plain"
         first.extensions["mine"] = 1
-        second = client.post(url, content=QUESTION)
+        second = client.post(url, content=QUESTION, headers=JSON_TYPE)
 
     assert before == [second.headers.raw, dict(second.extensions)]
     assert "Paris" == completion_text(first.content) == completion_text(second.content)
@@ -186,7 +186,10 @@ def test_a_stream_keeps_its_chunks_under_uvloop(url: str, tmp_path: Path) -> Non
     """aiohttp on another event loop."""
 
     async def ask() -> list[bytes]:
-        async with aiohttp.ClientSession() as session, session.post(url, data=QUESTION) as response:
+        async with (
+            aiohttp.ClientSession() as session,
+            session.post(url, data=QUESTION, headers=JSON_TYPE) as response,
+        ):
             return [piece async for piece in response.content.iter_any()]
 
     with traceforge.replay(player=make_player(tmp_path, streamed())):
@@ -328,7 +331,7 @@ def test_a_thread_without_a_context_is_answered(url: str, tmp_path: Path) -> Non
     ):
         empty = contextvars.Context()
         thread = threading.Thread(
-            target=lambda: empty.run(lambda: responses.append(httpx.post(url, content=QUESTION)))
+            target=lambda: empty.run(lambda: responses.append(httpx.post(url, content=QUESTION, headers=JSON_TYPE)))
         )
         thread.start()
         thread.join()

@@ -15,7 +15,7 @@ import pytest
 
 from support.corpus import need_shared
 from support.corpus_traffic import interactions
-from support.exchanges import HOST, chat_request, make_exchange, recorded_exchange, timestamp
+from support.exchanges import HOST, chat_request, local_url, make_exchange, recorded_exchange, timestamp
 from support.raw_sockets import LOOPS, Peer, Proxy, Upstream, content_length, read_chunks, request, response
 from support.replay_player import make_player
 from support.wire_transcripts import CHAT, SSE, sse
@@ -37,9 +37,12 @@ EVENTS = [
 ] + [b"data: [DONE]\n\n"]  # fmt: skip
 
 
+SENT_HEADERS = frozenset({"anthropic-version", "anthropic-beta", "openai-beta", "api-version", "content-type"})
+
+
 def recorded_call(answer: object, **more: Any) -> Exchange:
-    """A recorded call with one question."""
-    return make_exchange(CHAT, QUESTION, answer, **more)
+    """A recorded call with one question, without a media type, as the requests of these tests."""
+    return make_exchange(CHAT, QUESTION, answer, request_media_type="", **more)
 
 
 def streamed(pieces: list[bytes] = EVENTS, times: list[float] | None = None, **more: Any) -> Exchange:
@@ -109,16 +112,22 @@ def test_real_streams_keep_their_chunks(tmp_path: Path, record_property: Callabl
         borders = accumulate([0, *[1 + (number * 7919 + n * 104729) % 2000 for n in range(len(body) // 600)]])
         cuts = [*(border for border in borders if border < len(body)), len(body)]
         pieces = tuple(Chunk(1.0, body[first:second]) for first, second in pairwise(cuts))
-        calls.append(msgspec.structs.replace(exchange, chunks=pieces, started_at=timestamp(number)))
+        sent = tuple(header for header in exchange.request_headers if header[0].lower() in SENT_HEADERS)
+        calls.append(
+            msgspec.structs.replace(
+                exchange,
+                url=local_url(exchange.url),
+                request_headers=sent,
+                chunks=pieces,
+                started_at=timestamp(number),
+            )
+        )
     equal = 0
     with replaying(tmp_path, *calls) as (_, proxy, player):
         client = proxy.connect()
         for exchange in calls:
             target = exchange.url.partition("://")[2].partition("/")[2]
-            names = ("anthropic-version", "anthropic-beta", "openai-beta", "api-version", "content-type")
-            headers = "".join(
-                f"{name}: {value}\r\n" for name, value in exchange.request_headers if name.lower() in names
-            )
+            headers = "".join(f"{name}: {value}\r\n" for name, value in exchange.request_headers)
             client.send(request(f"/up/{target}", exchange.request_body, headers.encode()))
             head = client.read_head()
             if b"chunked" not in head:
@@ -385,7 +394,7 @@ class Stage:
         client = SimpleNamespace(
             write=self._write, decide_close=lambda until_close: False, on_call_finished=self._end
         )
-        head = RequestHead(f"POST /up{CHAT} HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n\r\n".encode())
+        head = RequestHead(f"POST /up{CHAT} HTTP/1.1\r\nHost: x\r\n\r\n".encode())
         route = UpstreamRoutes({"up": HOST}).find_route("POST", f"/up{CHAT}", is_anthropic=False)
         assert route is not None
         prepared_request = prepare_request(head, route)
@@ -471,8 +480,13 @@ def test_a_remembered_response_is_never_sent_for_another(tmp_path: Path, size: i
     """In turn, past the last one, after others, and beside a response that is filled from the request."""
     mails = ("ada@lovelace.org", "grace@hopper.org")
     calls = [recorded_call({"n": n, "fill": "x" * size}, number=n) for n in range(1, 4)]
-    others = [make_exchange(CHAT, chat_request(f"q{n}"), {"q": n}, number=10 + n) for n in range(REMEMBERED_MAX)]
-    echo = make_exchange(CHAT, chat_request(f"write to {mails[0]}"), {"to": mails[0]}, number=4)
+    others = [
+        make_exchange(CHAT, chat_request(f"q{n}"), {"q": n}, number=10 + n, request_media_type="")
+        for n in range(REMEMBERED_MAX)
+    ]
+    echo = make_exchange(
+        CHAT, chat_request(f"write to {mails[0]}"), {"to": mails[0]}, number=4, request_media_type=""
+    )
     with replaying(tmp_path, *calls, *others, echo) as (_, proxy, _):
         client = proxy.connect()
 
