@@ -266,6 +266,32 @@ def test_a_pytest_that_ends_in_the_middle_is_unchecked(site: Site) -> None:
     assert (3, True) == (tested.code, "pytest ended in the middle of its run" in tested.err), tested
 
 
+SELECTIONS: dict[str, Attack] = {
+    "-k": _write("pytest.ini", "[pytest]\naddopts = -k test_chat_async\n"),
+    "names": _write("pytest.ini", "[pytest]\npython_functions = test_chat_async\n"),
+    "conftest.py": _write(
+        "conftest.py",
+        "def pytest_collection_modifyitems(items):\n    items[:] = [x for x in items if 'async' in x.name]\n",
+    ),
+}
+
+
+@pytest.mark.parametrize(
+    "name", [name if name == "-k" else pytest.param(name, marks=pytest.mark.slow) for name in SELECTIONS]
+)
+def test_a_file_that_leaves_tests_out_does_not_hide_their_calls(site: Site, name: str) -> None:
+    """In CI, a command that asks for all tests must get them; one that names a subset itself is not judged."""
+    SELECTIONS[name](site)
+    variables = _build(site)
+
+    tested = site.test(**variables)
+    narrowed = site.test("-k", "test_chat_async", **variables)
+
+    message = "unchecked: four_providers.py::test_chat_again did not run, and its approved call was not compared"
+    assert (3, True) == (tested.code, message in tested.err), tested
+    assert 0 == narrowed.code, narrowed
+
+
 @pytest.mark.slow
 def test_a_renamed_test_does_not_hide_a_changed_prompt(site: Site) -> None:
     site.edit("def test_chat_again", "def test_chat_anew")

@@ -19,6 +19,7 @@ from traceforge.findings import IO, Finding
 from traceforge.snapshots.gate.gate_findings import GateFinding
 from traceforge.snapshots.gate.gate_judgement import RunObservations, judge_requests, judge_run, observe_replay
 from traceforge.snapshots.gate.null_recorder import NullRecorder
+from traceforge.snapshots.gate.unselected_tests import find_unselected_tests
 from traceforge.snapshots.record.record_run import redacted_scope
 from traceforge.snapshots.tree.base_commit import check_against_base
 from traceforge.snapshots.tree.project_snapshots import (
@@ -88,6 +89,7 @@ def run_test(
         snapshots, observations, run.tests, command_passed=run.exit_code == 0, allow_unused=allow_unused
     )
     unchecked = [*_find_unseen(run), *_find_unguarded(loaded, run), *judgement.unchecked]
+    unchecked += find_unselected_tests(snapshots, run.tests, command)
     if not observations.replayed and not snapshots.player.unmatched:
         hint = _NO_CALL_HINT if snapshots.approved_calls else _NOTHING_APPROVED_HINT
         unchecked.append(Finding(COMMAND, "", IO, "no call was replayed at all", hint))

@@ -354,11 +354,12 @@ def find_skipped(
     for scope, calls in sorted(call_counts.items()):
         is_skipped = tests.get(scope) == SKIPPED or (scope not in tests and scope.startswith(skipped_modules))
         if is_skipped and not any(scope == name or fnmatchcase(scope, name) for name in may_skip):
-            message = f"{scope} was skipped, and {_describe_calls(calls)} not compared"
+            message = f"{scope} was skipped, and {describe_calls(calls)} not compared"
             yield Finding(scope, "", IO, message, _SKIPPED_HINT)
 
 
-def _describe_calls(calls: int) -> str:
+def describe_calls(calls: int) -> str:
+    """The approved calls of a test, as the subject of a sentence."""
     return "its approved call was" if calls == 1 else f"its {calls} approved calls were"
 
 

@@ -75,6 +75,11 @@ class RunScopes:
         """Whether the test, or this case of it, was deleted or renamed."""
         return is_test_scope(scope) and scope not in self._ran and (scope in self._gone_cases or self._is_gone(scope))
 
+    def find_file(self, scope: str) -> str:
+        """The real path of a test's file; "" if there is none."""
+        path = self._find_file(_file_of(scope))
+        return os.path.realpath(path) if path else ""
+
     def _is_removed_test(self, scope: str) -> bool:
         file, _, node = scope.partition("::")
         path = self._find_file(file)
