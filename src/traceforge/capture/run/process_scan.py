@@ -26,6 +26,9 @@ from traceforge.capture.run.process_files import (
 )
 
 SCAN_INTERVAL_S = 0.01
+FIRST_STACK_BYTES_MAX = (
+    64 << 10
+)  # pointers to the words and variables of a program; far less than two stacks differ by
 INFORMATION_OPTIONS = frozenset(("-V", "-VV", "--version", "-h", "--help", "-?", "--help-all", "--help-env"))
 
 
@@ -39,6 +42,7 @@ class ProcessScan:
         self._unrelated: set[int] = set()
         self._programs: dict[tuple[str, str], StartedProgram] = {}
         self._known: set[tuple[str, str]] = set()  # as they were seen: where a stack begins, and a file
+        self._latest: dict[int, StartedProgram] = {}  # by process
         self._hiding: set[int] = set()  # processes whose file could not be read
         self._connecting: Counter[str] = Counter()
         self.looks_for_sockets = False  # where nobody else tells which programs try to connect
@@ -135,6 +139,18 @@ class ProcessScan:
             if (start, path) in self._known or (start, path) == self._own_program:
                 return
             program = read_program(pid)
+            if not program.words:
+                return  # The kernel has loaded the file and is about to lay out the stack; it is seen again.
             if read_status(pid).stack_start == start:  # it did not start another program meanwhile
+                self._forget_first_layout(program)
                 self._known.add((start, path))
                 self._programs[start, program.name] = program
+                self._latest[pid] = program
+
+    def _forget_first_layout(self, program: StartedProgram) -> None:
+        """While the kernel starts a program, it moves the beginning of its stack down by what it puts there."""
+        previous = self._latest.get(program.pid)
+        if previous is not None and previous.name == program.name:
+            distance = int(previous.stack_start) - int(program.stack_start)
+            if 0 < distance < FIRST_STACK_BYTES_MAX:
+                self._programs.pop((previous.stack_start, previous.name), None)
