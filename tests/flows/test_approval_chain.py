@@ -109,7 +109,12 @@ ATTACKS: dict[str, tuple[Callable[[Project], None], set[str]]] = {
 }
 
 
-@pytest.mark.parametrize("name", ATTACKS)
+FEW = ("the second commit is reverted", "the record is set back", "a name stands twice", "the raw response is gone")
+
+
+@pytest.mark.parametrize(
+    "name", [name if name in FEW else pytest.param(name, marks=pytest.mark.slow) for name in ATTACKS]
+)
 def test_a_tree_that_its_approvals_do_not_lead_to_is_red(project: Project, name: str) -> None:
     """Without Git: `verify` and `test` look at the tree alone."""
     attack, rules = ATTACKS[name]
@@ -165,6 +170,61 @@ def test_older_approvals_are_followed_by_the_next_one(tmp_path: Path) -> None:
     assert 2 == len(json.loads(path.read_bytes())["follows"])
     _approvals(project)[1].unlink()
     assert {"AP3", "AP8"} == _rules(project)
+
+
+def _cherry_pick_last(project: Project) -> None:
+    """The third approval, on a branch that does not have the second one."""
+    files = project.git("diff", "--name-only", "--diff-filter=A", "v2", "v3").split()
+    project.git("checkout", "-q", "v3", "--", *files)
+    rebuild_manifest(str(project.root))
+
+
+def _write_by_hand(project: Project) -> None:
+    (project.root / "openai" / "new.json").write_bytes(write_document([snapshot_body(id="new")]))
+    rebuild_manifest(str(project.root))
+
+
+def _delete(project: Project) -> None:
+    for file in ("openai/bbb.json", "wire/bbb.json"):
+        (project.root / file).unlink()
+    rebuild_manifest(str(project.root))
+
+
+@pytest.mark.parametrize(
+    ("change", "start", "rules", "line"),
+    [
+        (_set_back, "v3", {"AP9"}, "approved: aaa (as it is)"),
+        (_revert_second, "v3", {"AP8"}, "approved: 1 approval that others follow and that the tree does not have"),
+        (_cherry_pick_last, "v1", {"AP8"}, "approved: 1 approval that others follow and that the tree does not have"),
+        pytest.param(_write_by_hand, "v3", {"AP3"}, "approved: new (as it is)", marks=pytest.mark.slow),
+        pytest.param(_delete, "v3", {"AP6"}, "approved: bbb (removed)", marks=pytest.mark.slow),
+        pytest.param(_remove(0), "v3", {"AP5", "AP8"}, "1 approval that others follow", marks=pytest.mark.slow),
+    ],
+)
+def test_a_tree_that_git_or_a_person_changed_is_approved_as_it_is(
+    project: Project, change: Callable[[Project], None], start: str, rules: set[str], line: str
+) -> None:
+    """With a reason, and without a call to a model."""
+    project.git("checkout", "-q", start)
+    change(project)
+    before = _rules(project)
+    approved = traceforge("approve", "--tree", "--reason", "as Git has it", cwd=project.folder)
+
+    assert rules == before
+    assert (0, True) == (approved.code, line in approved.out), approved
+    assert set() == _rules(project)
+    again = traceforge("approve", "--tree", "--reason", "again", cwd=project.folder)
+    assert (0, "every snapshot is as approved\n") == (again.code, again.out)
+
+
+def test_a_tree_with_an_invalid_file_is_not_approved_as_it_is(project: Project) -> None:
+    """An edited record whose hash or raw response says something else."""
+    path = project.root / "openai" / "aaa.json"
+    path.write_text(path.read_text().replace("Second.", "Third."))
+
+    refused = traceforge("approve", "--tree", "--reason", "x", cwd=project.folder)
+
+    assert (1, True, True) == (refused.code, "SN3" in refused.out, "SN9" in refused.out), refused
 
 
 def _make_key(project: Project, name: str) -> str:

@@ -20,6 +20,7 @@ from traceforge.report.request_head_text import unknown_parts_text
 from traceforge.report.text_format import count, one_line
 from traceforge.snapshots.approve.pending_approval import approve_changes as write
 from traceforge.snapshots.approve.pending_approval import select_pending
+from traceforge.snapshots.approve.tree_approval import approve_tree
 from traceforge.snapshots.approve.tree_commit import CommitResult
 from traceforge.snapshots.formats.approved_policy import ApprovedSettings, SettingChange, find_policy_changes
 from traceforge.snapshots.record.pending_changes import (
@@ -120,12 +121,21 @@ def _print_diffs(changes: Sequence[PendingChange], approved: dict[str, ApprovedC
 @click.command()
 @click.argument("names", nargs=-1, metavar="[ID]...")
 @click.option("--all", "everything", is_flag=True, help="Approve every pending change that can be approved.")
+@click.option(
+    "--tree", "whole_tree", is_flag=True, help="Approve .ai-snapshots/ as it is, after git revert or others."
+)
 @click.option("--policy", "approve_policy", is_flag=True, help="Approve the settings that differ from the policy.")
 @reason_option
 @tag_option
 @sign_option
 def approve(
-    names: tuple[str, ...], everything: bool, approve_policy: bool, reason: str | None, tag: str, sign: bool
+    names: tuple[str, ...],
+    everything: bool,
+    whole_tree: bool,
+    approve_policy: bool,
+    reason: str | None,
+    tag: str,
+    sign: bool,
 ) -> None:
     """Approve pending changes and write the snapshots to commit.
 
@@ -136,9 +146,25 @@ def approve(
 
     The settings that decide what is compared are approved too: with the first approval of a project, and later with
     --policy, alone or together with changes. `traceforge diff` shows them.
+
+    With --tree, approve the files in .ai-snapshots/ as they are, if Git or you have changed them: a revert, a
+    cherry-pick, a record that you wrote by hand. Look at them first, with `git diff`.
     """
     refuse_in_ci("approve")
     loaded, changes, _, _, settings = _load_state(with_new_policy=approve_policy)
+    if whole_tree:
+        if names or everything:
+            raise click.UsageError("--tree approves no pending changes: pass no ID and no --all with it.")
+        with exit_on_refusal(snapshots_root(loaded)):
+            result = approve_tree(
+                loaded, reason=_check_reason(reason), tag=tag, sign=sign, approve_policy=approve_policy
+            )
+        if result is not None:
+            _print_tree_approval(result)
+            return
+        click.echo("every snapshot is as approved")
+        if not approve_policy:
+            return
     if approve_policy and not settings and not names and not everything:
         click.echo(POLICY_APPROVED)
         return
@@ -152,10 +178,7 @@ def approve(
         if everything
         else select_pending(changes, names)
     )
-    if reason is None:
-        raise click.UsageError("Missing option '--reason': state why the change is right.")
-    if not reason.strip():
-        raise click.BadParameter("The reason must not be empty.", param_hint="--reason")
+    reason = _check_reason(reason)
     refused = [change for change in changes if change.kind is ChangeKind.REFUSED] if everything else []
     if not chosen and not (approve_policy and settings):
         click.echo("nothing to approve")
@@ -177,6 +200,23 @@ def approve(
     if refused:
         click.echo(f"{count(len(refused), 'change')} cannot be approved: see traceforge status", err=True)
         raise click.exceptions.Exit(1)
+
+
+def _check_reason(reason: str | None) -> str:
+    if reason is None:
+        raise click.UsageError("Missing option '--reason': state why the change is right.")
+    if not reason.strip():
+        raise click.BadParameter("The reason must not be empty.", param_hint="--reason")
+    return reason
+
+
+def _print_tree_approval(result: CommitResult) -> None:
+    for change in result.approval.changes:
+        click.echo(f"approved: {change.id} ({'as it is' if change.after is not None else 'removed'})")
+    absent = result.approval.absent
+    if absent is not UNSET:
+        click.echo(f"approved: {count(len(absent), 'approval')} that others follow and that the tree does not have")
+    _print_approval(result)
 
 
 def _print_approval(result: CommitResult) -> None:

@@ -66,6 +66,17 @@ class SnapshotChange(NamedTuple):
     raw_response: bytes | None
 
 
+class Decision(NamedTuple):
+    """Why and how somebody approves; `commit_changes` says what the fields mean."""
+
+    reason: str
+    tag: str
+    sign: bool
+    now: datetime
+    config: Config | None
+    approve_policy: bool
+
+
 class CommitResult(NamedTuple):
     """The approval, and the files that were written."""
 
@@ -165,7 +176,6 @@ def commit_changes(
         PathInUse, CannotWrite, BrokenJournal: see `tree_transaction`.
         CannotSign: the approval could not be signed.
     """
-    approver = find_approver(project)
     with lock_tree(project) as write:
         tree = _TreeEdit(os.path.join(project, SNAPSHOTS_DIR), replaced_files)
         _raise_if_any(_check_names(changes))
@@ -176,20 +186,39 @@ def commit_changes(
         tree.files[snapshot_manifest.MANIFEST_NAME] = snapshot_manifest.write_manifest(entries) if entries else None
         if not os.path.lexists(f"{tree.root}/{KEY_ID_NAME}") and (key := find_match_key(project)) is not None:
             tree.files[KEY_ID_NAME] = write_key_id(key)
-        must_sign = tree.chain.requires_signatures() or (config is not None and config.approvals.require_signed)
-        file, data = write_approval(
-            timestamp_text(now),
-            approver,
-            reason,
-            approved_changes,
-            tag=tag,
-            follows=[stored.approval.hash for stored in tree.chain.heads],
-            policy=_list_settings(tree.chain, config, approve_policy) if config is not None else None,
-            signer=load_signing_key(project) if sign or must_sign else None,
-        )
+        decision = Decision(reason, tag, sign, now, config, approve_policy)
+        file, data = draft_approval(project, tree.chain, approved_changes, decision)
         tree.files[file] = data
         write([FileChange(name, tree.files[name]) for name in sorted(tree.files)])
     return CommitResult(read_approval(data), tuple(sorted(tree.files)))
+
+
+def draft_approval(
+    project: str,
+    chain: ApprovalChain,
+    changes: list[ApprovedChange],
+    decision: Decision,
+    *,
+    absent: Sequence[str] = (),
+) -> tuple[str, bytes]:
+    """The next approval of a chain: the path of its file in the tree, and its bytes.
+
+    Raises:
+        CannotSign: the approval could not be signed.
+    """
+    config = decision.config
+    must_sign = chain.requires_signatures() or (config is not None and config.approvals.require_signed)
+    return write_approval(
+        timestamp_text(decision.now),
+        find_approver(project),
+        decision.reason,
+        changes,
+        tag=decision.tag,
+        follows=[stored.approval.hash for stored in chain.heads],
+        absent=absent,
+        policy=_list_settings(chain, config, decision.approve_policy) if config is not None else None,
+        signer=load_signing_key(project) if decision.sign or must_sign else None,
+    )
 
 
 def _list_settings(chain: ApprovalChain, config: Config, approve_policy: bool) -> dict[str, ApprovedSetting] | None:

@@ -2,15 +2,17 @@
 
 One file each, `approvals/<time>-<12 hex digits>.json`, two-space indent, a final newline:
 
-    {"version", "approved_at", "approved_by": {"name", "email"}, "reason", "tag", "follows": [hash, …],
+    {"version", "approved_at", "approved_by": {"name", "email"}, "reason", "tag",
+     "follows": [hash, …], "absent": [hash, …],
      "changes": [{"id", "file", "before", "after", "raw_response"}, …],
      "policy": {setting: {"before", "after"}, …}, "key", "hash", "signature"}
 
 `hash` is the digest of the canonical text of everything but `hash` and `signature`; its first 12 hex digits name the
 file. `signature` is an SSH signature over the canonical text of everything but itself, and `key` the fingerprint of
 the key that made it, so that removing a signature is noticed. `follows` names the approvals that no other one
-followed yet, so that removing an approval is noticed (`approval_chain.py`). Older approvals have no `follows`, no
-`policy` and no `raw_response`: then it is unknown.
+followed yet, so that removing an approval is noticed (`approval_chain.py`); `absent` names those that others follow
+and that are rightly not in the tree, such as after a cherry-pick. Older approvals have no `follows`, no `policy` and
+no `raw_response`: then it is unknown.
 
 In: approved changes, or bytes. Out: the file, or every broken rule. Never: changes an approval that exists: two
 branches add files, and do not conflict.
@@ -114,6 +116,7 @@ class Approval(Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):
     reason: ReasonText
     tag: NonEmptyText | UnsetType = UNSET
     follows: list[DigestText] | UnsetType = UNSET
+    absent: list[DigestText] | UnsetType = UNSET
     changes: list[ApprovedChange]
     policy: dict[str, ApprovedSetting] | UnsetType = UNSET
     key: NonEmptyText | UnsetType = UNSET
@@ -141,12 +144,14 @@ def write_approval(
     *,
     tag: str = "",
     follows: Sequence[str] | None = None,
+    absent: Sequence[str] = (),
     policy: Mapping[str, ApprovedSetting] | None = None,
     signer: Signer | None = None,
 ) -> tuple[str, bytes]:
     """The path of an approval's file in the tree, and its bytes.
 
-    `follows` has the hashes of the approvals before it, `policy` the settings that it approves.
+    `follows` has the hashes of the approvals before it, `absent` those of approvals that the tree lacks and others
+    follow, `policy` the settings that it approves.
 
     Raises:
         InvalidFile: the approval breaks a rule of the format, such as an empty reason.
@@ -159,6 +164,7 @@ def write_approval(
         "reason": reason,
         **({"tag": tag} if tag else {}),
         **({"follows": [*sorted(follows)]} if follows is not None else {}),
+        **({"absent": [*sorted(absent)]} if absent else {}),
         "changes": to_builtins(changes),
         **({"policy": to_builtins(policy)} if policy is not None else {}),
         **({"key": signer.fingerprint} if signer else {}),

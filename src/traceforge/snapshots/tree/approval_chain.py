@@ -28,6 +28,11 @@ class MissingPredecessor(NamedTuple):
     stored: StoredApproval
     place: int
 
+    @property
+    def predecessor(self) -> str:
+        """The hash of the approval that is missing."""
+        return _follows(self.stored)[self.place]
+
 
 class ApprovalChain:
     """The approvals of one tree, each with the set of all that it follows, directly or not."""
@@ -35,6 +40,9 @@ class ApprovalChain:
     def __init__(self, approvals: Sequence[StoredApproval]) -> None:
         self.approvals = approvals
         self._places = {stored.approval.hash: place for place, stored in enumerate(approvals)}
+        self._absent = {
+            name for stored in approvals if stored.approval.absent is not UNSET for name in stored.approval.absent
+        }
         # A set of approvals is one integer, with the bit of each place: the chain of a year has a thousand of them.
         self._ancestors = [0] * len(approvals)
         for place in self._sort_by_predecessors():
@@ -48,11 +56,21 @@ class ApprovalChain:
         return [stored for place, stored in enumerate(self.approvals) if place not in followed]
 
     def find_missing(self) -> Iterator[MissingPredecessor]:
-        """Approvals that follow one which is not in the tree."""
+        """Approvals that follow one which is not in the tree, unless an approval says that it is absent."""
         for stored in self.approvals:
             for place, name in enumerate(_follows(stored)):
-                if name not in self._places:
+                if name not in self._places and name not in self._absent:
                     yield MissingPredecessor(stored, place)
+
+    def has_approved_gap(self, stored: StoredApproval) -> bool:
+        """Whether an approval, or one that it follows, follows one that an approval calls absent."""
+        place = self._places[stored.approval.hash]
+        return any(
+            name not in self._places and name in self._absent
+            for other in range(len(self.approvals))
+            if other == place or self._is_ancestor(other, place)
+            for name in _follows(self.approvals[other])
+        )
 
     def find_unlinked(self) -> Iterator[StoredApproval]:
         """Approvals that name no predecessors and have no successor, although others of the tree name theirs."""
@@ -87,6 +105,11 @@ class ApprovalChain:
             for change in stored.approval.changes:
                 named.setdefault(change.id, []).append((place, change.after))
         return {name: self._select_latest(states) for name, states in named.items()}
+
+    def find_last_file(self, name: str) -> str:
+        """The file that the last approval of a snapshot names."""
+        files = [change.file for stored in self.approvals for change in stored.approval.changes if change.id == name]
+        return files[-1]
 
     def recorded_ids(self) -> set[str]:
         """The snapshots that were approved with a raw response."""

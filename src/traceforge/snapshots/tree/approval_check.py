@@ -5,8 +5,8 @@ commit do, and signatures.
 
 A snapshot that any approval names must be in the state that its latest approval left. After a merge there may be two
 of them: two branches have approved two answers, and the merge kept one. A snapshot with a raw response was recorded,
-so it needs an approval; a record without one was written by hand, and needs none, unless an approval named its raw
-response.
+so it needs an approval; a record without one was written by hand, and needs none in a tree whose policy was never
+approved.
 """
 
 from __future__ import annotations
@@ -43,14 +43,12 @@ PREDECESSOR_RULE = "AP8"
 LATEST_STATE_RULE = "AP9"
 RAW_RESPONSE_LOST_RULE = "AP11"
 
-_APPROVE_HINT = (
-    'Restore it from Git, or approve it: traceforge record -- COMMAND, then traceforge approve --all --reason "…"'
-)
+_APPROVE_HINT = 'Restore it from Git, or approve it as it is: traceforge approve --tree --reason "…"'
 _RESTORE_APPROVAL_HINT = (
-    "Restore the missing approval from Git. After git revert or cherry-pick: restore .ai-snapshots, then record and "
-    "approve."
+    "Restore the missing approval from Git; after git cherry-pick, approve the tree as it is: "
+    'traceforge approve --tree --reason "…"'
 )
-_LATEST_HINT = "Restore it from Git; to go back to an earlier answer, record it and approve it again."
+_LATEST_HINT = 'Restore it from Git; to go back to an earlier answer: traceforge approve --tree --reason "…"'
 _RAW_RESPONSE_HINT = "Restore both files from Git. A record that you write by hand needs an id of its own."
 
 
@@ -92,10 +90,11 @@ def check_approvals(
             approved_states.setdefault(change.id, set()).add(change.after)
     chain = ApprovalChain(approvals)
     latest_states = chain.latest_states()
-    findings += _check_stored(stored, approved_states)
+    settings = chain.approved_settings()
+    findings += _check_stored(stored, approved_states, all_must_be_approved=settings is not None)
     findings += _check_raw_responses(stored, chain)
     if is_complete:
-        findings += _check_chain(approvals)
+        findings += _check_chain(chain)
         findings += _check_predecessors(chain)
         findings += _check_latest(stored, approved_states, latest_states)
         findings += _check_removed(approvals, latest_states, {*stored, *unknown_ids})
@@ -104,7 +103,7 @@ def check_approvals(
     return ApprovalsReport(
         len(approvals),
         findings,
-        chain.approved_settings(),
+        settings,
         signatures.unattributed if signatures is not None else 0,
     )
 
@@ -133,27 +132,33 @@ def _check_signatures(root: str, chain: ApprovalChain, require_signed: bool) -> 
 
 
 def _check_stored(
-    stored: Mapping[str, StoredSnapshot], approved_states: Mapping[str, set[str | None]]
+    stored: Mapping[str, StoredSnapshot],
+    approved_states: Mapping[str, set[str | None]],
+    *,
+    all_must_be_approved: bool,
 ) -> Iterator[Finding]:
     for name, (file, digest, must_be_approved) in stored.items():
         if name in approved_states and digest not in approved_states[name]:
             message = f"{printable_name(name)} is {digest}, and no approval left it in this state"
             yield Finding(file, "", APPROVED_STATE_RULE, message, _APPROVE_HINT)
-        elif must_be_approved and name not in approved_states:
+        elif (must_be_approved or all_must_be_approved) and name not in approved_states:
             yield Finding(file, "", APPROVED_STATE_RULE, f"no approval names {printable_name(name)}", _APPROVE_HINT)
 
 
-def _check_chain(approvals: list[StoredApproval]) -> Iterator[Finding]:
+def _check_chain(chain: ApprovalChain) -> Iterator[Finding]:
     """Each change starts from nothing, or from a state that another approval left; else an approval is missing."""
+    approvals = chain.approvals
     files_by_state: dict[tuple[str, str | None], set[str]] = {}
     for stored_approval in approvals:
         for change in stored_approval.approval.changes:
             files_by_state.setdefault((change.id, change.after), set()).add(stored_approval.file)
     for stored_approval in approvals:
         for index, change in enumerate(stored_approval.approval.changes):
-            if change.before is not None and not files_by_state.get((change.id, change.before), set()) - {
-                stored_approval.file
-            }:
+            if (
+                change.before is not None
+                and not files_by_state.get((change.id, change.before), set()) - {stored_approval.file}
+                and not chain.has_approved_gap(stored_approval)
+            ):
                 path = f"$.changes[{index}].before"
                 message = f"no other approval left {printable_name(change.id)} in the state that this one starts from"
                 yield Finding(
