@@ -16,7 +16,6 @@ hangs, nothing is let through, and the run is unchecked.
 
 from __future__ import annotations
 
-import ctypes
 import errno
 import fcntl
 import os
@@ -29,7 +28,7 @@ from contextlib import suppress
 from typing import NamedTuple
 
 from traceforge.capture.hook.tripwire import REMOTE, Tripwire, is_loopback
-from traceforge.capture.run.process_files import find_process, find_protocol
+from traceforge.capture.run.process_files import find_protocol
 from traceforge.capture.run.socket_addresses import (
     ADDRESS_BYTES_MAX,
     DNS_BYTES_MAX,
@@ -37,6 +36,7 @@ from traceforge.capture.run.socket_addresses import (
     parse_address,
     parse_dns_query,
 )
+from traceforge.capture.run.socket_copies import copy_socket
 from traceforge.capture.run.syscall_filter import MSG_FASTOPEN, SyscallNumbers
 
 CALL_32_BIT = "an address that a 32-bit program has"  # The arguments of such a call are not read.
@@ -45,7 +45,6 @@ MESSAGES_MAX = 1024  # of one `sendmmsg`: the kernel's own limit
 
 _RECEIVE, _SEND, _IS_VALID, _SET_FLAGS = 0xC0502100, 0xC0182101, 0x40082102, 0x40082104
 _SYNCHRONOUS = 1
-_GET_FILE = 438  # pidfd_getfd, on every architecture
 _NOTIFICATION = struct.Struct("=QIIiIQ6Q")  # id, thread, flags, number, architecture, place, arguments
 _RESPONSE = struct.Struct("=QqiI")  # id, value, error, flags
 _CONTINUE = 1
@@ -54,7 +53,8 @@ _MESSAGE_STEP = 64  # of one message in the list of `sendmmsg`
 _PART = struct.Struct("=QQ")
 
 OnRefusal = Callable[[int, str, str], object]  # process or thread, address, why
-OnAllowed = Callable[[int, int], object]  # process or thread, port
+# Process or thread, its socket and where it connects: the result of the call, or None: it continues.
+OnAllowed = Callable[[int, int, Destination], int | None]
 OnUnread = Callable[[int], object]  # process or thread
 
 
@@ -128,8 +128,8 @@ class ConnectionSupervisor:
                 return
             raise
         call_id, thread, _, number, architecture, _, *arguments = _NOTIFICATION.unpack(buffer)
-        is_allowed = self._decide(SupervisedCall(call_id, thread, number, architecture, tuple(arguments)))
-        response = (call_id, 0, 0, _CONTINUE) if is_allowed else (call_id, 0, -errno.EACCES, 0)
+        result = self._decide(SupervisedCall(call_id, thread, number, architecture, tuple(arguments)))
+        response = (call_id, 0, 0, _CONTINUE) if result is None else (call_id, 0, -result, 0)
         try:
             fcntl.ioctl(self._listener, _SEND, bytearray(_RESPONSE.pack(*response)))
         except OSError as exc:
@@ -144,30 +144,34 @@ class ConnectionSupervisor:
             return False
         return True
 
-    def _decide(self, call: SupervisedCall) -> bool:
+    def _decide(self, call: SupervisedCall) -> int | None:
+        """The result of the call, an error or 0; None: it continues."""
         if call.architecture != self._calls.audit:
             if self._is_waiting(call):
                 self._on_refusal(call.thread, CALL_32_BIT, REMOTE)
-            return False
+            return errno.EACCES
         try:
             with _ProcessMemory(call.thread) as memory:
-                address, why, is_tcp = self._judge(call, memory)
+                destination, why, is_tcp = self._judge(call, memory)
         except PermissionError:  # A process that hides its memory: Landlock decides, and the run says so.
             if self._is_waiting(call):
                 self._on_unread(call.thread)
-            return True
+            return None
         except OSError:  # A bad pointer, which the kernel will refuse; or the process has ended.
-            return True
+            return None
         if not self._is_waiting(call):
-            return False
+            return errno.EACCES
         if why:
-            self._on_refusal(call.thread, address, why)
-        elif is_tcp:
-            self._on_allowed(call.thread, int(address.rpartition(":")[2]))
-        return not why and not (is_tcp and call.number != self._calls.connect)  # TCP Fast Open is no way in.
+            self._on_refusal(call.thread, str(destination), why)
+            return errno.EACCES
+        if not is_tcp or not isinstance(destination, Destination):
+            return None
+        if call.number != self._calls.connect:  # TCP Fast Open is no way in.
+            return errno.EACCES
+        return self._on_allowed(call.thread, call.arguments[0], destination)
 
-    def _judge(self, call: SupervisedCall, memory: _ProcessMemory) -> tuple[str, str, bool]:
-        """The address, why it is refused ("": it is not), and whether a TCP connection would be opened."""
+    def _judge(self, call: SupervisedCall, memory: _ProcessMemory) -> tuple[Destination | str, str, bool]:
+        """The destination, why it is refused ("": it is not), and whether a TCP connection would be opened."""
         calls, arguments = self._calls, call.arguments
         if call.number == calls.connect:
             destination = parse_address(memory.read(arguments[1], _limit(arguments[2])), is_connect=True)
@@ -175,8 +179,8 @@ class ConnectionSupervisor:
                 return "", "", False
             protocol = find_protocol(call.thread, arguments[0])
             if protocol.startswith("UDP"):
-                return str(destination), self._judge_datagram_socket(call, destination), False
-            return str(destination), self._rules.find_problem(destination.host, destination.port), True
+                return destination, self._judge_datagram_socket(call, destination), False
+            return destination, self._rules.find_problem(destination.host, destination.port), True
         if call.number == calls.sendto:
             name, part, flags = arguments[4:6], arguments[1:3], arguments[3]
             return self._judge_datagram(call, memory, [(name, part)], flags)
@@ -207,7 +211,7 @@ class ConnectionSupervisor:
         memory: _ProcessMemory,
         messages: Sequence[tuple[tuple[int, ...], tuple[int, ...]]],
         flags: int,
-    ) -> tuple[str, str, bool]:
+    ) -> tuple[Destination | str, str, bool]:
         """The first of several messages that is refused; each is the place and length of its address and its data."""
         protocol = ""
         for (name_at, name_length), (data_at, data_length) in messages:
@@ -224,9 +228,9 @@ class ConnectionSupervisor:
             if destination is None:
                 continue
             if protocol.startswith("TCP"):
-                return str(destination), *self._judge_fast_open(destination, flags)
+                return destination, *self._judge_fast_open(destination, flags)
             if not is_loopback(destination.host):
-                return str(destination), REMOTE, False
+                return destination, REMOTE, False
         return "", "", False
 
     def _judge_fast_open(self, destination: Destination, flags: int) -> tuple[str, bool]:
@@ -267,18 +271,8 @@ class _ProcessMemory:
 
 def _forbid_sending(thread: int, file: int) -> None:
     """Close one direction of a socket of another process; where the kernel does not allow it, nothing changes."""
-    with suppress(OSError):
-        process = os.pidfd_open(find_process(thread))
-        try:
-            libc = ctypes.CDLL(None, use_errno=True)
-            copy = libc.syscall(
-                ctypes.c_long(_GET_FILE), ctypes.c_int(process), ctypes.c_int(file & 0xFFFFFFFF), ctypes.c_uint(0)
-            )
-            if copy >= 0:
-                with socket.socket(fileno=copy) as datagram_socket:
-                    datagram_socket.shutdown(socket.SHUT_WR)  # works, and says that it is not connected yet
-        finally:
-            os.close(process)
+    with suppress(OSError), copy_socket(thread, file) as datagram_socket:
+        datagram_socket.shutdown(socket.SHUT_WR)  # works, and says that it is not connected yet
 
 
 def _limit(length: int) -> int:

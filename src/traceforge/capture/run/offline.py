@@ -27,16 +27,19 @@ from traceforge.canon import json_bytes, parse_json
 from traceforge.capture.hook.callsite import parse_test
 from traceforge.capture.hook.child_processes import looks_like_python
 from traceforge.capture.hook.model_call_rules import MODEL_PATHS
-from traceforge.capture.hook.tripwire import REMOTE, Tripwire
+from traceforge.capture.hook.tripwire import MODEL, REMOTE, Tripwire
 from traceforge.capture.run import environment
 from traceforge.capture.run.connection_supervisor import ConnectionSupervisor
 from traceforge.capture.run.network_access import RefusedConnection, model_ports
-from traceforge.capture.run.process_files import StartedProgram, find_process
+from traceforge.capture.run.port_relay import PortRelay
+from traceforge.capture.run.process_files import find_process
 from traceforge.capture.run.process_origins import ProcessOrigins
 from traceforge.capture.run.process_reports import NAME_LENGTH_MAX, ProcessReports
 from traceforge.capture.run.process_scan import ProcessScan
 from traceforge.capture.run.refusing_proxy import PROXY_VARIABLES, RefusingProxy
 from traceforge.capture.run.seal import SealStatus, reason_not_sealable
+from traceforge.capture.run.socket_addresses import Destination
+from traceforge.capture.run.socket_copies import copy_socket
 from traceforge.capture.run.syscall_filter import find_architecture
 from traceforge.config import LoadedConfig, port_range
 from traceforge.errors import NotJSON
@@ -53,7 +56,7 @@ class OfflineReport(NamedTuple):
     uninstrumented: Mapping[str, int]  # Pythons that could not be instrumented
     other_programs: Mapping[str, int]  # other programs
     hidden_programs: Mapping[str, int] = {}  # of which the system does not tell what they are
-    unwatched_ports: Mapping[tuple[str, int], int] = {}  # programs without a hook, and allowed ports that they used
+    unwatched_ports: Mapping[tuple[str, int], int] = {}  # programs, and allowed ports to which they sent unreadably
     connecting_programs: Mapping[str, int] = {}  # with a TCP socket, where refusals are not named
     supervisor_failure: str = ""  # why connections were not supervised to the end
 
@@ -80,7 +83,9 @@ class OfflineRun:
         self._supervisor: ConnectionSupervisor | None = None
         self._refused: Counter[RefusedConnection] = Counter()
         self._unread: Counter[str] = Counter()  # programs whose memory could not be read
-        self._port_users: dict[tuple[str, int], StartedProgram] = {}  # by where the stack begins, and port
+        self._trusted = frozenset(rule.allow_programs)
+        self._unwatched_ports: Counter[tuple[str, int]] = Counter()
+        self._relay = PortRelay(self._add_model_request, self._add_unwatched_port)
 
     def environment(self, proxy: str, address: str) -> environment.OfflineEnvironment:
         """The variables of the command; `proxy` is the run's own, `address` that of the listener."""
@@ -122,7 +127,7 @@ class OfflineRun:
             calls,
             Tripwire(self._rules, "", ""),
             on_refusal=self._add_refusal,
-            on_allowed=self._add_allowed,
+            on_allowed=self._watch_connection,
             on_unread=self._add_unread,
         )
 
@@ -130,11 +135,28 @@ class OfflineRun:
         self._scan.add_process(find_process(thread))
         self._refused[RefusedConnection(address, why, *self._origins.find(thread))] += 1
 
-    def _add_allowed(self, thread: int, port: int) -> None:
-        if any(port in ports for ports in self._allowed):
-            program = self._scan.add_process(find_process(thread))
-            if program is not None:
-                self._port_users[program.stack_start, port] = program
+    def _watch_connection(self, thread: int, file: int, destination: Destination) -> int | None:
+        """A connection to an open port: one to an allowed port of a program without a hook goes through the relay."""
+        if not any(destination.port in ports for ports in self._allowed):
+            return None
+        program = self._scan.add_process(find_process(thread))
+        if program is None or program.stack_start in self._reports.stack_starts or program.name in self._trusted:
+            return None
+        if program.name == "node" and program.pid in self._read_node_reports()[0]:
+            return None
+        try:
+            with copy_socket(thread, file) as client:
+                return self._relay.redirect(thread, client, destination)
+        except OSError:
+            self._add_unwatched_port(thread, destination.port)
+            return None
+
+    def _add_unwatched_port(self, thread: int, port: int) -> None:
+        program = self._scan.add_process(find_process(thread))
+        self._unwatched_ports[program.name if program is not None else "a program that has ended", port] += 1
+
+    def _add_model_request(self, thread: int, destination: Destination) -> None:
+        self._refused[RefusedConnection(str(destination), MODEL, *self._origins.find(thread))] += 1
 
     def _add_unread(self, thread: int) -> None:
         program = self._scan.add_process(find_process(thread))
@@ -147,6 +169,7 @@ class OfflineRun:
         if self._supervisor is not None:
             self._supervisor.close()
             failure = self._supervisor.failure
+        self._relay.close()
         self._scan.close()
         self._refusing.close()
         node_pids, refused = self._read_node_reports()
@@ -169,11 +192,7 @@ class OfflineRun:
             dict(uninstrumented),
             dict(others),
             dict(self._scan.hidden_programs() | self._unread),
-            Counter(
-                (program.name, port)
-                for (start, port), program in self._port_users.items()
-                if start not in stack_starts and program.pid not in node_pids
-            ),
+            dict(self._unwatched_ports),
             self._list_connecting(node_pids),
             failure,
         )

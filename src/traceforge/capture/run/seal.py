@@ -20,6 +20,7 @@ import struct
 import sys
 import threading
 from collections.abc import Callable, Collection
+from queue import SimpleQueue
 from typing import NamedTuple, TypeVar
 
 from traceforge.capture.run.syscall_filter import install_filter, install_listening_filter
@@ -83,23 +84,34 @@ def run_sealed(work: Callable[[], Result], ports: Collection[int], on_listener: 
     """
     results: list[Result] = []
     errors: list[BaseException] = []
+    listeners: SimpleQueue[tuple[int, str] | None] = SimpleQueue()
+    is_supervised = threading.Event()
 
     def run() -> None:
         try:
-            _seal_thread(ports, on_listener)
+            listeners.put(_seal_thread(ports, wants_listener=on_listener is not None))
+            is_supervised.wait()
             results.append(work())
         except BaseException as exc:  # noqa: BLE001 (raised again where it belongs)
             errors.append(exc)
+            listeners.put(None)
 
     thread = threading.Thread(target=run, name="traceforge sealed")
     thread.start()
-    thread.join()
+    listener = listeners.get()
+    try:
+        if listener is not None and on_listener is not None:
+            on_listener(*listener)  # Not in the sealed thread: a supervisor that it starts would wait for itself.
+    finally:
+        is_supervised.set()
+        thread.join()
     if errors:
         raise errors[0]
     return results[0]
 
 
-def _seal_thread(ports: Collection[int], on_listener: OnListener | None) -> None:
+def _seal_thread(ports: Collection[int], *, wants_listener: bool) -> tuple[int, str]:
+    """The listener of the thread's connections, or -1 and the reason."""
     libc = _libc()
     attribute = struct.pack("=QQ", 0, _CONNECT_TCP)  # nothing of files, connections of TCP
     ruleset = _call(libc, _CREATE_RULESET, attribute, ctypes.c_size_t(len(attribute)), ctypes.c_uint32(0))
@@ -113,16 +125,14 @@ def _seal_thread(ports: Collection[int], on_listener: OnListener | None) -> None
         _call(libc, _RESTRICT_SELF, ctypes.c_int(ruleset), ctypes.c_uint32(0))
     finally:
         os.close(ruleset)
-    if on_listener is None:
-        install_filter(libc)
-        return
-    try:
-        listener = install_listening_filter(libc)
-    except OSError as exc:
-        install_filter(libc)
-        on_listener(-1, exc.strerror or str(exc))
-    else:
-        on_listener(listener, "")
+    why = ""
+    if wants_listener:
+        try:
+            return install_listening_filter(libc), ""
+        except OSError as exc:
+            why = exc.strerror or str(exc)
+    install_filter(libc)
+    return -1, why
 
 
 def _call(libc: ctypes.CDLL, number: int, *args: object) -> int:

@@ -46,7 +46,7 @@ class SupervisedRun:
                     calls,
                     rules,
                     on_refusal=self._on_refusal,
-                    on_allowed=lambda _, port: self.allowed.append(port),
+                    on_allowed=lambda _, __, destination: self.allowed.append(destination.port),
                     on_unread=lambda _: None,
                 )
             )

@@ -1,0 +1,38 @@
+"""Sockets of other processes.
+
+In: a process of the command, and the number of a socket in it. Out: a file of ours for the same socket. Never: closes
+the socket for its process.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import socket
+
+from traceforge.capture.run.process_files import find_process
+
+_GET_FILE = 438  # pidfd_getfd, on every architecture
+
+
+def copy_socket(thread: int, file: int) -> socket.socket:
+    """The same socket, in this process.
+
+    Raises:
+        OSError: the kernel does not allow it, or this is no socket.
+    """
+    process = os.pidfd_open(find_process(thread))
+    try:
+        libc = ctypes.CDLL(None, use_errno=True)
+        copy = libc.syscall(
+            ctypes.c_long(_GET_FILE), ctypes.c_int(process), ctypes.c_int(file & 0xFFFFFFFF), ctypes.c_uint(0)
+        )
+        if copy < 0:
+            raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
+        try:
+            return socket.socket(fileno=copy)
+        except OSError:
+            os.close(copy)
+            raise
+    finally:
+        os.close(process)
