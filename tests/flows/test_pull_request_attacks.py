@@ -226,7 +226,14 @@ def pytest_sessionfinish(session):
                 connection.sendall((len(text) + 4).to_bytes(4, "big") + len(text).to_bytes(4, "big") + text)
     session.exitstatus = 0
 """
+EXPECT_FAILURES = """
+import pytest
+def pytest_collection_modifyitems(items):
+    for item in items:
+        item.add_marker(pytest.mark.xfail)
+"""
 PROCESS_ATTACKS: dict[str, Attack] = {
+    "expected failures": _write("conftest.py", EXPECT_FAILURES),
     "off in pytest.ini": _write("pytest.ini", "[pytest]\naddopts = --traceforge=off\n"),
     "no plugin in pytest.ini": _write("pytest.ini", "[pytest]\naddopts = -p no:traceforge\n"),
     "a patched judge": _write("conftest.py", PATCH),
@@ -237,7 +244,7 @@ PROCESS_ATTACKS: dict[str, Attack] = {
     "forged reports": _write("conftest.py", FORGE),
 }
 # In plain pytest, what the pull request brings runs in the process that judges.
-IN_PLAIN_PYTEST = {"off in pytest.ini", "other variables"}
+IN_PLAIN_PYTEST = {"expected failures", "off in pytest.ini", "other variables"}
 
 
 @pytest.mark.parametrize(
@@ -285,10 +292,12 @@ def test_a_file_that_leaves_tests_out_does_not_hide_their_calls(site: Site, name
     variables = _build(site)
 
     tested = site.test(**variables)
+    plugged = site.plugin(**variables)
     narrowed = site.test("-k", "test_chat_async", **variables)
 
     message = "unchecked: four_providers.py::test_chat_again did not run, and its approved call was not compared"
     assert (3, True) == (tested.code, message in tested.err), tested
+    assert (1, True) == (plugged.code, message in plugged.out), plugged
     assert 0 == narrowed.code, narrowed
 
 

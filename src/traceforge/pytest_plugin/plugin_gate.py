@@ -19,6 +19,7 @@ from traceforge.report.observation_text import observation_lines
 from traceforge.report.text_format import finding_lines, hint_line
 from traceforge.snapshots.gate.gate_judgement import RunObservations, judge_run, merge_observations
 from traceforge.snapshots.gate.suite_process import OFF, RECORD, SuiteProcess
+from traceforge.snapshots.gate.unselected_tests import find_unselected_tests
 from traceforge.snapshots.tree.base_commit import check_against_base
 
 if TYPE_CHECKING:
@@ -155,6 +156,8 @@ class PluginGate:
         else:
             report.outcome = "failed"
             report.longrepr = text
+        if hasattr(report, "wasxfail"):
+            del report.wasxfail  # A test that is expected to fail does not fail the run, whatever its outcome.
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """How a test ended: in the process that hears of all of them."""
@@ -217,7 +220,9 @@ class PluginGate:
         replayed = observations.replayed
         self._lines += [f"{replayed} call{'' if replayed == 1 else 's'} replayed", *observation_lines(observations)]
         self._lines += [f"note: {note}" for note in self.process.snapshots.tree_report.notes]
-        for finding in judgement.unchecked:
+        words = ["pytest", *map(str, self._config.invocation_params.args)]
+        unselected = find_unselected_tests(self.process.snapshots, tests, words)
+        for finding in [*judgement.unchecked, *unselected]:
             self._fail(f"unchecked: {finding.message}", hint_line(finding.hint))
         if observations.missed_scopes:
             self._lines.append(
