@@ -87,6 +87,7 @@ SUITES = {
 LATE = {
     "late": "from app import ask\n\n\ndef pytest_sessionfinish():\n    ask('Name a dog.')\n",
     "later": "from app import ask\n\n\ndef pytest_unconfigure():\n    ask('Name a cat.')\n",
+    "last": "import atexit\n\nfrom app import ask\n\natexit.register(ask, 'Name a goat.')\n",
 }
 GREEN, RED, UNCHECKED = "green", "red", "unchecked"
 Edit = Callable[[Site, str], None]
@@ -113,7 +114,7 @@ ROWS: list[tuple[str, Edit, str]] = [
     ("subprocess", change, RED),
     ("plain", replace("def test_it", "@pytest.mark.skip\ndef test_it"), UNCHECKED),
     *((suite, leave, GREEN) for suite in (*SUITES, *LATE)),
-    *((suite, change, RED) for suite in SUITES if suite != "subprocess"),
+    *((suite, change, RED) for suite in (*SUITES, *LATE) if suite != "subprocess"),
     ("plain", replace("ask('Name a soup.')", "pass"), RED),
     ("plain", replace("    ask", "    pytest.xfail('x')\n    ask"), UNCHECKED),
     ("subprocess", replace("sys.executable, APP", "sys.executable, '-I', APP"), UNCHECKED),
@@ -159,7 +160,8 @@ def judge(ran: CommandResult) -> str:
     """The verdict of plain pytest."""
     if not ran.code:
         return GREEN
-    return UNCHECKED if "unchecked: " in ran.out else RED if re.search(r"\bGT\d\b", ran.out) else ran.out + ran.err
+    text = ran.out + ran.err
+    return UNCHECKED if "unchecked: " in text else RED if re.search(r"\bGT\d\b", text) else text
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,8 @@
 """The gate inside pytest: the edge that decides whether there is anything to do.
 
-In: a run of pytest. Out: a `PluginGate` in a project that has approved snapshots. Never: costs anything, or is
-noticed, in a project without snapshots; and stands aside where `traceforge run`, `record` or `test` started pytest.
+In: a run of pytest. Out: a `PluginGate` for each project that has approved snapshots and whose files are collected.
+Never: costs anything, or is noticed, in a project without snapshots; and stands aside where `traceforge run`,
+`record` or `test` started pytest.
 
     pytest                            replay, where there are snapshots
     pytest --traceforge=record        ask the provider; what is new or changed becomes a pending change
@@ -29,11 +30,13 @@ import pytest
 
 if TYPE_CHECKING:
     from traceforge.pytest_plugin.plugin_gate import PluginGate
+    from traceforge.pytest_plugin.project_gates import ProjectGates
 
 HOOK_MODULE = "_traceforge_hook.bootstrap"  # Loaded where a TraceForge command has instrumented this process.
 MARK = "traceforge"
 MODES = ("record", "test", "off")
-GATE_KEY = pytest.StashKey["PluginGate"]()
+GATES_KEY: pytest.StashKey[ProjectGates] = pytest.StashKey()
+WORKER_REPORT_KEY = "traceforge"  # in what a worker of pytest-xdist sends
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -58,31 +61,64 @@ def pytest_load_initial_conftests(early_config: pytest.Config) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     """Start here where a `conftest.py` names this plugin, which is too late for the hook above."""
     config.addinivalue_line("markers", f'{MARK}("off"): do not answer the model calls of this test from snapshots.')
-    start_gate(config, config.getoption("--traceforge") or "")
-    gate = config.stash.get(GATE_KEY, None)
-    if gate is not None and not runs_tests(config):
-        gate.stand_down()
+    if GATES_KEY not in config.stash:
+        start_gate(config, config.getoption("--traceforge") or "")
+    gates = config.stash.get(GATES_KEY, None)
+    if gates is not None and not runs_tests(config):
+        gates.stand_down()
 
 
-def start_gate(config: pytest.Config, mode: str) -> None:
-    """Start the gate, unless it runs already, is off, or the project has no snapshots.
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> None:
+    """Start the gate of a project in a folder that is about to be collected: before its `conftest.py` is imported."""
+    if os.path.lexists(collection_path / ".ai-snapshots"):
+        start_gate(config, config.getoption("--traceforge") or "", collection_path)
 
-    In CI, snapshots that the base of the build has and this tree lacks are an error; `open_gate` asks Git for them.
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: Any) -> None:  # noqa: ANN401 (a class of xdist)
+    """A worker of pytest-xdist has ended, and sent what it observed in each project; this process collects none."""
+    reports = getattr(node, "workeroutput", {}).get(WORKER_REPORT_KEY, {})
+    for folder in reports:
+        start_gate(node.config, node.config.getoption("--traceforge") or "", Path(folder))
+    gates = node.config.stash.get(GATES_KEY, None)
+    if gates is not None:
+        gates.take_worker_reports(reports)
+
+
+def start_gate(config: pytest.Config, mode: str, folder: Path | None = None) -> None:
+    """Start the gate of the project in a folder, or of all projects that the command line names, unless it is off.
+
+    In CI, snapshots that the base of the build has and this tree lacks are an error; `open_gates` asks Git for them.
     """
     is_build = bool(os.environ.get("CI"))
     if mode == "off" and is_build and not is_off_on_command_line(config):
         mode = ""
-    if GATE_KEY in config.stash or HOOK_MODULE in sys.modules or mode == "off":
+    if HOOK_MODULE in sys.modules or mode == "off":
         return
-    if not mode and not is_build and find_snapshots_folder(config.rootpath) is None:
+    folders = [folder.resolve()] if folder is not None else find_projects(config)
+    if GATES_KEY in config.stash:
+        config.stash[GATES_KEY].add(*folders)
+        return
+    if not mode and not is_build and not folders:
         return
     skip_rewrite = SkipAssertRewrite()
     sys.meta_path.insert(0, skip_rewrite)
     config.add_cleanup(lambda: sys.meta_path.remove(skip_rewrite))
     with pause_garbage_collection():
-        from traceforge.pytest_plugin.plugin_gate import open_gate
+        from traceforge.pytest_plugin.project_gates import open_gates
 
-        open_gate(config, mode)
+        open_gates(config, mode, folders)
+
+
+def find_projects(config: pytest.Config) -> list[Path]:
+    """The folders with snapshots, upwards from the root of the suite and from each path of the command line."""
+    invocation_folder = config.invocation_params.dir
+    words = config.known_args_namespace.file_or_dir
+    starts = [config.rootpath, *(invocation_folder / str(word).partition("::")[0] for word in words)]
+    if not words:
+        starts += [invocation_folder, *(config.rootpath / path for path in config.getini("testpaths"))]
+    folders = [find_snapshots_folder(start) for start in starts if os.path.lexists(start)]
+    return list(dict.fromkeys(folder for folder in folders if folder is not None))
 
 
 def is_off_on_command_line(config: pytest.Config) -> bool:
@@ -161,4 +197,5 @@ class ReplayedCalls:
 @pytest.fixture
 def traceforge(request: pytest.FixtureRequest) -> ReplayedCalls:
     """The model calls of this test."""
-    return ReplayedCalls(request.config.stash.get(GATE_KEY, None), request.node.nodeid)
+    gates = request.config.stash.get(GATES_KEY, None)
+    return ReplayedCalls(gates.current if gates is not None else None, request.node.nodeid)

@@ -5,18 +5,20 @@ In: pytest's hooks. Out: failed tests, lines of the summary, the exit status. Ne
 
 from __future__ import annotations
 
-from collections.abc import Generator, Sequence
+import sys
+from collections.abc import Generator, Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from traceforge.capture.hook.pytest_scopes import leave_pytest
-from traceforge.config import find_project, is_ci, load_config
+from traceforge.config import is_ci, load_config
 from traceforge.errors import TraceForgeError
-from traceforge.pytest_plugin import GATE_KEY, MARK, find_snapshots_folder, is_worker
-from traceforge.pytest_plugin.scope_hooks import ScopeHooks
+from traceforge.pytest_plugin import MARK, WORKER_REPORT_KEY, is_worker
 from traceforge.report.observation_text import observation_lines
 from traceforge.report.text_format import finding_lines, hint_line
+from traceforge.snapshots.gate.gate_findings import NEW_RULE
 from traceforge.snapshots.gate.gate_judgement import RunObservations, judge_run, merge_observations
 from traceforge.snapshots.gate.suite_process import OFF, RECORD, SuiteProcess
 from traceforge.snapshots.gate.unselected_tests import find_unselected_tests
@@ -26,70 +28,57 @@ if TYPE_CHECKING:
     from traceforge.findings import Finding
     from traceforge.snapshots.gate.gate_findings import GateFinding
 
-WORKER_REPORT_KEY = "traceforge"  # in what a worker of pytest-xdist sends
-
-
-def open_gate(config: pytest.Config, mode: str) -> None:
-    """Open the gate of this pytest process for the nearest project with snapshots, or else for a new one."""
-    folder = find_snapshots_folder(config.rootpath)
-    if folder is None and not mode:
-        refuse_removed_tree(config)
-        return
-    project = str(folder or find_project(str(config.rootpath)))
-    config.stash[GATE_KEY] = gate = PluginGate(config, mode or "test")
-    config.pluginmanager.register(gate, "traceforge-gate")
-    config.add_cleanup(gate.close)
-    gate.open(project)
-
-
-def refuse_removed_tree(config: pytest.Config) -> None:
-    """In CI, for a project without snapshots: fail if the base of the build has some.
-
-    A base that cannot be read stops nothing here: most projects without snapshots never had any, and one that has
-    some cannot pass without its base.
-    """
-    try:
-        project = find_project(str(config.rootpath))
-        findings = check_against_base(project, {}, start=str(config.invocation_params.dir)).findings
-    except TraceForgeError:
-        return
-    if findings:
-        raise pytest.UsageError(f"the snapshots were removed:\n{finding_lines(findings)}")
-
 
 class PluginGate:
-    """The gate of one pytest process."""
+    """The gate of one project in one pytest process."""
 
-    def __init__(self, config: pytest.Config, mode: str) -> None:
+    def __init__(self, config: pytest.Config, mode: str, project: str) -> None:
+        self.project = project
         self._config = config
         self._mode = mode
         self._process: SuiteProcess | None = None
         self._observations: list[RunObservations] = []  # one a process
         self._tests: dict[str, str] = {}  # node id to "passed", "failed" or "skipped"
         self._skipped_modules: list[str] = []
+        self._judged: dict[str, list[str]] = {}  # node id to the messages of its findings
+        self._session: pytest.Session | None = None  # once it has ended
         self._lines: list[str] = []
         self._base_line = ""
         self._is_red = False
         self._is_open = False
+        self._is_answering = self._was_resumed = self._stands_down = False
 
-    def open(self, project: str) -> None:
-        """Load the snapshots and replay them: in every process, until it is known that this one runs no tests."""
+    def open(self) -> None:
+        """Load the snapshots."""
         if self._mode == RECORD and is_ci():
             raise pytest.UsageError(
                 "--traceforge=record writes files, and CI is set. Run it on your machine and commit the result."
             )
+        prefix = self._find_scope_prefix() if self._mode != RECORD else ""
         try:
-            self._process = SuiteProcess(load_config(project), self._mode)
+            self._process = SuiteProcess(load_config(self.project), self._mode, prefix)
             snapshots = self._process.snapshots
             findings = snapshots.tree_report.findings if self._mode == RECORD else snapshots.findings
-            findings = findings or self._compare_with_base(project)
+            findings = findings or self._compare_with_base(self.project)
         except TraceForgeError as exc:
             raise pytest.UsageError(f"traceforge: {exc.code} {exc.message}\n{exc.hint}") from None
         if findings:
             raise pytest.UsageError(f"the snapshots do not verify:\n{finding_lines(list(findings))}")
-        self._process.start()
-        self._is_open = True
-        self._config.pluginmanager.register(ScopeHooks(self._process), "traceforge-scopes")
+
+    def _find_scope_prefix(self) -> str:
+        """What node ids of this project begin with, where it is below the root of the suite; "" where it is not."""
+        folder, root = Path(self.project), self._config.rootpath.resolve()
+        return f"{folder.relative_to(root).as_posix()}/" if folder != root and folder.is_relative_to(root) else ""
+
+    def resume(self) -> None:
+        """Answer calls from the snapshots of this project."""
+        self.process.start()
+        self._is_open = self._is_answering = self._was_resumed = True
+
+    def suspend(self) -> None:
+        """A test of another project runs."""
+        self._is_answering = False
+        self.process.suspend()
 
     def _compare_with_base(self, project: str) -> Sequence[Finding]:
         """In CI, what differs from the base of the build. One process of a suite asks."""
@@ -101,17 +90,36 @@ class PluginGate:
         self._base_line = compared.line
         return compared.findings
 
-    def close(self) -> None:
+    def close(self, *, keeps_answering: bool = False) -> None:
         """Leave the process as it was; a second time changes nothing."""
         if self._is_open:
             self._is_open = False
             leave_pytest()
-            observations = self.process.stop()
+            observations = self.process.stop(keeps_answering=keeps_answering)
             observations.skipped_modules = self._skipped_modules
+            for test, messages in self._judged.items():  # Another plugin may have changed the report of the test.
+                if self._tests.get(test) != "failed":
+                    observations.unreported_misses += messages
             self._observations.append(observations)
+
+    def judge_late_calls(self) -> bool:
+        """Judge calls that were made after the tests; whether one of them was not approved."""
+        self.close()
+        messages = self.process.take_late_misses() if self._session is not None else []
+        for message in messages:
+            sys.stderr.write(f"traceforge: (after the tests): {NEW_RULE} {message}\n")
+        if messages and self._session is not None and self._session.exitstatus == pytest.ExitCode.OK:
+            self._session.exitstatus = pytest.ExitCode.TESTS_FAILED
+        return bool(messages)
+
+    def release(self) -> None:
+        """Answer no more calls."""
+        if self._was_resumed:
+            self.process.release()
 
     def stand_down(self) -> None:
         """Other processes run the tests, and make again the calls that this one has made so far."""
+        self._stands_down = self._is_answering
         self.close()
         self._observations.clear()
 
@@ -130,6 +138,8 @@ class PluginGate:
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_setup(self, item: pytest.Item) -> None:
         """A test begins, perhaps again."""
+        if not self._is_answering:
+            return
         mark = item.get_closest_marker(MARK)
         value = str(mark.args[0]) if mark is not None and mark.args else ""
         if value not in ("", OFF):
@@ -140,10 +150,14 @@ class PluginGate:
     def pytest_runtest_makereport(self, item: pytest.Item, call: pytest.CallInfo[None]) -> Generator[None, Any, None]:
         """A test with findings has failed, even if it caught the error."""
         outcome = yield
+        if not self._is_answering:
+            return
         report: pytest.TestReport = outcome.get_result()
         findings = self.process.judge_test(item.nodeid)
         if not findings:
             return
+        messages = [gate_finding.finding.message for gate_finding in findings]
+        self._judged.setdefault(item.nodeid, []).extend(messages)
         text = _findings_text(findings)
         if report.failed:
             add_section = getattr(
@@ -162,9 +176,10 @@ class PluginGate:
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """How a test ended: in the process that hears of all of them."""
         outcome = self._tests.get(report.nodeid)
-        if report.failed:
+        is_expected = hasattr(report, "wasxfail")  # Then pytest does not count the failure.
+        if report.failed and not is_expected:
             self._tests[report.nodeid] = "failed"
-        elif report.skipped:
+        elif report.skipped or report.failed:
             self._tests[report.nodeid] = outcome if outcome == "failed" else "skipped"
         elif report.when == "call" and outcome is None:
             self._tests[report.nodeid] = "passed"
@@ -174,21 +189,32 @@ class PluginGate:
         if report.skipped:
             self._skipped_modules.append(report.nodeid)
 
-    @pytest.hookimpl(optionalhook=True)
-    def pytest_testnodedown(self, node: Any, error: object) -> None:  # noqa: ANN401 (a class of xdist)
-        """A worker has ended, and sent what it observed."""
-        sent = getattr(node, "workeroutput", {}).get(WORKER_REPORT_KEY)
-        if sent is not None:
-            self._observations.append(RunObservations.from_builtins(sent))
-        else:
+    def take_worker_report(self, report: Mapping[str, Any] | None) -> None:
+        """A worker has ended, and sent what it observed in this project."""
+        if report is None:
             self._fail("a pytest-xdist worker ended without its report: its calls could not be checked")
+            return
+        self._observations.append(RunObservations.from_builtins(report["observations"]))
+        self._tests = {**report["tests"], **self._tests}
 
-    @pytest.hookimpl(tryfirst=True)
-    def pytest_sessionfinish(self, session: pytest.Session) -> None:
-        """All tests have ended: judge the suite as a whole."""
-        self.close()
+    @pytest.hookimpl(hookwrapper=True, trylast=True)
+    def pytest_sessionfinish(self, session: pytest.Session) -> Generator[None, None, None]:
+        """All tests have ended, and all other plugins have heard of it: judge the suite as a whole.
+
+        The last wrapper is the first to go on: the summary is printed by another one. Where workers run the tests,
+        plugins call models in this process, too, when they hear of the end.
+        """
+        starts_again = self._stands_down and self._mode != RECORD
+        if starts_again:
+            self.process.answer_late_calls()
+        yield
+        if starts_again:
+            self._observations.append(RunObservations(unreported_misses=self.process.take_late_misses()))
+        self.close(keeps_answering=self._mode != RECORD and self._is_answering)
+        self._session = session
         if is_worker(self._config):
-            self._config.workeroutput[WORKER_REPORT_KEY] = self._observations[0].to_builtins()  # type: ignore[attr-defined]  # of xdist
+            reports = self._config.workeroutput.setdefault(WORKER_REPORT_KEY, {})  # type: ignore[attr-defined]  # of xdist
+            reports[self.project] = {"observations": self._observations[0].to_builtins(), "tests": self._tests}
             return
         observations = merge_observations(self._observations)
         if self._mode == RECORD:
@@ -197,21 +223,31 @@ class PluginGate:
             self._judge(observations)
         if self._is_red and session.exitstatus == pytest.ExitCode.OK:
             session.exitstatus = pytest.ExitCode.TESTS_FAILED
+        if self._is_red and not self._config.pluginmanager.has_plugin("terminalreporter"):
+            sys.stderr.write("".join(f"{line}\n" for line in self._lines))
 
     def pytest_terminal_summary(self, terminalreporter: Any) -> None:  # noqa: ANN401 (a private class of pytest)
         """Print what concerns the suite as a whole."""
         if self._lines and not is_worker(self._config):
-            terminalreporter.section("traceforge", red=self._is_red, green=not self._is_red)
+            terminalreporter.section(self._title, red=self._is_red, green=not self._is_red)
             for line in self._lines:
                 terminalreporter.write_line(line)
+
+    @property
+    def _title(self) -> str:
+        """With the folder of the project, where it is below the root of the suite."""
+        return f"traceforge {self._find_scope_prefix()}".rstrip(" /")
 
     def _fail(self, *lines: str) -> None:
         self._is_red = True
         self._lines += lines
 
     def _judge(self, observations: RunObservations) -> None:
-        allow_unused = bool(self._config.getoption("--traceforge-allow-unused"))
-        tests = {**dict.fromkeys(observations.skipped_modules, "skipped"), **self._tests}
+        is_only_collected = bool(self._config.getoption("collectonly", False))
+        allow_unused = is_only_collected or bool(self._config.getoption("--traceforge-allow-unused"))
+        skipped_modules = [] if is_only_collected else observations.skipped_modules
+        tests = {**dict.fromkeys(skipped_modules, "skipped"), **self._tests}
+        tests = {self.process.name_scope(test): outcome for test, outcome in tests.items()}
         judgement = judge_run(
             self.process.snapshots, observations, tests, command_passed=False, allow_unused=allow_unused
         )

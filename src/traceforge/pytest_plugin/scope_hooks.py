@@ -5,29 +5,35 @@ In: pytest's hooks. Out: open scopes, and events for the process of the suite. N
 
 from __future__ import annotations
 
-from collections.abc import Generator
-from typing import Any
+from collections.abc import Generator, Sequence
+from typing import Any, Protocol
 
 import pytest
 
 from traceforge.capture.hook.pytest_events import is_selection
-from traceforge.capture.hook.pytest_scopes import OPENED, START, enter_pytest, watch_fixture, watch_import
-from traceforge.snapshots.gate.suite_process import SuiteProcess
+from traceforge.capture.hook.pytest_scopes import enter_pytest, watch_fixture, watch_import
+
+
+class ScopeListener(Protocol):
+    """Takes the events: `SuiteProcess` has the same methods."""
+
+    def add_scope_event(self, scope: str, event: str) -> None: ...
+
+    def add_collection(self, tests: Sequence[str], *, is_selection: bool) -> None: ...
 
 
 class ScopeHooks:
     """The scopes of one pytest process."""
 
-    def __init__(self, process: SuiteProcess) -> None:
-        self._process = process
+    def __init__(self, listener: ScopeListener) -> None:
+        self._listener = listener
         self._collected: list[str] = []
         enter_pytest()
-        process.add_scope_event(START, OPENED)
 
     @pytest.hookimpl(hookwrapper=True, tryfirst=True)
     def pytest_fixture_setup(self, fixturedef: Any, request: Any) -> Generator[None, Any, None]:  # noqa: ANN401
         """A fixture is set up."""
-        end = watch_fixture(fixturedef, request, self._process.add_scope_event)
+        end = watch_fixture(fixturedef, request, self._listener.add_scope_event)
         outcome = yield
         if end is not None:
             end(outcome.excinfo is not None)
@@ -35,7 +41,7 @@ class ScopeHooks:
     @pytest.hookimpl(hookwrapper=True, tryfirst=True)
     def pytest_make_collect_report(self, collector: pytest.Collector) -> Generator[None, Any, None]:
         """A file is imported."""
-        end = watch_import(collector, self._process.add_scope_event)
+        end = watch_import(collector, self._listener.add_scope_event)
         outcome = yield
         if end is not None:
             end(outcome.excinfo is not None or outcome.get_result().outcome != "passed")
@@ -46,4 +52,4 @@ class ScopeHooks:
 
     def pytest_collection_finish(self, session: pytest.Session) -> None:
         """All tests were found, and it is known which of them run."""
-        self._process.add_collection(self._collected, is_selection=is_selection(session, self._collected))
+        self._listener.add_collection(self._collected, is_selection=is_selection(session, self._collected))

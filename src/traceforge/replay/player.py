@@ -80,6 +80,7 @@ class Player:
         self._lock = threading.Lock()  # for the counts below
         self.unmatched: list[UnmatchedRequest] = []
         self.default_scope = ""  # of calls that belong to no test
+        self.scope_prefix = ""  # that scopes may have now, and had not when they were recorded
         self.fresh_scopes: frozenset[str] = frozenset()  # with `allow_upstream`, all their requests go upstream
         self.renews_uncompared = (
             False  # with `allow_upstream`, requests go upstream whose recordings lack fingerprints
@@ -116,6 +117,8 @@ class Player:
         """
         if not caller.scope and self.default_scope:
             caller = replace(caller, scope=self.default_scope)
+        if self.scope_prefix:
+            caller = replace(caller, scope=self.name_scope(caller.scope))
         if allow_upstream and caller.scope in self.fresh_scopes:
             return self._pass_upstream()
         request = self._keyer.key_request(method, url, headers, body, self._library.unredacted_keys)
@@ -138,6 +141,16 @@ class Player:
     def request_keys(self) -> dict[str, str]:
         """The request keys of the recordings, by name."""
         return {recording.name: recording.key for recording in self._library.recordings}
+
+    def name_scope(self, scope: str) -> str:
+        """The scope as it was recorded: its paths without the prefix, unless recordings have it."""
+        prefix = self.scope_prefix
+        if not prefix or prefix[:-1] not in scope or self._library.recordings_in_scope(scope):
+            return scope
+        if scope.startswith(prefix):
+            return scope.removeprefix(prefix)
+        # A fixture or an import, which names a folder or a file.
+        return scope.replace(f" {prefix[:-1]}::", " ").replace(f" {prefix}", " ")
 
     def restart_scope(self, scope: str) -> None:
         """Count identical requests of a scope from the first again: a test begins, perhaps again."""

@@ -92,13 +92,17 @@ class SuiteChildren:
         _register_fork_hooks()
         self._import_hook.start()
 
-    def stop(self) -> ChildrenReport:
-        """Instrument no more children, and report about those that there were; a second time there are none."""
+    def suspend(self) -> None:
+        """Instrument no children, until `start` is called again; those that there are can ask."""
         global _active  # noqa: PLW0603
         if _active is self:
             _active = None
         self._import_hook.stop()
         self._set_inherited(False)
+
+    def stop(self) -> ChildrenReport:
+        """Instrument no more children, and report about those that there were; a second time there are none."""
+        self.suspend()
         listener, reports = self._listener, self._reports
         if listener is None or reports is None or os.getpid() != self._pid:
             return NO_CHILDREN

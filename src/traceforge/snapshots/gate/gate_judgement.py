@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from msgspec import Struct, field, to_builtins
 
+from traceforge.capture.hook.pytest_scopes import START
 from traceforge.capture.run.network_access import RefusedConnection
 from traceforge.conversion import convert
 from traceforge.findings import IO, Finding
@@ -32,6 +33,7 @@ from traceforge.snapshots.gate.gate_findings import (
 from traceforge.snapshots.tree.approved_calls import REQUEST_GATE
 from traceforge.snapshots.tree.call_counts import FAILED, PASSED, CountedRun, compare_counts
 from traceforge.snapshots.tree.project_snapshots import ProjectSnapshots, make_run_scopes
+from traceforge.snapshots.tree.run_scopes import RunScopes, is_test_scope
 
 if TYPE_CHECKING:
     from traceforge.replay.unmatched import UnmatchedRequest
@@ -208,9 +210,12 @@ def judge_run(
     config = snapshots.loaded.config
     command = snapshots.player.default_scope
     run_scopes = make_run_scopes(snapshots.loaded, {*tests, command}, observations.gone_cases)
+    outcomes = observations.list_outcomes(tests, command if command_passed else "")
+    if _is_partial(snapshots, tests, run_scopes):  # Perhaps not every conftest.py was imported.
+        outcomes.pop(START, None)
     counted_run = CountedRun(
         observations.last_use_counts,
-        observations.list_outcomes(tests, command if command_passed else ""),
+        outcomes,
         run_scopes,
         config,
         {*observations.missed_scopes},
@@ -228,6 +233,12 @@ def judge_run(
     observations.moved_calls = describe_moved_calls(counts.moves)
     unseen = [Finding(OUTSIDE_TESTS, "", IO, message, hint) for message, hint in dict.fromkeys(observations.unseen)]
     return RunJudgement(findings, [*unseen, *_find_uncompared(snapshots, observations), *skipped])
+
+
+def _is_partial(snapshots: ProjectSnapshots, tests: Mapping[str, str], run_scopes: RunScopes) -> bool:
+    """Whether tests with approved calls did not run, although they exist."""
+    scopes = {turn.scope for call in snapshots.approved_calls for turn in call.turns}
+    return any(is_test_scope(scope) and scope not in tests and not run_scopes.is_removed(scope) for scope in scopes)
 
 
 def _find_uncompared(snapshots: ProjectSnapshots, observations: RunObservations) -> list[Finding]:

@@ -40,11 +40,15 @@ UNSEEN_CHILD_HINT = "Start it without -I, -E and -S."
 
 
 class SuiteProcess:
-    """One process of a suite; `mode` is RECORD or TEST."""
+    """One process of a suite; `mode` is RECORD or TEST. Tests are recorded without `scope_prefix`: in a monorepo, the
+    suite of one project may be run from the project's own folder, or from one above it.
+    """
 
-    def __init__(self, loaded: LoadedConfig, mode: str) -> None:
+    def __init__(self, loaded: LoadedConfig, mode: str, scope_prefix: str = "") -> None:
         self.mode = mode
         self.snapshots = open_snapshots(loaded, is_recording=mode == RECORD)
+        self.name_scope = self.snapshots.player.name_scope
+        self.snapshots.player.scope_prefix = scope_prefix
         self._off_scopes: set[str] = set()
         blocked_ports = model_ports(loaded, os.environ)
         self._guard = NetworkGuard(blocked_ports, self._off_scopes.__contains__)
@@ -79,10 +83,21 @@ class SuiteProcess:
         self._children.start()
         self._variables.install()
 
-    def stop(self) -> RunObservations:
-        """Leave the process as it was. What no test's report has shown is in the observations."""
+    def suspend(self) -> None:
+        """Leave the process alone, until `start` is called again: tests of another project run."""
+        self._children.suspend()
+        self._capture.leave()
+        self._guard.stop()
+        self._variables.remove()
+
+    def stop(self, *, keeps_answering: bool = False) -> RunObservations:
+        """Leave the process as it was. What no test's report has shown is in the observations.
+
+        With `keeps_answering`, model calls are still answered or refused, until `release` is called.
+        """
         children = self._children.stop()
-        self._capture.stop()
+        if not keeps_answering:
+            self._capture.stop()
         self._guard.stop()
         self._key_names.update(set_key_variables(os.environ))  # The suite may have loaded variables from a file.
         self._base_urls.update(read_base_urls(os.environ))
@@ -115,15 +130,29 @@ class SuiteProcess:
 
     def add_scope_event(self, scope: str, event: str) -> None:
         """A scope that tests share was opened, or failed."""
-        self._suite.add_event(scope, event)
+        self._suite.add_event(self.name_scope(scope), event)
 
     def add_collection(self, tests: Sequence[str], *, is_selection: bool) -> None:
         """The tests of this process were collected; `is_selection`: not all of them run."""
-        self._suite.add_collection(tests, is_selection)
+        self._suite.add_collection(list(map(self.name_scope, tests)), is_selection)
+
+    def answer_late_calls(self) -> None:
+        """Answer or refuse model calls again, after the process was stopped, until `release` is called."""
+        self._capture.start(process_wide=True)
+
+    def take_late_misses(self) -> list[str]:
+        """The messages of unapproved requests since the process was stopped, or since this was called last."""
+        seen_before = len(self._unreported)
+        self._collect_misses()
+        return [request.message for request in self._unreported[seen_before:]]
+
+    def release(self) -> None:
+        """Answer no more calls."""
+        self._capture.stop()
 
     def begin_test(self, scope: str, *, is_off: bool) -> None:
         """Start a test, perhaps again: it gets the same responses again. With `is_off`, it gets the real API keys."""
-        self.snapshots.player.restart_scope(scope)
+        self.snapshots.player.restart_scope(self.name_scope(scope))
         self._replayed_before[scope] = self._count_uses(scope) if scope in self._replayed_before else 0
         if is_off:
             self._off_scopes.add(scope)
@@ -138,8 +167,9 @@ class SuiteProcess:
         refused = self._guard.take_refusals(scope)
         if not self._unreported and not refused:
             return []
-        mine = [request for request in self._unreported if _belongs_to(request, scope)]
-        self._unreported = [request for request in self._unreported if not _belongs_to(request, scope)]
+        name = self.name_scope(scope)
+        mine = [request for request in self._unreported if _belongs_to(request, name)]
+        self._unreported = [request for request in self._unreported if not _belongs_to(request, name)]
         return judge_requests(self.snapshots, mine, refused, scope)
 
     def count_replayed(self, scope: str) -> int:
@@ -147,8 +177,8 @@ class SuiteProcess:
         return self._count_uses(scope) - self._replayed_before.get(scope, 0)
 
     def _count_uses(self, scope: str) -> int:
-        use_counts = self.snapshots.player.use_counts
-        return sum(times for (used_scope, _), times in use_counts.items() if used_scope == scope)
+        use_counts, name = self.snapshots.player.use_counts, self.name_scope(scope)
+        return sum(times for (used_scope, _), times in use_counts.items() if used_scope == name)
 
     def _leave_in_fork(self) -> None:
         self._capture.leave()

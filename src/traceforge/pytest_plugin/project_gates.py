@@ -1,0 +1,156 @@
+"""The gates of all projects of which a pytest process runs tests: in a monorepo each package may have snapshots.
+
+In: folders with `.ai-snapshots`, and the files that are collected and run. Out: one `PluginGate` for each folder, of
+which one answers calls at a time: that of the nearest folder upwards from the file. Never: judges anything itself.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from traceforge.capture.hook.pytest_scopes import OPENED, START
+from traceforge.config import find_project
+from traceforge.errors import TraceForgeError
+from traceforge.pytest_plugin import GATES_KEY, find_snapshots_folder, is_worker
+from traceforge.pytest_plugin.plugin_gate import PluginGate
+from traceforge.pytest_plugin.scope_hooks import ScopeHooks
+from traceforge.report.text_format import finding_lines
+from traceforge.snapshots.tree.base_commit import check_against_base
+
+
+def open_gates(config: pytest.Config, mode: str, folders: Sequence[Path]) -> None:
+    """Open the gates of the projects in these folders, or else of a new one."""
+    if not folders and not mode:
+        refuse_removed_tree(config)
+        return
+    config.stash[GATES_KEY] = gates = ProjectGates(config, mode or "test")
+    config.pluginmanager.register(gates, "traceforge-gates")
+    config.pluginmanager.register(ScopeHooks(gates), "traceforge-scopes")
+    config.add_cleanup(gates.release)
+    if is_main_program():
+        atexit.register(gates.judge_exit)
+    gates.add(*(folders or [Path(find_project(str(config.rootpath)))]))
+
+
+def refuse_removed_tree(config: pytest.Config) -> None:
+    """In CI, for a project without snapshots: fail if the base of the build has some.
+
+    A base that cannot be read stops nothing here: most projects without snapshots never had any, and one that has
+    some cannot pass without its base.
+    """
+    try:
+        project = find_project(str(config.rootpath))
+        findings = check_against_base(project, {}, start=str(config.invocation_params.dir)).findings
+    except TraceForgeError:
+        return
+    if findings:
+        raise pytest.UsageError(f"the snapshots were removed:\n{finding_lines(findings)}")
+
+
+def is_main_program() -> bool:
+    """Whether this process was started to run pytest, and ends with it."""
+    main = sys.modules.get("__main__")
+    name = getattr(getattr(main, "__spec__", None), "name", "") or os.path.basename(
+        getattr(main, "__file__", "") or ""
+    )
+    return name.partition(".")[0] in ("pytest", "py")
+
+
+class ProjectGates:
+    """The gates by folder; `current` is the one that answers calls now."""
+
+    def __init__(self, config: pytest.Config, mode: str) -> None:
+        self._config = config
+        self._mode = mode
+        self._gates: dict[Path, PluginGate] = {}
+        self._owners: dict[Path, Path | None] = {}  # by folder of files: where its snapshots are
+        self._stands_down = False
+        self._default: PluginGate | None = None  # for files in no project, such as those that a plugin makes up
+        self.current: PluginGate | None = None
+
+    def add(self, *folders: Path) -> None:
+        """Open the gates of projects, if they are not. The first one answers calls until a file of another is met."""
+        for folder in folders:
+            if folder in self._gates:
+                continue
+            gate = PluginGate(self._config, self._mode, str(folder))
+            self._gates[folder] = gate
+            if self._config.rootpath.resolve().is_relative_to(folder):
+                self._default = gate
+            self._config.pluginmanager.register(gate, f"traceforge-gate-{len(self._gates)}")
+            gate.open()
+            gate.process.add_scope_event(START, OPENED)
+            if self.current is None and not self._stands_down:
+                self._switch(gate)
+
+    def release(self) -> None:
+        """Pytest ends. In a process that ends with it, calls are answered until then."""
+        for gate in self._gates.values():
+            gate.judge_late_calls()
+            if not is_main_program() and not is_worker(self._config):
+                gate.release()
+
+    def judge_exit(self) -> None:
+        """The process ends: what others registered with `atexit` since we did has run."""
+        late_calls = [gate.judge_late_calls() for gate in self._gates.values()]
+        if any(late_calls):
+            sys.stdout.flush()
+            sys.stderr.flush()
+            os._exit(pytest.ExitCode.TESTS_FAILED)  # Nothing else changes the exit code any more.
+
+    def stand_down(self) -> None:
+        """Other processes run the tests."""
+        self._stands_down = True
+        self.current = None
+        for gate in self._gates.values():
+            gate.stand_down()
+
+    def add_scope_event(self, scope: str, event: str) -> None:
+        """A scope that tests share was opened, or failed."""
+        if self.current is not None:
+            self.current.process.add_scope_event(scope, event)
+
+    def add_collection(self, tests: Sequence[str], *, is_selection: bool) -> None:
+        """All tests were collected, those of every project; `is_selection`: not all of them run."""
+        for gate in self._gates.values():
+            gate.process.add_collection(tests, is_selection=is_selection)
+
+    def take_worker_reports(self, reports: Mapping[str, Any]) -> None:
+        """A worker of pytest-xdist has ended; all of them collect the same files."""
+        for folder, gate in self._gates.items():
+            gate.take_worker_report(reports.get(str(folder)))
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_collectstart(self, collector: pytest.Collector) -> None:
+        """A folder or a file is about to be collected, which imports it."""
+        self._enter(collector.path)
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtest_protocol(self, item: pytest.Item) -> None:
+        """A test is about to run."""
+        self._enter(item.path)
+
+    def _enter(self, path: Path) -> None:
+        folder = path if path.is_dir() else path.parent
+        if folder not in self._owners:
+            self._owners[folder] = found = find_snapshots_folder(folder)
+            if found is not None:
+                self.add(found)
+        owner = self._owners[folder]
+        gate = self._default if owner is None else self._gates[owner]
+        if gate is not self.current and not self._stands_down:
+            self._switch(gate)
+
+    def _switch(self, gate: PluginGate | None) -> None:
+        if self.current is not None:
+            self.current.suspend()
+        self.current = gate
+        if gate is not None:
+            gate.resume()

@@ -1,0 +1,165 @@
+"""The plugin finds the snapshots of each file that it runs, and no option of pytest hides a finding."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from flows.test_same_verdict import APP
+from support.command import PLAIN_PYTEST
+from support.gate_project import Site
+from support.model_servers import model_server
+
+TESTS = (
+    "from app import ask\n\n\ndef test_it():\n    ask('Name a {}.')\n\n\ndef test_again():\n    ask('Sing a {}.')\n"
+)
+PACKAGES = {"a": "soup", "b": "law"}
+
+
+@pytest.fixture(scope="module")
+def approved(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+    """A monorepo: two packages, each recorded and approved in its own folder, and one without snapshots."""
+    folder = tmp_path_factory.mktemp("monorepo")
+    (folder / "pytest.ini").write_text("[pytest]\npythonpath = .\naddopts = --import-mode=importlib\n")
+    (folder / "app.py").write_text(APP)
+    with model_server() as server:
+        for name, word in PACKAGES.items():
+            package = folder / "packages" / name
+            package.mkdir(parents=True)
+            (package / "pytest.ini").write_text("[pytest]\npythonpath = ../..\n")
+            (package / "test_it.py").write_text(TESTS.format(word, word))
+            site = Site(package, Path(sys.executable), server, ".")
+            assert 0 == (ran := site.run("record", *site.pytest("."))).code, ran
+            assert 0 == (ran := site.approve()).code, ran
+            shutil.rmtree(package / ".ai-tests")
+        (folder / "packages" / "c").mkdir()
+        (folder / "packages" / "c" / "test_c.py").write_text("def test_c():\n    pass\n")
+        yield Site(folder, Path(sys.executable), server, ".")
+
+
+@pytest.fixture
+def site(approved: Site, tmp_path: Path) -> Iterator[Site]:
+    """A fresh checkout, and a provider with other answers that must see no request."""
+    with model_server(salt="another") as other:
+        yield approved.at(tmp_path / "checkout", other)
+        assert 0 == other.served
+
+
+WAYS = {
+    "the root": [],
+    "workers": ["-n", "2"],
+    "paths": ["packages/b", "packages/a"],
+    "a root elsewhere": ["--rootdir", "packages/c", "packages"],
+}
+
+
+@pytest.mark.parametrize(
+    "way", [name if name == "workers" else pytest.param(name, marks=pytest.mark.slow) for name in WAYS]
+)
+def test_each_package_is_judged_by_its_own_snapshots(site: Site, way: str) -> None:
+    """Found upwards from each file; a call that was approved in one package is not approved in another."""
+    site.tests = "--traceforge=test" if "packages" in str(WAYS[way]) else "."
+
+    green = site.plugin(*WAYS[way])
+    site.edit("Name a law.", "Name a soup.", "packages/b/test_it.py")
+    red = site.plugin(*WAYS[way])
+
+    assert (0, 2) == (green.code, green.out.count("2 calls replayed")), green
+    assert (1, True) == (red.code, "1 failed" in red.out), red
+    assert ("GT2 " if way == "a root elsewhere" else "GT1 the request of") in red.out  # Node ids begin at the root.
+
+
+@pytest.mark.slow
+def test_a_snapshot_of_a_package_that_is_not_used_is_found_from_above(site: Site) -> None:
+    """Tests have other node ids there."""
+    site.edit("ask('Sing a law.')", "pass", "packages/b/test_it.py")
+
+    ran = site.plugin()
+
+    assert (1, 1) == (ran.code, ran.out.count("GT3 ")), ran
+    assert "traceforge packages/b" in ran.out
+
+
+OPTIONS = {
+    "first failure": ["-x"],
+    "quiet": ["-qq", "--no-header", "--no-summary"],
+    "no reports": ["--tb=no", "-rN"],
+}
+
+
+SKIPS = ("def test_it", "import pytest\n\n\n@pytest.mark.skip\ndef test_it", "packages/a/test_it.py")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("option", OPTIONS)
+def test_no_option_of_pytest_makes_an_unchecked_run_green(site: Site, option: str) -> None:
+    site.tests = "packages/a"
+    site.edit(*SKIPS)
+
+    assert 1 == (ran := site.plugin(*OPTIONS[option])).code, ran
+
+
+def test_a_run_without_a_terminal_is_judged(site: Site) -> None:
+    """The lines of the summary go to stderr."""
+    site.edit(*SKIPS)
+    words = [sys.executable, "-m", "pytest", "-p", "no:terminal", "packages/a"]
+    environ = {**os.environ, **PLAIN_PYTEST, **site.environ()}
+
+    ran = subprocess.run(words, cwd=site.folder, env=environ, capture_output=True, text=True, check=False)
+
+    assert (1, True) == (ran.returncode, "unchecked: " in ran.stderr), ran
+
+
+@pytest.mark.slow
+def test_a_suite_that_is_only_collected_is_not_judged(site: Site) -> None:
+    site.edit("ask('Sing a law.')", "pass", "packages/b/test_it.py")
+    (site.folder / "packages" / "a" / "test_it.py").unlink()
+
+    assert 0 == (ran := site.plugin("--collect-only")).code, ran
+
+
+HIDES = """import pytest
+
+
+@pytest.hookimpl(hookwrapper=True, tryfirst=True)
+def pytest_runtest_makereport():
+    outcome = yield
+    outcome.get_result().outcome = "passed"
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_sessionfinish(session):
+    session.exitstatus = 0
+"""
+
+
+@pytest.mark.parametrize("workers", ["0", pytest.param("2", marks=pytest.mark.slow)])
+def test_a_plugin_that_changes_reports_hides_no_finding(site: Site, workers: str) -> None:
+    """Such as one that runs tests again, or expects them to fail; the run is red all the same."""
+    site.tests = "packages/a"
+    (site.folder / "packages" / "a" / "conftest.py").write_text(HIDES)
+    site.edit("Name a ", "Name the ", "packages/a/test_it.py")
+
+    ran = site.plugin("-n", workers)
+
+    assert (1, True) == (ran.code, "GT2 " in ran.out), ran
+
+
+@pytest.mark.slow
+def test_an_unapproved_call_of_a_test_that_is_expected_to_fail_is_red(site: Site) -> None:
+    """Also where the test has no approved calls, so that its being skipped says nothing."""
+    site.tests = "packages/a"
+    site.edit(
+        "def test_it",
+        "import pytest\n\n\n@pytest.mark.xfail\ndef test_new():\n    ask('Name a new soup.')\n    assert False\n\n\n"
+        "def test_it",
+        "packages/a/test_it.py",
+    )
+
+    assert (1, True) == ((ran := site.plugin()).code, "GT2 " in ran.out), ran
