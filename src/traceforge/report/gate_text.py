@@ -38,6 +38,8 @@ TEXT_LENGTH_MAX = 400  # Of a new message or answer; the file has all of it.
 SCOPES_SHOWN = 3
 NAMES_SHOWN = 10
 
+LEFT_EARLY_NOTE = "the application left this stream early: it is approved and replayed as far as it was read"
+
 TITLES = {
     ChangeKind.NEW: "new",
     ChangeKind.REQUEST: "changed (request)",
@@ -60,6 +62,8 @@ def change_lines(changes: Sequence[PendingChange]) -> Iterator[str]:
             for reason in change.reasons:
                 yield f"      {reason.field}: {one_line(reason.message)}"
                 yield f"  {hint_line(reason.hint)}"
+            if change.raw_response.is_left_early:
+                yield f"      {LEFT_EARLY_NOTE}"
             if change.redacted_count:
                 yield f"      {count(change.redacted_count, 'value')} of the answer will replay as [REDACTED]"
             if unknown := unknown_parts_text(change.raw_response):
@@ -107,6 +111,8 @@ def diff_lines(change: PendingChange, before: ApprovedCall | None, *, colour: bo
         else:
             yield "    same prompt and same answer; only the way the request is sent differs"
         yield from head_change_lines(before.raw_response, change.raw_response)
+    if change.raw_response.is_left_early:
+        yield LEFT_EARLY_NOTE
     for reason in change.reasons:
         yield f"refused: {reason.field}: {one_line(reason.message)}"
         yield hint_line(reason.hint)

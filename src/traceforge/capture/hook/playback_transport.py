@@ -78,7 +78,10 @@ class PlaybackTransport:
         if self._is_closing or self._is_paused:
             return
         if self._delivered == len(self._chunks):
-            if self._is_cut:
+            if self._is_cut and self._has_unread and self._turns < TURNS_MAX:
+                self._turns += 1  # aiohttp drops what was not read yet.
+                self._scheduled = self._loop.call_soon(self._deliver)
+            elif self._is_cut:
                 self.close()
             return
         due_s, data = self._chunks[self._delivered]

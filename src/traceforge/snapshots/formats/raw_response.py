@@ -7,7 +7,7 @@
      "keys": ["OPENAI_API_KEY", …],      names of the key variables that were set while it was recorded, if any
      "base_urls": {"OPENAI_BASE_URL": "http://…", …},      base-URL variables that were set while it was recorded
      "request": {"method", "upstream", "path", "query", "headers", "known_headers", "body"},
-     "response": {"status", "headers", "t_ms": [...], "chunks": [...]},
+     "response": {"status", "left_early", "headers", "t_ms": [...], "chunks": [...]},
      "redacted": {"request": [...], "response": [...], "echoes": [...]}}      only where something was redacted
 
 Bodies are stored content-decoded and redacted. Only request headers that are compared are stored. A chunk is a
@@ -17,6 +17,9 @@ changes few lines.
 `upstream` is the logical upstream; without it, where the request went is unknown. `known_headers` are the names of
 which it is known whether the request had them; without it all are, unless `upstream` is missing, too: then an older
 version has written the file, which stored ALWAYS_STORED and no others. `base_urls` is missing where it is unknown.
+
+`left_early` is true, or missing. It is true where the application closed the stream before its end: the chunks are
+what it read, and a replay breaks off after them.
 
 A raw response without a record is a call that the format of records cannot hold (an error, an embedding, several
 answers). It states itself where the call was made.
@@ -76,6 +79,7 @@ class _ResponseShape(Struct, forbid_unknown_fields=True):
     headers: list[HeaderPair]
     t_ms: list[NonNegative]
     chunks: list[str | _EncodedChunk]
+    left_early: bool | UnsetType = UNSET
 
 
 class _Redaction(Struct, forbid_unknown_fields=True):
@@ -127,6 +131,7 @@ class RawResponse(NamedTuple):
     upstream: str | None = None  # the logical upstream; None: unknown
     known_headers: tuple[str, ...] | None = None  # names of which it is known whether it had them; None: not stated
     base_urls: JSONObject | None = None  # base-URL variables that were set while it was recorded; None: unknown
+    is_left_early: bool = False  # whether the application closed the stream before its end
 
     @property
     def is_old(self) -> bool:
@@ -186,6 +191,7 @@ def read_raw_response(data: bytes) -> RawResponse:
         request.get("upstream"),
         tuple(request["known_headers"]) if "known_headers" in request else None,
         cast("JSONObject | None", cast("JSONObject", value).get("base_urls")),
+        response.get("left_early") is True,
     )
 
 
@@ -219,9 +225,10 @@ def write_raw_response(raw: RawResponse) -> bytes:
     body = _indented_json(cast("JSON", request), 2)
     headers = _indented_json([list(pair) for pair in raw.response_headers], 4)
     chunk_list = f"[\n{chunks}\n    ]" if raw.chunks else "[]"
+    left_early = '    "left_early": true,\n' if raw.is_left_early else ""
     return (
         f'{{\n  "version": "{VERSION}",\n{source}  "request": {body},\n  "response": {{\n'
-        f'    "status": {raw.status},\n    "headers": {headers},\n'
+        f'    "status": {raw.status},\n{left_early}    "headers": {headers},\n'
         f'    "t_ms": {times},\n    "chunks": {chunk_list}\n  }}{redacted}\n}}\n'
     ).encode()
 
@@ -277,7 +284,9 @@ def decode_call(raw: RawResponse) -> tuple[JSONObject, ParsedResponse]:
 def draft_raw_response(raw: RawResponse, models: Mapping[str, ModelRule]) -> RecordDraft:
     """The record that this raw response would have."""
     request, answer = decode_call(raw)
-    return draft_record(request, answer.unified if answer.error is None else None, models)
+    return draft_record(
+        request, answer.unified if answer.error is None else None, models, is_left_early=raw.is_left_early
+    )
 
 
 def decode_comparable_call(raw: RawResponse) -> ComparedCall:

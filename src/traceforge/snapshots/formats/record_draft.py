@@ -28,6 +28,9 @@ REQUEST_FIELDS = (
 )  # fmt: skip
 
 
+LEFT_EARLY = "left_early"  # the finish reason of an answer that the application did not read to its end
+
+
 class DraftKind(StrEnum):
     """What a call can become."""
 
@@ -53,19 +56,31 @@ class RecordDraft(NamedTuple):
     reasons: tuple[RefusalReason, ...] = ()
 
 
-def draft_record(request: JSONObject, response: JSONObject | None, models: Mapping[str, ModelRule]) -> RecordDraft:
-    """Draft the record of a call; `response` is None where the provider answered with an error."""
+def draft_record(
+    request: JSONObject,
+    response: JSONObject | None,
+    models: Mapping[str, ModelRule],
+    *,
+    is_left_early: bool = False,
+) -> RecordDraft:
+    """Draft the record of a call; `response` is None where the provider answered with an error.
+
+    `is_left_early`: the application closed the stream before its end, which has the finish reason and the usage.
+    """
     unsupported = _find_unsupported(request, response)
     if unsupported or response is None:
         return RecordDraft(DraftKind.RAW_ONLY, {}, {}, tuple(unsupported))
     record_request, reasons = _convert_request(request, models)
     rule = find_model_rule(str(request.get("model")), models)
+    may_lack_usage = is_left_early or (rule is not None and rule.usage_in_answers == "absent")
     record_response, response_reasons = _convert_response(
-        response, has_usage=rule is None or rule.usage_in_answers == "required"
+        response, has_usage=not may_lack_usage, is_left_early=is_left_early
     )
     reasons += response_reasons
-    if record_response["tokens_used"] == 0 and rule is not None and rule.usage_in_answers == "absent":
-        record_request["declared"] = [*cast("list[JSON]", record_request.get("declared", [])), "tokens_used"]
+    declared: list[JSON] = ["tokens_used"] if record_response["tokens_used"] == 0 and may_lack_usage else []
+    declared += ["finish_reason"] if record_response["finish_reason"] == LEFT_EARLY and is_left_early else []
+    if declared:
+        record_request["declared"] = [*cast("list[JSON]", record_request.get("declared", [])), *declared]
     return RecordDraft(
         DraftKind.REFUSED if reasons else DraftKind.SNAPSHOT, record_request, record_response, tuple(reasons)
     )
@@ -111,7 +126,9 @@ def _convert_request(request: JSONObject, models: Mapping[str, ModelRule]) -> tu
     return {**ordered, **fields, **({"declared": declared} if declared else {})}, reasons
 
 
-def _convert_response(response: JSONObject, *, has_usage: bool) -> tuple[JSONObject, list[RefusalReason]]:
+def _convert_response(
+    response: JSONObject, *, has_usage: bool, is_left_early: bool
+) -> tuple[JSONObject, list[RefusalReason]]:
     (choice,) = list_objects(response.get("choices"))
     message = as_object(choice.get("message")) or {"content": choice.get("text")}
     reasons: list[RefusalReason] = []
@@ -121,7 +138,7 @@ def _convert_response(response: JSONObject, *, has_usage: bool) -> tuple[JSONObj
     if not is_number(total):
         hint = 'Ask for it (stream_options.include_usage), or declare "usage_in_answers": "absent" for this model.'
         reasons.append(RefusalReason("response.usage", "the answer has no token usage", hint))
-    reason = choice.get("finish_reason")
+    reason = choice.get("finish_reason") or (LEFT_EARLY if is_left_early else None)
     if not isinstance(reason, str) or not reason:
         hint = "Record the call again: its answer was cut off."
         reasons.append(RefusalReason("response.finish_reason", "the answer has no finish reason", hint))

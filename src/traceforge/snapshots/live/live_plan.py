@@ -147,6 +147,8 @@ def _plan_call(
     if any(_is_lost(entry, raw.request_body) for entry in raw.redactions("request")):
         hint = "Let its test use values that redaction does not take out, and record it again."
         return UnsendableCall(approved, f"its request holds {REDACTED}: the redacted value was never stored", hint)
+    if raw.is_left_early:
+        return UnsendableCall(approved, "the application left its stream early, so the whole answer is not known")
     base = addresses.find(approved.provider, raw.path)
     if not base:
         return UnsendableCall(

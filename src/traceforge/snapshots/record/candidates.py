@@ -182,7 +182,7 @@ def _find_refusal_reasons(
     models: Mapping[str, ModelRule],
 ) -> Iterator[RefusalReason]:
     """Why the call cannot be approved."""
-    if answer.cut:
+    if answer.cut and not _is_left_early(trace_wire, answer):
         client_left = trace_wire.get("outcome") == CallOutcome.CLIENT_LEFT
         cause = "the application closed the connection" if client_left else "the provider broke off"
         yield RefusalReason(
@@ -197,6 +197,11 @@ def _find_refusal_reasons(
     yield from draft.reasons
     for problem in check_policy(draft.request, provider, models):
         yield RefusalReason(f"request.{problem.path}", problem.message, _POLICY_HINT)
+
+
+def _is_left_early(trace_wire: JSONObject, answer: RecordedResponse) -> bool:
+    """Whether the application closed a stream before its end: what it read is known, and can be replayed."""
+    return answer.cut and answer.streamed and trace_wire.get("outcome") == CallOutcome.CLIENT_LEFT
 
 
 def _build_raw_response(
@@ -218,6 +223,7 @@ def _build_raw_response(
         redacted=redacted if isinstance(redacted, dict) else None,
         upstream=None if unknown.upstream else keys.name_upstream(url),
         known_headers=_list_known_headers(unknown, keys),
+        is_left_early=_is_left_early(trace_wire, answer),
     )
 
 

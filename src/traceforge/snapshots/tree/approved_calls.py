@@ -259,4 +259,5 @@ class _RawResponseSource:
             raw.is_streamed,
             echoes,
             max(0, len(raw.redactions("response")) - len(echoes)),
+            raw.is_left_early,
         )

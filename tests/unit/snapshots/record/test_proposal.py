@@ -13,7 +13,7 @@ from support.proposals import REPEATABLE, approve_change, candidates_from, make_
 from support.wire_transcripts import CHAT
 from traceforge.config import ModelRule
 from traceforge.exchange import Caller, CallOutcome
-from traceforge.snapshots.formats.raw_response import find_disagreements
+from traceforge.snapshots.formats.raw_response import find_disagreements, read_raw_response
 from traceforge.snapshots.record.pending_changes import ChangeKind, PendingChange, read_pending
 from traceforge.snapshots.record.proposal import Proposal
 
@@ -271,18 +271,37 @@ def test_a_failed_attempt_before_an_identical_success_is_dropped() -> None:
     assert "app.py" == records[False].source["file"]
 
 
-def test_an_answer_that_was_cut_off_is_refused() -> None:
-    """The reason names the side that ended it."""
+def _unfinished_stream(outcome: CallOutcome) -> Exchange:
     request = chat_request("a", **REPEATABLE)
     piece = {"choices": [{"index": 0, "delta": {"role": "assistant", "content": "y"}}]}
-    cut = make_exchange(
+    return make_exchange(
         CHAT, {**request, "stream": True}, b"data: " + json.dumps(piece).encode() + b"\n\n",
-        outcome=CallOutcome.CLIENT_LEFT, caller=Caller("a.py:1:f"), media_type="text/event-stream",
+        outcome=outcome, caller=Caller("a.py:1:f"), media_type="text/event-stream",
     )  # fmt: skip
 
-    change = only(propose(cut))
+
+def test_an_answer_that_was_cut_off_is_refused() -> None:
+    """Nobody knows how much of it the application would have read."""
+    change = only(propose(_unfinished_stream(CallOutcome.CUT)))
 
     assert (ChangeKind.REFUSED, True) == (change.kind, "cut off" in change.reasons[0].message)
+
+
+def test_a_stream_that_the_application_left_can_be_approved_as_far_as_it_was_read() -> None:
+    """Its end is missing, so the record declares what the end would say; the raw response says why."""
+    change = only(propose(_unfinished_stream(CallOutcome.CLIENT_LEFT)))
+
+    assert (ChangeKind.NEW, ()) == (change.kind, change.reasons)
+    assert change.record is not None
+    record: dict[str, Any] = change.record
+    assert ("y", "left_early", 0) == tuple(
+        record["response"][name] for name in ("content", "finish_reason", "tokens_used")
+    )
+    assert ["tokens_used", "finish_reason"] == record["request"]["declared"]
+    raw = read_raw_response(change.raw_response_text.encode())
+    assert (True, change.raw_response) == (raw.is_left_early, raw)
+    assert [] == find_disagreements(record, raw, {})
+    assert [] == kinds(propose(_unfinished_stream(CallOutcome.CLIENT_LEFT), approved=[approve_change(change)]))
 
 
 def test_a_call_without_an_answer_is_not_a_candidate() -> None:
