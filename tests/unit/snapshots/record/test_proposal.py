@@ -12,7 +12,7 @@ from support.exchanges import chat_answer, chat_request, make_exchange
 from support.proposals import REPEATABLE, approve_change, candidates_from, make_call, propose
 from support.wire_transcripts import CHAT
 from traceforge.config import ModelRule
-from traceforge.exchange import Caller, CallOutcome
+from traceforge.exchange import Caller, CallOutcome, Exchange
 from traceforge.snapshots.formats.raw_response import find_disagreements, read_raw_response
 from traceforge.snapshots.record.pending_changes import ChangeKind, PendingChange, read_pending
 from traceforge.snapshots.record.proposal import Proposal
