@@ -154,6 +154,9 @@ def test_the_files_that_traceforge_writes_have_no_secret(recorded: Site, tmp_pat
     approval = next((site.folder / ".ai-snapshots" / "approvals").iterdir())
     assert "ann@corp.example.com" in approval.read_text()
 
+    (site.folder / ".ai-snapshots" / "allowed_signers").write_text(
+        "ann@corp.example.com ssh-ed25519 AAAAC3NzaC1lZDI1\n"
+    )
     assert 0 == site.run("redact", "check", ".ai-snapshots", "traceforge.config.json").code
 
     (name,) = [file.stem for file in (site.folder / ".ai-snapshots" / "openai").iterdir()]

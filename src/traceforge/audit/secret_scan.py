@@ -9,12 +9,13 @@ import os
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
+from traceforge.config import SNAPSHOTS_DIR
 from traceforge.errors import CannotRead, InvalidFile, NotJSON
 from traceforge.files import list_folder, read_file
 from traceforge.findings import IO, Finding
 from traceforge.redact.redactor import Redactor
 from traceforge.snapshots.formats.approval_format import read_approval
-from traceforge.snapshots.formats.tree_layout import APPROVALS_DIR
+from traceforge.snapshots.formats.tree_layout import APPROVALS_DIR, SIGNERS_NAME
 
 SKIPPED_FOLDERS = frozenset({".git", ".hg", ".venv", "node_modules", "__pycache__"})
 SCAN_BYTES_MAX = 64 << 20  # Larger files are data sets and archives, not sources.
@@ -79,22 +80,26 @@ def _scan_file(redactor: Redactor, file: str, *, follow_links: bool) -> list[Fin
     if b"\0" in data[:_BINARY_PROBE_BYTES]:
         return None
     content = data.decode("utf-8", "replace")
-    approver = _find_approver(file, data)
+    public_addresses = _find_public_addresses(file, data)
     return [
         Finding(file, _line_and_column(content, span.start), RULE, f"{span.type} in the file", _HINT)
         for span in redactor.find_secrets(content)
-        if content[span.start : span.end] != approver
+        if content[span.start : span.end] not in public_addresses
     ]
 
 
-def _find_approver(file: str, data: bytes) -> str:
-    """The address of the approver: the commit has it too, and the approval is not valid without it."""
-    if os.path.basename(os.path.dirname(file)) != APPROVALS_DIR:
-        return ""
+def _find_public_addresses(file: str, data: bytes) -> set[str]:
+    """The address of an approver, which the commit has too, or of those who may sign: they are meant to be known."""
+    folder, name = os.path.split(file)
+    if name == SIGNERS_NAME and os.path.basename(os.path.abspath(folder)) == SNAPSHOTS_DIR:
+        lines = [line.split() for line in data.decode(errors="replace").splitlines()]
+        return {address for words in lines if words for address in words[0].split(",")}
+    if os.path.basename(folder) != APPROVALS_DIR:
+        return set()
     try:
-        return read_approval(data).approved_by.email
+        return {read_approval(data).approved_by.email}
     except (NotJSON, InvalidFile):
-        return ""
+        return set()
 
 
 def _line_and_column(content: str, start: int) -> str:
