@@ -14,11 +14,26 @@ from pathlib import Path
 
 import pytest
 
-from flows.gate_cases import addresses, request_changes, same_requests
+from flows.gate_cases import (
+    addresses,
+    checkouts,
+    counts,
+    machines,
+    policy,
+    processes,
+    redacted,
+    request_changes,
+    same_requests,
+    sdks,
+    skipped_tests,
+)
 from support.desk_project import Desk, approved_desk, check_unedited, check_verdict
 from support.gate_case import Case
 
-MODULES = (request_changes, addresses, same_requests)
+MODULES = (
+    request_changes, same_requests, addresses, sdks, counts, skipped_tests, policy, checkouts, redacted, processes,
+    machines,
+)  # fmt: skip
 CASES = {name: cases for module in MODULES for name, cases in module.CASES.items()}
 
 

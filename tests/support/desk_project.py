@@ -66,13 +66,13 @@ class Desk:
         """Run one `traceforge` command."""
         return traceforge(*words, cwd=self.folder, **self.environ(**variables))
 
-    def start(self, words: list[str], environ: dict[str, str]) -> CommandResult:
+    def start(self, words: list[str], environ: dict[str, str], cwd: Path | None = None) -> CommandResult:
         """Run any command."""
         inherited = {
             name: os.environ[name] for name in ("PATH", "HOME", "LANG", "XDG_STATE_HOME") if name in os.environ
         }
         ran = subprocess.run(
-            words, cwd=self.folder, env={**inherited, **PLAIN_PYTEST, **environ}, stdin=subprocess.DEVNULL,
+            words, cwd=cwd or self.folder, env={**inherited, **PLAIN_PYTEST, **environ}, stdin=subprocess.DEVNULL,
             capture_output=True, text=True, timeout=SECONDS_MAX, check=False,
         )  # fmt: skip
         return CommandResult(ran.returncode, ran.stdout, ran.stderr)
@@ -80,9 +80,12 @@ class Desk:
     def judge(self, way: str, case: Case, *, edited: bool = True) -> CommandResult:
         """Run the tests of a case in one way."""
         more = shlex.split(case.more) if edited else []
-        words = [sys.executable, "-m", "pytest", "-q", *more, *shlex.split(case.tests)]
+        above = case.above and edited
+        tests = [f"{self.folder.name}/{test}" if above else test for test in shlex.split(case.tests)]
+        python = [sys.executable, *shlex.split(case.python if edited else "")]
+        words = [*python, "-m", "pytest", "-q", *more, *tests]
         if case.command:
-            words = [sys.executable, *shlex.split(case.command)]
+            words = [*python, *shlex.split(case.command), *shlex.split(case.more_command if edited else "")]
         environ = self.environ(**(case.variables if edited else {}))
         for name in case.unset if edited else ():
             environ.pop(name, None)
@@ -90,7 +93,8 @@ class Desk:
         if way == TEST:
             ran = traceforge("test", *(case.options if edited else ()), "--", *words, cwd=self.folder, **environ)
         elif way in (PYTEST, XDIST):
-            ran = self.start([*words, "-n", "2"] if way == XDIST else words, environ)
+            cwd = self.folder.parent if above else self.folder
+            ran = self.start([*words, "-n", "2"] if way == XDIST else words, environ, cwd)
         else:
             ran = self.judge_in_proxy(words, environ)
         assert served == self.server.served, f"the provider was asked: {ran}"
@@ -155,6 +159,7 @@ CODES = {
     # The plugin reports what was not compared as failed.
     ("unchecked", TEST): (3,), ("unchecked", PYTEST): (1, 4), ("unchecked", XDIST): (1, 4),
     ("unchecked", PROXY): (3,),
+    ("not green", TEST): (1, 3), ("not green", PYTEST): (1, 4), ("not green", XDIST): (1, 4),
 }  # fmt: skip
 
 

@@ -133,7 +133,7 @@ def commit(checkout: Checkout) -> None:
     checkout.git("commit", "-qm", "a change")
 
 
-Verdict = Literal["green", "red", "unchecked"]
+Verdict = Literal["green", "red", "unchecked", "not green"]
 
 
 @dataclass(frozen=True)
@@ -147,10 +147,13 @@ class Case:
     tests: str = "chat_tests.py"  # the arguments of pytest, for the unedited desk too
     more: str = ""  # arguments of pytest for the edited desk only
     command: str = ""  # instead of pytest: a script and its arguments
+    more_command: str = ""  # arguments of the script for the edited desk only
+    python: str = ""  # options of Python
     options: tuple[str, ...] = ()  # of `traceforge test`
     variables: Mapping[str, str] = field(default_factory=dict)
     unset: tuple[str, ...] = ()
     ways: tuple[str, ...] = IN_PYTEST
+    above: bool = False  # started from the folder above the project
     pending: str | Mapping[str, str] = ""  # the item that is not built yet, for all ways or by way
 
     def pending_in(self, way: str) -> str:
@@ -166,6 +169,11 @@ def red(name: str, *steps: Step | Callable[[Any], None], **fields: Any) -> Case:
 def unchecked(name: str, *steps: Step | Callable[[Any], None], **fields: Any) -> Case:
     """A run that could not compare something."""
     return Case(name, "unchecked", steps, **fields)
+
+
+def not_green(name: str, *steps: Step | Callable[[Any], None], **fields: Any) -> Case:
+    """A change that must be a finding or make the run unchecked."""
+    return Case(name, "not green", steps, **fields)
 
 
 def green(name: str, *steps: Step | Callable[[Any], None], **fields: Any) -> Case:

@@ -45,3 +45,11 @@ def test_twice():
 
 def test_no_call():
     assert desk.SYSTEM
+
+
+def test_shared_first():
+    assert desk.ask("What is shared?")
+
+
+def test_shared_second():
+    assert desk.ask("What is shared?")

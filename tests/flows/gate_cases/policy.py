@@ -1,0 +1,181 @@
+"""Policy is behaviour: a change of a setting that the gate obeys needs an approval (item 2 of issue 18)."""
+
+# ruff: noqa: E501  # A row of a table is a line.
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from flows.gate_cases.checkouts import forge_record
+from support.gate_case import (
+    CONFIG,
+    PYTEST,
+    TEST,
+    XDIST,
+    Checkout,
+    Command,
+    Configure,
+    Git,
+    Remove,
+    Replace,
+    Write,
+    commit,
+    green,
+    red,
+    unchecked,
+)
+
+ITEM = "item 2: policy is behaviour"
+SAYS = r"approve --policy"
+APPROVE = Command(("approve", "--policy", "--reason", "A decision"))
+CLAUDE = {"temperature": 1, "gate": "request"}
+BOTH = {"claude-*": CLAUDE, "gpt-5*": CLAUDE}
+CHAT = "chat_tests.py"
+
+# By what a reader would call the change: settings that were never approved.
+SETTINGS: list[tuple[str, Mapping[str, Any]]] = [
+    ("a place is ignored", {"match": {"ignore_paths": ["$.user"]}}),
+    ("all prompts are ignored", {"match": {"ignore_paths": ["$.messages"]}}),
+    ("a pattern is ignored", {"match": {"ignore_patterns": ["parcel|package"]}}),
+    ("redacted parts are only counted", {"match": {"redacted": "count"}}),
+    ("redacted parts of forks are only counted", {"match": {"redacted": "forks"}}),
+    ("a header counts", {"match": {"headers": ["openai-organization"]}}),
+    ("a model is gated by its requests only", {"models": {**BOTH, "gpt-4*": {"gate": "request"}}}),
+    ("a model has another temperature", {"models": {**BOTH, "claude-*": {**CLAUDE, "temperature": 0}}}),
+    ("a model has a limit of tokens", {"models": {**BOTH, "gpt-4*": {"max_tokens": 9}}}),
+    ("a model may report no usage", {"models": {**BOTH, "gpt-4*": {"usage_in_answers": "absent"}}}),
+    ("no model is declared", {"models": {}}),
+    ("a model is no longer declared", {"models": {"claude-*": CLAUDE}}),
+    ("the patterns of models stand in another order", {"models": {"gpt-5*": CLAUDE, "gpt-*": CLAUDE, "claude-*": CLAUDE}}),
+    ("a port is open", {"test": {"allow_ports": [5432]}}),
+    ("all ports are open", {"test": {"allow_ports": ["1-65535"]}}),
+    ("a host is ignored", {"test": {"ignore_hosts": ["*.sentry.io"]}}),
+    ("every host is ignored", {"test": {"ignore_hosts": ["*"]}}),
+    ("a test may be skipped", {"test": {"may_skip": ["*"]}}),
+    ("the network is not sealed", {"test": {"seal_network": "off"}}),
+    ("a program is allowed", {"test": {"allow_programs": ["curl"]}}),
+    ("a host is recorded", {"hosts": ["llm.corp.example"]}),
+    ("a field is redacted", {"redact_fields": ["content"]}),
+    ("a pattern is redacted", {"redact_patterns": ["parcel|package"]}),
+    ("a value is never redacted", {"allow": ["*@example.org"]}),
+    ("an upstream is declared", {"upstreams": {"corp": "https://llm.corp.example/v1"}}),
+    ("an upstream has another address", {"upstreams": {"openai": "https://llm.corp.example"}}),
+    ("approvals must be signed", {"approvals": {"require_signed": True}}),
+]  # fmt: skip
+
+CHANGES = [
+    red(name, Configure(settings), says=SAYS, ways=(TEST, (PYTEST, XDIST)[number % 2]), pending=ITEM)
+    for number, (name, settings) in enumerate(SETTINGS)
+]
+
+DECIDED = [
+    green(f"{name}, as somebody approved", Configure(settings), APPROVE, ways=(TEST,), pending=ITEM)
+    for name, settings in SETTINGS
+    if name in {
+        "a header counts", "a port is open", "a host is ignored", "a test may be skipped", "a host is recorded",
+        "a value is never redacted", "an upstream is declared", "redacted parts of forks are only counted", "a program is allowed",
+        "a model has a limit of tokens", "the network is not sealed",
+    }
+]  # fmt: skip
+
+
+def _hide_change(settings: Mapping[str, Any]) -> Any:
+    """A setting that hides the change of a prompt that comes with it."""
+
+    def apply(checkout: Checkout) -> None:
+        Configure(settings)(checkout)
+        Replace(CHAT, "Where is my parcel?", "Where is my package?")(checkout)
+
+    return apply
+
+
+def _refused(settings: Mapping[str, Any]) -> Any:
+    """A declaration whose effect is refused, approved or not."""
+
+    def apply(checkout: Checkout) -> None:
+        Configure(settings)(checkout)
+        ran = checkout.run("approve", "--policy", "--reason", "A decision")
+        assert ran.code in (1, 2, 3), ran
+
+    return apply
+
+
+def _policy(text: str) -> Any:
+    def apply(checkout: Checkout) -> None:
+        Remove(CONFIG)(checkout)
+        Write("pyproject.toml", text)(checkout)
+
+    return apply
+
+
+HIDING = [
+    red("a pattern hides a changed prompt", _hide_change({"match": {"ignore_patterns": ["parcel|package"]}}), says=SAYS, pending=ITEM),
+    red("a place hides a changed prompt", _hide_change({"match": {"ignore_paths": ["$.messages[1].content"]}}), says=SAYS, pending=ITEM),
+    red("a redaction hides a changed prompt", _hide_change({"redact_patterns": ["parcel|package"]}), says=SAYS, pending=ITEM),
+    red("the file of settings is gone", Remove(CONFIG), says=SAYS, pending=ITEM),
+    red("settings in pyproject.toml differ", _policy('[tool.traceforge.test]\nignore_hosts = ["*"]\n'), says=SAYS, pending=ITEM),
+    red("a pattern that blanks a whole message is refused", _refused({"match": {"ignore_patterns": [".*"]}}), pending=ITEM, says=SAYS),
+    red("a pattern that blanks most of a message is refused", _refused({"match": {"ignore_patterns": ["Where is my par"]}}),
+        says=SAYS, pending=ITEM),
+    red("a place that holds a whole message is refused", _refused({"match": {"ignore_paths": ["$.messages[*].content"]}}),
+        says=SAYS, pending=ITEM),
+    red("a pattern that makes two approved requests equal is refused",
+        _refused({"match": {"ignore_patterns": ["red|green|blue"]}}), says=SAYS, pending=ITEM),
+    unchecked("an unknown setting is refused", Configure({"trace_dir": "x"}), says="CF1|trace_dir", ways=(TEST,)),
+]  # fmt: skip
+
+UNSAID: list[tuple[str, Any]] = [
+    ("a comment of the settings is gone", Replace(CONFIG, "  // What the desk declares about its models.\n", "")),
+    ("a comment of the settings is new", Replace(CONFIG, "{\n", "{\n  /* more */\n")),
+    ("the settings have other white space", Replace(CONFIG, '{ "temperature": 1, "gate": "request" }',
+     '{\n"temperature":1,\n"gate" : "request"}')),
+    ("the keys of the settings are turned", Replace(CONFIG, '"temperature": 1, "gate": "request"', '"gate": "request", "temperature": 1')),
+    ("a number of the settings is a float", Replace(CONFIG, '"temperature": 1,', '"temperature": 1.0,')),
+    ("traces are kept elsewhere", Configure({"traces_dir": "var/traces"})),
+    ("traces are kept for longer", Configure({"max_trace_retention": 60})),
+    ("traces are written at once", Configure({"durability": "sync"})),
+    ("call sites skip a file", Configure({"callsite": {"skip": ["desk.py"]}})),
+    ("a setting has its default", Configure({"match": {"ignore_paths": []}})),
+    ("more settings have their defaults", Configure({"hosts": [], "allow": [], "test": {"seal_network": "auto"}})),
+    ("a price is set", Configure({"models": {**BOTH, "gpt-5*": {**CLAUDE, "input_price_per_million": 2}}})),
+]  # fmt: skip
+SAME_POLICY = [green(name, step, ways=(TEST, PYTEST)) for name, step in UNSAID]
+
+CI = {"CI": "true", "GITHUB_ACTIONS": "true"}
+PULL = {**CI, "GITHUB_EVENT_NAME": "pull_request", "GITHUB_BASE_REF": "main"}
+COMMIT_NOTHING = Git(("commit", "-qm", "x", "--allow-empty"))
+BRANCH = Git(("checkout", "-qb", "change"))
+
+
+def _approve_and_forge(checkout: Checkout) -> None:
+    """A pull request that brings a policy with its approval removed from history."""
+    BRANCH(checkout)
+    Configure({"test": {"ignore_hosts": ["*"]}})(checkout)
+    commit(checkout)
+
+
+IN_CI = [
+    red("a pull request changes a setting", _approve_and_forge, variables=PULL, says=SAYS, ways=(TEST, PYTEST), pending=ITEM),
+    red("a pull request changes a record and its hash", BRANCH, forge_record, commit, variables=PULL,
+        says=r"AP[37]", ways=(TEST, PYTEST)),
+    unchecked("the base is known and not in the clone", BRANCH, COMMIT_NOTHING, Git(("branch", "-D", "main")), variables={**PULL, "GITHUB_BASE_REF": "gone"},
+        says="git fetch", ways=(TEST,), pending=ITEM),
+    green("a pull request changes nothing", BRANCH, COMMIT_NOTHING, variables=PULL, ways=(TEST, PYTEST)),
+    green("a push to the main branch", variables={**CI, "GITHUB_EVENT_NAME": "push"}, ways=(TEST,)),
+    green("a tag is built", Git(("tag", "v1")), variables={**CI, "GITHUB_EVENT_NAME": "push", "GITHUB_REF_TYPE": "tag"}, ways=(TEST,)),
+    green("a schedule runs the build", variables={**CI, "GITHUB_EVENT_NAME": "schedule"}, ways=(TEST,)),
+    green("a person starts the build", variables={**CI, "GITHUB_EVENT_NAME": "workflow_dispatch"}, ways=(TEST,)),
+    green("the build has no Git", Remove(".git"), variables=CI, ways=(TEST, PYTEST)),
+    green("another service runs the build", variables={"CI": "1", "JENKINS_URL": "http://ci"}, ways=(TEST,)),
+    green("GitLab runs the build", variables={"CI": "true", "GITLAB_CI": "true"}, ways=(TEST,)),
+]  # fmt: skip
+
+
+CASES = {
+    "a setting that nobody approved": CHANGES,
+    "a setting that hides": HIDING,
+    "a setting that somebody approved": DECIDED,
+    "the same settings": SAME_POLICY,
+    "a build": IN_CI,
+}
