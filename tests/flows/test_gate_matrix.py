@@ -19,6 +19,7 @@ from flows.gate_cases import (
     checkouts,
     counts,
     machines,
+    own_recordings,
     policy,
     processes,
     redacted,
@@ -28,13 +29,14 @@ from flows.gate_cases import (
     skipped_tests,
 )
 from support.desk_project import Desk, approved_desk, check_unedited, check_verdict
-from support.gate_case import Case
+from support.gate_case import PROXY, Case
 
 MODULES = (
     request_changes, same_requests, addresses, sdks, counts, skipped_tests, policy, checkouts, redacted, processes,
-    machines,
+    machines, own_recordings,
 )  # fmt: skip
-CASES = {name: cases for module in MODULES for name, cases in module.CASES.items()}
+BY_PROXY = (request_changes.__name__, same_requests.__name__)  # whose sample has a case in the proxy too
+CASES = {(module.__name__, name): cases for module in MODULES for name, cases in module.CASES.items()}
 
 
 @pytest.fixture(scope="session")
@@ -53,14 +55,21 @@ def unedited() -> set[tuple[str, ...]]:
 
 
 def params() -> Iterator[object]:
-    """Each case in each of its ways; all are slow but the first way of the first case of a class."""
-    for name, cases in CASES.items():
+    """Each case in the first of its ways, and in the others in turn, so that a class is judged in all of them.
+
+    All are slow but the first case of each verdict in a module. SDKs take a second to import, so theirs are slow too.
+    """
+    sampled: set[tuple[str, ...]] = {(sdks.__name__, verdict) for verdict in ("red", "green")}
+    for (module, name), cases in CASES.items():
         for number, case in enumerate(cases):
-            for at, way in enumerate(case.ways):
-                marks = [pytest.mark.slow] if number or at else []
+            first, *others = case.ways
+            for way in [first, others[number % len(others)]] if others else [first]:
+                kind = (module, case.verdict, way) if module in BY_PROXY and way == PROXY else (module, case.verdict)
+                marks = [pytest.mark.slow] if kind in sampled else []
+                sampled.add(kind)
                 if reason := case.pending_in(way):
                     marks.append(pytest.mark.xfail(reason=reason, strict=True))
-                yield pytest.param(way, case, id=f"{name}: {case.name}, {way}", marks=marks)
+                yield pytest.param(way, case, id=f"{name}: {case.name}, by-{way}", marks=marks)
 
 
 @pytest.mark.parametrize(("way", "case"), list(params()))

@@ -26,6 +26,7 @@ class Checkout(Protocol):
 
     folder: Path
     variables: dict[str, str]
+    server: Any
 
     def run(self, *words: str, **variables: str) -> Any:
         """Run one `traceforge` command."""
@@ -153,6 +154,7 @@ class Case:
     variables: Mapping[str, str] = field(default_factory=dict)
     unset: tuple[str, ...] = ()
     ways: tuple[str, ...] = IN_PYTEST
+    asks: bool = False  # the provider may be asked
     above: bool = False  # started from the folder above the project
     pending: str | Mapping[str, str] = ""  # the item that is not built yet, for all ways or by way
 

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 from flows.gate_cases.request_changes import SAYS
-from support.gate_case import PROXY, PYTEST, TEST, Case, Checkout, Configure, Replace, green, red
+from support.gate_case import PROXY, PYTEST, TEST, Case, Checkout, Command, Configure, Replace, green, red
 
 DESK = "desk.py"
 BASE = 'os.environ["OPENAI_BASE_URL"] + PREFIX'
 HEADERS = '"X-Tenant": "north"'
-UPSTREAM = "item 3: the upstream is part of the key"
-PREFIX = "item 3: the path prefix is part of the key"
-HEADER = "item 3: every header is part of the key"
 
 
 def _at(address: str) -> Replace:
@@ -19,7 +16,7 @@ def _at(address: str) -> Replace:
 
 
 def _other(address: str) -> Case:
-    return red(f"calls go to {address}", _at(address), says="same_as", ways=(TEST, PYTEST), pending=UPSTREAM)
+    return red(f"calls go to {address}", _at(address), says="same_as", ways=(TEST, PYTEST))
 
 
 def _with_header(name: str, value: str) -> Replace:
@@ -49,41 +46,42 @@ def _ending(path: str) -> Replace:
 
 
 OTHER_PATHS = [
-    red(name, step, says=SAYS, ways=(TEST, PYTEST, PROXY) if proxied else (TEST, PYTEST), pending=pending)
-    for name, step, proxied, pending in (
-        ("the path has a prefix", Replace(DESK, 'PREFIX = ""', 'PREFIX = "/tenant-a"'), True, PREFIX),
-        ("the version of the path is another", Replace(DESK, BASE, f'{ADDRESS}[:-1] + "2"'), True, PREFIX),
-        ("the path has another end", _ending("completions"), True, ""),
-        ("the path is that of another API", _ending("responses"), True, ""),
-        ("the path only ends like that of a provider", _ending("channels/1/messages"), False, ""),
-        ("a parameter is in the query", Replace(DESK, "QUERY = {}", 'QUERY = {"api-version": "2"}'), True, ""),
-        ("a parameter in the query is empty", Replace(DESK, "QUERY = {}", 'QUERY = {"beta": ""}'), True, ""),
+    red(name, step, says=rf"{SAYS}|GT5", ways=(TEST, PYTEST, PROXY) if proxied else (TEST, PYTEST))
+    for name, step, proxied in (
+        ("the path has a prefix", Replace(DESK, 'PREFIX = ""', 'PREFIX = "/tenant-a"'), True),
+        ("the version of the path is another", Replace(DESK, BASE, f'{ADDRESS}[:-1] + "2"'), True),
+        ("the path has another end", _ending("completions"), True),
+        ("the path is that of another API", _ending("responses"), True),
+        ("the path only ends like that of a provider", _ending("channels/1/messages"), False),
+        ("a parameter is in the query", Replace(DESK, "QUERY = {}", 'QUERY = {"api-version": "2"}'), True),
+        ("a parameter in the query is empty", Replace(DESK, "QUERY = {}", 'QUERY = {"beta": ""}'), True),
     )
 ]
 
 
 def _count_organization(checkout: Checkout) -> None:
     Configure({"match": {"headers": ["openai-organization"]}})(checkout)
+    Command(("approve", "--policy", "--reason", "The account decides"))(checkout)
     _with_header("OpenAI-Organization", "org-2")(checkout)
 
 
 OTHER_HEADERS = [
-    red(name, step, says=SAYS, ways=(TEST, way), pending=pending)
-    for name, step, way, pending in (
-        ("a header is another", Replace(DESK, HEADERS, '"X-Tenant": "south"'), PYTEST, HEADER),
-        ("a header is gone", Replace(DESK, f", {HEADERS}", ""), PROXY, HEADER),
-        ("a header is empty", Replace(DESK, HEADERS, '"X-Tenant": ""'), PYTEST, HEADER),
-        ("a header is new", _with_header("X-Region", "eu"), PYTEST, HEADER),
-        ("a beta of the provider is asked for", _with_header("OpenAI-Beta", "assistants=v2"), PROXY, ""),
-        ("the version of the API is a header", _with_header("api-version", "2026-01-01"), PYTEST, ""),
-        ("another form of answer is accepted", _with_header("Accept", "text/event-stream"), PYTEST, HEADER),
-        ("another language is accepted", _with_header("Accept-Language", "fr"), PYTEST, HEADER),
-        ("the body has another type", _with_header("Content-Type", "text/plain"), PYTEST, HEADER),
-        ("the cache of a gateway is bypassed", _with_header("Cache-Control", "no-cache"), PYTEST, HEADER),
-        ("a gateway routes by a header", _with_header("X-Portkey-Config", "pc-1"), PYTEST, HEADER),
-        ("a header begins like one that does not count", _with_header("X-Stainless", "1"), PYTEST, HEADER),
-        ("a header ends like one that does not count", _with_header("My-User-Agent", "1"), PYTEST, HEADER),
-        ("a header that does not count is declared to count", _count_organization, PYTEST, "item 3: match.headers"),
+    red(name, step, says=SAYS, ways=(TEST, way))
+    for name, step, way in (
+        ("a header is another", Replace(DESK, HEADERS, '"X-Tenant": "south"'), PYTEST),
+        ("a header is gone", Replace(DESK, f", {HEADERS}", ""), PROXY),
+        ("a header is empty", Replace(DESK, HEADERS, '"X-Tenant": ""'), PYTEST),
+        ("a header is new", _with_header("X-Region", "eu"), PYTEST),
+        ("a beta of the provider is asked for", _with_header("OpenAI-Beta", "assistants=v2"), PROXY),
+        ("the version of the API is a header", _with_header("api-version", "2026-01-01"), PYTEST),
+        ("another form of answer is accepted", _with_header("Accept", "text/event-stream"), PYTEST),
+        ("another language is accepted", _with_header("Accept-Language", "fr"), PYTEST),
+        ("the body has another type", _with_header("Content-Type", "text/plain"), PYTEST),
+        ("the cache of a gateway is bypassed", _with_header("Cache-Control", "no-cache"), PYTEST),
+        ("a gateway routes by a header", _with_header("X-Portkey-Config", "pc-1"), PYTEST),
+        ("a header begins like one that does not count", _with_header("X-Stainless", "1"), PYTEST),
+        ("a header ends like one that does not count", _with_header("My-User-Agent", "1"), PYTEST),
+        ("a header that does not count is declared to count", _count_organization, PYTEST),
     )
 ]
 

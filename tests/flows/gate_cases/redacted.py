@@ -4,6 +4,8 @@
 
 from __future__ import annotations
 
+import sys
+
 from support.gate_case import (
     IN_PYTEST,
     PROXY,
@@ -86,7 +88,7 @@ def _record_twins(checkout: Checkout) -> None:
         for name in ("grace", "alan")
     )
     Write("twins_tests.py", text)(checkout)
-    Command(("record", "--", "python", "-m", "pytest", "-q", "twins_tests.py"))(checkout)
+    Command(("record", "--", sys.executable, "-m", "pytest", "-q", "twins_tests.py"))(checkout)
     Command(("approve", "--all", "--reason", "Twins"))(checkout)
 
 

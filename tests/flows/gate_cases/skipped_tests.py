@@ -4,6 +4,8 @@
 
 from __future__ import annotations
 
+import sys
+
 from support.gate_case import (
     CONFIG,
     IN_PYTEST,
@@ -71,6 +73,7 @@ SKIPS = [
     _skipped("unittest skips the test", *_first("import unittest\n    raise unittest.SkipTest('today')")),
 ]  # fmt: skip
 
+HOOKED = dict.fromkeys((PYTEST, XDIST), "item 5: the plugin judges as traceforge test does")
 HIDDEN = [
     not_green("a hook removes the test without saying so", Append(CONFTEST, "\n\ndef pytest_collection_modifyitems(items):\n"
               "    items[:] = [item for item in items if item.name != 'test_chat']\n"), says="test_chat",
@@ -79,12 +82,13 @@ HIDDEN = [
               tests=f"{CHAT} tools_tests.py", says="chat_tests|test_chat", pending="item 4: counts and places"),
     not_green("a hook reports a failed test as passed", CHANGED, Append(CONFTEST,
               "\n\n@pytest.hookimpl(hookwrapper=True)\ndef pytest_runtest_makereport():\n    outcome = yield\n"
-              "    outcome.get_result().outcome = 'passed'\n"), says="GT1"),
+              "    outcome.get_result().outcome = 'passed'\n"), says="GT1",
+              pending=HOOKED),
     not_green("a hook runs no test", CHANGED, Append(CONFTEST, "\n\ndef pytest_runtest_protocol(item):\n"
               "    item.ihook.pytest_runtest_logstart(nodeid=item.nodeid, location=item.location)\n    return True\n"),
-              says="no call|not compared|no model call|0 calls"),
+              says="no call|not compared|no model call|0 calls", ways=(TEST,)),
     not_green("a hook changes the exit code", CHANGED, Append(CONFTEST, "\n\n@pytest.hookimpl(trylast=True)\n"
-              "def pytest_sessionfinish(session):\n    session.exitstatus = 0\n"), says="GT1"),
+              "def pytest_sessionfinish(session):\n    session.exitstatus = 0\n"), says="GT1", ways=(TEST,)),
     not_green("the test ends the process with 0", CHANGED, Replace(CHAT, "assert desk.ask(\"Where is my package?\")",
               "import os\n    try:\n        desk.ask('Where is my package?')\n    finally:\n        os._exit(0)"), says="GT1|traceforge",
               ways=(TEST,)),
@@ -98,8 +102,9 @@ HIDDEN = [
     not_green("the plugin is off by an argument", CHANGED, more="--traceforge=off", says="GT1", ways=(TEST,)),
     not_green("the plugin is off in the settings of pytest", CHANGED, Write("pytest.ini",
               "[pytest]\npython_files = *_tests.py\naddopts = --traceforge=off\n"), says="GT1", ways=(TEST,)),
-    not_green("a test with approved calls leaves the gate by its marker",
-              *_decorated("@pytest.mark.traceforge('off')"), says="test_chat|GT1", ways=(TEST,)),
+    red("a test is marked as off and asks something new", *_decorated("@pytest.mark.traceforge('off')"), CHANGED, ways=(TEST,)),
+    not_green("a test with approved calls leaves the gate by its marker", *_decorated("@pytest.mark.traceforge('off')"), asks=True,
+              says="test_chat", ways=(PYTEST,), pending="item 5: the plugin judges as traceforge test does"),
     *(
         red(f"the variable {name} is {value}", CHANGED, variables={name: value})
         for name, value in (("TRACEFORGE", "off"), ("TRACEFORGE_MODE", "off"), ("TRACEFORGE_DISABLE", "1"),
@@ -124,7 +129,7 @@ GONE = [
 def _only_raw(checkout: Checkout) -> None:
     """A project whose only approved calls have no record."""
     Remove(SNAPSHOTS)(checkout)
-    words = ("record", "--", "python", "-m", "pytest", "-q", "edge_tests.py")
+    words = ("record", "--", sys.executable, "-m", "pytest", "-q", "edge_tests.py")
     Command(words)(checkout)
     Command(("approve", "--all", "--reason", "Raw responses"))(checkout)
     Replace("desk.py", '"dimensions": 8', '"dimensions": 9')(checkout)
