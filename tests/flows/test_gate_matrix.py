@@ -16,6 +16,7 @@ import pytest
 
 from flows.gate_cases import (
     addresses,
+    builds,
     checkouts,
     counts,
     machines,
@@ -32,8 +33,8 @@ from support.desk_project import Desk, approved_desk, check_unedited, check_verd
 from support.gate_case import PROXY, Case
 
 MODULES = (
-    request_changes, same_requests, addresses, sdks, counts, skipped_tests, policy, checkouts, redacted, processes,
-    machines, own_recordings,
+    request_changes, same_requests, addresses, sdks, counts, skipped_tests, policy, builds, checkouts, redacted,
+    processes, machines, own_recordings,
 )  # fmt: skip
 BY_PROXY = (request_changes.__name__, same_requests.__name__)  # whose sample has a case in the proxy too
 CASES = {(module.__name__, name): cases for module in MODULES for name, cases in module.CASES.items()}
@@ -82,7 +83,11 @@ def test_the_gate(desk: Desk, unedited: set[tuple[str, ...]], tmp_path: Path, wa
     for step in case.steps:
         step(checkout)
 
+    before = checkout.read_committed()
+
     check_verdict(case, way, checkout.judge(way, case))
+
+    assert before == checkout.read_committed(), "the gate wrote what a person approves"
 
 
 def test_no_case_stands_twice() -> None:

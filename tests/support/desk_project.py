@@ -71,6 +71,13 @@ class Desk:
         }
         return {**addresses, **NO_GIT_SETTINGS, **self.variables, **variables}
 
+    def read_committed(self) -> dict[str, bytes]:
+        """The files that only a person changes: snapshots, pending changes and configuration."""
+        folders = (self.folder / ".ai-snapshots", self.folder / ".ai-tests" / "pending")
+        files = [file for folder in folders for file in folder.rglob("*") if file.is_file()]
+        files += [file for file in self.folder.glob("*.[jt]*") if file.suffix in (".json", ".toml")]
+        return {str(file): file.read_bytes() for file in files}
+
     def git(self, *words: str) -> str:
         """Run Git."""
         environ = {"PATH": os.environ["PATH"], "HOME": os.environ.get("HOME", "/"), **NO_GIT_SETTINGS}

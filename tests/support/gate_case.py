@@ -134,6 +134,12 @@ def commit(checkout: Checkout) -> None:
     checkout.git("commit", "-qm", "a change")
 
 
+def commit_tracked(checkout: Checkout) -> None:
+    """Commit what is not ignored, if anything changed."""
+    checkout.git("add", "-A")
+    checkout.git("commit", "-qm", "a change", "--allow-empty")
+
+
 Verdict = Literal["green", "red", "unchecked", "not green"]
 
 

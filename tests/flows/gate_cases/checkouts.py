@@ -33,8 +33,6 @@ from support.gate_case import (
 from traceforge.snapshots.formats.snapshot_format import write_document
 from traceforge.snapshots.tree.manifest_rebuild import rebuild_manifest
 
-ITEM8 = "item 8: approvals name their predecessors"
-
 
 def _find(checkout: Checkout, pattern: str) -> Path:
     """The first file of the tree that matches."""
@@ -120,6 +118,23 @@ def _roll_back(checkout: Checkout) -> None:
     Remove(".ai-tests")(checkout)
 
 
+def _approve_twice(checkout: Checkout) -> list[Path]:
+    """Two more approvals, of other calls than the first one; all of them, oldest first."""
+    for word in ("tale", "legend"):
+        Append("chat_tests.py", f"\n\ndef test_{word}():\n    assert desk.ask('Tell a {word}.')\n")(checkout)
+        RECORD_CHAT(checkout)
+        APPROVE_ALL(checkout)
+    return sorted((checkout.folder / SNAPSHOTS / "approvals").glob("*.json"))
+
+
+def _drop_middle(checkout: Checkout) -> None:
+    _approve_twice(checkout)[-2].unlink()
+
+
+def _drop_first(checkout: Checkout) -> None:
+    _approve_twice(checkout)[0].unlink()
+
+
 def _link_tree(checkout: Checkout) -> None:
     tree = checkout.folder / SNAPSHOTS
     tree.rename(checkout.folder.parent / "elsewhere")
@@ -143,7 +158,8 @@ def _approve_more(checkout: Checkout) -> None:
     APPROVE_ALL(checkout)
 
 
-def _approve_change(checkout: Checkout) -> None:
+def approve_change(checkout: Checkout) -> None:
+    """A changed prompt, recorded and approved."""
     Replace("chat_tests.py", "Where is my parcel?", "Where is my package?")(checkout)
     RECORD_CHAT(checkout)
     APPROVE_ALL(checkout)
@@ -191,7 +207,9 @@ EDITS = [
     red("a copy of a record lies in the tree", _copy_record, says="SN5|MF4"),
     not_green("a record is not JSON", lambda checkout: _find(checkout, RECORD).write_text("<<<<<<< HEAD\n"), says="JSON|PARSE|conflict"),
     red("a record has another version", _edit(RECORD, _set("version", to="2.0.0")), says="SN2|SN1"),
-    red("a record is approved and rolled back", _roll_back, says="AP", pending=ITEM8),
+    red("a record is approved and rolled back", _roll_back, says="AP"),
+    red("an approval between two others is gone", _drop_middle, says="AP"),
+    red("the first approval of three is gone", _drop_first, says="AP"),
 ]  # fmt: skip
 
 
@@ -230,7 +248,7 @@ HARMLESS = [
     green("files have other times", _touch, ways=(TEST,)),
     green("init runs in a clone", Command(("init",)), ways=(TEST, PYTEST)),
     green("another call is approved", _approve_more, tests="chat_tests.py", ways=(TEST, PYTEST)),
-    green("a changed call is approved", _approve_change, tests="chat_tests.py", ways=(TEST, PYTEST)),
+    green("a changed call is approved", approve_change, tests="chat_tests.py", ways=(TEST, PYTEST)),
     green("a removal is approved", _approve_removal, tests="chat_tests.py", ways=(TEST, PYTEST)),
 ]  # fmt: skip
 

@@ -20,12 +20,11 @@ from support.gate_case import (
 )
 
 PLACES, CHAT, CONFTEST = "places_tests.py", "chat_tests.py", "conftest.py"
-ITEM = "item 4: counts and places"
 ASK = 'assert desk.ask("Where is my parcel?")'
 
 
 def _counted(name: str, *steps: Step, tests: str = PLACES, says: str = "", **fields: object) -> Case:
-    return red(name, *steps, tests=tests, says=says or r"GT\d+ .*\bcalls?\b", **{"pending": ITEM, **fields})
+    return red(name, *steps, tests=tests, says=says or r"GT\d+ .*\bcalls?\b", **fields)
 
 
 TWICE = 'assert desk.ask("Ask it twice.") == desk.ask("Ask it twice.")'
@@ -46,16 +45,16 @@ OTHER_COUNTS = [
     _counted("a test swallows what is too much",
              Replace(CHAT, ASK, f"{ASK}\n    try:\n        {ASK}\n    except Exception:\n        pass"), tests=CHAT),
     _counted("a case of a parametrised test is gone", Replace(PLACES, CASE_COLOURS, '["red", "green"]'),
-             says=r"test_cases\[blue\]"),
+             says="GT3"),
     _counted("all cases of a parametrised test but one are gone", Replace(PLACES, CASE_COLOURS, '["red"]'),
-             says=r"test_cases\["),
+             says="GT3"),
     _counted("the fixture of the session asks once more",
              Replace(CONFTEST, 'return desk.ask("Greet the customer.")',
                      'desk.ask("Greet the customer.")\n    return desk.ask("Greet the customer.")')),
     _counted("the fixture of the session asks nothing", Replace(CONFTEST, 'desk.ask("Greet the customer.")', '"Hello"'),
-             pending="", says=r"GT3|test_fixture|session"),
+             says=r"GT3|test_fixture|session"),
     _counted("the fixture of the module asks nothing", Replace(CONFTEST, 'desk.ask("When are you open?")', '"Always"'),
-             pending="", says=r"GT3"),
+             says=r"GT3"),
     _counted("the fixture of the module becomes one of each test",
              Replace(CONFTEST, '@pytest.fixture(scope="module")', "@pytest.fixture(autouse=True)")),
     _counted("an import asks what a test asks", Replace(CHAT, "import desk\n", 'import desk\n\ndesk.ask("Where is my parcel?")\n'),
@@ -65,10 +64,10 @@ OTHER_COUNTS = [
     _counted("a new test asks what another test asks", Append(CHAT, "\n\ndef test_new():\n    assert desk.ask('Where is my parcel?')\n"),
              tests=CHAT, says="test_new"),
     _counted("a call in a test is gone, and its snapshot with no user", Replace(CHAT, ASK, "assert desk"), tests=CHAT,
-             says="GT3", pending=""),
-    _counted("a test is gone", Replace(CHAT, f"def test_chat():\n    {ASK}\n\n\n", ""), tests=CHAT, says="test_chat"),
+             says="GT3"),
+    _counted("a test is gone", Replace(CHAT, f"def test_chat():\n    {ASK}\n\n\n", ""), tests=CHAT, says="GT3"),
     _counted("a test became a function that nobody runs", Replace(CHAT, "def test_chat()", "def chat()"), tests=CHAT,
-             says="test_chat"),
+             says="GT3"),
     _counted("a cache of the application drops calls of one test", Replace(PLACES, TWICE,
              'assert cached("Ask it twice.") == cached("Ask it twice.")'), says="test_twice"),
 ]  # fmt: skip

@@ -157,8 +157,7 @@ ATTEMPTS = [
     _own("a stream is left early", LEFT, pending="item 9: a stream that the application left early can be approved"),
 ]  # fmt: skip
 TOO_OFTEN = [
-    _own("a call is asked again after its answer", RETRY.format(path="busy429/chat/completions"), ONCE_MORE, make=red, says=r"GT\d",
-         pending="item 4: counts and places"),
+    _own("a call is asked again after its answer", RETRY.format(path="busy429/chat/completions"), ONCE_MORE, make=red, says=r"GT\d"),
     _own("a retried call asks something else", RETRY.format(path="busy429/chat/completions"),
          Replace(OWN, "Are you busy?", "Are you there?"), make=red),
 ]  # fmt: skip

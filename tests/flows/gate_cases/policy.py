@@ -7,7 +7,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from flows.gate_cases.checkouts import forge_record
 from support.gate_case import (
     CONFIG,
     PYTEST,
@@ -16,17 +15,15 @@ from support.gate_case import (
     Checkout,
     Command,
     Configure,
-    Git,
     Remove,
     Replace,
     Write,
-    commit,
     green,
     red,
     unchecked,
 )
 
-ITEM = "item 2: policy is behaviour"
+REDACTED = "item 6: match.redacted"
 SAYS = r"approve --policy"
 APPROVE = Command(("approve", "--policy", "--reason", "A decision"))
 CLAUDE = {"temperature": 1, "gate": "request"}
@@ -65,12 +62,18 @@ SETTINGS: list[tuple[str, Mapping[str, Any]]] = [
 ]  # fmt: skip
 
 CHANGES = [
-    red(name, Configure(settings), says=SAYS, ways=(TEST, (PYTEST, XDIST)[number % 2]), pending=ITEM)
+    red(
+        name,
+        Configure(settings),
+        says=SAYS,
+        ways=(TEST, (PYTEST, XDIST)[number % 2]),
+        pending=REDACTED if name.startswith("redacted") else "",
+    )
     for number, (name, settings) in enumerate(SETTINGS)
 ]
 
 DECIDED = [
-    green(f"{name}, as somebody approved", Configure(settings), APPROVE, ways=(TEST,), pending=ITEM)
+    green(f"{name}, as somebody approved", Configure(settings), APPROVE, ways=(TEST,), pending=REDACTED if name.startswith("redacted") else "")
     for name, settings in SETTINGS
     if name in {
         "a header counts", "a port is open", "a host is ignored", "a test may be skipped", "a host is recorded",
@@ -110,18 +113,18 @@ def _policy(text: str) -> Any:
 
 
 HIDING = [
-    red("a pattern hides a changed prompt", _hide_change({"match": {"ignore_patterns": ["parcel|package"]}}), says=SAYS, pending=ITEM),
-    red("a place hides a changed prompt", _hide_change({"match": {"ignore_paths": ["$.messages[1].content"]}}), says=SAYS, pending=ITEM),
-    red("a redaction hides a changed prompt", _hide_change({"redact_patterns": ["parcel|package"]}), says=SAYS, pending=ITEM),
-    red("the file of settings is gone", Remove(CONFIG), says=SAYS, pending=ITEM),
-    red("settings in pyproject.toml differ", _policy('[tool.traceforge.test]\nignore_hosts = ["*"]\n'), says=SAYS, pending=ITEM),
-    red("a pattern that blanks a whole message is refused", _refused({"match": {"ignore_patterns": [".*"]}}), pending=ITEM, says=SAYS),
+    red("a pattern hides a changed prompt", _hide_change({"match": {"ignore_patterns": ["parcel|package"]}}), says=SAYS),
+    red("a place hides a changed prompt", _hide_change({"match": {"ignore_paths": ["$.messages[1].content"]}}), says=SAYS),
+    red("a redaction hides a changed prompt", _hide_change({"redact_patterns": ["parcel|package"]}), says=SAYS),
+    red("the file of settings is gone", Remove(CONFIG), says=SAYS),
+    red("settings in pyproject.toml differ", _policy('[tool.traceforge.test]\nignore_hosts = ["*"]\n'), says=SAYS),
+    unchecked("a pattern that matches everything is refused", _refused({"match": {"ignore_patterns": [".*"]}}), says="ignore_patterns"),
     red("a pattern that blanks most of a message is refused", _refused({"match": {"ignore_patterns": ["Where is my par"]}}),
-        says=SAYS, pending=ITEM),
+        says=SAYS),
     red("a place that holds a whole message is refused", _refused({"match": {"ignore_paths": ["$.messages[*].content"]}}),
-        says=SAYS, pending=ITEM),
+        says=SAYS),
     red("a pattern that makes two approved requests equal is refused",
-        _refused({"match": {"ignore_patterns": ["red|green|blue"]}}), says=SAYS, pending=ITEM),
+        _refused({"match": {"ignore_patterns": ["red|green|blue"]}}), says=SAYS),
     unchecked("an unknown setting is refused", Configure({"trace_dir": "x"}), says="CF1|trace_dir", ways=(TEST,)),
 ]  # fmt: skip
 
@@ -142,40 +145,9 @@ UNSAID: list[tuple[str, Any]] = [
 ]  # fmt: skip
 SAME_POLICY = [green(name, step, ways=(TEST, PYTEST)) for name, step in UNSAID]
 
-CI = {"CI": "true", "GITHUB_ACTIONS": "true"}
-PULL = {**CI, "GITHUB_EVENT_NAME": "pull_request", "GITHUB_BASE_REF": "main"}
-COMMIT_NOTHING = Git(("commit", "-qm", "x", "--allow-empty"))
-BRANCH = Git(("checkout", "-qb", "change"))
-
-
-def _approve_and_forge(checkout: Checkout) -> None:
-    """A pull request that brings a policy with its approval removed from history."""
-    BRANCH(checkout)
-    Configure({"test": {"ignore_hosts": ["*"]}})(checkout)
-    commit(checkout)
-
-
-IN_CI = [
-    red("a pull request changes a setting", _approve_and_forge, variables=PULL, says=SAYS, ways=(TEST, PYTEST), pending=ITEM),
-    red("a pull request changes a record and its hash", BRANCH, forge_record, commit, variables=PULL,
-        says=r"AP[37]", ways=(TEST, PYTEST)),
-    unchecked("the base is known and not in the clone", BRANCH, COMMIT_NOTHING, Git(("branch", "-D", "main")), variables={**PULL, "GITHUB_BASE_REF": "gone"},
-        says="git fetch", ways=(TEST,), pending=ITEM),
-    green("a pull request changes nothing", BRANCH, COMMIT_NOTHING, variables=PULL, ways=(TEST, PYTEST)),
-    green("a push to the main branch", variables={**CI, "GITHUB_EVENT_NAME": "push"}, ways=(TEST,)),
-    green("a tag is built", Git(("tag", "v1")), variables={**CI, "GITHUB_EVENT_NAME": "push", "GITHUB_REF_TYPE": "tag"}, ways=(TEST,)),
-    green("a schedule runs the build", variables={**CI, "GITHUB_EVENT_NAME": "schedule"}, ways=(TEST,)),
-    green("a person starts the build", variables={**CI, "GITHUB_EVENT_NAME": "workflow_dispatch"}, ways=(TEST,)),
-    green("the build has no Git", Remove(".git"), variables=CI, ways=(TEST, PYTEST)),
-    green("another service runs the build", variables={"CI": "1", "JENKINS_URL": "http://ci"}, ways=(TEST,)),
-    green("GitLab runs the build", variables={"CI": "true", "GITLAB_CI": "true"}, ways=(TEST,)),
-]  # fmt: skip
-
-
 CASES = {
     "a setting that nobody approved": CHANGES,
     "a setting that hides": HIDING,
     "a setting that somebody approved": DECIDED,
     "the same settings": SAME_POLICY,
-    "a build": IN_CI,
 }

@@ -4,9 +4,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from itertools import cycle
 
-from support.gate_case import PYTEST, TEST, XDIST, Append, Case, Checkout, Replace, Step, Write, green, not_green, red
+from support.gate_case import (
+    PYTEST,
+    TEST,
+    XDIST,
+    Append,
+    Case,
+    Checkout,
+    Command,
+    Configure,
+    Replace,
+    Step,
+    Write,
+    green,
+    not_green,
+    red,
+)
 from support.network_escapes import WAYS
 
 CHAT, CHILDREN = "chat_tests.py", "children_tests.py"
@@ -148,6 +164,58 @@ def _does(name: str, statement: str, **fields: object) -> Case:
     return green(name, Append(CHAT, text), **{"ways": (TEST,), **fields})
 
 
+PORTS = Configure({"test": {"allow_ports": ["32768-60999"]}})
+APPROVE = Command(("approve", "--policy", "--reason", "Servers of our tests"))
+SERVE = """
+
+def test_serves():
+    import http.server, subprocess, threading, urllib.request
+
+    class Handler(http.server.BaseHTTPRequestHandler):
+        def do_POST(self):
+            self.rfile.read(int(self.headers["content-length"]))
+            self.send_response(200)
+            self.send_header("content-length", "2")
+            self.end_headers()
+            self.wfile.write(b"{{}}")
+
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        url = f"http://127.0.0.1:{{server.server_port}}{path}"
+        {ask}
+        server.shutdown()
+"""
+URLLIB = "urllib.request.urlopen(urllib.request.Request(url, b'{}'), timeout=9).read()"
+CURL = "subprocess.run(['curl', '-s', '-m', '9', '-d', '{}', url], check=True)"
+
+
+def _serves(name: str, path: str, ask: str, make: Callable[..., Case], **fields: object) -> Case:
+    """A test that starts a server on an allowed port and posts to it."""
+    text = SERVE.format(path=path, ask=ask)
+    return make(name, PORTS, APPROVE, Append(CHAT, text), tests=CHAT, **{"ways": (TEST,), **fields})
+
+
+MODEL_PATH = "/v1/chat/completions"
+WATCHED = [
+    _serves("urllib asks a model at an allowed port", MODEL_PATH, URLLIB, not_green, says=r"GT\d|model"),
+    _serves("curl asks a model at an allowed port", MODEL_PATH, CURL, not_green, says=r"GT\d|model"),
+    _serves("curl asks Claude at an allowed port", "/v1/messages", CURL, not_green, says=r"GT\d|model"),
+    _serves(
+        "curl asks Gemini at an allowed port",
+        "/v1beta/models/gemini-2.5-flash:generateContent",
+        CURL,
+        not_green,
+        says=r"GT\d|model",
+    ),
+    _serves("urllib asks no model at an allowed port", "/health", URLLIB, green),
+    _serves("curl asks no model at an allowed port", "/orders/7", CURL, green),
+]
+TELEMETRY = [
+    green(f"a library connects to {host}", Append(CHAT, f"\n\ndef test_reports():\n    import httpx\n\n    try:\n"
+          f"        httpx.get('https://{host}/x')\n    except Exception:\n        pass\n"), ways=(TEST, PYTEST))
+    for host in ("us.i.posthog.com", "raw.githubusercontent.com", "o1.ingest.sentry.io", "api.smith.langchain.com")
+]  # fmt: skip
+
 PROGRAMS = [
     *(
         _does(f"a test runs {' '.join(words)}", f"subprocess.run({words!r}, check=True, stdout=subprocess.DEVNULL)")
@@ -179,7 +247,7 @@ SCRIPTS = [
     not_green("a script asks nothing", Replace("child.py", "print(desk.ask(", "print(("), command="child.py", says="GT3|no call|no model call|nothing",
               ways=(TEST,)),
     red("a script asks twice", Replace("child.py", "    print(", "    desk.ask('What can you do?')\n    print("), command="child.py",
-        ways=(TEST,), says=r"GT\d", pending="item 4: counts and places"),
+        ways=(TEST,), says=r"GT\d"),
     green("a script has other lines", Replace("child.py", "import sys\n", "import sys\n\n# More.\n"), command="child.py", ways=(TEST,)),
 ]  # fmt: skip
 
@@ -188,5 +256,7 @@ CASES = {
     "a child that asks the same": SAME_CHILDREN,
     "an escape": ESCAPES,
     "a harmless program": PROGRAMS,
+    "an allowed port": WATCHED,
+    "telemetry": TELEMETRY,
     "a script": SCRIPTS,
 }

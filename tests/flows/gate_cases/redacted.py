@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import sys
 
+from flows.gate_cases.builds import REPOSITORY, make_event
 from support.gate_case import (
     IN_PYTEST,
     PROXY,
@@ -18,6 +19,7 @@ from support.gate_case import (
     Configure,
     Replace,
     Write,
+    commit_tracked,
     green,
     red,
     unchecked,
@@ -51,6 +53,33 @@ CHANGES = [
     _address("an e-mail address becomes a card number", "4111 1111 1111 1111"),
 ]
 
+
+def _push(checkout: Checkout) -> None:
+    commit_tracked(checkout)
+    make_event(
+        checkout, "push", {"before": checkout.git("rev-parse", "HEAD~1"), **REPOSITORY}, GITHUB_REF="refs/heads/main"
+    )
+
+
+def _fork(checkout: Checkout) -> None:
+    commit_tracked(checkout)
+    names = {
+        "head": {"repo": {"full_name": "eve/desk", "fork": True}},
+        "base": {"sha": checkout.git("rev-parse", "HEAD~1")},
+    }
+    names["base"]["repo"] = {"full_name": "ada/desk"}
+    make_event(checkout, "pull_request", {"pull_request": names, "repository": {"full_name": "ada/desk"}}, GITHUB_REPOSITORY="ada/desk",
+           GITHUB_REF="refs/pull/1/merge", GITHUB_SHA="0" * 40)  # fmt: skip
+
+
+def _own_branch(checkout: Checkout) -> None:
+    _fork(checkout)
+    path = checkout.folder.parent / "event.json"
+    path.write_text(
+        path.read_text(encoding="utf-8").replace("eve/desk", "ada/desk").replace('"fork": true', '"fork": false')
+    )
+
+
 UNCOMPARED = [
     unchecked("the match key is missing", unset=(KEY,), tests=REDACTED, says=KEY, ways=EVERYWHERE, pending=NO_KEY),
     unchecked("the match key is empty", variables={KEY: ""}, tests=REDACTED, says=KEY, ways=(TEST, PYTEST), pending=NO_KEY),
@@ -60,7 +89,11 @@ UNCOMPARED = [
     unchecked("the match key is missing in a build", unset=(KEY,), variables=BUILD, tests=REDACTED, says=KEY, ways=(TEST, PYTEST),
               pending=NO_KEY),
     unchecked("the match key is missing in a push though forks are counted", Configure({"match": {"redacted": "forks"}}), APPROVE,
-              unset=(KEY,), variables={**BUILD, "GITHUB_EVENT_NAME": "push"}, tests=REDACTED, says=KEY, ways=(TEST,), pending=NO_KEY),
+              _push, unset=(KEY,), tests=REDACTED, says=KEY, ways=(TEST,), pending=NO_KEY),
+    unchecked("the match key is missing in a pull request of our own", Configure({"match": {"redacted": "forks"}}), APPROVE, _own_branch,
+              unset=(KEY,), tests=REDACTED, says=KEY, ways=(TEST,), pending=NO_KEY),
+    unchecked("the match key is missing in a pull request of a fork, and nobody allowed that", _fork, unset=(KEY,), tests=REDACTED, says=KEY,
+              ways=(TEST, PYTEST), pending=NO_KEY),
     unchecked("init mints no second key", Command(("init",)), unset=(KEY,), tests=REDACTED, says="key", ways=(TEST, PYTEST),
               pending="item 6: nobody mints a second key"),
 ]  # fmt: skip
@@ -106,7 +139,7 @@ SAME = [
     green("redacted parts are counted, as somebody approved", Configure({"match": {"redacted": "count"}}), APPROVE, unset=(KEY,),
           tests=REDACTED, ways=(TEST, PYTEST), pending=NO_KEY),
     green("a pull request of a fork has no key, as somebody approved", Configure({"match": {"redacted": "forks"}}), APPROVE,
-          unset=(KEY,), variables={**BUILD, "GITHUB_EVENT_NAME": "pull_request", "GITHUB_BASE_REF": "main"}, tests=REDACTED,
+          _fork, unset=(KEY,), tests=REDACTED,
           ways=(TEST,), pending=NO_KEY),
     green("a teammate runs init in a clone", _clean_after_init, ways=(TEST,)),
     green("two prompts differ only in a redacted part", _record_twins, tests=REDACTED, more="twins_tests.py",

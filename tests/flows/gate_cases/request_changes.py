@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from itertools import cycle
 
 from support.gate_case import PROXY, PYTEST, TEST, XDIST, Case, Replace, red
@@ -11,17 +12,26 @@ OTHER_WAYS = cycle((PYTEST, PROXY, XDIST))
 # The proxy knows no rules. It says what differs.
 SAYS = r"GT[12]\b|no recorded call matches"
 
+# A row that changes one field of the body: the output names this field, so it compares with the right call.
+FIELD = re.compile(r'(?:MORE = \{)?"(\w+)": .*[^{]$')
+
 Row = tuple[str, str, str, str]
 
 
-def table(tests: str, rows: list[Row]) -> list[Case]:
+def _name_field(before: str, after: str) -> str:
+    """An expression for the place of the field that the row changes."""
+    field = FIELD.match(after.strip() or before.strip())
+    return rf"\$[^ ]*\b{field[1]}\b" if field else SAYS
+
+
+def table(tests: str, rows: list[Row], *, is_field: bool = False) -> list[Case]:
     """A case for each name, file, text and replacement: in `traceforge test`, and in the other ways in turn."""
     return [
         red(
             name,
             Replace(file, before, after),
             tests=tests,
-            says=SAYS,
+            says=_name_field(before, after) if is_field else SAYS,
             ways=(TEST, next(OTHER_WAYS)),
         )
         for name, file, before, after in rows
@@ -177,7 +187,7 @@ IMAGES: list[Row] = [
 CASES = {
     "a prompt": table(CHAT, PROMPTS),
     "the messages": table(CHAT, MESSAGES),
-    "a parameter": table(CHAT, PARAMETERS),
+    "a parameter": table(CHAT, PARAMETERS, is_field=True),
     "an integer": table(CHAT, INTEGERS),
     "a tool": table(TOOLS, TOOL_CHANGES),
     "an image": table(CHAT, IMAGES),

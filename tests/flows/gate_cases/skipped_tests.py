@@ -8,7 +8,6 @@ import sys
 
 from support.gate_case import (
     CONFIG,
-    IN_PYTEST,
     PYTEST,
     SNAPSHOTS,
     TEST,
@@ -18,12 +17,10 @@ from support.gate_case import (
     Checkout,
     Command,
     Configure,
-    Git,
     Remove,
     Replace,
     Step,
     Write,
-    commit,
     green,
     not_green,
     red,
@@ -120,9 +117,6 @@ GONE = [
     red("all raw responses are gone", Remove(f"{SNAPSHOTS}/wire"), says="SN7"),
     red("all approvals are gone", Remove(f"{SNAPSHOTS}/approvals"), says="AP3"),
     not_green("all snapshots are gone", Remove(SNAPSHOTS), says="GT2|no snapshots|nothing", ways=(TEST,)),
-    red("all snapshots are gone in CI", Git(("checkout", "-qb", "change")), Remove(SNAPSHOTS), commit,
-        variables={"CI": "true", "GITHUB_ACTIONS": "true", "GITHUB_BASE_REF": "main", "GITHUB_EVENT_NAME": "pull_request"},
-        says=r"\.ai-snapshots", ways=IN_PYTEST, pending="item 5: .ai-snapshots that the base has and this tree lacks"),
 ]  # fmt: skip
 
 
@@ -143,9 +137,9 @@ PLACES_OF_THE_TREE = [
 
 ALLOWED = [
     green("a skipped test is in the list of those that may be", *_decorated("@pytest.mark.skip"),
-          Configure({"test": {"may_skip": ["chat_tests.py::test_chat"]}}), APPROVE_POLICY, pending="item 2: approve --policy"),
+          Configure({"test": {"may_skip": ["chat_tests.py::test_chat"]}}), APPROVE_POLICY),
     green("a pattern lists the tests that may be skipped", *_decorated("@pytest.mark.xfail(run=False)"),
-          Configure({"test": {"may_skip": ["*::test_chat"]}}), APPROVE_POLICY, pending="item 2: approve --policy"),
+          Configure({"test": {"may_skip": ["*::test_chat"]}}), APPROVE_POLICY),
     green("a test may fail and passes", *_decorated("@pytest.mark.xfail(strict=False)")),
     green("a condition to skip is not met", *_decorated("@pytest.mark.skipif(False, reason='never')")),
     green("the manifest is built again", Remove(f"{SNAPSHOTS}/manifest.json"), Command(("snapshot", "manifest"))),
