@@ -23,7 +23,6 @@ from support.gate_case import (
     unchecked,
 )
 
-REDACTED = "item 6: match.redacted"
 SAYS = r"approve --policy"
 APPROVE = Command(("approve", "--policy", "--reason", "A decision"))
 CLAUDE = {"temperature": 1, "gate": "request"}
@@ -62,18 +61,12 @@ SETTINGS: list[tuple[str, Mapping[str, Any]]] = [
 ]  # fmt: skip
 
 CHANGES = [
-    red(
-        name,
-        Configure(settings),
-        says=SAYS,
-        ways=(TEST, (PYTEST, XDIST)[number % 2]),
-        pending=REDACTED if name.startswith("redacted") else "",
-    )
+    red(name, Configure(settings), says=SAYS, ways=(TEST, (PYTEST, XDIST)[number % 2]))
     for number, (name, settings) in enumerate(SETTINGS)
 ]
 
 DECIDED = [
-    green(f"{name}, as somebody approved", Configure(settings), APPROVE, ways=(TEST,), pending=REDACTED if name.startswith("redacted") else "")
+    green(f"{name}, as somebody approved", Configure(settings), APPROVE, ways=(TEST,))
     for name, settings in SETTINGS
     if name in {
         "a header counts", "a port is open", "a host is ignored", "a test may be skipped", "a host is recorded",

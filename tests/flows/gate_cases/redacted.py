@@ -27,7 +27,6 @@ from support.gate_case import (
 
 REDACTED, ADDRESS = "redacted_tests.py", "ada.lovelace@example.org"
 KEY = "TRACEFORGE_MATCH_KEY"
-NO_KEY = "item 6: redacted parts are compared or the run is not green"
 APPROVE = Command(("approve", "--policy", "--reason", "A decision"))
 BUILD = {"CI": "true", "GITHUB_ACTIONS": "true"}
 EVERYWHERE = (*IN_PYTEST, PROXY)
@@ -81,21 +80,20 @@ def _own_branch(checkout: Checkout) -> None:
 
 
 UNCOMPARED = [
-    unchecked("the match key is missing", unset=(KEY,), tests=REDACTED, says=KEY, ways=EVERYWHERE, pending=NO_KEY),
-    unchecked("the match key is empty", variables={KEY: ""}, tests=REDACTED, says=KEY, ways=(TEST, PYTEST), pending=NO_KEY),
-    unchecked("the match key is another", variables={KEY: "another"}, tests=REDACTED, says="key", ways=EVERYWHERE, pending=NO_KEY),
+    unchecked("another key is there and nothing was redacted", variables={KEY: "another"}, ways=(TEST, PYTEST), says="wrong key"),
+    unchecked("the match key is missing", unset=(KEY,), tests=REDACTED, says=KEY, ways=EVERYWHERE),
+    unchecked("the match key is empty", variables={KEY: ""}, tests=REDACTED, says=KEY, ways=(TEST, PYTEST)),
+    unchecked("the match key is another", variables={KEY: "another"}, tests=REDACTED, says="wrong key", ways=EVERYWHERE),
     unchecked("the match key is missing and the address is another", Replace(REDACTED, ADDRESS, "ada.byron@example.org"),
-              unset=(KEY,), tests=REDACTED, says=KEY, ways=(TEST, PYTEST), pending=NO_KEY),
-    unchecked("the match key is missing in a build", unset=(KEY,), variables=BUILD, tests=REDACTED, says=KEY, ways=(TEST, PYTEST),
-              pending=NO_KEY),
+              unset=(KEY,), tests=REDACTED, says=KEY, ways=(TEST, PYTEST)),
+    unchecked("the match key is missing in a build", unset=(KEY,), variables=BUILD, tests=REDACTED, says=KEY, ways=(TEST, PYTEST)),
     unchecked("the match key is missing in a push though forks are counted", Configure({"match": {"redacted": "forks"}}), APPROVE,
-              _push, unset=(KEY,), tests=REDACTED, says=KEY, ways=(TEST,), pending=NO_KEY),
+              _push, unset=(KEY,), tests=REDACTED, says=KEY, ways=(TEST,)),
     unchecked("the match key is missing in a pull request of our own", Configure({"match": {"redacted": "forks"}}), APPROVE, _own_branch,
-              unset=(KEY,), tests=REDACTED, says=KEY, ways=(TEST,), pending=NO_KEY),
+              unset=(KEY,), tests=REDACTED, says=KEY, ways=(TEST,)),
     unchecked("the match key is missing in a pull request of a fork, and nobody allowed that", _fork, unset=(KEY,), tests=REDACTED, says=KEY,
-              ways=(TEST, PYTEST), pending=NO_KEY),
-    unchecked("init mints no second key", Command(("init",)), unset=(KEY,), tests=REDACTED, says="key", ways=(TEST, PYTEST),
-              pending="item 6: nobody mints a second key"),
+              ways=(TEST, PYTEST)),
+    unchecked("init mints no second key", Command(("init",)), unset=(KEY,), tests=REDACTED, says="key", ways=(TEST, PYTEST)),
 ]  # fmt: skip
 
 
@@ -130,24 +128,21 @@ def _swap_twins(checkout: Checkout) -> None:
     Replace("twins_tests.py", "to grace@", "to alan@")(checkout)
 
 
-TWINS = "item 9: two prompts that differ only in a redacted part are two calls"
 SAME = [
     green("the match key is in its file", _key_file, tests=REDACTED, ways=(TEST, PYTEST, XDIST)),
     green("the match key has white space around it", _padded_key, tests=REDACTED, ways=(TEST, PYTEST)),
     green("no key is there and nothing was redacted", unset=(KEY,), ways=EVERYWHERE),
-    green("another key is there and nothing was redacted", variables={KEY: "another"}, ways=(TEST, PYTEST)),
     green("redacted parts are counted, as somebody approved", Configure({"match": {"redacted": "count"}}), APPROVE, unset=(KEY,),
-          tests=REDACTED, ways=(TEST, PYTEST), pending=NO_KEY),
+          tests=REDACTED, ways=(TEST, PYTEST)),
     green("a pull request of a fork has no key, as somebody approved", Configure({"match": {"redacted": "forks"}}), APPROVE,
           _fork, unset=(KEY,), tests=REDACTED,
-          ways=(TEST,), pending=NO_KEY),
+          ways=(TEST,)),
     green("a teammate runs init in a clone", _clean_after_init, ways=(TEST,)),
     green("two prompts differ only in a redacted part", _record_twins, tests=REDACTED, more="twins_tests.py",
-          ways=(TEST, PYTEST, XDIST), pending=TWINS),
+          ways=(TEST, PYTEST, XDIST)),
 ]  # fmt: skip
 TWIN_CHANGES = [
-    red("one twin asks what the other asked", _swap_twins, tests=REDACTED, more="twins_tests.py", ways=(TEST, PYTEST), says=r"GT\d",
-        pending=TWINS),
+    red("one twin asks what the other asked", _swap_twins, tests=REDACTED, more="twins_tests.py", ways=(TEST, PYTEST), says=r"GT\d"),
 ]  # fmt: skip
 
 CASES = {

@@ -75,9 +75,6 @@ HIDDEN = [
     not_green("a hook removes a test of a build without saying so", Append(CONFTEST, "\n\ndef pytest_collection_modifyitems(items):\n"
               "    items[:] = [item for item in items if item.name != 'test_chat']\n"), says="test_chat",
               variables={"CI": "true"}, ways=(TEST, PYTEST)),
-    not_green("a hook of a build does not collect the file", Append(CONFTEST, "\n\ncollect_ignore = ['chat_tests.py']\n"),
-              tests=f"{CHAT} tools_tests.py", says="chat_tests|test_chat", variables={"CI": "true"},
-              ways=(TEST, PYTEST)),
     not_green("a hook reports a failed test as passed", CHANGED, Append(CONFTEST,
               "\n\n@pytest.hookimpl(hookwrapper=True)\ndef pytest_runtest_makereport():\n    outcome = yield\n"
               "    outcome.get_result().outcome = 'passed'\n"), says="GT1",
