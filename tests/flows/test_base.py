@@ -95,9 +95,16 @@ def _remove_approval(project: Project) -> None:
         file.unlink()
 
 
+def _move(project: Project) -> None:
+    """To the folder of another provider, with the same content."""
+    (project.root / "openai").rename(project.root / "gemini")
+    rebuild_manifest(str(project.root))
+
+
 CHANGES: dict[str, tuple[Callable[[Project], object], set[str]]] = {
     "new": (lambda project: _edit_by_hand(project, "three", "New."), {"openai/three.json"}),
     "changed": (lambda project: _edit_by_hand(project, "one", "Forged."), {"openai/one.json"}),
+    "moved": (_move, {"gemini/one.json", "gemini/two.json"}),
     "removed": (_remove, {"openai/two.json"}),
     "put back": (_revert, {"openai/one.json"}),
     "answer removed": (lambda project: (project.root / "wire/oops.json").unlink(), {"wire/oops.json"}),

@@ -8,14 +8,12 @@ import shlex
 import shutil
 import subprocess
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import pytest
 
 from support.approval_project import Project, record_change
 from support.command import CommandResult, traceforge
-from support.sample_files import snapshot_body
-from traceforge.snapshots.formats.snapshot_format import write_document
 from traceforge.snapshots.tree.manifest_rebuild import rebuild_manifest
 
 ZEROS = "0" * 40
@@ -33,24 +31,25 @@ class Origin(NamedTuple):
 
 @pytest.fixture(scope="module")
 def origin(tmp_path_factory: pytest.TempPathFactory) -> Origin:
-    """The branch changes a snapshot by hand, with its hashes; the target has another approved snapshot since."""
+    """The branch removes a snapshot together with its approval; the target has another commit since."""
     project = Project(tmp_path_factory.mktemp("origin") / "origin")
     project.git("config", "uploadpack.allowAnySHA1InWant", "true")
     project.approve(record_change("one"))
+    approval = project.approve(record_change("two"))
     project.commit()
     base = _head(project)
     project.git("checkout", "-qb", "feature")
-    _forge(project.folder)
+    for file in (project.root / "openai" / "two.json", project.root / "wire" / "two.json", approval):
+        file.unlink()
+    rebuild_manifest(str(project.root))
     project.commit()
     head = _head(project)
     project.git("checkout", "-q", "main")
-    project.approve(record_change("two"))
+    (project.folder / "README.md").write_text("x")
     project.commit()
     target = _head(project)
     project.git("checkout", "-q", "--detach")
-    project.git("merge", "-q", "--no-ff", "-m", "merge", "-X", "theirs", "--no-commit", head)
-    rebuild_manifest(str(project.root))
-    project.commit("merge")
+    project.git("merge", "-q", "--no-ff", "-m", "merge", head)
     merge = _head(project)
     project.git("update-ref", "refs/pull/7/merge", merge)
     project.git("checkout", "-q", "main")
@@ -59,13 +58,6 @@ def origin(tmp_path_factory: pytest.TempPathFactory) -> Origin:
 
 def _head(project: Project) -> str:
     return project.git("rev-parse", "HEAD").strip()
-
-
-def _forge(folder: Path) -> None:
-    """A new answer without an approval, and every hash right: a tree that verifies by itself."""
-    body: Any = snapshot_body(id="hand", source={"file": "a.py", "line": 1, "function": "f"})
-    (folder / ".ai-snapshots" / "openai" / "hand.json").write_bytes(write_document([body]))
-    rebuild_manifest(str(folder / ".ai-snapshots"))
 
 
 def _clone(origin: Origin, folder: Path, commit: str, *options: str) -> Path:
@@ -111,9 +103,10 @@ def test_a_pull_request_is_compared_with_the_first_parent_of_its_merge_commit(or
     subprocess.run(shlex.split(command), cwd=clone, check=True, capture_output=True)
     ran = _verify(clone, variables)
 
-    assert (1, 1) == (ran.code, ran.out.count("AP7")), ran
+    assert (1, 2) == (ran.code, ran.out.count("AP7")), ran
     assert f"compared with {origin.target[:12]}, the first parent of the merge commit\n" in ran.out
-    assert f"hand is new since {origin.target[:12]}, and no new approval left it in this state" in ran.out
+    assert f"AP7 two was removed since {origin.target[:12]} without a new approval" in ran.out
+    assert f"AP7 the approval was removed since {origin.target[:12]}" in ran.out
     assert "AP7" in traceforge("test", cwd=clone, **variables).out
     assert "AP7" in traceforge("test", "--", "true", cwd=clone, **variables).err
     assert 0 == traceforge("verify", "--base", "HEAD", cwd=clone, **variables).code
@@ -344,3 +337,23 @@ def test_a_project_that_was_emptied_with_approvals_may_go(monorepo: tuple[Projec
 
     for folder in (project.folder, agent):
         assert "AP7" not in traceforge("test", "--base", "HEAD", cwd=folder).out
+
+
+@pytest.mark.slow
+def test_a_clone_without_the_files_of_the_base_is_exit_3_with_what_to_run(origin: Origin, tmp_path: Path) -> None:
+    """A partial clone has the commit, and the file that changed since is missing."""
+    origin.project.git("config", "uploadpack.allowFilter", "true")
+    clone, url = tmp_path / "clone", origin.project.folder.as_uri()
+    subprocess.run(["git", "clone", "-q", "--no-checkout", "--filter=blob:none", url, clone], check=True)
+    subprocess.run(["git", "checkout", "-q", "--detach", origin.merge], cwd=clone, check=True)
+    subprocess.run(["git", "remote", "set-url", "origin", "file:///nowhere"], cwd=clone, check=True)
+    (clone / ".ai-snapshots" / "openai" / "one.json").write_text("{}")
+    variables = _event(clone, "merge_group", {"merge_group": {"base_sha": origin.base}})
+
+    missing = _verify(clone, variables)
+    command = missing.err.partition("hint: Run: ")[2].strip()
+    assert (3, True) == (missing.code, "TF209: a file of " in missing.err), missing
+    subprocess.run(["git", "remote", "set-url", "origin", url], cwd=clone, check=True)
+    subprocess.run(shlex.split(command), cwd=clone, check=True, capture_output=True)
+
+    assert 1 == _verify(clone, variables).code

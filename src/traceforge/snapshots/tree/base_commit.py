@@ -41,7 +41,7 @@ from traceforge.snapshots.formats.approved_policy import (
 from traceforge.snapshots.formats.snapshot_format import is_snapshot_id, record_hash
 from traceforge.snapshots.formats.tree_layout import StoredSnapshot
 from traceforge.snapshots.tree.approval_chain import ApprovalChain
-from traceforge.snapshots.tree.build_base import BuildBase, find_build_base
+from traceforge.snapshots.tree.build_base import BuildBase, find_build_base, not_in_clone
 from traceforge.snapshots.tree.git_commands import GitUnavailable
 from traceforge.snapshots.tree.git_objects import GitObjects, blob_id
 from traceforge.snapshots.tree.removed_trees import BASE_RULE, find_removed_trees, list_tree_files
@@ -127,13 +127,15 @@ def _open_base(project: str, ref: str | None) -> Iterator[tuple[GitObjects | Non
     if ref is None and not _has_repository(project):
         yield None, BuildBase("", "this is no Git repository")
         return
+    base: BuildBase | None = None
     try:
         with GitObjects(project) as objects:
-            if ref is None:
-                yield objects, find_build_base(objects, project, os.environ)
-            else:
-                yield objects, _find_named_base(objects, ref)
+            base = find_build_base(objects, project, os.environ) if ref is None else _find_named_base(objects, ref)
+            yield objects, base
     except GitUnavailable as exc:
+        if base is not None:  # A partial clone has the commit without its files.
+            fetch = ("--no-tags", "--refetch", "--no-filter", "origin", base.commit)
+            raise not_in_clone(f"a file of {base.name}", fetch) from None
         if ref is not None:
             hint = "Run it in a clone that has the commit, with Git installed."
             reason = exc if _has_repository(project) else "not a Git repository"
@@ -199,11 +201,20 @@ def _find_differences(
                 verb = "is new since" if old is None else "differs from"
                 message = f"{printable_name(name)} {verb} {base}, and no new approval left it in this state"
                 yield Finding(current.file, "", BASE_RULE, message, _HINT)
+        elif current is not None and old is not None and _is_moved(old, current):
+            if (name, current.digest) not in new_states:
+                message = f"{printable_name(name)} was moved since {base}, and no new approval left it there"
+                yield Finding(current.file, "", BASE_RULE, message, "Move it back: the folder names its provider.")
         elif current is None and old is not None and (name, None) not in new_states:
             message = f"{printable_name(name)} was removed since {base} without a new approval"
             remove = f'traceforge snapshot rm {printable_name(name)} --reason "…"'
             hint = f"Restore it from that commit; to remove it, run: {remove}"
             yield Finding(old.file, "", BASE_RULE, message, hint)
+
+
+def _is_moved(old: StoredSnapshot, current: StoredSnapshot) -> bool:
+    """Whether the snapshot is in the folder of another provider."""
+    return os.path.dirname(old.file) != os.path.dirname(current.file)
 
 
 def _find_lost_approvals(before: _BaseTree, approvals: list[StoredApproval], base: str) -> Iterator[Finding]:

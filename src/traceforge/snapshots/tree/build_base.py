@@ -146,17 +146,18 @@ class _Build:
         is_shallow = self._is_shallow()
         fetch = ("--no-tags", *(("--unshallow",) if is_shallow else ()), "origin", fetched)
         if self._objects.find(f"{tip}^{{commit}}") is None:
-            raise _not_in_clone(reason, fetch)
+            raise not_in_clone(reason, fetch)
         output = run_git(self._project, "merge-base", "--end-of-options", tip, "HEAD")
         if output:
             return BuildBase(output.decode().strip(), reason)
         if is_shallow:
-            raise _not_in_clone(reason, fetch)
+            raise not_in_clone(reason, fetch)
         return None
 
     def _require(self, commit: str, reason: str) -> BuildBase:
         if self._objects.find(f"{commit}^{{tree}}") is None:
-            raise _not_in_clone(f"{reason}, {commit[:SHOWN_DIGITS]},", ("--no-tags", "--depth=1", "origin", commit))
+            depth = ("--depth=1",) if self._is_shallow() else ()  # It would cut the history of a whole clone.
+            raise not_in_clone(f"{reason}, {commit[:SHOWN_DIGITS]},", ("--no-tags", *depth, "origin", commit))
         return BuildBase(commit, reason)
 
     def _is_shallow(self) -> bool:
@@ -181,7 +182,8 @@ class _Build:
 _EVENT_HINT = "GITHUB_EVENT_PATH must name GitHub's own file; or name the commit: --base REF."
 
 
-def _not_in_clone(what: str, fetch: tuple[str, ...]) -> BaseUnavailable:
+def not_in_clone(what: str, fetch: tuple[str, ...]) -> BaseUnavailable:
+    """The error about something that a `git fetch` with these arguments brings."""
     return BaseUnavailable(f"{what} is not in this clone", hint=f"Run: git fetch {shlex.join(fetch)}", fetch=fetch)
 
 
