@@ -19,7 +19,7 @@ from traceforge.report.gate_text import gate_finding_lines, gate_report_lines
 from traceforge.report.text_format import audit_summary, hint_line, one_line
 from traceforge.snapshots.formats.approved_policy import POLICY_RULE
 from traceforge.snapshots.formats.tree_layout import WIRE_DIR
-from traceforge.snapshots.gate.gate_findings import UNUSED_RULE, GateFinding
+from traceforge.snapshots.gate.gate_findings import CALLS_RULE, UNUSED_RULE, GateFinding
 from traceforge.snapshots.tree.declaration_effects import EFFECT_RULE
 
 if TYPE_CHECKING:
@@ -99,7 +99,7 @@ def build_test_report(test_run: TestRun, code: int, folder: str) -> CIReport:
 def _is_in_tree(gate_finding: GateFinding, test_run: TestRun) -> bool:
     """Whether a finding names its file relative to the snapshot tree."""
     rule = gate_finding.finding.rule
-    return rule == UNUSED_RULE or (test_run.run is None and rule not in (POLICY_RULE, EFFECT_RULE))
+    return rule in (UNUSED_RULE, CALLS_RULE) or (test_run.run is None and rule not in (POLICY_RULE, EFFECT_RULE))
 
 
 def build_tree_report(
