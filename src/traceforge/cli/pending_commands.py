@@ -15,6 +15,7 @@ from traceforge.canon import JSON
 from traceforge.cli.output import exit_on_refusal, json_option, print_json, refuse_in_ci
 from traceforge.cli.project import load_project, snapshots_root
 from traceforge.config import SNAPSHOTS_DIR, LoadedConfig
+from traceforge.replay.request_key import make_request_keyer
 from traceforge.report.gate_text import change_json, diff_lines, setting_lines, status_lines
 from traceforge.report.request_head_text import unknown_parts_text
 from traceforge.report.text_format import count, one_line
@@ -101,9 +102,9 @@ def diff(name: str | None, full: bool) -> None:
     ID may be shortened to its first characters. Without an ID, settings that differ from the approved policy are
     shown too. Exit code 1: there is a pending change, or such a setting.
     """
-    _, changes, approved, _, all_settings = _load_state()
+    loaded, changes, approved, _, all_settings = _load_state()
     chosen, settings = (select_pending(changes, [name]), []) if name else (changes, all_settings)
-    _print_diffs(chosen, approved, full=full)
+    _print_diffs(loaded, chosen, approved, full=full)
     if settings:
         click.echo("\n".join(setting_lines(settings)))
     elif not chosen:
@@ -111,9 +112,15 @@ def diff(name: str | None, full: bool) -> None:
     raise click.exceptions.Exit(1 if chosen or settings else 0)
 
 
-def _print_diffs(changes: Sequence[PendingChange], approved: dict[str, ApprovedCall], *, full: bool) -> None:
+def _print_diffs(
+    loaded: LoadedConfig, changes: Sequence[PendingChange], approved: dict[str, ApprovedCall], *, full: bool
+) -> None:
     colour = sys.stdout.isatty() and "NO_COLOR" not in os.environ
-    texts = ["\n".join(diff_lines(change, approved.get(change.id), colour=colour, full=full)) for change in changes]
+    keys, models = make_request_keyer(loaded), loaded.config.models
+    texts = [
+        "\n".join(diff_lines(change, approved.get(change.id), keys, models, colour=colour, full=full))
+        for change in changes
+    ]
     if texts:
         click.echo("\n\n".join(texts), color=colour)
 
@@ -274,7 +281,7 @@ def review(full: bool, sign: bool) -> None:
     while place < len(changes):
         change = changes[place]
         click.echo(f"\n[{place + 1}/{len(changes)}]")
-        _print_diffs([change], approved, full=full)
+        _print_diffs(loaded, [change], approved, full=full)
         may_accept = change.kind is not ChangeKind.REFUSED
         keys = [key for key in _REVIEW_KEYS if may_accept or key != "a"]
         question = f"{'a accept, ' if may_accept else ''}r reject, s skip, o open in the editor, q quit, ? help"

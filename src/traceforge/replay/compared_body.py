@@ -74,6 +74,12 @@ def drop_fields(body: JSON, fields: Sequence[tuple[str, ...]]) -> tuple[JSON, tu
     return body, tuple(dropped)
 
 
+def find_compared_part(request: JSONObject, dialect: str) -> JSONObject:
+    """What is compared of a request that is in the unified view, such as that of a snapshot which a person wrote."""
+    compared, _ = drop_fields(request, UNCOMPARED_FIELDS.get(dialect, ()))
+    return renumber_ids(cast("JSONObject", compared))
+
+
 def is_at_field(path: str, fields: Sequence[tuple[str, ...]]) -> bool:
     """Whether a path leads to one of these fields, or below it."""
     return any(path.startswith(at) and path[len(at) :][:1] in ("", ".", "[") for at in map(_field_path, fields))

@@ -15,7 +15,8 @@ from traceforge.canon import JSON, JSONObject
 from traceforge.compare.classification import value_text
 from traceforge.compare.compared_call import ComparedCall
 from traceforge.compare.comparison import compare
-from traceforge.config import MATCH_KEY_FILE
+from traceforge.config import MATCH_KEY_FILE, ModelRule
+from traceforge.replay.fingerprints import find_differing_path
 from traceforge.report.diff_text import comparison_text
 from traceforge.report.observation_text import observation_lines, uncompared_line
 from traceforge.report.request_head_text import head_change_lines, unknown_parts_text
@@ -24,11 +25,17 @@ from traceforge.report.text_format import PROMPT_ONLY, count, hint_line, one_lin
 from traceforge.snapshots.formats.approved_policy import APPROVE_COMMAND, SettingChange, find_policy_changes
 from traceforge.snapshots.gate.gate_findings import REFUSED_RULE, GateFinding, findings_json
 from traceforge.snapshots.record.pending_changes import ChangeKind, PendingChange
-from traceforge.snapshots.tree.approved_calls import REQUEST_GATE, ApprovedCall
+from traceforge.snapshots.tree.approved_calls import (
+    REQUEST_GATE,
+    ApprovedCall,
+    key_stored_request,
+    take_compared_parts,
+)
 
 if TYPE_CHECKING:  # The pytest plugin prints findings with this module, and runs no command.
     from traceforge.audit.tree_gate import TreeGateReport
     from traceforge.capture.run.offline import OfflineReport
+    from traceforge.replay.request_key import RequestKeyer
     from traceforge.snapshots.gate.command_gate import TestRun
     from traceforge.snapshots.record.pattern_proposal import PatternProposal
     from traceforge.snapshots.record.record_run import RecordRun
@@ -97,19 +104,30 @@ def change_json(change: PendingChange) -> JSONObject:
     }
 
 
-def diff_lines(change: PendingChange, before: ApprovedCall | None, *, colour: bool, full: bool) -> Iterator[str]:
-    """The diff of a pending change; the whole call if it is new."""
+def diff_lines(
+    change: PendingChange,
+    before: ApprovedCall | None,
+    keys: RequestKeyer,
+    models: Mapping[str, ModelRule],
+    *,
+    colour: bool,
+    full: bool,
+) -> Iterator[str]:
+    """The diff of a pending change, without what is ignored; the whole call if it is new."""
     yield f"{change.id}: {TITLES[change.kind]}, {one_line(change.location)}"
     if before is None:
         yield from call_lines(change.call, full=full)
     elif change.kind is ChangeKind.CALLS:
         yield from _count_lines(before, change)
     else:
-        comparison = compare(before.call, change.call)
+        comparison = compare(take_compared_parts(before, keys, models), take_compared_parts(change, keys, models))
+        redacted_path = _find_differing_redaction(before, change, keys)
         if comparison.has_changed:
             yield comparison_text(comparison, colour=colour, full=full)
-        else:
+        elif not redacted_path:
             yield "    same prompt and same answer; only the way the request is sent differs"
+        if redacted_path:
+            yield f"    a redacted part of the request differs at {one_line(redacted_path)}"
         yield from head_change_lines(before.raw_response, change.raw_response)
     if change.raw_response.is_left_early:
         yield LEFT_EARLY_NOTE
@@ -120,6 +138,15 @@ def diff_lines(change: PendingChange, before: ApprovedCall | None, *, colour: bo
         yield f"{count(change.redacted_count, 'value')} of the answer will replay as [REDACTED]"
     if unknown := unknown_parts_text(change.raw_response):
         yield f"unknown, and so not compared: {unknown}"
+
+
+def _find_differing_redaction(before: ApprovedCall, change: PendingChange, keys: RequestKeyer) -> str:
+    """The path of a redacted part that differs; "" where none does, or a call was recorded without the match key."""
+    if before.raw_response is None:
+        return ""
+    sides = (before.raw_response, change.raw_response)
+    approved, pending = (keys.read_fingerprints(key_stored_request(keys, raw), raw.redacted) for raw in sides)
+    return find_differing_path(approved, pending)
 
 
 def _count_lines(before: ApprovedCall, change: PendingChange) -> Iterator[str]:

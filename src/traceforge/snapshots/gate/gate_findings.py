@@ -26,7 +26,7 @@ from traceforge.replay.logical_upstream import UPSTREAM_PLACE, same_as_setting
 from traceforge.snapshots.formats.raw_response import RawResponse
 from traceforge.snapshots.formats.record_draft import draft_request
 from traceforge.snapshots.gate.telemetry_hosts import is_telemetry_host
-from traceforge.snapshots.tree.approved_calls import ApprovedCall
+from traceforge.snapshots.tree.approved_calls import ApprovedCall, take_compared_parts
 from traceforge.snapshots.tree.call_counts import (
     CountDifference,
     CountedRun,
@@ -39,7 +39,7 @@ from traceforge.wire.dialects import decode_request
 
 if TYPE_CHECKING:
     from traceforge.compare.comparison import Comparison
-    from traceforge.replay.request_key import KeyedRequest
+    from traceforge.replay.request_key import KeyedRequest, RequestKeyer
     from traceforge.replay.unmatched import UnmatchedRequest
 
 CHANGED_RULE = "GT1"
@@ -93,8 +93,12 @@ def find_unapproved_requests(
     approved_calls: Sequence[ApprovedCall],
     use_counts: UseCounts,
     models: Mapping[str, ModelRule],
+    keys: RequestKeyer | None = None,
 ) -> list[GateFinding]:
-    """One finding for each edit of a prompt, with the number of calls in which it repeats; retries count once."""
+    """One finding for each edit of a prompt, with the number of calls in which it repeats; retries count once.
+
+    With `keys`, the diffs show no difference that is ignored.
+    """
     calls_by_id = {call.id: call for call in approved_calls}
     groups: dict[tuple[str, str], list[GateFinding]] = {}
     causes: list[_Cause] = []
@@ -115,7 +119,7 @@ def find_unapproved_requests(
             groups.setdefault((head_finding.finding.rule, place), []).append(head_finding)
         if miss.head_differences and not miss.has_other_differences and nearest is not None:
             continue
-        gate_finding = _explain_miss(miss, nearest, use_counts, models)
+        gate_finding = _explain_miss(miss, nearest, use_counts, models, keys)
         edit = _digest_edit(gate_finding.comparison) if gate_finding.comparison is not None else None
         group = groups.setdefault((gate_finding.finding.rule, edit or gate_finding.finding.message), [])
         group.append(gate_finding)
@@ -216,14 +220,18 @@ def _explain_refusals(connections: Sequence[RefusedConnection], location: str) -
 
 
 def _explain_miss(
-    miss: UnmatchedRequest, nearest: ApprovedCall | None, use_counts: UseCounts, models: Mapping[str, ModelRule]
+    miss: UnmatchedRequest,
+    nearest: ApprovedCall | None,
+    use_counts: UseCounts,
+    models: Mapping[str, ModelRule],
+    keys: RequestKeyer | None,
 ) -> GateFinding:
     scopes = (miss.caller.scope,)
     file = miss.caller.source or miss.caller.scope or "(unknown)"
     if miss.request is None or nearest is None or miss.reason:
         hint = NEW_HINT if miss.can_record else NOT_REPLAYABLE_HINT
         return GateFinding(Finding(file, "", NEW_RULE, miss.message, hint), 1, scopes, miss.nearest)
-    before = nearest.call
+    before = nearest.call if keys is None else take_compared_parts(nearest, keys, models)
     body = miss.request.key_fields.body
     request = decode_request(miss.request.endpoint, body) if isinstance(body, dict) else {}
     if nearest.record is not None:

@@ -179,7 +179,7 @@ def judge_requests(
     """Unapproved requests, and connections that were refused: those of one test, or of a whole run."""
     config = snapshots.loaded.config
     findings = find_unapproved_requests(
-        unmatched, snapshots.approved_calls, snapshots.player.use_counts, config.models
+        unmatched, snapshots.approved_calls, snapshots.player.use_counts, config.models, snapshots.keys
     )
     return findings + find_refused_connections(refused, config.test.ignore_hosts, location)
 

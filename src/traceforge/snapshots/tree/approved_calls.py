@@ -13,23 +13,26 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cached_property
-from typing import NamedTuple, cast
+from typing import NamedTuple, Protocol, cast
 
 from traceforge.canon import Digest, JSONObject, digest_bytes
 from traceforge.compare.compared_call import ComparedCall
 from traceforge.config import SNAPSHOTS_DIR, ModelRule
 from traceforge.errors import CannotRead
 from traceforge.files import list_folder, read_file
+from traceforge.replay.compared_body import find_compared_part
 from traceforge.replay.fingerprints import drop_credentials, list_request_redactions
 from traceforge.replay.library import Recording
 from traceforge.replay.recorded_response import RecordedResponse, read_echoes
 from traceforge.replay.request_key import KeyedRequest, KeyFields, RequestKeyer
 from traceforge.snapshots.formats.determinism_policy import find_gate
 from traceforge.snapshots.formats.raw_response import RawResponse, decode_comparable_call, read_raw_response
+from traceforge.snapshots.formats.record_draft import draft_request
 from traceforge.snapshots.formats.snapshot_format import read_document
 from traceforge.snapshots.formats.tree_layout import RESERVED_DIRS
 from traceforge.snapshots.tree.run_scopes import is_shared_scope
 from traceforge.snapshots.tree.tree_verification import TreeContent
+from traceforge.wire.dialects import decode_request
 from traceforge.wire.endpoints import find_endpoint
 
 BEHAVIOUR_GATE, REQUEST_GATE = "behaviour", "request"
@@ -202,6 +205,35 @@ def key_stored_request(keys: RequestKeyer, raw: RawResponse) -> KeyedRequest:
     return keys.key_stored_request(
         raw.method, raw.url, headers, raw.request_body, upstream=raw.upstream or "", unknown=raw.unknown
     )
+
+
+class StoredCall(Protocol):
+    """A call of which a diff shows what is compared: approved, or pending."""
+
+    @property
+    def provider(self) -> str: ...
+
+    @property
+    def record(self) -> JSONObject | None: ...
+
+    @property
+    def raw_response(self) -> RawResponse | None: ...
+
+    @property
+    def call(self) -> ComparedCall: ...
+
+
+def take_compared_parts(stored: StoredCall, keys: RequestKeyer, models: Mapping[str, ModelRule]) -> ComparedCall:
+    """The call without what is ignored, so that no diff of two calls has a row for it."""
+    call, record, raw = stored.call, stored.record, stored.raw_response
+    if raw is not None:
+        keyed_request = key_stored_request(keys, raw)
+        body = keyed_request.body
+        if not isinstance(body, dict):
+            return call
+        request = decode_request(keyed_request.endpoint, body) or body
+        return ComparedCall(draft_request(request, models) if record is not None else request, call.answer)
+    return ComparedCall(find_compared_part(call.request, stored.provider), call.answer)
 
 
 def build_recordings(

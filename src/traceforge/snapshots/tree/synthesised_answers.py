@@ -15,7 +15,7 @@ from typing import cast
 
 from traceforge.canon import JSON, Digest, JSONObject, digest_bytes, exact_canonical_bytes
 from traceforge.config import ModelRule
-from traceforge.replay.compared_body import UNCOMPARED_FIELDS, drop_fields, renumber_ids
+from traceforge.replay.compared_body import find_compared_part
 from traceforge.replay.compared_headers import Pairs
 from traceforge.replay.recorded_response import RecordedResponse
 from traceforge.replay.request_key import KeyedRequest, RequestKeyer
@@ -86,9 +86,10 @@ def _drop_media_type(headers: Pairs) -> Pairs:
 
 def _request_digest(provider: str, request: JSONObject) -> Digest:
     """The digest of what is compared of a record's request, as in a request key."""
-    compared, _ = drop_fields(request, UNCOMPARED_FIELDS.get(provider, ()))
-    fields = {name: value for name, value in cast("JSONObject", compared).items() if name != "declared"}
-    return digest_bytes(exact_canonical_bytes(renumber_ids(fields)))
+    compared = find_compared_part(request, provider)
+    return digest_bytes(
+        exact_canonical_bytes({name: value for name, value in compared.items() if name != "declared"})
+    )
 
 
 def _unified_response(record: JSONObject) -> JSONObject:
