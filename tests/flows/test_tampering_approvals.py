@@ -22,6 +22,7 @@ import pytest
 from support.approval_project import record_change
 from support.sample_files import raw_error_response, raw_response_of, snapshot_body
 from traceforge.canon import digest_bytes
+from traceforge.config import Config, TestRule
 from traceforge.snapshots.approve.tree_commit import SnapshotChange, commit_changes
 from traceforge.snapshots.formats.approval_format import approval_hash
 from traceforge.snapshots.formats.snapshot_format import write_document
@@ -34,10 +35,12 @@ SOURCE: dict[str, Any] = {
     "file": "app.py", "line": 3, "function": "ask", "scopes": [{"scope": "test_app.py::test_ask", "turn": 1}],
 }  # fmt: skip
 
+POLICY = Config(hosts=["models.example.org"], test=TestRule(may_skip=["test_a.py::*"]))
+
 
 @pytest.fixture(scope="module")
 def root(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """Two records, one approved twice; one of Anthropic; a raw response without a record; a removed one."""
+    """Two records, one approved twice; a raw response without a record; a removed one; and the settings."""
     project = tmp_path_factory.mktemp("tamper")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("GIT_CONFIG_GLOBAL", os.devnull)
@@ -68,7 +71,7 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         ]
         for number, (changes, sign) in enumerate(steps):
             now = datetime(2026, 1, 10, 9, number, tzinfo=UTC)
-            commit_changes(str(project), {}, changes, reason="as agreed", tag="v1", sign=sign, now=now)
+            commit_changes(str(project), {}, changes, reason="as agreed", tag="v1", sign=sign, now=now, config=POLICY)
         tree = project / ".ai-snapshots"
         assert () == verify_tree(str(tree), {}).findings
         yield tree
