@@ -147,7 +147,8 @@ def test_hooks_alone_stop_connections_of_python(site: Site, place: str) -> None:
 
     assert PYTHON_WAYS == _tried(ran), ran
     assert (0, "hooks only") == (site.target.connections, _last(ran)["offline"]["strength"]), ran
-    assert {"GT5"} == {finding["rule"] for finding in _last(ran)["findings"]}
+    rules = {finding["rule"] for finding in _last(ran)["findings"]}
+    assert {"GT5"} == rules - {"GT6"}  # A spawned child imports the script, and asks once more.
 
 
 @pytest.mark.slow

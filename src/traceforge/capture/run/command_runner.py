@@ -115,7 +115,7 @@ def run_command(
                 environment,
                 mask,
                 offline_run.open_ports(proxy, listener.address) if offline_run is not None else None,
-                offline_run.start_supervisor if offline_run is not None else None,
+                offline_run.choose_supervisor() if offline_run is not None else None,
                 descendants,
             )
             survivors = descendants.list_survivors()

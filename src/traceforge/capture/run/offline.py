@@ -32,12 +32,12 @@ from traceforge.capture.run import environment
 from traceforge.capture.run.connection_supervisor import ConnectionSupervisor
 from traceforge.capture.run.network_access import RefusedConnection, model_ports
 from traceforge.capture.run.port_relay import PortRelay
-from traceforge.capture.run.process_files import find_process
+from traceforge.capture.run.process_files import find_process, reason_memory_is_hidden
 from traceforge.capture.run.process_origins import ProcessOrigins
 from traceforge.capture.run.process_reports import NAME_LENGTH_MAX, ProcessReports
 from traceforge.capture.run.process_scan import ProcessScan
 from traceforge.capture.run.refusing_proxy import PROXY_VARIABLES, RefusingProxy
-from traceforge.capture.run.seal import SealStatus, reason_not_sealable
+from traceforge.capture.run.seal import OnListener, SealStatus, reason_not_sealable
 from traceforge.capture.run.socket_addresses import Destination
 from traceforge.capture.run.socket_copies import copy_socket
 from traceforge.capture.run.syscall_filter import find_architecture
@@ -46,6 +46,7 @@ from traceforge.errors import NotJSON
 
 NODE_FILE = os.path.join(environment.SITECUSTOMIZE_FOLDER, "tripwire.cjs")
 REPORT_BYTES_MAX = 1 << 20
+REFUSALS_MAX = 1000  # Different ones that are named; a loop over addresses would never end.
 
 
 class OfflineReport(NamedTuple):
@@ -85,7 +86,7 @@ class OfflineRun:
         self._unread: Counter[str] = Counter()  # programs whose memory could not be read
         self._trusted = frozenset(rule.allow_programs)
         self._unwatched_ports: Counter[tuple[str, int]] = Counter()
-        self._relay = PortRelay(self._add_model_request, self._add_unwatched_port)
+        self._relay = PortRelay(self._add_model_request, self._add_unwatched_port) if self._allowed else None
 
     def environment(self, proxy: str, address: str) -> environment.OfflineEnvironment:
         """The variables of the command; `proxy` is the run's own, `address` that of the listener."""
@@ -115,12 +116,24 @@ class OfflineRun:
         ours += [int(address.rpartition(":")[2])] if address.startswith("tcp:") else []
         return [*self._allowed, *(range(port, port + 1) for port in ours if port)]
 
-    def start_supervisor(self, listener: int, why: str) -> None:
+    def choose_supervisor(self) -> OnListener | None:
+        """What starts the supervisor; None where it could not read the addresses of connections."""
+        why = reason_memory_is_hidden()
+        if not why:
+            return self._start_supervisor
+        if self.strength.is_sealed:
+            self._note_unnamed(why)
+        return None
+
+    def _note_unnamed(self, why: str) -> None:
+        self.strength = self.strength._replace(why_not_named=why)
+        self._scan.looks_for_sockets = True
+
+    def _start_supervisor(self, listener: int, why: str) -> None:
         """Called where the run is sealed, before the command starts: with a file descriptor, or the reason for -1."""
         calls = find_architecture()
         if listener < 0 or calls is None:
-            self.strength = self.strength._replace(why_not_named=why or "no supervisor")
-            self._scan.looks_for_sockets = True
+            self._note_unnamed(why or "no supervisor")
             return
         self._supervisor = ConnectionSupervisor(
             listener,
@@ -133,11 +146,12 @@ class OfflineRun:
 
     def _add_refusal(self, thread: int, address: str, why: str) -> None:
         self._scan.add_process(find_process(thread))
-        self._refused[RefusedConnection(address, why, *self._origins.find(thread))] += 1
+        if len(self._refused) < REFUSALS_MAX:
+            self._refused[RefusedConnection(address, why, *self._origins.find(thread))] += 1
 
     def _watch_connection(self, thread: int, file: int, destination: Destination) -> int | None:
         """A connection to an open port: one to an allowed port of a program without a hook goes through the relay."""
-        if not any(destination.port in ports for ports in self._allowed):
+        if self._relay is None or not any(destination.port in ports for ports in self._allowed):
             return None
         program = self._scan.add_process(find_process(thread))
         if program is None or program.stack_start in self._reports.stack_starts or program.name in self._trusted:
@@ -169,7 +183,8 @@ class OfflineRun:
         if self._supervisor is not None:
             self._supervisor.close()
             failure = self._supervisor.failure
-        self._relay.close()
+        if self._relay is not None:
+            self._relay.close()
         self._scan.close()
         self._refusing.close()
         node_pids, refused = self._read_node_reports()

@@ -15,6 +15,8 @@ from traceforge.capture.hook.child_processes import looks_like_python
 from traceforge.capture.run.python_files import is_loader, is_python_file
 
 WORDS_MAX = 4
+YAMA_FILE = "/proc/sys/kernel/yama/ptrace_scope"
+YAMA_FORBIDS = 2  # to read the memory of one's own children, too
 ANCESTORS_MAX = 100
 ENVIRONMENT_BYTES_MAX = 4 << 20
 MULTI_CALL_PROGRAMS = frozenset({"busybox", "coreutils", "toybox"})  # one file, many programs
@@ -76,7 +78,8 @@ def read_program(pid: int) -> StartedProgram:
     """
     start = read_status(pid).stack_start
     try:
-        name = os.path.basename(os.readlink(f"/proc/{pid}/exe")).removesuffix(" (deleted)")
+        path = os.fsencode(os.readlink(f"/proc/{pid}/exe")).decode(errors="replace")
+        name = os.path.basename(path).removesuffix(" (deleted)")
     except PermissionError:
         with open(f"/proc/{pid}/comm", "rb") as file:
             return StartedProgram(pid, f"{pid}", file.read().decode(errors="replace").strip(), (), False, True)
@@ -122,6 +125,14 @@ def describe_program(pid: int) -> str:
     """The program of a process, for a report; "" where it has ended, or this is another system than Linux."""
     with suppress(OSError, ValueError, IndexError):
         return read_program(pid).command_line
+    return ""
+
+
+def reason_memory_is_hidden() -> str:
+    """Why the addresses of connections cannot be read from the processes that make them; "" where they can."""
+    with suppress(OSError, ValueError), open(YAMA_FILE, encoding="ascii") as file:
+        if int(file.read()) >= YAMA_FORBIDS and os.geteuid() != 0:
+            return "kernel.yama.ptrace_scope hides the addresses of connections"
     return ""
 
 
