@@ -354,15 +354,15 @@ def test_where_refusals_are_not_named_an_unknown_program_is_exit_code_3(site: Si
 
 
 OUTLIVES = {
-    "child": "subprocess.Popen(['sleep', '3'], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)",
-    "daemon": "subprocess.run(['setsid', '-f', 'sleep', '3'], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)",
+    "child": "subprocess.Popen(['sleep', '8'], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)",
+    "daemon": "subprocess.run(['setsid', '-f', 'sleep', '8'], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)",
     "double fork": """
 if not os.fork():
     os.setsid()
     if not os.fork():
         for number in (1, 2):
             os.dup2(os.open(os.devnull, os.O_RDWR), number)
-        os.execvp("sleep", ["sleep", "3"])
+        os.execvp("sleep", ["sleep", "8"])
     os._exit(0)
 os.wait()
 """,

@@ -17,7 +17,7 @@ from contextlib import suppress
 
 from traceforge.capture.run.process_files import describe_program, list_pids, read_status
 
-SURVIVAL_S = 1.0  # What is on its way out has this long; pytest's helpers need some milliseconds.
+SURVIVAL_S = 2.0  # What is on its way out has this long; pytest's helpers need some milliseconds.
 POLL_S = 0.005
 _SET_CHILD_SUBREAPER, _GET_CHILD_SUBREAPER = 36, 37
 _IS_LINUX = sys.platform.startswith("linux")
