@@ -106,6 +106,23 @@ def import_cassettes(project: Path, *words: str, **variables: str) -> CommandRes
     return traceforge("import", "vcr", "tests/cassettes", *words, cwd=project, **variables)
 
 
+def test_headers_that_a_cassette_does_not_have_are_unknown_and_the_approval_says_so(project: Path) -> None:
+    """A filter may have removed them; those that it has are known."""
+    write(project, "test_bot/test_one.json", interaction())
+
+    imported = import_cassettes(project)
+    approved = traceforge("approve", "--all", "--reason", "as before", cwd=project)
+
+    unknown = "its headers except content-type"
+    assert f"unknown, and so not compared: {unknown}" in imported.out
+    assert f"without {unknown}: unknown" in approved.out, approved
+    (file,) = (project / ".ai-snapshots" / "approvals").iterdir()
+    assert ["headers"] == json.loads(file.read_text())["changes"][0]["unknown"]
+    (raw,) = (project / ".ai-snapshots" / "wire").iterdir()
+    request = json.loads(raw.read_text())["request"]
+    assert ("openai", ["content-type"]) == (request["upstream"], request["known_headers"])
+
+
 def test_every_encoding_of_a_body_is_read(project: Path) -> None:
     """A text, base64, gzip, parsed, the old shape of httpx, a stale header: six forms of one call."""
     body = json.dumps(chat_answer("yes", usage=USAGE))
