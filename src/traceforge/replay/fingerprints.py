@@ -7,14 +7,14 @@ path are compared in order.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import TypeAlias, cast
 
 from traceforge.canon import JSON, JSONObject, json_path
 from traceforge.exchange import Headers
 from traceforge.redact.redactions import Redaction
 
-# Redacted values of these types in a URL are part of the prompt. All others there identify the caller.
+# Redacted values of these types in a URL or a header are part of the request. All others there identify the caller.
 PERSONAL_TYPES = frozenset({"EMAIL", "PHONE", "US_SSN", "CREDIT_CARD", "CUSTOM"})
 URL_PATH, HEADERS_PATH = "$.url", "$.headers"  # where traces locate redactions of a request's head
 
@@ -28,24 +28,31 @@ def fingerprint_redactions(redactions: Sequence[Redaction], key: bytes | None) -
     """The fingerprints of a live request."""
     if not redactions:
         return NOTHING_REDACTED
-    return _group_by_path((item.path, item.fingerprint(key)) for item in redactions) if key is not None else None
+    if key is None:
+        return None
+    return _group_by_path((_fold_header_path(item.path), item.fingerprint(key)) for item in redactions)
 
 
-def read_fingerprints(redacted: JSON, body: JSON, is_ignored: Callable[[str], bool]) -> Fingerprints:
+def read_fingerprints(
+    redacted: JSON, body: JSON, is_ignored: Callable[[str], bool], header_names: Iterable[str] = ()
+) -> Fingerprints:
     """The fingerprints of a stored request: `redacted` as in its trace, `body` its body. `is_ignored` says of a path
-    in the body whether it is compared at all.
+    in the body whether it is compared at all; `header_names` are the headers that are, in lower case.
     """
     entries = cast("list[JSONObject]", redacted.get("request", [])) if isinstance(redacted, dict) else []
     if not entries:
         return NOTHING_REDACTED
     members = body if isinstance(body, dict) else {}
+    header_paths = {header_path(name) for name in header_names}
     fingerprints: list[tuple[str, str]] = []
     for entry in entries:
         path, fingerprint = str(entry.get("path")), entry.get("fingerprint")
         if _is_below(path, URL_PATH) or _is_below(path, HEADERS_PATH):
             if path[2:].partition(".")[0].partition("[")[0] in members:
                 return None  # The body has a member of that name, so the path is ambiguous.
-            if not _is_below(path, URL_PATH) or entry.get("type") not in PERSONAL_TYPES:
+            path = _fold_header_path(path)
+            is_compared = _is_below(path, URL_PATH) or path in header_paths
+            if not is_compared or entry.get("type") not in PERSONAL_TYPES:
                 continue
         elif is_ignored(path):
             continue
@@ -63,6 +70,19 @@ def find_differing_path(recorded: Fingerprints, live: Fingerprints) -> str:
     return next((path for path in sorted({*before, *after}) if before.get(path) != after.get(path)), "")
 
 
+def header_path(name: str) -> str:
+    """Where a header is, however its name is written."""
+    return json_path(HEADERS_PATH, name).lower()
+
+
+def keep_known_headers(fingerprints: Fingerprints, names: Collection[str]) -> Fingerprints:
+    """The fingerprints without those of headers that are not named here."""
+    if not fingerprints:
+        return fingerprints
+    known = {header_path(name) for name in names}
+    return tuple(item for item in fingerprints if not _is_below(item[0], HEADERS_PATH) or item[0] in known)
+
+
 def drop_credentials(headers: Iterable[tuple[str, str]], redactions: Iterable[tuple[str, str]]) -> Headers:
     """The headers except those in which a credential was redacted: such a header says who asks, and is not compared.
 
@@ -78,6 +98,11 @@ def list_request_redactions(redacted: JSON) -> list[tuple[str, str]]:
     """The paths and types of what was redacted in a stored request, from the `redacted` field of its file."""
     entries = cast("list[JSONObject]", redacted.get("request", [])) if isinstance(redacted, dict) else []
     return [(str(entry.get("path")), str(entry.get("type"))) for entry in entries]
+
+
+def _fold_header_path(path: str) -> str:
+    """The names of headers have no case."""
+    return path.lower() if _is_below(path, HEADERS_PATH) else path
 
 
 def _is_below(path: str, root: str) -> bool:

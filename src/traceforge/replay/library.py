@@ -15,7 +15,7 @@ from collections.abc import Iterable
 from typing import NamedTuple, Protocol
 
 from traceforge.canon import Digest
-from traceforge.replay.fingerprints import NOTHING_REDACTED, Fingerprints, find_differing_path
+from traceforge.replay.fingerprints import NOTHING_REDACTED, Fingerprints, find_differing_path, keep_known_headers
 from traceforge.replay.recorded_response import RecordedResponse
 from traceforge.replay.request_key import ALL_KNOWN, KeyedRequest, KeyFields, UnknownParts
 from traceforge.wire.endpoints import Endpoint
@@ -107,10 +107,13 @@ class Library:
     def find_request(self, request: KeyedRequest, scope: str, fingerprints: Fingerprints) -> LookupResult:
         """The next recording for a request: one with the same key, else one of which something is unknown."""
         result = self.find(request.key, scope, fingerprints)
-        for _, key in request.partial_keys:
+        for unknown, key in request.partial_keys:
             if result.recording is not None:
                 break
-            partial_result = self.find(key, scope, fingerprints)
+            known = fingerprints
+            if unknown.known_headers is not None:
+                known = keep_known_headers(fingerprints, unknown.known_headers)
+            partial_result = self.find(key, scope, known)
             if partial_result.recording is not None or not result.differs_at:
                 result = partial_result
         return result

@@ -258,7 +258,8 @@ class RequestKeyer:
 
     def read_fingerprints(self, request: KeyedRequest, redacted: JSON) -> Fingerprints:
         """The fingerprints of a stored request; `redacted` as in its trace."""
-        return read_fingerprints(redacted, request.sent_body, partial(self._is_ignored, request.prefix))
+        names = {name for name, _ in request.prefix.key_fields.headers}
+        return read_fingerprints(redacted, request.sent_body, partial(self._is_ignored, request.prefix), names)
 
     def _is_ignored(self, prefix: KeyPrefix, path: str) -> bool:
         """Whether a path of the body is volatile, or never compared."""

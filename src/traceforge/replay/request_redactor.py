@@ -15,7 +15,7 @@ from traceforge.wire.content_encoding import decode_chunks
 
 
 class RedactedHead(NamedTuple):
-    """The URL and the compared headers of a live request."""
+    """The URL and the compared headers of a live request; other headers are not passed to `redact_head`."""
 
     url: str
     headers: Headers
@@ -42,7 +42,11 @@ class RequestRedactor:
             media_type,
             encodings,
             redacted_url.log,
-            [redaction for redaction in redacted_url.log if redaction.type in PERSONAL_TYPES],
+            [
+                redaction
+                for redaction in (*redacted_url.log, *redacted_headers.log)
+                if redaction.type in PERSONAL_TYPES
+            ],
             not encodings and not is_redacted_by_type(media_type),
         )
 
