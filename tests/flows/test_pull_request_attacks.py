@@ -302,6 +302,15 @@ def test_a_file_that_leaves_tests_out_does_not_hide_their_calls(site: Site, name
 
 
 @pytest.mark.slow
+def test_a_file_that_only_lists_the_tests_is_not_green(site: Site) -> None:
+    """With `--collect-only` in a file, pytest exits with 0 and runs nothing."""
+    _write("pytest.ini", "[pytest]\naddopts = --collect-only\n")(site)
+    variables = _build(site)
+
+    assert [3, 1] == [site.test(**variables).code, site.plugin(**variables).code]
+
+
+@pytest.mark.slow
 def test_a_renamed_test_does_not_hide_a_changed_prompt(site: Site) -> None:
     site.edit("def test_chat_again", "def test_chat_anew")
     site.edit("You are brief.", "You are evil.")
