@@ -163,3 +163,28 @@ def test_an_unapproved_call_of_a_test_that_is_expected_to_fail_is_red(site: Site
     )
 
     assert (1, True) == ((ran := site.plugin()).code, "GT2 " in ran.out), ran
+
+
+STARTS = {
+    "a call after the tests": "ask('Name a late soup.')",
+    "nothing yet": "time.sleep(20)",
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("does", STARTS)
+def test_a_process_that_outlives_the_tests_is_not_green(site: Site, does: str) -> None:
+    """What it asks after the tests is judged at the end of pytest; what it asks later, nobody knows."""
+    site.tests = "packages/a"
+    wait = "os.waitpid(child, 0)" if does == "a call after the tests" else "pass"
+    (site.folder / "packages" / "a" / "conftest.py").write_text(
+        "import atexit\nimport os\nimport time\n\nimport pytest\n\nfrom app import ask\n\n\n"
+        "@pytest.fixture(scope='session', autouse=True)\ndef child():\n    child = os.fork()\n    if not child:\n"
+        f"        time.sleep(0.5)\n        {STARTS[does]}\n        os._exit(0)\n"
+        f"    atexit.register(lambda: {wait if wait != 'pass' else None})\n"
+    )
+
+    ran = site.plugin()
+
+    assert 1 == ran.code, ran
+    assert ("GT2 " if wait != "pass" else "outlived them") in ran.out + ran.err

@@ -102,12 +102,15 @@ class PluginGate:
                     observations.unreported_misses += messages
             self._observations.append(observations)
 
-    def judge_late_calls(self) -> bool:
-        """Judge calls that were made after the tests; whether one of them was not approved."""
+    def judge_late_calls(self, *, is_exit: bool = False) -> bool:
+        """Judge calls that were made after the tests; whether one of them was not approved, or may still come."""
         self.close()
-        messages = self.process.take_late_misses() if self._session is not None else []
+        misses = self.process.take_late_misses() if self._session is not None else []
+        messages = [f"(after the tests): {NEW_RULE} {miss}" for miss in misses]
+        if is_exit and self._mode != RECORD and (survivors := self.process.describe_survivors()):
+            messages.append(f"unchecked: {survivors}")
         for message in messages:
-            sys.stderr.write(f"traceforge: (after the tests): {NEW_RULE} {message}\n")
+            sys.stderr.write(f"traceforge: {message}\n")
         if messages and self._session is not None and self._session.exitstatus == pytest.ExitCode.OK:
             self._session.exitstatus = pytest.ExitCode.TESTS_FAILED
         return bool(messages)

@@ -71,6 +71,7 @@ class ProjectGates:
         self._mode = mode
         self._gates: dict[Path, PluginGate] = {}
         self._owners: dict[Path, Path | None] = {}  # by folder of files: where its snapshots are
+        self._pid = os.getpid()
         self._stands_down = False
         self._default: PluginGate | None = None  # for files in no project, such as those that a plugin makes up
         self.current: PluginGate | None = None
@@ -98,8 +99,10 @@ class ProjectGates:
                 gate.release()
 
     def judge_exit(self) -> None:
-        """The process ends: what others registered with `atexit` since we did has run."""
-        late_calls = [gate.judge_late_calls() for gate in self._gates.values()]
+        """The process ends, and what others registered with `atexit` since we did has run. A fork has no verdict."""
+        if os.getpid() != self._pid:
+            return
+        late_calls = [gate.judge_late_calls(is_exit=True) for gate in self._gates.values()]
         if any(late_calls):
             sys.stdout.flush()
             sys.stderr.flush()

@@ -52,11 +52,19 @@ class PausableListener:
         with self._running:
             pass
 
-    def close(self) -> None:
-        """Take the reports that children have sent so far, and stop; there is no way back."""
+    def drain(self) -> None:
+        """Take the reports that children have sent so far."""
+        self._pause_and_drain()
+        self.resume()
+
+    def _pause_and_drain(self) -> None:
         self.pause()
         while self._serve_ready(QUIET_S):
             pass
+
+    def close(self) -> None:
+        """Take the reports that children have sent so far, and stop; there is no way back."""
+        self._pause_and_drain()
         for connection in list(self._connections):
             self._drop(connection)
         self.forget()

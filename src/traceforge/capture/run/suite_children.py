@@ -18,10 +18,12 @@ import os
 import secrets
 from _thread import get_ident
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from typing import NamedTuple
 
 from traceforge.capture.engine import Engine
 from traceforge.capture.hook import child_starts
+from traceforge.capture.hook.bootstrap import send_hello
 from traceforge.capture.hook.callsite import current_test
 from traceforge.capture.hook.child_processes import looks_like_python
 from traceforge.capture.hook.child_watcher import start_watching
@@ -99,6 +101,18 @@ class SuiteChildren:
             _active = None
         self._import_hook.stop()
         self._set_inherited(False)
+
+    def report(self) -> ChildrenReport:
+        """About the children that there were so far."""
+        if self._listener is None or self._reports is None or os.getpid() != self._pid:
+            return NO_CHILDREN
+        self._listener.drain()
+        return self._report(self._reports)
+
+    def list_survivors(self) -> list[str]:
+        """The instrumented children that still run, without the helpers of `multiprocessing`."""
+        pids = sorted(self._reports.processes - {self._pid}) if self._reports is not None else []
+        return [words for pid in pids if (words := _find_command_line(pid)) and "multiprocessing." not in words]
 
     def stop(self) -> ChildrenReport:
         """Instrument no more children, and report about those that there were; a second time there are none."""
@@ -201,7 +215,15 @@ class SuiteChildren:
         os.environ.update({name: self.instrument(os.environ)[name] for name in (RUN_VARIABLE, _PATH)})
         if self._allowed:
             install_tripwire(self._allowed, listener.address, self._token)
+        send_hello(listener.address, self._token)
         start_watching(listener.address, self._token, {}, self._settings.split("\n", 4)[4])
+
+
+def _find_command_line(pid: int) -> str:
+    """The words of a process; "" where it has ended, or where the system does not tell."""
+    with suppress(OSError), open(f"/proc/{pid}/cmdline", "rb") as file:
+        return file.read().replace(b"\0", b" ").decode(errors="replace").strip()
+    return ""
 
 
 _active: SuiteChildren | None = None

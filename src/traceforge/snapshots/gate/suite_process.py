@@ -95,7 +95,7 @@ class SuiteProcess:
 
         With `keeps_answering`, model calls are still answered or refused, until `release` is called.
         """
-        children = self._children.stop()
+        children = self._children.report() if keeps_answering else self._children.stop()
         if not keeps_answering:
             self._capture.stop()
         self._guard.stop()
@@ -148,7 +148,13 @@ class SuiteProcess:
 
     def release(self) -> None:
         """Answer no more calls."""
+        self._children.stop()
         self._capture.stop()
+
+    def describe_survivors(self) -> str:
+        """A sentence about child processes that still run; "" where there are none."""
+        survivors = len(self._children.list_survivors())
+        return f"{survivors} Python processes that tests started outlived them" if survivors else ""
 
     def begin_test(self, scope: str, *, is_off: bool) -> None:
         """Start a test, perhaps again: it gets the same responses again. With `is_off`, it gets the real API keys."""
