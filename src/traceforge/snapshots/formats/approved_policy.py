@@ -14,9 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
 from typing import Any, NamedTuple
 
-from msgspec import NODEFAULT, UNSET, Struct, to_builtins
-from msgspec.structs import FieldInfo
-from msgspec.structs import fields as list_fields
+from msgspec import UNSET, Struct, to_builtins
 
 from traceforge.canon import JSON, canonical_bytes, json_path
 from traceforge.config import CONFIG_FILE, Config, LoadedConfig
@@ -106,11 +104,12 @@ def _is_same(value: JSON, other: JSON) -> bool:
 
 
 def _list_settings(struct: Struct, prefix: str) -> Iterator[tuple[str, PolicySetting]]:
-    for field in list_fields(struct):
-        name, value = f"{prefix}{field.name}", getattr(struct, field.name)
+    defaults = _list_defaults(struct)
+    for field in struct.__struct_fields__:
+        name, value = f"{prefix}{field}", getattr(struct, field)
         if isinstance(struct, Config) and name == "upstreams":
             value = struct.upstream_rules  # An upstream that is only an address has two spellings.
-        if value is UNSET or name in NO_POLICY or (prefix.startswith("models") and field.name in NO_POLICY_OF_MODELS):
+        if value is UNSET or name in NO_POLICY or (prefix.startswith("models") and field in NO_POLICY_OF_MODELS):
             continue
         if isinstance(value, Struct):
             yield from _list_settings(value, f"{name}.")
@@ -118,7 +117,7 @@ def _list_settings(struct: Struct, prefix: str) -> Iterator[tuple[str, PolicySet
             for key, member in value.items():
                 yield from _list_entry(json_path(name, key), member)
         else:
-            yield name, PolicySetting(_normalise(name, value), value == _default_of(field))
+            yield name, PolicySetting(_normalise(name, value), value == defaults.get(field, UNSET))
 
 
 def _list_entry(name: str, member: Any) -> Iterator[tuple[str, PolicySetting]]:  # noqa: ANN401 (a value of a mapping)
@@ -129,8 +128,14 @@ def _list_entry(name: str, member: Any) -> Iterator[tuple[str, PolicySetting]]: 
         yield name, PolicySetting(to_builtins(member), is_default=False)
 
 
-def _default_of(field: FieldInfo) -> Any:  # noqa: ANN401 (of any field)
-    return field.default_factory() if field.default_factory is not NODEFAULT else field.default
+def _list_defaults(struct: Struct) -> dict[str, Any]:
+    """The defaults of a struct's fields. `msgspec.structs.fields` has them too, and takes 14 ms the first time."""
+    defaults = type(struct).__struct_defaults__
+    fields = struct.__struct_fields__[len(struct.__struct_fields__) - len(defaults) :]
+    return {
+        field: default.factory() if hasattr(default, "factory") else default
+        for field, default in zip(fields, defaults, strict=True)
+    }
 
 
 def _normalise(name: str, value: Any) -> JSON:  # noqa: ANN401 (of any setting)

@@ -12,6 +12,7 @@ approved.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
+from types import ModuleType
 from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec import UNSET
@@ -126,9 +127,16 @@ def _check_signatures(root: str, chain: ApprovalChain, require_signed: bool) -> 
     )
     if not is_needed:
         return None
-    from traceforge.snapshots.tree.signature_check import check_signatures
+    report: SignaturesReport = load_signature_check().check_signatures(root, chain, require_all=require_signed)
+    return report
 
-    return check_signatures(root, chain, require_all=require_signed)
+
+# Deferred: few projects sign, and what runs `ssh-keygen` takes 8 ms to import.
+def load_signature_check() -> ModuleType:
+    """The module that checks signatures."""
+    from traceforge.snapshots.tree import signature_check
+
+    return signature_check
 
 
 def _check_stored(

@@ -41,11 +41,11 @@ from traceforge.snapshots.formats.approved_policy import (
 from traceforge.snapshots.formats.snapshot_format import is_snapshot_id, record_hash
 from traceforge.snapshots.formats.tree_layout import StoredSnapshot
 from traceforge.snapshots.tree.approval_chain import ApprovalChain
+from traceforge.snapshots.tree.approval_check import load_signature_check
 from traceforge.snapshots.tree.build_base import BuildBase, find_build_base, not_in_clone
 from traceforge.snapshots.tree.git_commands import GitUnavailable
 from traceforge.snapshots.tree.git_objects import GitObjects, blob_id
 from traceforge.snapshots.tree.removed_trees import BASE_RULE, find_removed_trees, list_tree_files
-from traceforge.snapshots.tree.signature_check import check_new_signatures
 
 _HINT = (
     "Restore it from that commit, or approve it: "
@@ -169,17 +169,12 @@ def _check_tree(
     }
     yield from _find_differences(before, stored, new_states, base.name)
     yield from _find_lost_approvals(before, approvals, base.name)
-    signers = objects.find(f"{base.commit}:./{SNAPSHOTS_DIR}/{tree_layout.SIGNERS_NAME}")
-    yield from check_new_signatures(
-        root,
-        approvals,
-        before.approvals,
-        signers.data if signers is not None else None,
-        base.name,
-        require_all=require_signed,
-    )
+    old_approvals = [stored_approval for stored_approval in approvals if stored_approval.file in before.approvals]
+    if require_signed or ApprovalChain(old_approvals).requires_signatures():
+        signers = objects.find(f"{base.commit}:./{SNAPSHOTS_DIR}/{tree_layout.SIGNERS_NAME}")
+        data = signers.data if signers is not None else None
+        yield from load_signature_check().check_new_signatures(root, new_approvals, data, base.name)
     if loaded is not None:
-        old_approvals = [stored_approval for stored_approval in approvals if stored_approval.file in before.approvals]
         settings = ApprovalChain(old_approvals).approved_settings()
         if settings is None:
             settings = _read_base_settings(objects, base)

@@ -11,7 +11,7 @@ are older, and are exempt; every other one is not, so that nobody can add an uns
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from tempfile import TemporaryDirectory
 from typing import NamedTuple, cast
 
@@ -65,27 +65,17 @@ def check_signatures(root: str, chain: ApprovalChain, *, require_all: bool = Fal
 
 
 def check_new_signatures(
-    root: str,
-    approvals: Sequence[StoredApproval],
-    base_files: Collection[str],
-    base_signers: bytes | None,
-    base: str,
-    *,
-    require_all: bool = False,
+    root: str, new_approvals: Sequence[StoredApproval], base_signers: bytes | None, base: str
 ) -> Iterator[Finding]:
-    """Approvals that a commit does not have, and that nobody signed whom that commit allows to.
+    """Signed approvals that a commit does not have, and that nobody signed whom that commit allows to.
 
-    `base_files` are the approvals of the commit, `base_signers` its file of allowed signers. A pull request that adds
-    its own key to the file does not count. Nothing is asked where the commit does not require signatures yet.
+    `base_signers` is the file of allowed signers of the commit: a pull request that adds its own key does not count.
     """
-    before = ApprovalChain([stored for stored in approvals if stored.file in base_files])
-    if not require_all and not before.requires_signatures():
-        return
     with TemporaryDirectory() as folder:
         allowed = _find_signers_beside(root, base_signers, folder)
-        for stored in approvals:
-            if stored.file in base_files or not isinstance(stored.approval.signature, str):
-                continue
+        for stored in new_approvals:
+            if not isinstance(stored.approval.signature, str):
+                continue  # A finding of the tree itself.
             if not allowed or _find_problem(root, stored, allowed) is not None:
                 message = f"the signature is not one of a signer whom {base} allows"
                 yield Finding(stored.file, "$.signature", REQUIRED_RULE, message, _BASE_HINT)
