@@ -19,6 +19,7 @@ from traceforge.capture.hook.model_call_rules import is_model_call
 from traceforge.capture.run.socket_addresses import Destination
 
 CONNECT_S = 0.2  # A server on loopback answers at once, or its queue is full.
+ARRIVAL_S = 10.0  # How long an accepted connection waits for its destination, which takes microseconds.
 CHUNK_BYTES = 64 << 10
 LINE_BYTES_MAX = 8 << 10  # of a request line
 START_BYTES = 12  # that show what a client speaks
@@ -62,7 +63,7 @@ class PortRelay:
     def __init__(self, on_model_request: OnModelRequest, on_unreadable: OnUnreadable) -> None:
         self._on_model_request = on_model_request
         self._on_unreadable = on_unreadable
-        self._lock = threading.Lock()
+        self._has_changed = threading.Condition()
         self._expected: dict[tuple[int, int], RelayedConnection] = {}  # by family and port of the client
         self._listeners: dict[int, socket.socket] = {}
         for family, host in ((socket.AF_INET, "127.0.0.1"), (socket.AF_INET6, "::1")):
@@ -94,12 +95,13 @@ class PortRelay:
             return None  # as it will be told
         server.settimeout(None)
         host, port = listener.getsockname()[:2]
-        with self._lock:  # The relay may accept the connection before we know which it is.
-            result = client.connect_ex((f"::ffff:{host}" if is_mapped else host, port))
-            if result in (0, errno.EINPROGRESS):
-                client_port = client.getsockname()[1]
-                self._expected[family, client_port] = RelayedConnection(thread, destination, server)
-                return result
+        result = client.connect_ex((f"::ffff:{host}" if is_mapped else host, port))
+        if result in (0, errno.EINPROGRESS):
+            with self._has_changed:
+                key = family, client.getsockname()[1]
+                self._expected[key] = RelayedConnection(thread, destination, server)
+                self._has_changed.notify_all()
+            return result
         server.close()
         if result in (errno.EISCONN, errno.EALREADY):  # How some programs ask whether they are connected.
             return result
@@ -109,16 +111,17 @@ class PortRelay:
         with suppress(OSError):
             while True:
                 client, address = listener.accept()
-                with self._lock:
-                    connection = self._expected.pop((listener.family, address[1]), None)
-                if connection is None:  # Nobody of the command can come here by itself.
-                    client.close()
-                    continue
-                threading.Thread(
-                    target=self._serve, args=(client, connection), name="traceforge relay", daemon=True
-                ).start()
+                arguments = client, (listener.family, address[1])
+                threading.Thread(target=self._serve, args=arguments, name="traceforge relay", daemon=True).start()
 
-    def _serve(self, client: socket.socket, connection: RelayedConnection) -> None:
+    def _serve(self, client: socket.socket, key: tuple[int, int]) -> None:
+        """Relay one connection; it may be accepted before `redirect` has said where it goes."""
+        with self._has_changed:
+            self._has_changed.wait_for(lambda: key in self._expected, ARRIVAL_S)
+            connection = self._expected.pop(key, None)
+        if connection is None:  # Nobody of the command can come here by itself.
+            client.close()
+            return
         with client, connection.server as server:
             answering = threading.Thread(target=_pump, args=(server, client), name="traceforge relay", daemon=True)
             answering.start()
