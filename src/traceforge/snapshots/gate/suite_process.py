@@ -50,7 +50,8 @@ class SuiteProcess:
         self.name_scope = self.snapshots.player.name_scope
         self.snapshots.player.scope_prefix = scope_prefix
         self._off_scopes: set[str] = set()
-        blocked_ports = model_ports(loaded, os.environ)
+        recorded = find_recorded_variables(self.snapshots.approved_calls) if mode == TEST else RecordedVariables()
+        blocked_ports = model_ports(loaded, recorded.restore(os.environ))
         self._guard = NetworkGuard(blocked_ports, self._off_scopes.__contains__)
         recorder = open_recorder(loaded) if mode == RECORD else NullRecorder()
         replay = ReplayResponder(self.snapshots.player, allow_upstream=mode == RECORD)
@@ -66,7 +67,6 @@ class SuiteProcess:
             is_off=self._off_scopes.__contains__,
             leave=self._leave_in_fork,
         )
-        recorded = find_recorded_variables(self.snapshots.approved_calls) if mode == TEST else RecordedVariables()
         self._variables = RestoredVariables(os.environ, recorded)
         self._key_names = {*set_key_variables(os.environ)}
         self._base_urls = read_base_urls(os.environ)
