@@ -18,7 +18,8 @@ from typing import NamedTuple
 from traceforge.capture.hook.model_call_rules import is_model_call
 from traceforge.capture.run.socket_addresses import Destination
 
-CONNECT_S = 0.2  # A server on loopback answers at once, or its queue is full.
+CONNECT_S = 0.02  # A server on loopback answers at once, or its queue is full; then the supervisor does not wait.
+QUEUE_S = 120.0  # How long a connection then waits for its server, as it would by itself.
 ARRIVAL_S = 10.0  # How long an accepted connection waits for its destination, which takes microseconds.
 CHUNK_BYTES = 64 << 10
 LINE_BYTES_MAX = 8 << 10  # of a request line
@@ -35,7 +36,7 @@ class RelayedConnection(NamedTuple):
 
     thread: int
     destination: Destination
-    server: socket.socket
+    server: socket.socket | None  # None: it did not answer at once
 
 
 class RequestLines:
@@ -89,11 +90,13 @@ class PortRelay:
         listener = self._listeners.get(family)
         if listener is None or client.type != socket.SOCK_STREAM:
             raise OSError(errno.EAFNOSUPPORT, "no relay for this family")
+        server: socket.socket | None = None
         try:
             server = socket.create_connection(destination, CONNECT_S)
         except ConnectionRefusedError:
             return None  # as it will be told
-        server.settimeout(None)
+        except TimeoutError:
+            pass
         host, port = listener.getsockname()[:2]
         result = client.connect_ex((f"::ffff:{host}" if is_mapped else host, port))
         if result in (0, errno.EINPROGRESS):
@@ -102,7 +105,8 @@ class PortRelay:
                 self._expected[key] = RelayedConnection(thread, destination, server)
                 self._has_changed.notify_all()
             return result
-        server.close()
+        if server is not None:
+            server.close()
         if result in (errno.EISCONN, errno.EALREADY):  # How some programs ask whether they are connected.
             return result
         raise OSError(result, "not connected")
@@ -122,13 +126,14 @@ class PortRelay:
         if connection is None:  # Nobody of the command can come here by itself.
             client.close()
             return
-        with client, connection.server as server:
+        with client, suppress(OSError), connection.server or _connect(connection.destination) as server:
+            server.settimeout(None)
             answering = threading.Thread(target=_pump, args=(server, client), name="traceforge relay", daemon=True)
             answering.start()
-            self._pump_requests(client, connection)
+            self._pump_requests(client, server, connection)
             answering.join()
 
-    def _pump_requests(self, client: socket.socket, connection: RelayedConnection) -> None:
+    def _pump_requests(self, client: socket.socket, server: socket.socket, connection: RelayedConnection) -> None:
         lines = RequestLines()
 
         def check(data: bytes) -> bool:
@@ -142,7 +147,11 @@ class PortRelay:
                     return False
             return True
 
-        _pump(client, connection.server, check)
+        _pump(client, server, check)
+
+
+def _connect(destination: Destination) -> socket.socket:
+    return socket.create_connection(destination, QUEUE_S)
 
 
 def _pump(source: socket.socket, target: socket.socket, check: Callable[[bytes], bool] | None = None) -> None:
