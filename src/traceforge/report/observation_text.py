@@ -31,7 +31,7 @@ def observation_lines(observations: RunObservations) -> Iterator[str]:
     if observations.synthesised:
         yield f"{count(observations.synthesised, 'answer')} built from snapshots without a raw response"
     if observations.moved_calls:
-        yield "calls that moved to another test, in all as many as approved:"
+        yield "calls that moved to another test, and are not counted as new:"
         yield from (f"    {one_line(line)}" for line in observations.moved_calls[:MOVES_SHOWN])
         if len(observations.moved_calls) > MOVES_SHOWN:
             yield f"    and {len(observations.moved_calls) - MOVES_SHOWN} more"

@@ -39,7 +39,8 @@ OTHER_COUNTS = [
     _counted("a test asks nothing any more though another still does",
              Replace(PLACES, SHARED, "def test_shared_second():\n    pass\n"), says="test_shared_second"),
     _counted("a test asks also what another test asks",
-             Replace(PLACES, SHARED, f'{SHARED}    assert desk.ask("Which is one?")\n'), says="test_shared_second"),
+             Replace(PLACES, SHARED, f'{SHARED}    assert desk.ask("Which is one?")\n'), says="test_shared_second",
+             ways=(TEST, PYTEST)),  # Each worker may repeat a call, as a cache in each of them would.
     _counted("a test asks what another test asks, instead of its own",
              Replace(PLACES, SHARED, SHARED.replace("What is shared?", "Which is one?"))),
     _counted("a test swallows what is too much",
@@ -62,7 +63,7 @@ OTHER_COUNTS = [
     _counted("a thread asks once more", Replace(PLACES, '["Which is one?", "Which is two?"]',
              '["Which is one?", "Which is two?", "Which is two?"]')),
     _counted("a new test asks what another test asks", Append(CHAT, "\n\ndef test_new():\n    assert desk.ask('Where is my parcel?')\n"),
-             tests=CHAT, says="test_new"),
+             tests=CHAT, says="test_new", ways=(TEST, PYTEST)),
     _counted("a call in a test is gone, and its snapshot with no user", Replace(CHAT, ASK, "assert desk"), tests=CHAT,
              says="GT3"),
     _counted("a test is gone", Replace(CHAT, f"def test_chat():\n    {ASK}\n\n\n", ""), tests=CHAT, says="GT3"),

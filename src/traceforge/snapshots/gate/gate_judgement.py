@@ -58,7 +58,7 @@ class RunObservations(Struct):
     scope_starts: dict[str, int] = field(default_factory=dict)  # of scopes that tests share: how often each was run
     broken_scopes: list[str] = field(default_factory=list)  # of those, the ones that failed
     trace_workers: dict[str, str] = field(default_factory=dict)  # by trace id, in a worker of pytest-xdist
-    workers: int = 1
+    workers: int = 0  # processes that ran tests
     moved_calls: list[str] = field(default_factory=list)  # by `judge_run`: calls that other scopes make than before
     ungated_calls: int = 0  # of tests that are marked as off
     request_gated: int = 0  # calls of which only the request is compared
@@ -120,6 +120,7 @@ def observe_replay(snapshots: ProjectSnapshots) -> RunObservations:
     unknown_ids = {call.id for call in snapshots.approved_calls if call.has_unknown_head}
     return RunObservations(
         uses=[(scope, name, times) for (scope, name), times in player.use_counts.items()],
+        workers=1,
         earlier_uses=[(scope, name, times) for (scope, name), times in player.earlier_use_counts.items()],
         missed_scopes=sorted({request.caller.scope for request in player.unmatched}),
         request_gated=sum(times for (_, name), times in player.use_counts.items() if name in gated_ids),
@@ -134,7 +135,7 @@ def observe_replay(snapshots: ProjectSnapshots) -> RunObservations:
 
 def merge_observations(observations: Iterable[RunObservations]) -> RunObservations:
     """The observations of all processes of a run as one."""
-    merged = RunObservations(workers=0)
+    merged = RunObservations()
     volatile: Counter[str] = Counter()
     uncompared_fields: Counter[str] = Counter()
     scope_starts: Counter[str] = Counter()
