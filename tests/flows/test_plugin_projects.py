@@ -188,3 +188,23 @@ def test_a_process_that_outlives_the_tests_is_not_green(site: Site, does: str) -
 
     assert 1 == ran.code, ran
     assert ("GT2 " if wait != "pass" else "outlived them") in ran.out + ran.err
+
+
+BLIND = {
+    "no plugin": (["-m", "pytest", "-p", "no:traceforge", "test_it.py"], 1),
+    "isolated": (["-I", "-m", "pytest", "test_it.py"], 3),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("way", [*BLIND, "no plugins"])
+def test_the_command_needs_no_plugin_in_pytest(site: Site, way: str) -> None:
+    """Its own hook reports; a pytest that it cannot see into is unchecked."""
+    package = Site(site.folder / "packages" / "a", Path(sys.executable), site.server, ".")
+    package.edit("Name a ", "Name the ", "test_it.py")
+    words, code = BLIND.get(way, (["-m", "pytest", "test_it.py"], 1))
+    variables = {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "PYTEST_ADDOPTS": ""} if way == "no plugins" else {}
+
+    ran = package.run("test", "--", sys.executable, *words, **variables)
+
+    assert code == ran.code, ran
