@@ -69,9 +69,23 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> None:
-    """Start the gate of a project in a folder that is about to be collected: before its `conftest.py` is imported."""
+    """Start the gate of a project in a folder that is about to be collected: before its `conftest.py` is imported.
+
+    A folder without tests, such as one with sample data, starts none.
+    """
     if os.path.lexists(collection_path / ".ai-snapshots"):
-        start_gate(config, config.getoption("--traceforge") or "", collection_path)
+        names = os.listdir(collection_path)
+        if any(name == "conftest.py" or name.startswith("test") for name in names):
+            start_gate(config, config.getoption("--traceforge") or "", collection_path)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collectstart(collector: pytest.Collector) -> None:
+    """Start the gate of a file that is about to be imported, where nothing told of its project before."""
+    if isinstance(collector, pytest.File) and GATES_KEY not in collector.config.stash:
+        folder = find_snapshots_folder(collector.path.parent)
+        if folder is not None:
+            start_gate(collector.config, collector.config.getoption("--traceforge") or "", folder)
 
 
 @pytest.hookimpl(optionalhook=True)

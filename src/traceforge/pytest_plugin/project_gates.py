@@ -132,8 +132,9 @@ class ProjectGates:
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_collectstart(self, collector: pytest.Collector) -> None:
-        """A folder or a file is about to be collected, which imports it."""
-        self._enter(collector.path)
+        """A file is about to be imported."""
+        if isinstance(collector, pytest.File):
+            self._enter(collector.path)
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_protocol(self, item: pytest.Item) -> None:
