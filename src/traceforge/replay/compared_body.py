@@ -28,11 +28,6 @@ UNCOMPARED_FIELDS: dict[str, tuple[tuple[str, ...], ...]] = {
 BEDROCK_FIELDS = (("requestMetadata",),)  # of Bedrock's Converse, which is no dialect of ours
 _BEDROCK_PATH = re.compile(r"/model/[^/]+/converse(?:-stream)?/?\Z")
 
-# A body that defines ids of tool calls has one of these in its JSON text. Most bodies have none.
-_DEFINITION_MARKS = (
-    b'"tool_calls"', b'tool_use"', b'"call_id"', b'"functionCall"', b'"function_call"', b'"toolUse"',
-    b'"mcp_approval_request"',
-)  # fmt: skip
 _RENUMBERED = re.compile(r"\[TOOL_CALL \d+\]=*\Z")
 
 Path = tuple[str | int, ...]
@@ -77,7 +72,7 @@ def drop_fields(body: JSON, fields: Sequence[tuple[str, ...]]) -> tuple[JSON, tu
 def find_compared_part(request: JSONObject, dialect: str) -> JSONObject:
     """What is compared of a request that is in the unified view, such as that of a snapshot which a person wrote."""
     compared, _ = drop_fields(request, UNCOMPARED_FIELDS.get(dialect, ()))
-    return renumber_ids(cast("JSONObject", compared))
+    return cast("JSONObject", renumber_ids(compared))
 
 
 def is_at_field(path: str, fields: Sequence[tuple[str, ...]]) -> bool:
@@ -93,13 +88,10 @@ def _without(body: JSONObject, name: str) -> JSONObject:
     return {key: value for key, value in body.items() if key != name}
 
 
-def may_define_ids(text: bytes) -> bool:
-    """Whether the JSON text of a body may define ids of tool calls."""
-    return any(mark in text for mark in _DEFINITION_MARKS)
-
-
-def renumber_ids(body: JSONObject) -> JSONObject:
+def renumber_ids(body: JSON) -> JSON:
     """The body with its ids of tool calls renumbered; the body itself where it defines none."""
+    if not isinstance(body, dict):
+        return body
     places = list(list_ids(body))
     numbered: dict[str, str] = {}
     for place in places:
@@ -118,11 +110,14 @@ def _literal(undefined_id: str) -> str:
 def list_ids(body: JSONObject) -> Iterator[IdPlace]:
     """Every place with the id of a tool call, in the order of the conversation."""
     for path, message in _list_objects(body, "messages"):  # OpenAI's chat, Anthropic, Ollama, Bedrock
-        for call_path, call in _list_objects(message, "tool_calls"):
-            yield from _find_id(call, (*path, *call_path), "id", is_definition=True)
-        for block_path, block in _list_objects(message, "content"):
-            yield from _list_block_ids(block, (*path, *block_path))
-        yield from _find_id(message, path, "tool_call_id", is_definition=False)
+        if "tool_calls" in message:
+            for call_path, call in _list_objects(message, "tool_calls"):
+                yield from _find_id(call, (*path, *call_path), "id", is_definition=True)
+        if type(message.get("content")) is list:
+            for block_path, block in _list_objects(message, "content"):
+                yield from _list_block_ids(block, (*path, *block_path))
+        if "tool_call_id" in message:
+            yield from _find_id(message, path, "tool_call_id", is_definition=False)
     for path, item in _list_objects(body, "input"):  # OpenAI's responses
         yield from _list_item_ids(item, path)
     for path, content in _list_objects(body, "contents"):  # Gemini
@@ -182,14 +177,14 @@ def _list_objects(holder: JSONObject, name: str) -> Iterator[tuple[Path, JSONObj
 def _replace_at(body: JSONObject, changes: Sequence[tuple[Path, JSON]]) -> JSONObject:
     """A copy of the body with other values at some places; what is not on the way to one is shared."""
     root: Any = dict(body)
-    copies: dict[Path, Any] = {}
+    copied: set[int] = {id(root)}
     for path, value in changes:
         node = root
-        for depth in range(1, len(path)):
-            copy = copies.get(path[:depth])
-            if copy is None:
-                copy = copies[path[:depth]] = node[path[depth - 1]].copy()
-                node[path[depth - 1]] = copy
-            node = copy
+        for step in path[:-1]:
+            child = node[step]
+            if id(child) not in copied:
+                child = node[step] = child.copy()
+                copied.add(id(child))
+            node = child
         node[path[-1]] = value
     return cast("JSONObject", root)

@@ -27,7 +27,7 @@ from functools import cached_property, lru_cache, partial
 from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import parse_qsl
 
-from traceforge.canon import JSON, Digest, FieldsDigest, exact_canonical_bytes, json_bytes, parse_canonical
+from traceforge.canon import JSON, Digest, FieldsDigest, exact_canonical_bytes, json_bytes, parse_exact_json
 from traceforge.errors import NotJSON
 from traceforge.exchange import Headers, find_header
 from traceforge.redact.redactions import REDACTED, Redaction
@@ -35,7 +35,6 @@ from traceforge.replay.compared_body import (
     drop_fields,
     find_uncompared_fields,
     is_at_field,
-    may_define_ids,
     renumber_ids,
 )
 from traceforge.replay.compared_headers import ALWAYS_STORED, HeaderRules, Pairs
@@ -204,12 +203,13 @@ class RequestKeyer:
         if self._volatile or prefix.boundary or not head.is_redacted_as_json:
             return None
         try:
-            value, text = parse_canonical(body)
+            value = parse_exact_json(body)
         except NotJSON:
             return None
         if drop_fields(value, prefix.uncompared_fields)[1]:
             return None  # A field that is not compared may hold a secret, which a response may repeat.
-        compared, text = _renumber_tool_calls(value, text)
+        compared = renumber_ids(value)
+        text = exact_canonical_bytes(compared)
         key, partial_keys = prefix.digest.digest(text), self._partial_keys(prefix, text)
         if key not in unredacted_keys and not any(partial_key in unredacted_keys for _, partial_key in partial_keys):
             return None
@@ -250,7 +250,8 @@ class RequestKeyer:
             body = _without_boundary(body, prefix.boundary)
         value, volatile_counts = self._volatile.replace_parts(body) if self._volatile else (body, _NO_COUNTS)
         value, uncompared_paths = drop_fields(value, prefix.uncompared_fields)
-        value, text = _renumber_tool_calls(value, exact_canonical_bytes(value))
+        value = renumber_ids(value)
+        text = exact_canonical_bytes(value)
         key, partial_keys = prefix.digest.digest(text), self._partial_keys(prefix, text)
         return KeyedRequest(
             key, prefix, value, body, volatile_counts, redactions, compared, uncompared_paths, partial_keys
@@ -343,12 +344,6 @@ def make_request_keyer(loaded: LoadedConfig) -> RequestKeyer:
     from traceforge.redact.redactor import Redactor
 
     return RequestKeyer(Redactor.from_config(config), volatile, upstreams, header_rules)
-
-
-def _renumber_tool_calls(body: JSON, text: bytes) -> tuple[JSON, bytes]:
-    """The body with the ids of its tool calls renumbered, and its canonical text; `text` is that of `body`."""
-    renumbered = renumber_ids(body) if isinstance(body, dict) and may_define_ids(text) else body
-    return renumbered, text if renumbered is body else exact_canonical_bytes(renumbered)
 
 
 def _find_boundary(media_type: str) -> str:

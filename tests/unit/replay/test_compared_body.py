@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from hypothesis import given
@@ -13,6 +13,7 @@ from support.exchanges import HOST, chat_answer, chat_request, make_exchange
 from support.json_texts import fuzz
 from support.replay_player import KEYS, keyed_request_of, make_player, play, stored_request_of
 from support.wire_transcripts import CHAT, MESSAGES, OLLAMA_CHAT, RESPONSES
+from traceforge.canon import JSONObject
 from traceforge.replay.compared_body import list_ids, renumber_ids
 
 GEMINI = "/v1beta/models/gemini-2.5-flash:generateContent"
@@ -171,7 +172,7 @@ def test_renumbering_twice_changes_nothing_more(make: Any, names: tuple[str, ...
 
     assert renumber_ids(once) == once
     assert before == json.dumps(body)
-    assert [place.path for place in list_ids(body)] == [place.path for place in list_ids(once)]
+    assert [place.path for place in list_ids(body)] == [place.path for place in list_ids(cast("JSONObject", once))]
 
 
 # -- fields that decide no answer
