@@ -120,7 +120,7 @@ def _leaves(name: str, statement: str, **fields: object) -> Case:
         "    URL = f'http://{HOST}:{PORT}/'\n"
         "    FETCH = f\"fetch('{URL}').catch((error) => console.log(String(error.cause)))\"\n    "
     )
-    text = f"\n\ndef test_leaves():\n    {prelude}{setup}try:\n        exec({statement!r}, globals(), locals())\n    except Exception as error:\n        print(repr(error))\n"
+    text = f"\n\ndef test_leaves():\n    {prelude}{setup}try:\n        exec({statement!r}, {{**globals(), **locals()}})\n    except Exception as error:\n        print(repr(error))\n"
     return not_green(name, Append(CHAT, text), **{"tests": CHAT, "says": r"GT5|traceforge: .*(program|process|instrument|Python)",
                                                   "ways": (TEST,), **fields})  # fmt: skip
 
