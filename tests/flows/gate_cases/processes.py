@@ -97,16 +97,14 @@ def _started(name: str, question: str) -> Step:
 
 
 QUIET = "chat_tests.py::test_chat"
-PENDING_IN_PYTEST = dict.fromkeys((PYTEST, XDIST), "item 5: child processes are entered")
 
 CHANGED_CHILDREN = [
     not_green(f"{name} asks something new", _started(name, "Is it new?"), tests=CHILDREN, says=r"GT[12]|process|child",
-              ways=(TEST, next(OTHER_WAYS)), pending=PENDING_IN_PYTEST)
+              ways=(TEST, next(OTHER_WAYS)))
     for name in STARTS
 ]  # fmt: skip
 SAME_CHILDREN = [
-    green(f"{name} asks the same", _started(name, "Who is there?"), tests=CHILDREN, ways=(TEST, next(OTHER_WAYS)),
-          pending=PENDING_IN_PYTEST)
+    green(f"{name} asks the same", _started(name, "Who is there?"), tests=CHILDREN, ways=(TEST, next(OTHER_WAYS)))
     for name in STARTS
 ]  # fmt: skip
 
@@ -121,7 +119,7 @@ def _leaves(name: str, statement: str, **fields: object) -> Case:
         "    FETCH = f\"fetch('{URL}').catch((error) => console.log(String(error.cause)))\"\n    "
     )
     text = f"\n\ndef test_leaves():\n    {prelude}{setup}try:\n        exec({statement!r}, {{**globals(), **locals()}})\n    except Exception as error:\n        print(repr(error))\n"
-    return not_green(name, Append(CHAT, text), **{"tests": CHAT, "says": r"GT5|traceforge: .*(program|process|instrument|Python)",
+    return not_green(name, Append(CHAT, text), **{"tests": CHAT, "says": r"GT[25]|traceforge: .*(program|process|instrument|Python)",
                                                   "ways": (TEST,), **fields})  # fmt: skip
 
 

@@ -70,15 +70,13 @@ SKIPS = [
     _skipped("unittest skips the test", *_first("import unittest\n    raise unittest.SkipTest('today')")),
 ]  # fmt: skip
 
-HOOKED = dict.fromkeys((PYTEST, XDIST), "item 5: the plugin judges as traceforge test does")
 HIDDEN = [
     not_green("a hook removes a test of a build without saying so", Append(CONFTEST, "\n\ndef pytest_collection_modifyitems(items):\n"
               "    items[:] = [item for item in items if item.name != 'test_chat']\n"), says="test_chat",
               variables={"CI": "true"}, ways=(TEST, PYTEST)),
     not_green("a hook reports a failed test as passed", CHANGED, Append(CONFTEST,
               "\n\n@pytest.hookimpl(hookwrapper=True)\ndef pytest_runtest_makereport():\n    outcome = yield\n"
-              "    outcome.get_result().outcome = 'passed'\n"), says="GT1",
-              pending=HOOKED),
+              "    outcome.get_result().outcome = 'passed'\n"), says="GT[12]"),
     not_green("a hook runs no test", CHANGED, Append(CONFTEST, "\n\ndef pytest_runtest_protocol(item):\n"
               "    item.ihook.pytest_runtest_logstart(nodeid=item.nodeid, location=item.location)\n    return True\n"),
               says="no call|not compared|no model call|0 calls", ways=(TEST,)),
@@ -99,7 +97,7 @@ HIDDEN = [
               "[pytest]\npython_files = *_tests.py\naddopts = --traceforge=off\n"), says="GT1", ways=(TEST,)),
     red("a test is marked as off and asks something new", *_decorated("@pytest.mark.traceforge('off')"), CHANGED, ways=(TEST,)),
     not_green("a test with approved calls leaves the gate by its marker", *_decorated("@pytest.mark.traceforge('off')"), asks=True,
-              says="test_chat", ways=(PYTEST,), pending="item 5: the plugin judges as traceforge test does"),
+              says="GT3", ways=(PYTEST,)),
     *(
         red(f"the variable {name} is {value}", CHANGED, variables={name: value})
         for name, value in (("TRACEFORGE", "off"), ("TRACEFORGE_MODE", "off"), ("TRACEFORGE_DISABLE", "1"),
