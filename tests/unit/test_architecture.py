@@ -36,6 +36,7 @@ HASH_USERS = {
     "canon": "the digests of stored content",
     "redact.redactions": "fingerprints of redacted values, with HMAC under the match key",
     "match_key": "the public id of the match key, an HMAC of a constant under it",
+    "snapshots.tree.git_objects": "the ids of Git's objects, computed as Git does",
     "modelio.recording_journal": "a running hash over the journal of a recording",
     "context.storage.projects": "API keys are stored as hashes",
     "model_server": MODEL_SERVER,

@@ -21,7 +21,6 @@ from traceforge.canon.json_writer import (
     ecmascript_bytes,
     exact_canonical_bytes,
     exact_ecmascript_bytes,
-    parse_canonical,
 )
 from traceforge.canon.numbers import number_text
 from traceforge.canon.strict_reader import find_repeated_name
@@ -51,7 +50,6 @@ __all__ = [
     "json_bytes",
     "json_path",
     "number_text",
-    "parse_canonical",
     "parse_exact_json",
     "parse_json",
     "try_parse_json",

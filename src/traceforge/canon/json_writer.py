@@ -21,7 +21,7 @@ from typing import Any
 
 import orjson
 
-from traceforge.canon.json_reader import is_deeper_than, parse_exact_json, parse_json
+from traceforge.canon.json_reader import is_deeper_than, parse_json
 from traceforge.canon.json_types import DEPTH_MAX, JSON
 from traceforge.canon.numbers import INT_EXACT_MAX, integer_text, number_text
 from traceforge.canon.slow_writer import write_slowly
@@ -97,23 +97,6 @@ def canonicalize(data: bytes) -> bytes:
         return canonical_bytes(parse_json(data), may_modify=True)
     text = _fast(value, True, _SORTED)
     return canonical_bytes(parse_json(data)) if text is None else text
-
-
-def parse_canonical(data: bytes) -> tuple[JSON, bytes]:
-    """Read one JSON document, and write it canonically with exact integers: its value and its text.
-
-    Raises:
-        NotJSON: as `parse`.
-    """
-    try:
-        value: JSON = orjson.loads(data)
-        text = _fast(value, False, _SORTED)
-    except orjson.JSONDecodeError:
-        text = None
-    if text is None:
-        value = parse_exact_json(data)
-        text = exact_canonical_bytes(value)
-    return value, text
 
 
 def _write(value: JSON, may_modify: bool, option: int) -> bytes:
