@@ -256,7 +256,7 @@ from _pytest.runner import runtestprotocol
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_protocol(item, nextitem):
     """Run each test twice, and report the second time, as a plugin for reruns does."""
-    runtestprotocol(item, nextitem=item, log=False)
+    runtestprotocol(item, nextitem=nextitem, log=False)
     item._initrequest()
     for report in runtestprotocol(item, nextitem=nextitem, log=False):
         item.ihook.pytest_runtest_logreport(report=report)

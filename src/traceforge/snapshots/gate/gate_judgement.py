@@ -222,6 +222,7 @@ def judge_run(
         {*observations.missed_scopes},
         observations.scope_starts,
         max(1, observations.workers),
+        _count_uses(observations.earlier_uses),
     )
     unused = list(find_unused(snapshots.approved_calls, observations.use_counts, counted_run))
     unused_ids = {finding.nearest for finding in unused}

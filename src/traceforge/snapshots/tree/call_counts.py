@@ -55,6 +55,7 @@ class CountedRun(NamedTuple):
     missed_scopes: Collection[str] = ()  # with a request that was not approved: later calls may not have been reached
     scope_starts: Mapping[str, int] = {}  # how often each shared scope was run
     workers: int = 1
+    made_earlier: Mapping[tuple[str, str], int] = {}  # in earlier attempts of a test: what a cache saves the last one
 
     def find_state(self, scope: str) -> ScopeState:
         if scope in self.missed_scopes:
@@ -150,6 +151,8 @@ class _RequestCounts:
             if state is ScopeState.UNKNOWN or approved == inf:
                 continue
             made = self.made[scope] if state is ScopeState.COUNTED else 0
+            if made < approved:
+                made = min(int(approved), made + self._count_earlier(scope))
             call = self.by_scope.get(scope, self._calls[0])
             change = self._count_change(call, scope, int(approved), made)
             if change:
@@ -168,6 +171,9 @@ class _RequestCounts:
             runs = min(self._run.scope_starts.get(scope, 0), max(1, -(-made // approved)))
             return made - approved * max(1, runs)
         return made - approved
+
+    def _count_earlier(self, scope: str) -> int:
+        return sum(self._run.made_earlier.get((scope, call.id), 0) for call in self._calls)
 
     def _is_unjudged(self, scope: str) -> bool:
         return self._run.find_state(scope) is ScopeState.UNKNOWN or self.approved.get(scope, 0) == inf

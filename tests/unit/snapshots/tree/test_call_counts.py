@@ -133,6 +133,15 @@ def test_the_last_polled_answer_may_repeat(made: int, is_same: bool) -> None:
     assert is_same == (differences(compare(polled, {"x": made})) == {})
 
 
+def test_an_earlier_attempt_may_have_filled_a_cache() -> None:
+    """The last attempt counts, but what it does not make again is not missing."""
+    approved = approve(x=1)
+    earlier = {("x", approved[0].id): 1}
+
+    assert {} == differences(compare(approved, {"x": 0}, made_earlier=earlier))
+    assert {"x": (1, 2)} == differences(compare(approved, {"x": 2}, made_earlier=earlier))
+
+
 def test_an_unknown_number_is_not_judged() -> None:
     """Nor is a scope that may have taken over calls of it."""
     (call,) = approve(x=1, y=1)
