@@ -26,7 +26,7 @@ def observation_lines(observations: RunObservations) -> Iterator[str]:
         calls = count(observations.unknown_heads, "call")
         yield (
             f"{calls} compared without upstream or headers, which the snapshots do not know: "
-            "to compare them, traceforge record --fresh"
+            "to compare them, traceforge record --fresh -- COMMAND"
         )
     if observations.synthesised:
         yield f"{count(observations.synthesised, 'answer')} built from snapshots without a raw response"

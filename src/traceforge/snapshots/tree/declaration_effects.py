@@ -33,7 +33,7 @@ ORDINARY_TEXTS = (
 MESSAGE_MEMBERS = frozenset({"content", "input", "instructions", "output", "prompt", "system", "text"})
 
 
-_HALF_HINT = "Match only the part that varies; `traceforge record` proposes an expression for it."
+_HALF_HINT = "Match only the part that varies: traceforge record -- COMMAND proposes an expression for it."
 _EQUAL_HINT = 'Narrow it until the two differ again, or remove one: traceforge snapshot rm {id} --reason "…"'
 
 

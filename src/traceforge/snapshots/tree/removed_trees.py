@@ -18,7 +18,7 @@ from traceforge.snapshots.tree.git_commands import GitUnavailable, run_git
 from traceforge.snapshots.tree.git_objects import GitObjects
 
 BASE_RULE = "AP7"
-_HINT = "Restore it from that commit, or remove its snapshots one by one: traceforge snapshot rm"
+_HINT = 'Restore it from that commit, or remove its snapshots one by one: traceforge snapshot rm ID --reason "…"'
 
 
 def list_tree_files(objects: GitObjects, tree: str) -> dict[str, str]:
