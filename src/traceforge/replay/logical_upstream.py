@@ -64,6 +64,7 @@ _PROVIDER_URLS = {
 
 _AUTHORITY = re.compile(r"(?:([A-Za-z][A-Za-z0-9+.-]*):)?//([^/?#]*)")
 _LOCATION = re.compile(r"/locations/([^/:]+)")
+_PUBLISHER = re.compile(r"/publishers/([^/]+)/")  # whose model it is: two may have models of one name
 _PROJECT = re.compile(r"(?<=/projects/)[^/]+")
 _ACCOUNT = re.compile(r"(?<=:)[0-9]{12}(?=:)")  # in the name of a resource of AWS
 
@@ -240,6 +241,9 @@ def _find_provider(host: str, path: str) -> str:
         if provider == "vertex":
             in_path = _LOCATION.search(path)
             locations = dict.fromkeys(filter(None, (location, in_path[1] if in_path else "")))
+            publisher = _PUBLISHER.search(path)
             location = "+".join(locations) or "global"
+            if publisher and publisher[1] != "google":
+                location += f"/{publisher[1]}"
         return f"{provider}/{location}" if location else provider
     return ""

@@ -42,6 +42,7 @@ UPSTREAMS = {
     f"https://europe-west1-aiplatform.googleapis.com/{VERTEX}": "vertex/europe-west1",
     f"https://aiplatform.googleapis.com/{VERTEX.replace('europe-west1', 'global')}": "vertex/global",
     "https://aiplatform.googleapis.com/v1/publishers/google/models/g:generateContent": "vertex/global",
+    "https://aiplatform.googleapis.com/v1/publishers/acme/models/g:generateContent": "vertex/global/acme",
     f"https://aiplatform.eu.rep.googleapis.com/{VERTEX.replace('europe-west1', 'eu')}": "vertex/eu",
     "https://mine.openai.azure.com/openai/deployments/gpt/chat/completions": "azure",
     "https://other.services.ai.azure.com/openai/deployments/gpt/chat/completions": "azure",
