@@ -89,8 +89,7 @@ OFFICIAL_CHANGES = [
     _moved("Azure becomes OpenAI", CHAT, AZURE, OPENAI, red, says=r"GT[12]"),
     _moved("Vertex: another location", GEMINI, VERTEX, VERTEX.replace("us-central1", "europe-west4"), red, **OTHER),
     _moved("Vertex: another model", GEMINI, VERTEX, VERTEX.replace("flash", "pro"), red, says=r"GT[12]"),
-    _moved("Vertex: another publisher", GEMINI, VERTEX, VERTEX.replace("publishers/google", "publishers/acme"), red, **OTHER,
-           pending="item 3: the publisher of a model counts"),
+    _moved("Vertex: another publisher", GEMINI, VERTEX, VERTEX.replace("publishers/google", "publishers/acme"), red, **OTHER),
 ]  # fmt: skip
 OFFICIAL_SAME = [
     _moved("a provider asked again", CHAT, OPENAI, OPENAI, green),
