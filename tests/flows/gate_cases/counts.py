@@ -8,10 +8,10 @@ from support.gate_case import (
     IN_PYTEST,
     PYTEST,
     TEST,
+    XDIST,
     Append,
     Case,
     Checkout,
-    Remove,
     Replace,
     Step,
     Write,
@@ -73,8 +73,9 @@ OTHER_COUNTS = [
              'assert cached("Ask it twice.") == cached("Ask it twice.")'), says="test_twice"),
 ]  # fmt: skip
 
+AT_EXIT = {XDIST: "item 5: a worker that asks while it exits is judged"}
 UNKNOWN_CALLS = [
-    red(name, step, tests=tests)
+    red(name, step, tests=tests, pending=AT_EXIT if name == "a call hides at the exit" else "")
     for name, step, tests in (
         ("a test asks something new", Replace(CHAT, ASK, f'{ASK}\n    assert desk.ask("Is it new?")'), CHAT),
         ("a new test asks something new", Append(CHAT, "\n\ndef test_new():\n    desk.ask('Is it new?')\n"), CHAT),
@@ -158,7 +159,6 @@ HARMLESS_CODE = [
           '["Which is two?", "Which is one?"]'), tests=PLACES),
     green("more threads ask", Replace(PLACES, "ThreadPoolExecutor(2)", "ThreadPoolExecutor(8)"), tests=PLACES),
     green("a file of another test is broken and not collected", Write("other_tests.py", "def broken(:\n")),
-    green("a file that nobody reads is gone", Remove("edge_tests.py")),
 ]  # fmt: skip
 
 CASES = {
