@@ -362,12 +362,18 @@ def project(approved: Path, tmp_path: Path) -> Iterator[Project]:
         yield Project(folder, server)
 
 
+SHORT = ("a call more", "a call that moved", "a scope that tests share")
+
+
 def _list_params(classes: Mapping[str, list[Case]]) -> Iterator[object]:
-    """Each case in each of its ways; all are slow but the first way of the first case of a class."""
+    """Each case in each of its ways; all are slow but the first way of the first case of a class in SHORT.
+
+    The matrix of the gate has a case of every class, too.
+    """
     for name, cases in classes.items():
         for number, case in enumerate(cases):
             for at, way in enumerate(case.ways):
-                marks = [pytest.mark.slow] if number or at else []
+                marks = [pytest.mark.slow] if number or at or name not in SHORT else []
                 yield pytest.param(case, way, id=f"{name}: {case.name}, {way}", marks=marks)
 
 
@@ -394,6 +400,7 @@ def test_the_same_calls_are_green(project: Project, case: Case, way: str) -> Non
     assert (0, False) == (ran.code, "GT" in ran.out + ran.err), ran.out + ran.err
 
 
+@pytest.mark.slow
 def test_record_proposes_the_new_number(project: Project) -> None:
     """No call is live; the diff has both numbers; the approved number is then judged."""
     project.edit("test_soups.py", ONCE, TWICE + "\n")
@@ -445,6 +452,7 @@ DECLARED: dict[str, tuple[Mapping[str, object], str, str, int]] = {
 @pytest.mark.parametrize(
     "name", [name if name == "a test may repeat" else pytest.param(name, marks=pytest.mark.slow) for name in DECLARED]
 )
+@pytest.mark.slow
 def test_a_declared_test_or_model_may_call_more_or_less_often(project: Project, name: str) -> None:
     settings, before, after, code = DECLARED[name]
     project.edit("test_soups.py", before, after)

@@ -53,6 +53,7 @@ def _serve(tmp_path: Path, prompts: Path) -> Any:
     return chat_process(tmp_path, "--prompts", str(prompts))
 
 
+@pytest.mark.slow
 def test_a_conversation_by_keyboard_without_the_switch(tmp_path: Path, prompts: Path) -> None:
     """The focus is in the text box; Enter sends, Shift+Enter starts a line; no trace is requested or shown."""
     markup = "<b onclick=x>&amp;</b><script>document.title = 'owned'</script>"
@@ -134,6 +135,7 @@ def _sha256sum(path: Path) -> str:
     return subprocess.run(["sha256sum", str(path)], capture_output=True, text=True, check=True).stdout.split()[0]
 
 
+@pytest.mark.slow
 def test_a_failure_is_shown_and_the_typed_message_stays(tmp_path: Path, prompts: Path) -> None:
     """The reason is in the status, which screen readers announce; the message can be sent again."""
 

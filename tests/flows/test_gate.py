@@ -139,6 +139,7 @@ def test_an_unapproved_call_is_red_even_if_the_error_is_swallowed(site: Site) ->
     assert ("1 passed" in ran.out, ran.code) == (True, 1)
 
 
+@pytest.mark.slow
 def test_an_unused_snapshot_is_red(site: Site) -> None:
     """Unless it is allowed, or its test did not run."""
     site.edit('assert len(embed("soup")) > 3', "pass")

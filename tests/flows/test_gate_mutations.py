@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from operator import attrgetter
 from pathlib import Path
 from typing import NamedTuple
 
@@ -15,8 +16,6 @@ import pytest
 
 from support.gate_variants import AGENT, CHANGES, HARMLESS, Variant, pin
 from support.model_servers import ServerProcess, model_server_process
-
-SAMPLED = 1  # of each list in every run of the tests; all of them in `make test-all`
 
 
 class Gate(NamedTuple):
@@ -37,16 +36,8 @@ def gate(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gate]:
         assert 0 == other.count_served()
 
 
-def sampled(variants: list[Variant]) -> list[object]:
-    """All variants; those outside the sample are marked slow."""
-    step = len(variants) // SAMPLED
-    return [
-        pytest.param(variant, id=variant.name, marks=() if at % step == step // 2 else pytest.mark.slow)
-        for at, variant in enumerate(variants)
-    ]
-
-
-@pytest.mark.parametrize("variant", sampled(CHANGES))
+@pytest.mark.slow
+@pytest.mark.parametrize("variant", CHANGES, ids=attrgetter("name"))
 def test_a_change_is_red(gate: Gate, tmp_path: Path, variant: Variant) -> None:
     """Exit 1, and the finding is about a request."""
     ran = variant.run(gate.pinned, tmp_path, OPENAI_BASE_URL=f"{gate.other.url}/v1")
@@ -56,7 +47,8 @@ def test_a_change_is_red(gate: Gate, tmp_path: Path, variant: Variant) -> None:
     assert 1 == ran.code
 
 
-@pytest.mark.parametrize("variant", sampled(HARMLESS))
+@pytest.mark.slow
+@pytest.mark.parametrize("variant", HARMLESS, ids=attrgetter("name"))
 def test_a_variant_with_the_same_requests_is_green(gate: Gate, tmp_path: Path, variant: Variant) -> None:
     """Exit 0, and calls were replayed."""
     ran = variant.run(gate.pinned, tmp_path, OPENAI_BASE_URL=f"{gate.other.url}/v1")

@@ -53,7 +53,8 @@ def test_another_client():
 """
 
 
-@pytest.mark.parametrize("workers", ["0", pytest.param("1", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("workers", ["0", "1"])
 def test_a_stream_that_was_left_early_is_replayed_as_far_as_it_was_read(tmp_path: Path, workers: str) -> None:
     """Three clients; one that reads on gets a broken stream, and never an end that nobody approved."""
     (tmp_path / "test_streams.py").write_text(APPLICATION)

@@ -215,6 +215,7 @@ def test_an_allowed_port_is_open_on_loopback_only(site: Site) -> None:
 
 
 @needs_seal
+@pytest.mark.slow
 def test_a_refused_port_has_a_hint_how_to_allow_it(site: Site) -> None:
     """For a server that the test itself starts."""
     serve = "import socket; s = socket.create_server(('127.0.0.1', 0)); socket.create_connection(s.getsockname())"
@@ -341,6 +342,7 @@ def _run_where_refused(site: Site, kind: str, way: str) -> CommandResult:
     ("kind", "strength"),
     [("listener", "sealed, refusals not named"), pytest.param("landlock", "hooks only", marks=pytest.mark.slow)],
 )
+@pytest.mark.slow
 def test_where_refusals_are_not_named_an_unknown_program_is_exit_code_3(site: Site, kind: str, strength: str) -> None:
     """The message has the line to add; shells and local tools are known."""
     way = "subprocess.run(['sh', '-c', 'uname; env true; perl -e \"select(undef, undef, undef, 0.1)\"'])"
@@ -373,6 +375,7 @@ os.wait()
 @pytest.mark.parametrize(
     "way", ["daemon", *(pytest.param(name, marks=pytest.mark.slow) for name in ("child", "double fork"))]
 )
+@pytest.mark.slow
 def test_a_process_that_outlives_the_command_is_exit_code_3(site: Site, way: str) -> None:
     """Nobody sees what it does afterwards; one that ends at once is no problem. `run` says it, too."""
     ran = site.test(OUTLIVES[way], "127.0.0.1")

@@ -117,6 +117,7 @@ def _write_event(folder: Path, head: object) -> str:
     return str(path)
 
 
+@pytest.mark.slow
 def test_a_pull_request_from_a_fork_may_go_without_the_key(site: Site, tmp_path: Path) -> None:
     """Where the project says so; the push that follows may not."""
     event = {"GITHUB_EVENT_PATH": _write_event(tmp_path, {"full_name": "they/app"})}
@@ -191,6 +192,7 @@ def _files(site: Site) -> set[str]:
     return {str(file.relative_to(site.folder)) for file in files}
 
 
+@pytest.mark.slow
 def test_a_conflict_of_two_keys_is_named(site: Site, letters: Site) -> None:
     """Two branches that each made a key."""
     file = site.folder / ID_FILE

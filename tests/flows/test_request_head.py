@@ -53,6 +53,7 @@ def test_another_upstream_is_one_finding_with_the_line_that_declares_it_the_same
     assert (0, True) == (green.code, f"GREEN: {CHAT_CALL_COUNT} calls replayed" in green.err), green.err
 
 
+@pytest.mark.slow
 def test_a_header_that_changed_everywhere_and_a_path_are_one_finding_each(site: Site) -> None:
     """A header of the application's own, one that steers the provider, and the path before the endpoint."""
     site.edit(HEADERS, '"headers": {"X-Tenant": "b", "OpenAI-Beta": "assistants=v2", "Authorization"')
@@ -125,6 +126,7 @@ def store_as_an_older_version(site: Site) -> None:
     commit_changes(loaded.project, loaded.config.models, changes, reason="old", now=now())
 
 
+@pytest.mark.slow
 def test_what_an_old_tree_does_not_know_equals_anything_until_it_is_recorded_again(site: Site) -> None:
     """Counted in every run, listed by `migrate` and in its approval; what it does know still counts."""
     store_as_an_older_version(site)

@@ -13,7 +13,6 @@ from pathlib import Path
 import pytest
 
 from support.command import CommandResult
-from support.example_counts import RunLength
 from support.gate_project import Site
 from support.model_servers import model_server
 
@@ -120,14 +119,13 @@ ROWS: list[tuple[str, Edit, str]] = [
     ("subprocess", replace("sys.executable, APP", "sys.executable, '-I', APP"), UNCHECKED),
     ("subprocess", replace("sys.executable, APP", "'env', sys.executable, APP"), GREEN),
 ]
-SHORT = 2  # the rows that `make test` runs
 
 
 @pytest.fixture(scope="module")
 def approved(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     """All suites, recorded and approved."""
     folder = tmp_path_factory.mktemp("suites")
-    names = {row[0] for row in ROWS[:SHORT]} if RunLength.is_short else {*SUITES, *LATE}
+    names = {*SUITES, *LATE}
     (folder / "app.py").write_text(APP)
     (folder / "pytest.ini").write_text("[pytest]\npythonpath = .\n")
     for suite in names & {*SUITES}:
@@ -159,10 +157,8 @@ def judge(ran: CommandResult) -> str:
     return UNCHECKED if "unchecked: " in text else RED if re.search(r"\bGT\d\b", text) else text
 
 
-@pytest.mark.parametrize(
-    ("suite", "edit", "verdict"),
-    [pytest.param(*row, marks=[pytest.mark.slow] if number >= SHORT else []) for number, row in enumerate(ROWS)],
-)
+@pytest.mark.slow
+@pytest.mark.parametrize(("suite", "edit", "verdict"), ROWS)
 def test_every_way_to_run_a_suite_gives_the_same_verdict(site: Site, suite: str, edit: Edit, verdict: str) -> None:
     edit(site, file_of(suite))
     site.tests = suite if suite in LATE else file_of(suite)

@@ -29,9 +29,8 @@ def site(recorded: Site, tmp_path: Path) -> Iterator[Site]:
         yield recorded.at(tmp_path / "checkout", other)
 
 
-@pytest.mark.parametrize(
-    "way", [name if name == "skip" else pytest.param(name, marks=pytest.mark.slow) for name in WAYS]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("way", WAYS)
 def test_a_skipped_test_with_approved_calls_is_unchecked(site: Site, way: str) -> None:
     """Exit code 3 of `traceforge test`, a failure of plain pytest, in one process and in two."""
     site.edit(*WAYS[way])
@@ -43,10 +42,8 @@ def test_a_skipped_test_with_approved_calls_is_unchecked(site: Site, way: str) -
     assert [(1, True)] * 2 == [(ran.code, MESSAGE in ran.out) for ran in plugged], plugged
 
 
-@pytest.mark.parametrize(
-    "pattern",
-    ["*::test_chat_again", *(pytest.param(name, marks=pytest.mark.slow) for name in (TEST, "four_providers.py::*"))],
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("pattern", ["*::test_chat_again", TEST, "four_providers.py::*"])
 def test_a_test_that_may_be_skipped_is_green(site: Site, pattern: str) -> None:
     site.edit(*WAYS["skip"])
     site.configure({**CONFIG, "test": {"may_skip": [pattern]}})
