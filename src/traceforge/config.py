@@ -335,9 +335,9 @@ def _check_upstreams(upstreams: JSON, where: str) -> Iterator[Finding]:
         url = value.get("url") if isinstance(value, dict) else value
         if isinstance(url, str) and (reason := upstream_problem(name, url)):
             yield Finding(where, path, CONFIG_RULE, f"upstreams: {reason}", _UPSTREAM_HINT)
-        seen, target = {name}, same_as.get(name)
-        while isinstance(target, str) and target not in seen:
-            seen.add(target)
+        visited, target = {name}, same_as.get(name)
+        while isinstance(target, str) and target not in visited:
+            visited.add(target)
             target = same_as.get(target)
         if isinstance(target, str):
             message = f"upstreams: {name!r} is the same as itself"

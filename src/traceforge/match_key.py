@@ -55,7 +55,7 @@ class KeyIdShape(Struct, forbid_unknown_fields=True):
 
 
 def make_key_id(key: bytes) -> str:
-    """The public id of a key, from which nobody can find the key."""
+    """The public id of a key; the key cannot be computed from it."""
     return hmac.new(key, _ID_CONSTANT, hashlib.sha256).hexdigest()[:_ID_DIGITS]
 
 

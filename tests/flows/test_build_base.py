@@ -224,7 +224,7 @@ def test_a_checkout_without_git_is_compared_with_nothing(origin: Origin, tmp_pat
 
     ran = _verify(clone, {"CI": "true", "GITHUB_EVENT_NAME": "pull_request"})
 
-    assert (0, True) == (ran.code, "compared with no other commit: this is no Git repository\n" in ran.out), ran
+    assert (0, True) == (ran.code, "compared with no other commit: this is not a Git repository\n" in ran.out), ran
 
 
 @pytest.mark.parametrize(

@@ -154,5 +154,5 @@ def test_a_folder_without_run_json_is_no_pack(tmp_path: Path) -> None:
     assert [
         "empty/bundle.json: PK1 required file missing: bundle.json",
         "empty/run.json: PK1 required file missing: run.json",
-        "    hint: Without it, this is no pack. Create one: traceforge pack create --run FILE --out DIR",
+        "    hint: Without it, this is not a pack. Create one: traceforge pack create --run FILE --out DIR",
     ] == ran.out.splitlines()[:3]

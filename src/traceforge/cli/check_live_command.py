@@ -80,7 +80,7 @@ def check_live(
 
     Exit code 1: an answer differs from the approved one, or several runs do not agree. Exit code 3: something could
     not be checked, such as a request from which redaction removed a value. Where only the prompt is checked
-    (gate: "request"), a different answer is reported and is no failure unless --strict is given.
+    (gate: "request"), a different answer is reported and is not a failure unless --strict is given.
     """
     loaded = load_project()
     snapshots = open_snapshots(loaded)

@@ -20,7 +20,7 @@ from traceforge.report.text_format import finding_lines
 def config() -> None:
     """Check and show the configuration.
 
-    It stands in traceforge.config.json, or under [tool.traceforge] in pyproject.toml.
+    It is in traceforge.config.json, or under [tool.traceforge] in pyproject.toml.
     """
 
 

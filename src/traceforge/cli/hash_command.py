@@ -26,7 +26,7 @@ def hash_file(file: str, kind: str) -> None:
     """Print the digest of a JSON file's content; formatting is ignored.
 
     The digest is the SHA-256 of the canonical JSON text, and not of the bytes of the file. A snapshot's hash is
-    computed from its records, whatever hashes the file states.
+    computed from its records; the hashes that the file states are ignored.
     """
     if kind == "modelio":
         print_session_hash(file)

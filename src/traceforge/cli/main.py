@@ -83,7 +83,7 @@ def main(args: list[str] | None = None) -> None:
 
 
 def _run(arguments: list[str]) -> int:
-    """Run a command and return its exit code, whatever happens."""
+    """Run a command and return its exit code, also after an error."""
     debug = "--debug" in takewhile(lambda word: word.startswith("-"), arguments)  # Later ones are a command's own.
     try:
         return _invoke(arguments)

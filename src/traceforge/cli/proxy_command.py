@@ -86,7 +86,7 @@ def proxy(
 
     In replay, a request that was not recorded gets status 418, which no SDK retries, and a message that says how it
     differs from the nearest recorded request. A Model IO recording (--recording) holds no prompts: a request is
-    matched by the hash of its messages, whatever its parameters are, and the message cannot say what differs.
+    matched by the hash of its messages; its parameters may differ, and the message cannot say what differs.
     """
     speed = _read_pace(pace)
     if mode == "auto":

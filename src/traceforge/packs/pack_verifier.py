@@ -33,7 +33,7 @@ from traceforge.shape import find_problems, json_type_name
 
 _PARSE_RULES = {RUN_FILE: "PK3", BUNDLE_FILE: "PK4"}  # every other file that must be JSON: PK8
 
-_NO_RUN_HINT = "Without it, this is no pack. Create one: traceforge pack create --run FILE --out DIR"
+_NO_RUN_HINT = "Without it, this is not a pack. Create one: traceforge pack create --run FILE --out DIR"
 
 
 class DigestReference(NamedTuple):

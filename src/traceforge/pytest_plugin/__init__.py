@@ -136,8 +136,8 @@ def find_projects(config: pytest.Config) -> list[Path]:
 
 
 def is_off_on_command_line(config: pytest.Config) -> bool:
-    """Whether whoever started pytest switched the gate off: a file of the project, which a pull request brings, may
-    not do so in CI.
+    """Whether the command line or PYTEST_ADDOPTS switched the gate off: in CI, a file of the project may not do so,
+    because a pull request can change it.
     """
     words = " ".join([*config.invocation_params.args, os.environ.get("PYTEST_ADDOPTS", "")])
     return "--traceforge=off" in words or "--traceforge off" in words

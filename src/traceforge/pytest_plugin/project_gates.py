@@ -144,9 +144,9 @@ class ProjectGates:
     def _enter(self, path: Path) -> None:
         folder = path if path.is_dir() else path.parent
         if folder not in self._owners:
-            self._owners[folder] = found = find_snapshots_folder(folder)
-            if found is not None:
-                self.add(found)
+            self._owners[folder] = snapshots_folder = find_snapshots_folder(folder)
+            if snapshots_folder is not None:
+                self.add(snapshots_folder)
         owner = self._owners[folder]
         gate = self._default if owner is None else self._gates[owner]
         if gate is not self.current and not self._stands_down:

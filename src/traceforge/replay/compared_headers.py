@@ -83,7 +83,7 @@ class HeaderRules:
 
 
 def is_credential(name: str) -> bool:
-    """Whether a header of this name, in lower case, says who asks and not what is asked."""
+    """Whether a header of this name, in lower case, identifies the caller and is not part of the request."""
     return fold_name(name) in _CREDENTIALS or _CREDENTIAL.search(name) is not None
 
 

@@ -79,12 +79,12 @@ def keep_known_headers(fingerprints: Fingerprints, names: Collection[str]) -> Fi
     """The fingerprints without those of headers that are not named here."""
     if not fingerprints:
         return fingerprints
-    known = {header_path(name) for name in names}
-    return tuple(item for item in fingerprints if not _is_below(item[0], HEADERS_PATH) or item[0] in known)
+    known_paths = {header_path(name) for name in names}
+    return tuple(item for item in fingerprints if not _is_below(item[0], HEADERS_PATH) or item[0] in known_paths)
 
 
 def drop_credentials(headers: Iterable[tuple[str, str]], redactions: Iterable[tuple[str, str]]) -> Headers:
-    """The headers except those in which a credential was redacted: such a header says who asks, and is not compared.
+    """The headers except those in which a credential was redacted: such a header identifies the caller.
 
     `redactions` are the paths and types of what was redacted.
     """

@@ -110,10 +110,10 @@ class Library:
         for unknown, key in request.partial_keys:
             if result.recording is not None:
                 break
-            known = fingerprints
+            known_fingerprints = fingerprints
             if unknown.known_headers is not None:
-                known = keep_known_headers(fingerprints, unknown.known_headers)
-            partial_result = self.find(key, scope, known)
+                known_fingerprints = keep_known_headers(fingerprints, unknown.known_headers)
+            partial_result = self.find(key, scope, known_fingerprints)
             if partial_result.recording is not None or not result.differs_at:
                 result = partial_result
         return result

@@ -110,10 +110,10 @@ class UpstreamNames:
         if not host:
             return UNKNOWN_UPSTREAM
         for address in self._addresses:
-            rest = (place + path).removeprefix(address.place)
-            if rest != place + path and rest[:1] in ("", "/"):
-                has_rest = (place + prefix).startswith(address.place)
-                return self._join(address.name, (place + prefix)[len(address.place) :] if has_rest else "")
+            suffix = (place + path).removeprefix(address.place)
+            if suffix != place + path and suffix[:1] in ("", "/"):
+                is_in_prefix = (place + prefix).startswith(address.place)
+                return self._join(address.name, (place + prefix)[len(address.place) :] if is_in_prefix else "")
         provider = _find_provider(host, path) if has_default_port else ""
         if provider:
             return provider
@@ -122,16 +122,16 @@ class UpstreamNames:
     def resolve_stored(self, upstream: str) -> str:
         """The present name of a stored upstream: a host may have been declared since, or be the same as another."""
         for address in self._addresses:
-            rest = upstream.removeprefix(address.place)
-            if rest != upstream and rest[:1] in ("", "/"):
-                return self._join(address.name, rest)
+            suffix = upstream.removeprefix(address.place)
+            if suffix != upstream and suffix[:1] in ("", "/"):
+                return self._join(address.name, suffix)
         name, slash, prefix = upstream.partition("/")
         return self._join(name, slash + prefix) if name in self._same_as else upstream
 
     def _join(self, name: str, prefix: str) -> str:
-        seen: set[str] = set()
-        while name in self._same_as and name not in seen:
-            seen.add(name)
+        visited: set[str] = set()
+        while name in self._same_as and name not in visited:
+            visited.add(name)
             name = self._same_as[name]
         return name if is_provider(name) else name + prefix
 
@@ -191,7 +191,7 @@ def is_local_host(host: str) -> bool:
 
 
 def _read_numeric_host(host: str) -> str:
-    """An address in the usual notation. `127.1` and `2130706433` are addresses too, for whoever connects to them."""
+    """An address in the usual notation. `127.1` and `2130706433` are addresses too: a client can connect to them."""
     if re.fullmatch(r"(?:0x[0-9a-f]*|[0-9]+)(?:\.(?:0x[0-9a-f]*|[0-9]+)){0,3}", host):
         try:
             return socket.inet_ntoa(socket.inet_aton(host))
@@ -213,8 +213,8 @@ def _split_authority(url: str) -> tuple[str, str, bool]:
         host, _, port = authority.partition(":")
     host = _ascii_host(host.rstrip("."))
     is_default = port in ("", DEFAULT_PORTS.get(scheme, ""))
-    shown = f"[{host}]" if ":" in host else host
-    return (shown if is_default else f"{shown}:{port}"), host, is_default
+    url_host = f"[{host}]" if ":" in host else host
+    return (url_host if is_default else f"{url_host}:{port}"), host, is_default
 
 
 def _ascii_host(host: str) -> str:

@@ -54,10 +54,11 @@ def measure_distance(before: KeyFields, after: KeyFields) -> RequestDistance:
     weight = SETTING_WEIGHT * ((before.method != after.method) + has_other_upstream)
     has_other_model = before.address != after.address
     for name in {**old, **new}:
-        one, other = old.get(name, ABSENT), new.get(name, ABSENT)
-        if name not in PROMPT_FIELDS and not is_same_json(one, other):
+        old_value, new_value = old.get(name, ABSENT), new.get(name, ABSENT)
+        if name not in PROMPT_FIELDS and not is_same_json(old_value, new_value):
             has_other_model = has_other_model or name in MODEL_FIELDS
-            weight += sum(_weigh_setting(change.before, change.after) for change in list_differences(one, other, "$"))
+            changes = list_differences(old_value, new_value, "$")
+            weight += sum(_weigh_setting(change.before, change.after) for change in changes)
     for pairs, other_pairs in ((before.query, after.query), (before.headers, after.headers)):
         weight += SETTING_WEIGHT * len({*pairs} ^ {*other_pairs})
     likeness, prompt_weight = _compare_prompts(_split_prompt(old), _split_prompt(new))
@@ -95,7 +96,7 @@ def _compare_prompts(before: _Prompt, after: _Prompt) -> tuple[PromptLikeness, i
 
 
 def _fields(key_fields: KeyFields) -> dict[str, JSON]:
-    """The members of a body; a body that is no object is taken for a prompt."""
+    """The members of a body; a body that is not an object is taken for a prompt."""
     body = key_fields.body
     return body if isinstance(body, dict) else {"prompt": body}
 
@@ -107,7 +108,7 @@ def _weigh_items(old: list[JSON], new: list[JSON]) -> int:
     end = _largest_size(min(len(old), len(new)), lambda size: old[len(old) - size :] == new[len(new) - size :])
     old, new = old[: len(old) - end], new[: len(new) - end]
     paired = min(len(old), len(new))
-    weight = sum(weigh_values(one, other) for one, other in zip(old, new, strict=False))
+    weight = sum(weigh_values(before, after) for before, after in zip(old, new, strict=False))
     return weight + sum(1 + _size(item) for item in (*old[paired:], *new[paired:]))
 
 

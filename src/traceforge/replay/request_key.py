@@ -240,8 +240,8 @@ class RequestKeyer:
             return self._key_body(prefix, body)
         self._unknown_parts.setdefault(unknown)
         fields = _without_unknown(prefix.key_fields, unknown, prefix.endpoint, prefix.path)
-        known = prefix._replace(key_fields=fields, digest=prefix.digest_without(unknown))
-        return self._key_body(known, body)._replace(partial_keys=())
+        known_prefix = prefix._replace(key_fields=fields, digest=prefix.digest_without(unknown))
+        return self._key_body(known_prefix, body)._replace(partial_keys=())
 
     def _key_body(
         self, prefix: KeyPrefix, body: JSON, redactions: Sequence[Redaction] = (), compared: Sequence[Redaction] = ()
@@ -372,8 +372,8 @@ def _without_unknown(fields: KeyFields, unknown: UnknownParts, endpoint: Endpoin
     if unknown.upstream:  # Nor is it known whether an account is in the path.
         fields = fields._replace(upstream=UNKNOWN_UPSTREAM, address=_address(endpoint, path))
     if unknown.known_headers is not None:
-        known = unknown.known_headers
-        fields = fields._replace(headers=tuple(pair for pair in fields.headers if pair[0] in known))
+        known_names = unknown.known_headers
+        fields = fields._replace(headers=tuple(pair for pair in fields.headers if pair[0] in known_names))
     return fields._replace(unknown=unknown)
 
 

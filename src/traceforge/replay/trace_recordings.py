@@ -161,8 +161,8 @@ def find_unknown_parts(wire: JSONObject) -> UnknownParts:
     """What a trace does not say about its request: an imported one lacks the headers that were filtered out."""
     lines = cast("list[str]", wire.get("request_headers", []))
     has_all = "request_headers" in wire and not wire.get("request_headers_filtered")
-    known = None if has_all else frozenset(line.partition(":")[0].lower() for line in lines)
-    return UnknownParts("//" not in str(wire.get("url", "")), known)
+    known_headers = None if has_all else frozenset(line.partition(":")[0].lower() for line in lines)
+    return UnknownParts("//" not in str(wire.get("url", "")), known_headers)
 
 
 def response_from_trace(body: JSONObject, chunk_lines: bytes) -> RecordedResponse | None:

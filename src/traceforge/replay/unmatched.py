@@ -146,8 +146,8 @@ def _find_differences(before: KeyFields, after: KeyFields) -> Iterator[ValueChan
     if before.address != after.address:
         yield ValueChange("the address", before.address, after.address)
     yield from _differing_pairs("parameter", before.query, after.query)
-    known = before.unknown.known_headers
-    headers = tuple(pair for pair in after.headers if known is None or pair[0] in known)
+    known_headers = before.unknown.known_headers
+    headers = tuple(pair for pair in after.headers if known_headers is None or pair[0] in known_headers)
     yield from _differing_pairs("header", before.headers, headers)
     yield from list_differences(before.body, after.body, "$")
 

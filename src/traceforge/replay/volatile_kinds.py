@@ -1,7 +1,7 @@
 """Texts that differ from run to run by their nature: times, random ids, temporary paths.
 
 In: texts. Out: where such parts are, and the expression that describes them. Never: decides that a part is volatile:
-a project declares that. This only recognises what nobody writes into a prompt on purpose.
+a project declares that. This only recognises texts that no author writes into a prompt on purpose.
 """
 
 from __future__ import annotations

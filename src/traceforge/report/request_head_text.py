@@ -30,10 +30,12 @@ def unknown_parts_text(raw: RawResponse) -> str:
     """What a raw response does not say about its request; "" where it says all."""
     if not raw.unknown:
         return ""
-    known = sorted(raw.unknown.known_headers) if raw.unknown.known_headers is not None else None
+    known_headers = sorted(raw.unknown.known_headers) if raw.unknown.known_headers is not None else None
     parts = ["where it went"] if raw.unknown.upstream else []
-    if known is not None:
-        parts.append(f"its headers except {', '.join(map(one_line, known))}" if known else "its headers")
+    if known_headers is not None:
+        parts.append(
+            f"its headers except {', '.join(map(one_line, known_headers))}" if known_headers else "its headers"
+        )
     return " and ".join(parts)
 
 
@@ -47,5 +49,5 @@ def _join_headers(raw: RawResponse) -> dict[str, str]:
 def _header_value(name: str, headers: dict[str, str], raw: RawResponse) -> str:
     if name in headers:
         return one_line(headers[name])
-    known = raw.unknown.known_headers
-    return UNKNOWN if known is not None and name not in known else "nothing"
+    known_headers = raw.unknown.known_headers
+    return UNKNOWN if known_headers is not None and name not in known_headers else "nothing"

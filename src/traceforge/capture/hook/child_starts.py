@@ -27,8 +27,8 @@ def make_hooks(starter: Any) -> dict[str, Hook]:
                     init(self, args, *more, **named)
                     return
                 is_positional = len(more) > _ENV_POSITION
-                given = more[_ENV_POSITION] if is_positional else named.get("env")
-                environ = starter.instrument(os.environ if given is None else given)
+                requested_environ = more[_ENV_POSITION] if is_positional else named.get("env")
+                environ = starter.instrument(os.environ if requested_environ is None else requested_environ)
                 if is_positional:
                     init(self, args, *more[:_ENV_POSITION], environ, *more[_ENV_POSITION + 1 :], **named)
                 else:

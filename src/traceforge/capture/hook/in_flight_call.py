@@ -8,7 +8,7 @@ at most once. Never: does I/O, waits, or raises on account of what a call holds.
     call.start_response(200, headers)     of the final response; interim responses (1xx) are left out
     call.add_response_chunk(b"…")         any number of times
     call.end(ANSWERED)                    in every case, also where the application left; a second end is ignored
-    call.abandon()                        instead of `end`, after a fault of ours
+    call.abandon()                        instead of `end`, after an error in TraceForge itself
 
 Chunks are immutable bytes.
 """
@@ -110,7 +110,7 @@ class InFlightCall:
         on_end(self)
 
     def abandon(self) -> None:
-        """Forget the call after a fault of ours: what was seen of it is not the whole, so it never ends."""
+        """Drop the call after an error in TraceForge itself: the call was captured only in part, so it never ends."""
         on_end, self._on_end = self._on_end, None
         if on_end is not None and self._on_abandon is not None:
             self._on_abandon(self)

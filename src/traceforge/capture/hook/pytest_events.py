@@ -1,4 +1,4 @@
-"""Which tests of a child process were collected, which began, and how each ended; and which scopes are no test.
+"""Which tests of a child process were collected, which began, and how each ended; and the scopes outside of tests.
 
 In: pytest's own modules, as they are imported; 7 to 9, with and without xdist. Out: reports to the watcher, by the
 node id that `callsite.current_test` has for the calls of a test. Never: imports pytest, or changes a test.

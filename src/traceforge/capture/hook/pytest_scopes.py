@@ -1,4 +1,4 @@
-"""Scopes of a pytest process that are no test: fixtures wider than a function, imports, and its start.
+"""Scopes of a pytest process outside of tests: fixtures wider than a function, imports, and its start.
 
 A test that runs first would otherwise own the calls of a fixture that all tests share, and another one in another
 order, or in another worker.

@@ -1,7 +1,7 @@
 """The supervisor of a sealed command: decides about each connection, and reports who made one that is refused.
 
 In: notifications of the kernel about calls that wait (`syscall_filter.py`), and the rules of the run. Out: refusals,
-with the process, to whoever reports them. Never: the only thing between a program and the network: what it lets
+with the process, for the report of the run. Never: the only thing between a program and the network: what it lets
 continue, Landlock checks again, because another thread of the program may change the address in the meantime. Never
 waits for anything itself: a program that waits for it would wait longer.
 

@@ -63,7 +63,7 @@ class PausableListener:
             pass
 
     def close(self) -> None:
-        """Take the reports that children have sent so far, and stop; there is no way back."""
+        """Take the reports that children have sent so far, and stop for good."""
         self._pause_and_drain()
         for connection in list(self._connections):
             self._drop(connection)
@@ -87,7 +87,7 @@ class PausableListener:
             self._running.release()
 
     def _serve_ready(self, timeout_s: float | None) -> bool:
-        """Serve whatever is ready. False: nothing came in time, or the thread is to end."""
+        """Serve the connections that are ready. False: nothing came in time, or the thread is to end."""
         goes_on = False
         for key, _ in self._selector.select(timeout_s):
             if key.fileobj is self._wakeup:

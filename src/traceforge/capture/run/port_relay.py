@@ -48,7 +48,7 @@ class RequestLines:
         self._is_unreadable = False
 
     def feed(self, data: bytes) -> tuple[list[tuple[str, str]], bool]:
-        """The methods and targets in these bytes, and whether they show that nobody can read the connection."""
+        """The methods and targets in these bytes, and whether they first show TLS or HTTP/2, which cannot be read."""
         text = self._rest + data
         matches = list(_REQUEST_LINE.finditer(text))
         self._rest = text[matches[-1].end() - 1 if matches else 0 :][-LINE_BYTES_MAX:]

@@ -1,7 +1,7 @@
-"""Which files are Python interpreters, whatever they are called.
+"""Which files are Python interpreters, under any file name.
 
 In: executables. Out: whether one is a Python, by the functions that it takes from libpython or has itself. Never:
-runs one. A program that embeds Python (an editor, a debugger) is no interpreter: it does not use its `main`.
+runs one. A program that embeds Python (an editor, a debugger) is not an interpreter: it does not use its `main`.
 """
 
 from __future__ import annotations

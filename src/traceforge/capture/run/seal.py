@@ -6,8 +6,8 @@ any environment that a child is given. Nothing takes it off again.
 
 Landlock knows ports and no addresses, connections of TCP and nothing else. Beside it stands a filter of system calls
 (`syscall_filter.py`): it closes ways around `connect`, and where the kernel allows it hands every connection to a
-supervisor (`connection_supervisor.py`), which knows addresses and names who was refused. Landlock enforces, whatever
-becomes of the supervisor. `no_new_privs`, which both need, also means that no program of the command gains
+supervisor (`connection_supervisor.py`), which knows addresses and names who was refused. Landlock enforces even if
+the supervisor ends. `no_new_privs`, which both need, also means that no program of the command gains
 privileges: `sudo` does not work in it.
 """
 

@@ -43,7 +43,7 @@ def parse_address(data: bytes, *, is_connect: bool) -> Destination | None:
 
 
 def parse_dns_query(packet: bytes) -> str:
-    """The host whose address a packet asks a name server for; "" where it is no such query."""
+    """The host whose address a packet asks a name server for; "" if it is another packet."""
     if len(packet) < _DNS_HEAD.size:
         return ""
     _, flags, questions, answers, authorities, _ = _DNS_HEAD.unpack_from(packet)

@@ -1,7 +1,7 @@
 """Sockets of other processes.
 
-In: a process of the command, and the number of a socket in it. Out: a file of ours for the same socket. Never: closes
-the socket for its process.
+In: a process of the command, and the number of a socket in it. Out: a file of this process for the same socket.
+Never: closes the socket for its process.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ def copy_socket(thread: int, file: int) -> socket.socket:
     """The same socket, in this process.
 
     Raises:
-        OSError: the kernel does not allow it, or this is no socket.
+        OSError: the kernel does not allow it, or this is not a socket.
     """
     process = os.pidfd_open(find_process(thread))
     try:

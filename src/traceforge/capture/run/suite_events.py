@@ -1,4 +1,4 @@
-"""What the pytest processes of a run report about their tests, and about scopes that are no test.
+"""What the pytest processes of a run report about their tests, and about scopes outside of tests.
 
 In: events of a process, in its order; of several processes, in any order. Out: how each test ended, how often each
 other scope was opened, and which tests were collected. Never: knows what a test called.
@@ -32,7 +32,7 @@ class SuiteEvents:
         """A test began, perhaps again, or a phase of it ended, and its worst outcome counts; or a scope was opened.
 
         Raises:
-            ValueError: there is no such event.
+            ValueError: the event is unknown.
         """
         if worker:
             self.workers.add(worker)

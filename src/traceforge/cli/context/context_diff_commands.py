@@ -63,7 +63,7 @@ def _own_events(client: Client, session_id: str, branches: list[Branch]) -> dict
 def diff(client: Client, before: str, after: str, as_json: bool) -> None:
     """Compare two snapshots block by block.
 
-    Blocks are the same if their role, kind and content are, whatever their ids. Exit code 1: they differ.
+    Blocks are the same if their role, kind and content are; their ids may differ. Exit code 1: they differ.
     """
     changes = diff_blocks(open_blocks(client, before), open_blocks(client, after))
     changed = [change for change in changes if change.kind is not BlockChangeKind.SAME]

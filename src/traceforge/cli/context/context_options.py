@@ -118,7 +118,7 @@ def _with_client(command: Callable[..., None], *, may_create: bool) -> Callable[
 
 @contextmanager
 def _hint_at_list(db: str) -> Iterator[None]:
-    """Add the command that lists the objects of a kind to the error that there is no such object."""
+    """Add to the error about a missing object the command that lists the objects of its kind."""
     try:
         yield
     except StoreRefused as exc:

@@ -67,7 +67,7 @@ class SnapshotChange(NamedTuple):
 
 
 class Decision(NamedTuple):
-    """Why and how somebody approves; `commit_changes` says what the fields mean."""
+    """Why and how a user approves; `commit_changes` says what the fields mean."""
 
     reason: str
     tag: str
@@ -167,7 +167,7 @@ def commit_changes(
 
     The settings of `config` are approved with `approve_policy`, or if no approval of the tree names a policy yet. The
     approval is signed with `sign`, or where the project requires it.
-    The first approval also commits the id of the match key, so that nobody makes a second key.
+    The first approval also commits the id of the match key, so that no second key is made.
     `replaced_files` names documents that are removed: those of another version, which `changes` migrate.
 
     Raises:

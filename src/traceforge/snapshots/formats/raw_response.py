@@ -143,8 +143,8 @@ class RawResponse(NamedTuple):
         """What the file does not say about the request."""
         if self.is_old:
             return OLD_REQUEST
-        known = frozenset(self.known_headers) if self.known_headers is not None else None
-        return UnknownParts(self.upstream is None, known)
+        known_headers = frozenset(self.known_headers) if self.known_headers is not None else None
+        return UnknownParts(self.upstream is None, known_headers)
 
     @property
     def is_streamed(self) -> bool:

@@ -55,11 +55,11 @@ def is_folder(path: str) -> bool:
 
 
 def find_root_problem(root: str) -> Finding | None:
-    """The finding for something else than a folder: a link would lead to files that nobody reviewed as snapshots."""
+    """The finding if `root` is not a folder: a link would lead to files that were not reviewed as snapshots."""
     if is_folder(root):
         return None
-    what = "a symbolic link, which is not followed" if os.path.islink(root) else "not a folder"
-    return Finding(os.path.basename(root), "", IO, what, "Restore the folder from Git.")
+    problem = "a symbolic link, which is not followed" if os.path.islink(root) else "not a folder"
+    return Finding(os.path.basename(root), "", IO, problem, "Restore the folder from Git.")
 
 
 def list_providers(root: str) -> list[str]:

@@ -115,7 +115,7 @@ def _find_unguarded(loaded: LoadedConfig, run: CommandRun) -> Iterator[Finding]:
     allowed = loaded.config.test.allow_programs
     for program in run.survivors:
         if program.partition(" ")[0] not in allowed:
-            message = f"a process outlived the command: {program}; nobody saw what it did afterwards"
+            message = f"a process outlived the command: {program}; TraceForge did not see what it did afterwards"
             yield Finding(COMMAND, "", IO, message, _SURVIVOR_HINT)
     offline = run.offline_report
     if offline is None:

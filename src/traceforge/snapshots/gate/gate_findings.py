@@ -344,7 +344,7 @@ def _describe_count(difference: CountDifference) -> str:
     approved = f"approved with {_count_calls(difference.approved)}"
     if difference.is_gone:
         return f"{approved} in a test that is gone"
-    return f"{approved}, this run made {difference.made or 'none'}"
+    return f"{approved}, this run made {difference.actual or 'none'}"
 
 
 def _count_calls(calls: int) -> str:

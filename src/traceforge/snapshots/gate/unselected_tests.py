@@ -77,17 +77,17 @@ def find_whole_paths(words: Sequence[str]) -> list[str] | None:
     if index is None:
         return None
     paths: list[str] = []
-    rest = [*words[index + 1 :], *os.environ.get("PYTEST_ADDOPTS", "").split()]
-    while rest:
-        word = rest.pop(0)
+    arguments = [*words[index + 1 :], *os.environ.get("PYTEST_ADDOPTS", "").split()]
+    while arguments:
+        word = arguments.pop(0)
         name, _, value = word.partition("=")
         if name == "-p":
-            plugin = rest.pop(0) if rest else ""
+            plugin = arguments.pop(0) if arguments else ""
             if not plugin.startswith("no:"):
                 return None
         elif name in HARMLESS_OPTIONS:
-            if name in OPTIONS_WITH_VALUE and not value and rest:
-                rest.pop(0)
+            if name in OPTIONS_WITH_VALUE and not value and arguments:
+                arguments.pop(0)
         elif word.startswith("-"):
             if not word.startswith(SHORT_OPTIONS_WITH_TEXT):
                 return None

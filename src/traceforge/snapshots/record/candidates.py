@@ -46,7 +46,7 @@ _POLICY_HINT = 'Set it where the call is made, or declare the model with "gate":
 
 NO_KEY_REASON = RefusalReason(
     "request",
-    "a part of it is redacted, and nobody could compare it later: the match key is missing",
+    "a part of it is redacted, and cannot be compared later: the match key is missing",
     "Ask your team for the match key, set TRACEFORGE_MATCH_KEY to it, and record again.",
 )
 
@@ -124,7 +124,7 @@ def find_candidates(
 
     `scope` is that of calls outside of tests. `workers` are those of pytest-xdist, by trace id: of what each of them
     does once, such as setting up a fixture of the session, one worker's calls are taken. With `needs_match_key`, a
-    call whose redacted parts nobody could compare later is refused.
+    call whose redacted parts could not be compared later is refused.
     """
     candidates = [
         candidate

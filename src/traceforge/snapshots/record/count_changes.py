@@ -22,7 +22,7 @@ def propose_counts(
 ) -> Iterator[PendingChange]:
     """A change for each snapshot that answers another number of calls, or whose number was unknown.
 
-    Calls that merely moved are no change, unless they moved from a test that is gone.
+    Calls that merely moved are not a change, unless they moved from a test that is gone.
     """
     report = compare_counts(calls, request_keys, run)
     gone_ids = {move.call.id for move in report.moves if move.is_gone}
@@ -50,21 +50,21 @@ def _list_turns(call: ApprovedCall, scopes: set[str], run: CountedRun) -> Iterat
         if scope not in scopes:
             yield from turns
             continue
-        made = run.made.get((scope, call.id), 0) if _is_counted(scope, run) else 0
-        if is_shared_scope(scope) and made:
-            made = _calls_of_one_run(made, run.scope_starts.get(scope, 1))
-        if call.gate == BEHAVIOUR_GATE and made:
-            yield ScopeTurn(scope, 0, made)
+        call_count = run.call_counts.get((scope, call.id), 0) if _is_counted(scope, run) else 0
+        if is_shared_scope(scope) and call_count:
+            call_count = _count_calls_of_one_run(call_count, run.scope_starts.get(scope, 1))
+        if call.gate == BEHAVIOUR_GATE and call_count:
+            yield ScopeTurn(scope, 0, call_count)
         elif call.gate != BEHAVIOUR_GATE:
             numbers = sorted(turn.turn for turn in turns)
             first_new = numbers[-1] + 1 if numbers else 0
-            numbers += range(first_new, first_new + made)
-            yield from (ScopeTurn(scope, number, 1) for number in numbers[:made])
+            numbers += range(first_new, first_new + call_count)
+            yield from (ScopeTurn(scope, number, 1) for number in numbers[:call_count])
 
 
-def _calls_of_one_run(made: int, runs: int) -> int:
+def _count_calls_of_one_run(call_count: int, runs: int) -> int:
     """How many calls a shared scope makes each time, if every worker that ran it made as many."""
-    return made // runs if made % runs == 0 else made
+    return call_count // runs if call_count % runs == 0 else call_count
 
 
 def _make_change(call: ApprovedCall, turns: Sequence[ScopeTurn]) -> PendingChange:

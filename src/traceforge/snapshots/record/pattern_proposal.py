@@ -1,7 +1,7 @@
 """The smallest declaration for a part of a prompt that differs from run to run.
 
 In: two recordings of the same call. Out: for each part that varies an expression for `match.ignore_patterns`. Never:
-proposes anything for a difference that somebody may have written: only for times, random ids and temporary paths,
+proposes anything for a difference that an author may have written: only for times, random ids and temporary paths,
 and only if nothing else differs.
 """
 

@@ -77,14 +77,14 @@ def propose_changes(
     changes: list[PendingChange] = []
     settled: list[str] = []
     unchanged = sum(used.values())
-    made_again: Counter[tuple[str, str]] = Counter()  # live calls that are as approved
+    calls_as_approved: Counter[tuple[str, str]] = Counter()  # live calls, by scope and snapshot id
     for group in groups:
         kind = _find_change_kind(group, index)
         if kind is None:
             assert group.predecessor is not None
             unchanged += group.calls
             settled.append(group.predecessor.id)
-            made_again.update((turn.scope, group.predecessor.id) for turn in group.turns)
+            calls_as_approved.update((turn.scope, group.predecessor.id) for turn in group.turns)
             continue
         name = group.predecessor.id if group.predecessor else _make_id(group.first, taken_ids)
         taken_ids.add(name)
@@ -93,7 +93,8 @@ def propose_changes(
         changed_ids = {change.id for change in changes}
         same_calls = [call for call in approved if call.id not in changed_ids]
         keys_by_id = {call.id: key for call in same_calls if (key := index.key(call)) is not None}
-        changes += propose_counts(same_calls, keys_by_id, run._replace(made=Counter(run.made) + made_again))
+        call_counts = Counter(run.call_counts) + calls_as_approved
+        changes += propose_counts(same_calls, keys_by_id, run._replace(call_counts=call_counts))
     return Proposal(sorted(changes, key=lambda change: change.id), unchanged, settled)
 
 

@@ -158,7 +158,7 @@ class ApprovalChain:
         return [self._places[name] for name in _follows(self.approvals[place]) if name in self._places]
 
     def _sort_by_predecessors(self) -> list[int]:
-        """Every place, after those that it follows. There is no circle: a hash covers the hashes that it follows."""
+        """Every place, after those that it follows. Cycles cannot exist: a hash covers the hashes that it follows."""
         order: dict[int, None] = {}
         waiting = list(range(len(self.approvals)))
         while waiting:

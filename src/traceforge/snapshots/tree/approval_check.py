@@ -68,7 +68,7 @@ def check_approvals(
     """Check the approvals of a tree, and its snapshots against them.
 
     `unknown_ids` may be in files that could not be read; those have findings of their own. With `require_signed`,
-    every approval must be signed, whatever the project requires.
+    every approval must be signed, even if the project does not require it.
     """
     approvals: list[StoredApproval] = []
     findings: list[Finding] = []

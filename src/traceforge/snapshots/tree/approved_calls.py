@@ -50,7 +50,7 @@ class ScopeTurn(NamedTuple):
     calls: int = 0  # 0: unknown
 
     def to_json(self, *, is_numbered: bool) -> JSONObject:
-        """As it stands in a source; identical calls are numbered where each may have another answer."""
+        """The entry in `source.scopes`; identical calls are numbered where each may have another answer."""
         entry: JSONObject = {"scope": self.scope, "turn": self.turn} if is_numbered else {"scope": self.scope}
         return {**entry, "calls": self.calls} if self.calls else entry
 
@@ -137,7 +137,7 @@ def read_turns(source: JSONObject) -> list[ScopeTurn]:
 
 
 def count_calls(turns: Iterable[ScopeTurn]) -> dict[str, int]:
-    """How many calls of each scope turns stand for; 0 if the number of one of them is unknown."""
+    """How many calls of each scope turns represent; 0 if the number of one of them is unknown."""
     counts: dict[str, int] = {}
     for turn in turns:
         is_known = turn.calls and counts.get(turn.scope, 1)

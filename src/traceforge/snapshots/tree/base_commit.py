@@ -92,7 +92,7 @@ def check_against_base(
 
     `start` is the folder that the project was found from: a tree that is gone between the two is found as well.
     On a developer's machine nothing is compared without `ref`. With `require_signed`, every new approval must be
-    signed by somebody whom that commit allows to.
+    signed by a signer whom that commit allows.
 
     Raises:
         NotFound: Git does not know `ref`.
@@ -123,9 +123,9 @@ def find_base(project: str) -> BuildBase:
 
 @contextmanager
 def _open_base(project: str, ref: str | None) -> Iterator[tuple[GitObjects | None, BuildBase]]:
-    """The base, and the repository it is in while it is open; None where there is no repository."""
+    """The base, and the repository it is in while it is open; None outside of a repository."""
     if ref is None and not _has_repository(project):
-        yield None, BuildBase("", "this is no Git repository")
+        yield None, BuildBase("", "this is not a Git repository")
         return
     base: BuildBase | None = None
     try:
@@ -226,7 +226,7 @@ def _find_lost_approvals(before: _BaseTree, approvals: list[StoredApproval], bas
 
 
 def _read_base_settings(objects: GitObjects, base: BuildBase) -> ApprovedSettings:
-    """The settings of a commit whose policy nobody approved yet: they count as approved. A configuration that cannot
+    """The settings of a commit whose policy was not approved yet: they count as approved. A configuration that cannot
     be read counts as none.
     """
     own, shared = (objects.find(f"{base.commit}:./{name}") for name in (CONFIG_FILE, PYPROJECT_FILE))
@@ -274,10 +274,10 @@ def _load_base(objects: GitObjects, base: BuildBase, root: str, stored: Mapping[
 
 
 def _read_blob(objects: GitObjects, blob: str) -> bytes:
-    found = objects.find(blob)
-    if found is None:
+    git_object = objects.find(blob)
+    if git_object is None:
         raise GitUnavailable("a file of that commit is not in this clone")
-    return found.data
+    return git_object.data
 
 
 def _has_blob(path: str, blob: str) -> bool:

@@ -2,7 +2,7 @@
 
 In: the variables of GitHub Actions or GitLab CI, GitHub's event file, and the repository. Out: a commit and which one
 it is, or why there is none. Never: takes a commit that the author of a pull request could choose, fetches anything,
-or trusts the event file: it is bounded, and a value that is no commit id is an error.
+or trusts the event file: it is bounded, and a value that is not a commit id is an error.
 
     GitHub  pull request    the first parent of the merge commit, else the merge base with the pull request's base
             merge queue     `merge_group.base_sha`
@@ -93,8 +93,8 @@ class _Build:
             before = _read_commit_id(event, "before")
             is_rewritten = event.get("forced") is True and ref != f"refs/heads/{default}"
             return self._find_push_base(before, ref.removeprefix("refs/heads/"), default, is_rewritten=is_rewritten)
-        what = "a tag" if ref.startswith("refs/tags/") else f"the event {_printable(name)}"
-        return BuildBase("", f"this build is of {what}")
+        trigger = "a tag" if ref.startswith("refs/tags/") else f"the event {_printable(name)}"
+        return BuildBase("", f"this build is of {trigger}")
 
     def _find_pull_request_base(self, ref: str) -> BuildBase:
         """The merge commit is GitHub's own only where it is the commit of this build: any other one that is checked
@@ -120,8 +120,8 @@ class _Build:
             return self._require(commit, "the base of the merge request")
         source = environ.get("CI_PIPELINE_SOURCE", "push")
         if environ.get("CI_COMMIT_TAG") or source != "push":
-            what = "a tag" if environ.get("CI_COMMIT_TAG") else f"the source {_printable(source)}"
-            return BuildBase("", f"this build is of {what}")
+            trigger = "a tag" if environ.get("CI_COMMIT_TAG") else f"the source {_printable(source)}"
+            return BuildBase("", f"this build is of {trigger}")
         before = _check_commit_id(environ.get("CI_COMMIT_BEFORE_SHA", ""))
         branch, default = environ.get("CI_COMMIT_BRANCH", ""), _check_branch(environ.get("CI_DEFAULT_BRANCH", ""))
         return self._find_push_base(before, branch, default)
@@ -175,16 +175,16 @@ class _Build:
                 f"the event of this build cannot be read: {exc.message}", hint=_EVENT_HINT
             ) from None
         if not isinstance(event, dict):
-            raise BaseUnavailable("the event of this build is no JSON object", hint=_EVENT_HINT)
+            raise BaseUnavailable("the event of this build is not a JSON object", hint=_EVENT_HINT)
         return event
 
 
 _EVENT_HINT = "GITHUB_EVENT_PATH must name GitHub's own file; or name the commit: --base REF."
 
 
-def not_in_clone(what: str, fetch: tuple[str, ...]) -> BaseUnavailable:
+def not_in_clone(subject: str, fetch: tuple[str, ...]) -> BaseUnavailable:
     """The error about something that a `git fetch` with these arguments brings."""
-    return BaseUnavailable(f"{what} is not in this clone", hint=f"Run: git fetch {shlex.join(fetch)}", fetch=fetch)
+    return BaseUnavailable(f"{subject} is not in this clone", hint=f"Run: git fetch {shlex.join(fetch)}", fetch=fetch)
 
 
 def _read_member(event: JSONObject, names: tuple[str, ...]) -> str:
@@ -206,14 +206,14 @@ def _read_branch_name(event: JSONObject, *names: str) -> str:
 
 def _check_commit_id(text: str) -> str:
     if not _COMMIT_ID.match(text):
-        raise BaseUnavailable("what should name the base of this build is no commit id", hint=_EVENT_HINT)
+        raise BaseUnavailable("the base of this build is not named by a commit id", hint=_EVENT_HINT)
     return text
 
 
 def _check_branch(text: str) -> str:
-    """Refuse what Git would not take for a branch, or for something else."""
+    """Refuse a name that Git would not read as a branch."""
     if not _BRANCH_NAME.match(text):
-        raise BaseUnavailable("what should name the default branch is no branch", hint=_EVENT_HINT)
+        raise BaseUnavailable("the name of the default branch is not valid", hint=_EVENT_HINT)
     return text
 
 

@@ -32,7 +32,7 @@ class ScopeState(StrEnum):
     """What a run tells about the calls of a scope."""
 
     COUNTED = "counted"  # it ran whole and passed
-    GONE = "gone"  # it exists no more, and makes no calls
+    REMOVED = "removed"  # it no longer exists, and makes no calls
     UNKNOWN = "unknown"  # it did not run, or not to its end
 
 
@@ -48,7 +48,7 @@ class CountRule(StrEnum):
 class CountedRun(NamedTuple):
     """A run, as far as its calls are counted."""
 
-    made: MadeCalls
+    call_counts: MadeCalls
     outcomes: Mapping[str, str]  # of every scope that ran: "passed", "failed" or "skipped"
     scopes: RunScopes
     config: Config
@@ -62,7 +62,7 @@ class CountedRun(NamedTuple):
             return ScopeState.UNKNOWN
         if self.outcomes.get(scope) == PASSED:
             return ScopeState.COUNTED
-        return ScopeState.GONE if self.scopes.is_removed(scope) else ScopeState.UNKNOWN
+        return ScopeState.REMOVED if self.scopes.is_removed(scope) else ScopeState.UNKNOWN
 
 
 def find_count_rule(call: ApprovedCall, scope: str, config: Config) -> CountRule:
@@ -83,7 +83,7 @@ class CountDifference(NamedTuple):
     call: ApprovedCall  # the first snapshot of the request in this scope, or at all
     scope: str
     approved: int
-    made: int
+    actual: int
     is_gone: bool = False
     calls: tuple[ApprovedCall, ...] = ()  # all snapshots of the request
 
@@ -106,7 +106,7 @@ def compare_counts(
     for call in approved_calls:
         groups.setdefault(request_keys.get(call.id, call.id), []).append(call)
     made_by_id: dict[str, Counter[str]] = {}
-    for (scope, name), times in run.made.items():
+    for (scope, name), times in run.call_counts.items():
         made_by_id.setdefault(name, Counter())[scope] += times
     report = CountReport([], [])
     for calls in groups.values():
@@ -121,13 +121,13 @@ class _RequestCounts:
         self._run = run
         self._calls = calls
         self.approved: dict[str, float] = {}  # infinite: unknown
-        self.made: Counter[str] = Counter()
+        self.actual: Counter[str] = Counter()
         self.by_scope: dict[str, ApprovedCall] = {}
         for call in calls:
             for scope, times in call.call_counts.items():
                 self.approved[scope] = self.approved.get(scope, 0) + (times or inf)
                 self.by_scope.setdefault(scope, call)
-            self.made.update(made_by_id.get(call.id, {}))
+            self.actual.update(made_by_id.get(call.id, {}))
         self.is_unknown = any(not call.turns for call in calls) or inf in self.approved.values()
 
     def add_to(self, report: CountReport) -> None:
@@ -136,7 +136,7 @@ class _RequestCounts:
             return
         more = sum(max(0, change) for _, change in differences)
         fewer = -sum(min(0, change) for _, change in differences)
-        elsewhere = sum(times for scope, times in self.made.items() if self._is_unjudged(scope))
+        elsewhere = sum(times for scope, times in self.actual.items() if self._is_unjudged(scope))
         has_moved = more == fewer or (
             self._fits_elsewhere(differences) if more > fewer else fewer <= more + elsewhere
         )
@@ -145,32 +145,32 @@ class _RequestCounts:
 
     def _find_differences(self) -> Iterator[tuple[CountDifference, int]]:
         """The scopes with another number of calls, and by how many it differs."""
-        for scope in {**self.approved, **self.made}:
+        for scope in {**self.approved, **self.actual}:
             approved = self.approved.get(scope, 0)
             state = self._run.find_state(scope)
             if state is ScopeState.UNKNOWN or approved == inf:
                 continue
-            made = self.made[scope] if state is ScopeState.COUNTED else 0
-            if made < approved:
-                made = min(int(approved), made + self._count_earlier(scope))
+            actual = self.actual[scope] if state is ScopeState.COUNTED else 0
+            if actual < approved:
+                actual = min(int(approved), actual + self._count_earlier(scope))
             call = self.by_scope.get(scope, self._calls[0])
-            change = self._count_change(call, scope, int(approved), made)
+            change = self._count_change(call, scope, int(approved), actual)
             if change:
-                is_gone = state is ScopeState.GONE
-                yield CountDifference(call, scope, int(approved), made, is_gone, tuple(self._calls)), change
+                is_gone = state is ScopeState.REMOVED
+                yield CountDifference(call, scope, int(approved), actual, is_gone, tuple(self._calls)), change
 
-    def _count_change(self, call: ApprovedCall, scope: str, approved: int, made: int) -> int:
+    def _count_change(self, call: ApprovedCall, scope: str, approved: int, actual: int) -> int:
         rule = find_count_rule(call, scope, self._run.config)
         if rule is CountRule.MAY_VARY:
             return 0
         if rule is CountRule.ONCE:
-            return bool(made) - bool(approved)
+            return bool(actual) - bool(approved)
         if rule is CountRule.MAY_REPEAT and approved:
-            return min(0, made - approved)
+            return min(0, actual - approved)
         if is_shared_scope(scope) and approved:
-            runs = min(self._run.scope_starts.get(scope, 0), max(1, -(-made // approved)))
-            return made - approved * max(1, runs)
-        return made - approved
+            runs = min(self._run.scope_starts.get(scope, 0), max(1, -(-actual // approved)))
+            return actual - approved * max(1, runs)
+        return actual - approved
 
     def _count_earlier(self, scope: str) -> int:
         return sum(self._run.made_earlier.get((scope, call.id), 0) for call in self._calls)
@@ -184,4 +184,4 @@ class _RequestCounts:
         """
         if any(difference.approved for difference, change in differences if change > 0):
             return False
-        return self.is_unknown or self.made.total() <= sum(self.approved.values()) * self._run.workers
+        return self.is_unknown or self.actual.total() <= sum(self.approved.values()) * self._run.workers

@@ -159,7 +159,7 @@ def _find_equated(declaration: _Declaration, calls: Sequence[ApprovedCall]) -> t
 
 def _is_same_call(first: ApprovedCall, second: ApprovedCall) -> bool:
     """Whether two requests are equal but for what is volatile by its nature, or were recorded as equal ones."""
-    if any(one.scope == other.scope and one.turn != other.turn for one in first.turns for other in second.turns):
+    if any(turn.scope == other.scope and turn.turn != other.turn for turn in first.turns for other in second.turns):
         return True
     bodies = {
         canonical_bytes(replace_volatile_spans(call.raw_response.request_body))

@@ -111,7 +111,7 @@ class GitObjects:
         return [line[7:].decode() for line in head.split(b"\n") if line.startswith(b"parent ")]
 
     def list_folder(self, name: str) -> dict[str, TreeEntry] | None:
-        """The entries of a folder of a commit; None if it is no folder there.
+        """The entries of a folder of a commit; None if it is not a folder there.
 
         Raises:
             GitUnavailable: Git has ended.

@@ -22,7 +22,7 @@ _HINT = 'Restore it from that commit, or remove its snapshots one by one: tracef
 
 
 def list_tree_files(objects: GitObjects, tree: str) -> dict[str, str]:
-    """The files of a snapshot tree in a commit, with the ids of their blobs; none if it is no folder there."""
+    """The files of a snapshot tree in a commit, with the ids of their blobs; none if it is not a folder there."""
     files = {}
     for name, entry in (objects.list_folder(tree) or {}).items():
         if entry.is_file:

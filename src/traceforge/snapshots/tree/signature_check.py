@@ -1,11 +1,11 @@
 """Whether the approvals of a tree are signed by those who may sign them.
 
 In: the approvals of a tree, and who may sign: of the tree itself, or of the commit that a build is compared with.
-Out: findings, and how many signatures nobody is known for. Never: takes a signature for proof of a person where no
+Out: findings, and how many signatures have an unknown signer. Never: takes a signature for proof of a person where no
 file says whose key it is.
 
 A project requires signatures from the approval on that approved `approvals.require_signed`. Approvals that it follows
-are older, and are exempt; every other one is not, so that nobody can add an unsigned one beside it.
+are older, and are exempt. Every other approval needs a signature, also one that was added in parallel.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ def check_signatures(root: str, chain: ApprovalChain, *, require_all: bool = Fal
 def check_new_signatures(
     root: str, new_approvals: Sequence[StoredApproval], base_signers: bytes | None, base: str
 ) -> Iterator[Finding]:
-    """Signed approvals that a commit does not have, and that nobody signed whom that commit allows to.
+    """Findings for signed approvals that a commit does not have, if that commit does not allow their signer.
 
     `base_signers` is the file of allowed signers of the commit: a pull request that adds its own key does not count.
     """

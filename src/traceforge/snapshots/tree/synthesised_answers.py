@@ -80,7 +80,7 @@ class SynthesisedAnswers:
 
 
 def _drop_media_type(headers: Pairs) -> Pairs:
-    """What a client says about its body by itself, and nobody writes by hand."""
+    """Drop the media type: a client adds it by itself, and a snapshot written by hand leaves it out."""
     return tuple(pair for pair in headers if pair[0] != "content-type")
 
 

@@ -117,7 +117,7 @@ def verify_tree(
 
     `map_tasks` maps the check over the files; the command line passes one that uses every core. `content` collects
     what was read, which is usable only without findings. With `require_signed`, every approval must be signed,
-    whatever the project requires.
+    even if the project does not require it.
 
     Raises:
         CannotRead: `root` itself cannot be listed.

@@ -42,7 +42,7 @@ def compare(
 
 
 def differences(report: CountReport) -> dict[str, tuple[int, int]]:
-    return {difference.scope: (difference.approved, difference.made) for difference in report.differences}
+    return {difference.scope: (difference.approved, difference.actual) for difference in report.differences}
 
 
 @pytest.mark.parametrize(
