@@ -362,7 +362,7 @@ def project(approved: Path, tmp_path: Path) -> Iterator[Project]:
         yield Project(folder, server)
 
 
-SHORT = ("a call more", "a call that moved", "a scope that tests share")
+SHORT = ("a call more", "a call that moved")
 
 
 def _list_params(classes: Mapping[str, list[Case]]) -> Iterator[object]:
@@ -461,6 +461,7 @@ def test_a_declared_test_or_model_may_call_more_or_less_often(project: Project, 
     assert code == (ran := project.judge(PYTEST)).code, ran
 
 
+@pytest.mark.slow
 def test_the_calls_of_a_test_that_failed_are_not_counted(project: Project) -> None:
     """It may not have come to its other calls."""
     project.edit("test_soups.py", TWICE, "assert not ask('Name a soup.')")

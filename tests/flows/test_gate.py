@@ -98,6 +98,7 @@ def test_record_files_only_the_change(site: Site) -> None:
     assert 0 == site.run("verify").code
 
 
+@pytest.mark.slow
 def test_a_removed_parameter_is_shown_beside_the_snapshot_of_the_same_test(site: Site) -> None:
     """Not beside that of another test that never had the parameter."""
     site.edit('"temperature": 0, ', "")
@@ -116,6 +117,7 @@ def test_a_removed_parameter_is_shown_beside_the_snapshot_of_the_same_test(site:
         assert (f"four_providers.py::{scope}" in scopes) == (rule == "GT1")
 
 
+@pytest.mark.slow
 def test_a_new_call_is_red_and_names_the_nearest_snapshot(site: Site) -> None:
     with (site.folder / "four_providers.py").open("a") as file:
         file.write('\n\ndef test_more() -> None:\n    chat("Name a soup.")\n    assert chat("Name a salad.")\n')
@@ -165,6 +167,7 @@ def test_a_provider_whose_url_has_a_password_can_be_recorded(site: Site) -> None
     assert 1 == len(list((site.folder / ".ai-snapshots" / "openai").iterdir()))
 
 
+@pytest.mark.slow
 def test_a_run_that_replays_nothing_is_not_green(site: Site) -> None:
     """Exit code 3: nothing was checked."""
     ran = site.run("test", "--", str(site.python), "-c", "print('hello')")

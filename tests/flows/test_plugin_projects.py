@@ -60,7 +60,7 @@ WAYS = {
 
 
 @pytest.mark.parametrize(
-    "way", [name if name == "workers" else pytest.param(name, marks=pytest.mark.slow) for name in WAYS]
+    "way", [name if name == "the root" else pytest.param(name, marks=pytest.mark.slow) for name in WAYS]
 )
 def test_each_package_is_judged_by_its_own_snapshots(site: Site, way: str) -> None:
     """Found upwards from each file; a call that was approved in one package is not approved in another."""

@@ -108,6 +108,7 @@ def test_unused_snapshots_are_reported_at_the_end(site: Site) -> None:
     assert ("2 passed" in ran.out, 1) == (True, ran.out.count("GT3"))
 
 
+@pytest.mark.slow
 def test_snapshots_of_a_failing_test_are_not_called_unused(site: Site) -> None:
     site.edit('assert len(embed("soup")) > 3', "assert False")
 
@@ -255,6 +256,7 @@ def test_recorded_calls_name_the_keys_that_were_set(recorded: Site) -> None:
     assert "sk-nothing-of-value" not in "".join(file.read_text() for file in files)
 
 
+@pytest.mark.slow
 def test_a_suite_needs_no_key(site: Site) -> None:
     """The keys set while recording have dummy values, also for a client in `conftest.py`."""
     (site.folder / "conftest.py").write_text(EARLY)

@@ -93,6 +93,7 @@ def test_prompts_that_differ_in_a_redacted_part_are_two_calls(site: Site, letter
     assert 2 == text.count("not compared: $.user (3 times)")
 
 
+@pytest.mark.slow
 def test_another_redacted_part_is_red(site: Site, letters: Site) -> None:
     """A name that was never approved. The report does not show it."""
     ran = site.plugin(TRACEFORGE_MATCH_KEY=key_of(letters), NAMES="ann.lee eve.fox")

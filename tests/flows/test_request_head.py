@@ -36,6 +36,7 @@ def configure(site: Site, **settings: object) -> None:
     assert 0 == approved.code, approved
 
 
+@pytest.mark.slow
 def test_another_upstream_is_one_finding_with_the_line_that_declares_it_the_same(site: Site) -> None:
     """For all calls; with the line, it is green."""
     site.edit(URL, 'f"https://llm.example.com/gateway/{path}"')

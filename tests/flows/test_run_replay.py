@@ -254,6 +254,7 @@ def test_a_python_that_cannot_be_instrumented_does_not_start(project: Path, serv
     assert (3, [], []) == (outcome.exit_code, answers, server.received)
 
 
+@pytest.mark.slow
 def test_an_application_may_replay_by_itself_in_a_run(project: Path, server: Upstream) -> None:
     """In a recording run and in a replaying one: each call is answered once."""
     program(
@@ -330,6 +331,7 @@ def test_tests_are_reported_under_the_scopes_of_their_calls(
     assert ([], [], {}) == (server.received, player.unmatched, outcome.problems)
 
 
+@pytest.mark.slow
 def test_a_test_that_passes_when_it_is_run_again_has_passed(project: Path, server: Upstream) -> None:
     """The last result counts."""
     flaky = "import os\ndef test_it():\n    if not os.path.exists('x'): open('x', 'w').close(); assert False"
