@@ -193,6 +193,7 @@ RETRIED = """    post("chat/completions", {"model": "gpt-4.1-mini", "messages": 
     assert post("""
 MENU, TABLE, CLASS = 'ask("Name the menu.")', 'ask("Lay the table.")', 'ask("Start the class.")'
 WATER, KITCHEN_CALL, KNIFE = 'ask("Heat the water.")', 'ask("Open the kitchen.")', '    ask("Name a knife.")\n'
+SPOON = 'ask("Take a spoon.")'
 MORE, LESS = "approved with 1 call, this run made 2", "approved with 2 calls, this run made 1"
 NONE, GONE, NEW = (
     "approved with 1 call, this run made none",
@@ -202,7 +203,7 @@ NONE, GONE, NEW = (
 RED = {
     "a call more": [
         Case("in a test", "test_soups.py", ONCE, TWICE + "\n", MORE),
-        Case("in a fixture of a test", "conftest.py", "return ask(", 'ask("Take a spoon.")\n    return ask(', MORE),
+        Case("in a fixture of a test", "conftest.py", SPOON, f"{SPOON} and {SPOON}", MORE),
         Case("of a request without a record", "test_soups.py", SOUP, f"{SOUP} and {SOUP}", "GT2"),
         Case("of an answer that may vary", "test_soups.py", HERB, f"{HERB} and {HERB}", "GT2"),
         Case("in another test", "test_soups.py", SOUP, f'{SOUP} and ask("Name a spice.")', NEW, ways=(TEST, PYTEST)),
