@@ -70,7 +70,7 @@ CONFIG = """{
   // Files and folders that are never the place a call came from, such as "src/app/llm".
   "callsite": { "skip": [] },
 
-  // Parts of a request that may differ when it is replayed: paths such as "$.messages[0].content", expressions, and
+  // Parts of a request that may differ when it is replayed: paths such as "$.metadata.request_id", expressions, and
   // names of headers; and headers that are compared too, such as "openai-organization".
   "match": {
     "ignore_paths": [], "ignore_patterns": [], "redacted": "require", "headers": [], "ignore_headers": []

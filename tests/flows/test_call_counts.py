@@ -411,7 +411,7 @@ def test_record_proposes_the_new_number(project: Project) -> None:
     project.approve()
 
     assert "changed (number of calls): 1" in ran.err, ran
-    assert "test_soups.py::test_once: 1 calls approved, 2 calls now" in diff.out, diff
+    assert "test_soups.py::test_once: 1 call approved, 2 calls now" in diff.out, diff
     assert (0, 0) == (project.judge(TEST, "-k", "test_once").code, project.server.served)
     project.edit("test_soups.py", TWICE + "\n", ONCE)
     assert 1 == project.judge(TEST, "-k", "test_once").code

@@ -152,6 +152,7 @@ def test_another_key_is_the_wrong_key(site: Site, letters: Site) -> None:
     assert 2 == text.count("TF210"), text
     assert committed in text
     assert "another" not in text
+    assert "Traceback" not in text
     assert key_of(letters) not in text + recorded.err
 
 

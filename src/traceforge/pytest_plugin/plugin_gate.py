@@ -104,6 +104,8 @@ class PluginGate:
 
     def judge_late_calls(self, *, is_exit: bool = False) -> bool:
         """Judge calls that were made after the tests; whether one of them was not approved, or may still come."""
+        if self._process is None:
+            return False  # The gate could not be opened, which is an error of its own.
         self.close()
         misses = self.process.take_late_misses() if self._session is not None else []
         messages = [f"(after the tests): {NEW_RULE} {miss}" for miss in misses]

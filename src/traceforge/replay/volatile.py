@@ -28,7 +28,7 @@ PATTERNS_SETTING = "match.ignore_patterns"
 _STEP = re.compile(
     r'\.(?P<name>[A-Za-z_][\w-]*)|\[(?P<quoted>"(?:[^"\\]|\\.)*")\]|\[(?P<index>\d{1,6})\]|(?P<all>\[\*\]|\.\*)'
 )
-_HINT = "Write it as $.messages[0].content, with [*] for every item."
+_HINT = "Write it as $.metadata.request_id, or $.messages[*].name for every item of a list."
 
 Step = str | int | None  # a member, an item, or all of them
 

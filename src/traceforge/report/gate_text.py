@@ -155,7 +155,9 @@ def _count_lines(before: ApprovedCall, change: PendingChange) -> Iterator[str]:
     for scope in {**approved, **proposed}:
         if approved.get(scope) != proposed.get(scope):
             counts = [
-                f"{calls[scope] or 'an unknown number of'} calls" if scope in calls else "no calls"
+                (count(calls[scope], "call") if calls[scope] else "an unknown number of calls")
+                if scope in calls
+                else "no calls"
                 for calls in (approved, proposed)
             ]
             yield f"    {one_line(scope)}: {counts[0]} approved, {counts[1]} now"

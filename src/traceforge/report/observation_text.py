@@ -17,7 +17,7 @@ MOVES_SHOWN = 6
 def observation_lines(observations: RunObservations) -> Iterator[str]:
     """Calls that were compared only in part, or not at all."""
     for declared, times in sorted(observations.volatile.items()):
-        yield f"ignored as volatile: {one_line(declared)} ({times} times)"
+        yield f"ignored as volatile: {one_line(declared)} ({count(times, 'time')})"
     for path, times in sorted(observations.uncompared_fields.items()):
         yield f"not compared: {path} ({count(times, 'time')})"
     if observations.uncompared_calls:

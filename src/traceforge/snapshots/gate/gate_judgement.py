@@ -248,7 +248,8 @@ def _find_uncompared(snapshots: ProjectSnapshots, observations: RunObservations)
     setting = snapshots.loaded.config.match.redacted
     if not observations.uncompared_calls or not requires_comparison(setting, os.environ):
         return []
-    message = f"redacted parts of {observations.uncompared_calls} calls could not be compared"
+    calls = "1 call" if observations.uncompared_calls == 1 else f"{observations.uncompared_calls} calls"
+    message = f"redacted parts of {calls} could not be compared"
     if snapshots.player.has_match_key:
         hint = "They were recorded without the match key: record them again, and approve them."
     else:

@@ -46,8 +46,8 @@ RAW_RESPONSE_LOST_RULE = "AP11"
 
 _APPROVE_HINT = 'Restore it from Git, or approve it as it is: traceforge approve --tree --reason "…"'
 _RESTORE_APPROVAL_HINT = (
-    "Restore the missing approval from Git; after git cherry-pick, approve the tree as it is: "
-    'traceforge approve --tree --reason "…"'
+    "Restore it: git checkout COMMIT -- .ai-snapshots/approvals; then, after git revert or cherry-pick, approve the "
+    'tree as it is: traceforge approve --tree --reason "…"'
 )
 _LATEST_HINT = 'Restore it from Git; to go back to an earlier answer: traceforge approve --tree --reason "…"'
 _RAW_RESPONSE_HINT = "Restore both files from Git. A record that you write by hand needs an id of its own."

@@ -48,8 +48,8 @@ from traceforge.snapshots.tree.git_objects import GitObjects, blob_id
 from traceforge.snapshots.tree.removed_trees import BASE_RULE, find_removed_trees, list_tree_files
 
 _HINT = (
-    "Restore it from that commit, or approve it: "
-    'traceforge record -- COMMAND, then traceforge approve --all --reason "…"'
+    "Restore it: git checkout COMMIT -- .ai-snapshots; or record and approve the change. After git revert, approve "
+    'the tree as it is: traceforge approve --tree --reason "…"'
 )
 _GIT_HINT = "Install Git, or allow it here: git config --global --add safe.directory FOLDER"
 

@@ -33,7 +33,10 @@ ORDINARY_TEXTS = (
 MESSAGE_MEMBERS = frozenset({"content", "input", "instructions", "output", "prompt", "system", "text"})
 
 
-_HALF_HINT = "Match only the part that varies: traceforge record -- COMMAND proposes an expression for it."
+_HALF_HINT = (
+    "Take it out of the configuration; then traceforge record -- COMMAND proposes an expression for the part "
+    "that varies."
+)
 _EQUAL_HINT = 'Narrow it until the two differ again, or remove one: traceforge snapshot rm {id} --reason "…"'
 
 
