@@ -275,7 +275,9 @@ def test_a_redacted_request_is_not_sent(site: Site, flaky: FlakyServer) -> None:
     """Its secret was never stored: exit 3 with the reason, and the others are checked."""
     checked = Site(site.folder, site.python, flaky)
     checked.add('def test_mail() -> None:\n    assert chat("Write to ada@lovelace.org")')
-    assert (0, 0) == (checked.record("-k", "test_mail").code, checked.approve().code)
+    (checked.folder / ".ai-snapshots" / "match-key.json").unlink()  # of the machine that recorded the others
+    recorded, approved = checked.record("-k", "test_mail"), checked.approve()
+    assert (0, 0) == (recorded.code, approved.code), (recorded, approved)
     (name,) = [
         path.stem
         for path in checked.folder.glob(".ai-snapshots/wire/chat-*.json")

@@ -197,7 +197,7 @@ def test_an_unused_snapshot_is_reported_once(site: Site) -> None:
 
     ran = run(site, "-n", "2", SHUFFLE="11")
 
-    assert (1, ["GT3", "GT3"]) == (ran.code, findings(ran)), ran.out
+    assert (1, ["GT3", "GT3", "GT6"]) == (ran.code, findings(ran)), ran.out
     assert f"{TESTS} passed" in ran.out
 
 

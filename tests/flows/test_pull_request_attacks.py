@@ -311,6 +311,22 @@ def test_a_file_that_only_lists_the_tests_is_not_green(site: Site) -> None:
 
 
 @pytest.mark.slow
+def test_a_file_does_not_allow_unused_snapshots_in_a_build(site: Site) -> None:
+    """The command line may, and a developer's own file."""
+    site.edit('assert len(embed("soup")) > 3', "pass")
+    _write("pytest.ini", "[pytest]\naddopts = --traceforge-allow-unused\n")(site)
+    some = ("-k", "chat_async or embedding")
+    here = site.plugin(*some)
+    variables = _build(site)
+
+    by_file = site.plugin(*some, **variables)
+    by_option = site.plugin("--traceforge-allow-unused", *some, **variables)
+
+    assert (0, 1, 0) == (here.code, by_file.code, by_option.code), by_file
+    assert "GT3" in by_file.out
+
+
+@pytest.mark.slow
 def test_a_renamed_test_does_not_hide_a_changed_prompt(site: Site) -> None:
     site.edit("def test_chat_again", "def test_chat_anew")
     site.edit("You are brief.", "You are evil.")

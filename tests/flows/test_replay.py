@@ -98,11 +98,15 @@ def test_every_sdk_gets_the_recorded_response(recorded: Recorded, other: Upstrea
 
 
 @pytest.mark.slow
-def test_every_sdk_gets_the_recorded_response_at_another_address_and_pace(recorded: Recorded) -> None:
-    """Under the provider's own prefix, without an upstream; ten thousand times as fast."""
+def test_every_sdk_gets_the_recorded_response_at_another_address_and_pace(
+    recorded: Recorded, other: Upstream
+) -> None:
+    """Under the provider's own prefix, which is another server of this machine; ten thousand times as fast."""
     folder, results = recorded
     prefixes = {"openai-responses": "openai"}
-    with proxy(folder, "--mode", "replay", "--pace", "x10000") as running:
+    providers = {prefixes.get(ask.provider, ask.provider) for ask in SDK_CALLS}
+    upstreams = [word for provider in providers for word in ("--upstream", f"{provider}={other.url}")]
+    with proxy(folder, "--mode", "replay", "--pace", "x10000", *upstreams) as running:
         for ask in SDK_CALLS:
             url = f"{running.url}/{prefixes.get(ask.provider, ask.provider)}"
             assert results[ask.name] == ask.call(url, ignore_event), ask.name

@@ -105,7 +105,7 @@ def start_gate(config: pytest.Config, mode: str, folder: Path | None = None) -> 
     In CI, snapshots that the base of the build has and this tree lacks are an error; `open_gates` asks Git for them.
     """
     is_build = bool(os.environ.get("CI"))
-    if mode == "off" and is_build and not is_off_on_command_line(config):
+    if mode == "off" and is_build and not is_on_command_line(config, "--traceforge=off", "--traceforge off"):
         mode = ""
     if HOOK_MODULE in sys.modules or mode == "off":
         return
@@ -135,12 +135,12 @@ def find_projects(config: pytest.Config) -> list[Path]:
     return list(dict.fromkeys(folder for folder in folders if folder is not None))
 
 
-def is_off_on_command_line(config: pytest.Config) -> bool:
-    """Whether the command line or PYTEST_ADDOPTS switched the gate off: in CI, a file of the project may not do so,
-    because a pull request can change it.
+def is_on_command_line(config: pytest.Config, *options: str) -> bool:
+    """Whether the command line or PYTEST_ADDOPTS has one of these options: in CI, a file of the project may not
+    weaken the gate, because a pull request can change it.
     """
     words = " ".join([*config.invocation_params.args, os.environ.get("PYTEST_ADDOPTS", "")])
-    return "--traceforge=off" in words or "--traceforge off" in words
+    return any(option in words for option in options)
 
 
 def find_snapshots_folder(start: Path) -> Path | None:

@@ -15,7 +15,7 @@ import pytest
 from traceforge.capture.hook.pytest_scopes import leave_pytest
 from traceforge.config import is_ci, load_config
 from traceforge.errors import TraceForgeError
-from traceforge.pytest_plugin import MARK, WORKER_REPORT_KEY, is_worker
+from traceforge.pytest_plugin import MARK, WORKER_REPORT_KEY, is_on_command_line, is_worker
 from traceforge.report.observation_text import observation_lines
 from traceforge.report.text_format import finding_lines, hint_line
 from traceforge.snapshots.gate.gate_findings import NEW_RULE
@@ -249,7 +249,10 @@ class PluginGate:
 
     def _judge(self, observations: RunObservations) -> None:
         is_only_collected = bool(self._config.getoption("collectonly", False))
-        allow_unused = is_only_collected or bool(self._config.getoption("--traceforge-allow-unused"))
+        allow_unused = is_only_collected or (
+            bool(self._config.getoption("--traceforge-allow-unused"))
+            and (not is_ci() or is_on_command_line(self._config, "--traceforge-allow-unused"))
+        )
         skipped_modules = [] if is_only_collected else observations.skipped_modules
         tests = {**dict.fromkeys(skipped_modules, "skipped"), **self._tests}
         tests = {self.process.name_scope(test): outcome for test, outcome in tests.items()}

@@ -16,7 +16,7 @@ from traceforge.config import SNAPSHOTS_DIR
 from traceforge.findings import Finding
 from traceforge.report.finding_locations import FindingLocator, SourceLocation
 from traceforge.report.gate_text import gate_finding_lines, gate_report_lines
-from traceforge.report.text_format import audit_summary, hint_line, one_line
+from traceforge.report.text_format import audit_summary, hint_line, one_line, split_node_id
 from traceforge.snapshots.formats.approved_policy import POLICY_RULE
 from traceforge.snapshots.formats.tree_layout import WIRE_DIR
 from traceforge.snapshots.gate.gate_findings import CALLS_RULE, UNUSED_RULE, GateFinding
@@ -152,7 +152,7 @@ def _test_cases(tests: Mapping[str, str], findings: Iterable[ReportedFinding]) -
         for scope in finding.scopes:
             reasons.setdefault(scope, []).append(f"{finding.finding.rule} {finding.message}")
     for name in {**tests, **reasons}:
-        group, _, test = name.rpartition("::")
+        group, test = split_node_id(name)
         if name in reasons:
             yield CaseResult(group, test, CaseOutcome.FAILED, "\n".join(reasons[name]))
         else:

@@ -21,7 +21,7 @@ from traceforge.report.diff_text import comparison_text
 from traceforge.report.observation_text import observation_lines, uncompared_line
 from traceforge.report.request_head_text import head_change_lines, unknown_parts_text
 from traceforge.report.run_text import survivor_lines
-from traceforge.report.text_format import PROMPT_ONLY, count, hint_line, one_line
+from traceforge.report.text_format import PROMPT_ONLY, count, hint_line, one_line, split_node_id
 from traceforge.snapshots.formats.approved_policy import APPROVE_COMMAND, SettingChange, find_policy_changes
 from traceforge.snapshots.gate.gate_findings import REFUSED_RULE, GateFinding, findings_json
 from traceforge.snapshots.record.pending_changes import ChangeKind, PendingChange
@@ -79,7 +79,7 @@ def change_lines(changes: Sequence[PendingChange]) -> Iterator[str]:
 
 def _test_names(change: PendingChange) -> str:
     """The first test that makes the call, and how many more; "" for a call outside tests."""
-    scopes = [turn.scope.rpartition("::")[2] for turn in change.turns if turn.scope]
+    scopes = [split_node_id(turn.scope)[1] for turn in change.turns if turn.scope]
     if not scopes:
         return ""
     names = list(dict.fromkeys(scopes))
@@ -262,11 +262,14 @@ def refused_model_lines(changes: Iterable[PendingChange]) -> Iterator[str]:
     for change in changes:
         if change.kind is ChangeKind.REFUSED and change.record is not None:
             model = str(cast("JSONObject", change.record["request"]).get("model"))
-            missing.setdefault(model, Counter()).update(reason.field for reason in change.reasons)
-    for model, fields in sorted(missing.items()):
-        field_counts = ", ".join(f"{name.partition('.')[2]} ({times})" for name, times in fields.most_common())
+            # A field has a group, such as `request.temperature`; other reasons are not about the model.
+            fields = [reason.field.partition(".")[2] for reason in change.reasons if "." in reason.field]
+            missing.setdefault(model, Counter()).update(fields)
+    declarable = {model: counts for model, counts in sorted(missing.items()) if counts}
+    for model, counts in declarable.items():
+        field_counts = ", ".join(f"{name} ({times})" for name, times in counts.most_common())
         yield f"{one_line(model)}: refused for {field_counts}"
-    if missing:
+    if declarable:
         yield "to declare what these models support: traceforge record --propose-config"
 
 

@@ -53,6 +53,13 @@ def count(number: int, noun: str) -> str:
     return f"{number} {noun}" if number == 1 or noun in _UNCOUNTED else f"{number} {noun}s"
 
 
+def split_node_id(test: str) -> tuple[str, str]:
+    """The file with its class, and the function with its case, which may have `::` in its name."""
+    function, bracket, case = test.partition("[")
+    group, _, name = function.rpartition("::")
+    return group, name + bracket + case
+
+
 def bytes_text(number: int) -> str:
     """`512 bytes`, `12.3 kB`, `4.5 MB`."""
     if number < 1000:

@@ -150,7 +150,7 @@ def _find_start_time(path: str, calls: Sequence[CassetteInteraction]) -> datetim
 def _make_exchange(
     interaction: CassetteInteraction, name: str, scope: str, started: datetime, index: int
 ) -> Exchange:
-    function = scope.rpartition("::")[2].partition("[")[0]
+    function = scope.partition("[")[0].rpartition("::")[2]
     source = f"{scope.partition('::')[0]}:0:{function}" if scope else f"{name}:0:"
     body = interaction.response_body
     return Exchange(

@@ -85,7 +85,7 @@ class RunScopes:
         path = self._find_file(file)
         if not path:  # Removed, if tests of the same folder ran; else the node id may be relative to another folder.
             return os.path.dirname(file) in self._test_folders
-        name = node.rpartition("::")[2].partition("[")[0]
+        name = node.partition("[")[0].rpartition("::")[2]  # a case may have `::` in its name
         try:
             text = read_file(path).decode(errors="replace")
         except CannotRead:

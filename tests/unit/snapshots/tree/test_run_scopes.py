@@ -16,6 +16,7 @@ from traceforge.snapshots.tree.run_scopes import TESTS_LENGTH_MAX, RunScopes, na
         ("tests/test_a.py::test_one", False),  # it ran
         ("tests/test_a.py::test_two", False),  # it is there
         ("tests/test_a.py::TestB::test_two[x-1]", False),
+        ("tests/test_a.py::test_two[std::vector]", False),
         ("tests/test_a.py::test_tw", True),  # renamed
         ("tests/test_old.py::test_one", True),  # its file went; others of its folder ran
         ("elsewhere/test_old.py::test_one", False),  # nobody can say
