@@ -31,13 +31,22 @@ def hook(module: Any, patches: Patches) -> None:
     _hook_async(module, patches)
 
 
+def _find_url(request: Any) -> str:
+    """The URL as it is sent: the extension `target` stands in for its path and query."""
+    target = getattr(request, "extensions", {}).get("target")
+    if not target:
+        return str(request.url)
+    text = target.decode("latin-1") if isinstance(target, bytes) else str(target)
+    return f"{request.url.scheme}://{request.url.netloc.decode('latin-1')}/{text.removeprefix('/')}"
+
+
 def _hook_sync(module: Any, patches: Patches) -> None:
     response_stream, request_stream = _make_sync_streams(module)
     replayed_stream, _ = _make_replayed_streams(module)
 
     def wrap(send: Any) -> Any:
         def handle_request(self: Any, request: Any) -> Any:
-            call = dispatch.begin_call(request.method, str(request.url), request.headers.raw)
+            call = dispatch.begin_call(request.method, _find_url(request), request.headers.raw)
             if call is None:
                 return send(self, request)
             if call.replays_first:
@@ -65,7 +74,7 @@ def _hook_async(module: Any, patches: Patches) -> None:
 
     def wrap(send: Any) -> Any:
         async def handle_async_request(self: Any, request: Any) -> Any:
-            call = dispatch.begin_call(request.method, str(request.url), request.headers.raw)
+            call = dispatch.begin_call(request.method, _find_url(request), request.headers.raw)
             if call is None:
                 return await send(self, request)
             if call.replays_first:

@@ -8,6 +8,7 @@ import io
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import ModuleType
 
 import aiohttp
 import httpx
@@ -82,6 +83,18 @@ def test_a_call_is_recorded_once_and_not_changed(driver: Driver, server: Upstrea
     )  # fmt: skip
     assert b'{"id": "x"}' == b"".join(chunk.data for chunk in exchange.chunks)
     assert ("content-type", "application/json") in [(k.lower(), v) for k, v in exchange.response_headers]
+
+
+@pytest.mark.parametrize("module", [httpx, httpx2], ids=lambda module: module.__name__)
+def test_the_url_of_a_call_is_the_one_that_is_sent(server: Upstream, module: ModuleType) -> None:
+    """httpx sends another path and query than those of the URL where an extension says so."""
+    server.respond_with(ScriptedResponse([b"{}"]))
+    target = {"target": b"/v9/chat/completions?model=other"}
+
+    with module.Client() as client:
+        _, (exchange,) = run_captured(lambda: client.post(server.url + PATH, content=BODY, extensions=target))
+
+    assert f"{server.url}/v9/chat/completions?model=other" == exchange.url
 
 
 @each_driver
