@@ -8,9 +8,12 @@ import sys
 from pathlib import Path
 from shutil import copytree
 
+import pytest
+
 from support.model_servers import EXAMPLES, model_server_process
 
 
+@pytest.mark.slow
 def test_the_agent_s_tests_pass_with_the_same_calls_every_time(tmp_path: Path) -> None:
     """In an empty folder, with 14 calls."""
     project = copytree(EXAMPLES / "agent", tmp_path / "agent")

@@ -363,7 +363,7 @@ def project(approved: Path, tmp_path: Path) -> Iterator[Project]:
         yield Project(folder, server)
 
 
-SHORT = ("a call more", "a call that moved")
+SHORT = ("a call that moved",)
 
 
 def _list_params(classes: Mapping[str, list[Case]]) -> Iterator[object]:

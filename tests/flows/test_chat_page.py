@@ -165,6 +165,7 @@ def test_a_failure_is_shown_and_the_typed_message_stays(tmp_path: Path, prompts:
             _visit(tmp_path, chat.url, work)
 
 
+@pytest.mark.slow
 def test_the_page_is_usable_with_keyboard_and_screen_reader(tmp_path: Path, prompts: Path) -> None:
     """Every control has a role and a name, is reached with Tab in page order, and shows its focus."""
 

@@ -36,6 +36,7 @@ MODULES = (
     request_changes, same_requests, addresses, sdks, counts, skipped_tests, policy, builds, checkouts, redacted,
     processes, machines, own_recordings,
 )  # fmt: skip
+GREEN_SAMPLE = (same_requests.__name__, counts.__name__, machines.__name__)
 BY_PROXY = (request_changes.__name__, same_requests.__name__)  # whose sample has a case in the proxy too
 CASES = {(module.__name__, name): cases for module in MODULES for name, cases in module.CASES.items()}
 
@@ -58,10 +59,12 @@ def unedited() -> set[tuple[str, ...]]:
 def params() -> Iterator[object]:
     """Each case in the first of its ways, and in the others in turn, so that a class is judged in all of them.
 
-    All are slow but the first case that is green and the first that is not in a module. SDKs take a second to import,
-    so theirs are slow too.
+    All are slow but the first case that is not green in a module, and the first green one of those in GREEN_SAMPLE.
+    SDKs take a second to import, so theirs are slow too.
     """
-    sampled: set[tuple[str, ...]] = {(sdks.__name__, verdict) for verdict in ("green", "not green")}
+    sampled = {(module, "green") for module, _ in CASES if module not in GREEN_SAMPLE} | {
+        (sdks.__name__, "not green")
+    }
     for (module, name), cases in CASES.items():
         for number, case in enumerate(cases):
             first, *others = case.ways

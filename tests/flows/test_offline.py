@@ -126,6 +126,7 @@ def test_no_program_reaches_a_server_from_a_sealed_run(site: Site, place: str) -
 
 @needs_seal
 @pytest.mark.parametrize("place", ["loopback", pytest.param("elsewhere", marks=pytest.mark.slow)])
+@pytest.mark.slow
 def test_the_seal_works_without_the_hook(site: Site, place: str) -> None:
     """In a Python without the hook, the kernel alone stops it."""
     (site.folder / "way.py").write_text(f"{SETUP}\n{try_all(WAYS)}\n")
@@ -461,6 +462,7 @@ CLIENTS = {
         *(pytest.param(name, marks=pytest.mark.slow) for name in ("node http", "node fetch")),
     ],
 )
+@pytest.mark.slow
 def test_http_to_an_allowed_port_is_watched_for_the_paths_of_models(site: Site, client: str) -> None:
     """By hooks in Python and Node.js, else by a relay; it cannot read TLS, which the project may allow."""
     _needs(client)

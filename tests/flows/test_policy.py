@@ -123,6 +123,7 @@ def site(recorded: Site, tmp_path: Path) -> Iterator[Site]:
         yield recorded.at(tmp_path / "checkout", other)
 
 
+@pytest.mark.slow
 def test_the_gate_is_red_in_every_way_to_run_it_and_recording_goes_on(site: Site) -> None:
     """A changed prompt that a new declaration hides: `traceforge test`, plain pytest, and with workers."""
     site.edit("Name a soup.", "Name a soup!")

@@ -286,6 +286,7 @@ SELECTIONS: dict[str, Attack] = {
 @pytest.mark.parametrize(
     "name", [name if name == "-k" else pytest.param(name, marks=pytest.mark.slow) for name in SELECTIONS]
 )
+@pytest.mark.slow
 def test_a_file_that_leaves_tests_out_does_not_hide_their_calls(site: Site, name: str) -> None:
     """In CI, a command that asks for all tests must get them; one that names a subset itself is not judged."""
     SELECTIONS[name](site)

@@ -103,6 +103,7 @@ def test_another_redacted_part_is_red(site: Site, letters: Site) -> None:
     assert "eve.fox" not in ran.out.partition("= traceforge =")[2]
 
 
+@pytest.mark.slow
 def test_without_the_key_the_run_is_not_green(site: Site) -> None:
     """Whatever the addresses are: nobody can know."""
     code, plugged, text = run_tests(site, NAMES="eve.fox tom.ray")
@@ -156,6 +157,7 @@ def test_another_key_is_the_wrong_key(site: Site, letters: Site) -> None:
     assert key_of(letters) not in text + recorded.err
 
 
+@pytest.mark.slow
 def test_a_clone_gets_no_second_key(site: Site) -> None:
     """`init` changes no file and makes no key; `record` refuses what nobody could compare."""
     _commit(site)

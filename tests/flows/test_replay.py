@@ -240,6 +240,7 @@ def test_an_invalid_match_setting_is_an_error_at_the_start(
 # -- answers in turn, errors, volatile parts
 
 
+@pytest.mark.slow
 def test_answers_come_in_order_and_errors_are_replayed(tmp_path: Path, other: Upstream) -> None:
     """An SDK that got a 429 retries, and gets the recorded answer."""
     body = {"model": "m", "messages": MESSAGES}
@@ -275,6 +276,7 @@ def test_volatile_fields_are_ignored_and_reported(tmp_path: Path, other: Upstrea
     assert 0 == ended.code
 
 
+@pytest.mark.slow
 def test_declaring_the_path_of_a_miss_as_volatile_makes_it_pass(tmp_path: Path, other: Upstream) -> None:
     """Copied from the message."""
     before, after = ({**chat_request("x"), "meta data": {"id": n}} for n in (1, 2))

@@ -52,6 +52,7 @@ def test_a_test_that_may_be_skipped_is_green(site: Site, pattern: str) -> None:
     assert 0 == site.plugin("-k", CHOSEN).code
 
 
+@pytest.mark.slow
 def test_a_module_that_is_skipped_as_a_whole_is_unchecked(site: Site) -> None:
     """Its tests are never reported, so nothing else would tell."""
     site.edit("import httpx", 'import pytest\npytest.skip("x", allow_module_level=True)\nimport httpx')

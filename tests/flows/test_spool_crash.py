@@ -176,6 +176,7 @@ def _crash_drainers(folder: Path, times: int, first_round: int = 0) -> None:
     store.close()
 
 
+@pytest.mark.slow
 def test_a_killed_drainer_loses_no_trace(tmp_path: Path) -> None:
     """None is duplicated, and no incomplete file is left."""
     _crash_drainers(tmp_path, 3)

@@ -200,6 +200,7 @@ def in_clear(path: Path, marker: str) -> bool:
     return any(spelling in data for _, spelling in encodings(marker) for data in trace_ids)
 
 
+@pytest.mark.slow
 def test_a_backup_from_before_the_purge_cannot_be_decrypted(backend: str, tmp_path: Path) -> None:
     """Neither the purged content nor any other: the key of that generation is destroyed."""
     with whole_store(backend, tmp_path) as (store, folders, target):
@@ -272,6 +273,7 @@ def test_traces_are_removed_from_spool_files_and_archive(tmp_path: Path) -> None
     writer.seal()
 
 
+@pytest.mark.slow
 def test_an_answer_that_arrives_after_the_purge_is_stored_nowhere(backend: str, tmp_path: Path) -> None:
     """A session is purged while a model answers in it: neither the answer nor its trace is left."""
     from support.loopback_models import chat_answer, scripted_provider

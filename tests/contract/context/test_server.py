@@ -443,6 +443,7 @@ def test_the_operator_lists_and_revokes_the_keys_of_every_project(
     assert 200 == guarded.http.get("/v2/sessions", headers=auth_header(mine)).status_code
 
 
+@pytest.mark.slow
 def test_a_missing_database_is_503_and_the_server_keeps_running(tmp_path: Path) -> None:
     """Alive but not ready; the error names neither a host nor a file."""
     with tempfile.TemporaryDirectory(prefix="tf-pg-", ignore_cleanup_errors=True) as folder:

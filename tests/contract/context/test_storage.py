@@ -398,6 +398,7 @@ def test_a_write_inside_a_transaction_that_does_not_join_it_is_an_error(
         assert [] == store.list_sessions().data
 
 
+@pytest.mark.slow
 def test_a_store_works_after_a_fork_of_the_process(target: str, keys: str) -> None:
     """The child opens its own connections, and the parent keeps its own."""
     program = textwrap.dedent(
