@@ -29,6 +29,7 @@ SCAN_INTERVAL_S = 0.01
 FIRST_STACK_BYTES_MAX = (
     64 << 10
 )  # pointers to the words and variables of a program; far less than two stacks differ by
+WORDLESS_SCANS_MAX = 50  # half a second at least: no program is being started for so long
 INFORMATION_OPTIONS = frozenset(("-V", "-VV", "--version", "-h", "--help", "-?", "--help-all", "--help-env"))
 
 
@@ -43,6 +44,7 @@ class ProcessScan:
         self._programs: dict[tuple[str, str], StartedProgram] = {}
         self._known: set[tuple[str, str]] = set()  # as they were seen: where a stack begins, and a file
         self._latest: dict[int, StartedProgram] = {}  # by process
+        self._wordless_scans: Counter[int] = Counter()  # by process
         self._hiding: set[int] = set()  # processes whose file could not be read
         self._connecting: Counter[str] = Counter()
         self.looks_for_sockets = False  # where nobody else tells which programs try to connect
@@ -139,8 +141,10 @@ class ProcessScan:
             if (start, path) in self._known or (start, path) == self._own_program:
                 return
             program = read_program(pid)
-            if not program.words:
-                return  # The kernel has loaded the file and is about to lay out the stack; it is seen again.
+            if not program.words:  # The kernel is about to lay out the stack, or the program has hidden its words.
+                self._wordless_scans[pid] += 1
+                if self._wordless_scans[pid] < WORDLESS_SCANS_MAX:
+                    return
             if read_status(pid).stack_start == start:  # it did not start another program meanwhile
                 self._forget_first_layout(program)
                 self._known.add((start, path))
