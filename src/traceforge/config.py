@@ -16,6 +16,7 @@ from urllib.parse import urlsplit
 import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType
 
+from traceforge.build_environment import build_environment
 from traceforge.canon import JSON, JSONObject, find_repeated_name, json_path, parse_json
 from traceforge.conversion import convert
 from traceforge.errors import CannotRead, InvalidConfig, NotJSON
@@ -154,7 +155,7 @@ def load_config(start: str, environ: Mapping[str, str] | None = None) -> LoadedC
     values, file = _read_project(project)
     origins = dict.fromkeys(values, file)
     for variable, key in ENVIRONMENT_VARIABLES.items():
-        value = (os.environ if environ is None else environ).get(variable)
+        value = (build_environment() if environ is None else environ).get(variable)
         if value:
             values[key] = value
             origins[key] = f"environment variable {variable}"
@@ -166,18 +167,13 @@ def load_config(start: str, environ: Mapping[str, str] | None = None) -> LoadedC
 
 def find_match_key(project: str, environ: Mapping[str, str] | None = None) -> bytes | None:
     """The key under which redacted parts of two requests can be compared: of the environment, or of `init`'s file."""
-    text = (os.environ if environ is None else environ).get(MATCH_KEY_VARIABLE, "")
+    text = (build_environment() if environ is None else environ).get(MATCH_KEY_VARIABLE, "")
     if not text:
         try:
             text = read_file(os.path.join(project, MATCH_KEY_FILE), bytes_max=CONFIG_BYTES_MAX).decode()
         except (CannotRead, UnicodeDecodeError):
             return None
     return text.strip().encode() or None
-
-
-def is_ci() -> bool:
-    """Whether this is a build: approved files are written on a developer's machine only."""
-    return os.environ.get("CI", "").lower() not in ("", "0", "false")
 
 
 def current_folder() -> str:

@@ -10,9 +10,9 @@ from typing import NoReturn, TypeVar
 
 import click
 
+from traceforge.build_environment import is_ci
 from traceforge.canon import JSON, ecmascript_bytes
 from traceforge.cli.main import INTERRUPTED
-from traceforge.config import is_ci
 from traceforge.errors import STDOUT_HINT, CannotWrite, InvalidFile
 from traceforge.findings import Finding, exit_code
 from traceforge.report.text_format import finding_lines

@@ -28,6 +28,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from traceforge.build_environment import is_ci
+
 if TYPE_CHECKING:
     from traceforge.pytest_plugin.plugin_gate import PluginGate
     from traceforge.pytest_plugin.project_gates import ProjectGates
@@ -37,6 +39,9 @@ MARK = "traceforge"
 MODES = ("record", "test", "off")
 GATES_KEY: pytest.StashKey[ProjectGates] = pytest.StashKey()
 WORKER_REPORT_KEY = "traceforge"  # in what a worker of pytest-xdist sends
+# As pytest was started, before a plugin or a `conftest.py` of the project runs, which could make it look like another
+# build, or like none.
+LOADED_ENVIRONMENT = dict(os.environ)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -104,7 +109,7 @@ def start_gate(config: pytest.Config, mode: str, folder: Path | None = None) -> 
 
     In CI, snapshots that the base of the build has and this tree lacks are an error; `open_gates` asks Git for them.
     """
-    is_build = bool(os.environ.get("CI"))
+    is_build = is_ci(LOADED_ENVIRONMENT)
     if mode == "off" and is_build and not is_on_command_line(config, "--traceforge=off", "--traceforge off"):
         mode = ""
     if HOOK_MODULE in sys.modules or mode == "off":
@@ -139,7 +144,7 @@ def is_on_command_line(config: pytest.Config, *options: str) -> bool:
     """Whether the command line or PYTEST_ADDOPTS has one of these options: in CI, a file of the project may not
     weaken the gate, because a pull request can change it.
     """
-    words = " ".join([*config.invocation_params.args, os.environ.get("PYTEST_ADDOPTS", "")])
+    words = " ".join([*config.invocation_params.args, LOADED_ENVIRONMENT.get("PYTEST_ADDOPTS", "")])
     return any(option in words for option in options)
 
 

@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from traceforge.build_environment import is_ci
 from traceforge.capture.hook.pytest_scopes import leave_pytest
-from traceforge.config import is_ci, load_config
+from traceforge.config import load_config
 from traceforge.errors import TraceForgeError
 from traceforge.pytest_plugin import MARK, WORKER_REPORT_KEY, is_on_command_line, is_worker
 from traceforge.report.observation_text import observation_lines

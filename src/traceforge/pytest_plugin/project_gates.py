@@ -10,26 +10,34 @@ import atexit
 import os
 import sys
 from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from traceforge.build_environment import frozen_environment
 from traceforge.capture.hook.pytest_scopes import OPENED, START
 from traceforge.config import find_project
-from traceforge.errors import TraceForgeError
-from traceforge.pytest_plugin import GATES_KEY, find_snapshots_folder, is_worker
+from traceforge.errors import BaseUnavailable, TraceForgeError
+from traceforge.pytest_plugin import GATES_KEY, LOADED_ENVIRONMENT, find_snapshots_folder, is_worker
 from traceforge.pytest_plugin.plugin_gate import PluginGate
 from traceforge.pytest_plugin.scope_hooks import ScopeHooks
 from traceforge.report.text_format import finding_lines
 from traceforge.snapshots.tree.base_commit import check_against_base
 
+NO_SNAPSHOTS_HINT = "A project that never had snapshots needs neither: run pytest --traceforge=off."
+
 
 def open_gates(config: pytest.Config, mode: str, folders: Sequence[Path]) -> None:
     """Open the gates of the projects in these folders, or else of a new one."""
     if not folders and not mode:
-        refuse_removed_tree(config)
+        with frozen_environment(LOADED_ENVIRONMENT):
+            refuse_removed_tree(config)
         return
+    environment = ExitStack()
+    environment.enter_context(frozen_environment(LOADED_ENVIRONMENT))
+    config.add_cleanup(environment.close)
     config.stash[GATES_KEY] = gates = ProjectGates(config, mode or "test")
     config.pluginmanager.register(gates, "traceforge-gates")
     config.pluginmanager.register(ScopeHooks(gates), "traceforge-scopes")
@@ -40,14 +48,20 @@ def open_gates(config: pytest.Config, mode: str, folders: Sequence[Path]) -> Non
 
 
 def refuse_removed_tree(config: pytest.Config) -> None:
-    """In CI, for a project without snapshots: fail if the base of the build has some.
+    """In CI, for a project without snapshots: fail if the base of the build has some, or is not in this clone.
 
-    A base that cannot be read stops nothing here: most projects without snapshots never had any, and one that has
-    some cannot pass without its base.
+    What was not compared is not green. Where no base is known, nothing stops the run: most projects without snapshots
+    never had any.
     """
     try:
         project = find_project(str(config.rootpath))
         findings = check_against_base(project, {}, start=str(config.invocation_params.dir)).findings
+    except BaseUnavailable as exc:
+        if exc.fetch:
+            raise pytest.UsageError(
+                f"traceforge: {exc.code} {exc.message}\n{exc.hint}\n{NO_SNAPSHOTS_HINT}"
+            ) from None
+        return
     except TraceForgeError:
         return
     if findings:

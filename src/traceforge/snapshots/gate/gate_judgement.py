@@ -7,13 +7,13 @@ several what only all of them know, such as a snapshot that no test asks for.
 
 from __future__ import annotations
 
-import os
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from msgspec import Struct, field, to_builtins
 
+from traceforge.build_environment import build_environment
 from traceforge.capture.hook.pytest_scopes import START
 from traceforge.capture.run.network_access import RefusedConnection
 from traceforge.conversion import convert
@@ -246,7 +246,7 @@ def _is_partial(snapshots: ProjectSnapshots, tests: Mapping[str, str], run_scope
 def _find_uncompared(snapshots: ProjectSnapshots, observations: RunObservations) -> list[Finding]:
     """Redacted parts that could not be compared, where the project demands that they are."""
     setting = snapshots.loaded.config.match.redacted
-    if not observations.uncompared_calls or not requires_comparison(setting, os.environ):
+    if not observations.uncompared_calls or not requires_comparison(setting, build_environment()):
         return []
     calls = "1 call" if observations.uncompared_calls == 1 else f"{observations.uncompared_calls} calls"
     message = f"redacted parts of {calls} could not be compared"

@@ -15,7 +15,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
 
-from traceforge.config import is_ci
+from traceforge.build_environment import build_environment, is_ci
 from traceforge.findings import IO, Finding
 from traceforge.snapshots.gate.gate_findings import describe_calls
 from traceforge.snapshots.tree.project_snapshots import ProjectSnapshots, make_run_scopes
@@ -77,7 +77,7 @@ def find_whole_paths(words: Sequence[str]) -> list[str] | None:
     if index is None:
         return None
     paths: list[str] = []
-    arguments = [*words[index + 1 :], *os.environ.get("PYTEST_ADDOPTS", "").split()]
+    arguments = [*words[index + 1 :], *build_environment().get("PYTEST_ADDOPTS", "").split()]
     while arguments:
         word = arguments.pop(0)
         name, _, value = word.partition("=")

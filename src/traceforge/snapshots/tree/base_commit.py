@@ -16,6 +16,7 @@ from typing import NamedTuple
 
 from msgspec import UNSET
 
+from traceforge.build_environment import build_environment, is_ci
 from traceforge.canon import JSONObject, canonical_bytes, digest_bytes, parse_json
 from traceforge.config import (
     CONFIG_FILE,
@@ -23,7 +24,6 @@ from traceforge.config import (
     SNAPSHOTS_DIR,
     LoadedConfig,
     find_repository,
-    is_ci,
     parse_config,
 )
 from traceforge.errors import BaseUnavailable, CannotRead, InvalidConfig, NotFound, NotJSON
@@ -130,7 +130,11 @@ def _open_base(project: str, ref: str | None) -> Iterator[tuple[GitObjects | Non
     base: BuildBase | None = None
     try:
         with GitObjects(project) as objects:
-            base = find_build_base(objects, project, os.environ) if ref is None else _find_named_base(objects, ref)
+            base = (
+                find_build_base(objects, project, build_environment())
+                if ref is None
+                else _find_named_base(objects, ref)
+            )
             yield objects, base
     except GitUnavailable as exc:
         if base is not None:  # A partial clone has the commit without its files.

@@ -5,9 +5,10 @@ In: a folder. Out: the output of `git` there. Never: runs a hook, or reaches a n
 
 from __future__ import annotations
 
-import os
 import subprocess
 from collections.abc import Sequence
+
+from traceforge.build_environment import build_environment
 
 SECONDS_MAX = 60.0  # Git reads from the disk; if it hangs, it waits for something that will not come.
 
@@ -19,7 +20,7 @@ class GitUnavailable(Exception):
 def git_environment() -> dict[str, str]:
     """The variables for a `git` that only reads: what commits say, without the replacements of this clone."""
     return {
-        **os.environ,
+        **build_environment(),
         "GIT_OPTIONAL_LOCKS": "0",
         "GIT_TERMINAL_PROMPT": "0",
         "GIT_NO_LAZY_FETCH": "1",

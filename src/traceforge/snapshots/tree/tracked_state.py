@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import os
 
-from traceforge.config import find_repository, is_ci
+from traceforge.build_environment import is_ci
+from traceforge.config import find_repository
 from traceforge.errors import CannotRead, TrackedState
 from traceforge.files import STATE_DIR
 from traceforge.snapshots.tree.git_commands import GitUnavailable, run_git

@@ -31,8 +31,9 @@ from typing import NamedTuple
 
 from msgspec import Struct, ValidationError
 
+from traceforge.build_environment import is_ci
 from traceforge.canon import canonical_bytes, digest_bytes, parse_json
-from traceforge.config import SNAPSHOTS_DIR, is_ci
+from traceforge.config import SNAPSHOTS_DIR
 from traceforge.conversion import convert
 from traceforge.errors import BrokenJournal, CannotWrite, NotJSON, PathInUse
 from traceforge.files import (
