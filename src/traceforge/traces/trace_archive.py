@@ -40,6 +40,7 @@ ARCHIVE_RULE = "TR5"
 
 BLOCK_BYTES_MAX = 256 << 10  # One trace is read by decompressing its block: a millisecond.
 ARCHIVE_BYTES_MAX = 256 << 20  # Uncompressed; more traces go to a second archive.
+EXPANSION_MAX = 10_000  # How often its own size a frame may hold, beside a whole block; more is a bomb.
 DICTIONARY_BYTES = 64 << 10
 SAMPLES_BYTES_MAX = 100 * DICTIONARY_BYTES  # More samples do not make the dictionary better.
 SAMPLES_MIN = 16  # The fewest samples a dictionary is trained on.
@@ -196,7 +197,7 @@ def _decompress(data: bytes, dictionary: bytes) -> bytes:
     """Raises ValueError where the data are damaged."""
     try:
         size = zstandard.frame_content_size(data)
-        if not 0 <= size <= ARCHIVE_BYTES_MAX * 2:
+        if not 0 <= size <= min(ARCHIVE_BYTES_MAX * 2, BLOCK_BYTES_MAX + EXPANSION_MAX * len(data)):
             raise ValueError("too large")
         return zstandard.ZstdDecompressor(dict_data=_dictionary(dictionary)).decompress(data)
     except zstandard.ZstdError:

@@ -17,24 +17,19 @@ import binascii
 import os
 import re
 from typing import Any, NamedTuple
+from urllib.parse import urlsplit
 
 from traceforge.canon import json_bytes, parse_json
-from traceforge.errors import InvalidFile, MissingExtra, NotJSON
+from traceforge.errors import InvalidFile, NotJSON
 from traceforge.exchange import Headers
 from traceforge.findings import Finding
-
-try:
-    import yaml
-except ImportError:  # The extra `vcr` is not installed: JSON cassettes can still be read.
-    yaml = None  # type: ignore[assignment]
+from traceforge.snapshots.record.cassette_yaml import InvalidYaml, load_yaml
 
 YAML_ENDS, JSON_END = (".yaml", ".yml"), ".json"
 CASSETTE_BYTES_MAX = 64 << 20
 RULE = "PARSE"
 FOLDER = "cassettes"  # of pytest-recording: <folder of the test module>/cassettes/<module>/<test>.yaml
 
-_BYTES_IO = ("tag:yaml.org,2002:python/object/new:_io.BytesIO", "tag:yaml.org,2002:python/object/apply:_io.BytesIO")
-_PLAIN_TAGS = ("tag:yaml.org,2002:python/unicode", "tag:yaml.org,2002:python/str")
 _CLASS_NAME = re.compile(r"([A-Za-z_]\w*)\.(?=\w)")
 
 
@@ -79,41 +74,10 @@ def _load_json(data: bytes) -> object:
 
 
 def _load_yaml(data: bytes) -> object:
-    if yaml is None:
-        raise MissingExtra("YAML cassettes cannot be read here: PyYAML is not installed", "vcr")
     try:
-        loaded: object = yaml.load(data, Loader=_make_loader())
-    except (yaml.YAMLError, ValueError, RecursionError) as exc:
-        mark = getattr(exc, "problem_mark", None)
-        where = f" at line {mark.line + 1}" if mark is not None else ""
-        problem = getattr(exc, "problem", None) or type(exc).__name__
-        raise _invalid_cassette("$", f"not YAML that a cassette holds: {problem}{where}") from None
-    return loaded
-
-
-def _make_loader() -> type[yaml.SafeLoader]:
-    """The safe loader, with the tags of Python 2 texts and of bodies that were streams."""
-
-    class Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]  # one of two, both safe
-        pass
-
-    for tag in _PLAIN_TAGS:
-        Loader.add_constructor(tag, lambda loader, node: loader.construct_scalar(node))
-    for tag in _BYTES_IO:
-        Loader.add_constructor(tag, _construct_stream)
-    Loader.add_constructor("tag:yaml.org,2002:python/tuple", lambda loader, node: loader.construct_sequence(node))
-    return Loader
-
-
-def _construct_stream(loader: Any, node: Any) -> object:  # noqa: ANN401 (PyYAML's own, which has no types for it)
-    """The bytes of a `BytesIO` that was dumped as an object: the first item of its state or arguments."""
-    value = (
-        loader.construct_mapping(node, deep=True)
-        if isinstance(node, yaml.MappingNode)
-        else loader.construct_sequence(node, deep=True)
-    )
-    items = value.get("state", value.get("args", [])) if isinstance(value, dict) else value
-    return items[0] if items else b""
+        return load_yaml(data)
+    except InvalidYaml as exc:
+        raise _invalid_cassette("$", f"not YAML that a cassette holds: {exc}") from None
 
 
 def _read_interaction(value: object, path: str) -> CassetteInteraction:
@@ -123,7 +87,7 @@ def _read_interaction(value: object, path: str) -> CassetteInteraction:
     if not isinstance(request, dict) or not isinstance(response, dict):
         raise _invalid_cassette(path, "must have a request and a response")
     method, url = request.get("method"), request.get("uri", request.get("url"))
-    if not isinstance(method, str) or not isinstance(url, str) or "://" not in url:
+    if not isinstance(method, str) or not isinstance(url, str) or not _is_address(url):
         raise _invalid_cassette(f"{path}.request", "must have a method and a uri")
     return CassetteInteraction(
         method,
@@ -134,6 +98,14 @@ def _read_interaction(value: object, path: str) -> CassetteInteraction:
         _read_headers(response, f"{path}.response"),
         _read_body(response, f"{path}.response"),
     )
+
+
+def _is_address(url: str) -> bool:
+    try:
+        parts = urlsplit(url)
+        return bool(parts.scheme and parts.hostname and parts.port != 0)
+    except ValueError:  # brackets that do not match, or a port that is none
+        return False
 
 
 def _read_status(response: dict[str, Any], path: str) -> int:

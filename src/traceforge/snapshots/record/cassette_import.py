@@ -41,6 +41,7 @@ from traceforge.snapshots.tree.project_snapshots import ProjectSnapshots, make_r
 from traceforge.wire.content_encoding import decode_body
 from traceforge.wire.endpoints import Dialect, find_endpoint
 
+FIRST_YEAR, LAST_YEAR = 1990, 9999
 TRACE_ID_NAMESPACE = uuid.UUID("5f0b7d0e-6f0c-4a5e-9a53-8d5c3c1f6f6b")  # Any UUID, as long as it never changes.
 
 
@@ -140,11 +141,16 @@ def is_model_call(interaction: CassetteInteraction) -> bool:
 
 
 def _find_start_time(path: str, calls: Sequence[CassetteInteraction]) -> datetime:
-    """The first response's `Date` header; else the time of the cassette's file."""
+    """The first response's `Date` header; else the time of the cassette's file. Dates that no call can have are not
+    believed: a time zone or a later call would take them out of the calendar.
+    """
     try:
-        return parsedate_to_datetime(find_header(calls[0].response_headers, "date")).astimezone(UTC)
+        date = parsedate_to_datetime(find_header(calls[0].response_headers, "date"))
     except ValueError:
-        return datetime.fromtimestamp(int(os.stat(path).st_mtime), UTC)
+        date = None
+    if date is not None and FIRST_YEAR <= date.year < LAST_YEAR:
+        return date.astimezone(UTC)
+    return datetime.fromtimestamp(int(os.stat(path).st_mtime), UTC)
 
 
 def _make_exchange(

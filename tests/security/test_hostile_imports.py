@@ -1,0 +1,268 @@
+"""`import` of files that an attacker wrote: each is refused with its place, quickly, and the rest is imported."""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import struct
+import subprocess
+import zlib
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+import zstandard
+from hypothesis import given
+from hypothesis import strategies as st
+
+from support.command import COMMAND, PLAIN_PYTEST
+from support.exchanges import chat_answer, chat_request
+from support.proposals import REPEATABLE, USAGE
+from traceforge.canon import DEPTH_MAX
+from traceforge.errors import CannotRead, InvalidFile
+from traceforge.packs.pack_archive import read_archive
+from traceforge.snapshots.record.cassette_format import read_cassette
+from traceforge.snapshots.record.cassette_yaml import EXPANDED_BYTES_MAX, InvalidYaml, load_yaml
+from traceforge.traces.trace_archive import TraceArchive
+
+MEMORY_MAX = 1 << 30  # of address space; the smallest bomb took 5.5 GB
+SECONDS_MAX = 110
+
+
+def nest_aliases(first: str, step: str, rounds: int = 30) -> bytes:
+    """A chain of anchors in which each repeats the one before several times."""
+    lines = [f"a0: &a0 {first}", *(step.format(new=n, old=n - 1) for n in range(1, rounds))]
+    return "\n".join([*lines, "interactions: []", ""]).encode()
+
+
+BOMBS: dict[str, tuple[bytes, str]] = {
+    "merged mappings": (
+        nest_aliases("{x: 1}", "a{new}: &a{new} {{<<: [*a{old}, *a{old}, *a{old}, *a{old}]}}"),
+        "a merge key, which no cassette needs at line 2",
+    ),
+    "repeated lists": (
+        nest_aliases("[x, x, x, x]", "a{new}: &a{new} [*a{old}, *a{old}, *a{old}, *a{old}]"),
+        f"it expands to more than {EXPANDED_BYTES_MAX} bytes at line",
+    ),
+    "a long text repeated": (
+        nest_aliases("x" * 2000, "a{new}: &a{new} [*a{old}, *a{old}, *a{old}, *a{old}]"),
+        f"it expands to more than {EXPANDED_BYTES_MAX} bytes at line",
+    ),
+    "deep lists": (b"[" * 200_000, f"nesting deeper than {DEPTH_MAX} at line 1"),
+    "deep mappings": (b"{a: " * 200_000, f"nesting deeper than {DEPTH_MAX} at line 1"),
+    "deep items": (b"- " * 200_000, f"nesting deeper than {DEPTH_MAX} at line 1"),
+    "deep keys": (b"? " * 200_000, f"nesting deeper than {DEPTH_MAX} at line 1"),
+    "a list inside itself": (b"interactions: &a [*a]\n", "an alias inside what it repeats at line 1"),
+    "a key that is its own mapping": (b"interactions: &a {*a : 1}\n", "an alias inside what it repeats at line 1"),
+    "many tag directives": (
+        b"".join(b"%%TAG !t%d! x\n" % number for number in range(50_000)) + b"---\ninteractions: []\n",
+        "a directive other than %YAML at line 1",
+    ),
+    "a number in base 60": (b"interactions: " + b"1:" * 500_000 + b"1\n", "a number of more than 1000 characters"),
+    "a long number": (b"interactions: " + b"9" * 500_000 + b"\n", "a number of more than 1000 characters"),
+    "a set": (b"interactions: !!set {a, b}\n", "a tag that no cassette needs at line 1"),
+    "an ordered mapping": (b"interactions: !!omap [a: 1]\n", "a tag that no cassette needs at line 1"),
+    "a call of Python": (
+        b'!!python/object/apply:os.system ["touch ran"]\n',
+        "a tag that no cassette needs at line 1",
+    ),
+    "a name of Python": (b"interactions: !!python/name:os.system ''\n", "a tag that no cassette needs at line 1"),
+    "a wrong date": (b"interactions: 2021-99-99\n", "not a value of the tag timestamp at line 1"),
+    "a second document": (b"--- {}\n--- {}\n", "a second document at line 2"),
+    "UTF-16": ("interactions: []\n".encode("utf-16"), "not UTF-8"),
+}
+
+
+@pytest.mark.parametrize("name", BOMBS)
+def test_a_hostile_yaml_is_refused_with_its_place(name: str) -> None:
+    """Before anything of it is built."""
+    data, problem = BOMBS[name]
+
+    with pytest.raises(InvalidFile) as refused:
+        read_cassette(data, "a.yaml")
+
+    (finding,) = refused.value.findings
+    assert f"not YAML that a cassette holds: {problem}" in finding.message
+    assert finding.hint
+
+
+def test_many_small_nodes_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A list of empty lists takes Python twenty times its size."""
+    monkeypatch.setattr("traceforge.snapshots.record.cassette_yaml.EXPANDED_BYTES_MAX", 1 << 20)
+
+    with pytest.raises(InvalidYaml, match="expands to more than 1048576 bytes"):
+        load_yaml(b"[" + b"[]," * 100_000 + b"]")
+
+
+def test_aliases_that_vcrpy_writes_are_read() -> None:
+    """PyYAML writes an alias wherever one object occurs twice."""
+    headers = {"content-type": ["application/json"]}
+    value = {"version": 1, "interactions": [headers, headers, {"body": b"\x80"}, None, True, 1.5, "<<", "1:30"]}
+
+    assert value == load_yaml(yaml.dump(value).encode())
+
+
+def call(uri: str = "https://api.openai.com/v1/chat/completions", **response: Any) -> dict[str, Any]:
+    """One interaction of a cassette."""
+    return {
+        "request": {
+            "method": "POST", "uri": uri, "headers": {"content-type": ["application/json"]},
+            "body": json.dumps(chat_request("Hi", **REPEATABLE)),
+        },
+        "response": {
+            "status": {"code": 200}, "headers": {"content-type": ["application/json"]},
+            "body": {"string": json.dumps(chat_answer("yes", usage=USAGE))},
+        } | response,
+    }  # fmt: skip
+
+
+CALLS: dict[str, dict[str, Any]] = {
+    "no address": call("http://[::1/v1/chat/completions"),
+    "a port that is none": call("http://a:99999999/v1/chat/completions"),
+    "line breaks in an address": call("https://a\r\nX: y/v1/chat/completions"),
+    "the first day": call(headers={"date": ["Mon, 01 Jan 0001 00:00:00 +2359"]}),
+    "the last day": call(headers={"date": ["Fri, 31 Dec 9999 23:59:59 -2359"]}),
+    "a date without numbers": call(headers={"date": [{"a": "b"}]}),
+    "half a character": call(headers={"x-a": ["\ud800"]}),
+    "half a character in the body": call(body={"string": "\ud800"}),
+    "a compressed bomb": call(
+        headers={"content-encoding": ["gzip"]}, body={"base64_string": "H4sIAAAAAAAAA" + "A" * 99}
+    ),
+    "a status of 1e999": call(status={"code": 1e308}),
+}
+
+
+def write_project(folder: Path) -> Path:
+    """A project with one good cassette; the folder for others."""
+    cassettes = folder / "tests" / "cassettes"
+    cassettes.mkdir(parents=True)
+    (folder / "traceforge.config.json").write_text("{}")
+    good = json.dumps({"version": 1, "interactions": [call()]}).replace("Hi", "A good question")
+    (cassettes / "zz-good.json").write_text(good)
+    return cassettes
+
+
+def import_all(folder: Path) -> subprocess.CompletedProcess[str]:
+    """The real command, with little memory."""
+
+    def limit_memory() -> None:
+        resource.setrlimit(resource.RLIMIT_AS, (MEMORY_MAX, MEMORY_MAX))
+
+    environ = {**PLAIN_PYTEST, "PATH": os.environ["PATH"], "HOME": str(folder)}
+    return subprocess.run(
+        [str(COMMAND), "import", "vcr", "tests/cassettes"], cwd=folder, env=environ, capture_output=True, text=True,
+        timeout=SECONDS_MAX, check=False, preexec_fn=limit_memory,
+    )  # fmt: skip
+
+
+def test_the_rest_of_an_import_goes_on_past_hostile_files(tmp_path: Path) -> None:
+    """Bombs, links, pipes, folders with the names of cassettes, hostile calls: the good call is imported."""
+    cassettes = write_project(tmp_path)
+    for number, (data, _) in enumerate(BOMBS.values()):
+        (cassettes / f"bomb{number}.yaml").write_bytes(data)
+    for number, interaction in enumerate(CALLS.values()):
+        (cassettes / f"call{number}.json").write_text(json.dumps({"interactions": [interaction]}))
+    (cassettes / "link.json").symlink_to("/etc/passwd")
+    (cassettes / "loop.json").symlink_to("loop.json")
+    (cassettes / "folder.json").mkdir()
+    os.mkfifo(cassettes / "pipe.json")
+    (cassettes / "deep.json").write_text('{"interactions": ' + "[" * 100_000)
+
+    ran = import_all(tmp_path)
+
+    assert 3 == ran.returncode, ran
+    assert "TF999" not in ran.stderr
+    for number in range(len(BOMBS)):
+        assert f"bomb{number}.yaml: $: PARSE" in ran.stdout
+    for name in ("link.json", "loop.json", "pipe.json", "deep.json"):
+        assert name in ran.stdout
+    pending = "".join(path.read_text() for path in (tmp_path / ".ai-tests" / "pending").iterdir())
+    assert "A good question" in pending
+    assert "root:" not in pending
+    assert not (tmp_path / "ran").exists()
+
+
+YAML_PIECES = [
+    "&a ", "*a", "*b", "&b ", "<<: ", "- ", "? ", ": ", "[", "]", "{", "}", ",", "\n", "  ", "|", ">", "'", '"', "!!",
+    "!!binary ", "!!int ", "!!float ", "!!timestamp ", "!!python/tuple ", "!!set ", "%TAG ! x\n", "---\n", "...\n",
+    "interactions", "request", "1:2", "0x", "1e999", ".nan", "~", "yes", "\ufeff", "\x85", "\u2028", "a", "#", "\t",
+    "!!python/object/new:_io.BytesIO ", "!<%41>", "2021-13-01",
+]  # fmt: skip
+
+
+@given(st.lists(st.sampled_from(YAML_PIECES), max_size=60).map("".join))
+def test_any_yaml_is_read_or_refused(text: str) -> None:
+    """And what is read is what PyYAML reads, wherever that reads it."""
+    try:
+        value = load_yaml(text.encode())
+    except InvalidYaml:
+        return
+    if "BytesIO" not in text and "tuple" not in text:
+        assert repr(yaml.safe_load(text)) == repr(value)
+
+
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8) | st.binary(max_size=8),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=8), inner, max_size=4),
+    max_leaves=12,
+)
+
+
+@given(st.dictionaries(st.sampled_from(["request", "response"]), json_values), json_values)
+def test_any_interaction_is_read_or_refused(sides: dict[str, Any], extra: Any) -> None:
+    """With values of every type in every place."""
+    interaction = {
+        side: {**call()[side], "headers": value, "status": value, "body": extra} for side, value in sides.items()
+    }
+    data = yaml.safe_dump({"interactions": [interaction]}).encode()
+    with suppress(InvalidFile):
+        read_cassette(data, "a.yaml")
+
+
+def make_trace_archive(contents: bytes) -> bytes:
+    """A trace archive with this table of contents."""
+    return b"TFZ1" + contents + struct.pack("<II4s", zlib.crc32(contents), len(contents), b"TFZ1")
+
+
+ARCHIVES = {
+    "a bomb": zstandard.compress(bytes(300 << 20)),
+    "a frame without a size": zstandard.ZstdCompressor(write_content_size=False).compress(bytes(1 << 20)),
+    "a size that is not true": b"\x28\xb5\x2f\xfd\xe0" + struct.pack("<Q", 1 << 60) + b"\0" * 16,
+    "deep arrays": zstandard.compress(b"\x91" * 1_000_000),
+    "an array of 4 billion": zstandard.compress(b"\xdd\xff\xff\xff\xff"),
+    "nothing": b"",
+}
+
+
+@pytest.mark.parametrize("name", ARCHIVES)
+def test_a_hostile_archive_is_refused(name: str, tmp_path: Path) -> None:
+    """As an archive of traces, and as a pack."""
+    traces, pack = tmp_path / "a.tfz", tmp_path / "a.pack"
+    traces.write_bytes(make_trace_archive(ARCHIVES[name]))
+    pack.write_bytes(ARCHIVES[name])
+
+    with pytest.raises((InvalidFile, CannotRead)):
+        TraceArchive(str(traces))
+    contents = read_archive(str(pack))
+
+    assert contents.is_broken
+    assert not contents.files
+
+
+@given(st.binary(max_size=200), st.integers(0, 4), st.booleans())
+def test_any_archive_is_read_or_refused(
+    tmp_path_factory: pytest.TempPathFactory, data: bytes, cut: int, packed: bool
+) -> None:
+    """Whatever its bytes are."""
+    folder = tmp_path_factory.getbasetemp()
+    content = zstandard.compress(data) if packed else data
+    traces, pack = folder / "fuzz.tfz", folder / "fuzz.pack"
+    traces.write_bytes(make_trace_archive(content)[cut:])
+    pack.write_bytes(content)
+
+    with pytest.raises((InvalidFile, CannotRead)):
+        TraceArchive(str(traces))
+    assert read_archive(str(pack)).is_broken
