@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from traceforge.canon import ascii_json
+from traceforge.capture.run.credentials import KEY_VARIABLES, filter_credentials
 from traceforge.config import LoadedConfig, upstream_problem
 
 RUN_VARIABLE = "TRACEFORGE_RUN"
@@ -59,18 +60,6 @@ RESTORED_VARIABLES = frozenset(
     }
 )  # fmt: skip
 
-# Variables in which SDKs look for a key. Applications choose a provider by them, and without a key most clients
-# cannot be created.
-KEY_VARIABLES = frozenset(
-    {
-        "ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "AZURE_OPENAI_API_KEY", "CO_API_KEY", "COHERE_API_KEY",
-        "DEEPSEEK_API_KEY", "FIREWORKS_API_KEY", "GEMINI_API_KEY", "GOOGLE_API_KEY", "GROQ_API_KEY",
-        "MISTRAL_API_KEY", "OLLAMA_API_KEY", "OPENAI_API_KEY", "OPENROUTER_API_KEY",
-        "TOGETHER_API_KEY", "XAI_API_KEY",
-    }
-)  # fmt: skip
-DUMMY_KEY = "traceforge-test-dummy-key"
-
 _USER_INFO = re.compile(r"(?<=:)//[^/?#]*@")
 
 Values = Mapping[str, str | None]  # None: it is not set
@@ -92,30 +81,27 @@ class RecordedVariables(NamedTuple):
     key_names: Collection[str] = ()  # key variables that were set; empty: unknown
     base_urls: Mapping[str, str] | None = None  # base-URL variables that were set; None: unknown
 
-    def restore(self, environ: Mapping[str, str]) -> dict[str, str]:
-        """The environment with these variables, and no others of their kind; keys get a value that is not real."""
-        result = {**environ}
-        if self.key_names:
-            result = {name: value for name, value in result.items() if name not in KEY_VARIABLES}
-            result |= dict.fromkeys(KEY_VARIABLES.intersection(self.key_names), DUMMY_KEY)
+    def restore(self, environ: Mapping[str, str], upstreams: Collection[str] = ()) -> dict[str, str]:
+        """The environment for a test: with these variables and no others of their kind, and without real credentials.
+
+        `upstreams` are those of the project's configuration, which have key variables of their own.
+        """
+        result = filter_credentials(environ, self.key_names, upstreams)
         if self.base_urls is not None:
             result = {name: value for name, value in result.items() if name not in RESTORED_VARIABLES}
             result |= {name: value for name, value in self.base_urls.items() if name in RESTORED_VARIABLES}
         return result
 
 
-class RestoredVariables:
-    """The variables of a recording in this process, for as long as a suite runs in it.
-
-    What is unknown is not changed. Variables that the suite itself has set stay.
+class ReplacedEnvironment:
+    """Another environment in this process, for as long as a suite runs in it. Variables that the suite itself has
+    set stay.
     """
 
-    def __init__(self, environ: MutableMapping[str, str], recorded: RecordedVariables) -> None:
+    def __init__(self, environ: MutableMapping[str, str], replacement: Mapping[str, str]) -> None:
         self._environ = environ
-        replacement = recorded.restore(environ)
-        names = KEY_VARIABLES | RESTORED_VARIABLES
-        changed = [name for name in names if environ.get(name) != replacement.get(name)]
-        self._recorded: Values = {name: replacement.get(name) for name in changed}
+        changed = [name for name in {*environ, *replacement} if environ.get(name) != replacement.get(name)]
+        self._replacements: Values = {name: replacement.get(name) for name in changed}
         self._originals: Values = {name: environ.get(name) for name in changed}
         self._is_installed = False
 
@@ -123,13 +109,13 @@ class RestoredVariables:
         """A second time changes nothing."""
         if not self._is_installed:
             self._is_installed = True
-            self._swap(self._originals, self._recorded)
+            self._swap(self._originals, self._replacements)
 
     def remove(self) -> None:
         """Put the variables back as they were; they can be installed again."""
         if self._is_installed:
             self._is_installed = False
-            self._swap(self._recorded, self._originals)
+            self._swap(self._replacements, self._originals)
 
     def _swap(self, before: Values, after: Values) -> None:
         for name, value in after.items():

@@ -75,7 +75,7 @@ def run_test(
     if compared.findings:
         findings = [GateFinding(finding, 0) for finding in compared.findings]
         return TestRun(snapshots, None, findings, base_line=compared.line)
-    environ = find_recorded_variables(snapshots.approved_calls).restore(os.environ)
+    environ = find_recorded_variables(snapshots.approved_calls).restore(os.environ, loaded.config.upstreams)
     replay = ReplayResponder(snapshots.player)
     run = run_command(command, loaded, NullRecorder(), environ, with_proxy=True, replay=replay, offline=True)
     refused = run.offline_report.refused if run.offline_report is not None else {}

@@ -7,7 +7,7 @@ observed, for `gate_judgement` to judge with that of the others. Never: knows py
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 from uuid import uuid4
 
@@ -17,8 +17,7 @@ from traceforge.capture.network_guard import NetworkGuard
 from traceforge.capture.replay_responder import ReplayResponder
 from traceforge.capture.replaying_capture import ReplayingCapture
 from traceforge.capture.run.environment import (
-    RecordedVariables,
-    RestoredVariables,
+    ReplacedEnvironment,
     read_base_urls,
     set_key_variables,
 )
@@ -50,8 +49,11 @@ class SuiteProcess:
         self.name_scope = self.snapshots.player.name_scope
         self.snapshots.player.scope_prefix = scope_prefix
         self._off_scopes: set[str] = set()
-        recorded = find_recorded_variables(self.snapshots.approved_calls) if mode == TEST else RecordedVariables()
-        blocked_ports = model_ports(loaded, recorded.restore(os.environ))
+        environment: Mapping[str, str] = {**os.environ}
+        if mode == TEST:
+            recorded = find_recorded_variables(self.snapshots.approved_calls)
+            environment = recorded.restore(os.environ, loaded.config.upstreams)
+        blocked_ports = model_ports(loaded, environment)
         self._guard = NetworkGuard(blocked_ports, self._off_scopes.__contains__)
         recorder = open_recorder(loaded) if mode == RECORD else NullRecorder()
         replay = ReplayResponder(self.snapshots.player, allow_upstream=mode == RECORD)
@@ -67,7 +69,7 @@ class SuiteProcess:
             is_off=self._off_scopes.__contains__,
             leave=self._leave_in_fork,
         )
-        self._variables = RestoredVariables(os.environ, recorded)
+        self._variables = ReplacedEnvironment(os.environ, environment)
         self._key_names = {*set_key_variables(os.environ)}
         self._base_urls = read_base_urls(os.environ)
         self._seen_misses = 0

@@ -17,6 +17,7 @@ from typing import NamedTuple
 from urllib.parse import quote, urlsplit
 
 from traceforge.capture.proxy.upstream_routes import DEFAULT_UPSTREAMS
+from traceforge.capture.run.credentials import upstream_key_variable
 from traceforge.capture.run.environment import LOOPBACK, read_upstreams
 from traceforge.wire.endpoints import Dialect, Endpoint
 
@@ -87,8 +88,7 @@ def find_key_header(provider: str, endpoint: Endpoint, path: str) -> KeyHeader:
     default = _KEY_HEADERS[endpoint.dialect]
     if provider == endpoint.dialect:
         return default
-    variable = re.sub(r"[^A-Z0-9]", "_", provider.upper()) + "_API_KEY"
-    return default._replace(variables=(variable,))
+    return default._replace(variables=(upstream_key_variable(provider),))
 
 
 def find_key(key_header: KeyHeader, environ: Mapping[str, str]) -> str:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from traceforge.capture.run.environment import DUMMY_KEY, RecordedVariables, RestoredVariables, read_base_urls
+from traceforge.capture.run.credentials import PLACEHOLDER
+from traceforge.capture.run.environment import RecordedVariables, ReplacedEnvironment, read_base_urls
 
 THEIRS = {"HOME": "/home/a", "OPENAI_API_KEY": "sk-real", "GROQ_API_KEY": "gsk-real"}
 
@@ -11,16 +12,16 @@ def test_the_keys_that_were_set_are_set_and_no_others() -> None:
     """None of them is real."""
     environ = {**THEIRS}
 
-    RestoredVariables(environ, RecordedVariables(["OPENAI_API_KEY", "XAI_API_KEY"])).install()
+    ReplacedEnvironment(environ, RecordedVariables(["OPENAI_API_KEY", "XAI_API_KEY"]).restore(environ)).install()
 
-    assert {"HOME": "/home/a", "OPENAI_API_KEY": DUMMY_KEY, "XAI_API_KEY": DUMMY_KEY} == environ
+    assert {"HOME": "/home/a", "OPENAI_API_KEY": PLACEHOLDER, "XAI_API_KEY": PLACEHOLDER} == environ
 
 
 def test_other_variables_are_never_set() -> None:
     """Whatever names a snapshot holds."""
     environ = {**THEIRS}
 
-    RestoredVariables(environ, RecordedVariables(["PATH"])).install()
+    ReplacedEnvironment(environ, RecordedVariables(["PATH"]).restore(environ)).install()
 
     assert {"HOME": "/home/a"} == environ
 
@@ -28,7 +29,7 @@ def test_other_variables_are_never_set() -> None:
 def test_removing_dummy_keys_restores_the_environment() -> None:
     """However often they are installed and removed."""
     environ = {**THEIRS}
-    dummies = RestoredVariables(environ, RecordedVariables(["XAI_API_KEY"]))
+    dummies = ReplacedEnvironment(environ, RecordedVariables(["XAI_API_KEY"]).restore(environ))
     for _ in range(2):
         dummies.install()
         dummies.install()
@@ -38,19 +39,19 @@ def test_removing_dummy_keys_restores_the_environment() -> None:
     assert THEIRS == environ
 
 
-def test_without_recorded_names_nothing_is_changed() -> None:
+def test_without_recorded_names_the_keys_that_are_set_are_not_real() -> None:
     """Snapshots of an older recording name none."""
     environ = {**THEIRS}
 
-    RestoredVariables(environ, RecordedVariables([])).install()
+    ReplacedEnvironment(environ, RecordedVariables([]).restore(environ)).install()
 
-    assert THEIRS == environ
+    assert {"HOME": "/home/a", "OPENAI_API_KEY": PLACEHOLDER, "GROQ_API_KEY": PLACEHOLDER} == environ
 
 
 def test_keys_that_the_suite_sets_itself_stay() -> None:
     """They are neither replaced nor removed."""
     environ = {**THEIRS}
-    dummies = RestoredVariables(environ, RecordedVariables(["OPENAI_API_KEY"]))
+    dummies = ReplacedEnvironment(environ, RecordedVariables(["OPENAI_API_KEY"]).restore(environ))
     dummies.install()
     environ["OPENAI_API_KEY"] = "sk-of-a-fixture"
     dummies.remove()
@@ -65,7 +66,7 @@ def test_base_urls_that_were_set_are_set_again_and_others_are_removed() -> None:
     theirs = {"HOME": "/home/a", "OPENAI_API_BASE": "http://127.0.0.1:1", "ANTHROPIC_BASE_URL": "http://127.0.0.1:2"}
     recorded = RecordedVariables((), {"ANTHROPIC_BASE_URL": "https://llm.example.com", "HOME": "/evil"})
     environ = {**theirs}
-    variables = RestoredVariables(environ, recorded)
+    variables = ReplacedEnvironment(environ, recorded.restore(environ))
     variables.install()
     during = {**environ}
     variables.remove()

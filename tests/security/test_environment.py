@@ -1,0 +1,147 @@
+"""A tested command gets no real credential of a model provider and none of TraceForge, whatever the snapshots say."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from support.command import PLAIN_PYTEST, traceforge
+from traceforge.capture.run.credentials import KEY_VARIABLES, PLACEHOLDER, filter_credentials
+
+SECRET = "planted-secret-0123456789"
+OURS = ("TRACEFORGE_MATCH_KEY", "TRACEFORGE_PROXY_TOKEN")
+CREDENTIALS = (
+    *sorted(KEY_VARIABLES), "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "AWS_SECURITY_TOKEN",
+    "AWS_BEARER_TOKEN_BEDROCK", "AZURE_API_KEY", "AZURE_OPENAI_AD_TOKEN", "AZURE_CLIENT_SECRET", "HF_TOKEN",
+    "AZURE_INFERENCE_CREDENTIAL", "GOOGLE_APPLICATION_CREDENTIALS", "GOOGLE_GENERATIVE_AI_API_KEY", "OPENAI_KEY",
+    "HUGGINGFACEHUB_API_TOKEN", "HUGGING_FACE_HUB_TOKEN", "OPENAI_ADMIN_KEY", "OPENAI_API_KEY_2", "CEREBRAS_API_KEY",
+    "MY_TEAM_OPENAI_API_KEY", "PERPLEXITYAI_API_KEY", "REPLICATE_API_TOKEN", "LITELLM_MASTER_KEY",
+    "NVIDIA_NIM_API_KEY", "NVIDIA_API_KEY", "VOYAGE_API_KEY", "WATSONX_APIKEY", "TRACEFORGE_CONTEXT_API_KEY",
+    "openai_api_key",
+)  # fmt: skip
+APPLICATION = (
+    "DATABASE_PASSWORD", "STRIPE_API_KEY", "GITHUB_TOKEN", "SECRET_KEY", "DJANGO_SECRET_KEY", "OPENAI_TOKEN_LIMIT",
+    "GOOGLE_CLIENT_SECRET", "OPENAI_MAX_TOKENS", "OPENAI_MODEL", "AWS_REGION", "AWS_PROFILE", "ANTHROPIC_CACHE_KEY",
+    "OPENAI_ORG_ID", "KEY", "TOKEN", "TRACEFORGE_CONTEXT_DB", "OPENAI_KEY_VAULT_URL",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("name", CREDENTIALS)
+def test_a_credential_is_a_placeholder_where_no_recording_names_it(name: str) -> None:
+    """It stays set, so that a client can be created as it was."""
+    assert {name: PLACEHOLDER} == filter_credentials({name: SECRET}, ())
+
+
+@pytest.mark.parametrize("name", OURS)
+@pytest.mark.parametrize("recorded", [(), ("OPENAI_API_KEY",)])
+def test_our_own_secrets_are_removed(name: str, recorded: tuple[str, ...]) -> None:
+    """No command needs them."""
+    assert name not in filter_credentials({name: SECRET}, recorded)
+
+
+@pytest.mark.parametrize("name", APPLICATION)
+def test_a_variable_of_the_application_stays(name: str) -> None:
+    """Also one whose name looks like a credential of something else."""
+    value = f"of {name}"
+
+    assert {name: value} == filter_credentials({name: value}, ())
+    assert value == filter_credentials({name: value}, ("OPENAI_API_KEY",))[name]
+
+
+def test_a_copy_of_a_credential_is_a_placeholder_too() -> None:
+    """An application may have its own name for a key."""
+    environ = {"LLM_SECRET": SECRET, "OPENAI_API_KEY": SECRET, "MODE": "none", "GROQ_API_KEY": "none"}
+
+    filtered = filter_credentials(environ, ())
+
+    assert dict.fromkeys(("LLM_SECRET", "OPENAI_API_KEY", "GROQ_API_KEY"), PLACEHOLDER) | {"MODE": "none"} == filtered
+    assert PLACEHOLDER == filter_credentials(environ, ("GROQ_API_KEY",))["LLM_SECRET"]
+
+
+def test_the_key_of_a_configured_upstream_is_a_placeholder() -> None:
+    """Only there: the configuration says that it is one of a model."""
+    environ = {"CORP_LLM_API_KEY": SECRET}
+
+    assert environ == filter_credentials(environ, ())
+    assert {"CORP_LLM_API_KEY": PLACEHOLDER} == filter_credentials(environ, (), ["corp-llm"])
+
+
+@given(
+    st.dictionaries(st.sampled_from((*CREDENTIALS, *OURS, *APPLICATION)), st.just(SECRET), min_size=1),
+    st.sets(st.sampled_from((*CREDENTIALS, *OURS, *APPLICATION, "PATH"))),
+)
+def test_no_real_credential_passes(environ: dict[str, str], recorded: set[str]) -> None:
+    """Whatever names a snapshot holds; and nothing but a key variable is set because a snapshot names it."""
+    filtered = filter_credentials(environ, recorded)
+
+    assert SECRET not in {filtered.get(name) for name in (*CREDENTIALS, *OURS)}
+    assert filtered.keys() - environ.keys() <= KEY_VARIABLES & recorded
+
+
+SHOW = """
+import json, os, subprocess, sys
+names = sys.argv[1:]
+here = {name: os.environ.get(name) for name in names}
+child = subprocess.run(["sh", "-c", "env"], capture_output=True, text=True).stdout
+print(json.dumps([here, [name for name in names if f"{name}=planted" in child]]))
+"""
+
+
+def test_a_command_and_its_children_get_no_real_credential(tmp_path: Path) -> None:
+    """Under `traceforge test`, where no snapshot names a key."""
+    (tmp_path / "show.py").write_text(SHOW)
+    (tmp_path / "traceforge.config.json").write_text("{}")
+    names = [*CREDENTIALS, *OURS, "DATABASE_PASSWORD"]
+    variables = dict.fromkeys(names, SECRET) | {"DATABASE_PASSWORD": "planted-for-the-application"}
+
+    ran = traceforge("test", "--", sys.executable, "show.py", *names, cwd=tmp_path, **variables)
+
+    here, in_child = json.loads(ran.out.splitlines()[0])
+    assert dict.fromkeys(CREDENTIALS, PLACEHOLDER) | dict.fromkeys(OURS) == {
+        name: here[name] for name in (*CREDENTIALS, *OURS)
+    }
+    assert "planted-for-the-application" == here["DATABASE_PASSWORD"]
+    assert ["DATABASE_PASSWORD"] == in_child
+    assert SECRET not in ran.out + ran.err
+
+
+IN_PROCESS = """
+import os, subprocess
+
+def test_environment():
+    child = subprocess.run(["sh", "-c", "env"], capture_output=True, text=True).stdout
+    assert "planted" not in "".join(map(str, os.environ.values()))
+    assert "planted" not in child
+    assert "TRACEFORGE_MATCH_KEY" not in os.environ
+    assert os.environ["OPENAI_API_KEY"]
+"""
+AFTERWARDS = """
+import os
+
+def pytest_unconfigure():
+    print("AFTER", os.environ["OPENAI_API_KEY"], os.environ["TRACEFORGE_MATCH_KEY"])
+"""
+
+
+def test_a_suite_under_plain_pytest_gets_no_real_credential(tmp_path: Path) -> None:
+    """Neither in its process nor in its children; afterwards the process has them again."""
+    (tmp_path / "test_it.py").write_text(IN_PROCESS)
+    (tmp_path / "conftest.py").write_text(AFTERWARDS)
+    (tmp_path / "traceforge.config.json").write_text("{}")
+    environ = {"PATH": os.environ["PATH"], "HOME": str(tmp_path), **PLAIN_PYTEST}
+    environ |= dict.fromkeys([*CREDENTIALS, *OURS], SECRET)
+
+    ran = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-s", "-p", "no:cacheprovider", "--traceforge=test"], cwd=tmp_path,
+        env=environ, capture_output=True, text=True, timeout=110, check=False,
+    )  # fmt: skip
+
+    assert "1 passed" in ran.stdout, ran
+    assert f"AFTER {SECRET} {SECRET}" in ran.stdout
