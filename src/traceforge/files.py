@@ -170,15 +170,34 @@ def make_private_folder(folder: str) -> None:
 
     A new `.ai-tests` gets a `.gitignore`, so that Git ignores it also in a project without `traceforge init`.
     """
-    if os.path.isdir(folder):
-        return
-    parent = os.path.dirname(folder)
-    if parent and not os.path.isdir(parent):
-        make_private_folder(parent)
-    with suppress(FileExistsError):
-        os.mkdir(folder, 0o700)
-        if os.path.basename(folder) == STATE_DIR:
-            ignore_folder_in_git(folder)
+    for path in _missing_folders(folder):
+        with suppress(FileExistsError):
+            os.mkdir(path, 0o700)
+            if os.path.basename(path) == STATE_DIR:
+                ignore_folder_in_git(path)
+
+
+def make_shared_folder(folder: str) -> None:
+    """Make a folder and its missing parents. Other users may read it, but not change it, whatever the umask.
+
+    Raises:
+        OSError: it cannot be made, or a file has its name.
+    """
+    for path in _missing_folders(folder):
+        try:
+            os.mkdir(path, 0o755)
+        except FileExistsError:
+            if not os.path.isdir(path):  # Otherwise, another process has just made it.
+                raise
+
+
+def _missing_folders(folder: str) -> list[str]:
+    """The folder and its parents that do not exist, outermost first."""
+    missing: list[str] = []
+    while folder and not os.path.isdir(folder):
+        missing.insert(0, folder)
+        folder = os.path.dirname(folder)
+    return missing
 
 
 def ignore_folder_in_git(folder: str) -> None:
@@ -206,6 +225,22 @@ def create_private_file(path: str) -> None:
             os.link(temporary, path)
         finally:
             os.unlink(temporary)
+
+
+def close_to_others(path: str) -> None:
+    """Take from other users what they may do with a file of ours; nothing where there is no file.
+
+    Raises:
+        CannotWrite: other users may read or change it, and we may not change that.
+    """
+    if os.name != "posix":
+        return
+    with suppress(FileNotFoundError):
+        if stat.S_IMODE(os.stat(path).st_mode) & 0o077:
+            try:
+                os.chmod(path, 0o600)
+            except PermissionError as exc:
+                raise CannotWrite(path, exc, hint="It belongs to another user, who can read it.") from None
 
 
 def sync_file_system(path: str) -> None:

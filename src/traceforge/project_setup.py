@@ -25,7 +25,7 @@ from traceforge.config import (
     load_config,
 )
 from traceforge.errors import CannotWrite
-from traceforge.files import STATE_DIR, read_file, write_atomic
+from traceforge.files import STATE_DIR, make_shared_folder, read_file, write_atomic
 from traceforge.match_key import ensure_match_key, read_key_id
 
 GITIGNORE = ".gitignore"
@@ -156,7 +156,7 @@ def prepare_workflow(folder: str) -> str:
     if os.path.lexists(path):
         return f"kept      {shown_path}"
     try:
-        os.makedirs(os.path.dirname(path), exist_ok=True)
+        make_shared_folder(os.path.dirname(path))
     except OSError as exc:
         raise CannotWrite(path, exc) from None
     write_atomic(path, _workflow(project, root).encode())

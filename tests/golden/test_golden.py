@@ -47,6 +47,7 @@ FILES = {
     "archive-1.tfz": "82dfb4dcc844b60e1e7d9ed35044777aa758043576a55b853fb4c9a4aedfafb0",
     "chunks-1.0.0.jsonl": "ac81e5e8dfc9403398b408915344dbed4daf1caa7043c89592e0cde117aa81b2",
     "context-snapshot-1.0.0.json": "50512cbb738e3894a07837c38aaf6365b63603f6d2257807e980a77e82fa5fd1",
+    "context-store-0001.json": "ed450bdc6358fa040358ae6630ecc6af015c7cb3dfc117a6061e8af787083c03",
     "execution-trace-1.0.0.json": "c5fc76cb6b1fba8f3cc812e68da43dbaeffc9b5cfbd853d1f36072fe44242fdc",
     "manifest-1.0.0.json": "c035f4771030fb9fe40b804cccdae504bd2b226fe82d9a74e6721c4d7c073b51",
     "model_io-1.0.0.json": "87e5e61996a19414a48ce8784641e67603847d210937d6b09a5b1573db5a5896",

@@ -8,8 +8,8 @@ from __future__ import annotations
 import os
 import secrets
 import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -41,6 +41,20 @@ def postgres_server(*, on_disk: bool = False) -> Iterator[str]:
             yield server.get_uri()
         finally:
             server.cleanup()
+
+
+@contextmanager
+def postgres_on_demand() -> Iterator[Callable[[], str]]:
+    """A function that starts the server when it is first called, and gives its URL."""
+    started: list[str] = []
+    with ExitStack() as stack:
+
+        def find() -> str:
+            if not started:
+                started.append(stack.enter_context(postgres_server()))
+            return started[0]
+
+        yield find
 
 
 def start_postgres(folder: str) -> Any:

@@ -82,11 +82,11 @@ class Store(ProjectStore):
     def get_artifact_content(self, artifact_id: str) -> RawContent:
         def work(tx: Any) -> RawContent:
             row = tx.load(artifacts, "artifact", artifact_id)
-            content = open_artifact(tx, row)
+            content, media_type = open_artifact(tx, row)
             if isinstance(content, bytes):
-                return RawContent(content, row.content_media_type)
+                return RawContent(content, media_type)
             data = content.encode() if isinstance(content, str) else json_bytes(content)
-            return RawContent(data, row.content_media_type)
+            return RawContent(data, media_type)
 
         return self.read(work)
 

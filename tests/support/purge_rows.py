@@ -47,9 +47,10 @@ def purged_ids(receipt: Receipt, kind: str) -> set[str]:
 
 def insert_release(tx: StoreTransaction) -> str:
     """Insert a release without a name; returns its id."""
-    row = {"id": new_id("alr"), "project_id": tx.project_id, "targets": "[]", "targets_digest": digest_text("")}
-    tx.execute(insert(releases), [{**row, "created_at": now_text()}])
-    return str(row["id"])
+    release_id = new_id("alr")
+    row = {"id": release_id, "project_id": tx.project_id, "created_at": now_text()}
+    tx.execute(insert(releases), [row | tx.sealer.seal_text("releases", release_id, tx.lock_generation(), "[]")])
+    return release_id
 
 
 def insert_response(
@@ -62,12 +63,12 @@ def insert_response(
 
         snapshot = load_snapshot(tx, snapshot_id)
         response_id = new_id("rsp")
-        sealed = tx.sealer.seal("responses", response_id, tx.lock_generation(), json.dumps({"text": text}).encode())
+        content = {"text": text, "target": {"provider": "openai", "model": "m"}, "finish_reason": "stop"}
+        sealed = tx.sealer.seal("responses", response_id, tx.lock_generation(), json.dumps(content).encode())
         row = {
             "id": response_id, "project_id": tx.project_id, "status": "completed", "session_id": snapshot.session_id,
             "branch_id": snapshot.branch_id, "snapshot_id": snapshot_id, "release_id": insert_release(tx),
-            "target": '{"provider": "openai", "model": "m"}', "materialization_key": digest_text(snapshot_id),
-            "trace_id": trace_id,
+            "materialization_key": digest_text(snapshot_id), "trace_id": trace_id,
             "event_id": event_id, "append_conflict": False, "cancel_requested": False, "created_at": now_text(),
         }  # fmt: skip
         tx.execute(insert(responses), [{**row, **sealed._asdict()}])

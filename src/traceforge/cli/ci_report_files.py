@@ -15,7 +15,7 @@ from traceforge.cli.ci_reports import ON_GITHUB
 from traceforge.clock import now
 from traceforge.config import LoadedConfig, current_folder
 from traceforge.errors import CannotWrite
-from traceforge.files import write_atomic
+from traceforge.files import make_shared_folder, write_atomic
 from traceforge.report.ci_report import CIReport, build_audit_report
 from traceforge.report.finding_locations import FindingLocator
 from traceforge.report.github_report import SUMMARY_BYTES_MAX, annotation_lines, summary_markdown
@@ -48,7 +48,7 @@ def write_ci_reports(report: CIReport, junit: str, sarif: str) -> None:
 def _write_report(path: str, data: bytes) -> None:
     folder = os.path.dirname(path)
     try:
-        os.makedirs(folder or ".", exist_ok=True)
+        make_shared_folder(folder)
     except OSError as exc:
         raise CannotWrite(path, exc) from None
     write_atomic(path, data)

@@ -99,7 +99,7 @@ def _write_folder(out: str, files: Mapping[str, bytes], signature: bytes | None)
     folder, name = os.path.split(os.path.normpath(out))
     temporary = os.path.join(folder, f".{name}.{secrets.token_hex(4)}.tmp")
     try:
-        os.mkdir(temporary)
+        os.mkdir(temporary, 0o755)
         try:
             for member in sorted(files):
                 write_atomic(os.path.join(temporary, member), files[member])

@@ -21,7 +21,7 @@ from pathlib import Path
 import pytest
 
 from support.case_counts import COUNTED, find_cells
-from support.databases import BACKENDS, empty_database, memory_folder, postgres_server
+from support.databases import BACKENDS, empty_database, memory_folder, postgres_on_demand
 from support.loopback_models import chat_answer, connect_models, scripted_provider
 from support.operation_store import Store
 from support.upstream import ScriptedResponse, Upstream
@@ -32,14 +32,7 @@ from traceforge.context.model.objects import Target
 @pytest.fixture(scope="session")
 def started_postgres() -> Iterator[Callable[[], str]]:
     """A PostgreSQL server for all tests of this process, started when the first of them asks for it."""
-    started: list[str] = []
-    with ExitStack() as stack:
-
-        def find() -> str:
-            if not started:
-                started.append(stack.enter_context(postgres_server()))
-            return started[0]
-
+    with postgres_on_demand() as find:
         yield find
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from base64 import b64encode
 
 import pytest
+from msgspec.structs import replace
 
 from support.context_builders import new_artifact, new_bundle, new_session
 from support.operation_store import Store
@@ -50,7 +51,7 @@ def test_an_api_key_is_returned_once_and_only_its_hash_is_stored(store: Store, o
     assert 8 + 43 == len(api_key.key)
     assert stored_key is not None
     assert (store.project_id, ["read", "admin"], None) == (stored_key.project_id, stored_key.scopes, stored_key.key)
-    assert [stored_key] == store.list_api_keys().data
+    assert [replace(stored_key, label="ci")] == store.list_api_keys().data
     assert [] == other.list_api_keys().data
     rows = store.read(lambda tx: tx.fetch_all(api_keys.select()))
     assert api_key.key.removeprefix("tf_live_") not in str(rows)

@@ -37,7 +37,7 @@ from traceforge.context.storage.schema_migration import LEDGER, bring_up_to_date
 from traceforge.context.storage.tables import metadata
 from traceforge.errors import BranchConflict, ContentPurged, StoreRefused, StoreUnavailable
 
-LAST = "0001"
+LAST = "0002"
 
 
 @contextmanager
@@ -65,14 +65,14 @@ def steps(tmp_path: Path) -> Path:
     """The migrations, and one more that can be made to fail or to hang."""
     folder = tmp_path / "migrations"
     shutil.copytree(schema_migration._FOLDER, folder, ignore=shutil.ignore_patterns("__pycache__"))
-    (folder / "versions" / "m0002.py").write_text(
+    (folder / "versions" / "m0003.py").write_text(
         textwrap.dedent('''
             """One more table, and then whatever the test says."""
             import os, sys, time
             import sqlalchemy as sa
             from alembic import op
-            revision = "0002"
-            down_revision = "0001"
+            revision = "0003"
+            down_revision = "0002"
             def upgrade():
                 op.create_table("extra", sa.Column("id", sa.Integer, primary_key=True))
                 op.add_column("projects", sa.Column("extra", sa.Text))
@@ -126,7 +126,7 @@ def test_a_database_of_a_newer_version_is_refused(target: str, keys: str) -> Non
         connection.execute(text(f"UPDATE {LEDGER} SET version_num = '9999'"))
 
     with pytest.raises(
-        StoreUnavailable, match=r"schema version 9999, which is newer than this program knows \(0001\)"
+        StoreUnavailable, match=rf"schema version 9999, which is newer than this program knows \({LAST}\)"
     ):
         Store.open(target, keys=keys)
 
@@ -214,7 +214,7 @@ def test_many_processes_can_create_the_same_file_at_once(tmp_path: Path) -> None
 
 @pytest.mark.skipif(os.name == "nt", reason="Windows has no such modes")
 def test_only_the_user_can_read_a_new_database_file(tmp_path: Path) -> None:
-    """Nor its write-ahead log, whatever the umask is. An existing file keeps its mode."""
+    """Nor its write-ahead log, whatever the umask is. A file that others could read is closed to them."""
     path = tmp_path / "context.db"
     umask = os.umask(0)
     try:
@@ -227,7 +227,7 @@ def test_only_the_user_can_read_a_new_database_file(tmp_path: Path) -> None:
         os.umask(umask)
 
     assert {"context.db": 0o600, "context.db-shm": 0o600, "context.db-wal": 0o600} == files
-    assert 0o640 == stat.S_IMODE(path.stat().st_mode)
+    assert 0o600 == stat.S_IMODE(path.stat().st_mode)
 
 
 def test_a_reopened_store_has_the_same_project_and_content(target: str, keys: str) -> None:
@@ -376,14 +376,14 @@ def test_a_database_server_needs_a_path_for_its_keyring(
 ) -> None:
     """The keyring of an SQLite file is next to the file."""
     monkeypatch.delenv("TRACEFORGE_CONTEXT_KEYS", raising=False)
-    with closing(Database.open(target)) as database:
-        if backend == "sqlite":
-            assert f"{target}.keys" == open_keyring(database).path
-        else:
-            with pytest.raises(StoreUnavailable, match="keyring of this database is not configured"):
-                open_keyring(database)
-        monkeypatch.setenv("TRACEFORGE_CONTEXT_KEYS", f"{target.rpartition('/')[0]}/elsewhere.keys")
-        assert open_keyring(database).path.endswith("/elsewhere.keys")
+    if backend == "sqlite":
+        assert f"{target}.keys" == open_keyring(target).path
+    else:
+        with pytest.raises(StoreUnavailable, match="keyring of this database is not configured"):
+            open_keyring(target)
+    monkeypatch.setenv("TRACEFORGE_CONTEXT_KEYS", f"{target.rpartition('/')[0]}/elsewhere.keys")
+
+    assert open_keyring(target).path.endswith("/elsewhere.keys")
 
 
 def test_a_write_inside_a_transaction_that_does_not_join_it_is_an_error(

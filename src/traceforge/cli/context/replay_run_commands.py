@@ -114,7 +114,7 @@ def report(client: Client, run_id: str, html: Path | None, as_json: bool) -> Non
     run_report = client.get_replay_report(run_id)
     value = cast("JSONObject", msgspec.to_builtins(run_report))
     if html is not None:
-        write_atomic(str(html), replay_html(value).encode())
+        write_atomic(str(html), replay_html(value).encode(), mode=0o600)
     print_result(run_report, lambda _: replay_lines(value), as_json)
 
 

@@ -8,7 +8,7 @@ from traceforge.context.model_calls import ModelClients
 from traceforge.context.project_store import Store
 from traceforge.context.purge.purge_jobs import finish_purges
 from traceforge.context.storage import projects
-from traceforge.context.storage.database import Database
+from traceforge.context.storage.database import Database, find_database_file
 from traceforge.context.storage.keyring import Keyring
 from traceforge.errors import StoreUnavailable
 
@@ -27,9 +27,9 @@ def open_store(
         StoreUnavailable: the database or its keyring cannot be used.
         StoreRefused: the project does not exist.
     """
-    database = Database.open(target)
+    keyring = open_keyring(target, keys)
+    database = Database.open(target, keyring)
     try:
-        keyring = open_keyring(database, keys)
         if project_id is None:
             project = database.read(projects.find_oldest_project) or database.write(
                 lambda connection: projects.ensure_default_project(connection, keyring)
@@ -46,13 +46,14 @@ def open_store(
     return store
 
 
-def open_keyring(database: Database, keys: str | None = None) -> Keyring:
-    """The keyring of a database.
+def open_keyring(target: str, keys: str | None = None) -> Keyring:
+    """The keyring of a database that is named by its path or URL.
 
     Raises:
         StoreUnavailable: the database is a server, and neither `keys` nor the environment names a keyring.
     """
-    path = keys or os.environ.get(KEYS_VARIABLE) or (f"{database.path}.keys" if database.path else None)
+    file = find_database_file(target)
+    path = keys or os.environ.get(KEYS_VARIABLE) or (f"{file}.keys" if file else None)
     if path is None:
         raise StoreUnavailable(
             "the keyring of this database is not configured",

@@ -48,14 +48,17 @@ def create_api_key(store: Store, arguments: OperationArguments, key: str | None 
     project_id = arguments.body.project_id or store.project_id
     if not arguments.operator and project_id != store.project_id:
         raise not_found("project", project_id, "project_id")
-    return store.write(lambda tx: projects.create_api_key(tx.connection, project_id, arguments.body, key))
+    return store.write(
+        lambda tx: projects.create_api_key(tx.connection, store.keyring, project_id, arguments.body, key)
+    )
 
 
 def list_api_keys(store: Store, arguments: OperationArguments) -> Page[ApiKey]:
     """The API keys of all projects for the operator, else those of the caller's project."""
     owner = None if arguments.operator else store.project_id
     return store.read_list(
-        lambda tx: projects.list_api_keys(tx.connection, owner, arguments.limit, arguments.after), API_KEY_LIST
+        lambda tx: projects.list_api_keys(tx.connection, store.keyring, owner, arguments.limit, arguments.after),
+        API_KEY_LIST,
     )
 
 

@@ -183,11 +183,10 @@ def recorded_lane(tx: StoreTransaction, response_id: str | None) -> tuple[LaneAn
     if row is None or row.purged_by is not None:
         return None, {}
     content = open_content(tx, row)
-    target = decode_json(row.target, Any)
     lane = {
-        "target": target,
+        "target": content["target"],
         "output": content["output"],
-        "finish_reason": row.finish_reason,
+        "finish_reason": content["finish_reason"],
         "trace_id": row.trace_id,
     }
     return convert(lane, LaneAnswer), cast("JSONObject", content["params"])

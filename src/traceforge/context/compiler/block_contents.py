@@ -64,7 +64,8 @@ class _BlockReader:
     ) -> ContentBlock:
         if artifact_id is not None:
             row = self._artifacts[artifact_id]
-            return ContentBlock(block_id, role, kind, _value(open_artifact(self._tx, row)), row.content_media_type)
+            content, media_type = open_artifact(self._tx, row)
+            return ContentBlock(block_id, role, kind, _value(content), media_type)
         row = self._events[cast("str", event_id)]
         return ContentBlock(block_id, role, kind, _value(unpack(kind, decrypt_event(self._tx, row)[1])))
 

@@ -68,7 +68,7 @@ def _check_artifact(tx: StoreTransaction, row: AnyRow) -> Iterator[str]:
     if row.purged_by is not None:
         yield from _check_emptied(row)
         return
-    content = open_artifact(tx, row)
+    content, _ = open_artifact(tx, row)
     if content_digest(cast("JSON | bytes", content)) != row.content_digest:
         yield "its content does not match its digest"
     if kind_of(row.artifact_type, cast("JSON | bytes", content)) != row.kind:
@@ -94,6 +94,7 @@ def _check_session(tx: StoreTransaction, row: AnyRow) -> Iterator[str]:
 
 def _check_branch(tx: StoreTransaction, row: AnyRow) -> Iterator[str]:
     """No gap in the sequence, one causal parent each, and the head is the last event."""
+    tx.sealer.open_text("branches", row)
     path = branch_path(tx, row)
     last_id, last = None, 0
     places = select(events.c.id, events.c.sequence, events.c.parent_event_id, events.c.session_id)
@@ -181,7 +182,7 @@ def _check_event(tx: StoreTransaction, row: AnyRow) -> Iterator[str]:
         if artifact.purged_by is not None:
             yield f"its artifact {row.payload_ref} was purged, and it was not"
             return
-        content = cast("JSON | bytes", open_artifact(tx, artifact))
+        content = cast("JSON | bytes", open_artifact(tx, artifact)[0])
     if content_digest(content) != row.content_digest:
         yield "its content does not match its digest"
     if kind_of(row.event_type, content) != row.kind:

@@ -24,6 +24,7 @@ from traceforge.ids import new_id
 
 _KIND = "artifact"
 _METADATA = b"sealed_metadata"
+_MEDIA_TYPE = b"sealed_media_type"
 
 
 def create_artifact(tx: StoreTransaction, body: NewArtifact) -> Artifact:
@@ -43,12 +44,12 @@ def create_artifact(tx: StoreTransaction, body: NewArtifact) -> Artifact:
         "project_id": tx.project_id,
         "artifact_type": kind.value,
         "kind": packed.kind,
-        "content_media_type": media_type,
         "content_digest": packed.digest,
         "size_bytes": len(packed.data),
         "retention_class": RetentionClass(body.retention_class).value,
         "sealed": row_key.seal(packed.data),
         "sealed_metadata": row_key.seal(metadata, _METADATA),
+        "sealed_media_type": row_key.seal(media_type.encode(), _MEDIA_TYPE),
         "wrapped_key": row_key.wrapped_key,
         "generation": row_key.generation,
         "created_at": now_text(),
@@ -66,16 +67,17 @@ def get_artifact(tx: StoreTransaction, artifact_id: str) -> Artifact:
 def get_artifact_content(tx: StoreTransaction, artifact_id: str) -> ArtifactContent:
     """The content of an artifact; bytes in base64."""
     row = tx.load(artifacts, _KIND, artifact_id)
-    content = open_artifact(tx, row)
+    content, media_type = open_artifact(tx, row)
     if isinstance(content, bytes):
         encoded = b64encode(content).decode()
-        return ArtifactContent(id=row.id, content_media_type=row.content_media_type, content_base64=encoded)
-    return ArtifactContent(id=row.id, content_media_type=row.content_media_type, content=content)
+        return ArtifactContent(id=row.id, content_media_type=media_type, content_base64=encoded)
+    return ArtifactContent(id=row.id, content_media_type=media_type, content=content)
 
 
-def open_artifact(tx: StoreTransaction, row: AnyRow) -> Content | bytes:
-    """Decrypt the content of a row: a text, a JSON value or bytes."""
-    return unpack(row.kind, _row_key(tx, row).open(row.sealed))
+def open_artifact(tx: StoreTransaction, row: AnyRow) -> tuple[Content | bytes, str]:
+    """Decrypt the content of a row: a text, a JSON value or bytes; and its media type."""
+    row_key = _row_key(tx, row)
+    return unpack(row.kind, row_key.open(row.sealed)), row_key.open(row.sealed_media_type, _MEDIA_TYPE).decode()
 
 
 def list_artifacts(tx: StoreTransaction, limit: int, after: str | None) -> Page[Artifact]:
@@ -117,13 +119,14 @@ def _row_key(tx: StoreTransaction, row: AnyRow) -> RowKey:
 
 
 def _artifact(tx: StoreTransaction, row: AnyRow) -> Artifact:
+    row_key = _row_key(tx, row)
     return Artifact(
         id=row.id,
         artifact_type=ArtifactType(row.artifact_type),
-        content_media_type=row.content_media_type,
+        content_media_type=row_key.open(row.sealed_media_type, _MEDIA_TYPE).decode(),
         content_digest=row.content_digest,
         size_bytes=row.size_bytes,
         retention_class=RetentionClass(row.retention_class),
-        metadata=unpack_metadata(_row_key(tx, row).open(row.sealed_metadata, _METADATA)),
+        metadata=unpack_metadata(row_key.open(row.sealed_metadata, _METADATA)),
         created_at=row.created_at,
     )

@@ -5,6 +5,8 @@ In: a branch and an event on it. Out: a fork, which copies nothing. Never: moves
 
 from __future__ import annotations
 
+from typing import Any
+
 from msgspec import UNSET
 from sqlalchemy import insert, select, update
 
@@ -40,6 +42,7 @@ def fork_branch(tx: StoreTransaction, session_id: str, body: NewBranch) -> Branc
     Raises:
         StoreRefused: the branch does not exist, or the event is not on its path.
     """
+    tx.lock_generation()  # First: a purge that this waits for may remove the session.
     tx.load(sessions, "session", session_id)
     source = load_branch_row(tx, session_id, body.fork_from_branch_id, "fork_from_branch_id")
     version, head = source.version, source.head_event_id
@@ -62,31 +65,32 @@ def insert_fork(
         "forked_at": version,
         "head_event_id": head,
         "version": version,
-        "label": check_text(label, "label"),
         "created_at": now_text(),
+        **_seal_label(tx, branch_id, label),
     }
     tx.lock_inserts()
     tx.execute(insert(branches), [row])
-    return to_branch(load_branch_row(tx, source.session_id, branch_id))
+    return to_branch(tx, load_branch_row(tx, source.session_id, branch_id))
 
 
 def get_branch(tx: StoreTransaction, session_id: str, branch_id: str) -> Branch:
     """A branch by its id."""
-    return to_branch(load_branch(tx, session_id, branch_id))
+    return to_branch(tx, load_branch(tx, session_id, branch_id))
 
 
 def list_branches(tx: StoreTransaction, session_id: str, limit: int, after: str | None) -> Page[Branch]:
     """The branches of a session, oldest first."""
     tx.load(sessions, "session", session_id)
     own = (branches.c.session_id == session_id,)
-    return list_page(tx, branches, own, lambda rows: [to_branch(row) for row in rows], limit=limit, after=after)
+    return list_page(tx, branches, own, lambda rows: [to_branch(tx, row) for row in rows], limit=limit, after=after)
 
 
 def update_branch(tx: StoreTransaction, session_id: str, branch_id: str, body: BranchChange) -> Branch:
     """Give a branch another label."""
+    tx.lock_generation()  # As in `fork_branch`.
     load_branch(tx, session_id, branch_id)
     if body.label is not UNSET:
-        tx.execute(update(branches).where(branches.c.id == branch_id).values(label=check_text(body.label, "label")))
+        tx.execute(update(branches).where(branches.c.id == branch_id).values(_seal_label(tx, branch_id, body.label)))
     return get_branch(tx, session_id, branch_id)
 
 
@@ -102,7 +106,11 @@ def _sequence_on_path(tx: StoreTransaction, source: AnyRow, event_id: str) -> in
     return sequence
 
 
-def to_branch(row: AnyRow) -> Branch:
+def _seal_label(tx: StoreTransaction, branch_id: str, label: str) -> dict[str, Any]:
+    return tx.sealer.seal_text("branches", branch_id, tx.lock_generation(), check_text(label, "label"))
+
+
+def to_branch(tx: StoreTransaction, row: AnyRow) -> Branch:
     """The object of a row."""
     return Branch(
         id=row.id,
@@ -111,6 +119,6 @@ def to_branch(row: AnyRow) -> Branch:
         forked_from_event_id=row.forked_from_event_id,
         head_event_id=row.head_event_id,
         version=row.version,
-        label=row.label,
+        label=tx.sealer.open_text("branches", row),
         created_at=row.created_at,
     )

@@ -78,7 +78,7 @@ def merge_branch(
     appended = append_packed_events(tx, appended_to, packed_events) if packed_events else []
     return Merged(
         strategy=strategy,
-        branch=to_branch(load_branch_row(tx, session_id, appended_to.id)),
+        branch=to_branch(tx, load_branch_row(tx, session_id, appended_to.id)),
         source_branch_id=source.id,
         source_head_event_id=model_summary.head_event_id if model_summary else source.head_event_id,
         common_ancestor_event_id=ancestor,

@@ -52,7 +52,7 @@ def create_session(tx: StoreTransaction, body: NewSession) -> Session:
     row = {"id": session_id, "default_branch_id": branch_id, "status": SessionStatus.ACTIVE.value}
     tx.lock_inserts()
     tx.execute(insert(sessions), [{**row, **own, **sealed._asdict()}])
-    first = {"id": branch_id, "session_id": session_id, "forked_at": 0, "version": 0, "label": ""}
+    first = {"id": branch_id, "session_id": session_id, "forked_at": 0, "version": 0}
     tx.execute(insert(branches), [{**first, **own}])
     base = [
         {"session_id": session_id, "position": position, "bundle_id": bundle_id}

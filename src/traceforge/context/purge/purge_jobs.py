@@ -63,17 +63,19 @@ def create_purge_job(tx: StoreTransaction, body: NewPurge) -> PurgeJob:
     receipt_ids = [receipt_id for receipt_id in receipts_before if receipt_id is not None]
     if len(receipt_ids) == len(targets):
         raise ContentPurged(targets[0], receipt_ids[0])
+    job_id = new_id("pjb")
+    reason = check_text(body.reason, "reason")
     row = {
-        "id": new_id("pjb"),
+        "id": job_id,
         "project_id": tx.project_id,
         "status": Progress.QUEUED.value,
         "targets": encode_json(targets).decode(),
-        "reason": check_text(body.reason, "reason"),
         "created_at": now_text(),
+        **tx.sealer.seal_text("purge_jobs", job_id, tx.lock_generation(), reason),
     }
     tx.lock_inserts()
     tx.execute(insert(purge_jobs), [row])
-    return get_purge_job(tx, str(row["id"]))
+    return get_purge_job(tx, job_id)
 
 
 def start_purge(store: Store, body: NewPurge) -> PurgeJob:
@@ -89,11 +91,11 @@ def start_purge(store: Store, body: NewPurge) -> PurgeJob:
 
 def get_purge_job(tx: StoreTransaction, job_id: str) -> PurgeJob:
     """A job by its id."""
-    return _job(tx.load(purge_jobs, _KIND, job_id))
+    return _job(tx, tx.load(purge_jobs, _KIND, job_id))
 
 
 def list_purge_jobs(tx: StoreTransaction, limit: int, after: str | None) -> Page[PurgeJob]:
-    return list_page(tx, purge_jobs, (), lambda rows: [_job(row) for row in rows], limit=limit, after=after)
+    return list_page(tx, purge_jobs, (), lambda rows: [_job(tx, row) for row in rows], limit=limit, after=after)
 
 
 def get_receipt(tx: StoreTransaction, job_id: str) -> Receipt:
@@ -263,12 +265,12 @@ def _find_receipt(tx: StoreTransaction, target: str, param: str) -> str | None:
     return cast("str | None", row.purged_by)
 
 
-def _job(row: AnyRow) -> PurgeJob:
+def _job(tx: StoreTransaction, row: AnyRow) -> PurgeJob:
     return PurgeJob(
         id=row.id,
         status=Progress(row.status),
         targets=decode_json(row.targets, list[str]),
-        reason=row.reason,
+        reason=tx.sealer.open_text("purge_jobs", row),
         receipt_id=row.receipt_id,
         error_code=row.error_code,
         created_at=row.created_at,

@@ -44,13 +44,18 @@ _LIVE = (Progress.QUEUED.value, Progress.RUNNING.value)
 def remove_content(tx: StoreTransaction, reach: PurgeReach, receipt_id: str) -> tuple[list[Removed], list[Removed]]:
     """Remove the content of everything in reach; the removed objects, and those that became unreadable by it."""
     emptied = {**_UNSEALED, "purged_by": receipt_id}
-    emptied_artifact = {"content_digest": None, "size_bytes": None, "content_media_type": "", "sealed_metadata": None}
+    emptied_artifact = {
+        "content_digest": None,
+        "size_bytes": None,
+        "sealed_media_type": None,
+        "sealed_metadata": None,
+    }
     _update_rows(tx, artifacts, reach.artifacts, {**emptied, **emptied_artifact})
     _update_rows(tx, bundles, reach.bundles, emptied)
     _update_rows(tx, events, reach.events, {**emptied, "content_digest": None})
     _update_rows(tx, sessions, reach.sessions, {**emptied, "status": SessionStatus.TOMBSTONED.value})
     for batch in batches(sorted(reach.sessions)):
-        tx.execute(update(branches).where(branches.c.session_id.in_(batch)).values(label=""))
+        tx.execute(update(branches).where(branches.c.session_id.in_(batch)).values(_UNSEALED))
     _update_rows(tx, snapshots, reach.snapshots, {"manifest_digest": None, "purged_by": receipt_id})
     _stop_rows(tx, responses, reach.responses, {**emptied, "trace_id": None})
     _stop_rows(tx, replay_runs, reach.runs, {**emptied, "evidence_digest": None})

@@ -15,11 +15,12 @@ from typing import Any, cast
 import msgspec
 from sqlalchemy import insert, update
 
-from traceforge.canon import JSON, canonical_bytes, digest_bytes, digest_fields, is_deeper_than
+from traceforge.canon import JSON, canonical_bytes, digest_fields, is_deeper_than
 from traceforge.clock import now_text
 from traceforge.context.model.inputs import NewAlias, NewRelease
 from traceforge.context.model.objects import Alias, Release, Target
 from traceforge.context.storage.paging import Page, list_page
+from traceforge.context.storage.sealing import SealedColumns
 from traceforge.context.storage.store_transaction import AnyRow, StoreTransaction, check_text, is_id, not_found
 from traceforge.context.storage.tables import aliases, releases
 from traceforge.conversion import decode_json
@@ -30,6 +31,7 @@ DIRECT_DOMAIN = "traceforge.release.v1"
 PINNED_PARAMETERS = frozenset(
     {"model", "messages", "prompt", "input", "instructions", "system", "contents", "systemInstruction", "stream"}
 )
+_TABLE = "releases"  # In seals.
 PROVIDERS = ("openai", "anthropic", "gemini", "ollama")
 
 
@@ -83,7 +85,7 @@ def create_release(tx: StoreTransaction, name: str, body: NewRelease) -> Release
 
 def get_release(tx: StoreTransaction, release_id: str) -> Release:
     """A release by its id."""
-    return _release(tx.load(releases, "release", release_id))
+    return _release(tx, tx.load(releases, "release", release_id))
 
 
 def resolve_release(tx: StoreTransaction, model: str, param: str = "model") -> Release:
@@ -96,7 +98,7 @@ def resolve_release(tx: StoreTransaction, model: str, param: str = "model") -> R
         row = tx.find(releases, model)
         if row is None:
             raise not_found("release", model, param)
-        return _release(row)
+        return _release(tx, row)
     if "/" in model:
         return _direct_release(tx, model, param)
     row = _find_alias(tx, model)
@@ -150,14 +152,13 @@ def _insert_release(tx: StoreTransaction, release_id: str, alias: str | None, ta
         check_params(target.params, f"targets[{number}].params")
         check_text(target.model, f"targets[{number}].model")
         check_text(target.revision or "", f"targets[{number}].revision")
-    data = _exact_json(msgspec.to_builtins(targets))
+    sealed = tx.sealer.seal(_TABLE, release_id, tx.lock_generation(), _exact_json(msgspec.to_builtins(targets)))
     row = {
         "id": release_id,
         "project_id": tx.project_id,
         "alias": alias,
-        "targets": data.decode(),
-        "targets_digest": digest_bytes(data),
         "created_at": now_text(),
+        **sealed._asdict(),
     }
     tx.insert_missing(releases, [row]) if alias is None else tx.execute(insert(releases), [row])
     return get_release(tx, release_id)
@@ -200,6 +201,7 @@ def _alias(row: AnyRow) -> Alias:
     return Alias(name=row.name, live_release_id=row.live_release_id, created_at=row.created_at)
 
 
-def _release(row: AnyRow) -> Release:
-    targets = decode_json(row.targets, list[Target])
+def _release(tx: StoreTransaction, row: AnyRow) -> Release:
+    sealed = SealedColumns(row.sealed, row.wrapped_key, row.generation)
+    targets = decode_json(tx.sealer.open(_TABLE, row.id, sealed), list[Target])
     return Release(id=row.id, alias=row.alias, targets=targets, created_at=row.created_at)

@@ -3,7 +3,8 @@
 A response never changes once it is final; the first process that ends it wins. Never: calls a model
 (`response_generation` does) or stores an output in the clear.
 
-`sealed` is JSON: {"params": {…}, "output": {…} or null, "message": "why it failed" or null}.
+`sealed` is JSON: {"target": {…}, "params": {…}, "output": {…} or null, "finish_reason": "…" or null,
+"message": "why it failed" or null}.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from traceforge.context.storage.paging import Page, list_page
 from traceforge.context.storage.sealing import SealedColumns
 from traceforge.context.storage.store_transaction import AnyRow, StoreTransaction
 from traceforge.context.storage.tables import responses
-from traceforge.conversion import decode_json, encode_json
+from traceforge.conversion import convert
 from traceforge.errors import StoreRefused
 
 OBJECT_NAME = "response"
@@ -59,6 +60,10 @@ class ResponseEnd(NamedTuple):
 
 def insert_running(tx: StoreTransaction, start: ResponseStart) -> None:
     """Insert a response that this process is about to ask for."""
+    content: JSONObject = {
+        "target": msgspec.to_builtins(start.target), "params": start.params, "output": None, "finish_reason": None,
+        "message": None,
+    }  # fmt: skip
     row: dict[str, Any] = {
         "id": start.id,
         "project_id": tx.project_id,
@@ -67,7 +72,6 @@ def insert_running(tx: StoreTransaction, start: ResponseStart) -> None:
         "branch_id": start.branch_id,
         "snapshot_id": start.snapshot_id,
         "release_id": start.release_id,
-        "target": encode_json(start.target).decode(),
         "materialization_key": start.materialization_key,
         "input_event_id": start.input_event_id,
         "append_conflict": False,
@@ -75,7 +79,7 @@ def insert_running(tx: StoreTransaction, start: ResponseStart) -> None:
         "lease_owner": lease_owner(),
         "lease_until": lease_end(),
         "created_at": now_text(),
-        **_seal(tx, start.id, {"params": start.params, "output": None, "message": None}),
+        **_seal(tx, start.id, content),
     }
     tx.lock_inserts()
     tx.execute(insert(responses), [row])
@@ -87,11 +91,10 @@ def finish_response(tx: StoreTransaction, response_id: str, end: ResponseEnd) ->
     if row is None:
         return False
     content = open_content(tx, row)
-    content["output"], content["message"] = end.output, end.message
+    content |= {"output": end.output, "finish_reason": end.finish_reason, "message": end.message}
     conflict = end.conflict
     values = {
         "status": end.status.value,
-        "finish_reason": end.finish_reason,
         "input_tokens": end.usage.input_tokens if end.usage else None,
         "output_tokens": end.usage.output_tokens if end.usage else None,
         "trace_id": end.trace_id,
@@ -212,10 +215,10 @@ def to_response(tx: StoreTransaction, row: AnyRow) -> Response:
         branch_id=row.branch_id,
         snapshot_id=row.snapshot_id,
         alias_release_id=row.release_id,
-        target=decode_json(row.target, Target),
+        target=convert(content["target"], Target),
         materialization_key=row.materialization_key,
         output=cast("dict[str, Any] | None", content.get("output")),
-        finish_reason=row.finish_reason,
+        finish_reason=cast("str | None", content["finish_reason"]),
         usage=Usage(input_tokens=row.input_tokens, output_tokens=row.output_tokens) if counted else None,
         trace_id=row.trace_id,
         event_id=row.event_id,

@@ -27,9 +27,10 @@ from sqlalchemy.exc import ArgumentError, DBAPIError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 from sqlalchemy.pool import ConnectionPoolEntry, PoolProxiedConnection, QueuePool
 
+from traceforge.context.storage.keyring import Keyring
 from traceforge.context.storage.schema_migration import bring_up_to_date
 from traceforge.errors import MissingExtra, StoreUnavailable, TraceForgeError
-from traceforge.files import create_private_file
+from traceforge.files import close_to_others, create_private_file
 
 POOL_SIZE = 8  # Connections that stay open.
 POOL_OVERFLOW = 120  # Further connections, for as long as that many threads need one.
@@ -69,7 +70,7 @@ class Database:
             os.register_at_fork(after_in_child=lambda: _forget_connections(database))
 
     @classmethod
-    def open(cls, target: str) -> Database:
+    def open(cls, target: str, keyring: Keyring | None = None) -> Database:
         """Open a database, create the file if it does not exist, and bring its schema up to date.
 
         Raises:
@@ -80,7 +81,9 @@ class Database:
         if database.path is not None:
             create_private_file(database.path)  # SQLite gives its log and its index of the log the same mode.
         try:
-            bring_up_to_date(database._write_engine)
+            if bring_up_to_date(database._write_engine, keyring=keyring):
+                database.truncate_log()  # It holds what an older version did not seal.
+            database._close_files_to_others()
         except DBAPIError as exc:
             path = database.path
             database.close()
@@ -131,6 +134,15 @@ class Database:
         if self.path is not None:
             with suppress(sqlite3.Error), closing(sqlite3.connect(self.path, timeout=0)) as connection:
                 connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+
+    def _close_files_to_others(self) -> None:
+        """Take from other users what an older version, a copy or a file system without links left them.
+
+        After SQLite has seen that it is a database: to open the file here would release the locks of this process.
+        """
+        if self.path is not None:
+            for suffix in ("", "-wal", "-shm"):
+                close_to_others(self.path + suffix)
 
     def close(self) -> None:
         with self._locked():

@@ -20,12 +20,21 @@ from traceforge.context.storage.dialect_statements import lock_for_transaction
 from traceforge.context.storage.insert_locks import API_KEY_LIST, PROJECT_LIST, lock_inserts
 from traceforge.context.storage.keyring import Keyring
 from traceforge.context.storage.paging import Page, check_limit, unknown_cursor
-from traceforge.context.storage.store_transaction import AnyRow, StoreTransaction, check_text, is_id, not_found
+from traceforge.context.storage.sealing import Sealer
+from traceforge.context.storage.store_transaction import (
+    AnyRow,
+    StoreTransaction,
+    check_text,
+    is_id,
+    lock_generation,
+    not_found,
+)
 from traceforge.context.storage.tables import api_keys, projects
 from traceforge.ids import new_id
 
 KEY_PREFIX = "tf_live_"
 API_KEY_BYTES = 32
+_KEY_TABLE = "api_keys"  # In seals.
 _DERIVED = b"traceforge.api-key.v1\0"
 DEFAULT_NAME = "default"
 FIRST_GENERATION = 1
@@ -99,32 +108,37 @@ def new_api_key(salt: bytes = b"", text: str = "") -> str:
     return KEY_PREFIX + urlsafe_b64encode(key_bytes).decode().rstrip("=")
 
 
-def create_api_key(connection: Connection, project_id: str, body: NewApiKey, key: str | None = None) -> ApiKey:
+def create_api_key(
+    connection: Connection, keyring: Keyring, project_id: str, body: NewApiKey, key: str | None = None
+) -> ApiKey:
     """Make an API key, or store the given one. Only the returned object shows it."""
-    load_project(connection, project_id, "project_id")
-    key = key or new_api_key()
+    generation = lock_generation(connection, project_id, "project_id")
+    key, key_id = key or new_api_key(), new_id("key")
     scopes: list[Scope] = [scope for scope in ("read", "write", "admin") if scope in body.scopes]
+    label = check_text(body.label, "label")
     row = {
-        "id": new_id("key"),
+        "id": key_id,
         "project_id": project_id,
         "hash": _hash(key),
         "scopes": " ".join(scopes),
-        "label": check_text(body.label, "label"),
         "created_at": now_text(),
+        **Sealer(keyring, project_id).seal_text(_KEY_TABLE, key_id, generation, label),
     }
     lock_inserts(connection, API_KEY_LIST)
     connection.execute(insert(api_keys), row)
     return ApiKey(
-        id=str(row["id"]),
+        id=key_id,
         project_id=project_id,
         scopes=scopes,
         label=body.label,
-        created_at=row["created_at"],
+        created_at=str(row["created_at"]),
         key=key,
     )
 
 
-def list_api_keys(connection: Connection, project_id: str | None, limit: int, after: str | None) -> Page[ApiKey]:
+def list_api_keys(
+    connection: Connection, keyring: Keyring, project_id: str | None, limit: int, after: str | None
+) -> Page[ApiKey]:
     """The API keys of one project, or of all; without the keys themselves."""
     check_limit(limit)
     own = select(api_keys).where(*_keys_of(project_id))
@@ -135,7 +149,8 @@ def list_api_keys(connection: Connection, project_id: str | None, limit: int, af
             raise unknown_cursor(after)
         statement = statement.where(api_keys.c.seq > last.seq)
     rows = connection.execute(statement).all()
-    return Page(data=[_api_key(row) for row in rows[:limit]], has_more=len(rows) > limit)
+    shown = [_api_key(row, Sealer(keyring, row.project_id).open_text(_KEY_TABLE, row)) for row in rows[:limit]]
+    return Page(data=shown, has_more=len(rows) > limit)
 
 
 def delete_api_key(connection: Connection, project_id: str | None, key_id: str) -> Deleted:
@@ -158,7 +173,7 @@ def _keys_of(project_id: str | None) -> list[ColumnElement[bool]]:
 
 
 def find_api_key(connection: Connection, key: str) -> ApiKey | None:
-    """The stored object of an API key; None where it is unknown or revoked."""
+    """The stored object of an API key, without its label; None where it is unknown or revoked."""
     if not key.startswith(KEY_PREFIX) or not key.isascii():
         return None
     row = connection.execute(
@@ -176,11 +191,11 @@ def _project(row: AnyRow) -> Project:
     return Project(id=row.id, name=row.name, generation=row.generation, created_at=row.created_at)
 
 
-def _api_key(row: AnyRow) -> ApiKey:
+def _api_key(row: AnyRow, label: str = "") -> ApiKey:
     return ApiKey(
         id=row.id,
         project_id=row.project_id,
         scopes=cast("list[Scope]", row.scopes.split()),
-        label=row.label,
+        label=label,
         created_at=row.created_at,
     )

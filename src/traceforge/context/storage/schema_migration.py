@@ -11,12 +11,16 @@ from pathlib import Path
 
 from sqlalchemy import Connection, Engine, column, inspect, select, table
 
+from traceforge.context.storage.keyring import Keyring
+
 LEDGER = "traceforge_version"  # The table that holds the revision of the database.
 _FOLDER = str(Path(__file__).parent / "migrations")
 
 
-def bring_up_to_date(engine: Engine, folder: str = _FOLDER) -> None:
-    """Run every migration that the database does not have.
+def bring_up_to_date(engine: Engine, folder: str = _FOLDER, keyring: Keyring | None = None) -> bool:
+    """Run every migration that the database does not have; whether there was one.
+
+    A migration that seals content of an older version needs the keyring.
 
     Raises:
         StoreUnavailable: the database is of a newer version.
@@ -24,10 +28,11 @@ def bring_up_to_date(engine: Engine, folder: str = _FOLDER) -> None:
     with engine.connect() as connection:
         current = read_revision(connection)
     if current == last_of(folder):
-        return
+        return False
     from traceforge.context.storage.alembic_steps import run_missing_migrations  # Alembic is a fifth of a start.
 
-    run_missing_migrations(engine, folder)
+    run_missing_migrations(engine, folder, keyring)
+    return True
 
 
 def last_of(folder: str = _FOLDER) -> str:

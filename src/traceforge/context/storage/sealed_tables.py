@@ -12,10 +12,14 @@ from sqlalchemy import Table
 
 from traceforge.context.storage.store_transaction import AnyRow
 from traceforge.context.storage.tables import (
+    api_keys,
     artifacts,
+    branches,
     bundles,
     events,
     idempotency,
+    purge_jobs,
+    releases,
     replay_items,
     replay_runs,
     responses,
@@ -41,13 +45,17 @@ class SealedTable(NamedTuple):
 
 
 SEALED_TABLES = (
+    SealedTable(api_keys, ("id",)),
     SealedTable(artifacts, ("id",)),
     SealedTable(bundles, ("id",)),
     SealedTable(sessions, ("id",)),
+    SealedTable(branches, ("id",)),
     SealedTable(events, ("id",)),
+    SealedTable(releases, ("id",)),
     SealedTable(responses, ("id",)),
     SealedTable(replay_runs, ("id",)),
     SealedTable(replay_items, ("run_id", "position"), replay_runs),
+    SealedTable(purge_jobs, ("id",)),
     SealedTable(idempotency, ("path", "key_digest")),
 )
 

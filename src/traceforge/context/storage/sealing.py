@@ -11,10 +11,11 @@ the table and the row (as associated data), so that a row that was moved or exch
 from __future__ import annotations
 
 import os
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+from sqlalchemy import Row
 
 from traceforge.context.storage.keyring import KEY_BYTES, Keyring
 from traceforge.errors import StoreUnavailable
@@ -98,6 +99,18 @@ class Sealer:
     def open(self, table: str, row_id: str, row: SealedColumns) -> bytes:
         """Open the content of a row that has one sealed column."""
         return self.load_row_key(table, row_id, row.wrapped_key, row.generation).open(row.sealed)
+
+    def seal_text(self, table: str, row_id: str, generation: int, text: str) -> dict[str, Any]:
+        """The columns of a row whose only sealed content is a text; they are null where it is empty."""
+        if not text:
+            return dict.fromkeys(SealedColumns._fields)
+        return self.seal(table, row_id, generation, text.encode())._asdict()
+
+    def open_text(self, table: str, row: Row[*tuple[Any, ...]]) -> str:
+        """The text that `seal_text` sealed."""
+        if row.sealed is None:
+            return ""
+        return self.open(table, row.id, SealedColumns(row.sealed, row.wrapped_key, row.generation)).decode()
 
     def rewrap(self, table: str, row_id: str, wrapped_key: bytes, old: int, new: int) -> bytes:
         """Wrap a data key under the key of another generation; the content stays as it is."""

@@ -64,10 +64,7 @@ class StoreTransaction:
     def lock_generation(self) -> int:
         """The generation to seal under; a purge waits until this transaction ends."""
         if self._generation is None:
-            row = self.fetch_one(_LOCKED_GENERATION.where(projects.c.id == self.project_id))
-            if row is None:
-                raise not_found("project", self.project_id)
-            self._generation = row.generation
+            self._generation = lock_generation(self.connection, self.project_id)
         return self._generation
 
     def insert_missing(self, table: Table, rows: list[dict[str, Any]]) -> int:
@@ -121,6 +118,21 @@ class StoreTransaction:
 def _select_by_id(table: Table) -> Select[tuple[Any, ...]]:
     """Built once for each table: SQLAlchemy takes longer to build a statement than to run it."""
     return select(table).where(table.c.id == bindparam("row"), table.c.project_id == bindparam("project"))
+
+
+def lock_generation(connection: Connection, project_id: str, param: str | None = None) -> int:
+    """The generation of a project to seal under; a purge of the project waits until the transaction ends.
+
+    Raises:
+        StoreRefused: the project does not exist.
+    """
+    row = None
+    if is_id(project_id):
+        row = connection.execute(_LOCKED_GENERATION.where(projects.c.id == project_id)).one_or_none()
+    if row is None:
+        raise not_found("project", project_id, param)
+    generation: int = row.generation
+    return generation
 
 
 def check_usable(row: AnyRow, kind: str, param: str | None = None) -> AnyRow:

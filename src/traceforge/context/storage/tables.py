@@ -5,7 +5,8 @@ both.
 
 `sealed` is content, encrypted under a data key of its own row. `wrapped_key` is that key, encrypted under the key of
 the project's `generation`, which is not in the database. A purged row keeps its id and the id of the receipt
-(`purged_by`); its content is null. A deleted row has a time in `deleted_at` and keeps its content.
+(`purged_by`); its content is null. A deleted row has a time in `deleted_at` and keeps its content. In the clear are
+ids, times, counts, digests, and what rows are found by: the names of projects and aliases, types, roles and states.
 `seq` is the order of insertion, and of every list.
 """
 
@@ -90,7 +91,7 @@ api_keys = Table(
     _project(),
     Column("hash", String(64), nullable=False, unique=True),  # SHA-256 of a key with 256 random bits.
     Column("scopes", Text, nullable=False),  # Joined by a space.
-    Column("label", Text, nullable=False),
+    *_sealed(),  # The label; null where it is empty.
     _created(),
     _deleted(),
 )
@@ -103,7 +104,6 @@ artifacts = Table(
     _project(),
     Column("artifact_type", String(32), nullable=False),
     Column("kind", String(48), nullable=False),  # The type, with "+json" or "+binary" if the content is not text.
-    Column("content_media_type", Text, nullable=False),
     Column("content_digest", Digest),
     Column("size_bytes", Big),
     Column("retention_class", String(16), nullable=False),
@@ -111,6 +111,7 @@ artifacts = Table(
     Column(
         "sealed_metadata", LargeBinary
     ),  # Under the same data key, apart from the content, so that a list need not read the content.
+    Column("sealed_media_type", LargeBinary),  # Under the same data key. It may name a file.
     _created(),
     _deleted(),
     _purged(),
@@ -177,7 +178,7 @@ branches = Table(
     Column("forked_at", Big, nullable=False),  # The sequence of that event; 0 if nothing is inherited.
     Column("head_event_id", Id),
     Column("version", Big, nullable=False),
-    Column("label", Text, nullable=False),
+    *_sealed(),  # The label; null where it is empty.
     _created(),
     Index(None, "session_id", "seq"),
 )
@@ -256,10 +257,8 @@ releases = Table(
     _id(),
     _project(),
     Column("alias", String(64)),
-    Column("targets", Text, nullable=False),
-    Column("targets_digest", Digest, nullable=False),
+    *_sealed(),  # The targets, with their parameters.
     _created(),
-    Index(None, "project_id", "targets_digest"),
 )
 
 aliases = Table(
@@ -284,9 +283,7 @@ responses = Table(
     Column("branch_id", Id, ForeignKey("branches.id"), nullable=False),
     Column("snapshot_id", Id, ForeignKey("snapshots.id"), nullable=False, index=True),
     Column("release_id", Id, ForeignKey("releases.id"), nullable=False),
-    Column("target", Text, nullable=False),
     Column("materialization_key", Digest, nullable=False),
-    Column("finish_reason", Text),
     Column("input_tokens", Big),
     Column("output_tokens", Big),
     Column("trace_id", Text),
@@ -299,7 +296,7 @@ responses = Table(
     Column("cancel_requested", Boolean, nullable=False),
     Column("lease_owner", Text),
     Column("lease_until", Time),
-    *_sealed(),  # The output, and the message of a failure.
+    *_sealed(),  # The target, the parameters, the output, the finish reason, and the message of a failure.
     _created(),
     Column("completed_at", Time),
     _purged(),
@@ -355,7 +352,7 @@ purge_jobs = Table(
     _project(),
     Column("status", String(16), nullable=False),
     Column("targets", Text, nullable=False),
-    Column("reason", Text, nullable=False),
+    *_sealed(),  # The reason; null where it is empty.
     Column("old_generation", Integer),
     Column("new_generation", Integer),
     Column("pending", Text),  # The traces to be removed after the commit.

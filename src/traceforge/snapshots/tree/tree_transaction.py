@@ -40,6 +40,7 @@ from traceforge.files import (
     STATE_DIR,
     list_folder,
     make_private_folder,
+    make_shared_folder,
     read_file,
     sync_file_system,
     sync_folder,
@@ -243,7 +244,7 @@ def _apply_changes(project: str, changes: Sequence[FileChange]) -> None:
     root = os.path.join(project, SNAPSHOTS_DIR)
     sync_each = len(changes) <= SYNC_EACH_MAX
     try:
-        os.makedirs(root, exist_ok=True)
+        make_shared_folder(root)
         folders = {project, root}
         for change in changes:
             path = os.path.join(root, *change.file.split("/"))
@@ -269,7 +270,7 @@ def _replace_file(path: str, data: bytes | None, sync: bool) -> None:
             with suppress(FileNotFoundError, NotADirectoryError):
                 os.unlink(stale)
         return
-    os.makedirs(folder, exist_ok=True)
+    make_shared_folder(folder)
     flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_BINARY", 0)
     with os.fdopen(os.open(temporary, flags, 0o644), "wb") as file:
         file.write(data)
