@@ -34,6 +34,7 @@ from traceforge.config import (
     UpstreamRule,
 )
 from traceforge.context.api.error_responses import TYPES
+from traceforge.context.api.http_transport import HTTP_HOSTS_VARIABLE
 from traceforge.context.api.idempotency import LEASE_S, WAIT_S
 from traceforge.context.api.open_store import KEYS_VARIABLE
 from traceforge.context.api.operation_types import LIMIT_DEFAULT, LIMIT_MAX
@@ -135,7 +136,7 @@ def test_every_setting_and_environment_variable_has_a_heading() -> None:
     assert ["Approved settings", *Config.__struct_fields__, "Environment variables"] == page.headings(2)
     owners = (ModelRule, UpstreamRule, CallSiteRule, MatchRule, TestRule, ApprovalRule)
     rules = [rule for owner in owners for rule in owner.__struct_fields__]
-    store = [DB_VARIABLE, KEYS_VARIABLE, API_KEY_VARIABLE, f"{UPSTREAM_VARIABLE}…"]
+    store = [DB_VARIABLE, KEYS_VARIABLE, API_KEY_VARIABLE, HTTP_HOSTS_VARIABLE, f"{UPSTREAM_VARIABLE}…"]
     assert [*rules, *ENVIRONMENT_VARIABLES, MATCH_KEY_VARIABLE, TOKEN_VARIABLE, *store, "CI"] == page.headings(3)
     text = page.path.read_text(encoding="utf-8")
     assert [] == [name for name in PROVIDERS if f"`{UPSTREAM_VARIABLE}{name.upper()}`" not in text]

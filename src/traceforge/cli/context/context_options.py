@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import wraps
 from typing import Any, NamedTuple, cast
+from urllib.parse import urlsplit
 
 import click
 import msgspec
@@ -16,6 +17,7 @@ import msgspec
 from traceforge.canon import JSON, parse_json
 from traceforge.cli.output import json_option, print_json
 from traceforge.config import current_folder, load_config
+from traceforge.context.api.http_transport import HTTP_HOSTS_VARIABLE
 from traceforge.context.api.operation_types import LIMIT_DEFAULT, LIMIT_MAX
 from traceforge.context.api.store_client import Client
 from traceforge.context.model_calls import ModelClients
@@ -163,7 +165,9 @@ def open_client(db: str, keys_file: str, project: str, *, may_create: bool) -> I
             raise click.UsageError(
                 "Omit --keys and --project: a server has its own keyring, and the API key selects the project."
             )
-        client = Client.connect(address, api_key=os.environ.get(API_KEY_VARIABLE))
+        client = Client.connect(
+            address, api_key=os.environ.get(API_KEY_VARIABLE), allow_http=_is_allowed_http_host(address)
+        )
     else:
         if not may_create:
             _require_store(database, db)
@@ -171,6 +175,15 @@ def open_client(db: str, keys_file: str, project: str, *, may_create: bool) -> I
         client = Client.open(database, keys=keys_file or None, project_id=project or None, traces_dir=traces)
     with client:
         yield client
+
+
+def _is_allowed_http_host(address: str) -> bool:
+    """Whether the environment names the host of a server as one that gets the API key unencrypted."""
+    hosts = os.environ.get(HTTP_HOSTS_VARIABLE, "").split(",")
+    try:
+        return urlsplit(address).hostname in [host.strip().lower() for host in hosts if host.strip()]
+    except ValueError:  # The client says what is wrong with it.
+        return False
 
 
 def _require_store(database: str, db: str) -> None:

@@ -6,6 +6,7 @@ Errors are those of a store in this process: the server sends them as JSON, and 
 from __future__ import annotations
 
 import http.client
+import shlex
 import ssl
 import threading
 from collections.abc import Iterator
@@ -21,21 +22,26 @@ from traceforge.context.api.operations import OPERATIONS_BY_NAME
 from traceforge.context.model.objects import ResponseEvent
 from traceforge.conversion import decode_json
 from traceforge.errors import StoreUnavailable
+from traceforge.http.access import is_loopback
 from traceforge.http.event_stream import EventStreamParser, ServerSentEvent
 
 # The server closed a kept connection before it read the request, so it did nothing.
 STALE_CONNECTION = (http.client.RemoteDisconnected, ConnectionResetError, BrokenPipeError)
+HTTP_HOSTS_VARIABLE = "TRACEFORGE_CONTEXT_HTTP_HOSTS"
 _URL_HINT = "Write it as http://127.0.0.1:3080."
 
 
 class ServerAddress:
     """A server: how its requests are spelled, and which error a failed one becomes.
 
+    Redirects are not followed, so the API key reaches no other server.
+
     Raises:
-        StoreUnavailable: the URL or the API key cannot be used.
+        StoreUnavailable: the URL or the API key cannot be used; or `allow_http` is false, and the key would travel
+            unencrypted to another machine.
     """
 
-    def __init__(self, url: str, api_key: str | None) -> None:
+    def __init__(self, url: str, api_key: str | None, *, allow_http: bool = False) -> None:
         try:
             parts = urlsplit(url)
             self.host, self.port = parts.hostname or "", parts.port
@@ -45,6 +51,12 @@ class ServerAddress:
             raise StoreUnavailable("the URL of a server needs a scheme and a host", hint=_URL_HINT)
         if api_key and not (api_key.isascii() and api_key.isprintable()):
             raise StoreUnavailable("the API key holds characters that an HTTP header cannot hold")
+        if api_key and parts.scheme == "http" and not allow_http and not is_loopback(self.host):
+            raise StoreUnavailable(
+                f"the API key would be sent unencrypted to {self.host}, where every machine on the way can read it",
+                hint=f"Use https://, or allow it for this host: {HTTP_HOSTS_VARIABLE}={shlex.quote(self.host)} "
+                "(in Python: allow_http=True).",
+            )
         self.tls = ssl.create_default_context() if parts.scheme == "https" else None
         self._path_prefix = quote(parts.path.rstrip("/"), safe="/%:@!$&'()*+,;=~") + "/v2"
         self._headers = {"Accept": "application/json"}

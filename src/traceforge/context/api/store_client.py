@@ -85,13 +85,17 @@ class Client(ClientMethods):
         return cls(_open_transport(target, keys, project_id, traces_dir))
 
     @classmethod
-    def connect(cls, url: str, *, api_key: str | None = None, timeout_s: float = TIMEOUT_S) -> Self:
+    def connect(
+        cls, url: str, *, api_key: str | None = None, timeout_s: float = TIMEOUT_S, allow_http: bool = False
+    ) -> Self:
         """Use a store on a server. The first operation opens the first connection.
+
+        An API key is sent over `http://` to this machine only; `allow_http` allows it to another one.
 
         Raises:
             StoreUnavailable: the URL or the API key cannot be used.
         """
-        return cls(HTTPTransport(ServerAddress(url, api_key), timeout_s))
+        return cls(HTTPTransport(ServerAddress(url, api_key, allow_http=allow_http), timeout_s))
 
     @property
     def store(self) -> Store | None:
@@ -134,9 +138,11 @@ class AsyncClient(AsyncClientMethods):
         return cls(AsyncEmbeddedTransport(transport))
 
     @classmethod
-    async def connect(cls, url: str, *, api_key: str | None = None, timeout_s: float = TIMEOUT_S) -> Self:
+    async def connect(
+        cls, url: str, *, api_key: str | None = None, timeout_s: float = TIMEOUT_S, allow_http: bool = False
+    ) -> Self:
         """As `Client.connect`."""
-        return cls(AsyncHTTPTransport(ServerAddress(url, api_key), timeout_s))
+        return cls(AsyncHTTPTransport(ServerAddress(url, api_key, allow_http=allow_http), timeout_s))
 
     async def close(self) -> None:
         """As `Client.close`; a store in this process first finishes responses whose caller stopped reading."""
