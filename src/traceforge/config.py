@@ -381,7 +381,8 @@ def _unknown(key: str, known_keys: tuple[str, ...], where: str, prefix: str) -> 
         return
     nearest = get_close_matches(key, known_keys, 1, 0.5)
     hint = f"Did you mean {prefix}{nearest[0]}?" if nearest else f"Known here: {', '.join(sorted(known_keys))}."
-    yield Finding(where, f"$.{prefix}{key}", CONFIG_RULE, f"unknown key {prefix}{key}", hint)
+    path = json_path(f"$.{prefix}".rstrip("."), key)
+    yield Finding(where, path, CONFIG_RULE, f"unknown key {prefix}{key}", hint)
 
 
 def _bad(where: str, message: str, hint: str) -> InvalidConfig:

@@ -43,6 +43,7 @@ from enum import StrEnum
 from typing import ClassVar, Self
 
 from traceforge.findings import IO, PARSE, ExitCode, Finding
+from traceforge.terminal import escape_text
 
 PROBLEMS_MAX = 20  # Named in one error; a body may hold ten thousand wrong items.
 NAME_CHARACTERS_MAX = 200  # Of a field's name in a message.
@@ -72,13 +73,13 @@ class TraceForgeError(Exception):
     exit_code: ClassVar[ExitCode] = ExitCode.UNCHECKED
 
     def __init__(self, message: str, *, hint: str = "") -> None:
-        super().__init__(message)
-        self.message = message
-        self.hint = hint
+        self.message = escape_text(message)  # It may be printed by the application that we run in.
+        self.hint = escape_text(hint)
+        super().__init__(self.message)
 
     def in_file(self, file: str) -> Self:
         """Name the file first in the message; returns the error itself."""
-        self.message = f"{file}: {self.message}"
+        self.message = escape_text(f"{file}: {self.message}")
         self.args = (self.message,)
         return self
 

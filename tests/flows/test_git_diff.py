@@ -73,12 +73,12 @@ def test_git_diff_without_a_repository_is_an_error(tmp_path: Path) -> None:
     assert "error TF203: the diff driver needs a Git repository" in ran.err
 
 
-def test_a_broken_file_is_shown_as_it_is(repository: Path) -> None:
-    """Such as one with conflict markers."""
+def test_a_broken_file_is_shown_as_text(repository: Path) -> None:
+    """Such as one with conflict markers; bytes that are no text are escaped."""
     (repository / "x.json").write_bytes(b"<<<<<<< ours\n\xff{")
 
     completed = subprocess.run(
         [str(COMMAND), "snapshot", "textconv", "x.json"], cwd=repository, capture_output=True, check=True
     )
 
-    assert b"<<<<<<< ours\n\xff{" == completed.stdout
+    assert b"<<<<<<< ours\n\\xff{" == completed.stdout

@@ -64,6 +64,29 @@ FILE_OPENERS = {
 OPENING_CALLS = {"open", "os.open", "io.open"}
 OPENING_METHODS = {"read_bytes", "read_text", "write_bytes", "write_text"}
 
+# Who reaches a terminal or a log. `terminal` escapes what is printed; everybody else calls it.
+PRINTERS = {
+    "terminal": "the only module that prints",
+    "cli.main": "chooses how the streams encode text, and redirects those that cannot be written",
+    "cli.output": "questions and progress bars of click, with text that `terminal` has escaped",
+    "cli.nonblocking_stderr": "writes what `terminal` has escaped, without waiting for the reader",
+    "cli.pending_commands": "questions of click that quote nothing",
+    "cli.trace.trace_commands": "asks whether standard output has colours",
+    "cli.trace.trace_check_commands": "asks whether standard output has colours",
+    "pytest_plugin.plugin_gate": "prints through pytest what `terminal` has escaped",
+    "capture.enter.sitecustomize": HOOK,
+    "capture.subinterpreter": "a warning of Python, which quotes nothing",
+}
+PRINTING_CALLS = {
+    "print", "pprint.pprint", "warnings.warn", "sys.excepthook", "sys.displayhook", "traceback.print_exc",
+    "traceback.print_exception", "traceback.print_tb", "traceback.print_stack", "faulthandler.dump_traceback",
+    "click.echo", "click.secho", "click.echo_via_pager", "click.prompt", "click.confirm", "click.progressbar",
+    "click.get_text_stream", "click.get_binary_stream", "logging.getLogger", "logging.basicConfig",
+}  # fmt: skip
+PRINTING_METHODS = {"write_line", "write_sep", "ensure_newline", "addsection"}  # of pytest's terminal and reports
+STREAMS = {"sys.stdout", "sys.stderr", "sys.__stdout__", "sys.__stderr__"}
+HARMLESS_STREAM_METHODS = {"isatty", "flush"}
+
 # Who knows the database.
 DATABASE_USERS = {
     "sqlalchemy": {"context": "the context store; the dialect is known in `context.storage` only"},
@@ -114,6 +137,28 @@ def test_only_listed_modules_open_files() -> None:
 
     assert [] == sorted(module for module in users if not _is_listed(module, FILE_OPENERS))
     assert [] == sorted(entry for entry in FILE_OPENERS if not any(_is_inside(module, entry) for module in users))
+
+
+def test_only_the_terminal_module_prints() -> None:
+    """Names and texts of others reach a terminal or a build log through one module, which escapes them."""
+    users = {module for module in _modules() if _prints(_tree(module))}
+
+    assert [] == sorted(module for module in users if not _is_listed(module, PRINTERS))
+    assert [] == sorted(entry for entry in PRINTERS if not any(_is_inside(module, entry) for module in users))
+
+
+def test_every_way_to_print_is_seen() -> None:
+    """What the rule above finds, and what it passes over."""
+    programs = [
+        "print(1)", "click.echo('')", "click.secho('')", "sys.stdout.write('')", "sys.stderr.buffer.write(b'')",
+        "f(file=sys.stderr)", "out = sys.stdout", "from sys import stderr", "os.write(2, b'')",
+        "reporter.write_line('')", "logging.getLogger().error('')", "warnings.warn('')", "from click import echo",
+        "traceback.print_exc()", "builtins.print('')", "show = print", "os.writev(1, [b''])",
+    ]  # fmt: skip
+    passed_over = ["sys.stdout.isatty()", "sys.stderr.flush()", "sys.stdout is None", "os.write(fd, b'')"]
+
+    assert [] == [text for text in programs if not _prints(ast.parse(text))]
+    assert [] == [text for text in passed_over if _prints(ast.parse(text))]
 
 
 def test_only_listed_rooms_know_the_database() -> None:
@@ -235,6 +280,31 @@ def _opens_files(module: str) -> bool:
     )
 
 
+def _prints(tree: ast.AST) -> bool:
+    """Whether code writes to standard output or standard error, or passes one of the streams on."""
+    harmless = {id(node) for parent in ast.walk(tree) for node in _harmless_streams(parent)}
+    return any(id(node) not in harmless and _is_printing(node) for node in ast.walk(tree))
+
+
+def _harmless_streams(node: ast.AST) -> list[ast.expr]:
+    """The streams in `sys.stdout.isatty()` and `sys.stdout is None`."""
+    if isinstance(node, ast.Attribute) and node.attr in HARMLESS_STREAM_METHODS:
+        return [node.value]
+    return [node.left] if isinstance(node, ast.Compare) and isinstance(node.ops[0], (ast.Is, ast.IsNot)) else []
+
+
+def _is_printing(node: ast.AST) -> bool:
+    if isinstance(node, ast.ImportFrom):
+        names = {f"{node.module}.{alias.name}" for alias in node.names}
+        return bool(names & (PRINTING_CALLS | STREAMS))
+    if isinstance(node, ast.Call) and _dotted(node.func) in ("os.write", "os.writev"):
+        return isinstance(node.args[0], ast.Constant)
+    if isinstance(node, (ast.Name, ast.Attribute)):
+        name = _dotted(node).removeprefix("builtins.")
+        return name in PRINTING_CALLS | STREAMS or ("." in name and name.rpartition(".")[2] in PRINTING_METHODS)
+    return False
+
+
 def _is_inside(module: str, entry: str) -> bool:
     return module == entry or module.startswith(f"{entry}.")
 
@@ -284,6 +354,7 @@ def _exceptions() -> Iterator[str]:
     yield from JSON_USERS.values()
     yield from HASH_USERS.values()
     yield from FILE_OPENERS.values()
+    yield from PRINTERS.values()
     yield from UPWARD_NAMES.values()
     for users in DATABASE_USERS.values():
         yield from users.values()

@@ -21,6 +21,7 @@ from traceforge.cli.nonblocking_stderr import NonBlockingStderr
 from traceforge.cli.output import print_ready
 from traceforge.http.serving import bind_socket, socket_url
 from traceforge.model_server.http_server import serve_local_model
+from traceforge.terminal import escape_json
 
 PORT = 3001
 LOCAL_MODEL = "local"
@@ -113,7 +114,7 @@ def _find_address(upstream: str, key_from: str, provider: str) -> ModelAddress:
 
 
 def _log_trace(trace: JSONObject) -> None:
-    _write_log(json_bytes(trace).decode())
+    _write_log(escape_json(json_bytes(trace)).decode())
 
 
 _write_log = NonBlockingStderr(lambda count: f"note: {count} lines could not be written here")

@@ -27,6 +27,7 @@ from traceforge.snapshots.live.live_plan import (
 )
 from traceforge.snapshots.live.live_verdict import CheckedCall, check_exit_code, checked_json
 from traceforge.snapshots.tree.project_snapshots import ProjectSnapshots, open_snapshots
+from traceforge.terminal import print_text
 
 RUNS_MAX = 1000
 CONCURRENCY_MAX = 64
@@ -97,7 +98,7 @@ def check_live(
         except KeyboardInterrupt:
             answered = plan.request_count - len(check.missing)
             message = f"{answered} of {plan.request_count} answers are saved; run the same command to continue"
-            click.echo(f"\n{message}", err=True)
+            print_text(f"\n{message}", err=True)
             raise
         _print_results_and_exit(check.verdicts(), strict=strict, as_json=as_json)
 
@@ -111,8 +112,8 @@ def _make_plan(
     model: str,
 ) -> LivePlan:
     if snapshots.findings:
-        click.echo(finding_lines(list(snapshots.findings)), err=True)
-        click.echo("the snapshot tree is invalid, so nothing was sent", err=True)
+        print_text(finding_lines(list(snapshots.findings)), err=True)
+        print_text("the snapshot tree is invalid, so nothing was sent", err=True)
         raise click.exceptions.Exit(int(exit_code(snapshots.findings)))
     calls = select_calls(snapshots.approved_calls, names)
     if unused := find_unused_targets(calls, targets):
@@ -124,7 +125,7 @@ def _make_plan(
 
 def _print_plan(loaded: LoadedConfig, plan: LivePlan, missing: list[LiveCall]) -> None:
     cost = estimate_cost(missing, loaded.config.models)
-    click.echo("\n".join(plan_lines(plan, missing, cost)), err=True)
+    print_text("\n".join(plan_lines(plan, missing, cost)), err=True)
 
 
 def _confirm(yes: bool) -> None:
@@ -145,5 +146,5 @@ def _print_results_and_exit(results: list[CheckedCall], *, strict: bool, as_json
         print_json(report)
     else:
         colour = sys.stdout.isatty() and "NO_COLOR" not in os.environ
-        click.echo("\n".join(verdict_lines(results, strict=strict, colour=colour)), color=colour)
+        print_text("\n".join(verdict_lines(results, strict=strict, colour=colour)), colour=colour)
     raise click.exceptions.Exit(int(code))

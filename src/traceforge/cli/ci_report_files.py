@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import os
 
-import click
-
 from traceforge.audit.auditor import AuditReport
 from traceforge.cli.ci_reports import ON_GITHUB
 from traceforge.clock import now
@@ -21,6 +19,7 @@ from traceforge.report.finding_locations import FindingLocator
 from traceforge.report.github_report import SUMMARY_BYTES_MAX, annotation_lines, summary_markdown
 from traceforge.report.junit_report import junit_bytes
 from traceforge.report.sarif_report import sarif_bytes
+from traceforge.terminal import print_text, print_workflow_command
 
 STEP_SUMMARY = "GITHUB_STEP_SUMMARY"
 
@@ -57,7 +56,7 @@ def _write_report(path: str, data: bytes) -> None:
 def _annotate_github(report: CIReport) -> None:
     """Print annotations on stderr, which the runner reads too, and append the summary to the file it names."""
     for line in annotation_lines(report):
-        click.echo(line, err=True)
+        print_workflow_command(line)
     path = os.environ.get(STEP_SUMMARY, "")
     if not path:
         return
@@ -66,4 +65,4 @@ def _annotate_github(report: CIReport) -> None:
         with open(path, "ab") as file:
             file.write(summary_markdown(report, SUMMARY_BYTES_MAX - written).encode())
     except OSError as exc:
-        click.echo(f"GitHub's step summary cannot be written: {exc.strerror or exc}", err=True)
+        print_text(f"GitHub's step summary cannot be written: {exc.strerror or exc}", err=True)

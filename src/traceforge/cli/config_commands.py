@@ -14,6 +14,7 @@ from traceforge.errors import InvalidConfig
 from traceforge.findings import Finding, exit_code
 from traceforge.replay.volatile import PATTERNS_SETTING, find_path_problems
 from traceforge.report.text_format import finding_lines
+from traceforge.terminal import print_text
 
 
 @click.group(cls=SuggestingGroup)
@@ -42,7 +43,7 @@ def check(as_json: bool) -> None:
     if as_json:
         print_json({"ok": True, "findings": []})
     else:
-        click.echo(f"valid: {', '.join(origins) or 'no configuration file; every setting has its default'}")
+        print_text(f"valid: {', '.join(origins) or 'no configuration file; every setting has its default'}")
 
 
 def _pattern_findings(loaded: LoadedConfig) -> list[Finding]:
@@ -62,7 +63,7 @@ def _print_findings_and_exit(findings: list[Finding], as_json: bool) -> NoReturn
     if as_json:
         print_json({"ok": False, "findings": [dict(finding.to_json()) for finding in findings]})
     else:
-        click.echo(finding_lines(findings))
+        print_text(finding_lines(findings))
     raise click.exceptions.Exit(int(exit_code(findings))) from None
 
 
@@ -77,4 +78,4 @@ def show(as_json: bool) -> None:
 
     for name, setting in settings.items():
         assert isinstance(setting, dict)
-        click.echo(f"{name} = {ecmascript_bytes(setting['value']).decode()}    ({setting['from']})")
+        print_text(f"{name} = {ecmascript_bytes(setting['value']).decode()}    ({setting['from']})")

@@ -20,6 +20,7 @@ from traceforge.report.finding_locations import FindingLocator
 from traceforge.report.gate_text import gate_finding_lines, gate_report_json, gate_report_lines, tree_gate_summary
 from traceforge.snapshots.gate.gate_findings import findings_json, list_failed_tests
 from traceforge.snapshots.tree.run_scopes import narrow_command
+from traceforge.terminal import print_json_bytes, print_text
 
 
 @click.command(context_settings={"allow_interspersed_args": False})
@@ -57,7 +58,7 @@ def test(
     if code == ExitCode.OK and test_run.run is not None:
         code = test_run.run.exit_code
     if as_json:
-        click.echo(ecmascript_bytes(gate_report_json(test_run, int(code))), err=True)
+        print_json_bytes(ecmascript_bytes(gate_report_json(test_run, int(code))), err=True)
     else:
         colour = sys.stderr.isatty() and "NO_COLOR" not in os.environ
         narrowed_command = narrow_command(command, list_failed_tests(test_run.findings))
@@ -65,7 +66,7 @@ def test(
             f"traceforge: {line}" if line[:1] != " " else line
             for line in gate_report_lines(test_run, narrowed_command, colour=colour)
         ]
-        click.echo("\n".join(lines), err=True, color=colour)
+        print_text("\n".join(lines), err=True, colour=colour)
     if is_ci_report_wanted(junit, sarif):
         write_ci_reports(build_test_report(test_run, int(code), current_folder()), junit, sarif)
     raise click.exceptions.Exit(int(code))
@@ -81,7 +82,7 @@ def _check_without_command(loaded: LoadedConfig, base: str | None, as_json: bool
         print_json({"exit_code": code, "snapshots": report.records, **compared, "findings": findings})
     else:
         base_lines = [report.base_line] if report.base_line else []
-        click.echo("\n".join([*base_lines, *gate_finding_lines(report.findings), summary]))
+        print_text("\n".join([*base_lines, *gate_finding_lines(report.findings), summary]))
     if is_ci_report_wanted(junit, sarif):
         locator = FindingLocator(loaded.project, current_folder())
         write_ci_reports(build_tree_report(report.audit, report.findings, summary, code, locator), junit, sarif)

@@ -9,6 +9,7 @@ from traceforge.cli.modelio.recording_check_commands import print_session_hash
 from traceforge.errors import InvalidFile, NotJSON
 from traceforge.files import read_file
 from traceforge.snapshots.formats.snapshot_format import computed_hash
+from traceforge.terminal import print_text
 
 
 @click.command("hash")
@@ -33,7 +34,7 @@ def hash_file(file: str, kind: str) -> None:
         return
     data = read_file(file)
     try:
-        click.echo(_digest(data, kind))
+        print_text(_digest(data, kind))
     except (NotJSON, InvalidFile) as exc:
         raise exc.in_file(file) from None
 

@@ -10,6 +10,7 @@ from traceforge.audit.rule_catalogue import NEVER_REPORTED, RULES
 from traceforge.cli.lazy_group import did_you_mean_command
 from traceforge.errors import TraceForgeError, all_errors
 from traceforge.report.explanations import explanation_text, find_code, nearest_topics
+from traceforge.terminal import print_text
 
 
 @click.command("help")
@@ -25,11 +26,11 @@ def show_help(ctx: click.Context, words: tuple[str, ...]) -> None:
     command = _find_command(ctx.find_root(), words)
     code = find_code(topic)
     if topic == "errors":
-        click.echo(errors_text())
+        print_text(errors_text())
     elif command is not None and topic != code:  # `help schema` is the command, and `help SCHEMA` the rule.
-        click.echo(command.get_help())
+        print_text(command.get_help())
     elif code is not None:
-        click.echo(explanation_text(code))
+        print_text(explanation_text(code))
     else:
         raise click.UsageError(_unknown_topic(ctx.find_root(), words))
 

@@ -12,6 +12,7 @@ from traceforge.report.import_text import import_json, import_lines
 from traceforge.report.text_format import finding_lines
 from traceforge.snapshots.record.cassette_import import import_cassettes
 from traceforge.snapshots.tree.project_snapshots import open_snapshots
+from traceforge.terminal import print_text
 
 
 @click.group("import", cls=SuggestingGroup)
@@ -35,13 +36,13 @@ def vcr(folder: str, as_json: bool) -> None:
     refuse_in_ci("import vcr")
     snapshots = open_snapshots(load_project(), is_recording=True)
     if findings := snapshots.tree_report.findings:
-        click.echo(finding_lines(findings), err=True)
-        click.echo("the snapshot tree is invalid, so nothing was imported", err=True)
+        print_text(finding_lines(findings), err=True)
+        print_text("the snapshot tree is invalid, so nothing was imported", err=True)
         raise click.exceptions.Exit(int(exit_code(findings)))
     imported = import_cassettes(snapshots, folder)
     code = ExitCode.UNCHECKED if imported.findings or imported.unread or not imported.calls else ExitCode.OK
     if as_json:
         print_json(import_json(imported, int(code)))
     else:
-        click.echo("\n".join(import_lines(imported)))
+        print_text("\n".join(import_lines(imported)))
     raise click.exceptions.Exit(int(code))

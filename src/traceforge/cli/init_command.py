@@ -8,6 +8,7 @@ from traceforge.cli.output import refuse_in_ci
 from traceforge.config import current_folder
 from traceforge.project_setup import prepare, prepare_workflow
 from traceforge.snapshots.tree.git_diff_driver import install_diff_driver
+from traceforge.terminal import print_text
 
 
 @click.command()
@@ -24,9 +25,9 @@ def init(git_diff: bool, github_workflow: bool) -> None:
     """
     refuse_in_ci("init")
     for step in prepare(current_folder()):
-        click.echo(step)
+        print_text(step)
     if git_diff:
         for step in install_diff_driver(current_folder()):
-            click.echo(step)
+            print_text(step)
     if github_workflow:
-        click.echo(prepare_workflow(current_folder()))
+        print_text(prepare_workflow(current_folder()))

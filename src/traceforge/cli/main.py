@@ -8,9 +8,10 @@ from __future__ import annotations
 import errno
 import os
 import sys
+import traceback
 from collections.abc import Callable, Iterable
 from contextlib import suppress
-from io import TextIOWrapper
+from io import StringIO, TextIOWrapper
 from itertools import takewhile
 
 import click
@@ -20,7 +21,8 @@ from traceforge.cli.command_table import TOP
 from traceforge.cli.lazy_group import LazyGroup
 from traceforge.errors import STDOUT_HINT, CannotRead, CannotWrite, InternalError, TraceForgeError
 from traceforge.findings import ExitCode
-from traceforge.report.text_format import hint_line, one_line
+from traceforge.report.text_format import hint_line
+from traceforge.terminal import one_line, print_text
 
 INTERRUPTED = 130  # what a shell reports for Ctrl-C
 BROKEN_PIPE = 141  # what a shell reports when the reader of a pipe has ended
@@ -88,10 +90,11 @@ def _run(arguments: list[str]) -> int:
     try:
         return _invoke(arguments)
     except click.ClickException as exc:
-        _print_to_stderr(exc.show)
+        message = _click_message(exc)
+        _print_to_stderr(lambda: print_text(message, err=True, end=""))
         return ExitCode.USAGE
     except (click.Abort, KeyboardInterrupt):
-        _print_to_stderr(lambda: click.echo("interrupted", err=True))
+        _print_to_stderr(lambda: print_text("interrupted", err=True))
         return INTERRUPTED
     except BrokenPipeError:
         _discard_stdout()
@@ -104,6 +107,13 @@ def _run(arguments: list[str]) -> int:
         return _report_error(_explain_os_error(exc), debug)
     except Exception as exc:  # noqa: BLE001 (no traceback reaches a person who did not ask for one)
         return _report_error(InternalError(f"internal error: {type(exc).__name__}", hint=_INTERNAL_HINT), debug)
+
+
+def _click_message(error: click.ClickException) -> str:
+    """What click would print: the usage, and the error, which may quote the name of a file."""
+    lines = StringIO()
+    error.show(lines)
+    return lines.getvalue()
 
 
 def _is_of_stdout(error: OSError) -> bool:
@@ -143,10 +153,10 @@ def _flush() -> None:
 def _report_error(error: TraceForgeError, debug: bool) -> int:
     def lines() -> None:
         if debug:
-            sys.excepthook(*sys.exc_info())
-        click.echo(f"error {error.code}: {one_line(str(error))}", err=True)
+            print_text("".join(traceback.format_exception(sys.exc_info()[1])), err=True, end="")
+        print_text(f"error {error.code}: {one_line(str(error))}", err=True)
         if error.hint:
-            click.echo(hint_line(error.hint), err=True)
+            print_text(hint_line(error.hint), err=True)
 
     _print_to_stderr(lines)
     return error.exit_code

@@ -14,6 +14,8 @@ import sys
 import threading
 from collections.abc import Callable
 
+from traceforge.terminal import escape_text
+
 PIECE_BYTES = getattr(select, "PIPE_BUF", 512)  # A pipe that polls as writable takes this much at once.
 NEXT_PIECE_WAIT_MS = 100  # For the next piece of a longer line.
 
@@ -38,7 +40,7 @@ class NonBlockingStderr:
                 self._dropped += 1
 
     def _try_write(self, text: str) -> bool:
-        data = (b"\n" if self._is_line_cut else b"") + text.encode(errors="replace") + b"\n"
+        data = (b"\n" if self._is_line_cut else b"") + escape_text(text).encode(errors="replace") + b"\n"
         try:
             return self._write_pieces(data)
         except (OSError, ValueError, AttributeError):  # stderr is closed or missing.

@@ -16,6 +16,7 @@ from traceforge.cli.main import INTERRUPTED
 from traceforge.errors import STDOUT_HINT, CannotWrite, InvalidFile
 from traceforge.findings import Finding, exit_code
 from traceforge.report.text_format import finding_lines
+from traceforge.terminal import escape_text, print_json_bytes, print_text, write_raw
 
 Outcome = TypeVar("Outcome")
 
@@ -26,16 +27,24 @@ json_option = click.option("--json", "as_json", is_flag=True, help="Print one JS
 
 def print_json(value: JSON) -> None:
     """Print one document, indented as JavaScript does."""
-    write_stdout(ecmascript_bytes(value, indent=2) + b"\n")
+    print_json_line(ecmascript_bytes(value, indent=2))
+
+
+def print_json_line(data: bytes) -> None:
+    """Print JSON on stdout as it was written, with a line ending."""
+    _require_stdout()
+    print_json_bytes(data)
 
 
 def write_stdout(data: bytes) -> None:
-    """Write bytes to stdout exactly as they are."""
+    """Write content to stdout: exactly as it is, unless stdout is a terminal."""
+    _require_stdout()
+    write_raw(data)
+
+
+def _require_stdout() -> None:
     if sys.stdout is None:  # stdout was closed before the process started.
         raise CannotWrite("the output", "standard output is closed", hint=STDOUT_HINT)
-    sys.stdout.flush()
-    sys.stdout.buffer.write(data)
-    sys.stdout.buffer.flush()
 
 
 def print_findings_and_exit(findings: Iterable[Finding], summary: str, report: JSON, as_json: bool) -> NoReturn:
@@ -51,8 +60,8 @@ def print_findings(findings: list[Finding], summary: str, report: JSON, as_json:
         print_json(report)
     else:
         if findings:
-            click.echo(finding_lines(findings))
-        click.echo(summary)
+            print_text(finding_lines(findings))
+        print_text(summary)
 
 
 @contextmanager
@@ -62,14 +71,18 @@ def exit_on_refusal(root: str) -> Iterator[None]:
         yield
     except InvalidFile as exc:
         findings = [finding._replace(file=os.path.join(root, finding.file)) for finding in exc.findings]
-        click.echo(finding_lines(findings))
+        print_text(finding_lines(findings))
         raise click.exceptions.Exit(int(exit_code(findings))) from None
 
 
 def print_ready(url: str, as_json: bool) -> None:
     """Print the address of a server that accepts connections; as JSON, also its process id."""
     line: JSON = {"url": url, "pid": os.getpid()}
-    write_stdout(ecmascript_bytes(line) + b"\n" if as_json else f"listening on {url}\n".encode())
+    if as_json:
+        print_json_line(ecmascript_bytes(line))
+    else:
+        _require_stdout()
+        print_text(f"listening on {url}")
 
 
 def refuse_in_ci(command: str) -> None:
@@ -106,6 +119,6 @@ def _with_bar(outcomes: Iterable[Outcome], total: int, step: int, label: str) ->
 
 def confirm_or_exit(question: str, declined: str) -> None:
     """Ask a question on stderr; without a yes, print `declined` and exit with the code of Ctrl-C."""
-    if not click.confirm(question, err=True):
-        click.echo(declined, err=True)
+    if not click.confirm(escape_text(question), err=True):
+        print_text(declined, err=True)
         raise click.exceptions.Exit(INTERRUPTED)

@@ -11,7 +11,8 @@ from traceforge.packs.pack_signature import load_public_key
 from traceforge.packs.pack_verifier import PackReport, pack_findings, verify_contents, verify_pack
 from traceforge.packs.pack_writer import create_pack, export_archive
 from traceforge.report.pack_text import pack_json, pack_lines
-from traceforge.report.text_format import bytes_text, count, findings_verdict, one_line
+from traceforge.report.text_format import bytes_text, count, findings_verdict
+from traceforge.terminal import one_line, print_text
 
 
 @click.group(cls=SuggestingGroup)
@@ -44,7 +45,7 @@ def create(out: str, key: str, **inputs: str | None) -> None:
     with exit_on_refusal(""):
         report = create_pack(out, sources, key)
     signed = ", signed" if key else ""
-    click.echo(f"{one_line(out)}: {count(len(report.files), 'file')}, {_reference_count(report)}{signed}")
+    print_text(f"{one_line(out)}: {count(len(report.files), 'file')}, {_reference_count(report)}{signed}")
 
 
 @pack.command()
@@ -83,7 +84,7 @@ def show(folder: str, as_json: bool) -> None:
     if as_json:
         print_json(pack_json(contents, report))
     else:
-        click.echo("\n".join(pack_lines(contents, report)))
+        print_text("\n".join(pack_lines(contents, report)))
 
 
 @pack.command()
@@ -104,7 +105,7 @@ def export(folder: str, out: str) -> None:
             findings, f"{one_line(folder)}: {findings_verdict(findings)}, so it was not exported", None, False
         )
     size = export_archive(contents, out)
-    click.echo(f"{one_line(out)}: {count(len(report.files), 'file')}, {bytes_text(size)}{_signature_note(report)}")
+    print_text(f"{one_line(out)}: {count(len(report.files), 'file')}, {bytes_text(size)}{_signature_note(report)}")
 
 
 def _load_key(file: str) -> str:

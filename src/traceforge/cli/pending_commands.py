@@ -18,7 +18,7 @@ from traceforge.config import SNAPSHOTS_DIR, LoadedConfig
 from traceforge.replay.request_key import make_request_keyer
 from traceforge.report.gate_text import change_json, diff_lines, setting_lines, status_lines
 from traceforge.report.request_head_text import unknown_parts_text
-from traceforge.report.text_format import count, one_line
+from traceforge.report.text_format import count
 from traceforge.snapshots.approve.pending_approval import approve_changes as write
 from traceforge.snapshots.approve.pending_approval import select_pending
 from traceforge.snapshots.approve.tree_approval import approve_tree
@@ -33,6 +33,7 @@ from traceforge.snapshots.record.pending_changes import (
 )
 from traceforge.snapshots.tree.approved_calls import ApprovedCall, load_approved_calls
 from traceforge.snapshots.tree.tree_verification import TreeReport, verify_tree
+from traceforge.terminal import one_line, print_text
 
 reason_option = click.option(
     "--reason", default=None, help="State why the change is right; stored in the approval.  [required]"
@@ -90,7 +91,7 @@ def status(as_json: bool) -> None:
         print_json(report)
     else:
         lines = status_lines(changes, list(approved.values()), broken, kinds)
-        click.echo("\n".join([*lines, *setting_lines(settings)]))
+        print_text("\n".join([*lines, *setting_lines(settings)]))
 
 
 @click.command()
@@ -106,9 +107,9 @@ def diff(name: str | None, full: bool) -> None:
     chosen, settings = (select_pending(changes, [name]), []) if name else (changes, all_settings)
     _print_diffs(loaded, chosen, approved, full=full)
     if settings:
-        click.echo("\n".join(setting_lines(settings)))
+        print_text("\n".join(setting_lines(settings)))
     elif not chosen:
-        click.echo(NOTHING_PENDING)
+        print_text(NOTHING_PENDING)
     raise click.exceptions.Exit(1 if chosen or settings else 0)
 
 
@@ -122,7 +123,7 @@ def _print_diffs(
         for change in changes
     ]
     if texts:
-        click.echo("\n\n".join(texts), color=colour)
+        print_text("\n\n".join(texts), colour=colour)
 
 
 @click.command()
@@ -169,14 +170,14 @@ def approve(
         if result is not None:
             _print_tree_approval(result)
             return
-        click.echo("every snapshot is as approved")
+        print_text("every snapshot is as approved")
         if not approve_policy:
             return
     if approve_policy and not settings and not names and not everything:
-        click.echo(POLICY_APPROVED)
+        print_text(POLICY_APPROVED)
         return
     if not changes and not names and not approve_policy:
-        click.echo("\n".join([NOTHING_PENDING, *setting_lines(settings)]))
+        print_text("\n".join([NOTHING_PENDING, *setting_lines(settings)]))
         return
     if everything == bool(names) and not (approve_policy and not everything):
         raise click.UsageError("Name the changes to approve, or pass --all.")
@@ -188,7 +189,7 @@ def approve(
     reason = _check_reason(reason)
     refused = [change for change in changes if change.kind is ChangeKind.REFUSED] if everything else []
     if not chosen and not (approve_policy and settings):
-        click.echo("nothing to approve")
+        print_text("nothing to approve")
     else:
         with exit_on_refusal(snapshots_root(loaded)):
             approval = write(loaded, chosen, reason=reason, tag=tag, sign=sign, approve_policy=approve_policy)
@@ -200,12 +201,12 @@ def approve(
             )
             unknown = unknown_parts_text(change.raw_response)
             not_compared = f", without {unknown}: unknown" if unknown else ""
-            click.echo(f"approved: {change.id} ({change.kind}){redacted}{not_compared}")
+            print_text(f"approved: {change.id} ({change.kind}){redacted}{not_compared}")
         _print_approval(approval)
         if settings and not approve_policy:
-            click.echo("\n".join(setting_lines(settings)), err=True)
+            print_text("\n".join(setting_lines(settings)), err=True)
     if refused:
-        click.echo(f"{count(len(refused), 'change')} cannot be approved: see traceforge status", err=True)
+        print_text(f"{count(len(refused), 'change')} cannot be approved: see traceforge status", err=True)
         raise click.exceptions.Exit(1)
 
 
@@ -219,10 +220,10 @@ def _check_reason(reason: str | None) -> str:
 
 def _print_tree_approval(result: CommitResult) -> None:
     for change in result.approval.changes:
-        click.echo(f"approved: {change.id} ({'as it is' if change.after is not None else 'removed'})")
+        print_text(f"approved: {change.id} ({'as it is' if change.after is not None else 'removed'})")
     absent = result.approval.absent
     if absent is not UNSET:
-        click.echo(f"approved: {count(len(absent), 'approval')} that others follow and that the tree does not have")
+        print_text(f"approved: {count(len(absent), 'approval')} that others follow and that the tree does not have")
     _print_approval(result)
 
 
@@ -230,10 +231,10 @@ def _print_approval(result: CommitResult) -> None:
     """Print the settings that were approved, and the file to commit."""
     policy = result.approval.policy
     if policy is not UNSET:
-        click.echo("approved: the policy" if policy else "approved: the policy (every setting has its default)")
+        print_text("approved: the policy" if policy else "approved: the policy (every setting has its default)")
         for name, setting in policy.items():
-            click.echo(f"  {one_line(SettingChange(name, setting.before, setting.after).describe())}")
-    click.echo(f"wrote {SNAPSHOTS_DIR}/{one_line(result.approval.file)}; commit {SNAPSHOTS_DIR}/")
+            print_text(f"  {one_line(SettingChange(name, setting.before, setting.after).describe())}")
+    print_text(f"wrote {SNAPSHOTS_DIR}/{one_line(result.approval.file)}; commit {SNAPSHOTS_DIR}/")
 
 
 @click.command()
@@ -245,7 +246,7 @@ def reject(names: tuple[str, ...]) -> None:
     chosen = select_pending(changes, names)
     delete_pending(loaded.project, [change.id for change in chosen])
     for change in chosen:
-        click.echo(f"rejected: {change.id}")
+        print_text(f"rejected: {change.id}")
 
 
 _REVIEW_KEYS = {
@@ -280,7 +281,7 @@ def review(full: bool, sign: bool) -> None:
     place = 0
     while place < len(changes):
         change = changes[place]
-        click.echo(f"\n[{place + 1}/{len(changes)}]")
+        print_text(f"\n[{place + 1}/{len(changes)}]")
         _print_diffs(loaded, [change], approved, full=full)
         may_accept = change.kind is not ChangeKind.REFUSED
         keys = [key for key in _REVIEW_KEYS if may_accept or key != "a"]
@@ -289,7 +290,7 @@ def review(full: bool, sign: bool) -> None:
         if answer == "q":
             break
         if answer == "?":
-            click.echo("\n".join(f"  {key}  {_REVIEW_KEYS[key]}" for key in keys))
+            print_text("\n".join(f"  {key}  {_REVIEW_KEYS[key]}" for key in keys))
             continue
         if answer == "o":
             click.edit(filename=os.path.join(loaded.project, PENDING_FOLDER, f"{change.id}.json"))
@@ -302,12 +303,12 @@ def review(full: bool, sign: bool) -> None:
         place += 1
     chosen = [change for change in changes if change.id in accepted]
     if not chosen:
-        click.echo("nothing was accepted")
+        print_text("nothing was accepted")
         return
     reason = ""
     while not reason.strip():
         reason = click.prompt(_reason_question(len(chosen)), prompt_suffix=" ")
     with exit_on_refusal(snapshots_root(loaded)):
         approval = write(loaded, chosen, reason=reason, sign=sign)
-    click.echo(f"approved {count(len(chosen), 'change')}")
+    print_text(f"approved {count(len(chosen), 'change')}")
     _print_approval(approval)

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import os
 
-import click
-
 from traceforge.config import SNAPSHOTS_DIR, LoadedConfig, current_folder, load_config
 from traceforge.snapshots.tree.tracked_state import refuse_tracked_state
 from traceforge.snapshots.tree.tree_transaction import finish_interrupted_approval
+from traceforge.terminal import print_text
 
 
 def load_project() -> LoadedConfig:
@@ -22,7 +21,7 @@ def load_project() -> LoadedConfig:
     loaded = load_config(current_folder())
     refuse_tracked_state(loaded.project)
     if finish_interrupted_approval(loaded.project):
-        click.echo("finished an interrupted approval", err=True)
+        print_text("finished an interrupted approval", err=True)
     return loaded
 
 

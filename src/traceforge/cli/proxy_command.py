@@ -25,9 +25,10 @@ from traceforge.modelio.replay_adapter import load_session
 from traceforge.replay.player import Player
 from traceforge.replay.trace_recordings import open_trace_player
 from traceforge.report.observation_text import uncompared_line
-from traceforge.report.text_format import count, finding_lines, one_line
+from traceforge.report.text_format import count, finding_lines
 from traceforge.snapshots.tree.project_snapshots import open_snapshots
 from traceforge.snapshots.tree.tracked_state import refuse_tracked_state
+from traceforge.terminal import one_line, print_text
 
 PORT = 8787
 MISSES_SHOWN = 10
@@ -119,7 +120,7 @@ def proxy(
     _print_summary(counted)
     if replay is not None:
         if session is not None and session.unused:
-            click.echo(f"unused: {count(session.unused, 'interaction')}", err=True)
+            print_text(f"unused: {count(session.unused, 'interaction')}", err=True)
         required = requires_comparison(loaded.config.match.redacted, os.environ)
         raise click.exceptions.Exit(_report_replay(replay.player, strict=mode == "replay", required=required))
 
@@ -134,10 +135,10 @@ def _read_pace(text: str) -> float:
 def _open_snapshots(loaded: LoadedConfig, _: str, pace: float, *, auto: bool) -> ReplayResponder:
     snapshots = open_snapshots(loaded)
     if snapshots.findings:
-        click.echo(finding_lines(list(snapshots.findings)), err=True)
+        print_text(finding_lines(list(snapshots.findings)), err=True)
         raise click.exceptions.Exit(int(exit_code(snapshots.findings)))
     if not snapshots.approved_calls and not auto:
-        click.echo("note: nothing to replay: there are no approved snapshots", err=True)
+        print_text("note: nothing to replay: there are no approved snapshots", err=True)
     return ReplayResponder(snapshots.player, pace, auto)
 
 
@@ -149,9 +150,9 @@ def _open_recording(loaded: LoadedConfig, file: str, pace: float) -> tuple[Repla
 def _open_traces(loaded: LoadedConfig, session_id: str, pace: float, *, auto: bool) -> ReplayResponder:
     player, recordings, unread = open_trace_player(loaded, session_id)
     if unread:
-        click.echo(f"note: {count(unread, 'trace')} cannot be read: see traceforge trace verify", err=True)
+        print_text(f"note: {count(unread, 'trace')} cannot be read: see traceforge trace verify", err=True)
     if not recordings and not auto:
-        click.echo("note: nothing to replay: there are no traces", err=True)
+        print_text("note: nothing to replay: there are no traces", err=True)
     return ReplayResponder(player, pace, auto)
 
 
@@ -161,23 +162,23 @@ def _report_replay(player: Player, *, strict: bool, required: bool) -> int:
         f"{'not recorded' if miss.can_record else 'not replayed'}: {miss.message}" for miss in player.unmatched
     )
     for message, times in misses.most_common(MISSES_SHOWN):
-        click.echo(f"{one_line(message)}{_times(times)}", err=True)
+        print_text(f"{one_line(message)}{_times(times)}", err=True)
     if len(misses) > MISSES_SHOWN:
-        click.echo(f"{len(misses) - MISSES_SHOWN} more kinds of unmatched requests are not listed", err=True)
+        print_text(f"{len(misses) - MISSES_SHOWN} more kinds of unmatched requests are not listed", err=True)
     for declared, times in sorted(player.volatile_counts.items()):
-        click.echo(f"ignored as volatile: {one_line(declared)}{_times(times)}", err=True)
+        print_text(f"ignored as volatile: {one_line(declared)}{_times(times)}", err=True)
     for path, times in sorted(player.uncompared_field_counts.items()):
-        click.echo(f"not compared: {path}{_times(times)}", err=True)
+        print_text(f"not compared: {path}{_times(times)}", err=True)
     if player.uncompared_call_count:
-        click.echo(uncompared_line(player.uncompared_call_count, player.uncompared_part_count), err=True)
+        print_text(uncompared_line(player.uncompared_call_count, player.uncompared_part_count), err=True)
     if player.unknown_head_count:
         calls = count(player.unknown_head_count, "call")
-        click.echo(f"{calls} compared without upstream or headers, which the recordings do not know", err=True)
+        print_text(f"{calls} compared without upstream or headers, which the recordings do not know", err=True)
     summary = [f"replayed {count(player.played_count, 'call')}", f"{misses.total()} not replayed"]
     summary += [f"{player.upstream_count} new"] if player.upstream_count else []
     if player.redacted_response_count:
         summary.append(f"{player.redacted_response_count} with parts that replay as [REDACTED]")
-    click.echo(", ".join(summary), err=True)
+    print_text(", ".join(summary), err=True)
     if misses:
         return ExitCode.FINDINGS
     if required and player.uncompared_call_count:
@@ -224,4 +225,4 @@ def _print_summary(counted: Mapping[str, int]) -> None:
              "cut_at_stop": "cut off at the stop", "waiting": "still being recorded",
              "restarted": "workers restarted"}  # fmt: skip
     parts += [f"{counted[name]} {label}" for name, label in names.items() if counted.get(name)]
-    click.echo(f"stopped: {', '.join(parts)}", err=True)
+    print_text(f"stopped: {', '.join(parts)}", err=True)

@@ -15,6 +15,7 @@ from traceforge.report.gate_text import record_json, record_lines
 from traceforge.report.text_format import finding_lines
 from traceforge.snapshots.record.model_declarations import declare_models
 from traceforge.snapshots.record.record_run import run_record
+from traceforge.terminal import print_json_bytes, print_text
 
 
 @click.command(context_settings={"allow_interspersed_args": False})
@@ -44,17 +45,17 @@ def record(command: tuple[str, ...], fresh: bool, propose_config: bool, as_json:
     code = 0
     if command:
         record_run = run_record(
-            loaded, command, fresh=fresh, notify=lambda report: click.echo(f"traceforge: {report}", err=True)
+            loaded, command, fresh=fresh, notify=lambda report: print_text(f"traceforge: {report}", err=True)
         )
         if record_run.run is None:
             findings = record_run.snapshots.tree_report.findings
-            click.echo(finding_lines(findings), err=True)
-            click.echo("the snapshot tree is invalid, so nothing was run", err=True)
+            print_text(finding_lines(findings), err=True)
+            print_text("the snapshot tree is invalid, so nothing was run", err=True)
             raise click.exceptions.Exit(int(exit_code(findings)))
         if as_json:
-            click.echo(ecmascript_bytes(record_json(record_run)), err=True)
+            print_json_bytes(ecmascript_bytes(record_json(record_run)), err=True)
         else:
-            click.echo("\n".join(f"traceforge: {line}" for line in record_lines(record_run)), err=True)
+            print_text("\n".join(f"traceforge: {line}" for line in record_lines(record_run)), err=True)
         nothing = not record_run.live and not record_run.snapshots.player.played_count
         uncompared = record_run.snapshots.player.uncompared_call_count and requires_comparison(
             loaded.config.match.redacted, os.environ
@@ -64,5 +65,5 @@ def record(command: tuple[str, ...], fresh: bool, propose_config: bool, as_json:
         )
     if propose_config:
         for line in declare_models(loaded):
-            click.echo(f"traceforge: {line}", err=True)
+            print_text(f"traceforge: {line}", err=True)
     raise click.exceptions.Exit(int(code))

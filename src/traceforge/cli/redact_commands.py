@@ -9,7 +9,7 @@ import click
 from traceforge.audit.secret_scan import scan_paths
 from traceforge.canon import JSON, ecmascript_bytes, parse_json
 from traceforge.cli.lazy_group import SuggestingGroup
-from traceforge.cli.output import json_option, print_findings_and_exit, write_stdout
+from traceforge.cli.output import json_option, print_findings_and_exit, print_json_line, write_stdout
 from traceforge.config import current_folder, load_config
 from traceforge.errors import NotJSON
 from traceforge.files import read_file
@@ -38,7 +38,7 @@ def text(file: str, jsonl: bool) -> None:
         return
     for number, line in enumerate(data.splitlines(), 1):
         if line.strip():
-            write_stdout(_clean_line(redactor, line, f"{file}: line {number}"))
+            print_json_line(_clean_line(redactor, line, f"{file}: line {number}"))
 
 
 def _clean(redactor: Redactor, data: bytes) -> bytes:

@@ -10,6 +10,7 @@ from traceforge.capture.run.command_runner import run_command
 from traceforge.capture.trace_writer import RecorderSettings
 from traceforge.config import current_folder, load_config
 from traceforge.report.run_text import run_json, run_lines
+from traceforge.terminal import print_json_bytes, print_text
 
 
 @click.command(context_settings={"allow_interspersed_args": False})
@@ -26,7 +27,7 @@ def run(command: tuple[str, ...], as_json: bool) -> None:
     recorder = ThreadRecorder(RecorderSettings.from_project(loaded))
     finished_run = run_command(command, loaded, recorder, with_proxy=True)
     if as_json:
-        click.echo(ecmascript_bytes(run_json(finished_run)), err=True)
+        print_json_bytes(ecmascript_bytes(run_json(finished_run)), err=True)
     else:
-        click.echo("\n".join(run_lines(finished_run)), err=True)
+        print_text("\n".join(run_lines(finished_run)), err=True)
     raise click.exceptions.Exit(finished_run.exit_code)

@@ -6,6 +6,7 @@ import click
 
 from traceforge.cli.output import write_stdout
 from traceforge.schemas import NAMES, load_schema
+from traceforge.terminal import print_text
 
 
 @click.command()
@@ -17,7 +18,7 @@ def schema(name: str | None) -> None:
     are checked by `traceforge verify` and explained by `traceforge help RULE`.
     """
     if name is None:
-        click.echo("\n".join(NAMES))
+        print_text("\n".join(NAMES))
         return
     if name not in NAMES:
         raise click.UsageError(f"There is no format {name!r}. Formats: {', '.join(NAMES)}.")

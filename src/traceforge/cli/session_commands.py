@@ -6,9 +6,10 @@ import click
 
 from traceforge.canon import json_bytes
 from traceforge.cli.lazy_group import SuggestingGroup
-from traceforge.cli.output import json_option, print_json, write_stdout
+from traceforge.cli.output import json_option, print_json, print_json_line
 from traceforge.cli.trace_options import PAGE, open_store
 from traceforge.report.trace_text import session_list_text, session_tree_text, state_note
+from traceforge.terminal import print_text
 
 
 @click.group(cls=SuggestingGroup)
@@ -31,11 +32,11 @@ def list_sessions(limit: int, as_json: bool) -> None:
     if as_json:
         print_json([{**session._asdict(), "models": list(session.models)} for session in sessions[:limit]])
     elif sessions:
-        click.echo(session_list_text(sessions[:limit]))
+        print_text(session_list_text(sessions[:limit]))
         if len(sessions) > limit:
-            click.echo(f"showing the newest {limit}; for more: --limit {limit * 2}", err=True)
+            print_text(f"showing the newest {limit}; for more: --limit {limit * 2}", err=True)
     else:
-        click.echo("no sessions yet: a call belongs to a session if it sends a session id", err=True)
+        print_text("no sessions yet: a call belongs to a session if it sends a session id", err=True)
 
 
 @session.command()
@@ -51,11 +52,11 @@ def show(session_id: str, state: bool, as_json: bool) -> None:
         name, rows = store.load_session(session_id)
         if as_json:
             traces = [store.load_trace(row).body for row in rows]
-            write_stdout(json_bytes({"session_id": name, "traces": list(traces)}, indent=True) + b"\n")
+            print_json_line(json_bytes({"session_id": name, "traces": list(traces)}, indent=True))
             return
         notes = {}
         for row in rows if state else ():
             body = store.load_trace(row).body
             if "state_snapshot" in body:
                 notes[row.summary.id] = state_note(body["state_snapshot"])
-        click.echo(session_tree_text(name, [row.summary for row in rows], notes))
+        print_text(session_tree_text(name, [row.summary for row in rows], notes))

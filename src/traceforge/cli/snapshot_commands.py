@@ -11,7 +11,7 @@ from traceforge.audit.auditor import AuditReport, is_tree_of, nothing_approved, 
 from traceforge.canon import JSON, parse_json
 from traceforge.cli.ci_reports import print_audit_and_exit, report_options
 from traceforge.cli.lazy_group import SuggestingGroup
-from traceforge.cli.output import exit_on_refusal, json_option, print_json, progress_bar, refuse_in_ci, write_stdout
+from traceforge.cli.output import exit_on_refusal, json_option, print_json, progress_bar, refuse_in_ci
 from traceforge.cli.project import load_project, snapshots_root
 from traceforge.clock import now
 from traceforge.errors import InvalidFile, NotJSON
@@ -20,7 +20,7 @@ from traceforge.findings import exit_code
 from traceforge.report.git_textconv import to_readable_text
 from traceforge.report.request_head_text import unknown_parts_text
 from traceforge.report.snapshot_text import snapshot_list_text, snapshot_text
-from traceforge.report.text_format import count, finding_lines, hint_line, one_line
+from traceforge.report.text_format import count, finding_lines, hint_line
 from traceforge.snapshots.approve.tree_commit import SnapshotChange, commit_changes
 from traceforge.snapshots.formats.approved_policy import check_policy_approved
 from traceforge.snapshots.formats.raw_response import write_raw_response
@@ -31,6 +31,7 @@ from traceforge.snapshots.tree.manifest_rebuild import rebuild_manifest
 from traceforge.snapshots.tree.raw_response_migration import migrate_raw_responses
 from traceforge.snapshots.tree.snapshot_migration import MIGRATIONS, REQUIRED_FIELDS, migrate_tree
 from traceforge.snapshots.tree.tree_listing import load_snapshot, load_tree, snapshot_full_json, snapshot_json
+from traceforge.terminal import one_line, print_text
 
 
 @click.group(cls=SuggestingGroup)
@@ -74,10 +75,10 @@ def rebuild(folder: str | None) -> None:
     result = rebuild_manifest(root)
     if result.findings or not result.records:
         findings = [finding._replace(file=os.path.join(root, finding.file)) for finding in result.findings]
-        click.echo(finding_lines(findings or [nothing_approved(root)]))
+        print_text(finding_lines(findings or [nothing_approved(root)]))
         raise click.exceptions.Exit(int(exit_code(findings or [nothing_approved(root)])))
     verb = "wrote" if result.changed else "unchanged"
-    click.echo(f"{verb}: {one_line(os.path.join(root, MANIFEST_NAME))}, {count(result.records, 'record')}")
+    print_text(f"{verb}: {one_line(os.path.join(root, MANIFEST_NAME))}, {count(result.records, 'record')}")
 
 
 @snapshot.command("list")
@@ -93,9 +94,9 @@ def list_snapshots(as_json: bool) -> None:
     if as_json:
         print_json([snapshot_json(snapshot, loaded.config.models) for snapshot in snapshots])
     elif snapshots:
-        click.echo(snapshot_list_text(snapshots, loaded.config.models))
+        print_text(snapshot_list_text(snapshots, loaded.config.models))
     else:
-        click.echo("no snapshots yet: record and approve calls with `traceforge record -- COMMAND`", err=True)
+        print_text("no snapshots yet: record and approve calls with `traceforge record -- COMMAND`", err=True)
 
 
 @snapshot.command()
@@ -109,7 +110,7 @@ def show(snapshot_id: str, full: bool, as_json: bool) -> None:
     if as_json:
         print_json(snapshot_full_json(snapshot, loaded.config.models))
     else:
-        click.echo(snapshot_text(snapshot, loaded.config.models, full=full))
+        print_text(snapshot_text(snapshot, loaded.config.models, full=full))
 
 
 @snapshot.command()
@@ -117,9 +118,9 @@ def show(snapshot_id: str, full: bool, as_json: bool) -> None:
 def textconv(file: str) -> None:
     """Print a file of a snapshot tree as lines for `git diff`.
 
-    Git calls this command after `traceforge init --git-diff`. A file that is not JSON is printed unchanged.
+    Git calls this command after `traceforge init --git-diff`. A file that is not JSON is printed as text.
     """
-    write_stdout(to_readable_text(read_file(file)))
+    print_text(to_readable_text(read_file(file)), end="")
 
 
 @snapshot.command("rm")
@@ -151,8 +152,8 @@ def remove(snapshot_ids: tuple[str, ...], reason: str, tag: str, sign: bool) -> 
             now=now(),
             config=loaded.config,
         )
-    click.echo(f"removed: {', '.join(change.id for change in approval.approval.changes)}")
-    click.echo(f"approved: {os.path.join(snapshots_root(loaded), approval.approval.file)}")
+    print_text(f"removed: {', '.join(change.id for change in approval.approval.changes)}")
+    print_text(f"approved: {os.path.join(snapshots_root(loaded), approval.approval.file)}")
 
 
 @snapshot.command()
@@ -205,8 +206,8 @@ def migrate(old: str, new: str, values: tuple[str, ...], reason: str, tag: str, 
             replaced_files=read.files,
             config=loaded.config,
         )
-    click.echo(f"migrated: {count(len(read.records), 'record')} of {count(len(read.files), 'document')}")
-    click.echo(f"approved: {os.path.join(root, approval.approval.file)}")
+    print_text(f"migrated: {count(len(read.records), 'record')} of {count(len(read.files), 'document')}")
+    print_text(f"approved: {os.path.join(root, approval.approval.file)}")
 
 
 def _migrate_raw_responses(reason: str, tag: str, sign: bool) -> None:
@@ -215,7 +216,7 @@ def _migrate_raw_responses(reason: str, tag: str, sign: bool) -> None:
     with exit_on_refusal(root):
         migrated = migrate_raw_responses(load_approved_calls(loaded.project, loaded.config.models))
         if not migrated:
-            click.echo("nothing to migrate: no raw response is of an older version")
+            print_text("nothing to migrate: no raw response is of an older version")
             return
         approval = commit_changes(
             loaded.project,
@@ -230,11 +231,11 @@ def _migrate_raw_responses(reason: str, tag: str, sign: bool) -> None:
             now=now(),
             config=loaded.config,
         )
-    click.echo(f"migrated: {count(len(migrated), 'raw response')}")
+    print_text(f"migrated: {count(len(migrated), 'raw response')}")
     for unknown, calls in Counter(unknown_parts_text(call.raw_response) for call in migrated).items():
-        click.echo(f"unknown, and so not compared, in {count(calls, 'call')}: {unknown}")
-    click.echo(hint_line("Record the calls again to compare all: traceforge record --fresh -- COMMAND"))
-    click.echo(f"approved: {os.path.join(root, approval.approval.file)}")
+        print_text(f"unknown, and so not compared, in {count(calls, 'call')}: {unknown}")
+    print_text(hint_line("Record the calls again to compare all: traceforge record --fresh -- COMMAND"))
+    print_text(f"approved: {os.path.join(root, approval.approval.file)}")
 
 
 def _read_values(pairs: tuple[str, ...]) -> dict[str, JSON]:

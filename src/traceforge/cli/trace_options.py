@@ -15,8 +15,9 @@ import click
 from traceforge.clock import find_instant, now, timestamp_text
 from traceforge.config import Config, current_folder, load_config
 from traceforge.errors import CannotRead
-from traceforge.report.text_format import count, one_line
+from traceforge.report.text_format import count
 from traceforge.snapshots.tree.tracked_state import refuse_tracked_state
+from traceforge.terminal import one_line, print_status, print_text
 from traceforge.traces.trace_index import TraceFilter
 from traceforge.traces.trace_store import TraceStore
 
@@ -39,13 +40,13 @@ class ProgressLine:
     def __call__(self, number: int) -> None:
         """Update the line."""
         if number >= PROGRESS_FROM and sys.stderr is not None and sys.stderr.isatty():
-            click.echo(f"\r{number} traces read …", nl=False, err=True)
+            print_status(f"{number} traces read …")
             self._is_shown = True
 
     def clear(self) -> None:
         """Erase the line before other output."""
         if self._is_shown:
-            click.echo("\r\x1b[K", nl=False, err=True)
+            print_status("")
             self._is_shown = False
 
 
@@ -68,10 +69,10 @@ def open_store() -> Iterator[tuple[TraceStore, Config]]:
         store.update_index(line)
         line.clear()
         for note in store_notes(store):
-            click.echo(f"note: {note}", err=True)
+            print_text(f"note: {note}", err=True)
         yield store, loaded.config
         if store.old_version_count:
-            click.echo(f"note: {old_versions_note(store.old_version_count)}", err=True)
+            print_text(f"note: {old_versions_note(store.old_version_count)}", err=True)
     finally:
         store.close()
 

@@ -9,7 +9,6 @@ import argparse
 import gzip
 import json
 import re
-import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -18,6 +17,7 @@ from typing import Any
 
 from traceforge.model_server import fake_anthropic, fake_gemini, fake_ollama, fake_openai, fake_responses
 from traceforge.model_server.provider_io import ApiReply, ApiRequest
+from traceforge.terminal import print_text
 
 # By the end of the path, because base URLs have different beginnings.
 ROUTES: list[tuple[str, Callable[[ApiRequest], ApiReply]]] = [
@@ -184,9 +184,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     options = parser.parse_args(arguments)
     with ModelServer(options.port, options.salt) as server:
-        print(server.url, flush=True)
+        print_text(server.url)
         try:
             server.serve_forever(poll_interval=0.05)
         except KeyboardInterrupt:
-            print("stopped", file=sys.stderr)
+            print_text("stopped", err=True)
     return 0

@@ -5,7 +5,6 @@ In: pytest's hooks. Out: failed tests, lines of the summary, the exit status. Ne
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Generator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -24,6 +23,7 @@ from traceforge.snapshots.gate.gate_judgement import RunObservations, judge_run,
 from traceforge.snapshots.gate.suite_process import OFF, RECORD, SuiteProcess
 from traceforge.snapshots.gate.unselected_tests import find_unselected_tests
 from traceforge.snapshots.tree.base_commit import check_against_base
+from traceforge.terminal import escape_text, one_line, print_text
 
 if TYPE_CHECKING:
     from traceforge.findings import Finding
@@ -62,9 +62,9 @@ class PluginGate:
             findings = snapshots.tree_report.findings if self._mode == RECORD else snapshots.findings
             findings = findings or self._compare_with_base(self.project)
         except TraceForgeError as exc:
-            raise pytest.UsageError(f"traceforge: {exc.code} {exc.message}\n{exc.hint}") from None
+            raise pytest.UsageError(escape_text(f"traceforge: {exc.code} {exc.message}\n{exc.hint}")) from None
         if findings:
-            raise pytest.UsageError(f"the snapshots do not verify:\n{finding_lines(list(findings))}")
+            raise pytest.UsageError(escape_text(f"the snapshots do not verify:\n{finding_lines(list(findings))}"))
 
     def _find_scope_prefix(self) -> str:
         """What node ids of this project begin with, where it is below the root of the suite; "" where it is not."""
@@ -113,7 +113,7 @@ class PluginGate:
         if is_exit and self._mode != RECORD and (survivors := self.process.describe_survivors()):
             messages.append(f"unchecked: {survivors}")
         for message in messages:
-            sys.stderr.write(f"traceforge: {message}\n")
+            print_text(f"traceforge: {message}", err=True)
         if messages and self._session is not None and self._session.exitstatus == pytest.ExitCode.OK:
             self._session.exitstatus = pytest.ExitCode.TESTS_FAILED
         return bool(messages)
@@ -138,7 +138,7 @@ class PluginGate:
     def pytest_report_header(self) -> list[str]:
         """The lines at the top."""
         approved = len(self.process.snapshots.approved_calls)
-        base_lines = [f"traceforge: {self._base_line}"] if self._base_line else []
+        base_lines = [f"traceforge: {one_line(self._base_line)}"] if self._base_line else []
         return [f"traceforge: {self._mode}, {approved} approved call{'' if approved == 1 else 's'}", *base_lines]
 
     @pytest.hookimpl(tryfirst=True)
@@ -149,7 +149,8 @@ class PluginGate:
         mark = item.get_closest_marker(MARK)
         value = str(mark.args[0]) if mark is not None and mark.args else ""
         if value not in ("", OFF):
-            raise pytest.UsageError(f'{item.nodeid}: @pytest.mark.{MARK} takes "off", and not {value!r}.')
+            message = f'{item.nodeid}: @pytest.mark.{MARK} takes "off", and not {value!r}.'
+            raise pytest.UsageError(escape_text(message))
         self.process.begin_test(item.nodeid, is_off=value == OFF)
 
     @pytest.hookimpl(hookwrapper=True)
@@ -230,14 +231,14 @@ class PluginGate:
         if self._is_red and session.exitstatus == pytest.ExitCode.OK:
             session.exitstatus = pytest.ExitCode.TESTS_FAILED
         if self._is_red and not self._config.pluginmanager.has_plugin("terminalreporter"):
-            sys.stderr.write("".join(f"{line}\n" for line in self._lines))
+            print_text("\n".join(self._lines), err=True)
 
     def pytest_terminal_summary(self, terminalreporter: Any) -> None:  # noqa: ANN401 (a private class of pytest)
         """Print what concerns the suite as a whole."""
         if self._lines and not is_worker(self._config):
-            terminalreporter.section(self._title, red=self._is_red, green=not self._is_red)
+            terminalreporter.section(one_line(self._title), red=self._is_red, green=not self._is_red)
             for line in self._lines:
-                terminalreporter.write_line(line)
+                terminalreporter.write_line(escape_text(line))
 
     @property
     def _title(self) -> str:
@@ -307,4 +308,4 @@ class PluginGate:
 def _findings_text(findings: list[GateFinding]) -> str:
     from traceforge.report.gate_text import gate_finding_lines
 
-    return "\n".join(gate_finding_lines(findings))
+    return escape_text("\n".join(gate_finding_lines(findings)))

@@ -25,6 +25,7 @@ from traceforge.pytest_plugin.plugin_gate import PluginGate
 from traceforge.pytest_plugin.scope_hooks import ScopeHooks
 from traceforge.report.text_format import finding_lines
 from traceforge.snapshots.tree.base_commit import check_against_base
+from traceforge.terminal import escape_text
 
 NO_SNAPSHOTS_HINT = "A project that never had snapshots needs neither: run pytest --traceforge=off."
 
@@ -65,7 +66,7 @@ def refuse_removed_tree(config: pytest.Config) -> None:
     except TraceForgeError:
         return
     if findings:
-        raise pytest.UsageError(f"the snapshots were removed:\n{finding_lines(findings)}")
+        raise pytest.UsageError(escape_text(f"the snapshots were removed:\n{finding_lines(findings)}"))
 
 
 def is_main_program() -> bool:

@@ -20,6 +20,7 @@ from traceforge.replay.nearest_recording import CANDIDATES_MAX, find_nearest
 from traceforge.replay.recorded_response import RecordedResponse
 from traceforge.replay.request_distance import common_lengths, weigh_values
 from traceforge.replay.request_key import KeyedRequest, KeyFields
+from traceforge.terminal import one_line
 from traceforge.wire.endpoints import Dialect, Endpoint
 
 UNMATCHED_STATUS = 418  # No SDK retries it, and no provider sends it.
@@ -56,7 +57,10 @@ class UnmatchedRequest(NamedTuple):
 
     @property
     def message(self) -> str:
-        """The whole explanation in one line."""
+        """The whole explanation in one line; the application that made the call may print it."""
+        return one_line(self._explain())
+
+    def _explain(self) -> str:
         if self.reason:
             return f"no recorded call matches: {self.reason}" if self.can_record else self.reason
         if not self.recording_count:

@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from traceforge.report.diff_text import comparison_text
-from traceforge.report.text_format import PROMPT_ONLY, count, hint_line, one_line, table
+from traceforge.report.text_format import PROMPT_ONLY, count, hint_line, table
 from traceforge.snapshots.live.live_plan import CostEstimate, LiveCall, LivePlan, list_cleartext_hosts
 from traceforge.snapshots.live.live_verdict import (
     AnswerCluster,
@@ -19,6 +19,7 @@ from traceforge.snapshots.live.live_verdict import (
     LiveVerdict,
     first_divergence,
 )
+from traceforge.terminal import one_line
 
 WORD_LENGTH_MAX = 40
 FAILURES_SHOWN = 3

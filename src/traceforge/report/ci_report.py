@@ -16,11 +16,12 @@ from traceforge.config import SNAPSHOTS_DIR
 from traceforge.findings import Finding
 from traceforge.report.finding_locations import FindingLocator, SourceLocation
 from traceforge.report.gate_text import gate_finding_lines, gate_report_lines
-from traceforge.report.text_format import audit_summary, hint_line, one_line, split_node_id
+from traceforge.report.text_format import audit_summary, hint_line, split_node_id
 from traceforge.snapshots.formats.approved_policy import POLICY_RULE
 from traceforge.snapshots.formats.tree_layout import WIRE_DIR
 from traceforge.snapshots.gate.gate_findings import CALLS_RULE, UNUSED_RULE, GateFinding
 from traceforge.snapshots.tree.declaration_effects import EFFECT_RULE
+from traceforge.terminal import one_line
 
 if TYPE_CHECKING:
     from traceforge.snapshots.gate.command_gate import TestRun

@@ -30,7 +30,8 @@ from traceforge.context.model.objects import (
     Snapshot,
 )
 from traceforge.report.diff_text import text_diff
-from traceforge.report.text_format import count, one_line
+from traceforge.report.text_format import count
+from traceforge.terminal import one_line
 
 WIDTH = 80
 

@@ -23,7 +23,8 @@ from traceforge.compare.comparison import Comparison
 from traceforge.compare.json_diff import ABSENT, Absent, ValueChange
 from traceforge.compare.request_diff import ItemChange
 from traceforge.compare.text_diff import TextSegment, count_words, diff_words, split_tokens
-from traceforge.report.text_format import count, one_line
+from traceforge.report.text_format import count
+from traceforge.terminal import one_line
 
 CONTEXT_WORDS = 8  # Enough words around an edit to recognise the place.
 EDIT_WORDS_MAX = 400  # A screen full; more is shown with `full`.

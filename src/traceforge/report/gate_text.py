@@ -21,7 +21,7 @@ from traceforge.report.diff_text import comparison_text
 from traceforge.report.observation_text import observation_lines, uncompared_line
 from traceforge.report.request_head_text import head_change_lines, unknown_parts_text
 from traceforge.report.run_text import survivor_lines
-from traceforge.report.text_format import PROMPT_ONLY, count, hint_line, one_line, split_node_id
+from traceforge.report.text_format import PROMPT_ONLY, count, hint_line, split_node_id
 from traceforge.snapshots.formats.approved_policy import APPROVE_COMMAND, SettingChange, find_policy_changes
 from traceforge.snapshots.gate.gate_findings import REFUSED_RULE, GateFinding, findings_json
 from traceforge.snapshots.record.pending_changes import ChangeKind, PendingChange
@@ -31,6 +31,7 @@ from traceforge.snapshots.tree.approved_calls import (
     key_stored_request,
     take_compared_parts,
 )
+from traceforge.terminal import one_line
 
 if TYPE_CHECKING:  # The pytest plugin prints findings with this module, and runs no command.
     from traceforge.audit.tree_gate import TreeGateReport

@@ -11,19 +11,19 @@ from collections.abc import Iterator
 
 from traceforge.canon import JSON, json_bytes, parse_json
 from traceforge.errors import NotJSON
-from traceforge.report.text_format import one_line
+from traceforge.terminal import one_line
 
 _INDENT = "  "
 _BAR = "| "
 
 
-def to_readable_text(data: bytes) -> bytes:
+def to_readable_text(data: bytes) -> str:
     """Convert a file for `git diff`."""
     try:
         value = parse_json(data)
     except NotJSON:
-        return data
-    return "".join(f"{line}\n" for line in _lines(value, "")).encode(errors="backslashreplace")
+        return data.decode(errors="backslashreplace")
+    return "".join(f"{line}\n" for line in _lines(value, ""))
 
 
 def _lines(value: JSON, before: str) -> Iterator[str]:

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 
 from traceforge.report.ci_report import CIReport, ReportedFinding
 from traceforge.report.text_format import count
+from traceforge.terminal import escape_text, one_line
 
 ERRORS_MAX = 10  # of a step; GitHub drops the others silently
 MESSAGE_CHARS_MAX = 4000  # GitHub cuts longer messages, even inside an escape.
@@ -51,7 +52,7 @@ def _command(name: str, properties: dict[str, str], message: str) -> str:
 
 def _escape(text: str) -> str:
     """Escape a message: a line ending would end the command, and a percent sign starts an escape."""
-    return text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
+    return escape_text(text).replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
 
 
 def _escape_property(text: str) -> str:
@@ -95,12 +96,12 @@ def _section(item: ReportedFinding) -> str:
 
 def _code(text: str) -> str:
     """Text as inline code, so that nothing in it is read as Markdown."""
-    line = " ".join(text.split())
+    line = one_line(" ".join(text.split()))
     fence = "`" * (1 + max((len(run) for run in _TICKS.findall(line)), default=0))
     return f"{fence} {line} {fence}" if line[:1] == "`" or line[-1:] == "`" else f"{fence}{line}{fence}"
 
 
 def _fenced(text: str) -> str:
     fence = "`" * max(3, 1 + max((len(run) for run in _TICKS.findall(text)), default=0))
-    lines = "".join(f"  {line}\n" for line in text.split("\n"))
+    lines = "".join(f"  {line}\n" for line in escape_text(text).split("\n"))
     return f"\n  {fence}text\n{lines}  {fence}\n"

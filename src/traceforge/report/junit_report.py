@@ -4,22 +4,20 @@ Two suites: one test case per finding, and one per test that ran or snapshot tha
 `failure`; a file that could not be checked is an `error`. Both suites carry the counts as properties.
 
 In: a report. Out: bytes. Never: an element or attribute that the schemas of Apache Ant or Jenkins refuse, or a
-character that XML cannot hold.
+character that XML cannot hold or a page does not show.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from datetime import datetime
 from xml.etree.ElementTree import Element, SubElement, tostring
 
 from traceforge.audit.rule_catalogue import RULES
 from traceforge.report.ci_report import CaseOutcome, CaseResult, CIReport, ReportedFinding
+from traceforge.terminal import escape_text
 
 HOST = "localhost"  # Required by the schema, which suggests this value.
-
-_NOT_XML = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
 def junit_bytes(report: CIReport, instant: datetime) -> bytes:
@@ -46,7 +44,7 @@ def _suite(name: str, number: int, report: CIReport, cases: Sequence[Element], i
     for key, value in report.counts.items():
         SubElement(properties, "property", name=key, value=str(value))
     suite.extend(cases)
-    SubElement(suite, "system-out").text = _clean(report.summary)
+    SubElement(suite, "system-out").text = escape_text(report.summary)
     SubElement(suite, "system-err")
     return suite
 
@@ -74,17 +72,9 @@ def _element(group: str, name: str, tag: str = "", kind: str = "", message: str 
     if tag == "skipped":
         SubElement(case, tag)
     elif tag:
-        SubElement(case, tag, type=_token(kind), message=_token(message)).text = _clean(text)
+        SubElement(case, tag, type=_token(kind), message=_token(message)).text = escape_text(text)
     return case
 
 
 def _token(text: str) -> str:
-    return " ".join(_clean(text).split())
-
-
-def _clean(text: str) -> str:
-    return _NOT_XML.sub(_escaped, text)
-
-
-def _escaped(match: re.Match[str]) -> str:
-    return ascii(match[0])[1:-1]
+    return " ".join(escape_text(text).split())

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from traceforge.report.text_format import PROMPT_ONLY, count, one_line
+from traceforge.report.text_format import PROMPT_ONLY, count
 from traceforge.snapshots.gate.gate_judgement import RunObservations
+from traceforge.terminal import one_line
 
 MOVES_SHOWN = 6
 

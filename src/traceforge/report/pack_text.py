@@ -13,7 +13,8 @@ from traceforge.findings import printable_name
 from traceforge.packs.pack_contents import PackContents
 from traceforge.packs.pack_format import RUN_FILE
 from traceforge.packs.pack_verifier import PackReport
-from traceforge.report.text_format import bytes_text, one_line, table
+from traceforge.report.text_format import bytes_text, table
+from traceforge.terminal import one_line
 
 _NAMES = ("run_id", "kernel_result_kind", "decision", "model_mode", "started_at", "completed_at", "kernel_version")
 

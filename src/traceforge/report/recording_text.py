@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING
 from traceforge.canon import JSON, JSONObject, encode_utf8
 from traceforge.modelio.recording_diff import RecordingDifference, session_interactions
 from traceforge.report.diff_text import text_diff
-from traceforge.report.text_format import bytes_text, count, one_line, table
+from traceforge.report.text_format import bytes_text, count, table
+from traceforge.terminal import one_line
 
 if TYPE_CHECKING:  # `modelio verify` prints with this module, and opens no traces.
     from traceforge.modelio.traces_to_recording import RecordedTraces

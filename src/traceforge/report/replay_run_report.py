@@ -16,7 +16,8 @@ from typing import cast
 from traceforge.canon import JSON, JSONObject, json_bytes
 from traceforge.compare.text_diff import diff_words
 from traceforge.report.context_text import WIDTH, clip
-from traceforge.report.text_format import count, one_line
+from traceforge.report.text_format import count
+from traceforge.terminal import escape_characters, one_line
 from traceforge.wire.unified import as_object, as_text, list_objects
 
 VERDICTS = {
@@ -238,6 +239,6 @@ def _target(target: JSONObject) -> str:
 
 
 def _escape(value: JSON) -> str:
-    """Escape text for HTML; control characters are replaced."""
+    """Escape text for HTML; control characters are shown as escapes."""
     text = value if isinstance(value, str) else str(cast("object", value))
-    return escape("".join(char if char.isprintable() or char in "\n\t" else "\ufffd" for char in text))
+    return escape(escape_characters(text))

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from traceforge.report.text_format import one_line
 from traceforge.snapshots.formats.raw_response import RawResponse
+from traceforge.terminal import one_line
 
 UNKNOWN = "unknown"
 

@@ -9,7 +9,8 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from traceforge.canon import JSON
-from traceforge.report.text_format import count, one_line
+from traceforge.report.text_format import count
+from traceforge.terminal import one_line
 
 if TYPE_CHECKING:
     from traceforge.capture.run.command_runner import CommandRun

@@ -16,6 +16,7 @@ from traceforge.audit.rule_catalogue import RULES
 from traceforge.canon import JSON, JSONObject, canonical_bytes, digest_bytes, ecmascript_bytes
 from traceforge.config import SNAPSHOTS_DIR
 from traceforge.report.ci_report import CIReport, ReportedFinding
+from traceforge.terminal import escape_json, escape_text, one_line
 
 SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
 FINGERPRINT = "traceforgeFinding/v1"
@@ -38,7 +39,7 @@ def sarif_bytes(report: CIReport) -> bytes:
         "results": [_result(item) for item in placed],
     }
     document: JSONObject = {"$schema": SCHEMA, "version": "2.1.0", "runs": [run]}
-    return ecmascript_bytes(document, indent=2) + b"\n"
+    return escape_json(ecmascript_bytes(document, indent=2)) + b"\n"
 
 
 def _rules() -> list[JSON]:
@@ -59,7 +60,7 @@ def _invocation(report: CIReport) -> JSONObject:
         {
             "level": "error",
             "descriptor": {"id": item.finding.rule, "index": _INDEX[item.finding.rule]},
-            "message": {"text": item.text},
+            "message": {"text": _message(item)},
         }
         for item in report.findings
         if item.finding.is_unchecked and not item.location.file
@@ -68,7 +69,7 @@ def _invocation(report: CIReport) -> JSONObject:
     return {
         "executionSuccessful": not unchecked,
         "exitCode": report.exit_code,
-        "exitCodeDescription": report.summary,
+        "exitCodeDescription": one_line(report.summary),
         "toolExecutionNotifications": nowhere,
     }
 
@@ -76,23 +77,29 @@ def _invocation(report: CIReport) -> JSONObject:
 def _result(item: ReportedFinding) -> JSONObject:
     finding = item.finding
     location: JSONObject = {"physicalLocation": _physical(item)}
-    logical: list[JSON] = [{"fullyQualifiedName": scope, "kind": "function"} for scope in item.scopes]
+    logical: list[JSON] = [{"fullyQualifiedName": one_line(scope), "kind": "function"} for scope in item.scopes]
     if finding.path.startswith("$"):
-        logical.append({"fullyQualifiedName": finding.path, "kind": "member"})
+        logical.append({"fullyQualifiedName": one_line(finding.path), "kind": "member"})
     if logical:
         location["logicalLocations"] = logical
     return {
         "ruleId": finding.rule,
         "ruleIndex": _INDEX[finding.rule],
         "level": "error",
-        "message": {"text": item.text},
+        "message": {"text": _message(item)},
         "locations": [location],
         "partialFingerprints": {FINGERPRINT: fingerprint(item)},
     }
 
 
+def _message(item: ReportedFinding) -> str:
+    """The message without links: `[text](address)` is one, also in a plain text message (SARIF 2.1.0, 3.11.6)."""
+    return escape_text(item.text).replace("](", "]\\x28")
+
+
 def _physical(item: ReportedFinding) -> JSONObject:
-    place: JSONObject = {"artifactLocation": {"uri": quote(item.location.file or NOWHERE), "uriBaseId": ROOT}}
+    uri = quote(item.location.file or NOWHERE, errors="surrogatepass")  # A file's name may be no UTF-8.
+    place: JSONObject = {"artifactLocation": {"uri": uri, "uriBaseId": ROOT}}
     if item.location.line:
         place["region"] = {"startLine": item.location.line}
     return place

@@ -10,10 +10,11 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from traceforge.canon import JSON, JSONObject, json_bytes
 from traceforge.config import ModelRule
-from traceforge.report.text_format import bytes_text, count, one_line, table
+from traceforge.report.text_format import bytes_text, count, table
 from traceforge.snapshots.formats.approval_format import StoredApproval
 from traceforge.snapshots.formats.raw_response import RawResponse
 from traceforge.snapshots.tree.tree_listing import ListedSnapshot
+from traceforge.terminal import one_line
 
 TEXT_LINES_MAX = 40  # Of one message or answer; `--full` shows all of it.
 _BAR = "    | "

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from traceforge.findings import Finding
+from traceforge.terminal import one_line
 
 PROMPT_ONLY = "prompt checked, answer not checked"  # how every report describes gate: "request"
 
@@ -26,11 +27,6 @@ def finding_lines(findings: Iterable[Finding]) -> str:
 def hint_line(hint: str) -> str:
     """The line below an error or a finding that says what to do."""
     return f"    hint: {one_line(hint)}"
-
-
-def one_line(text: str) -> str:
-    """Escape every unprintable character, so that text from a file cannot move the cursor or forge a line."""
-    return "".join(char if char.isprintable() else ascii(char)[1:-1] for char in text)
 
 
 def audit_summary(checked: Mapping[str, int], findings: list[Finding], request_gated: int) -> str:

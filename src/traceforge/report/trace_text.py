@@ -11,7 +11,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from traceforge.canon import JSON, JSONObject, json_bytes
 from traceforge.clock import find_instant
-from traceforge.report.text_format import count, one_line, table
+from traceforge.report.text_format import count, table
+from traceforge.terminal import one_line
 from traceforge.traces.trace_format import Trace
 from traceforge.traces.trace_index import SearchHit, TraceSession
 from traceforge.traces.trace_summary import TraceSummary

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from traceforge.canon import JSON, json_bytes
 from traceforge.clock import now_text
+from traceforge.terminal import escape_json
 
 
 @dataclass(slots=True)
@@ -71,4 +72,4 @@ def lost_lines(count: int) -> str:
 
 
 def _text(level: str, event: str, fields: dict[str, JSON]) -> str:
-    return json_bytes({"time": now_text(), "level": level, "event": event, **fields}).decode()
+    return escape_json(json_bytes({"time": now_text(), "level": level, "event": event, **fields})).decode()

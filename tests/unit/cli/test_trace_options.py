@@ -78,4 +78,4 @@ def test_progress_is_one_line_that_goes_away(
     line.clear()
     line.clear()
 
-    assert "\r1000 traces read …\r2000 traces read …\r\x1b[K" == capsys.readouterr().err
+    assert "\r\x1b[K1000 traces read …\r\x1b[K2000 traces read …\r\x1b[K" == capsys.readouterr().err

@@ -7,7 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from traceforge.findings import Finding
-from traceforge.report.text_format import audit_summary, count, finding_lines, one_line
+from traceforge.report.text_format import audit_summary, count, finding_lines
+from traceforge.terminal import one_line
 
 
 def test_a_finding_is_one_line_and_its_hint() -> None:

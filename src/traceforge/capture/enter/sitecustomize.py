@@ -20,9 +20,8 @@ def _load_hook():
         bootstrap(os.environ["TRACEFORGE_RUN"])
     except Exception:  # The application must not suffer from our failure; the parent notices that no hello came.
         if '"plays": true' in os.environ["TRACEFORGE_RUN"]:  # But in a replay, no process may run without the hook.
-            sys.stderr.write(
-                "traceforge: this Python process could not be instrumented for a replay: %r\n" % (sys.exc_info()[1],)
-            )
+            reason = ascii(sys.exc_info()[1]).replace("::", ":\\x3a").replace("##", "#\\x23")  # no command of a CI
+            sys.stderr.write("traceforge: this Python process could not be instrumented for a replay: %s\n" % reason)
             sys.stderr.flush()
             os._exit(3)
         if os.environ.get("TRACEFORGE_DEBUG"):

@@ -11,7 +11,6 @@ that has its response asks again at once. So the engine gets several ended calls
 from __future__ import annotations
 
 import asyncio
-import sys
 from collections.abc import Callable
 from contextlib import suppress
 
@@ -20,6 +19,7 @@ from traceforge.capture.hook.guarded_call import GuardedCall
 from traceforge.capture.hook.in_flight_call import InFlightCall
 from traceforge.capture.proxy.prepared_request import PreparedRequest
 from traceforge.capture.proxy.proxy_metrics import ProxyMetrics, increment
+from traceforge.terminal import one_line, print_text
 
 BATCH_SECONDS = 0.01  # Until calls that ended are completed; a process that is killed loses them.
 BATCH_MAX = 32  # How many at most: the loop stands still for as long as it takes to complete them.
@@ -32,8 +32,7 @@ Report = Callable[[str], None]
 def report_to_stderr(line: str) -> None:
     """Write a line for the operator, whose terminal may be gone."""
     with suppress(OSError, ValueError, AttributeError):
-        sys.stderr.write(f"traceforge proxy: {line}\n")
-        sys.stderr.flush()
+        print_text(f"traceforge proxy: {one_line(line)}", err=True)
 
 
 class CallRecording:

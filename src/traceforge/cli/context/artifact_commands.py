@@ -24,7 +24,7 @@ from traceforge.cli.context.context_options import (
     with_client_of_new_store,
 )
 from traceforge.cli.lazy_group import SuggestingGroup
-from traceforge.cli.output import write_stdout
+from traceforge.cli.output import print_json_line, write_stdout
 from traceforge.context.api.store_client import Client
 from traceforge.context.model.objects import ArtifactType, RetentionClass
 from traceforge.report.context_text import artifact_line, field_lines
@@ -101,4 +101,4 @@ def content(client: Client, artifact_id: str, as_json: bool) -> None:
     elif isinstance(content.content, str):
         write_stdout(content.content.encode())
     else:
-        write_stdout(json_bytes(cast("JSON", content.content)) + b"\n")
+        print_json_line(json_bytes(cast("JSON", content.content)))

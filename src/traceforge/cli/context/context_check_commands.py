@@ -21,7 +21,8 @@ from traceforge.context.storage.projects import get_project
 from traceforge.errors import StoreRefused
 from traceforge.files import read_file
 from traceforge.findings import ExitCode
-from traceforge.report.text_format import count, hint_line, one_line
+from traceforge.report.text_format import count, hint_line
+from traceforge.terminal import one_line, print_text
 
 _MORE = {"branch": "es"}
 
@@ -43,12 +44,12 @@ def verify(client: Client, snapshots: tuple[str, ...], as_json: bool) -> None:
         print_json(msgspec.to_builtins(store_check))
     else:
         for problem in store_check.problems:
-            click.echo(f"{problem.id}: {one_line(problem.message)}")
+            print_text(f"{problem.id}: {one_line(problem.message)}")
         checked = ", ".join(
             f"{number} {kind}{'' if number == 1 else _MORE.get(kind, 's')}"
             for kind, number in store_check.checked.items()
         )
-        click.echo(f"{'valid' if store_check.valid else count(len(store_check.problems), 'problem')}: {checked}")
+        print_text(f"{'valid' if store_check.valid else count(len(store_check.problems), 'problem')}: {checked}")
     raise click.exceptions.Exit(int(ExitCode.OK if store_check.valid else ExitCode.FINDINGS))
 
 
@@ -63,7 +64,7 @@ def _verify_snapshots(client: Client, snapshots: tuple[str, ...], as_json: bool)
     else:
         for check in checks:
             verdict = "valid" if check.valid else f"compiles to {check.recompiled_digest}"
-            click.echo(f"{check.snapshot_id}: {check.ordered_block_manifest_digest}: {verdict}")
+            print_text(f"{check.snapshot_id}: {check.ordered_block_manifest_digest}: {verdict}")
     raise click.exceptions.Exit(int(ExitCode.OK if all(check.valid for check in checks) else ExitCode.FINDINGS))
 
 
@@ -126,7 +127,7 @@ def lint(client: Client, snapshot_id: str, earlier: str | None, as_json: bool) -
         print_json([item.to_json() for item in advice])
     else:
         for item in advice:
-            click.echo(f"{item.block_id or snapshot_id}: {item.code.value}: {one_line(item.sentence)}")
-            click.echo(hint_line(item.hint))
-        click.echo(count(len(advice), "piece") + " of advice" if advice else "nothing to advise")
+            print_text(f"{item.block_id or snapshot_id}: {item.code.value}: {one_line(item.sentence)}")
+            print_text(hint_line(item.hint))
+        print_text(count(len(advice), "piece") + " of advice" if advice else "nothing to advise")
     raise click.exceptions.Exit(int(ExitCode.FINDINGS if advice else ExitCode.OK))

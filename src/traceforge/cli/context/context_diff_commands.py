@@ -16,6 +16,7 @@ from traceforge.context.compiler.block_diff import BlockChangeKind, diff_blocks
 from traceforge.context.model.objects import Branch, Event
 from traceforge.findings import ExitCode
 from traceforge.report.context_text import block_change_lines, branch_graph_lines
+from traceforge.terminal import print_text
 
 
 @click.command()
@@ -37,7 +38,7 @@ def log(client: Client, session_id: str, as_json: bool) -> None:
         print_json({"session_id": session_id, "branches": drawn})
         return
     colours = sys.stdout is not None and sys.stdout.isatty()
-    click.echo("\n".join(branch_graph_lines(branches, events, colours=colours)))
+    print_text("\n".join(branch_graph_lines(branches, events, colours=colours)), colour=colours)
 
 
 def _own_events(client: Client, session_id: str, branches: list[Branch]) -> dict[str, list[Event]]:
@@ -71,5 +72,5 @@ def diff(client: Client, before: str, after: str, as_json: bool) -> None:
         listed: list[JSON] = [change.to_json() for change in changes]
         print_json({"same": not changed, "before": before, "after": after, "blocks": listed})
     else:
-        click.echo("\n".join(block_change_lines(changes)))
+        print_text("\n".join(block_change_lines(changes)))
     raise click.exceptions.Exit(int(ExitCode.FINDINGS if changed else ExitCode.OK))

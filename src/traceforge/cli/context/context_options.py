@@ -27,7 +27,7 @@ from traceforge.context.storage.database import find_database_file
 from traceforge.errors import NotJSON, StoreRefused, StoreUnavailable
 from traceforge.files import STATE_DIR, ignore_folder_in_git, make_private_folder, read_file
 from traceforge.report.context_text import field_lines
-from traceforge.report.text_format import one_line
+from traceforge.terminal import one_line, print_text
 
 DB_VARIABLE = "TRACEFORGE_CONTEXT_DB"
 API_KEY_VARIABLE = "TRACEFORGE_CONTEXT_API_KEY"
@@ -216,7 +216,7 @@ def print_result(answer: Any, lines: Callable[[Any], list[str]], as_json: bool) 
     if as_json:
         print_json(cast("JSON", msgspec.to_builtins(answer)))
     else:
-        click.echo("\n".join(lines(answer)))
+        print_text("\n".join(lines(answer)))
 
 
 def add_list_command(
@@ -265,11 +265,11 @@ def print_page(
         print_json(cast("JSON", msgspec.to_builtins(page)))
         return
     for item in page.data:
-        click.echo(line(item))
+        print_text(line(item))
     if page.has_more:
-        click.echo(f"for more: --after {getattr(page.data[-1], cursor)}", err=True)
+        print_text(f"for more: --after {getattr(page.data[-1], cursor)}", err=True)
     elif not page.data:
-        click.echo(empty.message(), err=True)
+        print_text(empty.message(), err=True)
 
 
 def read_metadata(text: str | None) -> dict[str, Any] | msgspec.UnsetType:

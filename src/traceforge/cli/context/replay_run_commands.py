@@ -31,6 +31,7 @@ from traceforge.files import write_atomic
 from traceforge.findings import ExitCode
 from traceforge.report.context_text import field_lines
 from traceforge.report.replay_run_report import replay_html, replay_lines
+from traceforge.terminal import print_text
 
 _ENDED = (Progress.COMPLETED, Progress.FAILED, Progress.CANCELED)
 _POLL_S = 0.2
@@ -139,7 +140,7 @@ def _print_end(client: Client, replay_run: ReplayRun, as_json: bool) -> None:
         raise click.exceptions.Exit(int(ExitCode.FINDINGS))
     if not as_json:
         report = msgspec.to_builtins(client.get_replay_report(replay_run.id))
-        click.echo("\n".join(["", *replay_lines(cast("JSONObject", report))]))
+        print_text("\n".join(["", *replay_lines(cast("JSONObject", report))]))
 
 
 def _run_line(replay_run: ReplayRun) -> str:

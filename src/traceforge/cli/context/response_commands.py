@@ -24,6 +24,7 @@ from traceforge.context.api.store_client import Client
 from traceforge.context.model.objects import Progress, Response
 from traceforge.findings import ExitCode
 from traceforge.report.context_text import response_lines
+from traceforge.terminal import print_text
 
 
 @click.group(cls=SuggestingGroup)
@@ -64,7 +65,7 @@ def create(
     print_result(response, response_lines, as_json)
     if response.status is not Progress.COMPLETED:
         if text is not None and response.status is Progress.FAILED:
-            click.echo(f"the input is on the branch; to try again, use --snapshot {response.snapshot_id}", err=True)
+            print_text(f"the input is on the branch; to try again, use --snapshot {response.snapshot_id}", err=True)
         raise click.exceptions.Exit(int(ExitCode.FINDINGS))
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from traceforge.canon import JSON, JSONObject, parse_json
-from traceforge.cli.output import json_option, print_json, write_stdout
+from traceforge.cli.output import json_option, print_json, print_json_line
 from traceforge.errors import CannotRead, NotJSON
 from traceforge.files import read_file
 from traceforge.findings import ExitCode, Finding, exit_code
@@ -24,7 +24,8 @@ from traceforge.report.recording_text import (
     session_lines,
     statistics_lines,
 )
-from traceforge.report.text_format import count, finding_lines, one_line
+from traceforge.report.text_format import count, finding_lines
+from traceforge.terminal import one_line, print_text
 
 
 @click.command()
@@ -40,11 +41,11 @@ def verify(files: tuple[str, ...], no_response_hashes: bool, no_size_limits: boo
         result = verify_session_file(file, options)
         findings += (file_findings := _violation_findings(file, result))
         if as_json:
-            write_stdout(result_line(result))
+            print_json_line(result_line(result))
         elif isinstance(result, InvalidRecording):
-            click.echo(finding_lines(file_findings))
+            print_text(finding_lines(file_findings))
         else:
-            click.echo(
+            print_text(
                 f"{one_line(file)}: valid, {count(result.interactions_count, 'interaction')}, {result.model_io_hash}"
             )
     raise click.exceptions.Exit(int(exit_code(findings)))
@@ -62,9 +63,9 @@ def print_session_hash(file: str) -> None:
     result = verify_session_file(file)
     if isinstance(result, InvalidRecording):
         findings = _violation_findings(file, result)
-        click.echo(finding_lines(findings), err=True)
+        print_text(finding_lines(findings), err=True)
         raise click.exceptions.Exit(int(exit_code(findings)))
-    click.echo(result.model_io_hash)
+    print_text(result.model_io_hash)
 
 
 @click.command()
@@ -76,7 +77,7 @@ def show(file: str, as_json: bool) -> None:
     if as_json:
         print_json({"model_io_hash": name, "session": session})
     else:
-        click.echo("\n".join(session_lines(session, name)))
+        print_text("\n".join(session_lines(session, name)))
 
 
 @click.command()
@@ -94,7 +95,7 @@ def diff(before: str, after: str, as_json: bool) -> None:
         listed: list[JSON] = [difference.to_json() for difference in differences]
         print_json({"same": not differences, "before": old_name, "after": new_name, "differences": listed})
     else:
-        click.echo("\n".join([*difference_lines(differences), difference_summary(differences)]))
+        print_text("\n".join([*difference_lines(differences), difference_summary(differences)]))
     raise click.exceptions.Exit(int(ExitCode.FINDINGS if differences else ExitCode.OK))
 
 
@@ -107,7 +108,7 @@ def stats(file: str, as_json: bool) -> None:
     if as_json:
         print_json(numbers)
     else:
-        click.echo("\n".join(statistics_lines(numbers)))
+        print_text("\n".join(statistics_lines(numbers)))
 
 
 def _load_recording(file: str) -> tuple[JSONObject, str]:
@@ -122,7 +123,7 @@ def _load_recording(file: str) -> tuple[JSONObject, str]:
             assert isinstance(session, dict)
             return session, result.model_io_hash
         findings = _violation_findings(file, result)
-    click.echo(finding_lines(findings), err=True)
+    print_text(finding_lines(findings), err=True)
     raise click.exceptions.Exit(int(exit_code(findings)))
 
 

@@ -15,7 +15,8 @@ from traceforge.modelio.recording_journal import check_path_is_free
 from traceforge.modelio.traces_to_recording import RecordedTraces, record_project_traces
 from traceforge.report.recording_text import recorded_lines
 from traceforge.report.run_text import run_lines
-from traceforge.report.text_format import count, one_line
+from traceforge.report.text_format import count
+from traceforge.terminal import one_line, print_text
 
 _out = click.option("--out", required=True, metavar="FILE", help="Write the recording to this file.")
 
@@ -33,16 +34,16 @@ def record(command: tuple[str, ...], out: str) -> None:
     loaded = load_config(current_folder())
     sink = IdCollectingRecorder(ThreadRecorder(RecorderSettings.from_project(loaded)))
     finished_run = run_command(command, loaded, sink, with_proxy=True)
-    click.echo("\n".join(run_lines(finished_run)), err=True)
+    print_text("\n".join(run_lines(finished_run)), err=True)
     code, lost = finished_run.exit_code, finished_run.lost + finished_run.unfinished
     try:
         recorded = record_project_traces(loaded, out, ids=sink.ids)
     except TraceForgeError as exc:
-        click.echo(f"error {exc.code}: {one_line(str(exc))}", err=True)
+        print_text(f"error {exc.code}: {one_line(str(exc))}", err=True)
         raise click.exceptions.Exit(code or int(exc.exit_code)) from None
     _print_recorded(recorded)
     if lost:
-        click.echo(
+        print_text(
             f"traceforge: {count(lost, 'call')} could not be recorded, so the recording is incomplete", err=True
         )
     raise click.exceptions.Exit(code or int(ExitCode.UNCHECKED if lost else ExitCode.OK))
@@ -68,9 +69,9 @@ def recover(file: str) -> None:
     Reads FILE.journal, which the process left behind, writes FILE and removes the journal.
     """
     written = recover_session(file)
-    click.echo(f"{one_line(file)}: {count(written.interactions, 'interaction')}, {written.model_io_hash}")
+    print_text(f"{one_line(file)}: {count(written.interactions, 'interaction')}, {written.model_io_hash}")
 
 
 def _print_recorded(result: RecordedTraces) -> None:
     for line in recorded_lines(result):
-        click.echo(f"traceforge: {line}", err=True)
+        print_text(f"traceforge: {line}", err=True)

@@ -16,6 +16,7 @@ from traceforge.config import current_folder, load_config
 from traceforge.findings import ExitCode
 from traceforge.report.diff_text import comparison_text
 from traceforge.report.text_format import audit_summary
+from traceforge.terminal import print_text
 
 
 @click.command()
@@ -34,7 +35,8 @@ def diff(before: str, after: str, full: bool, as_json: bool) -> None:
     if as_json:
         print_json(comparison.to_json())
     else:
-        click.echo(comparison_text(comparison, colour=has_colour(sys.stdout), full=full))
+        colour = has_colour(sys.stdout)
+        print_text(comparison_text(comparison, colour=colour, full=full), colour=colour)
     raise click.exceptions.Exit(ExitCode.FINDINGS if comparison.has_changed else ExitCode.OK)
 
 

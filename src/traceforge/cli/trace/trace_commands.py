@@ -16,6 +16,7 @@ from traceforge.canon import JSON, json_bytes, parse_json
 from traceforge.cli.output import (
     json_option,
     print_json,
+    print_json_line,
     refuse_in_ci,
     write_stdout,
 )
@@ -24,6 +25,7 @@ from traceforge.clock import days_ago
 from traceforge.errors import CannotWrite
 from traceforge.report.text_format import bytes_text, count
 from traceforge.report.trace_text import ID_LENGTH, search_hits_text, trace_list_text, trace_tail_line, trace_text
+from traceforge.terminal import print_text
 from traceforge.traces.retention import prune_traces
 from traceforge.traces.trace_follower import TraceFollower
 from traceforge.traces.trace_index import TraceFilter, TraceRow
@@ -58,12 +60,12 @@ def list_traces(limit: int, before: str, as_json: bool, **options: str) -> None:
             print_json([_summary_json(summary) for summary in summaries])
             return
         if not summaries:
-            click.echo(_empty_message(store, narrowed), err=True)
+            print_text(_empty_message(store, narrowed), err=True)
             return
-        click.echo(trace_list_text(summaries))
+        print_text(trace_list_text(summaries))
         if len(rows) > limit:
             last = summaries[-1].id[:ID_LENGTH]
-            click.echo(
+            print_text(
                 f"{limit} of {store.count_traces(make_filter(options))}; older ones: --before {last}", err=True
             )
 
@@ -84,11 +86,11 @@ def show(trace_id: str, chunks: bool, full: bool, as_json: bool) -> None:
             pieces = store.read_stored(row).chunks
             write_stdout(pieces)
             if not pieces:
-                click.echo("this answer was not streamed: it has no chunks", err=True)
+                print_text("this answer was not streamed: it has no chunks", err=True)
         elif as_json:
-            write_stdout(json_bytes(store.load_trace(row).body, indent=True) + b"\n")
+            print_json_line(json_bytes(store.load_trace(row).body, indent=True))
         else:
-            click.echo(trace_text(store.load_trace(row), len(store.load_chunks(row)), full=full))
+            print_text(trace_text(store.load_trace(row), len(store.load_chunks(row)), full=full))
 
 
 @click.command()
@@ -111,9 +113,10 @@ def search(words: tuple[str, ...], limit: int, as_json: bool, **options: str) ->
         plain = str.maketrans("", "", "\x02\x03")
         print_json([{**_summary_json(hit.summary), "snippet": hit.snippet.translate(plain)} for hit in hits])
     elif hits:
-        click.echo(search_hits_text(hits, colour=has_colour(sys.stdout)))
+        colour = has_colour(sys.stdout)
+        print_text(search_hits_text(hits, colour=colour), colour=colour)
     else:
-        click.echo(empty, err=True)
+        print_text(empty, err=True)
 
 
 @click.command()
@@ -134,9 +137,9 @@ def tail(lines: int, no_follow: bool, as_json: bool, **options: str) -> None:
     def print_rows(rows: list[TraceRow]) -> None:
         for row in rows:
             if as_json:
-                write_stdout(json_bytes(_summary_json(row.summary)) + b"\n")
+                print_json_line(json_bytes(_summary_json(row.summary)))
             else:
-                click.echo(trace_tail_line(row.summary))
+                print_text(trace_tail_line(row.summary))
         sys.stdout.flush()
 
     with open_store() as (store, _), suppress(KeyboardInterrupt):
@@ -144,10 +147,10 @@ def tail(lines: int, no_follow: bool, as_json: bool, **options: str) -> None:
         follower = TraceFollower(store, narrowed)
         rows = store.list_rows(narrowed, lines)[::-1] if lines else []
         if no_follow and lines and not rows:
-            click.echo(_empty_message(store, narrowed), err=True)
+            print_text(_empty_message(store, narrowed), err=True)
             return
         if not as_json:
-            click.echo(trace_tail_line(None))
+            print_text(trace_tail_line(None))
         print_rows(rows)
         for new_rows in follower.follow() if not no_follow else ():
             print_rows(new_rows)
@@ -166,16 +169,16 @@ def export(out: str, with_chunks: bool, **options: str) -> None:
         rows = store.list_rows(make_filter(options), oldest_first=True)
         if out == "-":
             if not rows:
-                click.echo(_empty_message(store, make_filter(options)), err=True)
+                print_text(_empty_message(store, make_filter(options)), err=True)
             for line in _export_lines(store, rows, with_chunks):
-                write_stdout(line)
+                print_json_line(line)
             return
         try:
             with _private_file(out) as file:
                 file.writelines(_export_lines(store, rows, with_chunks))
         except OSError as exc:
             raise CannotWrite(out, exc) from None
-        click.echo(f"{count(len(rows), 'trace')} written to {out}", err=True)
+        print_text(f"{count(len(rows), 'trace')} written to {out}", err=True)
 
 
 @click.command()
@@ -211,10 +214,10 @@ def prune(older_than: int | None, session_id: str | None, dry_run: bool, as_json
         return
     whose = f" of session {session_id}" if session_id else ""
     age = f" older than {count(days, 'day')}" if until else ""
-    click.echo(f"{'would remove' if dry_run else 'removed'} {count(pruned.removable, 'trace')}{whose}{age}")
+    print_text(f"{'would remove' if dry_run else 'removed'} {count(pruned.removable, 'trace')}{whose}{age}")
     if pruned.spooled:
         note = f"note: kept {count(pruned.spooled, 'trace')} in the spool of a process that is still recording"
-        click.echo(f"{note}; prune again when it has ended", err=True)
+        print_text(f"{note}; prune again when it has ended", err=True)
 
 
 @click.command()
@@ -246,7 +249,7 @@ def compress(older_than: int, as_json: bool) -> None:
         if compressed.traces
         else ""
     )
-    click.echo(f"compressed {count(compressed.traces, 'trace')} older than {count(older_than, 'day')}{size}")
+    print_text(f"compressed {count(compressed.traces, 'trace')} older than {count(older_than, 'day')}{size}")
 
 
 @click.command()
@@ -260,7 +263,7 @@ def migrate(as_json: bool) -> None:
     if as_json:
         print_json([{"id": trace.id, "from": was.original_version, "to": was.new_version} for trace, was in migrated])
         return
-    click.echo(f"migrated {count(len(migrated), 'trace')}")
+    print_text(f"migrated {count(len(migrated), 'trace')}")
 
 
 @click.command()
@@ -273,7 +276,7 @@ def reindex() -> None:
     with open_store() as (store, _):
         number = store.reindex(line)
         line.clear()
-    click.echo(f"indexed {count(number, 'trace')}")
+    print_text(f"indexed {count(number, 'trace')}")
 
 
 def _summary_json(summary: TraceSummary) -> dict[str, JSON]:

@@ -13,7 +13,7 @@ from typing import NamedTuple, cast
 
 from msgspec import UNSET, UnsetType
 
-from traceforge.canon import Digest, JSONObject, digest_bytes, parse_json
+from traceforge.canon import Digest, JSONObject, digest_bytes, json_path, parse_json
 from traceforge.clock import timestamp_text
 from traceforge.config import SNAPSHOTS_DIR, Config, ModelRule, find_match_key
 from traceforge.errors import InvalidFile, NotFound, NotJSON
@@ -323,7 +323,7 @@ def _check_names(changes: Sequence[SnapshotChange]) -> Iterator[Finding]:
             if change.record.get("id") != change.id:
                 yield Finding(file, "$.id", SHAPE_RULE, "the record and its change have different ids")
             unknown = [name for name in change.record if name not in RECORD_FIELDS]
-            yield from (Finding(file, f"$.{name}", SHAPE_RULE, "unknown field") for name in unknown)
+            yield from (Finding(file, json_path("$", name), SHAPE_RULE, "unknown field") for name in unknown)
         seen_ids.add(change.id)
 
 

@@ -1,0 +1,460 @@
+"""Names and texts of a repository, a model or a socket do no harm where they are printed.
+
+Every test plants hostile text in one place and runs the real command or writer; `support.hostile_text` says what no
+output may contain. The places are those that an attacker of a pull request has: file names, member names, settings,
+names of tests and tools, header names, labels, authors. Each is tried with commands of CI services, with control
+characters, and with text that forges a line.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import subprocess
+import sys
+import xml.etree.ElementTree as ET
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from support.ci_reports import ci_report, reported_finding
+from support.command import COMMAND, CommandResult, traceforge
+from support.hostile_text import EVERYTHING, HOSTILE, LINE_STARTS, LINES, list_harm
+from support.sample_files import sample_session, snapshot_body, write_pack, write_tree
+from traceforge.canon import JSON, json_bytes
+from traceforge.capture.proxy.call_recording import report_to_stderr
+from traceforge.cli.nonblocking_stderr import NonBlockingStderr
+from traceforge.clock import now
+from traceforge.errors import CannotRead, TraceForgeError
+from traceforge.report.ci_report import CaseOutcome, CaseResult
+from traceforge.report.github_report import annotation_lines, summary_markdown
+from traceforge.report.junit_report import junit_bytes
+from traceforge.report.sarif_report import sarif_bytes
+from traceforge.snapshots.formats.snapshot_format import write_document
+from traceforge.snapshots.tree.manifest_rebuild import rebuild_manifest
+from traceforge.terminal import (
+    escape_json,
+    one_line,
+    print_json_bytes,
+    print_status,
+    print_text,
+    print_workflow_command,
+)
+from traceforge.web.request_log import RequestLog
+
+FILE_NAMES = {
+    name: text.replace("/", "").strip()[:60] + ".json"
+    for name, text in HOSTILE.items()
+    if "\0" not in text and not text.isspace()
+}
+
+
+def cases(**more: str) -> pytest.MarkDecorator:
+    """Every hostile text, and more."""
+    texts = {**HOSTILE, "surrogate": "\ud800", **more}
+    return pytest.mark.parametrize("text", texts.values(), ids=texts)
+
+
+def assert_harmless(ran: CommandResult) -> None:
+    """Nothing harmful on either stream, and no crash."""
+    assert [] == list_harm(ran.out)
+    assert [] == list_harm(ran.err)
+    assert "TF999" not in ran.err
+    assert "Traceback" not in ran.err
+
+
+# File names
+
+
+def test_the_names_of_files_are_escaped(tmp_path: Path) -> None:
+    """In findings: a repository chooses the names of its files."""
+    (tmp_path / ".ai-snapshots" / "openai").mkdir(parents=True)
+    for name in FILE_NAMES.values():
+        (tmp_path / ".ai-snapshots" / "openai" / name).write_text('{"unknown": 1}')
+
+    ran = traceforge("verify", cwd=tmp_path)
+    as_json = traceforge("verify", "--json", cwd=tmp_path)
+
+    assert 0 != ran.code
+    assert ran.out.count("unknown") >= len(set(FILE_NAMES.values()))
+    assert_harmless(ran)
+    assert_harmless(as_json)
+    files = {finding["file"].rpartition("/")[2] for finding in json.loads(as_json.out)["findings"]}
+    assert {*FILE_NAMES.values()} <= files
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("verify",), ("hash",), ("modelio", "verify"), ("modelio", "hash"), ("modelio", "stats"), ("pack", "verify"),
+        ("redact", "check"), ("redact", "text"), ("import", "vcr"), ("snapshot", "verify"), ("snapshot", "textconv"),
+        ("modelio", "inspect"), ("pack", "inspect"), ("snapshot", "migrate"),
+    ],
+    ids=" ".join,
+)  # fmt: skip
+def test_every_command_escapes_the_name_of_a_file_it_cannot_use(words: tuple[str, ...], tmp_path: Path) -> None:
+    """A shell expands `*` to names that the repository chose."""
+    name = EVERYTHING.replace("/", "")[:90].rstrip()
+    (tmp_path / name).write_text("not what the command expects")
+
+    for path in (name, f"{name}.gone"):
+        ran = traceforge(*words, path, cwd=tmp_path)
+        assert_harmless(ran)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        (), ("verify", "--no-such-option"), ("trace", "list", "--limit"), ("trace", "show"), ("snapshot", "show"),
+        ("help",), ("schema",), ("trace", "list", "--since"), ("session", "show"),
+    ],
+    ids=" ".join,
+)  # fmt: skip
+def test_wrong_usage_is_quoted_escaped(words: tuple[str, ...], tmp_path: Path) -> None:
+    """An unknown command, an unknown option, a wrong value and an unknown name."""
+    ran = traceforge(*words, EVERYTHING, cwd=tmp_path)
+
+    assert 0 != ran.code
+    assert_harmless(ran)
+
+
+def test_a_traceback_that_was_asked_for_is_escaped(tmp_path: Path) -> None:
+    """With --debug, the messages of all exceptions are printed."""
+    name = f"{EVERYTHING[:60].replace('/', '')}.gone"
+
+    ran = traceforge("--debug", "hash", name, cwd=tmp_path)
+
+    assert "Traceback" in ran.err
+    assert [] == list_harm(ran.err)
+
+
+# Member names and settings
+
+
+def test_the_names_of_members_are_escaped(tmp_path: Path) -> None:
+    """In the paths that findings name."""
+    (tmp_path / "openai").mkdir()
+    for number, name in enumerate(HOSTILE.values()):
+        document = json.loads(write_document([snapshot_body(id=f"snap-{number:04d}")]))
+        document["snapshots"][0] |= {name: 1, "source": {name: name}}
+        (tmp_path / "openai" / f"snap-{number:04d}.json").write_text(json.dumps({**document, name: {name: 1}}))
+    (tmp_path / "manifest.json").write_text(json.dumps({name: name for name in HOSTILE.values()}))
+
+    ran = traceforge("snapshot", "verify", tmp_path)
+
+    assert 1 == ran.code
+    assert_harmless(ran)
+
+
+def test_members_of_every_format_are_escaped(tmp_path: Path) -> None:
+    """Manifests, recordings and packs, as text and as JSON."""
+    hostile = {name: name for name in (*HOSTILE.values(), EVERYTHING)}
+    root = write_tree(tmp_path / "project" / ".ai-snapshots", 1)
+    manifest = json.loads((root / "manifest.json").read_text())
+    (root / "manifest.json").write_text(json.dumps({**manifest, **hostile, "version": EVERYTHING}))
+    recording = tmp_path / "model_io.json"
+    recording.write_text(json.dumps({**sample_session(), **hostile}))
+    pack = write_pack(tmp_path / "pack")
+    (pack / "run.json").write_text(json.dumps(hostile))
+
+    for words in (("verify", tmp_path), ("modelio", "verify", recording), ("pack", "verify", pack)):
+        assert_harmless(traceforge(*words))
+        as_json = traceforge(*words, "--json")
+        assert_harmless(as_json)
+        json.loads(as_json.out)
+
+
+def test_the_names_of_settings_are_escaped(tmp_path: Path) -> None:
+    """As are values that are wrong, and names of models and providers in the configuration."""
+    names = [*HOSTILE.values(), EVERYTHING]
+    config: dict[str, object] = dict.fromkeys(names, 1) | {"models": {name: {name: name} for name in names}}
+    config |= {"upstreams": {name: name for name in names}, "traces_dir": EVERYTHING}
+    (tmp_path / "traceforge.config.json").write_text(json.dumps(config))
+
+    for words in (("config", "validate"), ("config", "show"), ("verify",), ("status",)):
+        assert_harmless(traceforge(*words, cwd=tmp_path))
+
+
+def test_valid_settings_are_shown_escaped(tmp_path: Path) -> None:
+    """A setting may be valid and hostile: the name of a model is any text."""
+    (tmp_path / "traceforge.config.json").write_text(json.dumps({"models": {EVERYTHING: {"temperature": 1}}}))
+
+    shown = traceforge("config", "show", cwd=tmp_path)
+    as_json = traceforge("config", "show", "--json", cwd=tmp_path)
+
+    assert 0 == shown.code
+    assert_harmless(shown)
+    assert_harmless(as_json)
+    assert EVERYTHING in json.loads(as_json.out)["models"]["value"]
+
+
+def test_a_snapshot_is_shown_escaped(tmp_path: Path) -> None:
+    """Parameter names, roles, tools, the file and the function that called, the model and the answer."""
+    text = EVERYTHING
+    body = snapshot_body(source={"file": text, "line": 1, "function": text})
+    body["request"] |= {
+        text: text,
+        "model": text,
+        "messages": [{"role": text, "content": text, text: text}],
+        "tools": [{"type": "function", "function": {"name": text, "description": text}}],
+    }
+    body["response"] |= {"content": text, "finish_reason": text}
+    root = tmp_path / ".ai-snapshots"
+    (root / "openai").mkdir(parents=True)
+    (root / "openai" / "abc123def456.json").write_bytes(write_document([body]))
+    rebuild_manifest(str(root))
+
+    for words in (
+        ("list",), ("list", "--json"), ("show", "abc123def456"), ("show", "abc123def456", "--full"),
+        ("show", "abc123def456", "--json"), ("textconv", ".ai-snapshots/openai/abc123def456.json"),
+    ):  # fmt: skip
+        ran = traceforge("snapshot", *words, cwd=tmp_path)
+        assert 0 == ran.code, ran
+        assert_harmless(ran)
+    for command in ("status", "test", "diff"):
+        assert_harmless(traceforge(command, cwd=tmp_path))
+
+
+# Reports for CI services
+
+
+def _hostile_report(text: str) -> Any:
+    finding = reported_finding(message=text, details=text)
+    finding = finding._replace(
+        location=finding.location._replace(file=text),
+        scopes=(text,),
+        finding=finding.finding._replace(path=f"$.{text}"),
+    )
+    cases = (CaseResult(text, text, CaseOutcome.FAILED, text), CaseResult(text, text, CaseOutcome.SKIPPED))
+    return ci_report(finding)._replace(summary=text, cases=cases)
+
+
+@cases(percent="%0A::error::forged")
+def test_an_annotation_is_one_harmless_command(text: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """GitHub runs what begins a line; a message cannot begin one, and keeps no control character."""
+    for line in annotation_lines(_hostile_report(text)):
+        print_workflow_command(line)
+
+    [line] = capsys.readouterr().err.splitlines()
+    assert line.startswith("::error title=TraceForge GT1,file=")
+    assert [] == list_harm(line.removeprefix("::error"))
+
+
+@cases(end="]]>", cdata="<![CDATA[", element="</failure><script/>", entity="&lt;&xxe;")
+def test_junit_is_xml_without_harmful_text(text: str) -> None:
+    """Readable by a strict parser; a page that shows it shows what is there."""
+    root = ET.fromstring(junit_bytes(_hostile_report(text), now()))
+
+    shown = [value for element in root.iter() for value in (element.text or "", *element.attrib.values())]
+    assert [] == [harm for value in shown for harm in list_harm(value) if harm.startswith("U+")]
+
+
+@cases(link="[click](http://evil)")
+def test_sarif_is_json_without_harmful_text_and_links(text: str) -> None:
+    """Hosts show messages, and turn `[text](address)` into links."""
+    data = sarif_bytes(_hostile_report(text))
+
+    [result] = json.loads(data)["runs"][0]["results"]
+    assert [] == list_harm(data.decode())
+    assert [] == list_harm(result["message"]["text"])
+    assert "](" not in result["message"]["text"]
+
+
+MARKUP = {
+    "html": "<img src=x onerror=alert(1)>",
+    "image": "![a](http://evil/x.png)",
+    "link": "[click](javascript:alert(1))",
+    "cell": "a | b\n| c | d |",
+    "fence": "```\n# heading\n~~~\n<b>bold</b>",
+    "ticks": "`` ` ``` <script>alert(1)</script>",
+    "return": "a\r# heading\r<b>bold</b>",
+    "list": "a\n\n- item\n<details open>",
+}
+
+
+@cases(**MARKUP)
+def test_a_step_summary_shows_text_as_code(text: str) -> None:
+    """Without its code spans and fenced blocks, a summary has only text of ours."""
+    summary = summary_markdown(_hostile_report(f"a{text}"))
+
+    assert "" == _text_outside_of_code(summary).translate(str.maketrans("", "", " -|\n")).replace(
+        "##traceforgetest", ""
+    ).replace("**GT1**", "").replace(":replayed3findings1unchecked0exitcode1", "")
+    assert [] == [harm for harm in list_harm(summary) if harm.startswith("U+")]
+
+
+def _text_outside_of_code(markdown: str) -> str:
+    """What CommonMark does not take for code: fences of a list item first, then spans of a line."""
+    lines, fence = [], ""
+    for line in markdown.split("\n"):
+        ticks = line.strip()
+        if fence:
+            assert line.startswith("  "), line  # Otherwise, the list item and its block end here.
+            fence = "" if ticks == fence else fence
+        elif line.startswith("  ```"):
+            fence = ticks.removesuffix("text")
+        else:
+            lines.append(_without_spans(line))
+    return "\n".join(lines)
+
+
+def _without_spans(line: str) -> str:
+    plain = ""
+    while "`" in line:
+        before, _, rest = line.partition("`")
+        run = 1 + len(rest) - len(rest.lstrip("`"))
+        end = _find_run(rest[run - 1 :], run)
+        assert end >= 0, line
+        plain, line = plain + before, rest[run - 1 :][end + run :]
+    return plain + line
+
+
+def _find_run(text: str, length: int) -> int:
+    """Where a run of exactly this many backticks begins."""
+    place = 0
+    while (place := text.find("`", place)) >= 0:
+        run = len(text[place:]) - len(text[place:].lstrip("`"))
+        if run == length:
+            return place
+        place += run
+    return -1
+
+
+# The only way out
+
+
+@cases(**{f"start-{name}": text for name, text in LINE_STARTS.items()})
+@pytest.mark.parametrize("colour", [False, True])
+def test_what_is_printed_is_harmless(text: str, colour: bool, capsys: pytest.CaptureFixture[str]) -> None:
+    """On both streams, at the start of a line and in the middle, with colours and without."""
+    for printed in (text, f"  {text}", f"prompt: {text}", f"first\n{text}\nlast"):
+        print_text(printed, colour=colour)
+        print_text(printed, err=True, colour=colour)
+    report_to_stderr(text)
+    NonBlockingStderr(str)(text)
+
+    out, err = capsys.readouterr()
+    assert [] == list_harm(out.replace("\x1b[2", "") if colour else out)
+    assert [] == list_harm(err)
+
+
+def test_colours_of_ours_are_printed_where_they_are_wanted(capsys: pytest.CaptureFixture[str]) -> None:
+    """Anything else that begins with an escape is not."""
+    text = "\x1b[31mred\x1b[0m \x1b[2J\x1b]52;c;x\x07"
+
+    print_text(text, colour=True)
+    print_text(text)
+
+    assert "\x1b[31mred\x1b[0m \\x1b[2J\\x1b]52;c;x\\x07\n\\x1b[31mred\\x1b[0m \\x1b[2J\\x1b]52;c;x\\x07\n" == (
+        capsys.readouterr().out
+    )
+
+
+@cases()
+def test_printed_json_has_the_same_values(text: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """A reader of the JSON gets every character; a terminal gets none that does harm."""
+    value = {text: [text, {"nested": text + text}], "\U0001f600 naïve": "中文"}
+
+    print_json_bytes(json_bytes(cast("JSON", value)))
+
+    printed = capsys.readouterr().out
+    assert value == json.loads(printed)
+    assert [] == list_harm(printed)
+
+
+def test_the_log_of_a_server_is_json_without_harm() -> None:
+    """A line stays one line, and can be read by a machine."""
+    lines: list[str] = []
+
+    RequestLog(lines.append).say("started", address=EVERYTHING)
+
+    assert EVERYTHING == json.loads(lines[0])["address"]
+    assert [] == list_harm(lines[0])
+
+
+@cases()
+def test_an_error_is_harmless_wherever_it_is_printed(text: str) -> None:
+    """It may be raised into an application, whose traceback is not ours to escape."""
+    errors = [TraceForgeError(text, hint=text), CannotRead(text, text), TraceForgeError("a").in_file(text)]
+
+    assert [] == [harm for error in errors for shown in (str(error), error.hint) for harm in list_harm(shown)]
+
+
+def test_what_is_harmless_stays_as_it_is() -> None:
+    """Names of tests, typography, scripts of the world and emoji are not escaped."""
+    for text in (
+        "test_a.py::TestChat::test_a[case]",
+        "größer → “gleich” …",
+        "日本語 हिन्दी עברית",
+        "❤️ 👍🏽",
+        "a -- b",
+    ):
+        assert text == one_line(text)
+        assert text.encode() == escape_json(text.encode())
+
+
+def test_status_line_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+    print_status(EVERYTHING)
+
+    assert [] == list_harm(capsys.readouterr().err.removeprefix("\r\x1b[K"))
+
+
+@pytest.mark.parametrize("words", [("redact", "text"), ("snapshot", "textconv")], ids=" ".join)
+def test_content_is_escaped_on_a_terminal_and_exact_in_a_pipe(words: tuple[str, ...], tmp_path: Path) -> None:
+    """Who asks for content in a pipe or a file gets its bytes; a terminal is never given control characters."""
+    (tmp_path / "file").write_text(EVERYTHING)
+
+    piped = traceforge(*words, "file", cwd=tmp_path)
+    on_terminal = _run_on_terminal(*words, "file", cwd=tmp_path)
+
+    assert (EVERYTHING == piped.out) is (words[0] == "redact")
+    assert [] == list_harm(on_terminal.replace("\r\n", "\n"))
+
+
+def _run_on_terminal(*words: str, cwd: Path) -> str:
+    ours, theirs = pty.openpty()
+    process = subprocess.Popen([COMMAND, *words], cwd=cwd, stdin=subprocess.DEVNULL, stdout=theirs, stderr=theirs)
+    os.close(theirs)
+    output = b""
+    try:
+        while piece := os.read(ours, 65536):
+            output += piece
+    except OSError:  # The terminal of an ended process cannot be read.
+        pass
+    process.wait()
+    os.close(ours)
+    return output.decode()
+
+
+# In the processes of others
+
+
+def test_pytest_prints_nothing_harmful_for_us(tmp_path: Path) -> None:
+    """A broken tree with hostile names stops the suite: pytest prints our message as it is."""
+    (tmp_path / ".ai-snapshots" / "openai").mkdir(parents=True)
+    for name in FILE_NAMES.values():
+        (tmp_path / ".ai-snapshots" / "openai" / name).write_text(json.dumps({LINES["line-ending"]: 1}))
+    (tmp_path / "test_nothing.py").write_text("def test_nothing():\n    pass\n")
+
+    ran = subprocess.run(
+        [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "--traceforge=test", "test_nothing.py"],
+        cwd=tmp_path, capture_output=True, text=True, check=False, timeout=120,
+    )  # fmt: skip
+
+    assert "do not verify" in ran.stderr
+    assert [] == list_harm(ran.stderr)
+
+
+def test_a_process_that_cannot_be_instrumented_quotes_nothing_harmful(tmp_path: Path) -> None:
+    """The reason may name a file or a setting."""
+    from traceforge.capture import enter  # a folder without code of its own
+
+    folder = next(iter(enter.__path__))
+    ran = subprocess.run(
+        [sys.executable, "-c", "pass"], capture_output=True, text=True, check=False, timeout=120,
+        env={**os.environ, "PYTHONPATH": folder, "TRACEFORGE_RUN": '{"plays": true, "##[group]\u202e": ::error::}'},
+    )  # fmt: skip
+
+    assert (3, []) == (ran.returncode, list_harm(ran.stderr))
