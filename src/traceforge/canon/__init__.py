@@ -13,7 +13,13 @@ from traceforge.canon.digests import (
     encode_utf8,
 )
 from traceforge.canon.fast_writer import ascii_json, json_bytes
-from traceforge.canon.json_reader import is_deeper_than, parse_exact_json, parse_json, try_parse_json
+from traceforge.canon.json_reader import (
+    is_deeper_than,
+    parse_all_members,
+    parse_exact_json,
+    parse_json,
+    try_parse_json,
+)
 from traceforge.canon.json_types import DEPTH_MAX, JSON, JSONObject, json_path
 from traceforge.canon.json_writer import (
     canonical_bytes,
@@ -50,6 +56,7 @@ __all__ = [
     "json_bytes",
     "json_path",
     "number_text",
+    "parse_all_members",
     "parse_exact_json",
     "parse_json",
     "try_parse_json",

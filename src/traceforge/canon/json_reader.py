@@ -15,14 +15,19 @@ import re
 
 import orjson
 
-from traceforge.canon.json_types import DEPTH_MAX, JSON
-from traceforge.canon.strict_reader import refuse_tokens, scan
+from traceforge.canon.fast_writer import json_bytes
+from traceforge.canon.json_types import DEPTH_MAX, JSON, JSONObject
+from traceforge.canon.strict_reader import find_repeated_name, refuse_tokens, scan
+from traceforge.errors import NotJSON
 
 _ENOUGH = DEPTH_MAX + 1
+REPEATED = "[REPEATED]"  # The name under which the values of a repeated name are collected.
 
 # orjson reads an integer beyond 64 bits as a double. Such an integer has 19 digits or more, so at least four of the
 # bytes at every fourth place are digits in a row; looking at those first takes a twentieth of the expression's time.
-_LONG_INTEGER = re.compile(rb"[0-9]{19}")
+# Most long rows of digits are in strings, such as ids.
+_LONG_DIGITS = b"0" * 19
+_LONG_INTEGER = re.compile(rb"[\[:,\s-][0-9]{19}|\A[0-9]{19}")
 _DIGITS_TO_ZERO = bytes(ord("0") if chr(byte).isascii() and chr(byte).isdigit() else byte for byte in range(256))
 
 
@@ -49,10 +54,46 @@ def parse_exact_json(data: bytes) -> JSON:
         NotJSON: as `parse_json`.
     """
     value = parse_json(data)
-    if b"0000" not in data[::4].translate(_DIGITS_TO_ZERO) or not _LONG_INTEGER.search(data):
+    if b"0000" not in data[::4].translate(_DIGITS_TO_ZERO) or _LONG_DIGITS not in data.translate(_DIGITS_TO_ZERO):
+        return value
+    if not _LONG_INTEGER.search(data):
         return value
     exact: JSON = json.loads(data)
     return exact
+
+
+def parse_all_members(data: bytes) -> JSON:
+    """As `parse_exact_json`, but no member is lost: a name that an object has twice holds all its values.
+
+    Readers differ in which of two members of one name they take. `{"a": 1, "a": 2}` is read as
+    `{"a": {"[REPEATED]": [1, 2]}}`.
+
+    Raises:
+        NotJSON: as `parse_json`; or names repeat in a text that nests deeper than a third of DEPTH_MAX.
+    """
+    value = parse_exact_json(data)
+    if not has_repeated_names(data, value):
+        return value
+    if is_deeper_than(value, DEPTH_MAX // 3):  # Each level becomes up to three.
+        raise NotJSON("repeated names, nested too deeply", line=1, column=1, offset=0)
+    with_repeated: JSON = json.loads(data, object_pairs_hook=_collect_members)
+    return with_repeated
+
+
+def _collect_members(pairs: list[tuple[str, JSON]]) -> JSONObject:
+    values: dict[str, list[JSON]] = {}
+    for name, value in pairs:
+        values.setdefault(name, []).append(value)
+    return {name: items[0] if len(items) == 1 else {REPEATED: items} for name, items in values.items()}
+
+
+def has_repeated_names(data: bytes, value: JSON) -> bool:
+    """Whether an object of a JSON text, which was read as `value`, has two members of one name, at any depth."""
+    text = json_bytes(value)
+    # Every member has a colon, so a text that lost one has fewer, unless one in a string was escaped.
+    if text == data or (text.count(b":") == data.count(b":") and b"\\u003" not in data):
+        return False
+    return find_repeated_name(data, nested=True) is not None
 
 
 def try_parse_json(data: bytes | str) -> JSON:

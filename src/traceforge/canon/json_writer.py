@@ -21,7 +21,7 @@ from typing import Any
 
 import orjson
 
-from traceforge.canon.json_reader import is_deeper_than, parse_json
+from traceforge.canon.json_reader import parse_json
 from traceforge.canon.json_types import DEPTH_MAX, JSON
 from traceforge.canon.numbers import INT_EXACT_MAX, integer_text, number_text
 from traceforge.canon.slow_writer import write_slowly
@@ -113,7 +113,7 @@ def _fast(value: Any, mend: bool, option: int) -> bytes | None:  # noqa: ANN401 
     if type(value) is not dict and type(value) is not list:
         return None
     nodes = _settle(value, mend, option != _INDENTED)
-    if nodes is None or (len(nodes) > DEPTH_MAX and is_deeper_than(value)):
+    if nodes is None:
         return None
     try:
         text = orjson.dumps(value, None, option)
@@ -127,12 +127,17 @@ def _fast(value: Any, mend: bool, option: int) -> bytes | None:  # noqa: ANN401 
 def _settle(root: dict[str, JSON] | list[JSON], mend: bool, long_lists: bool) -> list[Any] | None:
     """Make every number in `root` one that orjson prints exactly; list all containers.
 
-    None: something is not JSON, or must be mended and `mend` does not allow it.
+    None: something is not JSON, nests too deeply, or must be mended and `mend` does not allow it.
     """
     nodes: list[Any] = [root]
+    level_end = depth = 0  # The containers are listed level by level.
     checked: list[Any] = []
     add = nodes.append
-    for node in nodes:
+    for number, node in enumerate(nodes):
+        if number == level_end:
+            level_end, depth = len(nodes), depth + 1
+            if depth > DEPTH_MAX:
+                return None
         if type(node) is dict:
             children = node.values()
         elif len(node) < _LONG_LIST:
@@ -142,6 +147,8 @@ def _settle(root: dict[str, JSON] | list[JSON], mend: bool, long_lists: bool) ->
             if kinds <= _NUMBERS and mend and long_lists and _mend_numbers(node, kinds):
                 continue
             if kinds == _OBJECTS and _LEAVES.issuperset(map(type, chain.from_iterable(map(dict.values, node)))):
+                if depth == DEPTH_MAX:
+                    return None
                 checked += node
                 continue
             children = node

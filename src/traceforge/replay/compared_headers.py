@@ -4,8 +4,8 @@ In: headers as they were sent or stored, and what a project declares. Out: sorte
 requests that ask the same. Never: a credential, or anything that another version of an SDK, another machine or
 another day changes.
 
-Every header counts, except those of the lists below. A list of betas is a set, a media type has no parameters, and
-`accept: */*` says the same as `application/json`, and as no `accept` at all.
+Every header counts, except those of the lists below. A list of betas is a set, a media type has no parameters but a
+`charset` other than UTF-8, and `accept: */*` says the same as `application/json`, and as no `accept` at all.
 """
 
 from __future__ import annotations
@@ -55,6 +55,8 @@ _CREDENTIAL = re.compile(
     r"(?:^|[-_])(?:auth|authorization|(?:api|access|subscription)[-_]?key|token|secret|password|credentials?|signature)$"
 )
 _PROJECT = re.compile(r"(?i)(projects(?:/|%2f))[^/&%]+")  # an account, which does not count
+_CHARSET = re.compile(r"""(?i);\s*charset\s*=\s*["']?([^;"',]*)""")
+_UTF8 = frozenset({"utf-8", "utf8"})
 _ANY_RESPONSE = frozenset({"*/*", "application/json"})
 
 
@@ -95,11 +97,17 @@ def _normalize(name: str, texts: list[str]) -> Iterable[tuple[str, str]]:
         return [(name, ", ".join(sorted(types)))] if types else []
     text = ", ".join(texts)
     if name == "content-type":
-        media_type = _media_type(text)
+        media_type = _media_type(text) + _foreign_charset(text)
         return [(name, media_type)] if media_type else []
     if name == "x-goog-request-params":
         text = _PROJECT.sub(r"\1*", text)
     return [(name, text)]
+
+
+def _foreign_charset(text: str) -> str:
+    """The parameter that says that a body is not in UTF-8; "" where it is, as JSON always is."""
+    charsets = [match[1].strip().lower() for match in _CHARSET.finditer(text)]
+    return "" if _UTF8.issuperset(charsets) else "".join(f"; charset={charset}" for charset in charsets)
 
 
 def _media_type(text: str) -> str:

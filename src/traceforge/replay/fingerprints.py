@@ -7,12 +7,13 @@ path are compared in order.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import TypeAlias, cast
 
 from traceforge.canon import JSON, JSONObject, json_path
 from traceforge.exchange import Headers
-from traceforge.redact.redactions import Redaction
+from traceforge.redact.redactions import REDACTED, Redaction
 
 # Redacted values of these types in a URL or a header are part of the request. All others there identify the caller.
 PERSONAL_TYPES = frozenset({"EMAIL", "PHONE", "US_SSN", "CREDIT_CARD", "CUSTOM"})
@@ -39,27 +40,63 @@ def read_fingerprints(
     """The fingerprints of a stored request: `redacted` as in its trace, `body` its body. `is_ignored` says of a path
     in the body whether it is compared at all; `header_names` are the headers that are, in lower case.
     """
-    entries = cast("list[JSONObject]", redacted.get("request", [])) if isinstance(redacted, dict) else []
-    if not entries:
-        return NOTHING_REDACTED
-    members = body if isinstance(body, dict) else {}
+    head, rest = _split_entries(redacted, body)
     header_paths = {header_path(name) for name in header_names}
+    entries = [entry for entry in head if _is_compared_in_head(entry, header_paths)]
+    entries += [entry for entry in rest if not is_ignored(str(entry.get("path")))]
     fingerprints: list[tuple[str, str]] = []
     for entry in entries:
-        path, fingerprint = str(entry.get("path")), entry.get("fingerprint")
-        if _is_below(path, URL_PATH) or _is_below(path, HEADERS_PATH):
-            if path[2:].partition(".")[0].partition("[")[0] in members:
-                return None  # The body has a member of that name, so the path is ambiguous.
-            path = _fold_header_path(path)
-            is_compared = _is_below(path, URL_PATH) or path in header_paths
-            if not is_compared or entry.get("type") not in PERSONAL_TYPES:
-                continue
-        elif is_ignored(path):
-            continue
+        fingerprint = entry.get("fingerprint")
         if not isinstance(fingerprint, str):
             return None
-        fingerprints.append((path, fingerprint))
+        fingerprints.append((_fold_header_path(str(entry.get("path"))), fingerprint))
     return _group_by_path(fingerprints)
+
+
+def _is_compared_in_head(entry: JSONObject, header_paths: Collection[str]) -> bool:
+    path = _fold_header_path(str(entry.get("path")))
+    return entry.get("type") in PERSONAL_TYPES and (_is_below(path, URL_PATH) or path in header_paths)
+
+
+def _split_entries(redacted: JSON, body: JSON) -> tuple[list[JSONObject], list[JSONObject]]:
+    """What was redacted in the head of a stored request, and in its body.
+
+    Both are in one list, the head first. A body may have members `url` and `headers`, and then the same paths: as
+    many of the last entries of a path are the body's as it has [REDACTED] there.
+    """
+    entries = cast("list[JSONObject]", redacted.get("request", [])) if isinstance(redacted, dict) else []
+    if not entries:
+        return [], []
+    markers = _count_markers(body)
+    head: list[JSONObject] = []
+    rest: list[JSONObject] = []
+    for entry in reversed(entries):
+        path = str(entry.get("path"))
+        if not _is_below(path, URL_PATH) and not _is_below(path, HEADERS_PATH):
+            rest.append(entry)
+        elif markers[path]:
+            markers[path] -= 1
+            rest.append(entry)
+        else:
+            head.append(entry)
+    return head[::-1], rest[::-1]
+
+
+def _count_markers(body: JSON) -> Counter[str]:
+    """How many [REDACTED] the body has at each path that could be one of the head."""
+    markers: Counter[str] = Counter()
+    members = body if isinstance(body, dict) else {}
+    todo = [(path, members.get(path.removeprefix("$."))) for path in (URL_PATH, HEADERS_PATH)]
+    while todo:
+        path, value = todo.pop()
+        if isinstance(value, str):
+            markers[path] += value.count(REDACTED)
+        elif isinstance(value, dict):
+            todo += [(json_path(path, name), child) for name, child in value.items()]
+            markers.update(json_path(path, name) for name in value if REDACTED in name)
+        elif isinstance(value, list):
+            todo += [(f"{path}[{number}]", child) for number, child in enumerate(value)]
+    return markers
 
 
 def find_differing_path(recorded: Fingerprints, live: Fingerprints) -> str:
@@ -94,10 +131,9 @@ def drop_credentials(headers: Iterable[tuple[str, str]], redactions: Iterable[tu
     return tuple(header for header in headers if json_path(HEADERS_PATH, header[0]) not in credential_paths)
 
 
-def list_request_redactions(redacted: JSON) -> list[tuple[str, str]]:
-    """The paths and types of what was redacted in a stored request, from the `redacted` field of its file."""
-    entries = cast("list[JSONObject]", redacted.get("request", [])) if isinstance(redacted, dict) else []
-    return [(str(entry.get("path")), str(entry.get("type"))) for entry in entries]
+def list_head_redactions(redacted: JSON, body: JSON) -> list[tuple[str, str]]:
+    """The paths and types of what was redacted in the head of a stored request; `redacted` as in its file."""
+    return [(str(entry.get("path")), str(entry.get("type"))) for entry in _split_entries(redacted, body)[0]]
 
 
 def _fold_header_path(path: str) -> str:

@@ -24,10 +24,11 @@ import re
 from collections import Counter
 from collections.abc import Container, Sequence
 from functools import cached_property, lru_cache, partial
+from operator import itemgetter
 from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import parse_qsl
 
-from traceforge.canon import JSON, Digest, FieldsDigest, exact_canonical_bytes, json_bytes, parse_exact_json
+from traceforge.canon import JSON, Digest, FieldsDigest, exact_canonical_bytes, json_bytes, parse_all_members
 from traceforge.errors import NotJSON
 from traceforge.exchange import Headers, find_header
 from traceforge.redact.redactions import REDACTED, Redaction
@@ -203,7 +204,7 @@ class RequestKeyer:
         if self._volatile or prefix.boundary or not head.is_redacted_as_json:
             return None
         try:
-            value = parse_exact_json(body)
+            value = parse_all_members(body)
         except NotJSON:
             return None
         if drop_fields(value, prefix.uncompared_fields)[1]:
@@ -318,11 +319,11 @@ class RequestKeyer:
         )
 
     def _compared_query(self, query: str) -> Pairs:
-        """Every parameter except credentials, sorted."""
-        pairs = parse_qsl(query, keep_blank_values=True)
+        """Every parameter except credentials, sorted by name: of two with one name, a server may take the first."""
+        pairs = parse_qsl(query, keep_blank_values=True, errors="surrogateescape")
         return tuple(
             (name, value)
-            for name, value in sorted(pairs)
+            for name, value in sorted(pairs, key=itemgetter(0))
             if value != REDACTED or not self._redactor.is_secret_parameter(name)
         )
 
@@ -391,8 +392,17 @@ def _address(endpoint: Endpoint, path: str) -> str:
 def _without_boundary(body: JSON, boundary: str) -> JSON:
     """Replace the random text between the parts of a form."""
     if isinstance(body, str):
-        return body.replace(boundary, "boundary")
+        return _name_boundary(body.encode("utf-8", "surrogatepass"), boundary).decode("utf-8", "surrogatepass")
     if isinstance(body, dict) and isinstance(body.get("b64"), str):
-        data = base64.b64decode(str(body["b64"]))
-        return {"b64": base64.b64encode(data.replace(boundary.encode("latin-1", "replace"), b"boundary")).decode()}
+        return {"b64": base64.b64encode(_name_boundary(base64.b64decode(str(body["b64"])), boundary)).decode()}
     return body
+
+
+def _name_boundary(data: bytes, boundary: str) -> bytes:
+    """The form with `boundary` in each line that divides it, and nowhere else; another line like that gets a `=`."""
+    divider = re.escape(boundary.encode("utf-8", "replace"))
+    return re.sub(
+        rb"(?m)^--(?:%b(?=(?:--)?[ \t]*\r?$)|(boundary))" % divider,
+        lambda match: b"--boundary=" if match[1] else b"--boundary",
+        data,
+    )

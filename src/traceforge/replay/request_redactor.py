@@ -10,8 +10,7 @@ from traceforge.exchange import Headers, find_header
 from traceforge.redact.redactions import Redaction
 from traceforge.redact.redactor import Redactor, is_redacted_by_type
 from traceforge.replay.fingerprints import HEADERS_PATH, PERSONAL_TYPES, URL_PATH, drop_credentials
-from traceforge.traces.body_reader import redact_value
-from traceforge.wire.content_encoding import decode_chunks
+from traceforge.traces.body_reader import redact_request
 
 
 class RedactedHead(NamedTuple):
@@ -51,8 +50,7 @@ class RequestRedactor:
         )
 
     def redact_body(self, head: RedactedHead, body: bytes) -> tuple[JSON, list[Redaction]]:
-        (data,) = decode_chunks([body], head.encodings).chunks if head.encodings else (body,)
-        return redact_value(self._redactor, data, head.media_type)
+        return redact_request(self._redactor, body, head.media_type, head.encodings)
 
     def find_header_redactions(self, headers: Headers) -> Sequence[Redaction]:
         """What is redacted in the headers. No key needs it: headers identify the caller."""

@@ -18,7 +18,7 @@ from traceforge.config import LoadedConfig, find_match_key
 from traceforge.errors import CannotRead, InvalidFile, NotFound, NotJSON
 from traceforge.exchange import CallOutcome, Chunk, Headers
 from traceforge.redact.redactions import REDACTED
-from traceforge.replay.fingerprints import drop_credentials, list_request_redactions
+from traceforge.replay.fingerprints import drop_credentials, list_head_redactions
 from traceforge.replay.library import Library, Recording
 from traceforge.replay.player import Player
 from traceforge.replay.recorded_response import RecordedResponse, read_echoes
@@ -154,7 +154,7 @@ def request_headers(body: JSONObject) -> Headers:
     """The headers of the request in a trace, without credentials."""
     lines = cast("list[str]", cast("JSONObject", body["wire"]).get("request_headers", []))
     pairs = [(name, value) for name, _, value in (line.partition(": ") for line in lines)]
-    return drop_credentials(pairs, list_request_redactions(body.get("redacted")))
+    return drop_credentials(pairs, list_head_redactions(body.get("redacted"), body.get("provider_request")))
 
 
 def find_unknown_parts(wire: JSONObject) -> UnknownParts:

@@ -11,17 +11,26 @@ text is stored as well.
 from __future__ import annotations
 
 import base64
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import NamedTuple, cast
 
-from traceforge.canon import DEPTH_MAX, JSON, JSONObject, digest_bytes, is_deeper_than, json_bytes, parse_exact_json
+from traceforge.canon import (
+    DEPTH_MAX,
+    JSON,
+    JSONObject,
+    digest_bytes,
+    is_deeper_than,
+    json_bytes,
+    parse_all_members,
+    parse_exact_json,
+)
 from traceforge.errors import NotJSON
 from traceforge.exchange import Exchange, find_header
 from traceforge.redact.markers import SecretMarkers
 from traceforge.redact.redactions import Redacted, Redaction, pair_echoes
 from traceforge.redact.redactor import Redactor, is_redacted_by_type
-from traceforge.wire.content_encoding import EncodingState, decode_chunks
+from traceforge.wire.content_encoding import DecodedBody, EncodingState, decode_body, decode_chunks
 from traceforge.wire.endpoints import Dialect, Endpoint
 from traceforge.wire.response_reader import (
     BodyFraming,
@@ -59,12 +68,28 @@ class RedactedBody(NamedTuple):
     markers: Sequence[tuple[int, str]] = ()  # which [REDACTED] of the response are values of the request
 
 
-def read_body(redactor: Redactor, data: bytes, media_type: str) -> RedactedBody:
+def read_request(redactor: Redactor, data: bytes, media_type: str, encodings: str) -> RedactedBody:
+    """Redact and parse the body of a request.
+
+    A body that is not encoded as its `content-encoding` says is not parsed: nobody knows how the provider reads it.
+    """
+    decoded = decode_body(data, encodings) if encodings else DecodedBody(data, EncodingState.NONE)
+    if decoded.state in UNREADABLE:
+        return omit_body(data, decoded.state)
+    if decoded.state is EncodingState.STALE:
+        redacted = redactor.redact_body(data, media_type)
+        return omit_body(redacted.value, decoded.state)._replace(redactions=redacted.log)
+    return read_body(redactor, decoded.body, media_type, parse_all_members)
+
+
+def read_body(
+    redactor: Redactor, data: bytes, media_type: str, parse: Callable[[bytes], JSON] = parse_exact_json
+) -> RedactedBody:
     """Redact and parse a whole body."""
     if not data:
         return RedactedBody(None, [])
     try:
-        value = parse_exact_json(data)
+        value = parse(data)
     except NotJSON:
         redacted = redactor.redact_body(data, media_type)
         return RedactedBody(_text_or_base64(redacted.value), redacted.log)
@@ -84,18 +109,18 @@ def read_body(redactor: Redactor, data: bytes, media_type: str) -> RedactedBody:
     return RedactedBody(value, [], is_json=True, text=data.decode())
 
 
-def redact_value(redactor: Redactor, data: bytes, media_type: str) -> tuple[JSON, list[Redaction]]:
-    """The value and redactions of `read_body`, without finding the layout."""
-    if data and not is_redacted_by_type(media_type):
+def redact_request(redactor: Redactor, data: bytes, media_type: str, encodings: str) -> tuple[JSON, list[Redaction]]:
+    """The value and redactions of `read_request`, without finding the layout."""
+    if data and not encodings and not is_redacted_by_type(media_type):
         try:
-            value = parse_exact_json(data)
+            value = parse_all_members(data)
         except NotJSON:
             pass
         else:
             document = redactor.redact_json(value)
             is_too_deep = _is_too_deep(data, value)
             return (json_bytes(document.value).decode() if is_too_deep else document.value), document.log
-    body = read_body(redactor, data, media_type)
+    body = read_request(redactor, data, media_type, encodings)
     return body.value, body.redactions
 
 

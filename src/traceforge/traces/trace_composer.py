@@ -15,11 +15,11 @@ from traceforge.errors import InvalidFile
 from traceforge.exchange import CallOutcome, Exchange, Headers, find_header
 from traceforge.redact.redactions import REDACTED, Redaction
 from traceforge.redact.redactor import Redactor
-from traceforge.traces.body_reader import UNREADABLE, RedactedBody, find_echoes, omit_body, read_body, read_response
+from traceforge.traces.body_reader import RedactedBody, find_echoes, read_request, read_response
 from traceforge.traces.chunk_file import write_chunks
 from traceforge.traces.trace_format import SCHEMA_VERSION, write_parsed_trace
 from traceforge.traces.trace_summary import StoredTrace, summarize_trace
-from traceforge.wire.content_encoding import EncodingState, decode_chunks
+from traceforge.wire.content_encoding import EncodingState
 from traceforge.wire.dialects import decode_request
 from traceforge.wire.endpoints import Endpoint, find_endpoint, split_url
 from traceforge.wire.response_reader import ParsedResponse, ResponseEnding
@@ -55,7 +55,7 @@ class TraceComposer:
 
     def compose(self, exchange: Exchange) -> StoredTrace:
         head = self._head(exchange.method, exchange.url, exchange.request_headers)
-        request_body = _read_request(self._redactor, head, exchange.request_body)
+        request_body = read_request(self._redactor, exchange.request_body, head.media_type, head.encodings)
         media_type = find_header(exchange.response_headers, "content-type")
         response_body = read_response(
             self._redactor, head.endpoint, exchange, media_type, [*head.redactions, *request_body.redactions]
@@ -224,15 +224,6 @@ class TraceComposer:
         if self._match_key is not None:
             entry["fingerprint"] = redaction.fingerprint(self._match_key)
         return entry
-
-
-def _read_request(redactor: Redactor, head: _RedactedHead, body: bytes) -> RedactedBody:
-    if not head.encodings:
-        return read_body(redactor, body, head.media_type)
-    decoded = decode_chunks([body], head.encodings)
-    if decoded.state in UNREADABLE:
-        return omit_body(body, decoded.state)
-    return read_body(redactor, decoded.chunks[0], head.media_type)
 
 
 def _unified_request(endpoint: Endpoint, value: JSON, answer: ParsedResponse | None) -> JSONObject:

@@ -54,6 +54,7 @@ OTHER_PATHS = [
         ("the path is that of another API", _ending("responses"), True),
         ("the path only ends like that of a provider", _ending("channels/1/messages"), False),
         ("a parameter is in the query", Replace(DESK, "QUERY = {}", 'QUERY = {"api-version": "2"}'), True),
+        ("two parameters of one name", Replace(DESK, "QUERY = {}", 'QUERY = [("a", "1"), ("a", "2")]'), True),
         ("a parameter in the query is empty", Replace(DESK, "QUERY = {}", 'QUERY = {"beta": ""}'), True),
     )
 ]
@@ -76,6 +77,12 @@ OTHER_HEADERS = [
         ("the version of the API is a header", _with_header("api-version", "2026-01-01"), PYTEST),
         ("another form of answer is accepted", _with_header("Accept", "text/event-stream"), PYTEST),
         ("another language is accepted", _with_header("Accept-Language", "fr"), PYTEST),
+        (
+            "the body is said to be in UTF-16",
+            _with_header("Content-Type", "application/json; charset=utf-16"),
+            PYTEST,
+        ),
+        ("the body is said to be compressed", _with_header("Content-Encoding", "gzip"), PROXY),
         ("the body has another type", _with_header("Content-Type", "text/plain"), PYTEST),
         ("the cache of a gateway is bypassed", _with_header("Cache-Control", "no-cache"), PYTEST),
         ("a gateway routes by a header", _with_header("X-Portkey-Config", "pc-1"), PYTEST),

@@ -184,7 +184,23 @@ IMAGES: list[Row] = [
     ("an image is sent by its address", CHAT, 'f"data:image/png;base64,{PIXEL}"', '"https://img.example/1.png"'),
 ]
 
+POST = "headers=headers(), json=body, timeout=30)"
+
+
+def _repeated(before: str, after: str) -> str:
+    """The body with a member twice; our own reader takes the last."""
+    text = f"json.dumps(body).replace({before!r}, {after!r}, 1)"
+    return f'headers={{**headers(), "Content-Type": "application/json"}}, content={text}, timeout=30)'
+
+
+REPEATED: list[Row] = [
+    ("the model stands twice", DESK, POST, _repeated('"model"', '"model": "gpt-4.1", "model"')),
+    ("the model stands twice, and is the same", DESK, POST, _repeated('"model"', '"model": "gpt-4.1-mini", "model"')),
+    ("the text of a message stands twice", DESK, POST, _repeated('"content"', '"content": "Be rude.", "content"')),
+]
+
 CASES = {
+    "a name that stands twice": table(CHAT, REPEATED),
     "a prompt": table(CHAT, PROMPTS),
     "the messages": table(CHAT, MESSAGES),
     "a parameter": table(CHAT, PARAMETERS, is_field=True),

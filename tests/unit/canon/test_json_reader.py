@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from support.corpus import need_shared, shared_file_params
 from support.json_texts import fuzz, nest, shallow_texts
 from support.node import CanonicalOracle
-from traceforge.canon import DEPTH_MAX, JSON, canonical_bytes, ecmascript_bytes, parse_json
+from traceforge.canon import DEPTH_MAX, JSON, canonical_bytes, ecmascript_bytes, parse_all_members, parse_json
 from traceforge.errors import NotJSON
 
 SUITE = "corpus/jsontestsuite"
@@ -389,3 +389,27 @@ def test_many_damaged_texts_are_refused_exactly_when_node_refuses_them(
 ) -> None:
     """The same for tens of thousands of texts, and for arbitrary bytes."""
     _assert_reader_agrees_with_node(oracle, texts)
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ('{"a":1,"a":2}', {"a": {"[REPEATED]": [1, 2]}}),
+        ('[{"x": {"a": ":", "b": {}, "a": ":"}}]', [{"x": {"a": {"[REPEATED]": [":", ":"]}, "b": {}}}]),
+        ('{"a": "\\u003a", "b": 1, "b": 1}', {"a": ":", "b": {"[REPEATED]": [1, 1]}}),
+        ('{"a": 18446744073709551617, "a": -1}', {"a": {"[REPEATED]": [18446744073709551617, -1]}}),
+        ('{"a": "\\u003A\\":", "b": [{"a": 1}]}', {"a": ':":', "b": [{"a": 1}]}),
+        ('{"a": 18446744073709551617}', {"a": 18446744073709551617}),
+    ],
+)
+def test_no_member_is_lost_where_names_repeat(text: str, value: JSON) -> None:
+    """At any depth, and whatever colons are in strings."""
+    assert value == parse_all_members(text.encode())
+
+
+def test_repeated_names_that_nest_deeply_are_refused() -> None:
+    """The value would nest deeper than every walk over it may rely on."""
+    text = '{"a":1,"a":' * (DEPTH_MAX // 2) + "1" + "}" * (DEPTH_MAX // 2)
+
+    with pytest.raises(NotJSON):
+        parse_all_members(text.encode())

@@ -24,6 +24,7 @@ from support.json_mutations import Mutation, mutate, mutations
 from support.json_texts import fuzz, json_texts
 from support.replay_player import KEYS, keyed_request_of, stored_request_of
 from support.wire_transcripts import CHAT, GENERATING, MESSAGES, OLLAMA_CHAT, RESPONSES
+from support.work_counts import count_lines
 from traceforge.canon import JSON, json_bytes
 from traceforge.compare.json_diff import is_same_json
 from traceforge.exchange import Exchange, Headers
@@ -438,6 +439,85 @@ def test_compression_makes_no_difference(encoding: str, encode: Callable[[bytes]
     assert key_of(CHAT, body) == key_of(CHAT, encode(body), (("Content-Encoding", encoding),))
 
 
+@pytest.mark.parametrize(
+    ("encoding", "encode"),
+    [("gzip", bytes), ("br", bytes), ("gzip", lambda body: gzip.compress(body)[:-8]), ("br", gzip.compress)],
+    ids=["plain for gzip", "plain for br", "gzip without its end", "gzip for br"],
+)
+def test_a_body_that_is_not_encoded_as_its_head_says_is_another(
+    encoding: str, encode: Callable[[bytes], bytes]
+) -> None:
+    """Nobody knows how the provider reads it; its trace has the same key."""
+    body = json.dumps(REQUESTS[CHAT]).encode()
+    head = (("Content-Encoding", encoding),)
+    exchange = make_exchange(CHAT, encode(body), headers=head)
+
+    assert key_of(CHAT, body) != key_of(CHAT, encode(body), head)
+    assert keyed_request_of(exchange).key == stored_request_of(exchange).key
+
+
+def test_repeated_names_are_another_request() -> None:
+    """A provider may take the first of two members, where we take the last; the trace has both."""
+    plain = b'{"model": "a", "messages": [{"role": "user", "content": "hi"}]}'
+    bodies = [
+        plain,
+        plain.replace(b'{"model"', b'{"model": "b", "model"'),
+        plain.replace(b'{"model"', b'{"model": "a", "model"'),
+        plain.replace(b'"content"', b'"content": "ho", "content"'),
+    ]
+
+    assert 4 == len({key_of(CHAT, body) for body in bodies})
+    for body in bodies:
+        exchange = make_exchange(CHAT, body)
+        assert keyed_request_of(exchange).key == stored_request_of(exchange).key
+
+
+def test_a_charset_other_than_utf_8_is_another_request() -> None:
+    """JSON is in UTF-8; other parameters of a media type do not count."""
+
+    def key(media_type: str) -> str:
+        return KEYS.key_request("POST", f"{HOST}{CHAT}", (("Content-Type", media_type),), b"{}").key
+
+    types = ("", "; charset=utf-8", '; profile=x; Charset="UTF-8"')
+    others = ("; charset=utf-16", ";charset='latin-1'", "; charset=utf-8; charset=utf-16")
+
+    assert 1 == len({key(f"application/json{parameters}") for parameters in types})
+    assert 4 == len({key(f"application/json{parameters}") for parameters in ("", *others)})
+
+
+def test_the_order_of_parameters_of_one_name_counts() -> None:
+    """A server may take the first of them; and no two values are equal because they are not UTF-8."""
+    keys = [key_of(f"{CHAT}?{query}", {}) for query in ("a=1&a=2&b=3", "b=3&a=1&a=2", "a=2&a=1&b=3")]
+
+    assert keys[0] == keys[1] != keys[2]
+    assert key_of(f"{CHAT}?a=%ff", {}) != key_of(f"{CHAT}?a=%fe", {})
+
+
+def test_the_work_for_a_conversation_grows_with_its_length_alone() -> None:
+    """Fifty calls of tools with ids of many digits: every part of the body is visited a few times."""
+
+    def count(calls: int) -> int:
+        messages = [
+            message
+            for number in range(calls)
+            for message in (
+                {"role": "assistant", "content": None, "tool_calls": [{"id": f"call_{number:024}", "type": "function",
+                 "function": {"name": "look_up", "arguments": '{"number": 1}'}}]},
+                {"role": "tool", "tool_call_id": f"call_{number:024}", "content": "It is on its way."},
+            )
+        ]  # fmt: skip
+        body = json.dumps({"model": "m", "messages": messages}).encode()
+        keys = RequestKeyer(Redactor(), VolatileRules())
+        known = {keys.key_request("POST", f"{HOST}{CHAT}", (), body).key}
+        again = RequestKeyer(Redactor(), VolatileRules())
+        return count_lines(lambda: again.key_request("POST", f"{HOST}{CHAT}", (), body, known))
+
+    short, long = count(50), count(100)
+
+    assert long < 2.2 * short
+    assert short < 16_000  # Three walks over the body instead of one take 22,000.
+
+
 def _form(boundary: str, text: bytes = b"hello", data: bytes = b"") -> tuple[Headers, bytes]:
     parts = (b'name="model"\r\n\r\nwhisper-1', b'name="prompt"\r\n\r\n' + text, b'name="file"\r\n\r\n' + data)
     mark = f"--{boundary}".encode()
@@ -457,6 +537,24 @@ def test_the_boundary_of_a_form_makes_no_difference(data: bytes) -> None:
 
     assert 1 == len(keys)
     assert keys != {KEYS.key_request("POST", f"{HOST}/v1/audio/transcriptions", headers, other).key}
+
+
+def test_only_the_lines_that_divide_a_form_lose_their_boundary() -> None:
+    """Whoever chooses the boundary chooses no other text, and no text of a part looks like a boundary."""
+    address = f"{HOST}/v1/audio/transcriptions"
+    forms = [
+        _form("0f3a", b"hello"),
+        _form("hello", b"hello"),
+        _form("x", b"boundary"),
+        _form("x", b"x"),
+        _form("x", b"a\r\n--boundary\r\nb"),
+        _form("x", b"a\r\n--x\r\nb"),
+        _form("x", b"a\r\n--boundary=\r\nb"),
+    ]
+    keys = [KEYS.key_request("POST", address, headers, body).key for headers, body in forms]
+
+    assert keys[0] == keys[1]
+    assert 6 == len(set(keys))
 
 
 # -- the live request and the kept one

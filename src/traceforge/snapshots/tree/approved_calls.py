@@ -21,7 +21,7 @@ from traceforge.config import SNAPSHOTS_DIR, ModelRule
 from traceforge.errors import CannotRead
 from traceforge.files import list_folder, read_file
 from traceforge.replay.compared_body import find_compared_part
-from traceforge.replay.fingerprints import drop_credentials, list_request_redactions
+from traceforge.replay.fingerprints import drop_credentials, list_head_redactions
 from traceforge.replay.library import Recording
 from traceforge.replay.recorded_response import RecordedResponse, read_echoes
 from traceforge.replay.request_key import KeyedRequest, KeyFields, RequestKeyer
@@ -201,7 +201,7 @@ def _provider_name(raw: RawResponse) -> str:
 
 def key_stored_request(keys: RequestKeyer, raw: RawResponse) -> KeyedRequest:
     """The request of a raw response with its key."""
-    headers = drop_credentials(raw.request_headers, list_request_redactions(raw.redacted))
+    headers = drop_credentials(raw.request_headers, list_head_redactions(raw.redacted, raw.request_body))
     return keys.key_stored_request(
         raw.method, raw.url, headers, raw.request_body, upstream=raw.upstream or "", unknown=raw.unknown
     )
