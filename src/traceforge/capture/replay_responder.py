@@ -84,7 +84,9 @@ class ReplayResponder(NamedTuple):
         headers = (*response.headers, *extra_headers)
         if response.streamed or response.cut:
             pace = self.pace if response.streamed else 0.0
-            return ReplayedResponse(response.status, headers, response.chunks, response.cut, pace)
+            return ReplayedResponse(
+                response.status, headers, response.chunks, response.cut, pace, response.left_early
+            )
         if response.status not in BODILESS_STATUSES:
             headers = (*headers, ("Content-Length", str(sum(len(chunk.data) for chunk in response.chunks))))
         return ReplayedResponse(response.status, headers, response.chunks)

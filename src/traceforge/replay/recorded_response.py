@@ -26,6 +26,7 @@ class RecordedResponse(NamedTuple):
     echoes: tuple[EchoReference, ...] = ()
     redacted_count: int = 0  # values that cannot be refilled: they replay as `[REDACTED]`
     cut: bool = False  # The recorded response broke off, and breaks off again.
+    left_early: bool = False  # The application left it there; nobody approved what comes after.
 
     @property
     def body(self) -> bytes:

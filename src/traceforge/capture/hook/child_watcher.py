@@ -72,7 +72,8 @@ class ChildWatcher(Watcher):
             self._report_begin(call)
             return None
         headers = tuple((name, value) for name, value in head["headers"])
-        return head["status"], headers, _timed_chunks(head["times"], chunks), head["cut"], head["pace"]
+        timed_chunks = _timed_chunks(head["times"], chunks)
+        return head["status"], headers, timed_chunks, head["cut"], head["pace"], head["left_early"]
 
     def _report_begin(self, call: InFlightCall) -> None:
         """A call goes upstream: the parent numbers it in its session."""

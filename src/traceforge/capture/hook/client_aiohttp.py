@@ -9,6 +9,7 @@ is read, in which chunks and when, is aiohttp's alone. A call that is replayed g
     ClientRequest.send        it goes out on this connection; `write_bytes`: its body
     ClientResponse.start      the response begins, or never comes
     StreamReader.__init__     its body will come through this reader
+    StreamReader._wait        the application waits for more than what came
     StreamReader.feed_data    a chunk came (DeflateBuffer.feed_data: a compressed one)
     StreamReader.feed_eof     the end; `set_exception`: the upstream broke off
     ClientResponse.close      the application closes it; also `release`
@@ -74,6 +75,7 @@ def hook(module: Any, patches: Patches) -> None:
     patches.wrap(request.ClientResponse, "release", _wrap_close)
     patches.wrap(request.ClientResponse, "__del__", _wrap_del)
     patches.wrap(streams.StreamReader, "__init__", _wrap_reader_init)
+    patches.wrap(streams.StreamReader, "_wait", _wrap_wait)
     patches.wrap(streams.StreamReader, "feed_data", _wrap_feed_data)
     patches.wrap(streams.StreamReader, "feed_eof", _wrap_feed_eof)
     patches.wrap(streams.StreamReader, "set_exception", _wrap_set_exception)
@@ -108,9 +110,9 @@ def _wrap_connect(connect: Any, module: Any, connector: Any) -> Any:
 def _make_connection(connector: Any, req: Any, fields: Any, call: GuardedCall) -> Any:
     """A connection on which the replayed response comes; where that fails, a refusal."""
     try:
-        return PlaybackTransport(ReplayedResponse(*fields), req.method).connect(connector, req)
+        return PlaybackTransport(ReplayedResponse(*fields), req.method, call).connect(connector, req)
     except Exception as exc:  # noqa: BLE001 (nothing goes to the network because we failed)
-        return PlaybackTransport(call.refuse(exc), req.method).connect(connector, req)
+        return PlaybackTransport(call.refuse(exc), req.method, call).connect(connector, req)
 
 
 def _begin_or_refuse(req: Any) -> Any:
@@ -238,6 +240,16 @@ def _wrap_reader_init(init: Any) -> Any:
         tracked = _call_of(protocol)
         if tracked is not None:
             tracked.reader_id = id(self)
+
+    return watched
+
+
+def _wrap_wait(wait: Any) -> Any:
+    async def watched(self: Any, *args: Any) -> Any:
+        transport = getattr(self._protocol, "transport", None)
+        if isinstance(transport, PlaybackTransport):
+            transport.await_more()
+        return await wait(self, *args)
 
     return watched
 

@@ -101,15 +101,15 @@ def _hook_async(module: Any, patches: Patches) -> None:
 def _make_response(module: Any, stream: type[Any], fields: Any, call: GuardedCall) -> Any:
     """The client's response with a replayed one in it; where that fails, with a refusal."""
     try:
-        return _build_response(module, stream, ReplayedResponse(*fields))
+        return _build_response(module, stream, ReplayedResponse(*fields), call)
     except Exception as exc:  # noqa: BLE001 (nothing goes to the network because we failed)
-        return _build_response(module, stream, call.refuse(exc))
+        return _build_response(module, stream, call.refuse(exc), call)
 
 
-def _build_response(module: Any, stream: type[Any], replayed: ReplayedResponse) -> Any:
+def _build_response(module: Any, stream: type[Any], replayed: ReplayedResponse, call: GuardedCall) -> Any:
     headers = [(name.encode("latin-1"), value.encode("latin-1")) for name, value in replayed.headers]
     is_single = len(replayed.chunks) == 1 and not replayed.is_cut and not replayed.pace
-    body = module.ByteStream(replayed.chunks[0][1]) if is_single else stream(replayed)
+    body = module.ByteStream(replayed.chunks[0][1]) if is_single else stream(replayed, call)
     return module.Response(replayed.status, headers=headers, stream=body, extensions={"http_version": b"HTTP/1.1"})
 
 
@@ -157,29 +157,32 @@ def _watch_response(response_stream: type[Any], response: Any, call: GuardedCall
 def _make_replayed_streams(module: Any) -> tuple[type[Any], type[Any]]:
     """Bodies of replayed responses, as subclasses of the client's own streams: sync, and async."""
 
-    def make_error() -> Exception:
+    def break_off(response: ReplayedResponse, call: GuardedCall) -> None:
+        if not response.is_cut:
+            return
+        if response.is_left_early:
+            call.count_read_on()
         message = "peer closed connection without sending complete message body (incomplete chunked read)"
-        error: Exception = module.RemoteProtocolError(message)
-        return error
+        raise module.RemoteProtocolError(message)
 
     class ReplayedStream(module.SyncByteStream):  # type: ignore[misc]
-        def __init__(self, response: ReplayedResponse) -> None:
+        def __init__(self, response: ReplayedResponse, call: GuardedCall) -> None:
             self._response = response
+            self._call = call
 
         def __iter__(self) -> Iterator[bytes]:
             yield from paced_chunks(self._response)
-            if self._response.is_cut:
-                raise make_error()
+            break_off(self._response, self._call)
 
     class ReplayedAsyncStream(module.AsyncByteStream):  # type: ignore[misc]
-        def __init__(self, response: ReplayedResponse) -> None:
+        def __init__(self, response: ReplayedResponse, call: GuardedCall) -> None:
             self._response = response
+            self._call = call
 
         async def __aiter__(self) -> AsyncIterator[bytes]:
             async for chunk in paced_chunks_async(self._response):
                 yield chunk
-            if self._response.is_cut:
-                raise make_error()
+            break_off(self._response, self._call)
 
     return ReplayedStream, ReplayedAsyncStream
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import io
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from importlib import import_module
 from typing import Any
 
@@ -101,16 +101,17 @@ def _read_body(body: Any) -> bytes:
 def _make_response(adapter: Any, request: Any, fields: Any, call: GuardedCall) -> Any:
     """The client's response with a replayed one in it; where that fails, with a refusal."""
     try:
-        return _build_response(adapter, request, ReplayedResponse(*fields))
+        return _build_response(adapter, request, ReplayedResponse(*fields), call)
     except Exception as exc:  # noqa: BLE001 (nothing goes to the network because we failed)
-        return _build_response(adapter, request, call.refuse(exc))
+        return _build_response(adapter, request, call.refuse(exc), call)
 
 
-def _build_response(adapter: Any, request: Any, replayed: ReplayedResponse) -> Any:
+def _build_response(adapter: Any, request: Any, replayed: ReplayedResponse, call: GuardedCall) -> Any:
     """As urllib3 makes it of a connection's."""
     client, urllib3 = import_module("http.client"), import_module("urllib3")
     method = (request.method or "").upper()
-    original = client.HTTPResponse(_PlaybackSocket(http1_chunks(method, replayed)), method=method)
+    on_end = call.count_read_on if replayed.is_left_early else _ignore_end
+    original = client.HTTPResponse(_PlaybackSocket(http1_chunks(method, replayed), on_end), method=method)
     original.begin()
     raw = urllib3.HTTPResponse(
         body=original, headers=urllib3._collections.HTTPHeaderDict(original.msg.items()), status=original.status,
@@ -120,11 +121,19 @@ def _build_response(adapter: Any, request: Any, replayed: ReplayedResponse) -> A
     return adapter.build_response(request, raw)
 
 
-class _PlaybackSocket(io.RawIOBase):
-    """What the standard library takes for a socket: chunks, each in its time, and then the end."""
+def _ignore_end() -> None:
+    """A response that is read to its end."""
 
-    def __init__(self, chunks: list[tuple[float, bytes]]) -> None:
+
+class _PlaybackSocket(io.RawIOBase):
+    """What the standard library takes for a socket: chunks, each in its time, and then the end.
+
+    `on_end` is called once, when somebody reads on after the last chunk.
+    """
+
+    def __init__(self, chunks: list[tuple[float, bytes]], on_end: Callable[[], None]) -> None:
         self._chunks = iter(chunks)
+        self._on_end = on_end
         self._unread = b""
         self._began = time.monotonic()
 
@@ -138,6 +147,9 @@ class _PlaybackSocket(io.RawIOBase):
         """Never more than what is left of one chunk."""
         if not self._unread:
             due_s, self._unread = next(self._chunks, (0.0, b""))
+            if not self._unread:
+                on_end, self._on_end = self._on_end, _ignore_end
+                on_end()
             time.sleep(max(0.0, self._began + due_s - time.monotonic()))
         size = min(len(buffer), len(self._unread))
         buffer[:size] = self._unread[:size]

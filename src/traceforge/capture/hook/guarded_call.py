@@ -18,10 +18,12 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from .in_flight_call import CLIENT_LEFT, CUT, FAILED, HeaderPairs, InFlightCall
+from .pytest_scopes import current_scope
 from .replayed_response import ReplayedResponse, make_refusal
 from .watcher import Watcher
 
 ERROR_LENGTH_MAX = 500
+READ_ON = "the application reads on in a stream that it left early when it was recorded"
 HEADER_PREFIX = "x-traceforge-"  # in lower case
 
 
@@ -89,6 +91,13 @@ class GuardedCall:
         """The response that says that the call could not be replayed."""
         self._abandon()
         return refuse_call(self._replayer, f"the call could not be replayed ({describe_error(exc)})")
+
+    def count_read_on(self) -> None:
+        """The application reads on where it left the stream when it was recorded; what comes there is not approved."""
+        if self._replayer is not None:
+            scope = current_scope()
+            reason = f"{READ_ON}, in {scope}" if scope else READ_ON
+            call_safely(None, self._replayer.count_refusal, reason)
 
     @property
     def is_open(self) -> bool:

@@ -12,6 +12,7 @@ from __future__ import annotations
 import io
 from typing import Any
 
+from .guarded_call import GuardedCall
 from .replayed_response import ReplayedResponse, http1_chunks
 
 TURNS_MAX = 50  # of the event loop, for which a chunk waits until the one before has been read
@@ -51,9 +52,11 @@ class PlaybackTransport:
 
     force_close = False
 
-    def __init__(self, response: ReplayedResponse, method: str) -> None:
+    def __init__(self, response: ReplayedResponse, method: str, call: GuardedCall) -> None:
         self._chunks = http1_chunks(method, response)
         self._is_cut = response.is_cut
+        self._is_left_early = response.is_left_early
+        self._call = call
         self._protocol: Any = None
         self._loop: Any = None
         self._began = 0.0
@@ -78,7 +81,9 @@ class PlaybackTransport:
         if self._is_closing or self._is_paused:
             return
         if self._delivered == len(self._chunks):
-            if self._is_cut and self._has_unread and self._turns < TURNS_MAX:
+            if self._is_left_early:
+                self._break_off_reader()
+            elif self._is_cut and self._has_unread and self._turns < TURNS_MAX:
                 self._turns += 1  # aiohttp drops what was not read yet.
                 self._scheduled = self._loop.call_soon(self._deliver)
             elif self._is_cut:
@@ -97,6 +102,18 @@ class PlaybackTransport:
             self._protocol.data_received(data)
             if self._scheduled is None:
                 self._scheduled = self._loop.call_soon(self._deliver)
+
+    def await_more(self) -> None:
+        """The application is about to wait for more: at the end of a stream that it left early, it is broken off."""
+        if self._is_left_early and self._delivered == len(self._chunks) and self._scheduled is None:
+            self._scheduled = self._loop.call_soon(self._deliver)
+
+    def _break_off_reader(self) -> None:
+        """Break off if the application waits for more; otherwise it is left to close the response, as it did."""
+        payload = getattr(self._protocol, "_payload", None)
+        if getattr(payload, "_waiter", None) is not None:
+            self._call.count_read_on()
+            self.close()
 
     @property
     def _has_unread(self) -> bool:

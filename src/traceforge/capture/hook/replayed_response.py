@@ -29,6 +29,7 @@ class ReplayedResponse(NamedTuple):
     chunks: Sequence[tuple[float, bytes]]  # each with its time in milliseconds
     is_cut: bool = False  # it breaks off after the last chunk
     pace: float = 0.0  # how many times as fast as recorded chunks are handed over; 0: at once
+    is_left_early: bool = False  # it is cut because the application left it there when it was recorded
 
 
 def make_refusal(reason: str) -> ReplayedResponse:

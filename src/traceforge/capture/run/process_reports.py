@@ -215,6 +215,7 @@ def _response_frame(response: ReplayedResponse) -> bytes:
         "times": [t_ms for t_ms, _ in response.chunks],
         "cut": response.is_cut,
         "pace": response.pace,
+        "left_early": response.is_left_early,
     }
     return write_frame(head, [data for _, data in response.chunks])
 

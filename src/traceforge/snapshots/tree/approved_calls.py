@@ -291,5 +291,6 @@ class _RawResponseSource:
             raw.is_streamed,
             echoes,
             max(0, len(raw.redactions("response")) - len(echoes)),
-            raw.is_left_early,
+            cut=raw.is_left_early,
+            left_early=raw.is_left_early,
         )
