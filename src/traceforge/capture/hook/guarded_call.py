@@ -93,7 +93,7 @@ class GuardedCall:
         return refuse_call(self._replayer, f"the call could not be replayed ({describe_error(exc)})")
 
     def count_read_on(self) -> None:
-        """The application reads on where it left the stream when it was recorded; what comes there is not approved."""
+        """The application reads on where it left the stream when it was recorded: that is not approved."""
         if self._replayer is not None:
             scope = current_scope()
             reason = f"{READ_ON}, in {scope}" if scope else READ_ON
