@@ -75,6 +75,22 @@ def test_each_package_is_judged_by_its_own_snapshots(site: Site, way: str) -> No
     assert ("GT2 " if way == "a root elsewhere" else "GT1 the request of") in red.out  # Node ids begin at the root.
 
 
+@pytest.mark.parametrize(
+    "path", ["packages/a", pytest.param("packages/a/test_it.py::test_it", marks=pytest.mark.slow)]
+)
+def test_a_damaged_tree_of_a_package_that_is_not_collected_is_not_judged(site: Site, path: str) -> None:
+    """Whichever folder pytest looks at on its way; collected, it stops the run."""
+    (site.folder / "packages" / "b" / ".ai-snapshots" / "manifest.json").write_text("{}")
+    site.tests = path
+
+    beside = site.plugin()
+    site.tests = "packages"
+    collected = site.plugin()
+
+    assert 0 == beside.code, beside
+    assert (4, True) == (collected.code, "the snapshots do not verify" in collected.err + collected.out), collected
+
+
 @pytest.mark.slow
 def test_a_snapshot_of_a_package_that_is_not_used_is_found_from_above(site: Site) -> None:
     """Tests have other node ids there."""

@@ -73,21 +73,20 @@ def pytest_configure(config: pytest.Config) -> None:
         gates.stand_down()
 
 
-def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> None:
-    """Start the gate of a project in a folder that is about to be collected: before its `conftest.py` is imported.
-
-    A folder without tests, such as one with sample data, starts none.
-    """
-    if os.path.lexists(collection_path / ".ai-snapshots"):
-        names = os.listdir(collection_path)
-        if any(name == "conftest.py" or name.startswith("test") for name in names):
-            start_gate(config, config.getoption("--traceforge") or "", collection_path)
-
-
 @pytest.hookimpl(tryfirst=True)
 def pytest_collectstart(collector: pytest.Collector) -> None:
-    """Start the gate of a file that is about to be imported, where nothing told of its project before."""
-    if isinstance(collector, pytest.File) and GATES_KEY not in collector.config.stash:
+    """Start the gate of a project whose folder is about to be collected: before its `conftest.py` is imported. Or that
+    of a file that is about to be imported, where no gate was started before.
+
+    A folder without tests, such as one with sample data, starts none; nor does one beside the paths that pytest was
+    given, which it looks at and does not collect.
+    """
+    if isinstance(collector, pytest.Directory):
+        if os.path.lexists(collector.path / ".ai-snapshots"):
+            names = os.listdir(collector.path)
+            if any(name == "conftest.py" or name.startswith("test") for name in names):
+                start_gate(collector.config, collector.config.getoption("--traceforge") or "", collector.path)
+    elif isinstance(collector, pytest.File) and GATES_KEY not in collector.config.stash:
         folder = find_snapshots_folder(collector.path.parent)
         if folder is not None:
             start_gate(collector.config, collector.config.getoption("--traceforge") or "", folder)
