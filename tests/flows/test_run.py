@@ -531,12 +531,49 @@ sys.exit(40 + len(count))
     assert 41 == process.wait(20)
 
 
+@pytest.mark.parametrize("name", ["SIGINT", pytest.param("SIGTERM", marks=pytest.mark.slow)])
+def test_signals_to_the_process_group_reach_the_command_once_each(tmp_path: Path, name: str) -> None:
+    """As `timeout` and the runners of CI services send them: we do not pass on what the command got itself. One that
+    is sent to us alone in between is passed on.
+    """
+    number = int(getattr(signal, name))
+    script = f"""
+import signal, sys, time
+count = []
+signal.signal({number}, lambda *_: (count.append(1), print(len(count), flush=True)))
+print("ready", flush=True)
+while len(count) < 3: time.sleep(0.01)
+time.sleep(0.3)
+sys.exit(40 + len(count))
+"""
+    process = subprocess.Popen(
+        [str(COMMAND), "run", "--", sys.executable, "-c", script],
+        cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, start_new_session=True,
+    )  # fmt: skip
+    assert process.stdout is not None
+    lines = [process.stdout.readline()]
+    for send in (os.killpg, os.kill, os.killpg):
+        send(process.pid, number)
+        lines.append(process.stdout.readline())
+        while _has_pending(process.pid, number):  # Two that are pending at the same time are one.
+            time.sleep(0.01)
+    process.stdout.close()
+
+    assert [b"ready\n", b"1\n", b"2\n", b"3\n"] == lines
+    assert 43 == process.wait(20)
+
+
 @pytest.mark.parametrize("name", ["SIGTERM", "SIGKILL", "SIGINT"])
 def test_a_command_that_a_signal_ends_is_reported_as_a_shell_would(tmp_path: Path, name: str) -> None:
     """128 and the number of the signal."""
     number = int(getattr(signal, name))
 
     assert 128 + number == traceforge("run", "--", "sh", "-c", f"kill -{number} $$", cwd=tmp_path).code
+
+
+def _has_pending(pid: int, number: int) -> bool:
+    status = Path(f"/proc/{pid}/status").read_text()
+    return bool(int(status.partition("ShdPnd:")[2].split()[0], 16) >> (number - 1) & 1)
 
 
 def _start(folder: Path, *words: str) -> subprocess.Popen[bytes]:

@@ -19,63 +19,76 @@ _SHELL_POSITION, _ENV_POSITION = 7, 9  # among the positional arguments of Popen
 
 def make_hooks(starter: Any) -> dict[str, Hook]:
     """Hooks for the modules through which a process starts children."""
+    starts = _ChildStarts(starter)
+    return {
+        "multiprocessing.util": starts.hook_multiprocessing,
+        "os": starts.hook_os,
+        "subprocess": starts.hook_subprocess,
+    }
 
-    def hook_subprocess(module: Any, patches: Patches) -> None:
-        def wrap(init: Any) -> Any:
-            def watched(self: Any, args: Any, *more: Any, **named: Any) -> None:
-                if not starter.prepare():
-                    init(self, args, *more, **named)
-                    return
-                is_positional = len(more) > _ENV_POSITION
-                requested_environ = more[_ENV_POSITION] if is_positional else named.get("env")
-                environ = starter.instrument(os.environ if requested_environ is None else requested_environ)
-                if is_positional:
-                    init(self, args, *more[:_ENV_POSITION], environ, *more[_ENV_POSITION + 1 :], **named)
-                else:
-                    init(self, args, *more, **{**named, "env": environ})
-                is_shell = more[_SHELL_POSITION] if len(more) > _SHELL_POSITION else named.get("shell")
-                words = [args] if isinstance(args, (str, bytes, os.PathLike)) else list(args)
-                starter.note(self.pid, ["sh", "-c", *words] if is_shell else words, named.get("executable"))
 
-            return watched
+class _ChildStarts:
+    """Patches that ask a starter about each child."""
 
-        patches.wrap(module.Popen, "__init__", wrap)
+    def __init__(self, starter: Any) -> None:
+        self._starter = starter
 
-    def hook_multiprocessing(module: Any, patches: Patches) -> None:
-        def wrap(spawn: Any) -> Any:
-            def watched(path: Any, args: Any, *more: Any) -> Any:
-                is_watched = starter.prepare()
-                pid = spawn(path, args, *more)
-                if is_watched:
-                    starter.note(pid, args, path)
-                return pid
+    def hook_subprocess(self, module: Any, patches: Patches) -> None:
+        patches.wrap(module.Popen, "__init__", self._wrap_popen)
 
-            return watched
+    def hook_multiprocessing(self, module: Any, patches: Patches) -> None:
+        patches.wrap(module, "spawnv_passfds", self._wrap_spawnv)
 
-        patches.wrap(module, "spawnv_passfds", wrap)
-
-    def hook_os(module: Any, patches: Patches) -> None:
-        def wrap_spawn(spawn: Any) -> Any:
-            def watched(path: Any, argv: Any, env: Any, *more: Any, **named: Any) -> Any:
-                if not starter.prepare():
-                    return spawn(path, argv, env, *more, **named)
-                pid = spawn(path, argv, starter.instrument(env), *more, **named)
-                starter.note(pid, argv, path)
-                return pid
-
-            return watched
-
-        def wrap_system(system: Any) -> Any:
-            def watched(command: Any) -> Any:
-                if starter.prepare():
-                    starter.note(0, ["sh", "-c", command], None)
-                return system(command)
-
-            return watched
-
+    def hook_os(self, module: Any, patches: Patches) -> None:
         for name in ("posix_spawn", "posix_spawnp"):
             if hasattr(module, name):
-                patches.wrap(module, name, wrap_spawn)
-        patches.wrap(module, "system", wrap_system)
+                patches.wrap(module, name, self._wrap_spawn)
+        patches.wrap(module, "system", self._wrap_system)
 
-    return {"multiprocessing.util": hook_multiprocessing, "os": hook_os, "subprocess": hook_subprocess}
+    def _wrap_popen(self, init: Any) -> Any:
+        starter = self._starter
+
+        def watched(self: Any, args: Any, *more: Any, **named: Any) -> None:
+            if not starter.prepare():
+                init(self, args, *more, **named)
+                return
+            is_positional = len(more) > _ENV_POSITION
+            requested_environ = more[_ENV_POSITION] if is_positional else named.get("env")
+            environ = starter.instrument(os.environ if requested_environ is None else requested_environ)
+            if is_positional:
+                init(self, args, *more[:_ENV_POSITION], environ, *more[_ENV_POSITION + 1 :], **named)
+            else:
+                init(self, args, *more, **{**named, "env": environ})
+            is_shell = more[_SHELL_POSITION] if len(more) > _SHELL_POSITION else named.get("shell")
+            words = [args] if isinstance(args, (str, bytes, os.PathLike)) else list(args)
+            starter.note(self.pid, ["sh", "-c", *words] if is_shell else words, named.get("executable"))
+
+        return watched
+
+    def _wrap_spawnv(self, spawn: Any) -> Any:
+        def watched(path: Any, args: Any, *more: Any) -> Any:
+            is_watched = self._starter.prepare()
+            pid = spawn(path, args, *more)
+            if is_watched:
+                self._starter.note(pid, args, path)
+            return pid
+
+        return watched
+
+    def _wrap_spawn(self, spawn: Any) -> Any:
+        def watched(path: Any, argv: Any, env: Any, *more: Any, **named: Any) -> Any:
+            if not self._starter.prepare():
+                return spawn(path, argv, env, *more, **named)
+            pid = spawn(path, argv, self._starter.instrument(env), *more, **named)
+            self._starter.note(pid, argv, path)
+            return pid
+
+        return watched
+
+    def _wrap_system(self, system: Any) -> Any:
+        def watched(command: Any) -> Any:
+            if self._starter.prepare():
+                self._starter.note(0, ["sh", "-c", command], None)
+            return system(command)
+
+        return watched

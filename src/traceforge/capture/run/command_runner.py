@@ -23,7 +23,7 @@ from traceforge.capture.run.listener import ProcessListener
 from traceforge.capture.run.offline import OfflineReport, OfflineRun
 from traceforge.capture.run.process_reports import ProcessReports
 from traceforge.capture.run.run_proxy import RunProxy
-from traceforge.capture.run.spawn import blocked_signals, run_process
+from traceforge.capture.run.spawn import Mask, blocked_signals, run_process
 from traceforge.capture.run.suite_events import SuiteEvents
 from traceforge.capture.run.surviving_processes import CommandDescendants
 from traceforge.config import LoadedConfig
@@ -82,58 +82,83 @@ def run_command(
         CannotStart: the command does not exist, or may not be run.
         CannotListen: no address is free for the proxy that a replay needs.
     """
-    environment = os.environ if environ is None else environ
     session_id = f"run-{uuid4()}"
     token = secrets.token_hex(16)
     engine = Engine(recorder, session_id=session_id, source=f"{_script_name(words)}:0:")
     reports = ProcessReports(engine, token, replay)
     run_proxy = RunProxy(engine, loaded, replay)
     start = start_proxy or (run_proxy.start if with_proxy else None)
-    offline_run: OfflineRun | None = None
-    descendants = CommandDescendants()
+    processes = _CommandProcesses(words, loaded, reports, token, plays=replay is not None)
     with blocked_signals() as mask:
         listener = ProcessListener(reports)
         try:
-            proxy = start(read_upstreams(environment)) if start else ""
-            if start and not proxy and replay is not None:
-                raise CannotListen("127.0.0.1", 0, "no address is free for the replay")
-            offline_run = OfflineRun(loaded, environment, reports) if offline else None
-            offline_environment = (
-                offline_run.environment(proxy, listener.address) if offline_run is not None else None
-            )
-            environment = command_environment(
-                environment,
-                loaded,
-                listener.address,
-                token,
-                proxy,
-                plays=replay is not None,
-                offline=offline_environment,
-            )
-            code = run_process(
-                words,
-                environment,
-                mask,
-                offline_run.open_ports(proxy, listener.address) if offline_run is not None else None,
-                offline_run.choose_supervisor() if offline_run is not None else None,
-                descendants,
-            )
-            survivors = descendants.list_survivors()
+            processes.run(os.environ if environ is None else environ, mask, listener, start, offline=offline)
         finally:
-            descendants.close()
+            processes.descendants.close()
             listener.close(DRAIN_S)
             run_proxy.close()
             counts = recorder.close(DRAIN_S)
-            offline_report = offline_run.close() if offline_run is not None else None
+            offline_report = processes.offline_run.close() if processes.offline_run is not None else None
     if looks_like_python(words[0]) and (flags := isolating_flags(list(words))):
         reports.unseen[f"a Python started with -{flags}"] += 1
     hosts = reports.hosts + run_proxy.calls
     return replace(
-        _summarize(code, session_id, engine, reports, counts),
+        _summarize(processes.exit_code, session_id, engine, reports, counts),
         hosts=dict(hosts.most_common()),
         offline_report=offline_report,
-        survivors=tuple(survivors),
+        survivors=tuple(processes.survivors),
     )
+
+
+class _CommandProcesses:
+    """The processes of one command, from its start to its end."""
+
+    def __init__(
+        self, words: Sequence[str], loaded: LoadedConfig, reports: ProcessReports, token: str, *, plays: bool
+    ) -> None:
+        self._words = words
+        self._loaded = loaded
+        self._reports = reports
+        self._token = token
+        self._plays = plays
+        self.descendants = CommandDescendants()
+        self.offline_run: OfflineRun | None = None
+        self.exit_code = 0
+        self.survivors: Sequence[str] = ()
+
+    def run(
+        self,
+        environ: Mapping[str, str],
+        mask: Mask,
+        listener: ProcessListener,
+        start_proxy: StartProxy | None,
+        *,
+        offline: bool,
+    ) -> None:
+        """Run the command to its end, with the environment that instruments its processes."""
+        address = listener.address
+        proxy = start_proxy(read_upstreams(environ)) if start_proxy else ""
+        if start_proxy and not proxy and self._plays:
+            raise CannotListen("127.0.0.1", 0, "no address is free for the replay")
+        self.offline_run = offline_run = OfflineRun(self._loaded, environ, self._reports) if offline else None
+        environment = command_environment(
+            environ,
+            self._loaded,
+            address,
+            self._token,
+            proxy,
+            plays=self._plays,
+            offline=offline_run.environment(proxy, address) if offline_run is not None else None,
+        )
+        self.exit_code = run_process(
+            self._words,
+            environment,
+            mask,
+            offline_run.open_ports(proxy, address) if offline_run is not None else None,
+            offline_run.choose_supervisor() if offline_run is not None else None,
+            self.descendants,
+        )
+        self.survivors = self.descendants.list_survivors()
 
 
 def _summarize(

@@ -15,6 +15,7 @@ import sys
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 
+from traceforge.capture.run.group_witness import GroupWitness
 from traceforge.capture.run.seal import OnListener, run_sealed
 from traceforge.capture.run.surviving_processes import CommandDescendants
 from traceforge.errors import CannotStart
@@ -69,14 +70,20 @@ def run_process(
         return _run_without_sigwait(words, environ)
     if signal.getsignal(signal.SIGCHLD) is signal.SIG_IGN:  # Inherited: the system would keep no exit code for us.
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-    early_signals = _take_pending()
-    if ports is None:
-        pid = _spawn(words, environ, mask)
-    else:
-        pid = run_sealed(lambda: _spawn(words, environ, mask), ports, on_listener)
-    for number in early_signals:
-        _send(pid, number)
-    return _wait(pid, descendants)
+    witness = GroupWitness(FORWARDED)
+    try:
+        early_signals = _take_pending()
+        for number in early_signals:
+            witness.take(number)
+        if ports is None:
+            pid = _spawn(words, environ, mask)
+        else:
+            pid = run_sealed(lambda: _spawn(words, environ, mask), ports, on_listener)
+        for number in early_signals:
+            _send(pid, number)
+        return _wait(pid, witness, descendants)
+    finally:
+        witness.close()
 
 
 def _take_pending() -> list[int]:
@@ -110,7 +117,7 @@ def _cannot_start(program: str, error: OSError) -> CannotStart:
     return CannotStart(program, (error.strerror or str(error)).lower())  # also for a script's missing interpreter
 
 
-def _wait(pid: int, descendants: CommandDescendants | None) -> int:
+def _wait(pid: int, witness: GroupWitness, descendants: CommandDescendants | None) -> int:
     watched = {*FORWARDED, signal.SIGCHLD}
     while True:
         info = signal.sigtimedwait(watched, CHECK_S)
@@ -120,8 +127,9 @@ def _wait(pid: int, descendants: CommandDescendants | None) -> int:
                 code = os.waitstatus_to_exitcode(status)
                 return code if code >= 0 else 128 - code
             if descendants is not None:
-                descendants.reap_orphans(pid)
-        elif info.si_code <= 0:  # A process sent it; what the terminal sent has reached the command too.
+                descendants.reap_orphans(pid, witness.pid)
+        # A process sent it to us; what a terminal or a process sent to the group has reached the command too.
+        elif info.si_code <= 0 and not witness.take(info.si_signo):
             _send(pid, info.si_signo)
 
 

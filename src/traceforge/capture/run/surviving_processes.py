@@ -36,11 +36,11 @@ class CommandDescendants:
         if not self._was_subreaper:
             _adopt_orphans(False)
 
-    def reap_orphans(self, command: int) -> None:
-        """Take the exit codes of processes whose parents have ended, except that of the command itself."""
+    def reap_orphans(self, *waited_for: int) -> None:
+        """Take the exit codes of processes whose parents have ended, except those that somebody waits for."""
         if self._is_known:
             for pid in _list_children(os.getpid()):
-                if pid != command and pid not in self._others:
+                if pid not in waited_for and pid not in self._others:
                     with suppress(ChildProcessError):
                         os.waitpid(pid, os.WNOHANG)
 
@@ -56,7 +56,7 @@ class CommandDescendants:
     def _find_alive(self) -> list[int]:
         if not self._is_known:
             return []
-        self.reap_orphans(0)
+        self.reap_orphans()
         alive = [pid for pid in _list_children(os.getpid()) if pid not in self._others]
         for pid in alive:
             alive += _list_children(pid)
