@@ -17,9 +17,9 @@ import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType
 
 from traceforge.build_environment import build_environment
-from traceforge.canon import JSON, JSONObject, find_repeated_name, json_path, parse_json
+from traceforge.canon import JSON, JSONObject, find_conflict_marker, find_repeated_name, json_path, parse_json
 from traceforge.conversion import convert
-from traceforge.errors import CannotRead, InvalidConfig, NotJSON
+from traceforge.errors import CONFLICT_HINT, CONFLICT_MARKERS, CannotRead, InvalidConfig, NotJSON
 from traceforge.files import STATE_DIR, read_file
 from traceforge.findings import PARSE, Finding
 from traceforge.shape import NonEmptyText, find_problems
@@ -260,6 +260,8 @@ def _parse_own(data: bytes) -> JSONObject:
     except UnicodeDecodeError:
         raise _unreadable(CONFIG_FILE, "not UTF-8", "Save the file as UTF-8.") from None
     except NotJSON as exc:
+        if exc.is_conflict:
+            raise _unreadable(CONFIG_FILE, exc.message, exc.hint) from None
         hint = "Repair the file at that place; comments are allowed." if text.strip() else _EMPTY_HINT
         raise _unreadable(CONFIG_FILE, f"not JSON: {exc.message}", hint) from None
     if not isinstance(value, dict):
@@ -285,6 +287,8 @@ def _parse_pyproject(data: bytes) -> JSONObject | None:
     try:
         tools = tomllib.loads(data.decode()).get("tool", {})
     except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as exc:
+        if line := find_conflict_marker(data.decode(errors="replace")):
+            raise _unreadable(PYPROJECT_FILE, f"{CONFLICT_MARKERS} at line {line}", CONFLICT_HINT) from None
         raise _unreadable(PYPROJECT_FILE, f"not TOML: {exc}", "Repair the file.") from None
     table = tools.get("traceforge") if isinstance(tools, dict) else None
     if table is not None and not isinstance(table, dict):

@@ -48,6 +48,12 @@ from traceforge.terminal import escape_text
 PROBLEMS_MAX = 20  # Named in one error; a body may hold ten thousand wrong items.
 NAME_CHARACTERS_MAX = 200  # Of a field's name in a message.
 NOT_REPLAYABLE_HINT = "A new recording does not help: correct what the message names, or do not make this call."
+LOST_KEY_HINT = (
+    "If nobody has it any more: rm -f .ai-snapshots/match-key.json .ai-tests/match.key, unset TRACEFORGE_MATCH_KEY, "
+    'then traceforge record -- COMMAND, and traceforge approve --all --reason "…".'
+)
+CONFLICT_MARKERS = "conflict markers of a Git merge"
+CONFLICT_HINT = "Keep one side: git checkout --ours FILE, or --theirs, or edit the file; then run: traceforge verify"
 STDOUT_HINT = "Check where the output of the command goes: the disk, or the program that reads it."
 
 _NO_SPACE_HINT = "Free some space, or choose another path."
@@ -95,14 +101,18 @@ def _rebuild(cls: type[TraceForgeError], state: dict[str, object]) -> TraceForge
 
 
 class NotJSON(TraceForgeError):
-    """The bytes are not one JSON document."""
+    """The bytes are not one JSON document. `is_conflict`: they have the conflict markers of a Git merge."""
 
     code = "TF101"
 
-    def __init__(self, reason: str, *, line: int, column: int, offset: int, is_empty: bool = False) -> None:
-        place = "" if is_empty else f" at line {line} column {column}"
+    def __init__(
+        self, reason: str, *, line: int, column: int, offset: int, is_empty: bool = False, is_conflict: bool = False
+    ) -> None:
+        place = "" if is_empty else f" at line {line}" if is_conflict else f" at line {line} column {column}"
         repair = "Write the file again" if is_empty else "Repair the file at that place"
-        super().__init__(f"{reason}{place}", hint=f"{repair}, or restore it from version control.")
+        hint = CONFLICT_HINT if is_conflict else f"{repair}, or restore it from version control."
+        super().__init__(f"{reason}{place}", hint=hint)
+        self.is_conflict = is_conflict
         self.reason = reason
         self.line = line
         self.column = column
@@ -110,7 +120,8 @@ class NotJSON(TraceForgeError):
 
     def finding(self, file: str) -> Finding:
         """The finding of a check for this file."""
-        return Finding(file, "", PARSE, f"not JSON: {self.message}", self.hint)
+        message = self.message if self.is_conflict else f"not JSON: {self.message}"
+        return Finding(file, "", PARSE, message, self.hint)
 
 
 class NotCanonical(TraceForgeError):
@@ -222,7 +233,7 @@ class WrongMatchKey(TraceForgeError):
     def __init__(self, key_id: str, committed_id: str) -> None:
         message = f"wrong key: the match key here has the id {key_id}, and the project's key is {committed_id}"
         hint = "Ask your team for the key with that id, and set TRACEFORGE_MATCH_KEY or .ai-tests/match.key to it."
-        super().__init__(message, hint=hint)
+        super().__init__(message, hint=f"{hint} {LOST_KEY_HINT}")
 
 
 class CannotSign(TraceForgeError):

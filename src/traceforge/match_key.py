@@ -26,7 +26,7 @@ from msgspec import Meta, Struct
 
 from traceforge.canon import JSON, JSONObject, ecmascript_bytes, parse_json
 from traceforge.config import MATCH_KEY_FILE, SNAPSHOTS_DIR, find_match_key
-from traceforge.errors import CannotRead, CannotWrite, InvalidFile, NotJSON, WrongMatchKey
+from traceforge.errors import LOST_KEY_HINT, CannotRead, CannotWrite, InvalidFile, NotJSON, WrongMatchKey
 from traceforge.files import make_private_folder, read_file, write_atomic
 from traceforge.findings import Finding
 from traceforge.shape import find_problems
@@ -37,8 +37,8 @@ VERSION = "1.0.0"
 EVENT_BYTES_MAX = 32 << 20  # GitHub sends at most 25 MB.
 
 NO_KEY_HINT = (
-    "Set TRACEFORGE_MATCH_KEY to the content of the .ai-tests/match.key with which they were recorded; "
-    "match.redacted says whether a run may go without it."
+    "Get the key from a colleague or your secret store: set TRACEFORGE_MATCH_KEY to the content of the "
+    f".ai-tests/match.key with which they were recorded. {LOST_KEY_HINT}"
 )
 
 _ID_CONSTANT = b"traceforge.match-key-id/1"
@@ -69,9 +69,8 @@ def check_key_id(data: bytes, file: str = KEY_ID_NAME) -> list[Finding]:
     try:
         value = parse_json(data)
     except NotJSON as exc:
-        if b"\n<<<<<<< " in data or data.startswith(b"<<<<<<< "):
-            return [Finding(file, "", "PARSE", "conflict markers of a Git merge", _CONFLICT_HINT)]
-        return [exc.finding(file)]
+        finding = exc.finding(file)
+        return [finding._replace(hint=_CONFLICT_HINT) if exc.is_conflict else finding]
     problems = find_problems(value, KeyIdShape)
     return [Finding(file, problem.path, KEY_ID_RULE, problem.message, _RESTORE_HINT) for problem in problems]
 

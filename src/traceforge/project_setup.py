@@ -95,6 +95,7 @@ WORKFLOW = """\
 name: TraceForge
 on:
   pull_request:
+  merge_group: # a merge queue compares what it would merge
   push:
     branches: [main]
 permissions:

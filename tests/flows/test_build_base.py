@@ -357,3 +357,11 @@ def test_a_clone_without_the_files_of_the_base_is_exit_3_with_what_to_run(origin
     subprocess.run(shlex.split(command), cwd=clone, check=True, capture_output=True)
 
     assert 1 == _verify(clone, variables).code
+
+
+def test_base_outside_of_a_build_says_that_nothing_is_compared(origin: Origin) -> None:
+    """Whatever the variables of a CI service say; exit code 0, as nothing is wrong."""
+    ran = traceforge("base", cwd=origin.project.folder, CI="false", GITHUB_EVENT_NAME="push")
+
+    message = "compared with no other commit: CI is not set, so this is not a build; to compare with one: "
+    assert (0, f"{message}traceforge verify --base REF\n", "") == (ran.code, ran.out, ran.err)

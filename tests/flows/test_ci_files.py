@@ -115,6 +115,7 @@ def test_init_writes_a_workflow_once(repository: Path) -> None:
 
     assert f"wrote     {WORKFLOW_FILE}: see that it installs and tests your application\n" in ran.out
     assert [] == problems(WORKFLOW, parse_yaml(text))
+    assert {"pull_request", "merge_group", "push"} == parse_yaml(text)["on"].keys()
     assert [] == [line for script in scripts(parse_yaml(text)) for line in find_unknown_words(script)]
     (repository / WORKFLOW_FILE).write_text("name: mine\n")
     assert f"kept      {WORKFLOW_FILE}\n" in traceforge("init", "--github-workflow", cwd=repository).out

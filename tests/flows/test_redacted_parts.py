@@ -177,6 +177,27 @@ def test_a_clone_gets_no_second_key(site: Site) -> None:
     assert (0, True, True) == (changed.code, "refused: 1" in changed.err, "the match key is missing" in changed.err)
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("here", ["no key", "another key"])
+def test_the_commands_of_the_message_replace_a_lost_key(site: Site, here: str) -> None:
+    """The calls with redacted parts are recorded with a new key, and are green with it."""
+    if here == "another key":
+        (site.folder / ".ai-tests").mkdir()
+        (site.folder / KEY_FILE).write_text("another\n")
+    lost = site.run("test", *site.pytest("test_letters.py"))
+    commands = lost.err.partition("If nobody has it any more: ")[2].partition(", unset ")[0]
+    assert (3, f"rm -f {ID_FILE} {KEY_FILE}") == (lost.code, commands), lost
+    assert 'then traceforge record -- COMMAND, and traceforge approve --all --reason "…"' in lost.err
+
+    subprocess.run(commands.split(), cwd=site.folder, check=True)
+    recorded = site.run("record", *site.pytest("test_letters.py"))
+    approved = site.run("approve", "--all", "--reason", "new match key")
+
+    assert (0, 0) == (recorded.code, approved.code), (recorded, approved)
+    assert (0, 0) == (ran := run_tests(site))[:2], ran
+    assert 0 == site.run("verify").code
+
+
 def _git(site: Site, *words: str) -> str:
     identity = ("-c", "user.name=a", "-c", "user.email=a@example.com")
     return subprocess.run(

@@ -29,7 +29,7 @@ from traceforge.canon.json_writer import (
     exact_ecmascript_bytes,
 )
 from traceforge.canon.numbers import number_text
-from traceforge.canon.strict_reader import find_repeated_name
+from traceforge.canon.strict_reader import find_conflict_marker, find_repeated_name
 
 __all__ = [
     "DEPTH_MAX",
@@ -51,6 +51,7 @@ __all__ = [
     "encode_utf8",
     "exact_canonical_bytes",
     "exact_ecmascript_bytes",
+    "find_conflict_marker",
     "find_repeated_name",
     "is_deeper_than",
     "json_bytes",

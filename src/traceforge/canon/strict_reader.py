@@ -11,13 +11,15 @@ import re
 from typing import NoReturn
 
 from traceforge.canon.json_types import DEPTH_MAX, JSON
-from traceforge.errors import NotJSON
+from traceforge.errors import CONFLICT_MARKERS, NotJSON
 
 _WHITE_SPACE = " \t\r\n"  # of JSON
 _BOM = b"\xef\xbb\xbf"
 # A string that never ends is one token to the end of the text; otherwise every quote in it would start another.
 # Possessive, because every step that could be taken back costs memory.
 _TOKEN = re.compile(r'"(?:[^"\\]++|\\.)*+(?:"|\\?\Z)|[\[{\]}]|-?[0-9][0-9.eE+-]*', re.DOTALL)
+
+_CONFLICT_MARKER = re.compile(r"^<{7} ", re.MULTILINE)
 
 
 def scan(data: bytes) -> JSON:
@@ -89,8 +91,20 @@ def find_repeated_name(data: bytes, *, nested: bool) -> str | None:
     return repeated[0] if repeated else None
 
 
+def find_conflict_marker(text: str) -> int:
+    """The line at which Git marks a conflict of a merge; 0 where it marks none. No line of a JSON text begins so."""
+    marker = _CONFLICT_MARKER.search(text)
+    return text.count("\n", 0, marker.start()) + 1 if marker is not None else 0
+
+
 def _syntax_error(error: json.JSONDecodeError, text: str) -> NotJSON:
-    """Say it of a text that was cut off, where the standard library says what it expected behind the end."""
+    """Name a conflict of a merge, and a text that was cut off, of which the standard library says what it expected
+    behind the end.
+    """
+    if marker := _CONFLICT_MARKER.search(text):
+        before = text[: marker.start()]
+        line, offset = before.count("\n") + 1, len(before.encode())
+        return NotJSON(CONFLICT_MARKERS, line=line, column=1, offset=offset, is_conflict=True)
     end = len(text.rstrip(_WHITE_SPACE))
     if error.pos >= end:
         return _error("the text ends too early", text[:end])

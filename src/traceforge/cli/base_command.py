@@ -6,6 +6,7 @@ import shlex
 
 import click
 
+from traceforge.build_environment import is_ci
 from traceforge.cli.project import load_project
 from traceforge.errors import BaseUnavailable
 from traceforge.snapshots.tree.base_commit import find_base
@@ -14,6 +15,11 @@ from traceforge.terminal import print_text
 
 FETCHES_MAX = 2  # The default branch, and then the history that leads to what it has in common with this one.
 
+NOT_A_BUILD = (
+    "compared with no other commit: CI is not set, so this is not a build; to compare with one: "
+    "traceforge verify --base REF"
+)
+
 
 @click.command()
 @click.option("--fetch", is_flag=True, help="Run the `git fetch` that is needed if the clone does not have it.")
@@ -21,9 +27,16 @@ def base(fetch: bool) -> None:
     """Print the commit that this build is compared with.
 
     `traceforge verify`, `traceforge test` and the pytest plugin compare the snapshots with it where CI is set. GitHub
-    Actions and GitLab CI say which commit it is. Exit code 3: it is known and not in this clone.
+    Actions and GitLab CI say which commit it is. Where CI is not set, this command says so: they compare with no
+    other commit then, unless --base names one.
+
+    Exit code 0: the commit is in this clone, or there is none. Exit code 3: it is known and not in this clone, or
+    what names it cannot be read.
     """
     project = load_project().project
+    if not is_ci():
+        print_text(NOT_A_BUILD)
+        return
     for _ in range(FETCHES_MAX if fetch else 0):
         try:
             find_base(project)

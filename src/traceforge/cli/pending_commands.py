@@ -12,6 +12,7 @@ import click
 from msgspec import UNSET
 
 from traceforge.canon import JSON
+from traceforge.cli.approval_reason import check_reason, is_placeholder
 from traceforge.cli.output import exit_on_refusal, json_option, print_json, refuse_in_ci
 from traceforge.cli.project import load_project, snapshots_root
 from traceforge.config import SNAPSHOTS_DIR, LoadedConfig
@@ -165,7 +166,7 @@ def approve(
             raise click.UsageError("--tree approves no pending changes: pass no ID and no --all with it.")
         with exit_on_refusal(snapshots_root(loaded)):
             result = approve_tree(
-                loaded, reason=_check_reason(reason), tag=tag, sign=sign, approve_policy=approve_policy
+                loaded, reason=check_reason(reason), tag=tag, sign=sign, approve_policy=approve_policy
             )
         if result is not None:
             _print_tree_approval(result)
@@ -173,49 +174,47 @@ def approve(
         print_text("every snapshot is as approved")
         if not approve_policy:
             return
-    if approve_policy and not settings and not names and not everything:
+    if not names and not everything and approve_policy and not settings:
         print_text(POLICY_APPROVED)
         return
     if not changes and not names and not approve_policy:
         print_text("\n".join([NOTHING_PENDING, *setting_lines(settings)]))
         return
-    if everything == bool(names) and not (approve_policy and not everything):
-        raise click.UsageError("Name the changes to approve, or pass --all.")
-    chosen = (
-        [change for change in changes if change.kind is not ChangeKind.REFUSED]
-        if everything
-        else select_pending(changes, names)
-    )
-    reason = _check_reason(reason)
-    refused = [change for change in changes if change.kind is ChangeKind.REFUSED] if everything else []
+    chosen = _choose_changes(changes, names, everything=everything, may_be_none=approve_policy)
+    reason = check_reason(reason)
     if not chosen and not (approve_policy and settings):
         print_text("nothing to approve")
     else:
         with exit_on_refusal(snapshots_root(loaded)):
             approval = write(loaded, chosen, reason=reason, tag=tag, sign=sign, approve_policy=approve_policy)
-        for change in chosen:
-            redacted = (
-                f", {count(change.redacted_count, 'value')} will replay as [REDACTED]"
-                if change.redacted_count
-                else ""
-            )
-            unknown = unknown_parts_text(change.raw_response)
-            not_compared = f", without {unknown}: unknown" if unknown else ""
-            print_text(f"approved: {change.id} ({change.kind}){redacted}{not_compared}")
+        _print_approved_changes(chosen)
         _print_approval(approval)
         if settings and not approve_policy:
             print_text("\n".join(setting_lines(settings)), err=True)
+    refused = [change for change in changes if change.kind is ChangeKind.REFUSED] if everything else []
     if refused:
         print_text(f"{count(len(refused), 'change')} cannot be approved: see traceforge status", err=True)
         raise click.exceptions.Exit(1)
 
 
-def _check_reason(reason: str | None) -> str:
-    if reason is None:
-        raise click.UsageError("Missing option '--reason': state why the change is right.")
-    if not reason.strip():
-        raise click.BadParameter("The reason must not be empty.", param_hint="--reason")
-    return reason
+def _choose_changes(
+    changes: Sequence[PendingChange], names: Sequence[str], *, everything: bool, may_be_none: bool
+) -> Sequence[PendingChange]:
+    """The pending changes that the command line names: by their ids, or all that can be approved."""
+    if everything and not names:
+        return [change for change in changes if change.kind is not ChangeKind.REFUSED]
+    if everything or not (names or may_be_none):
+        raise click.UsageError("Name the changes to approve, or pass --all.")
+    return select_pending(changes, names)
+
+
+def _print_approved_changes(changes: Sequence[PendingChange]) -> None:
+    for change in changes:
+        values = count(change.redacted_count, "value")
+        redacted = f", {values} will replay as [REDACTED]" if change.redacted_count else ""
+        unknown = unknown_parts_text(change.raw_response)
+        not_compared = f", without {unknown}: unknown" if unknown else ""
+        print_text(f"approved: {change.id} ({change.kind}){redacted}{not_compared}")
 
 
 def _print_tree_approval(result: CommitResult) -> None:
@@ -306,7 +305,7 @@ def review(full: bool, sign: bool) -> None:
         print_text("nothing was accepted")
         return
     reason = ""
-    while not reason.strip():
+    while is_placeholder(reason):
         reason = click.prompt(_reason_question(len(chosen)), prompt_suffix=" ")
     with exit_on_refusal(snapshots_root(loaded)):
         approval = write(loaded, chosen, reason=reason, sign=sign)

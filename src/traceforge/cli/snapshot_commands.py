@@ -9,6 +9,7 @@ import click
 
 from traceforge.audit.auditor import AuditReport, is_tree_of, nothing_approved, verify_snapshots
 from traceforge.canon import JSON, parse_json
+from traceforge.cli.approval_reason import check_reason
 from traceforge.cli.ci_reports import print_audit_and_exit, report_options
 from traceforge.cli.lazy_group import SuggestingGroup
 from traceforge.cli.output import exit_on_refusal, json_option, print_json, progress_bar, refuse_in_ci
@@ -134,8 +135,7 @@ def remove(snapshot_ids: tuple[str, ...], reason: str, tag: str, sign: bool) -> 
     A snapshot that is deleted without an approval fails `traceforge verify`. Refused in CI.
     """
     refuse_in_ci("snapshot rm")
-    if not reason.strip():
-        raise click.UsageError("The reason must not be empty.")
+    reason = check_reason(reason)
     for name in snapshot_ids:
         if not is_snapshot_id(name):
             raise click.UsageError(f"{name!r} is not a snapshot id.")
@@ -180,6 +180,7 @@ def migrate(old: str, new: str, values: tuple[str, ...], reason: str, tag: str, 
     finish_reason); the record lists it as declared. All files are migrated, or none. Refused in CI.
     """
     refuse_in_ci("snapshot migrate")
+    reason = check_reason(reason) if reason else ""
     if not old and not new:
         if values:
             raise click.UsageError("--set needs --from and --to.")
@@ -199,7 +200,7 @@ def migrate(old: str, new: str, values: tuple[str, ...], reason: str, tag: str, 
             loaded.project,
             loaded.config.models,
             [SnapshotChange(provider, str(body["id"]), body, None) for provider, body in read.records],
-            reason=reason.strip() or f"migrated from {old} to {new}",
+            reason=reason or f"migrated from {old} to {new}",
             tag=tag,
             sign=sign,
             now=now(),
@@ -225,7 +226,7 @@ def _migrate_raw_responses(reason: str, tag: str, sign: bool) -> None:
                 SnapshotChange(call.provider, call.id, call.record, write_raw_response(call.raw_response))
                 for call in migrated
             ],
-            reason=reason.strip() or "migrated raw responses: upstream and other headers are unknown",
+            reason=reason or "migrated raw responses: upstream and other headers are unknown",
             tag=tag,
             sign=sign,
             now=now(),

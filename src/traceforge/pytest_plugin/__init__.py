@@ -75,8 +75,8 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collectstart(collector: pytest.Collector) -> None:
-    """Start the gate of a project whose folder is about to be collected: before its `conftest.py` is imported. Or that
-    of a file that is about to be imported, where no gate was started before.
+    """Start the gate of a project whose folder is about to be collected, before its `conftest.py` is imported; or
+    that of a file that is about to be imported, where no gate was started before.
 
     A folder without tests, such as one with sample data, starts none; nor does one beside the paths that pytest was
     given, which it looks at and does not collect.

@@ -93,9 +93,8 @@ def check_manifest(
     try:
         value = parse_json(data)
     except NotJSON as exc:
-        if b"\n<<<<<<< " in data or data.startswith(b"<<<<<<< "):
-            return [Finding(file, "", "PARSE", "conflict markers of a Git merge", REBUILD_HINT)]
-        return [exc.finding(file)]
+        finding = exc.finding(file)
+        return [finding._replace(hint=REBUILD_HINT) if exc.is_conflict else finding]
     version = value.get("version") if isinstance(value, dict) else None
     if isinstance(version, str) and version != VERSION:
         return [unsupported_version(file, version)]

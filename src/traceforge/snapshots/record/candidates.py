@@ -18,6 +18,7 @@ from msgspec import Struct
 from traceforge.canon import Digest, JSONObject
 from traceforge.compare.compared_call import ComparedCall
 from traceforge.config import ModelRule
+from traceforge.errors import LOST_KEY_HINT
 from traceforge.exchange import CallOutcome, Headers
 from traceforge.replay.fingerprints import Fingerprints
 from traceforge.replay.recorded_response import RecordedResponse
@@ -47,7 +48,7 @@ _POLICY_HINT = 'Set it where the call is made, or declare the model with "gate":
 NO_KEY_REASON = RefusalReason(
     "request",
     "a part of it is redacted, and cannot be compared later: the match key is missing",
-    "Ask your team for the match key, set TRACEFORGE_MATCH_KEY to it, and record again.",
+    f"Ask your team for the match key, set TRACEFORGE_MATCH_KEY to it, and record again. {LOST_KEY_HINT}",
 )
 
 RequestIdentity = tuple[Digest, Fingerprints]

@@ -297,7 +297,10 @@ def test_conflict_markers_are_recognised_with_a_hint_to_rebuild(before: str) -> 
     text = f'{before}<<<<<<< HEAD\n"a": 1\n=======\n"a": 2\n>>>>>>> branch\n}}\n'
     (finding,) = check_manifest(text.encode(), ENTRIES)
 
-    assert ("PARSE", "conflict markers of a Git merge") == (finding.rule, finding.message)
+    assert ("PARSE", f"conflict markers of a Git merge at line {2 if before else 1}") == (
+        finding.rule,
+        finding.message,
+    )
     assert "traceforge snapshot manifest" in finding.hint
 
 
