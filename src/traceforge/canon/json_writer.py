@@ -23,7 +23,7 @@ import orjson
 
 from traceforge.canon.json_reader import parse_json
 from traceforge.canon.json_types import DEPTH_MAX, JSON
-from traceforge.canon.numbers import INT_EXACT_MAX, integer_text, number_text
+from traceforge.canon.numbers import INT_EXACT_MAX, number_text
 from traceforge.canon.slow_writer import write_slowly
 
 _TINY = 1e-4  # Fractions from here up are printed alike by every orjson; below, notations differ.
@@ -58,7 +58,7 @@ def canonical_bytes(value: JSON, *, may_modify: bool = False) -> bytes:
 
 
 def exact_canonical_bytes(value: JSON) -> bytes:
-    """As `canonical_bytes`, but an integer that no double holds keeps its digits: 2**53 + 1 is not 2**53.
+    """As `canonical_bytes`, but a whole number beyond 2**53 has all its digits: 2**53 + 1 is not 2**53.
 
     Raises:
         NotCanonical: as `canonical_bytes`.
@@ -76,13 +76,13 @@ def ecmascript_bytes(value: JSON, *, may_modify: bool = False, indent: int = 0) 
     return _write(value, may_modify, _INDENTED if indent else 0)
 
 
-def exact_ecmascript_bytes(value: JSON) -> bytes:
-    """As `ecmascript_bytes` with an indent of 2, but an integer that no double holds keeps its digits.
+def exact_ecmascript_bytes(value: JSON, *, indent: int = 0) -> bytes:
+    """As `ecmascript_bytes`, but a whole number beyond 2**53 has all its digits.
 
     Raises:
         NotCanonical: as `ecmascript_bytes`.
     """
-    return _write(_copy(value, 0, exact_integers=True), True, _INDENTED)
+    return _write(_copy(value, 0, exact_integers=True), True, _INDENTED if indent else 0)
 
 
 def canonicalize(data: bytes) -> bytes:
@@ -239,13 +239,16 @@ def _mend_exponents(text: bytes) -> Iterator[bytes]:
 
 
 def _copy(value: Any, depth: int, *, exact_integers: bool = False) -> Any:  # noqa: ANN401 (keeps the type it is given)
-    """A copy; with `exact_integers`, the exact text in place of each integer that a double may not hold."""
+    """A copy; with `exact_integers`, all digits in place of each whole number beyond what every double holds.
+
+    A whole double gets its digits too, so that equal numbers have equal texts: 2**63 and 2.0**63, 10**21 and 1e21.
+    """
     if depth > DEPTH_MAX:
         return value  # Too deep to be written; the slow writer raises the error.
     if type(value) is dict:
         return {key: _copy(child, depth + 1, exact_integers=exact_integers) for key, child in value.items()}
     if type(value) is list:
         return [_copy(child, depth + 1, exact_integers=exact_integers) for child in value]
-    if exact_integers and type(value) is int and not _INT_MIN <= value <= INT_EXACT_MAX:
-        return orjson.Fragment(integer_text(value))
+    if exact_integers and type(value) in _NUMBERS and not _INT_MIN <= value <= INT_EXACT_MAX and value % 1 == 0:
+        return orjson.Fragment(str(int(value)))
     return value

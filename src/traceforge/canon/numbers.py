@@ -25,15 +25,6 @@ def number_text(value: float) -> str:
     return sign + _lay_out(digits, point)
 
 
-def integer_text(value: int) -> str:
-    """Print an integer so that equal numbers have equal texts: as its double where one holds it, else its digits."""
-    try:
-        double = float(value)
-    except OverflowError:
-        return str(value)
-    return number_text(double) if int(double) == value else str(value)
-
-
 def _lay_out(digits: str, point: int) -> str:
     count = len(digits)
     if count <= point <= 21:

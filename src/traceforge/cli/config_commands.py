@@ -6,7 +6,7 @@ from typing import NoReturn
 
 import click
 
-from traceforge.canon import ecmascript_bytes
+from traceforge.canon import exact_ecmascript_bytes
 from traceforge.cli.lazy_group import SuggestingGroup
 from traceforge.cli.output import json_option, print_json
 from traceforge.config import LoadedConfig, current_folder, effective_settings, load_config
@@ -78,4 +78,4 @@ def show(as_json: bool) -> None:
 
     for name, setting in settings.items():
         assert isinstance(setting, dict)
-        print_text(f"{name} = {ecmascript_bytes(setting['value']).decode()}    ({setting['from']})")
+        print_text(f"{name} = {exact_ecmascript_bytes(setting['value']).decode()}    ({setting['from']})")

@@ -8,7 +8,7 @@ import sys
 import click
 
 from traceforge.audit.tree_gate import check_tree_and_pending
-from traceforge.canon import JSON, ecmascript_bytes
+from traceforge.canon import JSON, exact_ecmascript_bytes
 from traceforge.cli.ci_report_files import write_ci_reports
 from traceforge.cli.ci_reports import is_ci_report_wanted, report_options
 from traceforge.cli.output import print_json, progress_bar
@@ -58,7 +58,7 @@ def test(
     if code == ExitCode.OK and test_run.run is not None:
         code = test_run.run.exit_code
     if as_json:
-        print_json_bytes(ecmascript_bytes(gate_report_json(test_run, int(code))), err=True)
+        print_json_bytes(exact_ecmascript_bytes(gate_report_json(test_run, int(code))), err=True)
     else:
         colour = sys.stderr.isatty() and "NO_COLOR" not in os.environ
         narrowed_command = narrow_command(command, list_failed_tests(test_run.findings))

@@ -11,7 +11,7 @@ from typing import NoReturn, TypeVar
 import click
 
 from traceforge.build_environment import is_ci
-from traceforge.canon import JSON, ecmascript_bytes
+from traceforge.canon import JSON, ecmascript_bytes, exact_ecmascript_bytes
 from traceforge.cli.main import INTERRUPTED
 from traceforge.errors import STDOUT_HINT, CannotWrite, InvalidFile
 from traceforge.findings import Finding, exit_code
@@ -27,7 +27,7 @@ json_option = click.option("--json", "as_json", is_flag=True, help="Print one JS
 
 def print_json(value: JSON) -> None:
     """Print one document, indented as JavaScript does."""
-    print_json_line(ecmascript_bytes(value, indent=2))
+    print_json_line(exact_ecmascript_bytes(value, indent=2))
 
 
 def print_json_line(data: bytes) -> None:

@@ -6,7 +6,7 @@ import os
 
 import click
 
-from traceforge.canon import ecmascript_bytes
+from traceforge.canon import exact_ecmascript_bytes
 from traceforge.cli.output import refuse_in_ci
 from traceforge.config import current_folder, load_config
 from traceforge.findings import ExitCode, exit_code
@@ -53,7 +53,7 @@ def record(command: tuple[str, ...], fresh: bool, propose_config: bool, as_json:
             print_text("the snapshot tree is invalid, so nothing was run", err=True)
             raise click.exceptions.Exit(int(exit_code(findings)))
         if as_json:
-            print_json_bytes(ecmascript_bytes(record_json(record_run)), err=True)
+            print_json_bytes(exact_ecmascript_bytes(record_json(record_run)), err=True)
         else:
             print_text("\n".join(f"traceforge: {line}" for line in record_lines(record_run)), err=True)
         nothing = not record_run.live and not record_run.snapshots.player.played_count

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from traceforge.canon import JSONObject, ecmascript_bytes
+from traceforge.canon import JSONObject, exact_ecmascript_bytes
 from traceforge.compare.answer_diff import AnswerDiff, ChoiceDiff
 from traceforge.compare.compared_call import ComparedChoice
 from traceforge.compare.facts import compare_facts
@@ -106,7 +106,7 @@ def value_text(value: Side, chars_max: int = VALUE_CHARS_MAX) -> str:
     """A value as JSON text, cut to fit a line; `absent` for what is not there."""
     if isinstance(value, Absent):
         return "absent"
-    text = ecmascript_bytes(value).decode()
+    text = exact_ecmascript_bytes(value).decode()
     return text if len(text) <= chars_max else f"{text[: chars_max - 1]}…"
 
 

@@ -186,3 +186,4 @@ def test_a_long_value_is_cut_to_fit_a_line() -> None:
     """The rows have the whole value."""
     assert 40 == len(value_text("x" * 100))
     assert ("absent", "null") == (value_text(ABSENT), value_text(None))
+    assert ("9007199254740993", "1") == (value_text(2**53 + 1), value_text(1.0))

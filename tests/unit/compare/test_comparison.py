@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from support.format_examples import FORMATS, SPECIFIED_TRACE, full_record
 from support.json_mutations import Mutation, mutate, mutations
 from support.json_texts import fuzz
-from traceforge.canon import canonical_bytes, parse_json
+from traceforge.canon import exact_canonical_bytes, parse_exact_json, parse_json
 from traceforge.compare.compared_call import ComparedCall
 from traceforge.compare.comparison import Comparison, compare
 from traceforge.compare.json_diff import is_same_json
@@ -139,7 +139,7 @@ def _is_consistent(comparison: Comparison) -> bool:
         rows += [row for row in (choice.text, choice.refusal, choice.finish_reason, *choice.other) if row]
     rebuilt = all((row.text.before, row.text.after) == (row.before, row.after) for row in rows if row.text)
     document = comparison.to_json()
-    return rebuilt and is_same_json(document, parse_json(canonical_bytes(document)))
+    return rebuilt and is_same_json(document, parse_exact_json(exact_canonical_bytes(document)))
 
 
 @fuzz(300)

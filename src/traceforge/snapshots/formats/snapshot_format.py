@@ -186,7 +186,7 @@ def write_document(bodies: list[JSONObject]) -> bytes:
     findings = check_document(document)
     if findings:
         raise InvalidFile(tuple(sorted(findings)))
-    return exact_ecmascript_bytes(document) + b"\n"
+    return exact_ecmascript_bytes(document, indent=2) + b"\n"
 
 
 def record_hash(record: JSONObject, *, owned: bool = False) -> Digest:
