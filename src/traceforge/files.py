@@ -227,6 +227,40 @@ def create_private_file(path: str) -> None:
             os.unlink(temporary)
 
 
+def write_private_chunks(path: str, chunks: Iterable[bytes]) -> None:
+    """Write a file that only its owner can read, as a whole or not at all; a device or a pipe is written to as it is.
+
+    Raises:
+        CannotWrite: it cannot be written, or another user has prepared it.
+    """
+    check_not_planted(path)
+    if os.path.exists(path) and not os.path.isfile(path):
+        try:
+            with open(path, "wb") as file:
+                file.writelines(chunks)
+        except OSError as exc:
+            raise CannotWrite(path, exc) from None
+        return
+    write_atomic_chunks(os.path.realpath(path) if os.path.islink(path) else path, chunks, mode=0o600)
+
+
+def check_not_planted(path: str) -> None:
+    """Refuse a file, a link or a pipe that another user has put into a folder in which everybody may create files.
+
+    It would lead what we write to that user, or to a file of ours that this user chose.
+
+    Raises:
+        CannotWrite: the path belongs to another user, who is not the owner of the folder either.
+    """
+    if os.name != "posix":
+        return
+    with suppress(FileNotFoundError, NotADirectoryError):
+        folder, entry = os.stat(os.path.dirname(path) or "."), os.lstat(path)
+        if folder.st_mode & stat.S_IWOTH and entry.st_uid not in (os.geteuid(), folder.st_uid):
+            hint = "Use a folder that only you can write to, or remove it."
+            raise CannotWrite(path, "another user has put it there", hint=hint)
+
+
 def close_to_others(path: str) -> None:
     """Take from other users what they may do with a file of ours; nothing where there is no file.
 

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import os
-import stat
 import sys
 from collections.abc import Iterator
 from contextlib import suppress
-from typing import IO
 
 import click
 import msgspec
@@ -22,7 +20,7 @@ from traceforge.cli.output import (
 )
 from traceforge.cli.trace_options import PAGE, ProgressLine, filter_options, has_colour, make_filter, open_store
 from traceforge.clock import days_ago
-from traceforge.errors import CannotWrite
+from traceforge.files import write_private_chunks
 from traceforge.report.text_format import bytes_text, count
 from traceforge.report.trace_text import ID_LENGTH, search_hits_text, trace_list_text, trace_tail_line, trace_text
 from traceforge.terminal import print_text
@@ -173,11 +171,7 @@ def export(out: str, with_chunks: bool, **options: str) -> None:
             for line in _export_lines(store, rows, with_chunks):
                 print_json_line(line)
             return
-        try:
-            with _private_file(out) as file:
-                file.writelines(_export_lines(store, rows, with_chunks))
-        except OSError as exc:
-            raise CannotWrite(out, exc) from None
+        write_private_chunks(out, _export_lines(store, rows, with_chunks))
         print_text(f"{count(len(rows), 'trace')} written to {out}", err=True)
 
 
@@ -296,12 +290,3 @@ def _export_lines(store: TraceStore, rows: list[TraceRow], with_chunks: bool) ->
         if with_chunks:
             body = {**body, "chunks": [parse_json(line) for line in store.read_stored(row).chunks.splitlines()]}
         yield json_bytes(body) + b"\n"
-
-
-def _private_file(path: str) -> IO[bytes]:
-    """Open a file that only its owner can read. A file that exists is emptied; a device or a pipe is not changed."""
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | getattr(os, "O_BINARY", 0), 0o600)
-    if stat.S_ISREG(os.fstat(descriptor).st_mode):
-        os.ftruncate(descriptor, 0)
-        os.chmod(path, 0o600)
-    return os.fdopen(descriptor, "wb")

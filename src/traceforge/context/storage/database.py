@@ -30,7 +30,7 @@ from sqlalchemy.pool import ConnectionPoolEntry, PoolProxiedConnection, QueuePoo
 from traceforge.context.storage.keyring import Keyring
 from traceforge.context.storage.schema_migration import bring_up_to_date
 from traceforge.errors import MissingExtra, StoreUnavailable, TraceForgeError
-from traceforge.files import close_to_others, create_private_file
+from traceforge.files import check_not_planted, close_to_others, create_private_file
 
 POOL_SIZE = 8  # Connections that stay open.
 POOL_OVERFLOW = 120  # Further connections, for as long as that many threads need one.
@@ -42,6 +42,7 @@ _WAL_PAUSE_S = 0.005
 _CONNECTION_WORD = re.compile(r"(?:^|[\s'\"])(?:host|hostaddr|port|dbname|user|password|passfile|service)\s*=")
 _RETRIABLE = frozenset({"40001", "40P01"})  # Serialization failure, deadlock: rolled back for certain.
 _WRITES = "traceforge_writes"
+_FILE_SUFFIXES = ("", "-wal", "-shm")  # Of an SQLite database: its file, its write-ahead log, its shared memory.
 
 T = TypeVar("T")
 Work = Callable[[Connection], T]
@@ -75,10 +76,13 @@ class Database:
 
         Raises:
             StoreUnavailable: it cannot be reached, is of a newer version, or is not a database.
+            CannotWrite: another user can read its file, or has put it there.
         """
         url = database_url(target)
         database = cls(_engine(url))
         if database.path is not None:
+            for suffix in _FILE_SUFFIXES:
+                check_not_planted(database.path + suffix)
             create_private_file(database.path)  # SQLite gives its log and its index of the log the same mode.
         try:
             if bring_up_to_date(database._write_engine, keyring=keyring):
@@ -141,7 +145,7 @@ class Database:
         After SQLite has seen that it is a database: to open the file here would release the locks of this process.
         """
         if self.path is not None:
-            for suffix in ("", "-wal", "-shm"):
+            for suffix in _FILE_SUFFIXES:
                 close_to_others(self.path + suffix)
 
     def close(self) -> None:

@@ -30,7 +30,7 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from traceforge.canon import JSON, canonical_bytes
 from traceforge.conversion import decode_json
 from traceforge.errors import CannotWrite, StoreUnavailable
-from traceforge.files import sync_folder, write_atomic
+from traceforge.files import check_not_planted, sync_folder, write_atomic
 from traceforge.traces.file_lock import lock_file
 
 FORMAT = "traceforge.keyring/1"
@@ -58,6 +58,8 @@ class Keyring:
         self._mutex = threading.Lock()
         self._ciphers: dict[tuple[str, int], AESGCM] = {}
         self._file_state: tuple[int, int, int] | None = None
+        for suffix in ("", ".old", ".lock", ".purge"):
+            check_not_planted(self.path + suffix)
         with self._mutex:
             if os.path.lexists(self._old_path) or self._torn_files():
                 with self._locked():

@@ -149,8 +149,8 @@ def list_api_keys(
             raise unknown_cursor(after)
         statement = statement.where(api_keys.c.seq > last.seq)
     rows = connection.execute(statement).all()
-    shown = [_api_key(row, Sealer(keyring, row.project_id).open_text(_KEY_TABLE, row)) for row in rows[:limit]]
-    return Page(data=shown, has_more=len(rows) > limit)
+    keys = [_api_key(row, Sealer(keyring, row.project_id).open_text(_KEY_TABLE, row)) for row in rows[:limit]]
+    return Page(data=keys, has_more=len(rows) > limit)
 
 
 def delete_api_key(connection: Connection, project_id: str | None, key_id: str) -> Deleted:
