@@ -18,7 +18,7 @@ from traceforge.redact.json_redaction import Slot, keep_valid_json_text, redact_
 from traceforge.redact.markers import SecretMarkers
 from traceforge.redact.redactions import REDACTED, Redacted, Redaction, TextSpan
 from traceforge.redact.scanner import SecretSpan
-from traceforge.redact.secret_finder import NameKind, SecretFinder, decode, encode
+from traceforge.redact.secret_finder import HeaderKind, SecretFinder, decode, encode
 from traceforge.redact.stream_redaction import (
     ByteEdit,
     TextStreamRedactor,
@@ -94,8 +94,10 @@ class Redactor:
         """A JSON value without secrets; the same object, if it has none."""
         return redact_json(self._finder, value, path)
 
-    def redact_headers(self, headers: Iterable[tuple[str, str]], path: str = "$") -> Redacted[list[tuple[str, str]]]:
-        """Headers without secrets, in their order."""
+    def redact_headers(
+        self, headers: Iterable[tuple[str, str]], path: str = "$", *, is_response: bool = False
+    ) -> Redacted[list[tuple[str, str]]]:
+        """Headers without secrets, in their order; those of a response also without the caller's account."""
         cleaned = list(headers)
         log: list[Redaction] = []
         slots: list[Slot] = []
@@ -105,12 +107,14 @@ class Redactor:
             if header in clean:
                 continue
             name, value = header
-            if self._finder.find_name_kind(name) != NameKind.FIELD:
-                slots.append(((None, place), f"{name}: ", value, False))
-                places.append(place)
-            elif not self._finder.is_allowed(value):
+            kind = self._finder.find_header_kind(name)
+            if kind and self._finder.is_secret_header(name, value, is_response=is_response):
                 log.append(Redaction(json_path(path, name), 0, "FIELD", value))
                 cleaned[place] = (name, REDACTED)
+            elif kind != HeaderKind.SECRET:
+                slots.append(((None, place), f"{name}: ", value, False))
+                if kind != HeaderKind.RESPONSE_ACCOUNT:
+                    places.append(place)
         changes = redact_slots(self._finder, slots)
         if not changes:
             self._finder.remember_clean_headers(cleaned[place] for place in places)

@@ -12,7 +12,15 @@ from enum import IntEnum
 from traceforge.redact.custom_patterns import compile_allow, compile_patterns
 from traceforge.redact.redactions import MARKER_PATTERN, REDACTED
 from traceforge.redact.scanner import Scanner, SecretSpan, get_scanner, merge_spans
-from traceforge.redact.secret_names import FIELD_NAMES, PARAMETER_NAMES, fold_name, fold_names
+from traceforge.redact.secret_names import (
+    FIELD_NAMES,
+    PARAMETER_NAMES,
+    fold_name,
+    fold_names,
+    is_account_header_name,
+    is_account_response_header_name,
+    is_secret_header_name,
+)
 
 NAMES_REMEMBERED_MAX = 10_000  # Formats have few names; more than this come from hostile input.
 
@@ -22,6 +30,17 @@ TEXT_OVERHEAD_BYTES = 100  # Memory of each text beyond its characters.
 HEADERS_REMEMBERED_MAX = 2_000  # Some, such as dates and request ids, never come again: then all are forgotten.
 
 _MARKER = re.compile(MARKER_PATTERN)
+_PLAIN_VALUE = re.compile(r"(?i)\s*(?:-?[0-9]{1,9}(?:\.[0-9]*)?|true|false|none|null)?\s*")
+
+
+class HeaderKind(IntEnum):
+    """What the name of a header says about its value."""
+
+    PLAIN = 0
+    SECRET = 1  # the whole name is secret
+    SECRET_ENDING = 2  # its last word is, so a number or a boolean is no secret
+    ACCOUNT = 3  # the caller's account
+    RESPONSE_ACCOUNT = 4  # the caller's account, in a response only
 
 
 class NameKind(IntEnum):
@@ -43,6 +62,7 @@ class SecretFinder:
         self._fields = fold_names([*FIELD_NAMES, *fields])
         self._parameters = self._fields | fold_names(PARAMETER_NAMES)
         self.name_kinds: dict[str, NameKind] = {}  # what is known about names, because names repeat
+        self._header_kinds: dict[str, HeaderKind] = {}
         self.has_only_built_ins = not self._patterns  # Without own expressions, texts may be scanned side by side.
         self.clean_headers: set[tuple[str, str]] = set()  # Most headers of a provider are the same in every answer.
         self.remembers_clean_texts = (
@@ -109,6 +129,35 @@ class SecretFinder:
         if self.find_secrets(encode(name)):
             return NameKind.SECRET
         return NameKind.FIELD if fold_name(name) in self._fields else NameKind.PLAIN
+
+    def find_header_kind(self, name: str) -> HeaderKind:
+        """What the name of a header says about its value."""
+        kind = self._header_kinds.get(name)
+        if kind is None:
+            kind = self._classify_header(name)
+            if len(self._header_kinds) < NAMES_REMEMBERED_MAX:
+                self._header_kinds[name] = kind
+        return kind
+
+    def _classify_header(self, name: str) -> HeaderKind:
+        if self.find_name_kind(name) == NameKind.SECRET:
+            return HeaderKind.PLAIN  # It is scanned with its value.
+        if fold_name(name) in self._fields:
+            return HeaderKind.SECRET
+        if is_secret_header_name(name):
+            return HeaderKind.SECRET_ENDING
+        if is_account_header_name(name):
+            return HeaderKind.ACCOUNT
+        return HeaderKind.RESPONSE_ACCOUNT if is_account_response_header_name(name) else HeaderKind.PLAIN
+
+    def is_secret_header(self, name: str, value: str, *, is_response: bool) -> bool:
+        """Whether the value of a header is redacted because of the header's name."""
+        kind = self.find_header_kind(name)
+        if kind == HeaderKind.PLAIN or (kind == HeaderKind.RESPONSE_ACCOUNT and not is_response):
+            return False
+        if kind == HeaderKind.SECRET_ENDING and _PLAIN_VALUE.fullmatch(value):
+            return False
+        return not self.is_allowed(value)
 
     def is_secret_parameter(self, name: str) -> bool:
         """Whether this is the name of a secret URL parameter."""

@@ -1,7 +1,8 @@
-"""The names whose value is always a secret.
+"""The names whose value is a secret.
 
-In: the name of a header, a field or a query parameter. Out: yes or no. Never: matches a part of a name: `token`
-does not hit `max_tokens`. Case, `-` and `_` make no difference: `api_key`, `apiKey` and `API-Key` are one name.
+In: the name of a header, a field or a query parameter. Out: yes or no. Case, `-` and `_` make no difference:
+`api_key`, `apiKey` and `API-Key` are one name. Never: matches a part of a field's name: `token` does not hit
+`max_tokens`. A header is judged by its last word as well: `X-Litellm-Key`, `X-Any-Token`.
 
 Names that real provider traffic uses for other things are left out on purpose: `token` (a piece of text in
 logprobs), `key` and `signature` in a body, `user`, `session`, `prompt_cache_key`, `encrypted_content`.
@@ -9,6 +10,7 @@ logprobs), `key` and `signature` in a body, `user`, `session`, `prompt_cache_key
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 
 FIELD_NAMES = (
@@ -24,7 +26,16 @@ FIELD_NAMES = (
     "signing_key", "encryption_key", "signing_secret", "webhook_secret", "jwt_secret", "app_secret",
     "openai_api_key", "anthropic_api_key", "google_api_key", "gemini_api_key", "azure_openai_api_key",
     "groq_api_key", "mistral_api_key", "cohere_api_key", "openai_admin_key", "service_account_key",
-    "password", "passwd", "passphrase", "db_password", "user_password",
+    "password", "passwd", "passphrase", "db_password", "user_password", "current_password", "new_password",
+    "master_key", "admin_key", "auth_key", "api_secret", "api_secret_key", "consumer_secret", "shared_secret",
+    "token_secret", "access_token_secret", "oauth_token_secret", "app_password", "client_password", "secret_string",
+    "personal_access_token", "private_token", "deploy_token", "webhook_signing_secret",
+)  # fmt: skip
+
+# Headers in which a provider names the account of the caller, in a request or in its answer.
+ACCOUNT_HEADERS = (
+    "OpenAI-Organization", "OpenAI-Project", "Anthropic-Organization-ID", "Anthropic-Workspace-ID",
+    "ChatGPT-Account-ID", "X-Goog-User-Project",
 )  # fmt: skip
 
 # In a URL these are secrets as well; in a body they are not.
@@ -37,6 +48,18 @@ PARAMETER_NAMES = (
 SCHEMA_KEYS = frozenset({"properties", "$defs", "definitions", "patternProperties"})
 
 _SEPARATORS = str.maketrans("", "", "-_")
+_HEADER_ENDING = re.compile(
+    r"(?:^|[-_])(?:auth|jwt|key|token|credentials?)$"
+    r"|(?:authorization|authentication|api[-_]?keys?|access[-_]?key|token|secret|passw(?:or)?d|passphrase|passcode)$"
+)
+_PLAIN_HEADER = re.compile(
+    r"(?:^|[-_])(?:idempotency|cache|surrogate|websocket|public|partition|routing|sort|primary|row|object|dedup"
+    r"|deduplication|page|next|continuation|sync|per|time|max|min|model)[-_](?:key|token)$|-allow-credentials$"
+)
+_ACCOUNT_ENDING = re.compile(
+    r"(?:^|[-_])(?:organi[sz]ation|org|project|account|tenant|workspace|team|customer|subscription|billing[-_]?account)"
+    r"(?:[-_]?(?:id|uuid))?$"
+)
 
 
 def fold_name(name: str) -> str:
@@ -47,3 +70,27 @@ def fold_name(name: str) -> str:
 def fold_names(names: Iterable[str]) -> frozenset[str]:
     """Names, as they are compared; a name of separators alone would fold to nothing and is left out."""
     return frozenset(filter(None, map(fold_name, names)))
+
+
+def is_secret_header_name(name: str) -> bool:
+    """Whether the name of a header says that its value is a secret, by its whole name or by its last word."""
+    name = name.lower()
+    return fold_name(name) in _FIELDS or (
+        _HEADER_ENDING.search(name) is not None and _PLAIN_HEADER.search(name) is None
+    )
+
+
+def is_account_header_name(name: str) -> bool:
+    """Whether a provider names the caller's organisation, project or account in a header of this name."""
+    return fold_name(name) in _ACCOUNTS
+
+
+def is_account_response_header_name(name: str) -> bool:
+    """The same for the headers of a response, where any `X-Organization-ID` is the caller's.
+
+    In a request such a header is the application's own, and a part of what it asks.
+    """
+    return is_account_header_name(name) or _ACCOUNT_ENDING.search(name.lower()) is not None
+
+
+_FIELDS, _ACCOUNTS = fold_names(FIELD_NAMES), fold_names(ACCOUNT_HEADERS)

@@ -16,7 +16,7 @@ from functools import lru_cache
 from typing import TypeAlias
 
 from traceforge.exchange import Headers
-from traceforge.redact.secret_names import FIELD_NAMES, fold_name, fold_names
+from traceforge.redact.secret_names import ACCOUNT_HEADERS, is_secret_header_name
 
 Pairs: TypeAlias = tuple[tuple[str, str], ...]
 
@@ -38,7 +38,7 @@ _TRACING = (
 _REQUEST_IDS = (
     "x-request-id", "x-client-request-id", "x-ms-client-request-id", "x-correlation-id", "idempotency-key",
 )  # fmt: skip
-_ACCOUNTS = ("openai-organization", "openai-project", "chatgpt-account-id", "x-goog-user-project")
+_ACCOUNTS = tuple(name.lower() for name in ACCOUNT_HEADERS)
 IGNORED_NAMES = frozenset({*_CONNECTION, *_SIGNING, *_CLIENT_VERSIONS, *_TRACING, *_REQUEST_IDS, *_ACCOUNTS})
 IGNORED_PREFIXES = (
     ":", "proxy-", "x-forwarded-", "amz-sdk-", "x-stainless-", "x-fern-", "x-client-", "x-b3-", "x-datadog-",
@@ -50,10 +50,7 @@ ALWAYS_STORED = frozenset(
     {"anthropic-version", "anthropic-beta", "openai-beta", "api-version", "x-goog-request-params"}
 )
 
-_CREDENTIALS = fold_names(FIELD_NAMES)
-_CREDENTIAL = re.compile(
-    r"(?:^|[-_])(?:auth|authorization|(?:api|access|subscription)[-_]?key|token|secret|password|credentials?|signature)$"
-)
+_SIGNATURE = re.compile(r"(?:^|[-_])signature$")
 _PROJECT = re.compile(r"(?i)(projects(?:/|%2f))[^/&%]+")  # an account, which does not count
 _CHARSET = re.compile(r"""(?i);\s*charset\s*=\s*["']?([^;"',]*)""")
 _UTF8 = frozenset({"utf-8", "utf8"})
@@ -86,7 +83,7 @@ class HeaderRules:
 
 def is_credential(name: str) -> bool:
     """Whether a header of this name, in lower case, identifies the caller and is not part of the request."""
-    return fold_name(name) in _CREDENTIALS or _CREDENTIAL.search(name) is not None
+    return is_secret_header_name(name) or _SIGNATURE.search(name) is not None
 
 
 def _normalize(name: str, texts: list[str]) -> Iterable[tuple[str, str]]:

@@ -178,7 +178,9 @@ class TraceComposer:
             "request_digest": _request_digest(request_body),
             "request_headers": head.headers,
             "status": exchange.status,
-            "response_headers": _header_lines(self._redactor.redact_headers(exchange.response_headers).value),
+            "response_headers": _header_lines(
+                self._redactor.redact_headers(exchange.response_headers, is_response=True).value
+            ),
             "outcome": exchange.outcome.value,
             "ending": answer.ending.value if answer else "none",
         }
@@ -217,7 +219,11 @@ class TraceComposer:
 
     def _compose_source(self, text: str) -> JSON:
         file, line, function = text.rsplit(":", 2) if text.count(":") >= 2 else (text, "0", "")
-        return {"file": self._redact_text(file), "line": int(line) if line.isdecimal() else 0, "function": function}
+        return {
+            "file": self._redact_text(file),
+            "line": int(line) if line.isdecimal() else 0,
+            "function": self._redact_text(function),
+        }
 
     def _redaction_entry(self, redaction: Redaction) -> JSON:
         entry: JSONObject = {"path": redaction.path, "type": redaction.type}
