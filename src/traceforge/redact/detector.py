@@ -52,6 +52,31 @@ def token_detector(
     return Detector(kind, (RUN_EDGE if b"-]" in body else EDGE) + prefix + lookahead, locate)
 
 
+def mark_detector(
+    kind: str,
+    mark: bytes,
+    head: bytes,
+    head_max: int,
+    whole: bytes,
+    is_plausible: Callable[[bytes], bool] | None = None,
+) -> Detector:
+    """A token that a rare mark inside gives away, with a head of up to `head_max` bytes of the alphabet `head`.
+
+    An anchor that began with the head would begin in every word, and make the scan over all detectors slow.
+    """
+    exact = re.compile(whole)
+
+    def locate(text: bytes, start: int, _: int) -> ByteRange | None:
+        before = text[max(0, start - head_max - 1) : start]
+        first = start - (len(before) - len(before.rstrip(head)))
+        match = exact.match(text, first)
+        if match is None or match.end() <= start or (is_plausible is not None and not is_plausible(match[0])):
+            return None
+        return match.span()
+
+    return Detector(kind, mark, locate)
+
+
 def after_edge(text: bytes, start: int) -> int:
     """The position of the token, after the edge that the anchor includes."""
     if start == 0 and text[:1].isalnum():

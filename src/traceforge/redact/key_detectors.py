@@ -10,13 +10,26 @@ import base64
 import binascii
 import re
 
-from traceforge.redact.detector import EDGE, RUN_EDGE, ByteRange, Detector, after_edge, token_detector
+from traceforge.redact.detector import EDGE, RUN_EDGE, ByteRange, Detector, after_edge, mark_detector, token_detector
 from traceforge.redact.plausibility import count_digits, entropy, is_placeholder, longest_alphanumeric_run
 
 PEM_BYTES_MAX = 65_536  # Sixteen times a 4096-bit RSA key. A block that goes on is cut there, and redacted so far.
 
 _W = rb"[A-Za-z0-9_-]"
 _END = rb"(?![A-Za-z0-9_])"
+
+
+def _pad(value: bytes) -> bytes:
+    return value + b"A" * (-len(value) % 4)
+
+
+def _decode(value: bytes) -> bytes:
+    """Base64 in either alphabet, as far as it goes; empty where it is none."""
+    value = value.translate(bytes.maketrans(b"-_", b"+/"))
+    try:
+        return base64.b64decode(value[: len(value) // 4 * 4], validate=True)
+    except (binascii.Error, ValueError):
+        return b""
 
 
 def _looks_generated(value: bytes) -> bool:
@@ -45,6 +58,17 @@ def _is_uneven(value: bytes) -> bool:
     return _looks_generated(value) and entropy(value) >= 3.0
 
 
+def _is_discord(value: bytes) -> bool:
+    """The first part is the user's number in base64."""
+    return _decode(_pad(value.partition(b".")[0])).isdigit()
+
+
+def _is_legacy_vault(value: bytes) -> bool:
+    """`s.` and 24 random letters and digits, not an attribute of a variable called `s`."""
+    body = value[2:]
+    return count_digits(body) >= 2 and body != body.lower() and body != body.upper()
+
+
 def _has_digit(value: bytes) -> bool:
     return count_digits(value[4:]) > 0
 
@@ -62,6 +86,7 @@ TOKENS = (
     ),
     token_detector("AWS", rb"ABSK", rb"[A-Za-z0-9+/]{109,269}={0,2}", _is_uneven, rb"[A-Za-z0-9+/]{16}"),
     token_detector("AWS", rb"bedrock-api-key-YmVkcm9jay5hbWF6b25hd3MuY29t", rb"[A-Za-z0-9+/=]{0,8192}"),
+    token_detector("AWS", rb"bedrock-api-key-", rb"[A-Za-z0-9+/=]{40,8192}", _looks_generated, rb"[A-Za-z0-9+/]{16}"),
     token_detector("AWS", rb"amzn\.mws\.", rb"[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}"),
     token_detector("AWS", rb"da2-", rb"[a-z0-9]{26}" + _END, _has_digit),
     token_detector("GITHUB_TOKEN", rb"gh[pousr]_", rb"[A-Za-z0-9]{36,255}", _looks_generated),
@@ -89,6 +114,13 @@ TOKENS = (
     token_detector("HUGGINGFACE", rb"api_org_", rb"[A-Za-z]{34}" + _END, _looks_generated, rb"[A-Za-z]{16}"),
     token_detector("GROQ", rb"gsk_", rb"[A-Za-z0-9]{40,64}" + _END, _looks_generated),
     token_detector("API_KEY", rb"xai-", rb"[A-Za-z0-9]{40,128}" + _END, _looks_generated),
+    token_detector("API_KEY", rb"pk_[0-9]{5,9}_", rb"[A-Z0-9]{24,36}" + _END, None, rb"[A-Z0-9]{16}"),
+    token_detector("API_KEY", rb"[sb]\.", rb"[A-Za-z0-9]{24,28}" + _END, _is_legacy_vault, rb"[A-Za-z0-9]{24}"),
+    token_detector(
+        "API_KEY",
+        rb"(?:https?://)?discord(?:app)?\.com/api/",
+        rb"(?:v[0-9]{1,2}/)?webhooks/[0-9]{17,20}/" + _W + rb"{60,80}",
+    ),
     token_detector("API_KEY", rb"pplx-", rb"[A-Za-z0-9]{40,64}" + _END, _looks_generated),
     token_detector("API_KEY", rb"nvapi-", _W + rb"{40,128}", _looks_generated),
     token_detector("API_KEY", rb"r8_", rb"[A-Za-z0-9]{37}" + _END, _looks_generated, rb"[A-Za-z0-9]{16}"),
@@ -102,18 +134,98 @@ TOKENS = (
     token_detector("API_KEY", rb"dapi", rb"[0-9a-f]{32}(?:-\d)?" + _END, _looks_generated, rb"[0-9a-f]{16}"),
 )
 
+_LETTERS = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
+_DIGITS = b"0123456789"
+
+# Discord, Telegram, Terraform, Mailchimp, Zhipu, New Relic, Asana, MaxMind, Salesforce, and webhooks of Teams.
+MARKED = (
+    mark_detector(
+        "API_KEY",
+        rb"\.[A-Za-z0-9_-]{6}\.[A-Za-z0-9_-]{27}",
+        _LETTERS + _DIGITS + b"_-",
+        28,
+        rb"[MNO]" + _W + rb"{22,28}\." + _W + rb"{6}\." + _W + rb"{27,45}" + _END,
+        _is_discord,
+    ),
+    mark_detector("API_KEY", rb":AA[A-Za-z0-9_-]{30}", _DIGITS, 10, rb"[0-9]{8,10}:AA" + _W + rb"{30,36}" + _END),
+    mark_detector(
+        "API_KEY",
+        rb"\.atlasv1\.",
+        _LETTERS + _DIGITS,
+        14,
+        rb"[A-Za-z0-9]{14}\.atlasv1\.[A-Za-z0-9_=-]{40,80}" + _END,
+    ),
+    mark_detector("API_KEY", rb"[0-9a-f]-us[0-9]", b"abcdef" + _DIGITS, 32, rb"[0-9a-f]{32}-us[0-9]{1,2}" + _END),
+    mark_detector(
+        "API_KEY",
+        rb"\.[A-Za-z0-9]{16}",
+        b"abcdef" + _DIGITS,
+        32,
+        rb"[0-9a-f]{32}\.[A-Za-z0-9]{16}" + _END,
+        _is_uneven,
+    ),
+    mark_detector(
+        "API_KEY", rb"NRAL", b"abcdefghijklmnopqrstuvwxyz" + _DIGITS, 36, rb"[0-9a-z]{32,36}NRAL" + _END, _is_uneven
+    ),
+    mark_detector(
+        "API_KEY",
+        rb":[0-9a-f]{32}",
+        _DIGITS + b"/",
+        36,
+        rb"[0-9]/[0-9]{12,18}(?:/[0-9]{12,18})?:[0-9a-f]{32}" + _END,
+    ),
+    mark_detector("API_KEY", rb"_mmk", _LETTERS + _DIGITS + b"_", 36, rb"[A-Za-z0-9]{6}_[A-Za-z0-9]{29}_mmk" + _END),
+    mark_detector(
+        "API_KEY",
+        rb"![A-Za-z0-9_.]{40}",
+        _LETTERS + _DIGITS,
+        18,
+        rb"00D[A-Za-z0-9]{12,15}![A-Za-z0-9_.]{80,140}",
+    ),
+    mark_detector(
+        "API_KEY",
+        rb"\.office\.com/webhook",
+        _LETTERS + _DIGITS + b":/.-",
+        80,
+        rb"(?:https?://)?[a-z0-9.-]{1,60}\.office\.com/webhook[a-z0-9]{0,4}/[0-9a-f-]{36}@[0-9a-f-]{36}/IncomingWebhook/"
+        rb"[0-9a-f]{32}/[0-9a-f-]{36}",
+    ),
+)
+
 _AZURE_ALPHABET = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789"
-_AZURE_TAIL = re.compile(rb"JQQJ99[A-Za-z0-9]{26}" + _END)
+_AZURE_KEY_ALPHABET = _AZURE_ALPHABET + b"+/_-="
+_AZURE_TAIL = re.compile(rb"JQQJ9[0-9][A-Za-z0-9]{26}" + _END)
 _AZURE_SECRET = re.compile(rb"[A-Za-z0-9_~.]{3}[0-9]Q~[A-Za-z0-9_~.-]{31,34}" + _END)
 _AZURE_ACCOUNT = re.compile(rb"AccountKey=([A-Za-z0-9+/]{86}==)")
 
 
 def _azure_service_key(text: bytes, start: int, _: int) -> ByteRange | None:
-    """84 letters and digits with `JQQJ99` after the 52nd."""
+    """84 letters and digits with `JQQJ9` after the 52nd."""
     tail = _AZURE_TAIL.match(text, start)
     head = text[max(0, start - 52) : start]
     run = len(head) - len(head.rstrip(_AZURE_ALPHABET))
     return (start - 52, tail.end()) if tail and run == 52 else None
+
+
+# Keys of other Azure services: a mark that the issuer puts inside, and how many characters precede and follow it.
+_AZURE_MARKS = {
+    b"AZDO": (76, 4),
+    b"AzSe": (42, 6),
+    b"AzFu": (44, 8),
+    b"+ASt": (76, 6),
+    b"ACDb": (76, 6),
+    b"+ACR": (42, 6),
+}
+
+
+def _azure_marked_key(text: bytes, start: int, _: int) -> ByteRange | None:
+    """A key of Azure DevOps, Search, Functions, Storage, Cosmos DB or the container registry."""
+    before, after = _AZURE_MARKS[text[start : start + 4]]
+    key = text[max(0, start - before) : start + 4 + after]
+    if len(key) < before + 4 + after or key.strip(_AZURE_KEY_ALPHABET):
+        return None
+    end = start + 4 + after
+    return start - before, end + len(text[end : end + 2]) - len(text[end : end + 2].lstrip(b"="))
 
 
 def _azure_client_secret(text: bytes, start: int, _: int) -> ByteRange | None:
@@ -133,22 +245,13 @@ _JWT_BASE64 = re.compile(rb"ZXlK[A-Za-z0-9+/_-]{40,65536}={0,2}")
 _CLAIM = re.compile(rb'"(?:alg|typ|kid|enc|cty)"')
 
 
-def _decode(value: bytes) -> bytes:
-    """Base64 in either alphabet, as far as it goes; empty where it is none."""
-    value = value.translate(bytes.maketrans(b"-_", b"+/"))
-    try:
-        return base64.b64decode(value[: len(value) // 4 * 4], validate=True)
-    except (binascii.Error, ValueError):
-        return b""
-
-
 def _jwt(text: bytes, start: int, _: int) -> ByteRange | None:
     """Two parts or more, the first of which is the JSON header of a token."""
     match = _JWT.match(text, after_edge(text, start))
     if match is None:
         return None
     header = match[0].partition(b".")[0]
-    return match.span() if _CLAIM.search(_decode(header + b"A" * (-len(header) % 4))) else None
+    return match.span() if _CLAIM.search(_decode(_pad(header))) else None
 
 
 def _jwt_base64(text: bytes, start: int, _: int) -> ByteRange | None:
@@ -160,7 +263,17 @@ def _jwt_base64(text: bytes, start: int, _: int) -> ByteRange | None:
 _PEM_BEGIN = re.compile(rb"-{4,5} ?BEGIN[ A-Z0-9]{0,24} PRIVATE KEY(?: BLOCK)? ?-{4,5}")
 _PEM_END = re.compile(rb"-{4,5} ?END[ A-Z0-9]{0,24} PRIVATE KEY(?: BLOCK)? ?-{4,5}")
 _PEM_BODY = re.compile(rb"(?:[A-Za-z0-9+/=\s\"'`,*#>|]|\\[nrt]|\+|-(?!----)|[:.()])*")
-_PEM_BASE64 = re.compile(rb"LS0tLS1CRUdJTi[A-Za-z0-9+/\s]{20,65536}={0,2}")
+# `-----BEGIN` in base64, as it begins, and as it stands after one or two bytes more.
+_PEM_BASE64_MARK = rb"(?:LS0tLS1CRUdJTi|0tLS0tQkVHSU4g|tLS0tLUJFR0lOI)"
+_PEM_BASE64 = re.compile(rb"(?:[A-Za-z0-9+/_-]|\s|\\{1,2}[nr]){20,65536}={0,2}")
+_BASE64_BEFORE = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/"
+# The first bytes of a private key without lines around it: RSA, EC and Ed25519 in DER, and OpenSSH.
+_DER_MARK = (
+    rb"(?:MII[BCEJ][A-Za-z0-9+/]{2}I(?:BAAKCA|BADANBgkqhkiG9w0BAQEFAASC)|MI[GH][A-Za-z0-9+/]AgEAMBMGByqGSM49"
+    rb"|M[HI][A-Za-z0-9+/]{0,3}AgEBBC|MC4CAQAwBQYDK2VwBCIEI|b3BlbnNzaC1rZXktdjEA)"
+)
+_ED25519_BYTES, _RSA_BYTES_MIN = 60, 120
+_DER = re.compile(rb"(?:[A-Za-z0-9+/]|\s|\\{1,2}[nr]){40,65536}={0,2}")
 
 
 def _pem(text: bytes, start: int, _: int) -> ByteRange | None:
@@ -180,18 +293,33 @@ def _pem(text: bytes, start: int, _: int) -> ByteRange | None:
 
 def _pem_base64(text: bytes, start: int, _: int) -> ByteRange | None:
     """A block that was encoded once more, as environment variables hold it."""
-    match = _PEM_BASE64.match(text, after_edge(text, start))
-    if match is None or b"PRIVATE KEY" not in _decode(b"".join(match[0].split())[:120]):
+    before = text[max(0, start - 8) : start]
+    first = start - len(before) + len(before.rstrip(_BASE64_BEFORE))
+    match = _PEM_BASE64.match(text, first)
+    if match is None or not any(
+        b"PRIVATE KEY" in _decode(b"".join(match[0].split())[shift:160]) for shift in range(4)
+    ):
         return None
     return match.span()
 
 
+def _der(text: bytes, start: int, _: int) -> ByteRange | None:
+    """The text of a private key without the lines around it."""
+    match = _DER.match(text, after_edge(text, start))
+    if match is None or len(match[0]) < (_RSA_BYTES_MIN if match[0].startswith(b"MII") else _ED25519_BYTES):
+        return None
+    return match.span() if len(set(match[0][:_RSA_BYTES_MIN])) >= 20 else None
+
+
 BLOCKS = (
-    Detector("AZURE", rb"JQQJ99[A-Z]", _azure_service_key),
+    *MARKED,
+    Detector("AZURE", rb"JQQJ9[0-9][A-Z]", _azure_service_key),
+    Detector("AZURE", rb"(?:AZDO|AzSe|AzFu|\+ASt|ACDb|\+ACR)[A-Za-z0-9+/=_-]{4}", _azure_marked_key),
     Detector("AZURE", RUN_EDGE + rb"[A-Za-z0-9_~.]{3}[0-9]Q~[A-Za-z0-9_~.-]{16}", _azure_client_secret),
     Detector("AZURE", rb"AccountKey=[A-Za-z0-9+/]{16}", _azure_account_key),
     Detector("JWT", RUN_EDGE + rb"ey[IJ][A-Za-z0-9_-]{8}", _jwt),
     Detector("JWT", RUN_EDGE + rb"ZXlK[A-Za-z0-9+/]{16}", _jwt_base64),
     Detector("PRIVATE_KEY", rb"-{4,5} ?BEGIN[ A-Z0-9]{0,24} PRIVATE KEY", _pem),
-    Detector("PRIVATE_KEY", EDGE + rb"LS0tLS1CRUdJTi[A-Za-z0-9+/]{16}", _pem_base64),
+    Detector("PRIVATE_KEY", _PEM_BASE64_MARK + rb"[A-Za-z0-9+/]{16}", _pem_base64),
+    Detector("PRIVATE_KEY", EDGE + _DER_MARK, _der),
 )

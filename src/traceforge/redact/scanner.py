@@ -7,13 +7,18 @@ google-re2 is linear, and every exact expression after it is bounded.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import re2
 
-from traceforge.redact import context_detectors, key_detectors, personal_detectors
+from traceforge.redact import (
+    context_detectors,
+    key_detectors,
+    personal_detectors,
+    vendor_keys,
+)
 from traceforge.redact.secret_names import FIELD_NAMES
 
 if TYPE_CHECKING:
@@ -22,6 +27,7 @@ if TYPE_CHECKING:
     from traceforge.redact.detector import Detector
 
 SCAN_MEMORY_BYTES = 64 << 20  # For the automaton of all anchors. It uses under 2 MB on real text.
+ANCHOR_BYTES_MAX = 2048  # No anchor that a detector accepts is longer.
 CONTEXT_TYPES = frozenset({"FIELD", "SECRET", "BEARER", "PARAMETER", "BASIC_AUTH"})
 SECRET_BYTES_MIN = 6  # No detector finds anything in fewer bytes.
 
@@ -44,6 +50,7 @@ class Scanner:
     def __init__(self, detectors: Sequence[Detector]) -> None:
         self._detectors = detectors
         self._anchors = [detector.anchor for detector in detectors]
+        self._anchor_patterns: dict[int, re.Pattern[bytes]] = {}  # compiled when they are first needed
 
     @cached_property
     def _search(self) -> Callable[..., Any]:
@@ -51,12 +58,24 @@ class Scanner:
         return search
 
     @cached_property
-    def _first_matching(self) -> re.Pattern[bytes]:
-        return re.compile(b"|".join(b"(%b)" % anchor for anchor in self._anchors))
+    def _find_candidates(self) -> Callable[[bytes], list[int] | None]:
+        """All anchors side by side: which of them match at the start of a text."""
+        anchors = re2.Set.MatchSet(_byte_options())
+        for anchor in self._anchors:
+            anchors.Add(anchor)
+        anchors.Compile()
+        find: Callable[[bytes], list[int] | None] = anchors.Match
+        return find
 
-    @cached_property
-    def _anchor_patterns(self) -> list[re.Pattern[bytes]]:
-        return [re.compile(anchor) for anchor in self._anchors]
+    def _match_anchors(self, text: bytes, start: int) -> Iterator[tuple[Detector, int]]:
+        """The detectors whose anchor matches at `start`, the most certain first, each with the end of its anchor."""
+        for number in sorted(self._find_candidates(text[start : start + ANCHOR_BYTES_MAX]) or ()):
+            pattern = self._anchor_patterns.get(number)
+            if pattern is None:
+                pattern = self._anchor_patterns[number] = re.compile(self._anchors[number])
+            anchor = pattern.match(text, start)  # Only here is the start of the text what `^` means.
+            if anchor is not None:
+                yield self._detectors[number], anchor.end()
 
     def scan(self, text: bytes) -> list[SecretSpan]:
         """Find every secret in `text`, in order."""
@@ -73,17 +92,11 @@ class Scanner:
         return merge_spans(spans) if len(spans) > 1 else spans
 
     def _locate(self, text: bytes, start: int) -> SecretSpan | None:
-        match = self._first_matching.match(text, start)
-        if match is None or match.lastindex is None:
-            return None
-        for number in range(match.lastindex - 1, len(self._detectors)):
-            anchor = self._anchor_patterns[number].match(text, start)
-            if anchor is not None:
-                detector = self._detectors[number]
-                place = detector.locate(text, start, anchor.end())
-                if place is not None:
-                    start, end = _whole_characters(text, *place)
-                    return self._refine_type(text, SecretSpan(start, end, detector.type))
+        for detector, anchor_end in self._match_anchors(text, start):
+            place = detector.locate(text, start, anchor_end)
+            if place is not None:
+                first, end = _whole_characters(text, *place)
+                return self._refine_type(text, SecretSpan(first, end, detector.type))
         return None
 
     def _refine_type(self, text: bytes, place: SecretSpan) -> SecretSpan:
@@ -91,8 +104,8 @@ class Scanner:
         if place.type not in CONTEXT_TYPES:
             return place
         before = max(0, place.start - 1)
-        for number, detector in enumerate(self._detectors):
-            if detector.type in CONTEXT_TYPES or self._anchor_patterns[number].match(text, before) is None:
+        for detector, _ in self._match_anchors(text, before):
+            if detector.type in CONTEXT_TYPES:
                 continue
             inner = detector.locate(text, before, place.end)
             if inner is not None and inner[0] == place.start:
@@ -124,11 +137,15 @@ def merge_spans(spans: Iterable[SecretSpan]) -> list[SecretSpan]:
 
 def compile_bytes(expression: bytes) -> _Regexp:
     """Compile an expression over bytes, without captures: google-re2 then needs its automaton alone."""
+    return re2.compile(expression, _byte_options())
+
+
+def _byte_options() -> re2.Options:
     options = re2.Options()
     options.encoding = re2.Options.Encoding.LATIN1
     options.never_capture = True
     options.max_mem = SCAN_MEMORY_BYTES
-    return re2.compile(expression, options)
+    return options
 
 
 def built_in_detectors(fields: Iterable[str] = ()) -> tuple[Detector, ...]:
@@ -138,6 +155,7 @@ def built_in_detectors(fields: Iterable[str] = ()) -> tuple[Detector, ...]:
         member,
         *key_detectors.TOKENS,
         *key_detectors.BLOCKS,
+        *vendor_keys.DETECTORS,
         *context_detectors.DETECTORS,
         *personal_detectors.DETECTORS,
     )

@@ -1,0 +1,261 @@
+"""The keys that a vendor marks with a prefix: a table of prefix, alphabet and length.
+
+In: nothing. Out: detectors, one for each edge that a key may have. Never: a prefix that real ids of model providers
+use (`resp_`, `msg_`, `call_`, `chatcmpl-`, `toolu_`, `file-`).
+
+The facts are those of the vendors' documentation ("docs") or of the public rule sets of secret scanners ("rules").
+Lengths are a little wider than what is known, because vendors make their keys longer without notice. Issuers with a
+type of their own (OpenAI, GitHub, Slack, …) are in `key_detectors`.
+"""
+
+from __future__ import annotations
+
+import re
+from string import ascii_letters
+from typing import NamedTuple
+
+from traceforge.redact.detector import EDGE, RUN_EDGE, ByteRange, Detector, after_edge
+from traceforge.redact.plausibility import count_digits, is_placeholder, longest_alphanumeric_run
+
+_ALPHABETS = {
+    "hex": "[0-9a-fA-F]",
+    "upper": "[A-Z0-9]",
+    "lower": "[a-z0-9]",
+    "alnum": "[A-Za-z0-9]",
+    "word": "[A-Za-z0-9_]",
+    "base64": "[A-Za-z0-9+/=]",
+    "url": "[A-Za-z0-9_-]",  # base64 for URLs
+    "dots": "[A-Za-z0-9_.=-]",  # several parts of it
+    "uuid": "[0-9a-fA-F-]",
+}
+_OPEN_ALPHABETS = frozenset({"url", "dots", "uuid"})  # They hold `-` or `.`, so a key of them starts once in a run.
+_BASE64 = (ascii_letters + "0123456789+/").encode()
+_BASE64_RUN_BYTES = 24
+_ANCHOR_BYTES = 12  # of the key after its prefix, that the scan over all detectors looks at
+
+
+class VendorKey(NamedTuple):
+    """A kind of key: its issuer, the prefixes, the alphabet and length of the rest, and where that is known from."""
+
+    issuer: str
+    prefixes: str  # separated by spaces
+    alphabet: str
+    shortest: int
+    longest: int
+    source: str
+
+
+def _row(issuer: str, prefixes: str, alphabet: str, shortest: int, longest: int, source: str = "docs") -> VendorKey:
+    return VendorKey(issuer, prefixes, alphabet, shortest, longest, source)
+
+
+VENDOR_KEYS = (
+    _row("TraceForge", "tf_live_ tf_test_", "url", 32, 64),
+    # Models, and the tools around them
+    _row("Pinecone", "pcsk_", "url", 40, 128),
+    _row("Cerebras", "csk-", "alnum", 32, 80),
+    _row("Fireworks", "fw_", "alnum", 20, 64),
+    _row("ElevenLabs", "sk_", "hex", 32, 64),
+    _row("xAI", "xai-", "url", 60, 160),
+    _row("Voyage", "pa-", "url", 40, 64),
+    _row("Jina", "jina_", "alnum", 40, 80),
+    _row("Firecrawl", "fc-", "hex", 32, 32),
+    _row("E2B", "e2b_", "hex", 40, 64),
+    _row("Modal", "ak- as-", "alnum", 22, 22),
+    _row("Together", "tgp_v1_", "url", 40, 64),
+    _row("LangSmith", "ls__", "hex", 32, 32),
+    _row("Langfuse", "pk-lf- sk-lf-", "uuid", 36, 36),
+    _row("Helicone", "pk-helicone- sk-helicone-", "url", 24, 64),
+    _row("Weights & Biases", "wandb_v1_", "url", 40, 128),
+    _row("LlamaCloud", "llx-", "alnum", 40, 64),
+    _row("RunPod", "rpa_ rps_", "alnum", 32, 64),
+    _row("Anyscale", "esecret_", "alnum", 24, 64),
+    _row("NVIDIA", "nvapi-", "url", 40, 128),
+    _row("Apify", "apify_api_", "alnum", 32, 64),
+    _row("Browserbase", "bb_live_ bb_test_", "url", 20, 64),
+    _row("Cartesia", "sk_car_", "alnum", 20, 64),
+    _row("Brave Search", "BSA", "url", 26, 32, "rules"),
+    _row("Upstage", "up_", "alnum", 28, 40, "rules"),
+    _row("Cursor", "key_", "hex", 60, 68, "rules"),
+    _row("Sourcegraph", "sgp_ sgp_local_ sgd_ slk_", "word", 40, 72),
+    _row("Voiceflow", "VF.DM. VF.WS.", "dots", 40, 48, "rules"),
+    _row("Scrapfly", "scp-live- scp-test-", "hex", 32, 32, "rules"),
+    _row("Graphite of Grafana", "eyJrIjoi", "base64", 60, 400, "rules"),
+    # Clouds, containers and deployment
+    _row("HashiCorp Vault", "hvs. hvb. hvr.", "url", 24, 400),
+    _row("DigitalOcean", "dop_v1_ doo_v1_ dor_v1_", "hex", 64, 64),
+    _row("Docker", "dckr_pat_ dckr_oat_", "url", 24, 48),
+    _row("Doppler", "dp.pt. dp.ct. dp.sa. dp.scim. dp.audit. dp.said.", "alnum", 40, 48),
+    _row("Doppler", "dp.st.", "dots", 40, 80),
+    _row("Databricks", "dkea dose", "hex", 32, 40, "rules"),
+    _row("Supabase", "sbp_ sbp_oauth_", "hex", 40, 64),
+    _row("Supabase", "sb_secret_", "url", 20, 64),
+    _row("Fly.io", "fo1_", "url", 40, 64),
+    _row("Fly.io", "fm1r_ fm1a_ fm2_", "base64", 80, 4096),
+    _row("Heroku", "HRKU-", "url", 36, 80),
+    _row("Vercel", "vercel_blob_rw_ vcp_ vci_ vca_ vcr_ vck_", "word", 24, 80),
+    _row("Netlify", "nfp_ nfc_ nfo_ nfu_", "alnum", 32, 64),
+    _row("Cloudflare", "v1.0-", "uuid", 120, 256, "rules"),
+    _row("Cloudflare", "cfut_ cfat_ cfk_", "alnum", 36, 64),
+    _row("PlanetScale", "pscale_tkn_ pscale_pw_ pscale_oauth_", "dots", 32, 64),
+    _row("Neon", "napi_", "alnum", 40, 80),
+    _row("Alibaba Cloud", "LTAI", "alnum", 12, 28),
+    _row("Tencent Cloud", "AKID", "alnum", 32, 32),
+    _row("Yandex Cloud", "AQVN", "url", 34, 40),
+    _row("Yandex Cloud", "t1.9eu", "dots", 80, 400),
+    _row("AWS session", "FwoGZXIvYXdz IQoJb3JpZ2lu", "base64", 80, 4096, "rules"),
+    _row("Google", "1//0", "url", 40, 200, "rules"),
+    _row("OpenShift", "sha256~", "url", 43, 43),
+    _row("Pulumi", "pul-", "hex", 40, 40),
+    _row("Prefect", "pnu_ pnb_", "alnum", 36, 36),
+    _row("Tailscale", "tskey-api- tskey-auth- tskey-client- tskey-scim- tskey-webhook-", "url", 20, 80),
+    _row("Scalingo", "tk-us-", "url", 48, 48, "rules"),
+    _row("Octopus", "API-", "upper", 26, 40, "rules"),
+    _row("Dynatrace", "dt0c01. dt0s01. dt0s02.", "dots", 60, 120),
+    _row("1Password", "ops_eyJ", "base64", 250, 8192),
+    _row("age", "AGE-SECRET-KEY-1", "upper", 58, 58),
+    _row("MongoDB Atlas", "mdb_sa_sk_", "url", 36, 48),
+    # Code, packages and continuous integration
+    _row("Atlassian", "ATATT3 ATCTT3 ATSTT3", "dots", 60, 300),
+    _row("Atlassian", "ATBB", "alnum", 24, 40, "rules"),
+    _row("RubyGems", "rubygems_", "hex", 48, 48),
+    _row("PyPI", "pypi-A", "url", 50, 512),
+    _row("crates.io", "cio", "alnum", 32, 32),
+    _row("NuGet", "oy2", "lower", 43, 43, "rules"),
+    _row("Clojars", "CLOJARS_", "alnum", 60, 60),
+    _row("JFrog", "AKCp", "alnum", 64, 76, "rules"),
+    _row("JFrog", "cmVmd", "alnum", 59, 59, "rules"),
+    _row("Buildkite", "bkua_ bkct_", "alnum", 36, 48),
+    _row("CircleCI", "CCIPAT_ CCIPRJ_", "word", 40, 80),
+    _row("SonarQube", "sqp_ squ_ sqa_", "hex", 40, 40),
+    _row("Snyk", "snyk_uat. snyk_sat.", "dots", 40, 120, "rules"),
+    _row("Dependency-Track", "odt_", "alnum", 32, 48),
+    _row("Infracost", "ico-", "alnum", 32, 32),
+    _row("ReadMe", "rdme_", "lower", 60, 80),
+    # Work, design and support
+    _row("Notion", "ntn_ secret_", "alnum", 40, 56),
+    _row("Linear", "lin_api_ lin_oauth_", "alnum", 32, 80),
+    _row("Figma", "figd_ figo_ figu_ figoh_", "url", 36, 64),
+    _row("Postman", "PMAK-", "uuid", 56, 64),
+    _row("Contentful", "CFPAT-", "url", 40, 64),
+    _row("Typeform", "tfp_", "url", 40, 64),
+    _row("HubSpot", "pat-na1- pat-na2- pat-na3- pat-eu1- pat-ap1-", "uuid", 36, 36),
+    _row("Frame.io", "fio-u-", "url", 60, 72),
+    _row("Ionic", "ion_", "alnum", 40, 44, "rules"),
+    _row("Telnyx", "KEY01", "url", 40, 60, "rules"),
+    _row("LaunchDarkly", "sdk- mob- api-", "uuid", 36, 36),
+    # Metrics and logs
+    _row("New Relic", "NRAK- NRAA- NRRA- NRBR- NRJS-", "alnum", 18, 36),
+    _row("New Relic", "NRII- NRIQ-", "url", 30, 36),
+    _row("New Relic Pixie", "px-api- px-dep-", "uuid", 36, 36, "rules"),
+    _row("Grafana", "glsa_", "word", 40, 44),
+    _row("Grafana", "glc_", "base64", 32, 400),
+    _row("Sentry", "sntryu_ sntrya_", "hex", 64, 64),
+    _row("Sentry", "sntrys_", "dots", 60, 600),
+    _row("Sentry", "sntrys_eyJ", "base64", 60, 600),
+    _row("PostHog", "phx_ phs_ phc_ pha_ phr_", "url", 32, 64),
+    _row("Adafruit", "aio_", "alnum", 28, 28),
+    # Money, shops and mail
+    _row("Shopify", "shpat_ shpca_ shppa_ shpss_ shprt_ shpua_ shptka_ shpit_", "hex", 32, 64),
+    _row("Square", "sq0atp- sq0csp- sq0idp-", "url", 22, 64),
+    _row("Square", "EAAA", "url", 56, 64),
+    _row("Adyen", "AQE", "base64", 90, 400, "rules"),
+    _row("Facebook", "EAAC EAAB EAAG EAAD EAAI EAAM", "alnum", 100, 400, "rules"),
+    _row("PayPal", "access_token$production$ access_token$sandbox$", "word", 40, 60),
+    _row("Razorpay", "rzp_live_ rzp_test_", "alnum", 14, 24),
+    _row("Flutterwave", "FLWSECK- FLWSECK_TEST-", "url", 30, 48),
+    _row("Shippo", "shippo_live_ shippo_test_", "hex", 40, 40),
+    _row("EasyPost", "EZAK EZTK", "alnum", 54, 54),
+    _row("Duffel", "duffel_live_ duffel_test_", "dots", 40, 48),
+    _row("Plaid", "access-sandbox- access-development- access-production-", "uuid", 36, 36),
+    _row("Brevo", "xkeysib- xsmtpsib-", "url", 60, 96),
+    _row("Mailgun", "key- pubkey-", "hex", 32, 32),
+    _row("Resend", "re_", "word", 28, 40),
+    _row("Twilio", "SK", "hex", 32, 32),
+    _row("SettleMint", "sm_aat_ sm_pat_ sm_sat_", "alnum", 16, 40, "rules"),
+    # Files, maps and chat
+    _row("Airtable", "pat", "dots", 79, 79),
+    _row("Dropbox", "sl.", "dots", 120, 2000),
+    _row("Mapbox", "sk.eyJ tk.eyJ pk.eyJ", "dots", 60, 200),
+    _row("Discord", "mfa.", "url", 80, 100, "rules"),
+    _row("Coze", "pat_ sat_", "alnum", 60, 80),
+    _row("Twitch", "live_", "word", 36, 48, "rules"),
+)  # fmt: skip
+
+# A key in the manner of many vendors: a short name, the environment or the kind of key, and random text.
+_MIDDLE = rb"[-_](?:live|prod|sandbox|sk|pat|tkn|apikey|api[-_]key|secret|private|token)[-_]"
+_MANNER = re.compile(
+    rb"(?P<name>[A-Za-z][A-Za-z0-9]{1,11}(?:[-_][A-Za-z0-9]{2,8})?)" + _MIDDLE + rb"[A-Za-z0-9_-]{20,200}"
+)
+_NAME_BYTES = 21  # the longest name
+_PROVIDER_ID = re.compile(
+    rb"(?:resp|msg|call|chatcmpl|toolu|file|run|thread|asst|batch|gen|item|rs|fc|ws|next|page)(?:[-_]|\Z)"
+)
+
+
+def is_key_text(value: bytes) -> bool:
+    """Whether what follows a prefix was generated: several digits among letters, and no placeholder."""
+    if is_placeholder(value) or len(set(value)) < 8:
+        return False
+    return count_digits(value) >= 2 or (len(value) >= 32 and _has_both_cases(value))
+
+
+def _is_inside_base64(text: bytes, start: int) -> bool:
+    """Whether what precedes is base64, in which a prefix stands by chance: an image, a signature."""
+    before = text[max(0, start - _BASE64_RUN_BYTES) : start]
+    return before[-1:] in (b"+", b"/") and len(before) == _BASE64_RUN_BYTES and not before.strip(_BASE64)
+
+
+def _has_both_cases(value: bytes) -> bool:
+    return value != value.lower() and value != value.upper()
+
+
+def _expression(row: VendorKey, prefix: str) -> str:
+    alphabet = _ALPHABETS[row.alphabet]
+    # The last character is no separator, so that a full stop after the key is not a part of it.
+    last = "[A-Za-z0-9_=-]" if row.alphabet in _OPEN_ALPHABETS else alphabet
+    body = f"{alphabet}{{{row.shortest - 1},{row.longest - 1}}}{last}"
+    return re.escape(prefix) + body + r"(?![A-Za-z0-9_])"
+
+
+def _anchor(row: VendorKey, prefix: str) -> str:
+    return re.escape(prefix) + f"{_ALPHABETS[row.alphabet]}{{{min(row.shortest, _ANCHOR_BYTES)}}}"
+
+
+def _table_detector(edge: bytes, rows: list[tuple[VendorKey, str]]) -> Detector:
+    """One detector for many kinds of key: the scan looks for all prefixes at once, and so does the exact check."""
+    rows = sorted(rows, key=lambda item: -len(item[1]))  # The longer prefix first: `sk_car_` before `sk_`.
+    exact = re.compile("|".join(_expression(*row) for row in rows).encode())
+    anchor = "|".join(dict.fromkeys(_anchor(*row) for row in rows)).encode()
+
+    def locate(text: bytes, start: int, _: int) -> ByteRange | None:
+        first = after_edge(text, start)
+        match = exact.match(text, first)
+        return match.span() if match and is_key_text(match[0]) and not _is_inside_base64(text, first) else None
+
+    return Detector("API_KEY", edge + b"(?:" + anchor + b")", locate)
+
+
+def _manner(text: bytes, start: int, _: int) -> ByteRange | None:
+    """`acme_live_9f86d081…`: a key in the manner of many vendors."""
+    before = text[max(0, start - _NAME_BYTES) : start]
+    first = start - len(before) + len(before.rstrip(b"-_0123456789" + ascii_letters.encode()))
+    match = _MANNER.match(text, first)
+    if match is None or match.end("name") != start or _PROVIDER_ID.match(match["name"]):
+        return None
+    value = match[0][start - first :]
+    is_random = longest_alphanumeric_run(value) >= 20 and count_digits(value) >= 3 and is_key_text(value)
+    return match.span() if is_random else None
+
+
+def _split_rows() -> tuple[list[tuple[VendorKey, str]], list[tuple[VendorKey, str]]]:
+    every = [(row, prefix) for row in VENDOR_KEYS for prefix in row.prefixes.split()]
+    return (
+        [item for item in every if item[0].alphabet not in _OPEN_ALPHABETS],
+        [item for item in every if item[0].alphabet in _OPEN_ALPHABETS],
+    )
+
+
+_CLOSED, _OPEN = _split_rows()
+_MANNER_DETECTOR = Detector("API_KEY", _MIDDLE + rb"[A-Za-z0-9_-]{20}", _manner)
+DETECTORS = (_table_detector(EDGE, _CLOSED), _table_detector(RUN_EDGE, _OPEN), _MANNER_DETECTOR)
