@@ -1,7 +1,7 @@
-"""Secrets that are recognised by the text around them: values of passwords, headers and URL parameters.
+"""Secrets that are recognised by the text around them: headers, URLs, curl, and members of JSON in a text.
 
-A secret name is not enough in free text, where people also write about passwords: the value must look like a secret,
-too. Only a JSON member whose whole name is secret is redacted with any value.
+Only a JSON member whose whole name is secret is redacted with any value; names beside values in free text are in
+`assignment_detectors`.
 """
 
 from __future__ import annotations
@@ -11,81 +11,13 @@ import binascii
 import re
 from collections.abc import Iterable
 
+from traceforge.redact.assignment_detectors import whole_value
 from traceforge.redact.detector import EDGE, ByteRange, Detector
-from traceforge.redact.plausibility import count_digits, is_password, is_placeholder, is_random
+from traceforge.redact.plausibility import count_digits, is_placeholder, is_random
 from traceforge.redact.redactions import MARKER_PATTERN
 from traceforge.redact.secret_names import PARAMETER_NAMES
 
-_JUDGED_BYTES = 200  # Of a longer value: enough to tell, and little where hostile text has many.
-_BARE_BYTES_MAX = 1024  # A longer value is followed to its end once it is known to be one.
-_NAME_BYTES_MAX = 40  # How far a name goes on before the word that gives it away: `AZURE_OPENAI_API_KEY`.
-
 _MARKER = re.compile(MARKER_PATTERN.encode())
-_SECRET_WORD = (
-    rb"(?i:passw(?:or)?d|passphrase|passwd|pwd|secret|api[-_. ]?key|access[-_ ]?key|account[-_ ]?key|private[-_ ]?key"
-    rb"|secret[-_ ]?key|auth[-_ ]?key|encryption[-_ ]?key|signing[-_ ]?key|subscription[-_ ]?key|admin[-_ ]?key)"
-)
-_ASSIGN = rb"\\{0,3}[\"'`]?\]?[ \t]{0,8}(?:=>|:=|={1,2}|:)[ \t]{0,8}\\{0,3}[\"'`]?"
-_ASSIGNED = re.compile(
-    rb"(?P<name>(?:" + _SECRET_WORD + rb"|(?i:token))[A-Za-z0-9_]{0,20})"
-    rb"\\{0,3}[\"'`]?\]?[ \t]{0,8}(?:=>|:=|={1,2}|:)[ \t]{0,8}"
-    rb"(?:\\{0,3}(?P<quote>[\"'`])"
-    rb"(?P<quoted>[^\x00\"'`\n\\]{6,1024}|(?:(?!(?P=quote))[^\x00\n\\]|\\.){6,1024}?)\\{0,3}(?P=quote)"
-    rb"|(?P<bare>[^\x00\s\"'`,;<>(){}\[\]&|\\]{6,1024}))"
-)  # fmt: skip
-_BARE_REMAINDER = re.compile(rb"[^\x00\s\"'`,;<>(){}\[\]&|\\]*")
-_NAME = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-."
-_OTHER_NAME = re.compile(
-    rb"(?i)(?:^|[_.-])(?:page|next(?:page|token|[_.-])|continu|cursor|count|limit|max|min|num|total|budget|cache|csrf)"
-    rb"|tokeni[sz]"
-    rb"|_(?:id|ids|name|names|type|url|uri|path|file|length|len|size|env|field|hint|policy|regex|pattern|format)$"
-)
-_DOTTED = re.compile(rb"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)+\Z")
-_AWS_NAME = re.compile(rb"(?i)aws.*secret")
-_AWS_SECRET = re.compile(rb"[A-Za-z0-9/+=]{40}\Z")
-_PASSWORD_WORD = re.compile(rb"(?i)pass|pwd|secret")
-
-
-def _assigned(text: bytes, start: int, _: int) -> ByteRange | None:
-    """`DB_PASSWORD="…"`, `api_key: …`, `secret => '…'`: a name that says secret and a value that looks like one."""
-    match = _ASSIGNED.match(text, start)
-    if match is None:
-        return None
-    name = _whole_name(text, start, match.end("name"))
-    group = "quoted" if match["quoted"] else "bare"
-    if not _is_assigned(name, match[group], is_quoted=group == "quoted"):
-        return None
-    return match.span(group) if group == "quoted" else _whole_value(text, *match.span(group))
-
-
-def _whole_value(text: bytes, start: int, end: int) -> ByteRange:
-    """As far as the value goes: an expression is bounded, so that hostile text costs little; a secret is not."""
-    remainder = _BARE_REMAINDER.match(text, end) if end - start >= _BARE_BYTES_MAX else None
-    return start, remainder.end() if remainder else end
-
-
-def _whole_name(text: bytes, start: int, end: int) -> bytes:
-    """The name that the secret word ends: `AZURE_OPENAI_API_KEY`."""
-    floor = max(0, start - _NAME_BYTES_MAX)
-    return text[floor + len(text[floor:start].rstrip(_NAME)) : end]
-
-
-def _is_assigned(name: bytes, value: bytes, *, is_quoted: bool) -> bool:
-    """Whether a value under this name is a secret; only its beginning is examined."""
-    value = value[:_JUDGED_BYTES]
-    if _OTHER_NAME.search(name) or (not is_quoted and _DOTTED.match(value)):
-        return False
-    if is_random(value) or (_AWS_NAME.search(name) and _AWS_SECRET.match(value)):
-        return True
-    if _PASSWORD_WORD.search(name) is None:
-        return False
-    return is_password(value) if is_quoted else _is_short_password(value)
-
-
-def _is_short_password(value: bytes) -> bool:
-    """An unquoted password: letters and at least two digits or marks, and no code."""
-    marks = sum(byte in b"!#$%^&*@~" for byte in value)
-    return 8 <= len(value) <= 64 and is_password(value) and count_digits(value) + marks >= 2 and value.isascii()
 
 
 def _header_value(value: bytes) -> bool:
@@ -106,7 +38,7 @@ def _authorization(text: bytes, start: int, _: int) -> ByteRange | None:
     if match["aws"]:
         return match.span("aws")
     is_secret = _header_value(match["value"]) or _is_basic(match["value"])
-    return _whole_value(text, *match.span("value")) if is_secret else None
+    return whole_value(text, *match.span("value")) if is_secret else None
 
 
 _BEARER = re.compile(rb"(?i:bearer)(?:[ \t]{1,4}|%20)\\{0,3}[\"']?([A-Za-z0-9._~+/=-]{12,1024})")
@@ -117,7 +49,7 @@ def _bearer(text: bytes, start: int, _: int) -> ByteRange | None:
     match = _BEARER.search(text, start)
     if match is None or is_placeholder(match[1]):
         return None
-    return _whole_value(text, *match.span(1)) if count_digits(match[1]) >= 2 or is_random(match[1]) else None
+    return whole_value(text, *match.span(1)) if count_digits(match[1]) >= 2 or is_random(match[1]) else None
 
 
 def _is_basic(value: bytes) -> bool:
@@ -165,7 +97,7 @@ _CURL_HEADER = re.compile(
 def _curl_header(text: bytes, start: int, _: int) -> ByteRange | None:
     """`-H "X-Auth-Key: …"`: the value of a header with a secret name."""
     match = _CURL_HEADER.match(text, start)
-    return _whole_value(text, *match.span("value")) if match and _header_value(match["value"]) else None
+    return whole_value(text, *match.span("value")) if match and _header_value(match["value"]) else None
 
 
 _CURL_OPTION = re.compile(
@@ -198,7 +130,7 @@ def _parameter(text: bytes, start: int, _: int) -> ByteRange | None:
     if match is None or is_placeholder(match[1]) or b"{" in match[1]:
         return None
     is_secret = len(match[1]) >= 8 and (count_digits(match[1]) > 0 or len(match[1]) >= 20)
-    return _whole_value(text, *match.span(1)) if is_secret else None
+    return whole_value(text, *match.span(1)) if is_secret else None
 
 
 _STRING_START = re.compile(rb"[ \t]{0,8}:\s{0,8}(\\{0,7})([\"'])")
@@ -271,6 +203,4 @@ DETECTORS = (
         _curl_header,
     ),
     Detector("BASIC_AUTH", rb"CURLOPT_[A-Z0-9_]{0,16}(?:PASSWORD|USERPWD|PASSWD|BEARER)", _curl_option),
-    Detector("SECRET", _SECRET_WORD + rb"[A-Za-z0-9_]{0,20}" + _ASSIGN + rb"[^\x00\s\"'`,;{}]{6}", _assigned),
-    Detector("SECRET", rb"(?i:token)[0-9]{0,2}" + _ASSIGN + rb"[A-Za-z0-9+/_.~=-]{16}", _assigned),
 )

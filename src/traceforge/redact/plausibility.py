@@ -67,6 +67,33 @@ def is_password(value: bytes) -> bool:
     return bool(words) and (count_digits(value) > 0 or marks > 0) and value.strip(b"0123456789").count(b"_") < 2
 
 
+# Words that stand for a secret in documentation; ids of providers, which are nobody's secret.
+_COMMON_WORD = re.compile(
+    rb"(?i)(?:user|name|pass|word|passwd|token|secret|api|key|your|my|test|admin|root|foo|bar|baz|change|me|here|example"
+    rb"|string|str|none|null|true|false|required|optional|value|text|field|hidden|enter|insert|some|the|new|old|default"
+    rb"|postgres|mysql|redis|guest|demo|sample|fake|dummy|mock|local|host|env|os|get|self|config|settings|bytes|int"
+    rb"|abc|xyz|xxx|hash|hashed|encoded|input|output|data|form|request|auth|login|client|access|123"
+    rb"|[-_ .:/])+[0-9]{0,3}\Z"
+)
+_PROVIDER_ID = re.compile(
+    rb"(?:resp|msg|call|chatcmpl|cmpl|toolu|srvtoolu|file|run|thread|asst|batch|gen|item|rs|fc|ws|req|ig|mcp|mcpl|evt"
+    rb"|step|vs|ft|modr|conv|org|proj|user|session|trace|span)[-_]"
+)
+_UUID = re.compile(rb"(?i)[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}\Z")
+
+
+def is_common_word(value: bytes) -> bool:
+    """Whether the value is put together of words that documentation writes where a secret would be."""
+    return _COMMON_WORD.match(value) is not None
+
+
+def is_opaque(value: bytes) -> bool:
+    """Whether the value can hardly be anything but random: a long run of letters and several digits, and no id."""
+    if longest_alphanumeric_run(value) < 16 or count_digits(value) < 3 or not is_random(value):
+        return False
+    return not _PROVIDER_ID.match(value) and not _UUID.match(value)
+
+
 def longest_alphanumeric_run(value: bytes) -> int:
     """The length of the longest run of letters and digits."""
     return max((len(run) for run in _RUN.findall(value)), default=0)

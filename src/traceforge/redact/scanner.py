@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import re2
 
 from traceforge.redact import (
+    assignment_detectors,
     context_detectors,
     key_detectors,
     personal_detectors,
@@ -157,6 +158,7 @@ def built_in_detectors(fields: Iterable[str] = ()) -> tuple[Detector, ...]:
         *key_detectors.BLOCKS,
         *vendor_keys.DETECTORS,
         *context_detectors.DETECTORS,
+        *assignment_detectors.DETECTORS,
         *personal_detectors.DETECTORS,
     )
 

@@ -1,0 +1,275 @@
+"""Secrets beside a name in free text: assignments in code and configuration, options of commands, sentences.
+
+In: text around a name that says secret. Out: the range of the value. Never: takes a name alone as proof. People also
+write about passwords, so the value must look like a secret too; how much so depends on how clearly the name says it.
+"""
+
+from __future__ import annotations
+
+import re
+
+from traceforge.redact.detector import ByteRange, Detector
+from traceforge.redact.plausibility import (
+    count_digits,
+    is_common_word,
+    is_opaque,
+    is_password,
+    is_placeholder,
+    is_random,
+)
+
+_JUDGED_BYTES = 200  # Of a longer value: enough to tell, and little where hostile text has many.
+_BARE_BYTES_MAX = 1024  # A longer value is followed to its end once it is known to be one.
+_NAME_BYTES_MAX = 40  # How far a name goes on before the word that gives it away: `AZURE_OPENAI_API_KEY`.
+_CONNECTION_BYTES = 160  # How far before a password the other fields of a connection string are looked for.
+
+_STRONG_WORD = (
+    rb"(?i:passw(?:or)?d|passphrase|passcode|pwd|secret|(?:api|access|account|private|secret|auth|encryption|signing"
+    rb"|subscription|admin|master|shared|preshared|license|service|deploy|webhook|personal)[-_. ]?key)"
+)
+_WEAK_WORD = rb"(?i:token|key|[_-]pat|[_-]pass|auth|jwt|[_-]creds?|credentials?|[_-]login)"
+_ASSIGN = rb"\\{0,3}[\"'`]?\]?[ \t]{0,8}(?:=>|:=|={1,2}|:)[ \t]{0,8}\\{0,3}[\"'`]?"
+_ASSIGNED = re.compile(
+    rb"(?P<name>(?:" + _STRONG_WORD + rb"|" + _WEAK_WORD + rb")[A-Za-z0-9_]{0,20})"
+    rb"\\{0,3}[\"'`]?\]?(?P<sign>[ \t]{0,8}(?:=>|:=|={1,2}|:)[ \t]{0,8})"
+    rb"(?:\\{0,3}(?P<quote>[\"'`])"
+    rb"(?P<quoted>[^\x00\"'`\n\\]{6,1024}|(?:(?!(?P=quote))[^\x00\n\\]|\\.){6,1024}?)\\{0,3}(?P=quote)"
+    rb"|(?P<bare>[^\x00\s\"'`,;<>(){}\[\]&|\\]{6,1024}))"
+)  # fmt: skip
+_BARE_REMAINDER = re.compile(rb"[^\x00\s\"'`,;<>(){}\[\]&|\\]*")
+_NAME = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-."
+_OTHER_NAME = re.compile(
+    rb"(?i)(?:^|[_.-])(?:page|next(?:page|token|[_.-])|continu|cursor|count|limit|max|min|num|total|budget|cache|csrf)"
+    rb"|tokeni[sz]"
+    rb"|_(?:id|ids|name|names|type|url|uri|path|file|length|len|size|env|field|hint|policy|regex|pattern|format)$"
+)
+# Names that end in `key` and name a place, not a secret.
+_OTHER_KEY = re.compile(
+    rb"(?i)(?:^|[_.-])(?:primary|foreign|public|partition|sort|idempotency|prompt|row|object|group|dedup[a-z]*|routing"
+    rb"|hash|range|index|storage|s3|file|image|blob|asset|media|lookup|join|map|state|translation|label|message|event"
+    rb"|entity|record|unique|config|feature|flag|issue|project|space|node|thread|item|document|doc|content|data|query"
+    rb"|search|metric|log|trace|span|topic|queue|shard|bucket|tag|field|column|param|attr|property|json|dict|locale)"
+    rb"[_.-]?key$|^key[0-9]*$|(?:monkey|donkey|turkey|hotkey|hockey|whiskey|jockey)$"
+)
+_DOTTED = re.compile(rb"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)+\Z")
+_IDENTIFIER = re.compile(rb"[A-Za-z_]\w*\Z")
+_AWS_NAME = re.compile(rb"(?i)aws.*secret")
+_AWS_SECRET = re.compile(rb"[A-Za-z0-9/+=]{40}\Z")
+_PASSWORD_NAME = re.compile(rb"(?i)pass|pwd|secret")
+_STRONG_NAME = re.compile(_STRONG_WORD + rb"[A-Za-z0-9_]{0,20}\Z")
+_VARIABLE_NAME = re.compile(rb"[A-Z][A-Z0-9_]{2,}\Z")
+
+
+def whole_value(text: bytes, start: int, end: int) -> ByteRange:
+    """As far as the value goes: an expression is bounded, so that hostile text costs little; a secret is not."""
+    remainder = _BARE_REMAINDER.match(text, end) if end - start >= _BARE_BYTES_MAX else None
+    return start, remainder.end() if remainder else end
+
+
+def _assigned(text: bytes, start: int, _: int) -> ByteRange | None:
+    """`DB_PASSWORD="…"`, `api_key: …`, `secret => '…'`: a name that says secret and a value that looks like one."""
+    match = _ASSIGNED.match(text, start)
+    if match is None:
+        return None
+    name = _whole_name(text, start, match.end("name"))
+    if match["quoted"]:
+        return match.span("quoted") if _is_assigned(name, match["quoted"], is_quoted=True, is_tight=True) else None
+    is_tight = match["sign"] == b"=" or match["sign"].lstrip()[:1] == b":"
+    if _is_assigned(name, match["bare"], is_quoted=False, is_tight=is_tight) or _is_in_connection(text, match, name):
+        return whole_value(text, *match.span("bare"))
+    return None
+
+
+def _whole_name(text: bytes, start: int, end: int) -> bytes:
+    """The name that the secret word ends: `AZURE_OPENAI_API_KEY`."""
+    floor = max(0, start - _NAME_BYTES_MAX)
+    return text[floor + len(text[floor:start].rstrip(_NAME)) : end]
+
+
+def _is_in_connection(text: bytes, match: re.Match[bytes], name: bytes) -> bool:
+    """A password between the `;` of a connection string, where any word may be one: `Uid=app;Pwd=mellon;`."""
+    before = text[max(0, match.start() - _CONNECTION_BYTES) : match.start()].rpartition(b"\n")[2]
+    value = match["bare"]
+    if not _PASSWORD_NAME.search(name) or b"=" not in before or b";" not in before:
+        return False
+    return match["sign"].strip() == b"=" and not is_placeholder(value) and b"%" not in value
+
+
+def _is_assigned(name: bytes, value: bytes, *, is_quoted: bool, is_tight: bool) -> bool:
+    """Whether a value under this name is a secret; only its beginning is examined."""
+    value = value[:_JUDGED_BYTES]
+    if _OTHER_NAME.search(name) or (not is_quoted and _DOTTED.match(value)):
+        return False
+    if _STRONG_NAME.search(name) is None:
+        return _is_weakly_named(name, value)
+    if is_random(value) or (_AWS_NAME.search(name) and _AWS_SECRET.match(value)):
+        return True
+    if _PASSWORD_NAME.search(name) is None:
+        return _is_short_key(value)
+    if is_quoted:
+        return is_password(value)
+    return _is_bare_password(name, value, is_tight=is_tight)
+
+
+def _is_weakly_named(name: bytes, value: bytes) -> bool:
+    """`token`, and names that end in `key`, `pat` or `auth`: only a random value is a secret."""
+    if _OTHER_KEY.search(name):
+        return False
+    if name[-5:].lower() in (b"_pass", b"-pass"):
+        return is_password(value) and not is_common_word(value)
+    if name[-5:].lower() == b"token" or _VARIABLE_NAME.match(name):
+        return is_random(value)
+    return is_opaque(value)
+
+
+def _is_short_key(value: bytes) -> bool:
+    """A key shorter than those that look random, or of digits alone, under a name that leaves no doubt."""
+    if is_placeholder(value) or is_common_word(value):
+        return False
+    digits = count_digits(value)
+    return (len(value) >= 16 and digits == len(value)) or (len(value) >= 12 and 4 <= digits < len(value))
+
+
+def _is_bare_password(name: bytes, value: bytes, *, is_tight: bool) -> bool:
+    """An unquoted password: no code, and more than a word, unless an environment variable is set to it."""
+    if not value.isascii() or len(value) > 64 or is_placeholder(value):
+        return False
+    marks = sum(byte in b"!#$%^&*@~" for byte in value)
+    if is_password(value) and len(value) >= 8 and count_digits(value) + marks >= 2:
+        return True
+    if not is_tight or is_common_word(value):
+        return False
+    if _VARIABLE_NAME.match(name) and _IDENTIFIER.match(value):
+        return len(value) >= 6 and value != value.upper()
+    return is_password(value) and value[:1].isalnum()
+
+
+_SENTENCE = re.compile(
+    rb"(?P<name>" + _STRONG_WORD + rb"|(?i:token|key))[\"'`]?[ \t]{1,4}"
+    rb"(?:(?P<verb>(?i:is|was))[ \t:]{1,3}|->[ \t]?)?[\"'`]?(?P<value>[^\x00\s\"'`,;<>(){}\[\]|\\]{6,1024})"
+)
+
+
+_SENTENCE_MARKS = b".:!?"
+_KEY_OF = re.compile(
+    rb"(?i)(?:api|access|account|private|secret|auth|encryption|signing|license|master|admin)[-_. ]\Z"
+)
+
+
+def _sentence(text: bytes, start: int, _: int) -> ByteRange | None:
+    """`the token 9f86…`, `password is Tr0ub4dor`: a name, white space or a verb, and a value that is random."""
+    match = _SENTENCE.match(text, start)
+    if match is None:
+        return None
+    name = _whole_name(text, start, match.end("name"))
+    value = match["value"][:_JUDGED_BYTES].rstrip(_SENTENCE_MARKS)
+    is_named = _OTHER_KEY.search(name) is None or _KEY_OF.search(text[max(0, start - 16) : start]) is not None
+    if not is_named or _OTHER_NAME.search(name):
+        return None
+    if not is_opaque(value) and not (match["verb"] and _is_spoken_password(name, value)):
+        return None
+    first, last = whole_value(text, *match.span("value"))
+    return first, first + len(text[first:last].rstrip(_SENTENCE_MARKS))
+
+
+def _is_spoken_password(name: bytes, value: bytes) -> bool:
+    return name.lower().find(b"pass") >= 0 and is_password(value) and count_digits(value) >= 1
+
+
+_GLUED = re.compile(rb"(?i:key|token|secret)[-_](?P<value>[A-Za-z0-9+/=]{24,1024})")
+_GLUED_NAME = re.compile(rb"(?i)(?:(?:api|access|secret|private|auth)[-_]?key|token|secret)\Z")
+
+
+def _glued(text: bytes, start: int, _: int) -> ByteRange | None:
+    """`bedrock-api-key-…`, `my-secret-9f86…`: a name and a random value in one word."""
+    match = _GLUED.match(text, start)
+    if match is None or not is_opaque(match["value"][:_JUDGED_BYTES]) or count_digits(match["value"]) < 4:
+        return None
+    name = _whole_name(text, start, match.start("value") - 1)
+    if _GLUED_NAME.search(name) is None or _OTHER_NAME.search(name):
+        return None
+    return whole_value(text, *match.span("value"))
+
+
+_OPTION = re.compile(
+    rb"--[A-Za-z0-9._-]{0,41}(?P<word>(?i:key|token|secret|passw(?:or)?d|passphrase|pass|pwd|credentials?|auth|pat))"
+    rb"(?:[ \t]{1,3}|=)(?P<quote>\\?[\"']?)(?P<value>[^\x00\s\"'`,;<>(){}\[\]|\\]{4,1024})"
+)
+
+
+def _option(text: bytes, start: int, _: int) -> ByteRange | None:
+    """`--api-key …`, `--token=…`: the value of an option with a secret name."""
+    match = _OPTION.match(text, start)
+    if match is None:
+        return None
+    value = match["value"][:_JUDGED_BYTES]
+    if (
+        value[:1] in b"-$%"
+        or is_placeholder(value)
+        or is_common_word(value)
+        or _DOTTED.match(value)
+        or b"/" in value[:1]
+    ):
+        return None
+    is_secret = is_random(value) or (len(value) >= 8 and count_digits(value) >= 2)
+    if match["word"].lower()[:2] in (b"pa", b"pw") and match["word"].lower() != b"pat":
+        is_secret = is_secret or is_password(value)
+    return whole_value(text, *match.span("value")) if is_secret else None
+
+
+_PROGRAM_PASSWORD = re.compile(
+    rb"(?:sshpass|mysql(?:dump|admin)?|mariadb|(?:docker|podman|registry|oc|acr)[ \t]+login"
+    rb"|(?i:psexec(?:\.exe)?)|redis-cli|mongo(?:sh|dump|restore|export|import)?)(?:[ \t][^\x00\n|;&]{0,160}?)?"
+    rb"[ \t](?:-p|-a|--pass)[ \t=]?(?P<quote>[\"']?)(?P<value>[^\x00\s\"'|;&<>$-][^\x00\s\"'|;&<>]{3,256})"
+)
+
+
+def _program_password(text: bytes, start: int, _: int) -> ByteRange | None:
+    """`mysql -u root -pmellon1`, `docker login -u ann -p …`: programs whose `-p` is a password."""
+    match = _PROGRAM_PASSWORD.match(text, start)
+    if match is None or is_placeholder(match["value"]) or is_common_word(match["value"]):
+        return None
+    return match.span("value") if not match["value"].isdigit() else None
+
+
+_NETRC = re.compile(
+    rb"login[ \t\r\n]{1,8}\S{1,128}[ \t\r\n]{1,8}password[ \t]{1,8}(?P<value>[^\x00\s\"'`<>$]{4,256})"
+)
+
+
+def _netrc(text: bytes, start: int, _: int) -> ByteRange | None:
+    """`machine example.com login ann password mellon`, as in a `.netrc` file."""
+    match = _NETRC.match(text, start)
+    return match.span("value") if match and not is_placeholder(match["value"]) else None
+
+
+_VALUE_START = rb"[^\x00\s,;{}][^\x00\s]{5}"
+
+DETECTORS = (
+    Detector("SECRET", _STRONG_WORD + rb"[A-Za-z0-9_]{0,20}" + _ASSIGN + _VALUE_START, _assigned),
+    Detector("SECRET", _WEAK_WORD + rb"[0-9]{0,2}" + _ASSIGN + rb"[A-Za-z0-9+/_.~=:-]{12}", _assigned),
+    Detector("SECRET", rb"(?i:_pass)" + _ASSIGN + rb"[^\x00\s\"'`,;{}]{6}", _assigned),
+    Detector(
+        "SECRET",
+        rb"(?i:passw(?:or)?d|secret|token|key)[\"'`]?[ \t]{1,4}(?:(?i:is)[ \t]{1,2}|->[ \t]?)?[\"'`]?"
+        rb"[A-Za-z0-9+/_.~=-]{16}",
+        _sentence,
+    ),
+    Detector(
+        "SECRET", rb"(?i:pass(?:word|phrase|code|wd))[\"'`]?[ \t]{1,4}(?i:is|was)[ \t:]{1,3}[^\x00\s]{6}", _sentence
+    ),
+    Detector("SECRET", rb"(?i:key|token|secret)[-_][A-Za-z0-9+/=]{24}", _glued),
+    Detector(
+        "SECRET",
+        rb"--[A-Za-z0-9][A-Za-z0-9._-]{0,40}(?i:key|token|secret|passw(?:or)?d|passphrase|pass|pwd|credentials?|auth|pat)"
+        rb"(?:[ \t]{1,3}|=)\\?[\"']?[A-Za-z0-9][^\x00\s]{3}",
+        _option,
+    ),
+    Detector(
+        "SECRET",
+        rb"(?:sshpass|mysql|mariadb|(?:docker|podman|registry|oc|acr)[ \t]{1,4}login|(?i:psexec)|redis-cli|mongo)"
+        rb"[a-zA-Z.]{0,8}[ \t]",
+        _program_password,
+    ),
+    Detector("SECRET", rb"login[ \t\r\n]{1,8}[^\x00\s]{1,128}[ \t\r\n]{1,8}password[ \t]", _netrc),
+)
