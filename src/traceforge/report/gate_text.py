@@ -358,8 +358,11 @@ def offline_lines(offline: OfflineReport) -> Iterator[str]:
         why = f" ({strength.why_not_named})" if strength.why_not_named else ""
         ports = f", except for ports {', '.join(strength.ports)}" if strength.ports else ""
         yield f"offline: {strength.word}{why}{ports}"
+        if strength.gaps or not strength.names_refusals:
+            yield f"    not closed: {'; '.join(strength.not_closed)}"
         return
     yield f"offline: hooks only ({strength.why})"
+    yield "    closed for Python and Node.js alone"
     if offline.other_programs:
         names = sorted(offline.other_programs)
         more = f" and {len(names) - NAMES_SHOWN} more" if len(names) > NAMES_SHOWN else ""
@@ -372,6 +375,8 @@ def offline_json(offline: OfflineReport) -> JSONObject:
         "strength": offline.strength.word,
         "why": offline.strength.why or offline.strength.why_not_named,
         "ports": list(offline.strength.ports),
+        "closed": list(offline.strength.closed),
+        "not_closed": list(offline.strength.not_closed),
         "refused": [
             {
                 "place": refusal.address,

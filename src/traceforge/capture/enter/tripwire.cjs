@@ -1,7 +1,7 @@
 // The tripwire for Node.js: in a test, a process connects to loopback, and nowhere else.
 //
-// In: TRACEFORGE_TRIPWIRE, `file|open ports|ports of models|port of the proxy|paths of models`. Out: an error that names
-// the host, and a line of JSON in the file, which the parent reads. Never: restricts a Unix socket, a pipe, or a server.
+// In: TRACEFORGE_TRIPWIRE, `file|open ports|ports of models|port of the proxy|ports of the run|paths of models`. Out: an
+// error that names the host, and a line of JSON in the file, which the parent reads. Never: restricts a Unix socket, a pipe, or a server.
 //
 // Every client of Node.js (http, https, fetch, undici, http2, tls, ws) connects through net.Socket.prototype.connect.
 // Requests of http, https and fetch to an allowed port are checked by their path; those of http2 are not.
@@ -14,10 +14,12 @@ if (settings) {
   const dgram = require("dgram");
   const path = require("path");
 
-  const [file, ports, models, proxyPort, ...paths] = settings.split("|");
+  const [file, ports, models, proxyPort, runPorts, ...paths] = settings.split("|");
   const modelPaths = new RegExp(paths.join("|") || "(?!)");
   const openPorts = ports === "*" ? null : ports.split(",").filter(Boolean).map((range) => range.split("-").map(Number));
   const modelPorts = new Set((models || "").split(",").filter(Boolean).map(Number));
+  const ownPorts = new Set((runPorts || "").split(",").filter(Boolean).map(Number));
+  const ownHosts = new Set(["127.0.0.1", "::ffff:127.0.0.1", "localhost"]);
   const reasons = {
     remote: "a test has no network",
     port: "this run is sealed, and the port is not in test.allow_ports",
@@ -43,6 +45,7 @@ if (settings) {
   const findProblem = (host, port) => {
     if (!isLoopback(host)) return "remote";
     if (modelPorts.has(port)) return "model";
+    if (ownPorts.has(port) && ownHosts.has(String(host || "localhost").toLowerCase())) return "";
     return openPorts !== null && !openPorts.some(([first, last]) => first <= port && port <= last) ? "port" : "";
   };
 

@@ -13,6 +13,8 @@ that, and it is how programs learn their own address.
     blocked   ports of loopback at which models answer, joined by commas
     |
     proxy     the port of the proxy that replays, where there is one: models answer there, too
+    |
+    own       ports of the run itself, joined by commas: open at 127.0.0.1, and at no other address of loopback
 """
 
 from __future__ import annotations
@@ -43,7 +45,7 @@ class Tripwire:
     """What may be reached; every other connection is refused and reported."""
 
     def __init__(self, text: str, address: str, token: str) -> None:
-        ports, blocked, proxy_port = [*text.split("|"), ""][:3]
+        ports, blocked, proxy_port, own_ports = [*text.split("|"), "", ""][:4]
         self._address = address
         self._token = token
         self._open_ports = (
@@ -51,6 +53,7 @@ class Tripwire:
         )
         self._model_ports = {int(port) for port in blocked.split(",") if port}
         self._proxy_port = int(proxy_port) if proxy_port else None
+        self._own_ports = {int(port) for port in own_ports.split(",") if port}
         self._report_count = 0
         self._children: set[tuple[str, bool]] = set()
 
@@ -113,6 +116,8 @@ class Tripwire:
             return REMOTE
         if port in self._model_ports:
             return MODEL
+        if port in self._own_ports and _text(host).lower() in _OWN_HOSTS:
+            return ""
         if self._open_ports is not None and not any(first <= port <= last for first, last in self._open_ports):
             return PORT
         return ""
@@ -215,6 +220,7 @@ def _text(value: Any) -> str:
     return str(value)
 
 
+_OWN_HOSTS = ("127.0.0.1", "::ffff:127.0.0.1", "localhost")
 _FAMILIES = (_socket.AF_INET, _socket.AF_INET6)
 _START_EVENTS = {
     "subprocess.Popen": 3,

@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import secrets
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from uuid import uuid4
 
@@ -21,6 +22,7 @@ from traceforge.capture.replay_responder import ReplayResponder
 from traceforge.capture.run.environment import StartProxy, command_environment, read_upstreams
 from traceforge.capture.run.listener import ProcessListener
 from traceforge.capture.run.offline import OfflineReport, OfflineRun
+from traceforge.capture.run.privileges import hidden_memory
 from traceforge.capture.run.process_reports import ProcessReports
 from traceforge.capture.run.run_proxy import RunProxy
 from traceforge.capture.run.spawn import Mask, blocked_signals, run_process
@@ -89,7 +91,7 @@ def run_command(
     run_proxy = RunProxy(engine, loaded, replay)
     start = start_proxy or (run_proxy.start if with_proxy else None)
     processes = _CommandProcesses(words, loaded, reports, token, plays=replay is not None)
-    with blocked_signals() as mask:
+    with blocked_signals() as mask, hidden_memory() if offline else nullcontext():
         listener = ProcessListener(reports)
         try:
             processes.run(os.environ if environ is None else environ, mask, listener, start, offline=offline)

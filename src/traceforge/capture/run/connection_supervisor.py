@@ -1,17 +1,18 @@
 """The supervisor of a sealed command: decides about each connection, and reports who made one that is refused.
 
 In: notifications of the kernel about calls that wait (`syscall_filter.py`), and the rules of the run. Out: refusals,
-with the process, for the report of the run. Never: the only thing between a program and the network: what it lets
-continue, Landlock checks again, because another thread of the program may change the address in the meantime. Never
-waits for anything itself: a program that waits for it would wait longer.
+with the process, for the report of the run. Never: lets a `connect` of an internet socket continue: another thread of
+the program could change the address in the meantime, so the supervisor opens the connection itself, on a copy of the
+program's socket. Never waits for anything itself: a program that waits for it would wait longer.
 
     connect      to a TCP port: as `tripwire.py` decides; of a datagram socket: sends nothing and is how programs
                  learn their own address, so it is allowed, but the socket cannot send afterwards. QUIC's port is
-                 refused, and a name server may be asked
-    sendto, …    a datagram to another machine is refused; so is a query for the address of a host, by its name
+                 refused; so is what the C library asks a name server afterwards, by the name of the host
+    sendto, …    a datagram to another machine is refused; so is a query for a host, by its name
 
-If the supervisor ends, the kernel lets the calls that wait for it fail with "function not implemented". Nothing
-hangs, nothing is let through, and the run is unchecked.
+Where the system does not allow to copy sockets (a container without `pidfd_getfd`), calls continue, Landlock checks
+the ports again, and the report says it. If the supervisor ends, the kernel lets the calls that wait for it fail with
+"function not implemented". Nothing hangs, nothing is let through, and the run is unchecked.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ from traceforge.capture.run.socket_addresses import (
     parse_address,
     parse_dns_query,
 )
-from traceforge.capture.run.socket_copies import copy_socket
+from traceforge.capture.run.socket_copies import connect_socket, copy_socket
 from traceforge.capture.run.syscall_filter import MSG_FASTOPEN, SyscallNumbers
 
 CALL_32_BIT = "an address that a 32-bit program has"  # The arguments of such a call are not read.
@@ -52,8 +53,10 @@ _MESSAGE = struct.Struct("=QIIQQQQII")  # name, its length, parts, their number,
 _MESSAGE_STEP = 64  # of one message in the list of `sendmmsg`
 _PART = struct.Struct("=QQ")
 
+_INTERNET_PROTOCOLS = ("TCP", "UDP", "PING", "RAW")
+
 OnRefusal = Callable[[int, str, str], object]  # process or thread, address, why
-# Process or thread, its socket and where it connects: the result of the call, or None: it continues.
+# Process or thread, its socket and where it connects: the result of the call, or None: it is connected as it asks.
 OnAllowed = Callable[[int, int, Destination], int | None]
 OnUnread = Callable[[int], object]  # process or thread
 
@@ -66,6 +69,16 @@ class SupervisedCall(NamedTuple):
     number: int
     architecture: int
     arguments: tuple[int, ...]
+
+
+class CallDecision(NamedTuple):
+    """What becomes of a call; by default it continues."""
+
+    destination: Destination | str = ""
+    why: str = ""  # it is refused, one of `tripwire.REASONS`
+    address: bytes = b""  # to which the supervisor connects the socket
+    opens_tcp: bool = False
+    may_send: bool = True  # False: a datagram socket that only learns its own address
 
 
 class ConnectionSupervisor:
@@ -82,6 +95,9 @@ class ConnectionSupervisor:
         on_unread: OnUnread,
     ) -> None:
         self.failure = ""  # why the supervisor ended before the run did
+        self.could_not_copy = False  # a socket: its call continued
+        self._lock = threading.Lock()
+        self._is_open = True  # the listener
         self._listener = listener
         self._calls = calls
         self._rules = rules
@@ -117,7 +133,9 @@ class ConnectionSupervisor:
         except BaseException as exc:  # noqa: BLE001 (a thread that ends without a word would make the run green)
             self.failure = f"{type(exc).__name__}: {exc}"
         finally:
-            os.close(self._listener)
+            with self._lock:
+                self._is_open = False
+                os.close(self._listener)
 
     def _answer_next(self) -> None:
         buffer = bytearray(_NOTIFICATION.size)
@@ -128,10 +146,15 @@ class ConnectionSupervisor:
                 return
             raise
         call_id, thread, _, number, architecture, _, *arguments = _NOTIFICATION.unpack(buffer)
-        result = self._decide(SupervisedCall(call_id, thread, number, architecture, tuple(arguments)))
-        response = (call_id, 0, 0, _CONTINUE) if result is None else (call_id, 0, -result, 0)
+        self._answer(SupervisedCall(call_id, thread, number, architecture, tuple(arguments)))
+
+    def _respond(self, call: SupervisedCall, result: int | None) -> None:
+        """End the call with an error or 0; None: it continues."""
+        response = (call.id, 0, 0, _CONTINUE) if result is None else (call.id, 0, -result, 0)
         try:
-            fcntl.ioctl(self._listener, _SEND, bytearray(_RESPONSE.pack(*response)))
+            with self._lock:
+                if self._is_open:
+                    fcntl.ioctl(self._listener, _SEND, bytearray(_RESPONSE.pack(*response)))
         except OSError as exc:
             if exc.errno != errno.ENOENT:  # The process has ended.
                 raise
@@ -144,43 +167,76 @@ class ConnectionSupervisor:
             return False
         return True
 
-    def _decide(self, call: SupervisedCall) -> int | None:
-        """The result of the call, an error or 0; None: it continues."""
+    def _answer(self, call: SupervisedCall) -> None:
         if call.architecture != self._calls.audit:
             if self._is_waiting(call):
                 self._on_refusal(call.thread, CALL_32_BIT, REMOTE)
-            return errno.EACCES
+            return self._respond(call, errno.EACCES)
         try:
             with _ProcessMemory(call.thread) as memory:
-                destination, why, is_tcp = self._judge(call, memory)
+                decision = self._judge(call, memory)
         except PermissionError:  # A process that hides its memory: Landlock decides, and the run says so.
             if self._is_waiting(call):
                 self._on_unread(call.thread)
-            return None
+            return self._respond(call, None)
         except OSError:  # A bad pointer, which the kernel will refuse; or the process has ended.
-            return None
+            return self._respond(call, None)
         if not self._is_waiting(call):
-            return errno.EACCES
-        if why:
-            self._on_refusal(call.thread, str(destination), why)
-            return errno.EACCES
-        if not is_tcp or not isinstance(destination, Destination):
-            return None
-        if call.number != self._calls.connect:  # TCP Fast Open is no way in.
-            return errno.EACCES
-        return self._on_allowed(call.thread, call.arguments[0], destination)
+            return self._respond(call, errno.EACCES)
+        if decision.why:
+            return self._refuse(call, decision)
+        if decision.opens_tcp and call.number != self._calls.connect:  # TCP Fast Open is no way in.
+            return self._respond(call, errno.EACCES)
+        if not decision.address:
+            return self._respond(call, None)
+        if decision.opens_tcp and isinstance(decision.destination, Destination):
+            result = self._on_allowed(call.thread, call.arguments[0], decision.destination)
+            if result is not None:
+                return self._respond(call, result)
+        return self._connect(call, decision)
 
-    def _judge(self, call: SupervisedCall, memory: _ProcessMemory) -> tuple[Destination | str, str, bool]:
-        """The destination, why it is refused ("": it is not), and whether a TCP connection would be opened."""
+    def _refuse(self, call: SupervisedCall, decision: CallDecision) -> None:
+        self._on_refusal(call.thread, str(decision.destination), decision.why or REMOTE)
+        self._respond(call, errno.EACCES)
+
+    def _connect(self, call: SupervisedCall, decision: CallDecision) -> None:
+        """Connect the socket of the call; one that would wait does so in a thread of its own."""
+        try:
+            copy = copy_socket(call.thread, call.arguments[0])
+        except OSError:
+            self.could_not_copy = True
+            is_lookup = isinstance(decision.destination, Destination) and decision.destination.port == DNS_PORT
+            if decision.may_send or is_lookup:
+                return self._respond(call, None)
+            return self._refuse(call, decision)
+        if not self._is_waiting(call):
+            copy.close()
+            return self._respond(call, errno.EACCES)
+        if decision.opens_tcp and os.get_blocking(copy.fileno()):
+            threading.Thread(
+                target=self._wait_for_connect, args=(call, copy, decision), name="traceforge connect", daemon=True
+            ).start()
+            return None
+        return self._finish_connect(call, copy, decision)
+
+    def _wait_for_connect(self, call: SupervisedCall, copy: socket.socket, decision: CallDecision) -> None:
+        try:
+            self._finish_connect(call, copy, decision)
+        except BaseException as exc:  # noqa: BLE001 (as in `_supervise`)
+            self.failure = f"{type(exc).__name__}: {exc}"
+
+    def _finish_connect(self, call: SupervisedCall, copy: socket.socket, decision: CallDecision) -> None:
+        with copy:
+            if not decision.may_send:
+                with suppress(OSError):
+                    copy.shutdown(socket.SHUT_WR)  # works, and says that it is not connected yet
+            result = connect_socket(copy, decision.address)
+        self._respond(call, result)
+
+    def _judge(self, call: SupervisedCall, memory: _ProcessMemory) -> CallDecision:
         calls, arguments = self._calls, call.arguments
         if call.number == calls.connect:
-            destination = parse_address(memory.read(arguments[1], _limit(arguments[2])), is_connect=True)
-            if destination is None:
-                return "", "", False
-            protocol = find_protocol(call.thread, arguments[0])
-            if protocol.startswith("UDP"):
-                return destination, self._judge_datagram_socket(call, destination), False
-            return destination, self._rules.find_problem(destination.host, destination.port), True
+            return self._judge_connect(call, memory.read(arguments[1], _limit(arguments[2])))
         if call.number == calls.sendto:
             name, part, flags = arguments[4:6], arguments[1:3], arguments[3]
             return self._judge_datagram(call, memory, [(name, part)], flags)
@@ -195,15 +251,19 @@ class ConnectionSupervisor:
             messages.append(((name_at, name_length), part))
         return self._judge_datagram(call, memory, messages, flags)
 
-    def _judge_datagram_socket(self, call: SupervisedCall, destination: Destination) -> str:
-        """Why a datagram socket may not be connected; one that may is connected in order to learn an address."""
-        if is_loopback(destination.host) or destination.port == DNS_PORT:
-            return ""
-        if destination.port == QUIC_PORT:
-            return REMOTE
-        if self._is_waiting(call):
-            _forbid_sending(call.thread, call.arguments[0])
-        return ""
+    def _judge_connect(self, call: SupervisedCall, address: bytes) -> CallDecision:
+        """On an internet socket, an address of another family disconnects or is an error: the kernel says which."""
+        protocol = find_protocol(call.thread, call.arguments[0])
+        destination = parse_address(address, is_connect=True)
+        if destination is None:
+            return CallDecision(address=address if protocol.startswith(_INTERNET_PROTOCOLS) else b"")
+        problem = self._rules.find_problem(destination.host, destination.port)
+        if not protocol.startswith("UDP"):
+            return CallDecision(destination, problem, address, opens_tcp=True)
+        if destination.port == QUIC_PORT and not is_loopback(destination.host):
+            return CallDecision(destination, REMOTE)
+        may_send = is_loopback(destination.host) and (destination.port != DNS_PORT or not problem)
+        return CallDecision(destination, address=address, may_send=may_send)
 
     def _judge_datagram(
         self,
@@ -211,33 +271,30 @@ class ConnectionSupervisor:
         memory: _ProcessMemory,
         messages: Sequence[tuple[tuple[int, ...], tuple[int, ...]]],
         flags: int,
-    ) -> tuple[Destination | str, str, bool]:
+    ) -> CallDecision:
         """The first of several messages that is refused; each is the place and length of its address and its data."""
         protocol = ""
         for (name_at, name_length), (data_at, data_length) in messages:
             if not name_at and (call.number != self._calls.sendmmsg or not data_at):
                 continue
             protocol = protocol or find_protocol(call.thread, call.arguments[0])
-            if not protocol.startswith(("UDP", "TCP", "RAW", "PING")):
-                return "", "", False
+            if not protocol.startswith(_INTERNET_PROTOCOLS):
+                return CallDecision()
             if protocol.startswith("UDP") and (host := self._find_queried_host(memory, data_at, data_length)):
-                return host, REMOTE, False
+                return CallDecision(host, REMOTE)
             destination = (
                 parse_address(memory.read(name_at, _limit(name_length)), is_connect=False) if name_at else None
             )
             if destination is None:
                 continue
             if protocol.startswith("TCP"):
-                return destination, *self._judge_fast_open(destination, flags)
+                if not flags & MSG_FASTOPEN:  # Without it, the kernel ignores the address.
+                    return CallDecision()
+                why = self._rules.find_problem(destination.host, destination.port)
+                return CallDecision(destination, why, opens_tcp=True)
             if not is_loopback(destination.host):
-                return destination, REMOTE, False
-        return "", "", False
-
-    def _judge_fast_open(self, destination: Destination, flags: int) -> tuple[str, bool]:
-        """Without the flag, the kernel ignores the address of a message on a TCP socket."""
-        if not flags & MSG_FASTOPEN:
-            return "", False
-        return self._rules.find_problem(destination.host, destination.port), True
+                return CallDecision(destination, REMOTE)
+        return CallDecision()
 
     def _find_queried_host(self, memory: _ProcessMemory, data_at: int, data_length: int) -> str:
         """The host that a packet asks a name server for; "" for this machine's own name, as in `tripwire.py`."""
@@ -267,12 +324,6 @@ class _ProcessMemory:
         if place >= 1 << 63:
             raise OSError(errno.EFAULT, "no address of a program")
         return os.pread(self._file, length, place)
-
-
-def _forbid_sending(thread: int, file: int) -> None:
-    """Close one direction of a socket of another process; where the kernel does not allow it, nothing changes."""
-    with suppress(OSError), copy_socket(thread, file) as datagram_socket:
-        datagram_socket.shutdown(socket.SHUT_WR)  # works, and says that it is not connected yet
 
 
 def _limit(length: int) -> int:

@@ -37,7 +37,14 @@ from traceforge.capture.run.process_origins import ProcessOrigins
 from traceforge.capture.run.process_reports import NAME_LENGTH_MAX, ProcessReports
 from traceforge.capture.run.process_scan import ProcessScan
 from traceforge.capture.run.refusing_proxy import PROXY_VARIABLES, RefusingProxy
-from traceforge.capture.run.seal import OnListener, SealStatus, reason_not_sealable
+from traceforge.capture.run.seal import (
+    HOSTS_AT_OPEN_PORTS,
+    LOOK_UPS,
+    OnListener,
+    SealStatus,
+    find_gaps,
+    reason_not_sealable,
+)
 from traceforge.capture.run.socket_addresses import Destination
 from traceforge.capture.run.socket_copies import copy_socket
 from traceforge.capture.run.syscall_filter import find_architecture
@@ -72,7 +79,8 @@ class OfflineRun:
         self._origins = ProcessOrigins(reports)
         self._allowed = [ports for text in rule.allow_ports if (ports := port_range(text))]
         why = "test.seal_network is off" if rule.seal_network == "off" else reason_not_sealable()
-        self.strength = SealStatus(not why, why, tuple(map(_format_ports, self._allowed)))
+        gaps = find_gaps() if not why else ()
+        self.strength = SealStatus(not why, why, tuple(map(_format_ports, self._allowed)), gaps=gaps)
         self._folder = tempfile.mkdtemp(prefix="traceforge-node-")
         self._scan = ProcessScan()
         self._scan.looks_for_sockets = not self.strength.is_sealed
@@ -90,10 +98,12 @@ class OfflineRun:
 
     def environment(self, proxy: str, address: str) -> environment.OfflineEnvironment:
         """The variables of the command; `proxy` is the run's own, `address` that of the listener."""
-        open_ports = ",".join(_format_range(ports) for ports in self._ranges(proxy, address))
-        blocked = ",".join(map(str, sorted(self.model_ports)))
+        open_ports = ",".join(map(_format_range, self._allowed)) if self.strength.is_sealed else "*"
+        blocked, own = (
+            ",".join(map(str, sorted(ports))) for ports in (self.model_ports, self._own_ports(proxy, address))
+        )
         proxy_port = urlsplit(proxy).port if proxy else ""
-        allowed = f"{open_ports if self.strength.is_sealed else '*'}|{blocked}|{proxy_port}"
+        allowed = f"{open_ports}|{blocked}|{proxy_port}|{own}"
         self._rules = allowed
         options = self._environ.get("NODE_OPTIONS", "")
         quoted = json_bytes(NODE_FILE).decode()
@@ -109,12 +119,14 @@ class OfflineRun:
         """The ports that stay open under a seal; None: the run is not sealed."""
         if not self.strength.is_sealed:
             return None
-        return {port for ports in self._ranges(proxy, address) for port in ports} - self.model_ports
+        allowed = {port for ports in self._allowed for port in ports}
+        return (allowed | self._own_ports(proxy, address)) - self.model_ports
 
-    def _ranges(self, proxy: str, address: str) -> list[range]:
-        ours = [self._refusing.port, urlsplit(proxy).port if proxy else None]
-        ours += [int(address.rpartition(":")[2])] if address.startswith("tcp:") else []
-        return [*self._allowed, *(range(port, port + 1) for port in ours if port)]
+    def _own_ports(self, proxy: str, address: str) -> set[int]:
+        """The ports of the run itself, at 127.0.0.1."""
+        ports = [self._refusing.port, urlsplit(proxy).port if proxy else None]
+        ports += [int(address.rpartition(":")[2])] if address.startswith("tcp:") else []
+        return {port for port in ports if port}
 
     def choose_supervisor(self) -> OnListener | None:
         """What starts the supervisor; None where it could not read the addresses of connections."""
@@ -183,6 +195,9 @@ class OfflineRun:
         if self._supervisor is not None:
             self._supervisor.close()
             failure = self._supervisor.failure
+            if self._supervisor.could_not_copy:
+                gaps = (*self.strength.gaps, HOSTS_AT_OPEN_PORTS, LOOK_UPS)
+                self.strength = self.strength._replace(gaps=gaps)
         if self._relay is not None:
             self._relay.close()
         self._scan.close()

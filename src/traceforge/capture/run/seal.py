@@ -9,6 +9,9 @@ Landlock knows ports and no addresses, connections of TCP and nothing else. Besi
 supervisor (`connection_supervisor.py`), which knows addresses and names who was refused. Landlock enforces even if
 the supervisor ends. `no_new_privs`, which both need, also means that no program of the command gains
 privileges: `sudo` does not work in it.
+
+Landlock also keeps sealed processes from attaching to processes outside, and from Linux 6.12 on from signalling them
+and from their abstract Unix sockets. What root could still do, `privileges.py` takes away.
 """
 
 from __future__ import annotations
@@ -23,16 +26,32 @@ from collections.abc import Callable, Collection
 from queue import SimpleQueue
 from typing import NamedTuple, TypeVar
 
-from traceforge.capture.run.syscall_filter import install_filter, install_listening_filter
+from traceforge.capture.run.privileges import drop_capabilities, withhold_network_sockets
+from traceforge.capture.run.syscall_filter import find_architecture, install_filter, install_listening_filter
 
 ABI_MIN = 4  # The first that knows about TCP.
+ABI_WITH_SCOPES = 6
 
 # The numbers are the same on every architecture that Landlock is likely to meet.
 _CREATE_RULESET, _ADD_RULE, _RESTRICT_SELF = 444, 445, 446
 _ASK_VERSION = 1
 _CONNECT_TCP = 1 << 1
+_SCOPES = 0b11  # abstract Unix sockets, and signals, of processes outside
 _RULE_NET_PORT = 2
 _SET_NO_NEW_PRIVS = 38
+
+# Ways out of a test, in the words of a report.
+TCP = "TCP connections"
+HOSTS_AT_OPEN_PORTS = "other hosts at the ports of this run"
+DATAGRAMS = "datagrams to other machines"
+LOOK_UPS = "look-ups at name servers"
+OTHER_SOCKETS = "packet and raw sockets, and other transports"
+OTHER_PROCESSES = "memory and environment of other processes"
+ABSTRACT_SOCKETS = "abstract Unix sockets and signals of other processes"
+PATH_SOCKETS = "Unix sockets with a path"
+KERNEL_WAYS = (TCP, OTHER_SOCKETS, OTHER_PROCESSES, ABSTRACT_SOCKETS)
+SUPERVISED_WAYS = (HOSTS_AT_OPEN_PORTS, DATAGRAMS, LOOK_UPS)
+ALL_WAYS = (*KERNEL_WAYS, *SUPERVISED_WAYS, PATH_SOCKETS)
 
 Result = TypeVar("Result")
 OnListener = Callable[[int, str], object]  # gets the supervisor's file descriptor, or -1 and why there is none
@@ -45,6 +64,7 @@ class SealStatus(NamedTuple):
     why: str = ""  # why it was not
     ports: tuple[str, ...] = ()  # that the project allows
     why_not_named: str = ""  # why nobody can tell who was refused; "" where refusals are named
+    gaps: tuple[str, ...] = ()  # what a seal closes elsewhere, and this system does not allow us to close
 
     @property
     def word(self) -> str:
@@ -58,12 +78,23 @@ class SealStatus(NamedTuple):
         """Whether every refused connection is known, with the program that made it."""
         return self.is_sealed and not self.why_not_named
 
+    @property
+    def closed(self) -> list[str]:
+        """The ways out that were closed for every program of the command, in the words of a report."""
+        ways = KERNEL_WAYS + (SUPERVISED_WAYS if self.names_refusals else ()) if self.is_sealed else ()
+        return [way for way in ways if way not in self.gaps]
+
+    @property
+    def not_closed(self) -> list[str]:
+        """The ways out that stayed open for programs without a hook."""
+        return [way for way in ALL_WAYS if way not in self.closed]
+
 
 def reason_not_sealable() -> str:
     """Why this system cannot seal a run; "" where it can."""
     if not sys.platform.startswith("linux"):
         return "Landlock exists on Linux only"
-    abi = _libc().syscall(_CREATE_RULESET, None, ctypes.c_size_t(0), ctypes.c_uint32(_ASK_VERSION))
+    abi = _landlock_version(_libc())
     if abi < 0:
         return f"this kernel ({platform.release()}) has no Landlock, or it is switched off"
     if abi < ABI_MIN:
@@ -73,6 +104,15 @@ def reason_not_sealable() -> str:
     except OSError as exc:
         return f"sealing failed ({exc.strerror})"
     return ""
+
+
+def find_gaps() -> tuple[str, ...]:
+    """What the kernel of this system cannot close, of `KERNEL_WAYS`."""
+    can_close = {
+        OTHER_SOCKETS: find_architecture() is not None,
+        ABSTRACT_SOCKETS: _landlock_version(_libc()) >= ABI_WITH_SCOPES,
+    }
+    return tuple(way for way, is_closed in can_close.items() if not is_closed)
 
 
 def run_sealed(work: Callable[[], Result], ports: Collection[int], on_listener: OnListener | None = None) -> Result:
@@ -113,7 +153,11 @@ def run_sealed(work: Callable[[], Result], ports: Collection[int], on_listener: 
 def _seal_thread(ports: Collection[int], *, wants_listener: bool) -> tuple[int, str]:
     """The listener of the thread's connections, or -1 and the reason."""
     libc = _libc()
+    withhold_network_sockets()
+    drop_capabilities(libc)
     attribute = struct.pack("=QQ", 0, _CONNECT_TCP)  # nothing of files, connections of TCP
+    if _landlock_version(libc) >= ABI_WITH_SCOPES:
+        attribute += struct.pack("=Q", _SCOPES)
     ruleset = _call(libc, _CREATE_RULESET, attribute, ctypes.c_size_t(len(attribute)), ctypes.c_uint32(0))
     try:
         for port in ports:
@@ -133,6 +177,11 @@ def _seal_thread(ports: Collection[int], *, wants_listener: bool) -> tuple[int, 
             why = exc.strerror or str(exc)
     install_filter(libc)
     return -1, why
+
+
+def _landlock_version(libc: ctypes.CDLL) -> int:
+    """Negative where there is no Landlock."""
+    return int(libc.syscall(_CREATE_RULESET, None, ctypes.c_size_t(0), ctypes.c_uint32(_ASK_VERSION)))
 
 
 def _call(libc: ctypes.CDLL, number: int, *args: object) -> int:

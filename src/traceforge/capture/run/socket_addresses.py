@@ -13,7 +13,7 @@ from typing import NamedTuple
 ADDRESS_BYTES_MAX = 128  # of the kernel's own `sockaddr_storage`
 DNS_BYTES_MAX = 512
 _DNS_HEAD = struct.Struct(">HHHHHH")
-_ADDRESS_TYPES = (1, 28)  # A and AAAA; a reverse look-up (PTR) tells only what an address is called
+_REVERSE_TYPE, _REVERSE_ZONE = 12, ".arpa"  # A reverse look-up tells only what an address is called.
 _QUERY_FLAGS = 0x0130  # of a query: recursion desired, and two of DNSSEC
 
 
@@ -43,7 +43,7 @@ def parse_address(data: bytes, *, is_connect: bool) -> Destination | None:
 
 
 def parse_dns_query(packet: bytes) -> str:
-    """The host whose address a packet asks a name server for; "" if it is another packet."""
+    """The host that a packet asks a name server about; "" if it is another packet, or a reverse look-up."""
     if len(packet) < _DNS_HEAD.size:
         return ""
     _, flags, questions, answers, authorities, _ = _DNS_HEAD.unpack_from(packet)
@@ -57,4 +57,5 @@ def parse_dns_query(packet: bytes) -> str:
         return ""
     kind, group = struct.unpack_from(">HH", packet, place + 1)
     name = ".".join(labels)
-    return name if kind in _ADDRESS_TYPES and group == 1 and name.isprintable() else ""
+    is_reverse = kind == _REVERSE_TYPE and name.lower().endswith(_REVERSE_ZONE)
+    return name if group == 1 and not is_reverse and name.isprintable() else ""

@@ -9,6 +9,7 @@ from __future__ import annotations
 import ctypes
 import os
 import socket
+from functools import cache
 
 from traceforge.capture.run.process_files import find_process
 
@@ -23,8 +24,7 @@ def copy_socket(thread: int, file: int) -> socket.socket:
     """
     process = os.pidfd_open(find_process(thread))
     try:
-        libc = ctypes.CDLL(None, use_errno=True)
-        copy = libc.syscall(
+        copy = _libc().syscall(
             ctypes.c_long(_GET_FILE), ctypes.c_int(process), ctypes.c_int(file & 0xFFFFFFFF), ctypes.c_uint(0)
         )
         if copy < 0:
@@ -36,3 +36,15 @@ def copy_socket(thread: int, file: int) -> socket.socket:
             raise
     finally:
         os.close(process)
+
+
+def connect_socket(connection: socket.socket, address: bytes) -> int:
+    """Connect it to the address of a C structure: 0, or the number of the error."""
+    number = ctypes.c_int(connection.fileno())
+    result = _libc().connect(number, ctypes.c_char_p(address), ctypes.c_uint(len(address)))
+    return ctypes.get_errno() if result < 0 else 0
+
+
+@cache
+def _libc() -> ctypes.CDLL:
+    return ctypes.CDLL(None, use_errno=True)

@@ -3,11 +3,13 @@ supervisor.
 
 In: a thread that is about to be sealed. Out: the same, in which these fail with "permission denied":
 
-    socket(…, MPTCP | SCTP | DCCP)                     transports beside TCP; the first reaches any TCP server
-    socket(SMC | RDS | TIPC | VSOCK | PACKET | XDP, …) families that leave this machine, too
-    socket(INET | INET6, RAW, …)                       what root could build its own TCP packets with
-    sendto, sendmsg, sendmmsg with MSG_FASTOPEN        opens a connection without `connect`
-    io_uring_setup                                     system calls that no filter sees
+    socket(family, …)              except for UNIX, INET, INET6, NETLINK and ALG, which is the kernel's cryptography
+    socket(INET | INET6, type, …)  except for streams and datagrams: a raw socket builds its own TCP packets, and
+                                   `SOCK_PACKET` is a second name of the packet family
+    socket(INET | INET6, …, protocol)
+                                   except for TCP, UDP and ping: MPTCP, SMC and SCTP are transports beside TCP
+    sendto, sendmsg, sendmmsg      with MSG_FASTOPEN, which opens a connection without `connect`
+    io_uring_setup, bpf            what they do, no filter sees
 
 With a listener, these wait until the supervisor (`connection_supervisor.py`) has decided about them: `connect`,
 `sendmsg`, `sendmmsg`, and `sendto` with an address. So do the network calls of 32-bit programs, all of them; without
@@ -41,23 +43,24 @@ class SyscallNumbers(NamedTuple):
     seccomp: int
     audit_32_bit: int
     network_32_bit: tuple[int, ...]
+    bpf: int
     io_uring_setup: int = 425
 
 
 ARCHITECTURES = {
     "x86_64": SyscallNumbers(
-        0xC000003E, 41, 44, 46, 307, 42, 317, 0x40000003, (102, 345, 359, 362, 369, 370, 425)
+        0xC000003E, 41, 44, 46, 307, 42, 317, 0x40000003, (102, 345, 357, 359, 362, 369, 370, 425), 321
     ),  # 102: socketcall
     "aarch64": SyscallNumbers(
-        0xC00000B7, 198, 206, 211, 269, 203, 277, 0x40000028, (281, 283, 290, 296, 374, 425)
+        0xC00000B7, 198, 206, 211, 269, 203, 277, 0x40000028, (281, 283, 290, 296, 374, 386, 425), 280
     ),
 }  # fmt: skip
 X32_BIT = 0x40000000  # Calls of a second ABI of x86-64, which hardly any program uses.
 
-PROTOCOLS = (33, 132, 262)  # DCCP, SCTP, MPTCP
-FAMILIES = (17, 21, 30, 40, 43, 44)  # PACKET, RDS, TIPC, VSOCK, SMC, XDP
 INTERNET_FAMILIES = (2, 10)
-RAW_TYPE, TYPE_MASK = 3, 0xF
+OTHER_FAMILIES = (1, 16, 38)  # UNIX, NETLINK, ALG
+TYPES, TYPE_MASK = (1, 2), 0xF  # STREAM, DGRAM
+PROTOCOLS = (0, 1, 6, 17, 58, 136)  # the default of a type, ICMP, TCP, UDP, ICMPv6, UDP-Lite
 MSG_FASTOPEN = 0x20000000
 
 _ALLOW, _REFUSE, _NOTIFY = 0x7FFF0000, 0x00050000 | 13, 0x7FC00000  # EACCES, as Landlock says it
@@ -134,11 +137,10 @@ def make_program(calls: SyscallNumbers, *, has_listener: bool = False) -> bytes:
         _instruction(_LOAD, value=_NUMBER),
         _instruction(_AT_LEAST, 0, 1, X32_BIT),
         _instruction(_RETURN, value=_REFUSE),
-        _instruction(_EQUAL, 0, 1, calls.io_uring_setup),
+        _instruction(_EQUAL, 1, 0, calls.io_uring_setup),
+        _instruction(_EQUAL, 0, 1, calls.bpf),
         _instruction(_RETURN, value=_REFUSE),
-        *_refused_arguments(calls.socket, 2, PROTOCOLS),
-        *_refused_arguments(calls.socket, 0, FAMILIES),
-        *_refuse_raw_sockets(calls.socket),
+        *_for_call(calls.socket, _check_socket()),
     ]
     if has_listener:
         for number in (calls.connect, calls.sendmsg, calls.sendmmsg):
@@ -157,20 +159,30 @@ def _refused_arguments(number: int, place: int, values: tuple[int, ...], test: i
     return _for_call(number, [_load_argument(place), *checks])
 
 
-def _refuse_raw_sockets(number: int) -> list[bytes]:
-    """Those of the internet families alone: netlink has raw sockets too, and every program may use them."""
-    return _for_call(
-        number,
-        [
-            _load_argument(0),
-            _instruction(_EQUAL, 1, 0, INTERNET_FAMILIES[0]),
-            _instruction(_EQUAL, 0, 4, INTERNET_FAMILIES[1]),
-            _load_argument(1),
-            _instruction(_AND, value=TYPE_MASK),
-            _instruction(_EQUAL, 0, 1, RAW_TYPE),
-            _instruction(_RETURN, value=_REFUSE),
-        ],
-    )
+def _check_socket() -> list[bytes]:
+    """Allow the sockets that are known, and refuse all others."""
+    internet = [
+        _load_argument(1),
+        _instruction(_AND, value=TYPE_MASK),
+        *_refuse_unless(TYPES),
+        _load_argument(2),
+        *_refuse_unless(PROTOCOLS),
+        _instruction(_RETURN, value=_ALLOW),
+    ]
+    return [
+        _load_argument(0),
+        _instruction(_EQUAL, 1, 0, INTERNET_FAMILIES[0]),
+        _instruction(_EQUAL, 0, len(internet), INTERNET_FAMILIES[1]),
+        *internet,
+        *_refuse_unless(OTHER_FAMILIES),
+    ]
+
+
+def _refuse_unless(values: tuple[int, ...]) -> list[bytes]:
+    """Refuse the call unless what is loaded is one of these values."""
+    count = len(values)
+    checks = [_instruction(_EQUAL, count - place, 0, value) for place, value in enumerate(values)]
+    return [*checks, _instruction(_RETURN, value=_REFUSE)]
 
 
 def _notify_with_address(number: int, place: int) -> list[bytes]:

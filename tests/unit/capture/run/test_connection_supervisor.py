@@ -5,57 +5,15 @@ from __future__ import annotations
 import errno
 import os
 import socket
-import sys
-from collections.abc import Callable
 
 import pytest
 
-from traceforge.capture.hook.tripwire import PORT, REMOTE, Tripwire
+from support.supervised_run import SupervisedRun
+from traceforge.capture.hook.tripwire import PORT, REMOTE
 from traceforge.capture.run import seal
-from traceforge.capture.run.connection_supervisor import ConnectionSupervisor
-from traceforge.capture.run.spawn import blocked_signals, run_process
 from traceforge.capture.run.syscall_filter import find_architecture
 
 pytestmark = pytest.mark.skipif(bool(seal.reason_not_sealable()), reason=seal.reason_not_sealable())
-
-Refusal = tuple[str, str]
-
-
-class SupervisedRun:
-    """One Python program in a sealed run with a supervisor."""
-
-    def __init__(self, on_refusal: Callable[[int, str, str], object] | None = None) -> None:
-        self.refusals: list[Refusal] = []
-        self.allowed: list[int] = []
-        self.failure = ""
-        self._on_refusal = on_refusal or (lambda _, address, why: self.refusals.append((address, why)))
-
-    def run(self, program: str, *ports: int) -> int:
-        """The exit code of the program; these ports of loopback are open."""
-        supervisors: list[ConnectionSupervisor] = []
-        calls = find_architecture()
-        assert calls is not None
-
-        def start(listener: int, why: str) -> None:
-            if listener < 0:
-                pytest.skip(why)
-            rules = Tripwire(f"{','.join(f'{port}-{port}' for port in ports)}|", "", "")
-            supervisors.append(
-                ConnectionSupervisor(
-                    listener,
-                    calls,
-                    rules,
-                    on_refusal=self._on_refusal,
-                    on_allowed=lambda _, __, destination: self.allowed.append(destination.port),
-                    on_unread=lambda _: None,
-                )
-            )
-
-        with blocked_signals() as mask:
-            code = run_process([sys.executable, "-ISc", program], os.environ, mask, ports, start)
-        supervisors[0].close()
-        self.failure = supervisors[0].failure
-        return code
 
 
 def test_connections_and_datagrams_to_other_hosts_are_refused_by_name() -> None:
@@ -130,7 +88,7 @@ raise SystemExit(ctypes.get_errno() if libc.sendmmsg(s.fileno(), message, 1, 0) 
 
     assert (errno.EACCES, 0) == (
         run.run(program),
-        reverse.run(program.replace(r"\x00\x00\x01\x00\x01", r"\x00\x00\x0c\x00\x01")),
+        reverse.run(program.replace(r"\x03com\x00\x00\x01\x00\x01", r"\x04arpa\x00\x00\x0c\x00\x01")),
     )
     assert ([("api.example.com", REMOTE)], []) == (run.refusals, reverse.refusals)
 
