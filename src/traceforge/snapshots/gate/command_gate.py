@@ -18,6 +18,7 @@ from traceforge.config import LoadedConfig, current_folder
 from traceforge.findings import IO, Finding
 from traceforge.snapshots.gate.gate_findings import GateFinding
 from traceforge.snapshots.gate.gate_judgement import RunObservations, judge_requests, judge_run, observe_replay
+from traceforge.snapshots.gate.import_guard import refuse_imports
 from traceforge.snapshots.gate.null_recorder import NullRecorder
 from traceforge.snapshots.gate.unselected_tests import find_unselected_tests
 from traceforge.snapshots.record.record_run import redacted_scope
@@ -40,6 +41,7 @@ _PYTHON_HINT = "Start it without -I, -E and -S, and with the environment it has.
 _SUITE_HINT = "Look for os._exit or a kill in a test or a conftest.py."
 _SURVIVOR_HINT = "End it before the command ends, or list its program in test.allow_programs."
 _SUPERVISOR_HINT = "Run it again; if it happens again, report it."
+_REPORT_HINT = "Report it: the module belongs into the list of those that are loaded before."
 _SEAL_HINT = "Run it on Linux 6.7 or later, or set test.seal_network to auto."
 
 
@@ -62,7 +64,8 @@ def run_test(
 ) -> TestRun:
     """Run a command with every model call answered from snapshots, and judge what it asked.
 
-    The snapshots are first compared with the commit `base`, and in CI with that of the build.
+    The snapshots are first compared with the commit `base`, and in CI with that of the build. Once the command has
+    started, this process imports nothing any more (see `import_guard.py`), until it ends.
 
     Raises:
         NotFound, BaseUnavailable: that commit is not in this clone.
@@ -77,6 +80,7 @@ def run_test(
         return TestRun(snapshots, None, findings, base_line=compared.line)
     environ = find_recorded_variables(snapshots.approved_calls).restore(os.environ, loaded.config.upstreams)
     replay = ReplayResponder(snapshots.player)
+    imports = refuse_imports()
     run = run_command(command, loaded, NullRecorder(), environ, with_proxy=True, replay=replay, offline=True)
     refused = run.offline_report.refused if run.offline_report is not None else {}
     findings = judge_requests(snapshots, snapshots.player.unmatched, refused, COMMAND)
@@ -90,6 +94,9 @@ def run_test(
     )
     unchecked = [*_find_unseen(run), *_find_unguarded(loaded, run), *judgement.unchecked]
     unchecked += find_unselected_tests(snapshots, run.tests, command)
+    for name in sorted(imports.refused):
+        message = f"TraceForge wanted to load {name} after the command had started, and did not"
+        unchecked.append(Finding(COMMAND, "", IO, message, _REPORT_HINT))
     if not observations.replayed and not snapshots.player.unmatched:
         hint = _NO_CALL_HINT if snapshots.approved_calls else _NOTHING_APPROVED_HINT
         unchecked.append(Finding(COMMAND, "", IO, "no call was replayed at all", hint))
