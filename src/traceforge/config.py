@@ -362,6 +362,17 @@ def port_range(port: float | str) -> range:
     return range(first, last + 1) if 0 < first <= last <= PORT_MAX else range(0)
 
 
+def is_host(host: str) -> bool:
+    """Whether a name or address, without brackets, can be that of a host."""
+    if not host:
+        return False
+    try:
+        host.encode("idna")
+    except UnicodeError:
+        return False
+    return host.isprintable() and not any(character in host for character in ' "#%/<>?@[\\]^`{|}')
+
+
 def upstream_problem(name: str, url: str) -> str:
     """Why an upstream cannot have this name or address; "" where it can. The text never contains the address."""
     if not re.fullmatch(_UPSTREAM_NAME, name) or name in RESERVED_NAMES:
@@ -373,7 +384,7 @@ def upstream_problem(name: str, url: str) -> str:
         return "the address is not a URL"
     if not (url.isascii() and url.isprintable() and " " not in url):
         return "the URL must be plain ASCII without spaces"
-    if address.scheme not in ("http", "https") or not address.hostname or port == 0:
+    if address.scheme not in ("http", "https") or not is_host(address.hostname or "") or port == 0:
         return "the URL must begin with http:// or https:// and name a host"
     if "@" in address.netloc:
         return "the URL must not hold a user or a password"

@@ -28,10 +28,11 @@
     │   ├── ContentPurged          TF803  the content was purged
     │   └── InvalidFields          TF805  a request has wrong, missing or unknown fields
     ├── StoreUnavailable           TF804  the database or its keyring cannot be used
+    │   └── InvalidStoreAddress    TF806  the address of a store cannot be read
     └── InternalError              TF999  a mistake in TraceForge
 
 A code is stable: it is printed, documented in docs/reference/errors.md, and never gets a second meaning. An exit code
-of 1 means that something was found, 3 that something could not be checked. A hint is something to do. Messages hold
+of 1 means that something was found, 2 that an option cannot be used, 3 that something could not be checked. A hint is something to do. Messages hold
 paths, positions, digests and types, never a value that could be a secret: build logs are public.
 """
 
@@ -476,6 +477,13 @@ class StoreUnavailable(TraceForgeError):
     def __init__(self, message: str, *, hint: str = "", outcome_unknown: bool = False) -> None:
         super().__init__(message, hint=hint)
         self.outcome_unknown = outcome_unknown
+
+
+class InvalidStoreAddress(StoreUnavailable):
+    """The URL or the path of a context store cannot be read: a usage error. The message holds nothing of it."""
+
+    code = "TF806"
+    exit_code = ExitCode.USAGE
 
 
 class InternalError(TraceForgeError):

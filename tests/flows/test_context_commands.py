@@ -327,7 +327,7 @@ def test_wrong_usage_and_refusals_are_one_line(tmp_path: Path) -> None:
         (["event", "append", session, "--content", "x", "--expected-version", "7"], 3, "error TF802: "),
         (["snapshot", "create", session, "--compiler", "pc_9"], 3, "pc_1, pc_2"),
         (["session", "create", "--bundle", "x"], 3, "error TF805: base_bundle_ids[0]"),
-        (["session", "list", "--db", "mysql://x"], 3, "error TF804: "),
+        (["session", "list", "--db", "mysql://x"], 2, "error TF806: "),
         (["session", "list", "--db", "http://127.0.0.1:9"], 3, "gave no answer"),
         (["session", "list", "--db", "http://127.0.0.1:9", "--project", "x"], 2, "the API key selects the project"),
     ):
@@ -586,6 +586,6 @@ def test_no_password_of_a_database_is_printed_or_becomes_a_file(tmp_path: Path, 
     for words in (("session", "list"), ("session", "create")):
         ran = traceforge("--debug", "context", *words, *option, cwd=tmp_path, **variables)
 
-        assert (3, False) == (ran.code, PASSWORD in ran.out + ran.err), ran
-        assert "TF804" in ran.err
+        assert PASSWORD not in ran.out + ran.err, ran
+        assert (ran.code, ran.err.partition("error ")[2][:5]) in ((3, "TF804"), (2, "TF806"))
     assert [] == [str(path) for path in tmp_path.rglob("*") if PASSWORD in str(path)]

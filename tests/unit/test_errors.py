@@ -29,6 +29,7 @@ from traceforge.errors import (
     InvalidConfig,
     InvalidFields,
     InvalidFile,
+    InvalidStoreAddress,
     MissingExtra,
     NotCanonical,
     NotFound,
@@ -83,6 +84,7 @@ MAKERS: dict[type[TraceForgeError], Callable[[], TraceForgeError]] = {
     BranchConflict: lambda: BranchConflict(3, None, expected="version 2 with head evt_a"),
     ContentPurged: lambda: ContentPurged("snp_1", "pur_1"),
     StoreUnavailable: lambda: StoreUnavailable("the database cannot be reached", hint="Start it."),
+    InvalidStoreAddress: lambda: InvalidStoreAddress("the URL of the server cannot be read", hint="Write it."),
     InvalidFields: lambda: InvalidFields([("hue", "unknown field"), ("event.content", "must be string")]),
     InternalError: lambda: InternalError("a mistake of ours"),
 }
@@ -170,7 +172,7 @@ def test_an_error_prints_its_message_and_has_an_exit_code(cls: type[TraceForgeEr
 
     assert error.message == str(error)
     assert isinstance(error.hint, str)
-    assert error.exit_code in (ExitCode.FINDINGS, ExitCode.UNCHECKED)
+    assert error.exit_code in (ExitCode.FINDINGS, ExitCode.USAGE, ExitCode.UNCHECKED)
 
 
 def test_only_an_invalid_file_and_an_unrecorded_call_are_findings() -> None:

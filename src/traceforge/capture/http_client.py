@@ -29,6 +29,7 @@ from urllib.request import getproxies, proxy_bypass
 
 from traceforge.capture.hook.in_flight_call import InFlightCall
 from traceforge.capture.run.environment import LOOPBACK
+from traceforge.config import is_host
 from traceforge.exchange import Headers
 
 TIMEOUT_S = 300.0  # For each read: a model may think for minutes before its first byte.
@@ -177,7 +178,14 @@ class HttpClient:
         proxy_url = self._proxies.get(parts.scheme, "")
         if not proxy_url or host in LOOPBACK or proxy_bypass(parts.netloc.rpartition("@")[2]):
             return None
-        return urlsplit(proxy_url if "://" in proxy_url else f"http://{proxy_url}")
+        try:
+            proxy = urlsplit(proxy_url if "://" in proxy_url else f"http://{proxy_url}")
+            is_usable = is_host(proxy.hostname or "") and proxy.port != 0
+        except ValueError:
+            is_usable = False
+        if not is_usable:
+            raise http.client.InvalidURL(f"the address of the proxy in {parts.scheme.upper()}_PROXY cannot be read")
+        return proxy
 
     @cached_property
     def _tls_context(self) -> ssl.SSLContext:

@@ -28,6 +28,8 @@ def bind_socket(host: str, port: int, *, shared: bool = False) -> socket.socket:
         sock = socket.socket(family, kind, protocol)
     except OSError as exc:
         raise CannotListen(host, port, (exc.strerror or str(exc)).lower()) from None
+    except UnicodeError:
+        raise CannotListen(host, port, "this is not the name of a host") from None
     try:
         if os.name == "posix":  # On Windows it would let two servers share a port.
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

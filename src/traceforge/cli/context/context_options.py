@@ -16,7 +16,7 @@ import msgspec
 
 from traceforge.canon import JSON, parse_json
 from traceforge.cli.output import json_option, print_json
-from traceforge.config import current_folder, load_config
+from traceforge.config import current_folder, load_config, upstream_problem
 from traceforge.context.api.http_transport import HTTP_HOSTS_VARIABLE
 from traceforge.context.api.operation_types import LIMIT_DEFAULT, LIMIT_MAX
 from traceforge.context.api.store_client import Client
@@ -315,9 +315,11 @@ def read_upstreams(values: tuple[str, ...]) -> dict[str, str]:
     upstreams: dict[str, str] = {}
     for text in values:
         name, equals, url = text.partition("=")
-        if not equals or name not in PROVIDERS or not url.startswith(("http://", "https://")):
+        if not equals or name not in PROVIDERS:
             message = f"Write NAME=URL; names are {', '.join(PROVIDERS)}."
             raise click.BadParameter(message, param_hint="--upstream")
+        if problem := upstream_problem(name, url):
+            raise click.BadParameter(f"{name}: {problem}.", param_hint="--upstream")
         upstreams[name] = url
     return upstreams
 

@@ -16,12 +16,13 @@ from urllib.parse import quote, urlencode, urlsplit
 
 import msgspec
 
+from traceforge.config import is_host
 from traceforge.context.api.error_responses import read_error
 from traceforge.context.api.operation_types import LIMIT_DEFAULT, Operation
 from traceforge.context.api.operations import OPERATIONS_BY_NAME
 from traceforge.context.model.objects import ResponseEvent
 from traceforge.conversion import decode_json
-from traceforge.errors import StoreUnavailable
+from traceforge.errors import InvalidStoreAddress, StoreUnavailable
 from traceforge.http.access import is_loopback
 from traceforge.http.event_stream import EventStreamParser, ServerSentEvent
 
@@ -46,9 +47,11 @@ class ServerAddress:
             parts = urlsplit(url)
             self.host, self.port = parts.hostname or "", parts.port
         except ValueError:  # It would quote a part of the URL, which may be one of the password.
-            raise StoreUnavailable("the URL of the server cannot be read", hint=_URL_HINT) from None
+            raise InvalidStoreAddress("the URL of the server cannot be read", hint=_URL_HINT) from None
         if parts.scheme not in ("http", "https") or not self.host:
-            raise StoreUnavailable("the URL of a server needs a scheme and a host", hint=_URL_HINT)
+            raise InvalidStoreAddress("the URL of a server needs a scheme and a host", hint=_URL_HINT)
+        if not is_host(self.host) or self.port == 0:
+            raise InvalidStoreAddress("the URL of the server names no host and port", hint=_URL_HINT)
         if api_key and not (api_key.isascii() and api_key.isprintable()):
             raise StoreUnavailable("the API key holds characters that an HTTP header cannot hold")
         if api_key and parts.scheme == "http" and not allow_http and not is_loopback(self.host):

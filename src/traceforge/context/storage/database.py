@@ -27,9 +27,10 @@ from sqlalchemy.exc import ArgumentError, DBAPIError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 from sqlalchemy.pool import ConnectionPoolEntry, PoolProxiedConnection, QueuePool
 
+from traceforge.config import is_host
 from traceforge.context.storage.keyring import Keyring
 from traceforge.context.storage.schema_migration import bring_up_to_date
-from traceforge.errors import MissingExtra, StoreUnavailable, TraceForgeError
+from traceforge.errors import InvalidStoreAddress, MissingExtra, StoreUnavailable, TraceForgeError
 from traceforge.files import check_not_planted, close_to_others, create_private_file
 
 POOL_SIZE = 8  # Connections that stay open.
@@ -40,6 +41,8 @@ RETRY_PAUSE_S = 0.2  # A PostgreSQL that is being restarted refuses connections 
 _WAL_PAUSE_S = 0.005
 # Of a connection string as libpq takes it: host=h password=p.
 _CONNECTION_WORD = re.compile(r"(?:^|[\s'\"])(?:host|hostaddr|port|dbname|user|password|passfile|service)\s*=")
+_BRACKETED_HOST = re.compile(r"/*\[[^/\]]*:")  # [::1]:5432/db, or half of it, without a scheme.
+_PORT_MAX = 65535
 _RETRIABLE = frozenset({"40001", "40P01"})  # Serialization failure, deadlock: rolled back for certain.
 _WRITES = "traceforge_writes"
 _FILE_SUFFIXES = ("", "-wal", "-shm")  # Of an SQLite database: its file, its write-ahead log, its shared memory.
@@ -268,12 +271,14 @@ def database_url(target: str) -> URL:
     hold a password is refused: taken for a path, it would be printed, and a file would get its name.
 
     Raises:
-        StoreUnavailable: a URL of a database that we do not speak to, or one that cannot be read.
+        InvalidStoreAddress: a URL of a database that we do not speak to, or one that cannot be read.
     """
+    if "\0" in target:
+        raise _unknown_url()
     address = target.strip(" \t\r\n\"'")
     scheme, is_url, location = address.partition("://")
     if not is_url:
-        if _CONNECTION_WORD.search(target):
+        if _CONNECTION_WORD.search(target) or _BRACKETED_HOST.match(address):
             raise _unknown_url()
         return URL.create("sqlite", database=os.path.abspath(target))
     try:
@@ -283,7 +288,9 @@ def database_url(target: str) -> URL:
     kind = url.get_backend_name()
     if kind in ("postgresql", "postgres"):
         if "@" in (url.host or ""):
-            raise StoreUnavailable("the URL of the database has two @", hint="Write an @ in the password as %40.")
+            raise InvalidStoreAddress("the URL of the database has two @", hint="Write an @ in the password as %40.")
+        if not is_host(url.host or "localhost") or not 0 < (url.port or 1) <= _PORT_MAX:
+            raise _unknown_url()
         return url.set(drivername="postgresql+psycopg")
     if kind == "sqlite" and url.database and url.database != ":memory:":
         return URL.create("sqlite", database=os.path.abspath(url.database))
@@ -294,14 +301,14 @@ def find_database_file(target: str) -> str | None:
     """The absolute path of the file of an SQLite database, whether it exists or not; None for another database.
 
     Raises:
-        StoreUnavailable: as `database_url`.
+        InvalidStoreAddress: as `database_url`.
     """
     url = database_url(target)
     return url.database if url.get_backend_name() == "sqlite" else None
 
 
 def _unknown_url() -> TraceForgeError:
-    return StoreUnavailable(
+    return InvalidStoreAddress(
         "the context store does not support the database of this URL",
         hint="Give a file, sqlite:///FILE, or postgresql://USER@HOST/DATABASE.",
     )
