@@ -16,7 +16,7 @@ from pages import ROOT, Page, all_pages, read_page
 from traceforge.audit.rule_catalogue import RULES
 from traceforge.capture.proxy.worker import TOKEN_VARIABLE
 from traceforge.capture.run.local_programs import LOCAL_PROGRAMS
-from traceforge.chat.chat_connection import BODY_BYTES_MAX, REQUEST_SECONDS_MAX, ROUTES
+from traceforge.chat.chat_connection import BODY_BYTES_MAX, ROUTES
 from traceforge.chat.chat_errors import ChatErrorCode
 from traceforge.chat.conversation_memory import BYTES_MAX, MESSAGES_MAX, SESSIONS_MAX
 from traceforge.chat.provider_model import RESPONSE_BYTES_MAX
@@ -44,10 +44,19 @@ from traceforge.context.model_calls import VARIABLE as UPSTREAM_VARIABLE
 from traceforge.context.responses.model_releases import PROVIDERS
 from traceforge.errors import all_errors
 from traceforge.findings import ExitCode
+from traceforge.http.server_limits import (
+    CHAT_LIMITS,
+    DISCARDED_BYTES_MAX,
+    HEAD_BYTES_MAX,
+    HEADERS_MAX,
+    PIPELINED_BYTES_MAX,
+    PROXY_LIMITS,
+    STORE_LIMITS,
+)
 from traceforge.schemas import NAMES
 from traceforge.snapshots.gate.telemetry_hosts import TELEMETRY_HOSTS
+from traceforge.web.project_calls import MODEL_CALLS_MAX
 from traceforge.web.request_reading import BODY_BYTES_MAX as CONTEXT_BODY_BYTES_MAX
-from traceforge.web.request_reading import BODY_SECONDS_MAX
 
 REFERENCE = ROOT / "docs" / "reference"
 PAGES = all_pages()
@@ -166,7 +175,7 @@ def test_every_path_and_limit_of_the_chat_is_documented() -> None:
         f"{BYTES_MAX >> 20} MiB",
         f"{RESPONSE_BYTES_MAX >> 20} MiB",
         f"last {MESSAGES_MAX} messages",
-        f"{REQUEST_SECONDS_MAX:g} seconds",
+        f"{CHAT_LIMITS.head_seconds:g} seconds",
     ]
 
     assert [] == [path for path in ROUTES if f"`{path}`" not in text]
@@ -178,7 +187,7 @@ def test_every_route_of_the_context_store_is_documented() -> None:
     text = (REFERENCE / "context-api.md").read_text(encoding="utf-8")
 
     rows = re.findall(r"^\| `([A-Z]+) (/[^`]*)` \| (\w+) \| (\d{3}) \| (.*) \|$", text, re.MULTILINE)
-    numbers = [f"{CONTEXT_BODY_BYTES_MAX:,} bytes", f"{BODY_SECONDS_MAX:g} seconds", f"1 to {LIMIT_MAX}",
+    numbers = [f"{CONTEXT_BODY_BYTES_MAX:,} bytes", f"{STORE_LIMITS.body_seconds:g} seconds", f"1 to {LIMIT_MAX}",
                f"by default {LIMIT_DEFAULT}", f"1 to {KEY_CHARACTERS_MAX} ", f"after {WAIT_S} seconds",
                f"lease of {LEASE_S:g} seconds"]  # fmt: skip
 
@@ -187,6 +196,30 @@ def test_every_route_of_the_context_store_is_documented() -> None:
         for operation in OPERATIONS
     ] == rows
     assert [] == [number for number in numbers if number not in text]
+
+
+def test_the_page_of_limits_has_the_limits_of_the_three_servers() -> None:
+    """In the order proxy, serve, chat."""
+    text = (REFERENCE / "server-limits.md").read_text(encoding="utf-8")
+    rows = {cells[1]: cells[2:5] for line in text.splitlines() if len(cells := re.split(r" *\| *", line)) == 7}
+    servers = (PROXY_LIMITS, STORE_LIMITS, CHAT_LIMITS)
+
+    assert [f"{limits.connections:,}" for limits in servers] == [
+        cell.removesuffix(" in each process") for cell in rows["connections at once"]
+    ]
+    assert [f"{HEAD_BYTES_MAX >> 10} KiB"] * 3 == rows["size of a head"]
+    assert [str(HEADERS_MAX)] * 3 == rows["headers of a request"]
+    assert [f"{limits.head_seconds:g} s" for limits in servers] == rows["time for a head"]
+    assert ["none", f"{CONTEXT_BODY_BYTES_MAX >> 20} MiB", f"{BODY_BYTES_MAX >> 10} KiB"] == rows["size of a body"]
+    assert [f"{limits.body_seconds:g} s" for limits in servers] == [
+        cell.partition(",")[0] for cell in rows["time for a body"]
+    ]
+    assert [f"{limits.idle_seconds:g} s" for limits in servers] == rows["time between two requests"]
+    assert [f"{PIPELINED_BYTES_MAX >> 10} KiB"] * 3 == rows["requests sent ahead"]
+    assert [f"{limits.write_seconds:g} s" for limits in servers] == rows["time to take what was written"]
+    rest = [f"{DISCARDED_BYTES_MAX >> 20} MiB, {limits.discard_seconds:g} s" for limits in servers]
+    assert rest == rows["rest of a refused request"]
+    assert f"{MODEL_CALLS_MAX}, with API keys" == rows["model calls in flight of a project"][1]
 
 
 def test_every_error_of_the_context_store_is_documented() -> None:

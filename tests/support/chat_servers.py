@@ -25,6 +25,7 @@ from traceforge.chat.chat_server import ChatServer
 from traceforge.chat.conversation import Chat, ChatModel
 from traceforge.chat.conversation_memory import ConversationMemory
 from traceforge.chat.prompt_layers import PromptFolder
+from traceforge.http.server_limits import CHAT_LIMITS, ServerLimits
 from traceforge.http.serving import bind_socket, socket_url
 
 PROMPTS = {"system.md": "You are careful.\n", "developer.md": "Answer shortly.", "session.md": "It is Monday.\n"}
@@ -143,8 +144,14 @@ class RunningChat(Client):
     """A chat on its real loop, in a thread of this process."""
 
     def __init__(
-        self, model: ChatModel, prompts: Path, memory: ConversationMemory | None = None, name: str = "m-1"
+        self,
+        model: ChatModel,
+        prompts: Path,
+        memory: ConversationMemory | None = None,
+        name: str = "m-1",
+        limits: ServerLimits = CHAT_LIMITS,
     ) -> None:
+        self._limits = limits
         self._up = threading.Event()
         self.log_lines: list[str] = []
         self._peers: list[Peer] = []
@@ -162,7 +169,7 @@ class RunningChat(Client):
         self._loop = asyncio.get_running_loop()
         self._stop = asyncio.Event()
         self._sock = bind_socket("127.0.0.1", 0)
-        self.server = ChatServer(self.chat, self.log_lines.append)
+        self.server = ChatServer(self.chat, self.log_lines.append, self._limits)
         server = await self._loop.create_server(self.server.open_connection, sock=self._sock)
         self._up.set()
         await self._stop.wait()

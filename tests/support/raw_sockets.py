@@ -22,6 +22,7 @@ from traceforge.capture.recording_counts import RecordingCounts
 from traceforge.capture.replay_responder import ReplayResponder
 from traceforge.exchange import Exchange
 from traceforge.http.access import AccessPolicy
+from traceforge.http.server_limits import PROXY_LIMITS, ServerLimits
 from traceforge.http.serving import bind_socket
 
 LOOPS = {"uvloop": uvloop.new_event_loop, "asyncio": asyncio.new_event_loop}
@@ -171,8 +172,10 @@ class Proxy:
         sink: Any = None,
         loop: str = "uvloop",
         replay: ReplayResponder | None = None,
+        limits: ServerLimits = PROXY_LIMITS,
     ) -> None:
         self._replay = replay
+        self._limits = limits
         self.sink = CollectingSink() if sink is None else sink  # False: nothing is recorded
         self._factory = LOOPS[loop]
         self.state: WorkerState
@@ -199,6 +202,7 @@ class Proxy:
             AccessPolicy(self._host, self._token),
             self.sink or None,
             replay=self._replay,
+            limits=self._limits,
         )
         self._server = ProxyServer(self.state)
         await self._server.start(sock)

@@ -33,8 +33,9 @@ SECONDS_MAX = 30.0
 class RunningServer:
     """A running server: its URL, its log, and a client for it."""
 
-    def __init__(self, url: str, log: list[str]) -> None:
+    def __init__(self, url: str, log: list[str], site: StoreApplication) -> None:
         self.url = url
+        self.site = site
         self.log = log
         # No certificates: to read them takes longer than most of the tests that ask here.
         self.http = httpx.Client(base_url=url, timeout=SECONDS_MAX, trust_env=False, verify=False)
@@ -50,17 +51,20 @@ class RunningServer:
 
 
 @contextmanager
-def run_server(store: Store, *, required: bool = False) -> Iterator[RunningServer]:
-    """Serve this store in a thread."""
+def run_server(
+    store: Store, *, required: bool = False, service: StoreService | None = None, **options: Any
+) -> Iterator[RunningServer]:
+    """Serve this store in a thread; `options` are those of the application."""
     log: list[str] = []
-    site = StoreApplication(StoreService(store, requires_key=required), "127.0.0.1", RequestLog(log.append))
+    service = service or StoreService(store, requires_key=required)
+    site = StoreApplication(service, "127.0.0.1", RequestLog(log.append), **options)
     sock = bind_socket("127.0.0.1", 0)
     ready = threading.Event()
     server = StoreServer(site, ready.set)
     thread = threading.Thread(target=lambda: asyncio.run(server.serve(sockets=[sock])), daemon=True)
     thread.start()
     assert ready.wait(SECONDS_MAX)
-    running = RunningServer(socket_url(sock), log)
+    running = RunningServer(socket_url(sock), log, site)
     try:
         yield running
     finally:

@@ -19,16 +19,19 @@ from traceforge.http.access import AccessDenied, AccessPolicy, is_json_content_t
 from traceforge.http.body_framing import InvalidBody, MessageBody, open_body
 from traceforge.http.message_head import HeadReader, InvalidHead, RequestHead, split_target
 from traceforge.http.plain_response import CONTINUE, PlainResponse
+from traceforge.http.server_limits import (
+    CHAT_LIMITS,
+    DISCARDED_BYTES_MAX,
+    PIPELINED_BYTES_MAX,
+    ClientConnections,
+    ServerLimits,
+    peer_address,
+)
 
 ROUTES = {"/": "GET", "/chat.css": "GET", "/chat.js": "GET", "/healthz": "GET", "/chat": "POST"}
 _ALLOW = "Allow: " + ", ".join(sorted({*ROUTES.values(), "HEAD"}))
 
-BODY_BYTES_MAX = 256 << 10
-REQUEST_SECONDS_MAX = 30.0  # For a head and its body to arrive.
-IDLE_SECONDS_MAX = 75.0
-LINGER_SECONDS_MAX = 5.0  # For reading the rest of a refused body, so that the client reads the response.
-LINGER_BYTES_MAX = 4 << 20
-PIPELINED_BYTES_MAX = 64 << 10  # Of requests sent ahead; beyond it the client is not read.
+BODY_BYTES_MAX = cast("int", CHAT_LIMITS.body_bytes)
 
 _HEAD_CODES = {431: ChatErrorCode.HEAD_TOO_LARGE, 505: ChatErrorCode.HTTP_VERSION}
 
@@ -44,13 +47,16 @@ class ChatConnection(asyncio.Protocol):
         self,
         serve: Serve,
         access: AccessPolicy,
-        connections: set[ChatConnection],
+        connections: ClientConnections[ChatConnection],
         report_failure: Callable[[Exception], None],
+        limits: ServerLimits,
     ) -> None:
         self._serve = serve
         self._access = access
         self._connections = connections
         self._report_failure = report_failure
+        self._limits = limits
+        self.peer = ""
         self._loop = asyncio.get_running_loop()
         self._timer: asyncio.TimerHandle | None = None
         self._reader: HeadReader | None = None
@@ -58,8 +64,7 @@ class ChatConnection(asyncio.Protocol):
         self._path = ""
         self._is_head_request = False
         self._body: MessageBody | None = None
-        self._payload: list[bytes] = []
-        self._payload_bytes = 0
+        self._payload = bytearray()
         self._task: asyncio.Task[None] | None = None  # The request that is being served.
         self._pipelined = b""
         self._reading_paused = False
@@ -69,8 +74,12 @@ class ChatConnection(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.transport = cast("asyncio.Transport", transport)
-        self._connections.add(self)
-        self._set_timer(REQUEST_SECONDS_MAX)
+        self.peer = peer_address(transport.get_extra_info("peername"))
+        if self._connections.admit(self):
+            self._set_timer(self._limits.head_seconds)
+        else:
+            self._refuse(ChatError(ChatErrorCode.TOO_BUSY, "there are too many connections", hint="Try again later."))
+            self.transport.close()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """The client has left; a turn in flight is cancelled."""
@@ -91,7 +100,7 @@ class ChatConnection(asyncio.Protocol):
         """Read a request, or keep bytes for later while one is served."""
         if self._lingered_bytes >= 0:
             self._lingered_bytes += len(data)
-            if self._lingered_bytes > LINGER_BYTES_MAX:
+            if self._lingered_bytes > DISCARDED_BYTES_MAX:
                 self.transport.abort()
         elif self._task is not None or self._is_client_full:
             self._pipelined += data
@@ -120,7 +129,7 @@ class ChatConnection(asyncio.Protocol):
                 return b""
             self._reader = HeadReader.for_request()
             self._is_head_request = False
-            self._set_timer(REQUEST_SECONDS_MAX)
+            self._set_timer(self._limits.head_seconds)
         head_bytes = self._reader.feed(data)
         if head_bytes is None:
             return b""
@@ -129,7 +138,8 @@ class ChatConnection(asyncio.Protocol):
         self._closes_after_response = self._closes_after_response or not head.keep_alive
         self._is_head_request = head.method == "HEAD"
         self._path = admit(self._access, head)
-        self._head, self._body, self._payload, self._payload_bytes = head, open_body(head.length), [], 0
+        self._head, self._body, self._payload = head, open_body(head.length), bytearray()
+        self._set_timer(self._limits.body_seconds)
         wants_continue = head.inspected.get("expect", "").lower() == "100-continue"
         if wants_continue and not remainder and head.length and head.http_minor:
             self.transport.write(CONTINUE)
@@ -140,14 +150,13 @@ class ChatConnection(asyncio.Protocol):
         assert body is not None
         if data and not body.is_complete:
             data = body.feed(data)
-            self._payload += body.payload
-            self._payload_bytes += sum(map(len, body.payload))
-            if self._payload_bytes > BODY_BYTES_MAX:
+            self._payload += b"".join(body.payload)
+            if len(self._payload) > BODY_BYTES_MAX:
                 raise _body_too_large()
         if body.is_complete:
             self._pipelined, self._head, self._body = data, None, None
             self._set_timer(0)
-            self._task = self._loop.create_task(self._respond(self._path, b"".join(self._payload)))
+            self._task = self._loop.create_task(self._respond(self._path, bytes(self._payload)))
 
     # -- responses
 
@@ -161,8 +170,8 @@ class ChatConnection(asyncio.Protocol):
             message = f"internal error: {type(exc).__name__}"
             response = ChatError(ChatErrorCode.INTERNAL_ERROR, message).to_response()
         self._task = None
+        self._set_timer(self._limits.idle_seconds)
         self._write(response)
-        self._set_timer(IDLE_SECONDS_MAX)
         if self._closes_after_response:
             self.transport.close()
         elif not self._is_client_full:
@@ -190,7 +199,7 @@ class ChatConnection(asyncio.Protocol):
         self._write(error.to_response(*([_ALLOW] if error.status == 405 else [])))
         self._lingered_bytes = len(self._pipelined)
         self._pipelined = b""
-        self._set_timer(LINGER_SECONDS_MAX)
+        self._set_timer(self._limits.discard_seconds)
         if not self.transport.is_closing():
             self.transport.write_eof()
 
@@ -201,14 +210,28 @@ class ChatConnection(asyncio.Protocol):
     def pause_writing(self) -> None:
         """The client takes its responses slowly: read no further request."""
         self._is_client_full = True
+        self._set_timer(self._limits.write_seconds)
 
     def resume_writing(self) -> None:
         """The client has taken its responses."""
         self._is_client_full = False
+        if self._task is not None:
+            self._set_timer(0)
+        elif self._lingered_bytes < 0:
+            self._set_timer(self._limits.idle_seconds)
         if self._task is None and self._lingered_bytes < 0 and not self.transport.is_closing():
             self._read_next_request()
 
     # -- time limits
+
+    @property
+    def deadline(self) -> float:
+        """When the client's time is over; 0 while a request is served."""
+        return self._timer.when() if self._timer is not None else 0.0
+
+    def make_room(self) -> None:
+        """Close now, because all connections are taken and this one waits for its client."""
+        self.transport.abort()
 
     def _set_timer(self, seconds: float) -> None:
         """Expire in so many seconds; 0: never."""
@@ -219,8 +242,11 @@ class ChatConnection(asyncio.Protocol):
     def _expire(self) -> None:
         if self._lingered_bytes >= 0 or self._is_client_full or self.transport.is_closing():
             self.transport.abort()  # The client does not read its response.
-        elif self._reader is not None or self._head is not None:
-            message = f"the request did not arrive within {REQUEST_SECONDS_MAX:g} seconds"
+        elif self._head is not None:
+            message = f"the request body did not arrive within {self._limits.body_seconds:g} seconds"
+            self._refuse(ChatError(ChatErrorCode.TOO_SLOW, message))
+        elif self._reader is not None:
+            message = f"the request head did not arrive within {self._limits.head_seconds:g} seconds"
             self._refuse(ChatError(ChatErrorCode.TOO_SLOW, message))
         else:
             self.transport.close()

@@ -10,18 +10,17 @@ import socket
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 from traceforge.chat.chat_connection import ChatConnection
-from traceforge.chat.chat_errors import ChatError, ChatErrorCode
 from traceforge.chat.conversation import Chat
 from traceforge.http.access import AccessPolicy
 from traceforge.http.plain_response import JSON_TYPE, PlainResponse
+from traceforge.http.server_limits import CHAT_LIMITS, ClientConnections, ServerLimits, raise_descriptor_limit
 from traceforge.http.serving import run_event_loop, set_on_signals
 
 HOST = "127.0.0.1"
 BACKLOG = 256
-CONNECTIONS_MAX = 512  # Each may hold a body: 128 MiB. Beyond it a client gets 503.
 DRAIN_SECONDS = 10.0
 
 _FRONTEND = Path(__file__).parent / "frontend"
@@ -43,18 +42,17 @@ _PAGE_HEADERS = (
 class ChatServer:
     """The pages, the access rules and the connections of one server."""
 
-    def __init__(self, chat: Chat, write_log: Callable[[str], None]) -> None:
+    def __init__(self, chat: Chat, write_log: Callable[[str], None], limits: ServerLimits = CHAT_LIMITS) -> None:
         self._chat = chat
+        self._limits = limits
         self._write_log = write_log
         self._access = AccessPolicy(HOST, same_origin=True)
         self._pages = {path: ((_FRONTEND / name).read_bytes(), kind) for path, (name, kind) in _PAGES.items()}
-        self.connections: set[ChatConnection] = set()
+        self.connections: ClientConnections[ChatConnection] = ClientConnections(limits.connections)
 
     def open_connection(self) -> asyncio.Protocol:
         """The protocol for the next client."""
-        if len(self.connections) >= CONNECTIONS_MAX:
-            return _RefusedConnection()
-        return ChatConnection(self._serve, self._access, self.connections, self._log_failure)
+        return ChatConnection(self._serve, self._access, self.connections, self._log_failure, self._limits)
 
     async def _serve(self, path: str, body: bytes) -> PlainResponse:
         if path == "/chat":
@@ -72,15 +70,6 @@ class ChatServer:
         self._log_failure(context.get("exception"))
 
 
-class _RefusedConnection(asyncio.Protocol):
-    """A connection beyond the limit."""
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        error = ChatError(ChatErrorCode.TOO_BUSY, "there are too many connections", hint="Try again later.")
-        cast("asyncio.Transport", transport).write(error.to_response().to_bytes(close=True))
-        transport.close()
-
-
 def serve(chat: Chat, sock: socket.socket, ready: Callable[[], None], write_log: Callable[[str], None]) -> None:
     """Serve until a signal comes. Turns in flight may end; a second signal stops at once."""
     run_event_loop(_serve(chat, sock, ready, write_log))
@@ -92,6 +81,7 @@ async def _serve(
     loop = asyncio.get_running_loop()
     stop, hurry = asyncio.Event(), asyncio.Event()
     set_on_signals(stop, hurry)
+    raise_descriptor_limit(CHAT_LIMITS.connections)
     chat_server = ChatServer(chat, write_log)
     loop.set_exception_handler(chat_server.handle_loop_exception)
     server = await loop.create_server(chat_server.open_connection, sock=sock, backlog=BACKLOG)

@@ -18,6 +18,7 @@ from traceforge.cli.output import print_ready, refuse_in_ci
 from traceforge.config import LoadedConfig, current_folder, load_config, upstream_problem
 from traceforge.findings import ExitCode, exit_code
 from traceforge.http.access import is_loopback
+from traceforge.http.server_limits import PROXY_LIMITS
 from traceforge.http.serving import bind_socket, socket_url
 from traceforge.match_key import requires_comparison
 from traceforge.modelio.recording_player import RecordingFallback, open_recording_player
@@ -68,10 +69,14 @@ MISSES_SHOWN = 10
     "--drain-seconds", type=click.FloatRange(0, 3600), metavar="SECONDS", default=10, show_default=True,
     help="Wait this long for calls in flight when stopped.",
 )  # fmt: skip
+@click.option(
+    "--connections", type=click.IntRange(1), metavar="N", default=PROXY_LIMITS.connections, show_default=True,
+    help="Keep at most N connections of clients open in each process; then an idle one makes room.",
+)  # fmt: skip
 @click.option("--json", "as_json", is_flag=True, help="Print one line of JSON on stdout when the server is ready.")
 def proxy(
     port: int, host: str, mode: str, pace: str, source: str, recording: str, session_id: str,
-    upstreams: tuple[str, ...], workers: int, drain_seconds: float, as_json: bool,
+    upstreams: tuple[str, ...], workers: int, drain_seconds: float, connections: int, as_json: bool,
 ) -> None:  # fmt: skip
     """Start a proxy that records or replays the calls of any client.
 
@@ -115,7 +120,8 @@ def proxy(
     elif mode in ("replay", "auto"):
         open_replay = _open_snapshots if source == "snapshots" else _open_traces
         replay = open_replay(loaded, session_id, speed, auto=mode == "auto")
-    settings = ProxySettings(host, port, all_upstreams, token, workers, drain_seconds, replay)
+    limits = PROXY_LIMITS._replace(connections=connections)
+    settings = ProxySettings(host, port, all_upstreams, token, workers, drain_seconds, replay, limits)
     counted = _serve(settings, loaded, record=mode in ("record", "auto"), as_json=as_json)
     _print_summary(counted)
     if replay is not None:

@@ -11,8 +11,10 @@ from traceforge.context.api.open_store import open_store
 from traceforge.context.model_calls import ModelClients
 from traceforge.context.project_store import Store
 from traceforge.http.access import is_loopback
+from traceforge.http.server_limits import STORE_LIMITS
 from traceforge.http.serving import bind_socket, socket_url
 from traceforge.web.janitor import running_janitor
+from traceforge.web.project_calls import MODEL_CALLS_MAX
 from traceforge.web.request_log import RequestLog, lost_lines
 from traceforge.web.store_application import StoreApplication
 from traceforge.web.store_server import serve as run
@@ -43,9 +45,15 @@ PORT = 3080
 @click.option("--upstream", "upstreams", multiple=True, metavar="NAME=URL",
               help="Send calls for openai, anthropic, gemini or ollama to this URL; repeatable.  [default: "
                    "TRACEFORGE_UPSTREAM_…, the configuration, or the public address]")  # fmt: skip
+@click.option("--connections", type=click.IntRange(1), metavar="N", default=STORE_LIMITS.connections,
+              show_default=True,
+              help="Keep at most N connections open; then an idle one makes room.")  # fmt: skip
+@click.option("--calls-per-project", type=click.IntRange(1), default=MODEL_CALLS_MAX, show_default=True, metavar="N",
+              help="With API keys, let each project have at most N model calls in flight.")  # fmt: skip
 @click.option("--json", "as_json", is_flag=True, help="Print one line of JSON on stdout when the server is ready.")
 def serve(
-    port: int, host: str, db: str, keys: str, auth: str, upstreams: tuple[str, ...], as_json: bool
+    port: int, host: str, db: str, keys: str, auth: str, upstreams: tuple[str, ...], connections: int,
+    calls_per_project: int, as_json: bool,
 ) -> None:  # fmt: skip
     """Serve the context store over HTTP.
 
@@ -65,7 +73,10 @@ def serve(
     try:
         sock = bind_socket(host, port)
         log = RequestLog(NonBlockingStderr(lost_lines))
-        site = StoreApplication(StoreService(store, requires_key=auth == "required"), host, log)
+        site = StoreApplication(
+            StoreService(store, requires_key=auth == "required"), host, log,
+            limits=STORE_LIMITS._replace(connections=connections), model_calls_max=calls_per_project,
+        )  # fmt: skip
         log.say("start", auth=auth)
         with running_janitor(store, fail=lambda exc: log.failure("janitor", exc)):
             try:

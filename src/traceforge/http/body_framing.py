@@ -17,9 +17,11 @@ UNTIL_CLOSE = -2
 
 LINE_BYTES_MAX = 16 << 10  # Of a chunk size with its extensions, or of one trailer.
 TRAILERS_BYTES_MAX = 64 << 10
+EXTENSIONS_BYTES_MAX = 64 << 10  # Of all chunks of a body.
 
 _SIZE = re.compile(rb"([0-9a-fA-F]{1,15})(?:;[^\r\n\0]*)?\r\n")
 _SIZE_PADDED = re.compile(rb"([0-9a-fA-F]{1,15})[ \t]*(?:;[^\r\n\0]*)?\r\n")  # Old servers pad with spaces.
+_PLAIN_SIZE_BYTES_MAX = 17  # Of a size line without padding and extensions.
 _TRAILER = re.compile(rb"[!#$%&'*+.^_`|~0-9A-Za-z-]+:[^\r\n\0]*\r\n")
 
 
@@ -84,7 +86,10 @@ class UnparsedBody(_UnsizedBody):
 class ChunkedBody:
     """A chunked body, including its trailers and the empty line at the end."""
 
-    __slots__ = ("_line", "_remaining", "_size", "_state", "_trailer_bytes", "is_complete", "payload", "raw")
+    __slots__ = (
+        "_extension_bytes", "_line", "_remaining", "_size", "_state", "_trailer_bytes", "is_complete", "payload",
+        "raw",
+    )  # fmt: skip
 
     def __init__(self, *, allow_padding: bool = False) -> None:
         self._size = _SIZE_PADDED if allow_padding else _SIZE
@@ -92,6 +97,7 @@ class ChunkedBody:
         self._remaining = 0
         self._line = b""  # The start of a line whose end has not arrived.
         self._trailer_bytes = 0
+        self._extension_bytes = 0
         self.is_complete = False
         self.raw = b""
         self.payload: list[bytes] = []
@@ -115,7 +121,7 @@ class ChunkedBody:
     def _is_one_chunk(self, data: bytes) -> bool:
         """Take `data` if it is exactly one chunk, as the pieces of most streams are."""
         size = self._size.match(data)
-        if size is None:
+        if size is None or size.end() > _PLAIN_SIZE_BYTES_MAX:
             return False
         start = size.end()
         end = start + int(size[1], 16)
@@ -152,6 +158,9 @@ class ChunkedBody:
             size = self._size.fullmatch(line)
             if size is None:
                 raise InvalidBody("a chunk size is malformed")
+            self._extension_bytes += max(0, len(line) - _PLAIN_SIZE_BYTES_MAX)
+            if self._extension_bytes > EXTENSIONS_BYTES_MAX:
+                raise InvalidBody("the chunk extensions are too long")
             self._remaining = int(size[1], 16)
             self._state = _DATA if self._remaining else _TRAILERS
         elif line == b"\r\n":

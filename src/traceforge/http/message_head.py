@@ -14,10 +14,9 @@ from urllib.parse import urlsplit
 from httptools import HttpParserError, HttpParserUpgrade, HttpRequestParser, HttpResponseParser
 
 from traceforge.http.body_framing import CHUNKED, UNTIL_CLOSE
+from traceforge.http.server_limits import HEAD_BYTES_MAX, HEADERS_MAX
 
-REQUEST_BYTES_MAX = 64 << 10
 RESPONSE_BYTES_MAX = 256 << 10
-HEADERS_MAX = 200  # The largest real request has about 40.
 
 TOKEN_HEADER = "x-traceforge-token"  # noqa: S105 (the name of a header)
 
@@ -61,7 +60,7 @@ class HeadReader:
     @classmethod
     def for_request(cls) -> HeadReader:
         """A reader for the head of a request."""
-        return cls(HttpRequestParser(_NO_CALLBACKS), REQUEST_BYTES_MAX)
+        return cls(HttpRequestParser(_NO_CALLBACKS), HEAD_BYTES_MAX)
 
     @classmethod
     def for_response(cls) -> HeadReader:
@@ -188,8 +187,8 @@ class RequestHead(MessageHead):
     def _body_length(self) -> int:
         coding = self.inspected.get("transfer-encoding")
         if coding is not None:
-            if split_list(coding)[-1:] != ["chunked"] or not self.http_minor:
-                raise InvalidHead(400, "Transfer-Encoding must end with chunked")
+            if split_list(coding) != ["chunked"] or not self.http_minor:
+                raise InvalidHead(400, "Transfer-Encoding must be chunked, once")
             return CHUNKED
         length = self.inspected.get("content-length")
         return 0 if length is None else _parse_length(length)
@@ -213,7 +212,10 @@ class ResponseHead(MessageHead):
             return 0
         coding = self.inspected.get("transfer-encoding")
         if coding is not None:
-            return CHUNKED if split_list(coding)[-1:] == ["chunked"] else UNTIL_CLOSE
+            codings = split_list(coding)
+            if codings.count("chunked") > 1:
+                raise InvalidHead(502, "Transfer-Encoding names chunked more than once")
+            return CHUNKED if codings[-1:] == ["chunked"] else UNTIL_CLOSE
         length = self.inspected.get("content-length")
         return UNTIL_CLOSE if length is None else _parse_length(length)
 

@@ -11,6 +11,7 @@ from starlette.types import Receive
 
 from traceforge.context.model.objects import Response
 from traceforge.context.responses.response_generation import RunningResponse
+from traceforge.web.project_calls import ModelCallSlot
 
 
 class TextPump:
@@ -19,12 +20,19 @@ class TextPump:
     The thread continues when the client has left, because the answer is paid for and must be stored.
     """
 
-    def __init__(self, running: RunningResponse, in_thread: Callable[[Callable[[], None]], Awaitable[None]]) -> None:
+    def __init__(
+        self,
+        running: RunningResponse,
+        in_thread: Callable[[Callable[[], None]], Awaitable[None]],
+        slot: ModelCallSlot,
+    ) -> None:
+        """`slot` is released when the thread has read all."""
         self._running = running
         self._queue: asyncio.Queue[str | None] = asyncio.Queue()
         self._loop = asyncio.get_running_loop()
         self._task = asyncio.ensure_future(in_thread(self._read))
         self._task.add_done_callback(lambda task: task.cancelled() or task.exception())  # Seen, if never awaited.
+        self._task.add_done_callback(lambda _: slot.release())
 
     def __aiter__(self) -> AsyncIterator[str]:
         return self

@@ -91,7 +91,8 @@ class OpenAIApi:
         record: RequestRecord = request.state.record
         record.operation = kind.name
         headers: dict[str, str] = request.state.headers
-        token = self._application.service.token(headers)
+        caller = await self._application.authorize(request, "write")
+        store = caller.store
         problem = content_type_problem(headers)
         if problem is not None:
             raise problem
@@ -99,15 +100,19 @@ class OpenAIApi:
         key, session_id = headers.get("idempotency-key"), headers.get(SESSION)
 
         def begin() -> tuple[OpenAIRequest, RunningResponse | _RepeatedAnswer]:
-            store = self._application.service.authorize(token, "write").store
-            record.project_id = store.project_id
             openai_request = kind.read(read_json(body))
             return openai_request, begin_call(store, kind, openai_request, session_id, key)
 
-        openai_request, running = await self._application.in_thread(begin)
+        slot = self._application.calls.begin_model_call(store.project_id)
+        try:
+            openai_request, running = await self._application.in_project_thread(caller, begin)
+        except BaseException:
+            slot.release()
+            raise
         if isinstance(running, _RepeatedAnswer):
+            slot.release()
             return _encoded_response(running.answer, _id_headers(running.response))
-        pump = TextPump(running, self._application.in_model_thread)
+        pump = TextPump(running, self._application.in_model_thread, slot)
         # A client that leaves ends the call, unless it can come back for the answer with its key.
         on_disconnect = running.cancel if key is None else _do_nothing
         async with watch_for_disconnect(request.receive, on_disconnect):
@@ -156,14 +161,9 @@ class OpenAIApi:
     async def _read_models(self, request: Request, read: Callable[[Store], JSON]) -> HTTPResponse:
         record: RequestRecord = request.state.record
         record.operation = "v1_models"
-        token = self._application.service.token(request.state.headers)
-
-        def work() -> bytes:
-            store = self._application.service.authorize(token, "read").store
-            record.project_id = store.project_id
-            return json_bytes(read(store))
-
-        return HTTPResponse(await self._application.in_thread(work), media_type=JSON_TYPE)
+        caller = await self._application.authorize(request, "read")
+        body = await self._application.in_project_thread(caller, lambda: json_bytes(read(caller.store)))
+        return HTTPResponse(body, media_type=JSON_TYPE)
 
 
 class _RepeatedAnswer(NamedTuple):

@@ -19,7 +19,7 @@ from traceforge.web.event_streaming import TextPump, iterate_once, stream_respon
 from traceforge.web.request_lifecycle import JSON_TYPE
 from traceforge.web.request_log import RequestRecord
 from traceforge.web.request_reading import content_type_problem, read_body
-from traceforge.web.store_service import ReceivedRequest
+from traceforge.web.store_service import AuthorizedCaller, ReceivedRequest
 
 if TYPE_CHECKING:
     from traceforge.web.store_application import StoreApplication
@@ -45,24 +45,42 @@ class OperationApi:
         operation = operations["GET" if request.method == "HEAD" else request.method]
         record: RequestRecord = request.state.record
         record.operation = operation.name
+        caller = await self._application.authorize(request, operation.scope)
         received = await self._read(request, operation)
-        in_thread = self._application.in_model_thread if operation.is_long else self._application.in_thread
-        answer = await in_thread(lambda: self._application.service.answer(received, record))
+        if operation.is_long:
+            return await self._respond_with_model(caller, received, record)
+        answer = await self._application.in_project_thread(
+            caller, lambda: self._application.service.answer(caller, received)
+        )
+        return Response(answer.body, answer.status, media_type=JSON_TYPE)
+
+    async def _respond_with_model(
+        self, caller: AuthorizedCaller, received: ReceivedRequest, record: RequestRecord
+    ) -> Response:
+        slot = self._application.calls.begin_model_call(caller.store.project_id)
+        try:
+            answer = await self._application.in_model_thread(
+                lambda: self._application.service.answer(caller, received)
+            )
+        except BaseException:
+            slot.release()
+            raise
+        operation = received.operation
         if isinstance(answer, RunningResponse):
-            pump = TextPump(answer, self._application.in_model_thread)
+            pump = TextPump(answer, self._application.in_model_thread, slot)
             return stream_response(self._events(answer, pump, record), operation.status)
+        slot.release()
         if answer.streamed:
             return stream_response(iterate_once(answer.body), answer.status)
         return Response(answer.body, answer.status, media_type=JSON_TYPE)
 
     async def _read(self, request: Request, operation: Operation) -> ReceivedRequest:
         headers: dict[str, str] = request.state.headers
-        token = self._application.service.token(headers)
         body_error = content_type_problem(headers) if operation.body is not None else None
         body = b"" if body_error else await read_body(request, headers)
         query = parse_qsl(request.scope["query_string"].decode("latin-1"), keep_blank_values=True)
         ids = tuple(request.path_params[name] for name in operation.parameters)
-        return ReceivedRequest(operation, ids, query, body, token, headers.get("idempotency-key"), body_error)
+        return ReceivedRequest(operation, ids, query, body, headers.get("idempotency-key"), body_error)
 
     async def _events(self, running: RunningResponse, pump: TextPump, record: RequestRecord) -> AsyncIterator[bytes]:
         """The events of a response. An error after the first of them, such as a purge, is the last event."""

@@ -6,16 +6,14 @@ not declared as such.
 
 from __future__ import annotations
 
-import asyncio
-
 from starlette.requests import Request
 from starlette.types import Scope
 
 from traceforge.context.api.error_responses import ErrorResponse
 from traceforge.http.access import AccessDenied, AccessPolicy, is_json_content_type
+from traceforge.http.server_limits import STORE_LIMITS
 
-BODY_BYTES_MAX = 2 << 20
-BODY_SECONDS_MAX = 60.0  # For the complete body: a slower client would only hold a connection.
+BODY_BYTES_MAX = STORE_LIMITS.body_bytes or 0
 
 
 def read_headers(scope: Scope) -> dict[str, str]:
@@ -51,10 +49,10 @@ def content_type_problem(headers: dict[str, str]) -> ErrorResponse | None:
 
 
 async def read_body(request: Request, headers: dict[str, str]) -> bytes:
-    """The complete body.
+    """The complete body. The connection limits the time that it may take.
 
     Raises:
-        ErrorResponse: the body is larger than BODY_BYTES_MAX or takes longer than BODY_SECONDS_MAX.
+        ErrorResponse: the body is larger than BODY_BYTES_MAX.
         ClientDisconnect: the client closed the connection before the end of the body.
     """
     length = headers.get("content-length", "")
@@ -63,15 +61,10 @@ async def read_body(request: Request, headers: dict[str, str]) -> bytes:
     if length == "0" or (not length and "transfer-encoding" not in headers):
         return b""
     body = bytearray()
-    try:
-        async with asyncio.timeout(BODY_SECONDS_MAX):
-            async for chunk in request.stream():
-                body += chunk
-                if len(body) > BODY_BYTES_MAX:
-                    raise _body_too_large()
-    except TimeoutError:
-        message = f"the body did not arrive within {BODY_SECONDS_MAX:.0f} seconds"
-        raise ErrorResponse(408, "body_timeout", message) from None
+    async for chunk in request.stream():
+        body += chunk
+        if len(body) > BODY_BYTES_MAX:
+            raise _body_too_large()
     return bytes(body)
 
 

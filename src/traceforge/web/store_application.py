@@ -25,36 +25,56 @@ from traceforge.context.api.error_responses import ErrorResponse
 from traceforge.errors import TraceForgeError
 from traceforge.http.access import AccessPolicy
 from traceforge.http.metrics_text import CONTENT_TYPE
+from traceforge.http.server_limits import STORE_LIMITS, ClientConnections, ServerLimits
 from traceforge.http.thread_pool import ThreadPool
 from traceforge.ids import new_id
 from traceforge.web.openai_api import OpenAIApi
 from traceforge.web.openapi_document import build_document
 from traceforge.web.operation_api import OperationApi
+from traceforge.web.project_calls import MODEL_CALLS_MAX, ProjectCalls
 from traceforge.web.request_lifecycle import JSON_TYPE, RequestErrors, RequestLifecycle, common_headers
 from traceforge.web.request_log import RequestLog, RequestRecord
 from traceforge.web.server_metrics import ServerMetrics
-from traceforge.web.store_service import StoreService
+from traceforge.web.store_connection import StoreConnection
+from traceforge.web.store_service import AuthorizedCaller, StoreService
 
 DATABASE_THREADS = 32  # Requests that use the database at once; the others wait their turn.
+DATABASE_CALLS_MAX = 24  # Of a project, at once: it never has all threads.
 MODEL_THREADS = 256  # Calls of models at once.
 DELETE_EXPIRED_SECONDS = 3600.0
+
+PageFunction = Callable[[AuthorizedCaller | None], Awaitable[Response]]
 
 
 class StoreApplication:
     """One server: what all its requests share."""
 
-    def __init__(self, service: StoreService, host: str, log: RequestLog) -> None:
+    def __init__(
+        self,
+        service: StoreService,
+        host: str,
+        log: RequestLog,
+        *,
+        limits: ServerLimits = STORE_LIMITS,
+        model_calls_max: int = MODEL_CALLS_MAX,
+    ) -> None:
+        """`model_calls_max` is for each project, where keys are required."""
         self.service = service
+        self.limits = limits
+        self.connections: ClientConnections[StoreConnection] = ClientConnections(limits.connections)
+        self.calls = ProjectCalls(
+            model_calls_max=model_calls_max, database_calls_max=DATABASE_CALLS_MAX, limited=service.requires_key
+        )
         self.metrics = ServerMetrics()
         self.errors = RequestErrors(log)
         self._log = log
         self._database_threads = ThreadPool(DATABASE_THREADS, "traceforge-serve")
         self._model_threads = ThreadPool(MODEL_THREADS, "traceforge-serve-model")
         respond = self.errors.respond
-        access = AccessPolicy(host, same_origin=True)
+        self.access = AccessPolicy(host, same_origin=True)
         self._app = Starlette(
             routes=self._routes(),
-            middleware=[Middleware(RequestLifecycle, access, self.metrics, log, self.errors)],
+            middleware=[Middleware(RequestLifecycle, self.access, self.metrics, log, self.errors)],
             exception_handlers={HTTPException: respond, ErrorResponse: respond, TraceForgeError: respond},
         )
         self._app.router.redirect_slashes = False
@@ -74,17 +94,35 @@ class StoreApplication:
                 await self.in_thread(self.service.delete_expired_answers)
             await asyncio.sleep(DELETE_EXPIRED_SECONDS)
 
+    async def authorize(self, request: Request, scope: str) -> AuthorizedCaller:
+        """Find out who calls, before the body is read: a client without a key takes no memory.
+
+        Raises:
+            ErrorResponse: the API key is missing, unknown, or lacks the scope.
+        """
+        token = self.service.token(request.state.headers)
+        if token is None:
+            caller = self.service.authorize(None, scope)
+        else:
+            caller = await self.in_thread(partial(self.service.authorize, token, scope))
+        request.state.record.project_id = caller.store.project_id
+        return caller
+
     async def in_thread(self, work: Callable[[], Any]) -> Any:  # noqa: ANN401 (what the work returns)
         """Run work that waits for the database."""
         return await self._database_threads.run(work)
+
+    async def in_project_thread(self, caller: AuthorizedCaller, work: Callable[[], Any]) -> Any:  # noqa: ANN401 (what the work returns)
+        """Run work that waits for the database, within the share of the caller's project."""
+        async with self.calls.database_call(caller.store.project_id):
+            return await self._database_threads.run(work)
 
     async def in_model_thread(self, work: Callable[[], Any]) -> Any:  # noqa: ANN401 (what the work returns)
         """Run work that waits for a model. Runs in the model pool, so slow models never starve database work."""
         return await self._model_threads.run(work)
 
-    def build_bad_request(self) -> tuple[list[tuple[bytes, bytes]], bytes]:
-        """The headers and the body of the response to bytes that are not HTTP; counted and logged as a request."""
-        error = ErrorResponse(400, "not_http", "this is not an HTTP request")
+    def refuse_connection(self, error: ErrorResponse) -> tuple[list[tuple[bytes, bytes]], bytes]:
+        """The headers and the body of the response to a request that Starlette never sees; counted and logged."""
         body = error.body()
         record = RequestRecord(new_id("req"), "", status=error.status, bytes_out=len(body), code=error.code)
         self.metrics.count_request(record, 0.0)
@@ -106,27 +144,31 @@ class StoreApplication:
             self._page("/metrics", "metrics", self._metrics_text, scope="admin"),
         ]
 
-    def _page(self, path: str, name: str, make: Callable[[], Awaitable[Response]], *, scope: str = "") -> Route:
+    def _page(self, path: str, name: str, make: PageFunction, *, scope: str = "") -> Route:
         """A page outside the table; `scope` is what the caller's key must have, where keys are required."""
 
         async def respond(request: Request) -> Response:
             request.state.record.operation = name
-            if scope:
-                token = self.service.token(request.state.headers)
-                await self.in_thread(partial(self.service.authorize, token, scope))
-            return await make()
+            return await make(await self.authorize(request, scope) if scope else None)
 
         return Route(path, respond)
 
-    async def _healthz(self) -> Response:
+    async def _healthz(self, _: AuthorizedCaller | None) -> Response:
         return Response(b'{"status":"ok"}', media_type=JSON_TYPE)
 
-    async def _readyz(self) -> Response:
+    async def _readyz(self, _: AuthorizedCaller | None) -> Response:
         await self.in_thread(self.service.ping)
         return Response(b'{"status":"ready"}', media_type=JSON_TYPE)
 
-    async def _metrics_text(self) -> Response:
-        return Response(self.metrics.text(), media_type=CONTENT_TYPE)
+    async def _metrics_text(self, caller: AuthorizedCaller | None) -> Response:
+        """All figures for the operator, for another project its own."""
+        assert caller is not None
+        if caller.operator:
+            page = self.metrics.text(self.calls.model_calls.total())
+        else:
+            project_id = caller.store.project_id
+            page = self.metrics.project_text(project_id, self.calls.model_calls[project_id])
+        return Response(page, media_type=CONTENT_TYPE)
 
-    async def _openapi(self) -> Response:
+    async def _openapi(self, _: AuthorizedCaller | None) -> Response:
         return Response(json_bytes(build_document(required=self.service.requires_key)), media_type=JSON_TYPE)

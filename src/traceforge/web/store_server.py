@@ -11,32 +11,18 @@ import logging
 import socket
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any, cast
+from typing import Any
 
 import uvicorn
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
+from traceforge.http.server_limits import raise_descriptor_limit
 from traceforge.http.serving import run_event_loop, set_on_signals
 from traceforge.web.store_application import StoreApplication
+from traceforge.web.store_connection import StoreConnection
 
 DRAIN_SECONDS = 10
 BACKLOG = 1024
-IDLE_SECONDS = 75  # Between two requests of a connection: longer than most clients keep one.
-
-
 _SILENT = logging.CRITICAL + 1  # Uvicorn would log tracebacks with texts of errors, which may quote content.
-
-
-class StoreProtocol(HttpToolsProtocol):
-    """Uvicorn's HTTP protocol with our response to malformed requests."""
-
-    def send_400_response(self, msg: str) -> None:
-        """Respond to bytes that are not HTTP with an error of the usual JSON shape."""
-        headers, body = cast("StoreApplication", self.config.app).build_bad_request()
-        head = [b"HTTP/1.1 400 Bad Request", *(b"%b: %b" % header for header in self.server_state.default_headers)]
-        head += [b"%b: %b" % header for header in headers]
-        self.transport.write(b"\r\n".join([*head, b"", body]))
-        self.transport.close()
 
 
 class StoreServer(uvicorn.Server):
@@ -45,11 +31,12 @@ class StoreServer(uvicorn.Server):
     def __init__(self, application: StoreApplication, ready: Callable[[], None]) -> None:
         super().__init__(
             uvicorn.Config(
-                application, lifespan="off", http=StoreProtocol, ws="none", log_config=None, log_level=_SILENT,
-                access_log=False, server_header=False, proxy_headers=False, timeout_keep_alive=IDLE_SECONDS,
+                application, lifespan="off", http=StoreConnection, ws="none", log_config=None, log_level=_SILENT,
+                access_log=False, server_header=False, proxy_headers=False,
                 timeout_graceful_shutdown=DRAIN_SECONDS, backlog=BACKLOG,
             )
         )  # fmt: skip
+        self._application = application
         self._ready = ready
 
     @contextmanager
@@ -62,6 +49,13 @@ class StoreServer(uvicorn.Server):
         await super().startup(sockets)
         self._ready()
 
+    async def on_tick(self, counter: int) -> bool:
+        """Ten times a second: close the connections whose time is over."""
+        now = asyncio.get_running_loop().time()
+        for connection in list(self._application.connections):
+            connection.close_if_expired(now)
+        return await super().on_tick(counter)
+
 
 def serve(application: StoreApplication, sock: socket.socket, ready: Callable[[], None]) -> None:
     """Serve until a signal arrives. Requests in flight may finish; a second signal stops at once."""
@@ -69,6 +63,7 @@ def serve(application: StoreApplication, sock: socket.socket, ready: Callable[[]
 
 
 async def _serve(application: StoreApplication, sock: socket.socket, ready: Callable[[], None]) -> None:
+    raise_descriptor_limit(application.limits.connections)
     server = StoreServer(application, ready)
     asyncio.get_running_loop().set_exception_handler(_ignore_loop_error)
     stop, hurry = asyncio.Event(), asyncio.Event()

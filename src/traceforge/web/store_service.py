@@ -24,7 +24,6 @@ from traceforge.context.model.inputs import NewResponse
 from traceforge.context.project_store import Store
 from traceforge.context.responses.response_generation import RunningResponse, start_response
 from traceforge.context.storage.projects import find_api_key, get_project
-from traceforge.web.request_log import RequestRecord
 
 
 class ReceivedRequest(NamedTuple):
@@ -34,7 +33,6 @@ class ReceivedRequest(NamedTuple):
     ids: tuple[str, ...]
     query: list[tuple[str, str]]
     body: bytes
-    token: str | None
     idempotency_key: str | None
     body_error: ErrorResponse | None = None  # Why the body was not read; reported after authorization.
 
@@ -82,14 +80,12 @@ class StoreService:
         own = api_key.project_id == self._store.project_id
         return AuthorizedCaller(self._store if own else self._store.of_project(api_key.project_id), operator=own)
 
-    def answer(self, request: ReceivedRequest, record: RequestRecord) -> EncodedResponse | RunningResponse:
-        """Do an operation, or start it if the request asks for a stream. Sets the project of `record`.
+    def answer(self, caller: AuthorizedCaller, request: ReceivedRequest) -> EncodedResponse | RunningResponse:
+        """Do an operation, or start it if the request asks for a stream.
 
         Raises:
             ErrorResponse, TraceForgeError: the operation was refused.
         """
-        caller = self.authorize(request.token, request.operation.scope)
-        record.project_id = caller.store.project_id
         arguments, value = _decode_request(request, operator=caller.operator)
         operation = request.operation
         key = request.idempotency_key if operation.takes_key else None

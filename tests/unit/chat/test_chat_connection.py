@@ -19,8 +19,7 @@ from support.chat_servers import Echo, RunningChat, running_chat, write_prompts
 from support.example_counts import scale_examples
 from support.raw_sockets import Peer
 from traceforge.canon import JSONObject
-from traceforge.chat import chat_connection as module
-from traceforge.chat import chat_server as server_module
+from traceforge.http.server_limits import CHAT_LIMITS
 
 ASK = b'{"message":"hi","session_id":"s"}'
 TYPE = b"Content-Type: application/json\r\n"
@@ -299,8 +298,8 @@ def test_a_client_that_leaves_ends_its_turn(tmp_path: Path) -> None:
 
 def test_an_incomplete_request_expires(running: RunningChat, monkeypatch: pytest.MonkeyPatch) -> None:
     """Half a head, half a body: 408. No bytes, or no further ones: closed."""
-    monkeypatch.setattr(module, "REQUEST_SECONDS_MAX", 0.1)
-    monkeypatch.setattr(module, "IDLE_SECONDS_MAX", 0.1)
+    limits = CHAT_LIMITS._replace(head_seconds=0.1, body_seconds=0.1, idle_seconds=0.1)
+    monkeypatch.setattr(running.server, "_limits", limits)
 
     assert (408, "too_slow") == error_response(running, b"POST /chat HTTP/1.1\r\nHost:")
     assert (408, "too_slow") == error_response(running, post()[:-3])
@@ -310,20 +309,6 @@ def test_an_incomplete_request_expires(running: RunningChat, monkeypatch: pytest
     idle.send(post())
     assert 200 == answer(idle)[0]
     assert b"" == idle.read_to_end()
-
-
-def test_a_connection_beyond_the_limit_gets_a_503(running: RunningChat, monkeypatch: pytest.MonkeyPatch) -> None:
-    """And the others are served."""
-    monkeypatch.setattr(server_module, "CONNECTIONS_MAX", 1)
-    first = running.connect()
-    first.send(post())
-    assert 200 == answer(first)[0]
-    second = running.connect()
-    status, body = answer(second)
-    assert (503, "too_busy") == (status, body["error"]["code"])
-    first.send(post())
-    assert 200 == answer(first)[0]
-    first.close()
 
 
 def test_a_bug_of_ours_is_a_500_that_repeats_nothing_of_the_request(tmp_path: Path) -> None:
@@ -346,7 +331,7 @@ def test_a_client_that_reads_nothing_is_not_served_more(
     running: RunningChat, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Pipelined requests without reading a response fill no memory, and are cut in the end."""
-    monkeypatch.setattr(module, "IDLE_SECONDS_MAX", 0.3)
+    monkeypatch.setattr(running.server, "_limits", CHAT_LIMITS._replace(write_seconds=0.3, idle_seconds=0.3))
     peer = running.connect()
     sent = 0
     peer.sock.settimeout(2)

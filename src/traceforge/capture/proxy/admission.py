@@ -5,7 +5,7 @@ Never: forwards a request that the access rules refuse, or one whose traffic cou
 
 from __future__ import annotations
 
-from traceforge.capture.proxy.upstream_routes import Route
+from traceforge.capture.proxy.upstream_routes import PathLeavesUpstream, Route
 from traceforge.capture.proxy.worker_state import WorkerState
 from traceforge.conversion import encode_json
 from traceforge.http.access import AccessDenied
@@ -46,7 +46,11 @@ def _refuse_unsupported(state: WorkerState, feature: str) -> PlainResponse:
 
 
 def _find_route(state: WorkerState, head: RequestHead, target: str) -> Route | PlainResponse:
-    route = state.routes.find_route(head.method, target, is_anthropic="anthropic-version" in head.inspected)
+    try:
+        route = state.routes.find_route(head.method, target, is_anthropic="anthropic-version" in head.inspected)
+    except PathLeavesUpstream:
+        state.count_unmatched("the path of the request leads out of its upstream")
+        return error_response(400, "path_outside", "the path leads out of the base path of its upstream: remove `..`")
     if route is None:
         state.count_unmatched("the path of the request belongs to no upstream")
         prefixes = ", ".join(f"/{name}" for name in state.routes.names)

@@ -19,17 +19,13 @@ from traceforge.capture.proxy.proxy_metrics import increment
 from traceforge.http.body_framing import InvalidBody, MessageBody, open_body
 from traceforge.http.message_head import HeadReader, InvalidHead, RequestHead
 from traceforge.http.plain_response import PlainResponse
+from traceforge.http.server_limits import DISCARDED_BYTES_MAX, PIPELINED_BYTES_MAX, peer_address
 
 if TYPE_CHECKING:
     from traceforge.capture.proxy.relayed_call import RelayedCall
     from traceforge.capture.proxy.replayed_call import ReplayedCall
     from traceforge.capture.proxy.worker_state import WorkerState
 
-HEAD_SECONDS_MAX = 30.0
-IDLE_SECONDS_MAX = 75.0
-PIPELINED_BYTES_MAX = 64 << 10  # Of requests sent ahead; beyond it the client is not read.
-DISCARDED_BYTES_MAX = 1 << 20  # Of a request body after its response; beyond it the connection is closed.
-DISCARD_SECONDS_MAX = 5.0
 REMEMBER_HEAD_TRIES_MAX = 3  # After so many heads in a row that did not repeat, no further one is remembered.
 
 _RESET_ON_CLOSE = struct.pack("ii", 1, 0)  # SO_LINGER: on, 0 seconds.
@@ -40,14 +36,15 @@ class ClientConnection(asyncio.Protocol):
 
     __slots__ = (
         "_body", "_call", "_descriptor", "_discarded_bytes", "_is_client_full", "_is_closing", "_is_upstream_full",
-        "_keep_alive", "_pipelined", "_reader", "_reading_paused", "_remember_tries", "_repeated_head", "_state",
-        "deadline", "transport",
+        "_keep_alive", "_limits", "_pipelined", "_reader", "_reading_paused", "_remember_tries", "_repeated_head",
+        "_state", "deadline", "peer", "transport",
     )  # fmt: skip
 
     transport: asyncio.Transport
 
     def __init__(self, state: WorkerState) -> None:
         self._state = state
+        self._limits = state.limits
         self._reader: HeadReader | None = None  # Of a head that has not arrived completely.
         self._repeated_head: RepeatedHead | None = None
         self._remember_tries = 0
@@ -61,13 +58,16 @@ class ClientConnection(asyncio.Protocol):
         self._reading_paused = False
         self._is_client_full = False  # The client has not taken what was written.
         self.deadline = 0.0  # 0: none.
+        self.peer = ""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.transport = cast("asyncio.Transport", transport)
         self._descriptor = find_descriptor(self.transport)
-        self._state.connections.add(self)
+        self.peer = peer_address(transport.get_extra_info("peername"))
         self._state.metrics.connections += 1
-        self.deadline = self._state.loop.time() + HEAD_SECONDS_MAX
+        self._set_deadline(self._limits.head_seconds)
+        if not self._state.connections.admit(self):
+            self._refuse(503, "too_busy", "there are too many connections; try again later")
 
     def connection_lost(self, exc: Exception | None) -> None:
         """The client has disconnected; a call in flight ends."""
@@ -109,7 +109,7 @@ class ClientConnection(asyncio.Protocol):
             if not data:
                 return b""
             self._reader = HeadReader.for_request()
-            self.deadline = self._state.loop.time() + HEAD_SECONDS_MAX
+            self._set_deadline(self._limits.head_seconds)
         try:
             head = self._reader.feed(data)
             if head is None:
@@ -158,6 +158,8 @@ class ClientConnection(asyncio.Protocol):
             data = body.feed(data)
             raw, payload = body.raw, body.payload
         self._body = None if body.is_complete else body
+        if self._body is not None:
+            self._set_deadline(self._limits.body_seconds)
         return raw, payload, data
 
     def _read_body(self, body: MessageBody, data: bytes) -> bytes:
@@ -172,6 +174,7 @@ class ClientConnection(asyncio.Protocol):
         if body.is_complete:
             self._body = None
         if self._call is not None:
+            self._extend_body_deadline(len(body.raw))
             self._call.receive_body(body.raw, body.payload, body.is_complete)
         else:
             self._discard(len(body.raw))
@@ -195,7 +198,7 @@ class ClientConnection(asyncio.Protocol):
         elif not self._keep_alive:
             self._close()
         else:  # The caller reads on.
-            self.deadline = self._state.loop.time() + IDLE_SECONDS_MAX
+            self._set_deadline(self._limits.idle_seconds)
 
     def _write_response(self, response: PlainResponse, *, bodiless: bool = False) -> None:
         close = self.decide_close(until_close=False)
@@ -207,6 +210,58 @@ class ClientConnection(asyncio.Protocol):
         self._keep_alive = False
         self._write_response(error_response(status, code, message))
         self._close()
+
+    # -- time limits
+
+    def _set_deadline(self, seconds: float) -> None:
+        self.deadline = self._state.loop.time() + seconds
+
+    def _extend_body_deadline(self, size: int) -> None:
+        """Give a body more time for the bytes that arrived, so that a large one may take long and a slow one not."""
+        limits = self._limits
+        if self._body is None:
+            self.deadline = 0.0
+        else:
+            latest = self._state.loop.time() + limits.body_seconds
+            self.deadline = min(latest, self.deadline + size / limits.body_rate)
+
+    def close_if_expired(self, now: float) -> None:
+        """Close if the deadline has passed; a client that sent a part of a request gets a response."""
+        if not self.deadline or now <= self.deadline:
+            return
+        if self._is_closing or self._is_client_full:
+            self._abort("the client did not read its response")
+        elif self._reader is not None:
+            seconds = self._limits.head_seconds
+            self._refuse(408, "too_slow", f"the request head did not arrive within {seconds:g} seconds")
+        elif self._call is None:
+            self._close()
+        elif self._reading_paused:  # The upstream is slow, not the client.
+            self._set_deadline(self._limits.body_seconds)
+        else:
+            self._refuse_slow_body(self._call)
+
+    def _refuse_slow_body(self, call: RelayedCall | ReplayedCall) -> None:
+        self._call = None
+        has_response = call.has_response
+        call.on_client_disconnected("the client sent its body too slowly")
+        if has_response:
+            self._close()
+        else:
+            seconds, rate = self._limits.body_seconds, self._limits.body_rate
+            message = f"the request body took {seconds:g} seconds longer than {rate} bytes a second take"
+            self._refuse(408, "too_slow", message)
+
+    def make_room(self) -> None:
+        """Close now, because all connections are taken and this one waits for its client."""
+        self._abort("the proxy needed the connection for another client")
+
+    def _abort(self, reason: str) -> None:
+        call, self._call = self._call, None
+        if call is not None:
+            call.on_client_disconnected(reason)
+        self._is_closing = True
+        self.transport.abort()
 
     # -- called by the call in flight
 
@@ -260,7 +315,7 @@ class ClientConnection(asyncio.Protocol):
     # -- between calls
 
     def _read_next_request(self) -> None:
-        self.deadline = self._state.loop.time() + IDLE_SECONDS_MAX
+        self._set_deadline(self._limits.idle_seconds)
         self._discarded_bytes = 0
         data, self._pipelined = self._pipelined, b""
         if self._reading_paused:
@@ -271,7 +326,7 @@ class ClientConnection(asyncio.Protocol):
     def _discard_rest_of_body(self) -> None:
         """The response came before the end of the request; read the rest of the request, within limits."""
         self._discarded_bytes = 0
-        self.deadline = self._state.loop.time() + DISCARD_SECONDS_MAX
+        self._set_deadline(self._limits.discard_seconds)
         self._update_reading()
 
     def _update_reading(self) -> None:
@@ -287,6 +342,7 @@ class ClientConnection(asyncio.Protocol):
     def _close(self) -> None:
         self._is_closing = True
         self._pipelined = b""
+        self._set_deadline(self._limits.discard_seconds)  # For the client to read what was written.
         self.transport.close()
 
     def close_if_idle(self) -> None:
@@ -301,17 +357,10 @@ class ClientConnection(asyncio.Protocol):
             call.abort()
         self.transport.abort()
 
-    def close_if_expired(self, now: float) -> None:
-        """Close if the deadline has passed; a client that sent a part of a head gets a response."""
-        if self.deadline and now > self.deadline and self._call is None and not self._is_closing:
-            if self._reader is not None:
-                self._refuse(408, "too_slow", f"the request head did not arrive within {HEAD_SECONDS_MAX:g} seconds")
-            else:
-                self._close()
-
     def pause_writing(self) -> None:
         """The client takes the response slowly."""
         self._is_client_full = True
+        self._set_deadline(self._limits.write_seconds)
         if self._call is not None:
             self._call.on_client_full()
 
@@ -319,6 +368,9 @@ class ClientConnection(asyncio.Protocol):
         """The client can take more."""
         self._is_client_full = False
         if self._call is not None:
+            self.deadline = 0.0
+            if self._body is not None:
+                self._set_deadline(self._limits.body_seconds)
             self._call.on_client_ready()
         elif self._body is None and not self._is_closing:
             self._read_next_request()

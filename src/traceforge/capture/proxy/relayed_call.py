@@ -65,6 +65,11 @@ class RelayedCall:
         self._recorded: GuardedCall = UNRECORDED
         state.metrics.in_flight += 1
 
+    @property
+    def has_response(self) -> bool:
+        """Whether the client has got a part of the response."""
+        return self._status != 0
+
     # -- the client's side
 
     def start(self, request: PreparedRequest, raw: bytes, payload: list[bytes], is_complete: bool) -> None:
@@ -86,7 +91,8 @@ class RelayedCall:
         self._record_request(payload)
 
     def _record_request(self, payload: list[bytes]) -> None:
-        for chunk in payload:
+        if payload:  # Joined: a million chunks of a byte each would take fifty times their size.
+            chunk = payload[0] if len(payload) == 1 else b"".join(payload)
             self._state.metrics.request_bytes += len(chunk)
             self._recorded.add_request_chunk(chunk)
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
+from traceforge.capture.hook.in_flight_call import BODY_BYTES_MAX
 from traceforge.capture.proxy.prepared_request import PreparedRequest
 from traceforge.capture.proxy.proxy_metrics import increment
 from traceforge.capture.proxy.relayed_call import RelayedCall
@@ -41,9 +42,11 @@ class ReplayedCall:
         self._replay = replay
         self._raw: list[bytes] = []
         self._payload: list[bytes] = []
+        self._payload_bytes = 0
         self._timer: asyncio.TimerHandle | None = None  # Of the next chunk.
         self._chunked = False
         self.is_finished = False
+        self.has_response = False  # Only a complete request has one.
         state.metrics.in_flight += 1
 
     def start(self, request: PreparedRequest, raw: bytes, payload: list[bytes], is_complete: bool) -> None:
@@ -56,8 +59,12 @@ class ReplayedCall:
     def receive_body(self, raw: bytes, payload: list[bytes], is_complete: bool) -> None:
         """Take more of the request's body, and respond when it is complete."""
         self._raw.append(raw)
-        self._payload += payload
-        if is_complete:
+        chunk = payload[0] if len(payload) == 1 else b"".join(payload)
+        self._payload.append(chunk)
+        self._payload_bytes += len(chunk)
+        if self._payload_bytes > BODY_BYTES_MAX:
+            self._refuse_large_body(is_complete)
+        elif is_complete:
             body = b"".join(self._payload)
             self._state.metrics.request_bytes += len(body)
             self._replay_response(body)
@@ -99,13 +106,24 @@ class ReplayedCall:
         self._end(400, CallOutcome.ANSWERED)
         self._client.on_call_failed(400, "bad_header", reason)
 
-    def _relay(self) -> None:
+    def _refuse_large_body(self, is_complete: bool) -> None:
+        """Collect no more of a body that no recording can have."""
+        if self._replay.allow_upstream:
+            self._relay(is_complete)
+            return
+        reason = f"a body of more than {BODY_BYTES_MAX} bytes is never recorded"
+        self._replay.count_refusal(reason)
+        increment(self._state.metrics.refused, "413")
+        self._end(413, CallOutcome.ANSWERED)
+        self._client.on_call_failed(413, "body_too_large", reason)
+
+    def _relay(self, is_complete: bool = True) -> None:
         """Send an unmatched request to its upstream, and record it."""
         self._state.metrics.in_flight -= 1
         self.is_finished = True
         call = RelayedCall(self._state, self._client, self._request)
         self._client.replace_call(call)
-        call.start(self._request, b"".join(self._raw), self._payload, True)
+        call.start(self._request, b"".join(self._raw), self._payload, is_complete)
 
     def _respond(self, result: ReplayResult, added: Headers) -> None:
         response = result.response

@@ -9,9 +9,9 @@ travels with it.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import NamedTuple
-from urllib.parse import urlsplit
+from urllib.parse import unquote, urlsplit
 
 from traceforge.config import upstream_problem
 from traceforge.wire.endpoints import Dialect, find_endpoint
@@ -30,6 +30,13 @@ _OPENAI = re.compile(
     r"|moderations|assistants|threads|vector_stores|fine_tuning|containers|evals|realtime)(?:/|\Z)"
 )
 _OLLAMA = re.compile(r"/api/(?:tags|show|version|ps|pull|push|create|copy|delete|blobs)(?:/|\Z)")
+
+
+_DECODINGS_MAX = 5  # Of a path that was encoded several times; nobody encodes it more often.
+
+
+class PathLeavesUpstream(Exception):
+    """A path whose `..` segments lead out of the base path of its upstream."""
 
 
 class InvalidUpstream(ValueError):
@@ -90,7 +97,11 @@ class UpstreamRoutes:
         return sorted(self._upstreams)
 
     def find_route(self, method: str, target: str, *, is_anthropic: bool) -> Route | None:
-        """The route of a target (path and query); `is_anthropic`: the request has an `anthropic-version`."""
+        """The route of a target (path and query); `is_anthropic`: the request has an `anthropic-version`.
+
+        Raises:
+            PathLeavesUpstream: the upstream could read the path as one outside of its base path.
+        """
         path = target.partition("?")[0]
         name = path[1:].partition("/")[0]
         upstream = self._upstreams.get(name)
@@ -102,9 +113,47 @@ class UpstreamRoutes:
             if dialect is None:
                 return None
             upstream = self._upstreams[dialect]
+            suffix = target
             upstream_path = upstream.path + target
+        if leaves_base_path(suffix.partition("?")[0]):
+            raise PathLeavesUpstream
         request_line = f"{method} {upstream_path} HTTP/1.1".encode("latin-1")
         return Route(upstream, upstream_path, upstream.origin + upstream_path, request_line)
+
+
+def leaves_base_path(path: str) -> bool:
+    """Whether a server could read this path, appended to a base path, as one outside of it.
+
+    Servers differ in what they decode, in whether a backslash separates segments, and in whether `;` ends one: a path
+    is refused if any of these readings leads out.
+    """
+    if ".." not in path and "%" not in path:
+        return False
+    return any(_climbs_out(reading) for reading in _readings(path))
+
+
+def _readings(path: str) -> Iterator[str]:
+    for _ in range(_DECODINGS_MAX):
+        yield path
+        yield path.replace("\\", "/")
+        decoded = unquote(path)
+        if decoded == path:
+            return
+        path = decoded
+    yield "/.."  # Encoded too often to tell.
+
+
+def _climbs_out(path: str) -> bool:
+    depth = 0
+    for segment in path.split("/"):
+        name = segment.partition(";")[0].strip()
+        if name == "..":
+            depth -= 1
+            if depth < 0:
+                return True
+        elif name not in ("", "."):
+            depth += 1
+    return False
 
 
 def find_dialect(method: str, path: str, is_anthropic: bool) -> Dialect | None:

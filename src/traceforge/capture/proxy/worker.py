@@ -21,6 +21,7 @@ from traceforge.capture.proxy.worker_state import WorkerState
 from traceforge.capture.recorder import WRITE_SECONDS_MAX, Recorder
 from traceforge.capture.replay_responder import ReplayResponder
 from traceforge.http.access import AccessPolicy
+from traceforge.http.server_limits import PROXY_LIMITS, ServerLimits, raise_descriptor_limit
 from traceforge.http.serving import run_event_loop, set_on_signals
 
 TOKEN_VARIABLE = "TRACEFORGE_PROXY_TOKEN"  # noqa: S105 (the name of a variable)
@@ -37,6 +38,7 @@ class ProxySettings(NamedTuple):
     workers: int = 1
     drain_s: float = 10.0
     replay: ReplayResponder | None = None
+    limits: ServerLimits = PROXY_LIMITS
 
 
 OpenRecorder = Callable[[], Recorder | None]
@@ -60,7 +62,11 @@ async def _serve(
         _stop_when_orphaned(stop, lifeline)
     recorder = open_recorder()
     access = AccessPolicy(settings.host, settings.token)
-    state = WorkerState(UpstreamRoutes(settings.upstreams), access, recorder, worker=number, replay=settings.replay)
+    raise_descriptor_limit(settings.limits.connections)
+    state = WorkerState(
+        UpstreamRoutes(settings.upstreams), access, recorder, worker=number, replay=settings.replay,
+        limits=settings.limits,
+    )  # fmt: skip
     server = ProxyServer(state)
     await server.start(sock)
     _relax_garbage_collector()

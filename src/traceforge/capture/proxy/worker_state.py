@@ -15,6 +15,7 @@ from traceforge.capture.proxy.upstream_pool import UpstreamPool
 from traceforge.capture.proxy.upstream_routes import UpstreamRoutes
 from traceforge.capture.recorder import Recorder
 from traceforge.http.access import AccessPolicy
+from traceforge.http.server_limits import PROXY_LIMITS, ClientConnections, ServerLimits
 
 if TYPE_CHECKING:
     from traceforge.capture.proxy.client_connection import ClientConnection
@@ -37,11 +38,13 @@ class WorkerState:
         worker: int = 0,
         engine: Engine | None = None,
         replay: ReplayResponder | None = None,
+        limits: ServerLimits = PROXY_LIMITS,
     ) -> None:
         """Without a `recorder` and an `engine` nothing is recorded; with a `replay`, calls are answered from it."""
         self.loop = asyncio.get_running_loop()
         self.routes = routes
         self.access = access
+        self.limits = limits
         self.recorder = recorder
         self.worker = worker
         self._replay = replay
@@ -52,7 +55,7 @@ class WorkerState:
             engine = Engine(recorder)
         self.recording = CallRecording(engine, self.metrics, loop=self.loop)
         self.pool = UpstreamPool(self.loop, self.metrics)
-        self.connections: set[ClientConnection] = set()
+        self.connections: ClientConnections[ClientConnection] = ClientConnections(limits.connections)
         self.draining = False
         self.looping_upstreams: set[str] = set()  # Names of upstreams that lead back to this proxy.
 

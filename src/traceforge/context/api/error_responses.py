@@ -27,6 +27,7 @@ TYPES: Mapping[int, str] = {
     404: "not_found_error",
     409: "conflict_error",
     410: "gone_error",
+    429: "rate_limit_error",
     500: "server_error",
     502: "server_error",
     503: "server_error",

@@ -221,7 +221,7 @@ OPERATIONS: tuple[Operation, ...] = (
 
     _post("create_purge_job", "/purge-jobs", inputs.NewPurge, objects.PurgeJob,
           with_store(purge_jobs.start_purge),
-          "Remove content permanently, with everything made from it."),
+          "Remove content permanently, with everything made from it.", scope="admin"),
     _list("list_purge_jobs", "/purge-jobs", objects.PurgeJob,
           lists(purge_jobs.list_purge_jobs), "List purge jobs, oldest first."),
     _get("get_purge_job", "/purge-jobs/{purge_job_id}", objects.PurgeJob,

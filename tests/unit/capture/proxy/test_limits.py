@@ -8,6 +8,7 @@ import pytest
 
 from support.raw_sockets import SECONDS_MAX, Peer, Proxy, Upstream, request, response
 from traceforge.capture.proxy import client_connection as client_module
+from traceforge.http.server_limits import PROXY_LIMITS
 
 Pair = tuple[Upstream, Proxy]
 
@@ -169,7 +170,7 @@ def test_healthz_and_metrics_are_never_forwarded(pair: Pair) -> None:
 def test_a_head_must_arrive_in_time(pair: Pair, sent: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
     """Half a head gets a 408; a connection without a byte is just closed."""
     _, proxy = pair
-    monkeypatch.setattr(client_module, "HEAD_SECONDS_MAX", 0.0)
+    monkeypatch.setattr(proxy.state, "limits", PROXY_LIMITS._replace(head_seconds=0.0))
     client = proxy.connect()
     if sent:
         client.send(sent)
@@ -181,8 +182,7 @@ def test_a_head_must_arrive_in_time(pair: Pair, sent: bytes, monkeypatch: pytest
 def test_an_idle_connection_is_closed_and_a_slow_response_is_not(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
     """Models may take their time; connections without a call may not."""
     upstream, proxy = pair
-    monkeypatch.setattr(client_module, "IDLE_SECONDS_MAX", 0.0)
-    monkeypatch.setattr(client_module, "HEAD_SECONDS_MAX", 0.0)
+    monkeypatch.setattr(proxy.state, "limits", PROXY_LIMITS._replace(head_seconds=0.0, idle_seconds=0.0))
     slow = proxy.post()
     server = upstream.accept()
     server.request()

@@ -1,0 +1,236 @@
+"""A connection of a client of the context server: uvicorn's HTTP protocol behind the limits of our servers.
+
+In: bytes of the client. Out: to uvicorn, one request at a time, each with a head that was validated and has no
+hop-by-hop headers. Never: gives uvicorn a request before the response to the one before is written, reads on where
+the start of the next request is ambiguous, or waits for ever for a client.
+
+Uvicorn has no limit on heads, on the time a head or a client may take, or on the requests that are sent ahead.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any, cast
+
+from uvicorn.config import Config
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+from uvicorn.server import ServerState
+
+from traceforge.context.api.error_responses import ErrorResponse
+from traceforge.http.access import AccessDenied
+from traceforge.http.body_framing import InvalidBody, MessageBody, open_body
+from traceforge.http.message_head import HeadReader, InvalidHead, RequestHead, split_target
+from traceforge.http.plain_response import reason_phrase
+from traceforge.http.server_limits import DISCARDED_BYTES_MAX, PIPELINED_BYTES_MAX, peer_address
+
+if TYPE_CHECKING:
+    from traceforge.web.store_application import StoreApplication
+
+
+class StoreConnection(HttpToolsProtocol):
+    """One connection; its requests are served in turn."""
+
+    def __init__(
+        self,
+        config: Config,
+        server_state: ServerState,
+        app_state: dict[str, Any],
+        _loop: asyncio.AbstractEventLoop | None = None,
+    ) -> None:
+        super().__init__(config, server_state, app_state, _loop)
+        self._application = cast("StoreApplication", config.app)
+        self._limits = self._application.limits
+        self._reader: HeadReader | None = None  # Of a head that has not arrived completely.
+        self._request_body: MessageBody | None = None  # Until all of it has arrived.
+        self._pipelined = b""
+        self._discarded_bytes = 0
+        self._is_refused = False
+        self.peer = ""
+        self.deadline = 0.0  # 0: none.
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        self.peer = peer_address(transport.get_extra_info("peername"))
+        self._set_deadline(self._limits.head_seconds)
+        if not self._application.connections.admit(self):
+            self._refuse(ErrorResponse(503, "too_busy", "there are too many connections; try again later"))
+            transport.close()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._application.connections.discard(self)
+        self.deadline = 0.0
+        super().connection_lost(exc)
+
+    # -- reading requests
+
+    def data_received(self, data: bytes) -> None:
+        """Read bytes of a body, of the next head, or of a request that was sent ahead."""
+        if self._is_refused:
+            self._discard(len(data))
+            return
+        if self._request_body is not None:
+            data = self._read_body(self._request_body, data)
+        if data:
+            self._read_heads(data)
+
+    def _read_heads(self, data: bytes) -> None:
+        while data and not self._is_answering and not self.flow.write_paused and not self._is_refused:
+            data = self._read_head(data)
+        if data and not self._is_refused:
+            self._pipelined += data
+            if len(self._pipelined) > PIPELINED_BYTES_MAX:
+                self.flow.pause_reading()
+
+    def _read_head(self, data: bytes) -> bytes:
+        """Read one head and give its request to uvicorn; return the bytes after the request."""
+        if self._reader is None:
+            data = data.lstrip(b"\r\n")  # HTTP allows empty lines before a request.
+            if not data:
+                return b""
+            self._reader = HeadReader.for_request()
+            self._set_deadline(self._limits.head_seconds)
+        try:
+            head_bytes = self._reader.feed(data)
+            if head_bytes is None:
+                return b""
+            remainder, self._reader = self._reader.remainder, None
+            head = RequestHead(head_bytes)
+            authority, _ = split_target(head.target)
+            if authority:  # Uvicorn drops it.
+                self._application.access.check(head.inspected, authority)
+        except (InvalidHead, AccessDenied) as exc:
+            self._refuse(_head_error(exc))
+            return b""
+        closing = () if head.keep_alive else (b"Connection: close",)
+        super().data_received(b"\r\n".join((head.first_line, *head.lines, *closing, b"", b"")))
+        if self._is_refused:  # By uvicorn.
+            return b""
+        self._set_deadline(self._limits.body_seconds)
+        body = self._request_body = open_body(head.length)
+        return self._read_body(body, remainder)
+
+    def _read_body(self, body: MessageBody, data: bytes) -> bytes:
+        """Give uvicorn the bytes of the body; return those after it."""
+        if not body.is_complete:
+            try:
+                data = body.feed(data)
+            except InvalidBody as exc:
+                self._refuse(ErrorResponse(400, "not_http", str(exc)))
+                return b""
+            if not self._is_answering:
+                self._discard(len(body.raw))
+            super().data_received(body.raw)  # After the response, uvicorn only looks for the end of the body.
+        if body.is_complete:
+            self._request_body = None
+            if self._is_answering:
+                self.deadline = 0.0
+            else:
+                self._set_deadline(self._limits.idle_seconds)
+        return data
+
+    @property
+    def _is_answering(self) -> bool:
+        """Whether uvicorn has a request whose response is not complete."""
+        return self.cycle is not None and not self.cycle.response_complete
+
+    def on_response_complete(self) -> None:
+        """Discard the rest of the request, or read the next one."""
+        super().on_response_complete()
+        self._unset_keepalive_if_required()  # `deadline` covers it.
+        if self.transport.is_closing() or self._request_body is not None:
+            self._discarded_bytes = 0
+            self._set_deadline(self._limits.discard_seconds)
+        else:
+            self._set_deadline(self._limits.idle_seconds)
+            self._read_pipelined()
+
+    def _read_pipelined(self) -> None:
+        data, self._pipelined = self._pipelined, b""
+        if data:
+            self._read_heads(data)
+
+    def _discard(self, size: int) -> None:
+        self._discarded_bytes += size
+        if self._discarded_bytes > DISCARDED_BYTES_MAX:
+            self.transport.abort()
+
+    # -- our own responses
+
+    def send_400_response(self, msg: str) -> None:
+        """Respond to a head that only uvicorn refuses, such as one with a malformed target."""
+        self._refuse(ErrorResponse(400, "not_http", "this is not an HTTP request"))
+
+    def _refuse(self, error: ErrorResponse) -> None:
+        """Respond, if no response has begun, and close: the start of the next request is unknown."""
+        if self._is_refused or self.transport.is_closing():
+            return
+        self._is_refused = True
+        self._pipelined = b""
+        self._set_deadline(self._limits.discard_seconds)
+        headers, body = self._application.refuse_connection(error)
+        cycle = self.cycle if self._is_answering else None
+        if cycle is not None:
+            cycle.disconnected = True
+            cycle.message_event.set()
+        if cycle is None or not cycle.response_started:
+            lines = [f"HTTP/1.1 {error.status} {reason_phrase(error.status)}".encode()]
+            lines += [b"%b: %b" % header for header in (*self.server_state.default_headers, *headers)]
+            self.transport.write(b"\r\n".join([*lines, b"", body]))
+        if self.transport.can_write_eof():
+            self.transport.write_eof()
+
+    # -- time limits
+
+    def _set_deadline(self, seconds: float) -> None:
+        self.deadline = self.loop.time() + seconds
+
+    def close_if_expired(self, now: float) -> None:
+        """Close if the deadline has passed; a client that sent a part of a request gets a response."""
+        if not self.deadline or now <= self.deadline:
+            return
+        if self._is_refused or self.flow.write_paused or self.transport.is_closing():
+            self.transport.abort()
+        elif self._reader is not None:
+            seconds = self._limits.head_seconds
+            message = f"the request head did not arrive within {seconds:g} seconds"
+            self._refuse(ErrorResponse(408, "head_timeout", message))
+        elif self._request_body is not None and self._is_answering:
+            if self.flow.read_paused:  # We are slow, not the client.
+                self._set_deadline(self._limits.body_seconds)
+                return
+            message = f"the body did not arrive within {self._limits.body_seconds:g} seconds"
+            self._refuse(ErrorResponse(408, "body_timeout", message))
+        else:
+            self.transport.close()
+            self._set_deadline(self._limits.discard_seconds)
+
+    def make_room(self) -> None:
+        """Close now, because all connections are taken and this one waits for its client."""
+        self.transport.abort()
+
+    def pause_writing(self) -> None:
+        """The client takes the response slowly."""
+        super().pause_writing()
+        self._set_deadline(self._limits.write_seconds)
+
+    def resume_writing(self) -> None:
+        """The client can take more."""
+        super().resume_writing()
+        if self._is_answering:
+            self.deadline = 0.0
+        else:
+            self._set_deadline(self._limits.idle_seconds)
+            self._read_pipelined()
+
+
+def _head_error(exc: InvalidHead | AccessDenied) -> ErrorResponse:
+    match exc.status:
+        case 403:
+            return ErrorResponse(403, "other_origin", str(exc))
+        case 421:
+            return ErrorResponse(421, "other_host", str(exc))
+        case 431:
+            return ErrorResponse(431, "head_too_large", str(exc))
+        case 505:
+            return ErrorResponse(505, "http_version", str(exc))
+    return ErrorResponse(400, "not_http", str(exc))

@@ -1,0 +1,245 @@
+"""The limits of `docs/reference/server-limits.md`, on the real proxy, context server and chat.
+
+Every test runs on each of the three servers, over loopback sockets. Deadlines are short here, and a test waits for
+what the server does about them, never for a time.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+from support.raw_sockets import Peer
+from support.three_servers import (
+    HEALTH,
+    KINDS,
+    SECONDS_MAX,
+    AttackedServer,
+    attacked_server,
+    is_answered,
+    read_refusal,
+    status_of,
+)
+from traceforge.capture.proxy import proxy_server
+from traceforge.http import server_limits
+from traceforge.http.server_limits import HEAD_BYTES_MAX, HEADERS_MAX, ClientConnections
+
+OpenServer = Callable[..., AttackedServer]
+SHORT = 0.2  # Seconds.
+
+
+@pytest.fixture(params=KINDS)
+def open_server(
+    request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[OpenServer]:
+    """Start one of the three servers with these limits."""
+    monkeypatch.setattr(proxy_server, "EXPIRY_CHECK_SECONDS", 0.05)
+    with ExitStack() as stack:
+        yield lambda **limits: stack.enter_context(attacked_server(request.param, tmp_path, **limits))
+
+
+def wait_for(condition: Callable[[], bool]) -> None:
+    """Wait until something is so."""
+    end = time.monotonic() + SECONDS_MAX
+    while not condition():
+        assert time.monotonic() < end
+        time.sleep(0.01)
+
+
+def send_until_cut(peer: Peer, data: bytes) -> bool:
+    """Send the same data until the server closes the connection, or stops reading for the timeout of the socket."""
+    try:
+        for _ in range((100 << 20) // len(data)):
+            peer.sock.send(data)
+    except OSError:
+        return True
+    return False
+
+
+def test_half_a_head_and_half_a_body_get_408(open_server: OpenServer) -> None:
+    """A connection without a byte is just closed, and a drip of bytes does not extend the time."""
+    server = open_server(head_seconds=SHORT, body_seconds=SHORT)
+    half_head = server.send(HEALTH[:-3])
+    half_body = server.send(server.post_head + b"Content-Length: 9\r\n\r\n{")
+    half_chunk = server.send(server.post_head + b"Transfer-Encoding: chunked\r\n\r\n9\r\n{")
+    silent = server.connect()
+
+    assert [408, 408, 408, 0] == [read_refusal(peer) for peer in (half_head, half_body, half_chunk, silent)]
+    for start in (
+        b"GET /healthz HTTP/1.1\r\nHost: localhost\r\nX: ",
+        server.post_head + b"Content-Length: 99999\r\n\r\n",
+    ):
+        assert drip(server.send(start)) == 408
+
+
+def drip(peer: Peer) -> int:
+    """Send a byte at a time until the server responds and closes; its status."""
+    peer.sock.settimeout(0.02)
+    received = b""
+    for _ in range(2000):
+        try:
+            peer.send(b"x")
+            data = peer.sock.recv(65536)
+        except TimeoutError:
+            continue
+        except ConnectionError:
+            break
+        if not data:
+            break
+        received += data
+    else:
+        raise AssertionError("the server takes one byte after the other")
+    return status_of(received) if received else 408  # The reset may come before the response is read.
+
+
+def test_an_idle_connection_is_closed_and_a_call_in_flight_is_not(open_server: OpenServer) -> None:
+    """The call waits longer than every deadline, and is answered."""
+    server = open_server(head_seconds=SHORT, body_seconds=SHORT, idle_seconds=SHORT, write_seconds=SHORT)
+    slow = server.send(server.slow_request)
+    idle = server.send(HEALTH)
+    assert is_answered(idle)
+    assert 0 == read_refusal(idle)
+    assert 0 == read_refusal(server.connect())
+    server.finish_slow()
+
+    assert is_answered(slow)
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [b"X: " + b"x" * HEAD_BYTES_MAX, b"X: y\r\n" * (HEADERS_MAX + 1) + b"\r\n", b"X" * HEAD_BYTES_MAX],
+    ids=["size", "count", "name"],
+)
+def test_a_large_head_gets_431(open_server: OpenServer, headers: bytes) -> None:
+    """By its size, complete or not, and by the number of its headers."""
+    server = open_server()
+
+    assert 431 == read_refusal(server.send(HEALTH[:-2] + headers))
+    assert server.is_healthy()
+
+
+def test_a_head_of_a_hundred_megabytes_is_not_taken(open_server: OpenServer) -> None:
+    """The server closes after a few megabytes at most."""
+    server = open_server()
+    peer = server.send(HEALTH[:-2])
+
+    assert send_until_cut(peer, b"X: " + b"x" * (1 << 16))
+    assert server.is_healthy()
+
+
+def test_half_open_heads_never_keep_an_honest_client_out(open_server: OpenServer) -> None:
+    """They make room for newcomers, and there are never more connections than the limit allows."""
+    server = open_server(connections=8)
+    honest = server.send(HEALTH)
+    assert is_answered(honest)
+    for _ in range(60):
+        server.send(HEALTH[:-3])
+    wait_for(lambda: server.count_connections() == 8)
+
+    assert server.is_healthy()
+    honest.send(HEALTH)  # It has been idle for a shorter time than it may, and a head may take less.
+    assert is_answered(honest)
+    assert server.count_connections() <= 8
+
+
+def test_a_call_in_flight_never_makes_room(open_server: OpenServer) -> None:
+    """With calls alone, a newcomer gets 503; with an idle connection among them, it gets its place."""
+    server = open_server(connections=3)
+    calls = [server.send(server.slow_request) for _ in range(2)]
+    idle = server.send(HEALTH)
+    assert is_answered(idle)
+    newcomer = server.send(server.slow_request)
+    assert 0 == read_refusal(idle)
+    wait_for(lambda: server.count_connections() == 3)
+    refused = server.connect()
+    assert 503 == read_refusal(refused)
+    for _ in range(3):
+        server.finish_slow()
+
+    assert all(is_answered(peer) for peer in (*calls, newcomer))
+
+
+@pytest.mark.slow
+def test_two_hundred_idle_connections_of_an_application_stay_open(open_server: OpenServer) -> None:
+    """With the limits of a user."""
+    server = open_server()
+    peers = [server.send(HEALTH) for _ in range(200)]
+    assert all(is_answered(peer) for peer in peers)
+    for peer in peers:
+        peer.send(HEALTH)
+
+    assert all(is_answered(peer) for peer in peers)
+
+
+def test_a_client_that_reads_nothing_is_cut_and_fills_no_memory(open_server: OpenServer) -> None:
+    """It sends requests ahead until the server stops reading, and then its time is over."""
+    server = open_server(write_seconds=SHORT, idle_seconds=SHORT)
+    peer = server.connect()
+    peer.sock.settimeout(1)
+    large = {"proxy": b"/metrics", "serve": b"/v2/openapi.json", "chat": b"/chat.js"}[server.kind]
+    data = HEALTH.replace(b"/healthz", large) * 500
+    assert send_until_cut(peer, data)
+    wait_for(lambda: server.count_connections() == 0)
+
+    assert server.is_healthy()
+
+
+def test_requests_sent_ahead_are_read_up_to_a_limit(open_server: OpenServer) -> None:
+    """While a call is in flight; afterwards each of them is answered."""
+    server = open_server()
+    peer = server.send(server.slow_request)
+    peer.send(HEALTH * 200)
+    peer.sock.settimeout(0.5)
+    assert send_until_cut(peer, b"\r\n" * 500_000)  # Empty lines between requests; the client is not read.
+    peer.sock.settimeout(SECONDS_MAX)
+    server.finish_slow()
+
+    assert all(is_answered(peer) for _ in range(201))
+
+
+def test_the_rest_of_a_refused_request_is_read_up_to_a_limit(open_server: OpenServer) -> None:
+    """Without end, it would cost bandwidth and time."""
+    server = open_server()
+    start = server.post_head.replace(b" /", b" /nowhere/", 1) + b"Content-Length: 999999999\r\n\r\n"
+    peer = server.send(start)
+
+    assert send_until_cut(peer, b"x" * (1 << 16))
+    assert server.is_healthy()
+
+
+class Connection:
+    """A connection of an address with a deadline."""
+
+    def __init__(self, peer: str, deadline: float) -> None:
+        self.peer, self.deadline = peer, deadline
+        self.is_closed = False
+
+    def make_room(self) -> None:
+        self.is_closed = True
+
+
+def test_the_address_with_the_most_connections_makes_room() -> None:
+    """So that one machine cannot push out the clients of another; its oldest goes first."""
+    connections: ClientConnections[Connection] = ClientConnections(4)
+    honest = Connection("10.0.0.1", 1.0)
+    attackers = [Connection("10.0.0.2", deadline) for deadline in (5.0, 3.0, 4.0)]
+    for connection in (honest, *attackers):
+        assert connections.admit(connection)
+
+    assert connections.admit(Connection("10.0.0.2", 6.0))
+    assert [False, False, True, False] == [connection.is_closed for connection in (honest, *attackers)]
+
+
+def test_connections_stay_below_the_limit_on_open_files(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Otherwise the server could not accept the one that makes an idle one go."""
+    monkeypatch.setattr(server_limits, "_count_affordable_connections", lambda: 1)
+    connections: ClientConnections[Connection] = ClientConnections(100)
+    first = Connection("10.0.0.1", 1.0)
+
+    assert connections.admit(first)
+    assert connections.admit(Connection("10.0.0.1", 2.0))
+    assert (True, 1) == (first.is_closed, len(connections))
