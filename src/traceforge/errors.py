@@ -32,8 +32,9 @@
     └── InternalError              TF999  a mistake in TraceForge
 
 A code is stable: it is printed, documented in docs/reference/errors.md, and never gets a second meaning. An exit code
-of 1 means that something was found, 2 that an option cannot be used, 3 that something could not be checked. A hint is something to do. Messages hold
-paths, positions, digests and types, never a value that could be a secret: build logs are public.
+of 1 means that something was found, 2 that an option cannot be used, 3 that something could not be checked. A hint is
+something to do. Messages hold paths, positions, digests and types, never a value that could be a secret: build logs
+are public.
 """
 
 from __future__ import annotations
