@@ -49,7 +49,6 @@ FILE_OPENERS = {
     "report.explanations": "the explanations that ship with the package",
     "chat.chat_server": "the page that ships with the package",
     "cli.main": "the null device, when standard output was closed",
-    "cli.trace.trace_commands": "writes an export to the file or device that the user names",
     "cli.ci_report_files": "appends to the summary file that GitHub Actions names",
     "packs.pack_archive": "streams the archive of a pack, which may be larger than memory",
     "ssh_signing": "writes key and signature for `ssh-keygen` into a temporary folder",

@@ -11,7 +11,7 @@ from traceforge.cli.project import load_project
 from traceforge.errors import BaseUnavailable
 from traceforge.snapshots.tree.base_commit import find_base
 from traceforge.snapshots.tree.git_commands import GitUnavailable, fetch_commits
-from traceforge.terminal import print_text
+from traceforge.terminal import one_line, print_text
 
 FETCHES_MAX = 2  # The default branch, and then the history that leads to what it has in common with this one.
 
@@ -43,9 +43,9 @@ def base(fetch: bool) -> None:
         except BaseUnavailable as exc:
             if not exc.fetch:
                 raise
-            print_text(f"git fetch {shlex.join(exc.fetch)}", err=True)
+            print_text(one_line(f"git fetch {shlex.join(exc.fetch)}"), err=True)
             try:
                 fetch_commits(project, exc.fetch)
             except GitUnavailable as problem:
                 raise BaseUnavailable(f"{exc.message}: {problem}", hint=exc.hint) from None
-    print_text(find_base(project).line)
+    print_text(one_line(find_base(project).line))

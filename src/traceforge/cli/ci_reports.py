@@ -12,7 +12,7 @@ from traceforge.audit.auditor import AuditReport
 from traceforge.cli.output import print_findings
 from traceforge.config import LoadedConfig
 from traceforge.report.text_format import audit_summary
-from traceforge.terminal import print_text
+from traceforge.terminal import one_line, print_text
 
 Command = TypeVar("Command", bound=Callable[..., object])
 
@@ -38,7 +38,7 @@ def print_audit_and_exit(
     notes = "".join(f"note: {note}\n" for note in audit.notes)
     summary = notes + audit_summary(audit.checked, audit.findings, audit.request_gated)
     if audit.base_line and not as_json:
-        print_text(audit.base_line)
+        print_text(one_line(audit.base_line))
     print_findings(audit.findings, summary, audit.to_json(), as_json)
     if is_ci_report_wanted(junit, sarif):
         from traceforge.cli.ci_report_files import write_audit_report  # It more than doubles the start of `verify`.

@@ -14,7 +14,7 @@ from traceforge.errors import InvalidConfig
 from traceforge.findings import Finding, exit_code
 from traceforge.replay.volatile import PATTERNS_SETTING, find_path_problems
 from traceforge.report.text_format import finding_lines
-from traceforge.terminal import print_text
+from traceforge.terminal import one_line, print_text
 
 
 @click.group(cls=SuggestingGroup)
@@ -43,7 +43,9 @@ def check(as_json: bool) -> None:
     if as_json:
         print_json({"ok": True, "findings": []})
     else:
-        print_text(f"valid: {', '.join(origins) or 'no configuration file; every setting has its default'}")
+        print_text(
+            f"valid: {', '.join(map(one_line, origins)) or 'no configuration file; every setting has its default'}"
+        )
 
 
 def _pattern_findings(loaded: LoadedConfig) -> list[Finding]:
@@ -78,4 +80,5 @@ def show(as_json: bool) -> None:
 
     for name, setting in settings.items():
         assert isinstance(setting, dict)
-        print_text(f"{name} = {exact_ecmascript_bytes(setting['value']).decode()}    ({setting['from']})")
+        value = exact_ecmascript_bytes(setting["value"]).decode()
+        print_text(one_line(f"{name} = {value}    ({setting['from']})"))

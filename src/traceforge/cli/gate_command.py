@@ -20,7 +20,7 @@ from traceforge.report.finding_locations import FindingLocator
 from traceforge.report.gate_text import gate_finding_lines, gate_report_json, gate_report_lines, tree_gate_summary
 from traceforge.snapshots.gate.gate_findings import findings_json, list_failed_tests
 from traceforge.snapshots.tree.run_scopes import narrow_command
-from traceforge.terminal import print_json_bytes, print_text
+from traceforge.terminal import one_line, print_json_bytes, print_text
 
 
 @click.command(context_settings={"allow_interspersed_args": False})
@@ -81,7 +81,7 @@ def _check_without_command(loaded: LoadedConfig, base: str | None, as_json: bool
         findings = findings_json(report.findings)
         print_json({"exit_code": code, "snapshots": report.records, **compared, "findings": findings})
     else:
-        base_lines = [report.base_line] if report.base_line else []
+        base_lines = [one_line(report.base_line)] if report.base_line else []
         print_text("\n".join([*base_lines, *gate_finding_lines(report.findings), summary]))
     if is_ci_report_wanted(junit, sarif):
         locator = FindingLocator(loaded.project, current_folder())

@@ -8,7 +8,7 @@ from traceforge.cli.output import refuse_in_ci
 from traceforge.config import current_folder
 from traceforge.project_setup import prepare, prepare_workflow
 from traceforge.snapshots.tree.git_diff_driver import install_diff_driver
-from traceforge.terminal import print_text
+from traceforge.terminal import one_line, print_text
 
 
 @click.command()
@@ -25,9 +25,9 @@ def init(git_diff: bool, github_workflow: bool) -> None:
     """
     refuse_in_ci("init")
     for step in prepare(current_folder()):
-        print_text(step)
+        print_text(one_line(step))
     if git_diff:
         for step in install_diff_driver(current_folder()):
-            print_text(step)
+            print_text(one_line(step))
     if github_workflow:
-        print_text(prepare_workflow(current_folder()))
+        print_text(one_line(prepare_workflow(current_folder())))

@@ -174,7 +174,7 @@ def _report_replay(player: Player, *, strict: bool, required: bool) -> int:
     for declared, times in sorted(player.volatile_counts.items()):
         print_text(f"ignored as volatile: {one_line(declared)}{_times(times)}", err=True)
     for path, times in sorted(player.uncompared_field_counts.items()):
-        print_text(f"not compared: {path}{_times(times)}", err=True)
+        print_text(f"not compared: {one_line(path)}{_times(times)}", err=True)
     if player.uncompared_call_count:
         print_text(uncompared_line(player.uncompared_call_count, player.uncompared_part_count), err=True)
     if player.unknown_head_count:

@@ -15,7 +15,7 @@ from traceforge.report.gate_text import record_json, record_lines
 from traceforge.report.text_format import finding_lines
 from traceforge.snapshots.record.model_declarations import declare_models
 from traceforge.snapshots.record.record_run import run_record
-from traceforge.terminal import print_json_bytes, print_text
+from traceforge.terminal import one_line, print_json_bytes, print_text
 
 
 @click.command(context_settings={"allow_interspersed_args": False})
@@ -44,9 +44,7 @@ def record(command: tuple[str, ...], fresh: bool, propose_config: bool, as_json:
         raise click.UsageError("Name the command to run: traceforge record -- COMMAND.")
     code = 0
     if command:
-        record_run = run_record(
-            loaded, command, fresh=fresh, notify=lambda report: print_text(f"traceforge: {report}", err=True)
-        )
+        record_run = run_record(loaded, command, fresh=fresh, notify=_print_note)
         if record_run.run is None:
             findings = record_run.snapshots.tree_report.findings
             print_text(finding_lines(findings), err=True)
@@ -65,5 +63,9 @@ def record(command: tuple[str, ...], fresh: bool, propose_config: bool, as_json:
         )
     if propose_config:
         for line in declare_models(loaded):
-            print_text(f"traceforge: {line}", err=True)
+            _print_note(line)
     raise click.exceptions.Exit(int(code))
+
+
+def _print_note(text: str) -> None:
+    print_text(f"traceforge: {one_line(text)}", err=True)

@@ -153,7 +153,7 @@ def remove(snapshot_ids: tuple[str, ...], reason: str, tag: str, sign: bool) -> 
             config=loaded.config,
         )
     print_text(f"removed: {', '.join(change.id for change in approval.approval.changes)}")
-    print_text(f"approved: {os.path.join(snapshots_root(loaded), approval.approval.file)}")
+    print_text(f"approved: {one_line(os.path.join(snapshots_root(loaded), approval.approval.file))}")
 
 
 @snapshot.command()
@@ -208,7 +208,7 @@ def migrate(old: str, new: str, values: tuple[str, ...], reason: str, tag: str, 
             config=loaded.config,
         )
     print_text(f"migrated: {count(len(read.records), 'record')} of {count(len(read.files), 'document')}")
-    print_text(f"approved: {os.path.join(root, approval.approval.file)}")
+    print_text(f"approved: {one_line(os.path.join(root, approval.approval.file))}")
 
 
 def _migrate_raw_responses(reason: str, tag: str, sign: bool) -> None:
@@ -236,7 +236,7 @@ def _migrate_raw_responses(reason: str, tag: str, sign: bool) -> None:
     for unknown, calls in Counter(unknown_parts_text(call.raw_response) for call in migrated).items():
         print_text(f"unknown, and so not compared, in {count(calls, 'call')}: {unknown}")
     print_text(hint_line("Record the calls again to compare all: traceforge record --fresh -- COMMAND"))
-    print_text(f"approved: {os.path.join(root, approval.approval.file)}")
+    print_text(f"approved: {one_line(os.path.join(root, approval.approval.file))}")
 
 
 def _read_values(pairs: tuple[str, ...]) -> dict[str, JSON]:

@@ -86,7 +86,7 @@ def _cluster(cluster: AnswerCluster) -> str:
 
 def _divergence(first: Divergence) -> str:
     if first.word is None:
-        return f"differs at {first.path}: {one_line(first.after)}"
+        return f"differs at {one_line(first.path)}: {one_line(first.after)}"
     return f"differs from word {first.word} on: {_word(first.after)} instead of {_word(first.before)}"
 
 

@@ -68,7 +68,7 @@ def change_lines(changes: Sequence[PendingChange]) -> Iterator[str]:
         for change in of_kind:
             yield f"  {change.id}  {one_line(change.location)}{_test_names(change)}{_gate_note(change)}"
             for reason in change.reasons:
-                yield f"      {reason.field}: {one_line(reason.message)}"
+                yield f"      {one_line(reason.field)}: {one_line(reason.message)}"
                 yield f"  {hint_line(reason.hint)}"
             if change.raw_response.is_left_early:
                 yield f"      {LEFT_EARLY_NOTE}"
@@ -133,7 +133,7 @@ def diff_lines(
     if change.raw_response.is_left_early:
         yield LEFT_EARLY_NOTE
     for reason in change.reasons:
-        yield f"refused: {reason.field}: {one_line(reason.message)}"
+        yield f"refused: {one_line(reason.field)}: {one_line(reason.message)}"
         yield hint_line(reason.hint)
     if change.redacted_count:
         yield f"{count(change.redacted_count, 'value')} of the answer will replay as [REDACTED]"
@@ -221,7 +221,7 @@ def policy_lines(snapshots: ProjectSnapshots) -> Iterator[str]:
     approved = snapshots.tree_report.settings
     if approved is not None:
         yield from setting_lines(find_policy_changes(snapshots.loaded.config, approved))
-    yield from (f"note: {note}" for note in snapshots.tree_report.notes)
+    yield from (f"note: {one_line(note)}" for note in snapshots.tree_report.notes)
 
 
 def setting_lines(settings: Sequence[SettingChange]) -> Iterator[str]:
@@ -268,7 +268,7 @@ def refused_model_lines(changes: Iterable[PendingChange]) -> Iterator[str]:
             missing.setdefault(model, Counter()).update(fields)
     declarable = {model: counts for model, counts in sorted(missing.items()) if counts}
     for model, counts in declarable.items():
-        field_counts = ", ".join(f"{name} ({times})" for name, times in counts.most_common())
+        field_counts = ", ".join(f"{one_line(name)} ({times})" for name, times in counts.most_common())
         yield f"{one_line(model)}: refused for {field_counts}"
     if declarable:
         yield "to declare what these models support: traceforge record --propose-config"
@@ -278,7 +278,7 @@ def gate_finding_lines(gate_findings: Sequence[GateFinding], *, colour: bool = F
     """Findings, each with its tests, its diff and its hint."""
     for gate_finding in gate_findings:
         finding = gate_finding.finding
-        place = f" {finding.path}" if finding.path else ""
+        place = f" {one_line(finding.path)}" if finding.path else ""
         yield f"{one_line(finding.file)}{place}: {finding.rule} {one_line(finding.message)}"
         if gate_finding.calls or (finding.rule == REFUSED_RULE and len(gate_finding.scopes) > 1):
             yield from (f"    in {one_line(scope)}" for scope in gate_finding.scopes[:SCOPES_SHOWN] if scope)
@@ -295,7 +295,7 @@ def gate_finding_lines(gate_findings: Sequence[GateFinding], *, colour: bool = F
 def gate_report_lines(test_run: TestRun, command: Sequence[str], *, colour: bool = False) -> Iterator[str]:
     """The report of `test`; the last line says RED or GREEN."""
     if test_run.base_line:
-        yield test_run.base_line
+        yield one_line(test_run.base_line)
     yield from gate_finding_lines(test_run.findings, colour=colour)
     for finding in test_run.unchecked:
         yield f"unchecked: {one_line(finding.message)}"
@@ -303,10 +303,10 @@ def gate_report_lines(test_run: TestRun, command: Sequence[str], *, colour: bool
             yield hint_line(finding.hint)
     observations = test_run.observations
     yield from observation_lines(observations)
-    yield from (f"note: {note}" for note in test_run.snapshots.tree_report.notes)
+    yield from (f"note: {one_line(note)}" for note in test_run.snapshots.tree_report.notes)
     if any(gate_finding.calls for gate_finding in test_run.findings):
         yield "to approve the changes:"
-        yield f"    traceforge record -- {shlex.join(command)}"
+        yield f"    traceforge record -- {one_line(shlex.join(command))}"
         yield '    traceforge approve --all --reason "…"'
     if test_run.run is not None and test_run.run.offline_report is not None:
         yield from offline_lines(test_run.run.offline_report)
@@ -361,7 +361,7 @@ def offline_lines(offline: OfflineReport) -> Iterator[str]:
         if strength.gaps or not strength.names_refusals:
             yield f"    not closed: {'; '.join(strength.not_closed)}"
         return
-    yield f"offline: hooks only ({strength.why})"
+    yield f"offline: hooks only ({one_line(strength.why)})"
     yield "    closed for Python and Node.js alone"
     if offline.other_programs:
         names = sorted(offline.other_programs)

@@ -20,7 +20,7 @@ def observation_lines(observations: RunObservations) -> Iterator[str]:
     for declared, times in sorted(observations.volatile.items()):
         yield f"ignored as volatile: {one_line(declared)} ({count(times, 'time')})"
     for path, times in sorted(observations.uncompared_fields.items()):
-        yield f"not compared: {path} ({count(times, 'time')})"
+        yield f"not compared: {one_line(path)} ({count(times, 'time')})"
     if observations.uncompared_calls:
         yield uncompared_line(observations.uncompared_calls, observations.uncompared_parts)
     if observations.unknown_heads:

@@ -49,5 +49,5 @@ def pack_lines(contents: PackContents, report: PackReport) -> Iterator[str]:
     ]
     yield from table(("FILE", "SIZE", "SHA-256"), rows)
     for reference in report.references:
-        yield f"{reference.field} of {reference.source} is that of {reference.target}"
-    yield f"signed by {report.signature.key}" if report.signature is not None else "not signed"
+        yield one_line(f"{reference.field} of {reference.source} is that of {reference.target}")
+    yield f"signed by {one_line(report.signature.key)}" if report.signature is not None else "not signed"

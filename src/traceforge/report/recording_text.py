@@ -25,15 +25,24 @@ HASH_CHARS = 19  # `sha256:` and twelve digits: enough to tell prompts of one se
 
 def session_lines(session: JSONObject, model_io_hash: str) -> Iterator[str]:
     """The session's facts, and one line per interaction."""
-    yield f"{one_line(str(session['adapter_id']))} {one_line(str(session['model_id']))}, mode {session['mode']}"
+    yield one_line(f"{session['adapter_id']} {session['model_id']}, mode {session['mode']}")
     yield f"{count(len(session_interactions(session)), 'interaction')}, {model_io_hash}"
     if not session_interactions(session):
         return
     rows = [
-        (str(int(float(str(item["i"])))), str(item["prompt_hash"])[:HASH_CHARS], _size(item), _preview(item))
+        (
+            str(int(float(str(item["i"])))),
+            _hash(item),
+            _size(item),
+            _preview(item),
+        )
         for item in session_interactions(session)
     ]
     yield from table(("I", "PROMPT", "RESPONSE", "BEGINS"), rows)
+
+
+def _hash(item: JSONObject) -> str:
+    return one_line(str(item["prompt_hash"])[:HASH_CHARS])
 
 
 def _size(item: JSONObject) -> str:
@@ -48,7 +57,7 @@ def _preview(item: JSONObject) -> str:
 def difference_lines(differences: Iterable[RecordingDifference]) -> Iterator[str]:
     """One line per difference; for an answer of several lines, the changed words below."""
     for difference in differences:
-        name = difference.name if difference.kind == "field" else difference.name[:HASH_CHARS]
+        name = one_line(difference.name if difference.kind == "field" else difference.name[:HASH_CHARS])
         if difference.kind == "field":
             yield f"~ {name}: {one_line(str(difference.before))} is {one_line(str(difference.after))} now"
         elif difference.kind == "added":
@@ -87,4 +96,4 @@ def recorded_lines(result: RecordedTraces) -> Iterator[str]:
     written = result.written
     yield f"{one_line(written.path)}: {count(written.interactions, 'interaction')}, {written.model_io_hash}"
     for why, number in result.skipped.most_common():
-        yield f"not in the recording: {why} ({count(number, 'call')})"
+        yield f"not in the recording: {one_line(why)} ({count(number, 'call')})"

@@ -84,16 +84,16 @@ def replay_lines(report: JSONObject) -> list[str]:
     """The report as text for a terminal."""
     verdicts = as_object(as_object(report["summary"])["verdicts"])
     lines = [
-        f"{report['replay_run_id']}  {report['mode']}  {count(len(list_objects(report['items'])), 'item')}",
+        one_line(f"{report['replay_run_id']}  {report['mode']}  {count(len(list_objects(report['items'])), 'item')}"),
         one_line(as_text(report["note"])),
-        *(f"{name:<18} {number}" for name, number in verdicts.items()),
+        *(one_line(f"{name:<18} {number}") for name, number in verdicts.items()),
     ]
     for item in list_objects(report["items"]):
-        head = f"{item['position']:>5}  {item['verdict']:<18} "
+        head = one_line(f"{item['position']:>5}  {item['verdict']:<18} ")
         lines.append(f"{head}{clip(one_line(_question_summary(item)), WIDTH - len(head))}".rstrip())
         rules = [as_text(change["rule"]) for change in list_objects(as_object(item["differences"]).get("candidate"))]
-        lines += [f"       {rule}" for rule in dict.fromkeys(rules)]
-    return [*lines, f"evidence {report['evidence_digest']}"]
+        lines += [f"       {one_line(rule)}" for rule in dict.fromkeys(rules)]
+    return [*lines, one_line(f"evidence {report['evidence_digest']}")]
 
 
 def replay_html(report: JSONObject) -> str:

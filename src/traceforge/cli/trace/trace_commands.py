@@ -23,7 +23,7 @@ from traceforge.clock import days_ago
 from traceforge.files import write_private_chunks
 from traceforge.report.text_format import bytes_text, count
 from traceforge.report.trace_text import ID_LENGTH, search_hits_text, trace_list_text, trace_tail_line, trace_text
-from traceforge.terminal import print_text
+from traceforge.terminal import one_line, print_text
 from traceforge.traces.retention import prune_traces
 from traceforge.traces.trace_follower import TraceFollower
 from traceforge.traces.trace_index import TraceFilter, TraceRow
@@ -172,7 +172,7 @@ def export(out: str, with_chunks: bool, **options: str) -> None:
                 print_json_line(line)
             return
         write_private_chunks(out, _export_lines(store, rows, with_chunks))
-        print_text(f"{count(len(rows), 'trace')} written to {out}", err=True)
+        print_text(f"{count(len(rows), 'trace')} written to {one_line(out)}", err=True)
 
 
 @click.command()
