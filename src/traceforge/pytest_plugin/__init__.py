@@ -18,7 +18,9 @@ from __future__ import annotations
 
 import gc
 import os
+import secrets
 import sys
+import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from importlib.machinery import PathFinder
@@ -39,6 +41,8 @@ MARK = "traceforge"
 MODES = ("record", "test", "off")
 GATES_KEY: pytest.StashKey[ProjectGates] = pytest.StashKey()
 WORKER_REPORT_KEY = "traceforge"  # in what a worker of pytest-xdist sends
+LATE_CALLS_KEY = "traceforge_late_calls"  # in what a worker gets: the file for what it asks after it has reported
+LATE_CALLS_FILE: pytest.StashKey[Path] = pytest.StashKey()
 # As pytest was started, before a plugin or a `conftest.py` of the project runs, which could make it look like another
 # build, or like none.
 LOADED_ENVIRONMENT = dict(os.environ)
@@ -90,6 +94,15 @@ def pytest_collectstart(collector: pytest.Collector) -> None:
         folder = find_snapshots_folder(collector.path.parent)
         if folder is not None:
             start_gate(collector.config, collector.config.getoption("--traceforge") or "", folder)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_configure_node(node: Any) -> None:  # noqa: ANN401 (a class of xdist)
+    """A worker of pytest-xdist is about to start. What it calls while it exits, it can only write to a file."""
+    file = node.config.stash.setdefault(
+        LATE_CALLS_FILE, Path(tempfile.gettempdir(), f"traceforge-{secrets.token_hex(16)}.jsonl")
+    )
+    node.workerinput[LATE_CALLS_KEY] = str(file)
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -5,7 +5,10 @@ In: pytest's hooks. Out: failed tests, lines of the summary, the exit status. Ne
 
 from __future__ import annotations
 
+import json
+import os
 from collections.abc import Generator, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +18,14 @@ from traceforge.build_environment import is_ci
 from traceforge.capture.hook.pytest_scopes import leave_pytest
 from traceforge.config import load_config
 from traceforge.errors import TraceForgeError
-from traceforge.pytest_plugin import MARK, WORKER_REPORT_KEY, is_on_command_line, is_worker
+from traceforge.pytest_plugin import (
+    LATE_CALLS_FILE,
+    LATE_CALLS_KEY,
+    MARK,
+    WORKER_REPORT_KEY,
+    is_on_command_line,
+    is_worker,
+)
 from traceforge.report.observation_text import observation_lines
 from traceforge.report.text_format import finding_lines, hint_line
 from traceforge.snapshots.gate.gate_findings import NEW_RULE
@@ -114,9 +124,29 @@ class PluginGate:
             messages.append(f"unchecked: {survivors}")
         for message in messages:
             print_text(f"traceforge: {message}", err=True)
+        if messages and is_worker(self._config):
+            self._write_late_calls(messages)
         if messages and self._session is not None and self._session.exitstatus == pytest.ExitCode.OK:
             self._session.exitstatus = pytest.ExitCode.TESTS_FAILED
         return bool(messages)
+
+    def _write_late_calls(self, messages: Sequence[str]) -> None:
+        """A worker has sent its report already: the process that started it reads a file when all have exited."""
+        file: str = self._config.workerinput.get(LATE_CALLS_KEY, "")  # type: ignore[attr-defined]  # of xdist
+        flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | getattr(os, "O_NOFOLLOW", 0)
+        with suppress(OSError):  # A worker on another machine: what it prints is all.
+            descriptor = os.open(file, flags, 0o600)
+            with open(descriptor, "w", encoding="utf-8") as stream:
+                stream.write("".join(f"{json.dumps([self.project, message])}\n" for message in messages))
+
+    def _read_late_calls(self) -> list[str]:
+        """What the workers asked in this project while they exited."""
+        file = self._config.stash.get(LATE_CALLS_FILE, None)
+        if file is None or not file.exists():
+            return []
+        rows = [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()]
+        self._config.add_cleanup(lambda: file.unlink(missing_ok=True))
+        return [message for project, message in rows if project == self.project]
 
     def release(self) -> None:
         """Answer no more calls."""
@@ -223,6 +253,7 @@ class PluginGate:
             reports = self._config.workeroutput.setdefault(WORKER_REPORT_KEY, {})  # type: ignore[attr-defined]  # of xdist
             reports[self.project] = {"observations": self._observations[0].to_builtins(), "tests": self._tests}
             return
+        self._observations.append(RunObservations(unreported_misses=self._read_late_calls()))
         observations = merge_observations(self._observations)
         if self._mode == RECORD:
             self._record(observations)

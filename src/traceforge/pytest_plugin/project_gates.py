@@ -43,7 +43,8 @@ def open_gates(config: pytest.Config, mode: str, folders: Sequence[Path]) -> Non
     config.pluginmanager.register(gates, "traceforge-gates")
     config.pluginmanager.register(ScopeHooks(gates), "traceforge-scopes")
     config.add_cleanup(gates.release)
-    if is_main_program():
+    # Which worker of pytest-xdist this is, the configuration says later.
+    if is_main_program() or "PYTEST_XDIST_WORKER" in LOADED_ENVIRONMENT:
         atexit.register(gates.judge_exit)
     gates.add(*(folders or [Path(find_project(str(config.rootpath)))]))
 
@@ -114,11 +115,15 @@ class ProjectGates:
                 gate.release()
 
     def judge_exit(self) -> None:
-        """The process ends, and what others registered with `atexit` since we did has run. A fork has no verdict."""
-        if os.getpid() != self._pid:
+        """The process ends, and what others registered with `atexit` since we did has run. A fork has no verdict.
+
+        A worker of pytest-xdist writes a file for the process that started it: nobody reads its exit code.
+        """
+        is_verdict = is_main_program()
+        if os.getpid() != self._pid or not (is_verdict or is_worker(self._config)):
             return
         late_calls = [gate.judge_late_calls(is_exit=True) for gate in self._gates.values()]
-        if any(late_calls):
+        if any(late_calls) and is_verdict:
             sys.stdout.flush()
             sys.stderr.flush()
             os._exit(pytest.ExitCode.TESTS_FAILED)  # Nothing else changes the exit code any more.

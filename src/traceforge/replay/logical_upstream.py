@@ -10,7 +10,8 @@ In this order:
     local/v1            loopback, a private address or a host of a single label, on any port
     llm.example.com/v1  any other host
 
-The path before the endpoint counts, except at a provider.
+The path before the endpoint counts, except at a provider. If the `Host` header names another upstream than the URL,
+both count: `local/v1 as openai`.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from traceforge.wire.endpoints import find_prefix
 
 LOCAL = "local"
 UNKNOWN_UPSTREAM = "?"  # No upstream can have this name.
+HOST_MARK = " as "  # between the upstream of a URL and that of a `Host` header which names another one
 UPSTREAM_PLACE = "the upstream"  # as a difference between two requests is called
 DEFAULT_PORTS = {"http": "80", "https": "443"}
 
@@ -134,6 +136,12 @@ class UpstreamNames:
             visited.add(name)
             name = self._same_as[name]
         return name if is_provider(name) else name + prefix
+
+
+def replace_authority(url: str, authority: str) -> str:
+    """The URL with another host and port."""
+    match = _AUTHORITY.match(url)
+    return url if match is None else url[: match.start(2)] + authority + url[match.end(2) :]
 
 
 def find_base_url(url: str) -> str:

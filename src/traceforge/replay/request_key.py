@@ -41,11 +41,13 @@ from traceforge.replay.compared_body import (
 from traceforge.replay.compared_headers import ALWAYS_STORED, HeaderRules, Pairs
 from traceforge.replay.fingerprints import Fingerprints, read_fingerprints
 from traceforge.replay.logical_upstream import (
+    HOST_MARK,
     UNKNOWN_UPSTREAM,
     DeclaredUpstream,
     UpstreamNames,
     find_base_url,
     hide_account,
+    replace_authority,
 )
 from traceforge.replay.volatile import VolatileRules
 from traceforge.wire.endpoints import Endpoint, find_endpoint, find_prefix, split_url
@@ -273,7 +275,7 @@ class RequestKeyer:
         return [(unknown, prefix.digest_without(unknown).digest(text)) for unknown in [*self._unknown_parts]]
 
     def _is_used_header(self, name: str) -> bool:
-        return name.lower() == "content-encoding" or self._header_rules.is_compared(name)
+        return name.lower() in ("content-encoding", "host") or self._header_rules.is_compared(name)
 
     def is_compared_header(self, name: str) -> bool:
         """Whether a header of this name is part of a key."""
@@ -287,10 +289,18 @@ class RequestKeyer:
         """The present name of a stored logical upstream."""
         return self._upstreams.resolve_stored(upstream)
 
-    def name_upstream(self, url: str) -> str:
-        """The logical upstream of a URL, as it is stored."""
+    def name_upstream(self, url: str, headers: Headers = ()) -> str:
+        """The logical upstream of a request, as it is stored: that of its URL and, if its `Host` header names another
+        one, that, too.
+        """
         path = split_url(url)[0]
-        return self._upstreams.name_upstream(url, path, find_prefix(path))
+        prefix = find_prefix(path)
+        name = self._upstreams.name_upstream(url, path, prefix)
+        host = find_header(headers, "host").strip()
+        if not host:
+            return name
+        host_name = self._upstreams.name_upstream(replace_authority(url, host), path, prefix)
+        return name if host_name in (name, UNKNOWN_UPSTREAM) else name + HOST_MARK + host_name
 
     def find_header_redactions(self, headers: Headers) -> Sequence[Redaction]:
         """What is redacted in the headers of a live request."""
@@ -304,7 +314,7 @@ class RequestKeyer:
         endpoint = find_endpoint(method, url)
         path, query = split_url(url)
         boundary = _find_boundary(find_header(headers, "content-type"))
-        name = self.name_upstream(url) if upstream is None else self._upstreams.resolve_stored(upstream)
+        name = self.name_upstream(url, headers) if upstream is None else self._upstreams.resolve_stored(upstream)
         fields = KeyFields(
             method.upper(),
             name,

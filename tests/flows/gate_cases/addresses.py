@@ -66,6 +66,18 @@ def _count_organization(checkout: Checkout) -> None:
     _with_header("OpenAI-Organization", "org-2")(checkout)
 
 
+POST, CLIENT = "httpx.post(", "httpx.Client(transport=httpx.HTTPTransport({})).post("
+WAYS_OUT = [
+    red("the Host header names another host", _with_header("Host", "elsewhere.example"), says="another upstream",
+        ways=(TEST, PYTEST)),
+    red("a proxy in the code gets the request", Replace(DESK, POST, CLIENT.format('proxy="http://llm.example:3128"')),
+        says="another upstream", ways=(TEST, PYTEST)),
+    red("a provider's address leads to a Unix socket", _at("http://api.openai.com/v1"),
+        Replace(DESK, POST, CLIENT.format('uds="/tmp/model.sock"')), says="another upstream", ways=(TEST,)),
+    green("a server on this machine has a Unix socket", Replace(DESK, POST, CLIENT.format('uds="/tmp/model.sock"')),
+          ways=(TEST, PYTEST)),
+]  # fmt: skip
+
 OTHER_HEADERS = [
     red(name, step, says=SAYS, ways=(TEST, way))
     for name, step, way in (
@@ -120,13 +132,14 @@ SAME_HEADERS = [
         ("Forwarded", "for=10.0.0.1"), ("X-Forwarded-For", "10.0.0.1"), ("X-Forwarded-Proto", "https"),
         ("Proxy-Authorization", "Basic x"), ("TE", "trailers"), ("Keep-Alive", "timeout=5"),
         ("Connection", "close"), ("Accept-Encoding", "br"), ("Accept", "application/json"),
-        ("Content-Type", "application/json; charset=utf-8"), ("Host", "elsewhere.example"),
+        ("Content-Type", "application/json; charset=utf-8"), ("Host", "localhost:99"),
     )
 ]  # fmt: skip
 
 CASES = {
     "another upstream": OTHER_UPSTREAMS,
     "another path": OTHER_PATHS,
+    "another way out": WAYS_OUT,
     "another header": OTHER_HEADERS,
     "the same upstream": SAME_UPSTREAMS,
     "a header that does not count": SAME_HEADERS,

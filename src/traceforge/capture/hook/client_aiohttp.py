@@ -25,6 +25,7 @@ from .guarded_call import GuardedCall, call_safely, decode_headers, describe_err
 from .in_flight_call import ANSWERED, CLIENT_LEFT, CUT
 from .patches import Patches
 from .playback_transport import PlaybackTransport, read_body
+from .real_address import find_real_url
 from .replayed_response import ReplayedResponse
 
 _MARK = "_traceforge_call"  # on a request, on the protocol of its connection, and on its response
@@ -89,7 +90,7 @@ def _call_of(owner: Any) -> Any:
 
 def _wrap_connect(connect: Any, module: Any, connector: Any) -> Any:
     async def watched(self: Any, req: Any, *args: Any, **options: Any) -> Any:
-        tracked = _begin_or_refuse(req)
+        tracked = _begin_or_refuse(self, req)
         if tracked is None:
             return await connect(self, req, *args, **options)
         if tracked.call.replays_first:
@@ -115,14 +116,14 @@ def _make_connection(connector: Any, req: Any, fields: Any, call: GuardedCall) -
         return PlaybackTransport(call.refuse(exc), req.method, call).connect(connector, req)
 
 
-def _begin_or_refuse(req: Any) -> Any:
+def _begin_or_refuse(connector: Any, req: Any) -> Any:
     """A call begins, or a WebSocket.
 
     Raises:
         ConnectionRefusedError: a WebSocket to a model, in a replay.
     """
     try:
-        return _begin_call(req)
+        return _begin_call(connector, req)
     except ConnectionRefusedError:
         raise
     except Exception as exc:  # noqa: BLE001 (no error of the hook may reach the application)
@@ -130,13 +131,15 @@ def _begin_or_refuse(req: Any) -> Any:
         return None if call is None else TrackedCall(call)
 
 
-def _begin_call(req: Any) -> Any:
+def _begin_call(connector: Any, req: Any) -> Any:
     """A call on its way to a connection; a request that is sent again is another call."""
     if req.headers.get("Upgrade", "").lower() == "websocket":
         dispatch.refuse_websocket_in_replay(str(req.url))
         return None
     raw = ((_encode(name), _encode(value)) for name, value in req.headers.items())  # read only if the call is ours
-    call = dispatch.begin_call(req.method, str(req.url), raw)
+    unix_socket = getattr(connector, "_path", None)  # of a UnixConnector
+    url = find_real_url(str(req.url), unix_socket=unix_socket, proxy=getattr(req, "proxy", None))
+    call = dispatch.begin_call(req.method, url, raw)
     tracked = None if call is None else TrackedCall(call)
     if tracked is not None or _call_of(req) is not None:
         setattr(req, _MARK, tracked)

@@ -22,6 +22,7 @@ from .body_streams import (
 )
 from .guarded_call import GuardedCall, call_safely, decode_headers, find_content_length
 from .patches import Patches
+from .real_address import find_real_url
 from .replayed_response import ReplayedResponse, paced_chunks, paced_chunks_async
 
 
@@ -31,13 +32,22 @@ def hook(module: Any, patches: Patches) -> None:
     _hook_async(module, patches)
 
 
-def _find_url(request: Any) -> str:
+def _find_safe_url(transport: Any, request: Any) -> str:
+    url: str = call_safely("", _find_url, transport, request)
+    return url or str(request.url)
+
+
+def _find_url(transport: Any, request: Any) -> str:
     """The URL as it is sent: the extension `target` stands in for its path and query."""
     target = getattr(request, "extensions", {}).get("target")
-    if not target:
-        return str(request.url)
-    text = target.decode("latin-1") if isinstance(target, bytes) else str(target)
-    return f"{request.url.scheme}://{request.url.netloc.decode('latin-1')}/{text.removeprefix('/')}"
+    url = str(request.url)
+    if target:
+        text = target.decode("latin-1") if isinstance(target, bytes) else str(target)
+        url = f"{request.url.scheme}://{request.url.netloc.decode('latin-1')}/{text.removeprefix('/')}"
+    pool = getattr(transport, "_pool", None)
+    proxy_url = getattr(pool, "_proxy_url", None)
+    proxy = bytes(proxy_url).decode("latin-1") if proxy_url is not None else ""
+    return find_real_url(url, unix_socket=getattr(pool, "_uds", None), proxy=proxy)
 
 
 def _hook_sync(module: Any, patches: Patches) -> None:
@@ -46,7 +56,7 @@ def _hook_sync(module: Any, patches: Patches) -> None:
 
     def wrap(send: Any) -> Any:
         def handle_request(self: Any, request: Any) -> Any:
-            call = dispatch.begin_call(request.method, _find_url(request), request.headers.raw)
+            call = dispatch.begin_call(request.method, _find_safe_url(self, request), request.headers.raw)
             if call is None:
                 return send(self, request)
             if call.replays_first:
@@ -74,7 +84,7 @@ def _hook_async(module: Any, patches: Patches) -> None:
 
     def wrap(send: Any) -> Any:
         async def handle_async_request(self: Any, request: Any) -> Any:
-            call = dispatch.begin_call(request.method, _find_url(request), request.headers.raw)
+            call = dispatch.begin_call(request.method, _find_safe_url(self, request), request.headers.raw)
             if call is None:
                 return await send(self, request)
             if call.replays_first:

@@ -14,12 +14,14 @@ import time
 from collections.abc import Callable, Iterator
 from importlib import import_module
 from typing import Any
+from urllib.parse import urlsplit
 
 from . import dispatch
 from .body_streams import watch_request
 from .guarded_call import GuardedCall, call_safely, is_traceforge_header
 from .in_flight_call import ANSWERED, CLIENT_LEFT
 from .patches import Patches
+from .real_address import find_real_url
 from .replayed_response import ReplayedResponse, http1_chunks
 
 _watched_classes: dict[type, type] = {}  # by the class of a response: its subclass that reports what is read
@@ -30,7 +32,10 @@ def hook(module: Any, patches: Patches) -> None:
 
     def wrap(send: Any) -> Any:
         def watched_send(self: Any, request: Any, *args: Any, **options: Any) -> Any:
-            call = dispatch.begin_call(request.method or "", request.url or "", _raw_headers(request.headers))
+            url = request.url or ""
+            real_url = call_safely(url, _find_real_url, url, *args, **options)
+            head = _raw_headers(request.headers, url if real_url != url else "")
+            call = dispatch.begin_call(request.method or "", real_url, head)
             if call is None:
                 return send(self, request, *args, **options)
             to_send = request
@@ -52,9 +57,20 @@ def hook(module: Any, patches: Patches) -> None:
     patches.wrap(module.adapters.HTTPAdapter, "send", wrap)
 
 
-def _raw_headers(headers: Any) -> Iterator[tuple[bytes, bytes]]:
-    """An iterator, because headers are read only where the call is watched."""
-    return ((_encode(name), _encode(value)) for name, value in headers.items())
+def _find_real_url(
+    url: str, stream: Any = False, timeout: Any = None, verify: Any = True, cert: Any = None, proxies: Any = None
+) -> str:
+    """The URL, given the other arguments of `HTTPAdapter.send`."""
+    proxy = import_module("requests.utils").select_proxy(url, proxies) if proxies else None
+    return find_real_url(url, proxy=proxy if proxy is None or "://" in proxy else f"http://{proxy}")
+
+
+def _raw_headers(headers: Any, proxied_url: str) -> Iterator[tuple[bytes, bytes]]:
+    """An iterator, because headers are read only where the call is watched; `Host` is added behind a proxy."""
+    if proxied_url and "host" not in headers:
+        yield b"Host", _encode(urlsplit(proxied_url).netloc.rpartition("@")[2])
+    for name, value in headers.items():
+        yield _encode(name), _encode(value)
 
 
 def _encode(text: Any) -> bytes:

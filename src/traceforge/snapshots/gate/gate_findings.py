@@ -22,7 +22,7 @@ from traceforge.config import ModelRule
 from traceforge.errors import NOT_REPLAYABLE_HINT
 from traceforge.findings import IO, Finding
 from traceforge.replay.fingerprints import Fingerprints, read_fingerprints
-from traceforge.replay.logical_upstream import UPSTREAM_PLACE, same_as_setting
+from traceforge.replay.logical_upstream import HOST_MARK, UPSTREAM_PLACE, same_as_setting
 from traceforge.snapshots.formats.raw_response import RawResponse
 from traceforge.snapshots.formats.record_draft import draft_request
 from traceforge.snapshots.gate.telemetry_hosts import is_telemetry_host
@@ -49,6 +49,7 @@ REFUSED_RULE = "GT5"
 CALLS_RULE = "GT6"
 
 SKIPPED = "skipped"
+QUOTED_WORDS, QUOTED_CHARACTERS = 8, 80  # of a prompt, in the message of a finding
 _CHANGED_HINT = "Undo the edit, or record and approve it."
 NEW_HINT = "Record and approve it, or do not make this call."
 _UNUSED_HINT = 'Remove it: traceforge snapshot rm {id} --reason "…"; or allow it: --allow-unused.'
@@ -172,7 +173,9 @@ def _explain_head(
             before, after = difference.recorded.strip('"'), difference.live.strip('"')
             message = f"the request of {nearest.id} goes to another upstream: approved {before}, sent to {after}"
             place = f"{place} {before} {after}"
-            hint = _UPSTREAM_HINT.format(setting=same_as_setting(before, after, miss.request.prefix.base_url))
+            setting = same_as_setting(before, after, miss.request.prefix.base_url)
+            has_host = HOST_MARK in before + after  # No setting declares a `Host` header.
+            hint = _CHANGED_HINT if has_host else _UPSTREAM_HINT.format(setting=setting)
         rule = NEW_RULE if is_new else CHANGED_RULE
         file = miss.caller.source or miss.caller.scope or "(unknown)"
         finding = Finding(file, "", rule, message, hint)
@@ -325,8 +328,35 @@ def find_changed_counts(differences: Iterable[CountDifference]) -> Iterator[Gate
     for difference in differences:
         groups.setdefault((difference.call.id, _describe_count(difference)), []).append(difference)
     for (name, message), group in groups.items():
-        finding = Finding(group[0].call.file, "", CALLS_RULE, message, _CALLS_HINT)
+        call = group[0].call
+        finding = Finding(_find_call_site(call), "", CALLS_RULE, message + _quote_prompt(call), _CALLS_HINT)
         yield GateFinding(finding, len(group), tuple(difference.scope for difference in group), name)
+
+
+def _find_call_site(call: ApprovedCall) -> str:
+    """The line that made the call when it was recorded, as findings name lines; else the file of the snapshot."""
+    source = call.source
+    if not source.get("file") or not source.get("line"):
+        return call.file
+    return f"{source['file']}:{source['line']}:{source.get('function', '')}".rstrip(":")
+
+
+def _quote_prompt(call: ApprovedCall) -> str:
+    """The first words of the last message that has a text; "" where there is none."""
+    messages = call.call.request.get("messages")
+    texts = [_find_text(message) for message in (messages if isinstance(messages, list) else [])]
+    words = next((words for text in reversed(texts) if (words := text.split())), [])
+    if not words:
+        return ""
+    quote = " ".join(words[:QUOTED_WORDS])[:QUOTED_CHARACTERS]
+    return f': "{quote}{"" if quote == " ".join(words) else "…"}"'
+
+
+def _find_text(message: JSON) -> str:
+    content = message.get("content") if isinstance(message, dict) else None
+    if isinstance(content, list):
+        content = next((part["text"] for part in content if isinstance(part, dict) and "text" in part), None)
+    return content if isinstance(content, str) else ""
 
 
 def describe_moved_calls(moves: Iterable[CountDifference]) -> list[str]:

@@ -135,13 +135,15 @@ def observe_replay(snapshots: ProjectSnapshots) -> RunObservations:
 
 def merge_observations(observations: Iterable[RunObservations]) -> RunObservations:
     """The observations of all processes of a run as one."""
-    merged = RunObservations()
+    observations = list(observations)
+    merged = RunObservations(
+        uses=_merge_uses([process.uses for process in observations]),
+        earlier_uses=_merge_uses([process.earlier_uses for process in observations]),
+    )
     volatile: Counter[str] = Counter()
     uncompared_fields: Counter[str] = Counter()
     scope_starts: Counter[str] = Counter()
     for process in observations:
-        merged.uses += process.uses
-        merged.earlier_uses += process.earlier_uses
         merged.gone_cases += process.gone_cases
         merged.broken_scopes += process.broken_scopes
         merged.trace_workers |= process.trace_workers
@@ -169,6 +171,18 @@ def merge_observations(observations: Iterable[RunObservations]) -> RunObservatio
     merged.uncompared_fields = dict(uncompared_fields)
     merged.scope_starts = dict(scope_starts)
     return merged
+
+
+def _merge_uses(process_uses: Iterable[list[tuple[str, str, int]]]) -> list[tuple[str, str, int]]:
+    """The uses of all processes. A test that several workers run (`--dist each`) counts once: where it makes most
+    calls.
+    """
+    counts: Counter[tuple[str, str]] = Counter()
+    for uses in process_uses:
+        for (scope, name), times in _count_uses(uses).items():
+            others = counts[scope, name]
+            counts[scope, name] = max(others, times) if is_test_scope(scope) else others + times
+    return [(scope, name, times) for (scope, name), times in counts.items()]
 
 
 def judge_requests(

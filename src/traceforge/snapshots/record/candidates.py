@@ -222,7 +222,7 @@ def _build_raw_response(
         _drop_transient_headers(answer.headers),
         answer.chunks,
         redacted=redacted if isinstance(redacted, dict) else None,
-        upstream=None if unknown.upstream else keys.name_upstream(url),
+        upstream=None if unknown.upstream else keys.name_upstream(url, request_headers(body)),
         known_headers=_list_known_headers(unknown, keys),
         is_left_early=_is_left_early(trace_wire, answer),
     )

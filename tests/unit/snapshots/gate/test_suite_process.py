@@ -113,8 +113,18 @@ def test_observations_of_workers_are_sent_as_plain_values_and_added_up() -> None
     both = merge_observations([observations, RunObservations.from_builtins(values)])
 
     assert observations == RunObservations.from_builtins(values)
-    assert {("t", "a"): 4} == both.use_counts
+    assert {("t", "a"): 2} == both.use_counts, "a test that both workers run counts once"
     for name, merged in both.to_builtins().items():
         once = values[name]
         expected = {key: 2 * value for key, value in once.items()} if isinstance(once, dict) else 2 * once
-        assert (once if name in ("key_names", "base_urls", "trace_workers") else expected) == merged, name
+        is_same = name in ("key_names", "base_urls", "trace_workers", "uses", "earlier_uses")
+        assert (once if is_same else expected) == merged, name
+
+
+def test_the_calls_of_scopes_that_tests_share_are_added_up() -> None:
+    """Each worker sets up a fixture of the session; of a test, the worker counts in which it makes most calls."""
+    workers = [
+        RunObservations(uses=[("@ start of pytest", "a", 1), ("t.py::t", "b", calls)], workers=1) for calls in (1, 2)
+    ]
+
+    assert {("@ start of pytest", "a"): 2, ("t.py::t", "b"): 2} == merge_observations(workers).use_counts
