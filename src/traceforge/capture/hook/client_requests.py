@@ -33,7 +33,7 @@ def hook(module: Any, patches: Patches) -> None:
     def wrap(send: Any) -> Any:
         def watched_send(self: Any, request: Any, *args: Any, **options: Any) -> Any:
             url = request.url or ""
-            real_url = call_safely(url, _find_real_url, url, *args, **options)
+            real_url = call_safely(url, _find_real_url, url, args, options)
             head = _raw_headers(request.headers, url if real_url != url else "")
             call = dispatch.begin_call(request.method or "", real_url, head)
             if call is None:
@@ -57,10 +57,9 @@ def hook(module: Any, patches: Patches) -> None:
     patches.wrap(module.adapters.HTTPAdapter, "send", wrap)
 
 
-def _find_real_url(
-    url: str, stream: Any = False, timeout: Any = None, verify: Any = True, cert: Any = None, proxies: Any = None
-) -> str:
-    """The URL, given the other arguments of `HTTPAdapter.send`."""
+def _find_real_url(url: str, args: tuple[Any, ...], options: dict[str, Any]) -> str:
+    """The URL, given the other arguments of `HTTPAdapter.send`: the fifth of them are the proxies."""
+    proxies = options.get("proxies") or (args[4] if len(args) > 4 else None)
     proxy = import_module("requests.utils").select_proxy(url, proxies) if proxies else None
     return find_real_url(url, proxy=proxy if proxy is None or "://" in proxy else f"http://{proxy}")
 
