@@ -10,6 +10,7 @@ import os
 import re
 from collections.abc import Iterator, Mapping
 from difflib import get_close_matches
+from ipaddress import ip_address
 from typing import Annotated, ClassVar, Literal, NamedTuple, cast
 from urllib.parse import urlsplit
 
@@ -22,13 +23,16 @@ from traceforge.conversion import convert
 from traceforge.errors import CONFLICT_HINT, CONFLICT_MARKERS, CannotRead, InvalidConfig, NotJSON
 from traceforge.files import STATE_DIR, read_file
 from traceforge.findings import PARSE, Finding
+from traceforge.project_trust import has_trusted_owner, require_trust
 from traceforge.shape import NonEmptyText, find_problems
+from traceforge.wildcards import find_wildcards
 
 CONFIG_FILE = "traceforge.config.json"
 PYPROJECT_FILE = "pyproject.toml"
 SNAPSHOTS_DIR = ".ai-snapshots"
 MATCH_KEY_FILE = f"{STATE_DIR}/match.key"
 MATCH_KEY_VARIABLE = "TRACEFORGE_MATCH_KEY"
+UPSTREAM_VARIABLE = "TRACEFORGE_UPSTREAM_"  # and the name of an upstream: where this user wants it to be
 CONFIG_BYTES_MAX = 1 << 20
 CONFIG_RULE = "CF1"
 PORT_MAX = 65535
@@ -38,11 +42,25 @@ ENVIRONMENT_VARIABLES = {"TRACEFORGE_TRACES_DIR": "traces_dir"}
 # The first parts of paths that belong to the proxy itself, or to a dialect.
 RESERVED_NAMES = frozenset(("healthz", "metrics", "v1", "v1alpha", "v1beta", "v1beta1", "api"))
 
+# Providers that need no declaration. A file of the project cannot redirect them: the user's API keys would follow.
+DEFAULT_UPSTREAMS: Mapping[str, str] = {
+    "openai": "https://api.openai.com",
+    "anthropic": "https://api.anthropic.com",
+    "gemini": "https://generativelanguage.googleapis.com",
+    "ollama": "http://127.0.0.1:11434",
+}
+
 # Compiled on first use, because most projects configure neither.
 _UPSTREAM_NAME = r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}"
 _PORTS = r"([0-9]{1,5})-([0-9]{1,5})"
 _PORTS_HINT = 'Write a port as 5432, and a range as "32768-60999".'
 _UPSTREAM_HINT = 'Write it as "corp": "https://llm.example.com".'
+_REDIRECT_HINT = (
+    "Name the address yourself: with --upstream {0}=URL, or in TRACEFORGE_UPSTREAM_{1}. A gateway of your own gets a "
+    'name of its own: "corp": {{"url": "…", "same_as": "{0}"}}.'
+)
+_TRACES_HINT = "Name a folder in the project, or set TRACEFORGE_TRACES_DIR."
+_WILDCARD_HINT = "Name what is meant: an entry needs more than wildcards."
 _EMPTY_HINT = "Write {} into it, or remove it and run: traceforge init"
 
 # Possessive and open-ended, so that no text makes it look at a place twice.
@@ -150,8 +168,10 @@ def load_config(start: str, environ: Mapping[str, str] | None = None) -> LoadedC
     Raises:
         InvalidConfig: a key or a value is wrong, or two files both configure TraceForge.
         CannotRead: the file is there and cannot be read.
+        UntrustedProject: it belongs to another user.
     """
     project = find_project(start)
+    require_trust(project, _list_settings_files(project))
     values, file = _read_project(project)
     origins = dict.fromkeys(values, file)
     for variable, key in ENVIRONMENT_VARIABLES.items():
@@ -211,11 +231,25 @@ def find_repository(project: str) -> str:
 
 
 def _is_project(folder: str) -> bool:
-    if any(os.path.exists(os.path.join(folder, mark)) for mark in (CONFIG_FILE, SNAPSHOTS_DIR, ".git")):
+    """Whether something in this folder makes it a project. A Git repository of another user does not."""
+    if any(os.path.lexists(os.path.join(folder, mark)) for mark in (CONFIG_FILE, SNAPSHOTS_DIR)):
         return True
-    shared = os.path.join(folder, PYPROJECT_FILE)
+    repository = os.path.join(folder, ".git")
+    if os.path.lexists(repository) and has_trusted_owner(repository):
+        return True
+    return _mentions(os.path.join(folder, PYPROJECT_FILE), b"[tool.traceforge")
+
+
+def _list_settings_files(project: str) -> list[str]:
+    """The files and folders from which the settings and the approved behaviour of a project are read."""
+    paths = [os.path.join(project, name) for name in (CONFIG_FILE, SNAPSHOTS_DIR)]
+    shared = os.path.join(project, PYPROJECT_FILE)
+    return [*paths, shared] if _mentions(shared, b"traceforge") else paths
+
+
+def _mentions(path: str, word: bytes) -> bool:
     try:
-        return b"[tool.traceforge" in read_file(shared, bytes_max=CONFIG_BYTES_MAX)
+        return word in read_file(path, bytes_max=CONFIG_BYTES_MAX)
     except CannotRead:
         return False  # missing, or not a file that could configure us
 
@@ -317,9 +351,14 @@ def _check(values: JSONObject, where: str) -> Iterator[Finding]:
         for key in section if isinstance(section, dict) else {}:
             yield from _unknown(key, kind.__struct_fields__, where, f"{name}.")
     yield from _check_ports(values.get("test"), where)
+    for path, message in find_wildcards(values):
+        yield Finding(where, path, CONFIG_RULE, message, _WILDCARD_HINT)
     traces_dir = values.get("traces_dir")
     if isinstance(traces_dir, str) and not traces_dir.isprintable():
         yield Finding(where, "$.traces_dir", CONFIG_RULE, "traces_dir is not a folder name")
+    elif isinstance(traces_dir, str) and (os.path.isabs(traces_dir) or ".." in re.split(r"[/\\]", traces_dir)):
+        message = "traces_dir leads out of the project"
+        yield Finding(where, "$.traces_dir", CONFIG_RULE, message, _TRACES_HINT)
     for problem in find_problems(cast("JSON", values), Config):
         if problem.message != "unknown field":  # reported above, with the nearest known key
             yield Finding(where, problem.path, CONFIG_RULE, f"{problem.path.removeprefix('$.')} {problem.message}")
@@ -335,6 +374,9 @@ def _check_upstreams(upstreams: JSON, where: str) -> Iterator[Finding]:
         url = value.get("url") if isinstance(value, dict) else value
         if isinstance(url, str) and (reason := upstream_problem(name, url)):
             yield Finding(where, path, CONFIG_RULE, f"upstreams: {reason}", _UPSTREAM_HINT)
+        elif isinstance(url, str) and _is_redirect(name, url):
+            message = f"upstreams: {name!r} is built in, and a file of the project does not redirect it"
+            yield Finding(where, path, CONFIG_RULE, message, _REDIRECT_HINT.format(name.lower(), name.upper()))
         visited, target = {name}, same_as.get(name)
         while isinstance(target, str) and target not in visited:
             visited.add(target)
@@ -344,11 +386,20 @@ def _check_upstreams(upstreams: JSON, where: str) -> Iterator[Finding]:
             yield Finding(where, path, CONFIG_RULE, message, "Name another upstream, a provider or a host.")
 
 
+def _is_redirect(name: str, url: str) -> bool:
+    """Whether a declaration moves a built-in provider to another scheme, host or port. Key variables have no case."""
+    default = DEFAULT_UPSTREAMS.get(name.lower())
+    return default is not None and urlsplit(url)[:2] != urlsplit(default)[:2]
+
+
 def _check_ports(section: JSON, where: str) -> Iterator[Finding]:
     ports = section.get("allow_ports") if isinstance(section, dict) else None
     for index, port in enumerate(ports if isinstance(ports, list) else []):
         if isinstance(port, (int, float, str)) and not isinstance(port, bool) and port != "" and not port_range(port):
             message = f"test.allow_ports[{index}] is neither a port nor a range of ports"
+            yield Finding(where, f"$.test.allow_ports[{index}]", CONFIG_RULE, message, _PORTS_HINT)
+        elif isinstance(port, str) and len(port_range(port)) == PORT_MAX:
+            message = f"test.allow_ports[{index}] is {port!r}, which means everything"
             yield Finding(where, f"$.test.allow_ports[{index}]", CONFIG_RULE, message, _PORTS_HINT)
 
 
@@ -371,6 +422,22 @@ def is_host(host: str) -> bool:
     except UnicodeError:
         return False
     return host.isprintable() and not any(character in host for character in ' "#%/<>?@[\\]^`{|}')
+
+
+def keeps_keys_private(url: str) -> bool:
+    """Whether requests to this URL are encrypted, or stay on this machine.
+
+    Only `localhost` and plain addresses stay: a name such as localhost.example.com is somebody else's, and programs
+    do not agree about what 0x7f.1 means.
+    """
+    parts = urlsplit(url)
+    host = parts.hostname or ""
+    if parts.scheme == "https" or host == "localhost":
+        return True
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return False
 
 
 def upstream_problem(name: str, url: str) -> str:

@@ -16,6 +16,7 @@
     ├── WrongMatchKey              TF210  the match key here is not that of the project
     ├── InvalidConfig              TF401  the configuration cannot be used
     ├── MissingExtra               TF402  an optional package is not installed
+    ├── UntrustedProject           TF403  another user configured the project
     ├── CannotListen               TF501  a server cannot use an address
     ├── CannotStart                TF502  a command cannot be started
     ├── ProviderFailed             TF503  a provider gave no usable answer
@@ -275,6 +276,12 @@ class MissingExtra(TraceForgeError):
 
     def __init__(self, message: str, extra: str) -> None:
         super().__init__(message, hint=f'pip install "traceforge[{extra}]"')
+
+
+class UntrustedProject(TraceForgeError):
+    """A file that configures the project belongs to another user."""
+
+    code = "TF403"
 
 
 class CannotListen(TraceForgeError):

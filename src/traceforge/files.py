@@ -277,6 +277,14 @@ def close_to_others(path: str) -> None:
                 raise CannotWrite(path, exc, hint="It belongs to another user, who can read it.") from None
 
 
+def find_state_folder() -> str | None:
+    """The folder for what this user keeps on this machine, outside of every project; None without a home folder."""
+    home = os.environ.get("XDG_STATE_HOME", "")
+    if not os.path.isabs(home):
+        home = os.path.join(os.path.expanduser("~"), ".local", "state")
+    return os.path.join(home, "traceforge") if os.path.isabs(home) else None
+
+
 def sync_file_system(path: str) -> None:
     """Wait until everything on the file system of `path` is on the disk: one wait for any number of files."""
     if not hasattr(os, "sync"):

@@ -61,7 +61,8 @@ CONFIG = """{
   // "claude-*": { "gate": "request", "temperature": 1 }
   "models": {},
 
-  // Names and addresses of your own upstreams, such as "corp": "https://llm.example.com/gateway"
+  // Names and addresses of your own upstreams, such as "corp": "https://llm.example.com/gateway"; only an option or
+  // a variable redirects a provider.
   "upstreams": {},
 
   // Hosts whose every call is recorded, beside those of providers, such as "llm.corp.example".

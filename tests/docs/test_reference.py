@@ -25,6 +25,7 @@ from traceforge.cli.main import cli
 from traceforge.config import (
     ENVIRONMENT_VARIABLES,
     MATCH_KEY_VARIABLE,
+    UPSTREAM_VARIABLE,
     ApprovalRule,
     CallSiteRule,
     Config,
@@ -40,7 +41,6 @@ from traceforge.context.api.open_store import KEYS_VARIABLE
 from traceforge.context.api.operation_types import LIMIT_DEFAULT, LIMIT_MAX
 from traceforge.context.api.operations import OPERATIONS
 from traceforge.context.api.request_decoding import KEY_CHARACTERS_MAX
-from traceforge.context.model_calls import VARIABLE as UPSTREAM_VARIABLE
 from traceforge.context.responses.model_releases import PROVIDERS
 from traceforge.errors import all_errors
 from traceforge.findings import ExitCode

@@ -12,8 +12,8 @@ import pytest
 from support.approval_project import Project, record_change
 from support.command import CommandResult, traceforge
 
-WEAKER = {"test": {"may_skip": ["*"]}}
-CHANGE = 'test.may_skip: not set → ["*"]'
+WEAKER = {"test": {"may_skip": ["four_*"]}}
+CHANGE = 'test.may_skip: not set → ["four_*"]'
 
 
 @pytest.fixture
@@ -49,7 +49,7 @@ def test_cf2_the_settings_of_a_base_without_a_policy_count_as_approved(unapprove
     """Another value is red until it is approved; a move to pyproject.toml changes nothing."""
     assert 0 == unapproved.verify().code
     (unapproved.folder / "traceforge.config.json").unlink()
-    (unapproved.folder / "pyproject.toml").write_text('[tool.traceforge.test]\nmay_skip = ["*"]\n')
+    (unapproved.folder / "pyproject.toml").write_text('[tool.traceforge.test]\nmay_skip = ["four_*"]\n')
     assert 0 == unapproved.verify().code
 
     with (unapproved.folder / "pyproject.toml").open("a") as file:
@@ -94,7 +94,7 @@ def test_removing_the_approval_of_the_policy_does_not_open_the_gate(project: Pro
     _configure(project, WEAKER)
     assert 0 == _approve(project).code
     project.commit()
-    _configure(project, {"test": {"may_skip": ["*"]}, "hosts": ["evil.example"]})
+    _configure(project, {"test": {"may_skip": ["four_*"]}, "hosts": ["evil.example"]})
     for file in sorted(project.root.glob("approvals/*"))[1:]:
         file.unlink()
 

@@ -437,7 +437,7 @@ DECLARED: dict[str, tuple[Mapping[str, object], str, str, int]] = {
         f"{HERB} and {HERB}",
         0,
     ),
-    "a test may repeat, and calls less": ({"test": {"may_repeat": ["*"]}}, TWICE, ONCE.strip(), 1),
+    "a test may repeat, and calls less": ({"test": {"may_repeat": ["test_soups.py::*"]}}, TWICE, ONCE.strip(), 1),
     "another test may repeat": ({"test": {"may_repeat": ["*::test_twice"]}}, ONCE, TWICE + "\n", 1),
     "a test may vary": ({"test": {"may_vary": ["*::test_twice"]}}, TWICE, "pass", 0),
     "a model may repeat": (

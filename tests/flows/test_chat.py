@@ -77,7 +77,7 @@ def test_the_chat_runs_without_a_key_and_without_an_argument(tmp_path: Path) -> 
     assert ["reply", "trace"] == list(traced)
     assert plain["reply"] == traced["reply"] == traced["trace"]["output"]["assistant_message"]
     assert "local" == traced["trace"]["model"]
-    assert (0, "stopped\n") == ended
+    assert (0, "stopped") == (ended.code, ended.err.splitlines()[-1])
     assert [] == list(tmp_path.iterdir())
 
 
@@ -314,7 +314,7 @@ def test_a_stop_lets_the_turn_in_flight_end(tmp_path: Path, prompts: Path, model
         _, err = chat.process.communicate(timeout=10)
 
     assert [{"reply": "done"}] == replies
-    assert (0, b"stopped\n") == (chat.process.returncode, err)
+    assert (0, b"stopped") == (chat.process.returncode, err.splitlines()[-1])
 
 
 def test_a_stop_lets_a_slow_client_read_to_the_end(tmp_path: Path, prompts: Path, model: Upstream) -> None:
@@ -345,9 +345,10 @@ def test_traces_are_printed_only_with_debug_trace(tmp_path: Path) -> None:
         chat.ask("untraced", "1")
         trace = chat.ask("traced \ud83d", "2", trace=True)["trace"]
         ended = chat.stop()
-    note, line, stopped = ended.err.splitlines()
+    note, upstream_line, line, stopped = ended.err.splitlines()
 
     assert note.startswith("note: --debug-trace is on")
+    assert "upstream: the model server that comes with TraceForge" == upstream_line
     assert trace == json.loads(line)
     assert "stopped" == stopped
     assert b"" == chat.out
@@ -439,7 +440,7 @@ def test_a_conversation_in_the_api_of_each_provider(tmp_path: Path, prompts: Pat
     assert second["reply"] != without_history["reply"]  # the history is a part of the request
     assert {HEX[file]: _sha256sum(prompts / file) for file in HEX}.items() <= first["trace"]["inputs"].items()
     assert first["reply"] == first["trace"]["output"]["assistant_message"]
-    assert (0, "stopped\n") == ended
+    assert (0, "stopped") == (ended.code, ended.err.splitlines()[-1])
 
 
 def test_the_defaults_of_the_command_are_those_of_the_code() -> None:

@@ -12,7 +12,7 @@ import sys
 import textwrap
 import time
 import venv
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pytest
@@ -21,6 +21,7 @@ from support.command import COMMAND, traceforge
 from support.upstream import ScriptedResponse, Upstream, upstream
 from traceforge.capture.recorder import MemoryRecorder
 from traceforge.capture.run.command_runner import CommandRun, run_command
+from traceforge.capture.run.environment import read_upstreams
 from traceforge.config import load_config
 from traceforge.exchange import CallOutcome, Exchange
 
@@ -460,10 +461,10 @@ def test_base_urls_are_for_children_that_cannot_be_instrumented(
     project: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """Python sees the user's values, its other children see the proxy, whose upstreams are those values."""
-    started: list[object] = []
+    started: list[dict[str, str]] = []
 
-    def start_proxy(upstreams: object) -> str:
-        started.append(upstreams)
+    def start_proxy(environ: Mapping[str, str]) -> str:
+        started.append(read_upstreams(environ))
         return "http://127.0.0.1:9999"
 
     show = 'echo "$OPENAI_BASE_URL $ANTHROPIC_BASE_URL $OLLAMA_HOST [$AZURE_OPENAI_ENDPOINT] $NO_PROXY"'

@@ -302,10 +302,10 @@ def test_comments_are_ignored(tmp_path: Path, text: str, retention: int) -> None
 )
 def test_a_comment_sign_inside_a_string_is_text(tmp_path: Path, value: str) -> None:
     """For example in URLs, also after escaped quotes and backslashes."""
-    text = f'{{"traces_dir": {json.dumps(value)}, // a real one\n "redact_fields": [{json.dumps(value)}]}}'
+    text = f'{{"redact_patterns": [{json.dumps(value)}], // a real one\n "redact_fields": [{json.dumps(value)}]}}'
     loaded = _load(_write(tmp_path, text))
 
-    assert (value, [value]) == (loaded.config.traces_dir, loaded.config.redact_fields)
+    assert ([value], [value]) == (loaded.config.redact_patterns, loaded.config.redact_fields)
 
 
 @pytest.mark.parametrize(

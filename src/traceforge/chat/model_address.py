@@ -13,9 +13,9 @@ from collections.abc import Mapping
 from typing import NamedTuple
 from urllib.parse import SplitResult, urlsplit
 
-from traceforge.config import upstream_problem
+from traceforge.config import keeps_keys_private, upstream_problem
 from traceforge.modelio.provider_adapters import ADAPTERS
-from traceforge.snapshots.live.live_address import KeyHeader, find_key, is_confidential
+from traceforge.snapshots.live.live_address import KeyHeader, find_key
 from traceforge.wire.endpoints import Dialect, EndpointKind, find_endpoint
 
 # By name: the URL, and the environment variables for the key, of which the first that is set counts.
@@ -120,6 +120,6 @@ def _find_key(variables: tuple[str, ...], url: str, environ: Mapping[str, str]) 
     key = find_key(KeyHeader(variables, "authorization"), environ)
     if not key:
         raise InvalidModelAddress(f"the API key is missing: set {' or '.join(variables)}")
-    if not is_confidential(url):
+    if not keeps_keys_private(url):
         raise InvalidModelAddress("the API key would cross the network unencrypted: use https")
     return key

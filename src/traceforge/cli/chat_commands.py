@@ -96,6 +96,7 @@ def serve(
             raise click.UsageError(
                 "--max-tokens is for Anthropic only: other providers get the model and the messages."
             )
+        _write_log(f"upstream: {address.url if upstream else 'the model server that comes with TraceForge'}")
         sock = bind_socket(HOST, port)
         model = ProviderModel(address, name or LOCAL_MODEL, timeout_s, tokens_max=tokens_max)
         show_trace = _log_trace if debug_trace else None

@@ -8,6 +8,8 @@ import sys
 import click
 
 from traceforge.canon import JSON
+from traceforge.capture.proxy.effective_upstreams import find_upstreams
+from traceforge.capture.run.environment import read_upstreams
 from traceforge.cli.output import confirm_or_exit, has_stderr_terminal, json_option, print_json, slow_progress_bar
 from traceforge.cli.project import load_project
 from traceforge.config import LoadedConfig, upstream_problem
@@ -27,7 +29,7 @@ from traceforge.snapshots.live.live_plan import (
 )
 from traceforge.snapshots.live.live_verdict import CheckedCall, check_exit_code, checked_json
 from traceforge.snapshots.tree.project_snapshots import ProjectSnapshots, open_snapshots
-from traceforge.terminal import print_text
+from traceforge.terminal import one_line, print_text
 
 RUNS_MAX = 1000
 CONCURRENCY_MAX = 64
@@ -119,8 +121,10 @@ def _make_plan(
     if unused := find_unused_targets(calls, targets):
         providers = ", ".join(sorted({call.provider for call in calls}))
         raise click.UsageError(f"No snapshot uses {', '.join(unused)}; providers are {providers}.")
-    addresses = ProviderAddresses(targets, loaded.config.upstream_urls, os.environ)
-    return make_plan(calls, addresses, os.environ, runs=runs, model=model)
+    named = {**read_upstreams(os.environ), **targets}
+    upstreams = find_upstreams(loaded, os.environ, named, "--target, or environment variable of its SDK")
+    print_text("\n".join(map(one_line, upstreams.lines)), err=True)
+    return make_plan(calls, ProviderAddresses(upstreams.urls), os.environ, runs=runs, model=model)
 
 
 def _print_plan(loaded: LoadedConfig, plan: LivePlan, missing: list[LiveCall]) -> None:

@@ -107,6 +107,9 @@ TOP: CommandTable = {
             "traceforge.cli.init_command:init", "Prepare a project: configuration, Git settings, match key."
         ),
         "config": CommandEntry("traceforge.cli.config_commands:config", "Check and show the configuration."),
+        "trust": CommandEntry(
+            "traceforge.cli.trust_command:trust", "Trust a project whose files belong to another user."
+        ),
         "redact": CommandEntry(
             "traceforge.cli.redact_commands:redact", "Remove secrets from a text, or find them in files."
         ),

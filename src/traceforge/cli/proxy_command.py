@@ -9,6 +9,7 @@ from collections.abc import Mapping
 
 import click
 
+from traceforge.capture.proxy.effective_upstreams import find_upstreams
 from traceforge.capture.proxy.worker import TOKEN_VARIABLE, ProxySettings, run_worker
 from traceforge.capture.proxy.worker_supervisor import WorkerSupervisor
 from traceforge.capture.recorder import ProcessRecorder, Recorder
@@ -112,7 +113,7 @@ def proxy(
         raise click.UsageError("--workers needs Linux, which spreads connections over processes.")
     loaded = load_config(current_folder())
     refuse_tracked_state(loaded.project)
-    all_upstreams = {**loaded.config.upstream_urls, **dict(map(_read_upstream, upstreams))}
+    effective = find_upstreams(loaded, os.environ, dict(map(_read_upstream, upstreams)), "--upstream")
     replay = None
     session: RecordingFallback | None = None
     if recording:
@@ -120,8 +121,9 @@ def proxy(
     elif mode in ("replay", "auto"):
         open_replay = _open_snapshots if source == "snapshots" else _open_traces
         replay = open_replay(loaded, session_id, speed, auto=mode == "auto")
+    print_text("\n".join(map(one_line, effective.lines)), err=True)
     limits = PROXY_LIMITS._replace(connections=connections)
-    settings = ProxySettings(host, port, all_upstreams, token, workers, drain_seconds, replay, limits)
+    settings = ProxySettings(host, port, effective.urls, token, workers, drain_seconds, replay, limits)
     counted = _serve(settings, loaded, record=mode in ("record", "auto"), as_json=as_json)
     _print_summary(counted)
     if replay is not None:

@@ -8,6 +8,7 @@ import click
 
 from traceforge.canon import exact_ecmascript_bytes
 from traceforge.cli.output import refuse_in_ci
+from traceforge.cli.project import print_upstreams
 from traceforge.config import current_folder, load_config
 from traceforge.findings import ExitCode, exit_code
 from traceforge.match_key import requires_comparison
@@ -44,6 +45,8 @@ def record(command: tuple[str, ...], fresh: bool, propose_config: bool, as_json:
         raise click.UsageError("Name the command to run: traceforge record -- COMMAND.")
     code = 0
     if command:
+        if not as_json:
+            print_upstreams(loaded)
         record_run = run_record(loaded, command, fresh=fresh, notify=_print_note)
         if record_run.run is None:
             findings = record_run.snapshots.tree_report.findings

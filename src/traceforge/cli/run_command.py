@@ -8,6 +8,7 @@ from traceforge.canon import ecmascript_bytes
 from traceforge.capture.recorder import ThreadRecorder
 from traceforge.capture.run.command_runner import run_command
 from traceforge.capture.trace_writer import RecorderSettings
+from traceforge.cli.project import print_upstreams
 from traceforge.config import current_folder, load_config
 from traceforge.report.run_text import run_json, run_lines
 from traceforge.terminal import print_json_bytes, print_text
@@ -25,6 +26,8 @@ def run(command: tuple[str, ...], as_json: bool) -> None:
     """
     loaded = load_config(current_folder())
     recorder = ThreadRecorder(RecorderSettings.from_project(loaded))
+    if not as_json:
+        print_upstreams(loaded)
     finished_run = run_command(command, loaded, recorder, with_proxy=True)
     if as_json:
         print_json_bytes(ecmascript_bytes(run_json(finished_run)), err=True)

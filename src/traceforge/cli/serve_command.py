@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import click
 
+from traceforge.canon import JSONObject
 from traceforge.cli.context.context_options import find_or_prepare_database, project_traces_dir, read_upstreams
 from traceforge.cli.nonblocking_stderr import NonBlockingStderr
 from traceforge.cli.output import print_ready
 from traceforge.context.api.open_store import open_store
 from traceforge.context.model_calls import ModelClients
 from traceforge.context.project_store import Store
+from traceforge.context.responses.model_releases import PROVIDERS
 from traceforge.http.access import is_loopback
 from traceforge.http.server_limits import STORE_LIMITS
 from traceforge.http.serving import bind_socket, socket_url
@@ -44,7 +46,7 @@ PORT = 3080
               help="Require an API key for every request, or for none.")  # fmt: skip
 @click.option("--upstream", "upstreams", multiple=True, metavar="NAME=URL",
               help="Send calls for openai, anthropic, gemini or ollama to this URL; repeatable.  [default: "
-                   "TRACEFORGE_UPSTREAM_…, the configuration, or the public address]")  # fmt: skip
+                   "TRACEFORGE_UPSTREAM_…, or the public address]")  # fmt: skip
 @click.option("--connections", type=click.IntRange(1), metavar="N", default=STORE_LIMITS.connections,
               show_default=True,
               help="Keep at most N connections open; then an idle one makes room.")  # fmt: skip
@@ -77,7 +79,7 @@ def serve(
             StoreService(store, requires_key=auth == "required"), host, log,
             limits=STORE_LIMITS._replace(connections=connections), model_calls_max=calls_per_project,
         )  # fmt: skip
-        log.say("start", auth=auth)
+        log.say("start", auth=auth, upstreams=_describe_upstreams(store))
         with running_janitor(store, fail=lambda exc: log.failure("janitor", exc)):
             try:
                 run(site, sock, lambda: print_ready(socket_url(sock), as_json))
@@ -86,6 +88,10 @@ def serve(
         log.say("stop")
     finally:
         store.close()
+
+
+def _describe_upstreams(store: Store) -> JSONObject:
+    return {provider: store.models.find_upstream(provider) or "its public address" for provider in PROVIDERS}
 
 
 def _open_store(db: str, keys: str, upstreams: tuple[str, ...]) -> Store:

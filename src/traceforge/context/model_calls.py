@@ -4,8 +4,8 @@ In: a target of a release and what it is asked. Out: a call that has not begun. 
 release, a response or an error; a call that leaves no trace.
 
 The address of a provider is what the caller gave (`--upstream NAME=URL`), else TRACEFORGE_UPSTREAM_OPENAI
-(_ANTHROPIC, …), else `upstreams` of the project's configuration, else its public address. Its key is in the
-environment variable that its SDK reads. Every call becomes a redacted trace in the project's traces folder.
+(_ANTHROPIC, …), else its public address: a file of the project does not redirect it. Its key is in the environment
+variable that its SDK reads. Every call becomes a redacted trace in the project's traces folder.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from traceforge.canon import JSON, JSONObject
-from traceforge.config import LoadedConfig, current_folder, load_config
+from traceforge.config import UPSTREAM_VARIABLE, LoadedConfig, current_folder, load_config
 from traceforge.context.model.objects import Target
 from traceforge.conversion import encode_json
 from traceforge.errors import FailureKind, ProviderFailed, StoreRefused
@@ -34,7 +34,6 @@ if TYPE_CHECKING:
     from traceforge.capture.hook.in_flight_call import InFlightCall
     from traceforge.capture.recorder import Recorder
 
-VARIABLE = "TRACEFORGE_UPSTREAM_"
 TIMEOUT_S = 600.0  # For the whole call: a reasoning model may need minutes.
 AGENT = "traceforge-context"
 _CLOSE_S = 5.0
@@ -69,11 +68,7 @@ class ModelClients:
 
     def find_upstream(self, provider: str) -> str:
         """The address of a provider; "" for its public one."""
-        return (
-            self._given.get(provider)
-            or os.environ.get(VARIABLE + provider.upper(), "")
-            or self._load_config().config.upstream_urls.get(provider, "")
-        )
+        return self._given.get(provider) or os.environ.get(UPSTREAM_VARIABLE + provider.upper(), "")
 
     def start_call(
         self,
@@ -92,11 +87,12 @@ class ModelClients:
         try:
             adapter = adapter_for(target.provider, target.model, url=self.find_upstream(target.provider), agent=AGENT)
         except ValueError as exc:
+            variables = f"{UPSTREAM_VARIABLE}{target.provider.upper()} and {ADAPTERS[target.provider].key_variable}"
             raise StoreRefused(
                 f"{target.provider} cannot be asked: {exc}",
                 reason="provider_misconfigured",
                 status=422,
-                hint=f"Look at {VARIABLE}{target.provider.upper()} and {ADAPTERS[target.provider].key_variable}.",
+                hint=f"Look at {variables}.",
             ) from None
         if stream and target.provider == "openai":
             parameters = {"stream_options": {"include_usage": True}, **parameters}  # Else a stream counts no tokens.

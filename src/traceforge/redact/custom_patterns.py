@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from re2 import _Regexp
 
 PATTERN_RULE = "CF1"
+# Texts that have no word, no character class and no length in common.
+_ANY_TEXTS = (b"You are brief.", b"1234567890", "Größe\n→ 中文".encode(), b"{}[]/\\;:", b"Q", b"  ~ ")
 _HINT = "Use the syntax of google-re2: no look-around, no back-references (`traceforge help CF1`)."
 
 
@@ -51,7 +53,15 @@ def _pattern_problem(pattern: str) -> str:
     except re2.error as exc:
         reason = exc.args[0] if exc.args else "not an expression"
         return f"is not a google-re2 expression: {reason.decode() if isinstance(reason, bytes) else reason}"
-    return "matches the empty text, so it would match everywhere" if matches_empty else ""
+    if matches_empty:
+        return "matches the empty text, so it would match everywhere"
+    return "matches every text" if _matches_everything(pattern) else ""
+
+
+def _matches_everything(pattern: str) -> bool:
+    """Whether nothing is left of any text. A line break may be left: `.+` does not match it."""
+    compiled = _compile(pattern)
+    return not any(compiled.sub(b"", text).strip() for text in _ANY_TEXTS)
 
 
 def _compile(pattern: str) -> _Regexp:

@@ -186,19 +186,17 @@ def _answers(client: Client) -> bool:
 
 
 @pytest.mark.slow
-def test_the_provider_url_comes_from_the_option_then_the_variable_then_the_configuration(tmp_path: Path) -> None:
-    """All three, then without the first, then without the second; also in reverse order."""
+def test_the_provider_url_comes_from_the_option_then_the_variable(tmp_path: Path) -> None:
+    """Both, then without the first; another provider's is not taken for it."""
     with ExitStack() as stack:
-        named, variable, configured = (stack.enter_context(scripted_provider()) for _ in range(3))
-        for setting, word in ((named, "option"), (variable, "variable"), (configured, "configuration")):
+        named, variable = (stack.enter_context(scripted_provider()) for _ in range(2))
+        for setting, word in ((named, "option"), (variable, "variable")):
             setting.respond_with(ScriptedResponse([chat_answer(word)]))
-        (tmp_path / "traceforge.config.json").write_text(json.dumps({"upstreams": {"openai": configured.url}}))
         option = ("--upstream", f"openai={named.url}")
         environ = {"TRACEFORGE_UPSTREAM_OPENAI": variable.url}
         cases: list[tuple[tuple[str, ...], dict[str, str], str]] = [
-            (option, environ, "option"), (option, {}, "option"), ((), environ, "variable"), ((), {}, "configuration"),
+            (option, environ, "option"), (option, {}, "option"), ((), environ, "variable"),
             (("--upstream", "anthropic=http://127.0.0.1:9"), environ, "variable"),
-            ((), {"TRACEFORGE_UPSTREAM_ANTHROPIC": "http://127.0.0.1:9"}, "configuration"),
         ]  # fmt: skip
         for arguments, variables, expected in cases:
             with server_process(*arguments, cwd=tmp_path, **variables) as site, Client.connect(site.url) as client:

@@ -127,7 +127,7 @@ def _built(build: str, *changes: Step | Callable[[Any], None], base: str = "") -
     return apply
 
 
-POLICY = Configure({"test": {"ignore_hosts": ["*"]}})
+POLICY = Configure({"test": {"ignore_hosts": ["*.example"]}})
 CHANGES: list[Case] = [
     *(red(f"{name} begins its approvals anew", _built(name, _begin_anew), says="AP7|base", ways=(TEST, PYTEST)) for name in BUILDS),
     *(

@@ -18,7 +18,7 @@ VERBS = frozenset({
     "fork", "ignore", "import", "label", "limit", "list", "listen", "make", "manage", "merge", "move", "prepare",
     "print", "purge", "read", "rebuild", "record", "release", "remember", "remove", "replay", "require", "resume",
     "revoke", "rewrite", "run", "search", "send", "serve", "set", "show", "sign", "skip", "start", "state", "stop",
-    "store", "tag", "test", "update", "use", "wait", "write",
+    "store", "tag", "test", "trust", "update", "use", "wait", "write",
 })  # fmt: skip
 
 

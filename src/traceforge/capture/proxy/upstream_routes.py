@@ -13,15 +13,8 @@ from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 from urllib.parse import unquote, urlsplit
 
-from traceforge.config import upstream_problem
+from traceforge.config import DEFAULT_UPSTREAMS, upstream_problem
 from traceforge.wire.endpoints import Dialect, find_endpoint
-
-DEFAULT_UPSTREAMS: Mapping[str, str] = {
-    "openai": "https://api.openai.com",
-    "anthropic": "https://api.anthropic.com",
-    "gemini": "https://generativelanguage.googleapis.com",
-    "ollama": "http://127.0.0.1:11434",
-}
 
 _API_PATH = re.compile(r"/(?:v1|v1alpha|v1beta|v1beta1|api)/")  # Any other beginning would be an unknown NAME.
 _ANTHROPIC = re.compile(r"/v1/(?:messages|complete)(?:/|\Z)")

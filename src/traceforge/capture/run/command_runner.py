@@ -19,7 +19,7 @@ from traceforge.capture.hook.child_processes import isolating_flags, looks_like_
 from traceforge.capture.recorder import Recorder
 from traceforge.capture.recording_counts import RecordingCounts
 from traceforge.capture.replay_responder import ReplayResponder
-from traceforge.capture.run.environment import StartProxy, command_environment, read_upstreams
+from traceforge.capture.run.environment import StartProxy, command_environment
 from traceforge.capture.run.listener import ProcessListener
 from traceforge.capture.run.offline import OfflineReport, OfflineRun
 from traceforge.capture.run.privileges import hidden_memory
@@ -139,7 +139,7 @@ class _CommandProcesses:
     ) -> None:
         """Run the command to its end, with the environment that instruments its processes."""
         address = listener.address
-        proxy = start_proxy(read_upstreams(environ)) if start_proxy else ""
+        proxy = start_proxy(environ) if start_proxy else ""
         if start_proxy and not proxy and self._plays:
             raise CannotListen("127.0.0.1", 0, "no address is free for the replay")
         self.offline_run = offline_run = OfflineRun(self._loaded, environ, self._reports) if offline else None

@@ -20,7 +20,7 @@ RUN_VARIABLE = "TRACEFORGE_RUN"
 SITECUSTOMIZE_FOLDER = str(Path(__file__).resolve().parents[1] / "enter")  # holds a sitecustomize.py and nothing else
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
 
-# Starts a proxy for these upstreams, by the name of their provider, and returns its base URL.
+# Starts a proxy for the upstreams of an environment, and returns its base URL.
 StartProxy = Callable[[Mapping[str, str]], str]
 
 

@@ -14,6 +14,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 
 from traceforge.capture.engine import Engine
+from traceforge.capture.proxy.effective_upstreams import find_run_upstreams
 from traceforge.capture.proxy.proxy_server import ProxyServer
 from traceforge.capture.proxy.upstream_routes import UpstreamRoutes
 from traceforge.capture.proxy.worker_state import WorkerState
@@ -34,19 +35,19 @@ class RunProxy:
     def __init__(self, engine: Engine, loaded: LoadedConfig, replay: ReplayResponder | None = None) -> None:
         self._engine = engine
         self._replay = replay
-        self._configured = loaded.config.upstream_urls
+        self._loaded = loaded
         self._loop: asyncio.AbstractEventLoop | None = None
         self._stop: asyncio.Event | None = None
         self._thread: threading.Thread | None = None
         self.calls: Counter[str] = Counter()  # by host, once it is closed
 
-    def start(self, upstreams: Mapping[str, str]) -> str:
-        """Begin to serve; the base URL, or "" where no address is free."""
+    def start(self, environ: Mapping[str, str]) -> str:
+        """Begin to serve the upstreams of this environment; the base URL, or "" where no address is free."""
         try:
             sock = bind_socket(HOST, 0)
         except CannotListen:
             return ""
-        routes = UpstreamRoutes({**self._configured, **upstreams})
+        routes = UpstreamRoutes(find_run_upstreams(self._loaded, environ).urls)
         hosts = {upstream.name: upstream.authority for upstream in routes.upstreams}
         ready = threading.Event()
 

@@ -7,6 +7,7 @@ import click
 from traceforge.capture.recorder import IdCollectingRecorder, ThreadRecorder
 from traceforge.capture.run.command_runner import run_command
 from traceforge.capture.trace_writer import RecorderSettings
+from traceforge.cli.project import print_upstreams
 from traceforge.config import current_folder, load_config
 from traceforge.errors import TraceForgeError
 from traceforge.findings import ExitCode
@@ -33,6 +34,7 @@ def record(command: tuple[str, ...], out: str) -> None:
     check_path_is_free(out)  # Before the command runs and costs money.
     loaded = load_config(current_folder())
     sink = IdCollectingRecorder(ThreadRecorder(RecorderSettings.from_project(loaded)))
+    print_upstreams(loaded)
     finished_run = run_command(command, loaded, sink, with_proxy=True)
     print_text("\n".join(run_lines(finished_run)), err=True)
     code, lost = finished_run.exit_code, finished_run.lost + finished_run.unfinished

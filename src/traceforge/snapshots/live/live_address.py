@@ -16,9 +16,8 @@ from collections.abc import Mapping
 from typing import NamedTuple
 from urllib.parse import quote, urlsplit
 
-from traceforge.capture.proxy.upstream_routes import DEFAULT_UPSTREAMS
 from traceforge.capture.run.credentials import upstream_key_variable
-from traceforge.capture.run.environment import LOOPBACK, read_upstreams
+from traceforge.config import DEFAULT_UPSTREAMS, keeps_keys_private
 from traceforge.wire.endpoints import Dialect, Endpoint
 
 ANTHROPIC_VERSION = "2023-06-01"  # Every request must name one; SDKs send this.
@@ -55,8 +54,8 @@ _OPENAI_HEADERS = {"OPENAI_ORG_ID": "openai-organization", "OPENAI_PROJECT_ID": 
 class ProviderAddresses:
     """The base URLs of providers."""
 
-    def __init__(self, targets: Mapping[str, str], configured: Mapping[str, str], environ: Mapping[str, str]) -> None:
-        self._base_urls = {**DEFAULT_UPSTREAMS, **configured, **read_upstreams(environ), **targets}
+    def __init__(self, upstreams: Mapping[str, str]) -> None:
+        self._base_urls = upstreams
 
     def find(self, provider: str, path: str) -> str:
         """The base URL of a provider; "" if unknown. A deployment of Azure is not at OpenAI's address."""
@@ -83,9 +82,11 @@ def replace_model(path: str, model: str) -> str:
 def find_key_header(provider: str, endpoint: Endpoint, path: str) -> KeyHeader:
     """The variables that hold a provider's key, and its header. A provider of your own reads `NAME_API_KEY`."""
     assert endpoint.dialect is not None
-    if provider == "azure" or _DEPLOYMENT.search(path):
-        return _AZURE
     default = _KEY_HEADERS[endpoint.dialect]
+    if provider == "azure" or _DEPLOYMENT.search(path):
+        if provider in ("azure", endpoint.dialect):
+            return _AZURE
+        default = _AZURE
     if provider == endpoint.dialect:
         return default
     return default._replace(variables=(upstream_key_variable(provider),))
@@ -100,7 +101,7 @@ def find_key(key_header: KeyHeader, environ: Mapping[str, str]) -> str:
 def make_key_headers(key_header: KeyHeader, url: str, environ: Mapping[str, str]) -> dict[str, str]:
     """The headers with the API key; none if they would cross a network unencrypted."""
     key = find_key(key_header, environ)
-    if not key or not is_confidential(url):
+    if not key or not keeps_keys_private(url):
         return {}
     headers = {key_header.header: f"{key_header.prefix}{key}"}
     if key_header is _KEY_HEADERS[Dialect.OPENAI]:
@@ -112,9 +113,3 @@ def needs_key(provider: str, url: str) -> bool:
     """Whether the address requires an API key: official ones do, a server of your own may not."""
     default = DEFAULT_UPSTREAMS.get(provider, "")
     return provider != "ollama" and bool(default) and url.startswith(f"{default}/")
-
-
-def is_confidential(url: str) -> bool:
-    """Whether requests to this URL are encrypted, or stay on this machine."""
-    parts = urlsplit(url)
-    return parts.scheme == "https" or parts.hostname in LOOPBACK

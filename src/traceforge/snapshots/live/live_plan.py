@@ -15,7 +15,7 @@ from urllib.parse import parse_qsl, urlencode
 from msgspec import UNSET, Struct
 
 from traceforge.canon import Digest, JSONObject, digest_fields, json_bytes
-from traceforge.config import SNAPSHOTS_DIR, ModelRule
+from traceforge.config import SNAPSHOTS_DIR, ModelRule, keeps_keys_private
 from traceforge.errors import NotFound
 from traceforge.exchange import Headers
 from traceforge.redact.redactions import REDACTED
@@ -27,7 +27,6 @@ from traceforge.snapshots.live.live_address import (
     ProviderAddresses,
     find_key,
     find_key_header,
-    is_confidential,
     join_url,
     needs_key,
     replace_model,
@@ -195,7 +194,7 @@ def _headers(raw: RawResponse, endpoint: Endpoint) -> Headers:
 
 def list_cleartext_hosts(calls: Iterable[LiveCall]) -> list[str]:
     """Hosts that get no API key, because the connection is not encrypted."""
-    return sorted({call.url.split("/", 3)[2] for call in calls if not is_confidential(call.url)})
+    return sorted({call.url.split("/", 3)[2] for call in calls if not keeps_keys_private(call.url)})
 
 
 def estimate_cost(calls: Sequence[LiveCall], models: Mapping[str, ModelRule]) -> CostEstimate:

@@ -15,9 +15,8 @@ import stat
 from contextlib import suppress
 
 from traceforge.errors import CannotRead, CannotWrite
-from traceforge.files import make_private_folder, read_file, write_atomic
+from traceforge.files import find_state_folder, make_private_folder, read_file, write_atomic
 
-FOLDER = "traceforge"
 NAME = "machine.key"
 KEY_BYTES = 32
 
@@ -38,10 +37,8 @@ def find_machine_key(*, make: bool) -> bytes | None:
 
 
 def _key_path() -> str | None:
-    home = os.environ.get("XDG_STATE_HOME", "")
-    if not os.path.isabs(home):
-        home = os.path.join(os.path.expanduser("~"), ".local", "state")
-    return os.path.join(home, FOLDER, NAME) if os.path.isabs(home) else None
+    folder = find_state_folder()
+    return os.path.join(folder, NAME) if folder is not None else None
 
 
 def _write_key(path: str) -> None:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from traceforge.config import DEFAULT_UPSTREAMS
 from traceforge.snapshots.live.live_address import (
     ProviderAddresses,
     find_key,
     find_key_header,
-    is_confidential,
     join_url,
     make_key_headers,
     needs_key,
@@ -20,28 +20,22 @@ CHAT = "/v1/chat/completions"
 AZURE = "/openai/deployments/gpt-4o/chat/completions"
 
 
-def test_an_address_is_the_targets_then_the_environments_then_the_configurations_then_the_providers() -> None:
-    """In this order."""
-    environ = {"OPENAI_BASE_URL": "http://env/v1", "OLLAMA_HOST": "box:11434"}
-    configured = {"openai": "http://configured", "corp": "https://llm.example.com"}
-    addresses = ProviderAddresses({"openai": "http://target/"}, configured, environ)
+def test_an_address_has_no_slash_at_its_end_and_an_unknown_provider_has_none() -> None:
+    """`find_upstreams` decides which address counts."""
+    addresses = ProviderAddresses({**DEFAULT_UPSTREAMS, "openai": "http://target/"})
 
     assert "http://target" == addresses.find("openai", CHAT)
-    assert "http://env/v1" == ProviderAddresses({}, configured, environ).find("openai", CHAT)
-    assert "http://configured" == ProviderAddresses({}, configured, {}).find("openai", CHAT)
-    assert "https://llm.example.com" == addresses.find("corp", CHAT)
-    assert "http://box:11434" == addresses.find("ollama", "/api/chat")
     assert "https://api.anthropic.com" == addresses.find("anthropic", "/v1/messages")
     assert "" == addresses.find("groq", CHAT)
 
 
 def test_a_deployment_of_azure_is_not_sent_to_openai() -> None:
     """It is where Azure's variable says, or nowhere; a target for it is heeded."""
-    endpoint = {"AZURE_OPENAI_ENDPOINT": "https://me.openai.azure.com"}
+    endpoint = {**DEFAULT_UPSTREAMS, "azure": "https://me.openai.azure.com"}
 
-    assert "" == ProviderAddresses({}, {}, {}).find("openai", AZURE)
-    assert "https://me.openai.azure.com" == ProviderAddresses({}, {}, endpoint).find("openai", AZURE)
-    assert "http://there" == ProviderAddresses({"openai": "http://there"}, {}, endpoint).find("openai", AZURE)
+    assert "" == ProviderAddresses(DEFAULT_UPSTREAMS).find("openai", AZURE)
+    assert "https://me.openai.azure.com" == ProviderAddresses(endpoint).find("openai", AZURE)
+    assert "http://there" == ProviderAddresses({**endpoint, "openai": "http://there"}).find("openai", AZURE)
 
 
 @pytest.mark.parametrize(
@@ -85,6 +79,7 @@ def test_each_provider_has_its_variable_and_its_header() -> None:
         "gemini", "/v1/models/m:generateContent"
     )
     assert (("AZURE_OPENAI_API_KEY",), "api-key") == _secret("openai", AZURE)
+    assert (("CORP_API_KEY",), "api-key") == _secret("corp", AZURE)
 
 
 def test_a_key_never_crosses_a_network_in_the_clear() -> None:
@@ -95,7 +90,6 @@ def test_a_key_never_crosses_a_network_in_the_clear() -> None:
     assert sent == make_key_headers(secret, "https://api.openai.com/v1", environ)
     assert sent == make_key_headers(secret, "http://127.0.0.1:8000/v1", environ)
     assert {} == make_key_headers(secret, "http://gpu.example.com/v1", environ)
-    assert not is_confidential("http://gpu.example.com")
 
 
 def test_a_key_that_a_header_cannot_hold_is_ignored() -> None:

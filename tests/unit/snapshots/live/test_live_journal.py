@@ -23,7 +23,7 @@ NOW = datetime(2026, 11, 15, 12, tzinfo=UTC)
 def plan() -> LivePlan:
     """One call, three runs."""
     approved = approve_change(propose(make_call("Hi")).changes[0])
-    return make_plan([approved], ProviderAddresses({"openai": "http://127.0.0.1:9"}, {}, {}), {}, runs=3)
+    return make_plan([approved], ProviderAddresses({"openai": "http://127.0.0.1:9"}), {}, runs=3)
 
 
 def answer(plan: LivePlan, run: int, at: datetime = NOW) -> LiveAnswer:

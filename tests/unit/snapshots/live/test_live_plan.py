@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from support.proposals import approve_change, make_call, propose
-from traceforge.config import ModelRule
+from traceforge.config import DEFAULT_UPSTREAMS, ModelRule
 from traceforge.errors import NotFound
 from traceforge.exchange import Exchange
 from traceforge.snapshots.live.live_address import ProviderAddresses
@@ -22,7 +22,7 @@ from traceforge.snapshots.live.live_plan import (
 )
 from traceforge.snapshots.tree.approved_calls import ApprovedCall
 
-LOOPBACK = ProviderAddresses({"openai": "http://127.0.0.1:8000"}, {}, {})
+LOOPBACK = ProviderAddresses({"openai": "http://127.0.0.1:8000"})
 
 
 def approved(call: Exchange | None = None) -> ApprovedCall:
@@ -88,7 +88,7 @@ def test_a_provider_without_an_address_is_named() -> None:
 
 
 def test_a_real_provider_is_not_called_without_a_key() -> None:
-    nobody = ProviderAddresses({}, {}, {})
+    nobody = ProviderAddresses(DEFAULT_UPSTREAMS)
 
     assert "OPENAI_API_KEY is not set" == why(planned(approved(), nobody))
     assert 1 == len(planned(approved(), nobody, {"OPENAI_API_KEY": "k"}).calls)
@@ -104,7 +104,7 @@ def test_a_key_in_the_query_is_not_sent() -> None:
 
     (call,) = planned(
         approved_call._replace(provider="gemini", raw_response=wire),
-        ProviderAddresses({}, {}, {}),
+        ProviderAddresses(DEFAULT_UPSTREAMS),
         {"GEMINI_API_KEY": "k"},
     ).calls
 
@@ -133,7 +133,7 @@ def test_without_a_declared_price_there_is_no_estimate(
 
 def test_addresses_that_get_no_key_are_named() -> None:
     """An open connection to another machine."""
-    calls = planned(approved(), ProviderAddresses({"openai": "http://gpu:8000"}, {}, {})).calls
+    calls = planned(approved(), ProviderAddresses({"openai": "http://gpu:8000"})).calls
 
     assert ["gpu:8000"] == list_cleartext_hosts(calls)
     assert [] == list_cleartext_hosts(planned(approved()).calls)

@@ -34,7 +34,7 @@ def provider(monkeypatch: pytest.MonkeyPatch) -> Iterator[Upstream]:
 def call_to(server: Upstream, path: str = "") -> LiveCall:
     """An approved call, to be sent there."""
     approved = approve_change(propose(make_call("Hi")).changes[0])
-    (call,) = make_plan([approved], ProviderAddresses({"openai": server.url + path}, {}, {}), {}, runs=1).calls
+    (call,) = make_plan([approved], ProviderAddresses({"openai": server.url + path}), {}, runs=1).calls
     return call
 
 
@@ -155,7 +155,7 @@ def test_an_unreachable_host_is_not_retried() -> None:
         ("http://127.0.0.1:9", "nothing listens at that address"),
         ("http://no.invalid", "the host name cannot be resolved"),
     ):
-        (call,) = make_plan([approved], ProviderAddresses({"openai": url}, {}, {}), {}, runs=1).calls
+        (call,) = make_plan([approved], ProviderAddresses({"openai": url}), {}, runs=1).calls
         result = LiveSender(HostPacing(threading.Event())).send(call, {})
 
         assert (why, 1, CallOutcome.FAILED) == (result.problem, result.attempts, result.exchange.outcome)

@@ -1,0 +1,97 @@
+"""The upstreams that count: built in, declared in a file of the project, or named by the user.
+
+In: the configuration, the environment, the options of a command. Out: the address of each upstream, and lines that
+say where each comes from. Never: lets a file of the project decide where a key of the user's goes: a declared
+upstream is left out if its key would cross the network unencrypted, or is the key of a provider that is somewhere
+else. What the user names, with an option or in the environment, counts as it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import NamedTuple
+
+from traceforge.capture.run.credentials import KEY_VARIABLES, upstream_key_variable
+from traceforge.capture.run.environment import read_upstreams
+from traceforge.config import (
+    DEFAULT_UPSTREAMS,
+    UPSTREAM_VARIABLE,
+    LoadedConfig,
+    keeps_keys_private,
+    upstream_problem,
+)
+from traceforge.replay.logical_upstream import UpstreamNames
+
+_OF_A_RESOURCE = ("azure", "vertex")  # Providers at which anybody can have an address.
+_NO_CHANGE = "upstreams: the providers' own addresses"
+
+
+class EffectiveUpstreams(NamedTuple):
+    """The address of each upstream, and a line about each that is not built in."""
+
+    urls: Mapping[str, str]
+    changes: tuple[str, ...]
+
+    @property
+    def lines(self) -> tuple[str, ...]:
+        """The changes; one line where there are none."""
+        return self.changes or (_NO_CHANGE,)
+
+
+def find_upstreams(
+    loaded: LoadedConfig, environ: Mapping[str, str], named: Mapping[str, str], origin: str
+) -> EffectiveUpstreams:
+    """The upstreams of a command; `named` are those of its options or variables, and `origin` says which."""
+    declared = loaded.config.upstream_urls
+    variables = dict(_read_variables(environ, {*DEFAULT_UPSTREAMS, *declared}))
+    urls, changes = {**DEFAULT_UPSTREAMS}, []
+    for name in sorted({*declared, *variables, *named}):
+        if name in named:
+            urls[name], source = named[name], origin
+        elif name in variables:
+            variable, urls[name] = variables[name]
+            source = f"environment variable {variable}"
+        elif reason := find_refusal(name, declared[name]):
+            changes.append(
+                f"upstream {name}: not used: {reason}; to use it, name it in {UPSTREAM_VARIABLE}{_suffix(name)}"
+            )
+            continue
+        else:
+            urls[name], source = declared[name], loaded.file
+        if urls[name] != DEFAULT_UPSTREAMS.get(name):
+            changes.append(f"upstream {name}: {urls[name]} ({source})")
+    return EffectiveUpstreams(urls, tuple(changes))
+
+
+def find_run_upstreams(loaded: LoadedConfig, environ: Mapping[str, str]) -> EffectiveUpstreams:
+    """The upstreams of a run, whose user names them in the variables that SDKs read."""
+    return find_upstreams(loaded, environ, read_upstreams(environ), "environment variable of its SDK")
+
+
+def find_refusal(name: str, url: str) -> str:
+    """Why an upstream that a file declares is not used; "" if it is."""
+    if not keeps_keys_private(url):
+        return "its address is not encrypted, so keys could be read on the way"
+    variable = upstream_key_variable(name)
+    if name.lower() in _OF_A_RESOURCE:
+        return f"a file cannot say whose {name.lower()} gets your key"
+    is_own_key = variable not in KEY_VARIABLES or name in DEFAULT_UPSTREAMS
+    provider = UpstreamNames().name_upstream(url, "", "").partition("/")[0]
+    if not is_own_key and provider != name.lower():
+        return f"{variable} is the key of another provider"
+    return ""
+
+
+def _read_variables(environ: Mapping[str, str], names: set[str]) -> Iterator[tuple[str, tuple[str, str]]]:
+    """The upstreams in `TRACEFORGE_UPSTREAM_…`: a known name in any case and with any sign, or else in lower case."""
+    known = {_suffix(name): name for name in sorted(names)}
+    for variable, url in environ.items():
+        suffix = variable.removeprefix(UPSTREAM_VARIABLE)
+        if suffix != variable and url:
+            name = known.get(suffix, suffix.lower())
+            if not upstream_problem(name, url):
+                yield name, (variable, url)
+
+
+def _suffix(name: str) -> str:
+    return upstream_key_variable(name).removesuffix("_API_KEY")

@@ -1,0 +1,40 @@
+"""Entries of lists in the configuration that mean everything: each would switch off what its list is about.
+
+In: settings as they were parsed, valid or not. Out: the place of each such entry, and what is wrong with it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from fnmatch import fnmatchcase
+
+from traceforge.canon import JSONObject
+
+# Lists whose entries are names, paths or patterns.
+LISTS = (
+    "allow", "hosts", "callsite.skip", "match.ignore_paths", "match.headers", "match.ignore_headers",
+    "test.allow_programs", "test.ignore_hosts", "test.may_skip", "test.may_repeat", "test.may_vary",
+)  # fmt: skip
+TEST_LISTS = ("test.may_skip", "test.may_repeat", "test.may_vary")
+# Tests that have nothing in common but what all tests have.
+_ANY_TESTS = ("test_a.py::test_b", "tests/unit/test_k.py::TestM::test_v", "src/zoo/test_q.py::test_x[1-z]")
+
+
+def find_wildcards(values: JSONObject) -> Iterator[tuple[str, str]]:
+    """The path of each entry that means everything, and a message."""
+    for setting in LISTS:
+        section, _, name = setting.rpartition(".")
+        holder = values.get(section) if section else values
+        entries = holder.get(name) if isinstance(holder, dict) else None
+        for index, entry in enumerate(entries if isinstance(entries, list) else []):
+            if isinstance(entry, str) and entry and _means_everything(entry, setting):
+                yield f"$.{setting}[{index}]", f"{setting}[{index}] is {entry!r}, which means everything"
+
+
+def _means_everything(entry: str, setting: str) -> bool:
+    """Whether an entry has no letter and no digit outside of wildcards, or means every test."""
+    names = entry if setting == "match.ignore_paths" else re.sub(r"\[[^\]]*\]", "", entry)
+    if not any(char.isalnum() for char in names):
+        return True
+    return setting in TEST_LISTS and all(fnmatchcase(test, entry) for test in _ANY_TESTS)

@@ -1,0 +1,502 @@
+"""Configuration that somebody else wrote: it neither redirects keys nor widens a rule to everything."""
+
+from __future__ import annotations
+
+import http.server
+import json
+import os
+import threading
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from support.command import CommandResult, traceforge
+from support.proposals import approve_change, make_call, propose
+from support.proxy_process import proxy
+from traceforge.capture.proxy.effective_upstreams import find_refusal, find_run_upstreams, find_upstreams
+from traceforge.capture.proxy.upstream_routes import UpstreamRoutes
+from traceforge.chat.model_address import InvalidModelAddress, find_address
+from traceforge.config import (
+    CONFIG_FILE,
+    DEFAULT_UPSTREAMS,
+    Config,
+    LoadedConfig,
+    find_project,
+    keeps_keys_private,
+    load_config,
+)
+from traceforge.errors import CannotRead, InvalidConfig, ProviderFailed, UntrustedProject
+from traceforge.findings import ExitCode
+from traceforge.modelio.provider_adapters import adapter_for
+from traceforge.project_trust import LIST_NAME, distrust_project, list_trusted_projects, trust_project
+from traceforge.redact.custom_patterns import pattern_findings
+from traceforge.snapshots.live.live_address import ProviderAddresses
+from traceforge.snapshots.live.live_plan import make_plan
+from traceforge.snapshots.live.live_sender import HostPacing, LiveSender
+
+EVIL = "https://evil.example"
+STRANGER = 12345
+needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a file to another user")
+
+
+def configure(folder: Path, **settings: object) -> Path:
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / CONFIG_FILE).write_text(json.dumps(settings))
+    return folder
+
+
+def refuse(folder: Path, **settings: object) -> str:
+    """The message with which the configuration is refused."""
+    with pytest.raises(InvalidConfig) as refused:
+        load_config(str(configure(folder, **settings)), {})
+    assert refused.value.hint
+    return refused.value.message
+
+
+# Where keys go.
+
+
+@pytest.mark.parametrize(
+    ("name", "url"),
+    [
+        ("openai", EVIL), ("anthropic", "http://127.0.0.1:9"), ("gemini", "https://api.openai.com"),
+        ("ollama", "http://192.168.1.20:11434"), ("OpenAI", EVIL), ("openai", "http://api.openai.com"),
+        ("openai", "https://api.openai.com:8443"), ("openai", "https://api.openai.com.evil.example"),
+    ],
+)  # fmt: skip
+def test_a_file_does_not_redirect_a_built_in_provider(tmp_path: Path, name: str, url: str) -> None:
+    """In either spelling of a declaration, and of the name."""
+    assert f"{name!r} is built in" in refuse(tmp_path, upstreams={name: url})
+    assert f"{name!r} is built in" in refuse(tmp_path, upstreams={name: {"url": url}})
+
+
+@pytest.mark.parametrize("words", ["proxy --port 0", "run -- true", "check-live --yes"])
+def test_no_command_starts_with_a_redirected_provider(tmp_path: Path, words: str) -> None:
+    """The error names the option and the variable with which the user redirects it."""
+    configure(tmp_path, upstreams={"openai": EVIL})
+
+    ran = traceforge(*words.split(), cwd=tmp_path)
+
+    assert (ExitCode.UNCHECKED, True) == (ran.code, "error TF401" in ran.err), ran
+    assert "--upstream openai=URL, or in TRACEFORGE_UPSTREAM_OPENAI" in ran.err
+
+
+def test_a_built_in_provider_may_be_declared_where_it_is(tmp_path: Path) -> None:
+    """With another path of the same server, too."""
+    upstreams = {**DEFAULT_UPSTREAMS, "openai": "https://api.openai.com/v1"}
+
+    assert upstreams == load_config(str(configure(tmp_path, upstreams=upstreams)), {}).config.upstreams
+
+
+def test_pyproject_does_not_redirect_a_built_in_provider(tmp_path: Path) -> None:
+    """The other place for settings has the same rules."""
+    (tmp_path / "pyproject.toml").write_text(f'[tool.traceforge.upstreams]\nopenai = "{EVIL}"\n')
+
+    with pytest.raises(InvalidConfig, match="'openai' is built in"):
+        load_config(str(tmp_path), {})
+
+
+def test_a_file_of_variables_in_a_checkout_is_not_read(tmp_path: Path) -> None:
+    """What an application loads from `.env` is its own business."""
+    configure(tmp_path)
+    (tmp_path / ".env").write_text(f"TRACEFORGE_UPSTREAM_OPENAI={EVIL}\nOPENAI_BASE_URL={EVIL}\n")
+
+    assert DEFAULT_UPSTREAMS == find_run_upstreams(load_config(str(tmp_path), {}), {}).urls
+
+
+def declare(**upstreams: str) -> LoadedConfig:
+    return LoadedConfig("/project", Config(upstreams={**upstreams}), {}, CONFIG_FILE)
+
+
+CLEAR = [
+    "http://evil.example", "http://localhost.evil.example", "http://127.0.0.1.nip.io", "http://2130706433",
+    "http://0x7f000001", "http://0x7f.1", "http://127.1", "http://0177.0.0.1", "http://10.0.0.5:8000", "http://0.0.0.0",
+    "http://[::ffff:10.0.0.5]", "http://a.localhost", "http://LOCALHOST.evil.example", "http://[fe80::1]", "http://gpu",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("url", CLEAR)
+def test_keys_do_not_leave_this_machine_unencrypted(url: str) -> None:
+    """An address counts as this machine only if every program agrees that it is."""
+    assert not keeps_keys_private(url)
+    assert "not encrypted" in find_refusal("corp", url)
+    with pytest.raises(InvalidModelAddress, match="unencrypted"):
+        find_address(url, {"CORP_API_KEY": "k"}, "CORP_API_KEY")
+
+
+@pytest.mark.parametrize(
+    "url", ["http://localhost:1", "http://LOCALHOST", "http://127.0.0.9", "http://[::1]:80", EVIL]
+)
+def test_keys_may_stay_on_this_machine_or_be_encrypted(url: str) -> None:
+    """Loopback in its usual spellings, and TLS."""
+    assert keeps_keys_private(url)
+
+
+@pytest.mark.parametrize("url", ["http://user@evil.example", "https://api.openai.com@evil.example", "http://:p@h"])
+def test_a_user_in_an_address_is_refused(tmp_path: Path, url: str) -> None:
+    """It hides the host from a reader."""
+    assert "must not hold a user" in refuse(tmp_path, upstreams={"corp": url})
+
+
+@pytest.mark.parametrize(
+    ("name", "url", "is_used"),
+    [
+        ("corp", EVIL, True), ("groq", "https://api.groq.com/openai/v1", True), ("groq", EVIL, False),
+        ("GROQ", EVIL, False), ("google", EVIL, False), ("azure-openai", EVIL, False), ("xai", EVIL, False),
+        ("azure", "https://evil.openai.azure.com", False), ("vertex", "https://aiplatform.googleapis.com", False),
+        ("groq", "https://api.groq.com.evil.example", False), ("groq", "https://api.groq.com:8443", False),
+    ],
+)  # fmt: skip
+def test_a_declared_upstream_does_not_get_the_key_of_a_provider(name: str, url: str, is_used: bool) -> None:
+    """Its own key is `NAME_API_KEY`; a name that makes a provider's variable of it needs that provider's address."""
+    found = find_upstreams(declare(**{name: url}), {}, {}, "")
+
+    assert is_used is (name in found.urls)
+    (line,) = found.lines
+    assert line.startswith(f"upstream {name}: {url} ({CONFIG_FILE})" if is_used else f"upstream {name}: not used: ")
+
+
+def test_what_the_user_names_counts_as_it_is() -> None:
+    """An option comes first, then a variable; both say where the address is from."""
+    loaded = declare(corp="http://evil.example", **{"my-llm": "http://evil.example"})
+    environ = {"TRACEFORGE_UPSTREAM_CORP": "http://gpu:1", "TRACEFORGE_UPSTREAM_MY_LLM": "http://gpu:2"}
+
+    found = find_upstreams(loaded, environ, {"corp": "http://gpu:3", "openai": "http://gpu:4"}, "--upstream")
+
+    assert {
+        **DEFAULT_UPSTREAMS,
+        "corp": "http://gpu:3",
+        "my-llm": "http://gpu:2",
+        "openai": "http://gpu:4",
+    } == found.urls
+    assert (
+        "upstream corp: http://gpu:3 (--upstream)",
+        "upstream my-llm: http://gpu:2 (environment variable TRACEFORGE_UPSTREAM_MY_LLM)",
+        "upstream openai: http://gpu:4 (--upstream)",
+    ) == found.lines
+    assert ("upstreams: the providers' own addresses",) == find_upstreams(declare(), {}, {}, "").lines
+
+
+@given(
+    st.sampled_from(["openai", "OPENAI", "corp", "groq", "azure", "CO", "google", "mistral", "a.b"]),
+    st.sampled_from(["http", "https"]),
+    st.sampled_from(["evil.example", "127.0.0.1", "api.openai.com", "api.groq.com", "2130706433", "localhost.x"]),
+    st.sampled_from(["", ":443", ":80", ":11434"]),
+)
+def test_no_declared_address_gets_a_providers_key(name: str, scheme: str, host: str, port: str) -> None:
+    """Neither in the clear, nor at a host that is not the provider's."""
+    url = f"{scheme}://{host}{port}"
+    urls = find_upstreams(declare(**{name: url}), {}, {}, "").urls
+    routes = UpstreamRoutes(urls)
+
+    for upstream in routes.upstreams:
+        assert keeps_keys_private(upstream.origin)
+        if upstream.name in ("groq", "azure", "CO", "google", "mistral"):
+            assert ("groq", "api.groq.com") == (upstream.name, upstream.host)
+
+
+def test_the_start_of_a_command_says_where_calls_go(tmp_path: Path) -> None:
+    """One line for each upstream that is not built in."""
+    configure(tmp_path, upstreams={"corp": EVIL, "plain": "http://evil.example"})
+
+    with proxy(tmp_path, "--mode", "off") as running:
+        ended = running.stop()
+    ran = traceforge("run", "--", "true", cwd=tmp_path)
+
+    assert f"upstream corp: {EVIL} ({CONFIG_FILE})\nupstream plain: not used: " in ended.err
+    assert f"traceforge: upstream corp: {EVIL} ({CONFIG_FILE})\ntraceforge: upstream plain: not used: " in ran.err
+
+
+@contextmanager
+def redirecting_servers() -> Iterator[tuple[str, list[str]]]:
+    """A server that redirects each request to another one; its URL, and the keys that the other one got."""
+    keys: list[str] = []
+
+    def make_handler(target: str) -> type[http.server.BaseHTTPRequestHandler]:
+        class Handler(http.server.BaseHTTPRequestHandler):
+            def do_POST(self) -> None:
+                if not target:
+                    keys.extend(filter(None, map(self.headers.get, ("authorization", "x-api-key", "x-goog-api-key"))))
+                self.send_response(307 if target else 200)
+                self.send_header("location", target + self.path)
+                self.send_header("content-length", "0")
+                self.end_headers()
+
+            def log_message(self, *_: Any) -> None:
+                pass
+
+        return Handler
+
+    with ExitStack() as stack:
+        url = ""
+        for _ in range(2):
+            server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), make_handler(url))
+            stack.callback(server.server_close)
+            thread = threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True)
+            thread.start()
+            stack.callback(server.shutdown)
+            url = f"http://127.0.0.1:{server.server_port}"
+        yield url, keys
+
+
+@pytest.mark.parametrize("provider", ["openai", "anthropic", "gemini", "ollama"])
+def test_an_adapter_does_not_follow_a_redirect_with_its_key(provider: str) -> None:
+    """The context store and the chat call models through the same adapters."""
+    with redirecting_servers() as (url, keys):
+        adapter = adapter_for(provider, "m", url=url, api_key="a-key")
+        with pytest.raises(ProviderFailed):
+            adapter.complete("Hi")
+
+    assert [] == keys
+
+
+def test_a_live_check_does_not_follow_a_redirect_with_its_key() -> None:
+    """The redirect is the answer."""
+    (change,) = propose(make_call("Hi")).changes
+    with redirecting_servers() as (url, keys):
+        plan = make_plan([approve_change(change)], ProviderAddresses({"openai": url}), {}, runs=1)
+        sent = LiveSender(HostPacing(threading.Event())).send(plan.calls[0], {"authorization": "Bearer a-key"})
+
+    assert (307, []) == (sent.exchange.status, keys)
+
+
+# Entries that mean everything.
+
+LISTS = ["allow", "hosts", "callsite.skip", "match.ignore_paths", "match.headers", "match.ignore_headers",
+         "test.allow_programs", "test.ignore_hosts", "test.may_skip", "test.may_repeat", "test.may_vary"]  # fmt: skip
+EVERYTHING = [
+    "*",
+    "**",
+    ".*",
+    "?*",
+    "*?",
+    "*.*",
+    "*@*",
+    "/",
+    ".",
+    "$",
+    "$.*",
+    "$[*]",
+    "*::*",
+    "[!x]*",
+    "[a-z]*",
+    "***",
+]
+
+
+def nest(setting: str, value: object) -> dict[str, Any]:
+    section, _, name = setting.rpartition(".")
+    return {section: {name: value}} if section else {name: value}
+
+
+@pytest.mark.parametrize("setting", LISTS)
+def test_an_entry_that_means_everything_is_refused(tmp_path: Path, setting: str) -> None:
+    """In every list; the error names it."""
+    for entry in EVERYTHING:
+        if "[" in entry and setting == "match.ignore_paths" and entry != "$[*]":
+            continue  # not a wildcard there
+        assert f"{setting}[1] is {entry!r}, which means everything" in refuse(tmp_path, **nest(setting, ["a", entry]))
+
+
+@pytest.mark.parametrize("ports", ["1-65535", "00001-65535"])
+def test_all_ports_at_once_are_refused(tmp_path: Path, ports: str) -> None:
+    """A range is for the ports that a test needs."""
+    assert "which means everything" in refuse(tmp_path, test={"allow_ports": [ports]})
+    assert load_config(str(configure(tmp_path, test={"allow_ports": ["32768-60999"]})), {})
+
+
+@pytest.mark.parametrize("setting", ["test.may_skip", "test.may_repeat", "test.may_vary"])
+@pytest.mark.parametrize("entry", ["*test*", "*::test_*", "*.py::*", "*t*"])
+def test_an_entry_that_means_every_test_is_refused(tmp_path: Path, setting: str, entry: str) -> None:
+    """By what all tests have in their names."""
+    assert "which means everything" in refuse(tmp_path, **nest(setting, [entry]))
+    assert load_config(str(configure(tmp_path, **nest(setting, ["tests/test_gpu.py::*"]))), {})
+
+
+@pytest.mark.parametrize(
+    "pattern", [".+", "(?s).+", r"[\s\S]+", "[^x]+|x", r"\S+", ".", r"\w+|\W+", "(?:.|\n)+", r"\PZ+"]
+)
+def test_an_expression_that_matches_every_text_is_refused(pattern: str) -> None:
+    """In `match.ignore_patterns` it would hide every prompt, in `redact_patterns` every answer."""
+    (finding,) = pattern_findings([pattern], CONFIG_FILE, "match.ignore_patterns")
+
+    assert "match.ignore_patterns[0] matches every text" == finding.message
+
+
+@pytest.mark.parametrize("pattern", ["[0-9]+", "Today is .+", "[a-z]+", r"\b\w{1,40}\b", "EMP-[0-9]{6}"])
+def test_an_expression_that_matches_some_texts_is_allowed(pattern: str) -> None:
+    """How much one hides is judged by the approved requests."""
+    assert [] == pattern_findings([pattern], CONFIG_FILE)
+
+
+@pytest.mark.parametrize("folder", ["/var/traces", "../traces", "a/../../traces", "~/../..", "a\\..\\..\\b"])
+def test_a_file_does_not_put_traces_outside_of_the_project(tmp_path: Path, folder: str) -> None:
+    """The user may, in the environment."""
+    assert "traces_dir leads out of the project" in refuse(tmp_path, traces_dir=folder)
+    (tmp_path / CONFIG_FILE).write_text("{}")
+    assert "/var/traces" == load_config(str(tmp_path), {"TRACEFORGE_TRACES_DIR": "/var/traces"}).config.traces_dir
+
+
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(max_size=9)
+    | st.sampled_from(["*", EVIL, "openai", "../x", "$.a", "1-2", "\ud800"]),
+    lambda inner: st.lists(inner, max_size=4)
+    | st.dictionaries(st.sampled_from([*Config.__struct_fields__, "url", "same_as", "openai"]), inner, max_size=4),
+    max_leaves=12,
+)  # fmt: skip
+
+
+@given(st.dictionaries(st.sampled_from([*Config.__struct_fields__, "x"]), json_values, max_size=6))
+def test_any_configuration_is_read_or_refused(
+    tmp_path_factory: pytest.TempPathFactory, values: dict[str, Any]
+) -> None:
+    """And what is read redirects no provider and leaves the project nowhere."""
+    folder = configure(tmp_path_factory.getbasetemp() / "fuzzed", **values)
+    try:
+        loaded = load_config(str(folder), {})
+    except (InvalidConfig, CannotRead):
+        return
+    urls = find_run_upstreams(loaded, {}).urls
+    for name, url in DEFAULT_UPSTREAMS.items():
+        assert urls[name].startswith(url)
+    assert (folder / loaded.config.traces_dir).resolve().is_relative_to(folder.resolve())
+
+
+# Files of other users.
+
+
+@pytest.fixture
+def shared(tmp_path: Path) -> Path:
+    """A folder that everybody can write to, with a folder of this user in it."""
+    folder = tmp_path / "shared"
+    (folder / "mine").mkdir(parents=True)
+    folder.chmod(0o1777)
+    return folder
+
+
+def give_away(*paths: Path) -> None:
+    for path in paths:
+        os.chown(path, STRANGER, STRANGER, follow_symlinks=False)
+
+
+def plant_config(folder: Path) -> None:
+    give_away(configure(folder) / CONFIG_FILE)
+
+
+def plant_pyproject(folder: Path) -> None:
+    (folder / "pyproject.toml").write_text("[tool.traceforge]\n")
+    give_away(folder / "pyproject.toml")
+
+
+def plant_snapshots(folder: Path) -> None:
+    (folder / ".ai-snapshots").mkdir()
+    give_away(folder / ".ai-snapshots")
+
+
+def plant_link(folder: Path) -> None:
+    """To a file of this user, who did not mean it as a configuration."""
+    (folder / "notes.json").write_text("{}")
+    (folder / CONFIG_FILE).symlink_to("notes.json")
+    give_away(folder / CONFIG_FILE)
+
+
+def plant_target(folder: Path) -> None:
+    """A link of this user, to a file that somebody else can change."""
+    (folder / "notes.json").write_text("{}")
+    (folder / CONFIG_FILE).symlink_to("notes.json")
+    give_away(folder / "notes.json")
+
+
+PLANTS = [plant_config, plant_pyproject, plant_snapshots, plant_link, plant_target]
+
+
+@needs_root
+@pytest.mark.parametrize("plant", PLANTS)
+def test_a_file_of_another_user_above_is_refused(shared: Path, plant: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also for root; the hint names the command that trusts it."""
+    plant(shared)
+    monkeypatch.chdir(shared / "mine")
+
+    with pytest.raises(UntrustedProject) as refused:
+        load_config(str(shared / "mine"), {})
+
+    assert f"traceforge trust {shared}" in refused.value.hint
+
+
+@needs_root
+def test_a_repository_of_another_user_above_makes_no_project(shared: Path) -> None:
+    """TraceForge would write traces beside it."""
+    (shared / ".git").mkdir()
+    assert str(shared) == find_project(str(shared / "mine"))
+
+    give_away(shared / ".git")
+
+    assert str(shared / "mine") == find_project(str(shared / "mine"))
+
+
+@needs_root
+def test_root_trusts_the_checkout_in_which_it_works(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As in a container of a CI service; not a folder above its own, nor one in which others can write."""
+    checkout = configure(tmp_path / "checkout")
+    (checkout / "src").mkdir()
+    (checkout / "roots").mkdir()
+    give_away(checkout, checkout / CONFIG_FILE, checkout / "src")
+
+    for folder in (checkout, checkout / "src"):
+        monkeypatch.chdir(folder)
+        assert str(checkout) == load_config(str(folder), {}).project
+    monkeypatch.chdir(checkout / "roots")
+    with pytest.raises(UntrustedProject):
+        load_config(str(checkout / "roots"), {})
+    monkeypatch.chdir(checkout)
+    checkout.chmod(0o777)
+    with pytest.raises(UntrustedProject):
+        load_config(str(checkout), {})
+
+
+@needs_root
+def test_a_nested_clone_does_not_obey_what_is_above_it(shared: Path) -> None:
+    """The search ends at its own repository."""
+    plant_config(shared)
+    (shared / "mine" / ".git").mkdir()
+
+    assert (str(shared / "mine"), "") == load_config(str(shared / "mine"), {})[0::3]
+
+
+@needs_root
+def test_trust_is_kept_in_the_users_own_list(shared: Path, tmp_path: Path) -> None:
+    """Given, listed and taken back with one command; a list of somebody else's is not believed."""
+    plant_config(shared)
+    state = tmp_path / "state"
+
+    def run(*words: str | Path) -> CommandResult:
+        return traceforge(*words, cwd=shared / "mine", XDG_STATE_HOME=str(state))
+
+    refused = run("config", "check")
+    assert (3, True) == (refused.code, f"error TF403: {shared / CONFIG_FILE} belongs to another user" in refused.err)
+    assert f"trusted: {shared}\n" == run("trust", shared).out
+    assert f"trusted already: {shared}\n" == run("trust", shared).out
+    assert (0, f"{shared}\n") == (run("config", "check").code, run("trust", "--list").out)
+    assert 0o600 == (state / "traceforge" / LIST_NAME).stat().st_mode & 0o777
+    give_away(state / "traceforge" / LIST_NAME)
+    assert 3 == run("config", "check").code
+    os.chown(state / "traceforge" / LIST_NAME, 0, 0)
+    assert f"not trusted: {shared}\n" == run("trust", shared, "--remove").out
+    assert (3, "") == (run("config", "check").code, run("trust", "--list").out)
+
+
+def test_the_list_of_trusted_projects_can_be_changed_from_python(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Twice changes nothing."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+
+    assert [True, False] == [trust_project("/a b"), trust_project("/a b")]
+    assert ["/a b"] == list_trusted_projects()
+    assert [True, False] == [distrust_project("/a b"), distrust_project("/a b")]
+    assert [] == list_trusted_projects()
