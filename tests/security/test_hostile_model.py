@@ -25,6 +25,7 @@ import pytest
 from support.command import COMMAND, CommandResult, traceforge
 from support.fake_secrets import draw
 from support.hostile_text import EVERYTHING, list_harm
+from support.stored_traces import call, store_calls
 from support.upstream import ReceivedRequest, ScriptedResponse, Upstream, upstream
 
 pytestmark = pytest.mark.slow  # Forty commands, each a process.
@@ -242,17 +243,13 @@ def test_a_hostile_model_harms_no_reader_of_the_context_store(model: Upstream, t
     victim.run(*ask, *option, codes=(1, 3))
 
 
-def test_a_flood_of_hostile_text_takes_little_memory(model: Upstream, tmp_path: Path) -> None:
+def test_a_flood_of_hostile_text_takes_little_memory(tmp_path: Path) -> None:
     """An answer of four mebibytes, all of it to be escaped, is cut before it is shown."""
-    victim = Victim(tmp_path, model.url)
-    text = "\\u202e" * (FLOOD_BYTES // 6)  # as JSON writes it
-    flood = json.dumps(chat_answer("x")).replace('"content": "x"', f'"content": "{text}"')
-    model.choose = lambda request: ScriptedResponse([flood.encode()])
-    victim.run("record", *victim.app("plain"), codes=(0, 1))
-    [trace] = json.loads(victim.run("trace", "list", "--json").out)
+    (tmp_path / "traceforge.config.json").write_text("{}")
+    [trace] = store_calls(tmp_path, call(1, "What is it?", "\u202e" * (FLOOD_BYTES // 3)))
 
     ran = subprocess.run(
-        [COMMAND, "trace", "show", trace["id"]], cwd=tmp_path, capture_output=True, text=True, check=False,
+        [COMMAND, "trace", "show", trace.id], cwd=tmp_path, capture_output=True, text=True, check=False,
         preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, MEMORY_BYTES)), env=dict(os.environ),
     )  # fmt: skip
 

@@ -32,7 +32,8 @@ from traceforge.report.ci_report import CaseOutcome, CaseResult
 from traceforge.report.github_report import annotation_lines, summary_markdown
 from traceforge.report.junit_report import junit_bytes
 from traceforge.report.sarif_report import sarif_bytes
-from traceforge.snapshots.formats.snapshot_format import write_document
+from traceforge.snapshots.formats.approval_format import ApprovedChange, Approver, write_approval
+from traceforge.snapshots.formats.snapshot_format import read_document, write_document
 from traceforge.snapshots.tree.manifest_rebuild import rebuild_manifest
 from traceforge.terminal import (
     escape_json,
@@ -215,6 +216,49 @@ def test_a_snapshot_is_shown_escaped(tmp_path: Path) -> None:
         assert_harmless(ran)
     for command in ("status", "test", "diff"):
         assert_harmless(traceforge(command, cwd=tmp_path))
+
+
+# Labels and authors
+
+
+def test_the_author_of_an_approval_is_escaped(tmp_path: Path) -> None:
+    """Git takes any name; the approval shows it, with its reason."""
+    root = write_tree(tmp_path / ".ai-snapshots", 1)
+    (record,) = read_document((root / "openai" / "snap-0000.json").read_bytes())
+    change = ApprovedChange("snap-0000", "openai/snap-0000.json", None, record.hash)
+    approver = Approver(EVERYTHING, EVERYTHING)
+    file, data = write_approval("2026-01-10T09:00:00.000Z", approver, EVERYTHING, [change])
+    (root / file).parent.mkdir()
+    (root / file).write_bytes(data)
+
+    shown = traceforge("snapshot", "show", "snap-0000", cwd=tmp_path)
+
+    assert "2026-01-10T09:00:00.000Z" in shown.out
+    for words in (("snapshot", "show", "snap-0000"), ("snapshot", "show", "snap-0000", "--json"), ("verify",)):
+        assert_harmless(traceforge(*words, cwd=tmp_path))
+
+
+def test_labels_of_the_context_store_are_escaped(tmp_path: Path) -> None:
+    """Of branches, keys and projects; and metadata, messages and ids that nobody has."""
+
+    def run(*words: str) -> CommandResult:
+        ran = traceforge("context", *words, cwd=tmp_path)
+        assert_harmless(ran)
+        return ran
+
+    session = json.loads(run("session", "create", "--metadata", json.dumps({EVERYTHING: EVERYTHING}), "--json").out)
+    label = f"{HOSTILE['azure']} {HOSTILE['osc52']} {HOSTILE['right-to-left']} {LINES['line-ending']}"
+    content = ("--type", "user_message", "--content", json.dumps(EVERYTHING))
+    for words in (("branch", "fork", session["id"], "--label", label), ("event", "append", session["id"], *content),
+                  ("project", "create", label), ("api-key", "create", "--scope=read", "--label", label)):  # fmt: skip
+        created = run(*words)
+        assert 0 == created.code, created
+    assert 0 != run("session", "show", EVERYTHING).code
+    for words in (("session", "show", session["id"]), ("branch", "list", session["id"]), ("log", session["id"]),
+                  ("event", "list", session["id"]), ("project", "list"), ("api-key", "list")):  # fmt: skip
+        shown = run(*words)
+        assert (0, True) == (shown.code, bool(shown.out)), words
+        run(*words, "--json")
 
 
 # Reports for CI services
