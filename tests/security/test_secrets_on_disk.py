@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import quopri
 import re
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -18,6 +19,8 @@ from support.exchanges import COMPOSER, make_exchange, trace_id
 from support.fake_secrets import draw
 from support.secret_shapes import SHAPES, make_shape
 from support.wire_transcripts import CHAT
+from traceforge.audit.secret_scan import scan_paths
+from traceforge.canon import JSON
 from traceforge.exchange import Caller, Exchange
 from traceforge.redact.redactor import Redactor
 from traceforge.traces.spool import SpoolWriter
@@ -85,6 +88,36 @@ def _in_stream(text: str) -> Exchange:
     )
 
 
+BOUNDARY = "9f86d081884c7d65"
+
+
+def make_multipart(*parts: tuple[str, bytes]) -> bytes:
+    """A multipart body of parts with these heads and contents."""
+    lines = [f"--{BOUNDARY}\r\n{head}\r\n\r\n".encode() + content for head, content in parts]
+    return b"\r\n".join([*lines, f"--{BOUNDARY}--\r\n".encode()])
+
+
+def _in_multipart(text: str) -> Exchange:
+    body = make_multipart(
+        ('Content-Disposition: form-data; name="purpose"', b"assistants"),
+        (
+            'Content-Disposition: form-data; name="file"; filename="notes.txt"\r\nContent-Type: text/plain',
+            text.encode(),
+        ),
+    )
+    return make_exchange(request=body, answer=ANSWER, request_media_type=f"multipart/form-data; boundary={BOUNDARY}")
+
+
+def _in_xml(text: str) -> Exchange:
+    body = f"<request><note>{text} </note></request>".encode()
+    return make_exchange(request=body, answer=ANSWER, request_media_type="application/xml")
+
+
+def _in_utf16(text: str) -> Exchange:
+    body = json.dumps({"model": "m", "messages": [{"role": "user", "content": text}]}).encode("utf-16")
+    return make_exchange(request=body, answer=ANSWER, request_media_type="application/json; charset=utf-16")
+
+
 def _in_error(text: str) -> Exchange:
     return make_exchange(request=PROMPT, answer={"error": {"message": text, "type": "x"}}, status=401)
 
@@ -106,6 +139,7 @@ def _in_caller(text: str) -> Exchange:
 PLACES: dict[str, Callable[[str], Exchange]] = {
     "prompt": _in_prompt, "header": _in_header, "query": _in_query, "tool arguments": _in_tool_arguments,
     "answer": _in_answer, "stream": _in_stream, "error": _in_error, "page": _in_page,
+    "multipart": _in_multipart, "xml": _in_xml, "utf-16": _in_utf16,
     "response header": _in_response_header, "scope, session and state": _in_caller,
 }  # fmt: skip
 
@@ -204,6 +238,149 @@ def test_no_part_of_the_source_header_stores_a_secret(template: str, tmp_path: P
     record(tmp_path, [make_exchange(request=PROMPT, answer=ANSWER, caller=caller)])
 
     assert secret.encode() not in read_disk(tmp_path)
+
+
+@pytest.mark.parametrize(
+    "head",
+    [
+        'Content-Disposition: form-data; name="api_key"',
+        "content-disposition: form-data; name=password",
+        'Content-Disposition: form-data; name="X-Acme-Token"\r\nContent-Type: text/plain',
+        "Content-Disposition: form-data; name*=utf-8''client%5Fsecret",
+        'Content-Type: text/plain\r\nContent-Disposition: form-data; filename="a"; name="token"',
+    ],
+)
+def test_a_part_with_a_secret_name_is_not_stored(head: str, tmp_path: Path) -> None:
+    """Its content need not look like a secret."""
+    body = make_multipart((head, b"open sesame"), ('Content-Disposition: form-data; name="model"', b"whisper-1"))
+    kind = f'multipart/form-data; boundary="{BOUNDARY}"'
+
+    record(tmp_path, [make_exchange(request=body, answer=ANSWER, request_media_type=kind)])
+
+    disk = read_disk(tmp_path)
+    assert (False, True) == (b"sesame" in disk, b"whisper-1" in disk)
+
+
+@pytest.mark.parametrize("encoding", ["base64", "quoted-printable"])
+def test_a_part_with_a_transfer_encoding_is_examined(encoding: str) -> None:
+    """It is decoded for that, and encoded again where a secret was in it."""
+    secret = "ghp_" + draw(Random(5), 36)
+    content = f"note = {secret} ü".encode()
+    encoded = base64.encodebytes(content) if encoding == "base64" else quopri.encodestring(content)
+    head = f"Content-Disposition: form-data; name=n\r\nContent-Transfer-Encoding: {encoding}"
+
+    cleaned = REDACTOR.redact_body(make_multipart((head, encoded)), f"multipart/form-data; boundary={BOUNDARY}").value
+
+    inner = cleaned.split(b"\r\n\r\n")[1].split(f"--{BOUNDARY}".encode())[0]
+    decoded = base64.b64decode(inner) if encoding == "base64" else quopri.decodestring(inner)
+    assert "note = [REDACTED] ü" == decoded.decode().strip()
+
+
+def test_a_multipart_body_without_a_secret_is_unchanged() -> None:
+    """Also an image, a part inside of a part, and a body without its last line."""
+    image = bytes(range(256)) * 4
+    inner = make_multipart(("Content-Type: image/png", image)).replace(BOUNDARY.encode(), b"inner")
+    body = make_multipart(
+        ('Content-Disposition: form-data; name="image"; filename="a.png"\r\nContent-Type: image/png', image),
+        ("Content-Type: multipart/mixed; boundary=inner", inner),
+    )
+    kind = f"multipart/form-data; boundary={BOUNDARY}"
+
+    assert (body, body[:-9]) == (REDACTOR.redact_body(body, kind).value, REDACTOR.redact_body(body[:-9], kind).value)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "<Password>{}</Password>",
+        '<soap:Body><wsse:Password Type="Text">{}</wsse:Password></soap:Body>',
+        "<apiKey><![CDATA[{}]]></apiKey>",
+        "<client_secret>\n  {}\n</client_secret>",
+        '<login user="ann" password="{}"/>',
+        '<add key="ApiKey" value="{}"/>',
+        "<input name='password' type='hidden' value='{}'>",
+        "<key>Password</key>\n<string>{}</string>",
+        "&lt;Password&gt;{}&lt;/Password&gt;",
+    ],
+)
+def test_a_secret_element_or_attribute_is_not_stored(text: str, tmp_path: Path) -> None:
+    """In a body of XML, in a prompt and in a tool's arguments; with a value that does not look like a secret."""
+    bodies = [
+        _in_xml(text.format("mellon")),
+        _in_prompt(text.format("mellon")),
+        _in_tool_arguments(text.format("mellon")),
+    ]
+
+    record(tmp_path, [replace(exchange, id=trace_id(number)) for number, exchange in enumerate(bodies)])
+
+    assert b"mellon" not in read_disk(tmp_path)
+
+
+@pytest.mark.parametrize("codec", ["utf-16", "utf-16-le", "utf-16-be", "utf-32", "utf-32-le", "utf-32-be"])
+@pytest.mark.parametrize("tail", [b"", b"x"])
+def test_no_encoding_of_unicode_hides_a_secret(codec: str, tail: bytes, tmp_path: Path) -> None:
+    """With and without a byte order mark and a charset, and with half a character at the end."""
+    secret = "sk_live_" + draw(Random(7), 24)
+    body = json.dumps({"messages": [{"content": f"ü {secret} 请"}], "password": "mellon"}, ensure_ascii=False)
+    exchanges = [
+        make_exchange(request=body.encode(codec) + tail, answer=body.encode(codec) + tail, number=1),
+        make_exchange(
+            request=b"\xff\xfa" + body.encode(codec), answer=ANSWER, number=2, request_media_type="image/png"
+        ),
+    ]
+
+    record(tmp_path, exchanges)
+
+    disk = read_disk(tmp_path)
+    assert (False, False) == (secret.encode() in disk, b"mellon" in disk)
+
+
+@pytest.mark.parametrize("mark", [b"\xff\xfe", b"\xfe\xff", b"\xff\xfe\0\0", b"a\0b\0"])
+@pytest.mark.parametrize(
+    "kind", ["text/plain", "application/json; charset=utf-16", "application/x-www-form-urlencoded"]
+)
+def test_a_wrong_mark_or_charset_hides_nothing(mark: bytes, kind: str) -> None:
+    """What claims to be UTF-16 is examined as bytes, too."""
+    secret = "sk_live_" + draw(Random(8), 24)
+
+    assert secret.encode() not in REDACTOR.redact_body(mark + f"&note={secret}".encode(), kind).value
+
+
+def test_a_wide_body_without_a_secret_is_unchanged() -> None:
+    for codec in ("utf-16", "utf-16-le", "utf-32-be"):
+        body = '{"messages": ["Grüße, 请"], "max_tokens": 4096}'.encode(codec)
+
+        assert body == REDACTOR.redact_body(body, "application/json").value
+
+
+def test_redact_check_reads_wide_files_and_finds_what_redaction_finds(tmp_path: Path) -> None:
+    """A file in UTF-16 is text, and no binary file."""
+    shapes = [make_shape(name, Random(9)) for name in SHAPES]
+    for number, shape in enumerate(shapes):
+        (tmp_path / f"{number:03}.txt").write_bytes(shape.text.encode("utf-16" if number % 2 else "utf-8"))
+
+    scan = scan_paths(REDACTOR, [str(tmp_path)])
+
+    assert len(shapes) == scan.checked
+    assert [f"{number:03}.txt" for number in range(len(shapes))] == sorted(
+        {Path(finding.file).name for finding in scan.findings}
+    )
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        {"name": "OPENAI_API_KEY", "value": "mellon"},
+        {"key": "Authorization", "value": "mellon"},
+        {"env": [{"name": "DB_PASSWORD", "value": "mellon"}]},
+        {"parameters": [{"key": "X-Acme-Token", "value": "mellon", "enabled": True}]},
+    ],
+)
+def test_a_value_beside_a_secret_name_is_not_stored(value: JSON, tmp_path: Path) -> None:
+    """As Kubernetes lists variables, and clients of HTTP list headers."""
+    record(tmp_path, [make_exchange(request={"model": "m", "metadata": value}, answer=ANSWER)])
+
+    assert b"mellon" not in read_disk(tmp_path)
 
 
 def _with_response_headers(exchange: Exchange, headers: Sequence[tuple[str, str]]) -> Exchange:

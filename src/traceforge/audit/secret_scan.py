@@ -13,6 +13,7 @@ from traceforge.config import SNAPSHOTS_DIR
 from traceforge.errors import CannotRead, InvalidFile, NotJSON
 from traceforge.files import list_folder, read_file
 from traceforge.findings import IO, Finding
+from traceforge.redact.body_encodings import read_wide_text
 from traceforge.redact.redactor import Redactor
 from traceforge.snapshots.formats.approval_format import read_approval
 from traceforge.snapshots.formats.tree_layout import APPROVALS_DIR, SIGNERS_NAME
@@ -77,9 +78,10 @@ def _scan_file(redactor: Redactor, file: str, *, follow_links: bool) -> list[Fin
         data = read_file(file, follow_links=follow_links, bytes_max=SCAN_BYTES_MAX)
     except CannotRead as exc:
         return [exc.finding(file)]
-    if b"\0" in data[:_BINARY_PROBE_BYTES]:
+    wide = read_wide_text(data)
+    if wide is None and b"\0" in data[:_BINARY_PROBE_BYTES]:
         return None
-    content = data.decode("utf-8", "replace")
+    content = wide.text if wide else data.decode("utf-8", "replace")
     public_addresses = _find_public_addresses(file, data)
     return [
         Finding(file, _line_and_column(content, span.start), RULE, f"{span.type} in the file", _HINT)

@@ -43,9 +43,12 @@ def text(file: str, jsonl: bool) -> None:
 
 def _clean(redactor: Redactor, data: bytes) -> bytes:
     try:
-        return redactor.redact_text(data.decode()).encode()
+        text = data.decode()
     except UnicodeDecodeError:
+        text = "\0"
+    if "\0" in text:  # another encoding, or no text
         return redactor.redact_body(data, "application/octet-stream").value
+    return redactor.redact_text(text).encode()
 
 
 def _clean_line(redactor: Redactor, line: bytes, where: str) -> bytes:

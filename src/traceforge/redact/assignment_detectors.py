@@ -51,6 +51,9 @@ _OTHER_KEY = re.compile(
     rb"|search|metric|log|trace|span|topic|queue|shard|bucket|tag|field|column|param|attr|property|json|dict|locale)"
     rb"[_.-]?key$|^key[0-9]*$|(?:monkey|donkey|turkey|hotkey|hockey|whiskey|jockey)$"
 )
+_CONNECTION_FIELD = re.compile(
+    rb"(?i)(?:server|host|data[ _]?source|user(?:[ _]?(?:id|name))?|uid|database|endpoint|port)\s?=[^;]{0,128};"
+)
 _DOTTED = re.compile(rb"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)+\Z")
 _IDENTIFIER = re.compile(rb"[A-Za-z_]\w*\Z")
 _AWS_NAME = re.compile(rb"(?i)aws.*secret")
@@ -90,9 +93,9 @@ def _is_in_connection(text: bytes, match: re.Match[bytes], name: bytes) -> bool:
     """A password between the `;` of a connection string, where any word may be one: `Uid=app;Pwd=mellon;`."""
     before = text[max(0, match.start() - _CONNECTION_BYTES) : match.start()].rpartition(b"\n")[2]
     value = match["bare"]
-    if not _PASSWORD_NAME.search(name) or b"=" not in before or b";" not in before:
+    if not _PASSWORD_NAME.search(name) or match["sign"].strip() != b"=" or not _CONNECTION_FIELD.search(before):
         return False
-    return match["sign"].strip() == b"=" and not is_placeholder(value) and b"%" not in value
+    return not is_placeholder(value) and not is_common_word(value) and b"%" not in value
 
 
 def _is_assigned(name: bytes, value: bytes, *, is_quoted: bool, is_tight: bool) -> bool:

@@ -14,10 +14,11 @@ from typing import Any, NamedTuple
 from traceforge.canon import DEPTH_MAX, JSON, is_deeper_than, json_bytes, json_path, try_parse_json
 from traceforge.redact.redactions import REDACTED, Redacted, Redaction
 from traceforge.redact.scanner import SecretSpan
-from traceforge.redact.secret_finder import NameKind, SecretFinder, decode, encode
-from traceforge.redact.secret_names import SCHEMA_KEYS
+from traceforge.redact.secret_finder import NameKind, SecretFinder, decode, encode, is_plain_value
+from traceforge.redact.secret_names import SCHEMA_KEYS, is_secret_header_name
 
 CARD_MIN = 10**11  # A smaller number cannot be a payment card and is not scanned.
+NAME_LENGTH_MAX = 128
 _BORDER = "\x00"  # Stands between two texts. No detector crosses it.
 
 Node = tuple["Node | None", str | int]  # The way from the root: the parent's way, and the key below it.
@@ -78,6 +79,9 @@ class _TextCollector:
     ) -> None:
         known_kind = self._finder.name_kinds.get
         slots = self.slots
+        if "value" in members and self._is_named_secret(members):
+            self._collect_secret_member(members["value"], (node, "value"))
+            members = {key: child for key, child in members.items() if key != "value"}
         for key, child in members.items():
             kind = type(child)
             if known_kind(key, NameKind.FIELD) and self._finder.find_name_kind(key):
@@ -93,6 +97,13 @@ class _TextCollector:
                 todo.append((child, (node, key), key in SCHEMA_KEYS))
             elif (kind is int or kind is float) and child >= CARD_MIN:
                 self._collect_number(child, (node, key), f'{key}": ')
+
+    def _is_named_secret(self, members: dict[str, Any]) -> bool:
+        """Whether this is a secret in the form `{"name": "OPENAI_API_KEY", "value": "…"}`."""
+        name = members.get("name", members.get("key"))
+        if type(name) is not str or type(members["value"]) is not str or len(name) > NAME_LENGTH_MAX:
+            return False
+        return is_secret_header_name(name) and not is_plain_value(members["value"])
 
     def _collect_secret_member(self, value: Any, node: Node) -> None:  # noqa: ANN401 (any JSON)
         if _is_secret_value(self._finder, value):

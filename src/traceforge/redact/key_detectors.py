@@ -265,7 +265,10 @@ _PEM_END = re.compile(rb"-{4,5} ?END[ A-Z0-9]{0,24} PRIVATE KEY(?: BLOCK)? ?-{4,
 _PEM_BODY = re.compile(rb"(?:[A-Za-z0-9+/=\s\"'`,*#>|]|\\[nrt]|\+|-(?!----)|[:.()])*")
 # `-----BEGIN` in base64, as it begins, and as it stands after one or two bytes more.
 _PEM_BASE64_MARK = rb"(?:LS0tLS1CRUdJTi|0tLS0tQkVHSU4g|tLS0tLUJFR0lOI)"
-_PEM_BASE64 = re.compile(rb"(?:[A-Za-z0-9+/_-]|\s|\\{1,2}[nr]){20,65536}={0,2}")
+_PEM_BASE64 = re.compile(rb"(?:[A-Za-z0-9+/_-]+|\s+|\\{1,2}[nr]){1,4096}={0,2}")
+_PEM_HEAD_BYTES = 160
+_LINE_BREAKS = re.compile(rb"\s+|\\{1,2}[nr]")
+_BASE64_HEAD = re.compile(rb"[A-Za-z0-9+/_-]*")
 _BASE64_BEFORE = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/"
 # The first bytes of a private key without lines around it: RSA, EC and Ed25519 in DER, and OpenSSH.
 _DER_MARK = (
@@ -273,7 +276,7 @@ _DER_MARK = (
     rb"|M[HI][A-Za-z0-9+/]{0,3}AgEBBC|MC4CAQAwBQYDK2VwBCIEI|b3BlbnNzaC1rZXktdjEA)"
 )
 _ED25519_BYTES, _RSA_BYTES_MIN = 60, 120
-_DER = re.compile(rb"(?:[A-Za-z0-9+/]|\s|\\{1,2}[nr]){40,65536}={0,2}")
+_DER = re.compile(rb"(?:[A-Za-z0-9+/]+|\s+|\\{1,2}[nr]){1,4096}={0,2}")
 
 
 def _pem(text: bytes, start: int, _: int) -> ByteRange | None:
@@ -295,12 +298,11 @@ def _pem_base64(text: bytes, start: int, _: int) -> ByteRange | None:
     """A block that was encoded once more, as environment variables hold it."""
     before = text[max(0, start - 8) : start]
     first = start - len(before) + len(before.rstrip(_BASE64_BEFORE))
-    match = _PEM_BASE64.match(text, first)
-    if match is None or not any(
-        b"PRIVATE KEY" in _decode(b"".join(match[0].split())[shift:160]) for shift in range(4)
-    ):
+    head = _LINE_BREAKS.sub(b"", text[first : first + _PEM_HEAD_BYTES])  # Enough to tell, and little to look at.
+    if not any(b"PRIVATE KEY" in _decode(_BASE64_HEAD.match(head, shift)[0]) for shift in range(4)):  # type: ignore[index]
         return None
-    return match.span()
+    match = _PEM_BASE64.match(text, first)
+    return match.span() if match else None
 
 
 def _der(text: bytes, start: int, _: int) -> ByteRange | None:

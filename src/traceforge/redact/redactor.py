@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from traceforge.canon import JSON, json_bytes, json_path, parse_json
 from traceforge.config import Config
 from traceforge.errors import NotJSON
+from traceforge.redact.body_encodings import Part, WideText, decode_part, find_parts, read_wide_text
 from traceforge.redact.json_redaction import Slot, keep_valid_json_text, redact_json, redact_slots
 from traceforge.redact.markers import SecretMarkers
 from traceforge.redact.redactions import REDACTED, Redacted, Redaction, TextSpan
@@ -30,6 +31,7 @@ from traceforge.redact.stream_redaction import (
 from traceforge.redact.url_redaction import redact_form, redact_url
 
 FORM_TYPE = "application/x-www-form-urlencoded"
+MULTIPART_DEPTH_MAX = 4  # A deeper one is cleaned as text.
 EVENT_TYPES = ("text/event-stream", "application/x-ndjson", "application/jsonl", "application/x-jsonlines")
 
 
@@ -134,13 +136,24 @@ class Redactor:
         """Whether the name of a URL parameter makes its value a secret."""
         return self._finder.is_secret_parameter(name)
 
-    def redact_body(self, data: bytes, media_type: str = "", path: str = "$") -> Redacted[bytes]:
+    def redact_body(self, data: bytes, media_type: str = "", path: str = "$", *, depth: int = 0) -> Redacted[bytes]:
         """A whole body without secrets; the same bytes, if it has none.
 
-        JSON is cleaned as a value, a form by its names, events as a stream, and everything else as text: binary
-        bodies are scanned, too.
+        JSON is cleaned as a value, a form by its names, events as a stream, a multipart body part by part, and
+        everything else as text: binary bodies are scanned, too. UTF-16 and UTF-32 are decoded first. `depth` counts
+        the multipart bodies around this one.
         """
+        wide = read_wide_text(data, media_type)
+        if wide is None:
+            return self._redact_narrow_body(data, media_type, path, depth)
+        decoded = self._redact_wide_body(data, wide, media_type, path, depth)
+        narrow = self._redact_narrow_body(decoded.value, media_type, path, depth)  # The mark or charset may be wrong.
+        return Redacted(narrow.value, [*decoded.log, *narrow.log])
+
+    def _redact_narrow_body(self, data: bytes, media_type: str, path: str, depth: int) -> Redacted[bytes]:
         kind = _base_media_type(media_type)
+        if kind.startswith("multipart/") and depth < MULTIPART_DEPTH_MAX:
+            return self._redact_multipart(data, media_type, path, depth)
         if kind in EVENT_TYPES:
             events = redact_events(self._finder, [data])
             return Redacted(b"".join(events.value), events.log)
@@ -160,9 +173,12 @@ class Redactor:
         A secret that crosses the border of two chunks, or of two events in them, is found too.
         """
         data = b"".join(chunks)
-        if _base_media_type(media_type) in EVENT_TYPES or data.lstrip()[:6] in (b"data: ", b"event:"):
+        is_wide = read_wide_text(data, media_type) is not None
+        if not is_wide and (
+            _base_media_type(media_type) in EVENT_TYPES or data.lstrip()[:6] in (b"data: ", b"event:")
+        ):
             return redact_events(self._finder, chunks)
-        array = redact_array(self._finder, chunks) if data.lstrip()[:1] == b"[" else None
+        array = redact_array(self._finder, chunks) if not is_wide and data.lstrip()[:1] == b"[" else None
         if array is not None:
             return array
         body = self.redact_body(data, media_type)
@@ -193,8 +209,45 @@ class Redactor:
             return Redacted(rewritten, [])  # A member that another of its name replaced held a secret.
         return Redacted(data, [])
 
+    def _redact_wide_body(
+        self, data: bytes, wide: WideText, media_type: str, path: str, depth: int
+    ) -> Redacted[bytes]:
+        """A body in UTF-16 or UTF-32: cleaned as its text, and encoded again in the same way."""
+        text = encode(wide.text)
+        cleaned = self._redact_narrow_body(text, media_type, path, depth)
+        if cleaned.value == text:
+            return Redacted(data, cleaned.log)
+        return Redacted(wide.encode(decode(cleaned.value)), cleaned.log)
+
+    def _redact_multipart(self, data: bytes, media_type: str, path: str, depth: int) -> Redacted[bytes]:
+        """A multipart body: a part with a secret name as a whole, every other part by its own media type."""
+        parts = find_parts(data, media_type)
+        if not parts:
+            return self._redact_text_body(data, path)
+        log: list[Redaction] = []
+        pieces: list[bytes] = []
+        last = 0
+        for part in parts:
+            head = self._redact_text_body(data[slice(*part.head)], path)
+            body = self._redact_part(part, data[slice(*part.body)], path, depth)
+            log += (*head.log, *body.log)
+            pieces += (data[last : part.head[0]], head.value, data[part.head[1] : part.body[0]], body.value)
+            last = part.body[1]
+        return Redacted(b"".join([*pieces, data[last:]]) if log else data, log)
+
+    def _redact_part(self, part: Part, body: bytes, path: str, depth: int) -> Redacted[bytes]:
+        content, encode_content = decode_part(body, part.encoding)
+        if self._finder.is_secret_part(part.name):
+            secret = content.decode("utf-8", "replace").strip()
+            if self._finder.is_allowed(secret):
+                return Redacted(body, [])
+            marker = self._finder.marker_for(secret).encode()
+            return Redacted(encode_content(marker), [Redaction(path, 0, "FIELD", secret)])
+        cleaned = self.redact_body(content, part.media_type, path, depth=depth + 1)
+        return Redacted(encode_content(cleaned.value), cleaned.log) if cleaned.log else Redacted(body, [])
+
     def _redact_text_body(self, data: bytes, path: str) -> Redacted[bytes]:
-        secrets = self._finder.find_secrets(data)
+        secrets = self._finder.find_secrets_in_bytes(data)
         log = [
             Redaction(path, span.start, span.type, data[item.start : item.end].decode(errors="replace"))
             for span, item in zip(_spans(data, secrets, is_ascii=data.isascii()), secrets, strict=True)

@@ -17,6 +17,7 @@ from traceforge.redact import (
     assignment_detectors,
     context_detectors,
     key_detectors,
+    markup_detectors,
     personal_detectors,
     vendor_keys,
 )
@@ -158,6 +159,7 @@ def built_in_detectors(fields: Iterable[str] = ()) -> tuple[Detector, ...]:
         *key_detectors.BLOCKS,
         *vendor_keys.DETECTORS,
         *context_detectors.DETECTORS,
+        *markup_detectors.DETECTORS,
         *assignment_detectors.DETECTORS,
         *personal_detectors.DETECTORS,
     )

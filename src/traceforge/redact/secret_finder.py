@@ -9,6 +9,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from enum import IntEnum
 
+from traceforge.redact.body_encodings import find_wide_runs
 from traceforge.redact.custom_patterns import compile_allow, compile_patterns
 from traceforge.redact.redactions import MARKER_PATTERN, REDACTED
 from traceforge.redact.scanner import Scanner, SecretSpan, get_scanner, merge_spans
@@ -84,6 +85,16 @@ class SecretFinder:
             spans = [item for item in spans if not self._allow.fullmatch(text[item.start : item.end])]
         return spans
 
+    def find_secrets_in_bytes(self, data: bytes) -> list[SecretSpan]:
+        """Every secret in bytes that may be no text: also in pieces of UTF-16 and UTF-32, sorted."""
+        spans = self.find_secrets(data)
+        wide = [
+            SecretSpan(start + item.start * width, start + item.end * width, item.type)
+            for start, width, text in find_wide_runs(data)
+            for item in self.find_secrets(text)
+        ]
+        return merge_spans([*spans, *wide]) if wide else spans
+
     def remember_clean_headers(self, headers: Iterable[tuple[str, str]]) -> None:
         """These headers hold nothing; they need not be looked at again."""
         if len(self.clean_headers) >= HEADERS_REMEMBERED_MAX:
@@ -155,7 +166,7 @@ class SecretFinder:
         kind = self.find_header_kind(name)
         if kind == HeaderKind.PLAIN or (kind == HeaderKind.RESPONSE_ACCOUNT and not is_response):
             return False
-        if kind == HeaderKind.SECRET_ENDING and _PLAIN_VALUE.fullmatch(value):
+        if kind == HeaderKind.SECRET_ENDING and is_plain_value(value):
             return False
         return not self.is_allowed(value)
 
@@ -163,11 +174,20 @@ class SecretFinder:
         """Whether this is the name of a secret URL parameter."""
         return fold_name(name) in self._parameters
 
+    def is_secret_part(self, name: str) -> bool:
+        """Whether this is the name of a secret part of a multipart body."""
+        return self.is_secret_parameter(name) or is_secret_header_name(name)
+
     def is_allowed(self, value: str) -> bool:
         """Whether a value under a secret name is kept: it is empty, redacted already, or an exception of the user."""
         if not value or _MARKER.fullmatch(value):
             return True
         return self._allow is not None and self._allow.fullmatch(encode(value)) is not None
+
+
+def is_plain_value(value: str) -> bool:
+    """Whether a value is no secret whatever its name ends in: a number, a boolean, nothing."""
+    return _PLAIN_VALUE.fullmatch(value) is not None
 
 
 def encode(text: str) -> bytes:

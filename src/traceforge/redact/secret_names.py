@@ -80,6 +80,11 @@ def is_secret_header_name(name: str) -> bool:
     )
 
 
+def is_secret_field_name(name: str) -> bool:
+    """Whether the value of a field of this name is always a secret."""
+    return fold_name(name) in _FIELDS
+
+
 def is_account_header_name(name: str) -> bool:
     """Whether a provider names the caller's organisation, project or account in a header of this name."""
     return fold_name(name) in _ACCOUNTS

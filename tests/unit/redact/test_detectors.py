@@ -78,6 +78,19 @@ def test_a_secret_after_an_escaped_line_break_is_found(kind: str) -> None:
         "f47ac10b-58cc-4372-a567-0e02b2c3d479",
         "sk-your-api-key-here, sk-xxxxxxxxxxxxxxxxxxxxxxxx",
         "AKIAIOSFODNN7EXAMPLE",
+        "openai.api_key = YOUR_API_KEY, sk-..., key = os.environ['X_KEY'], token = get_token()",
+        'client = OpenAI(api_key="YOUR_API_KEY"); client = Client(token="<your-token>")',
+        "export OPENAI_API_KEY=your-key-here; export TOKEN=$GITHUB_TOKEN; PASSWORD=changeme",
+        '"id": "resp_68a1b2c3d4e5f60718293a4b5c6d7e8f", "call_id": "call_9f86d081884c7d659a2feaa0c55ad015"',
+        "the key msg_01XFDUDYJgAACzvnptvVoYEL and the token toolu_01A09q90qw90lq917835lq9",
+        "sha256:9f86d081884c7d659a2feaa0c55ad0159f86d081884c7d659a2feaa0c55ad015",
+        '"system_fingerprint": "fp_9f86d08188", "cache_key": "9f86d081884c7d659a2feaa0c55ad015"',
+        "<token>the</token> <key>name</key> <label for='password'>Password</label> <input type=\"password\">",
+        "python train.py --max-tokens 4096 --tokenizer gpt2 --key-file server.pem --auth none",
+        "password: string, secret: bool, token: str | None = None, api_key: str = Field(...)",
+        "the password must have 8 characters and the key is under the mat",
+        "mysql -u root -p; docker login -u ann -p $PASSWORD; git log -p main",
+        '{"name": "max_token", "value": "4096"}, {"name": "city", "value": "Paris"}',
     ],
 )
 def test_a_text_that_only_looks_like_a_secret_is_unchanged(text: str) -> None:
@@ -160,6 +173,9 @@ HOSTILE = [
     "sk-", " sk-aaaaaaaaaaaaaaaa", "-eyJaaaaaaaa", " eyJhbGciOiJI.", "-----BEGIN PRIVATE KEY-----", "a@b.", "a@b.c",
     "://a:b@", "4111-", "4111111111111111 ", "password=", 'secret="', "authorization: ", "bearer aaaaaaaaaaaa ",
     '"password":"', '\\"password\\":\\"', '"password":"\\"', "\\", "curl -u a:", "LS0tLS1CRUdJTi", "JQQJ99A", "\0",
+    "<password>", "<password a", ' password="', 'name="token" ', "--token ", "a_live_aaaaaaaaaaaaaaaaaaaa",
+    " hvs.aaaaaaaaaaaaaaaaaaaaaaaa", "0tLS0tQkVHSU4g", "MIIEvQIBADANBgkqhkiG9w0BAQEFAASC", "mysql -a -p",
+    "Pwd=aaaaaa;",
 ]  # fmt: skip
 
 

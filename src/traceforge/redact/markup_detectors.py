@@ -1,0 +1,89 @@
+"""Secrets in XML and HTML, by the name of their element or attribute.
+
+In: text with markup, also escaped as in a JSON string or with `&lt;`. Out: the range of the value. Never: parses a
+document: markup stands in prompts and error pages as well, whole or cut off.
+"""
+
+from __future__ import annotations
+
+import re
+
+from traceforge.redact.detector import ByteRange, Detector
+from traceforge.redact.plausibility import is_common_word, is_opaque, is_password, is_placeholder, is_random
+from traceforge.redact.secret_names import is_secret_field_name
+
+_WORD = rb"(?i:passw(?:or)?d|passphrase|passcode|pwd|secret|key|token|credentials?|auth(?:orization)?)"
+_NAME = rb"[A-Za-z0-9_.:-]{0,40}" + _WORD + rb"[A-Za-z0-9_-]{0,12}"
+_OPEN, _CLOSE = rb"(?:<|&lt;)", rb"(?:>|&gt;)"
+_CDATA = rb"(?:<!\[CDATA\[)?"
+_VALUE = rb"(?P<value>[^\x00<>&]{1,8192}(?:&(?!lt;|gt;)[^\x00<>&]{0,1024}){0,64})"
+_ELEMENT = re.compile(
+    _OPEN + rb"(?P<name>" + _NAME + rb")(?:\s[^\x00<>&]{0,300}?)?" + _CLOSE + rb"\s{0,16}"
+    + _CDATA + rb"\s{0,16}" + _VALUE
+    + rb"(?:\]\]>\s{0,16})?(?:(?:<|&lt;)\\?/|\Z)"
+)  # fmt: skip
+_PLIST = re.compile(
+    _OPEN + rb"key" + _CLOSE + rb"\s{0,8}(?P<name>" + _NAME + rb")\s{0,8}" + _OPEN + rb"\\?/key" + _CLOSE
+    + rb"(?:\s|\\[nrt]){0,64}" + _OPEN + rb"(?:string|data)" + _CLOSE + rb"\s{0,16}" + _VALUE
+    + rb"(?:<|&lt;|\Z)"
+)  # fmt: skip
+_QUOTE = rb"\\{0,3}(?:[\"']|&quot;)"
+_PAIR = re.compile(
+    rb"(?i:name|key|id)\s{0,4}=\s{0,4}" + _QUOTE + rb"(?P<name>" + _NAME + rb")" + _QUOTE
+    + rb"[^\x00<>]{0,200}?\s(?i:value)\s{0,4}=\s{0,4}" + _QUOTE + rb"(?P<value>[^\x00\"'<>&\\]{1,4096})"
+)  # fmt: skip
+_ATTRIBUTE = re.compile(
+    rb"\s(?P<name>" + _NAME + rb")\s{0,4}=\s{0,4}" + _QUOTE + rb"(?P<value>[^\x00\"'<>&\\\s]{1,4096})"
+)
+_TAG_BYTES = 400  # How far before an attribute its tag may begin.
+
+
+def _is_secret(name: bytes, value: bytes) -> bool:
+    """Any value under a name that is wholly secret; under another that ends so, one that looks like a secret."""
+    local_name = name.rpartition(b":")[2].rpartition(b".")[2].decode("latin-1")
+    value = value.strip()
+    if not value or is_placeholder(value) or value.count(b" ") > 4:
+        return False
+    if is_secret_field_name(local_name):
+        return True
+    folded = local_name.lower()
+    if folded.endswith(("password", "passwd", "passphrase", "pwd", "secret")):
+        return is_password(value) or (len(value) >= 6 and b" " not in value and not is_common_word(value))
+    return is_random(value) if folded.endswith(("token", "apikey", "api-key", "api_key")) else is_opaque(value)
+
+
+def _value_of(match: re.Match[bytes] | None) -> ByteRange | None:
+    if match is None or not _is_secret(match["name"], match["value"]):
+        return None
+    return match.start("value"), match.start("value") + len(match["value"].rstrip())
+
+
+def _element(text: bytes, start: int, _: int) -> ByteRange | None:
+    """`<Password>…</Password>`, with attributes, a namespace or CDATA."""
+    return _value_of(_ELEMENT.match(text, start))
+
+
+def _plist(text: bytes, start: int, _: int) -> ByteRange | None:
+    """`<key>Password</key><string>…</string>`, as in a property list."""
+    return _value_of(_PLIST.match(text, start))
+
+
+def _pair(text: bytes, start: int, _: int) -> ByteRange | None:
+    """`<add key="ApiKey" value="…"/>`, `<param name="password" value="…">`."""
+    return _value_of(_PAIR.match(text, start))
+
+
+def _attribute(text: bytes, start: int, _: int) -> ByteRange | None:
+    """`<login password="…">`: inside a tag, and not in other text."""
+    tag = text[max(0, start - _TAG_BYTES) : start]
+    if max(tag.rfind(b"<"), tag.rfind(b"&lt;")) <= max(tag.rfind(b">"), tag.rfind(b"&gt;")):
+        return None
+    return _value_of(_ATTRIBUTE.match(text, start))
+
+
+DETECTORS = (
+    Detector("FIELD", _OPEN + _NAME + rb"(?:\s[^\x00<>&]{0,300})?" + _CLOSE + rb"\s{0,16}[^\x00\s]", _element),
+    Detector("FIELD", _OPEN + rb"key" + _CLOSE + rb"\s{0,8}" + _NAME + rb"\s{0,8}" + _OPEN + rb"\\?/key", _plist),
+    Detector("FIELD", rb"(?i:name|key|id)\s{0,4}=\s{0,4}" + _QUOTE + _NAME + _QUOTE, _pair),
+    Detector("FIELD", rb"\s" + _NAME + rb"\s{0,4}=\s{0,4}" + _QUOTE + rb"[^\x00\"'<>&\\\s]", _attribute),
+)
