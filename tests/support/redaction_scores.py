@@ -16,6 +16,7 @@ from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
+from zlib import crc32
 
 import zstandard
 
@@ -34,7 +35,6 @@ GOALS = {
 NOT_SECRET = frozenset(
     {
         "Amazon Resource Name", "AWS S3 Bucket", "AWS Account ID", "GitHub Client ID", "MongoDB API Private Key",
-        "JSON Web Token Secret",
     }
 )  # fmt: skip
 
@@ -89,6 +89,22 @@ def scores(redactor: Redactor) -> dict[str, Score]:
                 matched[kind] += any(_overlap(span, label) for span in spans)
             wrong.update(_wrong(row, spans))
     return {kind: Score(matched[kind], labelled[kind], wrong[kind]) for kind in GOALS}
+
+
+def score_halves(redactor: Redactor) -> tuple[Score, Score]:
+    """The score of all keys on each half of the corpus, divided by the digest of the text.
+
+    Detectors are written with the first half in view; the second shows what they find in texts that nobody looked at.
+    """
+    halves = ([0, 0, 0], [0, 0, 0])
+    for row in rows("focus"):
+        half = halves[crc32(row["text"].encode()) % 2]
+        spans = redactor.find_secrets(row["text"])
+        labels = [label for label, kind in _labels(row) if kind not in PERSONAL.values()]
+        half[0] += sum(any(_overlap(span, label) for span in spans) for label in labels)
+        half[1] += len(labels)
+        half[2] += sum(kind not in PERSONAL.values() for kind in _wrong(row, spans))
+    return Score(*halves[0]), Score(*halves[1])
 
 
 def _labels(row: dict[str, Any]) -> Iterator[tuple[dict[str, Any], str]]:

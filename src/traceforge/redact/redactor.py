@@ -15,6 +15,7 @@ from traceforge.canon import JSON, json_bytes, json_path, parse_json
 from traceforge.config import Config
 from traceforge.errors import NotJSON
 from traceforge.redact.body_encodings import Part, WideText, decode_part, find_parts, read_wide_text
+from traceforge.redact.command_lines import redact_command
 from traceforge.redact.json_redaction import Slot, keep_valid_json_text, redact_json, redact_slots
 from traceforge.redact.markers import SecretMarkers
 from traceforge.redact.redactions import REDACTED, Redacted, Redaction, TextSpan
@@ -131,6 +132,10 @@ class Redactor:
     def redact_url(self, url: str, path: str = "$") -> Redacted[str]:
         """A URL without user and password, secret parameters, and anything that a detector finds."""
         return redact_url(self._finder, url, path)
+
+    def redact_command(self, words: Sequence[str]) -> str:
+        """The words of a command as one line of shell, without the values of options with a secret name."""
+        return redact_command(self._finder, words)
 
     def is_secret_parameter(self, name: str) -> bool:
         """Whether the name of a URL parameter makes its value a secret."""

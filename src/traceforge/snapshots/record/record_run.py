@@ -103,7 +103,7 @@ def _describe_run(snapshots: ProjectSnapshots, run: CommandRun) -> RecordedScope
 
 def redacted_scope(loaded: LoadedConfig, command: Sequence[str]) -> str:
     """The scope of a command, which is stored in snapshots and may hold a secret."""
-    return Redactor.from_config(loaded.config).redact_text(command_scope(command))
+    return command_scope(command, Redactor.from_config(loaded.config).redact_command)
 
 
 class _LiveRun(NamedTuple):

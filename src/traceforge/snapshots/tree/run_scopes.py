@@ -12,7 +12,7 @@ from __future__ import annotations
 import os
 import re
 import shlex
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from functools import lru_cache
 
 from traceforge.capture.hook.pytest_scopes import PREFIX as SHARED_PREFIX
@@ -23,10 +23,13 @@ COMMAND_PREFIX = "$ "  # starts the scope of a command
 _PYTHON = r"python[0-9.]*(?:\.exe)?"
 
 
-def command_scope(words: Sequence[str]) -> str:
-    """The scope of a command's calls outside of tests. It does not depend on which Python runs it, or from where."""
+def command_scope(words: Sequence[str], join: Callable[[Sequence[str]], str] = shlex.join) -> str:
+    """The scope of a command's calls outside of tests. It does not depend on which Python runs it, or from where.
+
+    `join` makes a line of its words.
+    """
     program = os.path.basename(words[0])
-    return COMMAND_PREFIX + shlex.join(["python" if re.fullmatch(_PYTHON, program) else program, *words[1:]])
+    return COMMAND_PREFIX + join(["python" if re.fullmatch(_PYTHON, program) else program, *words[1:]])
 
 
 def is_test_scope(scope: str) -> bool:
