@@ -1,4 +1,4 @@
-"""Where a request goes and which headers it has (item 3 of issue 18)."""
+"""Where a request goes and which headers it has."""
 
 from __future__ import annotations
 

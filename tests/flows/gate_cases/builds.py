@@ -1,4 +1,4 @@
-"""What a build compares with its base (items 1, 2 and 5 of issue 18)."""
+"""What a build compares with its base."""
 
 # ruff: noqa: E501  # A row of a table is a line.
 

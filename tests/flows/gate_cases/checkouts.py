@@ -1,4 +1,4 @@
-"""What a pull request brings, and what it does to the approved tree (items 1 and 8 of issue 18)."""
+"""What a pull request brings, and what it does to the approved tree."""
 
 # ruff: noqa: E501  # A row of a table is a line.
 

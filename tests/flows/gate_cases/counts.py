@@ -1,4 +1,4 @@
-"""How often a test asks, and which test asks (item 4 of issue 18)."""
+"""How often a test asks, and which test asks."""
 
 # ruff: noqa: E501  # A row of a table is a line.
 

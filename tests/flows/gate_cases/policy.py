@@ -1,4 +1,4 @@
-"""Policy is behaviour: a change of a setting that the gate obeys needs an approval (item 2 of issue 18)."""
+"""Policy is behaviour: a change of a setting that the gate obeys needs an approval."""
 
 # ruff: noqa: E501  # A row of a table is a line.
 

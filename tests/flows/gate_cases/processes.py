@@ -1,4 +1,4 @@
-"""Nobody leaves unseen: child processes, other programs, connections past the hooks (items 5 and 7 of issue 18)."""
+"""Nobody leaves unseen: child processes, other programs, connections past the hooks."""
 
 # ruff: noqa: E501  # A row of a table is a line.
 

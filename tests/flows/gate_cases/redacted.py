@@ -1,4 +1,4 @@
-"""Redacted parts are compared, or the run is not green (items 6 and 9 of issue 18)."""
+"""Redacted parts are compared, or the run is not green."""
 
 # ruff: noqa: E501  # A row of a table is a line.
 

@@ -1,4 +1,4 @@
-"""What the plugin must notice as `traceforge test` does (item 5 of issue 18)."""
+"""What the plugin must notice as `traceforge test` does."""
 
 # ruff: noqa: E501  # A row of a table is a line.
 
