@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from traceforge.capture.proxy.replayed_call import ReplayedCall
     from traceforge.capture.proxy.worker_state import WorkerState
 
+REQUESTS_PER_TURN_MAX = 16  # Of one connection, so that requests sent ahead do not keep the other clients waiting.
 REMEMBER_HEAD_TRIES_MAX = 3  # After so many heads in a row that did not repeat, no further one is remembered.
 
 _RESET_ON_CLOSE = struct.pack("ii", 1, 0)  # SO_LINGER: on, 0 seconds.
@@ -35,9 +36,9 @@ class ClientConnection(asyncio.Protocol):
     """One connection; its requests are served in turn."""
 
     __slots__ = (
-        "_body", "_call", "_descriptor", "_discarded_bytes", "_is_client_full", "_is_closing", "_is_upstream_full",
-        "_keep_alive", "_limits", "_pipelined", "_reader", "_reading_paused", "_remember_tries", "_repeated_head",
-        "_state", "deadline", "peer", "transport",
+        "_body", "_call", "_descriptor", "_discarded_bytes", "_has_yielded", "_is_client_full", "_is_closing",
+        "_is_upstream_full", "_keep_alive", "_limits", "_pipelined", "_reader", "_reading_paused",
+        "_remember_tries", "_repeated_head", "_state", "deadline", "peer", "transport",
     )  # fmt: skip
 
     transport: asyncio.Transport
@@ -57,6 +58,7 @@ class ClientConnection(asyncio.Protocol):
         self._is_upstream_full = False  # The upstream cannot take more of the request.
         self._reading_paused = False
         self._is_client_full = False  # The client has not taken what was written.
+        self._has_yielded = False  # The next request is read in the loop's next turn.
         self.deadline = 0.0  # 0: none.
         self.peer = ""
 
@@ -92,11 +94,28 @@ class ClientConnection(asyncio.Protocol):
             # Its response was malformed, so we could not tell its end. The client could: it sends the next request.
             self._call.on_client_disconnected()
             self._call = None
-        while data and self._call is None and self._body is None and not (self._is_closing or self._is_client_full):
+        for _ in range(REQUESTS_PER_TURN_MAX):
+            if not data or self._call is not None or self._body is not None or self._is_blocked:
+                break
             data = self._read_head(data)
+        else:  # Let the other connections have their turn.
+            if data and self._call is None and self._body is None and not self._is_blocked:
+                self._has_yielded = True
+                self._state.resume_later(self)
         if data and not self._is_closing:
             self._pipelined += data
             self._update_reading()
+
+    @property
+    def _is_blocked(self) -> bool:
+        """Whether no request may be read now, although none is served."""
+        return self._is_closing or self._is_client_full or self._has_yielded
+
+    def resume(self) -> None:
+        """Read on in the requests that were sent ahead."""
+        self._has_yielded = False
+        if not self._is_blocked:
+            self._read_next_request()
 
     def _read_head(self, data: bytes) -> bytes:
         """Read one head and serve its request; return the bytes after the request."""
@@ -372,5 +391,5 @@ class ClientConnection(asyncio.Protocol):
             if self._body is not None:
                 self._set_deadline(self._limits.body_seconds)
             self._call.on_client_ready()
-        elif self._body is None and not self._is_closing:
+        elif self._body is None and not self._is_blocked:
             self._read_next_request()

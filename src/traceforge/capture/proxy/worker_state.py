@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from typing import TYPE_CHECKING
 
 from traceforge.capture.engine import Engine
@@ -56,8 +57,21 @@ class WorkerState:
         self.recording = CallRecording(engine, self.metrics, loop=self.loop)
         self.pool = UpstreamPool(self.loop, self.metrics)
         self.connections: ClientConnections[ClientConnection] = ClientConnections(limits.connections)
+        self._yielded: deque[ClientConnection] = deque()  # Those whose clients sent many requests ahead.
         self.draining = False
         self.looping_upstreams: set[str] = set()  # Names of upstreams that lead back to this proxy.
+
+    def resume_later(self, connection: ClientConnection) -> None:
+        """Let a connection read on in a later turn of the loop: one in each turn, so that turns are short."""
+        self._yielded.append(connection)
+        if len(self._yielded) == 1:
+            self.loop.call_soon(self._resume_next)
+
+    def _resume_next(self) -> None:
+        self._yielded[0].resume()  # It may go to the end of the queue again.
+        self._yielded.popleft()
+        if self._yielded:
+            self.loop.call_soon(self._resume_next)
 
     def open_call(self, client: ClientConnection, request: PreparedRequest) -> RelayedCall | ReplayedCall:
         """A call to the upstream, or to the recordings."""
