@@ -50,6 +50,7 @@ FILE_OPENERS = {
     "chat.chat_server": "the page that ships with the package",
     "cli.main": "the null device, when standard output was closed",
     "cli.ci_report_files": "appends to the summary file that GitHub Actions names",
+    "pytest_plugin.plugin_gate": "late calls of workers of pytest-xdist, for the process that started them",
     "packs.pack_archive": "streams the archive of a pack, which may be larger than memory",
     "ssh_signing": "writes key and signature for `ssh-keygen` into a temporary folder",
     "capture.run": "the report of a run's Node.js processes, and what /proc says about processes",

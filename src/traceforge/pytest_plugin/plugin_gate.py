@@ -5,16 +5,16 @@ In: pytest's hooks. Out: failed tests, lines of the summary, the exit status. Ne
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
 from traceforge.build_environment import is_ci
+from traceforge.canon import json_bytes, parse_json
 from traceforge.capture.hook.pytest_scopes import leave_pytest
 from traceforge.config import load_config
 from traceforge.errors import TraceForgeError
@@ -136,15 +136,15 @@ class PluginGate:
         flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | getattr(os, "O_NOFOLLOW", 0)
         with suppress(OSError):  # A worker on another machine: what it prints is all.
             descriptor = os.open(file, flags, 0o600)
-            with open(descriptor, "w", encoding="utf-8") as stream:
-                stream.write("".join(f"{json.dumps([self.project, message])}\n" for message in messages))
+            with open(descriptor, "wb") as stream:
+                stream.write(b"".join(json_bytes([self.project, message]) + b"\n" for message in messages))
 
     def _read_late_calls(self) -> list[str]:
         """What the workers asked in this project while they exited."""
         file = self._config.stash.get(LATE_CALLS_FILE, None)
         if file is None or not file.exists():
             return []
-        rows = [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()]
+        rows = cast("list[list[str]]", [parse_json(line) for line in file.read_bytes().splitlines()])
         self._config.add_cleanup(lambda: file.unlink(missing_ok=True))
         return [message for project, message in rows if project == self.project]
 
