@@ -91,6 +91,62 @@ def test_a_damaged_tree_of_a_package_that_is_not_collected_is_not_judged(site: S
     assert (4, True) == (collected.code, "the snapshots do not verify" in collected.err + collected.out), collected
 
 
+COMMAND_WAYS = {"the root": ["."], "paths": ["packages/b", "packages/a"], "one package": ["packages/b"]}
+
+
+@pytest.mark.parametrize(
+    "way", [name if name == "the root" else pytest.param(name, marks=pytest.mark.slow) for name in COMMAND_WAYS]
+)
+def test_the_command_judges_each_package_by_its_own_snapshots_too(site: Site, way: str) -> None:
+    """From the top, as plain pytest does: green, red for a change, and red for a call that is gone."""
+    words = site.pytest(*COMMAND_WAYS[way])
+
+    green = site.run("test", *words)
+    site.edit("Name a law.", "Name a soup.", "packages/b/test_it.py")
+    changed = site.run("test", *words)
+    site.edit("ask('Name a soup.')", "pass", "packages/b/test_it.py")
+    gone = site.run("test", *words)
+
+    calls = 2 if way == "one package" else 4
+    assert (0, True) == (green.code, f"{calls} calls replayed" in green.err), green
+    assert (1, True) == (changed.code, "GT1 the request of" in changed.err), changed
+    assert (1, 1, True) == (gone.code, gone.err.count("GT3 "), "packages/b/" in gone.err), gone
+
+
+@pytest.mark.slow
+def test_the_command_does_not_judge_a_damaged_tree_of_which_no_test_runs(site: Site) -> None:
+    (site.folder / "packages" / "b" / ".ai-snapshots" / "manifest.json").write_text("{}")
+
+    beside = site.run("test", *site.pytest("packages/a"))
+    collected = site.run("test", *site.pytest("packages"))
+
+    assert 0 == beside.code, beside
+    assert (1, True) == (collected.code, "packages/b/.ai-snapshots/manifest.json" in collected.err), collected
+
+
+LEFT_OUT = {
+    "norecursedirs": "norecursedirs = b\n",
+    "testpaths": "testpaths = packages/a\n",
+    "--ignore": "addopts = --import-mode=importlib --ignore=packages/b\n",
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("way", LEFT_OUT)
+def test_a_file_that_leaves_a_package_out_is_not_green_in_a_build(site: Site, way: str) -> None:
+    """The command asks for all tests."""
+    lines = LEFT_OUT[way] if "addopts" in LEFT_OUT[way] else f"addopts = --import-mode=importlib\n{LEFT_OUT[way]}"
+    (site.folder / "pytest.ini").write_text(f"[pytest]\npythonpath = .\n{lines}")
+    site.tests = "-q"
+
+    tested = site.run("test", *site.pytest(), CI="true")
+    plugged = site.plugin(CI="true")
+
+    assert 3 == tested.code, tested
+    assert "test_it.py::test_it did not run, and its approved call was not compared" in tested.err
+    assert (1, True) == (plugged.code, "test_it.py::test_it did not run" in plugged.out), plugged
+
+
 @pytest.mark.slow
 def test_a_snapshot_of_a_package_that_is_not_used_is_found_from_above(site: Site) -> None:
     """Tests have other node ids there."""

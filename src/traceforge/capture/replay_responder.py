@@ -6,6 +6,7 @@ a failure is a response, too, or the client would try again; it counts as unmatc
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple
 
 from traceforge.capture.hook.in_flight_call import InFlightCall
@@ -47,11 +48,20 @@ class ReplayResponder(NamedTuple):
     player: Player
     pace: float = 0.0  # How many times as fast as recorded chunks are sent; 0: at once.
     allow_upstream: bool = False  # A request without a recording goes to its upstream, and is recorded.
+    choose_player: Callable[[str], Player] | None = None  # by scope, where several players answer
+
+    def restart_scope(self, scope: str) -> None:
+        """A test begins, perhaps again: it gets the same responses again."""
+        player = self._find_player(scope)
+        player.restart_scope(player.name_scope(scope))
+
+    def _find_player(self, scope: str) -> Player:
+        return self.player if self.choose_player is None else self.choose_player(scope)
 
     def find(self, method: str, url: str, claims: HeaderClaims, body: bytes) -> ReplayResult:
         """The recording for a request, or why there is none."""
         try:
-            return self.player.play(
+            return self._find_player(claims.caller.scope).play(
                 method, url, claims.upstream, body, claims.caller, allow_upstream=self.allow_upstream
             )
         except Exception as exc:  # noqa: BLE001

@@ -9,29 +9,34 @@ from __future__ import annotations
 import atexit
 import os
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from traceforge.build_environment import frozen_environment
+from traceforge.build_environment import frozen_environment, is_ci
 from traceforge.capture.hook.pytest_scopes import OPENED, START
 from traceforge.config import find_project
 from traceforge.errors import BaseUnavailable, TraceForgeError
 from traceforge.pytest_plugin import GATES_KEY, LOADED_ENVIRONMENT, find_snapshots_folder, is_worker
 from traceforge.pytest_plugin.plugin_gate import PluginGate
 from traceforge.pytest_plugin.scope_hooks import ScopeHooks
-from traceforge.report.text_format import finding_lines
+from traceforge.report.text_format import finding_lines, hint_line
+from traceforge.snapshots.gate.nested_projects import find_left_out_projects, list_nested_projects
 from traceforge.snapshots.tree.base_commit import check_against_base
 from traceforge.terminal import escape_text
 
+LEFT_OUT_PLUGIN = "traceforge-left-out"
 NO_SNAPSHOTS_HINT = "A project that never had snapshots needs neither: run pytest --traceforge=off."
 
 
 def open_gates(config: pytest.Config, mode: str, folders: Sequence[Path]) -> None:
     """Open the gates of the projects in these folders, or else of a new one."""
+    is_watched = config.pluginmanager.has_plugin(LEFT_OUT_PLUGIN)
+    if is_ci(LOADED_ENVIRONMENT) and not is_worker(config) and not is_watched:
+        config.pluginmanager.register(LeftOutProjects(config), LEFT_OUT_PLUGIN)
     if not folders and not mode:
         with frozen_environment(LOADED_ENVIRONMENT):
             refuse_removed_tree(config)
@@ -79,6 +84,38 @@ def is_main_program() -> bool:
     return name.partition(".")[0] in ("pytest", "py")
 
 
+class LeftOutProjects:
+    """In CI: projects with snapshots of which a file of the project left everything out, so that no gate is open."""
+
+    def __init__(self, config: pytest.Config) -> None:
+        self._config = config
+        self._lines: list[str] = []
+
+    @pytest.hookimpl(hookwrapper=True, trylast=True)
+    def pytest_sessionfinish(self, session: pytest.Session) -> Generator[None, None, None]:
+        """All gates have judged; under pytest-xdist, all workers have reported theirs."""
+        yield
+        if session.exitstatus != pytest.ExitCode.OK or is_worker(self._config):
+            return
+        gates = self._config.stash.get(GATES_KEY, None)
+        words = ["pytest", *map(str, self._config.invocation_params.args)]
+        with frozen_environment(LOADED_ENVIRONMENT):
+            project = find_project(str(self._config.rootpath))
+            judged = gates.folders if gates is not None else ()
+            findings = list(find_left_out_projects(list_nested_projects(project, words), judged, words))
+        for finding in findings:
+            self._lines += [f"unchecked: {finding.message}", hint_line(finding.hint)]
+        if findings:
+            session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+    def pytest_terminal_summary(self, terminalreporter: Any) -> None:  # noqa: ANN401 (a private class of pytest)
+        """Print what was left out."""
+        if self._lines:
+            terminalreporter.section("traceforge", red=True)
+            for line in self._lines:
+                terminalreporter.write_line(line)
+
+
 class ProjectGates:
     """The gates by folder; `current` is the one that answers calls now."""
 
@@ -106,6 +143,11 @@ class ProjectGates:
             gate.process.add_scope_event(START, OPENED)
             if self.current is None and not self._stands_down:
                 self._switch(gate)
+
+    @property
+    def folders(self) -> set[str]:
+        """The folders whose gates are open."""
+        return {str(folder) for folder in self._gates}
 
     def release(self) -> None:
         """Pytest ends. In a process that ends with it, calls are answered until then."""

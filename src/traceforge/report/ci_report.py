@@ -100,6 +100,8 @@ def build_test_report(test_run: TestRun, code: int, folder: str) -> CIReport:
 def _is_in_tree(gate_finding: GateFinding, test_run: TestRun) -> bool:
     """Whether a finding names its file relative to the snapshot tree."""
     rule = gate_finding.finding.rule
+    if f"{SNAPSHOTS_DIR}/" in gate_finding.finding.file:  # of a project below
+        return False
     return rule in (UNUSED_RULE, CALLS_RULE) or (test_run.run is None and rule not in (POLICY_RULE, EFFECT_RULE))
 
 

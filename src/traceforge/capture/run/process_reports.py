@@ -159,7 +159,7 @@ class ProcessConnection:
         if event == BEGAN:
             self._reports.current_tests[self._pid] = scope
         if event == BEGAN and self._reports._replay is not None:
-            self._reports._replay.player.restart_scope(scope)
+            self._reports._replay.restart_scope(scope)
 
     def _read_refusal(self, head: dict[str, Any]) -> RefusedConnection:
         scope = parse_test(str(head.get("test", "")))[:NAME_LENGTH_MAX]

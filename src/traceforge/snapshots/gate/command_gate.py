@@ -9,18 +9,27 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from traceforge.capture.replay_responder import ReplayResponder
 from traceforge.capture.run.command_runner import CommandRun, run_command
 from traceforge.capture.run.local_programs import list_unknown_programs, make_allow_hint
 from traceforge.capture.run.offline import OfflineReport
+from traceforge.capture.run.suite_events import SuiteEvents
 from traceforge.config import LoadedConfig, current_folder
 from traceforge.findings import IO, Finding
 from traceforge.snapshots.gate.gate_findings import GateFinding
-from traceforge.snapshots.gate.gate_judgement import RunObservations, judge_requests, judge_run, observe_replay
+from traceforge.snapshots.gate.gate_judgement import (
+    RunObservations,
+    judge_requests,
+    judge_run,
+    merge_observations,
+    observe_replay,
+)
 from traceforge.snapshots.gate.import_guard import refuse_imports
+from traceforge.snapshots.gate.nested_projects import NestedProjects, find_left_out_projects
 from traceforge.snapshots.gate.null_recorder import NullRecorder
-from traceforge.snapshots.gate.unselected_tests import find_unselected_tests
+from traceforge.snapshots.gate.unselected_tests import find_unselected_tests, find_whole_paths
 from traceforge.snapshots.record.record_run import redacted_scope
 from traceforge.snapshots.tree.base_commit import check_against_base
 from traceforge.snapshots.tree.project_snapshots import (
@@ -78,29 +87,84 @@ def run_test(
     if compared.findings:
         findings = [GateFinding(finding, 0) for finding in compared.findings]
         return TestRun(snapshots, None, findings, base_line=compared.line)
-    environ = find_recorded_variables(snapshots.approved_calls).restore(os.environ, loaded.config.upstreams)
-    replay = ReplayResponder(snapshots.player)
+    folder = current_folder()
+    nested = NestedProjects(loaded.project, find_whole_paths(command) or [folder], folder)
+    nested.compare_with_base(base)  # The command could change what is read later.
+    approved_calls = [*snapshots.approved_calls, *nested.list_approved_calls()]
+    environ = find_recorded_variables(approved_calls).restore(os.environ, loaded.config.upstreams)
+    replay = ReplayResponder(
+        snapshots.player, choose_player=lambda scope: nested.choose_player(scope, snapshots.player)
+    )
     imports = refuse_imports()
     run = run_command(command, loaded, NullRecorder(), environ, with_proxy=True, replay=replay, offline=True)
-    refused = run.offline_report.refused if run.offline_report is not None else {}
-    findings = judge_requests(snapshots, snapshots.player.unmatched, refused, COMMAND)
-    observations = observe_replay(snapshots)
-    observations.scope_starts = dict(run.suite.scope_starts)
-    observations.broken_scopes = sorted(run.suite.broken_scopes)
-    observations.workers = max(1, len(run.suite.workers))
-    observations.gone_cases = list_gone_cases(snapshots, run.suite.collected, is_selection=run.suite.is_selection)
-    judgement = judge_run(
-        snapshots, observations, run.tests, command_passed=run.exit_code == 0, allow_unused=allow_unused
+    verdict = _judge_project(
+        snapshots, run, nested.select_events(run.suite, None), command, allow_unused=allow_unused
     )
-    unchecked = [*_find_unseen(run), *_find_unguarded(loaded, run), *judgement.unchecked]
-    unchecked += find_unselected_tests(snapshots, run.tests, command)
+    verdicts = [verdict, *_judge_nested(nested, run, command, allow_unused=allow_unused)]
+    findings = [finding for verdict in verdicts for finding in verdict.findings]
+    refused = run.offline_report.refused if run.offline_report is not None else {}
+    findings += judge_requests(snapshots, (), refused, COMMAND)
+    unchecked = [*_find_unseen(run), *_find_unguarded(loaded, run)]
+    unchecked += [finding for verdict in verdicts for finding in verdict.unchecked]
+    unchecked += find_left_out_projects(nested.projects, nested.list_judged(run.suite), command)
     for name in sorted(imports.refused):
         message = f"TraceForge wanted to load {name} after the command had started, and did not"
         unchecked.append(Finding(COMMAND, "", IO, message, _REPORT_HINT))
-    if not observations.replayed and not snapshots.player.unmatched:
-        hint = _NO_CALL_HINT if snapshots.approved_calls else _NOTHING_APPROVED_HINT
+    observations = merge_observations(verdict.observations for verdict in verdicts)
+    if not observations.replayed and not observations.missed_scopes and not snapshots.player.unmatched:
+        hint = _NO_CALL_HINT if approved_calls else _NOTHING_APPROVED_HINT
         unchecked.append(Finding(COMMAND, "", IO, "no call was replayed at all", hint))
-    return TestRun(snapshots, run, findings + judgement.findings, unchecked, observations, compared.line)
+    return TestRun(snapshots, run, findings, unchecked, observations, compared.line)
+
+
+class _ProjectVerdict(NamedTuple):
+    """What a run did with the snapshots of one project."""
+
+    findings: list[GateFinding]
+    unchecked: Sequence[Finding] = ()
+    observations: RunObservations = RunObservations()
+
+
+def _judge_project(
+    snapshots: ProjectSnapshots, run: CommandRun, suite: SuiteEvents, command: Sequence[str], *, allow_unused: bool
+) -> _ProjectVerdict:
+    """Judge the calls of a project; `suite` has the events of its scopes."""
+    findings = judge_requests(snapshots, snapshots.player.unmatched, {}, COMMAND)
+    observations = observe_replay(snapshots)
+    observations.scope_starts = dict(suite.scope_starts)
+    observations.broken_scopes = sorted(suite.broken_scopes)
+    observations.workers = max(1, len(suite.workers))
+    observations.gone_cases = list_gone_cases(snapshots, suite.collected, is_selection=suite.is_selection)
+    command_passed = run.exit_code == 0 and bool(snapshots.player.default_scope)
+    judgement = judge_run(
+        snapshots, observations, suite.tests, command_passed=command_passed, allow_unused=allow_unused
+    )
+    unchecked = [*judgement.unchecked, *find_unselected_tests(snapshots, suite.tests, command)]
+    return _ProjectVerdict([*findings, *judgement.findings], unchecked, observations)
+
+
+def _judge_nested(
+    nested: NestedProjects, run: CommandRun, command: Sequence[str], *, allow_unused: bool
+) -> Iterator[_ProjectVerdict]:
+    """Judge the projects below whose tests were collected, each by its own snapshots.
+
+    Raises:
+        TraceForgeError: the configuration or the key of one cannot be used.
+    """
+    judged = nested.list_judged(run.suite)
+    for project in nested.projects:
+        if project.folder not in judged:
+            continue
+        snapshots, problems = project.snapshots, project.problems
+        if problems:
+            yield _ProjectVerdict([project.name_finding(GateFinding(finding, 0)) for finding in problems])
+            continue
+        suite = nested.select_events(run.suite, project)
+        verdict = _judge_project(snapshots, run, suite, command, allow_unused=allow_unused)
+        yield verdict._replace(
+            findings=list(map(project.name_finding, verdict.findings)),
+            unchecked=[project.name_location(finding) for finding in verdict.unchecked],
+        )
 
 
 def _find_unseen(run: CommandRun) -> Iterator[Finding]:

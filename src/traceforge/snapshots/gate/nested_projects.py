@@ -1,0 +1,197 @@
+"""The projects below a project whose tests a command runs: in a monorepo, each package may have snapshots.
+
+In: a project, the paths that a command asks for, and the scopes of its calls. Out: the project that each scope
+belongs to, which is the nearest folder upwards from its file that has `.ai-snapshots`, as for the pytest plugin.
+Never: fails because of a damaged tree of which no test runs.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import replace
+from functools import cached_property
+
+from traceforge.build_environment import is_ci
+from traceforge.capture.hook.pytest_scopes import PREFIX as SHARED_PREFIX
+from traceforge.capture.run.suite_events import SuiteEvents
+from traceforge.config import SNAPSHOTS_DIR, current_folder, load_config
+from traceforge.errors import TraceForgeError
+from traceforge.findings import Finding
+from traceforge.replay.player import Player
+from traceforge.snapshots.gate.gate_findings import GateFinding
+from traceforge.snapshots.gate.unselected_tests import find_unselected_tests, find_whole_paths
+from traceforge.snapshots.tree.approved_calls import ApprovedCall
+from traceforge.snapshots.tree.base_commit import check_against_base
+from traceforge.snapshots.tree.project_snapshots import ProjectSnapshots, open_snapshots
+
+SKIPPED_FOLDERS = frozenset({"__pycache__", "node_modules", "site-packages"})  # and those with a leading dot
+
+
+def list_nested_folders(project: str, paths: Sequence[str]) -> list[str]:
+    """The folders with snapshots below a project, around and below some paths; the deepest first."""
+    project = os.path.realpath(project)
+    folders: set[str] = set()
+    for path in map(os.path.realpath, paths):
+        folder = path
+        while folder.startswith(os.path.join(project, "")):
+            folders.add(folder)
+            folder = os.path.dirname(folder)
+        folders.update(_list_subfolders(path))
+    nested = [folder for folder in folders if os.path.lexists(os.path.join(folder, SNAPSHOTS_DIR))]
+    return sorted((folder for folder in nested if folder != project), key=lambda folder: (-len(folder), folder))
+
+
+def _list_subfolders(top: str) -> Iterator[str]:
+    for folder, names, files in os.walk(top):
+        if "pyvenv.cfg" in files:
+            names.clear()
+        names[:] = [name for name in names if not name.startswith(".") and name not in SKIPPED_FOLDERS]
+        yield folder
+
+
+class NestedProject:
+    """A project below another one; its snapshots are opened when they are first needed."""
+
+    def __init__(self, folder: str, current_folder: str) -> None:
+        self.folder = folder
+        below = os.path.relpath(folder, os.path.realpath(current_folder)).replace(os.sep, "/")
+        self._differences: Sequence[Finding] = ()
+        self.prefix = "" if below.startswith("..") or below == "." else f"{below}/"
+
+    @cached_property
+    def snapshots(self) -> ProjectSnapshots:
+        """The snapshots, with a player that knows the tests of this project by the names they have in its folder.
+
+        Raises:
+            TraceForgeError: the configuration or the key of the project cannot be used.
+        """
+        snapshots = open_snapshots(load_config(self.folder))
+        snapshots.player.scope_prefix = self.prefix
+        return snapshots
+
+    def compare_with_base(self, base: str | None) -> None:
+        """Compare the tree with the commit `base`, and in CI with that of the build."""
+        if self.can_answer:
+            stored, loaded = self.snapshots.tree_report.stored, self.snapshots.loaded
+            self._differences = check_against_base(
+                self.folder, stored, base, start=self.folder, loaded=loaded
+            ).findings
+
+    @property
+    def problems(self) -> Sequence[Finding]:
+        """Why the tree cannot be judged by: its own findings, or what differs from the base."""
+        return self.snapshots.findings or self._differences
+
+    @property
+    def can_answer(self) -> bool:
+        """Whether the tree verifies, and can answer calls."""
+        try:
+            return not self.snapshots.findings
+        except TraceForgeError:
+            return False
+
+    def name_finding(self, gate_finding: GateFinding) -> GateFinding:
+        """A finding with its tests and files as they are named in the current folder."""
+        scopes = tuple(self._add_prefix(scope) for scope in gate_finding.scopes)
+        return gate_finding._replace(finding=self.name_location(gate_finding.finding), scopes=scopes)
+
+    def name_location(self, finding: Finding) -> Finding:
+        """A finding about a test or a file of the project, named as in the current folder."""
+        return finding._replace(file=self._add_prefix(finding.file))
+
+    def _add_prefix(self, name: str) -> str:
+        file = name.partition("::")[0].partition(":")[0]
+        if os.path.exists(os.path.join(self.folder, SNAPSHOTS_DIR, file)):
+            return f"{self.prefix}{SNAPSHOTS_DIR}/{name}"
+        is_below = os.path.exists(os.path.join(self.folder, file)) and not name.startswith(self.prefix or "/")
+        return f"{self.prefix}{name}" if is_below else name
+
+
+class NestedProjects:
+    """The projects below one, and which of them a scope belongs to."""
+
+    def __init__(self, project: str, paths: Sequence[str], current_folder: str) -> None:
+        self._current_folder = os.path.realpath(current_folder)
+        self.projects = [NestedProject(folder, current_folder) for folder in list_nested_folders(project, paths)]
+        # Node ids begin at the root of pytest, which may be the current folder, or a path that it was given.
+        self._starts = [self._current_folder, *paths, *(nested.folder for nested in self.projects)]
+        self._owners: dict[str, NestedProject | None] = {}  # by file
+
+    def find_owner(self, scope: str) -> NestedProject | None:
+        """The project of a test, a fixture or an import; None: it belongs to no project below."""
+        if not self.projects:
+            return None
+        file = _find_file_name(scope)
+        if file not in self._owners:
+            self._owners[file] = self._find_nearest(file) if file else None
+        return self._owners[file]
+
+    def choose_player(self, scope: str, default: Player) -> Player:
+        """The player that answers the calls of a scope."""
+        owner = self.find_owner(scope)
+        return owner.snapshots.player if owner is not None and owner.can_answer else default
+
+    def compare_with_base(self, base: str | None) -> None:
+        """Compare every tree that can answer with a commit."""
+        for nested in self.projects:
+            nested.compare_with_base(base)
+
+    def list_approved_calls(self) -> Iterator[ApprovedCall]:
+        """The approved calls of the projects that can answer."""
+        for nested in self.projects:
+            if nested.can_answer:
+                yield from nested.snapshots.approved_calls
+
+    def list_judged(self, suite: SuiteEvents) -> set[str]:
+        """The folders of the projects whose tests were collected, or ran."""
+        owners = map(self.find_owner, {*suite.collected, *suite.tests, *suite.scope_starts})
+        return {owner.folder for owner in owners if owner is not None}
+
+    def select_events(self, suite: SuiteEvents, owner: NestedProject | None) -> SuiteEvents:
+        """The events of the scopes that belong to a project, with the names that they have in its folder."""
+        if not self.projects:
+            return suite
+        name_scope = owner.snapshots.player.name_scope if owner is not None else str
+
+        def select(scopes: Iterable[str]) -> Iterator[tuple[str, str]]:
+            return ((name_scope(scope), scope) for scope in scopes if self.find_owner(scope) is owner)
+
+        return replace(
+            suite,
+            tests={name: suite.tests[scope] for name, scope in select(suite.tests)},
+            scope_starts=Counter({name: suite.scope_starts[scope] for name, scope in select(suite.scope_starts)}),
+            broken_scopes={name for name, _ in select(suite.broken_scopes)},
+            collected={name for name, _ in select(suite.collected)},
+        )
+
+    def _find_nearest(self, file: str) -> NestedProject | None:
+        paths = (os.path.realpath(os.path.join(start, file)) for start in self._starts)
+        path = next((path for path in paths if os.path.exists(path)), "")
+        nearest = (nested for nested in self.projects if f"{path}/".startswith(f"{nested.folder}/"))
+        return next(nearest, None)  # The deepest is the first.
+
+
+def list_nested_projects(project: str, words: Sequence[str]) -> list[NestedProject]:
+    """The projects below one that a pytest command asks for, if it chooses no tests itself."""
+    folders = list_nested_folders(project, find_whole_paths(words) or ())
+    return [NestedProject(folder, current_folder()) for folder in folders]
+
+
+def find_left_out_projects(
+    projects: Iterable[NestedProject], judged: Collection[str], words: Sequence[str]
+) -> Iterator[Finding]:
+    """In CI: tests with approved calls of projects of which nothing was collected, although the command `words` asks
+    for all tests. A tree that cannot be used counts as sample data.
+    """
+    for nested in projects if is_ci() else ():
+        if nested.folder not in judged and nested.can_answer:
+            yield from map(nested.name_location, find_unselected_tests(nested.snapshots, {}, words))
+
+
+def _find_file_name(scope: str) -> str:
+    """The file or folder in a scope: of the module that sets a fixture up, else of what defines it; "" for none."""
+    if scope.startswith(SHARED_PREFIX):
+        _, _, scope = scope.rpartition(" of ") if " of " in scope else scope.rpartition(" ")
+    return scope.partition("::")[0]
