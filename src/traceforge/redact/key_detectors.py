@@ -221,11 +221,13 @@ _AZURE_MARKS = {
 def _azure_marked_key(text: bytes, start: int, _: int) -> ByteRange | None:
     """A key of Azure DevOps, Search, Functions, Storage, Cosmos DB or the container registry."""
     before, after = _AZURE_MARKS[text[start : start + 4]]
-    key = text[max(0, start - before) : start + 4 + after]
-    if len(key) < before + 4 + after or key.strip(_AZURE_KEY_ALPHABET):
+    first, end = start - before, start + 4 + after
+    if first < 0 or end > len(text) or text[first:end].strip(_AZURE_KEY_ALPHABET):
         return None
-    end = start + 4 + after
-    return start - before, end + len(text[end : end + 2]) - len(text[end : end + 2].lstrip(b"="))
+    end += len(text[end : end + 2]) - len(text[end : end + 2].lstrip(b"="))
+    around = text[max(0, first - 1) : first].strip(b"=") + text[end : end + 1]
+    is_inside = any(byte in _AZURE_KEY_ALPHABET for byte in around)  # In base64, such a mark stands by chance.
+    return None if is_inside else (first, end)
 
 
 def _azure_client_secret(text: bytes, start: int, _: int) -> ByteRange | None:

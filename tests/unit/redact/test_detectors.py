@@ -142,6 +142,14 @@ def test_an_encoded_key_and_an_encoded_token_are_found() -> None:
         assert f"value: {REDACTED}" == REDACTOR.redact_text(f"value: {secret}")
 
 
+@pytest.mark.parametrize("mark", ["AzFu", "AzSe", "AZDO", "ACDb", "+ASt", "+AQE", "/LTAI", "+EAAA"])
+def test_base64_that_holds_the_mark_of_a_key_by_chance_is_unchanged(mark: str) -> None:
+    """An image or a signature is long, and every few letters occur in it."""
+    text = f'"data": "{draw(SOURCE, 400)}{mark}{draw(SOURCE, 400)}"'
+
+    assert text == REDACTOR.redact_text(text)
+
+
 def test_a_truncated_key_is_redacted() -> None:
     """As in a stream that stopped inside a private key."""
     cut = pem(SOURCE)[:150]
