@@ -187,7 +187,7 @@ _MIDDLE = rb"[-_](?:live|prod|sandbox|sk|pat|tkn|apikey|api[-_]key|secret|privat
 _MANNER = re.compile(
     rb"(?P<name>[A-Za-z][A-Za-z0-9]{1,11}(?:[-_][A-Za-z0-9]{2,8})?)" + _MIDDLE + rb"[A-Za-z0-9_-]{20,200}"
 )
-_NAME_BYTES = 21  # the longest name
+_NAME_BYTES = 22  # one more than the longest name
 _PROVIDER_ID = re.compile(
     rb"(?:resp|msg|call|chatcmpl|toolu|file|run|thread|asst|batch|gen|item|rs|fc|ws|next|page)(?:[-_]|\Z)"
 )
@@ -240,6 +240,8 @@ def _manner(text: bytes, start: int, _: int) -> ByteRange | None:
     """`acme_live_9f86d081…`: a key in the manner of many vendors."""
     before = text[max(0, start - _NAME_BYTES) : start]
     first = start - len(before) + len(before.rstrip(b"-_0123456789" + ascii_letters.encode()))
+    if 0 < first == start - _NAME_BYTES:
+        return None  # The run goes on before: base64.
     match = _MANNER.match(text, first)
     if match is None or match.end("name") != start or _PROVIDER_ID.match(match["name"]):
         return None

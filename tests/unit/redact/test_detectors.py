@@ -142,7 +142,9 @@ def test_an_encoded_key_and_an_encoded_token_are_found() -> None:
         assert f"value: {REDACTED}" == REDACTOR.redact_text(f"value: {secret}")
 
 
-@pytest.mark.parametrize("mark", ["AzFu", "AzSe", "AZDO", "ACDb", "+ASt", "+AQE", "/LTAI", "+EAAA"])
+@pytest.mark.parametrize(
+    "mark", ["AzFu", "AzSe", "AZDO", "ACDb", "+ASt", "+AQE", "/LTAI", "+EAAA", "_a-sk-", "-b_live_"]
+)
 def test_base64_that_holds_the_mark_of_a_key_by_chance_is_unchanged(mark: str) -> None:
     """An image or a signature is long, and every few letters occur in it."""
     text = f'"data": "{draw(SOURCE, 400)}{mark}{draw(SOURCE, 400)}"'
