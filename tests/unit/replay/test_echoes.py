@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from support.json_texts import fuzz
@@ -80,6 +80,7 @@ def test_text_in_a_streamed_array_is_parsed_as_a_whole() -> None:
     ),
     st.text(max_size=6),
 )
+@example(R, "{}")
 def test_a_value_refilled_at_any_depth_reads_as_the_value(document: Any, value: str) -> None:
     """Refilled at its depth, every marker reads as the value, through all layers."""
     value = value.encode("utf-8", "replace").decode()
@@ -95,12 +96,12 @@ def test_a_value_refilled_at_any_depth_reads_as_the_value(document: Any, value: 
 
 
 def _unwrapped(value: Any, refilled: str) -> Any:
-    """The value with JSON texts read, and markers replaced."""
+    """The value with JSON texts read, and markers replaced; a refilled value that is JSON text itself is not read."""
     if isinstance(value, dict):
         return {key.replace(R, refilled): _unwrapped(child, refilled) for key, child in value.items()}
     if isinstance(value, list):
         return [_unwrapped(child, refilled) for child in value]
-    if isinstance(value, str) and value[:1] in ("[", "{") and value != R:
+    if isinstance(value, str) and value[:1] in ("[", "{") and value not in (R, refilled):
         try:
             return _unwrapped(json.loads(value), refilled)
         except ValueError:
