@@ -51,7 +51,7 @@ PORT = 3080
               show_default=True,
               help="Keep at most N connections open; then an idle one makes room.")  # fmt: skip
 @click.option("--calls-per-project", type=click.IntRange(1), default=MODEL_CALLS_MAX, show_default=True, metavar="N",
-              help="With API keys, let each project have at most N model calls in flight.")  # fmt: skip
+              help="Limit the model calls in flight of each project to N, where API keys are required.")  # fmt: skip
 @click.option("--json", "as_json", is_flag=True, help="Print one line of JSON on stdout when the server is ready.")
 def serve(
     port: int, host: str, db: str, keys: str, auth: str, upstreams: tuple[str, ...], connections: int,

@@ -15,8 +15,9 @@ WIDTH = 80
 VERBS = frozenset({
     "accept", "add", "advise", "allow", "append", "approve", "archive", "ask", "call", "cancel", "check", "choose",
     "compare", "compile", "create", "delete", "do", "draw", "explain", "export", "fail", "find", "finish", "forget",
-    "fork", "ignore", "import", "label", "limit", "list", "listen", "make", "manage", "merge", "move", "prepare",
-    "print", "purge", "read", "rebuild", "record", "release", "remember", "remove", "replay", "require", "resume",
+    "fork", "ignore", "import", "keep", "label", "limit", "list", "listen", "make", "manage", "merge", "move",
+    "prepare", "print", "purge", "read", "rebuild", "record", "release", "remember", "remove", "replay", "require",
+    "resume",
     "revoke", "rewrite", "run", "search", "send", "serve", "set", "show", "sign", "skip", "start", "state", "stop",
     "store", "tag", "test", "trust", "update", "use", "wait", "write",
 })  # fmt: skip
