@@ -94,7 +94,8 @@ def scores(redactor: Redactor) -> dict[str, Score]:
 def score_halves(redactor: Redactor) -> tuple[Score, Score]:
     """The score of all keys on each half of the corpus, divided by the digest of the text.
 
-    Detectors are written with the first half in view; the second shows what they find in texts that nobody looked at.
+    Both halves were looked at when detectors were written: that they agree shows no fit to one of them, and no more.
+    What is found in texts that nobody has seen only a corpus from elsewhere can show.
     """
     halves = ([0, 0, 0], [0, 0, 0])
     for row in rows("focus"):
