@@ -166,6 +166,7 @@ def test_every_operation_that_takes_something_away_for_ever_needs_an_admin_key()
     }
 
 
+@pytest.mark.slow
 def test_an_idempotency_key_of_another_tenant_returns_nothing_of_it(site: Site) -> None:
     """The same key, path and body in two projects are two requests."""
     first, second = (
@@ -178,6 +179,7 @@ def test_an_idempotency_key_of_another_tenant_returns_nothing_of_it(site: Site) 
     assert 404 == site.attacker.request("GET", f"/v2/sessions/{first.json()['id']}").status_code
 
 
+@pytest.mark.slow
 def test_foreign_ids_and_lists_show_nothing(site: Site) -> None:
     """A foreign id is as unknown as one that does not exist, and no list has it."""
     session = new_session(site.victim.store).id

@@ -107,6 +107,7 @@ def test_a_malformed_chunk_is_refused_by_every_server(open_server: OpenServer) -
     assert server.is_healthy()
 
 
+@pytest.mark.slow
 def test_a_target_that_names_another_machine_is_refused(open_server: OpenServer) -> None:
     """Whatever Host says; one that names this machine is served."""
     server = open_server()
@@ -118,6 +119,7 @@ def test_a_target_that_names_another_machine_is_refused(open_server: OpenServer)
     assert is_answered(server.send(own))
 
 
+@pytest.mark.slow
 def test_an_expectation_without_a_body_does_not_hang_a_server(open_server: OpenServer) -> None:
     """`Expect: 100-continue` is for a body; without one there is nothing to wait for."""
     server = open_server()
@@ -129,6 +131,7 @@ def test_an_expectation_without_a_body_does_not_hang_a_server(open_server: OpenS
     assert answer.startswith(b"HTTP/1.1 200 ")
 
 
+@pytest.mark.slow
 def test_an_offer_to_upgrade_is_ignored_or_refused(open_server: OpenServer) -> None:
     """No byte after it is taken for another protocol."""
     server = open_server()

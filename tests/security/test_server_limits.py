@@ -122,6 +122,7 @@ def test_a_large_head_gets_431(open_server: OpenServer, headers: bytes) -> None:
     assert server.is_healthy()
 
 
+@pytest.mark.slow
 def test_a_head_of_a_hundred_megabytes_is_not_taken(open_server: OpenServer) -> None:
     """The server closes after a few megabytes at most."""
     server = open_server()
@@ -188,6 +189,7 @@ def test_a_client_that_reads_nothing_is_cut_and_fills_no_memory(open_server: Ope
     assert server.is_healthy()
 
 
+@pytest.mark.slow
 def test_requests_sent_ahead_are_read_up_to_a_limit(open_server: OpenServer) -> None:
     """While a call is in flight; afterwards each of them is answered."""
     server = open_server()
@@ -201,6 +203,7 @@ def test_requests_sent_ahead_are_read_up_to_a_limit(open_server: OpenServer) -> 
     assert all(is_answered(peer) for _ in range(201))
 
 
+@pytest.mark.slow
 def test_the_rest_of_a_refused_request_is_read_up_to_a_limit(open_server: OpenServer) -> None:
     """Without end, it would cost bandwidth and time."""
     server = open_server()
