@@ -124,6 +124,21 @@ def test_the_command_does_not_judge_a_damaged_tree_of_which_no_test_runs(site: S
     assert (1, True) == (collected.code, "packages/b/.ai-snapshots/manifest.json" in collected.err), collected
 
 
+@pytest.mark.slow
+def test_a_new_tree_below_a_project_that_requires_signatures_is_red_without_one(site: Site) -> None:
+    """Otherwise a pull request could approve the tests of the project above in a tree of its own."""
+    git = ("git", "-c", "user.name=a", "-c", "user.email=a@example.com")
+    for words in (["init", "-q"], ["commit", "-qm", "x", "--allow-empty"]):
+        subprocess.run([*git, *words], cwd=site.folder, check=True)
+    free = site.run("test", "--base", "HEAD", *site.pytest("packages/a"))
+    (site.folder / "traceforge.config.json").write_text('{"approvals": {"require_signed": true}}')
+
+    required = site.run("test", "--base", "HEAD", *site.pytest("packages/a"))
+
+    assert 0 == free.code, free
+    assert (1, True) == (required.code, "sign" in required.err), required
+
+
 LEFT_OUT = {
     "norecursedirs": "norecursedirs = b\n",
     "testpaths": "testpaths = packages/a\n",

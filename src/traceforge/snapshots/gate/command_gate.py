@@ -89,7 +89,8 @@ def run_test(
         return TestRun(snapshots, None, findings, base_line=compared.line)
     folder = current_folder()
     nested = NestedProjects(loaded.project, find_whole_paths(command) or [folder], folder)
-    nested.compare_with_base(base)  # The command could change what is read later.
+    # Before the command runs, which could change what is read.
+    nested.compare_with_base(base, require_signed=loaded.config.approvals.require_signed)
     approved_calls = [*snapshots.approved_calls, *nested.list_approved_calls()]
     environ = find_recorded_variables(approved_calls).restore(os.environ, loaded.config.upstreams)
     replay = ReplayResponder(

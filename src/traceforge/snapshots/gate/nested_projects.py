@@ -16,16 +16,18 @@ from functools import cached_property
 from traceforge.build_environment import is_ci
 from traceforge.capture.hook.pytest_scopes import PREFIX as SHARED_PREFIX
 from traceforge.capture.run.suite_events import SuiteEvents
-from traceforge.config import SNAPSHOTS_DIR, current_folder, load_config
+from traceforge.config import CONFIG_FILE, SNAPSHOTS_DIR, current_folder, load_config
 from traceforge.errors import TraceForgeError
 from traceforge.findings import Finding
 from traceforge.replay.player import Player
+from traceforge.snapshots.formats.approved_policy import POLICY_RULE
 from traceforge.snapshots.gate.gate_findings import GateFinding
 from traceforge.snapshots.gate.unselected_tests import find_unselected_tests, find_whole_paths
 from traceforge.snapshots.tree.approved_calls import ApprovedCall
 from traceforge.snapshots.tree.base_commit import check_against_base
 from traceforge.snapshots.tree.project_snapshots import ProjectSnapshots, open_snapshots
 
+_SIGN_HINT = 'Set "approvals": { "require_signed": true } there too, and approve it with a signature.'
 SKIPPED_FOLDERS = frozenset({"__pycache__", "node_modules", "site-packages"})  # and those with a leading dot
 
 
@@ -71,12 +73,19 @@ class NestedProject:
         snapshots.player.scope_prefix = self.prefix
         return snapshots
 
-    def compare_with_base(self, base: str | None) -> None:
-        """Compare the tree with the commit `base`, and in CI with that of the build."""
+    def compare_with_base(self, base: str | None, *, require_signed: bool) -> None:
+        """Compare the tree with the commit `base`, and in CI with that of the build. `require_signed`: so does the
+        project above, whose tests a new tree below could take over.
+        """
         if self.can_answer:
             stored, loaded = self.snapshots.tree_report.stored, self.snapshots.loaded
+            if require_signed and not loaded.config.approvals.require_signed:
+                message = "the project above requires signed approvals, and this one does not"
+                path = "$.approvals.require_signed"
+                self._differences = (Finding(CONFIG_FILE, path, POLICY_RULE, message, _SIGN_HINT),)
+                return
             self._differences = check_against_base(
-                self.folder, stored, base, start=self.folder, loaded=loaded
+                self.folder, stored, base, start=self.folder, loaded=loaded, require_signed=require_signed
             ).findings
 
     @property
@@ -133,10 +142,10 @@ class NestedProjects:
         owner = self.find_owner(scope)
         return owner.snapshots.player if owner is not None and owner.can_answer else default
 
-    def compare_with_base(self, base: str | None) -> None:
+    def compare_with_base(self, base: str | None, *, require_signed: bool) -> None:
         """Compare every tree that can answer with a commit."""
         for nested in self.projects:
-            nested.compare_with_base(base)
+            nested.compare_with_base(base, require_signed=require_signed)
 
     def list_approved_calls(self) -> Iterator[ApprovedCall]:
         """The approved calls of the projects that can answer."""
