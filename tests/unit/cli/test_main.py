@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import sys
 from pathlib import Path
 from typing import NoReturn
 
@@ -73,6 +74,7 @@ def test_a_command_after_two_hyphens_may_begin_with_a_hyphen(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("CI", raising=False)
+    monkeypatch.setattr(sys, "meta_path", list(sys.meta_path))  # `test` refuses imports until its process ends.
 
     assert 3 == command_line._run([*words.split(), "--fresh", "--json"])
 
