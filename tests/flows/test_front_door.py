@@ -17,6 +17,7 @@ from support.corpus import PROJECT
 from support.sample_files import write_tree
 
 
+@pytest.mark.slow
 def test_the_demo_runs_from_green_to_red_and_back() -> None:
     ran = subprocess.run(
         [sys.executable, "examples/demo.py"], cwd=PROJECT, capture_output=True, text=True, timeout=300, check=False
