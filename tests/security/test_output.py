@@ -95,6 +95,7 @@ def test_the_names_of_files_are_escaped(tmp_path: Path) -> None:
     ],
     ids=" ".join,
 )  # fmt: skip
+@pytest.mark.slow
 def test_every_command_escapes_the_name_of_a_file_it_cannot_use(words: tuple[str, ...], tmp_path: Path) -> None:
     """A shell expands `*` to names that the repository chose."""
     name = EVERYTHING.replace("/", "")[:90].rstrip()
@@ -238,6 +239,7 @@ def test_the_author_of_an_approval_is_escaped(tmp_path: Path) -> None:
         assert_harmless(traceforge(*words, cwd=tmp_path))
 
 
+@pytest.mark.slow
 def test_labels_of_the_context_store_are_escaped(tmp_path: Path) -> None:
     """Of branches, keys and projects; and metadata, messages and ids that nobody has."""
 
@@ -446,6 +448,7 @@ def test_status_line_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 @pytest.mark.parametrize("words", [("redact", "text"), ("snapshot", "textconv")], ids=" ".join)
+@pytest.mark.slow
 def test_content_is_escaped_on_a_terminal_and_exact_in_a_pipe(words: tuple[str, ...], tmp_path: Path) -> None:
     """Who asks for content in a pipe or a file gets its bytes; a terminal is never given control characters."""
     (tmp_path / "file").write_text(EVERYTHING)

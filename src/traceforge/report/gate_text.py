@@ -168,7 +168,7 @@ def call_lines(call: ComparedCall, *, full: bool = False) -> Iterator[str]:
     """A new call: settings, messages, answer."""
     settings = dict(call.request)
     messages = settings.pop("messages", [])
-    yield f"    {', '.join(f'{name}={_short(value, full)}' for name, value in settings.items())}"
+    yield f"    {', '.join(f'{one_line(name)}={_short(value, full)}' for name, value in settings.items())}"
     for message in messages if isinstance(messages, list) else []:
         yield f"    {_message(message, full)}"
     for choice in call.answer.choices if call.answer is not None else ():
