@@ -21,7 +21,7 @@ from sqlalchemy.exc import DBAPIError
 
 from support.command import traceforge
 from support.context_builders import append_event, fork_branch, new_artifact, new_session
-from support.databases import BACKENDS, empty_database, postgres_on_demand
+from support.databases import empty_database, postgres_on_demand
 from support.loopback_models import chat_answer, connect_models, scripted_provider
 from support.operation_store import Store
 from support.purge_rows import purge, search_files
@@ -84,7 +84,7 @@ def started_postgres() -> Iterator[Callable[[], str]]:
         yield find
 
 
-@pytest.fixture(params=BACKENDS)
+@pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.slow)])
 def target(request: pytest.FixtureRequest, started_postgres: Callable[[], str], tmp_path: Path) -> Iterator[str]:
     """An empty database."""
     server = started_postgres() if request.param == "postgresql" else None
