@@ -74,6 +74,7 @@ PRINTERS = {
     "cli.trace.trace_commands": "asks whether standard output has colours",
     "cli.trace.trace_check_commands": "asks whether standard output has colours",
     "pytest_plugin.plugin_gate": "prints through pytest what `terminal` has escaped",
+    "pytest_plugin.project_gates": "prints through pytest what `terminal` has escaped",
     "capture.enter.sitecustomize": HOOK,
     "capture.subinterpreter": "a warning of Python, which quotes nothing",
 }

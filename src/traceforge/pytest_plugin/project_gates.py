@@ -113,7 +113,7 @@ class LeftOutProjects:
         if self._lines:
             terminalreporter.section("traceforge", red=True)
             for line in self._lines:
-                terminalreporter.write_line(line)
+                terminalreporter.write_line(escape_text(line))
 
 
 class ProjectGates:
