@@ -20,6 +20,7 @@ from traceforge.canon import digest_text
 from traceforge.context.model.inputs import Append, BranchChange, NewBranch, NewEvent, SessionChange
 from traceforge.context.model.objects import Event, EventType
 from traceforge.errors import BranchConflict, StoreRefused
+from traceforge.terminal import one_line
 
 USER_MESSAGE = NewEvent(event_type=EventType.USER_MESSAGE, content="hello")
 NO_EVENT = "evt_00000000000000000000000000"
@@ -275,7 +276,7 @@ def test_a_branch_id_is_unknown_in_another_session(store: Store, other: Store) -
         ):
             with pytest.raises(StoreRefused) as error:
                 use(branch_id)
-            assert (404, f"there is no branch {branch_id}") == (error.value.status, error.value.message)
+            assert (404, f"there is no branch {one_line(branch_id)}") == (error.value.status, error.value.message)
     with pytest.raises(StoreRefused) as error:
         store.append_event(theirs.id, theirs.default_branch_id, body)
     assert f"there is no session {theirs.id}" == error.value.message
