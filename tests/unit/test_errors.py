@@ -1,4 +1,4 @@
-"""`errors.py`: one shallow tree, stable codes, errors that can cross a process border."""
+"""`errors`: one shallow tree, stable codes, errors that can cross a process border."""
 
 from __future__ import annotations
 
@@ -146,6 +146,11 @@ def test_the_tree_at_the_top_of_the_module_names_every_class_with_its_code() -> 
     drawn = dict(re.findall(r"(\w+) +(TF[0-9]{3})", traceforge.errors.__doc__ or ""))
 
     assert {cls.__name__: cls.code for cls in _ours()} == drawn
+
+
+def test_every_error_names_the_module_that_it_is_imported_from() -> None:
+    """In a traceback too, so that its name can be pasted into an `except`."""
+    assert {"traceforge.errors"} == {cls.__module__ for cls in MAKERS}
 
 
 @EVERY_ERROR

@@ -1,0 +1,39 @@
+"""Errors about the configuration, the installation and pending changes of a project: TF4xx and TF7xx."""
+
+from __future__ import annotations
+
+from traceforge.errors.base import TraceForgeError
+from traceforge.findings import Finding
+
+
+class InvalidConfig(TraceForgeError):
+    """The configuration has an unknown key or a value that is not allowed."""
+
+    code = "TF401"
+
+    def __init__(self, findings: tuple[Finding, ...]) -> None:
+        first = findings[0]
+        more = f" (and {len(findings) - 1} more: traceforge config check)" if len(findings) > 1 else ""
+        super().__init__(f"{first.file}: {first.message}{more}", hint=first.hint)
+        self.findings = findings
+
+
+class MissingExtra(TraceForgeError):
+    """A command needs a package that the base install does not bring."""
+
+    code = "TF402"
+
+    def __init__(self, message: str, extra: str) -> None:
+        super().__init__(message, hint=f'pip install "traceforge[{extra}]"')
+
+
+class UntrustedProject(TraceForgeError):
+    """A file that configures the project belongs to another user."""
+
+    code = "TF403"
+
+
+class CannotApprove(TraceForgeError):
+    """A pending change cannot become a snapshot."""
+
+    code = "TF701"
