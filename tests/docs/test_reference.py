@@ -236,7 +236,8 @@ def test_every_error_of_the_context_store_is_documented() -> None:
 def _error_codes() -> Iterator[tuple[int, str]]:
     """In the source: StoreRefused(…, reason=CODE, status=STATUS), ErrorResponse(STATUS, CODE, …) and others."""
     source = ROOT / "src" / "traceforge"
-    for path in [*(source / "context").rglob("*.py"), *(source / "web").rglob("*.py"), source / "errors.py"]:
+    rooms = (source / "context", source / "web", source / "errors")
+    for path in [path for room in rooms for path in room.rglob("*.py")]:
         for call in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             if not isinstance(call, ast.Call):
                 continue
