@@ -14,6 +14,7 @@ from traceforge.context.model.inputs import NewApiKey, NewArtifact, NewBundle, N
 from traceforge.context.model.objects import ArtifactType, BundleItem, SessionStatus
 from traceforge.context.storage.tables import api_keys
 from traceforge.errors import StoreRefused
+from traceforge.terminal import one_line
 
 NOBODY = "art_00000000000000000000000000"
 
@@ -246,7 +247,7 @@ def test_a_bundle_with_a_missing_artifact_is_refused(store: Store, other: Store)
         with pytest.raises(StoreRefused) as error:
             store.create_bundle(NewBundle(items=items))
         assert (404, "not_found", "items[1].artifact_id") == refused(error)
-        assert f"there is no artifact {bad}" == error.value.message
+        assert f"there is no artifact {one_line(bad)}" == error.value.message
     assert [] == store.list_bundles().data
 
 
