@@ -34,6 +34,7 @@ _INT_MIN = -INT_EXACT_MAX
 _SORTED = orjson.OPT_SORT_KEYS
 _INDENTED = orjson.OPT_INDENT_2
 _NUMBERS = frozenset({int, float})
+_INTEGERS = frozenset({int})
 _OBJECTS = {dict}
 _LEAVES = frozenset({str, bool, type(None)})
 _LONG_LIST = 16  # From this length, a list of one kind of thing is worth looking at as a whole.
@@ -60,11 +61,13 @@ def canonical_bytes(value: JSON, *, may_modify: bool = False) -> bytes:
 def exact_canonical_bytes(value: JSON) -> bytes:
     """As `canonical_bytes`, but a whole number beyond 2**53 has all its digits: 2**53 + 1 is not 2**53.
 
+    So has a whole double, because equal numbers have equal texts: 2**63 and 2.0**63, 10**21 and 1e21.
+
     Raises:
         NotCanonical: as `canonical_bytes`.
     """
     text = _fast(value, False, _SORTED)
-    return _write(_copy(value, 0, exact_integers=True), True, _SORTED) if text is None else text
+    return _write(_copy(value, 0, _NUMBERS), True, _SORTED) if text is None else text
 
 
 def ecmascript_bytes(value: JSON, *, may_modify: bool = False, indent: int = 0) -> bytes:
@@ -77,12 +80,12 @@ def ecmascript_bytes(value: JSON, *, may_modify: bool = False, indent: int = 0) 
 
 
 def exact_ecmascript_bytes(value: JSON, *, indent: int = 0) -> bytes:
-    """As `ecmascript_bytes`, but a whole number beyond 2**53 has all its digits.
+    """As `ecmascript_bytes`, but an integer beyond 2**53 has all its digits; a double is written as a double.
 
     Raises:
         NotCanonical: as `ecmascript_bytes`.
     """
-    return _write(_copy(value, 0, exact_integers=True), True, _INDENTED if indent else 0)
+    return _write(_copy(value, 0, _INTEGERS), True, _INDENTED if indent else 0)
 
 
 def canonicalize(data: bytes) -> bytes:
@@ -238,17 +241,14 @@ def _mend_exponents(text: bytes) -> Iterator[bytes]:
     yield text[copied:]
 
 
-def _copy(value: Any, depth: int, *, exact_integers: bool = False) -> Any:  # noqa: ANN401 (keeps the type it is given)
-    """A copy; with `exact_integers`, all digits in place of each whole number beyond what every double holds.
-
-    A whole double gets its digits too, so that equal numbers have equal texts: 2**63 and 2.0**63, 10**21 and 1e21.
-    """
+def _copy(value: Any, depth: int, with_digits: frozenset[type] = frozenset()) -> Any:  # noqa: ANN401 (keeps its type)
+    """A copy; whole numbers of the types `with_digits` that not every double holds become their digits."""
     if depth > DEPTH_MAX:
         return value  # Too deep to be written; the slow writer raises the error.
     if type(value) is dict:
-        return {key: _copy(child, depth + 1, exact_integers=exact_integers) for key, child in value.items()}
+        return {key: _copy(child, depth + 1, with_digits) for key, child in value.items()}
     if type(value) is list:
-        return [_copy(child, depth + 1, exact_integers=exact_integers) for child in value]
-    if exact_integers and type(value) in _NUMBERS and not _INT_MIN <= value <= INT_EXACT_MAX and value % 1 == 0:
+        return [_copy(child, depth + 1, with_digits) for child in value]
+    if type(value) in with_digits and not _INT_MIN <= value <= INT_EXACT_MAX and value % 1 == 0:
         return orjson.Fragment(str(int(value)))
     return value
