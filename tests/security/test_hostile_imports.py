@@ -201,7 +201,8 @@ def test_any_yaml_is_read_or_refused(text: str) -> None:
     except InvalidYaml:
         return
     if "BytesIO" not in text and "tuple" not in text:
-        assert repr(yaml.safe_load(text)) == repr(value)
+        with suppress(yaml.YAMLError):  # It refuses a few texts that libyaml reads, such as a tab after an anchor.
+            assert repr(yaml.safe_load(text)) == repr(value)
 
 
 json_values = st.recursive(

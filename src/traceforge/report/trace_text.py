@@ -233,7 +233,7 @@ def session_tree_text(session_id: str, summaries: Sequence[TraceSummary], notes:
         below = before + ("   " if is_last else "│  ")
         following = children.get(node.id, [])
         if node.id in notes:
-            lines.append(f"{below}{'│  ' if following else '   '}{notes[node.id]}")
+            lines.append(f"{below}{'│  ' if following else '   '}{one_line(notes[node.id])}")
         todo += [(child, below, child is following[-1]) for child in reversed(following)]
     return "\n".join(lines)
 
