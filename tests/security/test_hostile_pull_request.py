@@ -250,9 +250,8 @@ ATTEMPTS: dict[str, tuple[Layer, ...]] = {
 }
 
 
-@pytest.mark.parametrize(
-    "name", [name if name == "everything" else pytest.param(name, marks=pytest.mark.slow) for name in ATTEMPTS]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ATTEMPTS)
 def test_a_pull_request_with_a_changed_prompt_is_never_green(build: Build, name: str) -> None:
     """Whatever it brings beside it; and the build stays what it was."""
     build.site.edit("You are brief.", "You are evil.")
