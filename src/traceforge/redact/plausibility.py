@@ -91,7 +91,12 @@ def is_opaque(value: bytes) -> bool:
     """Whether the value can hardly be anything but random: a long run of letters and several digits, and no id."""
     if longest_alphanumeric_run(value) < 16 or count_digits(value) < 3 or not is_random(value):
         return False
-    return not _PROVIDER_ID.match(value) and not _UUID.match(value)
+    return not is_provider_id(value) and not _UUID.match(value)
+
+
+def is_provider_id(value: bytes) -> bool:
+    """Whether the value begins as the ids of model providers do: `resp_…`, `call_…`."""
+    return _PROVIDER_ID.match(value) is not None
 
 
 def longest_alphanumeric_run(value: bytes) -> int:

@@ -19,6 +19,7 @@ from traceforge.redact.command_lines import redact_command
 from traceforge.redact.json_redaction import Slot, keep_valid_json_text, redact_json, redact_slots
 from traceforge.redact.markers import SecretMarkers
 from traceforge.redact.redactions import REDACTED, Redacted, Redaction, TextSpan
+from traceforge.redact.repeated_values import RepeatedValues, list_values
 from traceforge.redact.scanner import SecretSpan
 from traceforge.redact.secret_finder import HeaderKind, SecretFinder, decode, encode
 from traceforge.redact.stream_redaction import (
@@ -78,6 +79,37 @@ class Redactor:
         object.__setattr__(copied, "_finder", finder)
         return copied
 
+    def with_values(self, redactions: Iterable[Redaction]) -> Redactor:
+        """The same redactor, which also replaces what was redacted elsewhere in the call, wherever it stands.
+
+        Only values that are distinctive (`repeated_values`), and that no detector finds by themselves; the same
+        object where there are none.
+        """
+        earlier = self._finder.repeated_values.types if self._finder.repeated_values is not None else {}
+        values = {value: kind for value, kind in list_values(redactions).items() if value not in earlier}
+        values = self._drop_recognised(values) if values else values
+        if not values:
+            return self
+        copied = copy(self)
+        finder = self._finder.with_repeated_values(RepeatedValues({**earlier, **values}))
+        object.__setattr__(copied, "_finder", finder)
+        return copied
+
+    def _drop_recognised(self, values: dict[str, str]) -> dict[str, str]:
+        """Without the values that a detector finds in any text: most keys. All are scanned at once."""
+        spellings = [encode(value) for value in values]
+        spans = iter(self._finder.find_secrets(b"\0".join(spellings)))
+        span = next(spans, None)
+        unrecognised: dict[str, str] = {}
+        start = 0
+        for (value, kind), spelling in zip(values.items(), spellings, strict=True):
+            while span is not None and span.end <= start:
+                span = next(spans, None)
+            if span is None or span.start > start or span.end < start + len(spelling):
+                unrecognised[value] = kind
+            start += len(spelling) + 1
+        return unrecognised
+
     def find_secrets(self, text: str) -> list[TextSpan]:
         """Every secret in a text, sorted, in code points."""
         data = encode(text)
@@ -87,6 +119,10 @@ class Redactor:
         """The text without secrets. Text that is JSON is JSON afterwards as well."""
         data = encode(text)
         spans = self._finder.find_secrets(data)
+        secrets = (Redaction("", 0, item.type, decode(data[item.start : item.end])) for item in spans)
+        repeating = self.with_values(secrets) if spans else self
+        if repeating is not self:
+            return repeating.redact_text(text)
         return (
             keep_valid_json_text(self._finder, text, decode(self._finder.replace_secrets(data, spans)))
             if spans
@@ -94,8 +130,13 @@ class Redactor:
         )
 
     def redact_json(self, value: JSON, path: str = "$") -> Redacted[JSON]:
-        """A JSON value without secrets; the same object, if it has none."""
-        return redact_json(self._finder, value, path)
+        """A JSON value without secrets; the same object, if it has none.
+
+        A value that is a secret at one place is replaced at every other as well; so in bodies and chunks.
+        """
+        cleaned = redact_json(self._finder, value, path)
+        repeating = self.with_values(cleaned.log)
+        return cleaned if repeating is self else redact_json(repeating._finder, value, path)
 
     def redact_headers(
         self, headers: Iterable[tuple[str, str]], path: str = "$", *, is_response: bool = False
@@ -141,13 +182,18 @@ class Redactor:
         """Whether the name of a URL parameter makes its value a secret."""
         return self._finder.is_secret_parameter(name)
 
-    def redact_body(self, data: bytes, media_type: str = "", path: str = "$", *, depth: int = 0) -> Redacted[bytes]:
+    def redact_body(self, data: bytes, media_type: str = "", path: str = "$") -> Redacted[bytes]:
         """A whole body without secrets; the same bytes, if it has none.
 
         JSON is cleaned as a value, a form by its names, events as a stream, a multipart body part by part, and
-        everything else as text: binary bodies are scanned, too. UTF-16 and UTF-32 are decoded first. `depth` counts
-        the multipart bodies around this one.
+        everything else as text: binary bodies are scanned, too. UTF-16 and UTF-32 are decoded first.
         """
+        cleaned = self._redact_body_once(data, media_type, path)
+        repeating = self.with_values(cleaned.log)
+        return cleaned if repeating is self else repeating._redact_body_once(data, media_type, path)
+
+    def _redact_body_once(self, data: bytes, media_type: str, path: str, depth: int = 0) -> Redacted[bytes]:
+        """`depth` counts the multipart bodies around this one."""
         wide = read_wide_text(data, media_type)
         if wide is None:
             return self._redact_narrow_body(data, media_type, path, depth)
@@ -177,6 +223,11 @@ class Redactor:
 
         A secret that crosses the border of two chunks, or of two events in them, is found too.
         """
+        cleaned = self._redact_chunks_once(chunks, media_type)
+        repeating = self.with_values(cleaned.log)
+        return cleaned if repeating is self else repeating._redact_chunks_once(chunks, media_type)
+
+    def _redact_chunks_once(self, chunks: Sequence[bytes], media_type: str) -> Redacted[list[bytes]]:
         data = b"".join(chunks)
         is_wide = read_wide_text(data, media_type) is not None
         if not is_wide and (
@@ -186,7 +237,7 @@ class Redactor:
         array = redact_array(self._finder, chunks) if not is_wide and data.lstrip()[:1] == b"[" else None
         if array is not None:
             return array
-        body = self.redact_body(data, media_type)
+        body = self._redact_body_once(data, media_type, "$")
         if not body.log and body.value == data:
             return Redacted(list(chunks), [])
         return Redacted(apply_edits(chunks, [_single_edit(data, body.value)]), body.log)
@@ -248,7 +299,7 @@ class Redactor:
                 return Redacted(body, [])
             marker = self._finder.marker_for(secret).encode()
             return Redacted(encode_content(marker), [Redaction(path, 0, "FIELD", secret)])
-        cleaned = self.redact_body(content, part.media_type, path, depth=depth + 1)
+        cleaned = self._redact_body_once(content, part.media_type, path, depth + 1)
         return Redacted(encode_content(cleaned.value), cleaned.log) if cleaned.log else Redacted(body, [])
 
     def _redact_text_body(self, data: bytes, path: str) -> Redacted[bytes]:

@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from copy import copy
 from enum import IntEnum
+from typing import TYPE_CHECKING
 
 from traceforge.redact.body_encodings import find_wide_runs
 from traceforge.redact.custom_patterns import compile_allow, compile_patterns
@@ -22,6 +24,9 @@ from traceforge.redact.secret_names import (
     is_account_response_header_name,
     is_secret_header_name,
 )
+
+if TYPE_CHECKING:
+    from traceforge.redact.repeated_values import RepeatedValues
 
 NAMES_REMEMBERED_MAX = 10_000  # Formats have few names; more than this come from hostile input.
 
@@ -72,6 +77,15 @@ class SecretFinder:
         self.clean_texts: set[str] = set()  # A conversation is sent again, as far as it came, with every call.
         self._remembered_bytes = 0  # of those
         self.markers: Mapping[str, str] = {}  # The marker of each secret that has one.
+        self.repeated_values: RepeatedValues | None = None  # Values that are secrets wherever they stand.
+
+    def with_repeated_values(self, values: RepeatedValues) -> SecretFinder:
+        """The same finder, which also finds these values; what it remembers about names and texts starts anew."""
+        finder = copy(self)
+        finder.repeated_values = values
+        finder.name_kinds, finder._header_kinds = {}, {}
+        finder.clean_headers, finder.clean_texts, finder._remembered_bytes = set(), set(), 0
+        return finder
 
     def find_secrets(self, text: bytes) -> list[SecretSpan]:
         """Every secret in `text`, sorted."""
@@ -81,6 +95,9 @@ class SecretFinder:
         for pattern in self._patterns:
             matches = (match.span() for match in pattern.finditer(text) if match[0])
             spans = merge_spans([*spans, *(SecretSpan(start, end, "CUSTOM") for start, end in matches)])
+        if self.repeated_values is not None:
+            repeated = self.repeated_values.find_values(text)
+            spans = merge_spans([*spans, *repeated]) if repeated else spans
         if spans and self._allow is not None:
             spans = [item for item in spans if not self._allow.fullmatch(text[item.start : item.end])]
         return spans

@@ -134,7 +134,8 @@ class Player:
         if response.echoes:
             from traceforge.replay.echoes import refill_echoes  # 5 ms of CPU, and few responses have echoes.
 
-            response = refill_echoes(response, [*self._keyer.find_header_redactions(headers), *request.redactions])
+            header_redactions = self._keyer.find_header_redactions(headers, request.redactions)
+            response = refill_echoes(response, [*header_redactions, *request.redactions])
         return ReplayResult(response, lookup.recording.name)
 
     @property

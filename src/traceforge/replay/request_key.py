@@ -188,7 +188,7 @@ class RequestKeyer:
         if request is None:
             head, prefix = self._redacted_head(method, url, headers)
             request = self._key_unredacted(head, prefix, body, unredacted_keys) if unredacted_keys else None
-            request = request or self._redact_and_key(head, prefix, body)
+            request = request or self._redact_and_key(method, url, headers, body)
             self._cache_request((method, url, headers, body), request)
         return request
 
@@ -219,8 +219,13 @@ class RequestKeyer:
         head_redactions = head.redactions, head.compared_redactions
         return KeyedRequest(key, prefix, compared, value, _NO_COUNTS, *head_redactions, partial_keys=partial_keys)
 
-    def _redact_and_key(self, head: RedactedHead, prefix: KeyPrefix, body: bytes) -> KeyedRequest:
+    def _redact_and_key(self, method: str, url: str, headers: Headers, body: bytes) -> KeyedRequest:
+        head, prefix = self._redacted_head(method, url, headers)
         value, redactions = self._redactor.redact_body(head, body)
+        repeating = self._redactor.with_values(redactions)
+        if repeating is not self._redactor:  # A value of the body may also stand in the URL or a header.
+            head = repeating.redact_head(url, headers)
+            prefix = self._prefix(method, head.url, head.headers)
         compared = [redaction for redaction in redactions if not self._is_ignored(prefix, redaction.path)]
         return self._key_body(prefix, value, [*head.redactions, *redactions], [*head.compared_redactions, *compared])
 
@@ -302,9 +307,9 @@ class RequestKeyer:
         host_name = self._upstreams.name_upstream(replace_authority(url, host), path, prefix)
         return name if host_name in (name, UNKNOWN_UPSTREAM) else name + HOST_MARK + host_name
 
-    def find_header_redactions(self, headers: Headers) -> Sequence[Redaction]:
-        """What is redacted in the headers of a live request."""
-        return self._redactor.find_header_redactions(headers)
+    def find_header_redactions(self, headers: Headers, redactions: Sequence[Redaction] = ()) -> Sequence[Redaction]:
+        """What is redacted in the headers of a live request, of which `redactions` are those of its body."""
+        return self._redactor.with_values(redactions).find_header_redactions(headers)
 
     def _redact_head(self, method: str, url: str, headers: Headers) -> tuple[RedactedHead, KeyPrefix]:
         head = self._redactor.redact_head(url, headers)

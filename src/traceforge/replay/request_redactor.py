@@ -31,6 +31,11 @@ class RequestRedactor:
     def __init__(self, redactor: Redactor | None) -> None:
         self._redactor = (redactor or Redactor()).with_memory()
 
+    def with_values(self, redactions: Sequence[Redaction]) -> RequestRedactor:
+        """The same redactor, which also finds these values; the same object where none of them is looked for."""
+        redactor = self._redactor.with_values(redactions)
+        return self if redactor is self._redactor else RequestRedactor(redactor)
+
     def redact_head(self, url: str, headers: Headers) -> RedactedHead:
         redacted_url = self._redactor.redact_url(url, URL_PATH)
         redacted_headers = self._redactor.redact_headers(headers, HEADERS_PATH)

@@ -39,6 +39,18 @@ class _RedactedHead(NamedTuple):
     encodings: str
     redactions: list[Redaction]
     entries: list[JSON]  # the entries of `redactions` in the trace
+    redactor: Redactor  # which also finds the values of `redactions`
+
+
+class _RedactedCall(NamedTuple):
+    """A call whose URL, headers and bodies are redacted; everything else of it is redacted when it is composed."""
+
+    exchange: Exchange
+    head: _RedactedHead
+    request_body: RedactedBody
+    response_headers: list[JSON]
+    response_body: RedactedBody
+    redactor: Redactor  # which also finds every value that was redacted so far
 
 
 class TraceComposer:
@@ -51,45 +63,65 @@ class TraceComposer:
         self._redactor = redactor
         self._match_key = match_key
         self._head = lru_cache(HEADS_CACHED)(self._redact_head)
-        self._redact_text = lru_cache(HEADS_CACHED)(redactor.redact_text)
+        self._redact_cached = lru_cache(HEADS_CACHED)(redactor.redact_text)
 
     def compose(self, exchange: Exchange) -> StoredTrace:
-        head = self._head(exchange.method, exchange.url, exchange.request_headers)
-        request_body = read_request(self._redactor, exchange.request_body, head.media_type, head.encodings)
-        media_type = find_header(exchange.response_headers, "content-type")
-        response_body = read_response(
-            self._redactor, head.endpoint, exchange, media_type, [*head.redactions, *request_body.redactions]
+        call = self._redact_call(exchange)
+        body = self._compose_fields(call)
+        answer = call.response_body.answer
+        request_value = call.request_body.value
+        request = _redact_view(
+            call.redactor, _unified_request(call.head.endpoint, request_value, answer), request_value
         )
-        body = self._compose_fields(exchange, head, request_body, response_body)
-        answer = response_body.answer
-        request = self._redact_view(_unified_request(head.endpoint, request_body.value, answer), request_body.value)
-        unified = _unified_response(answer)
-        response = self._redact_view(unified, answer.body) if unified is not None and answer is not None else unified
+        response = _unified_response(answer)
+        if response is not None and answer is not None:
+            response = _redact_view(call.redactor, response, answer.body)
         try:
             trace = write_parsed_trace({**body, "request": request, "response": response})
         except InvalidFile:  # The unified request or response is invalid: drop them and keep the bodies.
-            request = {"model": head.endpoint.model}
+            request = {"model": call.head.endpoint.model}
             response = {"object": "other"} if response is not None else None
             trace = write_parsed_trace({**body, "request": request, "response": response})
         summary = summarize_trace({**body, "request": request, "response": response})
         chunks = (
-            write_chunks(exchange.chunks, response_body.chunks) if answer is not None and answer.streamed else b""
+            write_chunks(exchange.chunks, call.response_body.chunks)
+            if answer is not None and answer.streamed
+            else b""
         )
         return StoredTrace(summary, trace, chunks)
 
-    def _redact_view(self, view: JSONObject, body: JSON) -> JSONObject:
-        """Redact texts that decoding joined: a secret may be divided in the body and whole in the view."""
-        members = body if isinstance(body, dict) else {}
-        new = _collect_texts([value for name, value in view.items() if value is not members.get(name)])
-        if not new or not self._redactor.find_secrets("\0".join(new - _collect_texts(body))):
-            return view
-        redacted = self._redactor.redact_json(view).value
-        assert isinstance(redacted, dict)
-        return redacted
+    def _redact_call(self, exchange: Exchange) -> _RedactedCall:
+        """Redact all parts of a call. What was redacted in one is looked for in those that follow, and a value of the
+        body also in the URL and the headers; `RequestKeyer` redacts a live request in the same way.
+        """
+        head = self._head(exchange.method, exchange.url, exchange.request_headers)
+        request_body = read_request(self._redactor, exchange.request_body, head.media_type, head.encodings)
+        repeating = self._redactor.with_values(request_body.redactions)
+        if repeating is not self._redactor:
+            head = self._redact_head(exchange.method, exchange.url, exchange.request_headers, repeating)
+        redactor = head.redactor
+        response_headers = redactor.redact_headers(exchange.response_headers, is_response=True)
+        redactor = redactor.with_values(response_headers.log)
+        response_body = read_response(
+            redactor,
+            head.endpoint,
+            exchange,
+            find_header(exchange.response_headers, "content-type"),
+            [*head.redactions, *request_body.redactions],
+        )
+        repeating = redactor.with_values(response_body.redactions)
+        if repeating is not head.redactor:
+            response_headers = repeating.redact_headers(exchange.response_headers, is_response=True)
+        return _RedactedCall(
+            exchange, head, request_body, _header_lines(response_headers.value), response_body, repeating
+        )
 
-    def _redact_head(self, method: str, url: str, headers: Headers) -> _RedactedHead:
-        redacted_url = self._redactor.redact_url(url, "$.url")
-        values = self._redactor.redact_headers(headers, "$.headers")
+    def _redact_head(
+        self, method: str, url: str, headers: Headers, redactor: Redactor | None = None
+    ) -> _RedactedHead:
+        redactor = redactor or self._redactor
+        redacted_url = redactor.redact_url(url, "$.url")
+        values = redactor.redact_headers(headers, "$.headers")
         redactions = redacted_url.log + values.log
         endpoint = find_endpoint(method, url)
         path = split_url(redacted_url.value)[0] or "/"
@@ -104,11 +136,11 @@ class TraceComposer:
             find_header(headers, "content-encoding"),
             redactions,
             [self._redaction_entry(item) for item in redactions],
+            redactor.with_values(redactions),
         )
 
-    def _compose_fields(
-        self, exchange: Exchange, head: _RedactedHead, request_body: RedactedBody, response_body: RedactedBody
-    ) -> JSONObject:
+    def _compose_fields(self, call: _RedactedCall) -> JSONObject:
+        exchange, head = call.exchange, call.head
         caller = exchange.caller
         body: JSONObject = {
             "schema_version": SCHEMA_VERSION,
@@ -117,31 +149,31 @@ class TraceComposer:
             "endpoint": head.path,
             "request": None,
             "response": None,
-            "metadata": self._compose_metadata(exchange, response_body),
+            "metadata": self._compose_metadata(call),
         }
         if caller.session_id:
-            body["session_id"] = self._redact_text(caller.session_id)
+            body["session_id"] = self._redact_text(call, caller.session_id)
         if caller.step_index is not None:
             body["step_index"] = caller.step_index
         if caller.parent_trace_id:
-            body["parent_trace_id"] = self._redact_text(caller.parent_trace_id)
+            body["parent_trace_id"] = self._redact_text(call, caller.parent_trace_id)
         if caller.state is not None:
-            body["state_snapshot"] = self._redactor.redact_json(caller.state).value
+            body["state_snapshot"] = call.redactor.redact_json(caller.state).value
         body["provider"] = exchange.provider or head.endpoint.dialect or OTHER_PROVIDER
         if caller.source:
-            body["source"] = self._compose_source(caller.source)
+            body["source"] = self._compose_source(call, caller.source)
         if caller.scope:
-            body["scope"] = self._redact_text(caller.scope)
-        body["provider_request"] = request_body.value
-        body["provider_response"] = response_body.value
-        body["wire"] = self._compose_wire(exchange, head, request_body, response_body)
-        redacted = self._compose_redacted(head, request_body, response_body)
+            body["scope"] = self._redact_text(call, caller.scope)
+        body["provider_request"] = call.request_body.value
+        body["provider_response"] = call.response_body.value
+        body["wire"] = self._compose_wire(call)
+        redacted = self._compose_redacted(head, call.request_body, call.response_body)
         return {**body, "redacted": redacted} if redacted else body
 
-    def _compose_metadata(self, exchange: Exchange, response_body: RedactedBody) -> JSONObject:
-        answer = response_body.answer
+    def _compose_metadata(self, call: _RedactedCall) -> JSONObject:
+        exchange, answer = call.exchange, call.response_body.answer
         unified = (answer.unified if answer else None) or {}
-        failure = self._failure_message(exchange, answer)
+        failure = self._failure_message(call)
         metadata: JSONObject = {
             "duration_ms": round(exchange.duration_ms, 3),
             "status": "error" if failure else "success",
@@ -156,31 +188,29 @@ class TraceComposer:
             metadata["error"] = failure
         return metadata
 
-    def _failure_message(self, exchange: Exchange, answer: ParsedResponse | None) -> str:
+    def _failure_message(self, call: _RedactedCall) -> str:
         """Why the call failed; "" where it succeeded."""
+        exchange, answer = call.exchange, call.response_body.answer
         if answer is not None and answer.error is not None and isinstance(answer.error.get("message"), str):
             return str(answer.error["message"]) or f"HTTP status {exchange.status}"
         if answer is not None and answer.ending is ResponseEnding.COMPLETE and exchange.status < 400:
             return ""  # The response says that it is complete, so a connection that broke afterwards does not matter.
         if exchange.outcome is not CallOutcome.ANSWERED:
-            return self._redact_text(exchange.error or f"the call was {exchange.outcome}")
+            return self._redact_text(call, exchange.error or f"the call was {exchange.outcome}")
         if answer is not None and answer.ending is ResponseEnding.CUT:
             return "the answer ended before it said that it was complete"
         return f"HTTP status {exchange.status}" if exchange.status >= 400 else ""
 
-    def _compose_wire(
-        self, exchange: Exchange, head: _RedactedHead, request_body: RedactedBody, response_body: RedactedBody
-    ) -> JSONObject:
+    def _compose_wire(self, call: _RedactedCall) -> JSONObject:
+        exchange, head, response_body = call.exchange, call.head, call.response_body
         answer = response_body.answer
         wire: JSONObject = {
             "method": exchange.method,
             "url": head.url,
-            "request_digest": _request_digest(request_body),
+            "request_digest": _request_digest(call.request_body),
             "request_headers": head.headers,
             "status": exchange.status,
-            "response_headers": _header_lines(
-                self._redactor.redact_headers(exchange.response_headers, is_response=True).value
-            ),
+            "response_headers": call.response_headers,
             "outcome": exchange.outcome.value,
             "ending": answer.ending.value if answer else "none",
         }
@@ -195,7 +225,7 @@ class TraceComposer:
         if (
             exchange.error and exchange.outcome is CallOutcome.ANSWERED
         ):  # It went well, and yet not all of it is here.
-            wire["incomplete"] = self._redact_text(exchange.error)
+            wire["incomplete"] = self._redact_text(call, exchange.error)
         if response_body.encoding not in (EncodingState.NONE, EncodingState.DECODED):
             wire["encoding"] = response_body.encoding.value
         if answer is not None and answer.unknown_events:
@@ -217,12 +247,15 @@ class TraceComposer:
             "echoes": find_echoes(request_redactions, response_body.markers),
         }
 
-    def _compose_source(self, text: str) -> JSON:
+    def _redact_text(self, call: _RedactedCall, text: str) -> str:
+        return self._redact_cached(text) if call.redactor is self._redactor else call.redactor.redact_text(text)
+
+    def _compose_source(self, call: _RedactedCall, text: str) -> JSON:
         file, line, function = text.rsplit(":", 2) if text.count(":") >= 2 else (text, "0", "")
         return {
-            "file": self._redact_text(file),
+            "file": self._redact_text(call, file),
             "line": int(line) if line.isdecimal() else 0,
-            "function": self._redact_text(function),
+            "function": self._redact_text(call, function),
         }
 
     def _redaction_entry(self, redaction: Redaction) -> JSON:
@@ -230,6 +263,17 @@ class TraceComposer:
         if self._match_key is not None:
             entry["fingerprint"] = redaction.fingerprint(self._match_key)
         return entry
+
+
+def _redact_view(redactor: Redactor, view: JSONObject, body: JSON) -> JSONObject:
+    """Redact texts that decoding joined: a secret may be divided in the body and whole in the view."""
+    members = body if isinstance(body, dict) else {}
+    new = _collect_texts([value for name, value in view.items() if value is not members.get(name)])
+    if not new or not redactor.find_secrets("\0".join(new - _collect_texts(body))):
+        return view
+    redacted = redactor.redact_json(view).value
+    assert isinstance(redacted, dict)
+    return redacted
 
 
 def _unified_request(endpoint: Endpoint, value: JSON, answer: ParsedResponse | None) -> JSONObject:

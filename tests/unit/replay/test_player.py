@@ -239,3 +239,22 @@ def test_a_recording_without_fingerprints_is_renewed_where_the_key_is_there(tmp_
         outcomes.append((result.goes_upstream, player.uncompared_call_count))
 
     assert [(True, 0), (False, 1), (False, 1)] == outcomes
+
+
+def test_a_value_redacted_by_its_name_is_refilled_wherever_the_answer_repeats_it(tmp_path: Path) -> None:
+    """The live request matches although it repeats the value too, with its own value in URL, header and messages."""
+
+    def call(password: str) -> Exchange:
+        request = chat_request(f"my password: {password}")
+        request["messages"] += [{"role": "user", "content": f"I said {password}"}]
+        answer = chat_answer(f"so it is {password}")
+        return make_exchange(f"{CHAT}?note={password}", request, answer, headers=[("X-Note", password)])
+
+    player = make_player(tmp_path, call("q7bz4kitten"))
+
+    result = play(player, call("w3rf8puppy"))
+
+    assert result.response is not None
+    assert chat_answer("so it is w3rf8puppy") == json.loads(result.response.body)
+    stored = b"".join(file.read_bytes() for file in tmp_path.rglob("*") if file.is_file())
+    assert b"q7bz4kitten" not in stored

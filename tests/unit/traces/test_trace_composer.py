@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from support.corpus import need_shared
 from support.corpus_traffic import interactions, one_in
@@ -462,3 +463,71 @@ def test_a_url_with_a_password_is_kept_without_it() -> None:
 
     assert "https://[REDACTED]@api.example.com/v1/chat/completions?a=1" == trace_body["wire"]["url"]
     assert CHAT == trace_body["endpoint"]
+
+
+NAMED = "q7bz4kitten"
+
+
+def _named_request(**more: Any) -> dict[str, Any]:
+    return chat_request(f"log in with password: {NAMED}", **more)
+
+
+@pytest.mark.parametrize("how", ["whole", "stream", "error", "text", "tool"])
+@pytest.mark.parametrize("size", [1, 7, 10_000])
+def test_a_value_redacted_by_its_name_is_redacted_where_an_answer_repeats_it_alone(how: str, size: int) -> None:
+    """In whole answers, over the borders of chunks and events, in errors; and replay refills it."""
+    deltas = [f"it is {NAMED[:3]}", NAMED[3:8], f"{NAMED[8:]}, right?"]
+    chunk = {"object": "chat.completion.chunk", "model": "m"}
+    stream = [{**chunk, "choices": [{"index": 0, "delta": {"content": text}}]} for text in deltas]
+    call = {"index": 0, "id": "call_1", "type": "function", "function": {"name": "f", "arguments": ""}}
+    arguments = ['{"q": "', NAMED[:5], f'{NAMED[5:]}"}}']
+    tool = [
+        {**chunk, "choices": [{"index": 0, "delta": {"tool_calls": [{**call, "function": {"arguments": text}}]}}]}
+        for text in arguments
+    ]
+    status, media_type, data = {
+        "whole": (200, "application/json", json.dumps(chat_answer(f"it is {NAMED}")).encode()),
+        "stream": (200, SSE, sse(*stream, with_done=True)),
+        "tool": (200, SSE, sse(*tool, with_done=True)),
+        "error": (401, "application/json", json.dumps({"error": {"message": f"no {NAMED}", "type": "t"}}).encode()),
+        "text": (502, "text/plain", f"upstream: {NAMED}".encode()),
+    }[how]
+    exchange = make_exchange(
+        CHAT, _named_request(), data, status=status, media_type=media_type, cuts=range(size, len(data), size)
+    )
+
+    stored = COMPOSER.compose(exchange)
+
+    assert NAMED.encode() not in stored.trace + stored.chunks
+    if stored.chunks:
+        assert NAMED not in _texts(_events(b"".join(piece.data for piece in read_chunks(stored.chunks))))
+    if how in ("whole", "stream"):
+        assert [{"marker": 0, "path": "$.messages[0].content", "nth": 0}] == _body(stored)["redacted"]["echoes"]
+
+
+def test_a_value_redacted_by_its_name_is_redacted_in_every_part_of_the_trace() -> None:
+    """Later messages, tool arguments, URL, headers of both sides, scope, session, source, state and error."""
+    request = _named_request(tools=[{"type": "function", "function": {"name": "f", "description": NAMED}}])
+    request["messages"] += [
+        {"role": "assistant", "content": f"{NAMED}?"},
+        {"role": "assistant", "tool_calls": [{"id": "call_1", "function": {"arguments": json.dumps({"q": NAMED})}}]},
+    ]
+    caller = Caller(f"a.py:1:{NAMED}", f"t.py::test[{NAMED}]", f"s-{NAMED}", 0, NAMED, {"note": NAMED})
+    exchange = make_exchange(
+        f"{CHAT}?note={NAMED}", request, chat_answer("ok"), caller=caller, headers=[("X-Note", NAMED)],
+        outcome=CallOutcome.CUT, error=f"reset after {NAMED}",
+    )  # fmt: skip
+    exchange = replace(exchange, response_headers=(*exchange.response_headers, ("X-Was", f"user {NAMED}")))
+
+    assert NAMED.encode() not in COMPOSER.compose(exchange).trace
+
+
+@pytest.mark.parametrize("word", ["kitten", "2026", "a1b2c", "sha256"])
+def test_a_common_value_under_a_secret_name_is_left_in_the_answer(word: str) -> None:
+    """A word, a year, a short value: an answer holds it by chance."""
+    request = chat_request("hi", password=word)
+
+    stored = COMPOSER.compose(make_exchange(CHAT, request, chat_answer(f"about {word}")))
+
+    assert REDACTED == _body(stored)["provider_request"]["password"]
+    assert f"about {word}" == _body(stored)["response"]["choices"][0]["message"]["content"]
