@@ -235,9 +235,13 @@ class Player:
     ) -> ReplayResult:
         return self._answer_unmatched(request, caller, explain_unreadable(request, name, error, len(self._library)))
 
+    def _redact_source(self, caller: Caller, request: KeyedRequest) -> Caller:
+        """The caller, whose source a header of the request may name, and a report shows."""
+        return replace(caller, source=self._keyer.redact_text(caller.source, request.redactions))
+
     def _answer_unmatched(self, request: KeyedRequest, caller: Caller, unmatched: UnmatchedRequest) -> ReplayResult:
         without_values = request._replace(redactions=(), compared_redactions=())
-        unmatched = unmatched._replace(caller=caller, request=without_values)
+        unmatched = unmatched._replace(caller=self._redact_source(caller, request), request=without_values)
         with self._lock:
             self.unmatched.append(unmatched)
         return ReplayResult(unmatched.to_response(request.endpoint.dialect), unmatched=unmatched)

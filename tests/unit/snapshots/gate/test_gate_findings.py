@@ -268,6 +268,21 @@ def test_an_unknown_caller_is_named_as_unknown() -> None:
     assert "(unknown)" == finding.finding.file
 
 
+@pytest.mark.parametrize("approved_prompt", ["other", "my password: q7bz4kitten"])
+def test_the_source_of_a_finding_is_redacted(approved_prompt: str) -> None:
+    """The caller may name it in a header: with a key, or with a value that the request has beside its name."""
+    key = "sk-proj-" + "aB3dE5fG7hJ9kL1mN2pQ4rS6" * 2
+    source = f"{key}/app.py:12:q7bz4kitten"
+    approved = approved_calls(make_call(approved_prompt, source=source))
+
+    _, findings = rerun_findings(approved, make_call("password: q7bz4kitten", source=source))
+
+    assert findings
+    for finding in findings:
+        assert "[REDACTED]/app.py:12:[REDACTED]" == finding.finding.file
+        assert key not in str(finding.to_json())
+
+
 def test_a_changed_request_is_compared_with_the_approved_request_of_its_test() -> None:
     """Even if another is more similar, unless the two have nothing in common."""
     approved = approved_calls(
