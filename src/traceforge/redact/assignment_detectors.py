@@ -20,6 +20,7 @@ from traceforge.redact.plausibility import (
 
 _JUDGED_BYTES = 200  # Of a longer value: enough to tell, and little where hostile text has many.
 _BARE_BYTES_MAX = 1024  # A longer value is followed to its end once it is known to be one.
+_ASSIGNED_BYTES_MAX = 256  # The same after a name and a sign, which hostile text may hold every few bytes.
 _NAME_BYTES_MAX = 40  # How far a name goes on before the word that gives it away: `AZURE_OPENAI_API_KEY`.
 _CONNECTION_BYTES = 160  # How far before a password the other fields of a connection string are looked for.
 
@@ -34,7 +35,7 @@ _ASSIGNED = re.compile(
     rb"\\{0,3}[\"'`]?\]?(?P<sign>[ \t]{0,8}(?:=>|:=|={1,2}|:)[ \t]{0,8})"
     rb"(?:\\{0,3}(?P<quote>[\"'`])"
     rb"(?P<quoted>[^\x00\"'`\n\\]{6,1024}|(?:(?!(?P=quote))[^\x00\n\\]|\\.){6,1024}?)\\{0,3}(?P=quote)"
-    rb"|(?P<bare>[^\x00\s\"'`,;<>(){}\[\]&|\\]{6,1024}))"
+    rb"|(?P<bare>[^\x00\s\"'`,;<>(){}\[\]&|\\]{6,256}))"
 )  # fmt: skip
 _BARE_REMAINDER = re.compile(rb"[^\x00\s\"'`,;<>(){}\[\]&|\\]*")
 _NAME = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-."
@@ -63,9 +64,9 @@ _STRONG_NAME = re.compile(_STRONG_WORD + rb"[A-Za-z0-9_]{0,20}\Z")
 _VARIABLE_NAME = re.compile(rb"[A-Z][A-Z0-9_]{2,}\Z")
 
 
-def whole_value(text: bytes, start: int, end: int) -> ByteRange:
+def whole_value(text: bytes, start: int, end: int, bytes_max: int = _BARE_BYTES_MAX) -> ByteRange:
     """As far as the value goes: an expression is bounded, so that hostile text costs little; a secret is not."""
-    remainder = _BARE_REMAINDER.match(text, end) if end - start >= _BARE_BYTES_MAX else None
+    remainder = _BARE_REMAINDER.match(text, end) if end - start >= bytes_max else None
     return start, remainder.end() if remainder else end
 
 
@@ -79,7 +80,7 @@ def _assigned(text: bytes, start: int, _: int) -> ByteRange | None:
         return match.span("quoted") if _is_assigned(name, match["quoted"], is_quoted=True, is_tight=True) else None
     is_tight = match["sign"] == b"=" or match["sign"].lstrip()[:1] == b":"
     if _is_assigned(name, match["bare"], is_quoted=False, is_tight=is_tight) or _is_in_connection(text, match, name):
-        return whole_value(text, *match.span("bare"))
+        return whole_value(text, *match.span("bare"), _ASSIGNED_BYTES_MAX)
     return None
 
 
@@ -137,7 +138,7 @@ def _is_bare_password(name: bytes, value: bytes, *, is_tight: bool) -> bool:
     """An unquoted password: no code, and more than a word, unless an environment variable is set to it."""
     if not value.isascii() or len(value) > 64 or is_placeholder(value):
         return False
-    marks = sum(byte in b"!#$%^&*@~" for byte in value)
+    marks = len(value) - len(value.translate(None, b"!#$%^&*@~"))
     if is_password(value) and len(value) >= 8 and count_digits(value) + marks >= 2:
         return True
     if not is_tight or is_common_word(value):

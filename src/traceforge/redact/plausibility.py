@@ -32,7 +32,7 @@ def entropy(value: bytes) -> float:
 
 def count_digits(value: bytes) -> int:
     """How many decimal digits are in it."""
-    return sum(48 <= byte <= 57 for byte in value)
+    return len(value) - len(value.translate(None, b"0123456789"))
 
 
 def is_random(value: bytes) -> bool:
@@ -63,7 +63,7 @@ def is_password(value: bytes) -> bool:
     if is_random(value):
         return True
     words = len(_WORDS.findall(value))
-    marks = sum(byte in b"!#$%&*+?@^~" for byte in value)
+    marks = len(value) - len(value.translate(None, b"!#$%&*+?@^~"))
     return bool(words) and (count_digits(value) > 0 or marks > 0) and value.strip(b"0123456789").count(b"_") < 2
 
 
