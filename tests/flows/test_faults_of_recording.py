@@ -415,3 +415,29 @@ def _digests(url: str, body: bytes) -> tuple[int, Any]:
         for piece in response.iter_raw():
             digest.update(piece)
         return response.status_code, digest.digest()
+
+
+DYING_APPLICATION = """
+import os, sys
+import httpx
+
+def ask(model):
+    return {"model": model, "messages": [{"role": "user", "content": "hi"}]}
+
+url = sys.argv[1] + "/v1/chat/completions"
+httpx.post(url, json=ask("whole"))
+with httpx.stream("POST", url, json=ask("dies")):
+    os._exit(0)
+"""
+
+
+def test_record_says_which_calls_it_lost(server: Upstream, tmp_path: Path) -> None:
+    """The call that was whole is recorded; the one whose process died in it is counted, and exit code 3 says so."""
+    (tmp_path / "application.py").write_text(DYING_APPLICATION)
+
+    words = [str(COMMAND), "record", "--", sys.executable, "application.py", server.url]
+    ran = subprocess.run(words, cwd=tmp_path, env=clean_environment(), capture_output=True, text=True, check=False)
+
+    assert "1 model call: 0 answered from snapshots, 1 live" in ran.stderr
+    assert "lost: 1 call whose process ended in the middle of it" in ran.stderr
+    assert 3 == ran.returncode

@@ -62,7 +62,7 @@ def record(command: tuple[str, ...], fresh: bool, propose_config: bool, as_json:
             loaded.config.match.redacted, os.environ
         )
         code = record_run.run.exit_code or (
-            ExitCode.UNCHECKED if nothing or record_run.unread or record_run.run.lost or uncompared else 0
+            ExitCode.UNCHECKED if nothing or record_run.unread or record_run.lost or uncompared else 0
         )
     if propose_config:
         for line in declare_models(loaded):

@@ -207,6 +207,9 @@ def record_lines(record_run: RecordRun) -> Iterator[str]:
         )
     if record_run.unread:
         yield f"{count(record_run.unread, 'call')} could not be recorded"
+    if record_run.lost:
+        lost_calls = count(record_run.lost, "call")
+        yield f"lost: {lost_calls} whose process ended in the middle of it, or that could not be stored"
     if record_run.run is not None:
         yield from survivor_lines(record_run.run)
     yield from refused_model_lines(record_run.changes)
@@ -248,6 +251,7 @@ def record_json(record_run: RecordRun) -> JSONObject:
         "live": record_run.live,
         "unchanged": record_run.unchanged,
         "unread": record_run.unread,
+        "lost": record_run.lost,
         "pending": [change_json(change) for change in record_run.changes],
         **(
             {"proposed": [dict(proposal._asdict()) for proposal in record_run.proposals]}

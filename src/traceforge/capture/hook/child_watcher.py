@@ -21,7 +21,7 @@ from .pytest_scopes import WORKER_VARIABLE, current_scope
 from .query_client import QueryClient
 from .watcher import Watcher
 
-FLUSH_S = 3.0  # How long the end of a process may wait until the parent has taken its last calls.
+FLUSH_S = 3.0  # How long the end of a process waits for a parent that takes nothing of its last calls.
 
 
 class ChildWatcher(Watcher):

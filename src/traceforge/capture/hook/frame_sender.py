@@ -35,7 +35,7 @@ class FrameSender:
         self._lock = threading.RLock()
         self._socket: socket.socket | None = None
         self._inode = 0
-        self._waiting: deque[bytes] = deque()
+        self._waiting: deque[memoryview] = deque()  # views, so that a large frame is not copied for each piece of it
         self._waiting_bytes = 0
         self._is_sending = False  # the thread, or `flush`, is at work
         self._is_closed = False
@@ -55,20 +55,22 @@ class FrameSender:
                 self.lost += 1
                 return
             if self._waiting or not self._connect():
-                self._enqueue(frame)
+                self._enqueue(memoryview(frame))
                 return
-            sent = self._send_nowait(frame)
+            sent = self._send_nowait(memoryview(frame))
             if sent < len(frame):
-                self._enqueue(frame[sent:])
+                self._enqueue(memoryview(frame)[sent:])
 
-    def flush(self, timeout_s: float) -> None:
-        """Send the waiting frames at the end of the process, until the time is up."""
-        deadline = time.monotonic() + timeout_s
+    def flush(self, stalled_s: float) -> None:
+        """Send the waiting frames at the end of the process, unless the parent takes nothing for `stalled_s`."""
+        waiting_bytes, deadline = self._waiting_bytes, time.monotonic() + stalled_s
         while self._waiting and time.monotonic() < deadline:
             if not self._is_sending:
-                self._send_waiting(deadline)
+                self._send_waiting(stalled_s, at_exit=True)
             else:
                 time.sleep(0.005)
+            if self._waiting_bytes < waiting_bytes:
+                waiting_bytes, deadline = self._waiting_bytes, time.monotonic() + stalled_s
 
     def close(self) -> None:
         with self._lock:
@@ -91,21 +93,20 @@ class FrameSender:
             self._give_up()
         return self._socket is not None
 
-    def _send_nowait(self, data: bytes) -> int:
+    def _send_nowait(self, data: memoryview) -> int:
         """How many bytes the socket takes at once."""
         assert self._socket is not None
         sent = 0
-        view = memoryview(data)
         try:
             while sent < len(data):
-                sent += self._socket.send(view[sent:])
+                sent += self._socket.send(data[sent:])
         except (BlockingIOError, InterruptedError):
             pass
         except OSError:
             self._give_up()
         return sent
 
-    def _enqueue(self, data: bytes) -> None:
+    def _enqueue(self, data: memoryview) -> None:
         if self._is_closed:
             self.lost += 1
             return
@@ -118,25 +119,29 @@ class FrameSender:
             except RuntimeError:  # The interpreter is shutting down: `flush` sends it.
                 self._is_sending = False
 
-    def _send_waiting(self, deadline: float = 0.0) -> None:
-        """Send until nothing waits; give up where the parent has stopped reading, unless there is a deadline."""
-        stalled_at = time.monotonic() + STALLED_S
+    def _send_waiting(self, stalled_s: float = STALLED_S, *, at_exit: bool = False) -> None:
+        """Send until nothing waits, or the parent takes nothing for `stalled_s`; then give up, unless at exit."""
+        stalled_at = time.monotonic() + stalled_s
         while True:
             with self._lock:
                 if not self._waiting or not self._connect():
                     self._is_sending = False
                     return
-                first = self._waiting.popleft()
+                first = self._waiting[0]  # It stays there until all of it is sent: `flush` waits for an empty queue.
                 sent = self._send_nowait(first)
+                if self._is_closed:
+                    continue
                 self._waiting_bytes -= sent
                 if sent < len(first):
-                    self._waiting.appendleft(first[sent:])
+                    self._waiting[0] = first[sent:]
+                else:
+                    self._waiting.popleft()
             if sent:
-                stalled_at = time.monotonic() + STALLED_S
-            elif time.monotonic() > (deadline or stalled_at):
+                stalled_at = time.monotonic() + stalled_s
+            elif time.monotonic() > stalled_at:
                 with self._lock:
                     self._is_sending = False
-                    if not deadline:
+                    if not at_exit:
                         self._give_up()
                 return
             if sent < len(first):

@@ -52,6 +52,11 @@ class RecordRun:
     proposals: list[PatternProposal] = field(default_factory=list)  # for parts of prompts that vary by their nature
     has_new_key: bool = False  # whether a match key was made
 
+    @property
+    def lost(self) -> int:
+        """Calls that a process began and did not report to their end."""
+        return self.run.lost + self.run.unfinished if self.run is not None else 0
+
 
 def run_record(
     loaded: LoadedConfig, command: Sequence[str], *, fresh: bool = False, notify: Callable[[str], object]

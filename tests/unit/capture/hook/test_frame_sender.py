@@ -77,6 +77,21 @@ def test_a_parent_that_does_not_read_does_not_block_the_application(
     assert 0 == sender.lost
 
 
+def test_a_large_frame_is_sent_whole_before_the_process_ends(listener: socket.socket, sender: FrameSender) -> None:
+    """Also while the thread is in the middle of it."""
+    sender.send(write_frame({"kind": "large"}, [b"x" * 30_000_000]))
+    connection, _ = listener.accept()
+    result: list[list[str]] = []
+    reader = threading.Thread(target=lambda: result.append(read_kinds(connection)))
+    reader.start()
+    sender.flush(10)
+    sender.close()
+    reader.join(10)
+
+    assert ["hello", "large"] == result[0]
+    assert 0 == sender.lost
+
+
 def test_memory_is_bounded_and_lost_frames_are_counted(
     listener: socket.socket, sender: FrameSender, monkeypatch: pytest.MonkeyPatch
 ) -> None:
