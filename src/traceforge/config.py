@@ -67,6 +67,13 @@ _EMPTY_HINT = "Write {} into it, or remove it and run: traceforge init"
 _COMMENT = r'(?s)"(?:[^"\\\n]++|\\.)*+"?|//[^\n]*+|/\*(?:[^*]++|\*(?!/))*+(?:\*/)?'
 
 
+class VolatileParts(Struct, forbid_unknown_fields=True, frozen=True):
+    """Parts of requests that are not compared, for the models or tests that a pattern names."""
+
+    ignore_paths: list[NonEmptyText] = msgspec.field(default_factory=list)
+    ignore_patterns: list[NonEmptyText] = msgspec.field(default_factory=list)
+
+
 class ModelRule(Struct, forbid_unknown_fields=True, frozen=True):
     """Settings for the models that one pattern names."""
 
@@ -77,6 +84,7 @@ class ModelRule(Struct, forbid_unknown_fields=True, frozen=True):
     input_price_per_million: Annotated[float, Meta(ge=0)] | UnsetType = UNSET
     output_price_per_million: Annotated[float, Meta(ge=0)] | UnsetType = UNSET
     calls: Literal["exact", "may_repeat", "may_vary"] = "exact"
+    match: VolatileParts = VolatileParts()
 
 
 class CallSiteRule(Struct, forbid_unknown_fields=True, frozen=True):
@@ -114,6 +122,7 @@ class TestRule(Struct, forbid_unknown_fields=True, frozen=True):
     may_skip: list[NonEmptyText] = msgspec.field(default_factory=list)
     may_repeat: list[NonEmptyText] = msgspec.field(default_factory=list)
     may_vary: list[NonEmptyText] = msgspec.field(default_factory=list)
+    match: dict[str, VolatileParts] = msgspec.field(default_factory=dict)
 
 
 class ApprovalRule(Struct, forbid_unknown_fields=True, frozen=True):
@@ -342,15 +351,18 @@ def _check(values: JSONObject, where: str) -> Iterator[Finding]:
             yield Finding(
                 where, json_path("$.models", pattern), CONFIG_RULE, message, "Name the models, such as claude-*."
             )
-        for key in rule if isinstance(rule, dict) else {}:
-            yield from _unknown(key, ModelRule.__struct_fields__, where, f"models[{pattern!r}].")
+        yield from _check_keys(rule, ModelRule.__struct_fields__, where, f"models[{pattern!r}].")
+        match = rule.get("match") if isinstance(rule, dict) else None
+        yield from _check_keys(match, VolatileParts.__struct_fields__, where, f"models[{pattern!r}].match.")
     yield from _check_upstreams(values.get("upstreams"), where)
     sections = {"callsite": CallSiteRule, "match": MatchRule, "test": TestRule, "approvals": ApprovalRule}
     for name, kind in sections.items():
-        section = values.get(name)
-        for key in section if isinstance(section, dict) else {}:
-            yield from _unknown(key, kind.__struct_fields__, where, f"{name}.")
-    yield from _check_ports(values.get("test"), where)
+        yield from _check_keys(values.get(name), kind.__struct_fields__, where, f"{name}.")
+    test = values.get("test")
+    tests = test.get("match") if isinstance(test, dict) else None
+    for pattern, parts in (tests if isinstance(tests, dict) else {}).items():
+        yield from _check_keys(parts, VolatileParts.__struct_fields__, where, f"test.match[{pattern!r}].")
+    yield from _check_ports(test, where)
     for path, message in find_wildcards(values):
         yield Finding(where, path, CONFIG_RULE, message, _WILDCARD_HINT)
     traces_dir = values.get("traces_dir")
@@ -364,13 +376,17 @@ def _check(values: JSONObject, where: str) -> Iterator[Finding]:
             yield Finding(where, problem.path, CONFIG_RULE, f"{problem.path.removeprefix('$.')} {problem.message}")
 
 
+def _check_keys(section: JSON, known_keys: tuple[str, ...], where: str, prefix: str) -> Iterator[Finding]:
+    for key in section if isinstance(section, dict) else {}:
+        yield from _unknown(key, known_keys, where, prefix)
+
+
 def _check_upstreams(upstreams: JSON, where: str) -> Iterator[Finding]:
     upstream_values = upstreams if isinstance(upstreams, dict) else {}
     same_as = {name: value.get("same_as") for name, value in upstream_values.items() if isinstance(value, dict)}
     for name, value in upstream_values.items():
         path = json_path("$.upstreams", name)
-        for key in value if isinstance(value, dict) else ():
-            yield from _unknown(key, UpstreamRule.__struct_fields__, where, f"upstreams[{name!r}].")
+        yield from _check_keys(value, UpstreamRule.__struct_fields__, where, f"upstreams[{name!r}].")
         url = value.get("url") if isinstance(value, dict) else value
         if isinstance(url, str) and (reason := upstream_problem(name, url)):
             yield Finding(where, path, CONFIG_RULE, f"upstreams: {reason}", _UPSTREAM_HINT)

@@ -9,14 +9,14 @@ import re
 from collections.abc import Iterator
 from fnmatch import fnmatchcase
 
-from traceforge.canon import JSONObject
+from traceforge.canon import JSON, JSONObject, json_path
 
 # Lists whose entries are names, paths or patterns.
 LISTS = (
     "allow", "hosts", "callsite.skip", "match.ignore_paths", "match.headers", "match.ignore_headers",
     "test.allow_programs", "test.ignore_hosts", "test.may_skip", "test.may_repeat", "test.may_vary",
 )  # fmt: skip
-TEST_LISTS = ("test.may_skip", "test.may_repeat", "test.may_vary")
+TEST_LISTS = ("test.may_skip", "test.may_repeat", "test.may_vary", "test.match")
 # Tests that have nothing in common but what all tests have.
 _ANY_TESTS = ("test_a.py::test_b", "tests/unit/test_k.py::TestM::test_v", "src/zoo/test_q.py::test_x[1-z]")
 
@@ -27,9 +27,27 @@ def find_wildcards(values: JSONObject) -> Iterator[tuple[str, str]]:
         section, _, name = setting.rpartition(".")
         holder = values.get(section) if section else values
         entries = holder.get(name) if isinstance(holder, dict) else None
-        for index, entry in enumerate(entries if isinstance(entries, list) else []):
-            if isinstance(entry, str) and entry and _means_everything(entry, setting):
-                yield f"$.{setting}[{index}]", f"{setting}[{index}] is {entry!r}, which means everything"
+        yield from _check_list(entries, setting, setting)
+    models, test = values.get("models"), values.get("test")
+    for pattern, rule in (models if isinstance(models, dict) else {}).items():
+        parts = rule.get("match") if isinstance(rule, dict) else None
+        yield from _check_paths(parts, f"{json_path('models', pattern)}.match")
+    tests = test.get("match") if isinstance(test, dict) else None
+    for pattern, parts in (tests if isinstance(tests, dict) else {}).items():
+        if _means_everything(pattern, "test.match"):
+            yield json_path("$.test.match", pattern), f"test.match: the pattern {pattern!r} means every test"
+        yield from _check_paths(parts, json_path("test.match", pattern))
+
+
+def _check_paths(parts: JSON, name: str) -> Iterator[tuple[str, str]]:
+    paths = parts.get("ignore_paths") if isinstance(parts, dict) else None
+    yield from _check_list(paths, "match.ignore_paths", f"{name}.ignore_paths")
+
+
+def _check_list(entries: JSON, setting: str, name: str) -> Iterator[tuple[str, str]]:
+    for index, entry in enumerate(entries if isinstance(entries, list) else []):
+        if isinstance(entry, str) and entry and _means_everything(entry, setting):
+            yield f"$.{name}[{index}]", f"{name}[{index}] is {entry!r}, which means everything"
 
 
 def _means_everything(entry: str, setting: str) -> bool:

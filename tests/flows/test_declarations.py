@@ -112,6 +112,79 @@ def site(recorded: Site, tmp_path: Path) -> Iterator[Site]:
         yield recorded.at(tmp_path / "checkout", other)
 
 
+VARYING_TESTS = """
+def test_plan():
+    assert chat("Name a plan." + os.environ.get("PLAN", ""))
+
+
+def test_menu():
+    assert chat("Name a menu." + os.environ.get("MENU", ""))
+
+
+def test_other_model():
+    SETTINGS["model"] = os.environ.get("OTHER_MODEL", "gpt-4.1")
+    assert chat("Name a dish." + os.environ.get("DISH", ""))
+"""
+NAMES = ("PLAN", "MENU", "DISH")
+DAYS = [f" It is 2026-11-{day}T10:00:00Z." for day in (16, 17, 18)]
+CHOSEN = ("-k", "test_plan or test_menu or test_other_model")
+
+
+def _varying_site(site: Site) -> None:
+    """Add three tests, each with a time in its prompt."""
+    site.add(VARYING_TESTS)
+    assert 0 == site.record(*CHOSEN, **dict.fromkeys(NAMES, DAYS[0])).code
+    assert 0 == site.approve().code
+
+
+def _record_proposal(site: Site, *varying: str) -> dict[str, Any]:
+    """The setting that `record` proposes if the time of some tests varies."""
+    ran = site.record(*CHOSEN, **{name: DAYS[1] if name in varying else DAYS[0] for name in NAMES})
+    (line,) = [line for line in ran.err.splitlines() if '"ignore_patterns"' in line]
+    setting: dict[str, Any] = json.loads(f"{{{line.strip().removeprefix('traceforge: ')}}}")
+    return setting
+
+
+def _code(site: Site, **changed: str) -> int:
+    return site.test(*CHOSEN, **{**dict.fromkeys(NAMES, DAYS[0]), **changed}).code
+
+
+@pytest.mark.slow
+def test_what_varies_in_one_test_is_proposed_and_ignored_for_this_test_only(site: Site) -> None:
+    """The printed line, pasted and approved, is green when the time varies there, and red when it does elsewhere."""
+    _varying_site(site)
+
+    setting = _record_proposal(site, "PLAN")
+
+    assert ["four_providers.py::test_plan"] == list(setting["test"]["match"])
+    (site.folder / "traceforge.config.json").write_text(json.dumps({**CONFIG, **setting}))
+    unapproved = site.run("verify")
+    assert (1, True) == (unapproved.code, 'CF2 not the approved setting: test.match["four_' in unapproved.out)
+    site.configure({**CONFIG, **setting})
+    assert 0 == _code(site)
+    assert 0 == _code(site, PLAN=DAYS[2])
+    assert [1, 1] == [_code(site, MENU=DAYS[2]), _code(site, DISH=DAYS[2])]
+    assert 1 == _code(site, PLAN=" It is late.")
+    chosen = dict.fromkeys(NAMES, DAYS[0])
+    assert 0 == site.plugin(*CHOSEN, **{**chosen, "PLAN": DAYS[2]}).code
+    assert 1 == site.plugin(*CHOSEN, **{**chosen, "MENU": DAYS[2]}).code
+    again = site.record(*CHOSEN, **{**chosen, "PLAN": DAYS[2]})
+    assert (0, True) == (again.code, "3 answered from snapshots, 0 live" in again.err), again
+
+
+@pytest.mark.slow
+def test_what_varies_in_several_tests_of_one_model_is_proposed_for_the_model(site: Site) -> None:
+    """It is green in every test of the model, and red in that of another one."""
+    _varying_site(site)
+
+    setting = _record_proposal(site, "PLAN", "MENU")
+
+    assert ["gpt-4.1-mini"] == list(setting["models"])
+    site.configure({"models": {**CONFIG["models"], **setting["models"]}})
+    assert 0 == _code(site, PLAN=DAYS[2], MENU=DAYS[1])
+    assert [1, 1] == [_code(site, DISH=DAYS[2]), _code(site, PLAN=" It is late.")]
+
+
 @pytest.mark.slow
 def test_record_proposes_a_declaration_for_what_varies(site: Site) -> None:
     """As a line for the configuration, with which the next run is green."""

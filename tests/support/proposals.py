@@ -11,6 +11,7 @@ from support.wire_transcripts import CHAT
 from traceforge.canon import Digest
 from traceforge.config import ModelRule
 from traceforge.exchange import Caller, Exchange
+from traceforge.replay.request_key import RequestKeyer
 from traceforge.snapshots.record.candidates import Candidate, find_candidates
 from traceforge.snapshots.record.pending_changes import PendingChange
 from traceforge.snapshots.record.proposal import Proposal, propose_changes
@@ -39,11 +40,13 @@ def make_call(
     return make_exchange(CHAT, request, response, number=number, status=status, caller=Caller(source, scope))
 
 
-def candidates_from(*calls: Exchange, models: Models = NO_MODELS, match_key: bytes | None = None) -> list[Candidate]:
+def candidates_from(
+    *calls: Exchange, models: Models = NO_MODELS, match_key: bytes | None = None, keys: RequestKeyer = KEYS
+) -> list[Candidate]:
     """The candidates for approval in a run of these calls."""
     composer = TraceComposer(REDACTOR, match_key) if match_key else COMPOSER
     composed = [composer.compose(exchange) for exchange in calls]
-    return find_candidates([(parse_object(trace.trace), trace.chunks) for trace in composed], KEYS, models)
+    return find_candidates([(parse_object(trace.trace), trace.chunks) for trace in composed], keys, models)
 
 
 def propose(

@@ -209,7 +209,8 @@ def test_every_effective_setting_has_its_value_and_origin(tmp_path: Path) -> Non
     settings = effective_settings(loaded)
 
     assert {"value": 30, "from": "default"} == settings["max_trace_retention"]
-    rule = {"gate": "behaviour", "temperature": 0, "usage_in_answers": "required", "calls": "exact"}
+    match: dict[str, list[str]] = {"ignore_paths": [], "ignore_patterns": []}
+    rule = {"gate": "behaviour", "temperature": 0, "usage_in_answers": "required", "calls": "exact", "match": match}
     assert {"value": {"gpt-*": rule}, "from": CONFIG_FILE} == settings["models"]
     assert list(Config.__struct_fields__) == list(settings)
 
@@ -368,6 +369,29 @@ def test_an_unknown_key_of_a_model_is_refused_with_the_nearest_known_one(tmp_pat
 
     assert "unknown key models['claude-*'].gates" == finding.message
     assert "Did you mean models['claude-*'].gate?" == finding.hint
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"models": {"gpt-*": {"match": {"redacted": "count"}}}}, "unknown key models['gpt-*'].match.redacted"),
+        ({"test": {"match": {"a.py::*": {"headers": []}}}}, "unknown key test.match['a.py::*'].headers"),
+        ({"test": {"match": {"*": {}}}}, "test.match: the pattern '*' means every test"),
+        ({"test": {"match": {"*test*": {}}}}, "test.match: the pattern '*test*' means every test"),
+        (
+            {"test": {"match": {"a.py::*": {"ignore_paths": ["$.*"]}}}},
+            "test.match[\"a.py::*\"].ignore_paths[0] is '$.*', which means everything",
+        ),
+        (
+            {"models": {"gpt-*": {"match": {"ignore_paths": ["$[*]"]}}}},
+            "models[\"gpt-*\"].match.ignore_paths[0] is '$[*]', which means everything",
+        ),
+    ],
+)
+def test_a_declaration_for_a_model_or_a_test_has_two_settings_and_names_something(
+    tmp_path: Path, settings: dict[str, Any], message: str
+) -> None:
+    assert [message] == _messages(_write(_marked(tmp_path), settings))
 
 
 @pytest.mark.parametrize("pattern", ["*", "**", ""])

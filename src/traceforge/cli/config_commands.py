@@ -12,7 +12,8 @@ from traceforge.cli.output import json_option, print_json
 from traceforge.config import LoadedConfig, current_folder, effective_settings, load_config
 from traceforge.errors import InvalidConfig
 from traceforge.findings import Finding, exit_code
-from traceforge.replay.volatile import PATTERNS_SETTING, find_path_problems
+from traceforge.replay.scoped_volatile import list_declarations
+from traceforge.replay.volatile import find_path_problems
 from traceforge.report.text_format import finding_lines
 from traceforge.terminal import one_line, print_text
 
@@ -55,9 +56,10 @@ def _pattern_findings(loaded: LoadedConfig) -> list[Finding]:
     findings: list[Finding] = []
     if loaded.config.redact_patterns:
         findings += pattern_findings(loaded.config.redact_patterns, loaded.origins["redact_patterns"])
-    match, where = loaded.config.match, loaded.origins["match"]
-    findings += find_path_problems(match.ignore_paths, where)
-    findings += pattern_findings(match.ignore_patterns, where, PATTERNS_SETTING)
+    for declaration in list_declarations(loaded.config):
+        parts, where, setting = declaration.parts, loaded.origins[declaration.section], declaration.setting
+        findings += find_path_problems(parts.ignore_paths, where, setting)
+        findings += pattern_findings(parts.ignore_patterns, where, f"{setting}.ignore_patterns")
     return findings
 
 

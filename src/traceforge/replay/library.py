@@ -5,6 +5,9 @@ recording answers again if it `repeats`. A scope without recordings of the key u
 that answers several calls, in one scope or in many, is given once for each under the same name.
 
 Two requests are identical if their keys are equal and, where both have fingerprints, their redacted parts are equal.
+A recording of a test for which parts are declared as volatile has two keys: with these declarations, for all tests to
+which they apply, and without them, for every other test.
+
 A recording that does not know where its request went, or which headers it had, comes after those that do.
 """
 
@@ -35,6 +38,13 @@ class RecordingSource(Protocol):
         """The recorded request, for explanations; raises the same."""
 
 
+class RecordedKey(NamedTuple):
+    """A key, and the fingerprints of the redacted parts that are compared with it."""
+
+    key: Digest
+    fingerprints: Fingerprints
+
+
 class Recording(NamedTuple):
     """A recorded call that the library can match and replay."""
 
@@ -47,6 +57,7 @@ class Recording(NamedTuple):
     repeats: bool = True  # whether it answers again after all recordings of its scope have answered
     unknown: UnknownParts = ALL_KNOWN  # what its request does not say about itself
     cycles: bool = False  # whether they then answer again from the first: each worker of a suite runs its scope
+    shared: RecordedKey | None = None  # without the declarations for its test, if that is another one
 
 
 class LookupResult(NamedTuple):
@@ -71,22 +82,26 @@ class Library:
         self._lock = threading.Lock()  # for the turns
         self._by_scope: dict[str, list[Recording]] = {}
         by_name: dict[str, Recording] = {}
+        indexed: set[tuple[str, RecordedKey]] = set()  # for every scope
         for recording in recordings:
             self._by_scope.setdefault(recording.scope, []).append(recording)
-            self._index_recording(recording, recording.scope)
-            if recording.name not in by_name:
-                by_name[recording.name] = recording
-                self._index_recording(recording, None)
+            own_key = RecordedKey(recording.key, recording.fingerprints)
+            self._index_recording(recording, recording.scope, own_key)
+            by_name.setdefault(recording.name, recording)
+            for key in (own_key, recording.shared or own_key):
+                if (recording.name, key) not in indexed:
+                    indexed.add((recording.name, key))
+                    self._index_recording(recording, None, key)
         self.recordings = list(by_name.values())
         redacted_keys = {key for _, key, redaction in self._index if redaction == ANY_REDACTION}
         self.unredacted_keys = {recording.key for recording in self.recordings} - redacted_keys
 
-    def _index_recording(self, recording: Recording, scope: str | None) -> None:
-        redactions: list[Fingerprints | str] = [recording.fingerprints]
-        if recording.fingerprints != NOTHING_REDACTED:
+    def _index_recording(self, recording: Recording, scope: str | None, key: RecordedKey) -> None:
+        redactions: list[Fingerprints | str] = [key.fingerprints]
+        if key.fingerprints != NOTHING_REDACTED:
             redactions.append(ANY_REDACTION)
         for redaction in redactions:
-            self._index.setdefault((scope, recording.key, redaction), []).append(recording)
+            self._index.setdefault((scope, key.key, redaction), []).append(recording)
 
     def __len__(self) -> int:
         return len(self.recordings)
@@ -117,6 +132,10 @@ class Library:
             if partial_result.recording is not None or not result.differs_at:
                 result = partial_result
         return result
+
+    def has_own(self, request: KeyedRequest, scope: str, fingerprints: Fingerprints) -> bool:
+        """Whether a scope has recordings of its own for a request, used up or not."""
+        return (scope, request.key, fingerprints) in self._index
 
     def recordings_in_scope(self, scope: str) -> list[Recording]:
         return self._by_scope.get(scope, [])

@@ -121,9 +121,7 @@ class Player:
             caller = replace(caller, scope=self.name_scope(caller.scope))
         if allow_upstream and caller.scope in self.fresh_scopes:
             return self._pass_upstream()
-        request = self._keyer.key_request(method, url, headers, body, self._library.unredacted_keys)
-        fingerprints = fingerprint_redactions(request.compared_redactions, self._match_key)
-        lookup = self._library.find_request(request, caller.scope, fingerprints)
+        request, lookup = self._look_up(method, url, headers, body, caller.scope)
         if lookup.recording is None or (allow_upstream and self._is_renewed(lookup)):
             return self._answer_unrecorded(request, caller, lookup, allow_upstream=allow_upstream)
         try:
@@ -137,6 +135,24 @@ class Player:
             header_redactions = self._keyer.find_header_redactions(headers, request.redactions)
             response = refill_echoes(response, [*header_redactions, *request.redactions])
         return ReplayResult(response, lookup.recording.name)
+
+    def _look_up(
+        self, method: str, url: str, headers: Headers, body: bytes, scope: str
+    ) -> tuple[KeyedRequest, LookupResult]:
+        """The recording of a request. Calls that were approved for other tests only are compared without what is
+        declared for this test.
+        """
+        known_keys = self._library.unredacted_keys
+        request = self._keyer.key_request(method, url, headers, body, known_keys, scope=scope)
+        fingerprints = fingerprint_redactions(request.compared_redactions, self._match_key)
+        lookup = self._library.find_request(request, scope, fingerprints)
+        is_used_up = lookup.recording is None and self._library.has_own(request, scope, fingerprints)
+        if lookup.recording is not None or not request.tests or is_used_up:
+            return request, lookup
+        shared_request = self._keyer.key_request(method, url, headers, body, known_keys)
+        fingerprints = fingerprint_redactions(shared_request.compared_redactions, self._match_key)
+        shared_lookup = self._library.find_request(shared_request, scope, fingerprints)
+        return (request, lookup) if shared_lookup.recording is None else (shared_request, shared_lookup)
 
     @property
     def request_keys(self) -> dict[str, str]:

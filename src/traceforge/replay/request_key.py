@@ -49,6 +49,7 @@ from traceforge.replay.logical_upstream import (
     hide_account,
     replace_authority,
 )
+from traceforge.replay.scoped_volatile import find_model, make_volatile_rules
 from traceforge.replay.volatile import VolatileRules
 from traceforge.wire.endpoints import Endpoint, find_endpoint, find_prefix, split_url
 
@@ -69,6 +70,7 @@ CACHED_REQUEST_BYTES_MAX = 32 << 10
 
 _BOUNDARY = r'(?i)multipart/.*?boundary="?([^";,]+)"?'
 
+_CacheKey = tuple[str, str, Headers, tuple[str, ...], bytes]
 _NO_COUNTS: Counter[str] = Counter()  # shared by requests without volatile parts; never changed
 
 
@@ -131,6 +133,7 @@ class KeyedRequest(NamedTuple):
     compared_redactions: Sequence[Redaction] = ()  # those of them that are part of the prompt
     uncompared_paths: tuple[str, ...] = ()  # fields of the body that are never compared, and that it had
     partial_keys: Sequence[tuple[UnknownParts, Digest]] = ()  # its keys without what stored requests do not know
+    tests: tuple[str, ...] = ()  # the names under which declarations for single tests applied to it
 
     @property
     def endpoint(self) -> Endpoint:
@@ -166,7 +169,7 @@ class RequestKeyer:
         self._unknown_parts: dict[UnknownParts, None] = {}  # of the stored requests so far
         self._redacted_head = lru_cache(HEADS_CACHED)(self._redact_head)
         self._prefix = lru_cache(HEADS_CACHED)(self._make_prefix)
-        self._requests: dict[tuple[str, str, Headers, bytes], KeyedRequest] = {}
+        self._requests: dict[_CacheKey, KeyedRequest] = {}
 
     @cached_property
     def _redactor(self) -> RequestRedactor:
@@ -175,24 +178,32 @@ class RequestKeyer:
         return RequestRedactor(self._configured_redactor)
 
     def key_request(
-        self, method: str, url: str, headers: Headers, body: bytes, unredacted_keys: Container[Digest] = ()
+        self,
+        method: str,
+        url: str,
+        headers: Headers,
+        body: bytes,
+        unredacted_keys: Container[Digest] = (),
+        *,
+        scope: str = "",
     ) -> KeyedRequest:
-        """The key of a request as it was sent.
+        """The key of a request as it was sent in a scope, of which declarations for single tests may apply.
 
         `unredacted_keys` are the keys of stored requests in which nothing was redacted. A request that has such a key
         before redaction is one of them, so it need not be searched for secrets.
         """
         is_used = self._is_used
         headers = tuple([header for header in headers if is_used(header[0])])
-        request = self._requests.get((method, url, headers, body))
+        tests = self._volatile.list_tests(scope)
+        request = self._requests.get((method, url, headers, tests, body))
         if request is None:
             head, prefix = self._redacted_head(method, url, headers)
             request = self._key_unredacted(head, prefix, body, unredacted_keys) if unredacted_keys else None
-            request = request or self._redact_and_key(method, url, headers, body)
-            self._cache_request((method, url, headers, body), request)
+            request = request or self._redact_and_key(method, url, headers, body, tests)
+            self._cache_request((method, url, headers, tests, body), request)
         return request
 
-    def _cache_request(self, cache_key: tuple[str, str, Headers, bytes], request: KeyedRequest) -> None:
+    def _cache_request(self, cache_key: _CacheKey, request: KeyedRequest) -> None:
         if len(cache_key[-1]) > CACHED_REQUEST_BYTES_MAX:
             return
         if len(self._requests) >= REQUESTS_CACHED:
@@ -219,15 +230,24 @@ class RequestKeyer:
         head_redactions = head.redactions, head.compared_redactions
         return KeyedRequest(key, prefix, compared, value, _NO_COUNTS, *head_redactions, partial_keys=partial_keys)
 
-    def _redact_and_key(self, method: str, url: str, headers: Headers, body: bytes) -> KeyedRequest:
+    def _redact_and_key(
+        self, method: str, url: str, headers: Headers, body: bytes, tests: tuple[str, ...]
+    ) -> KeyedRequest:
         head, prefix = self._redacted_head(method, url, headers)
         value, redactions = self._redactor.redact_body(head, body)
         repeating = self._redactor.with_values(redactions)
         if repeating is not self._redactor:  # A value of the body may also stand in the URL or a header.
             head = repeating.redact_head(url, headers)
             prefix = self._prefix(method, head.url, head.headers)
-        compared = [redaction for redaction in redactions if not self._is_ignored(prefix, redaction.path)]
-        return self._key_body(prefix, value, [*head.redactions, *redactions], [*head.compared_redactions, *compared])
+        volatile = self._find_volatile(prefix, value, tests)
+        compared = [redaction for redaction in redactions if not _is_ignored(prefix, volatile, redaction.path)]
+        return self._key_body(
+            prefix, value, tests, [*head.redactions, *redactions], [*head.compared_redactions, *compared]
+        )
+
+    def _find_volatile(self, prefix: KeyPrefix, body: JSON, tests: tuple[str, ...]) -> VolatileRules:
+        """The declarations of volatile parts that apply to a request."""
+        return self._volatile.find_rules(tests, find_model(prefix.endpoint, body))
 
     def key_stored_request(
         self,
@@ -238,41 +258,46 @@ class RequestKeyer:
         *,
         upstream: str | None = None,
         unknown: UnknownParts = ALL_KNOWN,
+        scope: str = "",
     ) -> KeyedRequest:
-        """The key of a stored request, which is redacted already.
+        """The key of a stored request, which is redacted already, for a scope.
 
         `upstream` is its logical upstream; without it, the URL says where it went.
         """
         prefix = self._prefix(method, url, headers, upstream)
+        tests = self._volatile.list_tests(scope)
         if not unknown:
-            return self._key_body(prefix, body)
+            return self._key_body(prefix, body, tests)
         self._unknown_parts.setdefault(unknown)
         fields = _without_unknown(prefix.key_fields, unknown, prefix.endpoint, prefix.path)
         known_prefix = prefix._replace(key_fields=fields, digest=prefix.digest_without(unknown))
-        return self._key_body(known_prefix, body)._replace(partial_keys=())
+        return self._key_body(known_prefix, body, tests)._replace(partial_keys=())
 
     def _key_body(
-        self, prefix: KeyPrefix, body: JSON, redactions: Sequence[Redaction] = (), compared: Sequence[Redaction] = ()
+        self,
+        prefix: KeyPrefix,
+        body: JSON,
+        tests: tuple[str, ...],
+        redactions: Sequence[Redaction] = (),
+        compared: Sequence[Redaction] = (),
     ) -> KeyedRequest:
         if prefix.boundary:
             body = _without_boundary(body, prefix.boundary)
-        value, volatile_counts = self._volatile.replace_parts(body) if self._volatile else (body, _NO_COUNTS)
+        volatile = self._find_volatile(prefix, body, tests)
+        value, volatile_counts = volatile.replace_parts(body) if volatile else (body, _NO_COUNTS)
         value, uncompared_paths = drop_fields(value, prefix.uncompared_fields)
         value = renumber_ids(value)
         text = exact_canonical_bytes(value)
         key, partial_keys = prefix.digest.digest(text), self._partial_keys(prefix, text)
         return KeyedRequest(
-            key, prefix, value, body, volatile_counts, redactions, compared, uncompared_paths, partial_keys
+            key, prefix, value, body, volatile_counts, redactions, compared, uncompared_paths, partial_keys, tests
         )
 
     def read_fingerprints(self, request: KeyedRequest, redacted: JSON) -> Fingerprints:
         """The fingerprints of a stored request; `redacted` as in its trace."""
         names = {name for name, _ in request.prefix.key_fields.headers}
-        return read_fingerprints(redacted, request.sent_body, partial(self._is_ignored, request.prefix), names)
-
-    def _is_ignored(self, prefix: KeyPrefix, path: str) -> bool:
-        """Whether a path of the body is volatile, or never compared."""
-        return is_at_field(path, prefix.uncompared_fields) or self._volatile.is_volatile(path)
+        volatile = self._find_volatile(request.prefix, request.sent_body, request.tests)
+        return read_fingerprints(redacted, request.sent_body, partial(_is_ignored, request.prefix, volatile), names)
 
     def _partial_keys(self, prefix: KeyPrefix, text: bytes) -> Sequence[tuple[UnknownParts, Digest]]:
         if not self._unknown_parts:
@@ -281,6 +306,10 @@ class RequestKeyer:
 
     def _is_used_header(self, name: str) -> bool:
         return name.lower() in ("content-encoding", "host") or self._header_rules.is_compared(name)
+
+    def list_tests(self, scope: str) -> tuple[str, ...]:
+        """The names under which declarations for single tests apply to a scope. Keys are the same where these are."""
+        return self._volatile.list_tests(scope)
 
     def is_compared_header(self, name: str) -> bool:
         """Whether a header of this name is part of a key."""
@@ -354,7 +383,7 @@ def make_request_keyer(loaded: LoadedConfig) -> RequestKeyer:
         InvalidConfig: a declaration of volatile parts, or a pattern to redact, is invalid.
     """
     config = loaded.config
-    volatile = VolatileRules(config.match.ignore_paths, config.match.ignore_patterns, where=loaded.origins["match"])
+    volatile = make_volatile_rules(loaded)
     upstreams = UpstreamNames(
         [DeclaredUpstream(name, rule.url, rule.same_as) for name, rule in config.upstream_rules.items()]
     )
@@ -364,6 +393,11 @@ def make_request_keyer(loaded: LoadedConfig) -> RequestKeyer:
     from traceforge.redact.redactor import Redactor
 
     return RequestKeyer(Redactor.from_config(config), volatile, upstreams, header_rules)
+
+
+def _is_ignored(prefix: KeyPrefix, volatile: VolatileRules, path: str) -> bool:
+    """Whether a path of the body is volatile, or never compared."""
+    return is_at_field(path, prefix.uncompared_fields) or volatile.is_volatile(path)
 
 
 def _find_boundary(media_type: str) -> str:

@@ -19,7 +19,7 @@ from traceforge.errors import CannotRead, InvalidFile, NotFound, NotJSON
 from traceforge.exchange import CallOutcome, Chunk, Headers
 from traceforge.redact.redactions import REDACTED
 from traceforge.replay.fingerprints import drop_credentials, list_head_redactions
-from traceforge.replay.library import Library, Recording
+from traceforge.replay.library import Library, RecordedKey, Recording
 from traceforge.replay.player import Player
 from traceforge.replay.recorded_response import RecordedResponse, read_echoes
 from traceforge.replay.request_key import KeyedRequest, KeyFields, RequestKeyer, UnknownParts, make_request_keyer
@@ -100,24 +100,30 @@ class TraceRecordings:
             wire = body.get("wire")
             if not isinstance(wire, dict) or not wire.get("status"):
                 continue
-            request, unknown = self._key_trace(body)
-            scope = body.get("scope")
+            scope = _read_scope(body)
+            request, unknown = self._key_trace(body, scope)
+            shared = None
+            if request.tests:
+                shared_request, _ = self._key_trace(body, "")
+                shared_fingerprints = self._keyer.read_fingerprints(shared_request, body.get("redacted"))
+                shared = RecordedKey(shared_request.key, shared_fingerprints)
             yield Recording(
                 row.summary.id,
                 request.key,
-                scope if isinstance(scope, str) else "",
+                scope,
                 request.endpoint,
                 _TraceSource(self, row),
                 self._keyer.read_fingerprints(request, body.get("redacted")),
                 unknown=unknown,
+                shared=shared,
             )
 
-    def _key_trace(self, body: JSONObject) -> tuple[KeyedRequest, UnknownParts]:
+    def _key_trace(self, body: JSONObject, scope: str) -> tuple[KeyedRequest, UnknownParts]:
         wire = cast("JSONObject", body["wire"])
         url, unknown = str(wire.get("url", "")), find_unknown_parts(wire)
         headers = request_headers(body)
         method, value = str(wire.get("method", "POST")), body.get("provider_request")
-        return self._keyer.key_stored_request(method, url, headers, value, unknown=unknown), unknown
+        return self._keyer.key_stored_request(method, url, headers, value, unknown=unknown, scope=scope), unknown
 
     def _read(self, row: TraceRow) -> tuple[JSONObject, bytes]:
         with self._lock:
@@ -131,7 +137,13 @@ class TraceRecordings:
         return response
 
     def _read_key_fields(self, source: _TraceSource) -> KeyFields:
-        return self._key_trace(self._read(source.row)[0])[0].key_fields
+        body = self._read(source.row)[0]
+        return self._key_trace(body, _read_scope(body))[0].key_fields
+
+
+def _read_scope(body: JSONObject) -> str:
+    scope = body.get("scope")
+    return scope if isinstance(scope, str) else ""
 
 
 class _TraceSource:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 VOLATILE = "[VOLATILE]"
 RULE = "CF1"
-PATTERNS_SETTING = "match.ignore_patterns"
+MATCH_SETTING = "match"
 
 _STEP = re.compile(
     r'\.(?P<name>[A-Za-z_][\w-]*)|\[(?P<quoted>"(?:[^"\\]|\\.)*")\]|\[(?P<index>\d{1,6})\]|(?P<all>\[\*\]|\.\*)'
@@ -41,20 +41,27 @@ class VolatileReplaced(NamedTuple):
 
 
 class VolatileRules:
-    """The declarations of a project.
+    """Declarations that apply together.
 
     Raises:
         InvalidConfig: a path or an expression is invalid; the error names each.
     """
 
-    def __init__(self, paths: Sequence[str] = (), patterns: Sequence[str] = (), *, where: str = "match") -> None:
-        findings = find_path_problems(paths, where)
+    def __init__(
+        self,
+        paths: Sequence[str] = (),
+        patterns: Sequence[str] = (),
+        *,
+        where: str = "match",
+        setting: str = MATCH_SETTING,
+    ) -> None:
+        findings = find_path_problems(paths, where, setting)
         self._patterns: list[tuple[str, _Regexp]] = []
         if patterns:
             # google-re2: 6 % of the plugin's start
             from traceforge.redact.custom_patterns import compile_patterns, pattern_findings
 
-            findings += pattern_findings(patterns, where, PATTERNS_SETTING)
+            findings += pattern_findings(patterns, where, f"{setting}.ignore_patterns")
             if not findings:
                 self._patterns = list(zip(patterns, compile_patterns(patterns), strict=True))
         if findings:
@@ -63,6 +70,14 @@ class VolatileRules:
 
     def __bool__(self) -> bool:
         return bool(self._paths or self._patterns)
+
+    def list_tests(self, _scope: str) -> tuple[str, ...]:
+        """The names under which declarations for single tests apply to a test: none, where all hold everywhere."""
+        return ()
+
+    def find_rules(self, _tests: tuple[str, ...], _model: str) -> VolatileRules:
+        """The declarations for a request of this model, in a test with these names (`list_tests`)."""
+        return self
 
     def replace_parts(self, value: JSON) -> VolatileReplaced:
         """Replace the volatile parts of a value; one without such parts is returned as it is."""
@@ -107,14 +122,14 @@ class VolatileRules:
         return data.decode("utf-8", "surrogatepass") if total else text
 
 
-def find_path_problems(paths: Sequence[str], where: str) -> list[Finding]:
-    """Every invalid path; `where` is the file that declares them."""
+def find_path_problems(paths: Sequence[str], where: str, setting: str = MATCH_SETTING) -> list[Finding]:
+    """Every invalid path; `where` is the file that declares them, `setting` what they are part of."""
     return [
         Finding(
             where,
-            json_path("$.match.ignore_paths", place),
+            json_path(f"$.{setting}.ignore_paths", place),
             RULE,
-            f"match.ignore_paths[{place}] is not a JSON path: {path!r}",
+            f"{setting}.ignore_paths[{place}] is not a JSON path: {path!r}",
             _HINT,
         )
         for place, path in enumerate(paths)

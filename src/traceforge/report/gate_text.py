@@ -121,8 +121,10 @@ def diff_lines(
     elif change.kind is ChangeKind.CALLS:
         yield from _count_lines(before, change)
     else:
-        comparison = compare(take_compared_parts(before, keys, models), take_compared_parts(change, keys, models))
-        redacted_path = _find_differing_redaction(before, change, keys)
+        scope = next((turn.scope for turn in change.turns), "")
+        approved, proposed = (take_compared_parts(call, keys, models, scope) for call in (before, change))
+        comparison = compare(approved, proposed)
+        redacted_path = _find_differing_redaction(before, change, keys, scope)
         if comparison.has_changed:
             yield comparison_text(comparison, colour=colour, full=full)
         elif not redacted_path:
@@ -141,12 +143,12 @@ def diff_lines(
         yield f"unknown, and so not compared: {unknown}"
 
 
-def _find_differing_redaction(before: ApprovedCall, change: PendingChange, keys: RequestKeyer) -> str:
+def _find_differing_redaction(before: ApprovedCall, change: PendingChange, keys: RequestKeyer, scope: str) -> str:
     """The path of a redacted part that differs; "" where none does, or a call was recorded without the match key."""
     if before.raw_response is None:
         return ""
     sides = (before.raw_response, change.raw_response)
-    approved, pending = (keys.read_fingerprints(key_stored_request(keys, raw), raw.redacted) for raw in sides)
+    approved, pending = (keys.read_fingerprints(key_stored_request(keys, raw, scope), raw.redacted) for raw in sides)
     return find_differing_path(approved, pending)
 
 
@@ -238,9 +240,14 @@ def setting_lines(settings: Sequence[SettingChange]) -> Iterator[str]:
 def pattern_proposal_lines(proposals: Iterable[PatternProposal]) -> Iterator[str]:
     """What to declare where a request differs from the approved one only in a time or a random id."""
     for proposal in proposals:
-        where = ", ".join(one_line(name) for name in (proposal.scope, proposal.model) if name)
+        places = (proposal.scopes, proposal.models)
+        where = ", ".join(_first_of(names) for names in places if any(names))
         yield f"only a {proposal.kind} differs ({where}); if it is another one in every run, declare it:"
         yield f"    {one_line(proposal.setting)}"
+
+
+def _first_of(names: Sequence[str]) -> str:
+    return f"{one_line(names[0])} and {len(names) - 1} more" if names[1:] else one_line(names[0])
 
 
 def record_json(record_run: RecordRun) -> JSONObject:
@@ -253,11 +260,7 @@ def record_json(record_run: RecordRun) -> JSONObject:
         "unread": record_run.unread,
         "lost": record_run.lost,
         "pending": [change_json(change) for change in record_run.changes],
-        **(
-            {"proposed": [dict(proposal._asdict()) for proposal in record_run.proposals]}
-            if record_run.proposals
-            else {}
-        ),
+        **({"proposed": [proposal.to_json() for proposal in record_run.proposals]} if record_run.proposals else {}),
     }
 
 

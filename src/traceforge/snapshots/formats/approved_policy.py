@@ -28,7 +28,7 @@ NEVER_APPROVED = "the policy was never approved: the next approval includes it"
 NO_POLICY = frozenset({"traces_dir", "max_trace_retention", "durability", "callsite"})
 NO_POLICY_OF_MODELS = frozenset({"input_price_per_million", "output_price_per_million"})
 # Expressions are applied one after the other; every other list is a set.
-ORDERED_LISTS = frozenset({"redact_patterns", "match.ignore_patterns"})
+ORDERED_LISTS = ("redact_patterns", "ignore_patterns")  # the ends of their names
 REQUIRE_SIGNED = "approvals.require_signed"
 DECLARED_AFTER = "declared_after"  # the patterns of models that win over this one: the first that matches counts
 
@@ -140,7 +140,7 @@ def _list_defaults(struct: Struct) -> dict[str, Any]:
 
 def _normalise(name: str, value: Any) -> JSON:  # noqa: ANN401 (of any setting)
     plain: JSON = to_builtins(value)
-    if not isinstance(plain, list) or name in ORDERED_LISTS:
+    if not isinstance(plain, list) or name.endswith(ORDERED_LISTS):
         return plain
     return [item for _, item in sorted({canonical_bytes(item): item for item in plain}.items())]
 

@@ -234,7 +234,7 @@ def _explain_miss(
     if miss.request is None or nearest is None or miss.reason:
         hint = NEW_HINT if miss.can_record else NOT_REPLAYABLE_HINT
         return GateFinding(Finding(file, "", NEW_RULE, miss.message, hint), 1, scopes, miss.nearest)
-    before = nearest.call if keys is None else take_compared_parts(nearest, keys, models)
+    before = nearest.call if keys is None else take_compared_parts(nearest, keys, models, miss.caller.scope)
     body = miss.request.key_fields.body
     request = decode_request(miss.request.endpoint, body) if isinstance(body, dict) else {}
     if nearest.record is not None:

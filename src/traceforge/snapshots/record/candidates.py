@@ -148,7 +148,8 @@ def _make_candidate(
         return None
     trace_wire = cast("JSONObject", body["wire"])
     raw = _build_raw_response(body, trace_wire, answer, keys)
-    keyed_request = key_stored_request(keys, raw)
+    call_scope = str(body.get("scope") or scope)
+    keyed_request = key_stored_request(keys, raw, call_scope)
     fingerprints = keys.read_fingerprints(keyed_request, raw.redacted)
     draft = draft_raw_response(raw, models)
     provider = provider_folder(str(body.get("provider", "other")))
@@ -160,7 +161,7 @@ def _make_candidate(
         str(body["id"]),
         keyed_request,
         fingerprints,
-        str(body.get("scope") or scope),
+        call_scope,
         provider,
         cast("JSONObject", body.get("source", UNKNOWN_SOURCE)),
         str(body["timestamp"]),

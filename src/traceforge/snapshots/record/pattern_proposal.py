@@ -1,6 +1,7 @@
 """The smallest declaration for a part of a prompt that differs from run to run.
 
-In: two recordings of the same call. Out: for each part that varies an expression for `match.ignore_patterns`. Never:
+In: two recordings of the same call. Out: for each part that varies an expression for `ignore_patterns`, for as few
+tests and models as it varied in. Never:
 proposes anything for a difference that an author may have written: only for times, random ids and temporary paths,
 and only if nothing else differs.
 """
@@ -8,13 +9,17 @@ and only if nothing else differs.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from glob import escape
 from typing import NamedTuple
 
-from traceforge.canon import JSON, ascii_json
+from traceforge.canon import JSON, JSONObject, ascii_json
+from traceforge.replay.scoped_volatile import find_model, find_model_pattern
 from traceforge.replay.volatile_kinds import KINDS, VolatileSpan, find_volatile_spans
 from traceforge.snapshots.record.pending_changes import PendingChange
 from traceforge.snapshots.tree.approved_calls import ApprovedCall
+from traceforge.snapshots.tree.run_scopes import is_test_scope
+from traceforge.wire.endpoints import find_endpoint
 
 ANCHOR_LENGTH_MAX = 24
 UNMISTAKABLE_KINDS = frozenset({"time stamp", "UUID", "temporary path"})  # The others may be meant: a date, a number.
@@ -23,32 +28,65 @@ _LAST_WORDS = re.compile(rf"[^\n]{{0,{ANCHOR_LENGTH_MAX}}}\Z")
 
 
 class PatternProposal(NamedTuple):
-    """An expression, what it matches, and the model and test of a call that it is for."""
+    """An expression, what it matches, and the models and scopes of the calls that it is for."""
 
     pattern: str
     kind: str
-    model: str
-    scope: str
+    models: tuple[str, ...]
+    scopes: tuple[str, ...]
+    setting: str  # the line to add to the configuration
 
-    @property
-    def setting(self) -> str:
-        """The line to add to the configuration."""
-        return f'"match": {{ "ignore_patterns": [{ascii_json(self.pattern)}] }}'
+    def to_json(self) -> JSONObject:
+        """The proposal as JSON."""
+        return {**self._asdict(), "models": [*self.models], "scopes": [*self.scopes]}
 
 
-def list_proposals(changes: Iterable[PendingChange], approved: Iterable[ApprovedCall]) -> list[PatternProposal]:
-    """A proposal for each part that varies in calls that changed in nothing else, each expression once."""
+def list_proposals(
+    changes: Iterable[PendingChange],
+    approved: Iterable[ApprovedCall],
+    model_patterns: Iterable[str] = (),
+    scopes_run: Collection[str] = (),
+) -> list[PatternProposal]:
+    """A proposal for each part that varies in calls that changed in nothing else, each expression once.
+
+    It is for the test if the part varied in one test only, else for the model if there is only one, else for the
+    project. `model_patterns` are those of the configuration, `scopes_run` the scopes that made the calls.
+    """
     approved_calls = {call.id: call.raw_response for call in approved}
-    proposals: dict[str, PatternProposal] = {}
+    calls: dict[
+        tuple[str, str], tuple[dict[str, None], dict[str, None]]
+    ] = {}  # models and scopes, by pattern and kind
     for change in changes:
         before = approved_calls.get(change.id)
         if before is None:
             continue
-        for pattern, kind in propose_patterns(before.request_body, change.raw_response.request_body):
-            model = str(change.call.request.get("model", ""))
-            scope = next((turn.scope for turn in change.turns), "")
-            proposals.setdefault(pattern, PatternProposal(pattern, kind, model, scope))
-    return list(proposals.values())
+        for proposed in propose_patterns(before.request_body, change.raw_response.request_body):
+            models, scopes = calls.setdefault(proposed, ({}, {}))
+            raw = change.raw_response
+            models.setdefault(find_model(find_endpoint(raw.method, raw.url), raw.request_body))
+            all_scopes = [turn.scope for turn in change.turns]
+            scopes.update(dict.fromkeys([scope for scope in all_scopes if scope in scopes_run] or all_scopes))
+    return [
+        PatternProposal(
+            pattern, kind, (*models,), (*scopes,), _write_setting(pattern, [*models], [*scopes], model_patterns)
+        )
+        for (pattern, kind), (models, scopes) in calls.items()
+    ]
+
+
+def _write_setting(pattern: str, models: Sequence[str], scopes: Sequence[str], model_patterns: Iterable[str]) -> str:
+    """The narrowest declaration that holds for all of these models and scopes."""
+    parts = f'{{ "ignore_patterns": [{ascii_json(pattern)}] }}'
+    functions = {scope.partition("[")[0] for scope in scopes}
+    if len(functions) == 1 and all(map(is_test_scope, scopes)):
+        # Several cases of one function: what follows its name is the bracket of their parameters.
+        test = scopes[0] if len(scopes) == 1 else f"{escape(functions.pop())}[[]*"
+        return f'"test": {{ "match": {{ {ascii_json(test)}: {parts} }} }}'
+    if len(models) == 1 and models[0]:
+        # The first pattern that names a model applies; another entry after it would have no effect.
+        model = find_model_pattern(models[0], model_patterns) or escape(models[0])
+        return f'"models": {{ {ascii_json(model)}: {{ "match": {parts} }} }}'
+    return f'"match": {parts}'
 
 
 def propose_patterns(before: JSON, after: JSON) -> list[tuple[str, str]]:

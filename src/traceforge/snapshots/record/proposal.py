@@ -18,7 +18,6 @@ from msgspec import Struct, field
 from traceforge.canon import JSON, Digest, JSONObject, digest_fields, json_bytes
 from traceforge.compare.compared_call import ComparedCall
 from traceforge.compare.comparison import compare
-from traceforge.replay.fingerprints import NOTHING_REDACTED, Fingerprints
 from traceforge.replay.request_distance import PromptLikeness, RequestDistance, measure_distance
 from traceforge.replay.request_key import KeyedRequest, RequestKeyer
 from traceforge.snapshots.formats.raw_response import write_raw_response
@@ -92,7 +91,7 @@ def propose_changes(
     if run is not None:
         changed_ids = {change.id for change in changes}
         same_calls = [call for call in approved if call.id not in changed_ids]
-        keys_by_id = {call.id: key for call in same_calls if (key := index.key(call)) is not None}
+        keys_by_id = {call.id: requests[0].key for call in same_calls if (requests := index.requests(call))}
         call_counts = Counter(run.call_counts) + calls_as_approved
         changes += propose_counts(same_calls, keys_by_id, run._replace(call_counts=call_counts))
     return Proposal(sorted(changes, key=lambda change: change.id), unchanged, settled)
@@ -103,42 +102,45 @@ class _ApprovedIndex:
 
     def __init__(self, approved: Iterable[ApprovedCall], keys: RequestKeyer) -> None:
         self._keys = keys
-        self._requests: dict[str, KeyedRequest | None] = {}
+        self._requests: dict[tuple[str, tuple[str, ...]], KeyedRequest] = {}
         self._calls: dict[str, ComparedCall] = {}
         self.by_id = {call.id: call for call in approved}
 
-    def key(self, call: ApprovedCall) -> Digest | None:
-        """The request key; None without a raw response."""
-        request = self.request(call)
-        return request.key if request is not None else None
+    def requests(self, call: ApprovedCall) -> list[KeyedRequest]:
+        """The request with each of its keys: those of its tests, and the one for other tests. None without a raw
+        response.
+        """
+        requests = [self.request(call, scope) for scope in [*(turn.scope for turn in call.turns), ""]]
+        return list({request.tests: request for request in requests if request is not None}.values())
 
-    def fingerprints(self, call: ApprovedCall) -> Fingerprints:
-        """The fingerprints of the redacted parts of the request."""
-        request, raw = self.request(call), call.raw_response
-        if request is None or raw is None:
-            return NOTHING_REDACTED
-        return self._keys.read_fingerprints(request, raw.redacted)
-
-    def request(self, call: ApprovedCall) -> KeyedRequest | None:
-        """The request with its key; None without a raw response."""
-        if call.id not in self._requests:
-            raw = call.raw_response
-            self._requests[call.id] = key_stored_request(self._keys, raw) if raw is not None else None
-        return self._requests[call.id]
+    def request(self, call: ApprovedCall, scope: str) -> KeyedRequest | None:
+        """The request with its key in a scope; None without a raw response."""
+        raw = call.raw_response
+        if raw is None:
+            return None
+        place = call.id, self._keys.list_tests(scope)
+        if place not in self._requests:
+            self._requests[place] = key_stored_request(self._keys, raw, scope)
+        return self._requests[place]
 
     def asks_the_same(self, call: ApprovedCall, candidate: Candidate) -> bool:
         """Whether both requests are the same as far as they are known."""
-        if not candidate.keyed_request.has_key(self.key(call)) and not self._has_key(call, candidate.key):
-            return False
-        return self.fingerprints(call) == candidate.fingerprints
+        return any(
+            (candidate.keyed_request.has_key(request.key) or request.has_key(candidate.key))
+            and self._has_fingerprints(call, request, candidate)
+            for request in self.requests(call)
+        )
 
     def knows_all_of(self, call: ApprovedCall, candidate: Candidate) -> bool:
         """Whether the approved request is this one, and at least as much is known about it."""
-        return self._has_key(call, candidate.key) and self.fingerprints(call) == candidate.fingerprints
+        return any(
+            request.has_key(candidate.key) and self._has_fingerprints(call, request, candidate)
+            for request in self.requests(call)
+        )
 
-    def _has_key(self, call: ApprovedCall, key: Digest) -> bool:
-        approved = self.request(call)
-        return approved is not None and approved.has_key(key)
+    def _has_fingerprints(self, call: ApprovedCall, request: KeyedRequest, candidate: Candidate) -> bool:
+        assert call.raw_response is not None
+        return self._keys.read_fingerprints(request, call.raw_response.redacted) == candidate.fingerprints
 
     def call(self, approved: ApprovedCall) -> ComparedCall:
         if approved.id not in self._calls:
@@ -152,9 +154,9 @@ def _group_calls(
     """Group the calls that one snapshot can represent."""
     turns: Counter[tuple[str, Digest]] = Counter()
     for (scope, name), times in used.items():
-        key = index.key(index.by_id[name])
-        if key is not None:
-            turns[scope, key] += times
+        request = index.request(index.by_id[name], scope)
+        if request is not None:
+            turns[scope, request.key] += times
     groups: list[_CallGroup] = []
     groups_by_request: dict[RequestIdentity, list[_CallGroup]] = {}
     for order, candidate in enumerate(candidates):
@@ -246,7 +248,7 @@ def _is_comparable(group: _CallGroup, call: ApprovedCall) -> bool:
 
 
 def _distance(group: _CallGroup, call: ApprovedCall, index: _ApprovedIndex) -> RequestDistance:
-    request = index.request(call)
+    request = index.request(call, group.first.scope)
     if request is None:  # without a raw response
         changes = {change.rule for change in compare(index.call(call), group.first.call).request_changes}
         likeness = PromptLikeness.EDITED if "request.prompt" in changes else PromptLikeness.SAME
@@ -268,10 +270,9 @@ def _find_change_kind(group: _CallGroup, index: _ApprovedIndex) -> ChangeKind | 
     if predecessor is None:
         return ChangeKind.REFUSED if group.reasons else ChangeKind.NEW
     comparison = compare(index.call(predecessor), group.first.call)
-    approved_key = index.key(predecessor)
     is_request_changed = (
         not index.knows_all_of(predecessor, group.first)
-        if approved_key is not None
+        if predecessor.raw_response is not None
         else bool(comparison.request_changes)
     )
     if not is_request_changed and not comparison.answer_changes:

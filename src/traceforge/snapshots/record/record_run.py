@@ -80,7 +80,8 @@ def run_record(
         snapshots = open_snapshots(loaded, scope=scope, is_recording=True)
         snapshots.player.fresh_scopes = broken_scopes
         live_run = _run_live(snapshots, command)
-    proposal = file_changes(snapshots, live_run.candidates, _describe_run(snapshots, live_run.run))
+    recorded_scopes = _describe_run(snapshots, live_run.run)
+    proposal = file_changes(snapshots, live_run.candidates, recorded_scopes)
     return RecordRun(
         snapshots,
         live_run.run,
@@ -88,7 +89,9 @@ def run_record(
         len(live_run.candidates),
         proposal.unchanged,
         live_run.unread,
-        list_proposals(proposal.changes, snapshots.approved_calls),
+        list_proposals(
+            proposal.changes, snapshots.approved_calls, loaded.config.models, recorded_scopes.outcomes.keys()
+        ),
         has_new_key,
     )
 

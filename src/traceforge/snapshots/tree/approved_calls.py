@@ -22,9 +22,10 @@ from traceforge.errors import CannotRead
 from traceforge.files import list_folder, read_file
 from traceforge.replay.compared_body import find_compared_part
 from traceforge.replay.fingerprints import drop_credentials, list_head_redactions
-from traceforge.replay.library import Recording
+from traceforge.replay.library import RecordedKey, Recording
 from traceforge.replay.recorded_response import RecordedResponse, read_echoes
 from traceforge.replay.request_key import KeyedRequest, KeyFields, RequestKeyer
+from traceforge.replay.scoped_volatile import find_model
 from traceforge.snapshots.formats.determinism_policy import find_gate
 from traceforge.snapshots.formats.raw_response import RawResponse, decode_comparable_call, read_raw_response
 from traceforge.snapshots.formats.record_draft import draft_request
@@ -120,9 +121,7 @@ class ApprovedCall(NamedTuple):
         raw = self.raw_response
         if raw is None:
             return ""
-        body = raw.request_body
-        name = body.get("model") if isinstance(body, dict) else None
-        return name if isinstance(name, str) else find_endpoint(raw.method, raw.url).model
+        return find_model(find_endpoint(raw.method, raw.url), raw.request_body)
 
 
 def read_turns(source: JSONObject) -> list[ScopeTurn]:
@@ -199,11 +198,11 @@ def _provider_name(raw: RawResponse) -> str:
     return str(find_endpoint(raw.method, raw.url).dialect or "other")
 
 
-def key_stored_request(keys: RequestKeyer, raw: RawResponse) -> KeyedRequest:
-    """The request of a raw response with its key."""
+def key_stored_request(keys: RequestKeyer, raw: RawResponse, scope: str = "") -> KeyedRequest:
+    """The request of a raw response with its key in a scope, of which declarations for single tests may apply."""
     headers = drop_credentials(raw.request_headers, list_head_redactions(raw.redacted, raw.request_body))
     return keys.key_stored_request(
-        raw.method, raw.url, headers, raw.request_body, upstream=raw.upstream or "", unknown=raw.unknown
+        raw.method, raw.url, headers, raw.request_body, upstream=raw.upstream or "", unknown=raw.unknown, scope=scope
     )
 
 
@@ -223,11 +222,13 @@ class StoredCall(Protocol):
     def call(self) -> ComparedCall: ...
 
 
-def take_compared_parts(stored: StoredCall, keys: RequestKeyer, models: Mapping[str, ModelRule]) -> ComparedCall:
-    """The call without what is ignored, so that no diff of two calls has a row for it."""
+def take_compared_parts(
+    stored: StoredCall, keys: RequestKeyer, models: Mapping[str, ModelRule], scope: str
+) -> ComparedCall:
+    """The call without what is ignored in a scope, so that no diff of two calls has a row for it."""
     call, record, raw = stored.call, stored.record, stored.raw_response
     if raw is not None:
-        keyed_request = key_stored_request(keys, raw)
+        keyed_request = key_stored_request(keys, raw, scope)
         body = keyed_request.body
         if not isinstance(body, dict):
             return call
@@ -251,7 +252,7 @@ def build_recordings(
     # Without the match key, calls that differ in redacted parts alone are answered in the order of the recording.
     for turn, call in sorted(turns, key=lambda item: (item[0], item[1].recorded_at, item[1].id)):
         assert call.raw_response is not None
-        keyed_request = key_stored_request(keys, call.raw_response)
+        keyed_request = key_stored_request(keys, call.raw_response, turn.scope)
         source = _RawResponseSource(call.raw_response, keyed_request.key_fields)
         fingerprints = keys.read_fingerprints(keyed_request, call.raw_response.redacted)
         yield Recording(
@@ -264,7 +265,13 @@ def build_recordings(
             repeats=call.can_repeat or may_repeat(call, turn.scope),
             cycles=is_shared_scope(turn.scope),
             unknown=call.raw_response.unknown,
+            shared=_find_shared_key(keys, call.raw_response) if keyed_request.tests else None,
         )
+
+
+def _find_shared_key(keys: RequestKeyer, raw: RawResponse) -> RecordedKey:
+    keyed_request = key_stored_request(keys, raw)
+    return RecordedKey(keyed_request.key, keys.read_fingerprints(keyed_request, raw.redacted))
 
 
 class _RawResponseSource:

@@ -34,7 +34,12 @@ def test_only_settings_that_decide_nothing_are_left_out() -> None:
     """A new setting belongs to the policy until somebody says that it decides nothing."""
     config = _config(models={"gpt-*": {"temperature": 1, "max_tokens": 5}})
     names = {name.partition(".")[0].partition("[")[0] for name in list_policy_settings(config)}
-    model_settings = {name.rpartition(".")[2] for name in list_policy_settings(config) if name.startswith("models")}
+    prefix = 'models["gpt-*"].'
+    model_settings = {
+        name.removeprefix(prefix).partition(".")[0]
+        for name in list_policy_settings(config)
+        if name.startswith(prefix)
+    }
 
     assert set(Config.__struct_fields__) - NO_POLICY - {"upstreams"} == names  # No upstream is declared.
     assert set(ModelRule.__struct_fields__) - NO_POLICY_OF_MODELS == model_settings
@@ -53,6 +58,7 @@ def test_only_settings_that_decide_nothing_are_left_out() -> None:
             {"models": {"claude-*": {"input_price_per_million": 3}, "gpt-*": {"gate": "request"}}},
         ),
         ({"models": {"gpt-4*": {"gate": "request"}}}, {"models": {"gpt-4*": {"gate": "request"}, "gpt-*": {}}}),
+        ({"test": {"match": {"a.py::*": {}}}}, {"models": {"gpt-4*": {"match": {"ignore_paths": []}}}}),
     ],
 )
 def test_the_same_policy_written_otherwise_is_no_change(before: Any, after: Any) -> None:
@@ -85,6 +91,16 @@ def test_the_same_policy_written_otherwise_is_no_change(before: Any, after: Any)
         ),
         ({"redact_patterns": ["a", "b"]}, {"redact_patterns": ["b", "a"]}, "redact_patterns"),
         ({"test": {"may_skip": ["1"]}}, {"test": {"may_skip": []}}, [("test.may_skip", ["1"], None)]),
+        (
+            {},
+            {"test": {"match": {"a.py::*": {"ignore_paths": ["$.run"]}}}},
+            [('test.match["a.py::*"].ignore_paths', None, ["$.run"])],
+        ),
+        (
+            {"models": {"gpt-4.1": {"match": {"ignore_patterns": ["a", "b"]}}}},
+            {"models": {"gpt-4.1": {"match": {"ignore_patterns": ["b", "a"]}}}},
+            "ignore_patterns",
+        ),
     ],
 )
 def test_every_change_of_the_policy_is_named(before: Any, after: Any, changes: Any) -> None:

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
+import msgspec
 import pytest
 
+from support.proposals import approve_change, make_call, propose
+from traceforge.config import Config
+from traceforge.replay.scoped_volatile import list_declarations
 from traceforge.replay.volatile import VolatileRules
-from traceforge.snapshots.record.pattern_proposal import propose_patterns
+from traceforge.snapshots.record.pattern_proposal import list_proposals, propose_patterns
 
 
 def _body(text: str) -> Any:
@@ -69,3 +74,46 @@ def test_a_part_is_told_from_a_steady_one_by_its_neighbours() -> None:
     assert ["Today: 2026-11-16"] == [
         match.strip(". ") for match in VolatileRules(patterns=[pattern]).find_matches(before)
     ]
+
+
+PLAN, MENU, MINI = "tests/test_a.py::test_plan", "tests/test_a.py::test_menu", "gpt-4.1-mini"
+
+
+@pytest.mark.parametrize(
+    ("calls", "scopes_run", "setting"),
+    [
+        ([(PLAN, MINI)], (), f'test.match["{PLAN}"]'),
+        ([(f"{PLAN}[1]", MINI)], (), f'test.match["{PLAN}[1]"]'),
+        ([(f"{PLAN}[1]", MINI), (f"{PLAN}[2]", "gpt-4o")], (), f'test.match["{PLAN}[[]*"]'),
+        ([(PLAN, MINI), (MENU, MINI)], (), f'models["{MINI}"].match'),
+        ([(PLAN, MINI), (MENU, MINI)], (PLAN,), f'test.match["{PLAN}"]'),
+        ([(PLAN, "claude-x"), (MENU, "claude-x")], (), 'models["claude-*"].match'),
+        ([(PLAN, MINI), (MENU, "gpt-4o")], (), "match"),
+        ([("$ python app.py", MINI)], (), f'models["{MINI}"].match'),
+        ([("@ session tests", MINI), (PLAN, "gpt-4o")], (), "match"),
+    ],
+)
+def test_the_proposal_is_for_as_few_calls_as_the_part_varied_in(
+    calls: list[tuple[str, str]], scopes_run: tuple[str, ...], setting: str
+) -> None:
+    """For the test, else for the model, by the entry that applies to it, else for the project; it can be pasted."""
+    before, after = VARYING["time stamp"]
+    # Calls of one model with one text are one snapshot, which other tests of the project ask for, too.
+    approved = [
+        approve_change(change)
+        for change in propose(*(make_call(before, scope=scope, model=model) for scope, model in calls)).changes
+    ]
+    changes = propose(
+        *(make_call(after, scope=scope, model=model) for scope, model in calls), approved=approved
+    ).changes
+
+    (proposal,) = list_proposals(changes, approved, ["claude-*"], scopes_run)
+
+    config = msgspec.convert(json.loads(f"{{{proposal.setting}}}"), Config)
+    (declaration,) = list_declarations(config)
+    assert {*proposal.scopes} <= {scope for scope, _ in calls}
+    assert proposal.to_json() == json.loads(json.dumps(proposal.to_json()))
+    assert (setting, [proposal.pattern]) == (declaration.setting, declaration.parts.ignore_patterns)
+    for scope, model in calls:
+        is_run = scope in scopes_run or not scopes_run
+        assert is_run == declaration.applies_to(scope, next(iter(config.models), "")), (scope, model)
