@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from string import ascii_letters
 from typing import NamedTuple
 
 ByteRange = tuple[int, int]
@@ -22,6 +23,8 @@ _ESCAPE = rb"\\[nrtbf]|\\u[0-9a-fA-F]{4}|%[0-9A-Fa-f]{2}"
 EDGE = rb"(?:^|[^A-Za-z0-9_]|" + _ESCAPE + rb")"
 # The same for tokens that may hold `-` and `.` themselves: they start once in a run, or hostile text would cost much.
 RUN_EDGE = rb"(?:^|[^A-Za-z0-9_.-]|" + _ESCAPE + rb")"
+_BASE64_RUN_BYTES = 24
+_BASE64, _BASE64_URL = (f"{ascii_letters}0123456789{marks}".encode() for marks in ("+/", "-_"))
 _EDGE = re.compile(rb"\\[nrtbf]|\\u[0-9a-fA-F]{4}|%[0-9A-Fa-f]{2}|[^A-Za-z0-9_]|")
 
 
@@ -44,10 +47,11 @@ def token_detector(
     exact = re.compile(prefix + body)
 
     def locate(text: bytes, start: int, _: int) -> ByteRange | None:
-        match = exact.match(text, after_edge(text, start))
+        first = after_edge(text, start)
+        match = exact.match(text, first)
         if match is None or (is_plausible is not None and not is_plausible(match[0])):
             return None
-        return match.span()
+        return None if is_inside_base64(text, first) else match.span()
 
     return Detector(kind, (RUN_EDGE if b"-]" in body else EDGE) + prefix + lookahead, locate)
 
@@ -75,6 +79,18 @@ def mark_detector(
         return match.span()
 
     return Detector(kind, mark, locate)
+
+
+def is_inside_base64(text: bytes, start: int) -> bool:
+    """Whether what precedes is base64, in which a prefix stands by chance: an image, a signature, an id."""
+    before = text[max(0, start - _BASE64_RUN_BYTES) : start]
+    if len(before) < _BASE64_RUN_BYTES or before[-1] not in b"+/-":
+        return False
+    if before[-1] != ord("-"):
+        return not before.strip(_BASE64)
+    # Words may be joined by `-` as well; they are not of both cases with digits between.
+    has_digits = len(before.translate(None, b"0123456789")) <= len(before) - 2
+    return has_digits and not before.strip(_BASE64_URL) and before not in (before.lower(), before.upper())
 
 
 def after_edge(text: bytes, start: int) -> int:

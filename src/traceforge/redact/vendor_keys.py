@@ -14,7 +14,7 @@ import re
 from string import ascii_letters
 from typing import NamedTuple
 
-from traceforge.redact.detector import EDGE, RUN_EDGE, ByteRange, Detector, after_edge
+from traceforge.redact.detector import EDGE, RUN_EDGE, ByteRange, Detector, after_edge, is_inside_base64
 from traceforge.redact.plausibility import count_digits, is_placeholder, longest_alphanumeric_run
 
 _ALPHABETS = {
@@ -29,8 +29,6 @@ _ALPHABETS = {
     "uuid": "[0-9a-fA-F-]",
 }
 _OPEN_ALPHABETS = frozenset({"url", "dots", "uuid"})  # They hold `-` or `.`, so a key of them starts once in a run.
-_BASE64 = (ascii_letters + "0123456789+/").encode()
-_BASE64_RUN_BYTES = 24
 _ANCHOR_BYTES = 12  # of the key after its prefix, that the scan over all detectors looks at
 
 
@@ -200,12 +198,6 @@ def is_key_text(value: bytes) -> bool:
     return count_digits(value) >= 2 or (len(value) >= 32 and _has_both_cases(value))
 
 
-def _is_inside_base64(text: bytes, start: int) -> bool:
-    """Whether what precedes is base64, in which a prefix stands by chance: an image, a signature."""
-    before = text[max(0, start - _BASE64_RUN_BYTES) : start]
-    return before[-1:] in (b"+", b"/") and len(before) == _BASE64_RUN_BYTES and not before.strip(_BASE64)
-
-
 def _has_both_cases(value: bytes) -> bool:
     return value != value.lower() and value != value.upper()
 
@@ -231,7 +223,7 @@ def _table_detector(edge: bytes, rows: list[tuple[VendorKey, str]]) -> Detector:
     def locate(text: bytes, start: int, _: int) -> ByteRange | None:
         first = after_edge(text, start)
         match = exact.match(text, first)
-        return match.span() if match and is_key_text(match[0]) and not _is_inside_base64(text, first) else None
+        return match.span() if match and is_key_text(match[0]) and not is_inside_base64(text, first) else None
 
     return Detector("API_KEY", edge + b"(?:" + anchor + b")", locate)
 

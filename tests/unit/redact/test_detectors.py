@@ -213,3 +213,13 @@ def test_a_name_repeated_without_end_costs_little_each_time(piece: str) -> None:
 
     assert all(work < 150 * times for work, times in zip(works, (500, 1_000, 2_000), strict=True)), works
     assert works[2] < 2.2 * works[1] < 4.84 * works[0]
+
+
+@pytest.mark.parametrize("prefix", ["hf_", "ghp_", "npm_"])
+def test_a_prefix_inside_base64_for_urls_is_no_key(prefix: str) -> None:
+    """It stands there by chance, after a `-` of the run; after words that `-` joins it is one."""
+    token = prefix + "aB3dE5fG7hJ9kL1mN2pQ4rS6tU8vW0xYzAbC"
+    run = "Q7bZ4kR2mN8vX1cL5jH9gF3dS6aP0oIuYtEw"
+
+    assert [] == REDACTOR.find_secrets(f"{run}-{token}-{run}")
+    assert [] != REDACTOR.find_secrets(f"the-token-of-the-hugging-face-hub-{token}")
