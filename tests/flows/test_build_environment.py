@@ -107,8 +107,11 @@ def test_a_conftest_of_a_removed_tree_cannot_unset_the_build(site: Site) -> None
 
 @pytest.mark.slow
 def test_a_removed_tree_is_an_error_where_the_base_is_not_in_the_clone(site: Site, tmp_path: Path) -> None:
-    """As for `traceforge test`; after the fetch that the message names, both say what was removed."""
+    """As for `traceforge test`; after the fetch that the message names, both say what was removed. A checkout with no
+    sign of TraceForge is one that never used it, for plain pytest.
+    """
     shutil.rmtree(site.folder / ".ai-snapshots")
+    (site.folder / ".gitignore").write_text(".ai-tests/\n")
     variables = build(site)
     clone = tmp_path / "clone"
     git(tmp_path, "clone", "-q", "--depth=1", site.folder.as_uri(), "clone")
@@ -120,11 +123,18 @@ def test_a_removed_tree_is_an_error_where_the_base_is_not_in_the_clone(site: Sit
     command = unknown.err.partition("Run: git ")[2].partition("\n")[0]
     git(clone, *command.split())
     known = shallow.plugin(**variables)
+    git(tmp_path, "clone", "-q", "--depth=1", site.folder.as_uri(), "strangers")
+    (tmp_path / "strangers" / ".gitignore").unlink()
+    stranger = Site(tmp_path / "strangers", site.python, site.server, ".")
+    unused = stranger.plugin(**variables)
+    refused = stranger.run("test", *site.pytest("."), **variables)
 
     assert (4, True) == (unknown.code, "TF209 the first parent of the merge commit" in unknown.err), unknown
     assert (3, True) == (tested.code, "TF209" in tested.err), tested
     assert 0 == off.code, off
     assert (4, True) == (known.code, "AP7" in known.err), known
+    assert (False, False) == ("traceforge" in unused.out + unused.err, "TF209" in unused.err), unused
+    assert (3, True) == (refused.code, "TF209" in refused.err), refused
 
 
 @pytest.mark.slow

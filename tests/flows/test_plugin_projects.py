@@ -59,9 +59,19 @@ WAYS = {
 }
 
 
-@pytest.mark.parametrize(
-    "way", [name if name == "the root" else pytest.param(name, marks=pytest.mark.slow) for name in WAYS]
-)
+def test_a_call_that_another_package_has_approved_is_red(site: Site) -> None:
+    """In plain pytest and in the command: each test is judged by its nearest tree."""
+    site.edit("Name a law.", "Name a soup.", "packages/b/test_it.py")
+
+    plugged = site.plugin()
+    tested = site.run("test", *site.pytest("."))
+
+    assert (1, True) == (plugged.code, "GT1 the request of" in plugged.out), plugged
+    assert (1, True) == (tested.code, "GT1 the request of" in tested.err), tested
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("way", WAYS)
 def test_each_package_is_judged_by_its_own_snapshots(site: Site, way: str) -> None:
     """Found upwards from each file; a call that was approved in one package is not approved in another."""
     site.tests = "--traceforge=test" if "packages" in str(WAYS[way]) else "."
@@ -75,9 +85,8 @@ def test_each_package_is_judged_by_its_own_snapshots(site: Site, way: str) -> No
     assert ("GT2 " if way == "a root elsewhere" else "GT1 the request of") in red.out  # Node ids begin at the root.
 
 
-@pytest.mark.parametrize(
-    "path", ["packages/a", pytest.param("packages/a/test_it.py::test_it", marks=pytest.mark.slow)]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("path", ["packages/a", "packages/a/test_it.py::test_it"])
 def test_a_damaged_tree_of_a_package_that_is_not_collected_is_not_judged(site: Site, path: str) -> None:
     """Whichever folder pytest looks at on its way; collected, it stops the run."""
     (site.folder / "packages" / "b" / ".ai-snapshots" / "manifest.json").write_text("{}")
@@ -94,9 +103,8 @@ def test_a_damaged_tree_of_a_package_that_is_not_collected_is_not_judged(site: S
 COMMAND_WAYS = {"the root": ["."], "paths": ["packages/b", "packages/a"], "one package": ["packages/b"]}
 
 
-@pytest.mark.parametrize(
-    "way", [name if name == "the root" else pytest.param(name, marks=pytest.mark.slow) for name in COMMAND_WAYS]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("way", COMMAND_WAYS)
 def test_the_command_judges_each_package_by_its_own_snapshots_too(site: Site, way: str) -> None:
     """From the top, as plain pytest does: green, red for a change, and red for a call that is gone."""
     words = site.pytest(*COMMAND_WAYS[way])
@@ -124,19 +132,64 @@ def test_the_command_does_not_judge_a_damaged_tree_of_which_no_test_runs(site: S
     assert (1, True) == (collected.code, "packages/b/.ai-snapshots/manifest.json" in collected.err), collected
 
 
+def git(folder: Path, *words: str) -> str:
+    identity = ("-c", "user.name=a", "-c", "user.email=a@example.com")
+    ran = subprocess.run(["git", *identity, *words], cwd=folder, check=True, capture_output=True, text=True)
+    return ran.stdout.strip()
+
+
+def commit(folder: Path) -> str:
+    """Commit everything, in a new repository if there is none; the id of the commit."""
+    git(folder, "init", "-q", "-b", "main")
+    git(folder, "add", "-A", "-f")
+    git(folder, "commit", "-qm", "x", "--allow-empty")
+    return git(folder, "rev-parse", "HEAD")
+
+
+def pull_request(site: Site, base: str) -> dict[str, str]:
+    """Commit the checkout as the merge of a pull request onto a base; the variables of its build."""
+    commit(site.folder)
+    merge = git(site.folder, "commit-tree", "HEAD^{tree}", "-p", base, "-p", "HEAD", "-m", "merge")
+    git(site.folder, "checkout", "-qf", "--detach", merge)
+    return {
+        "CI": "true", "GITHUB_EVENT_NAME": "pull_request", "GITHUB_REF": "refs/pull/1/merge", "GITHUB_SHA": merge
+    }  # fmt: skip
+
+
 @pytest.mark.slow
 def test_a_new_tree_below_a_project_that_requires_signatures_is_red_without_one(site: Site) -> None:
     """Otherwise a pull request could approve the tests of the project above in a tree of its own."""
-    git = ("git", "-c", "user.name=a", "-c", "user.email=a@example.com")
-    for words in (["init", "-q"], ["commit", "-qm", "x", "--allow-empty"]):
-        subprocess.run([*git, *words], cwd=site.folder, check=True)
-    free = site.run("test", "--base", "HEAD", *site.pytest("packages/a"))
+    commit(site.folder)
+    site.tests = "packages/a"
+    free = [site.run("test", "--base", "HEAD", *site.pytest("packages/a")), site.plugin()]
     (site.folder / "traceforge.config.json").write_text('{"approvals": {"require_signed": true}}')
 
     required = site.run("test", "--base", "HEAD", *site.pytest("packages/a"))
+    plugged = site.plugin()
+    inside = Site(site.folder / "packages" / "a", site.python, site.server, ".")
+    within = inside.run("test", *site.pytest("."))
 
-    assert 0 == free.code, free
+    assert [0, 0] == [ran.code for ran in free], free
     assert (1, True) == (required.code, "sign" in required.err), required
+    assert (4, True) == (plugged.code, "the project above requires signed approvals" in plugged.err), plugged
+    assert (1, True) == (within.code, "the project above requires signed approvals" in within.err), within
+
+
+@pytest.mark.slow
+def test_a_tree_that_is_gone_is_reported_where_its_tests_were_asked_for(site: Site) -> None:
+    """Not in a build of another package."""
+    base = commit(site.folder)
+    shutil.rmtree(site.folder / "packages" / "b" / ".ai-snapshots")
+    variables = pull_request(site, base)
+    tested = {path: site.run("test", *site.pytest(path), **variables) for path in ("packages/a", "packages")}
+    plugged = {}
+    for path in tested:
+        site.tests = path
+        plugged[path] = site.plugin(**variables)
+
+    assert [0, 1] == [ran.code for ran in tested.values()], tested
+    assert [0, 4] == [ran.code for ran in plugged.values()], plugged
+    assert "packages/b/.ai-snapshots was removed since" in plugged["packages"].err
 
 
 LEFT_OUT = {
@@ -160,6 +213,45 @@ def test_a_file_that_leaves_a_package_out_is_not_green_in_a_build(site: Site, wa
     assert 3 == tested.code, tested
     assert "test_it.py::test_it did not run, and its approved call was not compared" in tested.err
     assert (1, True) == (plugged.code, "test_it.py::test_it did not run" in plugged.out), plugged
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("way", LEFT_OUT)
+def test_a_damaged_tree_of_a_package_that_a_file_leaves_out_is_not_green_in_a_build(site: Site, way: str) -> None:
+    """What it approved is not known any more; on a developer's machine nothing is left out unseen."""
+    base = commit(site.folder)
+    lines = LEFT_OUT[way] if "addopts" in LEFT_OUT[way] else f"addopts = --import-mode=importlib\n{LEFT_OUT[way]}"
+    (site.folder / "pytest.ini").write_text(f"[pytest]\npythonpath = .\n{lines}")
+    (site.folder / "packages" / "b" / ".ai-snapshots" / "manifest.json").write_text("{}")
+    site.tests = "-q"
+    here = site.plugin()
+    variables = pull_request(site, base)
+
+    runs = [site.run("test", *site.pytest(), **environ) for environ in (variables, {"CI": "true"})]
+    plugged = site.plugin(**variables)
+
+    message = "packages/b/.ai-snapshots cannot be used, and none of its tests ran: "
+    assert [(3, True)] * 2 == [(ran.code, message in ran.err) for ran in runs], runs
+    assert (1, True) == (plugged.code, message in plugged.out), plugged
+    assert 0 == here.code, here
+
+
+@pytest.mark.slow
+def test_damaged_sample_data_is_not_judged_where_the_base_has_the_same(site: Site) -> None:
+    """Byte for byte: what `.gitattributes` of a pull request makes of it is another tree."""
+    sample = site.folder / "docs" / "sample" / ".ai-snapshots"
+    sample.mkdir(parents=True)
+    (sample / "manifest.json").write_text("{\n}\n")
+    base = commit(site.folder)
+    site.tests = "-q"
+    variables = pull_request(site, base)
+
+    same = [site.run("test", *site.pytest(), **variables), site.plugin(**variables)]
+    (sample / "manifest.json").write_bytes(b"{\r\n}\r\n")
+    other = [site.run("test", *site.pytest(), **variables), site.plugin(**variables)]
+
+    assert [0, 0] == [ran.code for ran in same], same
+    assert [3, 1] == [ran.code for ran in other], other
 
 
 @pytest.mark.slow
@@ -226,7 +318,8 @@ def pytest_sessionfinish(session):
 """
 
 
-@pytest.mark.parametrize("workers", ["0", pytest.param("2", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("workers", ["0", "2"])
 def test_a_plugin_that_changes_reports_hides_no_finding(site: Site, workers: str) -> None:
     """Such as one that runs tests again, or expects them to fail; the run is red all the same."""
     site.tests = "packages/a"

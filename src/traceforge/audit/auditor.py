@@ -166,7 +166,7 @@ class Auditor:
                 base.project,
                 stored,
                 base.ref,
-                start=base.start,
+                starts=[base.start],
                 loaded=self._loaded,
                 require_signed=self._require_signed,
             )

@@ -75,7 +75,7 @@ def check_tree_and_pending(
 
 def _compare_with_base(loaded: LoadedConfig, stored: Mapping[str, StoredSnapshot], base: str | None) -> BaseCheck:
     try:
-        return check_against_base(loaded.project, stored, base, start=current_folder(), loaded=loaded)
+        return check_against_base(loaded.project, stored, base, starts=[current_folder()], loaded=loaded)
     except (CannotRead, NotJSON, InvalidFile):
         return BaseCheck()  # A broken approval is already a finding of the tree.
 

@@ -1,8 +1,9 @@
 """The gate inside pytest: the edge that decides whether there is anything to do.
 
 In: a run of pytest. Out: a `PluginGate` for each project that has approved snapshots and whose files are collected.
-Never: costs anything, or is noticed, in a project without snapshots; and stands aside where `traceforge run`,
-`record` or `test` started pytest.
+Never: costs anything, or is noticed, in a project without snapshots, except in CI: there the base of the build is
+asked for snapshots that were removed, and a base that cannot be read fails a project whose files show that it uses
+TraceForge (`usage_signs.py`). Stands aside where `traceforge run`, `record` or `test` started pytest.
 
     pytest                            replay, where there are snapshots
     pytest --traceforge=record        ask the provider; what is new or changed becomes a pending change
@@ -150,6 +151,15 @@ def find_projects(config: pytest.Config) -> list[Path]:
         starts += [invocation_folder, *(config.rootpath / path for path in config.getini("testpaths"))]
     folders = [find_snapshots_folder(start) for start in starts if os.path.lexists(start)]
     return list(dict.fromkeys(folder for folder in folders if folder is not None))
+
+
+def list_asked_paths(config: pytest.Config) -> list[str]:
+    """The files and folders that the command line asks for, else the folder that pytest was started in. What a file
+    of the project adds, as in `addopts` or `testpaths`, narrows nothing: a pull request can change it.
+    """
+    folder, words = config.invocation_params.dir, [*map(str, config.invocation_params.args)]
+    paths = [str(word) for word in config.known_args_namespace.file_or_dir if str(word) in words]
+    return [str(folder / path.partition("::")[0]) for path in paths] or [str(folder)]
 
 
 def is_on_command_line(config: pytest.Config, *options: str) -> bool:

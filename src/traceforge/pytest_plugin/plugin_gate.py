@@ -25,14 +25,15 @@ from traceforge.pytest_plugin import (
     WORKER_REPORT_KEY,
     is_on_command_line,
     is_worker,
+    list_asked_paths,
 )
 from traceforge.report.observation_text import observation_lines
 from traceforge.report.text_format import finding_lines, hint_line
 from traceforge.snapshots.gate.gate_findings import NEW_RULE
 from traceforge.snapshots.gate.gate_judgement import RunObservations, judge_run, merge_observations
+from traceforge.snapshots.gate.nested_projects import compare_project
 from traceforge.snapshots.gate.suite_process import OFF, RECORD, SuiteProcess
 from traceforge.snapshots.gate.unselected_tests import find_unselected_tests
-from traceforge.snapshots.tree.base_commit import check_against_base
 from traceforge.terminal import escape_text, one_line, print_text
 
 if TYPE_CHECKING:
@@ -70,7 +71,7 @@ class PluginGate:
             self._process = SuiteProcess(load_config(self.project), self._mode, prefix)
             snapshots = self._process.snapshots
             findings = snapshots.tree_report.findings if self._mode == RECORD else snapshots.findings
-            findings = findings or self._compare_with_base(self.project)
+            findings = findings or self._compare_with_base()
         except TraceForgeError as exc:
             raise pytest.UsageError(escape_text(f"traceforge: {exc.code} {exc.message}\n{exc.hint}")) from None
         if findings:
@@ -91,13 +92,11 @@ class PluginGate:
         self._is_answering = False
         self.process.suspend()
 
-    def _compare_with_base(self, project: str) -> Sequence[Finding]:
+    def _compare_with_base(self) -> Sequence[Finding]:
         """In CI, what differs from the base of the build. One process of a suite asks."""
         if is_worker(self._config) or self._mode == RECORD:
             return ()
-        start = str(self._config.invocation_params.dir)
-        snapshots = self.process.snapshots
-        compared = check_against_base(project, snapshots.tree_report.stored, start=start, loaded=snapshots.loaded)
+        compared = compare_project(self.process.snapshots, None, list_asked_paths(self._config))
         self._base_line = compared.line
         return compared.findings
 

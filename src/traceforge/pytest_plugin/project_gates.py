@@ -20,16 +20,23 @@ from traceforge.build_environment import frozen_environment, is_ci
 from traceforge.capture.hook.pytest_scopes import OPENED, START
 from traceforge.config import find_project
 from traceforge.errors import BaseUnavailable, TraceForgeError
-from traceforge.pytest_plugin import GATES_KEY, LOADED_ENVIRONMENT, find_snapshots_folder, is_worker
+from traceforge.pytest_plugin import (
+    GATES_KEY,
+    LOADED_ENVIRONMENT,
+    find_snapshots_folder,
+    is_worker,
+    list_asked_paths,
+)
 from traceforge.pytest_plugin.plugin_gate import PluginGate
 from traceforge.pytest_plugin.scope_hooks import ScopeHooks
+from traceforge.pytest_plugin.usage_signs import find_usage_sign
 from traceforge.report.text_format import finding_lines, hint_line
 from traceforge.snapshots.gate.nested_projects import find_left_out_projects, list_nested_projects
 from traceforge.snapshots.tree.base_commit import check_against_base
 from traceforge.terminal import escape_text
 
 LEFT_OUT_PLUGIN = "traceforge-left-out"
-NO_SNAPSHOTS_HINT = "A project that never had snapshots needs neither: run pytest --traceforge=off."
+NO_SNAPSHOTS_HINT = "{} shows that this project uses TraceForge. If it has no snapshots: pytest --traceforge=off."
 
 
 def open_gates(config: pytest.Config, mode: str, folders: Sequence[Path]) -> None:
@@ -55,19 +62,20 @@ def open_gates(config: pytest.Config, mode: str, folders: Sequence[Path]) -> Non
 
 
 def refuse_removed_tree(config: pytest.Config) -> None:
-    """In CI, for a project without snapshots: fail if the base of the build has some, or is not in this clone.
+    """In CI, for a project without snapshots: fail if the base of the build has some; or if it cannot be read, and
+    the checkout shows that the project uses TraceForge: then what was approved may have been removed.
 
-    What was not compared is not green. Where no base is known, nothing stops the run: most projects without snapshots
-    never had any.
+    Where the build has no base, nothing stops the run: most projects without snapshots never had any.
     """
+    paths = list_asked_paths(config)
     try:
         project = find_project(str(config.rootpath))
-        findings = check_against_base(project, {}, start=str(config.invocation_params.dir)).findings
+        findings = check_against_base(project, {}, starts=paths).findings
     except BaseUnavailable as exc:
-        if exc.fetch:
-            raise pytest.UsageError(
-                f"traceforge: {exc.code} {exc.message}\n{exc.hint}\n{NO_SNAPSHOTS_HINT}"
-            ) from None
+        sign = find_usage_sign([str(config.rootpath), *paths])
+        if sign:
+            message = f"traceforge: {exc.code} {exc.message}\n{exc.hint}\n{NO_SNAPSHOTS_HINT.format(sign)}"
+            raise pytest.UsageError(escape_text(message)) from None
         return
     except TraceForgeError:
         return

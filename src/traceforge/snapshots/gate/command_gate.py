@@ -27,11 +27,10 @@ from traceforge.snapshots.gate.gate_judgement import (
     observe_replay,
 )
 from traceforge.snapshots.gate.import_guard import refuse_imports
-from traceforge.snapshots.gate.nested_projects import NestedProjects, find_left_out_projects
+from traceforge.snapshots.gate.nested_projects import NestedProjects, compare_project, find_left_out_projects
 from traceforge.snapshots.gate.null_recorder import NullRecorder
 from traceforge.snapshots.gate.unselected_tests import find_unselected_tests, find_whole_paths
 from traceforge.snapshots.record.record_run import redacted_scope
-from traceforge.snapshots.tree.base_commit import check_against_base
 from traceforge.snapshots.tree.project_snapshots import (
     ProjectSnapshots,
     find_recorded_variables,
@@ -82,13 +81,13 @@ def run_test(
     snapshots = open_snapshots(loaded, scope=redacted_scope(loaded, command))
     if snapshots.findings:
         return TestRun(snapshots, None, [GateFinding(finding, 0) for finding in snapshots.findings])
-    stored = snapshots.tree_report.stored
-    compared = check_against_base(loaded.project, stored, base, start=current_folder(), loaded=loaded)
+    folder = current_folder()
+    paths = find_whole_paths(command) or [folder]
+    compared = compare_project(snapshots, base, paths)
     if compared.findings:
         findings = [GateFinding(finding, 0) for finding in compared.findings]
         return TestRun(snapshots, None, findings, base_line=compared.line)
-    folder = current_folder()
-    nested = NestedProjects(loaded.project, find_whole_paths(command) or [folder], folder)
+    nested = NestedProjects(loaded.project, paths, folder)
     # Before the command runs, which could change what is read.
     nested.compare_with_base(base, require_signed=loaded.config.approvals.require_signed)
     approved_calls = [*snapshots.approved_calls, *nested.list_approved_calls()]

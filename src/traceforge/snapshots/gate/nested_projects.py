@@ -2,7 +2,7 @@
 
 In: a project, the paths that a command asks for, and the scopes of its calls. Out: the project that each scope
 belongs to, which is the nearest folder upwards from its file that has `.ai-snapshots`, as for the pytest plugin.
-Never: fails because of a damaged tree of which no test runs.
+Never: fails because of a damaged tree that a command does not ask for, or that is the same in the base of a build.
 """
 
 from __future__ import annotations
@@ -16,18 +16,28 @@ from functools import cached_property
 from traceforge.build_environment import is_ci
 from traceforge.capture.hook.pytest_scopes import PREFIX as SHARED_PREFIX
 from traceforge.capture.run.suite_events import SuiteEvents
-from traceforge.config import CONFIG_FILE, SNAPSHOTS_DIR, current_folder, load_config
+from traceforge.config import (
+    CONFIG_FILE,
+    SNAPSHOTS_DIR,
+    current_folder,
+    find_project,
+    find_repository,
+    load_config,
+)
 from traceforge.errors import TraceForgeError
-from traceforge.findings import Finding
+from traceforge.findings import IO, Finding
 from traceforge.replay.player import Player
+from traceforge.snapshots.formats.approval_format import load_approvals
 from traceforge.snapshots.formats.approved_policy import POLICY_RULE
 from traceforge.snapshots.gate.gate_findings import GateFinding
 from traceforge.snapshots.gate.unselected_tests import find_unselected_tests, find_whole_paths
+from traceforge.snapshots.tree.approval_chain import ApprovalChain
 from traceforge.snapshots.tree.approved_calls import ApprovedCall
-from traceforge.snapshots.tree.base_commit import check_against_base
+from traceforge.snapshots.tree.base_commit import BaseCheck, check_against_base, has_tree_of_base
 from traceforge.snapshots.tree.project_snapshots import ProjectSnapshots, open_snapshots
 
 _SIGN_HINT = 'Set "approvals": { "require_signed": true } there too, and approve it with a signature.'
+_DAMAGED_HINT = "Restore it: git checkout COMMIT -- FOLDER. A tree that is the same in the base may be damaged."
 SKIPPED_FOLDERS = frozenset({"__pycache__", "node_modules", "site-packages"})  # and those with a leading dot
 
 
@@ -51,6 +61,58 @@ def _list_subfolders(top: str) -> Iterator[str]:
             names.clear()
         names[:] = [name for name in names if not name.startswith(".") and name not in SKIPPED_FOLDERS]
         yield folder
+
+
+def compare_project(
+    snapshots: ProjectSnapshots, base: str | None, starts: Sequence[str], *, require_signed: bool = False
+) -> BaseCheck:
+    """Compare the tree and the settings of a project with the commit `base`, and in CI with the base of the build.
+
+    Every new approval must be signed where `require_signed` is set or a project above requires signatures: a new tree
+    takes over the tests of those above it. `starts` as in `check_against_base`.
+
+    Raises:
+        TraceForgeError: as `check_against_base`.
+    """
+    loaded = snapshots.loaded
+    require_signed = require_signed or is_below_signed_project(loaded.project)
+    if require_signed and not loaded.config.approvals.require_signed:
+        message = "the project above requires signed approvals, and this one does not"
+        finding = Finding(CONFIG_FILE, "$.approvals.require_signed", POLICY_RULE, message, _SIGN_HINT)
+        return BaseCheck(findings=(finding,))
+    return check_against_base(
+        loaded.project,
+        snapshots.tree_report.stored,
+        base,
+        starts=starts,
+        loaded=loaded,
+        require_signed=require_signed,
+    )
+
+
+def is_below_signed_project(project: str) -> bool:
+    """Whether a project above it in the same repository requires signatures, or has approved to require them.
+
+    Approvals above that cannot be read may require them, so they count as if they did.
+    """
+    folder, repository = os.path.realpath(project), find_repository(project)
+    while folder != repository:
+        folder = os.path.dirname(folder)
+        if find_project(folder) == folder and _requires_signatures(folder):
+            return True
+    return False
+
+
+def _requires_signatures(project: str) -> bool:
+    try:
+        if load_config(project).config.approvals.require_signed:
+            return True
+    except TraceForgeError:
+        pass  # Its approvals say what was approved.
+    try:
+        return ApprovalChain(load_approvals(os.path.join(project, SNAPSHOTS_DIR))).requires_signatures()
+    except TraceForgeError:
+        return True
 
 
 class NestedProject:
@@ -78,15 +140,10 @@ class NestedProject:
         project above, whose tests a new tree below could take over.
         """
         if self.can_answer:
-            stored, loaded = self.snapshots.tree_report.stored, self.snapshots.loaded
-            if require_signed and not loaded.config.approvals.require_signed:
-                message = "the project above requires signed approvals, and this one does not"
-                path = "$.approvals.require_signed"
-                self._differences = (Finding(CONFIG_FILE, path, POLICY_RULE, message, _SIGN_HINT),)
-                return
-            self._differences = check_against_base(
-                self.folder, stored, base, start=self.folder, loaded=loaded, require_signed=require_signed
-            ).findings
+            compared = compare_project(self.snapshots, base, [self.folder], require_signed=require_signed)
+            self._differences = compared.findings
+        elif is_ci():
+            self.is_unchanged  # noqa: B018 (cached: asked for before the command runs)
 
     @property
     def problems(self) -> Sequence[Finding]:
@@ -100,6 +157,19 @@ class NestedProject:
             return not self.snapshots.findings
         except TraceForgeError:
             return False
+
+    @cached_property
+    def is_unchanged(self) -> bool:
+        """Whether the tree is the same in the base of the build."""
+        return has_tree_of_base(self.folder)
+
+    @property
+    def failure(self) -> str:
+        """Why the tree cannot answer, in one line."""
+        try:
+            return self.snapshots.findings[0].message
+        except TraceForgeError as exc:
+            return exc.message
 
     def name_finding(self, gate_finding: GateFinding) -> GateFinding:
         """A finding with its tests and files as they are named in the current folder."""
@@ -192,11 +262,22 @@ def find_left_out_projects(
     projects: Iterable[NestedProject], judged: Collection[str], words: Sequence[str]
 ) -> Iterator[Finding]:
     """In CI: tests with approved calls of projects of which nothing was collected, although the command `words` asks
-    for all tests. A tree that cannot be used counts as sample data.
+    for all tests; and the trees of such projects that cannot be used, unless they are the same in the base.
     """
-    for nested in projects if is_ci() else ():
-        if nested.folder not in judged and nested.can_answer:
+    paths = find_whole_paths(words) if is_ci() else None
+    for nested in projects if paths is not None else ():
+        if nested.folder in judged:
+            continue
+        if nested.can_answer:
             yield from map(nested.name_location, find_unselected_tests(nested.snapshots, {}, words))
+        elif any(_is_below(nested.folder, path) for path in paths or ()) and not nested.is_unchanged:
+            tree = f"{nested.prefix}{SNAPSHOTS_DIR}"
+            message = f"{tree} cannot be used, and none of its tests ran: {nested.failure}"
+            yield Finding(tree, "", IO, message, _DAMAGED_HINT.replace("FOLDER", tree))
+
+
+def _is_below(folder: str, path: str) -> bool:
+    return os.path.join(folder, "").startswith(os.path.join(path, ""))
 
 
 def _find_file_name(scope: str) -> str:

@@ -45,7 +45,7 @@ from traceforge.snapshots.tree.approval_check import load_signature_check
 from traceforge.snapshots.tree.build_base import BuildBase, find_build_base, not_in_clone
 from traceforge.snapshots.tree.git_commands import GitUnavailable
 from traceforge.snapshots.tree.git_objects import GitObjects, blob_id
-from traceforge.snapshots.tree.removed_trees import BASE_RULE, find_removed_trees, list_tree_files
+from traceforge.snapshots.tree.removed_trees import BASE_RULE, find_removed_trees, list_tree_blobs, list_tree_files
 
 _HINT = (
     "Restore it: git checkout COMMIT -- .ai-snapshots; or record and approve the change. After git revert, approve "
@@ -83,14 +83,15 @@ def check_against_base(
     stored: Mapping[str, StoredSnapshot],
     ref: str | None = None,
     *,
-    start: str = "",
+    starts: Sequence[str] = (),
     loaded: LoadedConfig | None = None,
     require_signed: bool = False,
 ) -> BaseCheck:
     """Compare the snapshots of a project, and its settings where they are given as `loaded`, with the commit `ref`;
     without one, in CI, with the base of the build.
 
-    `start` is the folder that the project was found from: a tree that is gone between the two is found as well.
+    `starts` are the files and folders that the project was found from, or whose tests run: a tree that is gone above
+    or below one of them is found as well.
     On a developer's machine nothing is compared without `ref`. With `require_signed`, every new approval must be
     signed by a signer whom that commit allows.
 
@@ -106,9 +107,24 @@ def check_against_base(
             return BaseCheck(base.line)
         findings = [
             *_check_tree(objects, base, f"{project}/{SNAPSHOTS_DIR}", stored, loaded, require_signed),
-            *find_removed_trees(objects, base, project, start or project),
+            *find_removed_trees(objects, base, project, starts or [project]),
         ]
         return BaseCheck(base.line, tuple(sorted(findings)))
+
+
+def has_tree_of_base(project: str) -> bool:
+    """Whether the build has a base, and the snapshot tree of a project has exactly the files that it has there."""
+    root = os.path.join(project, SNAPSHOTS_DIR)
+    try:
+        with _open_base(project, None) as (objects, base):
+            if objects is None or not base.commit:
+                return False
+            blobs = list_tree_blobs(project, f"{base.commit}:./{SNAPSHOTS_DIR}")
+    except BaseUnavailable:
+        return False
+    paths = [os.path.join(folder, name) for folder, folders, names in os.walk(root) for name in names]
+    files = {os.path.relpath(path, root).replace(os.sep, "/"): path for path in paths}
+    return files.keys() == blobs.keys() and all(_has_blob(files[name], blob) for name, blob in blobs.items())
 
 
 def find_base(project: str) -> BuildBase:

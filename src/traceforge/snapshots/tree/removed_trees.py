@@ -1,14 +1,14 @@
 """Snapshot trees that a commit has and the checkout lacks: without its tree, nothing of a project is compared.
 
-In: a repository, a commit and a folder in which tests run. Out: a finding for each tree that is gone, in the folder,
-above it or below it. Never: reports a tree without snapshots, whose last one was removed with an approval, or one
-that was moved with all its approvals.
+In: a repository, a commit and the files and folders whose tests run. Out: a finding for each tree that is gone, in
+one of the folders, above it or below it. Never: reports a tree without snapshots, whose last one was removed with an
+approval, or one that was moved with all its approvals.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from traceforge.config import SNAPSHOTS_DIR, find_repository
 from traceforge.findings import Finding, printable_name
@@ -34,17 +34,26 @@ def list_tree_files(objects: GitObjects, tree: str) -> dict[str, str]:
     return files
 
 
-def find_removed_trees(objects: GitObjects, base: BuildBase, project: str, start: str) -> Iterator[Finding]:
-    """Trees of the commit around `start` that are gone; that of the project itself is not looked at."""
-    repository = find_repository(start)
+def list_tree_blobs(project: str, tree: str) -> dict[str, str]:
+    """All files below a folder of a commit, with the ids of their blobs; none if the commit does not have it."""
+    output = run_git(project, "ls-tree", "-r", "-z", "--full-tree", tree) or b""
+    rows = (line.partition(b"\t") for line in output.split(b"\0") if line)
+    return {name.decode(errors="surrogateescape"): head.split()[2].decode() for head, _, name in rows}
+
+
+def find_removed_trees(
+    objects: GitObjects, base: BuildBase, project: str, starts: Sequence[str]
+) -> Iterator[Finding]:
+    """Trees of the commit around the paths `starts` that are gone; that of the project itself is not looked at."""
+    repository = find_repository(project)
     own = _join(_path_in(repository, project), SNAPSHOTS_DIR)
-    folder = _path_in(repository, start)
+    paths = [_path_in(repository, start) for start in starts]
     trees = _list_trees(repository, base.commit)
     removed = [
         tree
         for tree in trees
         if tree != own
-        and _is_around(os.path.dirname(tree), folder)
+        and any(_is_around(os.path.dirname(tree), path) for path in paths)
         and not os.path.lexists(os.path.join(repository, tree))
     ]
     for tree in removed:
