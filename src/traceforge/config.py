@@ -60,6 +60,7 @@ _REDIRECT_HINT = (
     'name of its own: "corp": {{"url": "…", "same_as": "{0}"}}.'
 )
 _TRACES_HINT = "Name a folder in the project, or set TRACEFORGE_TRACES_DIR."
+_LINK_HINT = "Replace the link with a folder. Traces may be elsewhere: set TRACEFORGE_TRACES_DIR."
 _WILDCARD_HINT = "Name what is meant: an entry needs more than wildcards."
 _EMPTY_HINT = "Write {} into it, or remove it and run: traceforge init"
 
@@ -175,13 +176,15 @@ def load_config(start: str, environ: Mapping[str, str] | None = None) -> LoadedC
     """Find the project around `start` and read its configuration.
 
     Raises:
-        InvalidConfig: a key or a value is wrong, or two files both configure TraceForge.
+        InvalidConfig: a key or a value is wrong, two files both configure TraceForge, or a link leads out of the
+            project where state or traces are written.
         CannotRead: the file is there and cannot be read.
         UntrustedProject: it belongs to another user.
     """
     project = find_project(start)
     require_trust(project, _list_settings_files(project))
     values, file = _read_project(project)
+    _refuse_links_out(project, STATE_DIR)
     origins = dict.fromkeys(values, file)
     for variable, key in ENVIRONMENT_VARIABLES.items():
         value = (build_environment() if environ is None else environ).get(variable)
@@ -189,6 +192,8 @@ def load_config(start: str, environ: Mapping[str, str] | None = None) -> LoadedC
             values[key] = value
             origins[key] = f"environment variable {variable}"
     config = convert(values, Config)
+    if origins.get("traces_dir", file) == file:  # Otherwise, the user has chosen the folder.
+        _refuse_links_out(project, config.traces_dir)
     return LoadedConfig(
         project, config, {name: origins.get(name, "default") for name in config.__struct_fields__}, file
     )
@@ -247,6 +252,12 @@ def _is_project(folder: str) -> bool:
     if os.path.lexists(repository) and has_trusted_owner(repository):
         return True
     return _mentions(os.path.join(folder, PYPROJECT_FILE), b"[tool.traceforge")
+
+
+def _refuse_links_out(project: str, folder: str) -> None:
+    """Refuse a folder that a link, which a commit can bring, puts outside of the project."""
+    if not os.path.join(os.path.realpath(os.path.join(project, folder)), "").startswith(os.path.join(project, "")):
+        raise _bad(folder, "a symbolic link leads out of the project", _LINK_HINT)
 
 
 def _list_settings_files(project: str) -> list[str]:

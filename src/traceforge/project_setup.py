@@ -158,6 +158,8 @@ def prepare_workflow(folder: str) -> str:
     shown_path = _shown_path(root, WORKFLOW_FILE, folder)
     if os.path.lexists(path):
         return f"kept      {shown_path}"
+    if not _is_in(os.path.realpath(path), root):
+        raise CannotWrite(path, "a symbolic link leads out of the repository", hint="Replace the link with a folder.")
     try:
         make_shared_folder(os.path.dirname(path))
     except OSError as exc:
@@ -193,7 +195,7 @@ def add_lines(
     path = os.path.join(project, name)
     shown_path = _shown_path(project, name, seen_from)
     is_there = os.path.lexists(path)
-    text = read_file(path).decode(errors="surrogateescape") if is_there else ""
+    text = read_file(path, follow_links=False).decode(errors="surrogateescape") if is_there else ""
     missing = [line for line in wanted if not is_present(text, line)]
     if not missing:
         return f"kept      {shown_path}"

@@ -5,9 +5,10 @@ from __future__ import annotations
 import click
 
 from traceforge.cli.output import refuse_in_ci
-from traceforge.config import current_folder
+from traceforge.config import current_folder, find_project
 from traceforge.project_setup import prepare, prepare_workflow
 from traceforge.snapshots.tree.git_diff_driver import install_diff_driver
+from traceforge.snapshots.tree.tracked_state import refuse_tracked_state
 from traceforge.terminal import one_line, print_text
 
 
@@ -24,6 +25,7 @@ def init(git_diff: bool, github_workflow: bool) -> None:
     repository, its root is prepared.
     """
     refuse_in_ci("init")
+    refuse_tracked_state(find_project(current_folder()))
     for step in prepare(current_folder()):
         print_text(one_line(step))
     if git_diff:

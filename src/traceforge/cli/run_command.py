@@ -11,6 +11,7 @@ from traceforge.capture.trace_writer import RecorderSettings
 from traceforge.cli.project import print_upstreams
 from traceforge.config import current_folder, load_config
 from traceforge.report.run_text import run_json, run_lines
+from traceforge.snapshots.tree.tracked_state import refuse_tracked_state
 from traceforge.terminal import print_json_bytes, print_text
 
 
@@ -25,6 +26,7 @@ def run(command: tuple[str, ...], as_json: bool) -> None:
     goes to stderr.
     """
     loaded = load_config(current_folder())
+    refuse_tracked_state(loaded.project)
     recorder = ThreadRecorder(RecorderSettings.from_project(loaded))
     if not as_json:
         print_upstreams(loaded)

@@ -16,7 +16,7 @@ import msgspec
 
 from traceforge.canon import JSON, parse_json
 from traceforge.cli.output import json_option, print_json
-from traceforge.config import current_folder, load_config, upstream_problem
+from traceforge.config import LoadedConfig, current_folder, load_config, upstream_problem
 from traceforge.context.api.http_transport import HTTP_HOSTS_VARIABLE
 from traceforge.context.api.operation_types import LIMIT_DEFAULT, LIMIT_MAX
 from traceforge.context.api.store_client import Client
@@ -27,6 +27,7 @@ from traceforge.context.storage.database import find_database_file
 from traceforge.errors import NotJSON, StoreRefused, StoreUnavailable
 from traceforge.files import STATE_DIR, ignore_folder_in_git, make_private_folder, read_file
 from traceforge.report.context_text import field_lines
+from traceforge.snapshots.tree.tracked_state import refuse_tracked_state
 from traceforge.terminal import one_line, print_text
 
 DB_VARIABLE = "TRACEFORGE_CONTEXT_DB"
@@ -133,7 +134,7 @@ def _hint_at_list(db: str) -> Iterator[None]:
 def find_database(db: str) -> str:
     """The database from --db, from the environment, or the project's own."""
     database = db or os.environ.get(DB_VARIABLE, "")
-    return database or os.path.join(load_config(current_folder()).project, DEFAULT_FILE)
+    return database or os.path.join(_load_config().project, DEFAULT_FILE)
 
 
 def find_or_prepare_database(db: str) -> str:
@@ -147,8 +148,14 @@ def find_or_prepare_database(db: str) -> str:
 
 def project_traces_dir() -> str:
     """The folder of the project's traces, from which a purge removes the calls."""
-    loaded = load_config(current_folder())
+    loaded = _load_config()
     return os.path.join(loaded.project, loaded.config.traces_dir)
+
+
+def _load_config() -> LoadedConfig:
+    loaded = load_config(current_folder())
+    refuse_tracked_state(loaded.project)
+    return loaded
 
 
 @contextmanager

@@ -17,6 +17,7 @@ from traceforge.modelio.traces_to_recording import RecordedTraces, record_projec
 from traceforge.report.recording_text import recorded_lines
 from traceforge.report.run_text import run_lines
 from traceforge.report.text_format import count
+from traceforge.snapshots.tree.tracked_state import refuse_tracked_state
 from traceforge.terminal import one_line, print_text
 
 _out = click.option("--out", required=True, metavar="FILE", help="Write the recording to this file.")
@@ -33,6 +34,7 @@ def record(command: tuple[str, ...], out: str) -> None:
     """
     check_path_is_free(out)  # Before the command runs and costs money.
     loaded = load_config(current_folder())
+    refuse_tracked_state(loaded.project)
     sink = IdCollectingRecorder(ThreadRecorder(RecorderSettings.from_project(loaded)))
     print_upstreams(loaded)
     finished_run = run_command(command, loaded, sink, with_proxy=True)
@@ -60,7 +62,9 @@ def from_traces(session_id: str, out: str) -> None:
     A recording cannot hold failed calls, embeddings and answers with several choices: they are left out and counted
     on stderr.
     """
-    _print_recorded(record_project_traces(load_config(current_folder()), out, session_id=session_id))
+    loaded = load_config(current_folder())
+    refuse_tracked_state(loaded.project)
+    _print_recorded(record_project_traces(loaded, out, session_id=session_id))
 
 
 @click.command()

@@ -16,6 +16,7 @@ from traceforge.config import current_folder, load_config
 from traceforge.findings import ExitCode
 from traceforge.report.diff_text import comparison_text
 from traceforge.report.text_format import audit_summary
+from traceforge.snapshots.tree.tracked_state import refuse_tracked_state
 from traceforge.terminal import print_text
 
 
@@ -49,6 +50,7 @@ def verify(folder: str | None, as_json: bool) -> None:
     Without DIR, checks the traces folder of this project.
     """
     loaded = load_config(current_folder())
+    refuse_tracked_state(loaded.project)
     root = folder or os.path.relpath(os.path.join(loaded.project, loaded.config.traces_dir))
     report = AuditReport()
     if folder or os.path.lexists(root):

@@ -1,0 +1,176 @@
+"""A commit neither brings the state of a machine, nor sends what a command writes out of the checkout."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from support.command import traceforge
+from traceforge.config import load_config
+from traceforge.errors import InvalidConfig
+
+COMMANDS = {
+    "record": ("record", "--", "true"),
+    "status": ("status",),
+    "diff": ("diff",),
+    "approve": ("approve", "--all", "--reason", "x"),
+    "reject": ("reject", "x"),
+    "test": ("test", "--", "true"),
+    "verify": ("verify",),
+    "base": ("base",),
+    "snapshot": ("snapshot", "list"),
+    "run": ("run", "--", "true"),
+    "trace": ("trace", "list"),
+    "trace verify": ("trace", "verify"),
+    "trace prune": ("trace", "prune", "--older-than", "0"),
+    "session": ("session", "list"),
+    "import": ("import", "vcr", "a.json"),
+    "proxy": ("proxy", "--port", "0"),
+    "check-live": ("check-live", "--yes"),
+    "context": ("context", "session", "create"),
+    "serve": ("serve", "--port", "0"),
+    "modelio record": ("modelio", "record", "--out", "out.json", "--", "true"),
+    "modelio from-traces": ("modelio", "from-traces", "--out", "out.json"),
+    "init": ("init",),
+}
+
+
+def make_project(folder: Path) -> tuple[Path, Path]:
+    """A checkout, and a folder of the user that is none of its business."""
+    project, outside = folder / "project", folder / "outside"
+    outside.mkdir(parents=True)
+    project.mkdir()
+    (project / "a.json").write_text("{}")
+    subprocess.run(["git", "init", "-q", project], check=True)
+    return project, outside
+
+
+def commit(project: Path) -> None:
+    identity = ("-c", "user.name=a", "-c", "user.email=a@example.com")
+    subprocess.run(["git", "-C", project, "add", "-Af", "."], check=True)
+    subprocess.run(["git", "-C", project, *identity, "commit", "-qm", "x"], check=True)
+
+
+def link_state(project: Path, outside: Path) -> None:
+    (project / ".ai-tests").symlink_to(outside)
+
+
+def link_traces(project: Path, outside: Path) -> None:
+    (project / ".ai-tests").mkdir()
+    (project / ".ai-tests" / "traces").symlink_to(outside)
+
+
+def link_configured_traces(project: Path, outside: Path) -> None:
+    (project / "build").symlink_to(outside)
+    (project / "traceforge.config.json").write_text('{"traces_dir": "build/traces"}')
+
+
+def link_to_a_link(project: Path, outside: Path) -> None:
+    (project / "a").mkdir()
+    (project / "a" / "b").symlink_to(outside)
+    (project / ".ai-tests").symlink_to("a/b")
+
+
+def link_to_a_missing_folder(project: Path, outside: Path) -> None:
+    (project / ".ai-tests").symlink_to(outside / "new")
+
+
+LINKS: dict[str, Callable[[Path, Path], None]] = {
+    "the state folder": link_state,
+    "the default traces": link_traces,
+    "traces of the configuration": link_configured_traces,
+    "a link to a link": link_to_a_link,
+    "a link to a missing folder": link_to_a_missing_folder,
+}
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_no_command_uses_state_that_a_commit_brought(tmp_path: Path, command: str) -> None:
+    """A match key that is public, a database with chosen content, traces that nobody recorded."""
+    project, _ = make_project(tmp_path)
+    (project / ".ai-tests").mkdir()
+    (project / ".ai-tests" / "match.key").write_text("0" * 64)
+    commit(project)
+
+    result = traceforge(*COMMANDS[command], cwd=project)
+
+    assert (3, True) == (result.code, "TF208" in result.err), result
+    assert ["match.key"] == [path.name for path in (project / ".ai-tests").iterdir()]
+
+
+@pytest.mark.slow  # The next test has the same claim for one command.
+@pytest.mark.parametrize("command", COMMANDS)
+def test_no_command_writes_through_a_link_out_of_the_project(tmp_path: Path, command: str) -> None:
+    """Committed or not: a checkout can also be an unpacked archive."""
+    project, outside = make_project(tmp_path)
+    link_state(project, outside)
+
+    result = traceforge(*COMMANDS[command], cwd=project)
+
+    assert (3, True) == (result.code, "TF401" in result.err), result
+    assert "leads out of the project" in result.err
+    assert [] == list(outside.iterdir())
+
+
+@pytest.mark.parametrize("link", LINKS)
+def test_state_and_traces_stay_in_the_project(tmp_path: Path, link: str) -> None:
+    """Whatever is linked, and however often."""
+    project, outside = make_project(tmp_path)
+    LINKS[link](project, outside)
+
+    with pytest.raises(InvalidConfig, match="leads out of the project") as refused:
+        load_config(str(project), {})
+    assert refused.value.hint
+    result = traceforge("run", "--", "true", cwd=project)
+
+    assert (3, []) == (result.code, list(outside.iterdir()))
+
+
+def test_a_link_within_the_project_is_followed(tmp_path: Path) -> None:
+    """As is a path that leads through a link to the project itself."""
+    project, _ = make_project(tmp_path)
+    (project / "state").mkdir()
+    (project / ".ai-tests").symlink_to("state")
+    (tmp_path / "link").symlink_to(project)
+
+    assert str(project.resolve()) == load_config(str(tmp_path / "link"), {}).project
+
+
+def test_the_user_may_choose_any_folder_for_traces(tmp_path: Path) -> None:
+    """In the environment, which no commit can set."""
+    project, outside = make_project(tmp_path)
+    link_configured_traces(project, outside)
+
+    result = traceforge("run", "--", "true", cwd=project, TRACEFORGE_TRACES_DIR=str(outside / "traces"))
+
+    assert 0 == result.code, result
+
+
+@pytest.mark.parametrize("name", [".gitignore", ".gitattributes"])
+def test_init_does_not_copy_what_a_link_names(tmp_path: Path, name: str) -> None:
+    """A linked `.gitignore` would become a file with the content of a secret file, ready to be committed."""
+    project, outside = make_project(tmp_path)
+    (outside / "credentials").write_text("secret\n")
+    (project / name).symlink_to(outside / "credentials")
+
+    result = traceforge("init", cwd=project)
+
+    assert (3, True) == (result.code, "TF201" in result.err), result
+    assert "secret\n" == (outside / "credentials").read_text()
+    assert (project / name).is_symlink()
+
+
+@pytest.mark.parametrize("folder", [".github", ".github/workflows"])
+def test_init_writes_no_workflow_through_a_link(tmp_path: Path, folder: str) -> None:
+    """A linked `.github` would send the workflow into another repository."""
+    project, outside = make_project(tmp_path)
+    (project / folder).parent.mkdir(exist_ok=True)
+    (project / folder).symlink_to(outside)
+
+    result = traceforge("init", "--github-workflow", cwd=project)
+
+    assert (3, True) == (result.code, "TF202" in result.err), result
+    assert [] == list(outside.rglob("*"))
