@@ -283,7 +283,8 @@ class ProcessRecorder:
 
     def _start_process(self) -> None:
         ours, theirs = socket.socketpair()
-        command = [sys.executable, "-m", "traceforge.capture.recorder_process", str(theirs.fileno())]
+        # -P: modules in the current folder, which is a checkout, must not replace ours or those of the library.
+        command = [sys.executable, "-P", "-m", "traceforge.capture.recorder_process", str(theirs.fileno())]
         with theirs:
             self._process = subprocess.Popen(  # noqa: S603 (our own interpreter and module)
                 command, pass_fds=(theirs.fileno(),), stdin=subprocess.DEVNULL, start_new_session=True

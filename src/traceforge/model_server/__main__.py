@@ -2,6 +2,9 @@
 
 import sys
 
+if not sys.flags.safe_path:
+    del sys.path[0]  # As in `traceforge.__main__`.
+
 from traceforge.model_server.http_server import main
 
 sys.exit(main())
