@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -112,3 +115,14 @@ def test_a_round_can_be_repeated_by_its_number(capsys: pytest.CaptureFixture[str
 
     assert first == second[:2]
     assert "round 0\nround 1\n" == capsys.readouterr().out[:16]
+
+
+def test_every_fuzzer_that_contributors_are_shown_is_a_property() -> None:
+    """The table of CONTRIBUTING.md names properties that exist."""
+    root = Path(__file__).parents[2]
+    named = re.findall(r"`(tests/[^`]+)::(\w+)`", (root / "CONTRIBUTING.md").read_text(encoding="utf-8"))
+
+    assert len(named) > 6
+    for file, name in named:
+        source = (root / file).read_text(encoding="utf-8")
+        assert re.search(rf"^@given\([^@]*\)\n(@example.*\n)*def {name}\(", source, re.MULTILINE), (file, name)
