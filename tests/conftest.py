@@ -19,12 +19,13 @@ if TYPE_CHECKING:
 
 def pytest_configure(config: pytest.Config) -> None:
     """Choose how much this run tries. Set early: a worker needs it before it imports tests."""
-    from hypothesis import settings
+    from hypothesis import HealthCheck, settings
 
     from support.example_counts import RunLength, scale_examples
 
     RunLength.set_by_marks(config.option.markexpr)
-    settings.register_profile("length", max_examples=scale_examples(100), deadline=None)
+    busy = [HealthCheck.too_slow]  # A machine that is busy with other tests is no fault of a property.
+    settings.register_profile("length", max_examples=scale_examples(100), deadline=None, suppress_health_check=busy)
     settings.load_profile("length")
 
 
