@@ -3,7 +3,11 @@
 In: nothing. Out: detectors, one for each edge that a key may have. Never: a prefix that real ids of model providers
 use (`resp_`, `msg_`, `call_`, `chatcmpl-`, `toolu_`, `file-`).
 
-The facts are those of the vendors' documentation ("docs") or of the public rule sets of secret scanners ("rules").
+Each row says where at least one of its prefixes is known from: "own" (our keys), "vendor" (a page of the vendor
+names it), "rules" (the public rule set of gitleaks has it) or "unverified" (no such source was read). A row of any
+source needs a whole prefix at an edge, its length, and text that was generated (`is_key_text`). Prefixes that begin
+ordinary names as well (`up_` of Upstage, `BSA` of Brave Search) are left out: the names beside those keys show them.
+
 Lengths are a little wider than what is known, because vendors make their keys longer without notice. Issuers with a
 type of their own (OpenAI, GitHub, Slack, …) are in `key_detectors`.
 """
@@ -32,6 +36,9 @@ _OPEN_ALPHABETS = frozenset({"url", "dots", "uuid"})  # They hold `-` or `.`, so
 _ANCHOR_BYTES = 12  # of the key after its prefix, that the scan over all detectors looks at
 
 
+SOURCES = frozenset({"own", "vendor", "rules", "unverified"})
+
+
 class VendorKey(NamedTuple):
     """A kind of key: its issuer, the prefixes, the alphabet and length of the rest, and where that is known from."""
 
@@ -40,15 +47,17 @@ class VendorKey(NamedTuple):
     alphabet: str
     shortest: int
     longest: int
-    source: str
+    source: str  # of SOURCES
 
 
-def _row(issuer: str, prefixes: str, alphabet: str, shortest: int, longest: int, source: str = "docs") -> VendorKey:
+def _row(
+    issuer: str, prefixes: str, alphabet: str, shortest: int, longest: int, source: str = "unverified"
+) -> VendorKey:
     return VendorKey(issuer, prefixes, alphabet, shortest, longest, source)
 
 
 VENDOR_KEYS = (
-    _row("TraceForge", "tf_live_ tf_test_", "url", 32, 64),
+    _row("TraceForge", "tf_live_ tf_test_", "url", 32, 64, "own"),
     # Models, and the tools around them
     _row("Pinecone", "pcsk_", "url", 40, 128),
     _row("Cerebras", "csk-", "alnum", 32, 80),
@@ -72,112 +81,111 @@ VENDOR_KEYS = (
     _row("Apify", "apify_api_", "alnum", 32, 64),
     _row("Browserbase", "bb_live_ bb_test_", "url", 20, 64),
     _row("Cartesia", "sk_car_", "alnum", 20, 64),
-    _row("Brave Search", "BSA", "url", 26, 32, "rules"),
-    _row("Upstage", "up_", "alnum", 28, 40, "rules"),
-    _row("Cursor", "key_", "hex", 60, 68, "rules"),
-    _row("Sourcegraph", "sgp_ sgp_local_ sgd_ slk_", "word", 40, 72),
-    _row("Voiceflow", "VF.DM. VF.WS.", "dots", 40, 48, "rules"),
-    _row("Scrapfly", "scp-live- scp-test-", "hex", 32, 32, "rules"),
+    _row("Cursor", "key_", "hex", 60, 68),
+    _row("Sourcegraph", "sgp_ sgp_local_ sgd_ slk_", "word", 40, 72, "rules"),
+    _row("Voiceflow", "VF.DM. VF.WS.", "dots", 40, 48),
+    _row("Scrapfly", "scp-live- scp-test-", "hex", 32, 32),
     _row("Graphite of Grafana", "eyJrIjoi", "base64", 60, 400, "rules"),
     # Clouds, containers and deployment
-    _row("HashiCorp Vault", "hvs. hvb. hvr.", "url", 24, 400),
-    _row("DigitalOcean", "dop_v1_ doo_v1_ dor_v1_", "hex", 64, 64),
+    _row("HashiCorp Vault", "hvs. hvb. hvr.", "url", 24, 400, "rules"),
+    _row("DigitalOcean", "dop_v1_ doo_v1_ dor_v1_", "hex", 64, 64, "rules"),
     _row("Docker", "dckr_pat_ dckr_oat_", "url", 24, 48),
-    _row("Doppler", "dp.pt. dp.ct. dp.sa. dp.scim. dp.audit. dp.said.", "alnum", 40, 48),
+    _row("Doppler", "dp.pt. dp.ct. dp.sa. dp.scim. dp.audit. dp.said.", "alnum", 40, 48, "rules"),
     _row("Doppler", "dp.st.", "dots", 40, 80),
-    _row("Databricks", "dkea dose", "hex", 32, 40, "rules"),
+    _row("Databricks", "dkea dose", "hex", 32, 40),
     _row("Supabase", "sbp_ sbp_oauth_", "hex", 40, 64),
     _row("Supabase", "sb_secret_", "url", 20, 64),
-    _row("Fly.io", "fo1_", "url", 40, 64),
-    _row("Fly.io", "fm1r_ fm1a_ fm2_", "base64", 80, 4096),
-    _row("Heroku", "HRKU-", "url", 36, 80),
-    _row("Vercel", "vercel_blob_rw_ vcp_ vci_ vca_ vcr_ vck_", "word", 24, 80),
+    _row("Fly.io", "fo1_", "url", 40, 64, "rules"),
+    _row("Fly.io", "fm1r_ fm1a_ fm2_", "base64", 80, 4096, "rules"),
+    _row("Heroku", "HRKU-", "url", 36, 80, "rules"),
+    _row("Vercel", "vcp_ vci_ vca_ vcr_ vck_", "alnum", 24, 80, "vendor"),
+    _row("Vercel", "vercel_blob_rw_", "word", 24, 80),
     _row("Netlify", "nfp_ nfc_ nfo_ nfu_", "alnum", 32, 64),
     _row("Cloudflare", "v1.0-", "uuid", 120, 256, "rules"),
-    _row("Cloudflare", "cfut_ cfat_ cfk_", "alnum", 36, 64),
-    _row("PlanetScale", "pscale_tkn_ pscale_pw_ pscale_oauth_", "dots", 32, 64),
+    _row("Cloudflare", "cfut_ cfat_ cfk_", "alnum", 40, 64, "vendor"),
+    _row("PlanetScale", "pscale_tkn_ pscale_pw_ pscale_oauth_", "dots", 32, 64, "rules"),
     _row("Neon", "napi_", "alnum", 40, 80),
-    _row("Alibaba Cloud", "LTAI", "alnum", 12, 28),
+    _row("Alibaba Cloud", "LTAI", "alnum", 12, 28, "rules"),
     _row("Tencent Cloud", "AKID", "alnum", 32, 32),
-    _row("Yandex Cloud", "AQVN", "url", 34, 40),
+    _row("Yandex Cloud", "AQVN", "url", 34, 40, "rules"),
     _row("Yandex Cloud", "t1.9eu", "dots", 80, 400),
-    _row("AWS session", "FwoGZXIvYXdz IQoJb3JpZ2lu", "base64", 80, 4096, "rules"),
-    _row("Google", "1//0", "url", 40, 200, "rules"),
-    _row("OpenShift", "sha256~", "url", 43, 43),
-    _row("Pulumi", "pul-", "hex", 40, 40),
-    _row("Prefect", "pnu_ pnb_", "alnum", 36, 36),
+    _row("AWS session", "FwoGZXIvYXdz IQoJb3JpZ2lu", "base64", 80, 4096),
+    _row("Google", "1//0", "url", 40, 200),
+    _row("OpenShift", "sha256~", "url", 43, 43, "rules"),
+    _row("Pulumi", "pul-", "hex", 40, 40, "rules"),
+    _row("Prefect", "pnu_ pnb_", "alnum", 36, 36, "rules"),
     _row("Tailscale", "tskey-api- tskey-auth- tskey-client- tskey-scim- tskey-webhook-", "url", 20, 80),
     _row("Scalingo", "tk-us-", "url", 48, 48, "rules"),
     _row("Octopus", "API-", "upper", 26, 40, "rules"),
-    _row("Dynatrace", "dt0c01. dt0s01. dt0s02.", "dots", 60, 120),
-    _row("1Password", "ops_eyJ", "base64", 250, 8192),
-    _row("age", "AGE-SECRET-KEY-1", "upper", 58, 58),
+    _row("Dynatrace", "dt0c01. dt0s01. dt0s02.", "dots", 60, 120, "rules"),
+    _row("1Password", "ops_eyJ", "base64", 250, 8192, "rules"),
+    _row("age", "AGE-SECRET-KEY-1", "upper", 58, 58, "rules"),
     _row("MongoDB Atlas", "mdb_sa_sk_", "url", 36, 48),
     # Code, packages and continuous integration
-    _row("Atlassian", "ATATT3 ATCTT3 ATSTT3", "dots", 60, 300),
-    _row("Atlassian", "ATBB", "alnum", 24, 40, "rules"),
-    _row("RubyGems", "rubygems_", "hex", 48, 48),
-    _row("PyPI", "pypi-A", "url", 50, 512),
+    _row("Atlassian", "ATATT3 ATCTT3 ATSTT3", "dots", 60, 300, "rules"),
+    _row("Atlassian", "ATBB", "alnum", 24, 40),
+    _row("RubyGems", "rubygems_", "hex", 48, 48, "rules"),
+    _row("PyPI", "pypi-A", "url", 50, 512, "rules"),
     _row("crates.io", "cio", "alnum", 32, 32),
-    _row("NuGet", "oy2", "lower", 43, 43, "rules"),
-    _row("Clojars", "CLOJARS_", "alnum", 60, 60),
+    _row("NuGet", "oy2", "lower", 43, 43),
+    _row("Clojars", "CLOJARS_", "alnum", 60, 60, "rules"),
     _row("JFrog", "AKCp", "alnum", 64, 76, "rules"),
     _row("JFrog", "cmVmd", "alnum", 59, 59, "rules"),
     _row("Buildkite", "bkua_ bkct_", "alnum", 36, 48),
     _row("CircleCI", "CCIPAT_ CCIPRJ_", "word", 40, 80),
-    _row("SonarQube", "sqp_ squ_ sqa_", "hex", 40, 40),
-    _row("Snyk", "snyk_uat. snyk_sat.", "dots", 40, 120, "rules"),
+    _row("SonarQube", "sqp_ squ_ sqa_", "hex", 40, 40, "rules"),
+    _row("Snyk", "snyk_uat. snyk_sat.", "dots", 40, 120),
     _row("Dependency-Track", "odt_", "alnum", 32, 48),
-    _row("Infracost", "ico-", "alnum", 32, 32),
-    _row("ReadMe", "rdme_", "lower", 60, 80),
+    _row("Infracost", "ico-", "alnum", 32, 32, "rules"),
+    _row("ReadMe", "rdme_", "lower", 60, 80, "rules"),
     # Work, design and support
-    _row("Notion", "ntn_ secret_", "alnum", 40, 56),
-    _row("Linear", "lin_api_ lin_oauth_", "alnum", 32, 80),
+    _row("Notion", "ntn_ secret_", "alnum", 40, 56, "rules"),
+    _row("Linear", "lin_api_ lin_oauth_", "alnum", 32, 80, "rules"),
     _row("Figma", "figd_ figo_ figu_ figoh_", "url", 36, 64),
-    _row("Postman", "PMAK-", "uuid", 56, 64),
+    _row("Postman", "PMAK-", "uuid", 56, 64, "rules"),
     _row("Contentful", "CFPAT-", "url", 40, 64),
-    _row("Typeform", "tfp_", "url", 40, 64),
+    _row("Typeform", "tfp_", "url", 40, 64, "rules"),
     _row("HubSpot", "pat-na1- pat-na2- pat-na3- pat-eu1- pat-ap1-", "uuid", 36, 36),
-    _row("Frame.io", "fio-u-", "url", 60, 72),
-    _row("Ionic", "ion_", "alnum", 40, 44, "rules"),
-    _row("Telnyx", "KEY01", "url", 40, 60, "rules"),
+    _row("Frame.io", "fio-u-", "url", 60, 72, "rules"),
+    _row("Ionic", "ion_", "alnum", 40, 44),
+    _row("Telnyx", "KEY01", "url", 40, 60),
     _row("LaunchDarkly", "sdk- mob- api-", "uuid", 36, 36),
     # Metrics and logs
-    _row("New Relic", "NRAK- NRAA- NRRA- NRBR- NRJS-", "alnum", 18, 36),
-    _row("New Relic", "NRII- NRIQ-", "url", 30, 36),
-    _row("New Relic Pixie", "px-api- px-dep-", "uuid", 36, 36, "rules"),
-    _row("Grafana", "glsa_", "word", 40, 44),
-    _row("Grafana", "glc_", "base64", 32, 400),
-    _row("Sentry", "sntryu_ sntrya_", "hex", 64, 64),
-    _row("Sentry", "sntrys_", "dots", 60, 600),
-    _row("Sentry", "sntrys_eyJ", "base64", 60, 600),
+    _row("New Relic", "NRAK- NRAA- NRRA- NRBR- NRJS-", "alnum", 18, 36, "rules"),
+    _row("New Relic", "NRII- NRIQ-", "url", 30, 36, "rules"),
+    _row("New Relic Pixie", "px-api- px-dep-", "uuid", 36, 36),
+    _row("Grafana", "glsa_", "word", 40, 44, "rules"),
+    _row("Grafana", "glc_", "base64", 32, 400, "rules"),
+    _row("Sentry", "sntryu_ sntrya_", "hex", 64, 64, "rules"),
+    _row("Sentry", "sntrys_", "dots", 60, 600, "rules"),
+    _row("Sentry", "sntrys_eyJ", "base64", 60, 600, "rules"),
     _row("PostHog", "phx_ phs_ phc_ pha_ phr_", "url", 32, 64),
     _row("Adafruit", "aio_", "alnum", 28, 28),
     # Money, shops and mail
-    _row("Shopify", "shpat_ shpca_ shppa_ shpss_ shprt_ shpua_ shptka_ shpit_", "hex", 32, 64),
-    _row("Square", "sq0atp- sq0csp- sq0idp-", "url", 22, 64),
-    _row("Square", "EAAA", "url", 56, 64),
-    _row("Adyen", "AQE", "base64", 90, 400, "rules"),
+    _row("Shopify", "shpat_ shpca_ shppa_ shpss_ shprt_ shpua_ shptka_ shpit_", "hex", 32, 64, "rules"),
+    _row("Square", "sq0atp- sq0csp- sq0idp-", "url", 22, 64, "rules"),
+    _row("Square", "EAAA", "url", 56, 64, "rules"),
+    _row("Adyen", "AQE", "base64", 90, 400),
     _row("Facebook", "EAAC EAAB EAAG EAAD EAAI EAAM", "alnum", 100, 400, "rules"),
     _row("PayPal", "access_token$production$ access_token$sandbox$", "word", 40, 60),
     _row("Razorpay", "rzp_live_ rzp_test_", "alnum", 14, 24),
-    _row("Flutterwave", "FLWSECK- FLWSECK_TEST-", "url", 30, 48),
-    _row("Shippo", "shippo_live_ shippo_test_", "hex", 40, 40),
-    _row("EasyPost", "EZAK EZTK", "alnum", 54, 54),
-    _row("Duffel", "duffel_live_ duffel_test_", "dots", 40, 48),
-    _row("Plaid", "access-sandbox- access-development- access-production-", "uuid", 36, 36),
-    _row("Brevo", "xkeysib- xsmtpsib-", "url", 60, 96),
-    _row("Mailgun", "key- pubkey-", "hex", 32, 32),
+    _row("Flutterwave", "FLWSECK- FLWSECK_TEST-", "url", 30, 48, "rules"),
+    _row("Shippo", "shippo_live_ shippo_test_", "hex", 40, 40, "rules"),
+    _row("EasyPost", "EZAK EZTK", "alnum", 54, 54, "rules"),
+    _row("Duffel", "duffel_live_ duffel_test_", "dots", 40, 48, "rules"),
+    _row("Plaid", "access-sandbox- access-development- access-production-", "uuid", 36, 36, "rules"),
+    _row("Brevo", "xkeysib- xsmtpsib-", "url", 60, 96, "rules"),
+    _row("Mailgun", "key- pubkey-", "hex", 32, 32, "rules"),
     _row("Resend", "re_", "word", 28, 40),
-    _row("Twilio", "SK", "hex", 32, 32),
+    _row("Twilio", "SK", "hex", 32, 32, "rules"),
     _row("SettleMint", "sm_aat_ sm_pat_ sm_sat_", "alnum", 16, 40, "rules"),
     # Files, maps and chat
-    _row("Airtable", "pat", "dots", 79, 79),
-    _row("Dropbox", "sl.", "dots", 120, 2000),
+    _row("Airtable", "pat", "dots", 79, 79, "rules"),
+    _row("Dropbox", "sl.", "dots", 120, 2000, "rules"),
     _row("Mapbox", "sk.eyJ tk.eyJ pk.eyJ", "dots", 60, 200),
-    _row("Discord", "mfa.", "url", 80, 100, "rules"),
+    _row("Discord", "mfa.", "url", 80, 100),
     _row("Coze", "pat_ sat_", "alnum", 60, 80),
-    _row("Twitch", "live_", "word", 36, 48, "rules"),
+    _row("Twitch", "live_", "word", 36, 48),
 )  # fmt: skip
 
 # A key in the manner of many vendors: a short name, the environment or the kind of key, and random text.

@@ -12,6 +12,7 @@ from support.fake_secrets import SECRETS, draw, jwt, luhn, pem
 from support.work_counts import count_lines
 from traceforge.redact.redactions import REDACTED
 from traceforge.redact.redactor import Redactor
+from traceforge.redact.vendor_keys import SOURCES, VENDOR_KEYS
 
 REDACTOR = Redactor()
 SOURCE = Random(2)
@@ -223,3 +224,18 @@ def test_a_prefix_inside_base64_for_urls_is_no_key(prefix: str) -> None:
 
     assert [] == REDACTOR.find_secrets(f"{run}-{token}-{run}")
     assert [] != REDACTOR.find_secrets(f"the-token-of-the-hugging-face-hub-{token}")
+
+
+def test_every_kind_of_vendor_key_names_its_source() -> None:
+    """What was not read anywhere says so."""
+    assert SOURCES == {row.source for row in VENDOR_KEYS}
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["up_toDateConfigurationOfTheServiceRegistry", "vcp_connection_pool_settings_of_release_2024",
+     "cfut_directory_of_the_clusterfutures_2024_release", "BSACertificationProgrammeReview2024"],
+)  # fmt: skip
+def test_a_name_that_begins_like_a_key_is_unchanged(text: str) -> None:
+    """Short prefixes are also the start of ordinary names."""
+    assert [] == REDACTOR.find_secrets(f"see {text}, please")
