@@ -237,6 +237,24 @@ def test_a_damaged_tree_of_a_package_that_a_file_leaves_out_is_not_green_in_a_bu
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("renamed", [False, True])
+def test_a_package_whose_tests_are_gone_is_not_green_in_a_build(site: Site, renamed: bool) -> None:
+    """Nothing of it is collected, so nobody would say that its snapshots are unused."""
+    base = commit(site.folder)
+    file = site.folder / "packages" / "b" / "test_it.py"
+    file.rename(file.with_name("check_it.py")) if renamed else file.unlink()
+    site.tests = "-q"
+    variables = pull_request(site, base)
+
+    tested = site.run("test", *site.pytest(), **variables)
+    plugged = site.plugin(**variables)
+
+    message = "packages/b/test_it.py is gone since the base of the build"
+    assert (3, True) == (tested.code, message in tested.err), tested
+    assert (1, True) == (plugged.code, message in plugged.out), plugged
+
+
+@pytest.mark.slow
 def test_damaged_sample_data_is_not_judged_where_the_base_has_the_same(site: Site) -> None:
     """Byte for byte: what `.gitattributes` of a pull request makes of it is another tree."""
     sample = site.folder / "docs" / "sample" / ".ai-snapshots"

@@ -33,11 +33,13 @@ from traceforge.snapshots.gate.gate_findings import GateFinding
 from traceforge.snapshots.gate.unselected_tests import find_unselected_tests, find_whole_paths
 from traceforge.snapshots.tree.approval_chain import ApprovalChain
 from traceforge.snapshots.tree.approved_calls import ApprovedCall
-from traceforge.snapshots.tree.base_commit import BaseCheck, check_against_base, has_tree_of_base
+from traceforge.snapshots.tree.base_commit import BaseCheck, check_against_base, find_gone_files, has_tree_of_base
 from traceforge.snapshots.tree.project_snapshots import ProjectSnapshots, open_snapshots
+from traceforge.snapshots.tree.run_scopes import is_test_scope
 
 _SIGN_HINT = 'Set "approvals": { "require_signed": true } there too, and approve it with a signature.'
 _DAMAGED_HINT = "Restore it: git checkout COMMIT -- FOLDER. A tree that is the same in the base may be damaged."
+_GONE_HINT = 'Restore it, or remove its snapshots one by one: traceforge snapshot rm ID --reason "…"'
 SKIPPED_FOLDERS = frozenset({"__pycache__", "node_modules", "site-packages"})  # and those with a leading dot
 
 
@@ -142,8 +144,8 @@ class NestedProject:
         if self.can_answer:
             compared = compare_project(self.snapshots, base, [self.folder], require_signed=require_signed)
             self._differences = compared.findings
-        elif is_ci():
-            self.is_unchanged  # noqa: B018 (cached: asked for before the command runs)
+        if is_ci():  # Both are cached: Git is asked before the command runs, which could change what it says.
+            _ = self.gone_files if self.can_answer else self.is_unchanged
 
     @property
     def problems(self) -> Sequence[Finding]:
@@ -162,6 +164,12 @@ class NestedProject:
     def is_unchanged(self) -> bool:
         """Whether the tree is the same in the base of the build."""
         return has_tree_of_base(self.folder)
+
+    @cached_property
+    def gone_files(self) -> list[str]:
+        """The files of tests with approved calls that the base of the build has and the checkout lacks."""
+        scopes = {turn.scope for call in self.snapshots.approved_calls for turn in call.turns}
+        return find_gone_files(self.folder, {scope.partition("::")[0] for scope in scopes if is_test_scope(scope)})
 
     @property
     def failure(self) -> str:
@@ -262,7 +270,8 @@ def find_left_out_projects(
     projects: Iterable[NestedProject], judged: Collection[str], words: Sequence[str]
 ) -> Iterator[Finding]:
     """In CI: tests with approved calls of projects of which nothing was collected, although the command `words` asks
-    for all tests; and the trees of such projects that cannot be used, unless they are the same in the base.
+    for all tests, also where their files are gone since the base; and the trees of such projects that cannot be used,
+    unless they are the same in the base.
     """
     paths = find_whole_paths(words) if is_ci() else None
     for nested in projects if paths is not None else ():
@@ -270,7 +279,14 @@ def find_left_out_projects(
             continue
         if nested.can_answer:
             yield from map(nested.name_location, find_unselected_tests(nested.snapshots, {}, words))
-        elif any(_is_below(nested.folder, path) for path in paths or ()) and not nested.is_unchanged:
+        if not any(_is_below(nested.folder, path) for path in paths or ()):
+            continue
+        if nested.can_answer:
+            for file in nested.gone_files:
+                name = f"{nested.prefix}{file}"
+                message = f"{name} is gone since the base of the build, and its approved calls were not compared"
+                yield Finding(name, "", IO, message, _GONE_HINT)
+        elif not nested.is_unchanged:
             tree = f"{nested.prefix}{SNAPSHOTS_DIR}"
             message = f"{tree} cannot be used, and none of its tests ran: {nested.failure}"
             yield Finding(tree, "", IO, message, _DAMAGED_HINT.replace("FOLDER", tree))

@@ -10,7 +10,7 @@ A file with the bytes that it had in the commit is not read from Git: its name i
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import NamedTuple
 
@@ -125,6 +125,20 @@ def has_tree_of_base(project: str) -> bool:
     paths = [os.path.join(folder, name) for folder, folders, names in os.walk(root) for name in names]
     files = {os.path.relpath(path, root).replace(os.sep, "/"): path for path in paths}
     return files.keys() == blobs.keys() and all(_has_blob(files[name], blob) for name, blob in blobs.items())
+
+
+def find_gone_files(project: str, names: Iterable[str]) -> list[str]:
+    """Which of these files of a project the base of the build has and the checkout lacks; none without a base."""
+    gone = sorted(name for name in names if not os.path.lexists(os.path.join(project, name)))
+    if not gone:
+        return []
+    try:
+        with _open_base(project, None) as (objects, base):
+            if objects is None or not base.commit:
+                return []
+            return [name for name in gone if "\n" not in name and objects.find(f"{base.commit}:./{name}") is not None]
+    except BaseUnavailable:
+        return []
 
 
 def find_base(project: str) -> BuildBase:
