@@ -158,9 +158,9 @@ MARKED = (
     mark_detector("API_KEY", rb"[0-9a-f]-us[0-9]", b"abcdef" + _DIGITS, 32, rb"[0-9a-f]{32}-us[0-9]{1,2}" + _END),
     mark_detector(
         "API_KEY",
-        rb"\.[A-Za-z0-9]{16}",
+        rb"[0-9a-f]{4}\.[A-Za-z0-9]{16}",  # Four before the dot: embeddings are full of numbers with long fractions.
         b"abcdef" + _DIGITS,
-        32,
+        28,
         rb"[0-9a-f]{32}\.[A-Za-z0-9]{16}" + _END,
         _is_uneven,
     ),
