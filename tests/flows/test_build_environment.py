@@ -147,3 +147,28 @@ def test_a_value_of_ci_that_says_no_is_not_a_build(site: Site, value: str) -> No
     ran = site.plugin(**variables)
 
     assert (0, False) == (ran.code, "compared with" in ran.out), ran
+
+
+KEEPS_TESTS_OUT = {
+    "collect_ignore": "collect_ignore = ['test_it.py']\n",
+    "pytest_ignore_collect": "def pytest_ignore_collect(collection_path):\n    return True\n",
+    "pytest_runtest_protocol": "def pytest_runtest_protocol(item):\n    return True\n",
+    "pytest_pyfunc_call": "def pytest_pyfunc_call(pyfuncitem):\n    return True\n",
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("way", KEEPS_TESTS_OUT)
+def test_a_conftest_that_keeps_approved_tests_from_running_is_not_green(site: Site, way: str) -> None:
+    """The command asks for all tests, in plain pytest and under `traceforge test`."""
+    (site.folder / "conftest.py").write_text(KEEPS_TESTS_OUT[way])
+    (site.folder / "sub").mkdir()
+    (site.folder / "sub" / "test_sub.py").write_text("def test_sub():\n    pass\n")
+    site.tests = "-q"
+    variables = build(site)
+
+    tested = site.run("test", *site.pytest(), **variables)
+    plugged = site.plugin(**variables)
+
+    assert (True, False) == (tested.code in (1, 3), "GREEN" in tested.err), tested
+    assert 0 != plugged.code, plugged
