@@ -39,6 +39,7 @@ OPTIONS_WITH_VALUE = frozenset(
         "--numprocesses", "--dist", "--maxprocesses", "--timeout", "--asyncio-mode", "--traceforge", "-W", "--html",
     }
 )  # fmt: skip
+OPTIONS_WITH_OPTIONAL_VALUE = frozenset({"--cov"})  # The next word is their value, unless it is an option.
 SHORT_OPTIONS_WITH_TEXT = ("-r", "-n", "-W")  # such as -ra and -n2
 PYTEST_NAMES = frozenset({"pytest", "py.test"})
 
@@ -86,7 +87,10 @@ def find_whole_paths(words: Sequence[str]) -> list[str] | None:
             if not plugin.startswith("no:"):
                 return None
         elif name in HARMLESS_OPTIONS:
-            if name in OPTIONS_WITH_VALUE and not value and arguments:
+            takes_next = name in OPTIONS_WITH_VALUE or (
+                name in OPTIONS_WITH_OPTIONAL_VALUE and not "".join(arguments[:1]).startswith("-")
+            )
+            if takes_next and not value and arguments:
                 arguments.pop(0)
         elif word.startswith("-"):
             if not word.startswith(SHORT_OPTIONS_WITH_TEXT):

@@ -22,6 +22,8 @@ def no_options(monkeypatch: pytest.MonkeyPatch) -> None:
     [
         ("pytest", [HERE]),
         ("python -m pytest -q -ra -n2 --cov=src --tb short -p no:cacheprovider", [HERE]),
+        ("pytest --cov src", [HERE]),
+        ("pytest --cov --cov-branch tests", [f"{HERE}/tests"]),
         ("uv run pytest tests --junitxml out.xml", [f"{HERE}/tests"]),
         ("pytest -x --maxfail=1 tests/a.py b", [f"{HERE}/tests/a.py", f"{HERE}/b"]),
     ],
