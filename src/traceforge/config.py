@@ -199,17 +199,6 @@ def load_config(start: str, environ: Mapping[str, str] | None = None) -> LoadedC
     )
 
 
-def find_match_key(project: str, environ: Mapping[str, str] | None = None) -> bytes | None:
-    """The key under which redacted parts of two requests can be compared: of the environment, or of `init`'s file."""
-    text = (build_environment() if environ is None else environ).get(MATCH_KEY_VARIABLE, "")
-    if not text:
-        try:
-            text = read_file(os.path.join(project, MATCH_KEY_FILE), bytes_max=CONFIG_BYTES_MAX).decode()
-        except (CannotRead, UnicodeDecodeError):
-            return None
-    return text.strip().encode() or None
-
-
 def current_folder() -> str:
     """The current folder.
 

@@ -24,8 +24,9 @@ from typing import Annotated, Literal, cast
 
 from msgspec import Meta, Struct
 
+from traceforge.build_environment import build_environment
 from traceforge.canon import JSON, JSONObject, ecmascript_bytes, parse_json
-from traceforge.config import MATCH_KEY_FILE, SNAPSHOTS_DIR, find_match_key
+from traceforge.config import CONFIG_BYTES_MAX, MATCH_KEY_FILE, MATCH_KEY_VARIABLE, SNAPSHOTS_DIR
 from traceforge.errors import LOST_KEY_HINT, CannotRead, CannotWrite, InvalidFile, NotJSON, WrongMatchKey
 from traceforge.files import make_private_folder, read_file, write_atomic
 from traceforge.findings import Finding
@@ -52,6 +53,17 @@ class KeyIdShape(Struct, forbid_unknown_fields=True):
 
     version: Literal["1.0.0"]
     id: Annotated[str, Meta(pattern=r"^[0-9a-f]{32}$(?!\n)", description="32 hex digits")]
+
+
+def find_match_key(project: str, environ: Mapping[str, str] | None = None) -> bytes | None:
+    """The key under which redacted parts of two requests can be compared: of the environment, or of `init`'s file."""
+    text = (build_environment() if environ is None else environ).get(MATCH_KEY_VARIABLE, "")
+    if not text:
+        try:
+            text = read_file(os.path.join(project, MATCH_KEY_FILE), bytes_max=CONFIG_BYTES_MAX).decode()
+        except (CannotRead, UnicodeDecodeError):
+            return None
+    return text.strip().encode() or None
 
 
 def make_key_id(key: bytes) -> str:

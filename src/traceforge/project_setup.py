@@ -19,14 +19,13 @@ from traceforge.config import (
     MATCH_KEY_VARIABLE,
     SNAPSHOTS_DIR,
     LoadedConfig,
-    find_match_key,
     find_project,
     find_repository,
     load_config,
 )
 from traceforge.errors import CannotWrite
 from traceforge.files import STATE_DIR, make_shared_folder, read_file, write_atomic
-from traceforge.match_key import ensure_match_key, read_key_id
+from traceforge.match_key import ensure_match_key, find_match_key, read_key_id
 
 GITIGNORE = ".gitignore"
 GITATTRIBUTES = ".gitattributes"

@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 from support.command import CommandResult, traceforge
-from traceforge.config import Config, find_match_key, load_config
+from traceforge.config import Config, load_config
+from traceforge.match_key import find_match_key
 from traceforge.project_setup import CONFIG
 
 KEY = ".ai-tests/match.key"

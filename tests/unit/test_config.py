@@ -21,12 +21,12 @@ from traceforge.config import (
     LoadedConfig,
     ModelRule,
     effective_settings,
-    find_match_key,
     find_project,
     load_config,
 )
 from traceforge.errors import CannotRead, InvalidConfig
 from traceforge.findings import Finding
+from traceforge.match_key import find_match_key
 
 DEFAULTS = {"traces_dir": ".ai-tests/traces", "max_trace_retention": 30, "redact_fields": [], "models": {}}
 

@@ -10,11 +10,12 @@ from typing import Any
 
 import pytest
 
-from traceforge.config import MATCH_KEY_FILE, SNAPSHOTS_DIR, find_match_key
+from traceforge.config import MATCH_KEY_FILE, SNAPSHOTS_DIR
 from traceforge.errors import CannotRead, InvalidFile, WrongMatchKey
 from traceforge.match_key import (
     KEY_ID_NAME,
     ensure_match_key,
+    find_match_key,
     is_fork_build,
     load_match_key,
     make_key_id,

@@ -14,9 +14,10 @@ from collections.abc import Callable
 from msgspec import Struct
 
 from traceforge.capture.recording_counts import RecordingCounts
-from traceforge.config import LoadedConfig, find_match_key
+from traceforge.config import LoadedConfig
 from traceforge.errors import TraceForgeError
 from traceforge.exchange import Exchange
+from traceforge.match_key import find_match_key
 from traceforge.redact.redactor import Redactor
 from traceforge.traces.spool import SpoolWriter
 from traceforge.traces.spool_drain import DrainResult, drain_spool

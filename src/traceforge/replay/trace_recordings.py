@@ -14,9 +14,10 @@ from functools import lru_cache
 from typing import NamedTuple, cast
 
 from traceforge.canon import JSON, JSONObject, json_bytes
-from traceforge.config import LoadedConfig, find_match_key
+from traceforge.config import LoadedConfig
 from traceforge.errors import CannotRead, InvalidFile, NotFound, NotJSON
 from traceforge.exchange import CallOutcome, Chunk, Headers
+from traceforge.match_key import find_match_key
 from traceforge.redact.redactions import REDACTED
 from traceforge.replay.fingerprints import drop_credentials, list_head_redactions
 from traceforge.replay.library import Library, RecordedKey, Recording

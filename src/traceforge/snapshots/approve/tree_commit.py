@@ -15,11 +15,11 @@ from msgspec import UNSET, UnsetType
 
 from traceforge.canon import Digest, JSONObject, digest_bytes, json_path, parse_json
 from traceforge.clock import timestamp_text
-from traceforge.config import SNAPSHOTS_DIR, Config, ModelRule, find_match_key
+from traceforge.config import SNAPSHOTS_DIR, Config, ModelRule
 from traceforge.errors import InvalidFile, NotFound, NotJSON
 from traceforge.files import read_file
 from traceforge.findings import Finding
-from traceforge.match_key import KEY_ID_NAME, write_key_id
+from traceforge.match_key import KEY_ID_NAME, find_match_key, write_key_id
 from traceforge.snapshots.formats import determinism_policy, snapshot_manifest, tree_layout
 from traceforge.snapshots.formats.approval_format import (
     Approval,
