@@ -42,6 +42,7 @@ MARK = "traceforge"
 MODES = ("record", "test", "off")
 GATES_KEY: pytest.StashKey[ProjectGates] = pytest.StashKey()
 WORKER_REPORT_KEY = "traceforge"  # in what a worker of pytest-xdist sends
+DIRECTORY: Any = getattr(pytest, "Directory", None)  # since pytest 8; before, each file looks for its project
 LATE_CALLS_KEY = "traceforge_late_calls"  # in what a worker gets: the file for what it asks after it has reported
 LATE_CALLS_FILE: pytest.StashKey[Path] = pytest.StashKey()
 # As pytest was started, before a plugin or a `conftest.py` of the project runs, which could make it look like another
@@ -86,12 +87,12 @@ def pytest_collectstart(collector: pytest.Collector) -> None:
     A folder without tests, such as one with sample data, starts none; nor does one beside the paths that pytest was
     given, which it looks at and does not collect.
     """
-    if isinstance(collector, pytest.Directory):
+    if DIRECTORY is not None and isinstance(collector, DIRECTORY):
         if os.path.lexists(collector.path / ".ai-snapshots"):
             names = os.listdir(collector.path)
             if any(name == "conftest.py" or name.startswith("test") for name in names):
                 start_gate(collector.config, collector.config.getoption("--traceforge") or "", collector.path)
-    elif isinstance(collector, pytest.File) and GATES_KEY not in collector.config.stash:
+    elif isinstance(collector, pytest.File) and (DIRECTORY is None or GATES_KEY not in collector.config.stash):
         folder = find_snapshots_folder(collector.path.parent)
         if folder is not None:
             start_gate(collector.config, collector.config.getoption("--traceforge") or "", folder)
