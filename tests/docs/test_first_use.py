@@ -26,6 +26,7 @@ MODULES = {
 }  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("situation", ["32 threads", "fork"])
 @pytest.mark.parametrize("extension", list(MODULES))
 def test_the_first_use_of_an_extension_does_not_crash(extension: str, situation: str) -> None:
@@ -38,6 +39,7 @@ def test_the_first_use_of_an_extension_does_not_crash(extension: str, situation:
     assert (0, b"") == (process.returncode, process.stderr)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not msgspec.__version__.startswith("0.22."), reason="another msgspec may be repaired")
 @pytest.mark.parametrize(
     ("function", "crashes"), [("convert", True), ("inspect.type_info", True), ("json.encode", False)]

@@ -150,6 +150,7 @@ def test_a_missing_session_prompt_fails_the_turn_before_the_model_is_called(
     assert "4 messages, the last was b" == reply
 
 
+@pytest.mark.slow
 def test_a_session_keeps_twenty_messages_until_a_restart(tmp_path: Path, prompts: Path, model: Upstream) -> None:
     """Three prompts, at most twenty earlier messages, and the new one."""
     arguments = ("--prompts", str(prompts), "--upstream", model.url, "--model", "m")
@@ -377,6 +378,7 @@ def test_calls_through_the_proxy_are_recorded(tmp_path: Path, prompts: Path, mod
     assert [] == [text for text in secret if text.encode() in recorded]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "name", [pytest.param(name, marks=() if name == "openai" else pytest.mark.slow) for name in PROVIDERS]
 )

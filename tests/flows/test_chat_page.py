@@ -80,6 +80,7 @@ def test_a_conversation_by_keyboard_without_the_switch(tmp_path: Path, prompts: 
         _visit(tmp_path, chat.url, work)
 
 
+@pytest.mark.slow
 def test_the_trace_is_shown_and_prompt_files_are_checked_in_the_browser(tmp_path: Path, prompts: Path) -> None:
     """The view has every value of the response; a file is compared with its hash without an upload."""
 

@@ -92,6 +92,7 @@ def test_the_action_is_valid_and_takes_no_input_into_a_script() -> None:
     assert [] == [script for script in scripts(action) if "${{" in script]
 
 
+@pytest.mark.slow
 def test_the_scripts_of_the_action_work(repository: Path) -> None:
     """Without a base, with one, and with a command whose words are quoted."""
     _, verify, test = parse_yaml((PROJECT / "action.yml").read_text())["runs"]["steps"]
@@ -143,6 +144,7 @@ def test_the_workflow_of_a_folder_works_in_that_folder(repository: Path, file: s
     assert line in job["steps"][3]["run"]
 
 
+@pytest.mark.slow
 def test_the_hooks_are_valid_and_their_entries_run(repository: Path) -> None:
     """As pre-commit runs them: in the repository, with the changed files as arguments."""
     hooks = parse_yaml((PROJECT / ".pre-commit-hooks.yaml").read_text())

@@ -182,6 +182,7 @@ def test_the_same_commands_work_on_a_server_with_an_api_key(tmp_path: Path) -> N
     assert ids["session"] in run("session", "list", "--db", "c.db", cwd=tmp_path).out
 
 
+@pytest.mark.slow
 def test_verify_and_cache_key_give_the_same_results_on_a_server(tmp_path: Path) -> None:
     """`verify` needs the scope read; `cache-key` needs admin, because it uses the project's purge generation."""
     admin = run_json("api-key", "create", "--scope", "admin", "--db", "c.db", cwd=tmp_path)["key"]
@@ -221,6 +222,7 @@ def test_verify_and_cache_key_give_the_same_results_on_a_server(tmp_path: Path) 
         assert "the runtime has purge_generation 1, but the project has 2" in stale.err
 
 
+@pytest.mark.slow
 def test_verify_finds_changes_in_the_database_of_a_server(tmp_path: Path) -> None:
     """A digest of a content, of a snapshot, and the sequence number of an event."""
     ids = create_history(tmp_path)
@@ -245,6 +247,7 @@ def test_verify_finds_changes_in_the_database_of_a_server(tmp_path: Path) -> Non
         assert name in (None, *(problem["id"] for problem in problems))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("remote", [False, True])
 def test_a_deleted_artifact_is_compared_by_its_digest_and_a_purged_one_is_refused(
     tmp_path: Path, remote: bool
@@ -490,6 +493,7 @@ def test_a_server_on_a_public_address_needs_api_keys(tmp_path: Path, arguments: 
     assert [] == list(tmp_path.iterdir())
 
 
+@pytest.mark.slow
 def test_a_server_prints_its_url_and_stops_on_a_signal(tmp_path: Path) -> None:
     """One line on stdout, a log on stderr, exit code 0."""
     import httpx

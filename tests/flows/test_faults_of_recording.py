@@ -134,6 +134,7 @@ def children(process: int) -> list[int]:
 # -- through the proxy
 
 
+@pytest.mark.slow
 def test_every_call_is_on_the_disk_after_sigterm_under_load(server: Upstream, tmp_path: Path) -> None:
     """Calls in flight end, later clients are refused, and each complete answer is a trace in a file."""
     with proxy_process(tmp_path, {"openai": server.url}) as (base, process):
@@ -185,6 +186,7 @@ def test_traces_before_a_sigkill_are_complete(server: Upstream, tmp_path: Path) 
     }
 
 
+@pytest.mark.slow
 def test_a_killed_recorder_is_replaced_and_its_lost_calls_are_counted(server: Upstream, tmp_path: Path) -> None:
     """No call notices; later calls are recorded, and the numbers add up."""
     with proxy_process(tmp_path, {"openai": server.url}) as (base, process):
@@ -230,6 +232,7 @@ def small_disk(folder: Path) -> Iterator[Path]:
         subprocess.run(["umount", "-l", str(folder)], check=True)
 
 
+@pytest.mark.slow
 def test_calls_continue_on_a_full_disk(server: Upstream, tmp_path: Path) -> None:
     """Unrecorded calls are counted, with the reason; recorded ones are complete."""
     with small_disk(tmp_path / "small") as project:
@@ -271,6 +274,7 @@ def test_calls_continue_beyond_a_file_size_limit(server: Upstream, tmp_path: Pat
     assert set(check_traces(tmp_path)) <= {f"m-{number}" for number in range(20)}
 
 
+@pytest.mark.slow
 def test_calls_continue_where_a_file_blocks_the_traces_folder(server: Upstream, tmp_path: Path) -> None:
     (tmp_path / ".ai-tests").write_text("not a folder")
     with proxy_process(tmp_path, {"openai": server.url}) as (base, process):
@@ -295,6 +299,7 @@ def read_only(folder: Path) -> Iterator[Path]:
         yield folder
 
 
+@pytest.mark.slow
 def test_calls_continue_where_the_traces_folder_is_read_only(server: Upstream, tmp_path: Path) -> None:
     """The reason is printed."""
     with read_only(tmp_path / "fixed") as project, proxy_process(project, {"openai": server.url}) as (base, process):

@@ -32,6 +32,7 @@ def test_the_demo_runs_from_green_to_red_and_back() -> None:
     assert "\x1b" not in ran.stdout
 
 
+@pytest.mark.slow
 def test_a_demo_with_an_unexpected_result_fails() -> None:
     broken = "import sys; sys.path.insert(0, 'examples'); import demo; demo.TESTS = 'false'; sys.exit(demo.main())"
     ran = subprocess.run(

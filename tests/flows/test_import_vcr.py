@@ -36,6 +36,7 @@ def run_pytest(folder: Path, python: Path, url: str, *words: str) -> list[str]:
     return command
 
 
+@pytest.mark.slow
 def test_cassettes_of_pytest_recording_are_replayed(tmp_path: Path) -> None:
     """Recorded by vcrpy, imported, approved: the same tests pass without vcrpy and without the provider."""
     python = installed_python("vcr")

@@ -58,6 +58,7 @@ def test_every_sdk_gets_the_same_answer_every_time(server: ModelServer, call: Sd
     assert not call.streaming or len(first) > 2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("call", SDK_CALLS, ids=lambda call: call.name)
 def test_a_salt_gives_other_answers(server: ModelServer, call: SdkCall) -> None:
     """Like another version of the model."""

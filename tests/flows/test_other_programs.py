@@ -136,6 +136,7 @@ def test_curl_with_a_base_url_variable_is_recorded(
     assert {server.url[7:]: 1} == summary["calls"]
 
 
+@pytest.mark.slow
 @need_curl
 def test_python_calls_directly_and_its_children_through_the_proxy(server: Upstream, tmp_path: Path) -> None:
     """One call, one trace: the SDK in Python sees the user's value, its child curl sees the proxy."""

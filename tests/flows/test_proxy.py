@@ -210,6 +210,7 @@ def test_on_another_address_the_token_is_required(tmp_path: Path) -> None:
         assert b"s3cret" not in proxy.upstream.accept().request()
 
 
+@pytest.mark.slow
 def test_workers_share_a_port_and_a_dead_one_is_replaced(tmp_path: Path) -> None:
     """All of them answer; a killed one is restarted and counted; the totals are summed."""
     with running(tmp_path, "--workers", "2") as proxy:

@@ -67,6 +67,7 @@ def test_the_plugin_is_on_in_a_project_with_snapshots(site: Site, workers: str) 
     assert "prompt checked, answer not checked: 3 calls" in ran.out
 
 
+@pytest.mark.slow
 def test_the_plugin_is_silent_in_a_project_without_snapshots(tmp_path: Path) -> None:
     """Calls go to the provider, and nothing is printed."""
     make_project(tmp_path)
@@ -117,6 +118,7 @@ def test_snapshots_of_a_failing_test_are_not_called_unused(site: Site) -> None:
     assert (1, 0) == (ran.code, ran.out.count("GT3"))
 
 
+@pytest.mark.slow
 def test_record_files_changed_calls(site: Site) -> None:
     """The other calls are replayed; after approval it is green."""
     site.edit("Name a river.", "Name a lake.")
@@ -196,6 +198,7 @@ def test_no_change_of_the_tree_switches_the_gate_off(site: Site, change: str) ->
     assert (True, 0) == (ran.code != 0 or "1 call replayed" in ran.out, site.server.served), ran.out
 
 
+@pytest.mark.slow
 def test_no_variable_switches_the_gate_off(site: Site) -> None:
     """Only a process that a TraceForge command really watches is left to that command."""
     site.edit("Name a river.", "Name a lake.")
@@ -301,6 +304,7 @@ def test_a_test_marked_as_off_has_the_real_keys(site: Site) -> None:
     assert (0, True) == (ran.code, "2 passed" in ran.out), ran.out
 
 
+@pytest.mark.slow
 def test_a_call_of_conftest_is_replayed_or_fails_the_run(site: Site) -> None:
     """Before collection: an unapproved call does not reach the provider, and fails the run."""
     (site.folder / "conftest.py").write_text(f"import sys\n\nsys.path.insert(0, '.')\n{SWALLOWED_AT_IMPORT}")

@@ -84,6 +84,7 @@ def replay(
 # -- the real SDKs
 
 
+@pytest.mark.slow
 def test_every_sdk_gets_the_recorded_response(recorded: Recorded, other: Upstream) -> None:
     """Sync, async and streaming, while another provider is watching and not called; exit 0."""
     folder, results = recorded
@@ -335,6 +336,7 @@ def test_an_address_is_compared_by_its_fingerprint_and_put_back(tmp_path: Path, 
     assert not any(MAIL.encode() in file.read_bytes() for file in files)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("setting", "code"), [("count", 0), ("require", 3)])
 def test_without_the_key_an_unverified_address_is_counted_or_refused(
     tmp_path: Path, other: Upstream, setting: str, code: int
@@ -365,6 +367,7 @@ def test_the_key_of_the_project_is_used(tmp_path: Path, other: Upstream) -> None
 # -- auto, sessions, damage
 
 
+@pytest.mark.slow
 def test_auto_replays_recorded_requests_and_records_new_ones(tmp_path: Path) -> None:
     """A new request is replayed the next time."""
     recorded_request, new_request = chat_request("known"), chat_request("new")
@@ -403,6 +406,7 @@ def test_one_session_can_be_replayed(tmp_path: Path, other: Upstream) -> None:
     assert 1 == ended.code
 
 
+@pytest.mark.slow
 def test_a_damaged_trace_is_reported(tmp_path: Path, other: Upstream) -> None:
     """And its request is a miss."""
     record(

@@ -162,6 +162,7 @@ def test_a_prompt_with_a_secret_matches_its_recording(tmp_path: Path) -> None:
     assert 200 == answer.status_code, answer.text
 
 
+@pytest.mark.slow
 def test_a_secret_in_another_dialect_is_redacted_alike_on_both_sides(tmp_path: Path) -> None:
     """In a trace of Gemini, which becomes a recording, and in the live request."""
     secret = "sk-proj-" + "Ab1" * 16

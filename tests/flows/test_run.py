@@ -179,6 +179,7 @@ _OLD = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("version", ["3.9", "3.10", "3.12", "3.13"])
 def test_other_python_versions_are_instrumented(project: Path, tmp_path: Path, version: str) -> None:
     """From 3.9 on."""
@@ -228,6 +229,7 @@ def test_an_existing_sitecustomize_runs_and_the_path_is_as_before(
     assert bare.stdout == capfd.readouterr().out
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", [pytest.param("spawn", marks=pytest.mark.slow), "fork", "forkserver"])
 def test_the_children_of_multiprocessing_are_instrumented(project: Path, method: str) -> None:
     """With every start method; also one that leaves a stream open when it ends."""

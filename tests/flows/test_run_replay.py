@@ -182,6 +182,7 @@ WAYS = {
 SHORT_RUN_WAYS = ("threads", "fork", "subprocess")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "way", [pytest.param(way, marks=() if way in SHORT_RUN_WAYS else pytest.mark.slow) for way in WAYS]
 )
@@ -343,6 +344,7 @@ def test_a_test_that_passes_when_it_is_run_again_has_passed(project: Path, serve
     assert {"test_app.py::test_it": "passed"} == outcome.tests
 
 
+@pytest.mark.slow
 def test_tests_are_reported_while_recording_too(project: Path, server: Upstream) -> None:
     program(project, "from asking import ask\ndef test_it(): ask()", "test_app.py")
     sink = MemoryRecorder()

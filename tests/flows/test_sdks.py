@@ -116,8 +116,9 @@ def test_the_events_of_a_stream_come_as_they_are_sent(ask: SdkCall, server: Upst
     assert exchange.chunks[0].t_ms < exchange.chunks[-1].t_ms
 
 
+@pytest.mark.slow
 @each_ask
-@pytest.mark.parametrize("status", [400, pytest.param(503, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("status", [400, 503])
 def test_an_error_of_the_provider_is_the_same_error(ask: SdkCall, server: Upstream, status: int) -> None:
     """The type and text of the SDK's exception."""
     body = b'{"error": {"message": "no", "type": "invalid_request_error", "code": 400, "status": "X"}}'

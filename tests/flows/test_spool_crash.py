@@ -132,6 +132,7 @@ def _crash_writers(folder: Path, times: int, first_round: int = 0) -> int:
     return len(expected)
 
 
+@pytest.mark.slow
 def test_a_killed_writer_loses_no_appended_trace(tmp_path: Path) -> None:
     """Each is listed once and complete; a torn one is reported."""
     _crash_writers(tmp_path, 4)

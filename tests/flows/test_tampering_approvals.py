@@ -132,6 +132,7 @@ def test_a_change_of_any_leaf_of_any_file_is_found(root: Path, one_in: int) -> N
     assert tried > 500 / one_in
 
 
+@pytest.mark.slow
 def test_a_removed_copied_or_overwritten_file_is_found(root: Path) -> None:
     """Also emptied, or swapped with another."""
     files = _files(root)

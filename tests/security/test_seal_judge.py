@@ -54,6 +54,7 @@ print(*sys.modules)
 """
 
 
+@pytest.mark.slow
 def test_what_the_judge_imports_late_is_loaded_before_the_command() -> None:
     """Every import inside a function of a module that the judge has loaded, every dialect, and every codec."""
     printed = subprocess.run([sys.executable, "-c", LIST_MODULES], capture_output=True, text=True, check=True).stdout

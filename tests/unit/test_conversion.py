@@ -167,6 +167,7 @@ def test_a_fork_waits_for_a_type_that_is_being_prepared() -> None:
     assert ("0 (2,)\n", "") == (process.stdout, process.stderr)
 
 
+@pytest.mark.slow
 @needs_fork
 def test_many_threads_can_be_the_first_to_use_any_type_of_the_package() -> None:
     """Twelve threads use each type for the first time at once, in several processes, and none of them dies.

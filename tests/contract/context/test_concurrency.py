@@ -31,11 +31,11 @@ def expected(processes: int, threads: int, each: int) -> set[str]:
 
 
 def test_eight_writers_lose_nothing(target: str, keys: str, record_property: Any, backend: str) -> None:
-    """Four processes of two writers make 400 appends, 200 in a short run; a writer retries after a conflict."""
+    """Four processes of two writers make 400 appends, 64 in a short run; a writer retries after a conflict."""
     with closing(Store.open(target, keys=keys)) as store:
         session = new_session(store)
         ids = (store.project_id, session.id, session.default_branch_id)
-        each = 50 if RunLength.is_short else 100
+        each = 16 if RunLength.is_short else 100
         start = time.monotonic()
         run_all(target, keys, ids, processes=4, threads=2, each=each)
         took = time.monotonic() - start

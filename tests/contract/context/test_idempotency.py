@@ -249,6 +249,7 @@ def test_answers_are_forgotten_after_a_day(target: str, keys: str) -> None:
     store.close()
 
 
+@pytest.mark.slow
 def test_a_crash_at_any_statement_leaves_one_effect_after_the_retry(
     target: str, keys: str, record_property: Any
 ) -> None:

@@ -70,6 +70,7 @@ def queued(store: Store) -> ReplayRun:
     return store.create_replay_run(body, start=False)
 
 
+@pytest.mark.slow
 def test_interrupted_runs_of_every_project_are_resumed(store: Store, other: Store, upstream: Upstream) -> None:
     """Those that exist at the start, and those that are added later."""
     store, other = connect_models(store, upstream.url), connect_models(other, upstream.url)
@@ -322,6 +323,7 @@ def test_a_server_that_is_killed_between_the_answer_and_its_transaction(
     assert 2 == len(upstream.received)
 
 
+@pytest.mark.slow
 def test_a_client_of_a_killed_server_learns_the_response_id_of_its_stream(tmp_path: Path, upstream: Upstream) -> None:
     """The error says that the outcome is unknown."""
     upstream.respond_with(streamed_response("One", " two", permits=threading.Semaphore(0)))

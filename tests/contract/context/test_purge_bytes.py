@@ -146,6 +146,7 @@ def test_the_search_finds_every_encoding_of_a_text(tmp_path: Path) -> None:
         assert search_files(MARKER, tmp_path)
 
 
+@pytest.mark.slow
 def test_no_purged_byte_is_left_and_none_was_stored_unencrypted(backend: str, tmp_path: Path) -> None:
     """Database, write-ahead log, keyring and traces, before and after; other content is all there."""
     with whole_store(backend, tmp_path) as (store, folders, target):

@@ -325,7 +325,7 @@ def test_any_sequence_with_purges_keeps_every_invariant(
     shared_store: Store, backend: str, record_property: Any
 ) -> None:
     """Appends, forks, merges, archives, deletions, compilations and purges, in any order."""
-    counts = _run(shared_store, 12 if backend == "sqlite" else 4, 14)
+    counts = _run(shared_store, 6 if backend == "sqlite" else 4, 14)
 
     record_property("summary", _summarize(counts, backend))
 

@@ -155,6 +155,7 @@ def test_a_migration_that_fails_leaves_the_old_state(
         assert "extra" in tables(target)
 
 
+@pytest.mark.slow
 def test_a_migration_that_is_killed_leaves_the_old_state(target: str, keys: str, steps: Path) -> None:
     """With SIGKILL, in the middle of the migration."""
     Store.open(target, keys=keys).close()

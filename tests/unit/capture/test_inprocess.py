@@ -267,6 +267,7 @@ def test_clients_and_connections_from_before_are_recorded(url: str) -> None:
     assert [b"1", b"2"] == bodies(sink)
 
 
+@pytest.mark.slow
 def test_a_dropped_response_is_recorded_with_the_next_call(server: Upstream) -> None:
     """It was never closed: its outcome is `left`."""
     sink = MemoryRecorder()

@@ -35,7 +35,8 @@ def test_every_printed_command_has_its_required_words() -> None:
     """A command that is pasted from a hint works."""
     incomplete, seen = [], set()
     for path in Path(traceforge.__file__).parent.rglob("*.py"):
-        for text in _literals(ast.parse(path.read_text())):
+        source = path.read_text(encoding="utf-8")
+        for text in _literals(ast.parse(source)) if "traceforge " in source else ():
             for command in re.finditer(r"traceforge (record|approve|snapshot rm)\b([^;,`]*)", text):
                 seen.add(command[1])
                 if not any(words in command[2] for words in REQUIRED[command[1]]):

@@ -194,6 +194,7 @@ def test_a_call_without_an_answer_is_shown_as_such() -> None:
     assert "  stream    1 chunk, first byte after 12.5 ms" in lines
 
 
+@pytest.mark.slow
 def test_a_deep_tree_of_calls_is_shown_completely() -> None:
     """A thousand calls, each the parent of the next."""
     steps = [summary(n, step_index=n, parent_trace_id=trace_id(n - 1)) for n in range(1, 1001)]
