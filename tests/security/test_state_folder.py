@@ -174,3 +174,27 @@ def test_init_writes_no_workflow_through_a_link(tmp_path: Path, folder: str) -> 
 
     assert (3, True) == (result.code, "TF202" in result.err), result
     assert [] == list(outside.rglob("*"))
+
+
+EMBEDDED = {
+    "HEAD": "ref: refs/heads/main\n",
+    "config": "[core]\n\trepositoryformatversion = 0\n\tbare = false\n\tworktree = .\n",
+    "objects/info/keep": "",
+    "refs/heads/keep": "",
+    "traceforge.config.json": "{}",
+    ".ai-tests/match.key": "0" * 64,
+}
+
+
+def test_a_folder_that_a_commit_made_look_like_a_repository_is_not_asked(tmp_path: Path) -> None:
+    """Git takes it for the repository of a package: its author would decide what is tracked, and what the base is."""
+    project, _ = make_project(tmp_path)
+    package = project / "package"
+    for name, text in EMBEDDED.items():
+        (package / name).parent.mkdir(parents=True, exist_ok=True)
+        (package / name).write_text(text)
+    commit(project)
+
+    ran = traceforge("status", cwd=package, CI="true")
+
+    assert (3, True) == (ran.code, "Git cannot say whether a commit brought it" in ran.err), ran

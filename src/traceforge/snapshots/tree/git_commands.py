@@ -10,6 +10,9 @@ from collections.abc import Sequence
 
 from traceforge.build_environment import build_environment
 
+# The user's own git. A folder of a checkout that looks like a repository without a work tree is none: whoever wrote
+# the pull request has chosen its objects, and its settings, which may name programs to run.
+GIT = ("git", "-c", "safe.bareRepository=explicit")
 SECONDS_MAX = 60.0  # Git reads from the disk; if it hangs, it waits for something that will not come.
 
 
@@ -36,7 +39,7 @@ def run_git(folder: str, *arguments: str, data: bytes = b"") -> bytes | None:
     """
     try:
         completed = subprocess.run(  # noqa: S603 (a fixed command, no shell)
-            ["git", "-C", folder, *arguments],  # noqa: S607 (the user's own git is the point)
+            [*GIT, "-C", folder, *arguments],
             input=data,
             capture_output=True,
             env=git_environment(),
@@ -65,7 +68,7 @@ def fetch_commits(folder: str, arguments: Sequence[str]) -> None:
         GitUnavailable: Git cannot be run, or cannot fetch.
     """
     try:
-        completed = subprocess.run(["git", "-C", folder, "fetch", *arguments], check=False)  # noqa: S603, S607
+        completed = subprocess.run([*GIT, "-C", folder, "fetch", *arguments], check=False)  # noqa: S603
     except OSError:
         raise GitUnavailable("git cannot be run") from None
     if completed.returncode:

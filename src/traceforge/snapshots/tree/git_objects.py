@@ -13,7 +13,7 @@ from contextlib import suppress
 from types import TracebackType
 from typing import NamedTuple, Self
 
-from traceforge.snapshots.tree.git_commands import SECONDS_MAX, GitUnavailable, git_environment
+from traceforge.snapshots.tree.git_commands import GIT, SECONDS_MAX, GitUnavailable, git_environment
 
 TREE_MODE, LINK_MODE = "40000", "120000"
 
@@ -48,7 +48,7 @@ class GitObjects:
     def __init__(self, folder: str) -> None:
         try:
             self._process = subprocess.Popen(  # noqa: S603 (a fixed command, no shell)
-                ["git", "-C", folder, "cat-file", "--batch"],  # noqa: S607 (the user's own git is the point)
+                [*GIT, "-C", folder, "cat-file", "--batch"],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.DEVNULL,

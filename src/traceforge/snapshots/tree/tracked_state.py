@@ -17,7 +17,10 @@ from traceforge.files import STATE_DIR
 from traceforge.snapshots.tree.git_commands import GitUnavailable, run_git
 
 HARMLESS = f"{STATE_DIR}/.gitignore"
-_UNKNOWN_HINT = "Install Git, or allow it here: git config --global --add safe.directory FOLDER"
+_UNKNOWN_HINT = (
+    "Install Git, or allow it here: git config --global --add safe.directory FOLDER. Remove files that make a folder "
+    "look like a repository: HEAD, config, objects and refs."
+)
 
 
 def refuse_tracked_state(project: str) -> None:
