@@ -4,8 +4,8 @@ In: headers as they were sent or stored, and what a project declares. Out: sorte
 requests that ask the same. Never: a credential, or anything that another version of an SDK, another machine or
 another day changes.
 
-Every header counts, except those of the lists below. A list of betas is a set, a media type has no parameters but a
-`charset` other than UTF-8, and `accept: */*` says the same as `application/json`, and as no `accept` at all.
+Every header counts, except those of the lists below. A list of betas is a set, the type of a body has no parameters
+but a `charset` other than UTF-8, and `accept: */*` says the same as `application/json`, and as no `accept` at all.
 """
 
 from __future__ import annotations
@@ -54,7 +54,12 @@ _SIGNATURE = re.compile(r"(?:^|[-_])signature$")
 _PROJECT = re.compile(r"(?i)(projects(?:/|%2f))[^/&%]+")  # an account, which does not count
 _CHARSET = re.compile(r"""(?i);\s*charset\s*=\s*["']?([^;"',]*)""")
 _UTF8 = frozenset({"utf-8", "utf8"})
+_UTF8_PARAMETERS = frozenset(f"charset={name}" for name in _UTF8)
 _ANY_RESPONSE = frozenset({"*/*", "application/json"})
+_ITEM = re.compile(r"""(?:[^,"]|"(?:[^"\\]|\\.)*"?)+""")
+_WEIGHT = re.compile(r"q=([0-9]{1,9}(?:\.[0-9]{0,9})?|\.[0-9]{1,9})")
+_LESS_PREFERRED = re.compile(r";q=(?!0\Z)[0-9.e-]+\Z")  # but accepted: a weight of 0 refuses a type
+_SPACE_AROUND = re.compile(r"\s*(=)\s*")
 
 
 class HeaderRules:
@@ -89,16 +94,42 @@ def is_credential(name: str) -> bool:
 def _normalize(name: str, texts: list[str]) -> Iterable[tuple[str, str]]:
     if name.endswith("-beta"):
         return {(name, item) for text in texts for part in text.split(",") if (item := part.strip())}
-    if name == "accept":
-        types = {_media_type(part) for text in texts for part in text.split(",")} - _ANY_RESPONSE - {""}
-        return [(name, ", ".join(sorted(types)))] if types else []
     text = ", ".join(texts)
+    if name == "accept":
+        accepted = _list_accepted(text)
+        return [(name, accepted)] if accepted else []
     if name == "content-type":
-        media_type = _media_type(text) + _foreign_charset(text)
-        return [(name, media_type)] if media_type else []
+        media_types = [_media_type(part) + _foreign_charset(part) for part in _split_list(text)]
+        return [(name, ", ".join(media_types))] if any(media_types) else []
     if name == "x-goog-request-params":
         text = _PROJECT.sub(r"\1*", text)
     return [(name, text)]
+
+
+def _list_accepted(text: str) -> str:
+    """The accepted types, sorted, without those that every client accepts; "" if these are all."""
+    accepted = {_normalize_accepted(part) for part in _split_list(text)} - {""}
+    other = accepted - _ANY_RESPONSE
+    if all(_LESS_PREFERRED.sub("", item) in _ANY_RESPONSE for item in other):
+        return ""  # JSON, or anything: which of the two is preferred says nothing.
+    return ", ".join(sorted(other))
+
+
+def _normalize_accepted(text: str) -> str:
+    """One type of an `accept` header with its parameters, except a weight of 1 and a charset of UTF-8."""
+    media_type, *parameters = (_SPACE_AROUND.sub(r"\1", part.strip().lower()) for part in text.split(";"))
+    counted: list[str] = []
+    for parameter in parameters:
+        if weight := _WEIGHT.fullmatch(parameter):
+            counted += [] if float(weight[1]) == 1 else [f"q={float(weight[1]):g}"]
+        elif parameter and parameter.replace('"', "") not in _UTF8_PARAMETERS:
+            counted.append(parameter)
+    return ";".join((media_type, *sorted(counted)))
+
+
+def _split_list(text: str) -> list[str]:
+    """The items of a list, without a comma in quotation marks."""
+    return [match[0] for match in _ITEM.finditer(text)]
 
 
 def _foreign_charset(text: str) -> str:

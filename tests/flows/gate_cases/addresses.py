@@ -94,6 +94,10 @@ OTHER_HEADERS = [
         ("another form of answer is accepted", _with_header("Accept", "text/event-stream"), PYTEST),
         ("another language is accepted", _with_header("Accept-Language", "fr"), PYTEST),
         (
+        ("JSON is refused", _with_header("Accept", "application/json;q=0"), PYTEST),
+        ("every answer is refused", _with_header("Accept", "*/*;q=0"), PROXY),
+        ("another version of JSON is accepted", _with_header("Accept", "application/json;version=2"), PYTEST),
+        ("the body has two types", _with_header("Content-Type", "application/json;a=1, text/plain"), PYTEST),
             "the body is said to be in UTF-16",
             _with_header("Content-Type", "application/json; charset=utf-16"),
             PYTEST,
