@@ -13,20 +13,53 @@ reference to an id that the body does not define is left as it is: the answer th
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple, cast
 
 from traceforge.canon import JSON, JSONObject
-from traceforge.wire.endpoints import Dialect
+from traceforge.wire.endpoints import Dialect, Endpoint, EndpointKind
 
-# Who the caller's own user is, and how the provider caches and bills: by dialect, as paths from the body's root.
-UNCOMPARED_FIELDS: dict[str, tuple[tuple[str, ...], ...]] = {
-    Dialect.OPENAI: (("prompt_cache_key",), ("safety_identifier",), ("user",)),
-    Dialect.ANTHROPIC: (("metadata", "user_id"),),
-    Dialect.GEMINI: (("labels",),),  # of Vertex
-}
-BEDROCK_FIELDS = (("requestMetadata",),)  # of Bedrock's Converse, which is no dialect of ours
+
+class UncomparedField(NamedTuple):
+    """A field that decides no answer, if it has the form that the provider documents. In any other form it counts."""
+
+    path: tuple[str, ...]  # from the body's root
+    has_form: Callable[[JSON], bool]
+
+
+def _is_text(value: JSON) -> bool:
+    return isinstance(value, str)
+
+
+def _is_text_or_null(value: JSON) -> bool:
+    return value is None or isinstance(value, str)
+
+
+def _is_texts_by_name(value: JSON) -> bool:
+    return isinstance(value, dict) and all(isinstance(item, str) for item in value.values())
+
+
+# Who the caller's own user is, and how the provider caches and bills.
+_OPENAI_USER = UncomparedField(("user",), _is_text)
+_OPENAI_FIELDS = (
+    UncomparedField(("prompt_cache_key",), _is_text),
+    UncomparedField(("safety_identifier",), _is_text),
+    _OPENAI_USER,
+)
+_ANTHROPIC_FIELDS = (UncomparedField(("metadata", "user_id"), _is_text_or_null),)
+_VERTEX_FIELDS = (UncomparedField(("labels",), _is_texts_by_name),)
+# Of Converse, which is no dialect of ours.
+_BEDROCK_FIELDS = (UncomparedField(("requestMetadata",), _is_texts_by_name),)
+
+_VERTEX_PATH = re.compile(r"/(?:publishers|projects)/[^/]+/")
 _BEDROCK_PATH = re.compile(r"/model/[^/]+/converse(?:-stream)?/?\Z")
+
+# Of a request in the unified view, which has no path: by its provider.
+_UNIFIED_FIELDS: dict[str, Sequence[UncomparedField]] = {
+    Dialect.OPENAI: _OPENAI_FIELDS,
+    Dialect.ANTHROPIC: _ANTHROPIC_FIELDS,
+    Dialect.GEMINI: _VERTEX_FIELDS,
+}
 
 _RENUMBERED = re.compile(r"\[TOOL_CALL \d+\]=*\Z")
 
@@ -41,47 +74,53 @@ class IdPlace(NamedTuple):
     is_definition: bool  # of the call itself; otherwise a reference to it
 
 
-def find_uncompared_fields(dialect: Dialect | None, path: str) -> tuple[tuple[str, ...], ...]:
+def find_uncompared_fields(endpoint: Endpoint, path: str) -> Sequence[UncomparedField]:
     """The fields of a request that are not compared; `path` is that of its URL."""
-    if dialect is not None:
-        return UNCOMPARED_FIELDS.get(dialect, ())
-    return BEDROCK_FIELDS if _BEDROCK_PATH.search(path) else ()
+    if endpoint.dialect is Dialect.OPENAI:
+        has_all = endpoint.kind in (EndpointKind.CHAT, EndpointKind.RESPONSES)
+        return _OPENAI_FIELDS if has_all else (_OPENAI_USER,)
+    if endpoint.dialect is Dialect.ANTHROPIC:
+        return _ANTHROPIC_FIELDS
+    if endpoint.dialect is Dialect.GEMINI:
+        return _VERTEX_FIELDS if _VERTEX_PATH.search(path) else ()
+    return _BEDROCK_FIELDS if endpoint.dialect is None and _BEDROCK_PATH.search(path) else ()
 
 
-def drop_fields(body: JSON, fields: Sequence[tuple[str, ...]]) -> tuple[JSON, tuple[str, ...]]:
-    """The body without these fields, and the paths of those that it had. An object that only held one goes, too."""
+def drop_fields(body: JSON, fields: Sequence[UncomparedField]) -> tuple[JSON, tuple[str, ...]]:
+    """The body without these fields, and the paths of those that it had in their documented form.
+
+    An object that only held such a field goes, too.
+    """
     if not isinstance(body, dict) or not fields:
         return body, ()
     dropped: list[str] = []
     for field in fields:
-        name, *inner = field
+        name, *inner = field.path
         if name not in body:
             continue
         if inner:
             members = body[name]
-            if not isinstance(members, dict) or inner[0] not in members:
+            if not isinstance(members, dict) or inner[0] not in members or not field.has_form(members[inner[0]]):
                 continue
-            remaining = {key: value for key, value in members.items() if key != inner[0]}
+            remaining = _without(members, inner[0])
             body = {**body, name: remaining} if remaining else _without(body, name)
-        else:
+        elif field.has_form(body[name]):
             body = _without(body, name)
-        dropped.append(_field_path(field))
+        else:
+            continue
+        dropped.append(".".join(("$", *field.path)))
     return body, tuple(dropped)
 
 
 def find_compared_part(request: JSONObject, dialect: str) -> JSONObject:
     """What is compared of a request that is in the unified view, such as that of a snapshot which a person wrote."""
-    compared, _ = drop_fields(request, UNCOMPARED_FIELDS.get(dialect, ()))
+    compared, _ = drop_fields(request, _UNIFIED_FIELDS.get(dialect, ()))
     return cast("JSONObject", renumber_ids(compared))
 
 
-def is_at_field(path: str, fields: Sequence[tuple[str, ...]]) -> bool:
+def is_at_field(path: str, field_paths: Sequence[str]) -> bool:
     """Whether a path leads to one of these fields, or below it."""
-    return any(path.startswith(at) and path[len(at) :][:1] in ("", ".", "[") for at in map(_field_path, fields))
-
-
-def _field_path(field: tuple[str, ...]) -> str:
-    return ".".join(("$", *field))
+    return any(path.startswith(at) and path[len(at) :][:1] in ("", ".", "[") for at in field_paths)
 
 
 def _without(body: JSONObject, name: str) -> JSONObject:

@@ -34,6 +34,7 @@ from traceforge.exchange import Headers, find_header
 from traceforge.redact.redactions import REDACTED, Redaction
 from traceforge.replay.compared_body import (
     drop_fields,
+    UncomparedField,
     find_uncompared_fields,
     is_at_field,
     renumber_ids,
@@ -109,7 +110,7 @@ class KeyPrefix(NamedTuple):
     base_url: str  # where a live request goes, up to its endpoint; "" for a stored one
     boundary: str  # of a form
     digest: FieldsDigest
-    uncompared_fields: tuple[tuple[str, ...], ...]  # of the body
+    uncompared_fields: Sequence[UncomparedField]  # of the body
     partial_digests: dict[UnknownParts, FieldsDigest]  # filled when they are needed
 
     def digest_without(self, unknown: UnknownParts) -> FieldsDigest:
@@ -240,7 +241,8 @@ class RequestKeyer:
             head = repeating.redact_head(url, headers)
             prefix = self._prefix(method, head.url, head.headers)
         volatile = self._find_volatile(prefix, value, tests)
-        compared = [redaction for redaction in redactions if not _is_ignored(prefix, volatile, redaction.path)]
+        uncompared_paths = drop_fields(value, prefix.uncompared_fields)[1]
+        compared = [item for item in redactions if not _is_ignored(uncompared_paths, volatile, item.path)]
         return self._key_body(
             prefix, value, tests, [*head.redactions, *redactions], [*head.compared_redactions, *compared]
         )
@@ -297,7 +299,8 @@ class RequestKeyer:
         """The fingerprints of a stored request; `redacted` as in its trace."""
         names = {name for name, _ in request.prefix.key_fields.headers}
         volatile = self._find_volatile(request.prefix, request.sent_body, request.tests)
-        return read_fingerprints(redacted, request.sent_body, partial(_is_ignored, request.prefix, volatile), names)
+        is_ignored = partial(_is_ignored, request.uncompared_paths, volatile)
+        return read_fingerprints(redacted, request.sent_body, is_ignored, names)
 
     def _partial_keys(self, prefix: KeyPrefix, text: bytes) -> Sequence[tuple[UnknownParts, Digest]]:
         if not self._unknown_parts:
@@ -361,7 +364,7 @@ class RequestKeyer:
             self._header_rules.list_compared(headers),
             None,
         )
-        uncompared_fields = find_uncompared_fields(endpoint.dialect, path)
+        uncompared_fields = find_uncompared_fields(endpoint, path)
         return KeyPrefix(
             endpoint, path, fields, find_base_url(url), boundary, _begin_digest(fields), uncompared_fields, {}
         )
@@ -395,9 +398,9 @@ def make_request_keyer(loaded: LoadedConfig) -> RequestKeyer:
     return RequestKeyer(Redactor.from_config(config), volatile, upstreams, header_rules)
 
 
-def _is_ignored(prefix: KeyPrefix, volatile: VolatileRules, path: str) -> bool:
+def _is_ignored(uncompared_paths: Sequence[str], volatile: VolatileRules, path: str) -> bool:
     """Whether a path of the body is volatile, or never compared."""
-    return is_at_field(path, prefix.uncompared_fields) or volatile.is_volatile(path)
+    return is_at_field(path, uncompared_paths) or volatile.is_volatile(path)
 
 
 def _find_boundary(media_type: str) -> str:

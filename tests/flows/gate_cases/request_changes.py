@@ -130,6 +130,7 @@ PARAMETERS: list[Row] = [
         for more in (
             '"top_k": 5', '"min_p": 0.1', '"top_p": 1', '"n": 2', '"stop": None', '"verbosity": "low"',
             '"parallel_tool_calls": False', '"modalities": ["text"]', '"prediction": {"type": "content"}',
+            '"user": {"id": "ada"}', '"user": None', '"prompt_cache_key": ["desk"]', '"safety_identifier": {"id": 1}',
             '"web_search_options": {}', '"thinking": {"type": "enabled"}', '"a_field_of_nobody": 1', '"cached": True',
         )
     ),

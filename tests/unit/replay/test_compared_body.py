@@ -17,6 +17,8 @@ from traceforge.canon import JSONObject
 from traceforge.replay.compared_body import list_ids, renumber_ids
 
 GEMINI = "/v1beta/models/gemini-2.5-flash:generateContent"
+VERTEX = "/v1/projects/desk/locations/eu/publishers/google/models/gemini-2.5-flash:generateContent"
+EMBEDDINGS = "/v1/embeddings"
 CONVERSE = "/model/anthropic.claude-sonnet-4/converse"
 MAIL = "ann.lee@corp-example.org"
 
@@ -185,7 +187,8 @@ def test_renumbering_twice_changes_nothing_more(make: Any, names: tuple[str, ...
         (CHAT, {"safety_identifier": "u-1"}, "$.safety_identifier"),
         (RESPONSES, {"prompt_cache_key": "u-1"}, "$.prompt_cache_key"),
         (MESSAGES, {"metadata": {"user_id": "u-1"}}, "$.metadata.user_id"),
-        (GEMINI, {"labels": {"team": "u-1"}}, "$.labels"),
+        (EMBEDDINGS, {"user": "u-1"}, "$.user"),
+        (VERTEX, {"labels": {"team": "u-1"}}, "$.labels"),
         (CONVERSE, {"requestMetadata": {"team": "u-1"}}, "$.requestMetadata"),
         (f"{CONVERSE}-stream", {"requestMetadata": {"team": MAIL}}, "$.requestMetadata"),
     ],
@@ -213,11 +216,35 @@ def test_a_field_that_decides_no_answer_is_noted_and_not_compared(
         (CHAT, {"metadata": {"user_id": "u-1"}}),
         (MESSAGES, {"metadata": {"of": "u-1", "user_id": "x"}}),
         (CHAT, {"labels": "u-1"}),
+        (CHAT, {"user": {"id": "u-1"}}),
+        (CHAT, {"user": ["u-1"]}),
+        (CHAT, {"safety_identifier": {"id": "u-1"}}),
+        (RESPONSES, {"prompt_cache_key": {"id": "u-1"}}),
+        (EMBEDDINGS, {"prompt_cache_key": "u-1"}),
+        (EMBEDDINGS, {"safety_identifier": "u-1"}),
+        (MESSAGES, {"metadata": {"user_id": {"id": "u-1"}}}),
+        (GEMINI, {"labels": {"team": "u-1"}}),
+        (VERTEX, {"labels": ["u-1"]}),
+        (VERTEX, {"labels": {"team": {"name": "u-1"}}}),
+        (CONVERSE, {"requestMetadata": "u-1"}),
+        (CONVERSE, {"requestMetadata": {"team": ["u-1"]}}),
         (CHAT, {"messages": [{"role": "user", "content": "hi", "user": "u-1"}]}),
     ],
 )
-def test_the_same_name_elsewhere_is_compared(address: str, body: dict[str, Any]) -> None:
+def test_the_same_name_elsewhere_or_in_another_form_is_compared(address: str, body: dict[str, Any]) -> None:
     assert key_of(address, body) != key_of(address, json.loads(json.dumps(body).replace("u-1", "u-2")))
+
+
+def test_a_redacted_value_of_a_field_in_another_form_is_compared(tmp_path: Any) -> None:
+    """A user that is an object is a part of the request, and so are the addresses in it."""
+    before, after = (
+        make_exchange(CHAT, chat_request("hi", user={"mail": f"{name}@corp-example.org"}), chat_answer("yes"))
+        for name in ("ann", "bob")
+    )
+    player = make_player(tmp_path, before, recorded_with=b"key", match_key=b"key")
+
+    assert play(player, after).unmatched is not None
+    assert b"yes" in play(player, before).response.body
 
 
 def test_a_redacted_value_of_such_a_field_is_not_compared_either(tmp_path: Any) -> None:

@@ -274,7 +274,7 @@ def test_a_key_changes_if_and_only_if_the_redacted_request_does(place: int, draw
 
 
 def _compared_part(address: str, body: JSON) -> JSON:
-    body, _ = drop_fields(body, find_uncompared_fields(find_endpoint("POST", address).dialect, address))
+    body, _ = drop_fields(body, find_uncompared_fields(find_endpoint("POST", address), address))
     return renumber_ids(body) if isinstance(body, dict) else body
 
 
