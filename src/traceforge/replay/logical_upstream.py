@@ -6,7 +6,8 @@ machine that sends the request to the same place. Never: opens a connection, loo
 In this order:
 
     corp/v1             an upstream that the project declares; with `same_as`, the one that it is equal to
-    azure, vertex/eu    a provider, at its official hosts: with its location, without account, project and resource
+    azure, vertex/eu    a provider, at its official hosts over HTTPS: with its location, without account, project and
+                        resource
     local/v1            loopback, a private address or a host of a single label, on any port
     llm.example.com/v1  any other host
 
@@ -65,10 +66,14 @@ _PROVIDER_URLS = {
 }
 
 _AUTHORITY = re.compile(r"(?:([A-Za-z][A-Za-z0-9+.-]*):)?//([^/?#]*)")
+_CLEARTEXT = re.compile(r"(?i)(?:http|ws)://")
 _LOCATION = re.compile(r"/locations/([^/:]+)")
+_DEPLOYMENT = re.compile(r"/(?:deployments|endpoints|applications|agents|models)/(.+)")
 _PUBLISHER = re.compile(r"/publishers/([^/]+)/")  # whose model it is: two may have models of one name
 _PROJECT = re.compile(r"(?<=/projects/)[^/]+")
 _ACCOUNT = re.compile(r"(?<=:)[0-9]{12}(?=:)")  # in the name of a resource of AWS
+
+_AMBIGUOUS_LETTERS = frozenset("\u00df\u03c2\u200c\u200d")  # which IDNA 2003 changes and IDNA 2008 does not
 
 # Of the machine itself, as containers call it.
 _LOCAL_NAMES = frozenset({"host.docker.internal", "host.containers.internal", "localhost.localdomain"})
@@ -106,8 +111,12 @@ class UpstreamNames:
         ]
         self._addresses = sorted(addresses, key=lambda address: -len(address.place))  # the most exact one first
 
-    def name_upstream(self, url: str, path: str, prefix: str) -> str:
-        """The logical upstream of a URL; `path` is its path, and `prefix` the part of it before the endpoint."""
+    def name_upstream(self, url: str, path: str, prefix: str, *, is_header: bool = False) -> str:
+        """The logical upstream of a URL; `path` is its path, and `prefix` the part of it before the endpoint.
+
+        `is_header`: the host is that of a `Host` header, which says nothing about the connection. A URL without HTTPS
+        leads to whoever answers for a provider's host, not to the provider.
+        """
         place, host, has_default_port = _split_authority(url)
         if not host:
             return UNKNOWN_UPSTREAM
@@ -116,7 +125,8 @@ class UpstreamNames:
             if suffix != place + path and suffix[:1] in ("", "/"):
                 is_in_prefix = (place + prefix).startswith(address.place)
                 return self._join(address.name, (place + prefix)[len(address.place) :] if is_in_prefix else "")
-        provider = _find_provider(host, path) if has_default_port else ""
+        is_secure = is_header or not _CLEARTEXT.match(url)
+        provider = _find_provider(host, path) if has_default_port and is_secure else ""
         if provider:
             return provider
         return (LOCAL if is_local_host(host) else place) + prefix
@@ -142,6 +152,11 @@ def replace_authority(url: str, authority: str) -> str:
     """The URL with another host and port."""
     match = _AUTHORITY.match(url)
     return url if match is None else url[: match.start(2)] + authority + url[match.end(2) :]
+
+
+def is_same_host(url: str, other: str) -> bool:
+    """Whether two URLs of one scheme have the same host and port."""
+    return _split_authority(url)[0] == _split_authority(other)[0]
 
 
 def find_base_url(url: str) -> str:
@@ -185,6 +200,15 @@ def hide_account(upstream: str, path: str) -> str:
     return path
 
 
+def find_deployment(upstream: str, path: str) -> str:
+    """What a provider has in the path before a known endpoint and answers with: a deployment, or a model of its own.
+
+    The rest of that path does not count at a provider.
+    """
+    match = _DEPLOYMENT.search(find_prefix(path)) if is_provider(upstream) else None
+    return match[1] if match and match[1] != "openapi" else ""  # `openapi` is Vertex's own, for all of its models
+
+
 def is_local_host(host: str) -> bool:
     """Whether a host is this machine, or on a private network: its address says so, or its single label."""
     if host in _LOCAL_NAMES or host.endswith(".localhost"):
@@ -226,8 +250,11 @@ def _split_authority(url: str) -> tuple[str, str, bool]:
 
 
 def _ascii_host(host: str) -> str:
-    """A host as it is looked up: other alphabets, and other dots, have a spelling in ASCII."""
-    if host.isascii():
+    """A host as it is looked up: other alphabets, and other dots, have a spelling in ASCII.
+
+    A host with a letter of which clients differ in the spelling (`ß` or `ss`) counts as it is written.
+    """
+    if host.isascii() or not _AMBIGUOUS_LETTERS.isdisjoint(host):
         return host
     try:
         return host.encode("idna").decode()

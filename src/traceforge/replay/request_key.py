@@ -48,7 +48,9 @@ from traceforge.replay.logical_upstream import (
     UpstreamNames,
     find_base_url,
     hide_account,
+    find_deployment,
     replace_authority,
+    is_same_host,
 )
 from traceforge.replay.scoped_volatile import find_model, make_volatile_rules
 from traceforge.replay.volatile import VolatileRules
@@ -334,9 +336,10 @@ class RequestKeyer:
         prefix = find_prefix(path)
         name = self._upstreams.name_upstream(url, path, prefix)
         host = find_header(headers, "host").strip()
-        if not host:
+        host_url = replace_authority(url, host)
+        if not host or is_same_host(url, host_url):
             return name
-        host_name = self._upstreams.name_upstream(replace_authority(url, host), path, prefix)
+        host_name = self._upstreams.name_upstream(host_url, path, prefix, is_header=True)
         return name if host_name in (name, UNKNOWN_UPSTREAM) else name + HOST_MARK + host_name
 
     def find_header_redactions(self, headers: Headers, redactions: Sequence[Redaction] = ()) -> Sequence[Redaction]:
@@ -359,7 +362,7 @@ class RequestKeyer:
         fields = KeyFields(
             method.upper(),
             name,
-            _address(endpoint, hide_account(name, path)),
+            _address(endpoint, hide_account(name, path), find_deployment(name, path)),
             self._compared_query(query),
             self._header_rules.list_compared(headers),
             None,
@@ -438,11 +441,13 @@ def _pairs_text(pairs: Pairs) -> str:
     return json_bytes([[name, value] for name, value in pairs]).decode()
 
 
-def _address(endpoint: Endpoint, path: str) -> str:
+def _address(endpoint: Endpoint, path: str, deployment: str = "") -> str:
     if endpoint.dialect is None:
         return path
-    action = path.rstrip("/").rpartition("/")[2].rpartition(":")[2]
-    return f"{endpoint.dialect}:{endpoint.kind}:{endpoint.model}:{action}"
+    without_slash = path.rstrip("/")
+    action = without_slash.rpartition("/")[2].rpartition(":")[2] + path[len(without_slash) :]
+    model = "/".join(filter(None, (deployment, endpoint.model)))
+    return f"{endpoint.dialect}:{endpoint.kind}:{model}:{action}"
 
 
 def _without_boundary(body: JSON, boundary: str) -> JSON:

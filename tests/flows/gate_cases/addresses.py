@@ -35,6 +35,7 @@ OTHER_UPSTREAMS = [
     _other("https://api.mistral.ai/v1"),
     _other("https://llm.corp.example/v1"),
     _other("http://8.8.8.8/v1"),
+    _other("http://api.openai.com/v1"),
     _other("https://desk.openai.azure.com/openai/v1"),
 ]
 
@@ -51,6 +52,7 @@ OTHER_PATHS = [
         ("the path has a prefix", Replace(DESK, 'PREFIX = ""', 'PREFIX = "/tenant-a"'), True),
         ("the version of the path is another", Replace(DESK, BASE, f'{ADDRESS}[:-1] + "2"'), True),
         ("the path has another end", _ending("completions"), True),
+        ("the path ends with a slash", _ending("chat/completions/"), True),
         ("the path is that of another API", _ending("responses"), True),
         ("the path only ends like that of a provider", _ending("channels/1/messages"), False),
         ("a parameter is in the query", Replace(DESK, "QUERY = {}", 'QUERY = {"api-version": "2"}'), True),
@@ -92,12 +94,12 @@ OTHER_HEADERS = [
         ("a beta of the provider is asked for", _with_header("OpenAI-Beta", "assistants=v2"), PROXY),
         ("the version of the API is a header", _with_header("api-version", "2026-01-01"), PYTEST),
         ("another form of answer is accepted", _with_header("Accept", "text/event-stream"), PYTEST),
-        ("another language is accepted", _with_header("Accept-Language", "fr"), PYTEST),
-        (
         ("JSON is refused", _with_header("Accept", "application/json;q=0"), PYTEST),
         ("every answer is refused", _with_header("Accept", "*/*;q=0"), PROXY),
         ("another version of JSON is accepted", _with_header("Accept", "application/json;version=2"), PYTEST),
         ("the body has two types", _with_header("Content-Type", "application/json;a=1, text/plain"), PYTEST),
+        ("another language is accepted", _with_header("Accept-Language", "fr"), PYTEST),
+        (
             "the body is said to be in UTF-16",
             _with_header("Content-Type", "application/json; charset=utf-16"),
             PYTEST,

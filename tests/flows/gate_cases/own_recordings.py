@@ -12,11 +12,13 @@ from support.gate_case import PYTEST, TEST, Append, Case, Checkout, Command, Rep
 OWN = "own_tests.py"
 BASE = "chat_tests.py::test_chat"
 
-# While it records, every host is the model server: nobody on the way asks a name server.
+# While it records, every host is the model server, without TLS: nobody on the way asks a name server.
 RESOLVE = """
 
 import os
 import socket
+
+import httpcore
 
 if os.environ.get("DESK_PORT"):
     _resolve = socket.getaddrinfo
@@ -25,6 +27,7 @@ if os.environ.get("DESK_PORT"):
         return _resolve("127.0.0.1", int(os.environ["DESK_PORT"]), *rest, **options)
 
     socket.getaddrinfo = _resolve_here
+    httpcore._backends.sync.SyncStream.start_tls = lambda stream, *_, **__: stream
 """
 CALL = """import httpx
 
@@ -69,12 +72,14 @@ def _moved(name: str, body: object, before: str, after: str, make: Callable[...,
     return make(name, _recorded(before, body), *steps, tests=BASE, more=OWN, ways=(TEST,), **fields)
 
 
-OPENAI = "http://api.openai.com/v1/chat/completions"
-AZURE = "http://desk.openai.azure.com/openai/deployments/gpt-4.1-mini/chat/completions?api-version=2025-01-01"
+OPENAI = "https://api.openai.com/v1/chat/completions"
+AZURE = "https://desk.openai.azure.com/openai/deployments/gpt-4.1-mini/chat/completions?api-version=2025-01-01"
 VERTEX = (
-    "http://us-central1-aiplatform.googleapis.com/v1/projects/p1/locations/us-central1/publishers/google/models/"
+    "https://us-central1-aiplatform.googleapis.com/v1/projects/p1/locations/us-central1/publishers/google/models/"
     "gemini-2.5-flash:generateContent"
 )
+TUNED = "https://eu-aiplatform.googleapis.com/v1/projects/p1/locations/eu/endpoints/1/chat/completions"
+CLEARTEXT = OPENAI.replace("https:", "http:")
 SAME_AS = {"says": "same_as"}
 OTHER = {"says": r"GT[12]"}
 OFFICIAL_CHANGES = [
@@ -83,6 +88,10 @@ OFFICIAL_CHANGES = [
     _moved("a provider becomes a gateway", CHAT, OPENAI, "https://gateway.example.com/v1/chat/completions", red, **SAME_AS),
     _moved("a host only ends like a provider's", CHAT, OPENAI, "https://api.openai.com.example.com/v1/chat/completions", red, **SAME_AS),
     _moved("a host only begins like a provider's", CHAT, OPENAI, "https://my-api.openai.com.evil.example/v1/chat/completions", red, **SAME_AS),
+    _moved("a provider is asked in cleartext", CHAT, OPENAI, CLEARTEXT, red, **SAME_AS),
+    _moved("a provider's address ends with a slash", CHAT, OPENAI, f"{OPENAI}/", red, **OTHER),
+    _moved("Azure: another deployment with data of its own", CHAT, AZURE.replace("/chat", "/extensions/chat"), AZURE.replace("/chat", "/extensions/chat").replace("gpt-4.1-mini", "gpt-4.1"), red, **OTHER),
+    _moved("Vertex: another endpoint", CHAT, TUNED, TUNED.replace("endpoints/1", "endpoints/2"), red, **OTHER),
     _moved("a provider answers from another region", CHAT, OPENAI, "https://eu.api.openai.com/v1/chat/completions", red, **OTHER),
     _moved("Azure: another deployment", CHAT, AZURE, AZURE.replace("gpt-4.1-mini", "gpt-4.1"), red, says=r"GT[12]"),
     _moved("Azure: another version of the API", CHAT, AZURE, AZURE.replace("2025", "2026"), red, says=r"GT[12]"),
@@ -93,13 +102,58 @@ OFFICIAL_CHANGES = [
 ]  # fmt: skip
 OFFICIAL_SAME = [
     _moved("a provider asked again", CHAT, OPENAI, OPENAI, green),
-    _moved("a provider over TLS", CHAT, OPENAI, OPENAI.replace("http:", "https:"), green),
-    _moved("a provider with its port", CHAT, OPENAI, OPENAI.replace("http:", "https:").replace(".com/", ".com:443/"), green),
+    _moved("a provider asked in cleartext again", CHAT, CLEARTEXT, CLEARTEXT, green),
+    _moved("a provider with its port", CHAT, OPENAI, OPENAI.replace(".com/", ".com:443/"), green),
+    _moved("Vertex: another project of an endpoint", CHAT, TUNED, TUNED.replace("projects/p1", "projects/p2"), green),
     _moved("a provider in capitals", CHAT, OPENAI, OPENAI.replace("api.openai.com", "API.OpenAI.com"), green),
     _moved("Azure: another resource", CHAT, AZURE, AZURE.replace("desk.", "shop."), green),
     _moved("Vertex: another project", GEMINI, VERTEX, VERTEX.replace("projects/p1", "projects/p2"), green),
     _moved("a gateway at another port", CHAT, "http://models:80/v1/chat/completions", "http://models:8080/v1/chat/completions", green),
 ]  # fmt: skip
+
+
+def _edited(name: str, url: str, body: object, before: str, after: str, make: Callable[..., Case]) -> Case:
+    """Recorded with one body, asked with another."""
+    says = {} if make is green else {"says": r"GT[12]"}
+    edit = Replace(OWN, before, after)
+    return make(name, _recorded(url, body), edit, tests=BASE, more=OWN, ways=(TEST,), **says)
+
+
+MESSAGES = "https://api.anthropic.com/v1/messages"
+STUDIO = "https://generativelanguage.googleapis.com/v1beta/models/gemini-2.5-flash:generateContent"
+LABELS, LISTS = GEMINI | {"labels": {"team": "desk-1"}}, GEMINI | {"labels": {"team": ["desk-1"]}}
+ASKED = CHAT | {"metadata": {"user_id": {"id": "desk-1"}}}
+FIELDS = [
+    _edited("Vertex: labels of another form", VERTEX, LISTS, "desk-1", "desk-2", red),
+    _edited("Gemini: labels, which are Vertex's", STUDIO, LABELS, "desk-1", "desk-2", red),
+    _edited("Anthropic: a user of another form", MESSAGES, ASKED, "desk-1", "desk-2", red),
+    _edited("Vertex: other labels", VERTEX, LABELS, "desk-1", "desk-2", green),
+]
+
+CONTENT = (
+    CALL.replace("BODY = {body}", "BODY = {body!r}")
+    .replace("json=BODY, headers={{", 'content=BODY, headers={{"Content-Type": "application/json", ')
+    .replace("json()", "content")
+)
+
+
+def _kind(name: str, before: bytes, after: bytes) -> Case:
+    """Recorded with a body of one kind, asked with one of another."""
+    text = CONTENT.format(url=OPENAI, body=before)
+    steps = (lambda checkout: _record(checkout, text), Replace(OWN, f"BODY = {before!r}", f"BODY = {after!r}"))
+    return red(name, *steps, tests=BASE, more=OWN, ways=(TEST,), says=r"GT[12]")
+
+
+KINDS = [
+    _kind("no body becomes null", b"", b"null"),
+    _kind("a text becomes a JSON text", b"hello", b'"hello"'),
+    _kind("bytes become JSON with their base64", b"\xff", b'{"b64": "/w=="}'),
+    _kind(
+        "a name that stands twice becomes what is stored for it",
+        b'{"a": 1, "a": 2}',
+        b'{"a": {"[REPEATED]": [1, 2]}}',
+    ),
+]
 
 RETRY = """import desk
 
@@ -164,6 +218,8 @@ TOO_OFTEN = [
 CASES = {
     "an official host and another": OFFICIAL_CHANGES,
     "an official host": OFFICIAL_SAME,
+    "a field in another form": FIELDS,
+    "a body of another kind": KINDS,
     "an attempt": ATTEMPTS,
     "an attempt too much": TOO_OFTEN,
 }

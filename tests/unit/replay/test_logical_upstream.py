@@ -78,6 +78,9 @@ UPSTREAMS = {
     "http://[2001:db8::1]:8000/api/chat": "[2001:db8::1]:8000",
     "https://discord.com/api/channels/1/messages": "discord.com",
     "https://bücher.example/v1/messages": "xn--bcher-kva.example/v1",
+    "https://stra\u00dfe.example/v1/messages": "stra\u00dfe.example/v1",  # `strasse` for some clients only
+    "http://api.openai.com/v1/chat/completions": "api.openai.com/v1",  # in cleartext: whoever answers
+    "HTTP://desk.openai.azure.com/openai/deployments/gpt/chat/completions": "desk.openai.azure.com/openai",
     "https://a.example.com/v1/messages": "a/v1",
     "/v1/messages": "?",
     "": "?",
