@@ -22,6 +22,8 @@ from traceforge.errors import NotJSON
 
 _ENOUGH = DEPTH_MAX + 1
 REPEATED = "[REPEATED]"  # The name under which the values of a repeated name are collected.
+_REPEATED_TEXT = f'"{REPEATED}'.encode()
+_REPEATED_NAME = re.compile(rf"{re.escape(REPEATED)}=*\Z")
 
 # orjson reads an integer beyond 64 bits as a double. Such an integer has 19 digits or more, so at least four of the
 # bytes at every fourth place are digits in a row; looking at those first takes a twentieth of the expression's time.
@@ -66,13 +68,14 @@ def parse_all_members(data: bytes) -> JSON:
     """As `parse_exact_json`, but no member is lost: a name that an object has twice holds all its values.
 
     Readers differ in which of two members of one name they take. `{"a": 1, "a": 2}` is read as
-    `{"a": {"[REPEATED]": [1, 2]}}`.
+    `{"a": {"[REPEATED]": [1, 2]}}`. A member that is really called `[REPEATED]` is read as `[REPEATED]=`.
 
     Raises:
         NotJSON: as `parse_json`; or names repeat in a text that nests deeper than a third of DEPTH_MAX.
     """
     value = parse_exact_json(data)
-    if not has_repeated_names(data, value):
+    text = json_bytes(value)
+    if _REPEATED_TEXT not in text and not has_repeated_names(data, text):
         return value
     if is_deeper_than(value, DEPTH_MAX // 3):  # Each level becomes up to three.
         raise NotJSON("repeated names, nested too deeply", line=1, column=1, offset=0)
@@ -83,13 +86,12 @@ def parse_all_members(data: bytes) -> JSON:
 def _collect_members(pairs: list[tuple[str, JSON]]) -> JSONObject:
     values: dict[str, list[JSON]] = {}
     for name, value in pairs:
-        values.setdefault(name, []).append(value)
+        values.setdefault(f"{name}=" if _REPEATED_NAME.match(name) else name, []).append(value)
     return {name: items[0] if len(items) == 1 else {REPEATED: items} for name, items in values.items()}
 
 
-def has_repeated_names(data: bytes, value: JSON) -> bool:
-    """Whether an object of a JSON text, which was read as `value`, has two members of one name, at any depth."""
-    text = json_bytes(value)
+def has_repeated_names(data: bytes, text: bytes) -> bool:
+    """Whether an object of a JSON text has two members of one name, at any depth; `text` is its value again."""
     # Every member has a colon, so a text that lost one has fewer, unless one in a string was escaped.
     if text == data or (text.count(b":") == data.count(b":") and b"\\u003" not in data):
         return False

@@ -20,6 +20,7 @@ among the stored requests, so that unknown equals anything.
 from __future__ import annotations
 
 import base64
+import binascii
 import re
 from collections import Counter
 from collections.abc import Container, Sequence
@@ -33,8 +34,8 @@ from traceforge.errors import NotJSON
 from traceforge.exchange import Headers, find_header
 from traceforge.redact.redactions import REDACTED, Redaction
 from traceforge.replay.compared_body import (
-    drop_fields,
     UncomparedField,
+    drop_fields,
     find_uncompared_fields,
     is_at_field,
     renumber_ids,
@@ -47,10 +48,10 @@ from traceforge.replay.logical_upstream import (
     DeclaredUpstream,
     UpstreamNames,
     find_base_url,
-    hide_account,
     find_deployment,
-    replace_authority,
+    hide_account,
     is_same_host,
+    replace_authority,
 )
 from traceforge.replay.scoped_volatile import find_model, make_volatile_rules
 from traceforge.replay.volatile import VolatileRules
@@ -223,7 +224,7 @@ class RequestKeyer:
             value = parse_all_members(body)
         except NotJSON:
             return None
-        if drop_fields(value, prefix.uncompared_fields)[1]:
+        if self._redactor.is_stored_as_text(value) or drop_fields(value, prefix.uncompared_fields)[1]:
             return None  # A field that is not compared may hold a secret, which a response may repeat.
         compared = renumber_ids(value)
         text = exact_canonical_bytes(compared)
@@ -454,9 +455,13 @@ def _without_boundary(body: JSON, boundary: str) -> JSON:
     """Replace the random text between the parts of a form."""
     if isinstance(body, str):
         return _name_boundary(body.encode("utf-8", "surrogatepass"), boundary).decode("utf-8", "surrogatepass")
-    if isinstance(body, dict) and isinstance(body.get("b64"), str):
-        return {"b64": base64.b64encode(_name_boundary(base64.b64decode(str(body["b64"])), boundary)).decode()}
-    return body
+    if not isinstance(body, dict) or not isinstance(body.get("b64"), str):
+        return body
+    try:
+        data = base64.b64decode(str(body["b64"]))
+    except binascii.Error:  # a stored body that somebody edited
+        return body
+    return {"b64": base64.b64encode(_name_boundary(data, boundary)).decode()}
 
 
 def _name_boundary(data: bytes, boundary: str) -> bytes:

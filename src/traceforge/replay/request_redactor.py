@@ -10,7 +10,7 @@ from traceforge.exchange import Headers, find_header
 from traceforge.redact.redactions import Redaction
 from traceforge.redact.redactor import Redactor, is_redacted_by_type
 from traceforge.replay.fingerprints import HEADERS_PATH, PERSONAL_TYPES, URL_PATH, drop_credentials
-from traceforge.traces.body_reader import redact_request
+from traceforge.traces.body_reader import looks_like_another_body, redact_request
 
 
 class RedactedHead(NamedTuple):
@@ -56,6 +56,10 @@ class RequestRedactor:
 
     def redact_body(self, head: RedactedHead, body: bytes) -> tuple[JSON, list[Redaction]]:
         return redact_request(self._redactor, body, head.media_type, head.encodings)
+
+    def is_stored_as_text(self, body: JSON) -> bool:
+        """Whether a JSON body is stored as its text, because a value would look like another body."""
+        return looks_like_another_body(body)
 
     def find_header_redactions(self, headers: Headers) -> Sequence[Redaction]:
         """What is redacted in the headers. No key needs it: headers identify the caller."""

@@ -47,6 +47,7 @@ STREAM_MEDIA_TYPES = {
 }  # as the redactor knows them
 COMPACT = "compact"
 UNREADABLE = frozenset({EncodingState.FAILED, EncodingState.TOO_LARGE})
+_NOT_JSON_MEMBERS = ({"b64"}, {"omitted", "bytes", "digest"})  # of what is stored for a body that is not JSON
 
 TRACE_DEPTH = 50  # How much deeper a value is nested in a trace than in its body.
 
@@ -79,7 +80,18 @@ def read_request(redactor: Redactor, data: bytes, media_type: str, encodings: st
     if decoded.state is EncodingState.STALE:
         redacted = redactor.redact_body(data, media_type)
         return omit_body(redacted.value, decoded.state)._replace(redactions=redacted.log)
-    return read_body(redactor, decoded.body, media_type, parse_all_members)
+    body = read_body(redactor, decoded.body, media_type, parse_all_members)
+    if body.is_json and looks_like_another_body(body.value):
+        return RedactedBody(json_bytes(body.value).decode(), body.redactions)
+    return body
+
+
+def looks_like_another_body(value: JSON) -> bool:
+    """Whether a JSON body, stored as a value, would look like a body that is none: a text, bytes, or no body at all.
+
+    It is stored as its text. No other body has this text, because a text that is JSON is stored as a value.
+    """
+    return value is None or isinstance(value, str) or (isinstance(value, dict) and value.keys() in _NOT_JSON_MEMBERS)
 
 
 def read_body(
@@ -118,8 +130,8 @@ def redact_request(redactor: Redactor, data: bytes, media_type: str, encodings: 
             pass
         else:
             document = redactor.redact_json(value)
-            is_too_deep = _is_too_deep(data, value)
-            return (json_bytes(document.value).decode() if is_too_deep else document.value), document.log
+            is_text = looks_like_another_body(document.value) or _is_too_deep(data, value)
+            return (json_bytes(document.value).decode() if is_text else document.value), document.log
     body = read_request(redactor, data, media_type, encodings)
     return body.value, body.redactions
 

@@ -400,6 +400,9 @@ def test_many_damaged_texts_are_refused_exactly_when_node_refuses_them(
         ('{"a": 18446744073709551617, "a": -1}', {"a": {"[REPEATED]": [18446744073709551617, -1]}}),
         ('{"a": "\\u003A\\":", "b": [{"a": 1}]}', {"a": ':":', "b": [{"a": 1}]}),
         ('{"a": 18446744073709551617}', {"a": 18446744073709551617}),
+        ('{"a":{"[REPEATED]":[1,2]}}', {"a": {"[REPEATED]=": [1, 2]}}),
+        ('{"\\u005bREPEATED]":1,"[REPEATED]=":2}', {"[REPEATED]=": 1, "[REPEATED]==": 2}),
+        ('{"a": "[REPEATED]"}', {"a": "[REPEATED]"}),
     ],
 )
 def test_no_member_is_lost_where_names_repeat(text: str, value: JSON) -> None:

@@ -8,7 +8,9 @@ import json
 import random
 from collections.abc import Callable, Iterator
 from functools import partial
+from pathlib import Path
 from typing import Any, NamedTuple
+from urllib.parse import urlsplit
 
 import brotli
 import msgspec
@@ -19,10 +21,10 @@ from hypothesis import strategies as st
 
 from support.corpus import need_shared
 from support.corpus_traffic import interactions, one_in
-from support.exchanges import HOST, chat_request, make_exchange, recorded_exchange
+from support.exchanges import HOST, chat_answer, chat_request, make_exchange, recorded_exchange
 from support.json_mutations import Mutation, mutate, mutations
 from support.json_texts import fuzz, json_texts
-from support.replay_player import KEYS, keyed_request_of, stored_request_of
+from support.replay_player import KEYS, keyed_request_of, make_player, play, stored_request_of
 from support.wire_transcripts import CHAT, GENERATING, MESSAGES, OLLAMA_CHAT, RESPONSES
 from support.work_counts import count_lines
 from traceforge.canon import JSON, json_bytes
@@ -470,6 +472,63 @@ def test_repeated_names_are_another_request() -> None:
     for body in bodies:
         exchange = make_exchange(CHAT, body)
         assert keyed_request_of(exchange).key == stored_request_of(exchange).key
+
+
+def test_a_body_of_another_kind_is_another_request(tmp_path: Path) -> None:
+    """No body, a text, bytes, a broken encoding, a name that stands twice, and JSON that looks like one of them."""
+    failed = make_exchange(CHAT, b"\x1f\x8b, but no gzip", headers=(("Content-Encoding", "gzip"),))
+    bodies = [
+        b"", b"null", b'"null"', b'""', b"hello", b'"hello"', b'"\\"hello\\""', b"[null]", b"\xff", b'{"b64":"/w=="}',
+        b'"{\\"b64\\":\\"/w==\\"}"', b'{"a":1,"a":2}', b'{"a":{"[REPEATED]":[1,2]}}',
+        b'{"a":{"[REPEATED]=":[1,2]}}', json_bytes(keyed_request_of(failed).sent_body),
+    ]  # fmt: skip
+    exchanges = [make_exchange(CHAT, body, chat_answer("yes")) for body in bodies]
+
+    assert len(bodies) + 1 == len({keyed_request_of(exchange).key for exchange in [*exchanges, failed]})
+    for number, exchange in enumerate(exchanges):
+        assert keyed_request_of(exchange).key == stored_request_of(exchange).key
+        player = make_player(tmp_path / str(number), exchange)  # Also on the fast way, without redaction.
+        assert [number] == [place for place, other in enumerate(exchanges) if play(player, other).unmatched is None]
+
+
+def test_json_that_looks_like_bytes_can_have_the_type_of_a_form() -> None:
+    """Stored, or sent; and its base64 may be none."""
+    head = (("Content-Type", "multipart/form-data; boundary=x"),)
+    sent = KEYS.key_request("POST", f"{HOST}/files", head, b'{"b64":"a"}')
+
+    assert '{"b64":"a"}' == sent.sent_body
+    assert sent.key != KEYS.key_stored_request("POST", f"{HOST}/files", head, {"b64": "a"}).key
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("https://api.openai.com/v1/chat/completions", "http://api.openai.com/v1/chat/completions"),
+        ("https://api.openai.com/v1/chat/completions", "https://api.openai.com/v1/chat/completions/"),
+        (
+            "https://a.openai.azure.com/openai/deployments/one/extensions/chat/completions",
+            "https://a.openai.azure.com/openai/deployments/two/extensions/chat/completions",
+        ),
+        (
+            "https://eu-aiplatform.googleapis.com/v1/projects/p/locations/eu/endpoints/1/chat/completions",
+            "https://eu-aiplatform.googleapis.com/v1/projects/p/locations/eu/endpoints/2/chat/completions",
+        ),
+        (
+            "https://generativelanguage.googleapis.com/v1beta/models/a%2Fmodels%2Fb:generateContent",
+            "https://generativelanguage.googleapis.com/v1beta/models/b:generateContent",
+        ),
+        (
+            "https://generativelanguage.googleapis.com/v1beta/models/a%2Fmodels%2Fb:generateContent",
+            "https://generativelanguage.googleapis.com/v1beta/models/a%2Fmodels%2Fc:generateContent",
+        ),
+    ],
+)
+def test_an_address_of_a_provider_counts_but_for_the_account(before: str, after: str) -> None:
+    """The scheme, a slash at its end, and what answers: a deployment or an endpoint, wherever the path has it."""
+    keys = {KEYS.key_request("POST", url, (JSON_TYPE, ("Host", urlsplit(url).netloc)), b"{}").key
+            for url in (before, after)}  # fmt: skip
+
+    assert 2 == len(keys)
 
 
 def test_a_charset_other_than_utf_8_is_another_request() -> None:
