@@ -182,7 +182,7 @@ def find_unstable(endpoint: Endpoint, answer: ParsedResponse) -> list[str]:
     """The encodings of the unified view, plain or stream, that read back differently."""
     assert answer.unified is not None
     unstable = []
-    for way in ("plain", "stream"):
+    for way in ("plain", "stream") if endpoint.dialect is not None else ():  # Nobody knows how others are written.
         reread_answer = reread(endpoint, answer.unified, way)
         ended = reread_answer.ending is ResponseEnding.COMPLETE or answer.ending is not ResponseEnding.COMPLETE
         if reread_answer.unified != answer.unified or not ended:

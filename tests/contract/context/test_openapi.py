@@ -125,8 +125,8 @@ def test_schemathesis_finds_no_operation_that_works_without_an_api_key(store: St
 
 @pytest.mark.slow
 def test_schemathesis_finds_no_error_in_many_more_requests(site: RunningServer, store: Store) -> None:
-    """The same, fifteen times as often."""
-    assert _try_all(site, store, 60) > 1000
+    """The same, five times as often."""
+    assert _try_all(site, store, 20) > 300
 
 
 @pytest.mark.soak

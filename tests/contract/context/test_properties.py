@@ -192,7 +192,7 @@ def test_any_sequence_of_operations_keeps_every_invariant(shared_store: Store) -
 @pytest.mark.slow
 def test_many_sequences_of_operations_keep_every_invariant(shared_store: Store) -> None:
     """The same, for longer."""
-    _run(shared_store, 150, 40)
+    _run(shared_store, 60, 40)
 
 
 @pytest.mark.soak

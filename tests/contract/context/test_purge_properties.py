@@ -338,7 +338,7 @@ def _summarize(counts: Counter[str], backend: str) -> str:
 @pytest.mark.slow
 def test_many_sequences_with_purges_keep_every_invariant(shared_store: Store, backend: str) -> None:
     """The same, for longer."""
-    counts = _run(shared_store, 200 if backend == "sqlite" else 40, 40)
+    counts = _run(shared_store, 80 if backend == "sqlite" else 20, 40)
 
     assert {"purge art", "purge ses"} <= counts.keys()
 

@@ -588,10 +588,10 @@ def test_every_document_has_the_hashes_that_the_seeds_snippet_gives(seed_snippet
 
 
 @pytest.mark.slow
-@settings(max_examples=2000, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=400, deadline=None, suppress_health_check=list(HealthCheck))
 @given(texts=st.lists(_document_texts(), min_size=1, max_size=5))
 def test_many_documents_have_the_hashes_that_the_seeds_snippet_gives(seed_snippet: Node, texts: list[str]) -> None:
-    """The same for thousands of documents."""
+    """The same for a thousand documents; `make soak` tries more."""
     _assert_hashed_as_node_does(seed_snippet, texts)
 
 
