@@ -31,9 +31,9 @@ from traceforge.report.observation_text import observation_lines
 from traceforge.report.text_format import finding_lines, hint_line
 from traceforge.snapshots.gate.gate_findings import NEW_RULE
 from traceforge.snapshots.gate.gate_judgement import RunObservations, judge_run, merge_observations
-from traceforge.snapshots.gate.nested_projects import compare_project
+from traceforge.snapshots.gate.nested_projects import compare_project, list_gone_files
 from traceforge.snapshots.gate.suite_process import OFF, RECORD, SuiteProcess
-from traceforge.snapshots.gate.unselected_tests import find_unselected_tests
+from traceforge.snapshots.gate.unselected_tests import find_failed_tests, find_unselected_tests
 from traceforge.terminal import escape_text, one_line, print_text
 
 if TYPE_CHECKING:
@@ -56,6 +56,7 @@ class PluginGate:
         self._session: pytest.Session | None = None  # once it has ended
         self._lines: list[str] = []
         self._base_line = ""
+        self._gone_files: Sequence[str] = ()  # of tests with approved calls, in CI
         self._is_red = False
         self._is_open = False
         self._is_answering = self._was_resumed = self._stands_down = False
@@ -98,6 +99,7 @@ class PluginGate:
             return ()
         compared = compare_project(self.process.snapshots, None, list_asked_paths(self._config))
         self._base_line = compared.line
+        self._gone_files = list_gone_files(self.process.snapshots) if is_ci() and not compared.findings else ()
         return compared.findings
 
     def close(self, *, keeps_answering: bool = False) -> None:
@@ -297,8 +299,12 @@ class PluginGate:
         self._lines += [f"{replayed} call{'' if replayed == 1 else 's'} replayed", *observation_lines(observations)]
         self._lines += [f"note: {note}" for note in self.process.snapshots.tree_report.notes]
         words = ["pytest", *map(str, self._config.invocation_params.args)]
-        unselected = find_unselected_tests(self.process.snapshots, tests, words)
-        for finding in [*judgement.unchecked, *unselected]:
+        has_passed = self._session is not None and self._session.exitstatus == pytest.ExitCode.OK
+        unselected = find_unselected_tests(
+            self.process.snapshots, tests, words, observations, self._gone_files, has_passed=has_passed
+        )
+        failed = find_failed_tests(self.process.snapshots, tests, observations.broken_scopes) if has_passed else ()
+        for finding in [*judgement.unchecked, *unselected, *failed]:
             self._fail(f"unchecked: {finding.message}", hint_line(finding.hint))
         if observations.missed_scopes:
             self._lines.append(

@@ -14,7 +14,6 @@ from dataclasses import replace
 from functools import cached_property
 
 from traceforge.build_environment import is_ci
-from traceforge.capture.hook.pytest_scopes import PREFIX as SHARED_PREFIX
 from traceforge.capture.run.suite_events import SuiteEvents
 from traceforge.config import (
     CONFIG_FILE,
@@ -30,17 +29,21 @@ from traceforge.replay.player import Player
 from traceforge.snapshots.formats.approval_format import load_approvals
 from traceforge.snapshots.formats.approved_policy import POLICY_RULE
 from traceforge.snapshots.gate.gate_findings import GateFinding
-from traceforge.snapshots.gate.unselected_tests import find_unselected_tests, find_whole_paths
+from traceforge.snapshots.gate.gate_judgement import RunObservations
+from traceforge.snapshots.gate.unselected_tests import (
+    find_unselected_tests,
+    find_whole_paths,
+    is_below,
+    list_subfolders,
+)
 from traceforge.snapshots.tree.approval_chain import ApprovalChain
 from traceforge.snapshots.tree.approved_calls import ApprovedCall
 from traceforge.snapshots.tree.base_commit import BaseCheck, check_against_base, find_gone_files, has_tree_of_base
 from traceforge.snapshots.tree.project_snapshots import ProjectSnapshots, open_snapshots
-from traceforge.snapshots.tree.run_scopes import is_test_scope
+from traceforge.snapshots.tree.run_scopes import find_scope_file, is_command_scope
 
 _SIGN_HINT = 'Set "approvals": { "require_signed": true } there too, and approve it with a signature.'
 _DAMAGED_HINT = "Restore it: git checkout COMMIT -- FOLDER. A tree that is the same in the base may be damaged."
-_GONE_HINT = 'Restore it, or remove its snapshots one by one: traceforge snapshot rm ID --reason "…"'
-SKIPPED_FOLDERS = frozenset({"__pycache__", "node_modules", "site-packages"})  # and those with a leading dot
 
 
 def list_nested_folders(project: str, paths: Sequence[str]) -> list[str]:
@@ -52,17 +55,9 @@ def list_nested_folders(project: str, paths: Sequence[str]) -> list[str]:
         while folder.startswith(os.path.join(project, "")):
             folders.add(folder)
             folder = os.path.dirname(folder)
-        folders.update(_list_subfolders(path))
+        folders.update(list_subfolders(path))
     nested = [folder for folder in folders if os.path.lexists(os.path.join(folder, SNAPSHOTS_DIR))]
     return sorted((folder for folder in nested if folder != project), key=lambda folder: (-len(folder), folder))
-
-
-def _list_subfolders(top: str) -> Iterator[str]:
-    for folder, names, files in os.walk(top):
-        if "pyvenv.cfg" in files:
-            names.clear()
-        names[:] = [name for name in names if not name.startswith(".") and name not in SKIPPED_FOLDERS]
-        yield folder
 
 
 def compare_project(
@@ -117,6 +112,13 @@ def _requires_signatures(project: str) -> bool:
         return True
 
 
+def list_gone_files(snapshots: ProjectSnapshots) -> list[str]:
+    """The files of scopes with approved calls that the base of the build has and the checkout lacks."""
+    scopes = {turn.scope for call in snapshots.approved_calls for turn in call.turns}
+    files = {find_scope_file(scope) for scope in scopes if not is_command_scope(scope)}
+    return find_gone_files(snapshots.loaded.project, files - {""})
+
+
 class NestedProject:
     """A project below another one; its snapshots are opened when they are first needed."""
 
@@ -168,8 +170,7 @@ class NestedProject:
     @cached_property
     def gone_files(self) -> list[str]:
         """The files of tests with approved calls that the base of the build has and the checkout lacks."""
-        scopes = {turn.scope for call in self.snapshots.approved_calls for turn in call.turns}
-        return find_gone_files(self.folder, {scope.partition("::")[0] for scope in scopes if is_test_scope(scope)})
+        return list_gone_files(self.snapshots)
 
     @property
     def failure(self) -> str:
@@ -210,7 +211,7 @@ class NestedProjects:
         """The project of a test, a fixture or an import; None: it belongs to no project below."""
         if not self.projects:
             return None
-        file = _find_file_name(scope)
+        file = find_scope_file(scope)
         if file not in self._owners:
             self._owners[file] = self._find_nearest(file) if file else None
         return self._owners[file]
@@ -270,7 +271,7 @@ def find_left_out_projects(
     projects: Iterable[NestedProject], judged: Collection[str], words: Sequence[str]
 ) -> Iterator[Finding]:
     """In CI: tests with approved calls of projects of which nothing was collected, although the command `words` asks
-    for all tests, also where their files are gone since the base; and the trees of such projects that cannot be used,
+    for all tests, also where their files are gone; and the trees of such projects that cannot be used,
     unless they are the same in the base.
     """
     paths = find_whole_paths(words) if is_ci() else None
@@ -278,26 +279,11 @@ def find_left_out_projects(
         if nested.folder in judged:
             continue
         if nested.can_answer:
-            yield from map(nested.name_location, find_unselected_tests(nested.snapshots, {}, words))
-        if not any(_is_below(nested.folder, path) for path in paths or ()):
-            continue
-        if nested.can_answer:
-            for file in nested.gone_files:
-                name = f"{nested.prefix}{file}"
-                message = f"{name} is gone since the base of the build, and its approved calls were not compared"
-                yield Finding(name, "", IO, message, _GONE_HINT)
-        elif not nested.is_unchanged:
+            unselected = find_unselected_tests(
+                nested.snapshots, {}, words, RunObservations(), nested.gone_files, prefix=nested.prefix
+            )
+            yield from map(nested.name_location, unselected)
+        elif any(is_below(nested.folder, path) for path in paths or ()) and not nested.is_unchanged:
             tree = f"{nested.prefix}{SNAPSHOTS_DIR}"
             message = f"{tree} cannot be used, and none of its tests ran: {nested.failure}"
             yield Finding(tree, "", IO, message, _DAMAGED_HINT.replace("FOLDER", tree))
-
-
-def _is_below(folder: str, path: str) -> bool:
-    return os.path.join(folder, "").startswith(os.path.join(path, ""))
-
-
-def _find_file_name(scope: str) -> str:
-    """The file or folder in a scope: of the module that sets a fixture up, else of what defines it; "" for none."""
-    if scope.startswith(SHARED_PREFIX):
-        _, _, scope = scope.rpartition(" of ") if " of " in scope else scope.rpartition(" ")
-    return scope.partition("::")[0]

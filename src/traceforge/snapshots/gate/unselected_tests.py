@@ -1,25 +1,32 @@
 """Tests with approved calls that a build left out although its command asks for all of them.
 
-In: the command that ran pytest, the tests that ran, and the approved calls. Out: a finding for each test that exists
-and did not run. Never: judges on a developer's machine, a command that may choose tests itself, or a removed test,
-whose snapshots are unused.
+In: the command that ran pytest, what ran, and the approved calls. Out: a finding for each test, fixture or import
+that did not run, for each file of tests that is gone, and for each test that failed in a run that passed. Never:
+judges on a developer's machine what did not run, or a command that may choose tests itself.
 
 Which tests run is decided by the command, and by files that a pull request can bring: `-k` or `--deselect` in
-`addopts`, `python_functions`, a `conftest.py` that drops tests. What these leave out is not compared.
+`addopts`, `python_functions`, a `conftest.py` that drops tests, a removed folder. What these leave out is not
+compared.
 """
 
 from __future__ import annotations
 
 import os
-from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
+from functools import cached_property
 
 from traceforge.build_environment import build_environment, is_ci
+from traceforge.config import current_folder
 from traceforge.findings import IO, Finding
 from traceforge.snapshots.gate.gate_findings import describe_calls
+from traceforge.snapshots.gate.gate_judgement import RunObservations
+from traceforge.snapshots.tree.approved_calls import ApprovedCall
+from traceforge.snapshots.tree.call_counts import FAILED
 from traceforge.snapshots.tree.project_snapshots import ProjectSnapshots, make_run_scopes
-from traceforge.snapshots.tree.run_scopes import is_test_scope
+from traceforge.snapshots.tree.run_scopes import find_scope_file, is_command_scope, is_shared_scope, is_test_scope
+
+SKIPPED_FOLDERS = frozenset({"__pycache__", "node_modules", "site-packages"})  # and those with a leading dot
 
 # Options of pytest and its common plugins that choose no tests. With any other option, the command may.
 HARMLESS_OPTIONS = frozenset(
@@ -44,37 +51,149 @@ SHORT_OPTIONS_WITH_TEXT = ("-r", "-n", "-W")  # such as -ra and -n2
 PYTEST_NAMES = frozenset({"pytest", "py.test"})
 
 _HINT = "Run it, or list it in test.may_skip; a subset that the command itself names is not judged."
+_GONE_HINT = 'Restore it, or remove its snapshots one by one: traceforge snapshot rm ID --reason "…"'
+_SILENT_HINT = "Look for pytest_cmdline_main in a conftest.py, and for a module that is named pytest."
+_FAILED_HINT = "Let the command exit with the code of pytest; a conftest.py may change it."
 
 
 def find_unselected_tests(
-    snapshots: ProjectSnapshots, tests: Mapping[str, str], words: Sequence[str]
+    snapshots: ProjectSnapshots,
+    tests: Mapping[str, str],
+    words: Sequence[str],
+    observations: RunObservations,
+    gone_files: Collection[str] = (),
+    *,
+    has_passed: bool = True,
+    prefix: str = "",
 ) -> Iterator[Finding]:
-    """In CI: tests with approved calls that did not run, although the command `words` chooses no tests."""
+    """In CI: tests, fixtures and imports with approved calls that did not run, although the command `words` chooses
+    no tests; and files of such tests that are gone, unless all their calls are made elsewhere now.
+
+    `gone_files` are those that the base of the build has; `prefix` is what their names begin with in the current
+    folder. `has_passed`: the command exited with 0; a failed run is red, and may have ended early.
+    """
     paths = find_whole_paths(words) if is_ci() else None
-    if paths is None or "failed" in tests.values():  # A failed run is red, and may have ended early.
+    if paths is None or (not has_passed and FAILED in tests.values()):
         return
-    call_counts = Counter(scope for call in snapshots.approved_calls for scope in {turn.scope for turn in call.turns})
-    scopes = make_run_scopes(snapshots.loaded, {*tests})
+    used_ids = {name for _, name, _ in observations.uses}
+    outcomes = observations.list_outcomes(tests)
+    run_scopes = make_run_scopes(snapshots.loaded, {*tests})
+    places = _ScopePlaces(snapshots.loaded.project, gone_files)
     skipped_modules = tuple(f"{name}::" for name in tests if "::" not in name)
-    for scope, calls in sorted(call_counts.items()):
-        path = scopes.find_file(scope)
+    gone_names: dict[str, None] = {}
+    for scope, approved_calls in sorted(_list_calls(snapshots).items()):
         if (
-            is_test_scope(scope)
-            and scope not in tests
-            and path
-            and any(os.path.join(path, "").startswith(os.path.join(folder, "")) for folder in paths)
-            and not scope.startswith(skipped_modules)
-            and not scopes.is_removed(scope)
-            and not any(scope == name or fnmatchcase(scope, name) for name in snapshots.loaded.config.test.may_skip)
+            scope in outcomes
+            or not scope
+            or is_command_scope(scope)
+            or scope.startswith(skipped_modules)
+            or run_scopes.is_removed(scope)
+            or any(scope == name or fnmatchcase(scope, name) for name in snapshots.loaded.config.test.may_skip)
         ):
-            yield Finding(scope, "", IO, f"{scope} did not run, and {describe_calls(calls)} not compared", _HINT)
+            continue
+        file = find_scope_file(scope)
+        is_gone = places.is_gone(file)
+        # Another test, or a fixture of another name, may make its calls now.
+        may_have_moved = is_gone or is_shared_scope(scope)
+        calls = [call for call in approved_calls if not may_have_moved or call.id not in used_ids]
+        if not calls or not places.is_below(file, paths):
+            continue
+        if is_gone:
+            gone_names[f"{prefix}{file}"] = None
+        else:
+            message = f"{scope} did not run, and {describe_calls(len(calls))} not compared"
+            yield Finding(scope, "", IO, message, _HINT)
+    for name in gone_names:
+        yield Finding(name, "", IO, f"{name} is gone, and its approved calls were not compared", _GONE_HINT)
+
+
+def find_failed_tests(
+    snapshots: ProjectSnapshots, tests: Mapping[str, str], broken_scopes: Iterable[str]
+) -> Iterator[Finding]:
+    """Tests and fixtures with approved calls that failed, in a run that passed nevertheless: their calls are not
+    counted. A fixture that ends with a skip counts only where a test has failed.
+    """
+    failed = {scope for scope, outcome in tests.items() if outcome == FAILED}
+    for scope, calls in sorted(_list_calls(snapshots).items()):
+        if scope in failed or (failed and scope in broken_scopes):
+            message = f"{scope} failed, the run passed, and {describe_calls(len(calls))} not compared"
+            yield Finding(scope, "", IO, message, _FAILED_HINT)
+
+
+def _list_calls(snapshots: ProjectSnapshots) -> dict[str, list[ApprovedCall]]:
+    """The approved calls of each scope."""
+    calls: dict[str, list[ApprovedCall]] = {}
+    for call in snapshots.approved_calls:
+        for scope in {turn.scope for turn in call.turns}:
+            calls.setdefault(scope, []).append(call)
+    return calls
+
+
+class _ScopePlaces:
+    """Where the files of scopes are: node ids begin in the current folder, the project, or a folder below it."""
+
+    def __init__(self, project: str, gone_files: Collection[str]) -> None:
+        self._project = os.path.realpath(project)
+        self._gone_files = gone_files
+        self._starts = list(dict.fromkeys([os.path.realpath(current_folder()), self._project]))
+
+    @cached_property
+    def _folders(self) -> list[str]:
+        return list(list_subfolders(self._project))
+
+    def _find_files(self, file: str) -> list[str]:
+        for starts in (self._starts, () if os.path.isabs(file) else self._folders):
+            if files := [path for start in starts if os.path.exists(path := os.path.join(start, file))]:
+                return files
+        return []
+
+    def is_gone(self, file: str) -> bool:
+        return file in self._gone_files or not self._find_files(file)
+
+    def is_below(self, file: str, paths: Sequence[str]) -> bool:
+        """Whether the file is, or was, in one of the paths: by its name, or where links lead."""
+        files = [] if file in self._gone_files else self._find_files(file)
+        files = files or [os.path.join(start, file) for start in self._starts]
+        return any(
+            is_below(form, path) for name in files for form in (name, os.path.realpath(name)) for path in paths
+        )
+
+
+def is_below(file: str, folder: str) -> bool:
+    """Whether a path is a folder, or in it."""
+    return os.path.join(file, "").startswith(os.path.join(folder, ""))
+
+
+def list_subfolders(top: str) -> Iterator[str]:
+    """A folder and all below it that may have tests."""
+    for folder, names, files in os.walk(top):
+        if "pyvenv.cfg" in files:
+            names.clear()
+        names[:] = [name for name in names if not name.startswith(".") and name not in SKIPPED_FOLDERS]
+        yield folder
+
+
+def find_pytest(words: Sequence[str]) -> int | None:
+    """Where a command names pytest; None if it does not."""
+    return next((index for index, word in enumerate(words) if os.path.basename(word) in PYTEST_NAMES), None)
+
+
+def find_silent_pytest(
+    approved_calls: Iterable[ApprovedCall], tests: Mapping[str, str], words: Sequence[str]
+) -> Iterator[Finding]:
+    """A pytest that passed and reported no test, although tests have approved calls: a `conftest.py` may have kept it
+    from running, or another program may have its name.
+    """
+    scopes = {turn.scope for call in approved_calls for turn in call.turns}
+    if find_pytest(words) is not None and not tests and any(map(is_test_scope, scopes)):
+        yield Finding("(the command)", "", IO, "pytest reported no test, and exited with 0", _SILENT_HINT)
 
 
 def find_whole_paths(words: Sequence[str]) -> list[str] | None:
     """The files and folders that a pytest command asks for as a whole; None if it may choose tests, or runs something
     else than pytest.
     """
-    index = next((place for place, word in enumerate(words) if os.path.basename(word) in PYTEST_NAMES), None)
+    index = find_pytest(words)
     if index is None:
         return None
     paths: list[str] = []
@@ -98,5 +217,5 @@ def find_whole_paths(words: Sequence[str]) -> list[str] | None:
         elif "::" in word:
             return None
         else:
-            paths.append(os.path.realpath(word))
-    return paths or [os.path.realpath(os.curdir)]
+            paths += [os.path.abspath(word), os.path.realpath(word)]  # A pull request can make it a link.
+    return list(dict.fromkeys(paths)) or [os.path.realpath(os.curdir)]

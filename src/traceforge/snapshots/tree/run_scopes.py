@@ -19,7 +19,9 @@ from traceforge.capture.hook.pytest_scopes import PREFIX as SHARED_PREFIX
 from traceforge.errors import CannotRead
 from traceforge.files import read_file
 
+_IMPORT = "import of "
 COMMAND_PREFIX = "$ "  # starts the scope of a command
+_FIXTURE = re.compile(r"(?P<scope>\w+) fixture (?P<name>[^\[]*?)(?:\[.*\])?(?: of (?P<node>.+))?", re.DOTALL)
 _PYTHON = r"python[0-9.]*(?:\.exe)?"
 
 
@@ -45,6 +47,20 @@ def is_command_scope(scope: str) -> bool:
 def is_shared_scope(scope: str) -> bool:
     """Whether tests of a pytest process share the scope: a wide fixture, an import, the start of pytest."""
     return scope.startswith(SHARED_PREFIX)
+
+
+def find_scope_file(scope: str) -> str:
+    """The file or folder in a scope: of the module that sets a fixture up, else of what defines it; "" for none."""
+    if not is_shared_scope(scope):
+        return scope.partition("::")[0]
+    name = scope.removeprefix(SHARED_PREFIX)
+    if name.startswith(_IMPORT):
+        return name.removeprefix(_IMPORT)
+    match = _FIXTURE.fullmatch(name)
+    if match is None:
+        return ""
+    node = match["node"] or match["name"].rpartition("::")[0]
+    return node.partition("::")[0]
 
 
 def find_gone_cases(scopes: Iterable[str], collected: Collection[str]) -> list[str]:
@@ -77,11 +93,6 @@ class RunScopes:
     def is_removed(self, scope: str) -> bool:
         """Whether the test, or this case of it, was deleted or renamed."""
         return is_test_scope(scope) and scope not in self._ran and (scope in self._gone_cases or self._is_gone(scope))
-
-    def find_file(self, scope: str) -> str:
-        """The real path of a test's file; "" if there is none."""
-        path = self._find_file(_file_of(scope))
-        return os.path.realpath(path) if path else ""
 
     def _is_removed_test(self, scope: str) -> bool:
         file, _, node = scope.partition("::")

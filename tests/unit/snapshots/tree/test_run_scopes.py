@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from traceforge.snapshots.tree.run_scopes import TESTS_LENGTH_MAX, RunScopes, narrow_command
+from traceforge.snapshots.tree.run_scopes import TESTS_LENGTH_MAX, RunScopes, find_scope_file, narrow_command
 
 
 @pytest.mark.parametrize(
@@ -58,3 +58,21 @@ def test_the_command_to_copy_is_short(
 
     assert narrowed == result
     assert len(result) <= len(command) + TESTS_LENGTH_MAX + 1
+
+
+@pytest.mark.parametrize(
+    ("scope", "file"),
+    [
+        ("tests/test_a.py::TestA::test_b[x::y]", "tests/test_a.py"),
+        ("@ import of tests/test_a.py", "tests/test_a.py"),
+        ("@ session fixture tests/menu::menu", "tests/menu"),
+        ("@ session fixture tests::menu[a cup of tea]", "tests"),
+        ("@ module fixture tests::menu[a b] of tests/test_a.py", "tests/test_a.py"),
+        ("@ class fixture tests/test_a.py::TestA::menu", "tests/test_a.py"),
+        ("@ session fixture menu", ""),
+        ("@ start of pytest", ""),
+    ],
+)
+def test_the_file_of_a_scope_is_that_of_its_test_or_fixture(scope: str, file: str) -> None:
+    """The value of a parametrised fixture may contain any words."""
+    assert file == find_scope_file(scope)

@@ -1,0 +1,199 @@
+"""A pull request that leaves approved calls out of a build: what did not run was not compared, and is not green.
+
+The tests of the project are in several folders; a fixture and an import make calls, too. `traceforge test` and plain
+pytest judge alike, with a known base and without one.
+"""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from flows.test_plugin_projects import commit, pull_request
+from flows.test_same_verdict import APP
+from support.gate_project import Site
+from support.model_servers import model_server
+
+FILES = {
+    "pytest.ini": "[pytest]\npythonpath = .\n",
+    "app.py": APP,
+    "tests/unit/test_soup.py": "from app import ask\n\n\ndef test_soup():\n    ask('Name a soup.')\n",
+    "tests/law/test_law.py": "from app import ask\n\n\ndef test_law():\n    ask('Name a law.')\n",
+    "tests/menu/conftest.py": "import pytest\nfrom app import ask\n\n\n@pytest.fixture(scope='session')\n"
+    "def menu():\n    return ask('Name a dish.')\n",
+    "tests/menu/test_menu.py": "def test_menu(menu):\n    pass\n",
+    "tests/song/test_song.py": "from app import ask\n\nSONG = ask('Sing a song.')\n\n\ndef test_song():\n    pass\n",
+}
+
+
+@pytest.fixture(scope="module")
+def approved(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+    """A project with approved calls in two tests, a fixture and an import."""
+    folder = tmp_path_factory.mktemp("project")
+    write(folder, FILES)
+    with model_server() as server:
+        site = Site(folder, Path(sys.executable), server, "tests")
+        assert 0 == (ran := site.run("record", *site.pytest("tests"))).code, ran
+        assert 0 == (ran := site.approve()).code, ran
+        shutil.rmtree(folder / ".ai-tests")
+        yield site
+
+
+@pytest.fixture
+def site(approved: Site, tmp_path: Path) -> Iterator[Site]:
+    """A fresh checkout, and a provider with other answers that must see no request."""
+    with model_server(salt="another") as other:
+        yield approved.at(tmp_path / "checkout", other)
+        assert 0 == other.served
+
+
+def write(folder: Path, files: dict[str, str]) -> None:
+    for name, text in files.items():
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+
+
+def _ignore(folder: str) -> Callable[[Path], None]:
+    return lambda checkout: write(checkout, {"conftest.py": f"collect_ignore = ['{folder}']\n"})
+
+
+def _remove_folder(checkout: Path) -> None:
+    shutil.rmtree(checkout / "tests" / "law")
+
+
+def _lead_out_by_a_link(checkout: Path) -> None:
+    shutil.move(checkout / "tests" / "law", checkout / "attic" / "law")
+    (checkout / "tests" / "law").symlink_to("../attic/law")
+    _ignore("tests/law")(checkout)
+
+
+def _replace_tests_by_a_link(checkout: Path) -> None:
+    (checkout / "tests").rename(checkout / "others")
+    shutil.rmtree(checkout / "others" / "law")
+    (checkout / "tests").symlink_to("others")
+
+
+def _remove_folder_and_leave_a_copy(checkout: Path) -> None:
+    shutil.copytree(checkout / "tests", checkout / "attic" / "tests")
+    _remove_folder(checkout)
+
+
+PASS_ANYWAY = """
+import pytest
+def pytest_collection_modifyitems(items):
+    items[:] = [item for item in items if "law" not in item.name]
+@pytest.hookimpl(tryfirst=True)
+def pytest_sessionfinish(session):
+    session.exitstatus = 0
+"""
+
+
+def _fail_in_another_test(checkout: Path) -> None:
+    write(checkout, {"conftest.py": PASS_ANYWAY, "tests/unit/test_other.py": "def test_other():\n    assert False\n"})
+
+
+def _fail_in_the_test(checkout: Path) -> None:
+    all_tests = PASS_ANYWAY.replace('"law" not in item.name', "True")
+    write(checkout, {"conftest.py": all_tests, "tests/law/test_law.py": "def test_law():\n    assert False\n"})
+
+
+GONE = "tests/law/test_law.py is gone, and its approved calls were not compared"
+NOT_RUN = "{} did not run, and its approved call was not compared"
+LAW = "tests/law/test_law.py::test_law"
+ATTACKS: dict[str, tuple[Callable[[Path], None], str]] = {
+    "a removed folder": (_remove_folder, GONE),
+    "an ignored fixture": (_ignore("tests/menu"), NOT_RUN.format("@ session fixture tests/menu::menu")),
+    "an ignored import": (_ignore("tests/song"), NOT_RUN.format("@ import of tests/song/test_song.py")),
+    "a link out of the tests": (_lead_out_by_a_link, NOT_RUN.format(LAW)),
+    "a link for the tests": (_replace_tests_by_a_link, GONE),
+    "a copy elsewhere": (_remove_folder_and_leave_a_copy, GONE),
+    "a failure that does not count": (_fail_in_another_test, NOT_RUN.format(LAW)),
+    "a failed test that does not count": (
+        _fail_in_the_test,
+        f"{LAW} failed, the run passed, and its approved call was not compared",
+    ),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ATTACKS)
+def test_approved_calls_that_a_pull_request_leaves_out_are_not_green(site: Site, name: str) -> None:
+    base = commit(site.folder)
+    attack, message = ATTACKS[name]
+    attack(site.folder)
+    variables = pull_request(site, base)
+
+    tested = site.run("test", *site.pytest("tests"), **variables)
+    plugged = site.plugin(**variables)
+
+    assert (3, True) == (tested.code, message in tested.err), tested
+    assert (1, True) == (plugged.code, message in plugged.out), plugged
+
+
+@pytest.mark.slow
+def test_a_removed_folder_of_tests_is_not_green_without_a_base(site: Site) -> None:
+    """The snapshots name the files of their tests."""
+    _remove_folder(site.folder)
+
+    tested = site.run("test", *site.pytest("tests"), CI="true")
+    plugged = site.plugin(CI="true")
+
+    assert (3, True) == (tested.code, GONE in tested.err), tested
+    assert (1, True) == (plugged.code, GONE in plugged.out), plugged
+
+
+@pytest.mark.slow
+def test_a_moved_folder_of_tests_is_green(site: Site) -> None:
+    """All its calls are made, in another file."""
+    base = commit(site.folder)
+    (site.folder / "tests" / "law").rename(site.folder / "tests" / "laws")
+    variables = pull_request(site, base)
+
+    tested = site.run("test", *site.pytest("tests"), **variables)
+    plugged = site.plugin(**variables)
+
+    assert (0, 0) == (tested.code, plugged.code), (tested, plugged)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("option", ["--help", "--markers", "--fixtures"])
+def test_a_file_with_which_pytest_only_prints_is_not_green_in_a_build(site: Site, option: str) -> None:
+    """The command line may say so, and a developer's own file."""
+    write(site.folder, {"pytest.ini": f"{FILES['pytest.ini']}addopts = {option}\n"})
+
+    here = site.plugin()
+    by_file = site.plugin(CI="true")
+    by_command = site.plugin(option, CI="true")
+
+    assert (0, True) == (here.code, by_file.code != 0), by_file
+    if option != "--fixtures":
+        assert 0 == by_command.code, by_command
+
+
+CALL_BY_HAND = """from app import ask
+def pytest_cmdline_main(config):
+    ask('Name a soup.')
+    return 0
+"""
+SILENT = {
+    "conftest.py": CALL_BY_HAND,
+    "pytest.py": "from app import ask\nask('Name a soup.')\nprint('2 passed')\n",
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", SILENT)
+def test_a_pytest_that_reports_no_test_is_not_green(site: Site, name: str) -> None:
+    """Although an approved call was made, and the command chooses tests itself."""
+    base = commit(site.folder)
+    write(site.folder, {name: SILENT[name]})
+    variables = pull_request(site, base)
+
+    tested = site.run("test", *site.pytest("-k", "soup or law", "tests"), **variables)
+
+    assert (3, True) == (tested.code, "pytest reported no test, and exited with 0" in tested.err), tested
