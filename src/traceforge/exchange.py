@@ -44,6 +44,7 @@ class Caller(Struct, frozen=True, array_like=True, omit_defaults=True):
     step_index: int | None = None
     parent_trace_id: str = ""
     state: OpenObject | None = None
+    worker: str = ""  # of pytest-xdist, where one player answers several
 
 
 class Exchange(Struct, frozen=True, array_like=True):

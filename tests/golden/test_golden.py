@@ -67,6 +67,7 @@ FILES = {
     "snapshot-0.9.0-migrated.json": "b5b9d40f96c53ed101d86ddb4dc498ec49bfa05d16c4d1972486bf88b5a54838",
     "snapshot-0.9.0.json": "60a1bd08bb121dda2df35c2dc28f1a34fc438482e041f7fa5c619f1677a5dd20",
     "snapshot-1.0.0-calls.json": "b9115f3dae30dc5a6c25f93046bf07c69b0f45fb1e890c66d11e8ff6a1871b68",
+    "snapshot-1.0.0-per-worker.json": "6ccaa76d30799730a7eee1ca390d1dedea9a76ac7671cc9899922e4c4dfc40d5",
     "snapshot-1.0.0-scopes.json": "cc2bb475a3dbef813b518d396de16b00798016c414f0db508a255bbc1c2d27c1",
     "snapshot-1.0.0.json": "6f7fcee825321405769542626fa28ba0551702b55b58c74aa13ffb7ae10d881b",
     "spool-1-blank.segment": "11182974c84eeadf1eeb0cc4dc0f515e9c05d194ccf86fecbfa2c42257ada060",
@@ -128,6 +129,14 @@ def test_snapshot_1_0_0_with_calls_is_read_with_its_hash() -> None:
 
     assert "sha256:fbb9c92114b3e4203b36489ae26a01b48d3d1b212d3b39f325163ebf2fcfe642" == record.hash
     assert _read("snapshot-1.0.0-calls.json") == write_document([record.body])
+
+
+def test_snapshot_1_0_0_with_a_call_per_worker_is_read_with_its_hash() -> None:
+    """Which calls a cache may save is part of the record."""
+    (record,) = read_document(_read("snapshot-1.0.0-per-worker.json"))
+
+    assert "sha256:d5145065a430f880f74eb9d96dcc673a33df6c055a041f6919ea7de440f7edf2" == record.hash
+    assert _read("snapshot-1.0.0-per-worker.json") == write_document([record.body])
 
 
 def test_snapshot_0_9_0_is_refused_and_can_be_migrated() -> None:

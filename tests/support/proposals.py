@@ -41,12 +41,17 @@ def make_call(
 
 
 def candidates_from(
-    *calls: Exchange, models: Models = NO_MODELS, match_key: bytes | None = None, keys: RequestKeyer = KEYS
+    *calls: Exchange,
+    models: Models = NO_MODELS,
+    match_key: bytes | None = None,
+    keys: RequestKeyer = KEYS,
+    workers: Mapping[str, str] | None = None,
 ) -> list[Candidate]:
-    """The candidates for approval in a run of these calls."""
+    """The candidates for approval in a run of these calls; `workers`, by trace id."""
     composer = TraceComposer(REDACTOR, match_key) if match_key else COMPOSER
     composed = [composer.compose(exchange) for exchange in calls]
-    return find_candidates([(parse_object(trace.trace), trace.chunks) for trace in composed], keys, models)
+    traces = [(parse_object(trace.trace), trace.chunks) for trace in composed]
+    return find_candidates(traces, keys, models, workers=workers)
 
 
 def propose(

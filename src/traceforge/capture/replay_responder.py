@@ -50,10 +50,10 @@ class ReplayResponder(NamedTuple):
     allow_upstream: bool = False  # A request without a recording goes to its upstream, and is recorded.
     choose_player: Callable[[str], Player] | None = None  # by scope, where several players answer
 
-    def restart_scope(self, scope: str) -> None:
+    def restart_scope(self, scope: str, worker: str = "") -> None:
         """A test begins, perhaps again: it gets the same responses again."""
         player = self._find_player(scope)
-        player.restart_scope(player.name_scope(scope))
+        player.restart_scope(player.name_scope(scope), worker)
 
     def _find_player(self, scope: str) -> Player:
         return self.player if self.choose_player is None else self.choose_player(scope)

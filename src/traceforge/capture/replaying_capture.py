@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from traceforge.capture.hook.callsite import current_test
 from traceforge.capture.hook.in_flight_call import InFlightCall
+from traceforge.capture.hook.pytest_scopes import current_worker
 from traceforge.capture.hook.replayed_response import ReplayedResponse
 from traceforge.capture.inprocess import Capture
 from traceforge.capture.replay_responder import ReplayResponder, begin_unrecorded_call
@@ -56,7 +57,7 @@ class ReplayingCapture(Capture):
 
     def replay_call(self, call: InFlightCall, body: bytes) -> ReplayedResponse | None:
         scope = call.caller.scope
-        caller = Caller(call.caller.source, scope, scope)
+        caller = Caller(call.caller.source, scope, scope, worker=current_worker())
         response = self.responder.respond(call.method, call.url, call.client_headers, body, caller)
         if response is not None:
             self.forget_call(call)

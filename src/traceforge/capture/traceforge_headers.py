@@ -53,6 +53,7 @@ def read_headers(headers: Headers, default: Caller) -> HeaderClaims:
         step_index=_read_step(own, problems, default.step_index),
         parent_trace_id=_read_name(own, PARENT_TRACE_ID, problems) or default.parent_trace_id,
         state=_read_state(own, problems, default),
+        worker=default.worker,
     )
     return HeaderClaims(caller, upstream, True, problems)
 

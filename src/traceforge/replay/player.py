@@ -55,6 +55,24 @@ class FallbackSource(Protocol):
         ...
 
 
+class WorkerUses:
+    """How often recordings answered in one worker of a suite, by scope and recording."""
+
+    def __init__(self) -> None:
+        self.counts: Counter[tuple[str, str]] = Counter()
+        self.earlier_counts: Counter[tuple[str, str]] = Counter()  # of those, in earlier attempts of a test
+        self._attempts: dict[str, dict[str, int]] = {}  # by scope: the recordings that were used since it began
+
+    def add(self, scope: str, name: str) -> None:
+        self.counts[scope, name] += 1
+        attempt = self._attempts.setdefault(scope, {})
+        attempt[name] = attempt.get(name, 0) + 1
+
+    def restart_scope(self, scope: str) -> None:
+        for name, times in self._attempts.pop(scope, {}).items():
+            self.earlier_counts[scope, name] += times
+
+
 class Player:
     """Answers requests from a library, then from `fallback`. Safe to use from several threads.
 
@@ -87,8 +105,7 @@ class Player:
         )
         self.upstream_count = 0  # requests that went to their upstream
         self.use_counts: Counter[tuple[str, str]] = Counter()  # by scope and recording
-        self.earlier_use_counts: Counter[tuple[str, str]] = Counter()  # of those, in earlier attempts of a test
-        self._attempts: dict[str, dict[str, int]] = {}  # by scope: the recordings that were used since it began
+        self.worker_uses: dict[str, WorkerUses] = {}  # the same, by the worker of a suite; "" outside of workers
         self.volatile_counts: Counter[str] = Counter()  # by declaration of a volatile part
         self.uncompared_field_counts: Counter[str] = Counter()  # by the path of a field that is never compared
         self.synthesised_count = 0  # responses from the fallback
@@ -121,7 +138,7 @@ class Player:
             caller = replace(caller, scope=self.name_scope(caller.scope))
         if allow_upstream and caller.scope in self.fresh_scopes:
             return self._pass_upstream()
-        request, lookup = self._look_up(method, url, headers, body, caller.scope)
+        request, lookup = self._look_up(method, url, headers, body, caller)
         if lookup.recording is None or (allow_upstream and self._is_renewed(lookup)):
             return self._answer_unrecorded(request, caller, lookup, allow_upstream=allow_upstream)
         try:
@@ -137,21 +154,22 @@ class Player:
         return ReplayResult(response, lookup.recording.name)
 
     def _look_up(
-        self, method: str, url: str, headers: Headers, body: bytes, scope: str
+        self, method: str, url: str, headers: Headers, body: bytes, caller: Caller
     ) -> tuple[KeyedRequest, LookupResult]:
         """The recording of a request. Calls that were approved for other tests only are compared without what is
         declared for this test.
         """
+        scope = caller.scope
         known_keys = self._library.unredacted_keys
         request = self._keyer.key_request(method, url, headers, body, known_keys, scope=scope)
         fingerprints = fingerprint_redactions(request.compared_redactions, self._match_key)
-        lookup = self._library.find_request(request, scope, fingerprints)
+        lookup = self._library.find_request(request, scope, fingerprints, caller.worker)
         is_used_up = lookup.recording is None and self._library.has_own(request, scope, fingerprints)
         if lookup.recording is not None or not request.tests or is_used_up:
             return request, lookup
         shared_request = self._keyer.key_request(method, url, headers, body, known_keys)
         fingerprints = fingerprint_redactions(shared_request.compared_redactions, self._match_key)
-        shared_lookup = self._library.find_request(shared_request, scope, fingerprints)
+        shared_lookup = self._library.find_request(shared_request, scope, fingerprints, caller.worker)
         return (request, lookup) if shared_lookup.recording is None else (shared_request, shared_lookup)
 
     @property
@@ -169,12 +187,12 @@ class Player:
         # A fixture or an import, which names a folder or a file.
         return scope.replace(f" {prefix[:-1]}::", " ").replace(f" {prefix}", " ")
 
-    def restart_scope(self, scope: str) -> None:
+    def restart_scope(self, scope: str, worker: str = "") -> None:
         """Count identical requests of a scope from the first again: a test begins, perhaps again."""
-        self._library.restart_scope(scope)
+        self._library.restart_scope(scope, worker)
         with self._lock:
-            for name, times in self._attempts.pop(scope, {}).items():
-                self.earlier_use_counts[scope, name] += times
+            if worker in self.worker_uses:
+                self.worker_uses[worker].restart_scope(scope)
 
     def count_unmatched(self, reason: str) -> UnmatchedRequest:
         """Count as unmatched a request that could not be looked up: one that no recording would answer."""
@@ -210,7 +228,7 @@ class Player:
     ) -> None:
         assert lookup.recording is not None
         with self._lock:
-            self._count_in_scope(caller.scope, lookup.recording.name)
+            self._count_in_scope(caller, lookup.recording.name)
             if request.volatile_counts:
                 self.volatile_counts.update(request.volatile_counts)
             if request.uncompared_paths:
@@ -228,7 +246,7 @@ class Player:
         self, request: KeyedRequest, caller: Caller, name: str, response: RecordedResponse
     ) -> ReplayResult:
         with self._lock:
-            self._count_in_scope(caller.scope, name)
+            self._count_in_scope(caller, name)
             self.synthesised_count += 1
             self.uncompared_field_counts.update(request.uncompared_paths)
             if request.compared_redactions:
@@ -236,10 +254,9 @@ class Player:
                 self.uncompared_part_count += len(request.compared_redactions)
         return ReplayResult(response, name)
 
-    def _count_in_scope(self, scope: str, name: str) -> None:
-        self.use_counts[scope, name] += 1
-        attempt = self._attempts.setdefault(scope, {})
-        attempt[name] = attempt.get(name, 0) + 1
+    def _count_in_scope(self, caller: Caller, name: str) -> None:
+        self.use_counts[caller.scope, name] += 1
+        self.worker_uses.setdefault(caller.worker, WorkerUses()).add(caller.scope, name)
 
     def _pass_upstream(self) -> ReplayResult:
         with self._lock:

@@ -199,7 +199,7 @@ def test_a_lookup_costs_the_same_among_ten_and_among_a_hundred_thousand() -> Non
 
 
 def test_one_recording_may_answer_several_calls() -> None:
-    """In two tests, and twice in one of them; elsewhere it is one of two answers to the same question."""
+    """In two tests, and twice in one of them; elsewhere as often as in the test that uses it most."""
     alike = [recording("a", scope="one"), recording("a", scope="two"), recording("a", scope="two")]
     library = Library(
         [played_recording._replace(repeats=False) for played_recording in (*alike, recording("b", scope="two"))]
@@ -207,4 +207,18 @@ def test_one_recording_may_answer_several_calls() -> None:
 
     assert (2, ["a", ""]) == (len(library), names(library, 2, scope="one"))
     assert ["a", "a", "b", ""] == names(library, 4, scope="two")
-    assert ["a", "b", ""] == names(library, 3, scope="elsewhere")
+    assert ["a", "a", "b", ""] == names(library, 4, scope="elsewhere")
+
+
+def test_each_worker_counts_the_calls_of_a_scope_for_itself() -> None:
+    """With `--dist each`, two workers run the same test at the same time; a test that begins again does so in one."""
+    stored = [recording("a", scope="one"), recording("b", scope="one")]
+    library = Library([played_recording._replace(repeats=False) for played_recording in stored])
+
+    def find(worker: str) -> str:
+        found = library.find(Digest("k"), "one", NOTHING_REDACTED, worker).recording
+        return found.name if found is not None else ""
+
+    assert ["a", "a", "b", "b", ""] == [find(worker) for worker in ("gw0", "gw1", "gw0", "gw1", "gw0")]
+    library.restart_scope("one", "gw1")
+    assert ["", "a"] == [find("gw0"), find("gw1")]

@@ -17,7 +17,7 @@ from .frame_sender import FrameSender
 from .frames import write_frame
 from .guarded_call import end_dropped_calls, faults, is_traceforge_header
 from .in_flight_call import CLIENT_LEFT, HeaderPairs, InFlightCall
-from .pytest_scopes import WORKER_VARIABLE, current_scope
+from .pytest_scopes import current_scope, current_worker
 from .query_client import QueryClient
 from .watcher import Watcher
 
@@ -41,7 +41,7 @@ class ChildWatcher(Watcher):
             "source": source,
             "fallback": "" if source else self.call_sites.fallback(),
             "scope": current_scope(),
-            "worker": os.environ.get(WORKER_VARIABLE, ""),
+            "worker": current_worker(),
         }
         call = InFlightCall(
             self._end_call,
@@ -106,9 +106,7 @@ class ChildWatcher(Watcher):
 
     def report_test(self, scope: str, event: str) -> None:
         """A test began or ended. In a replay, the parent must know of it before the next call asks for a response."""
-        self._report_event(
-            {"kind": "test", "scope": scope, "what": event, "worker": os.environ.get(WORKER_VARIABLE, "")}
-        )
+        self._report_event({"kind": "test", "scope": scope, "what": event, "worker": current_worker()})
 
     def report_suite(self, event: str) -> None:
         """A run of pytest began or ended in this process; at once, because the process may end without a goodbye."""

@@ -14,6 +14,7 @@ Never: imports pytest, or changes what a fixture does.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from typing import Any
 
@@ -29,6 +30,7 @@ EndScope = Callable[[bool], None]  # called with whether the scope failed
 
 _open_scopes: list[str] = []  # the innermost last
 _outside_scope = ""
+_worker = os.environ.get(WORKER_VARIABLE, "")
 
 
 def current_scope() -> str:
@@ -41,10 +43,19 @@ def is_fixture_scope(scope: str) -> bool:
     return scope.startswith(PREFIX) and " fixture " in scope
 
 
+def current_worker() -> str:
+    """The worker of pytest-xdist that this process is, or that started it; "" outside of workers.
+
+    A test may replace the environment, so the variable is read when the process starts, and when pytest does.
+    """
+    return _worker
+
+
 def enter_pytest() -> None:
     """From now on, calls outside of tests belong to the start of pytest."""
-    global _outside_scope  # noqa: PLW0603 (of the process, as the test that runs is)
+    global _outside_scope, _worker  # noqa: PLW0603 (of the process, as the test that runs is)
     _outside_scope = START
+    _worker = os.environ.get(WORKER_VARIABLE, "")
 
 
 def leave_pytest() -> None:

@@ -159,7 +159,7 @@ class ProcessConnection:
         if event == BEGAN:
             self._reports.current_tests[self._pid] = scope
         if event == BEGAN and self._reports._replay is not None:
-            self._reports._replay.restart_scope(scope)
+            self._reports._replay.restart_scope(scope, worker)
 
     def _read_refusal(self, head: dict[str, Any]) -> RefusedConnection:
         scope = parse_test(str(head.get("test", "")))[:NAME_LENGTH_MAX]
@@ -200,7 +200,7 @@ def _read_caller(head: dict[str, Any]) -> tuple[Headers, Caller]:
     """The headers of a request, and its caller."""
     headers, source = apply_call_site(_read_headers(head["headers"]), head["source"], lambda: str(head["fallback"]))
     scope = str(head["scope"])
-    return headers, Caller(source, scope, scope)
+    return headers, Caller(source, scope, scope, worker=str(head.get("worker", "")))
 
 
 def _host(url: str) -> str:

@@ -63,12 +63,14 @@ CallCount = Annotated[float, Meta(ge=1, multiple_of=1)]
 
 class SourceScope(Struct, forbid_unknown_fields=True):
     """The test that made the call, or the command after `$ `; which of its identical calls it was, and how many calls
-    this snapshot answers there. Without `calls`, their number is unknown.
+    this snapshot answers there. Without `calls`, their number is unknown. `per_worker`: another worker of the suite
+    made the same call in another test, so a process with a cache may make it once for both.
     """
 
     scope: str
     turn: WholeNumber | UnsetType = UNSET
     calls: CallCount | UnsetType = UNSET
+    per_worker: bool | UnsetType = UNSET
 
 
 class CallSource(Struct, forbid_unknown_fields=True):

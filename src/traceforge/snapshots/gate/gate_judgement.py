@@ -31,7 +31,7 @@ from traceforge.snapshots.gate.gate_findings import (
     find_unused,
 )
 from traceforge.snapshots.tree.approved_calls import REQUEST_GATE
-from traceforge.snapshots.tree.call_counts import FAILED, PASSED, CountedRun, compare_counts
+from traceforge.snapshots.tree.call_counts import FAILED, PASSED, CountedRun, compare_counts, merge_worker_counts
 from traceforge.snapshots.tree.project_snapshots import ProjectSnapshots, make_run_scopes
 from traceforge.snapshots.tree.run_scopes import RunScopes, is_test_scope
 
@@ -118,10 +118,11 @@ def observe_replay(snapshots: ProjectSnapshots) -> RunObservations:
     player = snapshots.player
     gated_ids = {call.id for call in snapshots.approved_calls if call.gate == REQUEST_GATE}
     unknown_ids = {call.id for call in snapshots.approved_calls if call.has_unknown_head}
+    workers = player.worker_uses.values()
     return RunObservations(
-        uses=[(scope, name, times) for (scope, name), times in player.use_counts.items()],
+        uses=_list_uses(merge_worker_counts(worker.counts for worker in workers)),
         workers=1,
-        earlier_uses=[(scope, name, times) for (scope, name), times in player.earlier_use_counts.items()],
+        earlier_uses=_list_uses(merge_worker_counts(worker.earlier_counts for worker in workers)),
         missed_scopes=sorted({request.caller.scope for request in player.unmatched}),
         request_gated=sum(times for (_, name), times in player.use_counts.items() if name in gated_ids),
         uncompared_calls=player.uncompared_call_count,
@@ -137,8 +138,8 @@ def merge_observations(observations: Iterable[RunObservations]) -> RunObservatio
     """The observations of all processes of a run as one."""
     observations = list(observations)
     merged = RunObservations(
-        uses=_merge_uses([process.uses for process in observations]),
-        earlier_uses=_merge_uses([process.earlier_uses for process in observations]),
+        uses=_list_uses(merge_worker_counts(_count_uses(process.uses) for process in observations)),
+        earlier_uses=_list_uses(merge_worker_counts(_count_uses(process.earlier_uses) for process in observations)),
     )
     volatile: Counter[str] = Counter()
     uncompared_fields: Counter[str] = Counter()
@@ -173,15 +174,7 @@ def merge_observations(observations: Iterable[RunObservations]) -> RunObservatio
     return merged
 
 
-def _merge_uses(process_uses: Iterable[list[tuple[str, str, int]]]) -> list[tuple[str, str, int]]:
-    """The uses of all processes. A test that several workers run (`--dist each`) counts once: where it makes most
-    calls.
-    """
-    counts: Counter[tuple[str, str]] = Counter()
-    for uses in process_uses:
-        for (scope, name), times in _count_uses(uses).items():
-            others = counts[scope, name]
-            counts[scope, name] = max(others, times) if is_test_scope(scope) else others + times
+def _list_uses(counts: Mapping[tuple[str, str], int]) -> list[tuple[str, str, int]]:
     return [(scope, name, times) for (scope, name), times in counts.items()]
 
 

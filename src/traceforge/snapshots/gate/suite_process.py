@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 from uuid import uuid4
 
-from traceforge.capture.hook.pytest_scopes import WORKER_VARIABLE, is_fixture_scope
+from traceforge.capture.hook.pytest_scopes import current_worker, is_fixture_scope
 from traceforge.capture.inprocess import open_recorder
 from traceforge.capture.network_guard import NetworkGuard
 from traceforge.capture.replay_responder import ReplayResponder
@@ -126,7 +126,7 @@ class SuiteProcess:
         observations.gone_cases = list_gone_cases(
             self.snapshots, self._suite.collected, is_selection=self._suite.is_selection
         )
-        if worker := os.environ.get(WORKER_VARIABLE, ""):
+        if worker := current_worker():
             observations.trace_workers = dict.fromkeys(observations.trace_ids, worker)
         return observations
 
@@ -160,7 +160,7 @@ class SuiteProcess:
 
     def begin_test(self, scope: str, *, is_off: bool) -> None:
         """Start a test, perhaps again: it gets the same responses again. With `is_off`, it gets the real API keys."""
-        self.snapshots.player.restart_scope(self.name_scope(scope))
+        self.snapshots.player.restart_scope(self.name_scope(scope), current_worker())
         self._replayed_before[scope] = self._count_uses(scope) if scope in self._replayed_before else 0
         if is_off:
             self._off_scopes.add(scope)

@@ -14,6 +14,7 @@ from typing import cast
 from urllib.parse import urlsplit
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from traceforge.canon import Digest, JSONObject
 from traceforge.compare.compared_call import ComparedCall
@@ -28,7 +29,6 @@ from traceforge.snapshots.formats.determinism_policy import check_policy, find_g
 from traceforge.snapshots.formats.raw_response import RawResponse, decode_comparable_call, draft_raw_response
 from traceforge.snapshots.formats.record_draft import DraftKind, RecordDraft, RefusalReason
 from traceforge.snapshots.tree.approved_calls import REQUEST_GATE, key_stored_request
-from traceforge.snapshots.tree.run_scopes import is_shared_scope
 
 # Headers about the server and the time, which differ in every recording.
 TRANSIENT_HEADERS = frozenset(
@@ -69,6 +69,7 @@ class Candidate(Struct, frozen=True, dict=True):
     draft: RecordDraft
     gate: str
     reasons: tuple[RefusalReason, ...]  # why the call cannot be approved
+    per_worker: bool = False  # another worker made the same call in another test, and a cache may save this one
 
     @property
     def key(self) -> Digest:
@@ -124,15 +125,16 @@ def find_candidates(
     """Every answered call, without failed attempts that were retried with success.
 
     `scope` is that of calls outside of tests. `workers` are those of pytest-xdist, by trace id: of what each of them
-    does once, such as setting up a fixture of the session, one worker's calls are taken. With `needs_match_key`, a
-    call whose redacted parts could not be compared later is refused.
+    does, such as setting up a fixture of the session, one worker's calls are taken. With `needs_match_key`, a call
+    whose redacted parts could not be compared later is refused.
     """
     candidates = [
         candidate
         for body, chunks in traces
         if (candidate := _make_candidate(body, chunks, keys, models, scope, needs_match_key)) is not None
     ]
-    return _drop_repeats_of_workers(list(_drop_failed_attempts(candidates)), workers or {})
+    candidates = list(_drop_failed_attempts(candidates))
+    return _drop_repeats_of_workers(_mark_calls_per_worker(candidates, workers or {}), workers or {})
 
 
 def _make_candidate(
@@ -254,18 +256,40 @@ def _drop_failed_attempts(candidates: Sequence[Candidate]) -> Iterator[Candidate
 
 
 def _drop_repeats_of_workers(candidates: Sequence[Candidate], workers: Mapping[str, str]) -> list[Candidate]:
-    """Leave out calls of shared scopes that another worker made at least as often."""
-    counts: Counter[tuple[str, Digest, str]] = Counter()
-    for candidate in candidates:
-        if is_shared_scope(candidate.scope):
-            counts[candidate.scope, candidate.key, workers.get(candidate.trace_id, "")] += 1
+    """Leave out calls that another worker made at least as often in the same scope: each runs what tests share, and
+    with `--dist each` all tests.
+    """
+    counts: Counter[tuple[str, Digest, str]] = Counter(
+        (candidate.scope, candidate.key, workers.get(candidate.trace_id, "")) for candidate in candidates
+    )
     chosen_workers: dict[tuple[str, Digest], str] = {}
     for (scope, key, worker), _ in counts.most_common():
         chosen_workers.setdefault((scope, key), worker)
     return [
         candidate
         for candidate in candidates
-        if chosen_workers.get((candidate.scope, candidate.key)) in (None, workers.get(candidate.trace_id, ""))
+        if chosen_workers[candidate.scope, candidate.key] == workers.get(candidate.trace_id, "")
+    ]
+
+
+def _mark_calls_per_worker(candidates: Sequence[Candidate], workers: Mapping[str, str]) -> list[Candidate]:
+    """Mark calls that look as if each worker had cached the answer: in one test of each worker, equally often.
+
+    The calls of the first of these tests are not marked: every run makes them, in one test or another.
+    """
+    counts: dict[RequestIdentity, dict[str, Counter[str]]] = {}  # by request, worker and scope
+    for candidate in candidates:
+        worker = workers.get(candidate.trace_id, "")
+        counts.setdefault(candidate.identity, {}).setdefault(worker, Counter())[candidate.scope] += 1
+    first_scopes = {
+        identity: next(iter(next(iter(scopes.values()))))
+        for identity, scopes in counts.items()
+        if all(len(in_worker) == 1 for in_worker in scopes.values())
+        and len({times for in_worker in scopes.values() for times in in_worker.values()}) == 1
+    }
+    return [
+        replace(candidate, per_worker=first_scopes.get(candidate.identity, candidate.scope) != candidate.scope)
+        for candidate in candidates
     ]
 
 

@@ -161,7 +161,8 @@ def _group_calls(
     groups_by_request: dict[RequestIdentity, list[_CallGroup]] = {}
     for order, candidate in enumerate(candidates):
         known_keys = [candidate.key, *(key for _, key in candidate.keyed_request.partial_keys)]
-        turn = ScopeTurn(candidate.scope, sum(turns[candidate.scope, key] for key in known_keys))
+        number = sum(turns[candidate.scope, key] for key in known_keys)
+        turn = ScopeTurn(candidate.scope, number, 1, candidate.per_worker)
         turns[candidate.scope, candidate.key] += 1
         same_request = groups_by_request.setdefault(candidate.identity, [])
         group = _find_group(candidate, same_request)
@@ -330,14 +331,16 @@ def _list_scopes(group: _CallGroup, predecessor: ApprovedCall | None, scopes: Ru
         if not scopes.has_run(turn.scope) and not scopes.is_removed(turn.scope)
     ]
     is_numbered = group.first.gate != BEHAVIOUR_GATE
-    calls: dict[tuple[str, int], int] = {}
+    entries: dict[tuple[str, int], ScopeTurn] = {}
     for turn in group.turns:
         place = (turn.scope, turn.turn if is_numbered else 0)
-        calls[place] = calls.get(place, 0) + 1
+        calls = entries[place].calls + 1 if place in entries else 1
+        entries[place] = ScopeTurn(*place, calls, turn.per_worker)
     for turn in older:
-        calls.setdefault((turn.scope, turn.turn if is_numbered else 0), turn.calls)
-    for (scope, number), times in calls.items():
-        yield ScopeTurn(scope, number, times).to_json(is_numbered=is_numbered)
+        place = (turn.scope, turn.turn if is_numbered else 0)
+        entries.setdefault(place, ScopeTurn(*place, turn.calls, turn.per_worker))
+    for entry in entries.values():
+        yield entry.to_json(is_numbered=is_numbered)
 
 
 def _make_record(name: str, candidate: Candidate, source: JSONObject) -> JSONObject:

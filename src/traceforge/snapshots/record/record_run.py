@@ -27,7 +27,7 @@ from traceforge.snapshots.record.candidates import Candidate, find_candidates
 from traceforge.snapshots.record.pattern_proposal import PatternProposal, list_proposals
 from traceforge.snapshots.record.pending_changes import PendingChange, load_pending, save_pending
 from traceforge.snapshots.record.proposal import Proposal, propose_changes
-from traceforge.snapshots.tree.call_counts import FAILED, PASSED, CountedRun
+from traceforge.snapshots.tree.call_counts import FAILED, PASSED, CountedRun, merge_worker_counts
 from traceforge.snapshots.tree.project_snapshots import (
     ProjectSnapshots,
     list_gone_cases,
@@ -99,9 +99,11 @@ def run_record(
 def _describe_run(snapshots: ProjectSnapshots, run: CommandRun) -> RecordedScopes:
     player, suite = snapshots.player, run.suite
     shared = {**dict.fromkeys(suite.scope_starts, PASSED), **dict.fromkeys(suite.broken_scopes, FAILED)}
+    workers = player.worker_uses.values()
+    use_counts = merge_worker_counts(worker.counts for worker in workers)
     return RecordedScopes(
-        player.use_counts,
-        player.use_counts - player.earlier_use_counts,
+        use_counts,
+        use_counts - merge_worker_counts(worker.earlier_counts for worker in workers),
         {**run.tests, **shared, player.default_scope: FAILED if run.exit_code else PASSED},
         list_gone_cases(snapshots, suite.collected, is_selection=suite.is_selection),
         suite.scope_starts,

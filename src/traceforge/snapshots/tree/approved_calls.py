@@ -43,17 +43,20 @@ POLLING_METHOD = "GET"  # of requests that ask how far something is, and no mode
 
 class ScopeTurn(NamedTuple):
     """Where a call was made: its scope, its number among identical calls of the scope, and how many calls it stands
-    for.
+    for. `per_worker`: another worker of the suite made the same call in another test, and a cache may save this one.
     """
 
     scope: str
     turn: int = 0
     calls: int = 0  # 0: unknown
+    per_worker: bool = False
 
     def to_json(self, *, is_numbered: bool) -> JSONObject:
         """The entry in `source.scopes`; identical calls are numbered where each may have another answer."""
         entry: JSONObject = {"scope": self.scope, "turn": self.turn} if is_numbered else {"scope": self.scope}
-        return {**entry, "calls": self.calls} if self.calls else entry
+        if self.calls:
+            entry["calls"] = self.calls
+        return {**entry, "per_worker": True} if self.per_worker else entry
 
 
 class ApprovedCall(NamedTuple):
@@ -129,7 +132,10 @@ def read_turns(source: JSONObject) -> list[ScopeTurn]:
     scopes = cast("list[JSONObject]", source.get("scopes", []))
     return [
         ScopeTurn(
-            str(scope["scope"]), int(cast("float", scope.get("turn", 0))), int(cast("float", scope.get("calls", 0)))
+            str(scope["scope"]),
+            int(cast("float", scope.get("turn", 0))),
+            int(cast("float", scope.get("calls", 0))),
+            bool(scope.get("per_worker")),
         )
         for scope in scopes
     ]

@@ -7,6 +7,7 @@ and pass, or whose number of calls is unknown.
 The calls of one request are judged together: with a cache, or in another order, a call belongs to another test, and
 another of the snapshots of this request may answer it. It has moved if the whole run makes as many calls as before.
 A test that made none of them may make those of tests that did not run, and in each worker those of another worker.
+Where workers recorded them, each in one test, a cache may save all but those of the first test (`per_worker`).
 Scopes that tests share (fixtures, imports) are run by each worker: they make their calls as often as they were run.
 """
 
@@ -22,10 +23,22 @@ from typing import NamedTuple
 from traceforge.config import Config
 from traceforge.snapshots.formats.determinism_policy import find_model_rule
 from traceforge.snapshots.tree.approved_calls import POLLING_METHOD, ApprovedCall
-from traceforge.snapshots.tree.run_scopes import RunScopes, is_shared_scope
+from traceforge.snapshots.tree.run_scopes import RunScopes, is_shared_scope, is_test_scope
 
 PASSED, FAILED = "passed", "failed"
 MadeCalls = Mapping[tuple[str, str], int]  # by scope and snapshot id, in the last attempt of a test
+
+
+def merge_worker_counts(worker_counts: Iterable[MadeCalls]) -> Counter[tuple[str, str]]:
+    """The calls of all workers of a suite. A test that several of them run (`--dist each`) counts once: where it
+    makes most calls.
+    """
+    merged: Counter[tuple[str, str]] = Counter()
+    for counts in worker_counts:
+        for (scope, name), times in counts.items():
+            others = merged[scope, name]
+            merged[scope, name] = max(others, times) if is_test_scope(scope) else others + times
+    return merged
 
 
 class ScopeState(StrEnum):
@@ -123,11 +136,15 @@ class _RequestCounts:
         self.approved: dict[str, float] = {}  # infinite: unknown
         self.actual: Counter[str] = Counter()
         self.by_scope: dict[str, ApprovedCall] = {}
+        per_worker_scopes = {turn.scope for call in calls for turn in call.turns if turn.per_worker}
         for call in calls:
             for scope, times in call.call_counts.items():
                 self.approved[scope] = self.approved.get(scope, 0) + (times or inf)
                 self.by_scope.setdefault(scope, call)
             self.actual.update(made_by_id.get(call.id, {}))
+        # What a single process makes at least: all of them, unless a cache may save some.
+        self._least = sum(times for scope, times in self.approved.items() if scope not in per_worker_scopes)
+        self._least = max([self._least, *(self.approved[scope] for scope in per_worker_scopes)])
         self.is_unknown = any(not call.turns for call in calls) or inf in self.approved.values()
 
     def add_to(self, report: CountReport) -> None:
@@ -138,7 +155,9 @@ class _RequestCounts:
         fewer = -sum(min(0, change) for _, change in differences)
         elsewhere = sum(times for scope, times in self.actual.items() if self._is_unjudged(scope))
         has_moved = more == fewer or (
-            self._fits_elsewhere(differences) if more > fewer else fewer <= more + elsewhere
+            self._fits_elsewhere(differences)
+            if more > fewer
+            else fewer <= more + elsewhere or self._is_cached(differences)
         )
         target = report.moves if has_moved else report.differences
         target += [difference for difference, _ in differences]
@@ -184,4 +203,14 @@ class _RequestCounts:
         """
         if any(difference.approved for difference, change in differences if change > 0):
             return False
-        return self.is_unknown or self.actual.total() <= sum(self.approved.values()) * self._run.workers
+        return self.is_unknown or self.actual.total() <= self._least * self._run.workers
+
+    def _is_cached(self, differences: Iterable[tuple[CountDifference, int]]) -> bool:
+        """Whether a cache can have saved what tests no longer make: all calls of a test, and each worker makes those
+        of one.
+        """
+        if any(difference.approved for difference, change in differences if change > 0):
+            return False
+        if any(difference.actual or difference.is_gone for difference, change in differences if change < 0):
+            return False
+        return self._least <= self.actual.total() <= self._least * self._run.workers

@@ -65,15 +65,15 @@ def test_a_refused_connection_after_the_report_of_its_test_makes_the_suite_red(p
 
 def test_a_test_that_runs_again_counts_only_its_own_replayed_calls(process: SuiteProcess) -> None:
     """The first run may have failed halfway; the report of the suite counts both."""
-    use_counts = process.snapshots.player.use_counts
+    count = process.snapshots.player._count_in_scope
     process.begin_test("t.py::a", is_off=False)
-    use_counts["t.py::a", "first"] += 1
-    use_counts["t.py::b", "first"] += 1
+    count(Caller(scope="t.py::a"), "first")
+    count(Caller(scope="t.py::b"), "first")
     first = process.count_replayed("t.py::a")
     process.begin_test("t.py::a", is_off=False)
     at_start = process.count_replayed("t.py::a")
-    use_counts["t.py::a", "first"] += 1
-    use_counts["t.py::a", "second"] += 1
+    count(Caller(scope="t.py::a"), "first")
+    count(Caller(scope="t.py::a"), "second")
 
     assert (1, 0, 2) == (first, at_start, process.count_replayed("t.py::a"))
     assert 4 == process.stop().use_counts.total()

@@ -78,6 +78,48 @@ def test_a_call_that_moved_is_no_difference(made: dict[str, int], workers: int) 
     assert ({}, True) == (differences(report), bool(report.moves))
 
 
+def approve_per_worker(**calls: int) -> list[ApprovedCall]:
+    """The same, recorded by a worker for each scope: a cache may save the calls of all but the first."""
+    (call,) = approve(**calls)
+    assert call.record is not None
+    scopes = [ScopeTurn(scope, 0, times, scope != next(iter(calls))) for scope, times in calls.items()]
+    source = {**call.source, "scopes": [turn.to_json(is_numbered=False) for turn in scopes]}
+    return [call._replace(record={**call.record, "source": source})]
+
+
+@pytest.mark.parametrize(
+    ("made", "workers"),
+    [
+        ({"x": 2, "y": 2, "z": 2}, 1),  # no cache
+        ({"x": 2, "y": 0, "z": 0}, 1),
+        ({"x": 0, "y": 2, "z": 0}, 1),  # another order
+        ({"x": 0, "y": 0, "z": 0, "w": 2}, 1),
+        ({"x": 0, "y": 2, "z": 2}, 2),
+        ({"x": 2, "w": 2, "y": 0, "z": 0}, 2),
+        ({"x": 2, "y": 2, "z": 2, "w": 2}, 4),
+        ({"y": 0, "z": 2}, 1),  # `x` did not run
+    ],
+)
+def test_a_cache_may_save_what_each_worker_recorded(made: dict[str, int], workers: int) -> None:
+    """Each worker makes the calls of one test."""
+    assert {} == differences(compare(approve_per_worker(x=2, y=2, z=2), made, workers=workers))
+
+
+@pytest.mark.parametrize(
+    ("made", "workers"),
+    [
+        ({"x": 0, "y": 0, "z": 0}, 1),  # nobody makes them
+        ({"x": 2, "y": 2, "z": 0}, 1),  # with a cache, one process makes them once
+        ({"x": 2, "y": 1, "z": 0}, 2),  # half of the calls
+        ({"x": 3, "y": 0, "z": 0}, 2),
+        ({"x": 2, "y": 2, "z": 2, "w": 2}, 2),  # more than each worker once
+        ({"x": 2, "y": 3, "z": 2}, 4),
+    ],
+)
+def test_a_cache_does_not_explain_other_numbers(made: dict[str, int], workers: int) -> None:
+    assert differences(compare(approve_per_worker(x=2, y=2, z=2), made, workers=workers))
+
+
 @pytest.mark.parametrize("outcome", ["failed", "skipped"])
 def test_only_a_scope_that_passed_is_counted(outcome: str) -> None:
     approved = approve(x=1)
