@@ -7,8 +7,11 @@ write about passwords, so the value must look like a secret too; how much so dep
 from __future__ import annotations
 
 import re
+from enum import IntEnum
+from functools import lru_cache
 
 from traceforge.redact.detector import ByteRange, Detector
+from traceforge.redact.lazy_pattern import LazyPattern
 from traceforge.redact.plausibility import (
     count_digits,
     is_common_word,
@@ -22,6 +25,7 @@ _JUDGED_BYTES = 200  # Of a longer value: enough to tell, and little where hosti
 _BARE_BYTES_MAX = 1024  # A longer value is followed to its end once it is known to be one.
 _ASSIGNED_BYTES_MAX = 256  # The same after a name and a sign, which hostile text may hold every few bytes.
 _NAME_BYTES_MAX = 40  # How far a name goes on before the word that gives it away: `AZURE_OPENAI_API_KEY`.
+_NAMES_REMEMBERED_MAX = 1_000  # Names repeat, in real text as in hostile text.
 _CONNECTION_BYTES = 160  # How far before a password the other fields of a connection string are looked for.
 
 _STRONG_WORD = (
@@ -30,38 +34,38 @@ _STRONG_WORD = (
 )
 _WEAK_WORD = rb"(?i:token|key|[_-]pat|[_-]pass|auth|jwt|[_-]creds?|credentials?|[_-]login)"
 _ASSIGN = rb"\\{0,3}[\"'`]?\]?[ \t]{0,8}(?:=>|:=|={1,2}|:)[ \t]{0,8}\\{0,3}[\"'`]?"
-_ASSIGNED = re.compile(
+_ASSIGNED = LazyPattern(
     rb"(?P<name>(?:" + _STRONG_WORD + rb"|" + _WEAK_WORD + rb")[A-Za-z0-9_]{0,20})"
     rb"\\{0,3}[\"'`]?\]?(?P<sign>[ \t]{0,8}(?:=>|:=|={1,2}|:)[ \t]{0,8})"
     rb"(?:\\{0,3}(?P<quote>[\"'`])"
     rb"(?P<quoted>[^\x00\"'`\n\\]{6,1024}|(?:(?!(?P=quote))[^\x00\n\\]|\\.){6,1024}?)\\{0,3}(?P=quote)"
     rb"|(?P<bare>[^\x00\s\"'`,;<>(){}\[\]&|\\]{6,256}))"
 )  # fmt: skip
-_BARE_REMAINDER = re.compile(rb"[^\x00\s\"'`,;<>(){}\[\]&|\\]*")
+_BARE_REMAINDER = LazyPattern(rb"[^\x00\s\"'`,;<>(){}\[\]&|\\]*")
 _NAME = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-."
-_OTHER_NAME = re.compile(
+_OTHER_NAME = LazyPattern(
     rb"(?i)(?:^|[_.-])(?:page|next(?:page|token|[_.-])|continu|cursor|count|limit|max|min|num|total|budget|cache|csrf)"
     rb"|tokeni[sz]"
     rb"|_(?:id|ids|name|names|type|url|uri|path|file|length|len|size|env|field|hint|policy|regex|pattern|format)$"
 )
 # Names that end in `key` and name a place, not a secret.
-_OTHER_KEY = re.compile(
+_OTHER_KEY = LazyPattern(
     rb"(?i)(?:^|[_.-])(?:primary|foreign|public|partition|sort|idempotency|prompt|row|object|group|dedup[a-z]*|routing"
     rb"|hash|range|index|storage|s3|file|image|blob|asset|media|lookup|join|map|state|translation|label|message|event"
     rb"|entity|record|unique|config|feature|flag|issue|project|space|node|thread|item|document|doc|content|data|query"
     rb"|search|metric|log|trace|span|topic|queue|shard|bucket|tag|field|column|param|attr|property|json|dict|locale)"
     rb"[_.-]?key$|^key[0-9]*$|(?:monkey|donkey|turkey|hotkey|hockey|whiskey|jockey)$"
 )
-_CONNECTION_FIELD = re.compile(
+_CONNECTION_FIELD = LazyPattern(
     rb"(?i)(?:server|host|data[ _]?source|user(?:[ _]?(?:id|name))?|uid|database|endpoint|port)\s?=[^;]{0,128};"
 )
-_DOTTED = re.compile(rb"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)+\Z")
-_IDENTIFIER = re.compile(rb"[A-Za-z_]\w*\Z")
-_AWS_NAME = re.compile(rb"(?i)aws.*secret")
-_AWS_SECRET = re.compile(rb"[A-Za-z0-9/+=]{40}\Z")
-_PASSWORD_NAME = re.compile(rb"(?i)pass|pwd|secret")
-_STRONG_NAME = re.compile(_STRONG_WORD + rb"[A-Za-z0-9_]{0,20}\Z")
-_VARIABLE_NAME = re.compile(rb"[A-Z][A-Z0-9_]{2,}\Z")
+_DOTTED = LazyPattern(rb"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)+\Z")
+_IDENTIFIER = LazyPattern(rb"[A-Za-z_]\w*\Z")
+_AWS_NAME = LazyPattern(rb"(?i)aws.*secret")
+_AWS_SECRET = LazyPattern(rb"[A-Za-z0-9/+=]{40}\Z")
+_PASSWORD_NAME = LazyPattern(rb"(?i)pass|pwd|secret")
+_STRONG_NAME = LazyPattern(_STRONG_WORD + rb"[A-Za-z0-9_]{0,20}\Z")
+_VARIABLE_NAME = LazyPattern(rb"[A-Z][A-Z0-9_]{2,}\Z")
 
 
 def whole_value(text: bytes, start: int, end: int, bytes_max: int = _BARE_BYTES_MAX) -> ByteRange:
@@ -92,23 +96,44 @@ def _whole_name(text: bytes, start: int, end: int) -> bytes:
 
 def _is_in_connection(text: bytes, match: re.Match[bytes], name: bytes) -> bool:
     """A password between the `;` of a connection string, where any word may be one: `Uid=app;Pwd=mellon;`."""
-    before = text[max(0, match.start() - _CONNECTION_BYTES) : match.start()].rpartition(b"\n")[2]
-    value = match["bare"]
-    if not _PASSWORD_NAME.search(name) or match["sign"].strip() != b"=" or not _CONNECTION_FIELD.search(before):
+    start, floor = match.start(), max(0, match.start() - _CONNECTION_BYTES)
+    if text.find(b";", floor, start) < 0 or match["sign"].strip() != b"=" or not _PASSWORD_NAME.search(name):
         return False
+    if not _CONNECTION_FIELD.search(text[floor:start].rpartition(b"\n")[2]):
+        return False
+    value = match["bare"]
     return not is_placeholder(value) and not is_common_word(value) and b"%" not in value
+
+
+class _NameStrength(IntEnum):
+    """How clearly a name says that its value is a secret."""
+
+    OTHER = 0
+    WEAK = 1
+    KEY = 2
+    PASSWORD = 3
+
+
+@lru_cache(maxsize=_NAMES_REMEMBERED_MAX)
+def _judge_name(name: bytes) -> _NameStrength:
+    if _OTHER_NAME.search(name):
+        return _NameStrength.OTHER
+    if _STRONG_NAME.search(name) is None:
+        return _NameStrength.WEAK
+    return _NameStrength.KEY if _PASSWORD_NAME.search(name) is None else _NameStrength.PASSWORD
 
 
 def _is_assigned(name: bytes, value: bytes, *, is_quoted: bool, is_tight: bool) -> bool:
     """Whether a value under this name is a secret; only its beginning is examined."""
     value = value[:_JUDGED_BYTES]
-    if _OTHER_NAME.search(name) or (not is_quoted and _DOTTED.match(value)):
+    strength = _judge_name(name)
+    if strength is _NameStrength.OTHER or (not is_quoted and _DOTTED.match(value)):
         return False
-    if _STRONG_NAME.search(name) is None:
+    if strength is _NameStrength.WEAK:
         return _is_weakly_named(name, value)
-    if is_random(value) or (_AWS_NAME.search(name) and _AWS_SECRET.match(value)):
+    if is_random(value) or (_AWS_SECRET.match(value) and _AWS_NAME.search(name)):
         return True
-    if _PASSWORD_NAME.search(name) is None:
+    if strength is _NameStrength.KEY:
         return _is_short_key(value)
     if is_quoted:
         return is_password(value)
@@ -128,10 +153,10 @@ def _is_weakly_named(name: bytes, value: bytes) -> bool:
 
 def _is_short_key(value: bytes) -> bool:
     """A key shorter than those that look random, or of digits alone, under a name that leaves no doubt."""
-    if is_placeholder(value) or is_common_word(value):
-        return False
     digits = count_digits(value)
-    return (len(value) >= 16 and digits == len(value)) or (len(value) >= 12 and 4 <= digits < len(value))
+    if not (len(value) >= 16 and digits == len(value)) and not (len(value) >= 12 and 4 <= digits < len(value)):
+        return False
+    return not is_placeholder(value) and not is_common_word(value)
 
 
 def _is_bare_password(name: bytes, value: bytes, *, is_tight: bool) -> bool:
@@ -148,14 +173,14 @@ def _is_bare_password(name: bytes, value: bytes, *, is_tight: bool) -> bool:
     return is_password(value) and value[:1].isalnum()
 
 
-_SENTENCE = re.compile(
+_SENTENCE = LazyPattern(
     rb"(?P<name>" + _STRONG_WORD + rb"|(?i:token|key))[\"'`]?[ \t]{1,4}"
     rb"(?:(?P<verb>(?i:is|was))[ \t:]{1,3}|->[ \t]?)?[\"'`]?(?P<value>[^\x00\s\"'`,;<>(){}\[\]|\\]{6,1024})"
 )
 
 
 _SENTENCE_MARKS = b".:!?"
-_KEY_OF = re.compile(
+_KEY_OF = LazyPattern(
     rb"(?i)(?:api|access|account|private|secret|auth|encryption|signing|license|master|admin)[-_. ]\Z"
 )
 
@@ -180,8 +205,8 @@ def _is_spoken_password(name: bytes, value: bytes) -> bool:
     return name.lower().find(b"pass") >= 0 and is_password(value) and count_digits(value) >= 1
 
 
-_GLUED = re.compile(rb"(?i:key|token|secret)[-_](?P<value>[A-Za-z0-9+/=]{24,1024})")
-_GLUED_NAME = re.compile(rb"(?i)(?:(?:api|access|secret|private|auth)[-_]?key|token|secret)\Z")
+_GLUED = LazyPattern(rb"(?i:key|token|secret)[-_](?P<value>[A-Za-z0-9+/=]{24,1024})")
+_GLUED_NAME = LazyPattern(rb"(?i)(?:(?:api|access|secret|private|auth)[-_]?key|token|secret)\Z")
 
 
 def _glued(text: bytes, start: int, _: int) -> ByteRange | None:
@@ -195,7 +220,7 @@ def _glued(text: bytes, start: int, _: int) -> ByteRange | None:
     return whole_value(text, *match.span("value"))
 
 
-_OPTION = re.compile(
+_OPTION = LazyPattern(
     rb"--[A-Za-z0-9._-]{0,41}(?P<word>(?i:key|token|secret|passw(?:or)?d|passphrase|pass|pwd|credentials?|auth|pat))"
     rb"(?:[ \t]{1,3}|=)(?P<quote>\\?[\"']?)(?P<value>[^\x00\s\"'`,;<>(){}\[\]|\\]{4,1024})"
 )
@@ -221,7 +246,7 @@ def _option(text: bytes, start: int, _: int) -> ByteRange | None:
     return whole_value(text, *match.span("value")) if is_secret else None
 
 
-_PROGRAM_PASSWORD = re.compile(
+_PROGRAM_PASSWORD = LazyPattern(
     rb"(?:sshpass|mysql(?:dump|admin)?|mariadb|(?:docker|podman|registry|oc|acr)[ \t]+login"
     rb"|(?i:psexec(?:\.exe)?)|redis-cli|mongo(?:sh|dump|restore|export|import)?)(?:[ \t][^\x00\n|;&]{0,160}?)?"
     rb"[ \t](?:-p|-a|--pass)[ \t=]?(?P<quote>[\"']?)(?P<value>[^\x00\s\"'|;&<>$-][^\x00\s\"'|;&<>]{3,256})"
@@ -236,7 +261,7 @@ def _program_password(text: bytes, start: int, _: int) -> ByteRange | None:
     return match.span("value") if not match["value"].isdigit() else None
 
 
-_NETRC = re.compile(
+_NETRC = LazyPattern(
     rb"login[ \t\r\n]{1,8}\S{1,128}[ \t\r\n]{1,8}password[ \t]{1,8}(?P<value>[^\x00\s\"'`<>$]{4,256})"
 )
 
@@ -275,5 +300,5 @@ DETECTORS = (
         rb"[a-zA-Z.]{0,8}[ \t]",
         _program_password,
     ),
-    Detector("SECRET", rb"login[ \t\r\n]{1,8}[^\x00\s]{1,128}[ \t\r\n]{1,8}password[ \t]", _netrc),
+    Detector("SECRET", rb"login[ \t\r\n]+[^\x00\s]+[ \t\r\n]+password[ \t]", _netrc),
 )

@@ -15,15 +15,17 @@ from collections.abc import Callable, Iterator
 from typing import NamedTuple
 from urllib.parse import unquote
 
+from traceforge.redact.lazy_pattern import LazyPattern
+
 _MARKS = (
     (codecs.BOM_UTF32_LE, "utf-32-le"),
     (codecs.BOM_UTF32_BE, "utf-32-be"),
     (codecs.BOM_UTF16_LE, "utf-16-le"),
     (codecs.BOM_UTF16_BE, "utf-16-be"),
 )
-_CHARSET = re.compile(r"(?i)charset\s*=\s*[\"']?(utf-?(?:16|32)(?:-?[lb]e)?|ucs-?[24])")
+_CHARSET = LazyPattern(r"(?i)charset\s*=\s*[\"']?(utf-?(?:16|32)(?:-?[lb]e)?|ucs-?[24])")
 # Text of ASCII characters in two or four bytes each, inside of other bytes.
-_WIDE_RUN = re.compile(
+_WIDE_RUN = LazyPattern(
     rb"(?:[\x01-\x7f]\x00){8,}|(?:\x00[\x01-\x7f]){8,}|(?:[\x01-\x7f]\x00{3}){8,}|(?:\x00{3}[\x01-\x7f]){8,}"
 )
 
@@ -86,12 +88,12 @@ def find_wide_runs(data: bytes) -> Iterator[tuple[int, int, bytes]]:
         yield match.start(), width, run.replace(b"\0", b"")
 
 
-_BOUNDARY = re.compile(r'(?i)boundary\s*=\s*(?:"([^"]{1,200})"|([^\s;,"]{1,200}))')
-_FIRST_LINE = re.compile(rb"\s*--([^\r\n]{1,200}?)[ \t]*\r?\n")
-_PART_NAME = re.compile(rb"(?i)content-disposition[^\r\n]*?[;\s]name(\*?)\s*=\s*(?:\"([^\"\r\n]*)\"|([^\s;]*))")
-_PART_TYPE = re.compile(rb"(?i)(?:^|\n)content-type\s*:\s*([^\r\n]*)")
-_PART_ENCODING = re.compile(rb"(?i)(?:^|\n)content-transfer-encoding\s*:\s*(base64|quoted-printable)")
-_HEAD_END = re.compile(rb"\r?\n\r?\n|\A\r?\n")
+_BOUNDARY = LazyPattern(r'(?i)boundary\s*=\s*(?:"([^"]{1,200})"|([^\s;,"]{1,200}))')
+_FIRST_LINE = LazyPattern(rb"\s*--([^\r\n]{1,200}?)[ \t]*\r?\n")
+_PART_NAME = LazyPattern(rb"(?i)content-disposition[^\r\n]*?[;\s]name(\*?)\s*=\s*(?:\"([^\"\r\n]*)\"|([^\s;]*))")
+_PART_TYPE = LazyPattern(rb"(?i)(?:^|\n)content-type\s*:\s*([^\r\n]*)")
+_PART_ENCODING = LazyPattern(rb"(?i)(?:^|\n)content-transfer-encoding\s*:\s*(base64|quoted-printable)")
+_HEAD_END = LazyPattern(rb"\r?\n\r?\n|\A\r?\n")
 
 
 class Part(NamedTuple):

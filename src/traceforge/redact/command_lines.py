@@ -11,15 +11,16 @@ import re
 import shlex
 from collections.abc import Sequence
 
+from traceforge.redact.lazy_pattern import LazyPattern
 from traceforge.redact.redactions import REDACTED
 from traceforge.redact.secret_finder import SecretFinder, decode, encode, is_plain_value
 from traceforge.redact.secret_names import is_secret_header_name
 from traceforge.redact.url_redaction import redact_url
 
-_OPTION = re.compile(r"(?P<name>--?[A-Za-z][\w.-]*)(?:(?P<sign>[=:])(?P<value>.*))?", re.DOTALL)
-_VARIABLE = re.compile(r"(?P<name>[A-Za-z_][\w.-]*)(?P<sign>=)(?P<value>.+)", re.DOTALL)
-_HEADER = re.compile(r"(?P<name>[A-Za-z][\w-]*)(?P<sign>:[ \t]*)(?P<value>.+)", re.DOTALL)
-_SHORT_NAMES = re.compile(r"(?i)(?:^|[-_.])(?:pass|pwd|pat|creds?|passw)$")
+_OPTION = LazyPattern(r"(?P<name>--?[A-Za-z][\w.-]*)(?:(?P<sign>[=:])(?P<value>.*))?", re.DOTALL)
+_VARIABLE = LazyPattern(r"(?P<name>[A-Za-z_][\w.-]*)(?P<sign>=)(?P<value>.+)", re.DOTALL)
+_HEADER = LazyPattern(r"(?P<name>[A-Za-z][\w-]*)(?P<sign>:[ \t]*)(?P<value>.+)", re.DOTALL)
+_SHORT_NAMES = LazyPattern(r"(?i)(?:^|[-_.])(?:pass|pwd|pat|creds?|passw)$")
 
 
 def redact_command(finder: SecretFinder, words: Sequence[str]) -> str:

@@ -13,18 +13,19 @@ from collections.abc import Iterable
 
 from traceforge.redact.assignment_detectors import whole_value
 from traceforge.redact.detector import EDGE, ByteRange, Detector
+from traceforge.redact.lazy_pattern import LazyPattern
 from traceforge.redact.plausibility import count_digits, is_placeholder, is_random
 from traceforge.redact.redactions import MARKER_PATTERN
 from traceforge.redact.secret_names import PARAMETER_NAMES
 
-_MARKER = re.compile(MARKER_PATTERN.encode())
+_MARKER = LazyPattern(MARKER_PATTERN.encode())
 
 
 def _header_value(value: bytes) -> bool:
     return len(value) >= 8 and count_digits(value) >= 1 and not is_placeholder(value)
 
 
-_AUTHORIZATION = re.compile(
+_AUTHORIZATION = LazyPattern(
     rb"(?i:authorization)\\{0,3}[\"']?[ \t]{0,4}[:=]?[ \t]{0,4}\\{0,3}[\"']?"
     rb"(?:(?P<aws>AWS4-HMAC-SHA256 [^\x00\"'\n\\]{20,2048})"
     rb"|(?:[A-Za-z][A-Za-z-]{2,15}[ \t]{1,4})?(?P<value>[^\x00\s\"',;\\]{8,1024}))"
@@ -41,8 +42,8 @@ def _authorization(text: bytes, start: int, _: int) -> ByteRange | None:
     return whole_value(text, *match.span("value")) if is_secret else None
 
 
-_BEARER = re.compile(rb"(?i:bearer)(?:[ \t]{1,4}|%20)\\{0,3}[\"']?([A-Za-z0-9._~+/=-]{12,1024})")
-_BASIC = re.compile(rb"(?i:basic)(?:[ \t]{1,4}|%20)([A-Za-z0-9+/]{8,2048}={0,2})")
+_BEARER = LazyPattern(rb"(?i:bearer)(?:[ \t]{1,4}|%20)\\{0,3}[\"']?([A-Za-z0-9._~+/=-]{12,1024})")
+_BASIC = LazyPattern(rb"(?i:basic)(?:[ \t]{1,4}|%20)([A-Za-z0-9+/]{8,2048}={0,2})")
 
 
 def _bearer(text: bytes, start: int, _: int) -> ByteRange | None:
@@ -66,12 +67,12 @@ def _basic(text: bytes, start: int, _: int) -> ByteRange | None:
     return match.span(1) if match and _is_basic(match[1]) else None
 
 
-_CURL_USER = re.compile(
+_CURL_USER = LazyPattern(
     rb"[ \t](?:-u|-U|--user|--proxy-user)\\?(?:[ =]\s{0,4})"
     rb"(?:(?P<quote>[\"'])(?P<quoted>[^\x00\"':\n]{0,128}(?:(?P=quote):(?P=quote)|:)[^\x00\"'\n]{0,256})(?P=quote)"
     rb"|(?P<bare>[^\x00\s\"':$]{0,128}:(?:'[^\x00'\n]{1,256}'|\"[^\x00\"\n]{1,256}\"|[^\x00\s\"']{1,256})))"
 )
-_PLACEHOLDER_WORD = re.compile(
+_PLACEHOLDER_WORD = LazyPattern(
     rb"(?i)(?:user|name|pass|word|token|secret|api|key|your|test|admin|root|foo|bar|[-_ ])+\Z"
 )
 
@@ -89,7 +90,7 @@ def _curl_user(text: bytes, start: int, _: int) -> ByteRange | None:
     return match.span(group)
 
 
-_CURL_HEADER = re.compile(
+_CURL_HEADER = LazyPattern(
     rb"(?:-H|--header)[ =]{0,3}[\"'][A-Za-z-]{0,32}[ ]{0,2}:[ ]{0,5}(?P<value>[A-Za-z0-9_=~@.+/-]{8,1024})"
 )
 
@@ -100,7 +101,7 @@ def _curl_header(text: bytes, start: int, _: int) -> ByteRange | None:
     return whole_value(text, *match.span("value")) if match and _header_value(match["value"]) else None
 
 
-_CURL_OPTION = re.compile(
+_CURL_OPTION = LazyPattern(
     rb"CURLOPT_[A-Z0-9_]{0,16}(?:PASSWORD|USERPWD|PASSWD|BEARER)\s{0,4},\s{0,4}\"([^\x00\"\n]{4,256})\""
 )
 
@@ -110,7 +111,7 @@ def _curl_option(text: bytes, start: int, _: int) -> ByteRange | None:
     return match.span(1) if match and not is_placeholder(match[1]) else None
 
 
-_USERINFO = re.compile(rb"://([^\x00\s/?#@\"'<>\\]{0,256}:[^\x00\s/?#@\"'<>\\]{1,1024})@[A-Za-z0-9\[]")
+_USERINFO = LazyPattern(rb"://([^\x00\s/?#@\"'<>\\]{0,256}:[^\x00\s/?#@\"'<>\\]{1,1024})@[A-Za-z0-9\[]")
 
 
 def _userinfo(text: bytes, start: int, _: int) -> ByteRange | None:
@@ -121,7 +122,7 @@ def _userinfo(text: bytes, start: int, _: int) -> ByteRange | None:
     return match.span(1)
 
 
-_PARAMETER = re.compile(rb"[?&][^\x00=&\s]{1,40}=([^\x00&\s#\"'<>\\)\]]{1,1024})")
+_PARAMETER = LazyPattern(rb"[?&][^\x00=&\s]{1,40}=([^\x00&\s#\"'<>\\)\]]{1,1024})")
 
 
 def _parameter(text: bytes, start: int, _: int) -> ByteRange | None:
@@ -133,8 +134,8 @@ def _parameter(text: bytes, start: int, _: int) -> ByteRange | None:
     return whole_value(text, *match.span(1)) if is_secret else None
 
 
-_STRING_START = re.compile(rb"[ \t]{0,8}:\s{0,8}(\\{0,7})([\"'])")
-_NUMBER = re.compile(rb"[ \t]{0,8}:\s{0,8}(-?[0-9][0-9.eE+-]{0,40})")
+_STRING_START = LazyPattern(rb"[ \t]{0,8}:\s{0,8}(\\{0,7})([\"'])")
+_NUMBER = LazyPattern(rb"[ \t]{0,8}:\s{0,8}(-?[0-9][0-9.eE+-]{0,40})")
 
 
 def _member(text: bytes, _: int, end: int) -> ByteRange | None:
@@ -194,8 +195,8 @@ DETECTORS = (
     Detector(
         "BEARER", rb"(?i:authorization)\\{0,3}[\"']?[ \t]{0,4}[:=]?[ \t]{0,4}\\{0,3}[\"']?[A-Za-z0-9]", _authorization
     ),
-    Detector("BEARER", EDGE + rb"(?i:bearer)(?:[ \t]{1,4}|%20)\\{0,3}[\"']?[A-Za-z0-9._~+/=-]{12}", _bearer),
-    Detector("BEARER", EDGE + rb"(?i:basic)(?:[ \t]{1,4}|%20)[A-Za-z0-9+/]{8}", _basic),
+    Detector("BEARER", rb"(?i:bearer)(?:[ \t]{1,4}|%20)\\{0,3}[\"']?[A-Za-z0-9._~+/=-]{12}", _bearer, EDGE),
+    Detector("BEARER", rb"(?i:basic)(?:[ \t]{1,4}|%20)[A-Za-z0-9+/]{8}", _basic, EDGE),
     Detector("BASIC_AUTH", rb"[ \t](?:-u|-U|--user|--proxy-user)\\?[ =]", _curl_user),
     Detector(
         "BEARER",

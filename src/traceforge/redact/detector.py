@@ -1,8 +1,9 @@
 """The type of a detector, and helpers to write one.
 
-A detector has two parts. Its `anchor` is a short, bounded google-re2 expression. All anchors are joined into one
-expression, so one scan finds every place where a secret may be. Its `locate` then examines that place with an exact
-expression and arithmetic, and returns the range of the secret, or None. So ordinary text costs one scan.
+A detector has two parts. Its `anchor` is a short google-re2 expression, after an `edge` that many detectors share.
+All anchors are joined into one expression, so one scan finds every place where a secret may be. Its `locate` then
+examines that place with an exact expression and arithmetic, and returns the range of the secret, or None. So ordinary
+text costs one scan.
 
 Texts are UTF-8 bytes read as Latin-1: a detector sees bytes, and every byte of a character beyond ASCII is a byte of
 128 or more.
@@ -10,10 +11,11 @@ Texts are UTF-8 bytes read as Latin-1: a detector sees bytes, and every byte of 
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from string import ascii_letters
 from typing import NamedTuple
+
+from traceforge.redact.lazy_pattern import LazyPattern
 
 ByteRange = tuple[int, int]
 Locate = Callable[[bytes, int, int], ByteRange | None]  # the text, and where the anchor matched in it
@@ -25,7 +27,7 @@ EDGE = rb"(?:^|[^A-Za-z0-9_]|" + _ESCAPE + rb")"
 RUN_EDGE = rb"(?:^|[^A-Za-z0-9_.-]|" + _ESCAPE + rb")"
 _BASE64_RUN_BYTES = 24
 _BASE64, _BASE64_URL = (f"{ascii_letters}0123456789{marks}".encode() for marks in ("+/", "-_"))
-_EDGE = re.compile(rb"\\[nrtbf]|\\u[0-9a-fA-F]{4}|%[0-9A-Fa-f]{2}|[^A-Za-z0-9_]|")
+_EDGE = LazyPattern(rb"\\[nrtbf]|\\u[0-9a-fA-F]{4}|%[0-9A-Fa-f]{2}|[^A-Za-z0-9_]|")
 
 
 class Detector(NamedTuple):
@@ -34,6 +36,12 @@ class Detector(NamedTuple):
     type: str
     anchor: bytes
     locate: Locate
+    edge: bytes = b""  # what precedes the anchor, and is a part of the match
+
+    @property
+    def whole_anchor(self) -> bytes:
+        """The anchor after its edge."""
+        return b"%b(?:%b)" % (self.edge, self.anchor) if self.edge else self.anchor
 
 
 def token_detector(
@@ -44,7 +52,7 @@ def token_detector(
     `more` is the least that must follow the prefix before it is worth a look. Every expression stops at a
     bounded length or at the first byte that is not its own, so that hostile text costs linear time.
     """
-    exact = re.compile(prefix + body)
+    exact = LazyPattern(prefix + body)
 
     def locate(text: bytes, start: int, _: int) -> ByteRange | None:
         first = after_edge(text, start)
@@ -53,7 +61,7 @@ def token_detector(
             return None
         return None if is_inside_base64(text, first) else match.span()
 
-    return Detector(kind, (RUN_EDGE if b"-]" in body else EDGE) + prefix + lookahead, locate)
+    return Detector(kind, prefix + lookahead, locate, RUN_EDGE if b"-]" in body else EDGE)
 
 
 def mark_detector(
@@ -68,7 +76,7 @@ def mark_detector(
 
     An anchor that began with the head would begin in every word, and make the scan over all detectors slow.
     """
-    exact = re.compile(whole)
+    exact = LazyPattern(whole)
 
     def locate(text: bytes, start: int, _: int) -> ByteRange | None:
         before = text[max(0, start - head_max - 1) : start]

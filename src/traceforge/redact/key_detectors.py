@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import base64
 import binascii
-import re
 
 from traceforge.redact.detector import EDGE, RUN_EDGE, ByteRange, Detector, after_edge, mark_detector, token_detector
+from traceforge.redact.lazy_pattern import LazyPattern
 from traceforge.redact.plausibility import count_digits, entropy, is_placeholder, longest_alphanumeric_run
 
 PEM_BYTES_MAX = 65_536  # Sixteen times a 4096-bit RSA key. A block that goes on is cut there, and redacted so far.
@@ -141,13 +141,13 @@ _DIGITS = b"0123456789"
 MARKED = (
     mark_detector(
         "API_KEY",
-        rb"\.[A-Za-z0-9_-]{6}\.[A-Za-z0-9_-]{27}",
+        rb"\.[A-Za-z0-9_-]{6}\.[A-Za-z0-9_-]{12}",
         _LETTERS + _DIGITS + b"_-",
         28,
         rb"[MNO]" + _W + rb"{22,28}\." + _W + rb"{6}\." + _W + rb"{27,45}" + _END,
         _is_discord,
     ),
-    mark_detector("API_KEY", rb":AA[A-Za-z0-9_-]{30}", _DIGITS, 10, rb"[0-9]{8,10}:AA" + _W + rb"{30,36}" + _END),
+    mark_detector("API_KEY", rb":AA[A-Za-z0-9_-]{12}", _DIGITS, 10, rb"[0-9]{8,10}:AA" + _W + rb"{30,36}" + _END),
     mark_detector(
         "API_KEY",
         rb"\.atlasv1\.",
@@ -177,7 +177,7 @@ MARKED = (
     mark_detector("API_KEY", rb"_mmk", _LETTERS + _DIGITS + b"_", 36, rb"[A-Za-z0-9]{6}_[A-Za-z0-9]{29}_mmk" + _END),
     mark_detector(
         "API_KEY",
-        rb"![A-Za-z0-9_.]{40}",
+        rb"![A-Za-z0-9_.]{12}",
         _LETTERS + _DIGITS,
         18,
         rb"00D[A-Za-z0-9]{12,15}![A-Za-z0-9_.]{80,140}",
@@ -194,9 +194,9 @@ MARKED = (
 
 _AZURE_ALPHABET = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789"
 _AZURE_KEY_ALPHABET = _AZURE_ALPHABET + b"+/_-="
-_AZURE_TAIL = re.compile(rb"JQQJ9[0-9][A-Za-z0-9]{26}" + _END)
-_AZURE_SECRET = re.compile(rb"[A-Za-z0-9_~.]{3}[0-9]Q~[A-Za-z0-9_~.-]{31,34}" + _END)
-_AZURE_ACCOUNT = re.compile(rb"AccountKey=([A-Za-z0-9+/]{86}==)")
+_AZURE_TAIL = LazyPattern(rb"JQQJ9[0-9][A-Za-z0-9]{26}" + _END)
+_AZURE_SECRET = LazyPattern(rb"[A-Za-z0-9_~.]{3}[0-9]Q~[A-Za-z0-9_~.-]{31,34}" + _END)
+_AZURE_ACCOUNT = LazyPattern(rb"AccountKey=([A-Za-z0-9+/]{86}==)")
 
 
 def _azure_service_key(text: bytes, start: int, _: int) -> ByteRange | None:
@@ -240,11 +240,11 @@ def _azure_account_key(text: bytes, start: int, _: int) -> ByteRange | None:
     return match.span(1) if match else None
 
 
-_JWT = re.compile(
+_JWT = LazyPattern(
     rb"ey[IJ][A-Za-z0-9_-]{8,4096}\.[A-Za-z0-9_-]{4,65536}(?:(?:\.[A-Za-z0-9_-]{1,65536}){1,3}|\.(?![A-Za-z0-9_-]))?"
 )
-_JWT_BASE64 = re.compile(rb"ZXlK[A-Za-z0-9+/_-]{40,65536}={0,2}")
-_CLAIM = re.compile(rb'"(?:alg|typ|kid|enc|cty)"')
+_JWT_BASE64 = LazyPattern(rb"ZXlK[A-Za-z0-9+/_-]{40,65536}={0,2}")
+_CLAIM = LazyPattern(rb'"(?:alg|typ|kid|enc|cty)"')
 
 
 def _jwt(text: bytes, start: int, _: int) -> ByteRange | None:
@@ -262,15 +262,15 @@ def _jwt_base64(text: bytes, start: int, _: int) -> ByteRange | None:
     return match.span() if match and b".ey" in _decode(match[0].rstrip(b"=")) else None
 
 
-_PEM_BEGIN = re.compile(rb"-{4,5} ?BEGIN[ A-Z0-9]{0,24} PRIVATE KEY(?: BLOCK)? ?-{4,5}")
-_PEM_END = re.compile(rb"-{4,5} ?END[ A-Z0-9]{0,24} PRIVATE KEY(?: BLOCK)? ?-{4,5}")
-_PEM_BODY = re.compile(rb"(?:[A-Za-z0-9+/=\s\"'`,*#>|]|\\[nrt]|\+|-(?!----)|[:.()])*")
+_PEM_BEGIN = LazyPattern(rb"-{4,5} ?BEGIN[ A-Z0-9]{0,24} PRIVATE KEY(?: BLOCK)? ?-{4,5}")
+_PEM_END = LazyPattern(rb"-{4,5} ?END[ A-Z0-9]{0,24} PRIVATE KEY(?: BLOCK)? ?-{4,5}")
+_PEM_BODY = LazyPattern(rb"(?:[A-Za-z0-9+/=\s\"'`,*#>|]|\\[nrt]|\+|-(?!----)|[:.()])*")
 # `-----BEGIN` in base64, as it begins, and as it stands after one or two bytes more.
 _PEM_BASE64_MARK = rb"(?:LS0tLS1CRUdJTi|0tLS0tQkVHSU4g|tLS0tLUJFR0lOI)"
-_PEM_BASE64 = re.compile(rb"(?:[A-Za-z0-9+/_-]+|\s+|\\{1,2}[nr]){1,4096}={0,2}")
+_PEM_BASE64 = LazyPattern(rb"(?:[A-Za-z0-9+/_-]+|\s+|\\{1,2}[nr]){1,4096}={0,2}")
 _PEM_HEAD_BYTES = 160
-_LINE_BREAKS = re.compile(rb"\s+|\\{1,2}[nr]")
-_BASE64_HEAD = re.compile(rb"[A-Za-z0-9+/_-]*")
+_LINE_BREAKS = LazyPattern(rb"\s+|\\{1,2}[nr]")
+_BASE64_HEAD = LazyPattern(rb"[A-Za-z0-9+/_-]*")
 _BASE64_BEFORE = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/"
 # The first bytes of a private key without lines around it: RSA, EC and Ed25519 in DER, and OpenSSH.
 _DER_MARK = (
@@ -278,7 +278,7 @@ _DER_MARK = (
     rb"|M[HI][A-Za-z0-9+/]{0,3}AgEBBC|MC4CAQAwBQYDK2VwBCIEI|b3BlbnNzaC1rZXktdjEA)"
 )
 _ED25519_BYTES, _RSA_BYTES_MIN = 60, 120
-_DER = re.compile(rb"(?:[A-Za-z0-9+/]+|\s+|\\{1,2}[nr]){1,4096}={0,2}")
+_DER = LazyPattern(rb"(?:[A-Za-z0-9+/]+|\s+|\\{1,2}[nr]){1,4096}={0,2}")
 
 
 def _pem(text: bytes, start: int, _: int) -> ByteRange | None:
@@ -319,11 +319,11 @@ BLOCKS = (
     *MARKED,
     Detector("AZURE", rb"JQQJ9[0-9][A-Z]", _azure_service_key),
     Detector("AZURE", rb"(?:AZDO|AzSe|AzFu|\+ASt|ACDb|\+ACR)[A-Za-z0-9+/=_-]{4}", _azure_marked_key),
-    Detector("AZURE", RUN_EDGE + rb"[A-Za-z0-9_~.]{3}[0-9]Q~[A-Za-z0-9_~.-]{16}", _azure_client_secret),
+    Detector("AZURE", rb"[A-Za-z0-9_~.]{3}[0-9]Q~[A-Za-z0-9_~.-]{16}", _azure_client_secret, RUN_EDGE),
     Detector("AZURE", rb"AccountKey=[A-Za-z0-9+/]{16}", _azure_account_key),
-    Detector("JWT", RUN_EDGE + rb"ey[IJ][A-Za-z0-9_-]{8}", _jwt),
-    Detector("JWT", RUN_EDGE + rb"ZXlK[A-Za-z0-9+/]{16}", _jwt_base64),
+    Detector("JWT", rb"ey[IJ][A-Za-z0-9_-]{8}", _jwt, RUN_EDGE),
+    Detector("JWT", rb"ZXlK[A-Za-z0-9+/]{16}", _jwt_base64, RUN_EDGE),
     Detector("PRIVATE_KEY", rb"-{4,5} ?BEGIN[ A-Z0-9]{0,24} PRIVATE KEY", _pem),
     Detector("PRIVATE_KEY", _PEM_BASE64_MARK + rb"[A-Za-z0-9+/]{16}", _pem_base64),
-    Detector("PRIVATE_KEY", EDGE + _DER_MARK, _der),
+    Detector("PRIVATE_KEY", _DER_MARK, _der, EDGE),
 )

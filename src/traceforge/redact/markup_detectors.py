@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 
 from traceforge.redact.detector import ByteRange, Detector
+from traceforge.redact.lazy_pattern import LazyPattern
 from traceforge.redact.plausibility import is_common_word, is_opaque, is_password, is_placeholder, is_random
 from traceforge.redact.secret_names import is_secret_field_name
 
@@ -17,22 +18,22 @@ _NAME = rb"[A-Za-z0-9_.:-]{0,40}" + _WORD + rb"[A-Za-z0-9_-]{0,12}"
 _OPEN, _CLOSE = rb"(?:<|&lt;)", rb"(?:>|&gt;)"
 _CDATA = rb"(?:<!\[CDATA\[)?"
 _VALUE = rb"(?P<value>[^\x00<>&]{1,8192}(?:&(?!lt;|gt;)[^\x00<>&]{0,1024}){0,64})"
-_ELEMENT = re.compile(
+_ELEMENT = LazyPattern(
     _OPEN + rb"(?P<name>" + _NAME + rb")(?:\s[^\x00<>&]{0,300}?)?" + _CLOSE + rb"\s{0,16}"
     + _CDATA + rb"\s{0,16}" + _VALUE
     + rb"(?:\]\]>\s{0,16})?(?:(?:<|&lt;)\\?/|\Z)"
 )  # fmt: skip
-_PLIST = re.compile(
+_PLIST = LazyPattern(
     _OPEN + rb"key" + _CLOSE + rb"\s{0,8}(?P<name>" + _NAME + rb")\s{0,8}" + _OPEN + rb"\\?/key" + _CLOSE
     + rb"(?:\s|\\[nrt]){0,64}" + _OPEN + rb"(?:string|data)" + _CLOSE + rb"\s{0,16}" + _VALUE
     + rb"(?:<|&lt;|\Z)"
 )  # fmt: skip
 _QUOTE = rb"\\{0,3}(?:[\"']|&quot;)"
-_PAIR = re.compile(
+_PAIR = LazyPattern(
     rb"(?i:name|key|id)\s{0,4}=\s{0,4}" + _QUOTE + rb"(?P<name>" + _NAME + rb")" + _QUOTE
     + rb"[^\x00<>]{0,200}?\s(?i:value)\s{0,4}=\s{0,4}" + _QUOTE + rb"(?P<value>[^\x00\"'<>&\\]{1,4096})"
 )  # fmt: skip
-_ATTRIBUTE = re.compile(
+_ATTRIBUTE = LazyPattern(
     rb"\s(?P<name>" + _NAME + rb")\s{0,4}=\s{0,4}" + _QUOTE + rb"(?P<value>[^\x00\"'<>&\\\s]{1,4096})"
 )
 _TAG_BYTES = 400  # How far before an attribute its tag may begin.
@@ -81,9 +82,12 @@ def _attribute(text: bytes, start: int, _: int) -> ByteRange | None:
     return _value_of(_ATTRIBUTE.match(text, start))
 
 
+# The scan over all detectors follows a name without counting: a count would be a state of its automaton for each byte
+# of every word. The exact expressions above count.
+_ANY_NAME = rb"[A-Za-z0-9_.:-]*" + _WORD + rb"[A-Za-z0-9_-]{0,12}"
 DETECTORS = (
-    Detector("FIELD", _OPEN + _NAME + rb"(?:\s[^\x00<>&]{0,300})?" + _CLOSE + rb"\s{0,16}[^\x00\s]", _element),
-    Detector("FIELD", _OPEN + rb"key" + _CLOSE + rb"\s{0,8}" + _NAME + rb"\s{0,8}" + _OPEN + rb"\\?/key", _plist),
-    Detector("FIELD", rb"(?i:name|key|id)\s{0,4}=\s{0,4}" + _QUOTE + _NAME + _QUOTE, _pair),
-    Detector("FIELD", rb"\s" + _NAME + rb"\s{0,4}=\s{0,4}" + _QUOTE + rb"[^\x00\"'<>&\\\s]", _attribute),
+    Detector("FIELD", _OPEN + _ANY_NAME + rb"(?:\s[^\x00<>&]*)?" + _CLOSE + rb"\s{0,16}[^\x00\s]", _element),
+    Detector("FIELD", _OPEN + rb"key" + _CLOSE + rb"\s{0,8}" + _ANY_NAME + rb"\s{0,8}" + _OPEN + rb"\\?/key", _plist),
+    Detector("FIELD", rb"(?i:name|key|id)\s{0,4}=\s{0,4}" + _QUOTE + _ANY_NAME + _QUOTE, _pair),
+    Detector("FIELD", rb"\s" + _ANY_NAME + rb"\s{0,4}=\s{0,4}" + _QUOTE + rb"[^\x00\"'<>&\\\s]", _attribute),
 )

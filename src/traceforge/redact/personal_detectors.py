@@ -6,22 +6,21 @@ range, and numbers with a valid check digit, need no such words. Digits inside a
 
 from __future__ import annotations
 
-import re
-
 from traceforge.redact.detector import ByteRange, Detector
+from traceforge.redact.lazy_pattern import LazyPattern
 from traceforge.redact.plausibility import is_card, is_ssn
 
 LOCAL_BYTES_MAX = 64  # RFC 5321: the maximum length of the part before the @.
 CONTEXT_BYTES = 40  # How far before a number its name may stand: "my credit card number is ".
 
 _LOCAL = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789.'%+_-"
-_AT = re.compile(rb"@|%40")
+_AT = LazyPattern(rb"@|%40")
 _LETTER = rb"[A-Za-z0-9]|[\xc3-\xd3][\x80-\xbf]"  # ASCII, and the letters of Europe; no word of Chinese is an address
-_DOMAIN = re.compile(
+_DOMAIN = LazyPattern(
     rb"(?:(?:" + _LETTER + rb")(?:" + _LETTER + rb"|-){0,62}\.){1,8}"
     rb"(?:xn--[A-Za-z0-9-]{2,59}|[A-Za-z]{2,24})(?![A-Za-z0-9_])"
 )
-_RETINA = re.compile(rb"[0-9]x\.(?:png|jpe?g|gif|svg|webp)\Z")
+_RETINA = LazyPattern(rb"[0-9]x\.(?:png|jpe?g|gif|svg|webp)\Z")
 
 
 def _email(text: bytes, start: int, end: int) -> ByteRange | None:
@@ -62,9 +61,9 @@ def _escaped(text: bytes, first: int, at: int) -> int:
 
 # Before a number: no letter, digit, underscore or decimal point; a letter and a point is the end of "No.".
 NUMBER_EDGE = rb"(?:^|[^0-9A-Za-z_.]|[A-Za-z]\.|\\[nrtbf])"
-_NUMBER_EDGE = re.compile(rb"\\[nrtbf]|[A-Za-z]\.|[^0-9A-Za-z_.(+]|")
-_INSIDE_BEFORE = re.compile(rb"[A-Za-z0-9_][-.]\Z")
-_INSIDE_AFTER = re.compile(rb"[A-Za-z0-9_]|[-.,][0-9]|-[A-Za-z0-9]{1,8}-")
+_NUMBER_EDGE = LazyPattern(rb"\\[nrtbf]|[A-Za-z]\.|[^0-9A-Za-z_.(+]|")
+_INSIDE_BEFORE = LazyPattern(rb"[A-Za-z0-9_][-.]\Z")
+_INSIDE_AFTER = LazyPattern(rb"[A-Za-z0-9_]|[-.,][0-9]|-[A-Za-z0-9]{1,8}-")
 
 
 def _digits_at(text: bytes, start: int) -> int:
@@ -86,15 +85,15 @@ def _is_separate_number(text: bytes, start: int, end: int) -> bool:
     return not (_INSIDE_BEFORE.search(before) or _INSIDE_AFTER.match(text, end))
 
 
-_CARD = re.compile(
+_CARD = LazyPattern(
     rb"[0-9]{4}([ -])[0-9]{4}\1[0-9]{4}\1[0-9]{1,4}(?:\1[0-9]{3})?(?![0-9])"
     rb"|[0-9]{4}([ -])[0-9]{6}\2[0-9]{4,5}(?![0-9])|[0-9]{12,19}(?![0-9])"
 )
-_CARD_WORDS = re.compile(rb"(?i)card|credit|debit|\bcc\b|\bpan\b|visa|maestro|amex")
+_CARD_WORDS = LazyPattern(rb"(?i)card|credit|debit|\bcc\b|\bpan\b|visa|maestro|amex")
 
 
 # Names that say of a number that it is something else: `"seed": …`, `call_id=…`, `"createdAt": …`.
-_NO_CARD_NAME = re.compile(
+_NO_CARD_NAME = LazyPattern(
     rb"(?:(?:^|[^A-Za-z0-9])(?:[A-Za-z0-9_-]{0,24}[_-])?(?i:seed|ids?|time|timestamp|created|updated|at|duration|ns|ms|nonce)"
     rb"|[a-z](?:Ids?|At|Ms|Ns|Time|Seed))\\{0,3}[\"']?\s{0,8}[:=]\s{0,8}\\{0,3}[\"']?\Z"
 )
@@ -111,8 +110,8 @@ def _card(text: bytes, start: int, _: int) -> ByteRange | None:
     return match.span() if is_card(number, is_named=_CARD_WORDS.search(before) is not None) else None
 
 
-_SSN = re.compile(rb"([0-9]{3})([- ])([0-9]{2})\2([0-9]{4})(?![0-9])")
-_SSN_BARE = re.compile(rb"[0-9]{9}(?![0-9])")
+_SSN = LazyPattern(rb"([0-9]{3})([- ])([0-9]{2})\2([0-9]{4})(?![0-9])")
+_SSN_BARE = LazyPattern(rb"[0-9]{9}(?![0-9])")
 
 
 def _ssn(text: bytes, start: int, _: int) -> ByteRange | None:
@@ -128,16 +127,16 @@ def _ssn_named(text: bytes, _: int, end: int) -> ByteRange | None:
 
 
 # The country code or none, an area code of 2–9, and groups that only North America writes.
-_PHONE = re.compile(
+_PHONE = LazyPattern(
     rb"(?:(?:\+|00)1[-. ]?\(?[0-9]|1[-. ]\(?[2-9]|\(?[2-9])[0-9]{2}(?:\)[-. ]?|([-. ]))[0-9]{3}(?(1)\1|[-. ])[0-9]{4}"
     rb"(?:,? ?(?:x|ext\.?|extension) ?[0-9]{1,6})?(?![0-9])"
 )
-_PHONE_E164 = re.compile(rb"\+1[2-9][0-9]{9}(?![0-9A-Za-z_])")
-_PHONE_BARE = re.compile(rb"(?:1?[2-9][0-9]{2}[0-9]{7})(?![0-9])")
-_SPACED = re.compile(rb"[2-9][0-9]{2} [2-9][0-9]{2} [0-9]{4}")
-_PHONE_AFTER = re.compile(rb"[A-Za-z0-9_]|[-.][0-9]")
-_PHONE_BEFORE = re.compile(rb"(?:[A-Za-z0-9_][-.]|[0-9]|[A-Za-z0-9]\+)\Z")
-_SPACED_BEFORE = re.compile(rb"[0-9] \Z")
+_PHONE_E164 = LazyPattern(rb"\+1[2-9][0-9]{9}(?![0-9A-Za-z_])")
+_PHONE_BARE = LazyPattern(rb"(?:1?[2-9][0-9]{2}[0-9]{7})(?![0-9])")
+_SPACED = LazyPattern(rb"[2-9][0-9]{2} [2-9][0-9]{2} [0-9]{4}")
+_PHONE_AFTER = LazyPattern(rb"[A-Za-z0-9_]|[-.][0-9]")
+_PHONE_BEFORE = LazyPattern(rb"(?:[A-Za-z0-9_][-.]|[0-9]|[A-Za-z0-9]\+)\Z")
+_SPACED_BEFORE = LazyPattern(rb"[0-9] \Z")
 
 
 def _phone(text: bytes, start: int, _: int) -> ByteRange | None:
@@ -183,25 +182,26 @@ DETECTORS = (
     Detector(
         "EMAIL", rb"[" + _WORD_EMAIL + rb"._%+-](?:@|%40)[" + _WORD_EMAIL + rb"-]+\.[" + _WORD_EMAIL + rb"]", _email
     ),
-    Detector("CREDIT_CARD", NUMBER_EDGE + rb"[0-9]{12}", _card),
+    Detector("CREDIT_CARD", rb"[0-9]{12}", _card, NUMBER_EDGE),
     Detector(
         "CREDIT_CARD",
-        NUMBER_EDGE + rb"[1-68][0-9]{3}[ -](?:[0-9]{4}[ -][0-9]{4}[ -][0-9]|[0-9]{6}[ -][0-9]{4})",
+        rb"[1-68][0-9]{3}[ -](?:[0-9]{4}[ -][0-9]{4}[ -][0-9]|[0-9]{6}[ -][0-9]{4})",
         _card,
+        NUMBER_EDGE,
     ),
-    Detector("US_SSN", NUMBER_EDGE + rb"[0-8][0-9]{2}[- ][0-9]{2}[- ][0-9]{4}", _ssn),
+    Detector("US_SSN", rb"[0-8][0-9]{2}[- ][0-9]{2}[- ][0-9]{4}", _ssn, NUMBER_EDGE),
     Detector("US_SSN", rb"(?i:ssn|social security)[^\x000-9]{0,24}[0-9]{9}", _ssn_named),
     Detector(
         "PHONE",
-        NUMBER_EDGE
-        + rb"(?:(?:\+|00)1[-. ]?\(?[0-9]|1[-. ]\(?[2-9]|\(?[2-9])[0-9]{2}(?:\)[-. ]?|[-. ])[0-9]{3}[-. ][0-9]{4}",
+        rb"(?:(?:\+|00)1[-. ]?\(?[0-9]|1[-. ]\(?[2-9]|\(?[2-9])[0-9]{2}(?:\)[-. ]?|[-. ])[0-9]{3}[-. ][0-9]{4}",
         _phone,
+        NUMBER_EDGE,
     ),
-    Detector("PHONE", NUMBER_EDGE + rb"\+1[2-9][0-9]{9}", _phone_e164),
+    Detector("PHONE", rb"\+1[2-9][0-9]{9}", _phone_e164, NUMBER_EDGE),
     Detector(
         "PHONE",
         _PHONE_WORDS + rb"[^\x000-9A-Za-z]{0,4}(?:[A-Za-z]{1,8}[^\x000-9A-Za-z]{1,4}){0,3}[2-9][0-9]{9}",
         _phone_named,
     ),
-    Detector("PHONE", NUMBER_EDGE + rb"[2-9][0-9]{9}[ -](?i:fax|mobile|office|cell|home|work)", _phone_labelled),
+    Detector("PHONE", rb"[2-9][0-9]{9}[ -](?i:fax|mobile|office|cell|home|work)", _phone_labelled, NUMBER_EDGE),
 )

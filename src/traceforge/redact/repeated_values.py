@@ -10,7 +10,6 @@ or a time. Not looked for: words, placeholders, names of algorithms and models (
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING
 from urllib.parse import quote
@@ -18,6 +17,7 @@ from urllib.parse import quote
 import re2
 
 from traceforge.canon import ascii_json, json_bytes, try_parse_json
+from traceforge.redact.lazy_pattern import LazyPattern
 from traceforge.redact.plausibility import is_common_word, is_placeholder, is_provider_id, is_random
 from traceforge.redact.scanner import SecretSpan, compile_bytes
 from traceforge.redact.secret_finder import encode
@@ -32,11 +32,11 @@ DIGITS_MIN = 8  # of a number: shorter ones are years, counts and codes of error
 VALUES_SEARCHED_MAX = 16  # So many values are looked for one by one; for more, one expression is faster.
 EXPRESSION_BYTES = 256 << 10  # of the values in one expression: a text is scanned once for each
 
-_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9-]{2,15}[ \t]+(?P<credential>\S+)\s*")
-_MARK_INSIDE = re.compile(r"[!#$%&*+?@^~](?=.*[A-Za-z0-9])")
-_LETTER, _DIGIT = re.compile(r"[^\W\d_]"), re.compile(r"[0-9]")
-_DATE_OR_TIME = re.compile(r"(?:1[0-9]|20)[0-9]{6,11}")  # 20261117, or seconds and milliseconds since 1970
-_TECHNICAL_TERM = re.compile(
+_SCHEME = LazyPattern(r"[A-Za-z][A-Za-z0-9-]{2,15}[ \t]+(?P<credential>\S+)\s*")
+_MARK_INSIDE = LazyPattern(r"[!#$%&*+?@^~](?=.*[A-Za-z0-9])")
+_LETTER, _DIGIT = LazyPattern(r"[^\W\d_]"), LazyPattern(r"[0-9]")
+_DATE_OR_TIME = LazyPattern(r"(?:1[0-9]|20)[0-9]{6,11}")  # 20261117, or seconds and milliseconds since 1970
+_TECHNICAL_TERM = LazyPattern(
     r"(?i)(?:aes|base|ed|es|hs|http|ipv|iso|md|oauth|ps|python|rfc|rs|rsa|sha|tls|utf|v)[-_.: /]?v?"
     r"[0-9][0-9.:-]*[a-z]{0,2}"
     r"|(?:claude|command|deepseek|gemini|gemma|glm|gpt|grok|llama|mistral|mixtral|phi|qwen)[-_.: ]?v?"

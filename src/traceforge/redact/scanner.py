@@ -51,12 +51,12 @@ class Scanner:
 
     def __init__(self, detectors: Sequence[Detector]) -> None:
         self._detectors = detectors
-        self._anchors = [detector.anchor for detector in detectors]
+        self._anchors = [detector.whole_anchor for detector in detectors]
         self._anchor_patterns: dict[int, re.Pattern[bytes]] = {}  # compiled when they are first needed
 
     @cached_property
     def _search(self) -> Callable[..., Any]:
-        search: Callable[..., Any] = compile_bytes(b"|".join(b"(?:%b)" % anchor for anchor in self._anchors)).search
+        search: Callable[..., Any] = compile_bytes(join_anchors(self._detectors)).search
         return search
 
     @cached_property
@@ -135,6 +135,16 @@ def merge_spans(spans: Iterable[SecretSpan]) -> list[SecretSpan]:
         longer = item if item.end - item.start > last.end - last.start else last
         merged[-1] = SecretSpan(last.start, max(last.end, item.end), longer.type)
     return merged
+
+
+def join_anchors(detectors: Iterable[Detector]) -> bytes:
+    """One expression for all anchors. Each edge is written once: with a copy for each detector, the automaton would
+    follow all copies after every word.
+    """
+    anchors: dict[bytes, list[bytes]] = {}
+    for detector in detectors:
+        anchors.setdefault(detector.edge, []).append(b"(?:%b)" % detector.anchor)
+    return b"|".join(b"%b(?:%b)" % (edge, b"|".join(group)) for edge, group in anchors.items())
 
 
 def compile_bytes(expression: bytes) -> _Regexp:

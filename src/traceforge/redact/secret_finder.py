@@ -5,7 +5,6 @@ In: text. Out: byte ranges of secrets. Never: changes the text.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from copy import copy
 from enum import IntEnum
@@ -13,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from traceforge.redact.body_encodings import find_wide_runs
 from traceforge.redact.custom_patterns import compile_allow, compile_patterns
+from traceforge.redact.lazy_pattern import LazyPattern
 from traceforge.redact.redactions import MARKER_PATTERN, REDACTED
 from traceforge.redact.scanner import Scanner, SecretSpan, get_scanner, merge_spans
 from traceforge.redact.secret_names import (
@@ -35,8 +35,8 @@ TEXT_OVERHEAD_BYTES = 100  # Memory of each text beyond its characters.
 
 HEADERS_REMEMBERED_MAX = 2_000  # Some, such as dates and request ids, never come again: then all are forgotten.
 
-_MARKER = re.compile(MARKER_PATTERN)
-_PLAIN_VALUE = re.compile(r"(?i)\s*(?:-?[0-9]{1,9}(?:\.[0-9]*)?|true|false|none|null)?\s*")
+_MARKER = LazyPattern(MARKER_PATTERN)
+_PLAIN_VALUE = LazyPattern(r"(?i)\s*(?:-?[0-9]{1,9}(?:\.[0-9]*)?|true|false|none|null)?\s*")
 
 
 class HeaderKind(IntEnum):

@@ -10,8 +10,9 @@ logprobs), `key` and `signature` in a body, `user`, `session`, `prompt_cache_key
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
+
+from traceforge.redact.lazy_pattern import LazyPattern
 
 FIELD_NAMES = (
     "Authorization", "Proxy-Authorization", "Cookie", "Set-Cookie",
@@ -48,15 +49,15 @@ PARAMETER_NAMES = (
 SCHEMA_KEYS = frozenset({"properties", "$defs", "definitions", "patternProperties"})
 
 _SEPARATORS = str.maketrans("", "", "-_")
-_HEADER_ENDING = re.compile(
+_HEADER_ENDING = LazyPattern(
     r"(?:^|[-_])(?:auth|jwt|key|token|credentials?)$"
     r"|(?:authorization|authentication|api[-_]?keys?|access[-_]?key|token|secret|passw(?:or)?d|passphrase|passcode)$"
 )
-_PLAIN_HEADER = re.compile(
+_PLAIN_HEADER = LazyPattern(
     r"(?:^|[-_])(?:idempotency|cache|surrogate|websocket|public|partition|routing|sort|primary|row|object|dedup"
     r"|deduplication|page|next|continuation|sync|per|time|max|min|model)[-_](?:key|token)$|-allow-credentials$"
 )
-_ACCOUNT_ENDING = re.compile(
+_ACCOUNT_ENDING = LazyPattern(
     r"(?:^|[-_])(?:organi[sz]ation|org|project|account|tenant|workspace|team|customer|subscription|billing[-_]?account)"
     r"(?:[-_]?(?:id|uuid))?$"
 )

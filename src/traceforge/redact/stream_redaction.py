@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 
 from traceforge.canon import DEPTH_MAX, is_deeper_than, json_bytes, try_parse_json
 from traceforge.redact.json_redaction import Replacement, keep_valid_json, redact_json
+from traceforge.redact.lazy_pattern import LazyPattern
 from traceforge.redact.redactions import Redacted, Redaction
 from traceforge.redact.scanner import SecretSpan
 from traceforge.redact.secret_finder import SecretFinder, decode, encode
@@ -37,7 +38,7 @@ TEXT_NAMES = frozenset(
     }
 )  # fmt: skip
 _IDENTITY_FIELDS = ("index", "output_index", "content_index", "summary_index", "item_id", "type")
-_JSON_LINE = re.compile(rb"(?:\xef\xbb\xbf)?[ \t]*(?:data:)?[ \t]*([\[{][^\r\n]*)")
+_JSON_LINE = LazyPattern(rb"(?:\xef\xbb\xbf)?[ \t]*(?:data:)?[ \t]*([\[{][^\r\n]*)")
 
 
 class ByteEdit(NamedTuple):

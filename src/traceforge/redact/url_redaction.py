@@ -9,11 +9,12 @@ from __future__ import annotations
 import re
 from urllib.parse import unquote, unquote_plus
 
+from traceforge.redact.lazy_pattern import LazyPattern
 from traceforge.redact.redactions import REDACTED, Redacted, Redaction
 from traceforge.redact.secret_finder import SecretFinder, decode, encode
 
-_USERINFO = re.compile(r"(?<=://)[^/?#@\s]+(?=@)")
-_PAIR = re.compile(r"(?P<name>[^=&;?#]+)=(?P<value>[^&;#]*)")
+_USERINFO = LazyPattern(r"(?<=://)[^/?#@\s]+(?=@)")
+_PAIR = LazyPattern(r"(?P<name>[^=&;?#]+)=(?P<value>[^&;#]*)")
 
 
 def redact_url(finder: SecretFinder, url: str, path: str = "$") -> Redacted[str]:

@@ -19,6 +19,7 @@ from string import ascii_letters
 from typing import NamedTuple
 
 from traceforge.redact.detector import EDGE, RUN_EDGE, ByteRange, Detector, after_edge, is_inside_base64
+from traceforge.redact.lazy_pattern import LazyPattern
 from traceforge.redact.plausibility import count_digits, is_placeholder, longest_alphanumeric_run
 
 _ALPHABETS = {
@@ -34,6 +35,7 @@ _ALPHABETS = {
 }
 _OPEN_ALPHABETS = frozenset({"url", "dots", "uuid"})  # They hold `-` or `.`, so a key of them starts once in a run.
 _ANCHOR_BYTES = 12  # of the key after its prefix, that the scan over all detectors looks at
+_INDEX_BYTES = 2  # of a prefix: no prefix is shorter
 
 
 SOURCES = frozenset({"own", "vendor", "rules", "unverified"})
@@ -190,11 +192,11 @@ VENDOR_KEYS = (
 
 # A key in the manner of many vendors: a short name, the environment or the kind of key, and random text.
 _MIDDLE = rb"[-_](?:live|prod|sandbox|sk|pat|tkn|apikey|api[-_]key|secret|private|token)[-_]"
-_MANNER = re.compile(
+_MANNER = LazyPattern(
     rb"(?P<name>[A-Za-z][A-Za-z0-9]{1,11}(?:[-_][A-Za-z0-9]{2,8})?)" + _MIDDLE + rb"[A-Za-z0-9_-]{20,200}"
 )
 _NAME_BYTES = 22  # one more than the longest name
-_PROVIDER_ID = re.compile(
+_PROVIDER_ID = LazyPattern(
     rb"(?:resp|msg|call|chatcmpl|toolu|file|run|thread|asst|batch|gen|item|rs|fc|ws|next|page)(?:[-_]|\Z)"
 )
 
@@ -218,22 +220,31 @@ def _expression(row: VendorKey, prefix: str) -> str:
     return re.escape(prefix) + body + r"(?![A-Za-z0-9_])"
 
 
-def _anchor(row: VendorKey, prefix: str) -> str:
-    return re.escape(prefix) + f"{_ALPHABETS[row.alphabet]}{{{min(row.shortest, _ANCHOR_BYTES)}}}"
+def _anchor(rows: list[tuple[VendorKey, str]]) -> str:
+    """All prefixes. What follows them is written once for each alphabet: the scan would have a copy for each row."""
+    prefixes: dict[str, set[str]] = {}
+    for row, prefix in rows:
+        rest = f"{_ALPHABETS[row.alphabet]}{{{min(row.shortest, _ANCHOR_BYTES)}}}"
+        prefixes.setdefault(rest, set()).add(re.escape(prefix))
+    return "|".join(f"(?:{'|'.join(sorted(names))}){rest}" for rest, names in prefixes.items())
 
 
 def _table_detector(edge: bytes, rows: list[tuple[VendorKey, str]]) -> Detector:
-    """One detector for many kinds of key: the scan looks for all prefixes at once, and so does the exact check."""
-    rows = sorted(rows, key=lambda item: -len(item[1]))  # The longer prefix first: `sk_car_` before `sk_`.
-    exact = re.compile("|".join(_expression(*row) for row in rows).encode())
-    anchor = "|".join(dict.fromkeys(_anchor(*row) for row in rows)).encode()
+    """One detector for many kinds of key: the scan looks for all prefixes at once, the exact check for one."""
+    exact: dict[bytes, list[tuple[bytes, LazyPattern[bytes]]]] = {}  # by the first characters of the prefix
+    for row, prefix in sorted(rows, key=lambda item: -len(item[1])):  # The longer first: `sk_car_` before `sk_`.
+        pattern = LazyPattern(_expression(row, prefix).encode())
+        exact.setdefault(prefix[:_INDEX_BYTES].encode(), []).append((prefix.encode(), pattern))
 
     def locate(text: bytes, start: int, _: int) -> ByteRange | None:
         first = after_edge(text, start)
-        match = exact.match(text, first)
-        return match.span() if match and is_key_text(match[0]) and not is_inside_base64(text, first) else None
+        for prefix, pattern in exact.get(text[first : first + _INDEX_BYTES], ()):
+            match = pattern.match(text, first) if text.startswith(prefix, first) else None
+            if match is not None:
+                return match.span() if is_key_text(match[0]) and not is_inside_base64(text, first) else None
+        return None
 
-    return Detector("API_KEY", edge + b"(?:" + anchor + b")", locate)
+    return Detector("API_KEY", _anchor(rows).encode(), locate, edge)
 
 
 def _manner(text: bytes, start: int, _: int) -> ByteRange | None:

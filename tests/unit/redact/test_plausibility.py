@@ -52,3 +52,22 @@ def test_a_name_in_code_is_not_random_and_a_key_is() -> None:
     assert is_random(b"9f86d081884c7d659a2feaa0c55ad015")
     assert is_password(b"correct-horse1")
     assert not is_password(b"password")
+
+
+@pytest.mark.parametrize(
+    "value",
+    [b"sk-xxxx-1", b"AXXXXB", b"a***b", b"wait...", b"ReDaCtEd", b"PlaceHolder1", b"your-key", b"YOUR_key",
+     b"Your key", b"AKIAEXAMPLE", b"anExample\n", b"Dummy1", b"<token>", b"a<b>c", b"$API_KEY", b":$1", b"$(pass)",
+     b"a${b}", b"{{x}}", b"100%s", b"%D", b"%(name)"],
+)  # fmt: skip
+def test_a_placeholder_is_no_secret(value: bytes) -> None:
+    """In any case, and at any place of the value."""
+    assert is_placeholder(value)
+
+
+@pytest.mark.parametrize(
+    "value",
+    [b"aXxXxb", b"example1", b"yourkey", b"a>b<c", b"a$API", b"::$1", b"$-", b"a..b", b"**", b"%x", b"{x}", b""],
+)
+def test_what_only_resembles_a_placeholder_is_none(value: bytes) -> None:
+    assert not is_placeholder(value)
