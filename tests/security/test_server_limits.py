@@ -25,8 +25,7 @@ from support.three_servers import (
     status_of,
 )
 from traceforge.capture.proxy import proxy_server
-from traceforge.http import server_limits
-from traceforge.http.server_limits import HEAD_BYTES_MAX, HEADERS_MAX, ClientConnections
+from traceforge.http.server_limits import HEAD_BYTES_MAX, HEADERS_MAX
 
 OpenServer = Callable[..., AttackedServer]
 SHORT = 0.2  # Seconds.
@@ -212,37 +211,3 @@ def test_the_rest_of_a_refused_request_is_read_up_to_a_limit(open_server: OpenSe
 
     assert send_until_cut(peer, b"x" * (1 << 16))
     assert server.is_healthy()
-
-
-class Connection:
-    """A connection of an address with a deadline."""
-
-    def __init__(self, peer: str, deadline: float) -> None:
-        self.peer, self.deadline = peer, deadline
-        self.is_closed = False
-
-    def make_room(self) -> None:
-        self.is_closed = True
-
-
-def test_the_address_with_the_most_connections_makes_room() -> None:
-    """So that one machine cannot push out the clients of another; its oldest goes first."""
-    connections: ClientConnections[Connection] = ClientConnections(4)
-    honest = Connection("10.0.0.1", 1.0)
-    attackers = [Connection("10.0.0.2", deadline) for deadline in (5.0, 3.0, 4.0)]
-    for connection in (honest, *attackers):
-        assert connections.admit(connection)
-
-    assert connections.admit(Connection("10.0.0.2", 6.0))
-    assert [False, False, True, False] == [connection.is_closed for connection in (honest, *attackers)]
-
-
-def test_connections_stay_below_the_limit_on_open_files(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Otherwise the server could not accept the one that makes an idle one go."""
-    monkeypatch.setattr(server_limits, "_count_affordable_connections", lambda: 1)
-    connections: ClientConnections[Connection] = ClientConnections(100)
-    first = Connection("10.0.0.1", 1.0)
-
-    assert connections.admit(first)
-    assert connections.admit(Connection("10.0.0.1", 2.0))
-    assert (True, 1) == (first.is_closed, len(connections))

@@ -44,15 +44,15 @@ class AttackedServer:
         self.count_connections = count
         self._peers: list[Peer] = []
 
-    def connect(self) -> Peer:
-        """A client that sends exact bytes."""
-        self._peers.append(Peer(socket.create_connection(("127.0.0.1", self.port), SECONDS_MAX)))
+    def connect(self, address: str = "127.0.0.1") -> Peer:
+        """A client at an address of this machine that sends exact bytes."""
+        self._peers.append(Peer(socket.create_connection(("127.0.0.1", self.port), SECONDS_MAX, (address, 0))))
         self._peers[-1].sock.settimeout(SECONDS_MAX)
         return self._peers[-1]
 
-    def send(self, data: bytes) -> Peer:
+    def send(self, data: bytes, address: str = "127.0.0.1") -> Peer:
         """Connect a client and send bytes."""
-        peer = self.connect()
+        peer = self.connect(address)
         peer.send(data)
         return peer
 

@@ -24,6 +24,7 @@ from traceforge.http.server_limits import (
     DISCARDED_BYTES_MAX,
     PIPELINED_BYTES_MAX,
     ClientConnections,
+    RequestPhase,
     ServerLimits,
     peer_address,
 )
@@ -57,6 +58,9 @@ class ChatConnection(asyncio.Protocol):
         self._report_failure = report_failure
         self._limits = limits
         self.peer = ""
+        self.active_at = 0.0
+        self.is_authenticated = False  # The chat requires no key.
+        self._has_sent_head = False
         self._loop = asyncio.get_running_loop()
         self._timer: asyncio.TimerHandle | None = None
         self._reader: HeadReader | None = None
@@ -75,9 +79,8 @@ class ChatConnection(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.transport = cast("asyncio.Transport", transport)
         self.peer = peer_address(transport.get_extra_info("peername"))
-        if self._connections.admit(self):
-            self._set_timer(self._limits.head_seconds)
-        else:
+        self._set_timer(self._limits.head_seconds)
+        if not self._connections.admit(self):
             self._refuse(ChatError(ChatErrorCode.TOO_BUSY, "there are too many connections", hint="Try again later."))
             self.transport.close()
 
@@ -138,6 +141,7 @@ class ChatConnection(asyncio.Protocol):
         self._closes_after_response = self._closes_after_response or not head.keep_alive
         self._is_head_request = head.method == "HEAD"
         self._path = admit(self._access, head)
+        self._has_sent_head = True
         self._head, self._body, self._payload = head, open_body(head.length), bytearray()
         self._set_timer(self._limits.body_seconds)
         wants_continue = head.inspected.get("expect", "").lower() == "100-continue"
@@ -149,6 +153,7 @@ class ChatConnection(asyncio.Protocol):
         body = self._body
         assert body is not None
         if data and not body.is_complete:
+            self.active_at = self._loop.time()
             data = body.feed(data)
             self._payload += b"".join(body.payload)
             if len(self._payload) > BODY_BYTES_MAX:
@@ -229,6 +234,14 @@ class ChatConnection(asyncio.Protocol):
         """When the client's time is over; 0 while a request is served."""
         return self._timer.when() if self._timer is not None else 0.0
 
+    @property
+    def phase(self) -> RequestPhase:
+        """How far the client has come."""
+        if not self._has_sent_head:
+            return RequestPhase.FIRST_HEAD
+        is_idle = self._head is None and not self._is_client_full
+        return RequestPhase.IDLE if is_idle else RequestPhase.IN_REQUEST
+
     def make_room(self) -> None:
         """Close now, because all connections are taken and this one waits for its client."""
         self.transport.abort()
@@ -237,6 +250,7 @@ class ChatConnection(asyncio.Protocol):
         """Expire in so many seconds; 0: never."""
         if self._timer is not None:
             self._timer.cancel()
+        self.active_at = self._loop.time()
         self._timer = self._loop.call_later(seconds, self._expire) if seconds else None
 
     def _expire(self) -> None:

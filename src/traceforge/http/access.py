@@ -36,6 +36,11 @@ class AccessPolicy:
         self._is_loopback = is_loopback(host)
         self._same_origin = same_origin
 
+    @property
+    def requires_token(self) -> bool:
+        """Whether every request must carry a token."""
+        return bool(self._token)
+
     def check(self, headers: Mapping[str, str], authority: str = "") -> None:
         """Check the headers of a request, by lower-case name; `authority` is that of its target, if it has one.
 

@@ -4,13 +4,18 @@ Every connection has at most one deadline: the time by which its client must hav
 body, begun the next request, or taken what was written. A connection that waits for us (for a model, a database or an
 upstream) has none, so a stream may go on for hours.
 
-Never: refuses a newcomer while a connection that waits for its client could make room.
+Never: refuses a newcomer while a connection that waits for its client could make room, or closes a connection whose
+client has sent a valid key while there is another one to close.
 """
 
 from __future__ import annotations
 
+import ipaddress
 import sys
 from collections import Counter
+from collections.abc import Sequence
+from enum import IntEnum
+from operator import attrgetter
 from typing import NamedTuple, Protocol, TypeVar
 
 if sys.platform != "win32":
@@ -20,6 +25,8 @@ HEAD_BYTES_MAX = 64 << 10
 HEADERS_MAX = 200  # The largest real request has about 40.
 PIPELINED_BYTES_MAX = 64 << 10  # Of requests sent ahead; beyond it the client is not read.
 DISCARDED_BYTES_MAX = 4 << 20  # Of a request after its response; beyond it the connection is closed.
+
+FAIR_SHARES = 16  # An address with at most this part of the connections has no more than others.
 
 _DESCRIPTORS_RESERVED = 64  # For the database, recordings, logs and listening sockets.
 
@@ -42,16 +49,37 @@ STORE_LIMITS = ServerLimits(connections=1024, body_bytes=2 << 20)
 CHAT_LIMITS = ServerLimits(connections=512, body_bytes=256 << 10)
 
 
+class RequestPhase(IntEnum):
+    """How far a client has come that we wait for, in the order in which connections make room."""
+
+    FIRST_HEAD = 0  # It has not sent a complete head yet.
+    IDLE = 1  # Between two requests.
+    IN_REQUEST = 2  # It sends a body, or reads a response.
+
+
 class LimitedConnection(Protocol):
     """What `ClientConnections` has to know of a connection."""
 
     @property
     def peer(self) -> str:
-        """The address of the client."""
+        """The address of the client, from `peer_address`."""
 
     @property
     def deadline(self) -> float:
         """The loop's time at which the client's time is over; 0 while the client waits for us."""
+
+    @property
+    def active_at(self) -> float:
+        """The loop's time of the last step of the client: it connected, sent a head or a part of a body, or got a
+        response. Further parts of a head do not count."""
+
+    @property
+    def phase(self) -> RequestPhase:
+        """How far the client has come."""
+
+    @property
+    def is_authenticated(self) -> bool:
+        """Whether the last request had a valid key or token; False on a server that requires none."""
 
     def make_room(self) -> None:
         """Close at once."""
@@ -68,26 +96,42 @@ class ClientConnections(set[ConnectionT]):
         self._connections_max = connections_max
 
     def admit(self, connection: ConnectionT) -> bool:
-        """Add a new connection; False if there is no room.
+        """Add a new connection; False if there is no room, because every client waits for us.
 
-        If all are taken, one that waits for its client is closed: of the address with the most connections, the one
-        whose deadline is nearest.
+        If all are taken, one that waits for its client is closed.
         """
         connections_max = min(self._connections_max, _count_affordable_connections())
-        if len(self) >= connections_max and not self._close_waiting(connection):
-            return False
+        if len(self) >= connections_max:
+            waiting = [connection for connection in self if connection.deadline]
+            if not waiting:
+                return False
+            closed = _choose_to_close(waiting, connections_max)
+            self.discard(closed)
+            closed.make_room()
         self.add(connection)
         return True
 
-    def _close_waiting(self, newcomer: ConnectionT) -> bool:
-        waiting = [connection for connection in self if connection.deadline]
-        if not waiting:
-            return False
-        by_peer = Counter(connection.peer for connection in (newcomer, *self))
-        closed = max(waiting, key=lambda connection: (by_peer[connection.peer], -connection.deadline))
-        self.discard(closed)
-        closed.make_room()
-        return True
+
+def _choose_to_close(waiting: Sequence[ConnectionT], connections_max: int) -> ConnectionT:
+    """The connection that makes room, so that neither many connections nor many addresses push out other clients.
+
+    It has no valid key, if there is such a connection. Its address is the one with the most, if that is more than a
+    fair share. Connections that have not sent a head go first, so that a flood of them closes no request; but those
+    that have sent one may not take more than half of all, so that newcomers have the time to send theirs. Of these,
+    it is the one whose client has done nothing for the longest time.
+    """
+    candidates = [connection for connection in waiting if not connection.is_authenticated] or waiting
+    peer, count = Counter(connection.peer for connection in candidates).most_common(1)[0]
+    if count > max(1, connections_max // FAIR_SHARES):
+        candidates = [connection for connection in candidates if connection.peer == peer]
+    by_phase: dict[RequestPhase, list[ConnectionT]] = {phase: [] for phase in RequestPhase}
+    for connection in candidates:
+        by_phase[connection.phase].append(connection)
+    first_heads = by_phase[RequestPhase.FIRST_HEAD]
+    if len(candidates) - len(first_heads) > connections_max // 2:
+        first_heads = []
+    group = first_heads or by_phase[RequestPhase.IDLE] or by_phase[RequestPhase.IN_REQUEST]
+    return min(group, key=attrgetter("active_at"))
 
 
 def raise_descriptor_limit(connections_max: int) -> None:
@@ -113,5 +157,14 @@ def _count_affordable_connections() -> int:
 
 
 def peer_address(peername: object) -> str:
-    """The address in a transport's `peername`, without the port."""
-    return str(peername[0]) if isinstance(peername, tuple) and peername else ""
+    """The address in a transport's `peername` as connections are counted: of IPv6 its network of 64 bits.
+
+    The owner of such a network has all of its addresses.
+    """
+    if not isinstance(peername, tuple) or not peername:
+        return ""
+    host = str(peername[0])
+    if ":" not in host:
+        return host
+    address = ipaddress.IPv6Address(host.partition("%")[0])
+    return str(address.ipv4_mapped or ipaddress.IPv6Network((address, 64), strict=False))

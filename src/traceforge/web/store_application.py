@@ -35,7 +35,7 @@ from traceforge.web.project_calls import MODEL_CALLS_MAX, ProjectCalls
 from traceforge.web.request_lifecycle import JSON_TYPE, RequestErrors, RequestLifecycle, common_headers
 from traceforge.web.request_log import RequestLog, RequestRecord
 from traceforge.web.server_metrics import ServerMetrics
-from traceforge.web.store_connection import StoreConnection
+from traceforge.web.store_connection import SET_AUTHENTICATED, StoreConnection
 from traceforge.web.store_service import AuthorizedCaller, StoreService
 
 DATABASE_THREADS = 32  # Requests that use the database at once; the others wait their turn.
@@ -100,11 +100,17 @@ class StoreApplication:
         Raises:
             ErrorResponse: the API key is missing, unknown, or lacks the scope.
         """
-        token = self.service.token(request.state.headers)
-        if token is None:
-            caller = self.service.authorize(None, scope)
-        else:
-            caller = await self.in_thread(partial(self.service.authorize, token, scope))
+        set_authenticated = request.scope[SET_AUTHENTICATED]
+        try:
+            token = self.service.token(request.state.headers)
+            if token is None:
+                caller = self.service.authorize(None, scope)
+            else:
+                caller = await self.in_thread(partial(self.service.authorize, token, scope))
+        except ErrorResponse:
+            set_authenticated(False)
+            raise
+        set_authenticated(token is not None)
         request.state.record.project_id = caller.store.project_id
         return caller
 

@@ -21,7 +21,9 @@ from traceforge.http.access import AccessDenied
 from traceforge.http.body_framing import InvalidBody, MessageBody, open_body
 from traceforge.http.message_head import HeadReader, InvalidHead, RequestHead, split_target
 from traceforge.http.plain_response import reason_phrase
-from traceforge.http.server_limits import DISCARDED_BYTES_MAX, PIPELINED_BYTES_MAX, peer_address
+from traceforge.http.server_limits import DISCARDED_BYTES_MAX, PIPELINED_BYTES_MAX, RequestPhase, peer_address
+
+SET_AUTHENTICATED = "traceforge.set_authenticated"  # In the scope of a request: a function of a bool.
 
 if TYPE_CHECKING:
     from traceforge.web.store_application import StoreApplication
@@ -47,6 +49,9 @@ class StoreConnection(HttpToolsProtocol):
         self._is_refused = False
         self.peer = ""
         self.deadline = 0.0  # 0: none.
+        self.active_at = 0.0
+        self.is_authenticated = False
+        self._has_sent_head = False
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
@@ -60,6 +65,14 @@ class StoreConnection(HttpToolsProtocol):
         self._application.connections.discard(self)
         self.deadline = 0.0
         super().connection_lost(exc)
+
+    def on_message_begin(self) -> None:
+        """Let the application say whether the key of the request is valid."""
+        super().on_message_begin()
+        self.scope[SET_AUTHENTICATED] = self._set_authenticated  # type: ignore[literal-required]
+
+    def _set_authenticated(self, is_authenticated: bool) -> None:
+        self.is_authenticated = is_authenticated
 
     # -- reading requests
 
@@ -101,6 +114,7 @@ class StoreConnection(HttpToolsProtocol):
         except (InvalidHead, AccessDenied) as exc:
             self._refuse(_head_error(exc))
             return b""
+        self._has_sent_head = True
         closing = () if head.keep_alive else (b"Connection: close",)
         super().data_received(b"\r\n".join((head.first_line, *head.lines, *closing, b"", b"")))
         if self._is_refused:  # By uvicorn.
@@ -112,6 +126,7 @@ class StoreConnection(HttpToolsProtocol):
     def _read_body(self, body: MessageBody, data: bytes) -> bytes:
         """Give uvicorn the bytes of the body; return those after it."""
         if not body.is_complete:
+            self.active_at = self.loop.time()
             try:
                 data = body.feed(data)
             except InvalidBody as exc:
@@ -182,7 +197,16 @@ class StoreConnection(HttpToolsProtocol):
     # -- time limits
 
     def _set_deadline(self, seconds: float) -> None:
-        self.deadline = self.loop.time() + seconds
+        self.active_at = self.loop.time()
+        self.deadline = self.active_at + seconds
+
+    @property
+    def phase(self) -> RequestPhase:
+        """How far the client has come."""
+        if not self._has_sent_head:
+            return RequestPhase.FIRST_HEAD
+        is_idle = self._request_body is None and not self.flow.write_paused
+        return RequestPhase.IDLE if is_idle else RequestPhase.IN_REQUEST
 
     def close_if_expired(self, now: float) -> None:
         """Close if the deadline has passed; a client that sent a part of a request gets a response."""

@@ -19,7 +19,7 @@ from traceforge.capture.proxy.proxy_metrics import increment
 from traceforge.http.body_framing import InvalidBody, MessageBody, open_body
 from traceforge.http.message_head import HeadReader, InvalidHead, RequestHead
 from traceforge.http.plain_response import PlainResponse
-from traceforge.http.server_limits import DISCARDED_BYTES_MAX, PIPELINED_BYTES_MAX, peer_address
+from traceforge.http.server_limits import DISCARDED_BYTES_MAX, PIPELINED_BYTES_MAX, RequestPhase, peer_address
 
 if TYPE_CHECKING:
     from traceforge.capture.proxy.relayed_call import RelayedCall
@@ -36,9 +36,10 @@ class ClientConnection(asyncio.Protocol):
     """One connection; its requests are served in turn."""
 
     __slots__ = (
-        "_body", "_call", "_descriptor", "_discarded_bytes", "_has_yielded", "_is_client_full", "_is_closing",
-        "_is_upstream_full", "_keep_alive", "_limits", "_pipelined", "_reader", "_reading_paused",
-        "_remember_tries", "_repeated_head", "_state", "deadline", "peer", "transport",
+        "_body", "_call", "_descriptor", "_discarded_bytes", "_has_sent_head", "_has_yielded", "_is_client_full",
+        "_is_closing", "_is_upstream_full", "_keep_alive", "_limits", "_pipelined", "_reader", "_reading_paused",
+        "_remember_tries", "_repeated_head", "_state", "active_at", "deadline", "is_authenticated", "peer",
+        "transport",
     )  # fmt: skip
 
     transport: asyncio.Transport
@@ -60,6 +61,9 @@ class ClientConnection(asyncio.Protocol):
         self._is_client_full = False  # The client has not taken what was written.
         self._has_yielded = False  # The next request is read in the loop's next turn.
         self.deadline = 0.0  # 0: none.
+        self.active_at = 0.0
+        self.is_authenticated = False
+        self._has_sent_head = False
         self.peer = ""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -144,8 +148,10 @@ class ClientConnection(asyncio.Protocol):
     def _serve(self, data: bytes, remainder: bytes) -> bytes:
         """Serve the request with this head; return the bytes after the request."""
         head = RequestHead(data)
+        self._has_sent_head = True
         admitted = admit(self._state, head)
         if not isinstance(admitted, PlainResponse):
+            self.is_authenticated = self._state.access.requires_token
             request = prepare_request(head, admitted)
             if self._remember_tries < REMEMBER_HEAD_TRIES_MAX:
                 self._remember_tries += 1
@@ -233,7 +239,16 @@ class ClientConnection(asyncio.Protocol):
     # -- time limits
 
     def _set_deadline(self, seconds: float) -> None:
-        self.deadline = self._state.loop.time() + seconds
+        self.active_at = self._state.loop.time()
+        self.deadline = self.active_at + seconds
+
+    @property
+    def phase(self) -> RequestPhase:
+        """How far the client has come."""
+        if not self._has_sent_head:
+            return RequestPhase.FIRST_HEAD
+        is_idle = self._call is None and self._body is None and not self._is_client_full
+        return RequestPhase.IDLE if is_idle else RequestPhase.IN_REQUEST
 
     def _extend_body_deadline(self, size: int) -> None:
         """Give a body more time for the bytes that arrived, so that a large one may take long and a slow one not."""
@@ -241,7 +256,8 @@ class ClientConnection(asyncio.Protocol):
         if self._body is None:
             self.deadline = 0.0
         else:
-            latest = self._state.loop.time() + limits.body_seconds
+            self.active_at = self._state.loop.time()
+            latest = self.active_at + limits.body_seconds
             self.deadline = min(latest, self.deadline + size / limits.body_rate)
 
     def close_if_expired(self, now: float) -> None:
