@@ -76,11 +76,12 @@ lint:
 	@$(BIN)/lint-imports --no-cache
 	@$(BIN)/python tools/generate.py --check
 
+# Three test processes on two cores: a third of the time they wait for the processes that they start.
 test: setup node strace chromium check ## Everything that must be green before a change lands
-	@$(BIN)/python -m pytest -q -n 2 --dist worksteal -m "not slow and not soak and not model"
+	@$(BIN)/python -m pytest -q -n 3 --dist worksteal -m "not slow and not soak and not model"
 
 test-all: setup node strace chromium check ## Every guarantee, in at most an hour: before a release, and before a part is done
-	@$(BIN)/python -m pytest -q -n 2 --dist worksteal -m "not soak and not model"
+	@$(BIN)/python -m pytest -q -n 3 --dist worksteal -m "not soak and not model"
 
 soak: setup node strace chromium ## Fuzzers, and load that lasts: hours
 	@echo "make soak SEED=$(SEED) repeats this run"

@@ -190,6 +190,7 @@ def _delete(project: Project) -> None:
     rebuild_manifest(str(project.root))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("change", "start", "rules", "line"),
     [

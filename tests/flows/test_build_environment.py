@@ -82,6 +82,7 @@ UNSETTING = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "moment", [name if name == "at import" else pytest.param(name, marks=pytest.mark.slow) for name in UNSETTING]
 )

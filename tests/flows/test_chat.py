@@ -116,6 +116,7 @@ def test_the_trace_has_the_hashes_of_the_prompt_files(tmp_path: Path, prompts: P
     assert re.match(id_pattern("trc"), read.trace_id)
 
 
+@pytest.mark.slow
 def test_only_the_session_prompt_changes_without_a_restart(tmp_path: Path, prompts: Path) -> None:
     """The hash and the model's input change together; after a restart all three prompts are new."""
     with chat_process(tmp_path, "--prompts", str(prompts)) as chat:
@@ -296,6 +297,7 @@ def test_the_chat_listens_on_loopback_only(tmp_path: Path) -> None:
     assert [f"0100007F:{port:04X}"] == listening
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_stop_lets_the_turn_in_flight_end(tmp_path: Path, prompts: Path, model: Upstream, number: int) -> None:
     """The client gets its reply, and the exit code is 0."""
@@ -362,6 +364,7 @@ def test_a_closed_stderr_fails_no_request(tmp_path: Path) -> None:
         assert chat.ask("a", trace=True)["trace"]
 
 
+@pytest.mark.slow
 def test_calls_through_the_proxy_are_recorded(tmp_path: Path, prompts: Path, model: Upstream) -> None:
     """Without any part of the execution trace."""
     with proxy(tmp_path, "--upstream", f"up={model.url}") as recording:

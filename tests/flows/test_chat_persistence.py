@@ -60,6 +60,7 @@ def _find_needles(needles: list[bytes], data: bytes) -> list[bytes]:
     return [needle for needle in needles if needle in data]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("variables", [QUIET, LOUD], ids=["as it is", "with every debug switch"])
 def test_nothing_is_opened_logged_or_printed(tmp_path: Path, variables: dict[str, str]) -> None:
     """Audit hooks see every open and every change of the file system, a root logger every record."""

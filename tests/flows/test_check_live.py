@@ -229,6 +229,7 @@ def test_a_killed_check_continues_where_it_stopped(site: Site, flaky: FlakyServe
     assert f"{SNAPSHOTS} calls to make" in check(checked, "--concurrency", "1").err
 
 
+@pytest.mark.slow
 def test_ctrl_c_says_how_many_answers_are_stored(site: Site, flaky: FlakyServer) -> None:
     """Without waiting for the model; --fresh discards them."""
     flaky.hangs_after = 2
@@ -379,6 +380,7 @@ def test_a_tree_that_was_tampered_with_sends_nothing(site: Site) -> None:
     assert "is invalid, so nothing was sent" in ran.err
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("typed", "code", "calls"), [("n", 130, 0), ("y", 0, 1)])
 def test_on_a_terminal_the_user_confirms_and_sees_a_progress_bar(
     site: Site, typed: str, code: int, calls: int

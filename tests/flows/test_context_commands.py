@@ -78,6 +78,7 @@ def create_history(cwd: Path, **variables: str) -> dict[str, str]:
     return {"artifact": artifact, "bundle": bundle, "session": session, "fork": fork, "one": first, "two": second}
 
 
+@pytest.mark.slow
 def test_a_purge_asks_first_and_shows_its_receipt(tmp_path: Path) -> None:
     """Without a terminal it requires --yes; the receipt can be shown again later."""
     ids = create_history(tmp_path)
@@ -105,6 +106,7 @@ def test_a_purge_asks_first_and_shows_its_receipt(tmp_path: Path) -> None:
     assert "valid:" == run("verify", cwd=tmp_path).out.split()[0]
 
 
+@pytest.mark.slow
 def test_every_command_works_on_a_database(tmp_path: Path) -> None:
     """From a file to a comparison, with every listing, the graph and the checks."""
     ids = create_history(tmp_path)

@@ -80,6 +80,7 @@ def test_a_candidate_is_compared_with_recorded_answers(project: Path) -> None:
     assert {response["trace_id"] for response in responses} <= {trace["id"] for trace in traces}
 
 
+@pytest.mark.slow
 def test_answers_and_differences_are_printed_for_people(project: Path) -> None:
     """The answer as text, in the response, the log and the difference; a failure has the command to retry."""
     session = run_json(project, "session", "create")["id"]
@@ -135,6 +136,7 @@ def test_the_report_page_loads_and_runs_nothing() -> None:
     assert "default-src 'none'" in page
 
 
+@pytest.mark.slow
 def test_the_report_page_is_laid_out_in_a_browser(tmp_path: Path) -> None:
     """Wide and narrow, light and dark: question, answers and marks are visible, nothing overlaps or sticks out."""
     words = "x" * 300

@@ -251,6 +251,7 @@ def test_calls_continue_on_a_full_disk(server: Upstream, tmp_path: Path) -> None
     assert 0 < len(models) < 200
 
 
+@pytest.mark.slow
 def test_calls_continue_beyond_a_file_size_limit(server: Upstream, tmp_path: Path) -> None:
     """As on a full disk, for users who may not mount one."""
     process = subprocess.Popen(
@@ -361,6 +362,7 @@ def test_an_application_whose_traces_cannot_be_written_continues(
     assert int(last.removeprefix("lost ")) > 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["SIGKILL", "SIGTERM"])
 def test_the_traces_of_a_killed_application_are_complete(server: Upstream, tmp_path: Path, name: str) -> None:
     """The next command reads the spool that it left."""
@@ -382,6 +384,7 @@ def huge(server: Upstream) -> Callable[[ReceivedRequest], ScriptedResponse]:
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("edge", ["proxy", pytest.param("inprocess", marks=pytest.mark.slow)])
 def test_bodies_too_large_to_record_are_passed_on(
     server: Upstream, tmp_path: Path, edge: str, monkeypatch: pytest.MonkeyPatch

@@ -77,6 +77,7 @@ def test_a_changed_prompt_is_one_finding_that_shows_the_edit(site: Site) -> None
     assert re.search(r"RED: 1 call replayed, 1 finding", ran.err)
 
 
+@pytest.mark.slow
 def test_record_files_only_the_change(site: Site) -> None:
     """Only changed calls go to the provider; ids stay; after approval it is green again."""
     before = {file.name for file in (site.folder / ".ai-snapshots" / "openai").iterdir()}
@@ -155,6 +156,7 @@ def test_an_unused_snapshot_is_red(site: Site) -> None:
     assert (0, 0) == (allowed.code, elsewhere.code)
 
 
+@pytest.mark.slow
 def test_a_provider_whose_url_has_a_password_can_be_recorded(site: Site) -> None:
     """Redacted, it looks like no URL any more."""
     shutil.rmtree(site.folder / ".ai-snapshots")

@@ -25,6 +25,7 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Project:
     return repository
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("autocrlf", ["false", "true"])
 def test_rebuilding_the_manifest_resolves_a_merge(project: Project, autocrlf: str) -> None:
     """With new, changed and removed snapshots and raw responses on both sides, with any line-end setting of Git."""

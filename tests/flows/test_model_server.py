@@ -530,6 +530,7 @@ SCHEMAS: list[dict[str, Any]] = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("schema", SCHEMAS, ids=lambda schema: next(iter(schema["properties"])))
 def test_arguments_fit_the_schema_of_the_tool(server: ModelServer, schema: dict[str, Any]) -> None:
     """For any seed."""

@@ -200,6 +200,7 @@ def test_a_refused_host_is_a_finding_that_names_it(site: Site, way: str) -> None
     assert 0 == ignored.code, ignored.err
 
 
+@pytest.mark.slow
 @needs_seal
 def test_an_allowed_port_is_open_on_loopback_only(site: Site) -> None:
     """Landlock has no addresses; the hook has."""
@@ -257,6 +258,7 @@ def test_a_required_seal_that_is_not_available_is_exit_code_3(site: Site) -> Non
     assert (3 if reason_not_sealable() else 0) == ran.code, ran.err
 
 
+@pytest.mark.slow
 def test_only_the_api_keys_set_while_recording_are_set(site: Site) -> None:
     """With a dummy value; only their names are committed."""
     script = f"{ASK}\nprint({{n: v for n, v in os.environ.items() if n.endswith('_API_KEY')}})".replace(
@@ -398,6 +400,7 @@ HIDDEN_PYTHONS = {
 }
 
 
+@pytest.mark.slow
 @needs_seal
 @pytest.mark.parametrize(
     "way", ["renamed", *(pytest.param(name, marks=pytest.mark.slow) for name in HIDDEN_PYTHONS if name != "renamed")]
@@ -412,6 +415,7 @@ def test_a_python_under_another_name_is_recognised(site: Site, way: str) -> None
     assert (3, 1) == (_last(ran)["exit_code"], sum(_last(ran)["offline"]["never_entered"].values())), ran
 
 
+@pytest.mark.slow
 def test_telemetry_and_start_up_downloads_are_refused_without_a_finding(site: Site) -> None:
     """As litellm does it when it is imported."""
     way = """

@@ -103,6 +103,7 @@ CURLS = {
 SHORT_CURLS = ("openai below a path", "anthropic")  # One for each way to join an address and a path.
 
 
+@pytest.mark.slow
 @need_curl
 @pytest.mark.parametrize("streaming", [pytest.param(False, marks=pytest.mark.slow), True], ids=["plain", "stream"])
 @pytest.mark.parametrize(

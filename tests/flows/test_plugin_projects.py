@@ -302,6 +302,7 @@ def test_no_option_of_pytest_makes_an_unchecked_run_green(site: Site, option: st
     assert 1 == (ran := site.plugin(*OPTIONS[option])).code, ran
 
 
+@pytest.mark.slow
 def test_a_run_without_a_terminal_is_judged(site: Site) -> None:
     """The lines of the summary go to stderr."""
     site.edit(*SKIPS)

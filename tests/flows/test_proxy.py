@@ -122,6 +122,7 @@ def test_a_call_in_flight_ends_before_the_proxy_does(tmp_path: Path) -> None:
     assert "cut off at the stop" not in err
 
 
+@pytest.mark.slow
 def test_a_call_that_does_not_end_in_time_is_cut_and_counted(tmp_path: Path) -> None:
     """`--drain-seconds` is its limit."""
     with running(tmp_path, "--drain-seconds", "0.1") as proxy:
@@ -137,6 +138,7 @@ def test_a_call_that_does_not_end_in_time_is_cut_and_counted(tmp_path: Path) -> 
     assert "1 cut off at the stop" in err
 
 
+@pytest.mark.slow
 def test_a_second_signal_stops_at_once(tmp_path: Path) -> None:
     with running(tmp_path, "--drain-seconds", "600") as proxy:
         idle = proxy.connect()
@@ -229,6 +231,7 @@ def test_workers_share_a_port_and_a_dead_one_is_replaced(tmp_path: Path) -> None
     assert not any(Path(f"/proc/{worker}").exists() for worker in (first, second))
 
 
+@pytest.mark.slow
 def test_workers_end_when_their_supervisor_is_killed(tmp_path: Path) -> None:
     """The port is free afterwards."""
     with running(tmp_path, "--workers", "2") as proxy:

@@ -247,6 +247,7 @@ PROCESS_ATTACKS: dict[str, Attack] = {
 IN_PLAIN_PYTEST = {"expected failures", "off in pytest.ini", "other variables"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "name",
     [name if name == "forged reports" else pytest.param(name, marks=pytest.mark.slow) for name in PROCESS_ATTACKS],
@@ -264,6 +265,7 @@ def test_an_attack_on_the_process_does_not_hide_a_changed_prompt(site: Site, nam
         assert 1 == site.plugin("-k", CHAT, **variables).code
 
 
+@pytest.mark.slow
 def test_a_pytest_that_ends_in_the_middle_is_unchecked(site: Site) -> None:
     """Although every call until then was as approved, and its exit code is 0."""
     _write("conftest.py", LEAVE_EARLY)(site)

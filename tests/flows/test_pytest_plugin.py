@@ -166,6 +166,7 @@ def test_a_tree_that_does_not_verify_runs_nothing(site: Site) -> None:
     assert "passed" not in ran.out
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "change",
     [
@@ -415,6 +416,7 @@ def test_a_test_that_connects_past_the_hooks_is_refused_and_fails(site: Site, wo
     assert "= traceforge =" in ran.out
 
 
+@pytest.mark.slow
 def test_a_connection_outside_of_the_tests_is_refused_too(site: Site) -> None:
     """It is reported at the end, and the network is restored after the suite."""
     (site.folder / "four_providers.py").write_text(

@@ -140,6 +140,7 @@ def test_counting_is_a_setting(site: Site) -> None:
     assert (0, 0) == run_tests(site)[:2]
 
 
+@pytest.mark.slow
 def test_another_key_is_the_wrong_key(site: Site, letters: Site) -> None:
     """In every command that compares: exit code 3, whatever is configured. The message holds no key."""
     configure(site, redacted="count")

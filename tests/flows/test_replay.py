@@ -316,6 +316,7 @@ def addresses(answer: Any) -> tuple[str, str]:
     return message["content"], json.loads(message["tool_calls"][0]["function"]["arguments"])["to"]
 
 
+@pytest.mark.slow
 def test_an_address_is_compared_by_its_fingerprint_and_put_back(tmp_path: Path, other: Upstream) -> None:
     """With the key; no file has the address."""
     mail_project(tmp_path, TRACEFORGE_MATCH_KEY="k")

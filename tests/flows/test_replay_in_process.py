@@ -73,6 +73,7 @@ def project(recorded: Recorded, monkeypatch: pytest.MonkeyPatch) -> dict[str, An
     return recorded[1]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("pace", ["none", pytest.param("x10000", marks=pytest.mark.slow)])
 @pytest.mark.parametrize("loop", ["asyncio", pytest.param("uvloop", marks=pytest.mark.slow)])
 def test_every_sdk_gets_the_recorded_response(

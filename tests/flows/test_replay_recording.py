@@ -86,6 +86,7 @@ def test_a_recording_of_an_adapter_answers_an_sdk(tmp_path: Path) -> None:
     assert 0 == ended.code
 
 
+@pytest.mark.slow
 def test_a_miss_has_the_hash_and_the_reason(tmp_path: Path) -> None:
     """Not recorded, requested too often, no generation; unused answers are counted; exit code 1."""
     _write(tmp_path, (digest_text(QUESTION), "Paris."), (digest_text("other"), "unused"))
@@ -104,6 +105,7 @@ def test_a_miss_has_the_hash_and_the_reason(tmp_path: Path) -> None:
     assert (1, True) == (ended.code, "unused: 1 interaction" in ended.err)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("path", "body", "find"),
     [

@@ -121,6 +121,7 @@ def test_a_thousand_findings_stay_within_the_limits(project: Path) -> None:
     assert (project / "summary.md").stat().st_size <= SUMMARY_BYTES_MAX
 
 
+@pytest.mark.slow
 def test_test_reports_the_changed_prompt_on_its_line(recorded: Site, tmp_path: Path) -> None:
     """A case for each test, a result at the call site, one annotation, and the diff in all of them."""
     site = recorded.at(tmp_path / "checkout")

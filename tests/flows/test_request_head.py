@@ -72,6 +72,7 @@ def test_a_header_that_changed_everywhere_and_a_path_are_one_finding_each(site: 
     assert 3 == ran.err.count(": GT")
 
 
+@pytest.mark.slow
 def test_what_another_client_machine_or_day_changes_is_green(site: Site) -> None:
     """Headers of an SDK, of tracing, of an account and of the connection; spellings of a media type."""
     more = {
@@ -99,6 +100,7 @@ def test_a_project_compares_more_headers_and_ignores_others(site: Site) -> None:
     assert "the header openai-organization of" in ran.err
 
 
+@pytest.mark.slow
 def test_a_test_has_the_base_urls_of_the_recording_and_no_others(site: Site) -> None:
     """Another address, one that was not set, and none at all; frameworks send other fields then."""
     site.edit(HEADERS, '"headers": {**EXTRA, "Authorization"')

@@ -258,6 +258,7 @@ def test_the_children_of_multiprocessing_are_instrumented(project: Path, method:
     assert [b"0", b"1", b"2", b"3", b"alone", b"parent"] == bodies(exchanges)
 
 
+@pytest.mark.slow
 def test_calls_of_a_forked_child_and_of_its_parent_are_kept_apart(project: Path) -> None:
     """Each call is recorded once, also where the child ends abruptly; a shared stream is the parent's."""
     program(
@@ -284,6 +285,7 @@ def test_calls_of_a_forked_child_and_of_its_parent_are_kept_apart(project: Path)
     assert {CallOutcome.ANSWERED} == {exchange.outcome for exchange in exchanges}
 
 
+@pytest.mark.slow
 def test_children_of_children_are_instrumented(project: Path) -> None:
     """Python, a shell, and Python again."""
     program(project, "from asking import ask\nask('inner')", "inner.py")
@@ -626,6 +628,7 @@ sys.exit(40 + len(count))
     assert 41 == os.waitstatus_to_exitcode(status)
 
 
+@pytest.mark.slow
 def test_stop_and_continue_work_as_in_a_shell(tmp_path: Path) -> None:
     """Ctrl-Z stops the whole process group, and it continues together."""
     script = "import time\nprint('ready', flush=True)\ntime.sleep(0.3)\nprint('done', flush=True)"
@@ -698,6 +701,7 @@ def test_git_ignores_the_traces_of_a_project_without_init(project: Path) -> None
     assert "mine\n" == (project / ".ai-tests" / ".gitignore").read_text()
 
 
+@pytest.mark.slow
 def test_the_summary_names_hosts_and_counts(project: Path, server: Upstream) -> None:
     """For a person, and as one line of JSON."""
     program(project, "from asking import ask\nask()")

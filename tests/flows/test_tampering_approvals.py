@@ -114,6 +114,7 @@ def _variants(value: Any) -> Iterator[Any]:
             yield None
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("one_in", [12, pytest.param(1, marks=pytest.mark.slow)])
 def test_a_change_of_any_leaf_of_any_file_is_found(root: Path, one_in: int) -> None:
     """Changed, removed, doubled or added."""

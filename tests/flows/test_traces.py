@@ -330,6 +330,7 @@ def test_tail_without_following_shows_the_newest_last(project: Path) -> None:
     assert 1 == len({line.index("/v1") for line in lines[1:]})
 
 
+@pytest.mark.slow
 def test_tail_shows_new_calls_and_ends_on_ctrl_c(project: Path) -> None:
     """A trace of a running process is shown within a moment; exit code 0."""
     writer = SpoolWriter(os.fspath(project / TRACES))
@@ -496,6 +497,7 @@ def test_prune_leaves_the_segment_of_a_running_process(project: Path) -> None:
 # Compress
 
 
+@pytest.mark.slow
 def test_every_command_prints_the_same_after_compressing(project: Path) -> None:
     store_calls(project, call(16, at=time_ago(days=1)))
     commands = [

@@ -167,6 +167,7 @@ def is_private(path: Path, village: Village) -> bool:
     return bool(PRIVATE_FOLDERS & set(parts)) or path.name in PRIVATE_FILES
 
 
+@pytest.mark.slow
 def test_files_are_private_or_not_writable_for_others_under_an_open_umask(village: Village) -> None:
     """State, traces, keys and exports have no bits for others; what is committed or published cannot be changed."""
     check_modes(village)
@@ -239,6 +240,7 @@ def test_a_neighbour_changes_nothing(village: Village) -> None:
     assert [] == changed
 
 
+@pytest.mark.slow
 def test_locks_that_a_neighbour_holds_stop_no_command(village: Village) -> None:
     """A file that can be opened can be locked for ever, also for reading only. So none of ours can be."""
     program = NEIGHBOUR_PROGRAM.format(

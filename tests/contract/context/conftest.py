@@ -28,6 +28,20 @@ from support.upstream import ScriptedResponse, Upstream
 from traceforge.context.model.inputs import NewAlias, NewProject
 from traceforge.context.model.objects import Target
 
+# Modules whose tests run on PostgreSQL in `make test` too: what a database can do differently. The others ask what
+# every database answers alike, and run on PostgreSQL in `make test-all`.
+ON_BOTH_DATABASES = frozenset({
+    "test_concurrency.py", "test_merges.py", "test_properties.py", "test_purge.py", "test_purge_properties.py",
+    "test_replay_runs.py", "test_storage.py", "test_tenancy.py",
+})  # fmt: skip
+
+
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """Leave PostgreSQL to `make test-all` where SQLite tells enough for a short run."""
+    parameters = item.callspec.params if isinstance(item, pytest.Function) and hasattr(item, "callspec") else {}
+    if parameters.get("backend") == "postgresql" and item.path.name not in ON_BOTH_DATABASES:
+        item.add_marker("slow")
+
 
 @pytest.fixture(scope="session")
 def started_postgres() -> Iterator[Callable[[], str]]:

@@ -428,6 +428,7 @@ recorder.close()
     assert [exchange(number).id for number in (1, 2, 3)] == ids(folder)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork on this system")
 def test_a_child_that_is_forked_during_a_write_does_not_hang(tmp_path: Path) -> None:
     """The redaction's expressions have locks; one that is held during a fork would never be released in the child."""

@@ -175,6 +175,7 @@ def test_bytes_after_the_end_of_the_tar_are_refused(pack: Path, tmp_path: Path) 
     assert ["PK13"] == _rules(_write(tmp_path / "d", tar[:-512] + b"x" * 512))
 
 
+@pytest.mark.slow
 def test_a_bomb_is_refused_early(tmp_path: Path) -> None:
     """A megabyte that would become ten gigabytes stops within a fraction of that, whatever its head promises."""
     size = 8 << 30

@@ -205,6 +205,7 @@ def test_the_work_on_hostile_text_is_linear(piece: str) -> None:
     assert work(4 * size) < 5 * work(size) + size // 10
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("piece", ["password=", "token=a", "key=", "--a-token=", "authorization", '"password":"'])
 def test_a_name_repeated_without_end_costs_little_each_time(piece: str) -> None:
     """Each begins a value that all others follow. However long that is, its bytes are not walked over in Python."""
