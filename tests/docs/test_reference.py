@@ -46,6 +46,7 @@ from traceforge.errors import all_errors
 from traceforge.findings import ExitCode
 from traceforge.http.server_limits import (
     CHAT_LIMITS,
+    CONNECTIONS_RESERVED,
     DISCARDED_BYTES_MAX,
     HEAD_BYTES_MAX,
     HEADERS_MAX,
@@ -214,6 +215,9 @@ def test_the_page_of_limits_has_the_limits_of_the_three_servers() -> None:
     assert [f"{limits.connections:,}" for limits in servers] == [
         cell.removesuffix(" in each process") for cell in rows["connections at once"]
     ]
+    assert [f"{limits.connections - CONNECTIONS_RESERVED:,}" for limits in servers] == rows["calls in flight"]
+    shares = [f"{limits.calls_per_address:,}" for limits in servers]
+    assert shares == rows["calls in flight of an address, without a key"]
     assert [f"{HEAD_BYTES_MAX >> 10} KiB"] * 3 == rows["size of a head"]
     assert [str(HEADERS_MAX)] * 3 == rows["headers of a request"]
     assert [f"{limits.head_seconds:g} s" for limits in servers] == rows["time for a head"]

@@ -144,7 +144,7 @@ class Connection:
 
 def find_closed(*connections: Connection, newcomer: Connection | None = None) -> list[int]:
     """Fill a server with these connections, and admit one more; the indexes of those that were closed."""
-    places: ClientConnections[Connection] = ClientConnections(len(connections))
+    places: ClientConnections[Connection] = ClientConnections(STORE_LIMITS._replace(connections=len(connections)))
     for connection in connections:
         assert places.admit(connection)
     assert places.admit(newcomer or Connection("10.9.9.9", 1000.0))
@@ -206,7 +206,7 @@ def test_an_ipv6_network_of_64_bits_counts_as_one_address() -> None:
 def test_connections_stay_below_the_limit_on_open_files(monkeypatch: pytest.MonkeyPatch) -> None:
     """Otherwise the server could not accept the one that makes an idle one go."""
     monkeypatch.setattr(server_limits, "_count_affordable_connections", lambda: 1)
-    connections: ClientConnections[Connection] = ClientConnections(100)
+    connections: ClientConnections[Connection] = ClientConnections(STORE_LIMITS)
     first = Connection("10.0.0.1", 1.0)
 
     assert connections.admit(first)

@@ -147,20 +147,47 @@ def test_half_open_heads_never_keep_an_honest_client_out(open_server: OpenServer
 
 
 def test_a_call_in_flight_never_makes_room(open_server: OpenServer) -> None:
-    """With calls alone, a newcomer gets 503; with an idle connection among them, it gets its place."""
-    server = open_server(connections=3)
-    calls = [server.send(server.slow_request) for _ in range(2)]
+    """An idle connection does; an eighth of the connections is left for clients that make no call."""
+    server = open_server(connections=4)
+    calls = [server.send(server.slow_request) for _ in range(3)]
     idle = server.send(HEALTH)
     assert is_answered(idle)
-    newcomer = server.send(server.slow_request)
+    assert 503 == read_refusal(server.send(server.slow_request))
     assert 0 == read_refusal(idle)
-    wait_for(lambda: server.count_connections() == 3)
-    refused = server.connect()
-    assert 503 == read_refusal(refused)
+    assert all(server.is_healthy() for _ in range(5))
     for _ in range(3):
         server.finish_slow()
 
-    assert all(is_answered(peer) for peer in (*calls, newcomer))
+    assert all(is_answered(peer) for peer in calls)
+
+
+def test_an_address_with_its_share_of_calls_waits_and_the_others_are_served(open_server: OpenServer) -> None:
+    """Its pages are, too; the refusal says when to come again, except that of the proxy, which invites no retry."""
+    server = open_server(connections=32, calls_per_address=3)
+    greedy = [server.send(server.slow_request) for _ in range(3)]
+    assert server.is_healthy()  # So the server has read all that came before.
+    refusal = server.send(server.slow_request).response()
+    assert 429 == status_of(refusal)
+    assert (server.kind != "proxy") is (b"\r\nretry-after: 5\r\n" in refusal.lower())
+    other = server.send(server.slow_request, "127.0.0.2")
+    assert server.is_healthy()
+    for _ in range(4):
+        server.finish_slow()
+
+    assert all(is_answered(peer) for peer in (*greedy, other))
+
+
+def test_a_body_that_ends_after_the_share_is_taken_gets_429(open_server: OpenServer) -> None:
+    """Otherwise bodies that are held back would go around the limit."""
+    server = open_server(connections=32, calls_per_address=2)
+    late = server.send(server.post_head + b"Content-Length: 2\r\n\r\n{")
+    for _ in range(2):
+        server.send(server.slow_request)
+    wait_for(lambda: server.count_connections() == 3)
+    wait_for(lambda: status_of(server.send(server.slow_request).response()) == 429)
+    late.send(b"}")
+
+    assert 429 == status_of(late.response())
 
 
 @pytest.mark.slow

@@ -23,14 +23,20 @@ from traceforge.http.server_limits import (
     CHAT_LIMITS,
     DISCARDED_BYTES_MAX,
     PIPELINED_BYTES_MAX,
+    RETRY_SECONDS,
     ClientConnections,
     RequestPhase,
     ServerLimits,
+    TooManyCalls,
     peer_address,
 )
 
 ROUTES = {"/": "GET", "/chat.css": "GET", "/chat.js": "GET", "/healthz": "GET", "/chat": "POST"}
-_ALLOW = "Allow: " + ", ".join(sorted({*ROUTES.values(), "HEAD"}))
+_REFUSAL_HEADERS = {
+    405: ("Allow: " + ", ".join(sorted({*ROUTES.values(), "HEAD"})),),
+    429: (f"Retry-After: {RETRY_SECONDS}",),
+    503: (f"Retry-After: {RETRY_SECONDS}",),
+}
 
 BODY_BYTES_MAX = cast("int", CHAT_LIMITS.body_bytes)
 
@@ -159,9 +165,18 @@ class ChatConnection(asyncio.Protocol):
             if len(self._payload) > BODY_BYTES_MAX:
                 raise _body_too_large()
         if body.is_complete:
+            if self._path == "/chat":
+                self._check_call()
             self._pipelined, self._head, self._body = data, None, None
             self._set_timer(0)
             self._task = self._loop.create_task(self._respond(self._path, bytes(self._payload)))
+
+    def _check_call(self) -> None:
+        try:
+            self._connections.check_call(self)
+        except TooManyCalls as exc:
+            code = ChatErrorCode.TOO_MANY_CALLS if exc.status == 429 else ChatErrorCode.TOO_BUSY
+            raise ChatError(code, str(exc), hint=f"Try again in {RETRY_SECONDS} seconds.") from None
 
     # -- responses
 
@@ -201,7 +216,7 @@ class ChatConnection(asyncio.Protocol):
     def _refuse(self, error: ChatError) -> None:
         """Respond and close: the start of the next request is unknown, or far away."""
         self._closes_after_response = True
-        self._write(error.to_response(*([_ALLOW] if error.status == 405 else [])))
+        self._write(error.to_response(*_REFUSAL_HEADERS.get(error.status, ())))
         self._lingered_bytes = len(self._pipelined)
         self._pipelined = b""
         self._set_timer(self._limits.discard_seconds)

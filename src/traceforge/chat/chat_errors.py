@@ -32,6 +32,7 @@ class ChatErrorCode(Enum):
     BODY_TOO_LARGE = "body_too_large", 413
     WRONG_CONTENT_TYPE = "wrong_content_type", 415
     OTHER_HOST = "other_host", 421
+    TOO_MANY_CALLS = "too_many_calls", 429
     HEAD_TOO_LARGE = "head_too_large", 431
     PROMPT_UNREADABLE = "prompt_unreadable", 500
     INTERNAL_ERROR = "internal_error", 500

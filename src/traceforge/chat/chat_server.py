@@ -48,7 +48,7 @@ class ChatServer:
         self._write_log = write_log
         self._access = AccessPolicy(HOST, same_origin=True)
         self._pages = {path: ((_FRONTEND / name).read_bytes(), kind) for path, (name, kind) in _PAGES.items()}
-        self.connections: ClientConnections[ChatConnection] = ClientConnections(limits.connections)
+        self.connections: ClientConnections[ChatConnection] = ClientConnections(limits)
 
     def open_connection(self) -> asyncio.Protocol:
         """The protocol for the next client."""

@@ -26,6 +26,8 @@ HEADERS_MAX = 200  # The largest real request has about 40.
 PIPELINED_BYTES_MAX = 64 << 10  # Of requests sent ahead; beyond it the client is not read.
 DISCARDED_BYTES_MAX = 4 << 20  # Of a request after its response; beyond it the connection is closed.
 
+CONNECTIONS_RESERVED = 64  # For clients without a call in flight; of a small server, an eighth of the connections.
+RETRY_SECONDS = 5  # In `Retry-After`, for a client whose call was refused.
 FAIR_SHARES = 16  # An address with at most this part of the connections has no more than others.
 
 _DESCRIPTORS_RESERVED = 64  # For the database, recordings, logs and listening sockets.
@@ -35,6 +37,7 @@ class ServerLimits(NamedTuple):
     """The limits of one server. Sizes are in bytes, times in seconds."""
 
     connections: int  # At once; for the proxy, in each worker.
+    calls_per_address: int  # In flight at once, of clients without a key.
     body_bytes: int | None  # None: bodies are forwarded, not collected.
     head_seconds: float = 30.0  # For a complete head.
     body_seconds: float = 60.0  # For a complete body.
@@ -44,9 +47,9 @@ class ServerLimits(NamedTuple):
     discard_seconds: float = 5.0  # For reading the rest of a refused request, so that the client reads the response.
 
 
-PROXY_LIMITS = ServerLimits(connections=4096, body_bytes=None, body_rate=1 << 10)
-STORE_LIMITS = ServerLimits(connections=1024, body_bytes=2 << 20)
-CHAT_LIMITS = ServerLimits(connections=512, body_bytes=256 << 10)
+PROXY_LIMITS = ServerLimits(connections=4096, calls_per_address=3072, body_bytes=None, body_rate=1 << 10)
+STORE_LIMITS = ServerLimits(connections=1024, calls_per_address=768, body_bytes=2 << 20)
+CHAT_LIMITS = ServerLimits(connections=512, calls_per_address=48, body_bytes=256 << 10)  # It has 64 model calls.
 
 
 class RequestPhase(IntEnum):
@@ -88,19 +91,30 @@ class LimitedConnection(Protocol):
 ConnectionT = TypeVar("ConnectionT", bound=LimitedConnection)
 
 
-class ClientConnections(set[ConnectionT]):
-    """The open connections of a server, at most `connections_max`."""
+class TooManyCalls(Exception):
+    """A call that may not begin now, with the HTTP status of the refusal."""
 
-    def __init__(self, connections_max: int) -> None:
+    def __init__(self, status: int, reason: str) -> None:
+        super().__init__(reason)
+        self.status = status
+
+
+class ClientConnections(set[ConnectionT]):
+    """The open connections of a server, as many as its limits allow."""
+
+    def __init__(self, limits: ServerLimits) -> None:
         super().__init__()
-        self._connections_max = connections_max
+        self._limits = limits
+
+    def _connections_max(self) -> int:
+        return min(self._limits.connections, _count_affordable_connections())
 
     def admit(self, connection: ConnectionT) -> bool:
         """Add a new connection; False if there is no room, because every client waits for us.
 
         If all are taken, one that waits for its client is closed.
         """
-        connections_max = min(self._connections_max, _count_affordable_connections())
+        connections_max = self._connections_max()
         if len(self) >= connections_max:
             waiting = [connection for connection in self if connection.deadline]
             if not waiting:
@@ -110,6 +124,26 @@ class ClientConnections(set[ConnectionT]):
             closed.make_room()
         self.add(connection)
         return True
+
+    def check_call(self, connection: ConnectionT) -> None:
+        """Check that the client may make us work: a connection does not make room while its client waits for us.
+
+        Raises:
+            TooManyCalls: 429 if the client's address has its share, 503 if only the reserved connections are left.
+        """
+        connections_max = self._connections_max()
+        calls_max = connections_max - max(1, min(CONNECTIONS_RESERVED, connections_max // 8))
+        address_max = self._limits.calls_per_address
+        if len(self) <= min(calls_max, address_max):
+            return
+        calls = [other for other in self if not other.deadline and other is not connection]
+        if not connection.is_authenticated:
+            own_calls = [other for other in calls if other.peer == connection.peer and not other.is_authenticated]
+            if len(own_calls) >= address_max:
+                message = f"this address has {address_max} calls in flight; wait for one of them to end"
+                raise TooManyCalls(429, message)
+        if len(calls) >= calls_max:
+            raise TooManyCalls(503, f"the server has {calls_max} calls in flight; try again later")
 
 
 def _choose_to_close(waiting: Sequence[ConnectionT], connections_max: int) -> ConnectionT:

@@ -61,7 +61,7 @@ class StoreApplication:
         """`model_calls_max` is for each project, where keys are required."""
         self.service = service
         self.limits = limits
-        self.connections: ClientConnections[StoreConnection] = ClientConnections(limits.connections)
+        self.connections: ClientConnections[StoreConnection] = ClientConnections(limits)
         self.calls = ProjectCalls(
             model_calls_max=model_calls_max, database_calls_max=DATABASE_CALLS_MAX, limited=service.requires_key
         )
@@ -138,6 +138,7 @@ class StoreApplication:
             (b"content-length", str(len(body)).encode()),
             (b"connection", b"close"),
         ]
+        headers += [(name.encode(), value.encode()) for name, value in error.headers.items()]
         return [*headers, *common_headers(record.request_id)], body
 
     def _routes(self) -> list[Mount | Route]:

@@ -21,7 +21,14 @@ from traceforge.http.access import AccessDenied
 from traceforge.http.body_framing import InvalidBody, MessageBody, open_body
 from traceforge.http.message_head import HeadReader, InvalidHead, RequestHead, split_target
 from traceforge.http.plain_response import reason_phrase
-from traceforge.http.server_limits import DISCARDED_BYTES_MAX, PIPELINED_BYTES_MAX, RequestPhase, peer_address
+from traceforge.http.server_limits import (
+    DISCARDED_BYTES_MAX,
+    PIPELINED_BYTES_MAX,
+    RETRY_SECONDS,
+    RequestPhase,
+    TooManyCalls,
+    peer_address,
+)
 
 SET_AUTHENTICATED = "traceforge.set_authenticated"  # In the scope of a request: a function of a bool.
 
@@ -52,13 +59,14 @@ class StoreConnection(HttpToolsProtocol):
         self.active_at = 0.0
         self.is_authenticated = False
         self._has_sent_head = False
+        self._is_call = True  # The request waits for more than us.
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
         self.peer = peer_address(transport.get_extra_info("peername"))
         self._set_deadline(self._limits.head_seconds)
         if not self._application.connections.admit(self):
-            self._refuse(ErrorResponse(503, "too_busy", "there are too many connections; try again later"))
+            self._refuse(_busy_error(503, "there are too many connections; try again later"))
             transport.close()
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -108,10 +116,12 @@ class StoreConnection(HttpToolsProtocol):
                 return b""
             remainder, self._reader = self._reader.remainder, None
             head = RequestHead(head_bytes)
-            authority, _ = split_target(head.target)
+            authority, target = split_target(head.target)
             if authority:  # Uvicorn drops it.
                 self._application.access.check(head.inspected, authority)
-        except (InvalidHead, AccessDenied) as exc:
+            self._is_call = target.partition("?")[0] != "/healthz"
+            self._check_call()
+        except (InvalidHead, AccessDenied, TooManyCalls) as exc:
             self._refuse(_head_error(exc))
             return b""
         self._has_sent_head = True
@@ -134,6 +144,12 @@ class StoreConnection(HttpToolsProtocol):
                 return b""
             if not self._is_answering:
                 self._discard(len(body.raw))
+            elif body.is_complete:
+                try:
+                    self._check_call()  # Others may have come while the body was on its way.
+                except TooManyCalls as exc:
+                    self._refuse(_head_error(exc))
+                    return b""
             super().data_received(body.raw)  # After the response, uvicorn only looks for the end of the body.
         if body.is_complete:
             self._request_body = None
@@ -142,6 +158,10 @@ class StoreConnection(HttpToolsProtocol):
             else:
                 self._set_deadline(self._limits.idle_seconds)
         return data
+
+    def _check_call(self) -> None:
+        if self._is_call:
+            self._application.connections.check_call(self)
 
     @property
     def _is_answering(self) -> bool:
@@ -247,8 +267,18 @@ class StoreConnection(HttpToolsProtocol):
             self._read_pipelined()
 
 
-def _head_error(exc: InvalidHead | AccessDenied) -> ErrorResponse:
+def _busy_error(status: int, message: str) -> ErrorResponse:
+    error = ErrorResponse(503, "too_busy", message)
+    if status == 429:
+        error = ErrorResponse(429, "too_many_calls", message)
+    error.headers = {"Retry-After": str(RETRY_SECONDS)}
+    return error
+
+
+def _head_error(exc: InvalidHead | AccessDenied | TooManyCalls) -> ErrorResponse:
     match exc.status:
+        case 429 | 503:
+            return _busy_error(exc.status, str(exc))
         case 403:
             return ErrorResponse(403, "other_origin", str(exc))
         case 421:

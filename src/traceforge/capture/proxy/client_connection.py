@@ -19,7 +19,13 @@ from traceforge.capture.proxy.proxy_metrics import increment
 from traceforge.http.body_framing import InvalidBody, MessageBody, open_body
 from traceforge.http.message_head import HeadReader, InvalidHead, RequestHead
 from traceforge.http.plain_response import PlainResponse
-from traceforge.http.server_limits import DISCARDED_BYTES_MAX, PIPELINED_BYTES_MAX, RequestPhase, peer_address
+from traceforge.http.server_limits import (
+    DISCARDED_BYTES_MAX,
+    PIPELINED_BYTES_MAX,
+    RequestPhase,
+    TooManyCalls,
+    peer_address,
+)
 
 if TYPE_CHECKING:
     from traceforge.capture.proxy.relayed_call import RelayedCall
@@ -164,6 +170,8 @@ class ClientConnection(asyncio.Protocol):
         return remainder
 
     def _start_call(self, request: PreparedRequest, remainder: bytes) -> bytes:
+        if self._is_call_refused():
+            return b""
         self.deadline = 0.0
         self._keep_alive = request.keep_alive
         if request.length == len(remainder):  # The body came with the head, as most do.
@@ -173,6 +181,18 @@ class ClientConnection(asyncio.Protocol):
         call = self._call = self._state.open_call(self, request)
         call.start(request, raw, payload, self._body is None)
         return remainder
+
+    def _is_call_refused(self) -> bool:
+        """Refuse a call that would take the proxy from the other clients."""
+        try:
+            self._state.connections.check_call(self)
+        except TooManyCalls as exc:
+            call, self._call = self._call, None
+            if call is not None:
+                call.on_client_disconnected(str(exc))
+            self._refuse(exc.status, "too_many_calls" if exc.status == 429 else "too_busy", str(exc))
+            return True
+        return False
 
     def _open_body(self, length: int, data: bytes) -> tuple[bytes, list[bytes], bytes]:
         """The raw bytes of a body that came with its head, their payload, and the bytes after the request."""
@@ -198,6 +218,8 @@ class ClientConnection(asyncio.Protocol):
             return b""
         if body.is_complete:
             self._body = None
+            if self._call is not None and self._is_call_refused():  # Others may have come while the body was coming.
+                return b""
         if self._call is not None:
             self._extend_body_deadline(len(body.raw))
             self._call.receive_body(body.raw, body.payload, body.is_complete)

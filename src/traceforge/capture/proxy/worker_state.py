@@ -56,7 +56,7 @@ class WorkerState:
             engine = Engine(recorder)
         self.recording = CallRecording(engine, self.metrics, loop=self.loop)
         self.pool = UpstreamPool(self.loop, self.metrics)
-        self.connections: ClientConnections[ClientConnection] = ClientConnections(limits.connections)
+        self.connections: ClientConnections[ClientConnection] = ClientConnections(limits)
         self._yielded: deque[ClientConnection] = deque()  # Those whose clients sent many requests ahead.
         self.draining = False
         self.looping_upstreams: set[str] = set()  # Names of upstreams that lead back to this proxy.
