@@ -6,6 +6,7 @@ import gc
 import os
 import sys
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -33,11 +34,15 @@ def pytest_itemcollected(item: pytest.Item) -> None:
     """Mark the Hypothesis properties, which `make soak` runs for longer; a slow one is a longer variant already."""
     from hypothesis import is_hypothesis_test
 
-    from support.example_counts import RunLength, repeat_with_seeds
+    from support.example_counts import RunLength, fuzz_seeds_for, repeat_with_seeds
 
     if isinstance(item, pytest.Function) and is_hypothesis_test(item.obj) and not item.get_closest_marker("slow"):
         item.add_marker("fuzz")
-        if RunLength.is_soak:
+        fuzzer = item.get_closest_marker("fuzzer")
+        if fuzzer is not None and not RunLength.is_short:
+            seconds = fuzzer.args[0] * (60 if RunLength.is_soak else 1)
+            item.obj = repeat_with_seeds(item.obj, partial(fuzz_seeds_for, seconds))
+        elif RunLength.is_soak:
             item.obj = repeat_with_seeds(item.obj)
 
 

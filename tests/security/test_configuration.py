@@ -182,6 +182,7 @@ def test_what_the_user_names_counts_as_it_is() -> None:
     assert ("upstreams: the providers' own addresses",) == find_upstreams(declare(), {}, {}, "").lines
 
 
+@pytest.mark.fuzzer(20)
 @given(
     st.sampled_from(["openai", "OPENAI", "corp", "groq", "azure", "CO", "google", "mistral", "a.b"]),
     st.sampled_from(["http", "https"]),
@@ -351,6 +352,7 @@ json_values = st.recursive(
 )  # fmt: skip
 
 
+@pytest.mark.fuzzer(40)
 @given(st.dictionaries(st.sampled_from([*Config.__struct_fields__, "x"]), json_values, max_size=6))
 def test_any_configuration_is_read_or_refused(
     tmp_path_factory: pytest.TempPathFactory, values: dict[str, Any]

@@ -193,6 +193,7 @@ YAML_PIECES = [
 ]  # fmt: skip
 
 
+@pytest.mark.fuzzer(40)
 @given(st.lists(st.sampled_from(YAML_PIECES), max_size=60).map("".join))
 def test_any_yaml_is_read_or_refused(text: str) -> None:
     """And what is read is what PyYAML reads, wherever that reads it."""
@@ -212,6 +213,7 @@ json_values = st.recursive(
 )
 
 
+@pytest.mark.fuzzer(20)
 @given(st.dictionaries(st.sampled_from(["request", "response"]), json_values), json_values)
 def test_any_interaction_is_read_or_refused(sides: dict[str, Any], extra: Any) -> None:
     """With values of every type in every place."""
@@ -253,6 +255,7 @@ def test_a_hostile_archive_is_refused(name: str, tmp_path: Path) -> None:
     assert not contents.files
 
 
+@pytest.mark.fuzzer(60)
 @given(st.binary(max_size=200), st.integers(0, 4), st.booleans())
 def test_any_archive_is_read_or_refused(
     tmp_path_factory: pytest.TempPathFactory, data: bytes, cut: int, packed: bool

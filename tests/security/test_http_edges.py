@@ -262,6 +262,7 @@ def read_head(data: bytes, cuts: list[int]) -> RequestHead | str | None:
     return None
 
 
+@pytest.mark.fuzzer(30)
 @fuzz(500)
 @given(HEADS, st.lists(st.integers(0, 300), max_size=5))
 def test_a_request_head_is_read_alike_however_it_is_cut(data: bytes, cuts: list[int]) -> None:
@@ -278,6 +279,7 @@ def test_a_request_head_is_read_alike_however_it_is_cut(data: bytes, cuts: list[
         assert not any(mark in line for line in whole.lines for mark in (b"\0", b"\n", b"\r"))
 
 
+@pytest.mark.fuzzer(15)
 @fuzz(300)
 @given(HEADS)
 def test_a_response_head_is_read_or_refused(data: bytes) -> None:
@@ -297,6 +299,7 @@ BODY_PIECES = st.sampled_from(
 )  # fmt: skip
 
 
+@pytest.mark.fuzzer(60)
 @fuzz(500)
 @given(st.lists(BODY_PIECES, max_size=20).map(b"".join), st.lists(st.integers(0, 100), max_size=5))
 def test_a_chunked_body_is_read_alike_however_it_is_cut(data: bytes, cuts: list[int]) -> None:
@@ -325,6 +328,7 @@ EVENT_PIECES = st.sampled_from(
 )  # fmt: skip
 
 
+@pytest.mark.fuzzer(60)
 @fuzz(500)
 @given(st.lists(EVENT_PIECES, max_size=30).map(b"".join), st.lists(st.integers(0, 200), max_size=6))
 def test_an_event_stream_is_read_alike_however_it_is_cut(data: bytes, cuts: list[int]) -> None:
@@ -347,6 +351,7 @@ def fuzzed_servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[At
         yield [stack.enter_context(attacked_server(kind, tmp_path_factory.mktemp(kind))) for kind in KINDS]
 
 
+@pytest.mark.fuzzer(15)
 @fuzz(60)
 @given(HEADS)
 def test_no_request_head_takes_a_server_away(fuzzed_servers: list[AttackedServer], data: bytes) -> None:

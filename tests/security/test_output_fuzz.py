@@ -13,6 +13,7 @@ from contextlib import redirect_stdout
 from datetime import datetime
 from typing import Any, cast
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -84,6 +85,7 @@ def assert_json_is_harmless(value: Any) -> None:
     assert value == json.loads(output)
 
 
+@pytest.mark.fuzzer(7)
 @given(hostile_texts, hostile_texts, hostile_texts, hostile_texts)
 def test_findings_are_harmless(file: str, path: str, message: str, hint: str) -> None:
     """Names of files, members and tests, messages and hints, as text and in every report for CI."""
@@ -93,6 +95,7 @@ def test_findings_are_harmless(file: str, path: str, message: str, hint: str) ->
     assert_json_is_harmless(finding.to_json())
 
 
+@pytest.mark.fuzzer(7)
 @given(hostile_texts, hostile_texts, hostile_texts)
 def test_reports_for_ci_are_harmless(file: str, name: str, message: str) -> None:
     """An annotation is one command, JUnit is XML, SARIF is JSON, and none shows a harmful character."""
@@ -109,6 +112,7 @@ def test_reports_for_ci_are_harmless(file: str, name: str, message: str) -> None
     assert [] == list_harm(sarif_bytes(report).decode())
 
 
+@pytest.mark.fuzzer(7)
 @given(hostile_texts, hostile_texts, hostile_texts, hostile_texts)
 def test_traces_are_harmless(prompt: str, answer: str, name: str, model: str) -> None:
     """Prompts, answers, models, names of parameters, tools, callers and sessions."""
@@ -126,6 +130,7 @@ def test_traces_are_harmless(prompt: str, answer: str, name: str, model: str) ->
     assert_json_is_harmless(trace.body)
 
 
+@pytest.mark.fuzzer(7)
 @given(hostile_texts, hostile_texts, hostile_texts)
 def test_pending_changes_are_harmless(before: str, after: str, name: str) -> None:
     """A new call, and one whose prompt, answer and parameters changed."""
@@ -142,6 +147,7 @@ def test_pending_changes_are_harmless(before: str, after: str, name: str) -> Non
     assert_harmless(text_diff(before, after))
 
 
+@pytest.mark.fuzzer(7)
 @given(hostile_texts, hostile_texts)
 def test_objects_of_the_context_store_are_harmless(label: str, content: str) -> None:
     """Labels of branches and keys, names of projects, metadata and content."""
@@ -149,6 +155,7 @@ def test_objects_of_the_context_store_are_harmless(label: str, content: str) -> 
     assert_json_is_harmless({"label": label, "metadata": {label: content}})
 
 
+@pytest.mark.fuzzer(7)
 @given(hostile_texts, hostile_texts)
 def test_runs_are_harmless(name: str, host: str) -> None:
     """Hosts, programs, problems, declarations and tests of a run."""
@@ -160,6 +167,7 @@ def test_runs_are_harmless(name: str, host: str) -> None:
     assert_json_is_harmless(run_json(run))
 
 
+@pytest.mark.fuzzer(7)
 @given(hostile_texts, hostile_texts)
 def test_recordings_are_harmless(name: str, content: str) -> None:
     """Adapters, models, modes and answers of a recording; and any file for `git diff`."""
@@ -170,6 +178,7 @@ def test_recordings_are_harmless(name: str, content: str) -> None:
     assert_harmless(to_readable_text(json_bytes({name: [content, {name: content}]})))
 
 
+@pytest.mark.fuzzer(7)
 @given(hostile_texts, hostile_texts)
 def test_a_replay_run_is_harmless(name: str, content: str) -> None:
     """As lines, and as a page without live markup: every `<` that is not ours is escaped."""
@@ -195,6 +204,7 @@ def test_a_replay_run_is_harmless(name: str, content: str) -> None:
     assert [] == [harm for harm in list_harm(page) if harm.startswith("U+")]
 
 
+@pytest.mark.fuzzer(7)
 @given(st.lists(hostile_texts, max_size=3).map("\n".join), st.booleans())
 def test_escaped_text_is_escaped_once(text: str, colour: bool) -> None:
     """Text that went through twice, as that of an error in a report does, is the same."""

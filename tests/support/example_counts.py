@@ -8,7 +8,8 @@ import os
 import random
 import re
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from itertools import count
 
 from hypothesis import seed
 
@@ -36,14 +37,14 @@ def scale_examples(examples: int) -> int:
     return min(examples, max(examples // SHORT_RUN_DIVISOR, EXAMPLES_MIN)) if RunLength.is_short else examples
 
 
-def lengthen(count: int) -> int:
+def lengthen(number: int) -> int:
     """Multiply the number in a soak; every other run takes it as it is."""
-    return count * SOAK_FACTOR if RunLength.is_soak else count
+    return number * SOAK_FACTOR if RunLength.is_soak else number
 
 
-def seeded_rounds(count: int, first: int = 0) -> Iterator[tuple[int, random.Random]]:
+def seeded_rounds(rounds: int, first: int = 0) -> Iterator[tuple[int, random.Random]]:
     """Number the rounds, each with its own random source; a failed test prints which one it was in."""
-    for number in range(first, first + count):
+    for number in range(first, first + rounds):
         print(f"round {number}")  # noqa: T201
         yield number, random.Random(number)
 
@@ -55,7 +56,19 @@ def fuzz_seeds() -> Iterator[int]:
         yield SEED + number
 
 
-def repeat_with_seeds(test: Callable[..., None]) -> Callable[..., None]:
+def fuzz_seeds_for(seconds: float) -> Iterator[int]:
+    """A seed for each round of a fuzzer that runs for so long; at least one. `FUZZ_SECONDS=0` gives one round."""
+    end = time.monotonic() + float(os.environ.get("FUZZ_SECONDS", seconds))
+    for number in count(SEED):
+        print(f"SEED={number}")  # noqa: T201
+        yield number
+        if time.monotonic() >= end:
+            return
+
+
+def repeat_with_seeds(
+    test: Callable[..., None], list_seeds: Callable[[], Iterable[int]] = fuzz_seeds
+) -> Callable[..., None]:
     """Run a property once for each seed.
 
     More examples in one run would not do: Hypothesis keeps about 100 KB of each until the run ends, and then leaves
@@ -65,7 +78,7 @@ def repeat_with_seeds(test: Callable[..., None]) -> Callable[..., None]:
     @functools.wraps(test)
     def repeat(**arguments: object) -> None:
         gc.freeze()
-        for number in fuzz_seeds():
+        for number in list_seeds():
             seed(number)(test)(**arguments)
             gc.collect()
         gc.unfreeze()

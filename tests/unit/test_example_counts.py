@@ -71,6 +71,31 @@ def test_a_soak_repeats_a_property_with_other_examples(
     assert "SEED=7\nSEED=8\nSEED=7\nSEED=8\n" == capsys.readouterr().out
 
 
+def test_a_fuzzer_runs_for_its_time_and_at_least_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each round has a seed of its own; `FUZZ_SECONDS` replaces the time."""
+    times = iter([0.0, 20.0, 40.0, 61.0, 0.0, 0.0])
+    monkeypatch.setattr(example_counts, "SEED", 7)
+    monkeypatch.setattr(example_counts.time, "monotonic", lambda: next(times))
+
+    assert [7, 8, 9] == list(example_counts.fuzz_seeds_for(60))
+    monkeypatch.setenv("FUZZ_SECONDS", "0")
+    assert [7] == list(example_counts.fuzz_seeds_for(60))
+
+
+def test_every_kind_of_hostile_input_is_fuzzed_for_an_hour() -> None:
+    """The minutes of its properties together, in the modules that have them."""
+    folder = Path(__file__).parents[1] / "security"
+    minutes = {
+        path.name: sum(map(int, re.findall(r"^@pytest.mark.fuzzer\((\d+)\)", path.read_text(), re.MULTILINE)))
+        for path in folder.glob("test_*.py")
+    }
+
+    assert 180 == minutes["test_http_edges.py"]  # heads, bodies, event streams
+    assert 120 == minutes["test_hostile_imports.py"]  # YAML, archives
+    assert 60 == minutes["test_configuration.py"]
+    assert 60 <= minutes["test_output_fuzz.py"]
+
+
 @pytest.mark.parametrize(
     ("expression", "is_short", "is_soak"),
     [
