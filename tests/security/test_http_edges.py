@@ -78,6 +78,12 @@ MALFORMED_CHUNKS = {
     "flood of trailers": b"0\r\n" + b"X: y\r\n" * 20_000,
     "trailer without a colon": b"0\r\nhello\r\n\r\n",
 }
+HOSTS = [
+    "127.0.0.1/.evil.example", "127.0.0.1?.evil.example", "127.0.0.1#.evil.example", "127.0.0.1\\.evil.example",
+    "evil@127.0.0.1", "127.0.0.1\t.evil.example", "127.0.0.1 evil.example", "127.0.0.1:80:80", "127.0.0.1:x",
+    "127.0.0.1,evil.example", "[::1", "[::1].evil.example", "[::1%eth0]", "http://127.0.0.1", "127.0.0.1:-1", "",
+    "loc%61lhost", "127.0.0.1;evil",
+]  # fmt: skip
 OpenServer = Callable[..., AttackedServer]
 
 
@@ -95,6 +101,24 @@ def test_a_request_that_can_be_read_in_two_ways_is_refused_by_every_server(open_
 
     assert {} == {name: status for name, status in statuses.items() if status not in (400, 505)}
     assert server.is_healthy()
+
+
+def test_a_host_is_a_host_and_a_port_for_every_server(open_server: OpenServer) -> None:
+    """Whatever else stands there, another program could take a different part of it for the host."""
+    server = open_server()
+    heads = {host: f"GET /healthz HTTP/1.1\r\nHost: {host}\r\n\r\n" for host in HOSTS}
+    statuses = {host: read_refusal(server.send(head.encode())) for host, head in heads.items()}
+
+    assert {} == {host: status for host, status in statuses.items() if status != 400}
+    for host in (b"localhost", b"LOCALHOST:8080", b"127.0.0.1:1", b"[::1]:80", b"localhost."):
+        assert is_answered(server.send(HEALTH.replace(b"localhost", host))), host
+
+
+@pytest.mark.parametrize("host", HOSTS)
+def test_an_origin_is_a_host_and_a_port(host: str) -> None:
+    """The same holds for the page that a browser says a request comes from."""
+    with pytest.raises(AccessDenied):
+        AccessPolicy("127.0.0.1").check({"host": "127.0.0.1", "origin": f"http://{host}"})
 
 
 def test_a_malformed_chunk_is_refused_by_every_server(open_server: OpenServer) -> None:

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from functools import lru_cache
 from urllib.parse import urlsplit
 
-from traceforge.http.message_head import TOKEN_HEADER
+from traceforge.http.message_head import TOKEN_HEADER, is_authority
 
 
 class AccessDenied(Exception):
@@ -78,11 +78,13 @@ def is_loopback(host: str) -> bool:
 
 @lru_cache(maxsize=256)  # Every request of the context server asks, mostly with the same Host.
 def _is_local_authority(authority: str, bound_host: str) -> bool:
+    if not is_authority(authority):
+        return False
     try:
         host = urlsplit(f"//{authority}").hostname or ""
     except ValueError:
         return False
-    return "@" not in authority and (is_loopback(host) or host == bound_host)
+    return is_loopback(host) or host == bound_host
 
 
 def is_json_content_type(value: str) -> bool:

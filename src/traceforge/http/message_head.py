@@ -9,6 +9,7 @@ llhttp only validates heads. It is not used for bodies, because it does not repo
 
 from __future__ import annotations
 
+import re
 from urllib.parse import urlsplit
 
 from httptools import HttpParserError, HttpParserUpgrade, HttpRequestParser, HttpResponseParser
@@ -32,6 +33,8 @@ _INSPECTED = frozenset(
 )  # fmt: skip
 _ALWAYS_FORWARDED = frozenset(("host", "content-length", "transfer-encoding"))  # Even if `Connection` names them.
 _TRACEFORGE_PREFIX = "x-traceforge-"
+
+_AUTHORITY = re.compile(r"(?:[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\])(?::[0-9]{1,5})?")
 
 _NO_CALLBACKS = object()  # llhttp calls back what its argument defines: nothing.
 
@@ -181,6 +184,8 @@ class RequestHead(MessageHead):
         self.http_minor = 1 if version == "HTTP/1.1" else 0
         if self.http_minor and self.host_index < 0:
             raise InvalidHead(400, "the Host header is missing")
+        if self.host_index >= 0 and not is_authority(self.inspected["host"]):
+            raise InvalidHead(400, "Host must be a host, or a host and a port")
         self.length = self._body_length()
         self.keep_alive = self.http_minor == 1 and "close" not in split_list(self.inspected.get("connection"))
 
@@ -232,8 +237,15 @@ def split_target(target: str) -> tuple[str, str]:
         authority = urlsplit(target).netloc
     except ValueError:
         raise InvalidHead(400, "the request target is not a URL") from None
+    if not is_authority(authority):
+        raise InvalidHead(400, "the request target must name a host, or a host and a port")
     path = target[target.index("//") + 2 + len(authority) :]
     return authority, path if path.startswith("/") else f"/{path}"
+
+
+def is_authority(text: str) -> bool:
+    """Whether a text is a host, or a host and a port: nothing in it is read in two ways."""
+    return _AUTHORITY.fullmatch(text) is not None
 
 
 def split_list(value: str | None) -> list[str]:

@@ -83,7 +83,7 @@ def test_malformed_chunks_within_a_request_end_the_call(pair: Pair) -> None:
         (b"Host: evil.example.com\r\n", 421),
         (b"Host: localhost.evil.example.com\r\n", 421),
         (b"Host: 192.168.1.1\r\n", 421),
-        (b"Host: localhost@evil.example.com\r\n", 421),
+        (b"Host: localhost@evil.example.com\r\n", 400),
         (b"Host: localhost\r\nOrigin: http://localhost:3000\r\n", 404),
         (b"Host: localhost\r\nOrigin: https://evil.example.com\r\n", 403),
         (b"Host: localhost\r\nOrigin: null\r\n", 403),
