@@ -14,7 +14,7 @@ from string import ascii_lowercase
 
 from traceforge.canon import ascii_json, json_bytes
 from traceforge.redact.redactions import REDACTED
-from traceforge.redact.stream_redaction import ByteEdit, apply_edits
+from traceforge.redact.text_edits import ByteEdit, apply_edits
 
 
 class SecretMarkers:

@@ -22,14 +22,8 @@ from traceforge.redact.redactions import REDACTED, Redacted, Redaction, TextSpan
 from traceforge.redact.repeated_values import RepeatedValues, list_values
 from traceforge.redact.scanner import SecretSpan
 from traceforge.redact.secret_finder import HeaderKind, SecretFinder, decode, encode
-from traceforge.redact.stream_redaction import (
-    ByteEdit,
-    TextStreamRedactor,
-    apply_edits,
-    redact_array,
-    redact_events,
-    redact_fragments,
-)
+from traceforge.redact.stream_redaction import TextStreamRedactor, redact_array, redact_events, redact_fragments
+from traceforge.redact.text_edits import ByteEdit, apply_edits
 from traceforge.redact.url_redaction import redact_form, redact_url
 
 FORM_TYPE = "application/x-www-form-urlencoded"
@@ -211,11 +205,13 @@ class Redactor:
         if kind == FORM_TYPE:
             form = redact_form(self._finder, data.decode("latin-1"), path)
             return Redacted(form.value.encode("latin-1"), form.log) if form.log else Redacted(data, [])
-        if data.lstrip()[:1] in (b"{", b"["):
+        if data.lstrip()[:1] in (b"{", b"[", b"\x1e"):
             try:
                 return self._redact_json_body(data, parse_json(data), path)
-            except NotJSON:
-                pass  # It only looked like JSON, or is a stream of documents: text, then.
+            except NotJSON:  # A stream of documents, a document that was cut off, or something else.
+                events = redact_events(self._finder, [data])
+                text = self._redact_text_body(b"".join(events.value), path)
+                return Redacted(text.value, [*events.log, *text.log])
         return self._redact_text_body(data, path)
 
     def redact_chunks(self, chunks: Sequence[bytes], media_type: str = "") -> Redacted[list[bytes]]:

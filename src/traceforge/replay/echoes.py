@@ -13,15 +13,10 @@ from typing import Any
 
 from traceforge.canon import DEPTH_MAX, json_bytes, try_parse_json
 from traceforge.exchange import Chunk
+from traceforge.redact.joined_texts import collect_texts
 from traceforge.redact.redactions import REDACTED, Redaction
-from traceforge.redact.stream_redaction import (
-    ByteEdit,
-    StreamEvent,
-    TextPart,
-    apply_edits,
-    collect_texts,
-    find_events,
-)
+from traceforge.redact.stream_events import find_events
+from traceforge.redact.text_edits import ByteEdit, apply_edits
 from traceforge.replay.recorded_response import RecordedResponse
 
 _MARKER = REDACTED.encode()
@@ -66,11 +61,9 @@ def find_marker_depths(data: bytes) -> list[int]:
     document = _parse_document(data)
     if document is not None:
         elements = document if isinstance(document, list) else []  # Gemini may stream an array.
-        return _checked_depths(
-            _depths_in_value(document, _find_part_depths([StreamEvent(0, 0, element) for element in elements])), data
-        )
+        return _checked_depths(_depths_in_value(document, _find_part_depths(elements)), data)
     events = list(find_events(data))
-    part_depths = _find_part_depths(events)
+    part_depths = _find_part_depths([event.value for event in events])
     depths: list[int] = []
     position = 0
     for event in events:
@@ -101,16 +94,13 @@ def _checked_depths(depths: Iterator[int], data: bytes) -> list[int]:
     return found_depths if len(found_depths) == count else [1] * count
 
 
-def _find_part_depths(events: list[StreamEvent]) -> PartDepths:
+def _find_part_depths(values: list[Any]) -> PartDepths:
     """The depths in texts that several events share: each text is parsed as a whole."""
-    texts: dict[tuple[object, ...], list[TextPart]] = {}
-    for number, event in enumerate(events):
-        collect_texts(event.value, (), number, texts)
     part_depths: PartDepths = {}
-    for parts in texts.values():
-        if len(parts) > 1 and any(REDACTED in part.text for part in parts):
-            depths = iter(list(_depths_in_text("".join(part.text for part in parts))))
-            for part in parts:
+    for text in collect_texts(values):
+        if text.is_known and len(text.parts) > 1 and REDACTED in text.joined:
+            depths = iter(list(_depths_in_text(text.joined)))
+            for part in text.parts:
                 count = part.text.count(REDACTED)
                 part_depths[id(part.container), part.key] = [1 + next(depths, 0) for _ in range(count)]
     return part_depths

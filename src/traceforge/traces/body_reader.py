@@ -13,7 +13,7 @@ from __future__ import annotations
 import base64
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
-from typing import NamedTuple, cast
+from typing import Any, NamedTuple, cast
 
 from traceforge.canon import (
     DEPTH_MAX,
@@ -31,6 +31,7 @@ from traceforge.redact.markers import SecretMarkers
 from traceforge.redact.redactions import Redacted, Redaction, pair_echoes
 from traceforge.redact.redactor import Redactor, is_redacted_by_type
 from traceforge.wire.content_encoding import DecodedBody, EncodingState, decode_body, decode_chunks
+from traceforge.wire.dialects import encode_stream
 from traceforge.wire.endpoints import Dialect, Endpoint
 from traceforge.wire.response_reader import (
     BodyFraming,
@@ -40,6 +41,7 @@ from traceforge.wire.response_reader import (
     find_framing,
     read_response_value,
 )
+from traceforge.wire.unified import as_object, list_objects, without_fields
 
 STREAM_MEDIA_TYPES = {
     BodyFraming.SSE: "text/event-stream",
@@ -233,17 +235,58 @@ def _read_stream(
     markers: SecretMarkers | None = None,
 ) -> RedactedBody:
     redacted, echo_markers = _redact_stream(redactor, chunks, kind, markers)
+    answer = _assemble(endpoint, status, media_type, redacted.value)
+    if not answer.streamed:  # an error with the media type of a stream
+        return _read_whole(redactor, endpoint, status, kind, chunks, markers)
+    answer, redactions = _redact_answer(redactor, answer)
+    body = RedactedBody(
+        answer.body, redacted.log, is_json=True, chunks=redacted.value, answer=answer, markers=echo_markers
+    )
+    if not redactions:
+        return body
+    body = body._replace(redactions=[*redacted.log, *redactions], markers=())
+    return _write_anew(redactor, endpoint, status, media_type, chunks, body)
+
+
+def _write_anew(
+    redactor: Redactor, endpoint: Endpoint, status: int, media_type: str, chunks: Sequence[bytes], body: RedactedBody
+) -> RedactedBody:
+    """A stream that divides a secret in a way that only the assembled answer shows: its redacted answer as a new
+    stream, or, where even that holds a secret, nothing of it.
+    """
+    assert body.answer is not None
+    unified = _drop_parts(body.answer.unified) if body.answer.error is None else None
+    try:
+        frames = encode_stream(endpoint, unified) if unified else []
+    except (KeyError, TypeError, ValueError):  # The answer has no form that the dialect could send.
+        frames = []
+    if frames:
+        rebuilt = [b"".join(frames), *([b""] * (len(chunks) - 1))]
+        answer, redactions = _redact_answer(redactor, _assemble(endpoint, status, media_type, rebuilt))
+        if not redactions:
+            return body._replace(value=answer.body, chunks=rebuilt, answer=answer)
+    answer = read_response_value(endpoint, status, None)
+    return omit_body(b"".join(chunks), EncodingState.FAILED)._replace(redactions=body.redactions, answer=answer)
+
+
+def _drop_parts(unified: JSONObject | None) -> JSONObject | None:
+    """A unified response without the provider's own form of its messages, which may hold a secret in parts."""
+    if unified is None or not isinstance(unified.get("choices"), list):
+        return unified
+    choices: list[JSON] = [
+        {**choice, "message": without_fields(as_object(choice["message"]), ("parts",))}
+        if "message" in choice
+        else choice
+        for choice in list_objects(unified["choices"])
+    ]
+    return {**unified, "choices": choices}
+
+
+def _assemble(endpoint: Endpoint, status: int, media_type: str, chunks: Sequence[bytes]) -> ParsedResponse:
     reader = ResponseReader(endpoint, status, media_type)
-    for chunk in redacted.value:
+    for chunk in chunks:
         reader.feed(chunk)
-    answer = reader.finish()
-    if answer.streamed:
-        answer, redactions = _redact_answer(redactor, answer)
-        redactions = [*redacted.log, *redactions]
-        return RedactedBody(
-            answer.body, redactions, is_json=True, chunks=redacted.value, answer=answer, markers=echo_markers
-        )
-    return _read_whole(redactor, endpoint, status, kind, chunks, markers)  # an error with the media type of a stream
+    return reader.finish()
 
 
 def _redact_answer(redactor: Redactor, answer: ParsedResponse) -> tuple[ParsedResponse, list[Redaction]]:
@@ -252,13 +295,29 @@ def _redact_answer(redactor: Redactor, answer: ParsedResponse) -> tuple[ParsedRe
         answer.unified, DEPTH_MAX - TRACE_DEPTH
     ):
         answer = answer._replace(ending=ResponseEnding.RAW, body=None, unified=None)
-    if not redactor.redact_json([answer.body, answer.error]).log:  # The unified view is made of the body.
+    joined = collect_texts(answer.unified) - collect_texts(answer.body)  # The unified view joins parts of the body.
+    if not redactor.redact_json([answer.body, answer.error, *joined]).log:
         return answer, []
     body, unified, error = (redactor.redact_json(part) for part in (answer.body, answer.unified, answer.error))
     redacted = answer._replace(
         body=body.value, unified=cast("JSONObject", unified.value), error=cast("JSONObject", error.value)
     )
-    return redacted, body.log or unified.log
+    return redacted, body.log or unified.log or error.log
+
+
+def collect_texts(value: JSON) -> set[str]:
+    """Every text in a value."""
+    texts: set[str] = set()
+    todo: list[Any] = [value]
+    while todo:
+        item = todo.pop()
+        if type(item) is str:
+            texts.add(item)
+        elif type(item) is dict:
+            todo += item.values()
+        elif type(item) is list:
+            todo += item
+    return texts
 
 
 def _read_whole(

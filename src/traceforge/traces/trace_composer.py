@@ -7,7 +7,7 @@ hides. What cannot be decoded is stored as it is after redaction: no content of 
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import NamedTuple
 from urllib.parse import unquote
 
 from traceforge.canon import JSON, JSONObject, digest_bytes, digest_canonical, json_bytes
@@ -15,7 +15,7 @@ from traceforge.errors import InvalidFile
 from traceforge.exchange import CallOutcome, Exchange, Headers, find_header
 from traceforge.redact.redactions import REDACTED, Redaction
 from traceforge.redact.redactor import Redactor
-from traceforge.traces.body_reader import RedactedBody, find_echoes, read_request, read_response
+from traceforge.traces.body_reader import RedactedBody, collect_texts, find_echoes, read_request, read_response
 from traceforge.traces.chunk_file import write_chunks
 from traceforge.traces.trace_format import SCHEMA_VERSION, write_parsed_trace
 from traceforge.traces.trace_summary import StoredTrace, summarize_trace
@@ -268,8 +268,8 @@ class TraceComposer:
 def _redact_view(redactor: Redactor, view: JSONObject, body: JSON) -> JSONObject:
     """Redact texts that decoding joined: a secret may be divided in the body and whole in the view."""
     members = body if isinstance(body, dict) else {}
-    new = _collect_texts([value for name, value in view.items() if value is not members.get(name)])
-    if not new or not redactor.find_secrets("\0".join(new - _collect_texts(body))):
+    new = collect_texts([value for name, value in view.items() if value is not members.get(name)])
+    if not new or not redactor.find_secrets("\0".join(new - collect_texts(body))):
         return view
     redacted = redactor.redact_json(view).value
     assert isinstance(redacted, dict)
@@ -294,21 +294,6 @@ def _request_digest(body: RedactedBody) -> str:
     if body.is_json:
         return digest_canonical(body.value)
     return digest_bytes(json_bytes(body.value))
-
-
-def _collect_texts(value: JSON) -> set[str]:
-    """Every text in a value."""
-    texts: set[str] = set()
-    todo: list[Any] = [value]
-    while todo:
-        item = todo.pop()
-        if type(item) is str:
-            texts.add(item)
-        elif type(item) is dict:
-            todo += item.values()
-        elif type(item) is list:
-            todo += item
-    return texts
 
 
 def _header_lines(headers: list[tuple[str, str]]) -> list[JSON]:

@@ -29,7 +29,7 @@ ARGUMENTS = json.dumps({"to": R, "cc": [R], R: 1})
         (json.dumps({"content": f'{R} said "{R}" to {{'}).encode(), [1, 1]),
         (json.dumps({"content": "{" + R}).encode(), [1]),
         (f'{{"a": "{R}", "a": "{R}"}}'.encode(), [1, 1]),
-        (f'{{"a": "{R}"'.encode(), [0]),
+        (f'{{"a": "{R}"'.encode(), [1]),
         (sse({"delta": {"content": R}}, R, {"x": ARGUMENTS}, with_done=True), [1, 0, 2, 2, 2]),
         (ndjson({"message": {"content": R}}, {"message": {"tool": ARGUMENTS}}), [1, 2, 2, 2]),
     ],

@@ -17,7 +17,7 @@ from support.wire_transcripts import CHAT
 from traceforge.canon import parse_json
 from traceforge.errors import NotJSON
 from traceforge.exchange import Caller, CallOutcome, Exchange, find_header
-from traceforge.redact.stream_redaction import find_events
+from traceforge.redact.stream_events import find_events
 from traceforge.replay.library import Library
 from traceforge.replay.player import Player
 from traceforge.replay.recorded_response import RecordedResponse
