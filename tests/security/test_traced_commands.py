@@ -1,0 +1,216 @@
+"""What commands read, write, listen on and connect to, seen by strace: the table of SECURITY.md is what they do."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import httpx
+import pytest
+
+from support.command import COMMAND
+from support.model_servers import ModelServer, model_server
+
+pytestmark = pytest.mark.slow
+
+CALLS = "connect,bind,openat,open,creat,mkdir,mkdirat,rename,renameat,renameat2,unlink,unlinkat,link,linkat,symlinkat"
+CHANGE = re.compile(r"O_WRONLY|O_RDWR|O_CREAT|\b(creat|mkdir(at)?|rename(at2?)?|unlink(at)?|link(at)?|symlinkat)\(")
+ADDRESS = re.compile(
+    r"\b(connect|bind)\(.*?(?:sin_port=htons\((\d+)\), sin_addr=inet_addr\(\"([^\"]+)\"\)"
+    r"|sin6_port=htons\((\d+)\).*?inet_pton\(AF_INET6, \"([^\"]+)\")"
+)
+APP = """
+import os, httpx
+message = {"role": "user", "content": "Hi"}
+body = {"model": "m", "temperature": 0, "seed": 7, "max_tokens": 9, "messages": [message]}
+url = os.environ["OPENAI_BASE_URL"] + "/chat/completions"
+assert httpx.post(url, json=body, headers={"authorization": "Bearer k"}, trust_env=False).status_code == 200
+"""
+CASSETTE = """
+interactions:
+- request: {method: POST, uri: 'https://api.openai.com/v1/chat/completions',
+    headers: {content-type: [application/json]},
+    body: '{"model": "m", "messages": [{"role": "user", "content": "Hello"}]}'}
+  response: {status: {code: 200, message: OK}, headers: {content-type: [application/json]},
+    body: {string: '{"id": "a", "object": "chat.completion", "created": 1, "model": "m", "choices": [{"index": 0,
+      "message": {"role": "assistant", "content": "Hello"}, "finish_reason": "stop"}]}'}}
+version: 1
+"""
+
+
+class Traced(NamedTuple):
+    """What a command did."""
+
+    code: int
+    out: str
+    listened: set[str]  # addresses, without ports
+    connected: set[tuple[str, int]]
+    changed: set[str]  # paths
+
+
+class Project:
+    """A project with an application, a model on loopback, and commands under strace."""
+
+    def __init__(self, folder: Path, model: ModelServer) -> None:
+        strace = shutil.which("strace")
+        if strace is None:
+            pytest.fail("strace is not on PATH: `make strace` installs it", pytrace=False)
+        self.folder, self.log, self.model = folder / "project", folder / "calls", model
+        self.strace = [strace, "-f", "-qq", "-y", "-s", "4096", "-e", f"trace={CALLS}", "-o", str(self.log)]
+        self.folder.mkdir()
+        self.temporary = folder / "tmp"
+        self.temporary.mkdir()
+        self.state = folder / "home" / ".local" / "state" / "traceforge"
+        (folder / "home").mkdir()
+        (self.folder / "app.py").write_text(APP)
+        (self.folder / "cassette.yaml").write_text(CASSETTE)
+        self.environ = {
+            "PATH": os.environ["PATH"], "HOME": str(folder / "home"), "OPENAI_BASE_URL": f"{model.url}/v1",
+            "OPENAI_API_KEY": "k", "PYTHONDONTWRITEBYTECODE": "1", "TMPDIR": str(self.temporary),
+        }  # fmt: skip
+
+    @property
+    def port(self) -> int:
+        """The model's port."""
+        return int(self.model.url.rpartition(":")[2])
+
+    def run(self, *words: str) -> Traced:
+        """Run a command to its end."""
+        ran = subprocess.run(
+            [*self.strace, COMMAND, *words], cwd=self.folder, env=self.environ, stdin=subprocess.DEVNULL,
+            capture_output=True, text=True, timeout=300, check=False,
+        )  # fmt: skip
+        assert 0 == ran.returncode or words == ("diff",), (words, ran)  # 1 says that there is something to approve
+        return self._read(ran.returncode, ran.stdout + ran.stderr)
+
+    def serve(self, *words: str, path: str = "", body: object = None) -> Traced:
+        """Start a server, send one request to the address that it prints, and stop it."""
+        process = subprocess.Popen(
+            [*self.strace, COMMAND, *words], cwd=self.folder, env=self.environ, stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True,
+        )  # fmt: skip
+        assert process.stdout is not None
+        lines = []
+        for line in process.stdout:
+            lines.append(line)
+            found = re.search(r"http://127\.0\.0\.1:\d+", line)
+            if found and str(self.port) not in found[0]:
+                break
+        else:
+            pytest.fail("".join(lines))
+        url = found[0] + path
+        answer = httpx.post(url, json=body, timeout=60) if body else httpx.get(url, timeout=60)
+        os.killpg(process.pid, signal.SIGTERM)
+        out, _ = process.communicate(timeout=60)
+        assert answer.status_code < 500, answer.text
+        return self._read(process.returncode, "".join(lines) + (out or ""))
+
+    def _read(self, code: int, out: str) -> Traced:
+        lines = self.log.read_text(encoding="utf-8", errors="replace").splitlines()
+        assert len([line for line in lines if "open" in line]) > 100  # strace was attached while the command ran
+        assert [] == list(self.temporary.iterdir())
+        listened, connected, changed = set(), set(), set()
+        for line in lines:
+            if found := ADDRESS.search(line):
+                kind, port, address, port6, address6 = found.groups()
+                if kind == "bind":
+                    listened.add(address or address6)
+                elif port != "0":  # Python asks the kernel for its route so; nothing is sent.
+                    connected.add((address or address6, int(port or port6)))
+            elif CHANGE.search(line) and " = -1 " not in line:
+                changed |= set(re.findall(r'(?:AT_FDCWD|\d+)<([^>]+)>, "(?!/)', line)) | set(
+                    re.findall(r'"(/[^"]*)"', line)
+                )
+        return Traced(code, out, listened, connected, {path for path in changed if not path.startswith("/dev/")})
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Iterator[Project]:
+    """A project, and a model for it."""
+    with model_server() as model:
+        yield Project(tmp_path, model)
+
+
+def outside(traced: Traced, project: Project) -> set[str]:
+    """What was changed beyond the project and the temporary folder, in which nothing is left."""
+    roots = (f"{project.folder}/", f"{project.temporary}/")
+    return {path for path in traced.changed if not f"{path}/".startswith(roots)}
+
+
+def test_the_walk_of_a_developer_stays_in_the_project(project: Project) -> None:
+    """Recording and a live check connect to the model alone; everything else connects to nothing."""
+    run = ["--", sys.executable, "app.py"]
+    quiet = [
+        ["init"], ["status"], ["diff"], ["approve", "--all", "--policy", "--reason", "it is right"], ["verify"],
+        ["import", "vcr", "cassette.yaml"], ["trace", "list"], ["snapshot", "list"],
+        ["modelio", "verify", "a.jsonl"], ["modelio", "show", "a.jsonl"],
+    ]  # fmt: skip
+
+    recorded = {"record": project.run("record", *run), "run": project.run("run", *run)}
+    recorded["modelio record"] = project.run("modelio", "record", "--out", "a.jsonl", *run)
+    silent = {" ".join(words): project.run(*words) for words in quiet}
+    (pending,) = re.findall(r"\b[\w-]+-[0-9a-f]{8}\b", silent["import vcr cassette.yaml"].out)[:1]
+    silent["reject"] = project.run("reject", pending)
+    live = project.run("check-live", "--yes")
+
+    for name, traced in recorded.items():
+        assert traced.listened <= {"127.0.0.1"}, name
+        assert ("127.0.0.1", project.port) in traced.connected, name
+        assert {"127.0.0.1"} == {address for address, _ in traced.connected}, name
+        assert set() == outside(traced, project), name
+    for name, traced in silent.items():
+        assert (set(), set()) == (traced.listened, traced.connected), name
+        assert name.startswith("approve") or set() == outside(traced, project), name
+    approval = outside(silent["approve --all --policy --reason it is right"], project)
+    assert {f"{project.state}/machine.key"} == {path for path in approval if Path(path).is_file()}
+    assert {("127.0.0.1", project.port)} == live.connected, live
+    assert (set(), set()) == (live.listened, outside(live, project))
+
+
+def test_a_proxy_listens_on_loopback_and_connects_to_its_upstream(project: Project) -> None:
+    """And writes traces in the project."""
+    body = {"model": "m", "messages": [{"role": "user", "content": "Hi"}]}
+
+    traced = project.serve(
+        "proxy",
+        "--port",
+        "0",
+        "--upstream",
+        f"openai={project.model.url}",
+        path="/openai/v1/chat/completions",
+        body=body,
+    )
+
+    assert ({"127.0.0.1"}, {("127.0.0.1", project.port)}) == (traced.listened, traced.connected)
+    assert set() == outside(traced, project)
+    assert any("/.ai-tests/traces" in path for path in traced.changed)
+
+
+def test_a_chat_listens_on_loopback_and_writes_nothing(project: Project) -> None:
+    """It connects to its model."""
+    body = {"message": "Hi", "session_id": "s"}
+    words = ("--port", "0", "--upstream", f"{project.model.url}/v1", "--model", "m")
+
+    traced = project.serve("chat", "serve", *words, path="/chat", body=body)
+
+    assert ({"127.0.0.1"}, {("127.0.0.1", project.port)}) == (traced.listened, traced.connected)
+    assert set() == traced.changed
+
+
+def test_a_context_server_listens_on_loopback_and_writes_its_store(project: Project) -> None:
+    """It connects to nothing until a model is asked; nor do the commands of the store."""
+    served = project.serve("serve", "--port", "0", path="/v2/sessions")
+    created = project.run("context", "session", "create")
+
+    assert ({"127.0.0.1"}, set()) == (served.listened, served.connected)
+    assert (set(), set()) == (created.listened, created.connected)
+    for traced in (served, created):
+        assert set() == outside(traced, project)
+        assert any("context.db" in path for path in traced.changed)
