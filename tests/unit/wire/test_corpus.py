@@ -27,7 +27,7 @@ FULLY_MIN = 0.98
 STEP = 6 if RunLength.is_short else 1  # A short run reads every sixth interaction.
 SHORT_BYTES = 700  # A stream up to this size is split at every position, a longer one at random ones.
 STREAM_STEP = 2 if RunLength.is_short else 1  # Splits are tried on every second stream in a short run.
-POSITIONS = 3  # `make test-all` takes 200.
+POSITIONS = 3  # `make test-all` takes 40.
 
 
 @pytest.fixture(scope="module")
@@ -252,13 +252,13 @@ def test_a_short_stream_may_be_split_at_every_position(streams: list[Interaction
 
 
 def test_a_long_stream_may_be_split_at_random_positions(streams: list[Interaction]) -> None:
-    """In two pieces at a few positions each, and once in many pieces; `make test-all` takes 200 positions."""
+    """In two pieces at a few positions each, and once in many pieces; `make test-all` takes 40 positions."""
     _check_random_splits(streams, POSITIONS)
 
 
 @pytest.mark.slow
-def test_a_long_stream_may_be_split_at_200_random_positions(streams: list[Interaction]) -> None:
-    _check_random_splits(streams, 200)
+def test_a_long_stream_may_be_split_at_40_random_positions(streams: list[Interaction]) -> None:
+    _check_random_splits(streams, 40)
 
 
 def _check_random_splits(streams: list[Interaction], count: int) -> None:
