@@ -101,6 +101,23 @@ def test_a_project_compares_more_headers_and_ignores_others(site: Site) -> None:
 
 
 @pytest.mark.slow
+def test_an_account_that_a_project_compares_is_recorded_and_another_is_red(site: Site, recorded: Site) -> None:
+    """Its value is redacted, so it is compared by its fingerprint."""
+    configure(site, match={"headers": ["openai-organization"]})
+    site.edit(HEADERS, '"headers": {"OpenAI-Organization": "org-2", "Authorization"')
+    key = {"TRACEFORGE_MATCH_KEY": (recorded.folder / ".ai-tests" / "match.key").read_text().strip()}
+    assert 0 == site.record("-k", CHAT, **key).code
+    assert 0 == site.approve().code
+    green = site.test("-k", CHAT, **key)
+    site.edit('"org-2"', '"org-3"')
+    red = site.test("-k", CHAT, **key)
+
+    assert 0 == green.code, green.err
+    assert 1 == red.code, red.err
+    assert not [path for path in site.folder.rglob("*.json") if "org-2" in path.read_text()]
+
+
+@pytest.mark.slow
 def test_a_test_has_the_base_urls_of_the_recording_and_no_others(site: Site) -> None:
     """Another address, one that was not set, and none at all; frameworks send other fields then."""
     site.edit(HEADERS, '"headers": {**EXTRA, "Authorization"')

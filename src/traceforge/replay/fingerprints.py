@@ -14,10 +14,12 @@ from typing import TypeAlias, cast
 from traceforge.canon import JSON, JSONObject, json_path
 from traceforge.exchange import Headers
 from traceforge.redact.redactions import REDACTED, Redaction
+from traceforge.redact.secret_names import ACCOUNT_HEADERS
 
 # Redacted values of these types in a URL or a header are part of the request. All others there identify the caller.
 PERSONAL_TYPES = frozenset({"EMAIL", "PHONE", "US_SSN", "CREDIT_CARD", "CUSTOM"})
 URL_PATH, HEADERS_PATH = "$.url", "$.headers"  # where traces locate redactions of a request's head
+_ACCOUNT_PATHS = frozenset(json_path(HEADERS_PATH, name).lower() for name in ACCOUNT_HEADERS)
 
 # Sorted by path. Empty: nothing was redacted. None: something was redacted and cannot be compared.
 Fingerprints: TypeAlias = tuple[tuple[str, tuple[str, ...]], ...] | None
@@ -55,7 +57,7 @@ def read_fingerprints(
 
 def _is_compared_in_head(entry: JSONObject, header_paths: Collection[str]) -> bool:
     path = _fold_header_path(str(entry.get("path")))
-    return entry.get("type") in PERSONAL_TYPES and (_is_below(path, URL_PATH) or path in header_paths)
+    return is_compared_redaction(path, str(entry.get("type"))) and (_is_below(path, URL_PATH) or path in header_paths)
 
 
 def _split_entries(redacted: JSON, body: JSON) -> tuple[list[JSONObject], list[JSONObject]]:
@@ -120,12 +122,20 @@ def keep_known_headers(fingerprints: Fingerprints, names: Collection[str]) -> Fi
     return tuple(item for item in fingerprints if not _is_below(item[0], HEADERS_PATH) or item[0] in known_paths)
 
 
+def is_compared_redaction(path: str, kind: str) -> bool:
+    """Whether what was redacted in a head is a part of the request: personal data, or the account of a header.
+
+    A project can declare that account headers are compared (`match.headers`).
+    """
+    return kind in PERSONAL_TYPES or _fold_header_path(path) in _ACCOUNT_PATHS
+
+
 def drop_credentials(headers: Iterable[tuple[str, str]], redactions: Iterable[tuple[str, str]]) -> Headers:
     """The headers except those in which a credential was redacted: such a header identifies the caller.
 
     `redactions` are the paths and types of what was redacted.
     """
-    credential_paths = {path for path, kind in redactions if kind not in PERSONAL_TYPES}
+    credential_paths = {path for path, kind in redactions if not is_compared_redaction(path, kind)}
     if not credential_paths:
         return tuple(headers)
     return tuple(header for header in headers if json_path(HEADERS_PATH, header[0]) not in credential_paths)

@@ -9,7 +9,7 @@ from traceforge.canon import JSON
 from traceforge.exchange import Headers, find_header
 from traceforge.redact.redactions import Redaction
 from traceforge.redact.redactor import Redactor, is_redacted_by_type
-from traceforge.replay.fingerprints import HEADERS_PATH, PERSONAL_TYPES, URL_PATH, drop_credentials
+from traceforge.replay.fingerprints import HEADERS_PATH, URL_PATH, drop_credentials, is_compared_redaction
 from traceforge.traces.body_reader import looks_like_another_body, redact_request
 
 
@@ -49,7 +49,7 @@ class RequestRedactor:
             [
                 redaction
                 for redaction in (*redacted_url.log, *redacted_headers.log)
-                if redaction.type in PERSONAL_TYPES
+                if is_compared_redaction(redaction.path, redaction.type)
             ],
             not encodings and not is_redacted_by_type(media_type),
         )
