@@ -16,12 +16,13 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
-from sqlalchemy import create_engine, inspect, text
+from sqlalchemy import Connection, create_engine, inspect, text
 from sqlalchemy.engine import Engine
 
 from support.context_builders import append_event, append_events, list_all_events, new_session
@@ -488,3 +489,26 @@ def test_a_refused_operation_leaves_no_open_statement(target: str, keys: str) ->
 
     assert 3 == len(errors)
     store.close()
+
+
+def test_a_connection_in_use_while_the_store_is_closed_is_closed_when_it_comes_back(target: str, keys: str) -> None:
+    """A pool that is gone would leave it open until the garbage collector meets it."""
+    Store.open(target, keys=keys).close()
+    database = Database.open(target)
+    held: list[Any] = []
+    begun, end = threading.Event(), threading.Event()
+
+    def work(connection: Connection) -> None:
+        held.append(connection.connection.dbapi_connection)
+        begun.set()
+        assert end.wait(60)
+
+    with ThreadPoolExecutor(1) as pool:
+        reading = pool.submit(database.read, work)
+        assert begun.wait(60)
+        database.close()
+        end.set()
+        reading.result(60)
+
+    with pytest.raises(Exception, match="closed"):
+        held[0].execute("SELECT 1")

@@ -154,6 +154,7 @@ class Database:
     def close(self) -> None:
         with self._locked():
             self._close_writer()
+        event.listen(self.engine, "checkin", _close_returned)  # by a thread that works on while the store is closed
         self.engine.dispose()
 
     def _retry_once(self, connect: Connect, work: Work[T], *, writes: bool) -> T:
@@ -330,6 +331,12 @@ def _engine(url: URL) -> Engine:
     event.listen(engine, "connect", _prepare_sqlite)
     event.listen(engine, "begin", _begin_sqlite)
     return engine
+
+
+def _close_returned(connection: DBAPIConnection | None, _: ConnectionPoolEntry) -> None:
+    """Close a connection that comes back to a pool which nobody uses any more."""
+    if connection is not None:
+        connection.close()
 
 
 def _prepare_sqlite(connection: DBAPIConnection, _: ConnectionPoolEntry) -> None:
