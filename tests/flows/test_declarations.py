@@ -43,10 +43,6 @@ def _declare(project: Project, **settings: Any) -> None:
 
 MESSAGE = "of the message at $.messages[0].content of "
 REFUSED: dict[str, tuple[dict[str, Any], str]] = {
-    "everything": (
-        {"match": {"ignore_patterns": [".+"]}},
-        "match.ignore_patterns[0] blanks over half of an ordinary",
-    ),
     "all words": ({"match": {"ignore_patterns": ["[A-Za-z]+ ?"]}}, "blanks over half of an ordinary sentence"),
     "a sentence": ({"match": {"ignore_patterns": ["What is[^?]*"]}}, f"blanks 67% {MESSAGE}paris"),
     "a message": (
@@ -54,7 +50,6 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
         f"ignore_paths[0] blanks 100% {MESSAGE}clock",
     ),
     "every message": ({"match": {"ignore_paths": ["$.messages[*]"]}}, f"blanks 100% {MESSAGE}clock"),
-    "all of it": ({"match": {"ignore_paths": ["$.*"]}}, f"blanks 100% {MESSAGE}clock"),
     "a city": (
         {"match": {"ignore_patterns": ["in [A-Z][a-z]+"]}},
         "match.ignore_patterns[0] makes the requests of paris and rome equal",
@@ -85,6 +80,23 @@ def test_cf3_a_declaration_that_hides_too_much_is_refused(project: Project, name
     )
     assert (1, True) == (tested.code, message in tested.err), tested
     assert (3, True, True) == (approved.code, "error TF701" in approved.err, message in approved.err), approved
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("match", "message"),
+    [
+        ({"ignore_patterns": [".+"]}, "match.ignore_patterns[0] matches every text"),
+        ({"ignore_paths": ["$.*"]}, "match.ignore_paths[0] is '$.*', which means everything"),
+    ],
+)
+def test_a_declaration_of_everything_is_not_read(project: Project, match: dict[str, Any], message: str) -> None:
+    """Whatever the snapshots are: nothing is judged by such a configuration."""
+    _declare(project, match=match)
+
+    for words in (("verify",), ("test",), ("test", "--", "true"), ("approve", "--policy", "--reason", "because")):
+        ran = traceforge(*words, cwd=project.folder)
+        assert (3, True) == (ran.code, "error TF401: " in ran.err and message in ran.err), ran
 
 
 @pytest.mark.parametrize(

@@ -21,7 +21,8 @@ if TYPE_CHECKING:
 PATTERN_RULE = "CF1"
 # Texts that have no word, no character class and no length in common.
 _ANY_TEXTS = (b"You are brief.", b"1234567890", "Größe\n→ 中文".encode(), b"{}[]/\\;:", b"Q", b"  ~ ")
-_HINT = "Use the syntax of google-re2: no look-around, no back-references (`traceforge help CF1`)."
+_SYNTAX_HINT = "Use the syntax of google-re2: no look-around, no back-references (`traceforge help CF1`)."
+_TOO_WIDE_HINT = "Write what is meant, no wider: `run-[0-9]+`, not `.+` (`traceforge help CF1`)."
 
 
 def compile_patterns(patterns: Sequence[str], where: str = "redact_patterns") -> tuple[_Regexp, ...]:
@@ -40,22 +41,24 @@ def pattern_findings(patterns: Sequence[str], where: str, setting: str = "redact
     """What is wrong with each expression; empty if they all compile."""
     findings = []
     for place, pattern in enumerate(patterns):
-        reason = _pattern_problem(pattern)
+        reason, hint = _pattern_problem(pattern)
         if reason:
             path = json_path(f"$.{setting}", place)
-            findings.append(Finding(where, path, PATTERN_RULE, f"{setting}[{place}] {reason}", _HINT))
+            findings.append(Finding(where, path, PATTERN_RULE, f"{setting}[{place}] {reason}", hint))
     return findings
 
 
-def _pattern_problem(pattern: str) -> str:
+def _pattern_problem(pattern: str) -> tuple[str, str]:
+    """What is wrong with an expression, and a hint; "" if nothing is."""
     try:
         matches_empty = _compile(pattern).search(b"") is not None
     except re2.error as exc:
         reason = exc.args[0] if exc.args else "not an expression"
-        return f"is not a google-re2 expression: {reason.decode() if isinstance(reason, bytes) else reason}"
+        text = reason.decode() if isinstance(reason, bytes) else reason
+        return f"is not a google-re2 expression: {text}", _SYNTAX_HINT
     if matches_empty:
-        return "matches the empty text, so it would match everywhere"
-    return "matches every text" if _matches_everything(pattern) else ""
+        return "matches the empty text, so it would match everywhere", _TOO_WIDE_HINT
+    return ("matches every text" if _matches_everything(pattern) else ""), _TOO_WIDE_HINT
 
 
 def _matches_everything(pattern: str) -> bool:
