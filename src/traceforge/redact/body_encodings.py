@@ -13,7 +13,7 @@ import quopri
 import re
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
-from urllib.parse import unquote
+from urllib.parse import unquote, unquote_to_bytes
 
 from traceforge.redact.lazy_pattern import LazyPattern
 
@@ -93,6 +93,7 @@ _FIRST_LINE = LazyPattern(rb"\s*--([^\r\n]{1,200}?)[ \t]*\r?\n")
 _PART_NAME = LazyPattern(rb"(?i)content-disposition[^\r\n]*?[;\s]name(\*?)\s*=\s*(?:\"([^\"\r\n]*)\"|([^\s;]*))")
 _PART_TYPE = LazyPattern(rb"(?i)(?:^|\n)content-type\s*:\s*([^\r\n]*)")
 _PART_ENCODING = LazyPattern(rb"(?i)(?:^|\n)content-transfer-encoding\s*:\s*(base64|quoted-printable)")
+_ENCODED_WORD = LazyPattern(rb"[^\s;\"'=%]*%[^\s;\"']*")
 _HEAD_END = LazyPattern(rb"\r?\n\r?\n|\A\r?\n")
 
 
@@ -106,17 +107,15 @@ class Part(NamedTuple):
     encoding: str
 
 
-def find_parts(data: bytes, media_type: str) -> list[Part]:
-    """The parts of a multipart body; none where it has no boundary."""
-    boundary = _find_boundary(data, media_type)
-    if not boundary:
-        return []
+def find_parts(data: bytes, boundary: bytes) -> list[Part]:
+    """The parts of a multipart body."""
     borders = [match.span() for match in re.finditer(rb"(?:\A|\r?\n)--" + re.escape(boundary), data)]
     ends = [start for start, _ in borders[1:]] + [len(data)]
     return [_read_part(data, first, end) for (_, first), end in zip(borders, ends, strict=True)]
 
 
-def _find_boundary(data: bytes, media_type: str) -> bytes:
+def find_boundary(data: bytes, media_type: str) -> bytes:
+    """What divides a multipart body, by its media type or its first line; empty where nothing does."""
     match = _BOUNDARY.search(media_type)
     if match is not None:
         boundary = (match[1] or match[2]).encode("latin-1", "replace")
@@ -143,6 +142,12 @@ def _read_part(data: bytes, start: int, end: int) -> Part:
 def _read_name(match: re.Match[bytes]) -> str:
     text = (match[2] if match[2] is not None else match[3]).decode("utf-8", "replace")
     return unquote(text.rpartition("'")[2]) if match[1] else unquote(text)
+
+
+def find_encoded_words(head: bytes) -> Iterator[tuple[int, int, bytes]]:
+    """The words with `%xx` in the head of a part, such as a file name: where, and what they mean."""
+    for match in _ENCODED_WORD.finditer(head):
+        yield *match.span(), unquote_to_bytes(match[0])
 
 
 def decode_part(body: bytes, encoding: str) -> tuple[bytes, Callable[[bytes], bytes]]:

@@ -94,11 +94,12 @@ def is_inside_base64(text: bytes, start: int) -> bool:
     before = text[max(0, start - _BASE64_RUN_BYTES) : start]
     if len(before) < _BASE64_RUN_BYTES or before[-1] not in b"+/-":
         return False
-    if before[-1] != ord("-"):
+    if before[-1] == ord("+"):
         return not before.strip(_BASE64)
-    # Words may be joined by `-` as well; they are not of both cases with digits between.
+    # Words may be joined by `-` and `/` as well; they are not of both cases with digits between.
     has_digits = len(before.translate(None, b"0123456789")) <= len(before) - 2
-    return has_digits and not before.strip(_BASE64_URL) and before not in (before.lower(), before.upper())
+    alphabet = _BASE64 if before[-1] == ord("/") else _BASE64_URL
+    return has_digits and not before.strip(alphabet) and before not in (before.lower(), before.upper())
 
 
 def after_edge(text: bytes, start: int) -> int:

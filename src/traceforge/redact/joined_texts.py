@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 
 from traceforge.redact.json_redaction import Replacement, keep_valid_json
 from traceforge.redact.redactions import Redaction
-from traceforge.redact.scanner import SecretSpan
+from traceforge.redact.scanner import CHANCE_TYPES, SecretSpan
 from traceforge.redact.secret_finder import SecretFinder, decode, encode
 from traceforge.redact.text_edits import replace_and_split
 
@@ -41,8 +41,6 @@ LABEL_NAMES = frozenset(
 )  # fmt: skip
 BORDER_CHARACTERS = 4_096  # How much of each block is looked at where two of them meet: longer than any token.
 REPEATS_MAX = 16  # So often a stream may repeat its texts; later repeats are looked at by themselves.
-# What ordinary members, such as times, may look like where they are joined.
-CHANCE_TYPES = frozenset({"PHONE", "US_SSN", "CREDIT_CARD", "EMAIL"})
 
 _IDENTITY_FIELDS = ("index", "output_index", "content_index", "summary_index", "item_id", "type")
 _IDENTITY_NAMES = frozenset(_IDENTITY_FIELDS)

@@ -86,7 +86,7 @@ class _TextCollector:
             kind = type(child)
             if known_kind(key, NameKind.FIELD) and self._finder.find_name_kind(key):
                 if self._finder.find_name_kind(key) == NameKind.SECRET:
-                    self.secret_names[node, key] = _redact_name(self._finder, key)
+                    self.secret_names[node, key] = redact_line(self._finder, key)
                 elif not (is_schema and (kind is dict or kind is bool)):
                     self._collect_secret_member(child, (node, key))
                     continue
@@ -134,9 +134,10 @@ def _is_secret_value(finder: SecretFinder, value: JSON) -> bool:
     return not (isinstance(value, str) and finder.is_allowed(value))
 
 
-def _redact_name(finder: SecretFinder, key: str) -> Replacement:
-    data = encode(key)
-    return _replace_spans(finder, data, finder.find_secrets(data))
+def redact_line(finder: SecretFinder, text: str) -> Replacement:
+    """A name, the value of a header or a part of a URL without secrets."""
+    data = encode(text)
+    return _replace_spans(finder, data, finder.find_secrets_in_line(data))
 
 
 def redact_slots(finder: SecretFinder, slots: list[Slot]) -> dict[Node | None, Replacement]:

@@ -14,14 +14,22 @@ from dataclasses import dataclass, field
 from traceforge.canon import JSON, json_bytes, json_path, parse_json
 from traceforge.config import Config
 from traceforge.errors import NotJSON
-from traceforge.redact.body_encodings import Part, WideText, decode_part, find_parts, read_wide_text
+from traceforge.redact.body_encodings import (
+    Part,
+    WideText,
+    decode_part,
+    find_boundary,
+    find_encoded_words,
+    find_parts,
+    read_wide_text,
+)
 from traceforge.redact.command_lines import redact_command
-from traceforge.redact.json_redaction import Slot, keep_valid_json_text, redact_json, redact_slots
+from traceforge.redact.json_redaction import Slot, keep_valid_json_text, redact_json, redact_line, redact_slots
 from traceforge.redact.markers import SecretMarkers
 from traceforge.redact.redactions import REDACTED, Redacted, Redaction, TextSpan
 from traceforge.redact.repeated_values import RepeatedValues, list_values
-from traceforge.redact.scanner import SecretSpan
-from traceforge.redact.secret_finder import HeaderKind, SecretFinder, decode, encode
+from traceforge.redact.scanner import CHANCE_TYPES, SecretSpan, merge_spans
+from traceforge.redact.secret_finder import HeaderKind, NameKind, SecretFinder, decode, encode
 from traceforge.redact.stream_redaction import TextStreamRedactor, redact_array, redact_events, redact_fragments
 from traceforge.redact.text_edits import ByteEdit, apply_edits
 from traceforge.redact.url_redaction import redact_form, redact_url
@@ -145,6 +153,16 @@ class Redactor:
             if header in clean:
                 continue
             name, value = header
+            if self._finder.find_name_kind(name) == NameKind.SECRET:
+                change = redact_line(self._finder, name)
+                name = str(change.value)
+                log += [Redaction(json_path(path, name), *secret) for secret in change.secrets]
+                cleaned[place] = (name, value)
+            if self._finder.holds_joined_key(value):
+                change = redact_line(self._finder, value)
+                value = str(change.value)
+                log += [Redaction(json_path(path, name), *secret) for secret in change.secrets]
+                cleaned[place] = (name, value)
             kind = self._finder.find_header_kind(name)
             if kind and self._finder.is_secret_header(name, value, is_response=is_response):
                 log.append(Redaction(json_path(path, name), 0, "FIELD", value))
@@ -273,19 +291,37 @@ class Redactor:
 
     def _redact_multipart(self, data: bytes, media_type: str, path: str, depth: int) -> Redacted[bytes]:
         """A multipart body: a part with a secret name as a whole, every other part by its own media type."""
-        parts = find_parts(data, media_type)
+        boundary = find_boundary(data, media_type)
+        parts = find_parts(data, boundary) if boundary else []
         if not parts:
             return self._redact_text_body(data, path)
-        log: list[Redaction] = []
+        border = self._redact_spans(boundary, self._find_key_spans(boundary), path)
+        log: list[Redaction] = list(border.log)
         pieces: list[bytes] = []
         last = 0
         for part in parts:
-            head = self._redact_text_body(data[slice(*part.head)], path)
+            before, _, line_end = data[last : part.head[0]].rpartition(b"--" + boundary)
+            preamble = self._redact_text_body(before, path)  # Between two parts, it is a line end.
+            head = self._redact_part_head(data[slice(*part.head)], path)
             body = self._redact_part(part, data[slice(*part.body)], path, depth)
-            log += (*head.log, *body.log)
-            pieces += (data[last : part.head[0]], head.value, data[part.head[1] : part.body[0]], body.value)
+            log += (*preamble.log, *head.log, *body.log)
+            pieces += (preamble.value, b"--", border.value, line_end, head.value)
+            pieces += (data[part.head[1] : part.body[0]], body.value)
             last = part.body[1]
         return Redacted(b"".join([*pieces, data[last:]]) if log else data, log)
+
+    def _find_key_spans(self, data: bytes) -> list[SecretSpan]:
+        """The keys in a boundary; most are random, and some digits look like a card or a phone."""
+        return [item for item in self._finder.find_secrets_in_line(data) if item.type not in CHANCE_TYPES]
+
+    def _redact_part_head(self, head: bytes, path: str) -> Redacted[bytes]:
+        """The head of a part: its names also as they are after decoding `%xx`."""
+        encoded = [
+            SecretSpan(start, end, spans[0].type)
+            for start, end, word in find_encoded_words(head)
+            if (spans := self._finder.find_secrets_in_line(word))
+        ]
+        return self._redact_spans(head, merge_spans([*encoded, *self._finder.find_secrets_in_line(head)]), path)
 
     def _redact_part(self, part: Part, body: bytes, path: str, depth: int) -> Redacted[bytes]:
         content, encode_content = decode_part(body, part.encoding)
@@ -299,7 +335,9 @@ class Redactor:
         return Redacted(encode_content(cleaned.value), cleaned.log) if cleaned.log else Redacted(body, [])
 
     def _redact_text_body(self, data: bytes, path: str) -> Redacted[bytes]:
-        secrets = self._finder.find_secrets_in_bytes(data)
+        return self._redact_spans(data, self._finder.find_secrets_in_bytes(data), path)
+
+    def _redact_spans(self, data: bytes, secrets: Sequence[SecretSpan], path: str) -> Redacted[bytes]:
         log = [
             Redaction(path, span.start, span.type, data[item.start : item.end].decode(errors="replace"))
             for span, item in zip(_spans(data, secrets, is_ascii=data.isascii()), secrets, strict=True)

@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 SCAN_MEMORY_BYTES = 64 << 20  # For the automaton of all anchors. It uses under 2 MB on real text.
 ANCHOR_BYTES_MAX = 2048  # No anchor that a detector accepts is longer.
 CONTEXT_TYPES = frozenset({"FIELD", "SECRET", "BEARER", "PARAMETER", "BASIC_AUTH"})
+# What random characters and joined numbers, such as times, may look like by chance.
+CHANCE_TYPES = frozenset({"PHONE", "US_SSN", "CREDIT_CARD", "EMAIL"})
 SECRET_BYTES_MIN = 6  # No detector finds anything in fewer bytes.
 
 

@@ -36,6 +36,10 @@ TEXT_OVERHEAD_BYTES = 100  # Memory of each text beyond its characters.
 HEADERS_REMEMBERED_MAX = 2_000  # Some, such as dates and request ids, never come again: then all are forgotten.
 
 _MARKER = LazyPattern(MARKER_PATTERN)
+_JOINED_KEY = LazyPattern(
+    rb"[-_.](?=sk-|[spr]k_(?:live|test)_|gh[pousr]_|github_pat_|gl(?:pat|dt|rt)-|A(?:KIA|SIA|Iza)|xox[a-z]-|hf_|gsk_"
+    rb"|xai-|tf_live_)|[-_](?=eyJ)"
+)  # the mark before a key of one of the issuers that most requests go to
 _PLAIN_VALUE = LazyPattern(r"(?i)\s*(?:-?[0-9]{1,9}(?:\.[0-9]*)?|true|false|none|null)?\s*")
 
 
@@ -102,6 +106,19 @@ class SecretFinder:
             spans = [item for item in spans if not self._allow.fullmatch(text[item.start : item.end])]
         return spans
 
+    def find_secrets_in_line(self, text: bytes) -> list[SecretSpan]:
+        """Every secret in a name, a header or a part of a URL, also where it is joined to an id: `00-sk-…`.
+
+        In longer text, this would find the middle of ids and of base64.
+        """
+        spans = self.find_secrets(text)
+        divided = _JOINED_KEY.sub(b" ", text)
+        return merge_spans([*spans, *self.find_secrets(divided)]) if divided != text else spans
+
+    def holds_joined_key(self, line: str) -> bool:
+        """Whether a key may be joined to what precedes it, so that `find_secrets_in_line` may find more."""
+        return _JOINED_KEY.search(encode(line)) is not None
+
     def find_secrets_in_bytes(self, data: bytes) -> list[SecretSpan]:
         """Every secret in bytes that may be no text: also in pieces of UTF-16 and UTF-32, sorted."""
         spans = self.find_secrets(data)
@@ -154,7 +171,7 @@ class SecretFinder:
         return kind
 
     def _classify_name(self, name: str) -> NameKind:
-        if self.find_secrets(encode(name)):
+        if self.find_secrets_in_line(encode(name)):
             return NameKind.SECRET
         return NameKind.FIELD if fold_name(name) in self._fields else NameKind.PLAIN
 

@@ -9,50 +9,59 @@ from __future__ import annotations
 import re
 from urllib.parse import unquote, unquote_plus
 
+from traceforge.redact.json_redaction import redact_line
 from traceforge.redact.lazy_pattern import LazyPattern
 from traceforge.redact.redactions import REDACTED, Redacted, Redaction
 from traceforge.redact.secret_finder import SecretFinder, decode, encode
 
 _USERINFO = LazyPattern(r"(?<=://)[^/?#@\s]+(?=@)")
+_HEAD = LazyPattern(r"[^?#]*")
 _PAIR = LazyPattern(r"(?P<name>[^=&;?#]+)=(?P<value>[^&;#]*)")
+_WORD_OR_PAIR = LazyPattern(r"(?P<name>[^=&;?#]+)(?:=(?P<value>[^&;#]*))?")
 
 
 def redact_url(finder: SecretFinder, url: str, path: str = "$") -> Redacted[str]:
     """Clean a URL; `path` is what it is called in the log."""
     log: list[Redaction] = []
-    head, mark, query = url.partition("?")
-    head = _USERINFO.sub(lambda match: _log_redaction(log, path, match.start(), "BASIC_AUTH", match[0]), head)
-    head = "/".join(_redact_path_part(finder, part, log, path) for part in head.split("/"))
-    if not mark:
-        head = _redact_pairs(finder, head, log, path)  # A fragment holds pairs, too.
-        return Redacted(_redact_text(finder, head, log, path), log)
-    return Redacted(_redact_text(finder, head + mark + _redact_pairs(finder, query, log, path), log, path), log)
+    match = _HEAD.match(url)
+    assert match is not None
+    head = _USERINFO.sub(lambda match: _log_redaction(log, path, match.start(), "BASIC_AUTH", match[0]), match[0])
+    head = "/".join(_redact_part(finder, part, unquote(part), log, path) for part in head.split("/"))
+    head = _redact_pairs(finder, head, log, path, _PAIR)
+    rest = _redact_pairs(finder, url[match.end() :], log, path, _WORD_OR_PAIR)  # A fragment holds pairs, too.
+    return Redacted(_redact_text(finder, head + rest, log, path), log)
 
 
 def redact_form(finder: SecretFinder, form: str, path: str = "$") -> Redacted[str]:
     log: list[Redaction] = []
-    return Redacted(_redact_text(finder, _redact_pairs(finder, form, log, path), log, path), log)
+    return Redacted(_redact_text(finder, _redact_pairs(finder, form, log, path, _WORD_OR_PAIR), log, path), log)
 
 
-def _redact_pairs(finder: SecretFinder, text: str, log: list[Redaction], path: str) -> str:
+def _redact_pairs(finder: SecretFinder, text: str, log: list[Redaction], path: str, pattern: LazyPattern[str]) -> str:
     def clean(match: re.Match[str]) -> str:
         name, value = match["name"], match["value"]
+        if value is None:
+            return redact_part(name)
         plain = unquote_plus(value)
-        start = match.start("value")
         if finder.is_secret_parameter(unquote_plus(name)) and not finder.is_allowed(plain):
-            return f"{name}={_log_redaction(log, path, start, 'PARAMETER', plain)}"
-        hits = finder.find_secrets(encode(plain)) if value != plain else []
-        return f"{name}={_log_redaction(log, path, start, hits[0].type, plain)}" if hits else match[0]
+            return f"{name}={_log_redaction(log, path, match.start('value'), 'PARAMETER', plain)}"
+        return f"{redact_part(name)}={redact_part(value)}"
 
-    return _PAIR.sub(clean, text)
+    def redact_part(part: str) -> str:
+        if "%" in part or "+" in part or finder.holds_joined_key(part):
+            return _redact_part(finder, part, unquote_plus(part), log, path)
+        return part  # It is scanned with the whole.
+
+    return pattern.sub(clean, text)
 
 
-def _redact_path_part(finder: SecretFinder, part: str, log: list[Redaction], path: str) -> str:
-    """Redact one part of the path; a secret that is found after decoding `%xx` redacts the whole part."""
-    if "%" not in part:
-        return part
-    plain = unquote(part)
-    hits = finder.find_secrets(encode(plain))
+def _redact_part(finder: SecretFinder, part: str, plain: str, log: list[Redaction], path: str) -> str:
+    """Redact a step of the path, a name or a value; a secret that only decoding `%xx` shows redacts all of it."""
+    if part == plain:
+        change = redact_line(finder, part)
+        log += [Redaction(path, *secret) for secret in change.secrets]
+        return str(change.value)
+    hits = finder.find_secrets_in_line(encode(plain))
     return _log_redaction(log, path, 0, hits[0].type, plain) if hits else part
 
 

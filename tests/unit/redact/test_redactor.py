@@ -278,3 +278,108 @@ def test_the_memory_of_clean_texts_is_bounded() -> None:
     redactor.redact_json(["x y " * 2_000_000])
 
     assert sum(map(len, redactor._finder.clean_texts)) <= TEXTS_REMEMBERED_BYTES
+
+
+# ---------------------------------------------------------------------------------------------
+# Keys as names, and keys that are joined to other words
+
+
+JOINED = {"GITHUB_TOKEN", "OPENAI_KEY", "AWS", "JWT", "HUGGINGFACE"}
+URLS = (
+    "http://h/v1/chat/completions/%s", "http://h/Team42/MyProject/Things/v1/%s", "http://h/v1/files/%s/content",
+    "http://h/v1/%s:generateContent", "http://h/a-%s", "http://h/a_%s", "http://h/a;k=%s", "http://h/a%%2f%s",
+    "http://h/a?%s", "http://h/a?%s=1", "http://h/a?b=1&c=x-%s", "http://h/a?q=b%%20x-%s", "http://h/a#%s",
+    "http://h/a#b=%s&c", "http://h/a?b=/v1/chat/completions/and/more/%s",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", sorted(JOINED))
+@pytest.mark.parametrize("url", URLS)
+def test_a_key_anywhere_in_a_url_is_redacted(url: str, kind: str) -> None:
+    """In a step of the path after any other, in a name, a value or the fragment, and joined to a word before it."""
+    key = SECRETS[kind](Random(5))
+
+    assert key not in REDACTOR.redact_url(url % key).value
+    encoded = "".join(f"%{byte:02x}" for byte in key.encode())
+    assert encoded not in REDACTOR.redact_url(url % encoded).value
+
+
+@pytest.mark.parametrize("kind", sorted(JOINED))
+@pytest.mark.parametrize("is_response", [False, True])
+def test_a_key_as_the_name_of_a_header_is_redacted(kind: str, is_response: bool) -> None:
+    """Also with a prefix, and its path in the log does not name it."""
+    key = SECRETS[kind](Random(6))
+    for name, expected in ((key, REDACTED), (f"X-{key}", f"X-{REDACTED}")):
+        cleaned = REDACTOR.redact_headers([(name, "1"), ("Accept", "*/*")], is_response=is_response)
+
+        assert [(expected, "1"), ("Accept", "*/*")] == cleaned.value
+        assert all(key not in item.path for item in cleaned.log)
+        assert cleaned.log
+
+
+@pytest.mark.parametrize("name", ["traceparent", "tracestate", "X-Request-Id", "If-None-Match"])
+@pytest.mark.parametrize("kind", sorted(JOINED))
+def test_a_key_that_is_joined_to_an_id_in_a_header_is_redacted(name: str, kind: str) -> None:
+    key = SECRETS[kind](Random(7))
+    for before in ("00-", "00-0af7651916cd43dd8448eb211c80319c-", "req_"):
+        ((_, value),) = REDACTOR.redact_headers([(name, f"{before}{key}")]).value
+
+        assert key not in value
+        assert value.endswith(REDACTED)
+
+
+def test_ids_in_headers_and_urls_stay() -> None:
+    """What only resembles a key that is joined to a word."""
+    headers = [
+        ("traceparent", "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"),
+        ("x-request-id", "req_011CSHoEeqs5C35K2UUqR7Fy"),
+        ("x-class", "box-sk-estimator-doc-link"),
+        ("cf-ray", "9a0b1c2d3e4f5a6b-FRA"),
+    ]
+    url = "http://h/openai/deployments/gpt-4o/chat/completions?api-version=2024-10-21&after=msg_abc-sk-1"
+
+    assert headers == REDACTOR.redact_headers(headers).value
+    assert url == REDACTOR.redact_url(url).value
+
+
+@pytest.mark.parametrize(
+    ("boundary", "body"),
+    [
+        ("b", "preamble %s\r\n--b\r\nContent-Disposition: form-data; name=\"a\"\r\n\r\nx\r\n--b--\r\n"),
+        ("b", "--b\r\nContent-Disposition: form-data; name=\"a\"\r\n\r\nx\r\n--b--\r\nepilogue %s"),
+        ("b", "--b\r\nContent-Disposition: form-data; name=\"x-%s\"\r\n\r\nx\r\n--b--\r\n"),
+        ("b", "--b\r\nContent-Disposition: form-data; name=\"a\"; filename=\"%s.txt\"\r\n\r\nx\r\n--b--\r\n"),
+        ("b", "--b\r\nX-%s: 1\r\nContent-Disposition: form-data; name=\"a\"\r\n\r\nx\r\n--b--\r\n"),
+        ("%s", "--%s\r\nContent-Disposition: form-data; name=\"a\"\r\n\r\nx\r\n--%s--\r\n"),
+        ("", "--%s\r\nContent-Disposition: form-data; name=\"a\"\r\n\r\nx\r\n--%s--\r\n"),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("kind", sorted(JOINED))
+def test_a_key_anywhere_in_a_multipart_body_is_redacted(boundary: str, body: str, kind: str) -> None:
+    """Before the first part, after the last, as the boundary, in the head and as the name of a part."""
+    key = SECRETS[kind](Random(8))
+    media_type = "multipart/form-data" + (f"; boundary={boundary.replace('%s', key)}" if boundary else "")
+
+    cleaned = REDACTOR.redact_body(body.replace("%s", key).encode(), media_type)
+
+    assert key.encode() not in cleaned.value
+    assert REDACTED.encode() in cleaned.value
+    assert b"\r\n\r\nx\r\n--" in cleaned.value
+
+
+def test_an_encoded_name_of_a_part_is_redacted() -> None:
+    encoded = "".join(f"%{byte:02x}" for byte in KEY.encode())
+    body = f"--b\r\nContent-Disposition: form-data; name*=UTF-8''{encoded}\r\n\r\nx\r\n--b--\r\n".encode()
+
+    cleaned = REDACTOR.redact_body(body, "multipart/form-data; boundary=b")
+
+    assert encoded.encode() not in cleaned.value
+    assert cleaned.value.endswith(b"\r\n\r\nx\r\n--b--\r\n")
+
+
+def test_a_boundary_of_digits_stays() -> None:
+    """Python divides parts by nineteen digits, which may look like a card."""
+    digits = luhn(Random(9), "4", 16)
+    body = f'--==={digits}==\r\nContent-Disposition: form-data; name="a"\r\n\r\nx\r\n--==={digits}==--\r\n'.encode()
+
+    assert body == REDACTOR.redact_body(body, f'multipart/form-data; boundary="==={digits}=="').value
