@@ -11,6 +11,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
+import click
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -21,6 +22,7 @@ from support.proxy_process import proxy
 from traceforge.capture.proxy.effective_upstreams import find_refusal, find_run_upstreams, find_upstreams
 from traceforge.capture.proxy.upstream_routes import UpstreamRoutes
 from traceforge.chat.model_address import InvalidModelAddress, find_address
+from traceforge.cli import check_live_command
 from traceforge.config import (
     CONFIG_FILE,
     DEFAULT_UPSTREAMS,
@@ -150,6 +152,9 @@ def test_a_user_in_an_address_is_refused(tmp_path: Path, url: str) -> None:
         ("GROQ", EVIL, False), ("google", EVIL, False), ("azure-openai", EVIL, False), ("xai", EVIL, False),
         ("azure", "https://evil.openai.azure.com", False), ("vertex", "https://aiplatform.googleapis.com", False),
         ("groq", "https://api.groq.com.evil.example", False), ("groq", "https://api.groq.com:8443", False),
+        ("mistral", EVIL, False), ("perplexity", EVIL, False), ("Cerebras", EVIL, False), ("nvidia", EVIL, False),
+        ("perplexity", "https://api.perplexity.ai", True), ("perplexity", "https://api.perplexity.ai:8443", False),
+        ("hf", "https://router.huggingface.co/v1", True), ("hf", "https://router.huggingface.co.evil.example", False),
     ],
 )  # fmt: skip
 def test_a_declared_upstream_does_not_get_the_key_of_a_provider(name: str, url: str, is_used: bool) -> None:
@@ -211,6 +216,58 @@ def test_the_start_of_a_command_says_where_calls_go(tmp_path: Path) -> None:
 
     assert f"upstream corp: {EVIL} ({CONFIG_FILE})\nupstream plain: not used: " in ended.err
     assert f"traceforge: upstream corp: {EVIL} ({CONFIG_FILE})\ntraceforge: upstream plain: not used: " in ran.err
+
+
+def test_the_check_of_a_configuration_names_upstreams_that_are_not_used(tmp_path: Path) -> None:
+    """In the words of the commands that do not use them; what the user names in the environment is used."""
+    configure(tmp_path, upstreams={"plain": "http://evil.example", "mistral": EVIL, "corp": EVIL})
+
+    checked = traceforge("config", "check", cwd=tmp_path)
+    as_json = traceforge("config", "check", "--json", cwd=tmp_path)
+    named = {"TRACEFORGE_UPSTREAM_PLAIN": "http://gpu:1", "TRACEFORGE_UPSTREAM_MISTRAL": EVIL}
+
+    expected = find_run_upstreams(load_config(str(tmp_path), {}), {}).refused
+    assert ["upstream mistral: not used", "upstream plain: not used"] == [
+        ":".join(line.split(":")[:2]) for line in expected
+    ]
+    assert (0, f"valid: {CONFIG_FILE}\n") == (checked.code, checked.out)
+    assert [*expected] == checked.err.splitlines()
+    assert {"ok": True, "findings": [], "notes": [*expected]} == json.loads(as_json.out)
+    assert "" == traceforge("config", "check", cwd=tmp_path, **named).err
+
+
+@pytest.mark.parametrize(
+    ("variables", "targets", "is_refused"),
+    [
+        ({"CORP_API_KEY": "a-key"}, {}, True),
+        ({}, {}, False),
+        ({"CORP_API_KEY": "a-key"}, {"corp": EVIL}, False),
+        ({"CORP_API_KEY": "a-key", "TRACEFORGE_UPSTREAM_CORP": EVIL}, {}, False),
+    ],
+    ids=["file", "no key", "option", "variable"],
+)
+def test_yes_sends_no_key_to_an_address_that_only_a_file_names(
+    monkeypatch: pytest.MonkeyPatch, variables: dict[str, str], targets: dict[str, str], is_refused: bool
+) -> None:
+    """The user names it with an option or a variable; without a key, it is like any other address."""
+    monkeypatch.delenv("CORP_API_KEY", raising=False)
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    (change,) = propose(make_call("Hi")).changes
+    upstreams = check_live_command.find_command_upstreams(declare(corp=EVIL), targets)
+    approved = approve_change(change)._replace(provider="corp")
+    plan = make_plan([approved], ProviderAddresses(upstreams.urls), os.environ, runs=1)
+    assert 1 == len(plan.calls)
+
+    keys = check_live_command.describe_declared_keys(plan.calls, upstreams)
+
+    assert is_refused is bool(keys)
+    if is_refused:
+        with pytest.raises(click.UsageError, match=f"CORP_API_KEY would go to {EVIL}, which only a file") as refused:
+            check_live_command.confirm_calls(True, keys)
+        assert "--target corp=https://evil.example or in TRACEFORGE_UPSTREAM_CORP" in refused.value.message
+    else:
+        check_live_command.confirm_calls(True, keys)
 
 
 @contextmanager

@@ -8,7 +8,7 @@ import sys
 import click
 
 from traceforge.canon import JSON
-from traceforge.capture.proxy.effective_upstreams import find_upstreams
+from traceforge.capture.proxy.effective_upstreams import EffectiveUpstreams, describe_key_destination, find_upstreams
 from traceforge.capture.run.environment import read_upstreams
 from traceforge.cli.output import confirm_or_exit, has_stderr_terminal, json_option, print_json, slow_progress_bar
 from traceforge.cli.project import load_project
@@ -24,6 +24,7 @@ from traceforge.snapshots.live.live_plan import (
     LivePlan,
     estimate_cost,
     find_unused_targets,
+    list_key_destinations,
     make_plan,
     select_calls,
 )
@@ -62,7 +63,12 @@ def _read_targets(_: click.Context, __: click.Parameter, values: tuple[str, ...]
     "--strict", is_flag=True, help='Fail on a difference also where only the prompt is checked (gate: "request").'
 )
 @click.option("--fresh", is_flag=True, help="Forget the answers of a check that was interrupted.")
-@click.option("--yes", is_flag=True, help="Skip the question before calls are made; required without a terminal.")
+@click.option(
+    "--yes",
+    is_flag=True,
+    help="Skip the question before calls are made; required without a terminal. Does not send a key to an address"
+    " that only a file of the project names.",
+)
 @json_option
 def check_live(
     names: tuple[str, ...],
@@ -87,13 +93,15 @@ def check_live(
     """
     loaded = load_project()
     snapshots = open_snapshots(loaded)
-    plan = _make_plan(loaded, snapshots, names, targets, runs, model)
+    upstreams = find_command_upstreams(loaded, targets)
+    plan = _make_plan(snapshots, upstreams, names, targets, runs, model)
     with LiveJournal(loaded.project, plan, fresh=fresh) as journal:
         check = open_check(loaded, snapshots.keys, plan, journal, os.environ)
         missing = check.missing
-        _print_plan(loaded, plan, [job.call for job in missing])
+        missing_calls = [job.call for job in missing]
+        _print_plan(loaded, plan, missing_calls)
         if missing:
-            _confirm(yes)
+            confirm_calls(yes, describe_declared_keys(missing_calls, upstreams))
         try:
             for _ in slow_progress_bar(check.run_missing(concurrency), len(missing), "asking"):
                 pass
@@ -105,9 +113,15 @@ def check_live(
         _print_results_and_exit(check.verdicts(), strict=strict, as_json=as_json)
 
 
+def find_command_upstreams(loaded: LoadedConfig, targets: dict[str, str]) -> EffectiveUpstreams:
+    """The upstreams of the configuration, the environment and the option `--target`."""
+    named = {**read_upstreams(os.environ), **targets}
+    return find_upstreams(loaded, os.environ, named, "--target, or environment variable of its SDK")
+
+
 def _make_plan(
-    loaded: LoadedConfig,
     snapshots: ProjectSnapshots,
+    upstreams: EffectiveUpstreams,
     names: tuple[str, ...],
     targets: dict[str, str],
     runs: int,
@@ -121,8 +135,6 @@ def _make_plan(
     if unused := find_unused_targets(calls, targets):
         providers = ", ".join(sorted({call.provider for call in calls}))
         raise click.UsageError(f"No snapshot uses {', '.join(unused)}; providers are {providers}.")
-    named = {**read_upstreams(os.environ), **targets}
-    upstreams = find_upstreams(loaded, os.environ, named, "--target, or environment variable of its SDK")
     print_text("\n".join(map(one_line, upstreams.lines)), err=True)
     return make_plan(calls, ProviderAddresses(upstreams.urls), os.environ, runs=runs, model=model)
 
@@ -132,9 +144,23 @@ def _print_plan(loaded: LoadedConfig, plan: LivePlan, missing: list[LiveCall]) -
     print_text("\n".join(plan_lines(plan, missing, cost)), err=True)
 
 
-def _confirm(yes: bool) -> None:
+def describe_declared_keys(calls: list[LiveCall], upstreams: EffectiveUpstreams) -> list[str]:
+    """A sentence for each API key that would go where only a file of the project sends it."""
+    return [
+        one_line(describe_key_destination(provider, variable, origin))
+        for provider, variable, origin in list_key_destinations(calls, os.environ)
+        if provider in upstreams.declared
+    ]
+
+
+def confirm_calls(yes: bool, declared_keys: list[str]) -> None:
+    """Ask, unless --yes was given; a key does not go where only a file sends it without the question."""
+    if yes and declared_keys:
+        raise click.UsageError("\n".join((*declared_keys, "--yes does not confirm this; without it, you are asked.")))
     if yes:
         return
+    for line in declared_keys:
+        print_text(f"    {line}", err=True)
     if not (sys.stdin is not None and sys.stdin.isatty() and has_stderr_terminal()):
         raise click.UsageError("These calls may cost money, and there is no terminal to confirm them: pass --yes.")
     confirm_or_exit("Make these calls?", "nothing was sent")

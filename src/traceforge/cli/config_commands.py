@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from typing import NoReturn
 
 import click
 
-from traceforge.canon import exact_ecmascript_bytes
+from traceforge.canon import JSON, exact_ecmascript_bytes
+from traceforge.capture.proxy.effective_upstreams import find_run_upstreams
 from traceforge.cli.lazy_group import SuggestingGroup
 from traceforge.cli.output import json_option, print_json
 from traceforge.config import LoadedConfig, current_folder, effective_settings, load_config
@@ -31,7 +33,8 @@ def config() -> None:
 def check(as_json: bool) -> None:
     """Check the configuration.
 
-    Exit code 1: the findings name every unknown key and invalid value. Exit code 3: the file cannot be parsed.
+    Exit code 1: the findings name every unknown key and invalid value. Exit code 3: the file cannot be parsed. An
+    upstream that no command uses as it is declared is named, as `run` and `proxy` do.
     """
     try:
         loaded = load_config(current_folder())
@@ -40,10 +43,13 @@ def check(as_json: bool) -> None:
     bad = _pattern_findings(loaded)
     if bad:
         _print_findings_and_exit(bad, as_json)
+    refused: list[JSON] = [one_line(line) for line in find_run_upstreams(loaded, os.environ).refused]
     origins = sorted({*loaded.origins.values(), loaded.file} - {"default", ""})
     if as_json:
-        print_json({"ok": True, "findings": []})
+        print_json({"ok": True, "findings": [], "notes": refused})
     else:
+        for line in refused:
+            print_text(str(line), err=True)
         print_text(
             f"valid: {', '.join(map(one_line, origins)) or 'no configuration file; every setting has its default'}"
         )
@@ -65,7 +71,7 @@ def _pattern_findings(loaded: LoadedConfig) -> list[Finding]:
 
 def _print_findings_and_exit(findings: list[Finding], as_json: bool) -> NoReturn:
     if as_json:
-        print_json({"ok": False, "findings": [dict(finding.to_json()) for finding in findings]})
+        print_json({"ok": False, "findings": [dict(finding.to_json()) for finding in findings], "notes": []})
     else:
         print_text(finding_lines(findings))
     raise click.exceptions.Exit(int(exit_code(findings))) from None

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
+from urllib.parse import urlsplit
 
 from traceforge.capture.run.credentials import KEY_VARIABLES, upstream_key_variable
 from traceforge.capture.run.environment import read_upstreams
@@ -23,6 +24,16 @@ from traceforge.config import (
 from traceforge.replay.logical_upstream import UpstreamNames
 
 _OF_A_RESOURCE = ("azure", "vertex")  # Providers at which anybody can have an address.
+# Further providers with a key that many users have.
+_OTHER_PROVIDERS = {
+    "ai21": ("api.ai21.com",), "cerebras": ("api.cerebras.ai",),
+    "dashscope": ("dashscope.aliyuncs.com", "dashscope-intl.aliyuncs.com"), "deepinfra": ("api.deepinfra.com",),
+    "hf": ("router.huggingface.co",), "huggingface": ("router.huggingface.co",), "jina": ("api.jina.ai",),
+    "moonshot": ("api.moonshot.ai", "api.moonshot.cn"), "novita": ("api.novita.ai",),
+    "nvidia": ("integrate.api.nvidia.com",), "perplexity": ("api.perplexity.ai",),
+    "replicate": ("api.replicate.com",), "sambanova": ("api.sambanova.ai",), "voyage": ("api.voyageai.com",),
+}  # fmt: skip
+_PROVIDER_KEYS = KEY_VARIABLES | {upstream_key_variable(provider) for provider in _OTHER_PROVIDERS}
 _NO_CHANGE = "upstreams: the providers' own addresses"
 
 
@@ -31,6 +42,8 @@ class EffectiveUpstreams(NamedTuple):
 
     urls: Mapping[str, str]
     changes: tuple[str, ...]
+    refused: tuple[str, ...] = ()  # Those of the changes about upstreams that are not used.
+    declared: frozenset[str] = frozenset()  # Names of upstreams whose address a file alone decides.
 
     @property
     def lines(self) -> tuple[str, ...]:
@@ -44,7 +57,9 @@ def find_upstreams(
     """The upstreams of a command; `named` are those of its options or variables, and `origin` says which."""
     declared = loaded.config.upstream_urls
     variables = dict(_read_variables(environ, {*DEFAULT_UPSTREAMS, *declared}))
-    urls, changes = {**DEFAULT_UPSTREAMS}, []
+    urls: dict[str, str] = {**DEFAULT_UPSTREAMS}
+    changes: list[str] = []
+    refused: list[str] = []
     for name in sorted({*declared, *variables, *named}):
         if name in named:
             urls[name], source = named[name], origin
@@ -52,15 +67,17 @@ def find_upstreams(
             variable, urls[name] = variables[name]
             source = f"environment variable {variable}"
         elif reason := find_refusal(name, declared[name]):
-            changes.append(
-                f"upstream {name}: not used: {reason}; to use it, name it in {UPSTREAM_VARIABLE}{_suffix(name)}"
-            )
+            hint = f"to use it, name it in {UPSTREAM_VARIABLE}{_suffix(name)}"
+            refused.append(f"upstream {name}: not used: {reason}; {hint}")
+            changes.append(refused[-1])
             continue
         else:
             urls[name], source = declared[name], loaded.file
         if urls[name] != DEFAULT_UPSTREAMS.get(name):
             changes.append(f"upstream {name}: {urls[name]} ({source})")
-    return EffectiveUpstreams(urls, tuple(changes))
+    by_file = {name for name in declared if name not in variables and name not in named}
+    other_addresses = {name for name in by_file & {*urls} if urls[name] != DEFAULT_UPSTREAMS.get(name)}
+    return EffectiveUpstreams(urls, tuple(changes), tuple(refused), frozenset(other_addresses))
 
 
 def find_run_upstreams(loaded: LoadedConfig, environ: Mapping[str, str]) -> EffectiveUpstreams:
@@ -75,11 +92,25 @@ def find_refusal(name: str, url: str) -> str:
     variable = upstream_key_variable(name)
     if name.lower() in _OF_A_RESOURCE:
         return f"a file cannot say whose {name.lower()} gets your key"
-    is_own_key = variable not in KEY_VARIABLES or name in DEFAULT_UPSTREAMS
-    provider = UpstreamNames().name_upstream(url, "", "").partition("/")[0]
-    if not is_own_key and provider != name.lower():
+    is_own_key = variable not in _PROVIDER_KEYS or name in DEFAULT_UPSTREAMS
+    if not is_own_key and not _is_address_of(name.lower(), url):
         return f"{variable} is the key of another provider"
     return ""
+
+
+def _is_address_of(provider: str, url: str) -> bool:
+    parts = urlsplit(url)
+    if parts.hostname in _OTHER_PROVIDERS.get(provider, ()) and parts.port in (None, 443):
+        return True
+    return UpstreamNames().name_upstream(url, "", "").partition("/")[0] == provider
+
+
+def describe_key_destination(name: str, variable: str, url: str) -> str:
+    """Say that the key of an upstream goes to an address that a file alone decides, and how to name it."""
+    return (
+        f"{variable} would go to {url}, which only a file of the project names; name it yourself with"
+        f" --target {name}={url} or in {UPSTREAM_VARIABLE}{_suffix(name)}"
+    )
 
 
 def _read_variables(environ: Mapping[str, str], names: set[str]) -> Iterator[tuple[str, tuple[str, str]]]:

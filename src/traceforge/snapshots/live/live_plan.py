@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from typing import NamedTuple
-from urllib.parse import parse_qsl, urlencode
+from urllib.parse import parse_qsl, urlencode, urlsplit
 
 from msgspec import UNSET, Struct
 
@@ -28,6 +28,7 @@ from traceforge.snapshots.live.live_address import (
     find_key,
     find_key_header,
     join_url,
+    make_key_headers,
     needs_key,
     replace_model,
 )
@@ -190,6 +191,26 @@ def _headers(raw: RawResponse, endpoint: Endpoint) -> Headers:
     if endpoint.dialect is Dialect.ANTHROPIC and "anthropic-version" not in names:
         headers.append(("anthropic-version", ANTHROPIC_VERSION))
     return tuple(headers)
+
+
+class KeyDestination(NamedTuple):
+    """The address that gets the API key of a provider."""
+
+    provider: str
+    variable: str
+    origin: str  # Scheme, host and port.
+
+
+def list_key_destinations(calls: Iterable[LiveCall], environ: Mapping[str, str]) -> list[KeyDestination]:
+    """Where API keys will go, each address once, sorted."""
+    destinations = set()
+    for call in calls:
+        provider, path = call.approved.provider, urlsplit(call.url).path
+        secret = find_key_header(provider, call.endpoint, path)
+        if make_key_headers(secret, call.url, environ):
+            variable = next(name for name in secret.variables if environ.get(name, "").strip())
+            destinations.add(KeyDestination(provider, variable, "/".join(call.url.split("/", 3)[:3])))
+    return sorted(destinations)
 
 
 def list_cleartext_hosts(calls: Iterable[LiveCall]) -> list[str]:
