@@ -9,13 +9,15 @@ tenth of a scan for each string, and a detector sees more in `"phone": "41555501
 
 from __future__ import annotations
 
+from itertools import accumulate
 from typing import Any, NamedTuple
 
 from traceforge.canon import DEPTH_MAX, JSON, is_deeper_than, json_bytes, json_path, try_parse_json
 from traceforge.redact.redactions import REDACTED, Redacted, Redaction
-from traceforge.redact.scanner import SecretSpan
+from traceforge.redact.scanner import CHANCE_TYPES, SecretSpan
 from traceforge.redact.secret_finder import NameKind, SecretFinder, decode, encode, is_plain_value
 from traceforge.redact.secret_names import SCHEMA_KEYS, is_secret_header_name
+from traceforge.redact.text_edits import replace_and_split
 
 CARD_MIN = 10**11  # A smaller number cannot be a payment card and is not scanned.
 NAME_LENGTH_MAX = 128
@@ -41,6 +43,7 @@ def redact_json(finder: SecretFinder, value: JSON, path: str = "$") -> Redacted[
     collector = _TextCollector(finder)
     collector.collect(value)
     changes = redact_slots(finder, collector.slots)
+    _redact_text_parts(finder, collector.text_parts, changes)
     if not changes and not collector.secret_members and not collector.secret_names:
         return Redacted(value, [])
     changes.update(collector.secret_members)
@@ -61,6 +64,9 @@ class _TextCollector:
         self.slots: list[Slot] = []
         self.secret_members: dict[Node | None, Replacement] = {}  # values under a secret name
         self.secret_names: dict[Node | None, Replacement] = {}  # members whose name is itself a secret
+        self.text_parts: list[
+            list[tuple[Node, str]]
+        ] = []  # texts of neighbours in a list, such as parts of a message
 
     def collect(self, value: JSON) -> None:
         """Walk over the value, without recursion: nesting is the sender's choice."""
@@ -112,6 +118,14 @@ class _TextCollector:
             self.secret_members[node] = Replacement(marker, [(0, "FIELD", secret)])
 
     def _collect_list(self, items: list[Any], node: Node | None, todo: list[tuple[Any, Node | None, bool]]) -> None:
+        if len(items) > 1 and type(items[0]) is dict:
+            parts: list[tuple[Node, str]] = [
+                (((node, place), "text"), item["text"])
+                for place, item in enumerate(items)
+                if type(item) is dict and type(item.get("text")) is str
+            ]
+            if len(parts) > 1:
+                self.text_parts.append(parts)
         for place, child in enumerate(items):
             kind = type(child)
             if kind is str:
@@ -161,6 +175,28 @@ def _contains_secret(finder: SecretFinder, texts: list[str]) -> bool:
         return True
     finder.remember_clean_texts(unknown)
     return False
+
+
+def _redact_text_parts(
+    finder: SecretFinder, lists: list[list[tuple[Node, str]]], changes: dict[Node | None, Replacement]
+) -> None:
+    """Add the changes of keys that one part of a message begins and the next one continues."""
+    everything = _BORDER.join("".join(text for _, text in parts) for parts in lists)
+    if not lists or not finder.find_secrets(encode(everything)):
+        return
+    for parts in lists:
+        pieces = [encode(text) for _, text in parts]
+        joined = b"".join(pieces)
+        borders = list(accumulate(map(len, pieces)))
+        spans = finder.find_secrets(joined)
+        divided = [item for item in spans if any(item.start < border < item.end for border in borders)]
+        if all(item.type in CHANCE_TYPES for item in divided):
+            continue
+        secrets = [(0, item.type, decode(joined[item.start : item.end])) for item in spans]
+        for (node, _), before, after in zip(parts, pieces, replace_and_split(finder, pieces, spans), strict=True):
+            if before != after:
+                changes[node] = Replacement(decode(after), secrets)
+                secrets = []
 
 
 def _redact_slots_with_spans(

@@ -383,3 +383,25 @@ def test_a_boundary_of_digits_stays() -> None:
     body = f'--==={digits}==\r\nContent-Disposition: form-data; name="a"\r\n\r\nx\r\n--==={digits}==--\r\n'.encode()
 
     assert body == REDACTOR.redact_body(body, f'multipart/form-data; boundary="==={digits}=="').value
+
+
+@pytest.mark.parametrize("count", [2, 3, 6])
+def test_a_key_over_several_parts_of_a_message_is_redacted(count: int) -> None:
+    """In the first of them; the others lose their part of it, and everything else stays."""
+    size = len(KEY) // count + 1
+    texts = [KEY[place : place + size] for place in range(0, len(KEY), size)]
+    texts[0], texts[-1] = "it is " + texts[0], texts[-1] + " ok"
+    message = {"role": "user", "content": [{"type": "text", "text": text} for text in texts]}
+
+    cleaned = REDACTOR.redact_json({"messages": [message]})
+
+    expected = [f"it is {REDACTED}", *([""] * (len(texts) - 2)), " ok"]
+    assert isinstance(cleaned.value, dict)
+    assert expected == [part["text"] for part in cleaned.value["messages"][0]["content"]]  # type: ignore[index, call-overload]
+    assert [KEY] == [item.reveal() for item in cleaned.log if item.reveal() == KEY]
+
+
+def test_parts_of_a_message_do_not_make_a_secret_of_ordinary_text() -> None:
+    parts = [{"text": "call 415555"}, {"text": "0132 now, the password:"}, {"text": "is kitten77 or not"}]
+
+    assert parts == REDACTOR.redact_json(parts).value
