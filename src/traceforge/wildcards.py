@@ -1,12 +1,13 @@
-"""Entries of lists in the configuration that mean everything: each would switch off what its list is about.
+"""Lists in the configuration whose entries may have `*`: which tests they name, and which entries mean everything.
 
-In: settings as they were parsed, valid or not. Out: the place of each such entry, and what is wrong with it.
+In: settings as they were parsed, valid or not. Out: the place of each entry that means everything, which would switch
+off what its list is about, and what is wrong with it; whether a list names a test.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from fnmatch import fnmatchcase
 
 from traceforge.canon import JSON, JSONObject, json_path
@@ -19,6 +20,11 @@ LISTS = (
 TEST_LISTS = ("test.may_skip", "test.may_repeat", "test.may_vary", "test.match")
 # Tests that have nothing in common but what all tests have.
 _ANY_TESTS = ("test_a.py::test_b", "tests/unit/test_k.py::TestM::test_v", "src/zoo/test_q.py::test_x[1-z]")
+
+
+def names_test(patterns: Iterable[str], scope: str) -> bool:
+    """Whether a list, such as `test.may_skip`, names a test: by its node id, or with a pattern of it."""
+    return any(scope == pattern or fnmatchcase(scope, pattern) for pattern in patterns)
 
 
 def find_wildcards(values: JSONObject) -> Iterator[tuple[str, str]]:

@@ -1,4 +1,4 @@
-"""A pull request that leaves approved calls out of a build: what did not run was not compared, and is not green.
+"""A pull request that leaves approved calls out of a build, or hides them: uncompared calls are not green.
 
 The tests of the project are in several folders; a fixture and an import make calls, too. `traceforge test` and plain
 pytest judge alike, with a known base and without one.
@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from flows.test_plugin_projects import commit, pull_request
+from flows.test_plugin_projects import commit, git, pull_request
 from flows.test_same_verdict import APP
 from support.gate_project import Site
 from support.model_servers import model_server
@@ -102,6 +102,19 @@ def _fail_in_the_test(checkout: Path) -> None:
     write(checkout, {"conftest.py": all_tests, "tests/law/test_law.py": "def test_law():\n    assert False\n"})
 
 
+MOVE_WHILE_TESTS_RUN = """import os, shutil
+if not os.path.exists("attic"):
+    shutil.copytree("tests", "attic/tests")
+    shutil.rmtree("tests/law")
+"""
+# Files of the project that leave a test out.
+SELECTING_FILES: dict[str, dict[str, str]] = {"files that move": {"conftest.py": MOVE_WHILE_TESTS_RUN}}
+
+
+def _add(files: dict[str, str]) -> Callable[[Path], None]:
+    return lambda checkout: write(checkout, files)
+
+
 GONE = "tests/law/test_law.py is gone, and its approved calls were not compared"
 NOT_RUN = "{} did not run, and its approved call was not compared"
 LAW = "tests/law/test_law.py::test_law"
@@ -117,6 +130,7 @@ ATTACKS: dict[str, tuple[Callable[[Path], None], str]] = {
         _fail_in_the_test,
         f"{LAW} failed, the run passed, and its approved call was not compared",
     ),
+    **{name: (_add(files), NOT_RUN.format(LAW)) for name, files in SELECTING_FILES.items()},
 }
 
 
@@ -129,6 +143,8 @@ def test_approved_calls_that_a_pull_request_leaves_out_are_not_green(site: Site,
     variables = pull_request(site, base)
 
     tested = site.run("test", *site.pytest("tests"), **variables)
+    git(site.folder, "clean", "-qfd")
+    git(site.folder, "checkout", "-qf", "HEAD", "--", ".")
     plugged = site.plugin(**variables)
 
     assert (3, True) == (tested.code, message in tested.err), tested

@@ -6,7 +6,7 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -252,6 +252,73 @@ def test_a_package_whose_tests_are_gone_is_not_green_in_a_build(site: Site, rena
     message = "packages/b/test_it.py is gone, and its approved calls were not compared"
     assert (3, True) == (tested.code, message in tested.err), tested
     assert (1, True) == (plugged.code, message in plugged.out), plugged
+
+
+def _move(folder: str) -> Callable[[Path], None]:
+    def attack(checkout: Path) -> None:
+        (checkout / folder).parent.mkdir(parents=True, exist_ok=True)
+        (checkout / "packages" / "group" / "b").rename(checkout / folder)
+
+    return attack
+
+
+def _replace_by_a_link(checkout: Path) -> None:
+    _move(".store/b")(checkout)
+    (checkout / "packages" / "group" / "b").symlink_to("../../.store/b")
+    with (checkout / "pytest.ini").open("a") as file:
+        file.write("norecursedirs = b\n")
+
+
+def _bring_environment(checkout: Path) -> None:
+    (checkout / "packages" / "group" / "pyvenv.cfg").write_text("home = /usr/bin\n")
+
+
+REMOVED = "packages/group/b/.ai-snapshots was removed since"
+# Where neither pytest nor a search for trees of snapshots would look, or the command does not ask.
+HIDING_PLACES: dict[str, tuple[Callable[[Path], None], str]] = {
+    "a virtual environment": (_bring_environment, "test_it.py::test_it did not run"),
+    "a hidden folder": (_move("packages/.b"), REMOVED),
+    "a folder of an installer": (_move("packages/node_modules/b"), REMOVED),
+    "a folder beside": (_move("attic/b"), REMOVED),
+    "a link": (_replace_by_a_link, REMOVED),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("place", HIDING_PLACES)
+def test_a_package_that_a_pull_request_hides_is_not_green_in_a_build(site: Site, place: str) -> None:
+    """With its tree of snapshots and all approvals: its tests do not run, whatever they ask by now."""
+    _move_package(site)
+    base = commit(site.folder)
+    site.edit("Name a law.", "Name a crime.", "packages/group/b/test_it.py")
+    attack, message = HIDING_PLACES[place]
+    attack(site.folder)
+    site.tests = "packages"
+    variables = pull_request(site, base)
+
+    tested = site.run("test", *site.pytest("packages"), **variables)
+    plugged = site.plugin(**variables)
+
+    assert (True, True) == (tested.code in (1, 3), message in tested.err), tested
+    assert (True, True) == (plugged.code != 0, message in plugged.out + plugged.err), plugged
+
+
+@pytest.mark.slow
+def test_a_package_that_moves_among_those_that_the_command_asks_for_is_green(site: Site) -> None:
+    base = commit(site.folder)
+    _move_package(site)
+    site.tests = "packages"
+    variables = pull_request(site, base)
+
+    tested = site.run("test", *site.pytest("packages"), **variables)
+    plugged = site.plugin(**variables)
+
+    assert (0, 0) == (tested.code, plugged.code), (tested, plugged)
+
+
+def _move_package(site: Site) -> None:
+    (site.folder / "packages" / "group").mkdir()
+    (site.folder / "packages" / "b").rename(site.folder / "packages" / "group" / "b")
 
 
 @pytest.mark.slow

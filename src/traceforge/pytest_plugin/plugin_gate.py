@@ -31,9 +31,14 @@ from traceforge.report.observation_text import observation_lines
 from traceforge.report.text_format import finding_lines, hint_line
 from traceforge.snapshots.gate.gate_findings import NEW_RULE
 from traceforge.snapshots.gate.gate_judgement import RunObservations, judge_run, merge_observations
-from traceforge.snapshots.gate.nested_projects import compare_project, list_gone_files
+from traceforge.snapshots.gate.nested_projects import compare_project
 from traceforge.snapshots.gate.suite_process import OFF, RECORD, SuiteProcess
-from traceforge.snapshots.gate.unselected_tests import find_failed_tests, find_unselected_tests
+from traceforge.snapshots.gate.unselected_tests import (
+    AskedFiles,
+    find_failed_tests,
+    find_unselected_tests,
+    list_asked_files,
+)
 from traceforge.terminal import escape_text, one_line, print_text
 
 if TYPE_CHECKING:
@@ -56,7 +61,7 @@ class PluginGate:
         self._session: pytest.Session | None = None  # once it has ended
         self._lines: list[str] = []
         self._base_line = ""
-        self._gone_files: Sequence[str] = ()  # of tests with approved calls, in CI
+        self._asked_files: AskedFiles | None = None  # of tests with approved calls, in CI
         self._is_red = False
         self._is_open = False
         self._is_answering = self._was_resumed = self._stands_down = False
@@ -99,7 +104,10 @@ class PluginGate:
             return ()
         compared = compare_project(self.process.snapshots, None, list_asked_paths(self._config))
         self._base_line = compared.line
-        self._gone_files = list_gone_files(self.process.snapshots) if is_ci() and not compared.findings else ()
+        if not compared.findings:
+            words = ["pytest", *map(str, self._config.invocation_params.args)]
+            folder = str(self._config.invocation_params.dir)
+            self._asked_files = list_asked_files(self.process.snapshots, words, folder)
         return compared.findings
 
     def close(self, *, keeps_answering: bool = False) -> None:
@@ -298,10 +306,9 @@ class PluginGate:
         replayed = observations.replayed
         self._lines += [f"{replayed} call{'' if replayed == 1 else 's'} replayed", *observation_lines(observations)]
         self._lines += [f"note: {note}" for note in self.process.snapshots.tree_report.notes]
-        words = ["pytest", *map(str, self._config.invocation_params.args)]
         has_passed = self._session is not None and self._session.exitstatus == pytest.ExitCode.OK
         unselected = find_unselected_tests(
-            self.process.snapshots, tests, words, observations, self._gone_files, has_passed=has_passed
+            self.process.snapshots, tests, self._asked_files, observations, has_passed=has_passed
         )
         failed = find_failed_tests(self.process.snapshots, tests, observations.broken_scopes) if has_passed else ()
         for finding in [*judgement.unchecked, *unselected, *failed]:

@@ -110,7 +110,9 @@ class LeftOutProjects:
         with frozen_environment(LOADED_ENVIRONMENT):
             project = find_project(str(self._config.rootpath))
             judged = gates.folders if gates is not None else ()
-            findings = list(find_left_out_projects(list_nested_projects(project, words), judged, words))
+            folder = str(self._config.invocation_params.dir)
+            projects = list_nested_projects(project, words, folder)
+            findings = list(find_left_out_projects(projects, judged, words, folder))
         for finding in findings:
             self._lines += [f"unchecked: {finding.message}", hint_line(finding.hint)]
         if findings:

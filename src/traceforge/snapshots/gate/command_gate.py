@@ -11,7 +11,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from traceforge.build_environment import is_ci
 from traceforge.capture.replay_responder import ReplayResponder
 from traceforge.capture.run.command_runner import CommandRun, run_command
 from traceforge.capture.run.local_programs import list_unknown_programs, make_allow_hint
@@ -32,14 +31,15 @@ from traceforge.snapshots.gate.nested_projects import (
     NestedProjects,
     compare_project,
     find_left_out_projects,
-    list_gone_files,
 )
 from traceforge.snapshots.gate.null_recorder import NullRecorder
 from traceforge.snapshots.gate.unselected_tests import (
+    AskedFiles,
     find_failed_tests,
     find_silent_pytest,
     find_unselected_tests,
     find_whole_paths,
+    list_asked_files,
 )
 from traceforge.snapshots.record.record_run import redacted_scope
 from traceforge.snapshots.tree.project_snapshots import (
@@ -93,15 +93,14 @@ def run_test(
     if snapshots.findings:
         return TestRun(snapshots, None, [GateFinding(finding, 0) for finding in snapshots.findings])
     folder = current_folder()
-    paths = find_whole_paths(command) or [folder]
-    compared = compare_project(snapshots, base, paths)
+    compared = compare_project(snapshots, base, find_whole_paths(command, folder) or [folder])
     if compared.findings:
         findings = [GateFinding(finding, 0) for finding in compared.findings]
         return TestRun(snapshots, None, findings, base_line=compared.line)
-    nested = NestedProjects(loaded.project, paths, folder)
+    nested = NestedProjects(loaded.project, command, folder)
     # Before the command runs, which could change what is read.
     nested.compare_with_base(base, require_signed=loaded.config.approvals.require_signed)
-    gone_files = list_gone_files(snapshots) if is_ci() else []
+    asked_files = list_asked_files(snapshots, command, folder)
     approved_calls = [*snapshots.approved_calls, *nested.list_approved_calls()]
     environ = find_recorded_variables(approved_calls).restore(os.environ, loaded.config.upstreams)
     replay = ReplayResponder(
@@ -110,16 +109,16 @@ def run_test(
     imports = refuse_imports()
     run = run_command(command, loaded, NullRecorder(), environ, with_proxy=True, replay=replay, offline=True)
     verdict = _judge_project(
-        snapshots, run, nested.select_events(run.suite, None), command, gone_files, allow_unused=allow_unused
+        snapshots, run, nested.select_events(run.suite, None), asked_files, allow_unused=allow_unused
     )
-    verdicts = [verdict, *_judge_nested(nested, run, command, allow_unused=allow_unused)]
+    verdicts = [verdict, *_judge_nested(nested, run, allow_unused=allow_unused)]
     findings = [finding for verdict in verdicts for finding in verdict.findings]
     refused = run.offline_report.refused if run.offline_report is not None else {}
     findings += judge_requests(snapshots, (), refused, COMMAND)
     unchecked = [*_find_unseen(run), *_find_unguarded(loaded, run)]
     unchecked += [finding for verdict in verdicts for finding in verdict.unchecked]
     unchecked += find_silent_pytest(approved_calls, run.suite.tests, command) if run.exit_code == 0 else ()
-    unchecked += find_left_out_projects(nested.projects, nested.list_judged(run.suite), command)
+    unchecked += find_left_out_projects(nested.projects, nested.list_judged(run.suite), command, folder)
     for name in sorted(imports.refused):
         message = f"TraceForge wanted to load {name} after the command had started, and did not"
         unchecked.append(Finding(COMMAND, "", IO, message, _REPORT_HINT))
@@ -142,12 +141,13 @@ def _judge_project(
     snapshots: ProjectSnapshots,
     run: CommandRun,
     suite: SuiteEvents,
-    command: Sequence[str],
-    gone_files: Sequence[str],
+    asked_files: AskedFiles | None,
     *,
     allow_unused: bool,
 ) -> _ProjectVerdict:
-    """Judge the calls of a project; `suite` has the events of its scopes. `gone_files`: see `list_gone_files`."""
+    """Judge the calls of a project; `suite` has the events of its scopes. `asked_files`: see
+    `list_asked_files`.
+    """
     findings = judge_requests(snapshots, snapshots.player.unmatched, {}, COMMAND)
     observations = observe_replay(snapshots)
     observations.scope_starts = dict(suite.scope_starts)
@@ -161,15 +161,13 @@ def _judge_project(
     has_passed = run.exit_code == 0
     unchecked = [
         *judgement.unchecked,
-        *find_unselected_tests(snapshots, suite.tests, command, observations, gone_files, has_passed=has_passed),
+        *find_unselected_tests(snapshots, suite.tests, asked_files, observations, has_passed=has_passed),
         *(find_failed_tests(snapshots, suite.tests, suite.broken_scopes) if has_passed else ()),
     ]
     return _ProjectVerdict([*findings, *judgement.findings], unchecked, observations)
 
 
-def _judge_nested(
-    nested: NestedProjects, run: CommandRun, command: Sequence[str], *, allow_unused: bool
-) -> Iterator[_ProjectVerdict]:
+def _judge_nested(nested: NestedProjects, run: CommandRun, *, allow_unused: bool) -> Iterator[_ProjectVerdict]:
     """Judge the projects below whose tests were collected, each by its own snapshots.
 
     Raises:
@@ -184,8 +182,7 @@ def _judge_nested(
             yield _ProjectVerdict([project.name_finding(GateFinding(finding, 0)) for finding in problems])
             continue
         suite = nested.select_events(run.suite, project)
-        gone_files = project.gone_files if is_ci() else []
-        verdict = _judge_project(snapshots, run, suite, command, gone_files, allow_unused=allow_unused)
+        verdict = _judge_project(snapshots, run, suite, project.asked_files, allow_unused=allow_unused)
         yield verdict._replace(
             findings=list(map(project.name_finding, verdict.findings)),
             unchecked=[project.name_location(finding) for finding in verdict.unchecked],

@@ -35,6 +35,7 @@ from traceforge.snapshots.tree.call_counts import (
     find_count_rule,
 )
 from traceforge.snapshots.tree.run_scopes import is_command_scope, is_shared_scope, is_test_scope
+from traceforge.wildcards import names_test
 from traceforge.wire.dialects import decode_request
 
 if TYPE_CHECKING:
@@ -391,7 +392,7 @@ def find_skipped(
     skipped_modules = tuple(f"{name}::" for name, outcome in tests.items() if outcome == SKIPPED and "::" not in name)
     for scope, calls in sorted(call_counts.items()):
         is_skipped = tests.get(scope) == SKIPPED or (scope not in tests and scope.startswith(skipped_modules))
-        if is_skipped and not any(scope == name or fnmatchcase(scope, name) for name in may_skip):
+        if is_skipped and not names_test(may_skip, scope):
             message = f"{scope} was skipped, and {describe_calls(calls)} not compared"
             yield Finding(scope, "", IO, message, _SKIPPED_HINT)
 

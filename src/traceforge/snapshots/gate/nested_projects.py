@@ -18,7 +18,6 @@ from traceforge.capture.run.suite_events import SuiteEvents
 from traceforge.config import (
     CONFIG_FILE,
     SNAPSHOTS_DIR,
-    current_folder,
     find_project,
     find_repository,
     load_config,
@@ -31,16 +30,18 @@ from traceforge.snapshots.formats.approved_policy import POLICY_RULE
 from traceforge.snapshots.gate.gate_findings import GateFinding
 from traceforge.snapshots.gate.gate_judgement import RunObservations
 from traceforge.snapshots.gate.unselected_tests import (
+    AskedFiles,
     find_unselected_tests,
     find_whole_paths,
     is_below,
-    list_subfolders,
+    list_asked_files,
 )
 from traceforge.snapshots.tree.approval_chain import ApprovalChain
 from traceforge.snapshots.tree.approved_calls import ApprovedCall
-from traceforge.snapshots.tree.base_commit import BaseCheck, check_against_base, find_gone_files, has_tree_of_base
+from traceforge.snapshots.tree.base_commit import BaseCheck, check_against_base, has_tree_of_base
 from traceforge.snapshots.tree.project_snapshots import ProjectSnapshots, open_snapshots
-from traceforge.snapshots.tree.run_scopes import find_scope_file, is_command_scope
+from traceforge.snapshots.tree.run_scopes import find_scope_file
+from traceforge.snapshots.tree.suite_folders import list_subfolders
 
 _SIGN_HINT = 'Set "approvals": { "require_signed": true } there too, and approve it with a signature.'
 _DAMAGED_HINT = "Restore it: git checkout COMMIT -- FOLDER. A tree that is the same in the base may be damaged."
@@ -112,18 +113,12 @@ def _requires_signatures(project: str) -> bool:
         return True
 
 
-def list_gone_files(snapshots: ProjectSnapshots) -> list[str]:
-    """The files of scopes with approved calls that the base of the build has and the checkout lacks."""
-    scopes = {turn.scope for call in snapshots.approved_calls for turn in call.turns}
-    files = {find_scope_file(scope) for scope in scopes if not is_command_scope(scope)}
-    return find_gone_files(snapshots.loaded.project, files - {""})
-
-
 class NestedProject:
     """A project below another one; its snapshots are opened when they are first needed."""
 
-    def __init__(self, folder: str, current_folder: str) -> None:
+    def __init__(self, folder: str, words: Sequence[str], current_folder: str) -> None:
         self.folder = folder
+        self._words, self._current_folder = words, current_folder
         below = os.path.relpath(folder, os.path.realpath(current_folder)).replace(os.sep, "/")
         self._differences: Sequence[Finding] = ()
         self.prefix = "" if below.startswith("..") or below == "." else f"{below}/"
@@ -146,8 +141,8 @@ class NestedProject:
         if self.can_answer:
             compared = compare_project(self.snapshots, base, [self.folder], require_signed=require_signed)
             self._differences = compared.findings
-        if is_ci():  # Both are cached: Git is asked before the command runs, which could change what it says.
-            _ = self.gone_files if self.can_answer else self.is_unchanged
+        if is_ci():  # Both are cached: files are read before the command runs, which could change them.
+            _ = self.asked_files if self.can_answer else self.is_unchanged
 
     @property
     def problems(self) -> Sequence[Finding]:
@@ -168,9 +163,9 @@ class NestedProject:
         return has_tree_of_base(self.folder)
 
     @cached_property
-    def gone_files(self) -> list[str]:
-        """The files of tests with approved calls that the base of the build has and the checkout lacks."""
-        return list_gone_files(self.snapshots)
+    def asked_files(self) -> AskedFiles | None:
+        """The files of tests with approved calls that the command asks for."""
+        return list_asked_files(self.snapshots, self._words, self._current_folder)
 
     @property
     def failure(self) -> str:
@@ -200,9 +195,11 @@ class NestedProject:
 class NestedProjects:
     """The projects below one, and which of them a scope belongs to."""
 
-    def __init__(self, project: str, paths: Sequence[str], current_folder: str) -> None:
+    def __init__(self, project: str, words: Sequence[str], current_folder: str) -> None:
         self._current_folder = os.path.realpath(current_folder)
-        self.projects = [NestedProject(folder, current_folder) for folder in list_nested_folders(project, paths)]
+        paths = find_whole_paths(words, current_folder) or [current_folder]
+        folders = list_nested_folders(project, paths)
+        self.projects = [NestedProject(folder, words, current_folder) for folder in folders]
         # Node ids begin at the root of pytest, which may be the current folder, or a path that it was given.
         self._starts = [self._current_folder, *paths, *(nested.folder for nested in self.projects)]
         self._owners: dict[str, NestedProject | None] = {}  # by file
@@ -261,26 +258,26 @@ class NestedProjects:
         return next(nearest, None)  # The deepest is the first.
 
 
-def list_nested_projects(project: str, words: Sequence[str]) -> list[NestedProject]:
+def list_nested_projects(project: str, words: Sequence[str], current_folder: str) -> list[NestedProject]:
     """The projects below one that a pytest command asks for, if it chooses no tests itself."""
-    folders = list_nested_folders(project, find_whole_paths(words) or ())
-    return [NestedProject(folder, current_folder()) for folder in folders]
+    folders = list_nested_folders(project, find_whole_paths(words, current_folder) or ())
+    return [NestedProject(folder, words, current_folder) for folder in folders]
 
 
 def find_left_out_projects(
-    projects: Iterable[NestedProject], judged: Collection[str], words: Sequence[str]
+    projects: Iterable[NestedProject], judged: Collection[str], words: Sequence[str], current_folder: str
 ) -> Iterator[Finding]:
     """In CI: tests with approved calls of projects of which nothing was collected, although the command `words` asks
     for all tests, also where their files are gone; and the trees of such projects that cannot be used,
     unless they are the same in the base.
     """
-    paths = find_whole_paths(words) if is_ci() else None
+    paths = find_whole_paths(words, current_folder) if is_ci() else None
     for nested in projects if paths is not None else ():
         if nested.folder in judged:
             continue
         if nested.can_answer:
             unselected = find_unselected_tests(
-                nested.snapshots, {}, words, RunObservations(), nested.gone_files, prefix=nested.prefix
+                nested.snapshots, {}, nested.asked_files, RunObservations(), prefix=nested.prefix
             )
             yield from map(nested.name_location, unselected)
         elif any(is_below(nested.folder, path) for path in paths or ()) and not nested.is_unchanged:

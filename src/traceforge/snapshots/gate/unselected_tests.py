@@ -13,20 +13,19 @@ from __future__ import annotations
 
 import os
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from fnmatch import fnmatchcase
 from functools import cached_property
 
 from traceforge.build_environment import build_environment, is_ci
-from traceforge.config import current_folder
 from traceforge.findings import IO, Finding
 from traceforge.snapshots.gate.gate_findings import describe_calls
 from traceforge.snapshots.gate.gate_judgement import RunObservations
 from traceforge.snapshots.tree.approved_calls import ApprovedCall
+from traceforge.snapshots.tree.base_commit import find_gone_files
 from traceforge.snapshots.tree.call_counts import FAILED
 from traceforge.snapshots.tree.project_snapshots import ProjectSnapshots, make_run_scopes
 from traceforge.snapshots.tree.run_scopes import find_scope_file, is_command_scope, is_shared_scope, is_test_scope
-
-SKIPPED_FOLDERS = frozenset({"__pycache__", "node_modules", "site-packages"})  # and those with a leading dot
+from traceforge.snapshots.tree.suite_folders import list_subfolders
+from traceforge.wildcards import names_test
 
 # Options of pytest and its common plugins that choose no tests. With any other option, the command may.
 HARMLESS_OPTIONS = frozenset(
@@ -50,6 +49,8 @@ OPTIONS_WITH_OPTIONAL_VALUE = frozenset({"--cov"})  # The next word is their val
 SHORT_OPTIONS_WITH_TEXT = ("-r", "-n", "-W")  # such as -ra and -n2
 PYTEST_NAMES = frozenset({"pytest", "py.test"})
 
+AskedFiles = Mapping[str, bool]  # files that a command asks for, by their names in scopes: whether each is gone
+
 _HINT = "Run it, or list it in test.may_skip; a subset that the command itself names is not judged."
 _GONE_HINT = 'Restore it, or remove its snapshots one by one: traceforge snapshot rm ID --reason "…"'
 _SILENT_HINT = "Look for pytest_cmdline_main in a conftest.py, and for a module that is named pytest."
@@ -59,26 +60,23 @@ _FAILED_HINT = "Let the command exit with the code of pytest; a conftest.py may 
 def find_unselected_tests(
     snapshots: ProjectSnapshots,
     tests: Mapping[str, str],
-    words: Sequence[str],
+    asked_files: AskedFiles | None,
     observations: RunObservations,
-    gone_files: Collection[str] = (),
     *,
     has_passed: bool = True,
     prefix: str = "",
 ) -> Iterator[Finding]:
-    """In CI: tests, fixtures and imports with approved calls that did not run, although the command `words` chooses
-    no tests; and files of such tests that are gone, unless all their calls are made elsewhere now.
+    """Tests, fixtures and imports with approved calls that did not run, although the command asks for their files;
+    and such files that are gone, unless all their calls are made elsewhere now.
 
-    `gone_files` are those that the base of the build has; `prefix` is what their names begin with in the current
-    folder. `has_passed`: the command exited with 0; a failed run is red, and may have ended early.
+    `prefix` is what the names of the files begin with in the current folder. `has_passed`: the command exited with 0;
+    a failed run is red, and may have ended early.
     """
-    paths = find_whole_paths(words) if is_ci() else None
-    if paths is None or (not has_passed and FAILED in tests.values()):
+    if asked_files is None or (not has_passed and FAILED in tests.values()):
         return
     used_ids = {name for _, name, _ in observations.uses}
     outcomes = observations.list_outcomes(tests)
     run_scopes = make_run_scopes(snapshots.loaded, {*tests})
-    places = _ScopePlaces(snapshots.loaded.project, gone_files)
     skipped_modules = tuple(f"{name}::" for name in tests if "::" not in name)
     gone_names: dict[str, None] = {}
     for scope, approved_calls in sorted(_list_calls(snapshots).items()):
@@ -88,15 +86,17 @@ def find_unselected_tests(
             or is_command_scope(scope)
             or scope.startswith(skipped_modules)
             or run_scopes.is_removed(scope)
-            or any(scope == name or fnmatchcase(scope, name) for name in snapshots.loaded.config.test.may_skip)
+            or names_test(snapshots.loaded.config.test.may_skip, scope)
         ):
             continue
         file = find_scope_file(scope)
-        is_gone = places.is_gone(file)
+        if file not in asked_files:
+            continue
+        is_gone = asked_files[file]
         # Another test, or a fixture of another name, may make its calls now.
         may_have_moved = is_gone or is_shared_scope(scope)
         calls = [call for call in approved_calls if not may_have_moved or call.id not in used_ids]
-        if not calls or not places.is_below(file, paths):
+        if not calls:
             continue
         if is_gone:
             gone_names[f"{prefix}{file}"] = None
@@ -129,13 +129,31 @@ def _list_calls(snapshots: ProjectSnapshots) -> dict[str, list[ApprovedCall]]:
     return calls
 
 
-class _ScopePlaces:
-    """Where the files of scopes are: node ids begin in the current folder, the project, or a folder below it."""
+def list_asked_files(snapshots: ProjectSnapshots, words: Sequence[str], folder: str) -> AskedFiles | None:
+    """The files of scopes with approved calls that the command `words` asks for; None outside of CI, or if it may
+    choose tests itself.
 
-    def __init__(self, project: str, gone_files: Collection[str]) -> None:
+    To be called before the command runs in `folder`: its code can move files, and the current folder of pytest.
+    """
+    paths = find_whole_paths(words, folder) if is_ci() else None
+    if paths is None:
+        return None
+    scopes = {turn.scope for call in snapshots.approved_calls for turn in call.turns}
+    files = {find_scope_file(scope) for scope in scopes if not is_command_scope(scope)}
+    project = snapshots.loaded.project
+    places = _ScopePlaces(project, folder, find_gone_files(project, files - {""}))
+    return {file: places.is_gone(file) for file in sorted(files) if places.is_below(file, paths)}
+
+
+class _ScopePlaces:
+    """Where the files of scopes are: node ids begin in the folder of the command, the project, or a folder below it.
+    `gone_files` are those that the base of the build has and the checkout lacks.
+    """
+
+    def __init__(self, project: str, folder: str, gone_files: Collection[str]) -> None:
         self._project = os.path.realpath(project)
         self._gone_files = gone_files
-        self._starts = list(dict.fromkeys([os.path.realpath(current_folder()), self._project]))
+        self._starts = list(dict.fromkeys([os.path.realpath(folder), self._project]))
 
     @cached_property
     def _folders(self) -> list[str]:
@@ -164,15 +182,6 @@ def is_below(file: str, folder: str) -> bool:
     return os.path.join(file, "").startswith(os.path.join(folder, ""))
 
 
-def list_subfolders(top: str) -> Iterator[str]:
-    """A folder and all below it that may have tests."""
-    for folder, names, files in os.walk(top):
-        if "pyvenv.cfg" in files:
-            names.clear()
-        names[:] = [name for name in names if not name.startswith(".") and name not in SKIPPED_FOLDERS]
-        yield folder
-
-
 def find_pytest(words: Sequence[str]) -> int | None:
     """Where a command names pytest; None if it does not."""
     return next((index for index, word in enumerate(words) if os.path.basename(word) in PYTEST_NAMES), None)
@@ -189,9 +198,9 @@ def find_silent_pytest(
         yield Finding("(the command)", "", IO, "pytest reported no test, and exited with 0", _SILENT_HINT)
 
 
-def find_whole_paths(words: Sequence[str]) -> list[str] | None:
-    """The files and folders that a pytest command asks for as a whole; None if it may choose tests, or runs something
-    else than pytest.
+def find_whole_paths(words: Sequence[str], folder: str) -> list[str] | None:
+    """The files and folders that a pytest command in `folder` asks for as a whole; None if it may choose tests, or
+    runs something else than pytest.
     """
     index = find_pytest(words)
     if index is None:
@@ -217,5 +226,6 @@ def find_whole_paths(words: Sequence[str]) -> list[str] | None:
         elif "::" in word:
             return None
         else:
-            paths += [os.path.abspath(word), os.path.realpath(word)]  # A pull request can make it a link.
-    return list(dict.fromkeys(paths)) or [os.path.realpath(os.curdir)]
+            path = os.path.join(folder, word)
+            paths += [os.path.abspath(path), os.path.realpath(path)]  # A pull request can make it a link.
+    return list(dict.fromkeys(paths)) or [os.path.realpath(folder)]

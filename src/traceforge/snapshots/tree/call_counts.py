@@ -16,7 +16,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from enum import StrEnum
-from fnmatch import fnmatchcase
 from math import inf
 from typing import NamedTuple
 
@@ -24,6 +23,7 @@ from traceforge.config import Config
 from traceforge.snapshots.formats.determinism_policy import find_model_rule
 from traceforge.snapshots.tree.approved_calls import POLLING_METHOD, ApprovedCall
 from traceforge.snapshots.tree.run_scopes import RunScopes, is_shared_scope, is_test_scope
+from traceforge.wildcards import names_test
 
 PASSED, FAILED = "passed", "failed"
 MadeCalls = Mapping[tuple[str, str], int]  # by scope and snapshot id, in the last attempt of a test
@@ -82,7 +82,7 @@ def find_count_rule(call: ApprovedCall, scope: str, config: Config) -> CountRule
     """How exactly the calls of a snapshot are counted in a scope."""
     test, model_rule = config.test, find_model_rule(call.model, config.models)
     for rule, patterns in ((CountRule.MAY_VARY, test.may_vary), (CountRule.MAY_REPEAT, test.may_repeat)):
-        if model_rule.calls == rule or any(scope == name or fnmatchcase(scope, name) for name in patterns):
+        if model_rule.calls == rule or names_test(patterns, scope):
             return rule
     raw = call.raw_response
     if raw is not None and raw.status >= 400:

@@ -2,7 +2,7 @@
 
 In: a repository, a commit and the files and folders whose tests run. Out: a finding for each tree that is gone, in
 one of the folders, above it or below it. Never: reports a tree without snapshots, whose last one was removed with an
-approval, or one that was moved with all its approvals.
+approval, or one that was moved with all its approvals to where the tests run.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from traceforge.snapshots.formats import tree_layout
 from traceforge.snapshots.tree.build_base import BuildBase
 from traceforge.snapshots.tree.git_commands import GitUnavailable, run_git
 from traceforge.snapshots.tree.git_objects import GitObjects
+from traceforge.snapshots.tree.suite_folders import may_have_tests
 
 BASE_RULE = "AP7"
 _HINT = 'Restore it from that commit, or remove its snapshots one by one: traceforge snapshot rm ID --reason "…"'
@@ -54,11 +55,11 @@ def find_removed_trees(
         for tree in trees
         if tree != own
         and any(_is_around(os.path.dirname(tree), path) for path in paths)
-        and not os.path.lexists(os.path.join(repository, tree))
+        and not _is_in_place(os.path.join(repository, tree))
     ]
     for tree in removed:
         files = list_tree_files(objects, f"{base.commit}:{tree}")
-        if has_snapshots(files) and not _is_moved(objects, repository, files, trees):
+        if has_snapshots(files) and not _is_moved(objects, repository, files, trees, paths):
             path = os.path.relpath(os.path.join(repository, tree), os.path.join(project, SNAPSHOTS_DIR))
             message = f"{printable_name(tree)} was removed since {base.name}, with all its snapshots"
             yield Finding(path, "", BASE_RULE, message, _HINT)
@@ -94,11 +95,28 @@ def _is_around(folder: str, start: str) -> bool:
     return first.startswith(second) or second.startswith(first)
 
 
-def _is_moved(objects: GitObjects, repository: str, files: dict[str, str], old_trees: list[str]) -> bool:
-    """Whether a tree that the commit does not have yet holds every approval of the removed one."""
+def _is_in_place(path: str) -> bool:
+    """Whether a tree is where it was; a link on the way to it may lead to where nobody looks for tests."""
+    return os.path.lexists(path) and os.path.realpath(path) == path
+
+
+def _is_moved(
+    objects: GitObjects, repository: str, files: dict[str, str], old_trees: list[str], paths: Sequence[str]
+) -> bool:
+    """Whether a tree that the commit does not have yet holds every approval of the removed one, and its tests are
+    among those that run.
+    """
     approvals = {item for item in files.items() if item[0].startswith(f"{tree_layout.APPROVALS_DIR}/")}
     return bool(approvals) and any(
         approvals <= list_tree_files(objects, f"HEAD:{tree}").items()
         for tree in _list_trees(repository, "HEAD")
-        if tree not in old_trees
+        if tree not in old_trees and any(_is_looked_into(os.path.dirname(tree), path) for path in paths)
     )
+
+
+def _is_looked_into(folder: str, start: str) -> bool:
+    """Whether a tree in this folder is for the tests in `start`: above it, or where tests are looked for below it."""
+    if not _join(folder, "").startswith(_join(start, "")):
+        return _is_around(folder, start)
+    names = folder.removeprefix(start).split("/")
+    return all(may_have_tests(name) for name in names if name)

@@ -29,7 +29,7 @@ def no_options(monkeypatch: pytest.MonkeyPatch) -> None:
     ],
 )
 def test_a_command_that_asks_for_everything(command: str, paths: list[str]) -> None:
-    assert paths == find_whole_paths(shlex.split(command))
+    assert paths == find_whole_paths(shlex.split(command), os.curdir)
 
 
 @pytest.mark.parametrize(
@@ -48,10 +48,16 @@ def test_a_command_that_asks_for_everything(command: str, paths: list[str]) -> N
 )
 def test_a_command_that_may_choose_tests_is_not_judged(command: str) -> None:
     """Also by an option that nobody knows here."""
-    assert find_whole_paths(shlex.split(command)) is None
+    assert find_whole_paths(shlex.split(command), os.curdir) is None
 
 
 def test_options_of_the_environment_count_as_those_of_the_command(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYTEST_ADDOPTS", "-k chat")
 
-    assert find_whole_paths(["pytest"]) is None
+    assert find_whole_paths(["pytest"], os.curdir) is None
+
+
+def test_paths_are_those_of_the_folder_in_which_the_command_runs() -> None:
+    """A test may have left it by the time it is asked."""
+    assert ["/no/project/tests"] == find_whole_paths(["pytest", "tests"], "/no/project")
+    assert ["/no/project"] == find_whole_paths(["pytest"], "/no/project")
