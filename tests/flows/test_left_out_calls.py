@@ -1,4 +1,4 @@
-"""A pull request that leaves approved calls out of a build, or hides them: uncompared calls are not green.
+"""A pull request that leaves approved calls out of a build, or hides a changed one: uncompared calls are not green.
 
 The tests of the project are in several folders; a fixture and an import make calls, too. `traceforge test` and plain
 pytest judge alike, with a known base and without one.
@@ -107,6 +107,7 @@ if not os.path.exists("attic"):
     shutil.copytree("tests", "attic/tests")
     shutil.rmtree("tests/law")
 """
+INI = "[pytest]\npythonpath = .\n"
 # Files of the project that leave a test out.
 SELECTING_FILES: dict[str, dict[str, str]] = {"files that move": {"conftest.py": MOVE_WHILE_TESTS_RUN}}
 
@@ -213,3 +214,65 @@ def test_a_pytest_that_reports_no_test_is_not_green(site: Site, name: str) -> No
     tested = site.run("test", *site.pytest("-k", "soup or law", "tests"), **variables)
 
     assert (3, True) == (tested.code, "pytest reported no test, and exited with 0" in tested.err), tested
+
+
+MARKED = "import pytest\nfrom app import ask\n\n\n@pytest.mark.traceforge('off')\n"
+ASK_ANEW, ASK_AS_BEFORE = "    ask('Name a crime.')\n", "    ask('Name a law.')\n"
+CHANGED = f"from app import ask\n\n\ndef test_law():\n{ASK_ANEW}"
+LAW_FILE, MOVED_FILE = "tests/law/test_law.py", "tests/law/test_more.py"
+MOVED = f"from app import ask\n\n\ndef test_more():\n{ASK_AS_BEFORE}"
+HIDING_FILES: dict[str, dict[str, str]] = {
+    "a marker, and the approved call elsewhere": {
+        LAW_FILE: f"{MARKED}def test_law():\n{ASK_ANEW}",
+        MOVED_FILE: MOVED,
+    },
+    "a marker on a new test": {
+        LAW_FILE: CHANGED.replace("crime", "law"),
+        MOVED_FILE: f"{MARKED}def test_x():\n{ASK_ANEW}",
+    },
+    "a blocked gate": {"pytest.ini": f"{INI}addopts = -p no:traceforge-gate-1 -p no:traceforge-gates\n"},
+    "blocked scopes": {"pytest.ini": f"{INI}addopts = -p no:traceforge-scopes\n"},
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", HIDING_FILES)
+def test_files_of_a_pull_request_do_not_hide_a_changed_prompt(site: Site, name: str) -> None:
+    """Nor does a request reach the provider."""
+    base = commit(site.folder)
+    write(site.folder, {LAW_FILE: CHANGED, **HIDING_FILES[name]})
+    variables = pull_request(site, base)
+
+    tested = site.run("test", *site.pytest("tests"), **variables)
+    plugged = site.plugin(**variables)
+
+    assert 0 not in (tested.code, plugged.code), (tested, plugged)
+    assert "Traceback" not in tested.err
+
+
+@pytest.mark.slow
+def test_a_folder_of_tests_that_becomes_a_submodule_is_judged_by_the_snapshots_above_it(site: Site) -> None:
+    """Where the build checks submodules out, the folder is a repository of its own, with its own settings."""
+    base = commit(site.folder)
+    write(site.folder, {LAW_FILE: CHANGED, "tests/pytest.ini": "[pytest]\npythonpath = ..\n"})
+    variables = pull_request(site, base)
+    commit(site.folder / "tests")
+
+    tested = site.run("test", *site.pytest("tests"), **variables)
+    plugged = site.plugin(**variables)
+
+    assert (True, 1) == (tested.code in (1, 3), plugged.code), (tested, plugged)
+    assert "GT1" in plugged.out or "GT2" in plugged.out
+
+
+@pytest.mark.slow
+def test_a_marked_test_that_an_approved_setting_lists_is_off_in_a_build(site: Site) -> None:
+    """It has the real keys; without the setting it has not, and nothing that it asks is sent."""
+    keys = "    import os\n    assert os.environ['OPENAI_API_KEY'] == 'sk-nothing-of-value'\n"
+    write(site.folder, {MOVED_FILE: f"{MARKED}def test_off():\n{keys}"})
+
+    unlisted = site.plugin(CI="true")
+    site.configure({"test": {"may_skip": ["tests/law/test_more.py::test_off"]}})
+    listed = site.plugin(CI="true")
+
+    assert (1, 0) == (unlisted.code, listed.code), (unlisted, listed)

@@ -114,7 +114,7 @@ def pytest_collectstart(collector: pytest.Collector) -> None:
             if any(name == "conftest.py" or name.startswith("test") for name in names):
                 start_gate(collector.config, collector.config.getoption("--traceforge") or "", collector.path)
     elif isinstance(collector, pytest.File) and (DIRECTORY is None or GATES_KEY not in collector.config.stash):
-        folder = find_snapshots_folder(collector.path.parent)
+        folder = find_snapshots_folder(collector.path.parent, collector.config)
         if folder is not None:
             start_gate(collector.config, collector.config.getoption("--traceforge") or "", folder)
 
@@ -171,7 +171,7 @@ def find_projects(config: pytest.Config) -> list[Path]:
     starts = [config.rootpath, *(invocation_folder / str(word).partition("::")[0] for word in words)]
     if not words:
         starts += [invocation_folder, *(config.rootpath / path for path in config.getini("testpaths"))]
-    folders = [find_snapshots_folder(start) for start in starts if os.path.lexists(start)]
+    folders = [find_snapshots_folder(start, config) for start in starts if os.path.lexists(start)]
     return list(dict.fromkeys(folder for folder in folders if folder is not None))
 
 
@@ -192,16 +192,17 @@ def is_on_command_line(config: pytest.Config, *options: str) -> bool:
     return any(option in words for option in options)
 
 
-def find_snapshots_folder(start: Path) -> Path | None:
+def find_snapshots_folder(start: Path, config: pytest.Config) -> Path | None:
     """The nearest folder upwards that has `.ai-snapshots`; the search ends at the Git repository.
 
-    A broken or emptied tree is an error of the gate and never switches it off, nor does a configuration in between.
+    A broken or emptied tree is an error of the gate and never switches it off, nor does a configuration in between,
+    or a submodule below the folder that pytest was started in: a pull request can make one of a folder.
     """
-    start = start.resolve()
+    start, invocation_folder = start.resolve(), config.invocation_params.dir.resolve()
     for folder in (start, *start.parents):
         if os.path.lexists(folder / ".ai-snapshots"):
             return folder
-        if os.path.lexists(folder / ".git"):
+        if os.path.lexists(folder / ".git") and invocation_folder not in folder.parents:
             break
     return None
 

@@ -35,15 +35,16 @@ from traceforge.snapshots.gate.nested_projects import find_left_out_projects, li
 from traceforge.snapshots.tree.base_commit import check_against_base
 from traceforge.terminal import escape_text
 
-LEFT_OUT_PLUGIN = "traceforge-left-out"
+# A file of the project can block a plugin by its name (`-p no:NAME` in addopts): those below are registered without.
+LEFT_OUT_KEY: pytest.StashKey[LeftOutProjects] = pytest.StashKey()
 NO_SNAPSHOTS_HINT = "{} shows that this project uses TraceForge. If it has no snapshots: pytest --traceforge=off."
 
 
 def open_gates(config: pytest.Config, mode: str, folders: Sequence[Path]) -> None:
     """Open the gates of the projects in these folders, or else of a new one."""
-    is_watched = config.pluginmanager.has_plugin(LEFT_OUT_PLUGIN)
-    if is_ci(LOADED_ENVIRONMENT) and not is_worker(config) and not is_watched:
-        config.pluginmanager.register(LeftOutProjects(config), LEFT_OUT_PLUGIN)
+    if is_ci(LOADED_ENVIRONMENT) and not is_worker(config) and LEFT_OUT_KEY not in config.stash:
+        config.stash[LEFT_OUT_KEY] = left_out_projects = LeftOutProjects(config)
+        config.pluginmanager.register(left_out_projects)
     if not folders and not mode:
         with frozen_environment(LOADED_ENVIRONMENT):
             refuse_removed_tree(config)
@@ -52,8 +53,8 @@ def open_gates(config: pytest.Config, mode: str, folders: Sequence[Path]) -> Non
     environment.enter_context(frozen_environment(LOADED_ENVIRONMENT))
     config.add_cleanup(environment.close)
     config.stash[GATES_KEY] = gates = ProjectGates(config, mode or "test")
-    config.pluginmanager.register(gates, "traceforge-gates")
-    config.pluginmanager.register(ScopeHooks(gates), "traceforge-scopes")
+    config.pluginmanager.register(gates)
+    config.pluginmanager.register(ScopeHooks(gates))
     config.add_cleanup(gates.release)
     # Which worker of pytest-xdist this is, the configuration says later.
     if is_main_program() or "PYTEST_XDIST_WORKER" in LOADED_ENVIRONMENT:
@@ -148,7 +149,7 @@ class ProjectGates:
             self._gates[folder] = gate
             if self._config.rootpath.resolve().is_relative_to(folder):
                 self._default = gate
-            self._config.pluginmanager.register(gate, f"traceforge-gate-{len(self._gates)}")
+            self._config.pluginmanager.register(gate)
             gate.open()
             gate.process.add_scope_event(START, OPENED)
             if self.current is None and not self._stands_down:
@@ -216,7 +217,7 @@ class ProjectGates:
     def _enter(self, path: Path) -> None:
         folder = path if path.is_dir() else path.parent
         if folder not in self._owners:
-            self._owners[folder] = snapshots_folder = find_snapshots_folder(folder)
+            self._owners[folder] = snapshots_folder = find_snapshots_folder(folder, self._config)
             if snapshots_folder is not None:
                 self.add(snapshots_folder)
         owner = self._owners[folder]
