@@ -118,7 +118,7 @@ def settings() -> Iterator[Variant]:
         yield Variant(f"setting-{before}-{after}", (Edit(CODE, before, after),))
     for more in (
         '"top_p": 0.9', '"top_p": 1', '"frequency_penalty": 0.1', '"presence_penalty": 0.1', '"stop": "END"',
-        '"logit_bias": {"50256": -100}', '"logprobs": True', '"user": "ada"', '"reasoning_effort": "low"',
+        '"logit_bias": {"50256": -100}', '"logprobs": True', '"user": {"name": "ada"}', '"reasoning_effort": "low"',
         '"verbosity": "low"', '"service_tier": "flex"', '"metadata": {"a": "b"}', '"store": True',
         '"extra_body": {"top_k": 5}', '"extra_headers": {"OpenAI-Beta": "x=1"}',
         '"extra_query": {"api-version": "2"}',
