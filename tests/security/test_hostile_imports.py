@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 import yaml
 import zstandard
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from support.command import COMMAND, PLAIN_PYTEST
@@ -195,13 +195,15 @@ YAML_PIECES = [
 
 @pytest.mark.fuzzer(40)
 @given(st.lists(st.sampled_from(YAML_PIECES), max_size=60).map("".join))
+@example("\ufeff\ufeff")
 def test_any_yaml_is_read_or_refused(text: str) -> None:
     """And what is read is what PyYAML reads, wherever that reads it."""
     try:
         value = load_yaml(text.encode())
     except InvalidYaml:
         return
-    if "BytesIO" not in text and "tuple" not in text:
+    # libyaml passes over every byte order mark, PyYAML's own scanner over the first alone.
+    if "BytesIO" not in text and "tuple" not in text and "\ufeff" not in text[1:]:
         with suppress(yaml.YAMLError):  # It refuses a few texts that libyaml reads, such as a tab after an anchor.
             assert repr(yaml.safe_load(text)) == repr(value)
 

@@ -218,7 +218,7 @@ def wire() -> Iterator[Variant]:
     )
     for body in (*bodies, *(f"shuffled-{number}" for number in range(6))):
         yield Variant(f"body-{body}", variables=(("VARIANT_BODY", body),))
-    extra = ("x-request-id=1", "traceparent=00-1-2-00", "x-stainless-retry-count=2", "cache-control=no-cache&x-a=b")
+    extra = ("x-request-id=1", "traceparent=00-1-2-00", "x-stainless-retry-count=2", "x-b3-traceid=1&baggage=a")
     for headers in ("reversed", "upper", "shuffled-1", "shuffled-2", "shuffled-3", *extra):
         yield Variant(f"headers-{headers}", variables=(("VARIANT_HEADERS", headers),))
     for order in ("reversed", *map(str, range(8))):
