@@ -107,9 +107,25 @@ if not os.path.exists("attic"):
     shutil.copytree("tests", "attic/tests")
     shutil.rmtree("tests/law")
 """
+SKIP = "import pytest\n\npytest.skip('not here', allow_module_level=True)\n"
+EXIT = (
+    "import pytest\n\ndef pytest_runtest_setup(item):\n    if 'law' in item.name:\n        pytest.exit('done', 0)\n"
+)
 INI = "[pytest]\npythonpath = .\n"
-# Files of the project that leave a test out.
-SELECTING_FILES: dict[str, dict[str, str]] = {"files that move": {"conftest.py": MOVE_WHILE_TESTS_RUN}}
+# Files of the project that leave a test out, each in its own way.
+SELECTING_FILES: dict[str, dict[str, str]] = {
+    "norecursedirs": {"pytest.ini": f"{INI}norecursedirs = law\n"},
+    "python_files": {"pytest.ini": f"{INI}python_files = test_[!l]*.py\n"},
+    "--ignore-glob": {"pytest.ini": f"{INI}addopts = --ignore-glob=*law*\n"},
+    "--deselect": {"pytest.ini": f"{INI}addopts = --deselect=tests/law\n"},
+    "-m": {"pytest.ini": f"{INI}addopts = -m 'not law'\n", "tests/law/conftest.py": "import pytest\n\n\n"
+           "def pytest_itemcollected(item):\n    item.add_marker(pytest.mark.law)\n"},
+    "no gate for what is left out": {"pytest.ini": f"{INI}addopts = -p no:traceforge-left-out --ignore=tests/law\n"},
+    "a settings file in the tests": {"tests/pytest.ini": "[pytest]\npythonpath = ..\nnorecursedirs = law\n"},
+    "a skipped folder": {"tests/law/conftest.py": SKIP},
+    "an early end": {"tests/law/conftest.py": EXIT},
+    "files that move": {"conftest.py": MOVE_WHILE_TESTS_RUN},
+}  # fmt: skip
 
 
 def _add(files: dict[str, str]) -> Callable[[Path], None]:
@@ -216,11 +232,30 @@ def test_a_pytest_that_reports_no_test_is_not_green(site: Site, name: str) -> No
     assert (3, True) == (tested.code, "pytest reported no test, and exited with 0" in tested.err), tested
 
 
+SWAP = """import pytest
+@pytest.hookimpl(hookwrapper=True, tryfirst=True)
+def pytest_runtest_makereport(item, call):
+    outcome = yield
+    report = outcome.get_result()
+    report.outcome, report.longrepr = "passed", None
+"""
+RUN_AGAIN = """from _pytest.runner import runtestprotocol
+def pytest_runtest_protocol(item, nextitem):
+    for _ in range(2):
+        item._initrequest()
+        reports = runtestprotocol(item, nextitem=nextitem, log=False)
+        if not any(report.failed for report in reports):
+            break
+    for report in reports:
+        item.ihook.pytest_runtest_logreport(report=report)
+    return True
+"""
 MARKED = "import pytest\nfrom app import ask\n\n\n@pytest.mark.traceforge('off')\n"
 ASK_ANEW, ASK_AS_BEFORE = "    ask('Name a crime.')\n", "    ask('Name a law.')\n"
 CHANGED = f"from app import ask\n\n\ndef test_law():\n{ASK_ANEW}"
 LAW_FILE, MOVED_FILE = "tests/law/test_law.py", "tests/law/test_more.py"
 MOVED = f"from app import ask\n\n\ndef test_more():\n{ASK_AS_BEFORE}"
+WIDE = '{"match": {"ignore_patterns": ["a [a-z]+"]}}'
 HIDING_FILES: dict[str, dict[str, str]] = {
     "a marker, and the approved call elsewhere": {
         LAW_FILE: f"{MARKED}def test_law():\n{ASK_ANEW}",
@@ -232,6 +267,28 @@ HIDING_FILES: dict[str, dict[str, str]] = {
     },
     "a blocked gate": {"pytest.ini": f"{INI}addopts = -p no:traceforge-gate-1 -p no:traceforge-gates\n"},
     "blocked scopes": {"pytest.ini": f"{INI}addopts = -p no:traceforge-scopes\n"},
+    "other outcomes": {"conftest.py": "pytest_plugins = ['swap']\n", "swap.py": SWAP},
+    "other outcomes by -p": {"pytest.ini": f"{INI}addopts = -p swap\n", "swap.py": SWAP},
+    "another attempt": {
+        "conftest.py": RUN_AGAIN,
+        LAW_FILE: "from app import ask\n\ndone = []\n\n\ndef test_law():\n"
+        "    if not done:\n        done.append(1)\n        ask('Name a crime.')\n    ask('Name a law.')\n",
+    },
+    "a caught error": {
+        LAW_FILE: "from app import ask\n\n\ndef test_law():\n    try:\n        ask('Name a crime.')\n"
+        "    except BaseException:\n        pass\n    ask('Name a law.')\n"
+    },
+    "settings of a folder": {"tests/law/traceforge.config.json": WIDE, "tests/traceforge.config.json": WIDE},
+    "an empty tree of a folder": {"tests/law/.ai-snapshots/README.md": "Nothing is approved yet.\n"},
+    "a file for a tree of a folder": {"tests/law/.ai-snapshots": ""},
+    "attributes": {".gitattributes": "* text eol=crlf ident filter=evil export-ignore -diff -merge\n"},
+    "attributes of the tree": {
+        ".ai-snapshots/.gitattributes": "* ident filter=evil export-ignore linguist-generated\n"
+    },
+    "a file with variables": {
+        ".env": "CI=\nTRACEFORGE_MODE=off\n",
+        "pytest.ini": f"{INI}env =\n    CI=\nenv_files = .env\n",
+    },
 }
 
 
