@@ -88,6 +88,18 @@ def find_wide_runs(data: bytes) -> Iterator[tuple[int, int, bytes]]:
         yield match.start(), width, run.replace(b"\0", b"")
 
 
+_COMPRESSIONS = (
+    (b"\x1f\x8b\x08", "gzip"),
+    (b"\x28\xb5\x2f\xfd", "zstd"),
+    *((b"\x78" + level, "deflate") for level in (b"\x01", b"\x5e", b"\x9c", b"\xda")),
+)
+
+
+def find_compression(data: bytes) -> str:
+    """How bytes are compressed, by the first of them; "" where they do not say so."""
+    return next((name for start, name in _COMPRESSIONS if data.startswith(start)), "")
+
+
 _BOUNDARY = LazyPattern(r'(?i)boundary\s*=\s*(?:"([^"]{1,200})"|([^\s;,"]{1,200}))')
 _FIRST_LINE = LazyPattern(rb"\s*--([^\r\n]{1,200}?)[ \t]*\r?\n")
 _PART_NAME = LazyPattern(rb"(?i)content-disposition[^\r\n]*?[;\s]name(\*?)\s*=\s*(?:\"([^\"\r\n]*)\"|([^\s;]*))")

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from copy import copy
 from dataclasses import dataclass, field
 
-from traceforge.canon import JSON, json_bytes, json_path, parse_json
+from traceforge.canon import JSON, digest_bytes, json_bytes, json_path, parse_json
 from traceforge.config import Config
 from traceforge.errors import NotJSON
 from traceforge.redact.body_encodings import (
@@ -19,6 +19,7 @@ from traceforge.redact.body_encodings import (
     WideText,
     decode_part,
     find_boundary,
+    find_compression,
     find_encoded_words,
     find_parts,
     read_wide_text,
@@ -33,6 +34,7 @@ from traceforge.redact.secret_finder import HeaderKind, NameKind, SecretFinder, 
 from traceforge.redact.stream_redaction import TextStreamRedactor, redact_array, redact_events, redact_fragments
 from traceforge.redact.text_edits import ByteEdit, apply_edits
 from traceforge.redact.url_redaction import redact_form, redact_url
+from traceforge.wire.content_encoding import EncodingState, decode_chunks
 
 FORM_TYPE = "application/x-www-form-urlencoded"
 MULTIPART_DEPTH_MAX = 4  # A deeper one is cleaned as text.
@@ -214,6 +216,9 @@ class Redactor:
         return Redacted(narrow.value, [*decoded.log, *narrow.log])
 
     def _redact_narrow_body(self, data: bytes, media_type: str, path: str, depth: int) -> Redacted[bytes]:
+        compression = find_compression(data)
+        if compression and (redacted := self._redact_compressed(data, compression, path, depth)) is not None:
+            return redacted
         kind = _base_media_type(media_type)
         if kind.startswith("multipart/") and depth < MULTIPART_DEPTH_MAX:
             return self._redact_multipart(data, media_type, path, depth)
@@ -231,6 +236,19 @@ class Redactor:
                 text = self._redact_text_body(b"".join(events.value), path)
                 return Redacted(text.value, [*events.log, *text.log])
         return self._redact_text_body(data, path)
+
+    def _redact_compressed(self, data: bytes, compression: str, path: str, depth: int) -> Redacted[bytes] | None:
+        """A compressed body that no header calls so: replaced as a whole where it holds a secret or cannot be read.
+
+        None where it is not compressed after all.
+        """
+        decoded = decode_chunks([data], compression)
+        if decoded.state in (EncodingState.DECODED, EncodingState.CUT) and depth < MULTIPART_DEPTH_MAX:
+            content = self._redact_body_once(decoded.chunks[0], "", path, depth + 1)
+            return Redacted(REDACTED.encode(), content.log) if content.log else Redacted(data, [])
+        if decoded.state is EncodingState.STALE or compression == "deflate":
+            return None  # Two bytes say little: text and other formats begin with them, too.
+        return Redacted(REDACTED.encode(), [Redaction(path, 0, "FIELD", digest_bytes(data))])
 
     def redact_chunks(self, chunks: Sequence[bytes], media_type: str = "") -> Redacted[list[bytes]]:
         """The chunks of a response without secrets: as many, cut at the same places where nothing was redacted.

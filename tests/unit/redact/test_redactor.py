@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import copy
+import gzip
 import json
 import threading
+import zlib
+from collections.abc import Callable
 from random import Random
 
 import pytest
+import zstandard
 
 from support.fake_secrets import SECRETS, luhn
 from traceforge.errors import InvalidConfig
@@ -405,3 +409,21 @@ def test_parts_of_a_message_do_not_make_a_secret_of_ordinary_text() -> None:
     parts = [{"text": "call 415555"}, {"text": "0132 now, the password:"}, {"text": "is kitten77 or not"}]
 
     assert parts == REDACTOR.redact_json(parts).value
+
+
+@pytest.mark.parametrize("compress", [gzip.compress, zlib.compress, zstandard.ZstdCompressor().compress])
+def test_a_compressed_body_is_examined_without_a_header(compress: Callable[[bytes], bytes]) -> None:
+    """It is replaced as a whole, also one inside of another, or stays as it is where it holds nothing."""
+    secret, clean = (compress(json.dumps({"model": "m", "note": note}).encode()) for note in (KEY, "nothing"))
+
+    assert clean == REDACTOR.redact_body(clean, "application/json").value
+    for body in (secret, compress(secret)):
+        cleaned = REDACTOR.redact_body(body, "application/json")
+        assert REDACTED.encode() == cleaned.value
+        assert [KEY] == [item.reveal() for item in cleaned.log]
+
+
+def test_a_compressed_body_that_cannot_be_read_is_not_stored() -> None:
+    broken = gzip.compress(KEY.encode())[:10] + b"\xff" * 40
+
+    assert REDACTED.encode() == REDACTOR.redact_body(broken).value
