@@ -273,11 +273,6 @@ def machines() -> Iterator[Variant]:
 def code() -> Iterator[Variant]:
     """Changed code that sends the same requests."""
     header, client = "from __future__ import annotations\n", "client or OpenAI()"
-    ask = 'SupportAgent().ask("Where is my order A-1002?")\n\n\ndef'
-    threads = (
-        "[*__import__('concurrent.futures').futures.ThreadPoolExecutor({0}).map("
-        'lambda _: SupportAgent().ask("Where is my order A-1002?"), range({0}))][-1]\n\n\ndef'
-    )
     for name, file, before, after in [
         ("lines-moved", CODE, header, header + "\n# A comment.\n" * 9),
         ("lines-moved-in-tests", TESTS, header, header + "\n# A comment.\n" * 9),
@@ -292,10 +287,6 @@ def code() -> Iterator[Variant]:
         ("no-retries", CODE, client, "client or OpenAI(max_retries=0)"),
         ("many-retries", CODE, client, "client or OpenAI(max_retries=9)"),
         ("timeout", CODE, client, "client or OpenAI(timeout=3)"),
-        ("another-host", CODE, client, 'client or OpenAI(base_url="http://llm.example.com/gateway/v1")'),
-        ("asked-twice", TESTS, ask, f'SupportAgent().ask("Where is my order A-1002?") + {ask}'),
-        ("two-threads", TESTS, ask, threads.format(2)),
-        ("eight-threads", TESTS, ask, threads.format(8)),
         ("prompt-file-ends-otherwise", SUPPORT, "language.\n", "language.\n\n\n"),
         ("test-documented", TESTS, "The status comes from the shop", "The status is that of the shop"),
     ]:  # fmt: skip
