@@ -230,7 +230,7 @@ def test_an_unusable_expression_is_refused_with_its_place(pattern: str) -> None:
 
     (finding,) = refused.value.findings
     assert "$.redact_patterns[1]" == finding.path
-    assert "google-re2" in finding.hint
+    assert ("no wider" if pattern == "a*" else "google-re2") in finding.hint
 
 
 def test_threads_share_a_redactor() -> None:
