@@ -7,8 +7,7 @@ must never be called.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
-from operator import attrgetter
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -36,8 +35,15 @@ def gate(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gate]:
         assert 0 == other.count_served()
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("variant", CHANGES, ids=attrgetter("name"))
+def _in_turn(variants: Sequence[Variant]) -> list[object]:
+    """Every fourth in `make test-all`, the others in `make soak`: the matrix of the gate has a case of each kind."""
+    return [
+        pytest.param(variant, id=variant.name, marks=pytest.mark.soak if number % 4 else pytest.mark.slow)
+        for number, variant in enumerate(variants)
+    ]
+
+
+@pytest.mark.parametrize("variant", _in_turn(CHANGES))
 def test_a_change_is_red(gate: Gate, tmp_path: Path, variant: Variant) -> None:
     """Exit 1, and the finding is about a request."""
     ran = variant.run(gate.pinned, tmp_path, OPENAI_BASE_URL=f"{gate.other.url}/v1")
@@ -47,8 +53,7 @@ def test_a_change_is_red(gate: Gate, tmp_path: Path, variant: Variant) -> None:
     assert 1 == ran.code
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("variant", HARMLESS, ids=attrgetter("name"))
+@pytest.mark.parametrize("variant", _in_turn(HARMLESS))
 def test_a_variant_with_the_same_requests_is_green(gate: Gate, tmp_path: Path, variant: Variant) -> None:
     """Exit 0, and calls were replayed."""
     ran = variant.run(gate.pinned, tmp_path, OPENAI_BASE_URL=f"{gate.other.url}/v1")

@@ -276,7 +276,7 @@ def test_an_unknown_path_is_404_and_an_unknown_method_is_405(site: RunningServer
     ("headers", "status"),
     [
         ({"Host": "evil.example"}, 421),
-        ({"Host": "127.0.0.1@evil.example"}, 421),
+        ({"Host": "127.0.0.1@evil.example"}, 400),
         ({"Origin": "http://evil.example"}, 403),
         ({"Origin": "http://localhost:1"}, 403),
         ({"Origin": "null"}, 403),

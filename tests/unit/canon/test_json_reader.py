@@ -382,7 +382,7 @@ def test_a_damaged_text_is_refused_exactly_when_node_refuses_it(oracle: Canonica
 
 
 @pytest.mark.slow
-@fuzz(2000)
+@fuzz(600)
 @given(texts=st.lists(damaged_texts() | st.binary(max_size=12), min_size=1, max_size=20))
 def test_many_damaged_texts_are_refused_exactly_when_node_refuses_them(
     oracle: CanonicalOracle, texts: list[bytes]

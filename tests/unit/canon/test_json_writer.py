@@ -200,7 +200,7 @@ def test_every_text_is_written_as_node_writes_it(oracle: CanonicalOracle, texts:
 
 
 @pytest.mark.slow
-@fuzz(2000)
+@fuzz(600)
 @given(texts=st.lists(json_texts, min_size=1, max_size=20))
 def test_many_texts_are_written_as_node_writes_them(oracle: CanonicalOracle, texts: list[bytes]) -> None:
     """The same for tens of thousands of documents."""
