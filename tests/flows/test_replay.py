@@ -114,6 +114,7 @@ def test_every_sdk_gets_the_recorded_response_at_another_address_and_pace(
         assert 0 == running.stop().code
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("ask", "path", "before"), UNRECORDED_REQUESTS, ids=lambda value: getattr(value, "__name__", "")
 )

@@ -89,6 +89,7 @@ def test_every_sdk_gets_the_recorded_response(
     assert len(SDK_CALLS) == replayed.played
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("ask", [ask for ask in SDK_CALLS if ask.streaming], ids=lambda ask: ask.name)
 def test_closing_a_stream_early_leaks_nothing(project: dict[str, Any], other: Upstream, ask: SdkCall) -> None:
     """Warnings are errors here, and the next call is answered."""
@@ -121,6 +122,7 @@ def test_an_unmatched_request_is_tried_once_and_the_exception_explains_it(
     assert (1, 0) == (len(replayed.unmatched), replayed.played)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("driver", DRIVERS, ids=lambda driver: driver.name)
 def test_recorded_streams_keep_their_chunks(
     driver: Driver, other: Upstream, tmp_path: Path, record_property: Callable[[str, object], None]

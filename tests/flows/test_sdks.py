@@ -133,6 +133,7 @@ def test_an_error_of_the_provider_is_the_same_error(ask: SdkCall, server: Upstre
     assert {(status, CallOutcome.ANSWERED)} == {(exchange.status, exchange.outcome) for exchange in exchanges}
 
 
+@pytest.mark.slow
 @each_ask
 def test_an_sdk_returns_the_same_for_real_answers(ask: SdkCall, server: Upstream) -> None:
     """Recorded answers, in their original pieces where known: the SDK returns, or raises, the same."""

@@ -167,14 +167,14 @@ def suite(
 
 
 def _list_params() -> Iterator[object]:
-    """Every way to record with every way to run, in turn by the command and the plugin; all but one are slow."""
+    """Every way to record with every way to run, in turn by the command and the plugin."""
     ways = cycle((COMMAND, PLUGIN, PLUGIN, COMMAND))
     for recorded in RECORDED:
         for run in RUNS:
-            marks = [] if (recorded, run) == ("two workers", "one process") else [pytest.mark.slow]
-            yield pytest.param(recorded, run, way := next(ways), id=f"{recorded}: {run}, {way}", marks=marks)
+            yield pytest.param(recorded, run, way := next(ways), id=f"{recorded}: {run}, {way}")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("suite", "run", "way"), list(_list_params()), indirect=["suite"])
 def test_the_number_of_workers_is_no_change(suite: Suite, run: str, way: str) -> None:
     """Neither that of the recording nor that of the run; nor is the order of the tests."""

@@ -196,6 +196,7 @@ def check_modes(village: Village) -> None:
     assert [] == list(village.common.iterdir())  # No temporary file stays behind.
 
 
+@pytest.mark.slow
 def test_a_neighbour_reads_nothing_private(village: Village) -> None:
     """Neither by opening what lies there nor by making a hard link to it."""
     readable = act_as_neighbour(

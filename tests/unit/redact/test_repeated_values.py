@@ -119,6 +119,7 @@ def test_a_redactor_without_new_values_is_the_same() -> None:
     assert REDACTOR is REDACTOR.with_values(redactions)
 
 
+@pytest.mark.slow
 def test_many_values_cost_linear_work() -> None:
     """Of a few values and of thousands, every place is found, and twice as many cost twice as much."""
     values = [f"q{number}bz4kitten" for number in range(4 * VALUES_SEARCHED_MAX)]

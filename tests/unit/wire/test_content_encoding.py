@@ -230,6 +230,7 @@ def test_chunks_broken_in_the_middle_are_returned_undecoded(name: str, encode: E
     assert sent == decoded.chunks or decoded.state is not EncodingState.FAILED
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "make"), [pytest.param(name, make, id=test_id) for test_id, name, make in BOMBS[:5]]
 )
