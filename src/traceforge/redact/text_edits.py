@@ -42,7 +42,7 @@ def _relative_span(item: SecretSpan) -> SecretSpan:
 def apply_edits(chunks: Sequence[bytes], edits: Sequence[ByteEdit], *, keep_together: bool = False) -> list[bytes]:
     """Make edits in the joined chunks and cut at the old borders.
 
-    A border inside an edit moves: behind the new bytes if they are `whole`, else as far into them as it was into the
+    A border inside an edit moves: behind the new bytes with `keep_together`, else as far into them as it was into the
     old ones.
     """
     data = b"".join(chunks)
