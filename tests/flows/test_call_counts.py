@@ -11,6 +11,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
+from itertools import count
 from pathlib import Path
 from shutil import copytree, ignore_patterns
 from typing import NamedTuple
@@ -367,14 +368,20 @@ SHORT = ("a call that moved",)
 
 
 def _list_params(classes: Mapping[str, list[Case]]) -> Iterator[object]:
-    """Each case in each of its ways; all are slow but the first way of the first case of a class in SHORT.
+    """Each case in the first of its ways, and in one of the others in turn. The ways left over are for `make soak`.
 
-    The matrix of the gate has a case of every class, too.
+    All are slow but the first way of the first case of a class in SHORT. The matrix of the gate has a case of every
+    class, too.
     """
+    turn = count()
     for name, cases in classes.items():
         for number, case in enumerate(cases):
-            for at, way in enumerate(case.ways):
-                marks = [pytest.mark.slow] if number or at or name not in SHORT else []
+            first, *others = case.ways
+            second = others[next(turn) % len(others)] if others else first
+            for way in case.ways:
+                marks = [pytest.mark.slow] if number or way != first or name not in SHORT else []
+                if way not in (first, second):
+                    marks = [pytest.mark.soak]
                 yield pytest.param(case, way, id=f"{name}: {case.name}, {way}", marks=marks)
 
 

@@ -3,13 +3,14 @@
 The cases are data, in `gate_cases/`: an edit of the approved support desk of `tests/apps/desk`, the ways in which it
 is judged (`traceforge test`, plain pytest, two workers, the proxy in replay), and the verdict. The desk is green
 without the edit, in the same way and with the same tests. A provider with other answers is listening, and must never
-be asked. `make test` runs one case of each class, `make test-all` the whole matrix.
+be asked. `make test` runs one case of each class, `make test-all` every case, and `make soak` the ways that are left.
 """
 
 from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from itertools import count
 from pathlib import Path
 
 import pytest
@@ -57,22 +58,29 @@ def unedited() -> set[tuple[str, ...]]:
 
 
 def params() -> Iterator[object]:
-    """Each case in the first of its ways, and in the others in turn, so that a class is judged in all of them.
+    """Each case in the first of its ways, and every second one in another, in turn, so that a class meets them all.
 
-    All are slow but the first case that is not green in a module, and the first green one of those in GREEN_SAMPLE.
-    SDKs take a second to import, so theirs are slow too.
+    All of these are slow but the first case that is not green in a module, and the first green one of those in
+    GREEN_SAMPLE. SDKs take a second to import, so theirs are slow too. The ways that are left are for `make soak`.
     """
     sampled = {(module, "green") for module, _ in CASES if module not in GREEN_SAMPLE} | {
         (sdks.__name__, "not green")
     }
+    turn = count()
     for (module, name), cases in CASES.items():
         for number, case in enumerate(cases):
             first, *others = case.ways
-            for way in [first, others[number % len(others)]] if others else [first]:
+            second = others[next(turn) % len(others)] if others and number % 2 == 0 else first
+            for way in case.ways:
                 verdict = "green" if case.verdict == "green" else "not green"
                 kind = (module, verdict, way) if module in BY_PROXY and way == PROXY else (module, verdict)
-                marks = [pytest.mark.slow] if kind in sampled else []
-                sampled.add(kind)
+                if way not in (first, second):
+                    marks = [pytest.mark.soak]
+                elif kind in sampled:
+                    marks = [pytest.mark.slow]
+                else:
+                    marks = []
+                    sampled.add(kind)
                 if reason := case.pending_in(way):
                     marks.append(pytest.mark.xfail(reason=reason, strict=True))
                 yield pytest.param(way, case, id=f"{name}: {case.name}, by-{way}", marks=marks)
