@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import statistics
 import sys
 import time
 from collections.abc import Callable, Iterator
+from itertools import islice
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -32,6 +34,8 @@ from support.exchanges import chat_answer, make_exchange, parse_object
 FEW, MANY = 10, 100_000
 SAME = 1.3  # The spread of equal measurements on a shared machine.
 GOAL_US = 60.0  # of CPU time that a call may take longer than a canned answer
+TOOL_CALLS = 50  # in a long conversation of an agent
+TOOL_CALLS_GOAL_US = 300.0  # of CPU time that its key may take longer than a hash of the same bytes
 CALLS = 200  # in a round
 LOADED_TRACES = 2_000  # in the measurement of loading
 TEXT = "What is the capital of France? " * 60  # about 2 kB
@@ -72,6 +76,7 @@ def rows() -> Iterator[Row]:
     yield equal_row("player.play among 100,000", play(players[1]), play(players[0]), "among 10")
     yield floor_row("player.play", play(players[0]))
     yield floor_row("player.play, with an e-mail to put back", play(mail_player(keys), mail_body), 2 * GOAL_US)
+    yield tool_calls_row(keys)
     yield loading_row(keys)
     yield miss_row(players[1])
     players_by_count = {FEW: players[0], MANY: players[1]}
@@ -178,6 +183,44 @@ def floor_row(title: str, ours: Callable[[], None], goal: float = GOAL_US) -> Ro
     added = statistics.median((m - t) / CALLS * 1e6 for m, t in zip(mine, theirs, strict=True))
     result = f"{added:+.0f} µs a call, goal {goal:.0f}"
     return AddedTimeRow(title, min(mine) / CALLS, min(theirs) / CALLS, "canned", goal / added, result, added <= goal)
+
+
+def tool_calls_row(keys: RequestKeyer) -> Row:
+    """The key of a long conversation of an agent, whose ids differ in every run, against a hash of its bytes."""
+    stored_keys = {keys.key_request("POST", URL, HEADERS, tool_calls_body(0)).key}
+    bodies = [tool_calls_body(number) for number in range(1, 1 + 32 * FEW)]
+    unsent, unhashed = iter(bodies), iter(bodies)  # Each is sent once: a request that is sent again is cached.
+
+    def find_keys() -> None:
+        for body in islice(unsent, FEW):
+            if keys.key_request("POST", URL, HEADERS, body, stored_keys).key not in stored_keys:
+                sys.exit("benchmark: other ids of tool calls are another key")
+
+    def hash_bytes() -> None:
+        for body in islice(unhashed, FEW):
+            hashlib.sha256(body).hexdigest()
+
+    mine, theirs = measure(find_keys, hash_bytes, 31, 1, time.process_time)
+    added = statistics.median((m - t) / FEW * 1e6 for m, t in zip(mine, theirs, strict=True))
+    result = f"{added:+.0f} µs a request, goal {TOOL_CALLS_GOAL_US:.0f}"
+    return AddedTimeRow(
+        f"the key of a request with {TOOL_CALLS} tool calls", min(mine) / FEW, min(theirs) / FEW, "sha256",
+        TOOL_CALLS_GOAL_US / added, result, added <= TOOL_CALLS_GOAL_US,
+    )  # fmt: skip
+
+
+def tool_calls_body(run: int) -> bytes:
+    """A conversation of about 15 kB, as one of the runs of an agent sends it."""
+    messages: list[dict[str, object]] = [{"role": "user", "content": "Compare the weather of fifty cities."}]
+    for number in range(TOOL_CALLS):
+        call_id = f"call_{run:012x}{number:012x}"
+        function = {"name": "weather", "arguments": json.dumps({"city": f"City {number}"})}
+        call = {"id": call_id, "type": "function", "function": function}
+        messages += [
+            {"role": "assistant", "content": None, "tool_calls": [call]},
+            {"role": "tool", "tool_call_id": call_id, "content": f"It is sunny in City {number}, {number} degrees."},
+        ]
+    return json.dumps({"model": "m", "messages": messages}).encode()
 
 
 def loading_row(keys: RequestKeyer) -> Row:

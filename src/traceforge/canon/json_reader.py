@@ -21,6 +21,8 @@ from traceforge.canon.strict_reader import find_repeated_name, refuse_tokens, sc
 from traceforge.errors import NotJSON
 
 _ENOUGH = DEPTH_MAX + 1
+_COPIED_BYTES_MAX = 64 << 10
+_DEEP_LINE = b"\n" + b"  " * DEPTH_MAX  # No string has such a line: a line break in a string is written as `\n`.
 REPEATED = "[REPEATED]"  # The name under which the values of a repeated name are collected.
 _REPEATED_TEXT = f'"{REPEATED}'.encode()
 _REPEATED_NAME = re.compile(rf"{re.escape(REPEATED)}=*\Z")
@@ -44,7 +46,7 @@ def parse_json(data: bytes) -> JSON:
         value: JSON = orjson.loads(data)
     except orjson.JSONDecodeError:
         return scan(data)
-    if _may_be_deep(data) and is_deeper_than(value):
+    if _may_be_deep(data) and _has_deep_lines(value) and is_deeper_than(value):
         refuse_tokens(data.decode())
     return value
 
@@ -131,7 +133,7 @@ def _may_be_deep(data: bytes) -> bool:
 
     `count` looks at every byte, `replace` and `find` skip through prose; in long texts `find` saves a copy.
     """
-    if len(data) < 8192:
+    if len(data) < _COPIED_BYTES_MAX:
         remaining = len(data.replace(b"[", b"", _ENOUGH)) + len(data.replace(b"{", b"", _ENOUGH))
         return 2 * len(data) - remaining > DEPTH_MAX
     count = 0
@@ -143,3 +145,15 @@ def _may_be_deep(data: bytes) -> bool:
                 return True
             place = data.find(bracket, place + 1)
     return False
+
+
+def _has_deep_lines(value: JSON) -> bool:
+    """Whether a value may nest deeper than DEPTH_MAX: indented, it then has a line that begins with so many spaces.
+
+    Writing a value takes a quarter of the time of walking through it, and most values with many brackets are flat:
+    the messages of a conversation.
+    """
+    try:
+        return _DEEP_LINE in orjson.dumps(value, option=orjson.OPT_INDENT_2)
+    except orjson.JSONEncodeError:  # It nests deeper than orjson writes.
+        return True

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, NamedTuple, cast
+from typing import NamedTuple, cast
 
 from traceforge.canon import JSON, JSONObject
 from traceforge.wire.endpoints import Dialect, Endpoint, EndpointKind
@@ -62,16 +62,6 @@ _UNIFIED_FIELDS: dict[str, Sequence[UncomparedField]] = {
 }
 
 _RENUMBERED = re.compile(r"\[TOOL_CALL \d+\]=*\Z")
-
-Path = tuple[str | int, ...]
-
-
-class IdPlace(NamedTuple):
-    """Where a body has the id of a tool call."""
-
-    path: Path
-    id: str
-    is_definition: bool  # of the call itself; otherwise a reference to it
 
 
 def find_uncompared_fields(endpoint: Endpoint, path: str) -> Sequence[UncomparedField]:
@@ -131,14 +121,13 @@ def renumber_ids(body: JSON) -> JSON:
     """The body with its ids of tool calls renumbered; the body itself where it defines none."""
     if not isinstance(body, dict):
         return body
-    places = list(list_ids(body))
-    numbered: dict[str, str] = {}
-    for place in places:
-        if place.is_definition and place.id not in numbered:
-            numbered[place.id] = f"[TOOL_CALL {len(numbered) + 1}]"
-    if not numbered:
+    copy, ids = _copy_with_ids(body)
+    if not ids.numbered:
         return body
-    return _replace_at(body, [(place.path, numbered.get(place.id) or _literal(place.id)) for place in places])
+    for holder, name in ids.places:
+        tool_call_id = cast("str", holder[name])
+        holder[name] = ids.numbered.get(tool_call_id) or _literal(tool_call_id)
+    return copy
 
 
 def _literal(undefined_id: str) -> str:
@@ -146,84 +135,103 @@ def _literal(undefined_id: str) -> str:
     return f"{undefined_id}=" if _RENUMBERED.match(undefined_id) else undefined_id
 
 
-def list_ids(body: JSONObject) -> Iterator[IdPlace]:
-    """Every place with the id of a tool call, in the order of the conversation."""
-    for path, message in _list_objects(body, "messages"):  # OpenAI's chat, Anthropic, Ollama, Bedrock
+class _ToolCallIds:
+    """The ids of tool calls in a body, in the order of the conversation."""
+
+    def __init__(self) -> None:
+        self.places: list[tuple[JSONObject, str]] = []  # an object, and its member that holds an id
+        self.numbered: dict[str, str] = {}  # the text that replaces each id that the body defines
+
+    def add_definition(self, holder: JSONObject, name: str) -> None:
+        tool_call_id = self.add_reference(holder, name)
+        if tool_call_id and tool_call_id not in self.numbered:
+            self.numbered[tool_call_id] = f"[TOOL_CALL {len(self.numbered) + 1}]"
+
+    def add_reference(self, holder: JSONObject, name: str) -> str:
+        value = holder.get(name)
+        if not isinstance(value, str) or not value:
+            return ""
+        self.places.append((holder, name))
+        return value
+
+
+def _copy_with_ids(body: JSONObject) -> tuple[JSONObject, _ToolCallIds]:
+    """A copy of the body in which every place with an id can be changed, and these places.
+
+    Only what is on the way to such a place is copied; the copy shares the rest with the body.
+    """
+    body = body.copy()
+    ids = _ToolCallIds()
+    for message in _copy_objects(body, "messages"):  # OpenAI's chat, Anthropic, Ollama, Bedrock
         if "tool_calls" in message:
-            for call_path, call in _list_objects(message, "tool_calls"):
-                yield from _find_id(call, (*path, *call_path), "id", is_definition=True)
+            for call in _copy_objects(message, "tool_calls"):
+                ids.add_definition(call, "id")
         if type(message.get("content")) is list:
-            for block_path, block in _list_objects(message, "content"):
-                yield from _list_block_ids(block, (*path, *block_path))
+            for block in _copy_objects(message, "content"):
+                _add_block_ids(ids, block)
         if "tool_call_id" in message:
-            yield from _find_id(message, path, "tool_call_id", is_definition=False)
-    for path, item in _list_objects(body, "input"):  # OpenAI's responses
-        yield from _list_item_ids(item, path)
-    for path, content in _list_objects(body, "contents"):  # Gemini
-        for part_path, part in _list_objects(content, "parts"):
-            yield from _list_part_ids(part, (*path, *part_path))
+            ids.add_reference(message, "tool_call_id")
+    for item in _copy_objects(body, "input"):  # OpenAI's responses
+        _add_item_ids(ids, item)
+    for content in _copy_objects(body, "contents"):  # Gemini
+        for part in _copy_objects(content, "parts"):
+            _add_part_ids(ids, part)
+    return body, ids
 
 
-def _list_block_ids(block: JSONObject, path: Path) -> Iterator[IdPlace]:
+def _add_block_ids(ids: _ToolCallIds, block: JSONObject) -> None:
     """The ids in a block of a message: `tool_use` and its results, or Bedrock's `toolUse` and `toolResult`."""
     if str(block.get("type", "")).endswith("tool_use"):
-        yield from _find_id(block, path, "id", is_definition=True)
-        yield from _find_nested_id(block, path, "caller", "tool_id", is_definition=False)
-    yield from _find_id(block, path, "tool_use_id", is_definition=False)
-    yield from _find_nested_id(block, path, "toolUse", "toolUseId", is_definition=True)
-    yield from _find_nested_id(block, path, "toolResult", "toolUseId", is_definition=False)
+        ids.add_definition(block, "id")
+        if "caller" in block:
+            ids.add_reference(_copy_object(block, "caller"), "tool_id")
+    if "tool_use_id" in block:
+        ids.add_reference(block, "tool_use_id")
+    if "toolUse" in block:
+        ids.add_definition(_copy_object(block, "toolUse"), "toolUseId")
+    if "toolResult" in block:
+        ids.add_reference(_copy_object(block, "toolResult"), "toolUseId")
 
 
-def _list_item_ids(item: JSONObject, path: Path) -> Iterator[IdPlace]:
+def _add_item_ids(ids: _ToolCallIds, item: JSONObject) -> None:
     """The ids of an input item: a call has an id of its own, and one to which its output refers."""
     kind = str(item.get("type", ""))
-    is_call = kind.endswith("_call")
-    yield from _find_id(item, path, "call_id", is_definition=is_call)
-    if is_call or kind in ("mcp_approval_request", "item_reference"):
-        yield from _find_id(item, path, "id", is_definition=kind != "item_reference")
-    yield from _find_id(item, path, "approval_request_id", is_definition=False)
+    if kind.endswith("_call"):
+        ids.add_definition(item, "call_id")
+        ids.add_definition(item, "id")
+    else:
+        ids.add_reference(item, "call_id")
+        if kind == "mcp_approval_request":
+            ids.add_definition(item, "id")
+        elif kind == "item_reference":
+            ids.add_reference(item, "id")
+    ids.add_reference(item, "approval_request_id")
 
 
-def _list_part_ids(part: JSONObject, path: Path) -> Iterator[IdPlace]:
+def _add_part_ids(ids: _ToolCallIds, part: JSONObject) -> None:
     for name in ("functionCall", "function_call"):
-        yield from _find_nested_id(part, path, name, "id", is_definition=True)
+        if name in part:
+            ids.add_definition(_copy_object(part, name), "id")
     for name in ("functionResponse", "function_response"):
-        yield from _find_nested_id(part, path, name, "id", is_definition=False)
+        if name in part:
+            ids.add_reference(_copy_object(part, name), "id")
 
 
-def _find_id(holder: JSONObject, path: Path, name: str, *, is_definition: bool) -> Iterator[IdPlace]:
-    value = holder.get(name)
-    if isinstance(value, str) and value:
-        yield IdPlace((*path, name), value, is_definition)
+def _copy_object(holder: JSONObject, name: str) -> JSONObject:
+    """Put a copy of an object in its place, and return it; an empty object where the member is something else."""
+    member = holder[name]
+    if not isinstance(member, dict):
+        return {}
+    copy = holder[name] = member.copy()
+    return copy
 
 
-def _find_nested_id(
-    holder: JSONObject, path: Path, name: str, inner: str, *, is_definition: bool
-) -> Iterator[IdPlace]:
-    nested = holder.get(name)
-    if isinstance(nested, dict):
-        yield from _find_id(nested, (*path, name), inner, is_definition=is_definition)
-
-
-def _list_objects(holder: JSONObject, name: str) -> Iterator[tuple[Path, JSONObject]]:
+def _copy_objects(holder: JSONObject, name: str) -> Iterator[JSONObject]:
+    """Put a copy of a list of objects in its place, and yield the copied objects."""
     items = holder.get(name)
     if isinstance(items, list):
+        copies = holder[name] = items.copy()
         for index, item in enumerate(items):
             if isinstance(item, dict):
-                yield (name, index), item
-
-
-def _replace_at(body: JSONObject, changes: Sequence[tuple[Path, JSON]]) -> JSONObject:
-    """A copy of the body with other values at some places; what is not on the way to one is shared."""
-    root: Any = dict(body)
-    copied: set[int] = {id(root)}
-    for path, value in changes:
-        node = root
-        for step in path[:-1]:
-            child = node[step]
-            if id(child) not in copied:
-                child = node[step] = child.copy()
-                copied.add(id(child))
-            node = child
-        node[path[-1]] = value
-    return cast("JSONObject", root)
+                copy = copies[index] = item.copy()
+                yield copy
