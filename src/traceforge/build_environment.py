@@ -29,7 +29,7 @@ def is_ci(environ: Mapping[str, str] | None = None) -> bool:
 
 @contextmanager
 def frozen_environment(environ: Mapping[str, str]) -> Iterator[None]:
-    """Judge by these variables in the meantime, whatever becomes of those of the process."""
+    """Judge by these variables in the meantime, even if those of the process change."""
     _frozen.append(environ)
     try:
         yield

@@ -178,7 +178,7 @@ def make_private_folder(folder: str) -> None:
 
 
 def make_shared_folder(folder: str) -> None:
-    """Make a folder and its missing parents. Other users may read it, but not change it, whatever the umask.
+    """Make a folder and its missing parents. Other users may read it, but not change it, with any umask.
 
     Raises:
         OSError: it cannot be made, or a file has its name.

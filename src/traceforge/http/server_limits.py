@@ -85,7 +85,7 @@ class LimitedConnection(Protocol):
         """Whether the last request had a valid key or token; False on a server that requires none."""
 
     def make_room(self) -> None:
-        """Close at once."""
+        """Close this connection at once, for a new one."""
 
 
 ConnectionT = TypeVar("ConnectionT", bound=LimitedConnection)
@@ -110,7 +110,7 @@ class ClientConnections(set[ConnectionT]):
         return min(self._limits.connections, _count_affordable_connections())
 
     def admit(self, connection: ConnectionT) -> bool:
-        """Add a new connection; False if there is no room, because every client waits for us.
+        """Add a new connection; False if the server has as many as it may have, and each waits for the server.
 
         If all are taken, one that waits for its client is closed.
         """

@@ -40,7 +40,7 @@ class ScopeHooks:
 
     @pytest.hookimpl(hookwrapper=True, tryfirst=True)
     def pytest_make_collect_report(self, collector: pytest.Collector) -> Generator[None, Any, None]:
-        """A file is imported."""
+        """Report when the import of a test file begins and ends."""
         end = watch_import(collector, self._listener.add_scope_event)
         outcome = yield
         if end is not None:

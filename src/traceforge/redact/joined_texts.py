@@ -2,11 +2,11 @@
 
 In: the values of the events. Out: the same values, changed in place, and which events changed. Never: looks at bytes.
 
-A model's answer comes as events, each with a few characters of a text. Where a text goes on is told by its place, in
-three steps, each of which sees what the step before has left:
+A model's answer comes as events, each with a few characters of a text. Which of them continue the same text follows
+from their places. It is redacted in three steps, each of which reads the texts as the step before redacted them:
 
 1. the same path, with the same `index`, `type`, `item_id` and so on around it: the deltas of one text;
-2. the same numbers on the way (`index`, `output_index`, the place in a list), whatever the path: an event that opens
+2. the same numbers on the way (`index`, `output_index`, the place in a list), with any path: an event that opens
    a block with its first characters, the deltas that follow, an event that repeats the whole text at the end;
 3. numbers that follow each other: the blocks or parts of one answer, which readers join.
 

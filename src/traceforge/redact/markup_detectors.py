@@ -1,7 +1,7 @@
 """Secrets in XML and HTML, by the name of their element or attribute.
 
 In: text with markup, also escaped as in a JSON string or with `&lt;`. Out: the range of the value. Never: parses a
-document: markup stands in prompts and error pages as well, whole or cut off.
+document: prompts and error pages contain markup, too, whole or cut off.
 """
 
 from __future__ import annotations

@@ -220,7 +220,7 @@ class SecretFinder:
 
 
 def is_plain_value(value: str) -> bool:
-    """Whether a value is no secret whatever its name ends in: a number, a boolean, nothing."""
+    """Whether a value is too plain to be a secret, under any name: a number, a boolean, nothing."""
     return _PLAIN_VALUE.fullmatch(value) is not None
 
 

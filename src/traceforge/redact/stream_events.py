@@ -95,7 +95,7 @@ def _parse_event(data: bytes) -> Any:  # noqa: ANN401 (any JSON)
 
 
 def _close_event(data: bytes, start: int, end: int) -> StreamEvent | None:
-    """The value of a text that was cut off, as far as it came; None where it is no beginning of a JSON value."""
+    """The value of a text that was cut off, as far as it came; None where it does not begin like a JSON value."""
     if data.startswith(b"[DONE]", start):
         return None
     for text, closing in _list_endings(data[start:end]):

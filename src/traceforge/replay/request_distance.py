@@ -40,7 +40,7 @@ class PromptLikeness(IntEnum):
 
 
 class RequestDistance(NamedTuple):
-    """Smaller is nearer."""
+    """How much two requests differ: the smaller, the nearer."""
 
     prompt: PromptLikeness
     has_other_model: bool

@@ -74,7 +74,7 @@ class RedactedBody(NamedTuple):
 def read_request(redactor: Redactor, data: bytes, media_type: str, encodings: str) -> RedactedBody:
     """Redact and parse the body of a request.
 
-    A body that is not encoded as its `content-encoding` says is not parsed: nobody knows how the provider reads it.
+    A body that is not encoded as its `content-encoding` says is not parsed: providers may read it differently.
     """
     decoded = decode_body(data, encodings) if encodings else DecodedBody(data, EncodingState.NONE)
     if decoded.state in UNREADABLE:

@@ -63,7 +63,7 @@ def separate_characters(text: str) -> str:
 
 
 def join_characters(text: str) -> str:
-    """Undo `separate_characters`."""
+    """The text as it was before `separate_characters`."""
     return text if text.isascii() else re.sub(_GAP, r"\1\2", text)
 
 

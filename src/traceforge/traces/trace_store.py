@@ -78,7 +78,7 @@ class TraceStore:
         *,
         oldest_first: bool = False,
     ) -> list[TraceRow]:
-        """Rows, newest first."""
+        """The rows of the index, newest first."""
         return self._with_index(lambda index: index.list_rows(trace_filter, limit, oldest_first=oldest_first))
 
     def count_traces(self, trace_filter: TraceFilter) -> int:
@@ -92,7 +92,7 @@ class TraceStore:
         return self._with_index(lambda index: index.search(query, trace_filter, limit))
 
     def list_sessions(self, limit: int = -1) -> list[TraceSession]:
-        """Every session, newest first."""
+        """The sessions of all traces, newest first."""
         return self._with_index(lambda index: index.list_sessions(limit))
 
     def session_rows(self, session_id: str) -> list[TraceRow]:

@@ -43,13 +43,13 @@ class StreamAssembler(ABC):
 
 
 def sse_frame(value: JSONObject, name: str = "") -> StreamFrame:
-    """One server-sent event."""
+    """The bytes of a server-sent event."""
     head = f"event: {name}\n".encode() if name else b""
     return StreamFrame(head + b"data: " + ecmascript_bytes(value) + b"\n\n")
 
 
 def line_frame(value: JSONObject) -> StreamFrame:
-    """One line of NDJSON."""
+    """The bytes of a line of NDJSON."""
     return StreamFrame(ecmascript_bytes(value) + b"\n")
 
 

@@ -38,7 +38,7 @@ def _find_safe_url(transport: Any, request: Any) -> str:
 
 
 def _find_url(transport: Any, request: Any) -> str:
-    """The URL as it is sent: the extension `target` stands in for its path and query."""
+    """The URL as it is sent: the extension `target` replaces its path and query."""
     target = getattr(request, "extensions", {}).get("target")
     url = str(request.url)
     if target:

@@ -143,7 +143,7 @@ def _ignore_end() -> None:
 class _PlaybackSocket(io.RawIOBase):
     """What the standard library takes for a socket: chunks, each in its time, and then the end.
 
-    `on_end` is called once, when somebody reads on after the last chunk.
+    `on_end` is called once, at the first read after the last chunk.
     """
 
     def __init__(self, chunks: list[tuple[float, bytes]], on_end: Callable[[], None]) -> None:

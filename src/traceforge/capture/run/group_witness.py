@@ -36,7 +36,7 @@ class GroupWitness:
         return was_sent
 
     def close(self) -> None:
-        """End the process."""
+        """End the process that receives the signals of the group."""
         if self.pid:
             with suppress(OSError):
                 os.kill(self.pid, signal.SIGKILL)

@@ -26,7 +26,7 @@ _TCP_FILES = ("/proc/net/tcp", "/proc/net/tcp6")
 
 
 class ConnectionOrigin(NamedTuple):
-    """Who made a connection."""
+    """The test and the program that made a connection."""
 
     scope: str = ""  # the test
     program: str = ""

@@ -180,7 +180,7 @@ def _seal_thread(ports: Collection[int], *, wants_listener: bool) -> tuple[int, 
 
 
 def _landlock_version(libc: ctypes.CDLL) -> int:
-    """Negative where there is no Landlock."""
+    """The version of Landlock that the kernel has; negative where it has none."""
     return int(libc.syscall(_CREATE_RULESET, None, ctypes.c_size_t(0), ctypes.c_uint32(_ASK_VERSION)))
 
 

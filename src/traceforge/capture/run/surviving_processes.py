@@ -37,7 +37,7 @@ class CommandDescendants:
             _adopt_orphans(False)
 
     def reap_orphans(self, *waited_for: int) -> None:
-        """Take the exit codes of processes whose parents have ended, except those that somebody waits for."""
+        """Take the exit codes of processes whose parents have ended; those of `waited_for` are left to the caller."""
         if self._is_known:
             for pid in _list_children(os.getpid()):
                 if pid not in waited_for and pid not in self._others:

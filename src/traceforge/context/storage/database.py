@@ -334,7 +334,7 @@ def _engine(url: URL) -> Engine:
 
 
 def _close_returned(connection: DBAPIConnection | None, _: ConnectionPoolEntry) -> None:
-    """Close a connection that comes back to a pool which nobody uses any more."""
+    """Close a connection that a thread returns to the pool after the store was closed."""
     if connection is not None:
         connection.close()
 

@@ -1,1 +1,1 @@
-"""One step a file."""
+"""The migrations of the database: each file is one step."""
