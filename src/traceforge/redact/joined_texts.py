@@ -98,7 +98,7 @@ class _Node:
         return node
 
 
-def collect_texts(values: Sequence[Any]) -> list[JoinedText]:
+def join_texts_by_place(values: Sequence[Any]) -> list[JoinedText]:
     """Every string of the events, those of the same place together."""
     root = _Node((), ())
     for number, value in enumerate(values):
@@ -144,7 +144,7 @@ def _collect(value: Any, node: _Node, event: int) -> None:  # noqa: ANN401 (any 
 
 def redact_joined_texts(finder: SecretFinder, values: Sequence[Any]) -> tuple[set[int], list[Redaction]]:
     """Clean every text that goes on over events, in their parsed values; which events changed, and the log."""
-    texts = collect_texts(values)
+    texts = join_texts_by_place(values)
     runs = _list_runs(texts)
     steps = [
         [text for text in texts if len(text.parts) > 1 and (text.is_known or _is_varying(text.parts))],

@@ -13,7 +13,7 @@ from typing import Any
 
 from traceforge.canon import DEPTH_MAX, json_bytes, try_parse_json
 from traceforge.exchange import Chunk
-from traceforge.redact.joined_texts import collect_texts
+from traceforge.redact.joined_texts import join_texts_by_place
 from traceforge.redact.redactions import REDACTED, Redaction
 from traceforge.redact.stream_events import find_events
 from traceforge.redact.text_edits import ByteEdit, apply_edits
@@ -97,7 +97,7 @@ def _checked_depths(depths: Iterator[int], data: bytes) -> list[int]:
 def _find_part_depths(values: list[Any]) -> PartDepths:
     """The depths in texts that several events share: each text is parsed as a whole."""
     part_depths: PartDepths = {}
-    for text in collect_texts(values):
+    for text in join_texts_by_place(values):
         if text.is_known and len(text.parts) > 1 and REDACTED in text.joined:
             depths = iter(list(_depths_in_text(text.joined)))
             for part in text.parts:

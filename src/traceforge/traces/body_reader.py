@@ -295,7 +295,9 @@ def _redact_answer(redactor: Redactor, answer: ParsedResponse) -> tuple[ParsedRe
         answer.unified, DEPTH_MAX - TRACE_DEPTH
     ):
         answer = answer._replace(ending=ResponseEnding.RAW, body=None, unified=None)
-    joined = collect_texts(answer.unified) - collect_texts(answer.body)  # The unified view joins parts of the body.
+    joined = collect_strings(answer.unified) - collect_strings(
+        answer.body
+    )  # The unified view joins parts of the body.
     if not redactor.redact_json([answer.body, answer.error, *joined]).log:
         return answer, []
     body, unified, error = (redactor.redact_json(part) for part in (answer.body, answer.unified, answer.error))
@@ -305,7 +307,7 @@ def _redact_answer(redactor: Redactor, answer: ParsedResponse) -> tuple[ParsedRe
     return redacted, body.log or unified.log or error.log
 
 
-def collect_texts(value: JSON) -> set[str]:
+def collect_strings(value: JSON) -> set[str]:
     """Every text in a value."""
     texts: set[str] = set()
     todo: list[Any] = [value]

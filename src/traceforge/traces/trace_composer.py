@@ -15,7 +15,7 @@ from traceforge.errors import InvalidFile
 from traceforge.exchange import CallOutcome, Exchange, Headers, find_header
 from traceforge.redact.redactions import REDACTED, Redaction
 from traceforge.redact.redactor import Redactor
-from traceforge.traces.body_reader import RedactedBody, collect_texts, find_echoes, read_request, read_response
+from traceforge.traces.body_reader import RedactedBody, collect_strings, find_echoes, read_request, read_response
 from traceforge.traces.chunk_file import write_chunks
 from traceforge.traces.trace_format import SCHEMA_VERSION, write_parsed_trace
 from traceforge.traces.trace_summary import StoredTrace, summarize_trace
@@ -268,8 +268,8 @@ class TraceComposer:
 def _redact_view(redactor: Redactor, view: JSONObject, body: JSON) -> JSONObject:
     """Redact texts that decoding joined: a secret may be divided in the body and whole in the view."""
     members = body if isinstance(body, dict) else {}
-    new = collect_texts([value for name, value in view.items() if value is not members.get(name)])
-    if not new or not redactor.find_secrets("\0".join(new - collect_texts(body))):
+    new = collect_strings([value for name, value in view.items() if value is not members.get(name)])
+    if not new or not redactor.find_secrets("\0".join(new - collect_strings(body))):
         return view
     redacted = redactor.redact_json(view).value
     assert isinstance(redacted, dict)
