@@ -24,6 +24,7 @@ from flows.gate_cases import (
     own_recordings,
     policy,
     processes,
+    pytest_files,
     redacted,
     request_changes,
     same_requests,
@@ -35,7 +36,7 @@ from support.gate_case import PROXY, Case
 
 MODULES = (
     request_changes, same_requests, addresses, sdks, counts, skipped_tests, policy, builds, checkouts, redacted,
-    processes, machines, own_recordings,
+    processes, machines, own_recordings, pytest_files,
 )  # fmt: skip
 GREEN_SAMPLE = (same_requests.__name__, counts.__name__, machines.__name__)
 BY_PROXY = (request_changes.__name__, same_requests.__name__)  # whose sample has a case in the proxy too

@@ -235,8 +235,10 @@ def is_worker(config: pytest.Config) -> bool:
 
 
 def runs_tests(config: pytest.Config) -> bool:
-    """Whether this process runs tests itself. The one that starts pytest-xdist's workers does not."""
-    starts_workers = any(config.getoption(name, None) for name in ("numprocesses", "tx"))
+    """Whether this process runs tests itself. The one that starts pytest-xdist's workers does not: it distributes
+    tests and has processes to run them, as `-n` sets; one of the two alone (`--tx`, `--dist`) starts none.
+    """
+    starts_workers = config.getoption("dist", "no") != "no" and bool(config.getoption("tx", None))
     return is_worker(config) or not starts_workers
 
 

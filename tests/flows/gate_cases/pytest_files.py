@@ -1,0 +1,64 @@
+"""Files of a pull request that steer pytest: its settings and its cache."""
+
+# ruff: noqa: E501  # A row of a table is a line.
+
+from __future__ import annotations
+
+from support.gate_case import (
+    PYTEST,
+    TEST,
+    XDIST,
+    Append,
+    Case,
+    Replace,
+    Step,
+    Write,
+    green,
+    not_green,
+    red,
+)
+
+CHAT, CONFTEST = "chat_tests.py", "conftest.py"
+CHANGED = Replace(CHAT, "Where is my parcel?", "Where is my package?")
+CI = {"CI": "true"}
+
+
+def _settings(addopts: str, *lines: str) -> Step:
+    return Write(
+        "pytest.ini", "\n".join(("[pytest]", "python_files = *_tests.py", f"addopts = {addopts}", *lines, ""))
+    )
+
+
+def _hidden(name: str, *steps: Step) -> Case:
+    """A changed prompt in a test that a file leaves out."""
+    return not_green(
+        name, CHANGED, *steps, says="test_chat did not run|GT3", variables=CI, ways=(TEST, PYTEST, XDIST)
+    )
+
+
+LEFT_OUT = [
+    _hidden("the settings of pytest run what failed last, and the cache names another test", _settings("--lf"),
+            Write(".pytest_cache/v/cache/lastfailed", f'{{"{CHAT}::test_stream": true}}')),
+    _hidden("the settings of pytest override the names of tests", _settings("-o python_functions=test_[!c]*")),
+    _hidden("the settings of pytest deselect a test", _settings(f"--deselect {CHAT}::test_chat")),
+    _hidden("the settings of pytest select by a marker", _settings("-m kept", "markers = kept"),
+            Replace(CHAT, "import desk\n", "import pytest\n\nimport desk\n"),
+            Replace(CHAT, "def test_stream", "@pytest.mark.kept\ndef test_stream")),
+    _hidden("a test has a name in other letters, and is deselected", _settings("-k 'not test_chat'"),
+            Replace(CHAT, "def test_chat", "def test_\N{FULLWIDTH LATIN SMALL LETTER C}hat")),
+    _hidden("a plugin of the project drops a test", Append(CONFTEST, "\n\npytest_plugins = ['dropping']\n"),
+            Write("dropping.py", "def pytest_collection_modifyitems(items):\n"
+                  "    items[:] = [item for item in items if item.name != 'test_chat']\n")),
+]  # fmt: skip
+
+PROCESSES = [
+    red("the settings of pytest name processes that nothing is distributed to", CHANGED, _settings("--tx popen"), ways=(PYTEST, TEST)),
+    green("unchanged tests run with processes that nothing is distributed to", _settings("--tx popen"), ways=(PYTEST, TEST)),
+    green("unchanged tests run with a way to distribute them and no processes", _settings("--dist loadscope"), ways=(PYTEST, TEST)),
+]  # fmt: skip
+
+
+CASES = {
+    "a test that a file leaves out": LEFT_OUT,
+    "the processes of pytest": PROCESSES,
+}
