@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
@@ -192,3 +193,19 @@ def test_base_works_in_a_shallow_clone_and_in_a_subfolder(project: Project, tmp_
     rebuild_manifest(str(subfolder / ".ai-snapshots"))
     result = traceforge("verify", "--base", "HEAD", cwd=subfolder)
     assert (1, True) == (result.code, "AP7" in result.out)
+
+
+def test_an_older_state_of_a_tree_is_a_finding_in_another_folder_too(project: Project, tmp_path: Path) -> None:
+    """Its approvals are those that the commit has elsewhere, and not all of them. A tree may be copied as it is."""
+    shutil.copytree(project.root, tmp_path / "old")
+    project.approve(record_change("one", "It was."))
+    project.commit()
+    suite, copied = project.folder / "suite", project.folder / "copied"
+    shutil.copytree(tmp_path / "old", suite / ".ai-snapshots")
+    shutil.copytree(project.root, copied / ".ai-snapshots")
+
+    refused = traceforge("verify", "--base", "main", cwd=suite)
+
+    message = "AP7 this is an older state of .ai-snapshots: it lacks an approval that main has there"
+    assert (1, True) == (refused.code, message in refused.out), refused
+    assert 0 == traceforge("verify", "--base", "main", cwd=copied).code

@@ -2,7 +2,7 @@
 
 In: the snapshots and the settings of a project now, and those of a commit, read from Git. Out: a finding for every
 snapshot and every setting that differs without a new approval. Never: checks that commit out, fetches anything, or
-trusts an approval that the commit already has: bringing an old state back needs a new approval.
+trusts an approval that the commit already has, here or in another folder: bringing an old state back needs a new one.
 
 A file with the bytes that it had in the commit is not read from Git: its name is the digest of its content.
 """
@@ -45,7 +45,13 @@ from traceforge.snapshots.tree.approval_check import load_signature_check
 from traceforge.snapshots.tree.build_base import BuildBase, find_build_base, not_in_clone
 from traceforge.snapshots.tree.git_commands import GitUnavailable
 from traceforge.snapshots.tree.git_objects import GitObjects, blob_id
-from traceforge.snapshots.tree.removed_trees import BASE_RULE, find_removed_trees, list_tree_blobs, list_tree_files
+from traceforge.snapshots.tree.removed_trees import (
+    BASE_RULE,
+    find_copied_states,
+    find_removed_trees,
+    list_tree_blobs,
+    list_tree_files,
+)
 
 _HINT = (
     "Restore it: git checkout COMMIT -- .ai-snapshots; or record and approve the change. After git revert, approve "
@@ -198,6 +204,8 @@ def _check_tree(
         return  # Its last snapshot was removed with an approval.
     approvals = load_approvals(root)
     new_approvals = [stored_approval for stored_approval in approvals if stored_approval.file not in before.approvals]
+    if approvals and not before.approvals:
+        yield from find_copied_states(objects, base, root, {stored_approval.file for stored_approval in approvals})
     new_states = {
         (change.id, change.after) for stored_approval in new_approvals for change in stored_approval.approval.changes
     }

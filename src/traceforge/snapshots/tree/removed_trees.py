@@ -1,4 +1,5 @@
-"""Snapshot trees that a commit has and the checkout lacks: without its tree, nothing of a project is compared.
+"""Snapshot trees that a commit has and the checkout lacks: without its tree, nothing of a project is compared. And
+new trees that are an older state of one of them.
 
 In: a repository, a commit and the files and folders whose tests run. Out: a finding for each tree that is gone, in
 one of the folders, above it or below it. Never: reports a tree without snapshots, whose last one was removed with an
@@ -8,7 +9,7 @@ approval, or one that was moved with all its approvals to where the tests run.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Sequence, Set
 
 from traceforge.config import SNAPSHOTS_DIR, find_repository
 from traceforge.findings import Finding, printable_name
@@ -19,6 +20,7 @@ from traceforge.snapshots.tree.git_objects import GitObjects
 from traceforge.snapshots.tree.suite_folders import may_have_tests
 
 BASE_RULE = "AP7"
+_COPIED_HINT = "Copy that tree with all its approvals, or remove this one, and record and approve its calls anew."
 _HINT = 'Restore it from that commit, or remove its snapshots one by one: traceforge snapshot rm ID --reason "…"'
 
 
@@ -63,6 +65,20 @@ def find_removed_trees(
             path = os.path.relpath(os.path.join(repository, tree), os.path.join(project, SNAPSHOTS_DIR))
             message = f"{printable_name(tree)} was removed since {base.name}, with all its snapshots"
             yield Finding(path, "", BASE_RULE, message, _HINT)
+
+
+def find_copied_states(objects: GitObjects, base: BuildBase, root: str, approvals: Set[str]) -> Iterator[Finding]:
+    """Other trees of the commit of which a new tree, `root`, is an older state: it has some of their approvals. One
+    that was moved or copied as it is in the commit has all of them.
+    """
+    for tree in _list_trees(find_repository(os.path.dirname(root)), base.commit):
+        folder = objects.list_folder(f"{base.commit}:{tree}/{tree_layout.APPROVALS_DIR}") or {}
+        names = {f"{tree_layout.APPROVALS_DIR}/{name}" for name in folder}
+        missing = len(names - approvals)
+        if missing and names & approvals:
+            lacks = "an approval" if missing == 1 else f"{missing} approvals"
+            message = f"this is an older state of {printable_name(tree)}: it lacks {lacks} that {base.name} has there"
+            yield Finding(tree_layout.APPROVALS_DIR, "", BASE_RULE, message, _COPIED_HINT)
 
 
 def has_snapshots(files: dict[str, str]) -> bool:
