@@ -1,15 +1,23 @@
-"""Files of a pull request that steer pytest: its settings and its cache."""
+"""Files of a pull request that steer pytest: its settings, its cache, and snapshots beside a test."""
 
 # ruff: noqa: E501  # A row of a table is a line.
 
 from __future__ import annotations
 
+import shutil
+import sys
+
+from flows.gate_cases.checkouts import APPROVE_ALL
 from support.gate_case import (
+    CONFIG,
     PYTEST,
+    SNAPSHOTS,
     TEST,
     XDIST,
     Append,
     Case,
+    Checkout,
+    Command,
     Replace,
     Step,
     Write,
@@ -58,7 +66,31 @@ PROCESSES = [
 ]  # fmt: skip
 
 
+PARCEL = "suite/parcel_tests.py"
+RECORD_SUITE = Command(("record", "--", sys.executable, "-m", "pytest", "-q", "suite"))
+
+
+def _copy_old_tree(checkout: Checkout) -> None:
+    """Approve a prompt, then another one; bring back the first, and beside its test what was approved then."""
+    old_tree = checkout.folder.parent / "old"
+    Write(PARCEL, "import desk\n\n\ndef test_parcel():\n    assert desk.ask('Where is it?')\n")(checkout)
+    RECORD_SUITE(checkout)
+    APPROVE_ALL(checkout)
+    shutil.copytree(checkout.folder / SNAPSHOTS, old_tree)
+    Replace(PARCEL, "Where is it?", "Where is it now?")(checkout)
+    RECORD_SUITE(checkout)
+    APPROVE_ALL(checkout)
+    Replace(PARCEL, "Where is it now?", "Where is it?")(checkout)
+    old_tree.rename(checkout.folder / "suite" / SNAPSHOTS)
+    shutil.copy(checkout.folder / CONFIG, checkout.folder / "suite")
+
+
+TREES = [
+    red("a copy of old snapshots beside a test takes it over", _copy_old_tree, more="suite", says="GT3", ways=(TEST, PYTEST)),
+]  # fmt: skip
+
 CASES = {
     "a test that a file leaves out": LEFT_OUT,
     "the processes of pytest": PROCESSES,
+    "snapshots beside a test": TREES,
 }

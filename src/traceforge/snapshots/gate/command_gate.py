@@ -109,7 +109,7 @@ def run_test(
     imports = refuse_imports()
     run = run_command(command, loaded, NullRecorder(), environ, with_proxy=True, replay=replay, offline=True)
     verdict = _judge_project(
-        snapshots, run, nested.select_events(run.suite, None), asked_files, allow_unused=allow_unused
+        snapshots, run, nested.select_events(run.suite, snapshots), asked_files, allow_unused=allow_unused
     )
     verdicts = [verdict, *_judge_nested(nested, run, allow_unused=allow_unused)]
     findings = [finding for verdict in verdicts for finding in verdict.findings]
@@ -181,7 +181,7 @@ def _judge_nested(nested: NestedProjects, run: CommandRun, *, allow_unused: bool
         if problems:
             yield _ProjectVerdict([project.name_finding(GateFinding(finding, 0)) for finding in problems])
             continue
-        suite = nested.select_events(run.suite, project)
+        suite = nested.select_events(run.suite, snapshots, project)
         verdict = _judge_project(snapshots, run, suite, project.asked_files, allow_unused=allow_unused)
         yield verdict._replace(
             findings=list(map(project.name_finding, verdict.findings)),

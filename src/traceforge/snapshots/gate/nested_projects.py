@@ -40,7 +40,7 @@ from traceforge.snapshots.tree.approval_chain import ApprovalChain
 from traceforge.snapshots.tree.approved_calls import ApprovedCall
 from traceforge.snapshots.tree.base_commit import BaseCheck, check_against_base, has_tree_of_base
 from traceforge.snapshots.tree.project_snapshots import ProjectSnapshots, open_snapshots
-from traceforge.snapshots.tree.run_scopes import find_scope_file
+from traceforge.snapshots.tree.run_scopes import find_scope_file, is_test_scope
 from traceforge.snapshots.tree.suite_folders import list_subfolders
 
 _SIGN_HINT = 'Set "approvals": { "require_signed": true } there too, and approve it with a signature.'
@@ -234,14 +234,24 @@ class NestedProjects:
         owners = map(self.find_owner, {*suite.collected, *suite.tests, *suite.scope_starts})
         return {owner.folder for owner in owners if owner is not None}
 
-    def select_events(self, suite: SuiteEvents, owner: NestedProject | None) -> SuiteEvents:
-        """The events of the scopes that belong to a project, with the names that they have in its folder."""
+    def select_events(
+        self, suite: SuiteEvents, snapshots: ProjectSnapshots, owner: NestedProject | None = None
+    ) -> SuiteEvents:
+        """The events of the scopes that belong to a project with these snapshots, by the names that they have in its
+        folder; and of tests that a project below has taken over, though this one still has approved calls of theirs.
+        """
         if not self.projects:
             return suite
-        name_scope = owner.snapshots.player.name_scope if owner is not None else str
+        name_scope = snapshots.player.name_scope
+        approved = {turn.scope for call in snapshots.approved_calls for turn in call.turns}
+
+        def is_taken_over(scope: str) -> bool:
+            nearest = self.find_owner(scope) if is_test_scope(scope) and name_scope(scope) in approved else None
+            return nearest is not None and (owner is None or is_below(nearest.folder, owner.folder))
 
         def select(scopes: Iterable[str]) -> Iterator[tuple[str, str]]:
-            return ((name_scope(scope), scope) for scope in scopes if self.find_owner(scope) is owner)
+            chosen = (scope for scope in scopes if self.find_owner(scope) is owner or is_taken_over(scope))
+            return ((name_scope(scope), scope) for scope in chosen)
 
         return replace(
             suite,
