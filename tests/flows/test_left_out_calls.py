@@ -194,6 +194,23 @@ def test_a_moved_folder_of_tests_is_green(site: Site) -> None:
 
 
 @pytest.mark.slow
+def test_another_root_of_pytest_is_green(site: Site) -> None:
+    """The same tests have other node ids, and the report says which files are meant."""
+    base = commit(site.folder)
+    write(site.folder, {"tests/pytest.ini": "[pytest]\npythonpath = ..\n"})
+    variables = pull_request(site, base)
+
+    tested = site.run("test", *site.pytest("tests"), **variables)
+    plugged = site.plugin(**variables)
+
+    note = (
+        "law/test_law.py: approved as tests/law/test_law.py; a pytest.ini or --rootdir names it from another folder"
+    )
+    assert (0, True) == (tested.code, note in tested.err), tested
+    assert (0, True) == (plugged.code, note in plugged.out), plugged
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("option", ["--help", "--markers", "--fixtures"])
 def test_a_file_with_which_pytest_only_prints_is_not_green_in_a_build(site: Site, option: str) -> None:
     """The command line may say so, and a developer's own file."""

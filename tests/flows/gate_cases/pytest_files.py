@@ -1,4 +1,4 @@
-"""Files of a pull request that steer pytest: its settings, its cache, and snapshots beside a test."""
+"""Files of a pull request that steer pytest: its settings, its cache, its root, and snapshots beside a test."""
 
 # ruff: noqa: E501  # A row of a table is a line.
 
@@ -85,12 +85,26 @@ def _copy_old_tree(checkout: Checkout) -> None:
     shutil.copy(checkout.folder / CONFIG, checkout.folder / "suite")
 
 
+def _move_root_up(checkout: Checkout) -> None:
+    (checkout.folder / "pytest.ini").rename(checkout.folder.parent / "pytest.ini")
+
+
 TREES = [
     red("a copy of old snapshots beside a test takes it over", _copy_old_tree, more="suite", says="GT3", ways=(TEST, PYTEST)),
+]  # fmt: skip
+
+ROOTS = [
+    green("the root of pytest is the folder above now", _move_root_up, variables=CI, ways=(TEST, PYTEST)),
+    not_green("the root of pytest is the folder above now, and a prompt changed", _move_root_up, CHANGED, variables=CI, says="GT[12]",
+              ways=(TEST, PYTEST)),
+    not_green("the root of pytest is the folder above now, and a test makes no call", _move_root_up,
+              Replace(CHAT, 'assert desk.ask("Where is my parcel?")', "assert desk"), variables=CI, says="test_chat did not run|GT3",
+              ways=(TEST, PYTEST)),
 ]  # fmt: skip
 
 CASES = {
     "a test that a file leaves out": LEFT_OUT,
     "the processes of pytest": PROCESSES,
     "snapshots beside a test": TREES,
+    "another root of pytest": ROOTS,
 }

@@ -34,7 +34,12 @@ from traceforge.snapshots.tree.call_counts import (
     ScopeState,
     find_count_rule,
 )
-from traceforge.snapshots.tree.run_scopes import is_command_scope, is_shared_scope, is_test_scope
+from traceforge.snapshots.tree.run_scopes import (
+    find_scope_file,
+    is_command_scope,
+    is_shared_scope,
+    is_test_scope,
+)
 from traceforge.wildcards import names_test
 from traceforge.wire.dialects import decode_request
 
@@ -58,6 +63,10 @@ _HEADER_HINT = "Undo it, or record and approve it; if no answer depends on this 
 _UPSTREAM_HINT = "Undo it, or record and approve it; if both give the same answers, declare it: {setting}"
 _CALLS_HINT = "Undo the edit, or record and approve it; if it is meant to differ: test.may_repeat or test.may_vary."
 _SKIPPED_HINT = "Run it, or list it in test.may_skip."
+_RENAMED = (
+    "approved as {}; a pytest.ini or --rootdir names it from another folder now, and settings that name its tests do "
+    "not apply"
+)
 _REFUSED_HINTS = {
     "remote": "Replace it by a server on loopback, or switch it off in tests; to ignore it: test.ignore_hosts.",
     "port": 'Allow the port in test.allow_ports; for servers that take any free port, "32768-60999".',
@@ -360,14 +369,25 @@ def _find_text(message: JSON) -> str:
     return content if isinstance(content, str) else ""
 
 
-def describe_moved_calls(moves: Iterable[CountDifference]) -> list[str]:
+def describe_moved_calls(moves: Sequence[CountDifference], renamed_tests: Mapping[str, str]) -> list[str]:
     """Calls that are made in another place than they were approved with; not those of a command, whose words differ
-    from one run to the next.
+    from one run to the next. `renamed_tests`: see `find_renamed_tests`; a line for each of their files is enough.
     """
+    approved_names = {name: approved for approved, name in renamed_tests.items()}
+    moved_scopes = {difference.scope for difference in moves}
+    files = {
+        find_scope_file(name): find_scope_file(approved)
+        for name, approved in approved_names.items()
+        if name in moved_scopes
+    }
     return [
-        f"{difference.scope}: {difference.call.id} {_describe_count(difference)}"
-        for difference in moves
-        if is_test_scope(difference.scope) or is_shared_scope(difference.scope)
+        *(f"{file}: {_RENAMED.format(approved)}" for file, approved in sorted(files.items())),
+        *(
+            f"{difference.scope}: {difference.call.id} {_describe_count(difference)}"
+            for difference in moves
+            if difference.scope not in approved_names
+            and (is_test_scope(difference.scope) or is_shared_scope(difference.scope))
+        ),
     ]
 
 

@@ -8,7 +8,7 @@ several what only all of them know, such as a snapshot that no test asks for.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from msgspec import Struct, field, to_builtins
@@ -33,7 +33,7 @@ from traceforge.snapshots.gate.gate_findings import (
 from traceforge.snapshots.tree.approved_calls import REQUEST_GATE
 from traceforge.snapshots.tree.call_counts import FAILED, PASSED, CountedRun, compare_counts, merge_worker_counts
 from traceforge.snapshots.tree.project_snapshots import ProjectSnapshots, make_run_scopes
-from traceforge.snapshots.tree.run_scopes import RunScopes, is_test_scope
+from traceforge.snapshots.tree.run_scopes import RunScopes, find_renamed_tests, is_test_scope
 
 if TYPE_CHECKING:
     from traceforge.replay.unmatched import UnmatchedRequest
@@ -219,7 +219,10 @@ def judge_run(
     command = snapshots.player.default_scope
     run_scopes = make_run_scopes(snapshots.loaded, {*tests, command}, observations.gone_cases)
     outcomes = observations.list_outcomes(tests, command if command_passed else "")
-    if _is_partial(snapshots, tests, run_scopes):  # Perhaps not every conftest.py was imported.
+    renamed_tests = find_renamed_tests(
+        {turn.scope for call in snapshots.approved_calls for turn in call.turns}, tests
+    )
+    if _is_partial(snapshots, {*tests, *renamed_tests}, run_scopes):  # Perhaps not every conftest.py was imported.
         outcomes.pop(START, None)
     counted_run = CountedRun(
         observations.last_use_counts,
@@ -239,12 +242,12 @@ def judge_run(
     counts = compare_counts(counted_calls, snapshots.player.request_keys, counted_run)
     findings += find_changed_counts(counts.differences)
     skipped = find_skipped(snapshots.approved_calls, tests, config.test.may_skip)
-    observations.moved_calls = describe_moved_calls(counts.moves)
+    observations.moved_calls = describe_moved_calls(counts.moves, renamed_tests)
     unseen = [Finding(OUTSIDE_TESTS, "", IO, message, hint) for message, hint in dict.fromkeys(observations.unseen)]
     return RunJudgement(findings, [*unseen, *_find_uncompared(snapshots, observations), *skipped])
 
 
-def _is_partial(snapshots: ProjectSnapshots, tests: Mapping[str, str], run_scopes: RunScopes) -> bool:
+def _is_partial(snapshots: ProjectSnapshots, tests: Collection[str], run_scopes: RunScopes) -> bool:
     """Whether tests with approved calls did not run, although they exist."""
     scopes = {turn.scope for call in snapshots.approved_calls for turn in call.turns}
     return any(is_test_scope(scope) and scope not in tests and not run_scopes.is_removed(scope) for scope in scopes)

@@ -21,9 +21,15 @@ from traceforge.snapshots.gate.gate_findings import describe_calls
 from traceforge.snapshots.gate.gate_judgement import RunObservations
 from traceforge.snapshots.tree.approved_calls import ApprovedCall
 from traceforge.snapshots.tree.base_commit import find_gone_files
-from traceforge.snapshots.tree.call_counts import FAILED
+from traceforge.snapshots.tree.call_counts import FAILED, PASSED
 from traceforge.snapshots.tree.project_snapshots import ProjectSnapshots, make_run_scopes
-from traceforge.snapshots.tree.run_scopes import find_scope_file, is_command_scope, is_shared_scope, is_test_scope
+from traceforge.snapshots.tree.run_scopes import (
+    find_renamed_tests,
+    find_scope_file,
+    is_command_scope,
+    is_shared_scope,
+    is_test_scope,
+)
 from traceforge.snapshots.tree.suite_folders import list_subfolders
 from traceforge.wildcards import names_test
 
@@ -79,10 +85,13 @@ def find_unselected_tests(
     run_scopes = make_run_scopes(snapshots.loaded, {*tests})
     skipped_modules = tuple(f"{name}::" for name in tests if "::" not in name)
     gone_names: dict[str, None] = {}
-    for scope, approved_calls in sorted(_list_calls(snapshots).items()):
+    calls_by_scope = _list_calls(snapshots)
+    renamed_tests = find_renamed_tests(calls_by_scope, tests)
+    for scope, approved_calls in sorted(calls_by_scope.items()):
         if (
             scope in outcomes
             or not scope
+            or _ran_as(renamed_tests.get(scope, ""), tests, approved_calls, snapshots, observations)
             or is_command_scope(scope)
             or scope.startswith(skipped_modules)
             or run_scopes.is_removed(scope)
@@ -105,6 +114,23 @@ def find_unselected_tests(
             yield Finding(scope, "", IO, message, _HINT)
     for name in gone_names:
         yield Finding(name, "", IO, f"{name} is gone, and its approved calls were not compared", _GONE_HINT)
+
+
+def _ran_as(
+    name: str,
+    tests: Mapping[str, str],
+    approved_calls: Iterable[ApprovedCall],
+    snapshots: ProjectSnapshots,
+    observations: RunObservations,
+) -> bool:
+    """Whether a test ran whole under another name, which it has in another root of pytest, and asked what was
+    approved.
+    """
+    if tests.get(name) != PASSED:
+        return False
+    keys = snapshots.player.request_keys
+    asked = {keys.get(call_id, call_id) for scope, call_id, _ in observations.uses if scope == name}
+    return all(keys.get(call.id, call.id) in asked for call in approved_calls)
 
 
 def find_failed_tests(

@@ -12,6 +12,7 @@ from __future__ import annotations
 import os
 import re
 import shlex
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Sequence
 from functools import lru_cache
 
@@ -61,6 +62,27 @@ def find_scope_file(scope: str) -> str:
         return ""
     node = match["node"] or match["name"].rpartition("::")[0]
     return node.partition("::")[0]
+
+
+def find_renamed_tests(approved: Collection[str], ran: Collection[str]) -> dict[str, str]:
+    """Tests that ran under the name that they have in another root of pytest, by the name they were approved with:
+    `tests/test_a.py::test_b` is `test_a.py::test_b` where there is a `tests/pytest.ini`. Only where no other fits.
+    """
+    names: dict[str, list[str]] = {}
+    for test in filter(is_test_scope, {*ran} - {*approved}):
+        names.setdefault(test.partition("::")[2], []).append(test)
+    pairs = [
+        (scope, test)
+        for scope in filter(is_test_scope, {*approved} - {*ran})
+        for test in names.get(scope.partition("::")[2], ())
+        if _is_same_file(_file_of(scope), _file_of(test))
+    ]
+    uses = Counter(name for pair in pairs for name in pair)
+    return {scope: test for scope, test in pairs if uses[scope] == uses[test] == 1}
+
+
+def _is_same_file(file: str, other: str) -> bool:
+    return file.endswith(f"/{other}") or other.endswith(f"/{file}")
 
 
 def find_gone_cases(scopes: Iterable[str], collected: Collection[str]) -> list[str]:

@@ -7,7 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from traceforge.snapshots.tree.run_scopes import TESTS_LENGTH_MAX, RunScopes, find_scope_file, narrow_command
+from traceforge.snapshots.tree.run_scopes import (
+    TESTS_LENGTH_MAX,
+    RunScopes,
+    find_renamed_tests,
+    find_scope_file,
+    narrow_command,
+)
 
 
 @pytest.mark.parametrize(
@@ -76,3 +82,24 @@ def test_the_command_to_copy_is_short(
 def test_the_file_of_a_scope_is_that_of_its_test_or_fixture(scope: str, file: str) -> None:
     """The value of a parametrised fixture may contain any words."""
     assert file == find_scope_file(scope)
+
+
+@pytest.mark.parametrize(
+    ("approved", "ran", "renamed"),
+    [
+        (["tests/test_a.py::test_b"], ["test_a.py::test_b"], {"tests/test_a.py::test_b": "test_a.py::test_b"}),
+        (["a.py::T::test_b[1]"], ["x/y/a.py::T::test_b[1]"], {"a.py::T::test_b[1]": "x/y/a.py::T::test_b[1]"}),
+        (["tests/test_a.py::test_b"], ["test_a.py::test_c"], {}),  # another test
+        (["tests/test_a.py::test_b"], ["a.py::test_b"], {}),  # another file
+        (["tests/test_a.py::test_b"], ["tests/test_a.py::test_b", "test_a.py::test_b"], {}),  # it ran itself
+        (["tests/test_a.py::test_b", "test_a.py::test_b"], ["test_a.py::test_b"], {}),
+        (["test_a.py::test_b"], ["x/test_a.py::test_b", "y/test_a.py::test_b"], {}),  # nobody can say which
+        (["x/test_a.py::test_b", "y/test_a.py::test_b"], ["test_a.py::test_b"], {}),
+        (["@ session fixture tests::menu"], ["@ session fixture menu"], {}),
+    ],
+)  # fmt: skip
+def test_a_test_is_known_by_its_name_in_another_root(
+    approved: list[str], ran: list[str], renamed: dict[str, str]
+) -> None:
+    """If its file is the same, below or above the root of before, and no other test could be meant."""
+    assert renamed == find_renamed_tests(approved, ran)
