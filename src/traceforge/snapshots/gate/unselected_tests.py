@@ -12,6 +12,7 @@ compared.
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 
@@ -36,7 +37,8 @@ from traceforge.wildcards import names_test
 # Options of pytest and its common plugins that choose no tests. With any other option, the command may.
 HARMLESS_OPTIONS = frozenset(
     {
-        "-q", "-v", "-vv", "-s", "-l", "-x", "--exitfirst", "--maxfail", "--quiet", "--verbose", "--verbosity",
+        "--exitfirst", "--maxfail", "--quiet", "--verbose", "--verbosity", "-c", "--config-file", "--rootdir",
+        "--confcutdir", "--ff", "--failed-first", "--nf", "--new-first", "--log-level", "--log-cli-level",
         "--capture", "--tb", "--color", "--no-header", "--no-summary", "--show-capture", "--showlocals",
         "--junitxml", "--junit-xml", "--durations", "--strict-markers", "--strict-config", "--import-mode",
         "--basetemp", "--cov", "--cov-report", "--cov-config", "--cov-branch", "--cov-fail-under", "--cov-append",
@@ -46,13 +48,15 @@ HARMLESS_OPTIONS = frozenset(
 )  # fmt: skip
 OPTIONS_WITH_VALUE = frozenset(
     {
-        "--maxfail", "--verbosity", "--capture", "--tb", "--color", "--show-capture", "--junitxml", "--junit-xml",
+        "--maxfail", "--verbosity", "-c", "--config-file", "--rootdir", "--confcutdir", "--log-level",
+        "--log-cli-level", "--capture", "--tb", "--color", "--show-capture", "--junitxml", "--junit-xml",
         "--durations", "--import-mode", "--basetemp", "--cov-report", "--cov-config", "--cov-fail-under", "-n",
         "--numprocesses", "--dist", "--maxprocesses", "--timeout", "--asyncio-mode", "--traceforge", "-W", "--html",
     }
 )  # fmt: skip
 OPTIONS_WITH_OPTIONAL_VALUE = frozenset({"--cov"})  # The next word is their value, unless it is an option.
 SHORT_OPTIONS_WITH_TEXT = ("-r", "-n", "-W")  # such as -ra and -n2
+_FLAGS = re.compile("-[qvslx]+")  # such as -vv and -xq
 PYTEST_NAMES = frozenset({"pytest", "py.test"})
 
 AskedFiles = Mapping[str, bool]  # files that a command asks for, by their names in scopes: whether each is gone
@@ -247,7 +251,7 @@ def find_whole_paths(words: Sequence[str], folder: str) -> list[str] | None:
             if takes_next and not value and arguments:
                 arguments.pop(0)
         elif word.startswith("-"):
-            if not word.startswith(SHORT_OPTIONS_WITH_TEXT):
+            if not word.startswith(SHORT_OPTIONS_WITH_TEXT) and not _FLAGS.fullmatch(word):
                 return None
         elif "::" in word:
             return None
