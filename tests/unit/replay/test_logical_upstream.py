@@ -76,6 +76,9 @@ UPSTREAMS = {
     "http://8.8.8.8/api/chat": "8.8.8.8",
     "http://172.32.0.1/api/chat": "172.32.0.1",
     "http://[2001:db8::1]:8000/api/chat": "[2001:db8::1]:8000",
+    "http://llm.example.net/v1/messages": "llm.example.net/v1",
+    "https://llm.example.net/v1/messages": "llm.example.net/v1",  # Where TLS ends does not decide who answers.
+    "https://llm.example.net:80/v1/messages": "llm.example.net:80/v1",
     "https://discord.com/api/channels/1/messages": "discord.com",
     "https://bücher.example/v1/messages": "xn--bcher-kva.example/v1",
     "https://stra\u00dfe.example/v1/messages": "stra\u00dfe.example/v1",  # `strasse` for some clients only
