@@ -225,6 +225,23 @@ def test_a_file_with_which_pytest_only_prints_is_not_green_in_a_build(site: Site
         assert 0 == by_command.code, by_command
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("option", ["--collect-only", "--setup-only", "--setup-plan"])
+def test_a_file_with_which_no_test_runs_is_not_green_in_a_build(site: Site, option: str) -> None:
+    """Although the command chooses tests itself, so that nobody can know which ones are left out."""
+    write(site.folder, {"pytest.ini": f"{FILES['pytest.ini']}addopts = {option}\n"})
+    some = ("-k", "soup or law", "--color=no")
+
+    here = site.plugin(*some)
+    by_file = site.plugin(*some, CI="true")
+    by_command = site.plugin(option, *some, CI="true")
+    tested = site.run("test", *site.pytest(*some, "tests"), CI="true")
+
+    assert (0, 4, 0) == (here.code, by_file.code, by_command.code), (by_file, by_command)
+    assert "in addopts, and no test would run: remove it." in by_file.err
+    assert 0 != tested.code, tested
+
+
 CALL_BY_HAND = """from app import ask
 def pytest_cmdline_main(config):
     ask('Name a soup.')

@@ -45,14 +45,17 @@ WORKER_REPORT_KEY = "traceforge"  # in what a worker of pytest-xdist sends
 DIRECTORY: Any = getattr(pytest, "Directory", None)  # since pytest 8; before, each file looks for its project
 LATE_CALLS_KEY = "traceforge_late_calls"  # in what a worker gets: the file for what it asks after it has reported
 LATE_CALLS_FILE: pytest.StashKey[Path] = pytest.StashKey()
-# Options with which pytest prints something instead of running tests, by their names in the configuration.
-PRINTING_OPTIONS = {
+# Options with which pytest runs no test and exits with 0, by their names in the configuration.
+OPTIONS_WITHOUT_TESTS = {
     "help": ("-h", "--help"),
     "version": ("-V", "--version"),
     "markers": ("--markers",),
     "showfixtures": ("--fixtures", "--funcargs"),
     "show_fixtures_per_test": ("--fixtures-per-test",),
     "cacheshow": ("--cache-show",),
+    "collectonly": ("--co", "--collect-only"),
+    "setupplan": ("--setup-plan",),
+    "setuponly": ("--setup-plan", "--setup-only"),  # The first one sets the other.
 }
 # As pytest was started, before a plugin or a `conftest.py` of the project runs, which could make it look like another
 # build, or like none.
@@ -93,9 +96,10 @@ def pytest_cmdline_main(config: pytest.Config) -> None:
     """In CI, refuse a file of the project with which pytest exits with 0 and runs no test."""
     if not is_ci(LOADED_ENVIRONMENT) or is_worker(config):
         return
-    words = {*config.invocation_params.args, *LOADED_ENVIRONMENT.get("PYTEST_ADDOPTS", "").split()}
-    for name, options in PRINTING_OPTIONS.items():
-        if config.getoption(name, None) and not any(str(word).startswith(options) for word in words):
+    words = [*map(str, config.invocation_params.args), *LOADED_ENVIRONMENT.get("PYTEST_ADDOPTS", "").split()]
+    given = {word.partition("=")[0] for word in words} | {word[:2] for word in words if word[1:2] != "-"}
+    for name, options in OPTIONS_WITHOUT_TESTS.items():
+        if config.getoption(name, None) and given.isdisjoint(options):
             message = f"a file of the project sets {options[-1]} in addopts, and no test would run: remove it."
             raise pytest.UsageError(message)
 
