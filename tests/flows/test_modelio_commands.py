@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import subprocess
 import sys
 import textwrap
 from collections.abc import Iterator
@@ -176,6 +177,35 @@ def test_an_unwritable_output_is_an_error_before_the_command_runs(project: Path,
 
     assert (3, 3, before) == (busy.code, nowhere.code, server.served)
     assert "traceforge modelio recover r.json" in busy.err
+
+
+def test_a_finished_recording_is_replaced_only_with_force(project: Path, server: ModelServer) -> None:
+    """Without it, `record` does not run the command, and `from-traces` and `recover` write nothing."""
+    _write(project, "r.json", ("a", "Paris."))
+    before, served = (project / "r.json").read_bytes(), server.served
+    refused = _record(project, server, "r.json")
+    words = [("modelio", "from-traces", "--out", "r.json"), ("modelio", "recover", "r.json")]
+    refused_too = traceforge(*words[0], cwd=project)
+
+    assert ([3, 3], served) == ([refused.code, refused_too.code], server.served)
+    assert ["error TF204: r.json already exists"] * 2 == [
+        result.err.splitlines()[0] for result in (refused, refused_too)
+    ]
+    assert before == (project / "r.json").read_bytes()
+
+    ran = traceforge(
+        "modelio", "record", "--force", "--out", "r.json", "--", sys.executable, "app.py", cwd=project, URL=server.url
+    )
+    replaced = (project / "r.json").read_bytes()
+    assert (0, True) == (ran.code, replaced != before), ran.err
+    assert 0 == traceforge(*words[0], "--force", cwd=project).code
+    left = "import os; from traceforge.modelio import MockAdapter, RecordingSession; "
+    left += "RecordingSession('r.json', MockAdapter(['x']), overwrite=True).adapter.complete('a'); os._exit(1)"
+    subprocess.run([sys.executable, "-c", left], cwd=project, check=False)
+    kept = traceforge(*words[1], cwd=project)
+    recovered = traceforge(*words[1], "--force", cwd=project)
+    assert (3, 0) == (kept.code, recovered.code), kept.err + recovered.err
+    assert "r.json: 1 interaction, sha256:" in recovered.out
 
 
 # ---------------------------------------------------------------------------------------------

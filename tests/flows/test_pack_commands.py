@@ -120,6 +120,16 @@ def test_an_archive_is_reproducible_and_verified_without_unpacking(pack_folder: 
     assert (1, False) == (refused.code, (pack_folder / "d").exists())
 
 
+def test_an_archive_is_replaced_only_with_force(pack_folder: Path) -> None:
+    (pack_folder / "a").write_text("of another run")
+    refused = traceforge("pack", "export", "run-1", "--archive", "a", cwd=pack_folder)
+    kept = (pack_folder / "a").read_text()
+    replaced = traceforge("pack", "export", "run-1", "--archive", "a", "--force", cwd=pack_folder)
+
+    assert (3, 0, "of another run") == (refused.code, replaced.code, kept)
+    assert "error TF204: a already exists" in refused.err
+
+
 def test_create_refuses_invalid_sources_and_existing_targets(pack_folder: Path) -> None:
     """Exit 1 with findings for an invalid pack; 3 where the target exists, or a key cannot sign."""
     sources = tuple(write_sources(pack_folder / "in").items())

@@ -92,7 +92,8 @@ def show(folder: str, as_json: bool) -> None:
 @click.option(
     "--archive", "out", required=True, metavar="FILE", help="Write the archive to this file, such as run-1.tar.zst."
 )
-def export(folder: str, out: str) -> None:
+@click.option("--force", is_flag=True, help="Replace the archive that is already there.")
+def export(folder: str, out: str, force: bool) -> None:
     """Write a valid pack, with its signature, as one archive.
 
     The same pack gives the same bytes. `traceforge pack verify FILE` checks an archive without unpacking it.
@@ -104,7 +105,7 @@ def export(folder: str, out: str) -> None:
         print_findings_and_exit(
             findings, f"{one_line(folder)}: {findings_verdict(findings)}, so it was not exported", None, False
         )
-    size = export_archive(contents, out)
+    size = export_archive(contents, out, overwrite=force)
     print_text(f"{one_line(out)}: {count(len(report.files), 'file')}, {bytes_text(size)}{_signature_note(report)}")
 
 

@@ -35,6 +35,7 @@ class ProviderAdapter:
     kind: ClassVar[EndpointKind]
     default_url: ClassVar[str]
     key_variable: ClassVar[str] = ""
+    stream_parameters: ClassVar[Mapping[str, JSON]] = {}  # of a stream, unless the caller says otherwise
 
     def __init__(
         self, model: str, *, url: str = "", api_key: str | None = None,
@@ -62,8 +63,10 @@ class ProviderAdapter:
     def stream(self, prompt: Prompt, context: Context | None = None) -> Stream:
         """Call the model, and stream the answer; raises the same."""
 
+        parameters = {**self.stream_parameters, **self._parameters, **(context or {})}
+
         def texts() -> Generator[str, None, Completion]:
-            call = self.prepare_call(_messages(prompt), context, stream=True)
+            call = self.prepare_call(_messages(prompt), parameters, stream=True)
             try:
                 yield from call
             finally:
@@ -120,6 +123,7 @@ class OpenAIAdapter(ProviderAdapter):
     kind = EndpointKind.CHAT
     default_url = "https://api.openai.com/v1"
     key_variable = "OPENAI_API_KEY"
+    stream_parameters: ClassVar[Mapping[str, JSON]] = {"stream_options": {"include_usage": True}}  # Else no tokens.
 
 
 class AnthropicAdapter(ProviderAdapter):

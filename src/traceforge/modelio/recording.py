@@ -29,15 +29,22 @@ class RecordingSession:
     """A recording in progress. Use it with `with`: the file is written when the block ends.
 
     `adapter` answers as the given one, and records. Every answer survives a crash of the process: after a crash,
-    `traceforge modelio recover` writes the recording.
+    `traceforge modelio recover` writes the recording. `overwrite` replaces a recording that is already there, when
+    this one is closed.
 
     Raises:
-        PathInUse: another recording is in progress at this path, or was cut short there.
+        PathInUse: a file exists at this path, or another recording is in progress or was cut short there.
         CannotWrite: the folder is missing, full, or not writable.
     """
 
     def __init__(
-        self, path: str | os.PathLike[str], adapter: Adapter, *, redactor: Redactor | None = None, mode: str = ""
+        self,
+        path: str | os.PathLike[str],
+        adapter: Adapter,
+        *,
+        redactor: Redactor | None = None,
+        mode: str = "",
+        overwrite: bool = False,
     ) -> None:
         self._redactor = redactor if redactor is not None else default_redactor()
         self._lock = threading.Lock()
@@ -48,7 +55,7 @@ class RecordingSession:
         self._written: WrittenRecording | None = None
         recording_mode = mode or getattr(adapter, "recording_mode", RECORD)
         head = JournalHeader(adapter.adapter_id, adapter.model_id, recording_mode, now_text())
-        self._journal = RecordingJournal.create(os.fspath(path), head)
+        self._journal = RecordingJournal.create(os.fspath(path), head, overwrite=overwrite)
         self.adapter = RecordingAdapter(adapter, self)
 
     def __enter__(self) -> Self:
@@ -63,6 +70,7 @@ class RecordingSession:
         """Write the recording; a second call does nothing.
 
         Raises:
+            PathInUse: another recording is at this path now; the journal keeps what was recorded.
             CannotWrite: it cannot be written; the journal keeps what was recorded.
         """
         with self._lock:
@@ -240,14 +248,18 @@ def _record_stream(
         return source.completion
 
 
-def recover_recording(path: str | os.PathLike[str]) -> WrittenRecording:
+def recover_recording(path: str | os.PathLike[str], *, overwrite: bool = False) -> WrittenRecording:
     """Write the recording of a process that was killed.
 
     Raises:
-        PathInUse: the process is still running.
+        PathInUse: the process is still running; or another recording is at this path, and `overwrite` is not set.
         InvalidFile: the journal was changed.
         CannotRead: the journal does not exist.
         CannotWrite: the recording cannot be written; the journal stays.
     """
-    journal = RecordingJournal.reopen(os.fspath(path))
-    return journal.finish()
+    journal = RecordingJournal.reopen(os.fspath(path), overwrite=overwrite)
+    try:
+        return journal.finish()
+    except BaseException:
+        journal.release()
+        raise

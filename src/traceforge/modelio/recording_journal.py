@@ -9,7 +9,7 @@ interaction that was not completed. The process that writes the journal holds a 
 process.
 
 The recording is written from the journal piece by piece, so its size does not decide how much memory is needed. A
-journal that another process left is never overwritten.
+journal that another process left is never overwritten, and a finished recording only where the caller says so.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ from traceforge.errors import CannotRead, CannotWrite, InvalidFile, NotJSON, Pat
 from traceforge.files import write_atomic_chunks
 from traceforge.findings import Finding
 from traceforge.modelio.recording_format import CORE_FIELDS, INTERACTION_CORE_FIELDS, SCHEMA_VERSION
+from traceforge.modelio.recording_verifier import InvalidRecording, verify_session_file
 from traceforge.traces.file_lock import lock_file
 
 _BINARY = getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
@@ -72,24 +73,32 @@ class RecordingJournal:
     """A journal, open in one process. The caller must let only one thread write at a time."""
 
     def __init__(
-        self, recording: str, header: JournalHeader, descriptor: int, entries: list[JournalEntry], size: int
+        self,
+        recording: str,
+        header: JournalHeader,
+        descriptor: int,
+        entries: list[JournalEntry],
+        size: int,
+        *,
+        overwrite: bool,
     ) -> None:
         self.recording = recording
+        self.overwrite = overwrite
         self.header = header
         self._descriptor = descriptor
         self._entries = entries
         self._size = size
 
     @classmethod
-    def create(cls, recording: str, header: JournalHeader) -> RecordingJournal:
+    def create(cls, recording: str, header: JournalHeader, *, overwrite: bool = False) -> RecordingJournal:
         """Begin the journal of a recording at this path.
 
         Raises:
-            PathInUse: another process records there, or one that was killed left a journal.
+            PathInUse: see `check_path_is_free`.
             CannotWrite: the folder is missing, full, or not writable.
         """
         path = recording + JOURNAL_SUFFIX
-        check_path_is_free(recording)
+        check_path_is_free(recording, overwrite=overwrite)
         try:
             descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | _BINARY, 0o600)
         except FileExistsError:  # Another process created it meanwhile.
@@ -97,7 +106,7 @@ class RecordingJournal:
         except OSError as exc:
             raise CannotWrite(path, exc) from None
         lock_file(descriptor)
-        journal = cls(recording, header, descriptor, [], 0)
+        journal = cls(recording, header, descriptor, [], 0, overwrite=overwrite)
         try:
             journal._append_line({"journal": JOURNAL_VERSION, **header._asdict()})
         except CannotWrite:
@@ -106,7 +115,7 @@ class RecordingJournal:
         return journal
 
     @classmethod
-    def reopen(cls, recording: str) -> RecordingJournal:
+    def reopen(cls, recording: str, *, overwrite: bool = False) -> RecordingJournal:
         """Open the journal of a process that has ended.
 
         Raises:
@@ -126,7 +135,7 @@ class RecordingJournal:
         except BaseException:
             os.close(descriptor)
             raise
-        return cls(recording, header, descriptor, entries, size)
+        return cls(recording, header, descriptor, entries, size, overwrite=overwrite)
 
     def add(self, n: int, interaction: JSONObject) -> None:
         """Append a completed interaction.
@@ -142,18 +151,35 @@ class RecordingJournal:
         """Write the recording, and remove the journal. `ended_at_utc` is "" for a recording that was cut short.
 
         Raises:
+            PathInUse: another recording is at this path now; it and the journal stay.
             CannotWrite: the recording cannot be written; the journal stays.
         """
         self._entries.sort()
         core_hash = hashlib.sha256()
         for piece in self._session_pieces(_core_fields(self.header), core_only=True):
             core_hash.update(piece)
-        write_atomic_chunks(self.recording, chain(self._session_pieces(self._session_fields(ended_at_utc)), (b"\n",)))
+        written = WrittenRecording(self.recording, len(self._entries), Digest(f"sha256:{core_hash.hexdigest()}"))
+        if not self._is_written_already(written.model_io_hash):
+            if not self.overwrite:
+                check_nothing_exists(self.recording)
+            pieces = self._session_pieces(self._session_fields(ended_at_utc))
+            write_atomic_chunks(self.recording, chain(pieces, (b"\n",)))
         self.discard()
-        return WrittenRecording(self.recording, len(self._entries), Digest(f"sha256:{core_hash.hexdigest()}"))
+        return written
+
+    def _is_written_already(self, model_io_hash: Digest) -> bool:
+        """Whether the process was killed after it had written this recording and before it removed the journal."""
+        if self.overwrite or not os.path.isfile(self.recording):
+            return False
+        result = verify_session_file(self.recording)
+        return not isinstance(result, InvalidRecording) and result.model_io_hash == model_io_hash
+
+    def release(self) -> None:
+        """Close the journal and leave it for `recover`."""
+        os.close(self._descriptor)
 
     def discard(self) -> None:
-        os.close(self._descriptor)
+        self.release()
         with suppress(OSError):
             os.unlink(self.recording + JOURNAL_SUFFIX)
 
@@ -202,18 +228,27 @@ class RecordingJournal:
         return data
 
 
-def check_path_is_free(recording: str) -> None:
-    """Check that a recording can begin at this path.
+def check_path_is_free(recording: str, *, overwrite: bool = False) -> None:
+    """Check that a recording can begin at this path. `overwrite`: a finished recording may be there.
 
     Raises:
-        PathInUse: another process records there, or one that was killed left a journal.
+        PathInUse: a file is there, another process records there, or one that was killed left a journal.
         CannotWrite: the folder is missing.
     """
     path = recording + JOURNAL_SUFFIX
     if os.path.lexists(path):
         raise _path_in_use_error(recording)
+    if not overwrite:
+        check_nothing_exists(recording)
     if not os.path.isdir(os.path.dirname(path) or "."):
         raise CannotWrite(path, FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT)))
+
+
+def check_nothing_exists(recording: str) -> None:
+    """Raise `PathInUse` if there is a file at this path: a finished recording is never overwritten by accident."""
+    if os.path.lexists(recording):
+        hint = "Choose another file, or replace it with --force (in Python: overwrite=True)."
+        raise PathInUse(f"{recording} already exists", hint=hint)
 
 
 def _path_in_use_error(recording: str) -> PathInUse:

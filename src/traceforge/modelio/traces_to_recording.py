@@ -63,7 +63,12 @@ class _FinishedAdapter:
 
 
 def record_project_traces(
-    loaded: LoadedConfig, out: str, *, session_id: str = "", ids: Iterable[str] | None = None
+    loaded: LoadedConfig,
+    out: str,
+    *,
+    session_id: str = "",
+    ids: Iterable[str] | None = None,
+    overwrite: bool = False,
 ) -> RecordedTraces:
     """Record the traces of a project: those with these ids, of a session, or all of them.
 
@@ -72,7 +77,8 @@ def record_project_traces(
     store = TraceStore(os.path.join(loaded.project, loaded.config.traces_dir))
     try:
         store.update_index()
-        return record_traces(store, _select_rows(store, session_id, ids), out, Redactor.from_config(loaded.config))
+        rows = _select_rows(store, session_id, ids)
+        return record_traces(store, rows, out, Redactor.from_config(loaded.config), overwrite=overwrite)
     finally:
         store.close()
 
@@ -93,7 +99,9 @@ def _find_select_rows(store: TraceStore, trace_id: str) -> list[TraceRow]:
         return []
 
 
-def record_traces(store: TraceStore, rows: Sequence[TraceRow], out: str, redactor: Redactor) -> RecordedTraces:
+def record_traces(
+    store: TraceStore, rows: Sequence[TraceRow], out: str, redactor: Redactor, *, overwrite: bool = False
+) -> RecordedTraces:
     """Write the recording of these traces. The names of several adapters or models are joined with `+`.
 
     Raises:
@@ -109,7 +117,8 @@ def record_traces(store: TraceStore, rows: Sequence[TraceRow], out: str, redacto
     if not names:
         reasons = "; ".join(f"{why} ({number})" for why, number in skipped.items()) or "there are no traces"
         raise NotFound(f"no trace can be recorded: {reasons}", hint="See: traceforge trace list")
-    session = RecordingSession(out, _FinishedAdapter(*zip(*names, strict=True)), redactor=redactor)
+    adapter = _FinishedAdapter(*zip(*names, strict=True))
+    session = RecordingSession(out, adapter, redactor=redactor, overwrite=overwrite)
     try:
         for interaction in _read_interactions(store, ordered, Counter()):
             with session.reserve_hashed_call(interaction.prompt_hash) as call:

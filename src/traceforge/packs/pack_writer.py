@@ -122,12 +122,15 @@ def _remove_stale_signature(path: str) -> None:
         os.unlink(path)
 
 
-def export_archive(contents: PackContents, out: str) -> int:
+def export_archive(contents: PackContents, out: str, *, overwrite: bool = False) -> int:
     """Write a valid pack as one archive; return its size in bytes.
 
     Raises:
+        PathInUse: `out` exists, and `overwrite` is not set.
         CannotWrite: it cannot be written.
     """
+    if not overwrite and os.path.lexists(out):
+        raise PathInUse(f"{out} already exists", hint="Choose another file, or replace it with --force.")
     data = write_archive(contents.files, contents.signature)
     write_atomic(out, data)
     return len(data)

@@ -47,7 +47,7 @@ def _adapter(kind: type[ProviderAdapter], url: str, **named: Any) -> ProviderAda
 def test_every_provider_returns_text_and_token_counts(
     server: ModelServer, kind: type[ProviderAdapter], prompt: Any
 ) -> None:
-    """A stream has its text in several pieces."""
+    """A stream has its text in several pieces, and the same token counts."""
     adapter = _adapter(kind, server.url)
     completion = adapter.complete(prompt)
     stream = adapter.stream(prompt)
@@ -58,6 +58,21 @@ def test_every_provider_returns_text_and_token_counts(
     assert (completion.tokens_output or 0) > 0
     assert stream.completion.text == "".join(pieces) != ""
     assert len(pieces) > 1
+    assert (completion.tokens_input, completion.tokens_output) == (
+        stream.completion.tokens_input,
+        stream.completion.tokens_output,
+    )
+
+
+def test_the_stream_options_of_the_caller_count(server: ModelServer) -> None:
+    """A server that does not know them can be called without."""
+    for adapter, context in (
+        (_adapter(OpenAIAdapter, server.url, parameters={"stream_options": {"include_usage": False}}), {}),
+        (_adapter(OpenAIAdapter, server.url), {"stream_options": {"include_usage": False}}),
+    ):
+        stream = adapter.stream("Where is Lyon?", context)
+        assert "".join(stream)
+        assert stream.completion.tokens_output is None
 
 
 def test_adapters_are_named_by_provider_and_kind() -> None:

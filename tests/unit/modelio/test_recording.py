@@ -338,7 +338,7 @@ def test_every_prefix_of_a_journal_is_a_valid_recording(tmp_path: Path) -> None:
 
     for size in [*range(head, len(data), 9), len(data) - 1, len(data)]:
         (tmp_path / "r.json.journal").write_bytes(data[:size])
-        assert data[head:size].count(b"\n") == recover_recording(path).interactions
+        assert data[head:size].count(b"\n") == recover_recording(path, overwrite=True).interactions
         assert isinstance(verify_session(parse_json(path.read_bytes())), ValidRecording)
 
 
@@ -354,6 +354,57 @@ def test_a_second_recording_at_the_same_path_is_refused(tmp_path: Path) -> None:
 
     assert f"traceforge modelio recover {path}" in caught.value.hint
     assert 1 == session.close().interactions
+
+
+def test_a_finished_recording_is_overwritten_only_on_request(tmp_path: Path) -> None:
+    """A second recording at its path is refused before the model is called, and the file keeps its bytes."""
+    path = tmp_path / "r.json"
+    _record(path, "one")
+    before = path.read_bytes()
+    model = MockAdapter(["two"])
+
+    with (
+        pytest.raises(PathInUse, match="already exists") as caught,
+        RecordingSession(path, model, redactor=REDACTOR) as session,
+    ):
+        session.adapter.complete("a")
+    assert "--force" in caught.value.hint
+    assert ([], before, ["r.json"]) == (model.prompts, path.read_bytes(), os.listdir(tmp_path))
+    with RecordingSession(path, model, redactor=REDACTOR, overwrite=True) as session:
+        session.adapter.complete("a")
+        assert before == path.read_bytes()  # until the new one is complete
+    assert "two" == json.loads(path.read_bytes())["interactions"][0]["response_content"]
+
+
+def test_a_file_that_appears_while_a_recording_runs_is_not_overwritten(tmp_path: Path) -> None:
+    """The answers stay in the journal, and `recover` writes them on request only."""
+    path = tmp_path / "r.json"
+    session = RecordingSession(path, MockAdapter(["one"]), redactor=REDACTOR)
+    session.adapter.complete("a")
+    path.write_text("of somebody else")
+
+    with pytest.raises(PathInUse):
+        session.close()
+    os.close(session._journal._descriptor)
+    with pytest.raises(PathInUse):
+        recover_recording(path)
+    assert "of somebody else" == path.read_text()
+    assert 1 == recover_recording(path, overwrite=True).interactions
+    assert ["r.json"] == os.listdir(tmp_path)
+
+
+def test_a_journal_beside_its_own_recording_is_removed(tmp_path: Path) -> None:
+    """The process was killed between the two steps: nothing is left to write."""
+    path, journal = tmp_path / "r.json", tmp_path / "r.json.journal"
+    session = RecordingSession(path, MockAdapter(["one"]), redactor=REDACTOR)
+    session.adapter.complete("a")
+    left = journal.read_bytes()
+    session.close()
+    journal.write_bytes(left)
+    before = path.read_bytes()
+
+    assert session.model_io_hash == recover_recording(path).model_io_hash
+    assert (before, ["r.json"]) == (path.read_bytes(), os.listdir(tmp_path))
 
 
 @pytest.mark.parametrize(

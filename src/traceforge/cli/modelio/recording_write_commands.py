@@ -21,18 +21,20 @@ from traceforge.snapshots.tree.tracked_state import refuse_tracked_state
 from traceforge.terminal import one_line, print_text
 
 _out = click.option("--out", required=True, metavar="FILE", help="Write the recording to this file.")
+_force = click.option("--force", is_flag=True, help="Replace the recording that is already there.")
 
 
 @click.command(context_settings={"allow_interspersed_args": False})
 @_out
+@_force
 @click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED, metavar="-- COMMAND...")
-def record(command: tuple[str, ...], out: str) -> None:
+def record(command: tuple[str, ...], out: str, force: bool) -> None:
     """Run COMMAND and write its model calls as a recording.
 
     Records as `traceforge run` does, and keeps the traces too. The exit code is that of COMMAND, or 3 if COMMAND
     succeeded and a call could not be recorded. The summary goes to stderr.
     """
-    check_path_is_free(out)  # Before the command runs and costs money.
+    check_path_is_free(out, overwrite=force)  # Before the command runs and costs money.
     loaded = load_config(current_folder())
     refuse_tracked_state(loaded.project)
     sink = IdCollectingRecorder(ThreadRecorder(RecorderSettings.from_project(loaded)))
@@ -41,7 +43,7 @@ def record(command: tuple[str, ...], out: str) -> None:
     print_text("\n".join(run_lines(finished_run)), err=True)
     code, lost = finished_run.exit_code, finished_run.lost + finished_run.unfinished
     try:
-        recorded = record_project_traces(loaded, out, ids=sink.ids)
+        recorded = record_project_traces(loaded, out, ids=sink.ids, overwrite=force)
     except TraceForgeError as exc:
         print_text(f"error {exc.code}: {one_line(str(exc))}", err=True)
         raise click.exceptions.Exit(code or int(exc.exit_code)) from None
@@ -56,25 +58,28 @@ def record(command: tuple[str, ...], out: str) -> None:
 @click.command("from-traces")
 @click.option("--session", "session_id", default="", help="Use only the calls of this session.")
 @_out
-def from_traces(session_id: str, out: str) -> None:
+@_force
+def from_traces(session_id: str, out: str, force: bool) -> None:
     """Make a recording of calls that were traced before.
 
     A recording cannot hold failed calls, embeddings and answers with several choices: they are left out and counted
     on stderr.
     """
+    check_path_is_free(out, overwrite=force)
     loaded = load_config(current_folder())
     refuse_tracked_state(loaded.project)
-    _print_recorded(record_project_traces(loaded, out, session_id=session_id))
+    _print_recorded(record_project_traces(loaded, out, session_id=session_id, overwrite=force))
 
 
 @click.command()
 @click.argument("file", metavar="FILE")
-def recover(file: str) -> None:
+@_force
+def recover(file: str, force: bool) -> None:
     """Finish the recording of a process that was killed.
 
     Reads FILE.journal, which the process left behind, writes FILE and removes the journal.
     """
-    written = recover_session(file)
+    written = recover_session(file, overwrite=force)
     print_text(f"{one_line(file)}: {count(written.interactions, 'interaction')}, {written.model_io_hash}")
 
 
