@@ -4,6 +4,7 @@
     ├── NotJSON                    TF101  a text is not JSON
     ├── NotCanonical               TF102  a value cannot be written as JSON
     ├── InvalidFile                TF103  a file is JSON and breaks the rules of its format
+    │   └── UnknownVersion         TF104  a file has a version that nobody knows
     ├── CannotRead                 TF201  a file cannot be read
     ├── CannotWrite                TF202  a file or a stream cannot be written
     ├── NotFound                   TF203  no object has this name, or several have it
@@ -68,6 +69,7 @@ from traceforge.errors.file_errors import (
     PathInUse,
     RecordingFull,
     TrackedState,
+    UnknownVersion,
     WrongMatchKey,
 )
 from traceforge.errors.project_errors import CannotApprove, InvalidConfig, MissingExtra, UntrustedProject
@@ -115,6 +117,7 @@ __all__ = [
     "StoreUnavailable",
     "TraceForgeError",
     "TrackedState",
+    "UnknownVersion",
     "UntrustedProject",
     "UnusedInteractions",
     "WrongMatchKey",

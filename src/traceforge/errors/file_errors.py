@@ -79,6 +79,12 @@ class InvalidFile(TraceForgeError):
         self.findings = findings
 
 
+class UnknownVersion(InvalidFile):
+    """The file has a version that no TraceForge wrote, or that nothing can be read from any more."""
+
+    code = "TF104"
+
+
 class CannotRead(TraceForgeError):
     """A file or folder cannot be read, so nothing is known about its content."""
 

@@ -17,7 +17,8 @@ from traceforge.redact.redactions import REDACTED, Redaction
 from traceforge.redact.redactor import Redactor
 from traceforge.traces.body_reader import RedactedBody, collect_strings, find_echoes, read_request, read_response
 from traceforge.traces.chunk_file import write_chunks
-from traceforge.traces.trace_format import SCHEMA_VERSION, write_parsed_trace
+from traceforge.traces.trace_format import write_parsed_trace
+from traceforge.traces.trace_migration import SCHEMA_VERSION
 from traceforge.traces.trace_summary import StoredTrace, summarize_trace
 from traceforge.wire.content_encoding import EncodingState
 from traceforge.wire.dialects import decode_request

@@ -6,7 +6,6 @@ OpenAI's shape; fields that a provider adds are kept, at every level. Redaction 
 
 from __future__ import annotations
 
-import re
 from typing import Annotated, Any, Literal, NamedTuple, cast
 
 from msgspec import UNSET, Meta, Struct, UnsetType
@@ -24,16 +23,12 @@ from traceforge.shape import (
     find_problems,
     find_timestamp_problems,
 )
+from traceforge.traces.trace_migration import find_version_problem
 
-SCHEMA_VERSION = "1.0.0"
 TRACE_FIELDS = ("schema_version", "id", "timestamp", "endpoint", "request", "response", "metadata")
 
 SHAPE_RULE = "TR1"
-VERSION_RULE = "TR2"
 NAME_RULE = "TR3"
-
-# Newer minor versions only add fields, and unknown fields are kept.
-_COMPATIBLE_VERSION = re.compile(r"1\.[0-9]{1,6}\.[0-9]{1,6}\Z")
 
 Uuid = Annotated[
     str,
@@ -183,11 +178,12 @@ def write_parsed_trace(body: JSONObject) -> bytes:
 def check_trace(value: JSON, file: str = "") -> list[Finding]:
     """Every broken rule of a parsed trace."""
     version = value.get("schema_version") if isinstance(value, dict) else None
-    if isinstance(version, str) and version and not _COMPATIBLE_VERSION.match(version):
-        message = f"trace version {printable_name(version)} is not {SCHEMA_VERSION}"
-        hint = "An older one becomes readable with `traceforge trace migrate`, a newer one with a newer TraceForge."
-        return [Finding(file, "$.schema_version", VERSION_RULE, message, hint)]
+    if isinstance(version, str) and version and (finding := find_version_problem(value, file)):
+        return [finding]
     problems = [*find_problems(value, TraceShape), *_find_semantic_problems(value)]
+    if isinstance(value, dict) and "schema_version" not in value and len(problems) == 1:
+        finding = find_version_problem(value, file)  # Nothing else is wrong, so that a migration repairs it.
+        return [finding] if finding else []
     return [Finding(file, p.path, SHAPE_RULE, p.message, "Record the call again.") for p in problems]
 
 

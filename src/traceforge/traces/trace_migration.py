@@ -1,8 +1,11 @@
-"""Migrate traces of older versions to this one.
+"""The version of a trace, and the migration of older ones to this one.
+
+    if needs_migration(trace):
+        upgraded, result = migrate_trace(trace)
 
 A step goes from one version to the next and stays registered for ever: a trace of the first version must still open
 with the last. A newer minor version is read as it is, because minor versions only add fields and unknown fields are
-kept. A newer major version is refused.
+kept. A newer major version is refused, and so is a version from which no step leads here.
 """
 
 from __future__ import annotations
@@ -12,10 +15,15 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from traceforge.canon import JSON, JSONObject
-from traceforge.errors import InvalidFile
+from traceforge.errors import InvalidFile, UnknownVersion
 from traceforge.findings import Finding, printable_name
-from traceforge.traces.trace_format import SCHEMA_VERSION, VERSION_RULE
 
+SCHEMA_VERSION = "1.0.0"
+VERSION_RULE = "TR2"
+
+MIGRATE_HINT = "Rewrite it: traceforge trace migrate. A file outside of the project: traceforge trace migrate FILE"
+UPGRADE_HINT = "Upgrade TraceForge."
+UNKNOWN_HINT = "No TraceForge wrote this version: record the call again, and delete this file."
 UNVERSIONED = "0.0.0"  # the version of traces that were written before traces had one
 STEPS_MAX = 100  # More steps than there can be versions: a cycle.
 
@@ -68,35 +76,59 @@ def migrate_trace(trace: JSONObject) -> tuple[JSONObject, MigrationResult]:
     """Upgrade a trace, step by step; one of this version is returned as it is.
 
     Raises:
-        InvalidFile: its major version is newer, its version is invalid, or cannot be migrated.
+        UnknownVersion: its version is none, or no step leads from there to this one.
+        InvalidFile: its major version is newer.
     """
     original = version = trace_version(trace)
-    if not _VERSION.match(original):
-        raise _version_error(f"schema_version {printable_name(original)} is not a version", "Record the call again.")
-    if _version_parts(original)[0] > _version_parts(SCHEMA_VERSION)[0]:
-        raise _version_error(
-            f"trace version {printable_name(original)} is newer than {SCHEMA_VERSION}", "Upgrade TraceForge."
-        )
+    finding = find_version_problem(trace)
+    if finding is not None and finding.hint == UNKNOWN_HINT:
+        raise UnknownVersion((finding,))
+    if finding is not None and finding.hint == UPGRADE_HINT:
+        raise InvalidFile((finding,))
     steps: list[str] = []
     upgraded = dict(trace)
     while _version_parts(version) < _version_parts(SCHEMA_VERSION):
-        registered = _registry.get(version)
-        if registered is None or len(steps) > STEPS_MAX:
-            raise _version_error(
-                f"trace version {printable_name(version)} cannot be migrated to {SCHEMA_VERSION}", "Record it again."
-            )
+        registered = _registry[version]
         upgraded = {**registered.step(dict(upgraded)), "schema_version": registered.to}
         version = registered.to
         steps.append(version)
     return upgraded, MigrationResult(original, version, tuple(steps))
 
 
+def find_version_problem(trace: JSON, file: str = "") -> Finding | None:
+    """The finding for a trace that is not of this version, nor of a newer minor one; its hint is what repairs it."""
+    version = trace_version(trace)
+    name = printable_name(version)
+    if not _VERSION.match(version):
+        return _version_finding(file, f"trace version {name} is unknown: it is not a version", UNKNOWN_HINT)
+    parts, current = _version_parts(version), _version_parts(SCHEMA_VERSION)
+    if parts[0] > current[0]:
+        return _version_finding(file, f"trace version {name} is newer than {SCHEMA_VERSION}", UPGRADE_HINT)
+    if parts >= current:
+        return None
+    if not _leads_here(version):
+        message = f"trace version {name} is unknown: it cannot be migrated to {SCHEMA_VERSION}"
+        return _version_finding(file, message, UNKNOWN_HINT)
+    is_stated = isinstance(trace, dict) and "schema_version" in trace
+    message = f"trace version {name} is older than {SCHEMA_VERSION}" if is_stated else "the trace has no version"
+    return _version_finding(file, message, MIGRATE_HINT)
+
+
+def _leads_here(version: str) -> bool:
+    """Whether there are steps from a version to this one."""
+    for _ in range(STEPS_MAX):
+        if version not in _registry:
+            break
+        version = _registry[version].to
+    return version == SCHEMA_VERSION
+
+
 def _version_parts(version: str) -> tuple[int, ...]:
     return tuple(int(part) for part in version.split("."))
 
 
-def _version_error(message: str, hint: str) -> InvalidFile:
-    return InvalidFile((Finding("", "$.schema_version", VERSION_RULE, message, hint),))
+def _version_finding(file: str, message: str, hint: str) -> Finding:
+    return Finding(file, "$.schema_version", VERSION_RULE, message, hint)
 
 
 @migration_step(UNVERSIONED, "1.0.0")

@@ -12,7 +12,7 @@ from contextlib import suppress
 from functools import partial
 from typing import NamedTuple, TypeVar
 
-from traceforge.canon import parse_json
+from traceforge.canon import JSONObject, parse_json
 from traceforge.errors import CannotRead, CannotWrite, InvalidFile, NotFound, NotJSON
 from traceforge.exchange import Chunk
 from traceforge.files import read_file, sync_file_system, write_atomic
@@ -21,7 +21,7 @@ from traceforge.traces.folder_lock import lock_traces_folder
 from traceforge.traces.index_update import Progress, read_any_version, update_index
 from traceforge.traces.search_text import trace_text
 from traceforge.traces.spool_drain import DrainResult, drain_spool
-from traceforge.traces.trace_format import Trace, write_trace
+from traceforge.traces.trace_format import Trace, check_trace, write_trace
 from traceforge.traces.trace_index import SearchHit, TraceFilter, TraceIndex, TraceLocation, TraceRow, TraceSession
 from traceforge.traces.trace_migration import MigrationResult, migrate_trace, needs_migration
 from traceforge.traces.trace_summary import StoredTrace, TraceSummary, summarize_trace
@@ -237,10 +237,7 @@ class TraceStore:
             stored = self._read_file(row) if not row.location.container else None
             value = parse_json(stored.trace) if stored else None
             if isinstance(value, dict) and needs_migration(value):
-                upgraded, result = migrate_trace(value)
-                data = write_trace(upgraded)
-                write_atomic(os.path.join(self.folder, row.summary.file_name), data, mode=0o600)
-                migrated.append((summarize_trace(upgraded), result))
+                migrated += _migrate_file(os.path.join(self.folder, row.summary.file_name), value)
         return migrated
 
     def _with_index(self, work: Callable[[TraceIndex], Result]) -> Result:
@@ -400,3 +397,29 @@ def _archive_batches(traces: Iterable[StoredTrace]) -> Iterable[list[StoredTrace
             batch, size = [], 0
     if batch:
         yield batch
+
+
+def migrate_trace_file(path: str) -> list[tuple[TraceSummary, MigrationResult]]:
+    """Rewrite the trace in a file if its version is older; the list is empty if it is not.
+
+    Raises:
+        CannotRead, NotJSON: it cannot be read.
+        UnknownVersion, InvalidFile: it cannot be migrated, or is no trace.
+        CannotWrite: it cannot be written.
+    """
+    try:
+        value = parse_json(read_file(path))
+    except NotJSON as exc:
+        raise exc.in_file(path) from None
+    if isinstance(value, dict):
+        return _migrate_file(path, value)
+    raise InvalidFile(tuple(check_trace(value, path)))
+
+
+def _migrate_file(path: str, trace: JSONObject) -> list[tuple[TraceSummary, MigrationResult]]:
+    upgraded, result = migrate_trace(trace)
+    data = write_trace(upgraded)
+    if not result.steps:
+        return []
+    write_atomic(path, data, mode=0o600)
+    return [(summarize_trace(upgraded), result)]

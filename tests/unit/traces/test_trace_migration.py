@@ -10,8 +10,9 @@ from support.exchanges import parse_object, plain_trace
 from traceforge.canon import JSONObject
 from traceforge.errors import InvalidFile
 from traceforge.traces import trace_migration
-from traceforge.traces.trace_format import SCHEMA_VERSION, read_trace, write_trace
+from traceforge.traces.trace_format import read_trace, write_trace
 from traceforge.traces.trace_migration import (
+    SCHEMA_VERSION,
     MigrationResult,
     migrate_trace,
     migration_step,

@@ -27,7 +27,7 @@ from traceforge.terminal import one_line, print_text
 from traceforge.traces.retention import prune_traces
 from traceforge.traces.trace_follower import TraceFollower
 from traceforge.traces.trace_index import TraceFilter, TraceRow
-from traceforge.traces.trace_store import TraceStore
+from traceforge.traces.trace_store import TraceStore, migrate_trace_file
 from traceforge.traces.trace_summary import TraceSummary
 
 COMPRESS_AFTER_DAYS = 7
@@ -248,12 +248,19 @@ def compress(older_than: int, as_json: bool) -> None:
 
 @click.command()
 @json_option
-def migrate(as_json: bool) -> None:
-    """Rewrite traces of older versions in this version."""
+@click.argument("files", nargs=-1, metavar="[FILE]...")
+def migrate(files: tuple[str, ...], as_json: bool) -> None:
+    """Rewrite traces of older versions in this version.
+
+    Without a FILE: every trace of the project.
+    """
     refuse_in_ci("trace migrate")
-    with open_store() as (store, _):
-        migrated = store.migrate_traces(store.list_rows(oldest_first=True))
-        store.old_version_count = 0
+    if files:
+        migrated = [migration for file in files for migration in migrate_trace_file(file)]
+    else:
+        with open_store() as (store, _):
+            migrated = store.migrate_traces(store.list_rows(oldest_first=True))
+            store.old_version_count = 0
     if as_json:
         print_json([{"id": trace.id, "from": was.original_version, "to": was.new_version} for trace, was in migrated])
         return
