@@ -46,7 +46,11 @@ def schema_text(name: str) -> bytes:
     """The JSON Schema of one format."""
     schema = msgspec.json.schema(TYPES[name])
     if name == "snapshot":  # "messages, or prompt" of the specification, which a type cannot express
-        schema["$defs"]["SnapshotRequest"]["anyOf"] = [{"required": ["messages"]}, {"required": ["prompt"]}]
+        request = schema["$defs"]["SnapshotRequest"]
+        request["oneOf"] = [{"required": ["messages"]}, {"required": ["prompt"]}]
+        request["if"] = {"properties": {"max_tokens": {"const": 0}}, "required": ["max_tokens"]}
+        listed = {"contains": {"const": "max_tokens"}}
+        request["then"] = {"properties": {"declared": listed}, "required": ["declared"]}
     head = {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "$id": f"urn:traceforge:schema:{name}:1.0.0",

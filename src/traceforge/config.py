@@ -80,7 +80,7 @@ class ModelRule(Struct, forbid_unknown_fields=True, frozen=True):
 
     gate: Literal["behaviour", "request"] = "behaviour"
     temperature: Annotated[float, Meta(ge=0, le=2)] | UnsetType = UNSET
-    max_tokens: float | UnsetType = UNSET
+    max_tokens: Annotated[float, Meta(ge=-1, multiple_of=1)] | UnsetType = UNSET
     usage_in_answers: Literal["required", "absent"] = "required"
     input_price_per_million: Annotated[float, Meta(ge=0)] | UnsetType = UNSET
     output_price_per_million: Annotated[float, Meta(ge=0)] | UnsetType = UNSET

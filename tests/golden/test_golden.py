@@ -69,6 +69,7 @@ FILES = {
     "snapshot-1.0.0-calls.json": "b9115f3dae30dc5a6c25f93046bf07c69b0f45fb1e890c66d11e8ff6a1871b68",
     "snapshot-1.0.0-per-worker.json": "6ccaa76d30799730a7eee1ca390d1dedea9a76ac7671cc9899922e4c4dfc40d5",
     "snapshot-1.0.0-scopes.json": "cc2bb475a3dbef813b518d396de16b00798016c414f0db508a255bbc1c2d27c1",
+    "snapshot-1.0.0-stream.json": "3c8523b0eba31383a2516238617de02d0a50be0bdb052999b6d27af8499cd8d3",
     "snapshot-1.0.0.json": "6f7fcee825321405769542626fa28ba0551702b55b58c74aa13ffb7ae10d881b",
     "spool-1-blank.segment": "11182974c84eeadf1eeb0cc4dc0f515e9c05d194ccf86fecbfa2c42257ada060",
     "spool-1.segment": "d65bd7ffc74c5301224f38880f47c021f56aa588388f1c709ab940fade5e6476",
@@ -137,6 +138,14 @@ def test_snapshot_1_0_0_with_a_call_per_worker_is_read_with_its_hash() -> None:
 
     assert "sha256:d5145065a430f880f74eb9d96dcc673a33df6c055a041f6919ea7de440f7edf2" == record.hash
     assert _read("snapshot-1.0.0-per-worker.json") == write_document([record.body])
+
+
+def test_snapshot_1_0_0_of_a_stream_is_read_with_its_hash() -> None:
+    """That the answer was streamed is part of the record, and so is a limit that nobody sent."""
+    (record,) = read_document(_read("snapshot-1.0.0-stream.json"))
+
+    assert "sha256:0c51f3c7a3f22cadad2be81d9902e55ec50f74bfbbc2419e7b529a82e222fc11" == record.hash
+    assert _read("snapshot-1.0.0-stream.json") == write_document([record.body])
 
 
 def test_snapshot_0_9_0_is_refused_and_can_be_migrated() -> None:

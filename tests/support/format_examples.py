@@ -95,7 +95,7 @@ _LEAST_RECORD: dict[str, Any] = {
     "id": "abc",
     "timestamp": "2026-01-09T10:30:00Z",
     "source": {"file": "a.py", "line": 0, "function": ""},
-    "request": {"model": "m", "prompt": "", "temperature": 2, "max_tokens": 1},
+    "request": {"model": "m", "prompt": "p", "temperature": 2, "max_tokens": 1},
     "response": {"content": "", "tokens_used": 0, "latency_ms": 0, "finish_reason": "stop"},
 }
 _FULL_RECORD: dict[str, Any] = {
@@ -110,7 +110,6 @@ _FULL_RECORD: dict[str, Any] = {
     "request": {
         "model": "gpt-4-turbo",
         "messages": [{"role": "system", "content": None}, {"role": "user", "content": [{"type": "text"}]}],
-        "prompt": "also",
         "temperature": 0.0,
         "max_tokens": 100,
         "top_p": 1.0,
@@ -119,6 +118,7 @@ _FULL_RECORD: dict[str, Any] = {
         "seed": 42,
         "stop": ["\n", ""],
         "tools": [{"type": "function", "function": {"name": "look", "parameters": {"10": 1, "9": 2}}}],
+        "stream": True,
         "declared": ["temperature"],
         "provider_own": {"any": [1, None, True]},
     },

@@ -14,7 +14,7 @@ from traceforge.clock import TIMESTAMP_PATTERN
 from traceforge.ids import ALPHABET, id_pattern
 from traceforge.modelio.recording_format import VERSION_PATTERN
 from traceforge.snapshots.formats.approval_format import FILE_PATTERN, REASON_PATTERN
-from traceforge.snapshots.formats.snapshot_format import ID_PATTERN
+from traceforge.snapshots.formats.snapshot_format import ID_PATTERN, SOURCE_FILE_PATTERN
 from traceforge.traces.trace_format import Uuid
 
 _hex = st.text("0123456789abcdef", min_size=64, max_size=64)
@@ -53,6 +53,7 @@ _PATTERNS: dict[str, st.SearchStrategy[str]] = {
     r"^pc_[1-9][0-9]*$(?!\n)": st.integers(1, 10**30).map(lambda number: f"pc_{number}"),
     _pattern(PromptHash): _hex,
     _pattern(Uuid): st.uuids().map(str) | st.uuids().map(lambda uuid: str(uuid).upper()),
+    SOURCE_FILE_PATTERN: st.sampled_from(["a.py", "src/a b.py", "(unknown)", "..a/é\n", "a:b"]),
     FILE_PATTERN: st.sampled_from(["openai/a.json", "wire/A-b_c.9.json", "a.b-c/0.json"]),
     REASON_PATTERN: st.sampled_from(["why", " \n.", "\ud800", "é😀"]),
     **{id_pattern(prefix): _ids(prefix) for prefix in ("snp", "ses", "br", "blk")},

@@ -19,12 +19,13 @@ from msgspec import UNSET
 
 from traceforge.canon import JSON, JSONObject
 from traceforge.config import ModelRule
+from traceforge.snapshots.formats.snapshot_format import find_request_problems, find_response_problems
 from traceforge.wire.unified import as_object, is_number, list_objects
 
 # In the order in which a record has them; everything else that was sent follows.
 REQUEST_FIELDS = (
     "model", "messages", "prompt", "temperature", "max_tokens", "top_p", "frequency_penalty", "presence_penalty",
-    "seed", "stop", "tools",
+    "seed", "stop", "tools", "stream",
 )  # fmt: skip
 
 
@@ -81,6 +82,9 @@ def draft_record(
     declared += ["finish_reason"] if record_response["finish_reason"] == LEFT_EARLY and is_left_early else []
     if declared:
         record_request["declared"] = [*cast("list[JSON]", record_request.get("declared", [])), *declared]
+    unsupported = _find_invalid_fields(record_request, record_response, {reason.field for reason in reasons})
+    if unsupported:
+        return RecordDraft(DraftKind.RAW_ONLY, {}, {}, tuple(unsupported))
     return RecordDraft(
         DraftKind.REFUSED if reasons else DraftKind.SNAPSHOT, record_request, record_response, tuple(reasons)
     )
@@ -105,9 +109,23 @@ def _find_unsupported(request: JSONObject, response: JSONObject | None) -> list[
     return reasons
 
 
+def _find_invalid_fields(request: JSONObject, response: JSONObject, missing: set[str]) -> list[RefusalReason]:
+    """Values that were really sent and that a record cannot hold, such as no messages, or a `top_p` of 2.
+
+    `missing` are the fields that the user can add, or declare.
+    """
+    problems = [("request", problem) for problem in find_request_problems(request)]
+    problems += [("response", problem) for problem in find_response_problems({**response, "latency_ms": 0})]
+    reasons = [
+        RefusalReason(f"{part}{problem.path.removeprefix('$')}", problem.message, "") for part, problem in problems
+    ]
+    absent = missing | ({"response.tokens_used"} if "response.usage" in missing else set())
+    return [reason for reason in reasons if reason.field not in absent]
+
+
 def _convert_request(request: JSONObject, models: Mapping[str, ModelRule]) -> tuple[JSONObject, list[RefusalReason]]:
     rule = find_model_rule(str(request.get("model")), models)
-    fields = {name: value for name, value in request.items() if value is not None and name != "stream"}
+    fields = {name: value for name, value in request.items() if value is not None}
     declared: list[JSON] = []
     reasons: list[RefusalReason] = []
     for field in ("temperature", "max_tokens"):

@@ -15,6 +15,7 @@ behaviour changed.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from typing import Annotated, Any, NamedTuple, cast
 
 from msgspec import UNSET, Meta, Struct, UnsetType
@@ -45,6 +46,8 @@ from traceforge.shape import (
 
 VERSION = "1.0.0"
 ID_PATTERN = r"^[a-z0-9_-]{3,64}$(?!\n)"
+# Relative, on every system, and without a `..` that could leave the project.
+SOURCE_FILE_PATTERN = r"^(?![/\\]|[A-Za-z]:|(?:[\s\S]*[/\\])?\.\.(?:[/\\]|$(?!\n)))[\s\S]"
 RECORD_FIELDS = ("id", "timestamp", "source", "request", "response")
 
 SHAPE_RULE = "SN1"
@@ -52,12 +55,20 @@ VERSION_RULE = "SN2"
 RECORD_HASH_RULE = "SN3"
 DOCUMENT_HASH_RULE = "SN4"
 
+REPLACE_HINT = "Re-record all snapshots: traceforge record --replace-old -- COMMAND"
+UPGRADE_HINT = "Upgrade TraceForge: a newer one wrote this file."
 RESTORE_HINT = "Restore the file from Git. To change a snapshot, record and approve it again; never edit it by hand."
 
 _ID = re.compile(ID_PATTERN)
+_VERSION = re.compile(r"([0-9]{1,6})\.([0-9]{1,6})\.([0-9]{1,6})\Z")
+_SOURCE_FILE = re.compile(SOURCE_FILE_PATTERN)
 
 SnapshotIdText = Annotated[str, Meta(pattern=ID_PATTERN, description="3 to 64 of a-z, 0-9, _ and -")]
+SourceFile = Annotated[
+    str, Meta(min_length=1, pattern=SOURCE_FILE_PATTERN, description="a path in the project: relative, without ..")
+]
 Penalty = Annotated[float, Meta(ge=-2, le=2)]
+TokenLimit = Annotated[float, Meta(ge=-1, multiple_of=1)]  # -1: unlimited, in the words of several providers
 CallCount = Annotated[float, Meta(ge=1, multiple_of=1)]
 
 
@@ -76,7 +87,7 @@ class SourceScope(Struct, forbid_unknown_fields=True):
 class CallSource(Struct, forbid_unknown_fields=True):
     """Where in the codebase the call was made."""
 
-    file: NonEmptyText
+    file: SourceFile
     line: WholeNumber
     function: str
     scopes: list[SourceScope] | UnsetType = UNSET
@@ -93,15 +104,16 @@ class SnapshotRequest(Struct):
 
     model: NonEmptyText
     temperature: Annotated[float, Meta(ge=0, le=2)]
-    max_tokens: float
-    messages: list[SnapshotMessage] | UnsetType = UNSET
-    prompt: str | UnsetType = UNSET
-    top_p: float | UnsetType = UNSET
+    max_tokens: TokenLimit
+    messages: Annotated[list[SnapshotMessage], Meta(min_length=1)] | UnsetType = UNSET
+    prompt: NonEmptyText | UnsetType = UNSET
+    top_p: Annotated[float, Meta(ge=0, le=1)] | UnsetType = UNSET
     frequency_penalty: Penalty | UnsetType = UNSET
     presence_penalty: Penalty | UnsetType = UNSET
     seed: float | UnsetType = UNSET
     stop: list[str] | UnsetType = UNSET
     tools: list[OpenObject] | UnsetType = UNSET
+    stream: bool | UnsetType = UNSET
     declared: list[NonEmptyText] | UnsetType = UNSET
 
 
@@ -234,13 +246,18 @@ def check_document(value: JSON, file: str = "", *, owned: bool = False) -> list[
 
 def unsupported_version(file: str, version: str) -> Finding:
     """The finding for a document of another version, in the words of the specification."""
-    return Finding(
-        file,
-        "$.version",
-        VERSION_RULE,
-        f"Snapshot version {printable_name(version)} is no longer supported. Current version: {VERSION}",
-        "Re-record all snapshots.",
-    )
+    name = printable_name(version)
+    match = _VERSION.match(version)
+    if match and tuple(map(int, match.groups())) > tuple(map(int, VERSION.split("."))):
+        message = f"Snapshot version {name} is newer than the current version: {VERSION}"
+        return Finding(file, "$.version", VERSION_RULE, message, UPGRADE_HINT)
+    message = f"Snapshot version {name} is no longer supported. Current version: {VERSION}"
+    return Finding(file, "$.version", VERSION_RULE, message, REPLACE_HINT)
+
+
+def is_old_version(finding: Finding) -> bool:
+    """Whether a finding says that a file has an older version, which can be recorded again."""
+    return finding.rule == VERSION_RULE and finding.hint != UPGRADE_HINT
 
 
 def _shape(problem: ShapeProblem) -> tuple[str, str, str, str]:
@@ -248,7 +265,7 @@ def _shape(problem: ShapeProblem) -> tuple[str, str, str, str]:
 
 
 def _check_beyond_types(value: JSON) -> list[ShapeProblem]:
-    """Rules that types cannot express: a timestamp is a real day, and there are `messages` or a `prompt`."""
+    """Rules that types cannot express: a timestamp is a real day, and a request asks one thing."""
     violations: list[ShapeProblem] = []
     records = value.get("snapshots") if isinstance(value, dict) else None
     for index, record in enumerate(records if isinstance(records, list) else []):
@@ -257,11 +274,36 @@ def _check_beyond_types(value: JSON) -> list[ShapeProblem]:
         path = json_path("$.snapshots", index)
         request = record.get("request")
         violations += find_timestamp_problems(record.get("timestamp"), json_path(path, "timestamp"))
-        if isinstance(request, dict) and "messages" not in request and "prompt" not in request:
-            violations.append(
-                ShapeProblem(json_path(path, "request"), "required field messages (or prompt) is missing")
-            )
+        if isinstance(request, dict):
+            violations += _check_request_beyond_types(request, json_path(path, "request"))
     return violations
+
+
+def is_source_file(file: str) -> bool:
+    """Whether a record may name this path: relative, on every system, and within the project."""
+    return _SOURCE_FILE.search(file) is not None
+
+
+def find_request_problems(request: JSONObject) -> list[ShapeProblem]:
+    """Every broken rule of a record's request; paths begin with `$`."""
+    return [*find_problems(request, SnapshotRequest), *_check_request_beyond_types(request, "$")]
+
+
+def find_response_problems(response: JSONObject) -> list[ShapeProblem]:
+    """Every broken rule of a record's response; paths begin with `$`."""
+    return find_problems(response, SnapshotResponse)
+
+
+def _check_request_beyond_types(request: JSONObject, path: str) -> Iterator[ShapeProblem]:
+    if "messages" not in request and "prompt" not in request:
+        yield ShapeProblem(path, "required field messages (or prompt) is missing")
+    if "messages" in request and "prompt" in request:
+        yield ShapeProblem(path, "has messages and a prompt; a request has one of them")
+    declared = request.get("declared")
+    limit = request.get("max_tokens")
+    is_declared = isinstance(declared, list) and "max_tokens" in declared
+    if limit == 0 and not isinstance(limit, bool) and not is_declared:
+        yield ShapeProblem(json_path(path, "max_tokens"), "must be 1 or more, or -1 for unlimited; or a declared 0")
 
 
 def _check_hashes(document: dict[str, Any], file: str, owned: bool) -> list[Finding]:

@@ -28,6 +28,7 @@ from traceforge.replay.trace_recordings import find_unknown_parts, request_heade
 from traceforge.snapshots.formats.determinism_policy import check_policy, find_gate
 from traceforge.snapshots.formats.raw_response import RawResponse, decode_comparable_call, draft_raw_response
 from traceforge.snapshots.formats.record_draft import DraftKind, RecordDraft, RefusalReason
+from traceforge.snapshots.formats.snapshot_format import is_source_file
 from traceforge.snapshots.tree.approved_calls import REQUEST_GATE, key_stored_request
 
 # Headers about the server and the time, which differ in every recording.
@@ -40,6 +41,7 @@ TRANSIENT_HEADERS = frozenset(
 )  # fmt: skip
 # Request fields that refer to something the provider stores; it does not store what was only replayed.
 STATE_FIELDS = frozenset({"previous_response_id", "conversation", "cachedContent", "cached_content", "container"})
+OUTSIDE = "(outside)"  # the folder of a source file that is not in the project
 UNKNOWN_SOURCE: JSONObject = {"file": "(unknown)", "line": 0, "function": ""}
 
 _USER_INFO = re.compile(r"//[^/?#]*@")  # Its redacted form looks like a broken IPv6 address.
@@ -165,7 +167,7 @@ def _make_candidate(
         fingerprints,
         call_scope,
         provider,
-        cast("JSONObject", body.get("source", UNKNOWN_SOURCE)),
+        _project_source(cast("JSONObject", body.get("source", UNKNOWN_SOURCE))),
         str(body["timestamp"]),
         float(str(metadata["duration_ms"])),
         raw,
@@ -176,6 +178,15 @@ def _make_candidate(
             *([NO_KEY_REASON] if needs_match_key and fingerprints is None else ()),
         ),
     )
+
+
+def _project_source(source: JSONObject) -> JSONObject:
+    """Where the call was made; of a file outside of the project, which differs on every machine, its name alone."""
+    file = str(source["file"])
+    if is_source_file(file):
+        return source
+    name = re.split(r"[/\\]", file)[-1]
+    return {**source, "file": f"{OUTSIDE}/{name}" if name not in ("", "..") else str(UNKNOWN_SOURCE["file"])}
 
 
 def _find_refusal_reasons(

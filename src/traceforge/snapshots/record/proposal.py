@@ -270,7 +270,7 @@ def _find_change_kind(group: _CallGroup, index: _ApprovedIndex) -> ChangeKind | 
     predecessor = group.predecessor
     if predecessor is None:
         return ChangeKind.REFUSED if group.reasons else ChangeKind.NEW
-    comparison = compare(index.call(predecessor), group.first.call)
+    comparison = compare(index.call(predecessor), _call_like(predecessor, group.first.call))
     is_request_changed = (
         not index.knows_all_of(predecessor, group.first)
         if predecessor.raw_response is not None
@@ -283,6 +283,14 @@ def _find_change_kind(group: _CallGroup, index: _ApprovedIndex) -> ChangeKind | 
     if is_request_changed:
         return ChangeKind.BOTH if comparison.answer_changes else ChangeKind.REQUEST
     return ChangeKind.ANSWER
+
+
+def _call_like(predecessor: ApprovedCall, call: ComparedCall) -> ComparedCall:
+    """The call with `stream` only if the record of its predecessor has it: earlier records do not show it."""
+    stated = predecessor.record["request"] if predecessor.record is not None else None
+    if not isinstance(stated, dict) or "stream" in stated:
+        return call
+    return ComparedCall({name: value for name, value in call.request.items() if name != "stream"}, call.answer)
 
 
 def _make_id(candidate: Candidate, taken_ids: Collection[str]) -> str:

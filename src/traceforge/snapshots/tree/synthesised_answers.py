@@ -85,10 +85,13 @@ def _drop_media_type(headers: Pairs) -> Pairs:
 
 
 def _request_digest(provider: str, request: JSONObject) -> Digest:
-    """The digest of what is compared of a record's request, as in a request key."""
+    """The digest of what is compared of a record's request, as in a request key.
+
+    The answer is streamed if the request asks for it, whatever the record says.
+    """
     compared = find_compared_part(request, provider)
     return digest_bytes(
-        exact_canonical_bytes({name: value for name, value in compared.items() if name != "declared"})
+        exact_canonical_bytes({name: value for name, value in compared.items() if name not in ("declared", "stream")})
     )
 
 

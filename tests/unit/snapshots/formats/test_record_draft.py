@@ -5,11 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from support.format_examples import least_record
 from traceforge.config import ModelRule
 from traceforge.shape import find_problems
 from traceforge.snapshots.formats.record_draft import DraftKind, RecordDraft, draft_record, find_model_rule
-from traceforge.snapshots.formats.snapshot_format import SnapshotRequest, SnapshotResponse
+from traceforge.snapshots.formats.snapshot_format import SnapshotRequest, SnapshotResponse, write_document
 
 REQUEST: dict[str, Any] = {
     "seed": 7, "model": "m", "messages": [{"role": "user", "content": "Hi"}], "temperature": 0, "max_tokens": 5,
@@ -30,14 +33,78 @@ def fields(draft: RecordDraft) -> list[str]:
 
 
 def test_a_call_with_every_field_is_a_snapshot() -> None:
-    """Its fields in the order of the format; the provider's own are kept, nulls and transport are not."""
+    """Its fields in the order of the format; the provider's own are kept, nulls are not."""
     draft = draft_record(REQUEST, unified_response(), {})
 
     assert (DraftKind.SNAPSHOT, ()) == (draft.kind, draft.reasons)
-    assert ["model", "messages", "temperature", "max_tokens", "seed", "logit_bias"] == list(draft.request)
+    assert ["model", "messages", "temperature", "max_tokens", "seed", "stream", "logit_bias"] == list(draft.request)
     assert {"content": "Hello", "tokens_used": 3, "finish_reason": "stop"} == draft.response
     assert [] == find_problems(draft.request, SnapshotRequest)
     assert [] == find_problems({**draft.response, "latency_ms": 1}, SnapshotResponse)
+
+
+@pytest.mark.parametrize(
+    ("changes", "field"),
+    [
+        ({"messages": []}, "request.messages"),
+        ({"messages": None, "prompt": ""}, "request.prompt"),
+        ({"prompt": "as well"}, "request"),
+        ({"messages": [{"content": "no role"}]}, "request.messages[0].role"),
+        ({"max_tokens": 0}, "request.max_tokens"),
+        ({"max_tokens": 1.5}, "request.max_tokens"),
+        ({"max_tokens": -2}, "request.max_tokens"),
+        ({"top_p": 2}, "request.top_p"),
+        ({"temperature": 3}, "request.temperature"),
+        ({"frequency_penalty": -3}, "request.frequency_penalty"),
+        ({"stop": [1]}, "request.stop[0]"),
+        ({"declared": 5}, "request.declared"),
+    ],
+)
+def test_a_request_that_a_record_cannot_hold_is_its_raw_response_alone(changes: dict[str, Any], field: str) -> None:
+    """An application may send what no record can state; the call is never refused for it."""
+    draft = draft_record({**REQUEST, **changes}, unified_response(), {})
+
+    assert (DraftKind.RAW_ONLY, [field]) == (draft.kind, fields(draft))
+
+
+@pytest.mark.parametrize("changes", [{"max_tokens": -1}, {"max_tokens": 5.0}, {"top_p": 1}, {"stream": False}])
+def test_a_value_at_the_border_is_a_snapshot(changes: dict[str, Any]) -> None:
+    """-1 is several providers' word for unlimited."""
+    assert DraftKind.SNAPSHOT is draft_record({**REQUEST, **changes}, unified_response(), {}).kind
+
+
+_VALUES = st.none() | st.booleans() | st.integers(-3, 3) | st.floats(-3, 3) | st.text(max_size=2) | st.just([])
+_MESSAGES = st.lists(st.fixed_dictionaries({}, optional={"role": _VALUES, "content": _VALUES}), max_size=2)
+
+
+@given(
+    request=st.fixed_dictionaries(
+        {"model": _VALUES},
+        optional={
+            "messages": _MESSAGES | _VALUES,
+            "prompt": _VALUES,
+            "stop": _VALUES | st.lists(_VALUES, max_size=2),
+            "tools": _VALUES | st.lists(_VALUES, max_size=2),
+            **dict.fromkeys(("temperature", "max_tokens", "top_p", "presence_penalty", "seed"), _VALUES),
+            **dict.fromkeys(("stream", "declared"), _VALUES),
+        },
+    ),
+    usage=_VALUES,
+    reason=_VALUES,
+    declares=st.booleans(),
+)
+def test_a_draft_is_never_what_the_validator_refuses(
+    request: dict[str, Any], usage: Any, reason: Any, declares: bool
+) -> None:
+    """Whatever an application sends and a provider answers: a snapshot is valid, or the call is no snapshot."""
+    choice = {"index": 0, "message": MESSAGE, "finish_reason": reason}
+    answer = {"object": "chat.completion", "choices": [choice], "usage": {"total_tokens": usage}}
+    models = {"*": ModelRule(temperature=1, max_tokens=0)} if declares else {}
+    draft = draft_record(request, answer, models)
+
+    if draft.kind is DraftKind.SNAPSHOT:
+        body = {**least_record(), "request": draft.request, "response": {**draft.response, "latency_ms": 1}}
+        assert write_document([body])
 
 
 @pytest.mark.parametrize("field", ["temperature", "max_tokens"])

@@ -23,6 +23,7 @@ from traceforge.snapshots.formats.snapshot_format import (
     check_document,
     computed_hash,
     document_hash,
+    is_old_version,
     read_document,
     record_hash,
     write_document,
@@ -187,6 +188,20 @@ def test_another_version_is_refused_with_the_words_of_the_specification() -> Non
         assert words in text
     with pytest.raises(InvalidFile, match=r"Snapshot version 0\.9\.0 is no longer supported"):
         read_document(json.dumps(document).encode())
+    assert is_old_version(finding)
+
+
+@pytest.mark.parametrize("version", ["1.0.1", "1.1.0", "2.0.0", "10.0.0"])
+def test_a_newer_version_is_told_to_upgrade(version: str) -> None:
+    """Recording again would replace what a newer TraceForge wrote."""
+    (finding,) = check_document({"version": version, "snapshots": []})
+
+    assert ("SN2", f"Snapshot version {version} is newer than the current version: 1.0.0") == (
+        finding.rule,
+        finding.message,
+    )
+    assert "Upgrade TraceForge" in finding.hint
+    assert not is_old_version(finding)
 
 
 @pytest.mark.parametrize(
@@ -225,11 +240,9 @@ OPTIONAL: list[tuple[str | int, ...]] = [
             "stop",
             "tools",
             "declared",
-            "messages",
+            "stream",
         )
     ],
-    (*_RECORD, "request", "messages"),
-    (*_RECORD, "request", "prompt"),
     (*_RECORD, "request", "provider_own"),
     (*_RECORD, "source", "scopes"),
     (*_RECORD, "source", "scopes", 0, "turn"),
@@ -245,7 +258,6 @@ STRINGS = [
     (*_RECORD, "source", "function"),
     (*_RECORD, "source", "scopes", 1, "scope"),
     (*_RECORD, "request", "model"),
-    (*_RECORD, "request", "prompt"),
     (*_RECORD, "request", "stop", 0),
     (*_RECORD, "request", "declared", 0),
     (*_RECORD, "request", "messages", 0, "role"),
@@ -351,11 +363,19 @@ def test_an_unknown_field_of_a_provider_is_preserved(path: tuple[str | int, ...]
     [
         ((*_RECORD, "id"), ["abc", "a" * 64, "0_-"], ["ab", "a" * 65, "Abc", "a.b", "a/b", "abc\n", "äbc", "..", ""]),
         ((*_RECORD, "timestamp"), ["2026-01-09T10:30:00.1+01:00"], ["2026-01-09", "2026-02-30T00:00:00Z", ""]),
-        ((*_RECORD, "source", "file"), ["a"], [""]),
+        (
+            (*_RECORD, "source", "file"),
+            ["a", "a/b.py", "...", "a..", "..a/b", "(unknown)", "a b\n", "c/d:e"],
+            ["", "/a", "\\a", "C:\\a", "c:a", "..", "../a", "a/../b", "a\\..\\b", "a/.."],
+        ),
         ((*_RECORD, "source", "line"), [0, 12.0, 1e6], [-1, 0.5]),
         ((*_RECORD, "source", "function"), ["", "<module>"], []),
         ((*_RECORD, "request", "model"), ["m"], [""]),
         ((*_RECORD, "request", "temperature"), [0, -0.0, 2, 2.0, 1e-9], [-0.1, 2.1, -1, 3]),
+        ((*_RECORD, "request", "max_tokens"), [1, 1e6, 3.0, -1], [0, 0.0, 0.5, 1.5, -0.5, -2, -100]),
+        ((*_RECORD, "request", "top_p"), [0, 1, 0.5], [-0.1, 1.1, 2]),
+        ((*_RECORD, "request", "messages"), [[{"role": "user"}]], [[]]),
+        ((*_RECORD, "request", "stream"), [True, False], ["true", 1, None]),
         ((*_RECORD, "request", "frequency_penalty"), [-2, 2], [-2.1, 2.1]),
         ((*_RECORD, "request", "presence_penalty"), [-2, 2], [-2.1, 2.1]),
         ((*_RECORD, "request", "messages", 0, "role"), ["tool"], [""]),
@@ -380,12 +400,22 @@ def test_a_field_has_its_range(path: tuple[str | int, ...], good: list[Any], bad
 
 
 def test_a_request_has_messages_or_a_prompt() -> None:
-    """Either is enough, both are allowed, none is refused."""
-    both = _full()
-    neither = _drop(_drop(_full(), (*_RECORD, "request", "messages")), (*_RECORD, "request", "prompt"))
+    """Exactly one of them, and not an empty one: with both, or none, nobody knows what was asked."""
+    both = _set(_full(), (*_RECORD, "request", "prompt"), "also")
+    neither = _drop(_full(), (*_RECORD, "request", "messages"))
+    prompt = _set(_drop(_full(), (*_RECORD, "request", "messages")), (*_RECORD, "request", "prompt"), "alone")
+    empty = _set(copy.deepcopy(prompt), (*_RECORD, "request", "prompt"), "")
 
-    assert [] == check_document(both)
-    assert [("SN1", "$.snapshots[0].request")] == _rules(neither)
+    assert [] == check_document(with_hashes(prompt))
+    assert [("SN1", "$.snapshots[0].request")] == _rules(neither) == _rules(both)
+    assert [("SN1", "$.snapshots[0].request.prompt")] == _rules(empty)
+
+
+def test_a_token_limit_of_zero_is_declared() -> None:
+    """Where the provider documents no limit, the record states 0 and says that nobody sent it."""
+    declared = _set(_full(), (*_RECORD, "request", "declared"), ["max_tokens"])
+
+    assert [] == check_document(with_hashes(_set(declared, (*_RECORD, "request", "max_tokens"), 0)))
 
 
 def test_every_broken_rule_of_every_record_is_a_finding() -> None:
@@ -428,7 +458,7 @@ def test_text_that_is_not_json_is_no_document(text: bytes) -> None:
 def test_a_changed_field_is_a_hash_mismatch(path: tuple[str | int, ...]) -> None:
     """Every field of a record is under its hash: change any to another valid value, and SN3 speaks."""
     changes: dict[str, Any] = {"id": "other-id", "timestamp": "2026-01-09T10:30:01Z", "sha256": "sha256:" + "0" * 64}
-    value = 1.5 if path[-1] == "top_p" else 1 if path in NUMBERS else changes.get(str(path[-1]), "changed")
+    value = 0.5 if path[-1] == "top_p" else 1 if path in NUMBERS else changes.get(str(path[-1]), "changed")
 
     assert [("SN3", "$.snapshots[0].hash")] == _rules(_set(_full(), path, value))
 
@@ -524,13 +554,13 @@ _counts = st.sampled_from(
 def _record_texts(draw: st.DrawFn, number: int) -> str:
     messages = [
         draw(_members({"role": '"user"', "content": draw(strings(lone=True))}, extra=True))
-        for _ in range(draw(st.integers(0, 2)))
+        for _ in range(draw(st.integers(1, 2)))
     ]
     request = {
         "model": '"gpt-4"',
         "messages": f"[{','.join(messages)}]",
         "temperature": draw(_notations),
-        "max_tokens": draw(_counts),
+        "max_tokens": draw(st.sampled_from(["1", "12.0", "1e2", "9007199254740993", "-1"])),
         "seed": draw(numbers),
     }
     response = {
