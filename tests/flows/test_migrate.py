@@ -131,6 +131,6 @@ def test_every_other_command_refuses_an_old_tree(project: Project) -> None:
         result = traceforge(*command, cwd=project.folder)
         assert 1 == result.code
         assert "Snapshot version 0.9.0 is no longer supported. Current version: 1.0.0" in result.out
-        assert "Re-record all snapshots." in result.out
+        assert "Re-record all snapshots: traceforge record --replace-old" in result.out
     result = traceforge("snapshot", "rm", "new", "--reason", "x", cwd=project.folder)
     assert (1, True) == (result.code, "0.9.0 is no longer supported" in result.out)

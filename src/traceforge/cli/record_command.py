@@ -22,11 +22,14 @@ from traceforge.terminal import one_line, print_json_bytes, print_text
 @click.command(context_settings={"allow_interspersed_args": False})
 @click.option("--fresh", is_flag=True, help="Send every call to its provider; answer none from snapshots.")
 @click.option(
+    "--replace-old", is_flag=True, help="Record the calls of snapshots of an older version again, to replace them."
+)
+@click.option(
     "--propose-config", is_flag=True, help="Write the settings that refused models need into the configuration."
 )
 @click.option("--json", "as_json", is_flag=True, help="Print the summary as one line of JSON on stderr.")
 @click.argument("command", nargs=-1, type=click.UNPROCESSED, metavar="[-- COMMAND...]")
-def record(command: tuple[str, ...], fresh: bool, propose_config: bool, as_json: bool) -> None:
+def record(command: tuple[str, ...], fresh: bool, replace_old: bool, propose_config: bool, as_json: bool) -> None:
     """Run COMMAND and save new or changed model calls for review.
 
     Approved calls are answered from snapshots; only new or changed requests go to their provider. The exit code is
@@ -36,6 +39,10 @@ def record(command: tuple[str, ...], fresh: bool, propose_config: bool, as_json:
 
     A call is refused if it cannot be approved as it is, for example because its answer may differ each time;
     `traceforge status` says why.
+
+    With --replace-old, snapshots of an older version of the format answer nothing: their calls are recorded again
+    under their ids. `traceforge approve` removes an old file when each of its calls is replaced. What COMMAND did not
+    ask for stays as it is, and is listed.
 
     Without a COMMAND, --propose-config works on the calls that were refused before.
     """
@@ -47,7 +54,7 @@ def record(command: tuple[str, ...], fresh: bool, propose_config: bool, as_json:
     if command:
         if not as_json:
             print_upstreams(loaded)
-        record_run = run_record(loaded, command, fresh=fresh, notify=_print_note)
+        record_run = run_record(loaded, command, fresh=fresh, replace_old=replace_old, notify=_print_note)
         if record_run.run is None:
             findings = record_run.snapshots.tree_report.findings
             print_text(finding_lines(findings), err=True)

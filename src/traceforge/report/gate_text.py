@@ -215,10 +215,20 @@ def record_lines(record_run: RecordRun) -> Iterator[str]:
     if record_run.run is not None:
         yield from survivor_lines(record_run.run)
     yield from refused_model_lines(record_run.changes)
+    yield from _old_snapshot_lines(record_run)
     yield from pattern_proposal_lines(record_run.proposals)
     if any(change.kind is not ChangeKind.REFUSED for change in record_run.changes):
         yield 'next: traceforge diff, then traceforge approve --all --reason "…"'
     yield from policy_lines(record_run.snapshots)
+
+
+def _old_snapshot_lines(record_run: RecordRun) -> Iterator[str]:
+    """How many snapshots of an older version are replaced, and which remain."""
+    remaining = record_run.remaining_old
+    if record_run.old_snapshots:
+        replaced = len(record_run.old_snapshots) - len(remaining)
+        yield f"snapshots of an older version: {replaced} replaced when you approve, {len(remaining)} remain"
+    yield from (f"  {one_line(old.file)}: {old.id or 'a record without an id'} remains" for old in remaining)
 
 
 def policy_lines(snapshots: ProjectSnapshots) -> Iterator[str]:
@@ -260,6 +270,7 @@ def record_json(record_run: RecordRun) -> JSONObject:
         "unread": record_run.unread,
         "lost": record_run.lost,
         "pending": [change_json(change) for change in record_run.changes],
+        **({"remaining": [old.id for old in record_run.remaining_old]} if record_run.old_snapshots else {}),
         **({"proposed": [proposal.to_json() for proposal in record_run.proposals]} if record_run.proposals else {}),
     }
 

@@ -35,7 +35,7 @@ def approve_changes(
         InvalidFile: a change breaks a rule of the format.
         CannotWrite: the tree cannot be written.
     """
-    approved_calls = load_approved_calls(loaded.project, loaded.config.models)
+    approved_calls = load_approved_calls(loaded.project, loaded.config.models, skip_old=True)
     if findings := find_excessive_declarations(loaded, approved_calls):
         raise CannotApprove(findings[0].message, hint=findings[0].hint)
     current_hashes = {call.id: call.hash for call in approved_calls}
@@ -58,6 +58,7 @@ def approve_changes(
         tag=tag,
         sign=sign,
         now=now(),
+        keep_old=True,
         config=loaded.config,
         approve_policy=approve_policy,
     )

@@ -18,7 +18,7 @@ from traceforge.clock import timestamp_text
 from traceforge.config import SNAPSHOTS_DIR, Config, ModelRule
 from traceforge.errors import InvalidFile, NotFound, NotJSON
 from traceforge.files import read_file
-from traceforge.findings import Finding
+from traceforge.findings import Finding, printable_name
 from traceforge.match_key import KEY_ID_NAME, find_match_key, write_key_id
 from traceforge.snapshots.formats import determinism_policy, snapshot_manifest, tree_layout
 from traceforge.snapshots.formats.approval_format import (
@@ -42,10 +42,12 @@ from traceforge.snapshots.formats.snapshot_format import (
     RECORD_FIELDS,
     RESTORE_HINT,
     SHAPE_RULE,
+    is_old_version,
     is_snapshot_id,
     read_document,
     write_document,
 )
+from traceforge.snapshots.record.old_snapshots import list_old_records
 from traceforge.snapshots.tree.approval_chain import ApprovalChain
 from traceforge.snapshots.tree.approval_check import raw_response_lost
 from traceforge.snapshots.tree.approval_signing import find_approver, load_signing_key
@@ -87,20 +89,46 @@ class CommitResult(NamedTuple):
 class _TreeEdit:
     """The tree as it is, and the files that will change."""
 
-    def __init__(self, root: str, replaced_files: Collection[str]) -> None:
+    def __init__(self, root: str, replaced_files: Collection[str], *, keep_old: bool) -> None:
         self.root = root
         self._replaced = frozenset(replaced_files)
         is_present = os.path.lexists(root)
         self.documents = (
             check_documents(root, {}) if is_present else DocumentsReport([], 0, [], frozenset(), frozenset())
         )
-        self.entries = {entry.id: entry for entry in self.documents.entries if entry.file not in self._replaced}
+        old_files = {finding.file for finding in self.documents.findings if is_old_version(finding)}
+        self.old_files = {file: self._list_ids(file) for file in sorted(old_files)} if keep_old else {}
+        self.entries = {
+            entry.id: entry
+            for entry in self.documents.entries
+            if entry.file not in self._replaced and entry.file not in self.old_files
+        }
         self.files: dict[str, bytes | None] = dict.fromkeys(replaced_files)
         approvals = load_approvals(root)
         self.chain = ApprovalChain(approvals)
         self._approved = {
             (change.id, change.after) for stored_approval in approvals for change in stored_approval.approval.changes
         }
+
+    def _list_ids(self, file: str) -> list[str]:
+        """The ids of a document of an older version."""
+        return [name for name, _ in list_old_records(read_file(f"{self.root}/{file}", follow_links=False))]
+
+    def remove_replaced_documents(self) -> Iterator[Finding]:
+        """Remove each document of an older version whose records are all replaced. Returns a finding for one that a
+        change would overwrite before that.
+        """
+        for file, ids in self.old_files.items():
+            remaining = [name or "a record without an id" for name in ids if not self._is_replaced(name)]
+            if not remaining:
+                self.files.setdefault(file, None)
+            elif self.files.get(file) is not None:
+                names = ", ".join(map(printable_name, remaining))
+                hint = f"Record {names} too, and approve them together: no call is deleted that was not replaced."
+                yield Finding(file, "", IDENTITY_RULE, f"the document of an older version also has {names}", hint)
+
+    def _is_replaced(self, name: str) -> bool:
+        return bool(name) and (name in self.entries or self.files.get(_raw_response_file(name)) is not None)
 
     def find_approved_digest(self, name: str) -> Digest | None:
         """The approved state of a snapshot; None if it was written by hand and never approved."""
@@ -146,7 +174,9 @@ class _TreeEdit:
         return [
             finding
             for finding in self.documents.findings
-            if finding.rule != determinism_policy.POLICY_RULE and finding.file not in self.files
+            if finding.rule != determinism_policy.POLICY_RULE
+            and finding.file not in self.files
+            and finding.file not in self.old_files
         ]
 
 
@@ -160,6 +190,7 @@ def commit_changes(
     sign: bool = False,
     now: datetime,
     replaced_files: Collection[str] = (),
+    keep_old: bool = False,
     config: Config | None = None,
     approve_policy: bool = False,
 ) -> CommitResult:
@@ -168,7 +199,9 @@ def commit_changes(
     The settings of `config` are approved with `approve_policy`, or if no approval of the tree names a policy yet. The
     approval is signed with `sign`, or where the project requires it.
     The first approval also commits the id of the match key, so that no second key is made.
-    `replaced_files` names documents that are removed: those of another version, which `changes` migrate.
+    `replaced_files` names documents that are removed: those of another version, which `changes` migrate. With
+    `keep_old`, a document of an older version is removed when this version has each of its records, and stays before
+    that; otherwise such a document makes the tree invalid.
 
     Raises:
         InvalidFile: a change, or the tree, breaks a rule; the error holds every finding.
@@ -177,10 +210,11 @@ def commit_changes(
         CannotSign: the approval could not be signed.
     """
     with lock_tree(project) as write:
-        tree = _TreeEdit(os.path.join(project, SNAPSHOTS_DIR), replaced_files)
+        tree = _TreeEdit(os.path.join(project, SNAPSHOTS_DIR), replaced_files, keep_old=keep_old)
         _raise_if_any(_check_names(changes))
         _raise_if_any(_check_new_ids(tree, changes) if replaced_files else [])
         approved_changes = _apply_changes(tree, changes, models)
+        _raise_if_any(tree.remove_replaced_documents())
         _raise_if_any(tree.find_broken_documents())
         entries = list(tree.entries.values())
         tree.files[snapshot_manifest.MANIFEST_NAME] = snapshot_manifest.write_manifest(entries) if entries else None

@@ -19,13 +19,14 @@ from traceforge.capture.replay_responder import ReplayResponder
 from traceforge.capture.run.command_runner import CommandRun, run_command
 from traceforge.capture.run.environment import read_base_urls, set_key_variables
 from traceforge.capture.trace_writer import RecorderSettings
-from traceforge.config import LoadedConfig
+from traceforge.config import SNAPSHOTS_DIR, LoadedConfig
 from traceforge.errors import NotFound
 from traceforge.redact.redactor import Redactor
 from traceforge.replay.player import Player
 from traceforge.snapshots.record.candidates import Candidate, find_candidates
+from traceforge.snapshots.record.old_snapshots import OldSnapshot, give_old_ids, list_old_snapshots
 from traceforge.snapshots.record.pattern_proposal import PatternProposal, list_proposals
-from traceforge.snapshots.record.pending_changes import PendingChange, load_pending, save_pending
+from traceforge.snapshots.record.pending_changes import ChangeKind, PendingChange, load_pending, save_pending
 from traceforge.snapshots.record.proposal import Proposal, propose_changes
 from traceforge.snapshots.tree.call_counts import FAILED, PASSED, CountedRun, merge_worker_counts
 from traceforge.snapshots.tree.project_snapshots import (
@@ -51,6 +52,14 @@ class RecordRun:
     unread: int = 0  # calls whose traces cannot be read
     proposals: list[PatternProposal] = field(default_factory=list)  # for parts of prompts that vary by their nature
     has_new_key: bool = False  # whether a match key was made
+    old_snapshots: Sequence[OldSnapshot] = ()  # of an older version, before this run
+
+    @property
+    def remaining_old(self) -> list[OldSnapshot]:
+        """Snapshots of an older version that are not replaced, because no call of this run asked for them."""
+        replaced = {change.id for change in self.changes if change.kind is not ChangeKind.REFUSED}
+        replaced |= {call.id for call in self.snapshots.approved_calls}
+        return [old for old in self.old_snapshots if old.id not in replaced]
 
     @property
     def lost(self) -> int:
@@ -59,29 +68,37 @@ class RecordRun:
 
 
 def run_record(
-    loaded: LoadedConfig, command: Sequence[str], *, fresh: bool = False, notify: Callable[[str], object]
+    loaded: LoadedConfig,
+    command: Sequence[str],
+    *,
+    fresh: bool = False,
+    replace_old: bool = False,
+    notify: Callable[[str], object],
 ) -> RecordRun:
     """Run a command: replay approved calls, record the others, and file new or changed ones as pending.
 
     A live call may refer to something the provider stores (`previous_response_id`) that was only replayed, which the
     provider does not know. Then `notify` is called, and the command is run again with those tests fully live.
+
+    `replace_old`: calls of snapshots of an older version are recorded again, and get their ids.
     """
     scope = redacted_scope(loaded, command)
-    snapshots = open_snapshots(loaded, fresh=fresh, scope=scope, is_recording=True)
+    snapshots = open_snapshots(loaded, fresh=fresh, scope=scope, is_recording=True, replace_old=replace_old)
     has_new_key = snapshots.has_new_key
     if snapshots.tree_report.findings:
         return RecordRun(snapshots)
+    old_snapshots = list_old_snapshots(os.path.join(loaded.project, SNAPSHOTS_DIR), snapshots.old_files)
     live_run = _run_live(snapshots, command)
     broken_scopes = _find_broken_references(live_run.candidates, snapshots.player)
     if broken_scopes:
         all_tests = all(map(is_test_scope, broken_scopes))
         tests = f"{len(broken_scopes)} test{'s' if len(broken_scopes) > 1 else ''}" if all_tests else "the command"
         notify(f"{tests} referred to a replayed answer that the provider does not know: running again, all live")
-        snapshots = open_snapshots(loaded, scope=scope, is_recording=True)
+        snapshots = open_snapshots(loaded, scope=scope, is_recording=True, replace_old=replace_old)
         snapshots.player.fresh_scopes = broken_scopes
         live_run = _run_live(snapshots, command)
     recorded_scopes = _describe_run(snapshots, live_run.run)
-    proposal = file_changes(snapshots, live_run.candidates, recorded_scopes)
+    proposal = file_changes(snapshots, live_run.candidates, recorded_scopes, old_snapshots)
     return RecordRun(
         snapshots,
         live_run.run,
@@ -93,6 +110,7 @@ def run_record(
             proposal.changes, snapshots.approved_calls, loaded.config.models, recorded_scopes.outcomes.keys()
         ),
         has_new_key,
+        old_snapshots,
     )
 
 
@@ -153,8 +171,16 @@ class RecordedScopes(NamedTuple):
     workers: int = 1
 
 
-def file_changes(snapshots: ProjectSnapshots, candidates: Sequence[Candidate], recorded: RecordedScopes) -> Proposal:
-    """Save the new or changed calls of a run as pending changes, in place of earlier ones of the same scopes."""
+def file_changes(
+    snapshots: ProjectSnapshots,
+    candidates: Sequence[Candidate],
+    recorded: RecordedScopes,
+    old_snapshots: Sequence[OldSnapshot] = (),
+) -> Proposal:
+    """Save the new or changed calls of a run as pending changes, in place of earlier ones of the same scopes.
+
+    A new call gets the id of the one of `old_snapshots` that asked the same.
+    """
     loaded = snapshots.loaded
     use_counts = recorded.use_counts
     ran = {scope for scope, _ in use_counts} | {candidate.scope for candidate in candidates} | {*recorded.outcomes}
@@ -171,6 +197,9 @@ def file_changes(snapshots: ProjectSnapshots, candidates: Sequence[Candidate], r
     proposal = propose_changes(
         candidates, snapshots.approved_calls, snapshots.keys, use_counts, run_scopes, counted_run
     )
+    if old_snapshots:
+        taken_ids = {call.id for call in snapshots.approved_calls}
+        proposal = proposal._replace(changes=give_old_ids(proposal.changes, old_snapshots, taken_ids))
     replaced = [change.id for change in load_pending(loaded.project) if {turn.scope for turn in change.turns} & ran]
     save_pending(loaded.project, proposal.changes, [*replaced, *proposal.settled_ids])
     return proposal

@@ -18,7 +18,7 @@ from typing import NamedTuple, Protocol, cast
 from traceforge.canon import Digest, JSONObject, digest_bytes
 from traceforge.compare.compared_call import ComparedCall
 from traceforge.config import SNAPSHOTS_DIR, ModelRule
-from traceforge.errors import CannotRead
+from traceforge.errors import CannotRead, InvalidFile
 from traceforge.files import list_folder, read_file
 from traceforge.replay.compared_body import find_compared_part
 from traceforge.replay.fingerprints import drop_credentials, list_head_redactions
@@ -29,7 +29,7 @@ from traceforge.replay.scoped_volatile import find_model
 from traceforge.snapshots.formats.determinism_policy import find_gate
 from traceforge.snapshots.formats.raw_response import RawResponse, decode_comparable_call, read_raw_response
 from traceforge.snapshots.formats.record_draft import draft_request
-from traceforge.snapshots.formats.snapshot_format import read_document
+from traceforge.snapshots.formats.snapshot_format import is_old_version, read_document
 from traceforge.snapshots.formats.tree_layout import RESERVED_DIRS
 from traceforge.snapshots.tree.run_scopes import is_shared_scope
 from traceforge.snapshots.tree.tree_verification import TreeContent
@@ -150,14 +150,16 @@ def count_calls(turns: Iterable[ScopeTurn]) -> dict[str, int]:
     return counts
 
 
-def load_approved_calls(project: str, models: Mapping[str, ModelRule]) -> list[ApprovedCall]:
-    """Every approved call of a project, by provider and id.
+def load_approved_calls(
+    project: str, models: Mapping[str, ModelRule], *, skip_old: bool = False
+) -> list[ApprovedCall]:
+    """Every approved call of a project, by provider and id. `skip_old` leaves out documents of an older version.
 
     Raises:
         CannotRead, NotJSON, InvalidFile: the tree does not pass `verify`.
     """
     root = os.path.join(project, SNAPSHOTS_DIR)
-    return list_approved_calls(_read_tree(root), models) if os.path.isdir(root) else []
+    return list_approved_calls(_read_tree(root, skip_old=skip_old), models) if os.path.isdir(root) else []
 
 
 def list_approved_calls(content: TreeContent, models: Mapping[str, ModelRule]) -> list[ApprovedCall]:
@@ -177,14 +179,20 @@ def list_approved_calls(content: TreeContent, models: Mapping[str, ModelRule]) -
     return calls
 
 
-def _read_tree(root: str) -> TreeContent:
+def _read_tree(root: str, *, skip_old: bool) -> TreeContent:
     content = TreeContent()
     for folder in list_folder(root):
         if not folder.is_dir() or folder.name in RESERVED_DIRS or folder.name.startswith("."):
             continue
         for entry in list_folder(folder.path):
             if entry.name.endswith(".json") and not entry.name.startswith("."):
-                records = [snapshot.body for snapshot in read_document(read_file(entry.path, follow_links=False))]
+                try:
+                    snapshots = read_document(read_file(entry.path, follow_links=False))
+                except InvalidFile as exc:
+                    if skip_old and all(map(is_old_version, exc.findings)):
+                        continue
+                    raise
+                records = [snapshot.body for snapshot in snapshots]
                 content.documents.append((folder.name, f"{folder.name}/{entry.name}", records))
     for entry in _scan_raw_responses(root):
         if entry.name.endswith(".json") and not entry.name.startswith("."):

@@ -19,6 +19,8 @@ from traceforge.replay.library import Library
 from traceforge.replay.player import Player
 from traceforge.replay.request_key import RequestKeyer, make_request_keyer
 from traceforge.snapshots.formats.approved_policy import check_policy_approved
+from traceforge.snapshots.formats.snapshot_format import is_old_version
+from traceforge.snapshots.formats.snapshot_manifest import MANIFEST_NAME
 from traceforge.snapshots.formats.tree_layout import find_root_problem, has_interrupted_approval
 from traceforge.snapshots.tree.approved_calls import ApprovedCall, build_recordings, list_approved_calls
 from traceforge.snapshots.tree.call_counts import CountRule, find_count_rule
@@ -37,6 +39,7 @@ class ProjectSnapshots(NamedTuple):
     approved_calls: list[ApprovedCall]
     keys: RequestKeyer
     player: Player
+    old_files: frozenset[str] = frozenset()  # documents of an older version, which are to be replaced
     policy_findings: Sequence[Finding] = ()  # settings that are not approved; `record` goes on with them
     has_new_key: bool = False  # whether a match key was made
 
@@ -47,13 +50,19 @@ class ProjectSnapshots(NamedTuple):
 
 
 def open_snapshots(
-    loaded: LoadedConfig, *, fresh: bool = False, scope: str = "", is_recording: bool = False
+    loaded: LoadedConfig,
+    *,
+    fresh: bool = False,
+    scope: str = "",
+    is_recording: bool = False,
+    replace_old: bool = False,
 ) -> ProjectSnapshots:
     """Verify the tree of a project, and load its approved calls.
 
     With `fresh` the player answers nothing. `scope` is that of calls outside of tests. `is_recording`: a
     project that has no match key gets one, and calls that were recorded without it are recorded again. An
-    interrupted approval is finished first.
+    interrupted approval is finished first. `replace_old`: documents of an older version answer nothing, and are no
+    findings.
 
     Raises:
         InvalidConfig: what is declared as volatile cannot be read.
@@ -70,6 +79,9 @@ def open_snapshots(
     root = os.path.join(loaded.project, SNAPSHOTS_DIR)
     content = TreeContent()
     tree_report = _verify_root(root, config.models, content)
+    old_files = _set_old_aside(tree_report, content) if replace_old else frozenset()
+    if replace_old:
+        tree_report = _without_old(tree_report)
     keys = make_request_keyer(loaded)
     # From the bytes that were verified: the files may have changed since.
     approved_calls = [] if tree_report.findings else list_approved_calls(content, config.models)
@@ -87,7 +99,22 @@ def open_snapshots(
     player.default_scope = scope
     player.renews_uncompared = is_recording
     policy_findings = check_policy_approved(loaded, tree_report.settings)
-    return ProjectSnapshots(loaded, tree_report, approved_calls, keys, player, policy_findings, has_new_key)
+    return ProjectSnapshots(
+        loaded, tree_report, approved_calls, keys, player, old_files, policy_findings, has_new_key
+    )
+
+
+def _set_old_aside(report: TreeReport, content: TreeContent) -> frozenset[str]:
+    """Drop documents of an older version from what was read; returns their names."""
+    old_files = frozenset(
+        finding.file for finding in report.findings if is_old_version(finding) and finding.file != MANIFEST_NAME
+    )
+    content.documents = [document for document in content.documents if document[1] not in old_files]
+    return old_files
+
+
+def _without_old(report: TreeReport) -> TreeReport:
+    return report._replace(findings=tuple(finding for finding in report.findings if not is_old_version(finding)))
 
 
 def _verify_root(root: str, models: Mapping[str, ModelRule], content: TreeContent) -> TreeReport:
