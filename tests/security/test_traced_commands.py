@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shutil
@@ -43,6 +44,11 @@ interactions:
       "message": {"role": "assistant", "content": "Hello"}, "finish_reason": "stop"}]}'}}
 version: 1
 """
+RUN = {
+    "run_schema_version": "1.0.0", "run_id": "run-1", "started_at": "2026-01-05T00:00:00Z",
+    "completed_at": "2026-01-05T00:00:01Z", "kernel_version": "0.3.10", "policy": {"a": 1}, "intent": "x",
+    "kernel_result_kind": "REFUSE", "decision": {}, "model_mode": "record",
+}  # fmt: skip
 
 
 class Traced(NamedTuple):
@@ -214,3 +220,53 @@ def test_a_context_server_listens_on_loopback_and_writes_its_store(project: Proj
     for traced in (served, created):
         assert set() == outside(traced, project)
         assert any("context.db" in path for path in traced.changed)
+
+
+def test_commands_that_read_and_rewrite_evidence_connect_to_nothing(project: Project) -> None:
+    """Each subcommand that writes does so in the project, or where its option says."""
+    run = ["--", sys.executable, "app.py"]
+    for words in (["init"], ["record", *run], ["approve", "--all", "--policy", "--reason", "it is right"]):
+        project.run(*words)
+    (record,) = (project.folder / ".ai-snapshots" / "openai").glob("*.json")
+    run_file = project.folder / "run.json"
+    run_file.write_text(json.dumps(RUN))
+    quiet = [
+        ["trace", "verify"], ["trace", "migrate"], ["trace", "reindex"], ["trace", "export", "--out", "traces.jsonl"],
+        ["trace", "compress", "--older-than", "0"], ["session", "list"],
+        ["modelio", "from-traces", "--out", "a.json"], ["modelio", "hash", "a.json"], ["modelio", "stats", "a.json"],
+        ["modelio", "diff", "a.json", "a.json"], ["trace", "prune", "--older-than", "0"],
+        ["pack", "create", "--run", "run.json", "--model-io", "a.json", "--out", "pack-1"],
+        ["pack", "verify", "pack-1"], ["pack", "show", "pack-1"],
+        ["pack", "export", "pack-1", "--archive", "pack-1.tar.zst"],
+        ["snapshot", "verify"], ["snapshot", "show", record.stem], ["snapshot", "manifest"],
+        ["snapshot", "rm", record.stem, "--reason", "gone"],
+    ]  # fmt: skip
+
+    for words in quiet:
+        traced = project.run(*words)
+        assert (set(), set()) == (traced.listened, traced.connected), words
+        assert set() == {path for path in outside(traced, project) if Path(path).is_file()} - {
+            f"{project.state}/machine.key"
+        }, words
+
+
+def test_a_test_run_reaches_nothing_but_itself(project: Project) -> None:
+    """The model of the recording is there, and gets no connection."""
+    run = ["--", sys.executable, "app.py"]
+    for words in (["init"], ["record", *run], ["approve", "--all", "--policy", "--reason", "it is right"]):
+        project.run(*words)
+    traced = project.run("test", *run)
+
+    assert traced.listened <= {"127.0.0.1"}
+    assert ("127.0.0.1", project.port) not in traced.connected
+    assert {address for address, _ in traced.connected} <= {"127.0.0.1"}
+    assert set() == outside(traced, project)
+
+
+def test_trust_writes_your_list_alone(project: Project) -> None:
+    """In the state folder of the user, not in the project."""
+    traced = project.run("trust")
+
+    assert (set(), set()) == (traced.listened, traced.connected)
+    assert all(path.startswith(str(project.state.parent.parent.parent)) for path in outside(traced, project))
+    assert set() == {path for path in traced.changed if path.startswith(f"{project.folder}/")}
