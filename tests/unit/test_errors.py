@@ -42,6 +42,7 @@ from traceforge.errors import (
     StoreUnavailable,
     TraceForgeError,
     TrackedState,
+    UnknownVersion,
     UntrustedProject,
     UnusedInteractions,
     WrongMatchKey,
@@ -60,6 +61,7 @@ MAKERS: dict[type[TraceForgeError], Callable[[], TraceForgeError]] = {
     NotJSON: lambda: NotJSON("unexpected end", line=3, column=7, offset=41),
     NotCanonical: lambda: NotCanonical("$.a[0]", "NaN"),
     InvalidFile: lambda: InvalidFile(FINDINGS),
+    UnknownVersion: lambda: UnknownVersion(FINDINGS),
     CannotRead: lambda: CannotRead("a.json", "no such file", hint="Check the path."),
     CannotWrite: lambda: CannotWrite("a.json", "no space left on device"),
     NotFound: lambda: NotFound("there is no trace abcd", hint="See: traceforge trace list"),
@@ -184,7 +186,7 @@ def test_an_error_prints_its_message_and_has_an_exit_code(cls: type[TraceForgeEr
 
 def test_only_an_invalid_file_and_an_unrecorded_call_are_findings() -> None:
     """All other errors mean that nothing could be checked."""
-    own_errors = {InvalidFile, PromptNotRecorded, CallNotRecorded, UnusedInteractions}
+    own_errors = {InvalidFile, UnknownVersion, PromptNotRecorded, CallNotRecorded, UnusedInteractions}
     assert own_errors == {cls for cls in _ours() if cls.exit_code is ExitCode.FINDINGS}
 
 

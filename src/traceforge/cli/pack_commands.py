@@ -92,7 +92,7 @@ def show(folder: str, as_json: bool) -> None:
 @click.option(
     "--archive", "out", required=True, metavar="FILE", help="Write the archive to this file, such as run-1.tar.zst."
 )
-@click.option("--force", is_flag=True, help="Replace the archive that is already there.")
+@click.option("--force", is_flag=True, help="Write also if the archive exists, and replace it.")
 def export(folder: str, out: str, force: bool) -> None:
     """Write a valid pack, with its signature, as one archive.
 

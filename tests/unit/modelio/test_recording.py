@@ -522,7 +522,7 @@ def test_every_recording_is_valid_and_replays(tmp_path: Path, calls: list[tuple[
     """Any prompts and any answers, whole or streamed, lone surrogates too: redacted and encoded, they come back."""
     path = tmp_path / "r.json"
     mock = MockAdapter([answer for _, answer, _ in calls])
-    with RecordingSession(path, mock, redactor=REDACTOR) as session:
+    with RecordingSession(path, mock, redactor=REDACTOR, overwrite=True) as session:
         for prompt, _, streamed in calls:
             if streamed:
                 list(session.adapter.stream(prompt))

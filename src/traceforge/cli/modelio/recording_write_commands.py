@@ -21,7 +21,7 @@ from traceforge.snapshots.tree.tracked_state import refuse_tracked_state
 from traceforge.terminal import one_line, print_text
 
 _out = click.option("--out", required=True, metavar="FILE", help="Write the recording to this file.")
-_force = click.option("--force", is_flag=True, help="Replace the recording that is already there.")
+_force = click.option("--force", is_flag=True, help="Write also if the recording exists, and replace it.")
 
 
 @click.command(context_settings={"allow_interspersed_args": False})
