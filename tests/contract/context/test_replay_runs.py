@@ -18,8 +18,8 @@ from support.upstream import ReceivedRequest, ScriptedResponse, Upstream
 from traceforge.canon import digest_canonical
 from traceforge.clock import now, pinned
 from traceforge.context.comparison.replay_worker import ThreadEngine, execute_run
-from traceforge.context.model.inputs import NewReplayRun, NewResponse, NewSnapshot
-from traceforge.context.model.objects import EventType, Progress, ReplayRun, Response
+from traceforge.context.model.inputs import NewAlias, NewReplayRun, NewResponse, NewSnapshot
+from traceforge.context.model.objects import EventType, Progress, ReplayRun, Response, Target
 from traceforge.errors import StoreRefused
 
 
@@ -348,6 +348,38 @@ def test_each_lane_of_a_trajectory_continues_from_its_own_answers(store: Store, 
     assert ["candidate_changed"] * 2 == [item["verdict"] for item in report.items]
     assert "New end." == report.items[1]["lanes"]["candidate"]["output"]["content"]
     assert 4 == store.get_branch(session.id, session.default_branch_id).version
+
+
+@pytest.mark.parametrize("mode", ["single_turn", "trajectory"])
+def test_every_lane_is_asked_with_the_recorded_parameters(store: Store, scene: Scene, mode: str) -> None:
+    """Two equal releases give equal answers. A target's own parameters are those of the lane."""
+    store = connect_models(store, scene.provider.url)
+    asked: list[tuple[float, int]] = []
+
+    def answer_by_parameters(request: ReceivedRequest) -> ScriptedResponse:
+        body = json.loads(request.body)
+        asked.append((body.get("temperature", 1), body["max_tokens"]))
+        return ScriptedResponse([chat_answer(f"It is {body.get('temperature', 1)}.")])
+
+    scene.provider.choose = answer_by_parameters
+    for name, limit in (("bot", 5), ("twin", 6)):
+        target = Target(provider="openai", model="m", params={"max_tokens": limit, "temperature": 1})
+        store.create_alias(NewAlias(name=name, targets=[target]))
+    session = new_session(store)
+    responses = [
+        store.create_response(NewResponse(model="bot", session_id=session.id, input=text, params=params))
+        for text, params in (("One?", {"temperature": 0}), ("Two?", {"temperature": 0.5}), ("Three?", {}))
+    ]
+    asked.clear()
+    snapshots = {"snapshot_ids": [response.snapshot_id for response in responses], "concurrency": 1}
+    inputs: Any = {"session_id": session.id} if mode == "trajectory" else snapshots
+
+    body = NewReplayRun(baseline="bot", candidate="twin", **inputs)
+    run = execute_run(store, store.create_replay_run(body, start=False).id)
+
+    report = store.get_replay_report(run.id)
+    assert ["unchanged"] * 3 == [item["verdict"] for item in report.items]
+    assert [(0, 5), (0, 6), (0.5, 5), (0.5, 6), (1, 5), (1, 6)] == asked
 
 
 def test_a_trajectory_replays_answers_that_have_no_response(store: Store, scene: Scene) -> None:

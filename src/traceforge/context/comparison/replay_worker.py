@@ -237,7 +237,8 @@ class _SingleTurns:
 
 
 class _Trajectory:
-    """Items that are turns of one session: each lane continues with its own answers."""
+    """Items that are turns of one session: each lane continues with its own answers, and with the parameters that
+    the turn was recorded with."""
 
     def __init__(self, store: Store, run: AnyRow, rows: Sequence[AnyRow]) -> None:
         self._store = store
@@ -286,7 +287,10 @@ class _Trajectory:
                 release.id, self._snapshot.id, [weighted_target.weight for weighted_target in release.targets]
             )
         ]
-        rendered = render_prompt(self._blocks_before(lane, position), Dialect(target.provider), target.params)
+        response_id = self._rows[position].response_id
+        params = self._store.read(lambda tx: replay_runs.recorded_lane(tx, response_id))[1]
+        blocks = self._blocks_before(lane, position)
+        rendered = render_prompt(blocks, Dialect(target.provider), {**target.params, **params})
         return LaneRequest(target, rendered.messages, rendered.parameters, self._snapshot.session_id)
 
     def _blocks_before(self, lane: str, position: int) -> list[ContentBlock]:
