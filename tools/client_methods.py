@@ -14,6 +14,7 @@ from typing import NamedTuple
 import traceforge.context.model.context_snapshot as snapshot_types
 import traceforge.context.model.inputs as input_types
 import traceforge.context.model.objects as object_types
+import traceforge.context.model.verification_objects as verification_types
 from traceforge.context.api.operation_types import Operation
 from traceforge.context.api.operations import OPERATIONS
 
@@ -114,7 +115,7 @@ def _imports(text: str) -> str:
     """The imports of the types that `text` uses, each from the module that defines it."""
     used = {node.id for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Name)}
     lines: list[str] = []
-    for module in (snapshot_types, input_types, object_types):
+    for module in (snapshot_types, input_types, object_types, verification_types):
         names = sorted(used & _defined_names(module))
         used -= set(names)
         lines += _fill(f"from {module.__name__} import (", names, ")", indent="")

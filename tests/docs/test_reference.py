@@ -259,7 +259,7 @@ def _error_codes() -> Iterator[tuple[int, str]]:
                 yield int(str(keywords.get("status", 400))), code
             elif name == "ErrorResponse" and [int, str] == [type(constant) for constant in constants[:2]]:
                 yield int(str(constants[0])), str(constants[1])
-            elif name == "_refused" and path.name == "prompt_rendering.py":
+            elif name == "_refused" and path.name == "rr_1.py":
                 yield 422, next(str(text) for text in constants if re.fullmatch(r"[a-z_]+", str(text)))
     yield from ((400, "unknown_field"), (400, "invalid_fields"))  # InvalidFields.
     yield from ((405, "method_not_allowed"), (403, "other_origin"), (421, "other_host"))

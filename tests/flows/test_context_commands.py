@@ -17,11 +17,15 @@ import click
 import pytest
 
 from support.command import COMMAND, CommandResult, traceforge
+from support.context_builders import append_event, new_session
+from support.loopback_models import connect_models, model_server
 from support.operation_store import Store
 from support.store_servers import run_server, server_process
 from traceforge.cli.context import context
 from traceforge.cli.main import _run as command_line
 from traceforge.context.api.operations import OPERATIONS
+from traceforge.context.model.inputs import NewResponse
+from traceforge.context.model.objects import EventType
 
 
 def run_json(*arguments: str, cwd: Path, **variables: str) -> Any:
@@ -130,7 +134,7 @@ def test_every_command_works_on_a_database(tmp_path: Path) -> None:
     assert json.loads(same.out)["same"]
 
     assert (
-        "valid: 1 artifact, 1 bundle, 1 session, 2 branches, 3 events, 2 snapshots\n"
+        "valid: 1 artifact, 1 bundle, 1 session, 2 branches, 3 events, 2 snapshots, 0 responses\n"
         == run("verify", cwd=tmp_path).out
     )
     assert run("verify", ids["one"], cwd=tmp_path).out.endswith(": valid\n")
@@ -198,7 +202,7 @@ def test_verify_and_cache_key_give_the_same_results_on_a_server(tmp_path: Path) 
         settings = {"TRACEFORGE_CONTEXT_DB": server.url, "TRACEFORGE_CONTEXT_API_KEY": admin}
         ids = create_history(tmp_path, **settings)
         neighbour_ids = create_history(tmp_path, **{**settings, "TRACEFORGE_CONTEXT_API_KEY": neighbour_api_key})
-        summary = "valid: 1 artifact, 1 bundle, 1 session, 2 branches, 3 events, 2 snapshots\n"
+        summary = "valid: 1 artifact, 1 bundle, 1 session, 2 branches, 3 events, 2 snapshots, 0 responses\n"
         assert summary == run("verify", cwd=tmp_path, **{**settings, "TRACEFORGE_CONTEXT_API_KEY": reader}).out
         as_json = run_json("verify", cwd=tmp_path, **settings)
         assert as_json == run_json("verify", "--db", "c.db", cwd=tmp_path)
@@ -222,6 +226,34 @@ def test_verify_and_cache_key_give_the_same_results_on_a_server(tmp_path: Path) 
         (tmp_path / "stale.json").write_text('{"purge_generation": 1}')
         stale = run("cache-key", ids["one"], "--runtime", "stale.json", cwd=tmp_path, code=3, **settings)
         assert "the runtime has purge_generation 1, but the project has 2" in stale.err
+
+
+def test_a_response_is_rendered_again_by_verify(tmp_path: Path) -> None:
+    """What differs, and what could not be checked, each have an exit code."""
+    path = tmp_path / ".ai-tests" / "context.db"
+    path.parent.mkdir()
+    with closing(Store.open(str(path), traces_dir=str(tmp_path / "traces"))) as opened, model_server() as server:
+        store = connect_models(opened, server.url)
+        session = new_session(store, "Be brief.\nBe kind.")
+        append_event(store, session, {"seen": [1]}, EventType.RETRIEVAL_RESULT)
+        body = NewResponse(model="openai/m-1", session_id=session.id, input="Where?", params={"seed": 7})
+        response = store.create_response(body)
+
+    assert 'openai/m-1  {"seed":7}' in run("response", "list", cwd=tmp_path).out
+    assert '{"seed":7}' in run("response", "show", response.id, cwd=tmp_path).out
+    assert run("verify", cwd=tmp_path).out.endswith(" 1 response\n")
+    assert f"{response.id}: {response.request_digest}: valid\n" == run("verify", response.id, cwd=tmp_path).out
+
+    for revision, message in (("'rr_9'", "renderer revision rr_9 is unknown"), ("NULL", "not recorded")):
+        with closing(sqlite3.connect(path, isolation_level=None)) as connection:
+            connection.execute(f"UPDATE responses SET renderer_revision = {revision}")
+        for words in (["verify"], ["verify", response.id]):
+            unchecked = run(*words, cwd=tmp_path, code=3).out
+            assert unchecked.startswith(f"{response.id}: CS4: could not be checked: ")
+            assert message in unchecked
+    with closing(sqlite3.connect(path, isolation_level=None)) as connection:
+        connection.execute("UPDATE responses SET renderer_revision = 'rr_1', materialization_key = snapshot_id")
+    assert f"{response.id}: CS3: " in run("verify", cwd=tmp_path, code=1).out
 
 
 @pytest.mark.slow
@@ -480,7 +512,7 @@ def test_every_operation_has_a_command_with_json() -> None:
             "replay create": "replay run",
             "replay report show": "replay report",
         }
-        if wanted != "snapshot verify":  # `context verify`
+        if wanted not in ("snapshot verify", "response verify"):  # `context verify`
             assert special.get(wanted, wanted) in names, wanted
     assert checked >= 30
 

@@ -47,7 +47,7 @@ from traceforge.context.storage.sealing import Sealer
 from traceforge.context.storage.tables import branches, metadata
 from traceforge.errors import StoreUnavailable
 
-GOLDEN = Path(__file__).parents[1] / "golden" / "context-store-0001.json"
+GOLDEN = Path(__file__).parents[1] / "golden"
 MARKER = "Zq7-Löwenzahn-4711"
 SECRET = "sk-proj-" + "a1B2c3D4e5F6g7H8" * 3  # The form of a provider's key, so that redaction knows it.
 API_KEY = "tf_live_" + "k" * 43
@@ -351,9 +351,34 @@ class TestMigration:
             assert json.loads(rows["responses"][0]["target"])["params"] == first.target.params
             assert ("stop", "m-2", "completed") == (first.finish_reason, second.target.model, second.status)
             assert first.target == store.get_release(store.get_alias("bot").live_release_id).targets[0]
-            assert store.verify().valid
+            assert {(first.id, "CS4"), (second.id, "CS4")} == {
+                (problem.id, problem.rule) for problem in store.verify().problems
+            }
             append_event(store, session, "and now?")
             purge(store, session.id)
+
+    @pytest.mark.parametrize("number", [1, 2])
+    def test_its_responses_say_that_their_rendering_was_not_recorded(
+        self, target: str, tmp_path: Path, number: int
+    ) -> None:
+        """The parameters were kept, their digest and the renderer were not: that is never valid. New ones are."""
+        keys = str(tmp_path / "ring")
+        write_old_schema(target, keys, number)
+
+        with closing(Store.open(target, keys=keys)) as store, scripted_provider() as upstream:
+            old = store.list_responses().data
+            assert [{"user": "parameter-of-a-target", "temperature": 0}, {}] == [
+                response.parameters for response in old
+            ]
+            for response in old:
+                unknown = (response.parameters_digest, response.renderer_revision, response.request_digest)
+                assert (None, None, None) == unknown
+                assert ["CS4"] == [problem.rule for problem in store.verify_response(response.id).problems]
+            upstream.respond_with(ScriptedResponse([chat_answer("Yes.")]))
+            body = NewResponse(model="openai/m-1", snapshot_id=old[0].snapshot_id)
+            new = connect_models(store, upstream.url).create_response(body)
+            assert store.verify_response(new.id).valid
+            assert not store.verify().valid
 
     def test_nothing_plain_is_left_in_its_files(self, tmp_path: Path) -> None:
         """Neither in the database nor in its write-ahead log, while it is open."""
@@ -398,12 +423,19 @@ class TestMigration:
 
 def write_first_schema(target: str, keys: str, *, damage: str = "") -> dict[str, Any]:
     """Write the stored example of the first schema into an empty database; `damage` exchanges a sealed content."""
-    document = json.loads(GOLDEN.read_text())
+    return write_old_schema(target, keys, 1, damage=damage)
+
+
+def write_old_schema(target: str, keys: str, number: int, *, damage: str = "") -> dict[str, Any]:
+    """Write the stored example of an older schema into an empty database."""
+    document = json.loads((GOLDEN / f"context-store-{number:04}.json").read_text())
     Path(keys).write_text(json.dumps(document["keyring"]))
     os.chmod(keys, PRIVATE)
     engine = create_engine(database_url(target))
     folder = Path(keys).with_suffix(".migrations")
-    shutil.copytree(schema_migration._FOLDER, folder, ignore=shutil.ignore_patterns("__pycache__", "m000[2-9]*"))
+    shutil.copytree(
+        schema_migration._FOLDER, folder, ignore=shutil.ignore_patterns("__pycache__", f"m000[{number + 1}-9]*")
+    )
     bring_up_to_date(engine, str(folder))
     shutil.rmtree(folder)
     first = MetaData()

@@ -14,13 +14,14 @@ from traceforge.context.api.open_store import open_store
 from traceforge.context.api.operation_types import LIMIT_DEFAULT, OperationArguments
 from traceforge.context.api.operations import OPERATIONS_BY_NAME
 from traceforge.context.comparison import replay_worker
-from traceforge.context.compiler.store_verification import verify_project
 from traceforge.context.history.artifacts import open_artifact
 from traceforge.context.model.inputs import NewReplayRun, NewResponse
-from traceforge.context.model.objects import ApiKey, Deleted, Page, Project, ReplayRun, StoreCheck
+from traceforge.context.model.objects import ApiKey, Deleted, Page, Project, ReplayRun
+from traceforge.context.model.verification_objects import StoreCheck
 from traceforge.context.project_store import Store as ProjectStore
 from traceforge.context.purge.purge_jobs import finish_purges
 from traceforge.context.responses.response_generation import RunningResponse, start_response
+from traceforge.context.responses.response_verification import verify_project
 from traceforge.context.storage import projects
 from traceforge.context.storage.tables import artifacts
 

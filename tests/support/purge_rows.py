@@ -12,10 +12,16 @@ import msgspec
 from sqlalchemy import insert
 
 from support.operation_store import Store
-from traceforge.canon import digest_text
+from traceforge.canon import JSONObject, digest_text
 from traceforge.clock import now_text
+from traceforge.context.compiler.pinned_snapshots import get_snapshot, load_snapshot
+from traceforge.context.model.cache_keys import materialization_key
 from traceforge.context.model.inputs import NewPurge
-from traceforge.context.model.objects import Receipt
+from traceforge.context.model.objects import Progress, Receipt
+from traceforge.context.responses.model_releases import resolve_release
+from traceforge.context.responses.renderer_revisions import target_runtime
+from traceforge.context.responses.response_generation import build_model_request
+from traceforge.context.responses.stored_responses import ResponseEnd, ResponseStart, finish_response, insert_running
 from traceforge.context.storage.sealed_tables import row_name
 from traceforge.context.storage.store_transaction import StoreTransaction
 from traceforge.context.storage.tables import (
@@ -24,7 +30,6 @@ from traceforge.context.storage.tables import (
     releases,
     replay_items,
     replay_runs,
-    responses,
 )
 from traceforge.ids import new_id, new_uuid
 from traceforge.traces.trace_format import write_trace
@@ -56,23 +61,23 @@ def insert_release(tx: StoreTransaction) -> str:
 def insert_response(
     store: Store, snapshot_id: str, text: str, *, event_id: str | None = None, trace_id: str | None = None
 ) -> str:
-    """Insert a completed response to a snapshot with the output `text`."""
+    """Insert a completed response to a snapshot with the output `text`; no model is called."""
 
     def work(tx: StoreTransaction) -> str:
-        from traceforge.context.compiler.pinned_snapshots import load_snapshot
-
-        snapshot = load_snapshot(tx, snapshot_id)
-        response_id = new_id("rsp")
-        content = {"text": text, "target": {"provider": "openai", "model": "m"}, "finish_reason": "stop"}
-        sealed = tx.sealer.seal("responses", response_id, tx.lock_generation(), json.dumps(content).encode())
-        row = {
-            "id": response_id, "project_id": tx.project_id, "status": "completed", "session_id": snapshot.session_id,
-            "branch_id": snapshot.branch_id, "snapshot_id": snapshot_id, "release_id": insert_release(tx),
-            "materialization_key": digest_text(snapshot_id), "trace_id": trace_id,
-            "event_id": event_id, "append_conflict": False, "cancel_requested": False, "created_at": now_text(),
-        }  # fmt: skip
-        tx.execute(insert(responses), [{**row, **sealed._asdict()}])
-        return response_id
+        snapshot = get_snapshot(tx, snapshot_id)
+        release = resolve_release(tx, "openai/m")
+        request = build_model_request(tx, load_snapshot(tx, snapshot_id), release, {})
+        start = ResponseStart(
+            id=new_id("rsp"), session_id=snapshot.session_id, branch_id=snapshot.branch_id, snapshot_id=snapshot_id,
+            release_id=release.id, target=request.target, params={}, renderer_revision=request.renderer.revision,
+            request_digest=request.encode().digest, input_event_id=None,
+            materialization_key=materialization_key(snapshot, target_runtime(request.target, request.renderer)),
+        )  # fmt: skip
+        insert_running(tx, start)
+        output: JSONObject = {"role": "assistant", "content": text}
+        end = ResponseEnd(Progress.COMPLETED, output, "stop", trace_id=trace_id, event_id=event_id)
+        assert finish_response(tx, start.id, end)
+        return start.id
 
     return store.write(work)
 

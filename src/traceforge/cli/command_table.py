@@ -147,7 +147,7 @@ CONTEXT: CommandTable = {
         "cache-key": _context(
             "context_check_commands:cache_key", "Print the keys under which a snapshot can be cached."
         ),
-        "verify": _context("context_check_commands:verify", "Compile snapshots again and compare the digests."),
+        "verify": _context("context_check_commands:verify", "Check the store: compile and render everything again."),
     },
     "Models": {
         "response": _context("response_commands:response", "Ask a model about a branch, and show its answers."),

@@ -132,6 +132,13 @@ def response_lines(response: Response) -> list[str]:
     return [*lines, "", *(one_line(line) for line in _content_text(response.output).split("\n"))]
 
 
+def response_line(response: Response) -> str:
+    """A response in one line, with the parameters of its call."""
+    target = one_line(f"{response.target.provider}/{response.target.model}")
+    parameters = _value(response.parameters) if response.parameters else ""
+    return f"{response.id}  {response.status.value:<10}  {target}  {parameters}".rstrip()
+
+
 def snapshot_line(snapshot: Snapshot) -> str:
     """A snapshot in one line."""
     blocks = count(len(snapshot.ordered_block_manifest), "block")

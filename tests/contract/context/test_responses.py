@@ -67,7 +67,12 @@ def test_every_provider_answers(store: Store, model: str, provider: str, stream:
     assert {"response_id": response.id} == events[1].metadata
     assert 1 == snapshot.branch_version
     assert 2 == len(snapshot.ordered_block_manifest)
-    assert materialization_key(snapshot, Runtime()) == response.materialization_key
+    serialization = f"rr_1/{provider}"
+    runtime = Runtime(
+        tool_serialization_revision=serialization, response_schema_serialization_revision=serialization,
+        renderer_revision="rr_1",
+    )  # fmt: skip
+    assert materialization_key(snapshot, runtime) == response.materialization_key
     assert (provider, "m-1") == (response.target.provider, response.target.model)
     assert store.get_release(response.alias_release_id).alias is None
     assert response.usage is not None

@@ -306,7 +306,9 @@ def test_verifying_a_project_checks_every_object(store: Store) -> None:
     check = store.verify()
 
     assert (True, []) == (check.valid, check.problems)
-    assert {"artifact": 3, "bundle": 1, "session": 1, "branch": 2, "event": 5, "snapshot": 2} == check.checked
+    assert {"artifact": 3, "bundle": 1, "session": 1, "branch": 2, "event": 5, "snapshot": 2, "response": 0} == (
+        check.checked
+    )
 
 
 @pytest.mark.parametrize(

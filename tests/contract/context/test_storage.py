@@ -38,7 +38,7 @@ from traceforge.context.storage.schema_migration import LEDGER, bring_up_to_date
 from traceforge.context.storage.tables import metadata
 from traceforge.errors import BranchConflict, ContentPurged, StoreRefused, StoreUnavailable
 
-LAST = "0002"
+LAST = "0003"
 
 
 @contextmanager
@@ -66,14 +66,14 @@ def steps(tmp_path: Path) -> Path:
     """The migrations, and one more that can be made to fail or to hang."""
     folder = tmp_path / "migrations"
     shutil.copytree(schema_migration._FOLDER, folder, ignore=shutil.ignore_patterns("__pycache__"))
-    (folder / "versions" / "m0003.py").write_text(
+    (folder / "versions" / "m9000.py").write_text(
         textwrap.dedent('''
             """One more table, and then whatever the test says."""
             import os, sys, time
             import sqlalchemy as sa
             from alembic import op
-            revision = "0003"
-            down_revision = "0002"
+            revision = "9000"
+            down_revision = "LAST"
             def upgrade():
                 op.create_table("extra", sa.Column("id", sa.Integer, primary_key=True))
                 op.add_column("projects", sa.Column("extra", sa.Text))
@@ -83,7 +83,7 @@ def steps(tmp_path: Path) -> Path:
                 if then == "hang":
                     print("here", flush=True)
                     time.sleep(60)
-        ''')
+        ''').replace("LAST", LAST)
     )
     return folder
 

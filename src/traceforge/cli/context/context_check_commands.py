@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from http import HTTPStatus
 from typing import NoReturn
 
@@ -14,9 +15,16 @@ from traceforge.context.api.client_blocks import open_blocks
 from traceforge.context.api.client_verification import verify_store
 from traceforge.context.api.store_client import Client
 from traceforge.context.compiler.cache_linter import lint as advise
-from traceforge.context.compiler.store_verification import verify_project
 from traceforge.context.model.cache_keys import kv_compatibility_key, materialization_key, read_runtime
-from traceforge.context.model.objects import Project, StoreCheck
+from traceforge.context.model.objects import Project
+from traceforge.context.model.verification_objects import (
+    UNCHECKED_RULE,
+    ResponseVerification,
+    StoreCheck,
+    StoreProblem,
+    Verification,
+)
+from traceforge.context.responses.response_verification import verify_project
 from traceforge.context.storage.projects import get_project
 from traceforge.errors import StoreRefused
 from traceforge.files import read_file
@@ -28,44 +36,69 @@ _MORE = {"branch": "es"}
 
 
 @click.command()
-@click.argument("snapshots", nargs=-1, metavar="[SNAPSHOT]...")
+@click.argument("names", nargs=-1, metavar="[ID]...")
 @with_client
-def verify(client: Client, snapshots: tuple[str, ...], as_json: bool) -> None:
-    """Compile snapshots again and compare the digests.
+def verify(client: Client, names: tuple[str, ...], as_json: bool) -> None:
+    """Check the store: compile and render everything again.
 
-    Without SNAPSHOT, check everything in the project: hash every content, follow every branch, and compile every
-    snapshot again. From a server, everything readable is fetched and checked here, and the server compiles. Exit code
-    1: something is not as the store states it.
+    Without the ID of a snapshot or a response, check everything in the project: hash every content, follow every
+    branch, compile every snapshot and render every response again. From a server, everything readable is fetched and
+    checked here, and the server compiles and renders. Exit code 1: something is not as the store states it. Exit code
+    3: a response could not be checked, because its renderer revision is unknown or was not recorded.
     """
-    if snapshots:
-        _verify_snapshots(client, snapshots, as_json)
+    if names:
+        _verify_objects(client, names, as_json)
     store_check = _check_store(client)
     if as_json:
         print_json(msgspec.to_builtins(store_check))
     else:
         for problem in store_check.problems:
-            print_text(f"{problem.id}: {one_line(problem.message)}")
+            print_text(f"{problem.id}: {problem.rule}: {one_line(problem.message)}")
         checked = ", ".join(
             f"{number} {kind}{'' if number == 1 else _MORE.get(kind, 's')}"
             for kind, number in store_check.checked.items()
         )
         print_text(f"{'valid' if store_check.valid else count(len(store_check.problems), 'problem')}: {checked}")
-    raise click.exceptions.Exit(int(ExitCode.OK if store_check.valid else ExitCode.FINDINGS))
+    raise click.exceptions.Exit(int(_exit_code(store_check.problems)))
+
+
+def _exit_code(problems: Sequence[StoreProblem]) -> ExitCode:
+    if any(problem.rule != UNCHECKED_RULE for problem in problems):
+        return ExitCode.FINDINGS
+    return ExitCode.UNCHECKED if problems else ExitCode.OK
 
 
 def _check_store(client: Client) -> StoreCheck:
     return verify_store(client) if client.store is None else client.store.read(verify_project)
 
 
-def _verify_snapshots(client: Client, snapshots: tuple[str, ...], as_json: bool) -> NoReturn:
-    checks = [client.verify_snapshot(snapshot_id) for snapshot_id in snapshots]
+def _verify_objects(client: Client, names: Sequence[str], as_json: bool) -> NoReturn:
+    checks = [
+        client.verify_response(name) if name.startswith("rsp_") else client.verify_snapshot(name) for name in names
+    ]
     if as_json:
         print_json([msgspec.to_builtins(check) for check in checks])
     else:
         for check in checks:
-            verdict = "valid" if check.valid else f"compiles to {check.recompiled_digest}"
-            print_text(f"{check.snapshot_id}: {check.ordered_block_manifest_digest}: {verdict}")
-    raise click.exceptions.Exit(int(ExitCode.OK if all(check.valid for check in checks) else ExitCode.FINDINGS))
+            for line in _verification_lines(check):
+                print_text(line)
+    problems = [problem for check in checks for problem in _list_problems(check)]
+    raise click.exceptions.Exit(int(_exit_code(problems)))
+
+
+def _verification_lines(check: Verification | ResponseVerification) -> list[str]:
+    if isinstance(check, Verification):
+        verdict = "valid" if check.valid else f"compiles to {check.recompiled_digest}"
+        return [f"{check.snapshot_id}: {check.ordered_block_manifest_digest}: {verdict}"]
+    if check.valid:
+        return [f"{check.response_id}: {check.request_digest}: valid"]
+    return [f"{check.response_id}: {problem.rule}: {one_line(problem.message)}" for problem in check.problems]
+
+
+def _list_problems(check: Verification | ResponseVerification) -> list[StoreProblem]:
+    if isinstance(check, ResponseVerification):
+        return check.problems
+    return [] if check.valid else [StoreProblem(id=check.snapshot_id, message="")]
 
 
 @click.command()

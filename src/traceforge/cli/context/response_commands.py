@@ -21,9 +21,9 @@ from traceforge.cli.context.context_options import (
 )
 from traceforge.cli.lazy_group import SuggestingGroup
 from traceforge.context.api.store_client import Client
-from traceforge.context.model.objects import Progress, Response
+from traceforge.context.model.objects import Progress
 from traceforge.findings import ExitCode
-from traceforge.report.context_text import response_lines
+from traceforge.report.context_text import response_line, response_lines
 from traceforge.terminal import print_text
 
 
@@ -69,14 +69,10 @@ def create(
         raise click.exceptions.Exit(int(ExitCode.FINDINGS))
 
 
-def _response_line(response: Response) -> str:
-    return f"{response.id}  {response.status.value:<10}  {response.target.provider}/{response.target.model}"
-
-
 add_list_command(
     response,
     Client.list_responses,
-    _response_line,
+    response_line,
     EmptyList(
         "responses", "ask a model with `traceforge context response create --model NAME --session ID --input TEXT`"
     ),

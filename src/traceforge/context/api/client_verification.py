@@ -1,9 +1,9 @@
 """Verify a project through a client with the scope `read`.
 
-Content is fetched and hashed here, not trusted to the server; snapshots are recompiled by the server. Deleted and
-purged objects are not listed, so they are not checked. Others may write meanwhile: an object that disappears is
-skipped, and a branch is checked up to the version at which it was listed. `compiler.store_verification` checks the
-database itself, and more.
+Content is fetched and hashed here, not trusted to the server; snapshots are recompiled, and responses rendered again,
+by the server. Deleted and purged objects are not listed, so they are not checked. Others may write meanwhile: an
+object that disappears is skipped, and a branch is checked up to the version at which it was listed.
+`responses.response_verification` checks the database itself, and more.
 """
 
 from __future__ import annotations
@@ -17,12 +17,13 @@ from traceforge.canon import JSON
 from traceforge.context.api._generated.client_methods import ClientMethods
 from traceforge.context.api.operation_types import LIMIT_MAX
 from traceforge.context.model.block_source import content_digest
-from traceforge.context.model.objects import Artifact, Branch, Bundle, Event, Session, StoreCheck, StoreProblem
+from traceforge.context.model.objects import Artifact, Branch, Bundle, Event, Session
+from traceforge.context.model.verification_objects import StoreCheck, StoreProblem
 from traceforge.errors import StoreRefused
 
 T = TypeVar("T")
 
-KINDS = ("artifact", "bundle", "session", "branch", "event", "snapshot")
+KINDS = ("artifact", "bundle", "session", "branch", "event", "snapshot", "response")
 _CHANGED = "its content does not match its digest"
 
 
@@ -40,6 +41,8 @@ def verify_store(client: ClientMethods) -> StoreCheck:
         walk.check("bundle", bundle.id, walk.bundle(bundle))
     for session in client.iterate_sessions():
         walk.check("session", session.id, walk.session(session))
+    for response in client.iterate_responses():
+        walk.check("response", response.id, walk.response(response.id))
     return StoreCheck(valid=not walk.problems, checked=walk.checked, problems=walk.problems)
 
 
@@ -51,12 +54,13 @@ class _StoreWalk:
         self.checked: dict[str, int] = Counter(dict.fromkeys(KINDS, 0))
         self.problems: list[StoreProblem] = []
 
-    def check(self, kind: str, name: str, wrong: Iterable[str]) -> None:
+    def check(self, kind: str, name: str, wrong: Iterable[str | StoreProblem]) -> None:
         """Check one object; one that is deleted meanwhile does not count."""
         before = len(self.problems)
         self.checked[kind] += 1
         try:
-            self.problems += [StoreProblem(id=name, message=message) for message in wrong]
+            for problem in wrong:
+                self.problems.append(StoreProblem(id=name, message=problem) if isinstance(problem, str) else problem)
         except StoreRefused as exc:
             if exc.status not in _REMOVED_STATUSES:
                 raise
@@ -122,6 +126,9 @@ class _StoreWalk:
         if not verification.valid:
             recompiled, stored = verification.recompiled_digest, verification.ordered_block_manifest_digest
             yield f"recompiled, its digest is {recompiled} and not {stored}"
+
+    def response(self, response_id: str) -> Iterator[StoreProblem]:
+        yield from self._client.verify_response(response_id).problems
 
     def _own_events(self, branch: Branch) -> Iterator[Event]:
         """The events of the branch without the inherited ones."""

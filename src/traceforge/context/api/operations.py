@@ -32,11 +32,16 @@ from traceforge.context.api.operation_types import (
 from traceforge.context.comparison import replay_runs, replay_worker
 from traceforge.context.compiler import pinned_snapshots
 from traceforge.context.history import artifacts, branches, bundles, events, sessions
-from traceforge.context.model import inputs, objects
+from traceforge.context.model import inputs, objects, verification_objects
 from traceforge.context.model.objects import Page
 from traceforge.context.project_store import Store
 from traceforge.context.purge import purge_jobs
-from traceforge.context.responses import merge_summary, model_releases, response_operations
+from traceforge.context.responses import (
+    merge_summary,
+    model_releases,
+    response_operations,
+    response_verification,
+)
 
 
 def reads(function: Callable[..., Any]) -> OperationFunction:
@@ -177,7 +182,7 @@ OPERATIONS: tuple[Operation, ...] = (
          reads(pinned_snapshots.get_snapshot), "Get a snapshot by its id."),
     _list("list_blocks", "/snapshots/{snapshot_id}/blocks", objects.Block,
           reads_page(pinned_snapshots.list_blocks), "List the blocks of a snapshot, in order."),
-    _post("verify_snapshot", "/snapshots/{snapshot_id}/verify", None, objects.Verification,
+    _post("verify_snapshot", "/snapshots/{snapshot_id}/verify", None, verification_objects.Verification,
           reads(pinned_snapshots.verify_snapshot), "Compile a snapshot again and compare the digests.",
           scope="read", status=200),
 
@@ -189,6 +194,9 @@ OPERATIONS: tuple[Operation, ...] = (
           _list_responses, "List responses, oldest first."),
     _get("get_response", "/responses/{response_id}", objects.Response,
          with_store(response_operations.get_response), "Get a response by its id."),
+    _post("verify_response", "/responses/{response_id}/verify", None, verification_objects.ResponseVerification,
+          reads(response_verification.verify_response),
+          "Render the snapshot of a response again and compare the digests.", scope="read", status=200),
     _post("cancel_response", "/responses/{response_id}/cancel", None, objects.Response,
           with_store(response_operations.cancel_response), "Cancel a response that is in progress.", status=200),
 

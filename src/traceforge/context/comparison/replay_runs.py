@@ -9,7 +9,7 @@ report.
 from __future__ import annotations
 
 from collections import Counter
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 from sqlalchemy import func, insert, or_, select, update
 
@@ -177,11 +177,19 @@ def open_item(tx: StoreTransaction, row: AnyRow) -> JSONObject:
     return cast("JSONObject", parse_json(tx.sealer.open("replay_items", row_name(row.run_id, row.position), sealed)))
 
 
-def recorded_lane(tx: StoreTransaction, response_id: str | None) -> tuple[LaneAnswer | None, JSONObject]:
-    """The recorded answer, and the parameters of its call."""
+class RecordedCall(NamedTuple):
+    """A recorded answer, and what its request was rendered with."""
+
+    lane: LaneAnswer | None
+    params: JSONObject  # Of the request: those of a lane's target come from its own release.
+    renderer_revision: str | None
+
+
+def read_recorded_call(tx: StoreTransaction, response_id: str | None) -> RecordedCall:
+    """The call of a response; without a response, one without parameters."""
     row = None if response_id is None else tx.find(responses, response_id)
     if row is None or row.purged_by is not None:
-        return None, {}
+        return RecordedCall(None, {}, None)
     content = open_content(tx, row)
     lane = {
         "target": content["target"],
@@ -189,7 +197,7 @@ def recorded_lane(tx: StoreTransaction, response_id: str | None) -> tuple[LaneAn
         "finish_reason": content["finish_reason"],
         "trace_id": row.trace_id,
     }
-    return convert(lane, LaneAnswer), cast("JSONObject", content["params"])
+    return RecordedCall(convert(lane, LaneAnswer), cast("JSONObject", content["params"]), row.renderer_revision)
 
 
 def store_item(tx: StoreTransaction, row: AnyRow, result: JSONObject) -> bool:

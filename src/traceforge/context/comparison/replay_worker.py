@@ -27,7 +27,7 @@ from traceforge.context.comparison.replay_lanes import (
     read_lane,
     run_item,
 )
-from traceforge.context.comparison.replay_runs import is_turn, turn_places
+from traceforge.context.comparison.replay_runs import is_turn, read_recorded_call, turn_places
 from traceforge.context.compiler.block_contents import open_origins, open_snapshot
 from traceforge.context.compiler.branch_compilation import block_origins
 from traceforge.context.compiler.compiler_revisions import find_compiler
@@ -38,8 +38,9 @@ from traceforge.context.model.objects import Progress, ReplayRun
 from traceforge.context.model_calls import ModelClients
 from traceforge.context.project_store import Store
 from traceforge.context.responses.model_releases import get_release
-from traceforge.context.responses.prompt_rendering import render_prompt
+from traceforge.context.responses.renderer_revisions import find_renderer
 from traceforge.context.responses.response_generation import answer_content, build_model_request
+from traceforge.context.responses.stored_responses import call_parameters
 from traceforge.context.responses.target_choice import choose_target
 from traceforge.context.storage.leases import keep_lease
 from traceforge.context.storage.store_transaction import AnyRow, StoreTransaction
@@ -219,18 +220,19 @@ class _SingleTurns:
 
     def item_result(self, answers: ItemAnswers) -> JSONObject:
         row = self._rows[answers.position]
-        recorded = self._store.read(lambda tx: replay_runs.recorded_lane(tx, row.response_id))[0]
-        return _result(self._questions.pop(answers.position), recorded, answers)
+        recorded = self._store.read(lambda tx: read_recorded_call(tx, row.response_id))
+        return _result(self._questions.pop(answers.position), recorded.lane, answers)
 
     def _work(self, tx: StoreTransaction, position: int) -> ItemRequests:
         row = self._rows[position]
         snapshot = load_snapshot(tx, row.snapshot_id)
-        params = replay_runs.recorded_lane(tx, row.response_id)[1]
+        recorded = read_recorded_call(tx, row.response_id)
         self._questions[position] = question_json(open_snapshot(tx, snapshot))
 
         def ask(release_id: str) -> LaneRequest:
-            question = build_model_request(tx, snapshot, get_release(tx, release_id), params)
-            return LaneRequest(question.target, question.messages, question.parameters, snapshot.session_id)
+            release = get_release(tx, release_id)
+            question = build_model_request(tx, snapshot, release, recorded.params, recorded.renderer_revision)
+            return LaneRequest(question.target, *question.prompt, snapshot.session_id)
 
         fresh = ask(self._run.baseline) if self._run.fresh_baseline else None
         return ItemRequests(position, fresh, ask(self._run.candidate))
@@ -265,7 +267,7 @@ class _Trajectory:
 
     def item_result(self, answers: ItemAnswers) -> JSONObject:
         response_id = self._rows[answers.position].response_id
-        recorded = self._store.read(lambda tx: replay_runs.recorded_lane(tx, response_id))[0]
+        recorded = self._store.read(lambda tx: read_recorded_call(tx, response_id)).lane
         question = question_json(self._blocks[: self._places[answers.position]])
         result = _result(question, recorded or self._logged(answers.position), answers)
         self._answers_by_position[answers.position] = result
@@ -288,10 +290,11 @@ class _Trajectory:
             )
         ]
         response_id = self._rows[position].response_id
-        params = self._store.read(lambda tx: replay_runs.recorded_lane(tx, response_id))[1]
-        blocks = self._blocks_before(lane, position)
-        rendered = render_prompt(blocks, Dialect(target.provider), {**target.params, **params})
-        return LaneRequest(target, rendered.messages, rendered.parameters, self._snapshot.session_id)
+        recorded = self._store.read(lambda tx: read_recorded_call(tx, response_id))
+        prompt = find_renderer(recorded.renderer_revision).render(
+            self._blocks_before(lane, position), Dialect(target.provider), call_parameters(target, recorded.params)
+        )
+        return LaneRequest(target, *prompt, self._snapshot.session_id)
 
     def _blocks_before(self, lane: str, position: int) -> list[ContentBlock]:
         """The blocks that a lane sees at a turn: those of the branch, with its own answers."""

@@ -20,7 +20,8 @@ from traceforge.context.compiler.compiler_revisions import Compiler, compile_sou
 from traceforge.context.history.branch_paths import Path, branch_path
 from traceforge.context.history.branches import load_branch, load_branch_row
 from traceforge.context.model.inputs import NewSnapshot
-from traceforge.context.model.objects import Block, Snapshot, Verification
+from traceforge.context.model.objects import Block, Snapshot
+from traceforge.context.model.verification_objects import Verification
 from traceforge.context.storage.paging import Page, list_page, slice_page
 from traceforge.context.storage.store_transaction import AnyRow, StoreTransaction
 from traceforge.context.storage.tables import snapshots

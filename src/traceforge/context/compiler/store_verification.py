@@ -1,4 +1,4 @@
-"""Verifies every object of a project in the database.
+"""Verifies the history of a project in the database, and its snapshots.
 
 In: a project. Out: the number of checked objects, and every problem. Never: repairs; never trusts stored states:
 contents are decrypted and hashed, snapshots are compiled from the beginning.
@@ -24,7 +24,8 @@ from traceforge.context.history.events import decrypt_event
 from traceforge.context.history.sessions import open_metadata
 from traceforge.context.model.block_source import content_digest, event_role, kind_of
 from traceforge.context.model.content import unpack
-from traceforge.context.model.objects import EventType, StoreCheck, StoreProblem
+from traceforge.context.model.objects import EventType
+from traceforge.context.model.verification_objects import StoreCheck, StoreProblem
 from traceforge.context.storage.store_transaction import AnyRow, StoreTransaction
 from traceforge.context.storage.tables import (
     artifacts,
@@ -39,8 +40,8 @@ from traceforge.context.storage.tables import (
 from traceforge.errors import ContentPurged, TraceForgeError
 
 
-def verify_project(tx: StoreTransaction) -> StoreCheck:
-    """Check every object of this project."""
+def verify_history(tx: StoreTransaction) -> StoreCheck:
+    """Check every artifact, bundle, session, branch, event and snapshot of this project."""
     checked: Counter[str] = Counter()
     problems: list[StoreProblem] = []
     checks = (

@@ -4,9 +4,9 @@ In: a snapshot, what serialises it, and what computes it. Out: the materializati
 compatibility key (whose computed keys and values may be used for them). Never: one of them in place of the other, or
 in place of the snapshot's id; a field without a tag, a length and an explicit null.
 
-    materialization key    traceforge.materialization.v1    snapshot_id, prompt_compiler_revision, tokenizer_revision,
+    materialization key    traceforge.materialization.v2    snapshot_id, prompt_compiler_revision, tokenizer_revision,
                            chat_template_revision, tool_serialization_revision,
-                           response_schema_serialization_revision, ordered_block_manifest_digest
+                           response_schema_serialization_revision, renderer_revision, ordered_block_manifest_digest
     compatibility key      traceforge.kv.v1    materialization_key, model_revision, quantization, engine,
                            engine_version, parallel_topology, kv_dtype, kv_block_size, isolation_namespace,
                            purge_generation
@@ -24,7 +24,7 @@ from traceforge.conversion import convert
 from traceforge.errors import StoreRefused
 from traceforge.shape import WholeNumber, find_problems
 
-MATERIALIZATION_DOMAIN = "traceforge.materialization.v1"
+MATERIALIZATION_DOMAIN = "traceforge.materialization.v2"
 KV_DOMAIN = "traceforge.kv.v1"
 
 _BlockSize = Annotated[float, Meta(ge=1, multiple_of=1)]
@@ -37,6 +37,7 @@ class Runtime(Struct, kw_only=True, frozen=True, forbid_unknown_fields=True):
     chat_template_revision: str | None = None
     tool_serialization_revision: str | None = None
     response_schema_serialization_revision: str | None = None
+    renderer_revision: str | None = None
     model_revision: str | None = None
     quantization: str | None = None
     engine: str | None = None
@@ -115,6 +116,7 @@ def materialization_key(snapshot: PinnedInput, runtime: Runtime) -> Digest:
             ("chat_template_revision", runtime.chat_template_revision),
             ("tool_serialization_revision", runtime.tool_serialization_revision),
             ("response_schema_serialization_revision", runtime.response_schema_serialization_revision),
+            ("renderer_revision", runtime.renderer_revision),
             ("ordered_block_manifest_digest", snapshot.ordered_block_manifest_digest),
         ],
     )

@@ -40,6 +40,10 @@ AliasName = Annotated[
 ]
 Metadata = dict[str, Any]  # Belongs to the caller; stored unchanged, and encrypted like content.
 Content = str | list[Any] | dict[str, Any]  # A text, or parts in the format of any provider.
+RendererRevision = Annotated[
+    str, Meta(pattern=r"^rr_[1-9][0-9]*$(?!\n)", description="a renderer revision such as rr_1")
+]
+Provider = Literal["openai", "anthropic", "gemini", "ollama"]
 Role = Literal["system", "developer", "user", "assistant", "tool"]
 
 Item = TypeVar("Item")
@@ -263,27 +267,19 @@ class Snapshot(Struct, kw_only=True, frozen=True):
     created_at: Time
 
 
-class Verification(Struct, kw_only=True, frozen=True):
-    """Whether compiling a snapshot again gives the same digest."""
-
-    object: Literal["verification"] = "verification"
-    snapshot_id: SnapshotId
-    valid: bool
-    ordered_block_manifest_digest: DigestText  # As the snapshot states it.
-    recompiled_digest: DigestText  # From compiling it again.
-
-
 _NO_NUL = r"^[^\u0000]*$(?!\n)"
 
 
 class Target(Struct, kw_only=True, frozen=True, forbid_unknown_fields=True):
     """One model of a release, and its share of the calls."""
 
-    provider: Literal["openai", "anthropic", "gemini", "ollama"]
+    provider: Provider
     model: Annotated[str, Meta(min_length=1, max_length=256, pattern=_NO_NUL)]
     revision: Annotated[str, Meta(pattern=_NO_NUL)] | None = None
     weight: Annotated[int, Meta(ge=1, le=1_000_000)] = 1
     params: dict[str, Any] = {}
+    tokenizer_revision: Annotated[str, Meta(pattern=_NO_NUL)] | None = None  # None: not known.
+    chat_template_revision: Annotated[str, Meta(pattern=_NO_NUL)] | None = None
 
 
 class Release(Struct, kw_only=True, frozen=True):
@@ -327,7 +323,7 @@ class Failure(Struct, kw_only=True, frozen=True):
 
 
 class Response(Struct, kw_only=True, frozen=True):
-    """An answer, bound to one snapshot and one release."""
+    """An answer, bound to everything that determined it. A response of an older version lacks some fields."""
 
     id: ResponseId
     object: Literal["response"] = "response"
@@ -337,6 +333,10 @@ class Response(Struct, kw_only=True, frozen=True):
     snapshot_id: SnapshotId
     alias_release_id: ReleaseId
     target: Target
+    parameters: dict[str, Any]  # Of the call: those of the target, overridden by those of the request.
+    parameters_digest: DigestText | None  # Of their canonical JSON.
+    renderer_revision: RendererRevision | None
+    request_digest: DigestText | None  # Of the request that the renderer gave.
     materialization_key: DigestText
     output: dict[str, Any] | None  # The assistant's message in the unified view.
     finish_reason: str | None
@@ -434,19 +434,3 @@ class Deleted(Struct, kw_only=True, frozen=True):
     id: str
     object: Literal["deleted"] = "deleted"
     deleted: Literal[True] = True
-
-
-class StoreProblem(Struct, kw_only=True, frozen=True):
-    """A stored object that failed a check."""
-
-    id: str
-    message: str
-
-
-class StoreCheck(Struct, kw_only=True, frozen=True):
-    """How many objects of each kind were checked, and the problems."""
-
-    object: Literal["store_verification"] = "store_verification"
-    valid: bool
-    checked: dict[str, Count]
-    problems: list[StoreProblem]

@@ -151,7 +151,8 @@ def _insert_release(tx: StoreTransaction, release_id: str, alias: str | None, ta
     for number, target in enumerate(targets):
         check_params(target.params, f"targets[{number}].params")
         check_text(target.model, f"targets[{number}].model")
-        check_text(target.revision or "", f"targets[{number}].revision")
+        for name in ("revision", "tokenizer_revision", "chat_template_revision"):
+            check_text(getattr(target, name) or "", f"targets[{number}].{name}")
     sealed = tx.sealer.seal(_TABLE, release_id, tx.lock_generation(), _exact_json(msgspec.to_builtins(targets)))
     row = {
         "id": release_id,

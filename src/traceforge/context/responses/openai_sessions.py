@@ -32,7 +32,7 @@ from traceforge.context.model.inputs import NewArtifact, NewBundle, NewEvent, Ne
 from traceforge.context.model.objects import ArtifactType, BundleItem, Content, EventType, Role
 from traceforge.context.project_store import Store
 from traceforge.context.responses.openai_shape import ConversationItem, OpenAIRequest, to_items
-from traceforge.context.responses.prompt_rendering import render_prompt
+from traceforge.context.responses.renderer_revisions import find_renderer
 from traceforge.context.storage.store_transaction import AnyRow, StoreTransaction
 from traceforge.context.storage.tables import sessions
 from traceforge.errors import StoreRefused
@@ -119,15 +119,15 @@ def _continue_session(store: Store, session_id: str, request: OpenAIRequest, ite
 
 def _check_same_tools(session_id: str, blocks: list[ContentBlock], parameters: JSONObject) -> None:
     """Check that tools and schema equal those of the session, which the snapshot holds."""
-    stored_parameters = render_prompt(
-        [block for block in blocks if block.type in _NOT_MESSAGES], Dialect.OPENAI
-    ).parameters
+    renderer = find_renderer()
+    stored_blocks = [block for block in blocks if block.type in _NOT_MESSAGES]
+    stored_parameters = renderer.render(stored_blocks, Dialect.OPENAI).parameters
     sent_blocks = [
         ContentBlock("", "system", f"{kind.value}+json", parameters[name])
         for name, kind in zip(_PINNED, _NOT_MESSAGES, strict=True)
         if parameters.get(name)
     ]
-    sent_parameters = render_prompt(sent_blocks, Dialect.OPENAI).parameters
+    sent_parameters = renderer.render(sent_blocks, Dialect.OPENAI).parameters
     hint = "Send those of the session, or leave X-TraceForge-Session out to start a new session."
     if stored_parameters.get("tools") != sent_parameters.get("tools"):
         message = f"tools differ from session {session_id}"

@@ -27,7 +27,7 @@ from traceforge.context.history.branch_paths import BranchState
 from traceforge.context.history.branches import load_branch_row
 from traceforge.context.history.events import append_packed_events, check_head, pack_event, read_branch_for_append
 from traceforge.context.history.sessions import get_session
-from traceforge.context.model.cache_keys import Runtime, materialization_key
+from traceforge.context.model.cache_keys import materialization_key
 from traceforge.context.model.content import pack_metadata
 from traceforge.context.model.inputs import NewEvent, NewResponse, NewSnapshot
 from traceforge.context.model.objects import (
@@ -47,8 +47,9 @@ from traceforge.context.project_store import Store
 from traceforge.context.purge.purge_jobs import finish_purges
 from traceforge.context.responses import stored_responses
 from traceforge.context.responses.model_releases import check_params, get_release, resolve_release
-from traceforge.context.responses.prompt_rendering import render_prompt
-from traceforge.context.responses.stored_responses import ResponseEnd, ResponseStart
+from traceforge.context.responses.rendered_request import RenderedPrompt, RenderedRequest
+from traceforge.context.responses.renderer_revisions import Renderer, find_renderer, target_runtime
+from traceforge.context.responses.stored_responses import ResponseEnd, ResponseStart, call_parameters
 from traceforge.context.responses.target_choice import choose_target
 from traceforge.context.storage.leases import keep_lease
 from traceforge.context.storage.store_transaction import AnyRow, StoreTransaction
@@ -90,8 +91,12 @@ class ModelRequest(NamedTuple):
     """The call of a target for a snapshot."""
 
     target: Target
-    messages: list[JSONObject]
-    parameters: JSONObject
+    prompt: RenderedPrompt
+    renderer: Renderer
+
+    def encode(self) -> RenderedRequest:
+        """The request of an answer in one piece."""
+        return self.renderer.encode(self.prompt, Dialect(self.target.provider), self.target.model)
 
 
 class _PinnedResponse(NamedTuple):
@@ -135,17 +140,23 @@ def resume_response(
 
 
 def build_model_request(
-    tx: StoreTransaction, snapshot: AnyRow, release: Release, params: Mapping[str, JSON]
+    tx: StoreTransaction,
+    snapshot: AnyRow,
+    release: Release,
+    params: Mapping[str, JSON],
+    renderer_revision: str | None = None,
 ) -> ModelRequest:
     """The call of the target that a release chooses for a snapshot; `params` override those of the target.
 
     Raises:
-        StoreRefused: a block cannot be sent to the target.
+        StoreRefused: a block cannot be sent to the target, or the renderer revision is unknown.
         ContentPurged: content of the snapshot was purged.
     """
     target = release.targets[choose_target(release.id, snapshot.id, [target.weight for target in release.targets])]
-    rendered = render_prompt(open_snapshot(tx, snapshot), Dialect(target.provider), {**target.params, **params})
-    return ModelRequest(target, rendered.messages, rendered.parameters)
+    renderer = find_renderer(renderer_revision)
+    blocks = open_snapshot(tx, snapshot)
+    prompt = renderer.render(blocks, Dialect(target.provider), call_parameters(target, params))
+    return ModelRequest(target, prompt, renderer)
 
 
 class RunningResponse(Iterator[str]):
@@ -211,8 +222,8 @@ class RunningResponse(Iterator[str]):
             try:
                 self._call = call = store.models.start_call(
                     request.target,
-                    request.messages,
-                    request.parameters,
+                    request.prompt.messages,
+                    request.prompt.parameters,
                     session_id=pinned.session_id,
                     stream=self._stream,
                 )
@@ -278,7 +289,9 @@ def _pin_response(tx: StoreTransaction, body: NewResponse, steps: ResponseHooks)
         release_id=release.id,
         target=question.target,
         params=body.params,
-        materialization_key=materialization_key(snapshot, Runtime()),
+        renderer_revision=question.renderer.revision,
+        request_digest=question.encode().digest,
+        materialization_key=materialization_key(snapshot, target_runtime(question.target, question.renderer)),
         input_event_id=input_event_id,
     )
     stored_responses.insert_running(tx, start)
@@ -293,7 +306,8 @@ def _take_over(tx: StoreTransaction, response_id: str) -> _PinnedResponse | None
     row = stored_responses.load_row(tx, response_id)
     snapshot = load_snapshot(tx, row.snapshot_id)
     params = cast("JSONObject", stored_responses.open_content(tx, row)["params"])
-    question = build_model_request(tx, snapshot, get_release(tx, row.release_id), params)
+    release = get_release(tx, row.release_id)
+    question = build_model_request(tx, snapshot, release, params, row.renderer_revision)
     where = (row.session_id, row.branch_id, snapshot.version, snapshot.head_event_id)
     return _PinnedResponse(row.id, *where, question, stored_responses.to_response(tx, row))
 

@@ -3,18 +3,20 @@
 A response never changes once it is final; the first process that ends it wins. Never: calls a model
 (`response_generation` does) or stores an output in the clear.
 
-`sealed` is JSON: {"target": {…}, "params": {…}, "output": {…} or null, "finish_reason": "…" or null,
-"message": "why it failed" or null}.
+`sealed` is JSON: {"target": {…}, "params": {…}, "parameters_digest": "…", "request_digest": "…", "output": {…} or
+null, "finish_reason": "…" or null, "message": "why it failed" or null}. `params` are those of the request. The
+digests are sealed because parameters and short prompts could be guessed from them; older responses have none.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, NamedTuple, cast
 
 import msgspec
 from sqlalchemy import insert, select, update
 
-from traceforge.canon import JSON, JSONObject, json_bytes, parse_json
+from traceforge.canon import JSON, JSONObject, digest_canonical, json_bytes, parse_json
 from traceforge.clock import now_text
 from traceforge.context.model.objects import AppendConflict, Failure, Progress, Response, Target, Usage
 from traceforge.context.storage.leases import lease_end, lease_owner, seconds_ago
@@ -39,7 +41,9 @@ class ResponseStart(NamedTuple):
     snapshot_id: str
     release_id: str
     target: Target
-    params: JSONObject
+    params: JSONObject  # Of the request.
+    renderer_revision: str
+    request_digest: str
     materialization_key: str
     input_event_id: str | None
 
@@ -58,11 +62,17 @@ class ResponseEnd(NamedTuple):
     conflict: AppendConflict | None = None
 
 
+def call_parameters(target: Target, params: Mapping[str, JSON]) -> JSONObject:
+    """The parameters of a call: those of the target, overridden by those of the request."""
+    return {**target.params, **params}
+
+
 def insert_running(tx: StoreTransaction, start: ResponseStart) -> None:
     """Insert a response that this process is about to ask for."""
     content: JSONObject = {
-        "target": msgspec.to_builtins(start.target), "params": start.params, "output": None, "finish_reason": None,
-        "message": None,
+        "target": msgspec.to_builtins(start.target), "params": start.params,
+        "parameters_digest": digest_canonical(call_parameters(start.target, start.params)),
+        "request_digest": start.request_digest, "output": None, "finish_reason": None, "message": None,
     }  # fmt: skip
     row: dict[str, Any] = {
         "id": start.id,
@@ -72,6 +82,7 @@ def insert_running(tx: StoreTransaction, start: ResponseStart) -> None:
         "branch_id": start.branch_id,
         "snapshot_id": start.snapshot_id,
         "release_id": start.release_id,
+        "renderer_revision": start.renderer_revision,
         "materialization_key": start.materialization_key,
         "input_event_id": start.input_event_id,
         "append_conflict": False,
@@ -207,6 +218,7 @@ def to_response(tx: StoreTransaction, row: AnyRow) -> Response:
     conflict = AppendConflict(
         current_version=row.conflict_version or 0, current_head_event_id=row.conflict_head_event_id
     )
+    target = convert(content["target"], Target)
     message = content.get("message") or "the process that called the model ended before the answer arrived"
     return Response(
         id=row.id,
@@ -215,7 +227,11 @@ def to_response(tx: StoreTransaction, row: AnyRow) -> Response:
         branch_id=row.branch_id,
         snapshot_id=row.snapshot_id,
         alias_release_id=row.release_id,
-        target=convert(content["target"], Target),
+        target=target,
+        parameters=cast("dict[str, Any]", call_parameters(target, cast("JSONObject", content["params"]))),
+        parameters_digest=cast("str | None", content.get("parameters_digest")),
+        renderer_revision=row.renderer_revision,
+        request_digest=cast("str | None", content.get("request_digest")),
         materialization_key=row.materialization_key,
         output=cast("dict[str, Any] | None", content.get("output")),
         finish_reason=cast("str | None", content["finish_reason"]),

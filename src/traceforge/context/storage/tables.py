@@ -284,6 +284,7 @@ responses = Table(
     Column("snapshot_id", Id, ForeignKey("snapshots.id"), nullable=False, index=True),
     Column("release_id", Id, ForeignKey("releases.id"), nullable=False),
     Column("materialization_key", Digest, nullable=False),
+    Column("renderer_revision", String(16)),  # Null in rows of the first two schemas.
     Column("input_tokens", Big),
     Column("output_tokens", Big),
     Column("trace_id", Text),
@@ -296,7 +297,7 @@ responses = Table(
     Column("cancel_requested", Boolean, nullable=False),
     Column("lease_owner", Text),
     Column("lease_until", Time),
-    *_sealed(),  # The target, the parameters, the output, the finish reason, and the message of a failure.
+    *_sealed(),  # The target, the parameters, their digest and that of the request, the output, how it ended.
     _created(),
     Column("completed_at", Time),
     _purged(),

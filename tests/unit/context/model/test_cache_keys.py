@@ -21,6 +21,7 @@ SERIALISED = [
     "chat_template_revision",
     "tool_serialization_revision",
     "response_schema_serialization_revision",
+    "renderer_revision",
 ]
 COMPUTED = [
     "model_revision",
@@ -78,7 +79,7 @@ def test_both_keys_are_recomputed_by_hand(runtime: Runtime) -> None:
     second = kv_compatibility_key(first, runtime)
 
     assert first == _by_hand(
-        "traceforge.materialization.v1",
+        "traceforge.materialization.v2",
         [
             ("snapshot_id", snapshot.id),
             ("prompt_compiler_revision", "pc_1"),

@@ -31,7 +31,7 @@ from traceforge.context.responses.openai_shape import (
     response_object,
     to_items,
 )
-from traceforge.context.responses.prompt_rendering import render_prompt
+from traceforge.context.responses.rr_1 import render_prompt
 from traceforge.errors import StoreRefused
 from traceforge.wire.endpoints import Dialect, find_endpoint
 from traceforge.wire.response_reader import ResponseEnding, read_response

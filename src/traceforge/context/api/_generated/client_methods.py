@@ -19,8 +19,9 @@ from traceforge.context.model.objects import (
     Alias, AliasName, ApiKey, Artifact, ArtifactContent, ArtifactId, ArtifactType, Block, Branch, Bundle, BundleId,
     BundleItem, Content, Count, Deleted, Event, EventId, KeyId, MergeStrategy, Merged, Metadata, Page, Project,
     ProjectId, PurgeJob, PurgeJobId, Receipt, Release, ReleaseId, ReplayReport, ReplayRun, ReplayRunId, Response,
-    ResponseEvent, ResponseId, RetentionClass, Session, Snapshot, Target, Verification,
+    ResponseEvent, ResponseId, RetentionClass, Session, Snapshot, Target,
 )
+from traceforge.context.model.verification_objects import (ResponseVerification, Verification)
 
 
 class ClientMethods:
@@ -269,6 +270,10 @@ class ClientMethods:
     def get_response(self, response_id: ResponseId) -> Response:
         """Get a response by its id."""
         return self._call("get_response", (response_id,))
+
+    def verify_response(self, response_id: ResponseId, *, idempotency_key: str | None = None) -> ResponseVerification:
+        """Render the snapshot of a response again and compare the digests."""
+        return self._call("verify_response", (response_id,), key=idempotency_key)
 
     def cancel_response(self, response_id: ResponseId, *, idempotency_key: str | None = None) -> Response:
         """Cancel a response that is in progress."""
@@ -596,6 +601,11 @@ class AsyncClientMethods:
 
     async def get_response(self, response_id: ResponseId) -> Response:
         return await self._call("get_response", (response_id,))
+
+    async def verify_response(
+        self, response_id: ResponseId, *, idempotency_key: str | None = None,
+    ) -> ResponseVerification:
+        return await self._call("verify_response", (response_id,), key=idempotency_key)
 
     async def cancel_response(self, response_id: ResponseId, *, idempotency_key: str | None = None) -> Response:
         return await self._call("cancel_response", (response_id,), key=idempotency_key)

@@ -1,4 +1,4 @@
-"""`context/responses/prompt_rendering.py`: the request to a provider has the blocks' content, in their order."""
+"""`context/responses/rr_1.py`: the request to a provider has the blocks' content, in their order."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from traceforge.canon import JSONObject
 from traceforge.context.model.block_source import event_role, kind_of
 from traceforge.context.model.content import ContentBlock
 from traceforge.context.model.objects import EventType
-from traceforge.context.responses.prompt_rendering import render_prompt
+from traceforge.context.responses.rr_1 import render_prompt
 from traceforge.errors import StoreRefused
 from traceforge.modelio.adapter import content_to_message
 from traceforge.modelio.provider_adapters import (

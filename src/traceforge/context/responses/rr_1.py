@@ -1,4 +1,8 @@
-"""Render the blocks of a snapshot as the messages and parameters of a model call.
+"""Renderer revision rr_1: a message for each block, tools and schemas as parameters.
+
+Released; never changed. What it takes from `wire` belongs to it: the encoders of messages, parameters and requests,
+and the decoder of responses. tests/golden/rendered-rr_1.json holds what it renders, byte for byte. If one of those
+encoders has to write something else, add a revision and let this one keep its own copy of the old encoder.
 
 Messages are in the unified view, parameters in the dialect of the provider. Never: reorders or leaves out a block, or
 lets a message depend on a later block: the messages of a prefix of the manifest are a prefix of its messages.
@@ -27,15 +31,17 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple, cast
+from typing import cast
 
 from traceforge.canon import JSON, JSONObject, canonical_bytes, encode_utf8, parse_json
 from traceforge.context.model.content import ContentBlock
 from traceforge.context.model.objects import ArtifactType
+from traceforge.context.responses.rendered_request import RenderedPrompt, RenderedRequest
 from traceforge.errors import NotJSON, StoreRefused
 from traceforge.wire.dialects import find_dialect_module
 from traceforge.wire.endpoints import Dialect, Endpoint, EndpointKind
 from traceforge.wire.parameter_encoder import encode_parameters
+from traceforge.wire.request_encoder import encode_request
 from traceforge.wire.unified import as_object, as_text, list_objects, without_fields
 
 _TEXTUAL = ("application/json", "application/xml", "application/yaml")
@@ -49,11 +55,24 @@ _PART_TYPES = {
 _PART_FIELDS = {"text", "inlineData", "fileData", "functionCall", "functionResponse"}  # Gemini
 
 
-class RenderedPrompt(NamedTuple):
-    """The messages and parameters for an adapter."""
+class RR1:
+    """The functions of this module as a renderer."""
 
-    messages: list[JSONObject]  # In the unified view: `wire.asking.encode_request` says them in the dialect's words.
-    parameters: JSONObject  # In the dialect of the provider.
+    revision = "rr_1"
+
+    def render(
+        self, blocks: Sequence[ContentBlock], dialect: Dialect, parameters: Mapping[str, JSON] | None = None
+    ) -> RenderedPrompt:
+        """The messages and parameters of a call."""
+        return render_prompt(blocks, dialect, parameters)
+
+    def encode(self, prompt: RenderedPrompt, dialect: Dialect, model: str) -> RenderedRequest:
+        """The request that a model of the dialect is sent."""
+        return RenderedRequest(*encode_request(dialect, model, prompt.messages, prompt.parameters, stream=False))
+
+    def name_serialization(self, dialect: Dialect) -> str:
+        """How tools and response schemas are written for the dialect."""
+        return f"{self.revision}/{dialect.value}"
 
 
 def render_prompt(
