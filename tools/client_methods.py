@@ -91,7 +91,7 @@ STREAM_DOC = '''"""The events of a response: that it began, each text, and how i
 
 
 class BodyField(NamedTuple):
-    """A parameter that becomes a field of the body."""
+    """A parameter that becomes a field of the body or the query."""
 
     name: str
     annotation: str
@@ -248,10 +248,10 @@ def _id_type(parameter: str) -> str:
 
 
 def _body_fields(operation: Operation) -> list[BodyField]:
-    """The fields of a body, those without a default first; not `stream`, which is a method of its own."""
-    if operation.body is None:
+    """The fields of a body or query, those without a default first; not `stream`, which is a method of its own."""
+    if operation.fields is None:
         return []
-    node = ast.parse(inspect.getsource(operation.body)).body[0]
+    node = ast.parse(inspect.getsource(operation.fields)).body[0]
     assert isinstance(node, ast.ClassDef)
     fields = []
     for statement in node.body:

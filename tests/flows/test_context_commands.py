@@ -153,7 +153,6 @@ def test_every_command_works_on_a_database(tmp_path: Path) -> None:
         ["branch", "list", session],
         ["event", "list", session],
         ["snapshot", "list", session],
-        ["snapshot", "blocks", ids["two"]],
         ["project", "list"],
     ):
         page = run_json(*words, cwd=tmp_path)
@@ -228,8 +227,8 @@ def test_verify_and_cache_key_give_the_same_results_on_a_server(tmp_path: Path) 
         assert "the runtime has purge_generation 1, but the project has 2" in stale.err
 
 
-def test_a_response_is_rendered_again_by_verify(tmp_path: Path) -> None:
-    """What differs, and what could not be checked, each have an exit code."""
+def test_the_input_of_a_response_is_shown_rendered_and_verified(tmp_path: Path) -> None:
+    """As text, as the request of each provider, and rendered again by `verify`, which names what it cannot check."""
     path = tmp_path / ".ai-tests" / "context.db"
     path.parent.mkdir()
     with closing(Store.open(str(path), traces_dir=str(tmp_path / "traces"))) as opened, model_server() as server:
@@ -239,6 +238,16 @@ def test_a_response_is_rendered_again_by_verify(tmp_path: Path) -> None:
         body = NewResponse(model="openai/m-1", session_id=session.id, input="Where?", params={"seed": 7})
         response = store.create_response(body)
 
+    blocks = run("snapshot", "blocks", response.snapshot_id, cwd=tmp_path).out.splitlines()
+    assert ["    Be brief.", "    Be kind.", '    {"seen":[1]}', "    Where?"] == blocks[1:3] + blocks[4::2]
+    page = run_json("snapshot", "blocks", response.snapshot_id, cwd=tmp_path)
+    assert ["Be brief.\nBe kind.", {"seen": [1]}, "Where?"] == [block["content"] for block in page["data"]]
+    rendering = run_json("snapshot", "render", response.snapshot_id, "--provider", "anthropic", cwd=tmp_path)
+    assert ("/v1/messages", "Be brief.\nBe kind.") == (rendering["path"], rendering["body"]["system"])
+    text = run("snapshot", "render", response.snapshot_id, "--provider", "openai", "--model", "m-1", cwd=tmp_path).out
+    first, _, shown_body = text.partition("\n")
+    assert ("POST /v1/chat/completions", "m-1") == (first, json.loads(shown_body)["model"])
+    run("snapshot", "render", response.snapshot_id, cwd=tmp_path, code=2)
     assert 'openai/m-1  {"seed":7}' in run("response", "list", cwd=tmp_path).out
     assert '{"seed":7}' in run("response", "show", response.id, cwd=tmp_path).out
     assert run("verify", cwd=tmp_path).out.endswith(" 1 response\n")

@@ -60,7 +60,7 @@ class Store(ProjectStore):
         operation = OPERATIONS_BY_NAME[name]
         count = len(operation.parameters)
         ids, body = values[:count], values[count:]
-        assert (count, operation.body is not None) == (len(ids), len(body) == 1), f"{name}{values}"
+        assert (count, operation.fields is not None) == (len(ids), len(body) == 1), f"{name}{values}"
         return operation.call(self, OperationArguments(ids, body[0] if body else None, limit, after, operator))
 
     def list_api_keys(self, *, everywhere: bool = False, **page: Any) -> Page[ApiKey]:

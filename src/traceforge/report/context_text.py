@@ -6,6 +6,7 @@ stored text.
 
 from __future__ import annotations
 
+from base64 import b64encode
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -25,6 +26,7 @@ from traceforge.context.model.objects import (
     Project,
     PurgeJob,
     Receipt,
+    Rendering,
     Response,
     Session,
     Snapshot,
@@ -145,9 +147,31 @@ def snapshot_line(snapshot: Snapshot) -> str:
     return f"{snapshot.id}  version {snapshot.branch_version:<6}  {snapshot.prompt_compiler_revision}  {blocks}"
 
 
-def block_line(block: Block) -> str:
-    """A block in one line."""
-    return f"{block.id}  {block.role:<9}  {block.kind:<22}  {block.content_digest[7:19]}"
+def block_text(block: Block, content: ContentBlock) -> str:
+    """A block in one line, and its text below, indented."""
+    head = f"{block.id}  {block.role:<9}  {block.kind:<22}  {block.content_digest[7:19]}"
+    if content.hidden:
+        text = "(deleted)"
+    elif isinstance(content.content, bytes):
+        text = f"({count(len(content.content), 'byte')} of {content.media_type})"
+    else:
+        text = _content_text(content.content)
+    return "\n".join([head, *(f"    {one_line(line)}".rstrip() for line in text.split("\n"))])
+
+
+def content_fields(block: ContentBlock) -> dict[str, JSON]:
+    """The content of a block as fields of JSON; none if its artifact was deleted."""
+    if block.hidden:
+        return {}
+    if isinstance(block.content, bytes):
+        return {"content_base64": b64encode(block.content).decode(), "content_media_type": block.media_type}
+    return {"content": block.content}
+
+
+def rendering_lines(rendering: Rendering) -> list[str]:
+    """The request that a provider would be sent: method and path, and the body as indented JSON."""
+    body = json_bytes(rendering.body, indent=True).decode()
+    return [f"POST {one_line(rendering.path)}", *map(one_line, body.split("\n"))]
 
 
 def clip(text: str, width: int) -> str:

@@ -16,6 +16,7 @@ from traceforge.context.api.operations import OPERATIONS
 from traceforge.context.api.request_decoding import KEY_CHARACTERS_MAX, KEY_PATTERN
 from traceforge.context.compiler.compiler_revisions import REVISIONS
 from traceforge.context.responses.model_releases import PINNED_PARAMETERS
+from traceforge.context.responses.renderer_revisions import RENDERER_REVISIONS
 from traceforge.conversion import build_schemas
 
 PREFIX = "/v2"
@@ -194,7 +195,7 @@ def error_statuses(operation: Operation) -> tuple[int, ...]:
     statuses = {400, 401, 403, 404, 405, 413, 421, 500, 503}
     if operation.method in ("POST", "PATCH"):
         statuses |= {408, 409, 415}
-    if operation.method == "POST":
+    if operation.method == "POST" or operation.query is not None:
         statuses |= {422}
     if operation.parameters or operation.body is not None or operation.is_list:
         statuses |= {410}
@@ -220,6 +221,12 @@ def _query(operation: Operation) -> Iterable[dict[str, Any]]:
             "name": "after", "in": "query", "description": "The id of the last object seen.",
             "schema": {"type": "string", "minLength": 1},
         }  # fmt: skip
+    if operation.query is not None:
+        _, components = build_schemas([operation.query], _REF)
+        fields = _clean(components[operation.query.__name__])
+        fields["properties"]["renderer_revision"] = {"enum": list(RENDERER_REVISIONS)}
+        for name, schema in fields["properties"].items():
+            yield {"name": name, "in": "query", "required": name in fields["required"], "schema": schema}
 
 
 def _idempotency_key() -> dict[str, Any]:

@@ -19,7 +19,7 @@ from traceforge.context.api.idempotency import (
 )
 from traceforge.context.api.idempotent_operations import completed_encoder, start_response_once
 from traceforge.context.api.operation_types import ALLOWS, Operation, OperationArguments
-from traceforge.context.api.request_decoding import read_body, read_page
+from traceforge.context.api.request_decoding import read_body, read_page, read_query
 from traceforge.context.model.inputs import NewResponse
 from traceforge.context.project_store import Store
 from traceforge.context.responses.response_generation import RunningResponse, start_response
@@ -114,6 +114,9 @@ def _decode_request(request: ReceivedRequest, *, operator: bool) -> tuple[Operat
     """
     if request.body_error is not None:
         raise request.body_error
+    if request.operation.query is not None:
+        read_body(request.operation, request.body)
+        return OperationArguments(request.ids, read_query(request.operation, request.query), operator=operator), None
     limit, after = read_page(request.operation, request.query)
     body, value = read_body(request.operation, request.body)
     return OperationArguments(request.ids, body, limit, after, operator), value

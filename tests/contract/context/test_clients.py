@@ -168,6 +168,9 @@ def test_a_client_creates_everything_from_an_artifact_to_a_snapshot(client: Any)
     assert snapshot.ordered_block_manifest == [block.id for block in blocks]
     assert ["system", "user", "user"] == [block.role for block in blocks]
     assert client.verify_snapshot(snapshot.id).valid
+    rendering = client.render_snapshot(snapshot.id, provider="gemini", model="ä/1 &x")
+    assert ("ä/1 &x", "/v1beta/models/%C3%A4%2F1%20%26x:generateContent") == (rendering.model, rendering.path)
+    assert {"parts": [{"text": "Be kind."}]} == rendering.body["systemInstruction"]
     assert "archived" == client.update_session(session.id, status="archived").status.value
     assert "x" == client.update_branch(*at, label="x").label
     assert client.delete_session(session.id).deleted
@@ -299,7 +302,7 @@ def test_both_clients_have_the_same_method_for_every_operation() -> None:
         assert inspect.iscoroutinefunction(awaited)
         assert not inspect.iscoroutinefunction(sync)
         assert inspect.signature(sync) == inspect.signature(awaited)
-        fields = () if operation.body is None else msgspec.structs.fields(operation.body)
+        fields = () if operation.fields is None else msgspec.structs.fields(operation.fields)
         named = inspect.signature(sync).parameters
         assert {field.name for field in fields} - {"stream"} <= named.keys()
         if operation.can_stream:

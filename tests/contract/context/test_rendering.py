@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 from sqlalchemy import update
 
-from support.context_builders import append_event, new_artifact
-from support.loopback_models import connect_models, model_server, scripted_provider
+from support.context_builders import append_event, new_artifact, new_session
+from support.loopback_models import chat_answer, connect_models, model_server, scripted_provider
 from support.operation_store import Store
 from support.store_servers import new_api_key, run_server
 from support.upstream import ScriptedResponse
@@ -20,15 +21,19 @@ from traceforge.context.api.client_verification import verify_store
 from traceforge.context.api.embedded_transport import EmbeddedTransport
 from traceforge.context.model.inputs import (
     NewAlias,
+    NewArtifact,
     NewBundle,
     NewResponse,
     NewSession,
+    NewSnapshot,
+    SnapshotRendering,
 )
 from traceforge.context.model.objects import ArtifactType, BundleItem, Response, Target
 from traceforge.context.responses import stored_responses
 from traceforge.context.responses.model_releases import PROVIDERS
 from traceforge.context.storage.store_transaction import StoreTransaction
 from traceforge.context.storage.tables import responses
+from traceforge.errors import InvalidFields, StoreRefused
 
 TOOLS = [{"name": "look_up", "description": "Look it up.", "input_schema": {"type": "object", "properties": {}}}]
 SCHEMA = {"title": "An answer", "type": "object", "properties": {"text": {"type": "string"}}}
@@ -186,3 +191,67 @@ def test_a_response_that_does_not_render_to_its_request_is_a_problem(
     assert any(text.startswith(message) for _, text in listed), listed
     assert not store.verify().valid
     assert not store.verify_response(response.id).valid
+
+
+def test_a_response_whose_snapshot_cannot_be_rendered_any_more_is_a_problem(store: Store, model: str) -> None:
+    """It is bound to another snapshot, whose bytes no model reads."""
+    store = connect_models(store, model)
+    response = ask(store)
+    session = new_session(store)
+    attachment = NewArtifact(artifact_type=ArtifactType.BINARY_ATTACHMENT, content_base64="AAEC")
+    append_event(store, session, payload_ref=store.create_artifact(attachment).id)
+    other = store.create_snapshot(session.id, session.default_branch_id, NewSnapshot())
+
+    change_response(store, response.id, {"snapshot_id": other.id}, {})
+
+    ((rule, message),) = problems(store, response.id)
+    assert "CS3" == rule
+    assert message.startswith("it cannot be rendered again: block blk_")
+
+
+@pytest.mark.parametrize("provider", PROVIDERS)
+def test_a_snapshot_is_rendered_as_the_request_that_would_be_sent(store: Store, provider: str) -> None:
+    """The same path, body and digest as those of a response without parameters."""
+    with scripted_provider() as upstream:
+        upstream.respond_with(ScriptedResponse([chat_answer("Yes.")]))
+        response = ask(connect_models(store, upstream.url), f"{provider}/m-1")
+        (received,) = upstream.received
+
+    rendering = store.render_snapshot(
+        response.snapshot_id,
+        SnapshotRendering(provider=provider, model="m-1"),  # type: ignore[arg-type]
+    )
+
+    assert received.line.split()[1].decode() == rendering.path
+    assert json.loads(received.body) == rendering.body
+    assert (response.request_digest, "rr_1") == (rendering.request_digest, rendering.renderer_revision)
+    assert [] != rendering.body["tools"]
+    unnamed = store.render_snapshot(response.snapshot_id, SnapshotRendering(provider=provider))  # type: ignore[arg-type]
+    assert "MODEL" in (unnamed.path, unnamed.body.get("model"), unnamed.model)
+
+
+def test_a_rendering_that_is_not_possible_is_refused(store: Store) -> None:
+    """An unknown revision, provider or parameter; bytes that no model reads."""
+    session = new_session(store)
+    image = NewArtifact(artifact_type=ArtifactType.BINARY_ATTACHMENT, content_base64="AAEC")
+    append_event(store, session, payload_ref=store.create_artifact(image).id)
+    snapshot = store.create_snapshot(session.id, session.default_branch_id, NewSnapshot())
+
+    with run_server(store, required=False) as site, Client.connect(site.url) as remote:
+        for client in (Client(EmbeddedTransport(store)), remote):
+            with pytest.raises(StoreRefused) as refused:
+                client.render_snapshot(snapshot.id, provider="openai")
+            assert (422, "unsupported_attachment") == (refused.value.status, refused.value.reason)
+            with pytest.raises(StoreRefused) as unknown:
+                client.render_snapshot(snapshot.id, provider="openai", renderer_revision="rr_9")
+            assert (400, "unknown_renderer_revision") == (unknown.value.status, unknown.value.reason)
+            with pytest.raises(InvalidFields) as invalid:
+                client.render_snapshot(snapshot.id, provider="nobody")  # type: ignore[arg-type]
+            assert ["provider"] == [name for name, _ in invalid.value.problems]
+        for query, param in (
+            ("", "provider"),
+            ("provider=openai&x=1", "x"),
+            ("provider=openai&provider=ollama", "provider"),
+        ):
+            answer = site.http.get(f"/v2/snapshots/{snapshot.id}/render?{query}")
+            assert (400, param) == (answer.status_code, answer.json()["error"]["param"])

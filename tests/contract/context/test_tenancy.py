@@ -150,7 +150,8 @@ def _request(
     """Ask with ids of our own everywhere but in one place."""
     filled = _NAMES.sub(lambda match: getattr(ids if match[1] == place else own, match[1]), path)
     body = bodies(own, ids if place == "body" else own).get(name)
-    query = {"after": _cursor(name, ids)} if place == "after" else None
+    query = {"provider": "openai"} if name == "render_snapshot" else {}
+    query |= {"after": _cursor(name, ids)} if place == "after" else {}
     return site.http.request(method, filled, json=body, params=query, headers=auth_header(key))
 
 

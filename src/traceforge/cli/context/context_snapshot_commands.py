@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
-import click
+from typing import cast
 
+import click
+import msgspec
+
+from traceforge.canon import JSON
 from traceforge.cli.context.context_options import (
     EmptyList,
     after_option,
@@ -16,8 +20,12 @@ from traceforge.cli.context.context_options import (
     with_client,
 )
 from traceforge.cli.lazy_group import SuggestingGroup
+from traceforge.cli.output import print_json
+from traceforge.context.api.client_blocks import open_contents
 from traceforge.context.api.store_client import Client
-from traceforge.report.context_text import block_line, field_lines, snapshot_line
+from traceforge.context.model.objects import Provider
+from traceforge.context.responses.model_releases import PROVIDERS
+from traceforge.report.context_text import block_text, content_fields, field_lines, rendering_lines, snapshot_line
 
 _NO_SNAPSHOTS = EmptyList("snapshots", "pin one with `traceforge context snapshot create SESSION`")
 _NO_BLOCKS = EmptyList("blocks", "the branch had no events when the snapshot was pinned")
@@ -80,5 +88,37 @@ def show_snapshot(client: Client, snapshot_id: str, as_json: bool) -> None:
 @after_option
 @with_client
 def blocks(client: Client, snapshot_id: str, limit: int, after: str | None, as_json: bool) -> None:
-    """List the blocks of a snapshot in the order a model sees them."""
-    print_page(client.list_blocks(snapshot_id, limit=limit, after=after), block_line, as_json, _NO_BLOCKS)
+    """Show the blocks of a snapshot with their text.
+
+    They are in the order in which a model sees them. With --json, each block also has its `content`, or
+    `content_base64` if it is bytes. A block whose artifact was deleted has neither.
+    """
+    page = client.list_blocks(snapshot_id, limit=limit, after=after)
+    contents = {block.block_id: block for block in open_contents(client, snapshot_id, page.data)}
+    if as_json:
+        blocks: list[JSON] = [
+            {**msgspec.to_builtins(block), **content_fields(contents[block.id])} for block in page.data
+        ]
+        print_json({**msgspec.to_builtins(page), "data": blocks})
+        return
+    print_page(page, lambda block: block_text(block, contents[block.id]), False, _NO_BLOCKS)
+
+
+@snapshot.command()
+@click.argument("snapshot_id", metavar="SNAPSHOT")
+@click.option("--provider", required=True, type=click.Choice(PROVIDERS), help="Use the format of this provider.")
+@click.option(
+    "--model", default="MODEL", show_default=True, metavar="NAME", help="Write this model into the request."
+)
+@click.option("--renderer", default=None, metavar="REVISION", help="Use the rules of this revision, such as rr_1.")
+@with_client
+def render(client: Client, snapshot_id: str, provider: str, model: str, renderer: str | None, as_json: bool) -> None:
+    """Show a snapshot as the request that a provider would be sent.
+
+    Prints the method and path, then the body. No model is called. A response adds the parameters of its target and of
+    its request; `traceforge context response show` lists them.
+    """
+    rendering = client.render_snapshot(
+        snapshot_id, provider=cast("Provider", provider), model=model, renderer_revision=renderer
+    )
+    print_result(rendering, rendering_lines, as_json)

@@ -47,9 +47,8 @@ class AsyncHTTPTransport:
         after: str | None,
     ) -> Any:  # noqa: ANN401  # fmt: skip
         """Send a request and read its response."""
-        request = self._encode_request(
-            operation.method, self._address.path(operation, ids, limit, after), body, self._address.headers(body, key)
-        )
+        path, body = self._address.path_and_body(operation, ids, body, limit, after)
+        request = self._encode_request(operation.method, path, body, self._address.headers(body, key))
         status, data = await self._send(operation.method, request, can_send_twice(operation, key))
         return decode_answer(operation, status, data)
 

@@ -7,6 +7,7 @@ digest.
 from __future__ import annotations
 
 from base64 import b64decode
+from collections.abc import Sequence
 from http import HTTPStatus
 from typing import cast
 
@@ -24,10 +25,18 @@ def open_blocks(client: Client, snapshot_id: str) -> list[ContentBlock]:
         ContentPurged: content was purged.
         StoreRefused: the snapshot does not exist.
     """
-    snapshot = client.get_snapshot(snapshot_id)
+    return open_contents(client, snapshot_id, list(client.iterate_blocks(snapshot_id)))
+
+
+def open_contents(client: Client, snapshot_id: str, blocks: Sequence[Block]) -> list[ContentBlock]:
+    """Some blocks of a snapshot, with their contents.
+
+    Raises:
+        ContentPurged: content was purged.
+    """
     events: dict[str, Event] = {}
-    blocks = list(client.iterate_blocks(snapshot_id))
     if any(block.event_id is not None for block in blocks):
+        snapshot = client.get_snapshot(snapshot_id)
         for event in client.iterate_events(snapshot.session_id, snapshot.branch_id):
             events[event.id] = event
             if event.sequence >= snapshot.branch_version:

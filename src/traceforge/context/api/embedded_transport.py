@@ -36,7 +36,7 @@ class EmbeddedTransport:
         after: str | None,
     ) -> Any:  # noqa: ANN401  # fmt: skip
         value = None if body is None else read_json(body)
-        typed_body = None if operation.body is None else to_body(operation.body, value)
+        typed_body = None if operation.fields is None else to_body(operation.fields, value)
         arguments = OperationArguments(ids, typed_body, limit, after)
         if key is None:
             return operation.call(self.store, arguments)

@@ -75,6 +75,16 @@ class ServerAddress:
             path += "?" + urlencode({"limit": limit, **({} if after is None else {"after": after})})
         return path
 
+    def path_and_body(
+        self, operation: Operation, ids: tuple[str, ...], fields: bytes | None, limit: int, after: str | None
+    ) -> tuple[str, bytes | None]:
+        """The path and query of a request, and its body; `fields` go into the one or the other."""
+        path = self.path(operation, ids, limit, after)
+        if operation.query is None or fields is None:
+            return path, fields
+        values = decode_json(fields, dict[str, str | None])
+        return f"{path}?{urlencode({name: value for name, value in values.items() if value is not None})}", None
+
     def headers(self, body: bytes | None, key: str | None) -> dict[str, str]:
         """The headers of a request."""
         headers = dict(self._headers)
@@ -178,7 +188,7 @@ class HTTPTransport:
         after: str | None,
     ) -> Any:  # noqa: ANN401  # fmt: skip
         """Send a request and read its response."""
-        path = self._address.path(operation, ids, limit, after)
+        path, body = self._address.path_and_body(operation, ids, body, limit, after)
         headers = self._address.headers(body, key)
         status, data = self._send(operation.method, path, body, headers, can_send_twice(operation, key))
         return decode_answer(operation, status, data)

@@ -47,7 +47,7 @@ _NAME = re.compile(r"\{([a-z_]+)\}")
 
 
 class OperationArguments(NamedTuple):
-    """One call: the ids of its path, its body, and which part of a list.
+    """One call: the ids of its path, its body or query, and which part of a list.
 
     `operator`: whether the caller operates the store, and is not limited to one project.
     """
@@ -85,11 +85,17 @@ class Operation(NamedTuple):
     is_list: bool = False
     idempotent_call: IdempotentFunction | None = None  # With a key, where `call` cannot run in one transaction.
     is_long: bool = False  # Whether it calls a model, which takes longer than a transaction should.
+    query: type[Struct] | None = None  # The parameters after the path, where it is not a list; each is a text.
 
     @property
     def parameters(self) -> tuple[str, ...]:
         """The names in its path, in their order."""
         return tuple(_NAME.findall(self.path))
+
+    @property
+    def fields(self) -> type[Struct] | None:
+        """The type of what a caller gives beside the ids: the body or the query."""
+        return self.body or self.query
 
     @property
     def can_stream(self) -> bool:

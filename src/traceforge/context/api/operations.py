@@ -41,12 +41,13 @@ from traceforge.context.responses import (
     model_releases,
     response_operations,
     response_verification,
+    snapshot_rendering,
 )
 
 
 def reads(function: Callable[..., Any]) -> OperationFunction:
-    """Run `function(tx, *ids)` on one state of the project."""
-    return lambda store, arguments: store.read(lambda tx: function(tx, *arguments.ids))
+    """Run `function(tx, *ids)`, or `function(tx, *ids, query)` if it has a query, on one state of the project."""
+    return lambda store, arguments: store.read(lambda tx: function(tx, *_values(arguments)))
 
 
 def lists(function: Callable[..., Any]) -> OperationFunction:
@@ -81,8 +82,11 @@ def _list(name: str, path: str, item: Any, call: OperationFunction, summary: str
     return Operation(name, "GET", path, scope, 200, None, Page[item], call, summary, is_list=True)
 
 
-def _get(name: str, path: str, answer: Any, call: OperationFunction, summary: str) -> Operation:  # noqa: ANN401
-    return Operation(name, "GET", path, "read", 200, None, answer, call, summary)
+def _get(
+    name: str, path: str, answer: Any, call: OperationFunction, summary: str,  # noqa: ANN401
+    query: type[Struct] | None = None,
+) -> Operation:  # fmt: skip
+    return Operation(name, "GET", path, "read", 200, None, answer, call, summary, query=query)
 
 
 def _post(
@@ -182,6 +186,9 @@ OPERATIONS: tuple[Operation, ...] = (
          reads(pinned_snapshots.get_snapshot), "Get a snapshot by its id."),
     _list("list_blocks", "/snapshots/{snapshot_id}/blocks", objects.Block,
           reads_page(pinned_snapshots.list_blocks), "List the blocks of a snapshot, in order."),
+    _get("render_snapshot", "/snapshots/{snapshot_id}/render", objects.Rendering,
+         reads(snapshot_rendering.render_snapshot),
+         "Render a snapshot as the request that a provider would be sent.", inputs.SnapshotRendering),
     _post("verify_snapshot", "/snapshots/{snapshot_id}/verify", None, verification_objects.Verification,
           reads(pinned_snapshots.verify_snapshot), "Compile a snapshot again and compare the digests.",
           scope="read", status=200),

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from typing import Any, NoReturn
+from typing import Any, NoReturn, cast
 
 import msgspec
 from msgspec import Struct, inspect
@@ -137,21 +137,32 @@ def read_page(operation: Operation, pairs: Iterable[tuple[str, str]]) -> tuple[i
     Raises:
         StoreRefused: a parameter is unknown, repeated or invalid.
     """
-    limit, after = LIMIT_DEFAULT, None
-    seen_names = set()
+    query = _read_query(pairs, ("limit", "after") if operation.is_list else ())
+    limit_text = query.get("limit", str(LIMIT_DEFAULT))
+    if not _WHOLE_NUMBER.match(limit_text):
+        _refuse_query("limit", f"must be a whole number from 1 to {LIMIT_MAX}")
+    return check_page(int(limit_text), query.get("after"))
+
+
+def read_query(operation: Operation, pairs: Iterable[tuple[str, str]]) -> Struct:
+    """The typed query of an operation that has one.
+
+    Raises:
+        StoreRefused: a parameter is unknown, repeated or invalid.
+    """
+    assert operation.query is not None
+    return to_body(operation.query, cast("JSON", _read_query(pairs, operation.query.__struct_fields__)))
+
+
+def _read_query(pairs: Iterable[tuple[str, str]], names: Iterable[str]) -> dict[str, str]:
+    query: dict[str, str] = {}
     for name, value in pairs:
-        if not operation.is_list or name not in ("limit", "after"):
+        if name not in names:
             raise InvalidFields([(name, "unknown query parameter")], "unknown_field")
-        if name in seen_names:
+        if name in query:
             _refuse_query(name, "is given more than once")
-        seen_names.add(name)
-        if name == "limit":
-            if not _WHOLE_NUMBER.match(value):
-                _refuse_query(name, f"must be a whole number from 1 to {LIMIT_MAX}")
-            limit = int(value)
-        else:
-            after = value
-    return check_page(limit, after)
+        query[name] = value
+    return query
 
 
 def check_page(limit: int, after: str | None) -> tuple[int, str | None]:

@@ -177,7 +177,7 @@ def _check_request(
         check_key(key)
     check_page(limit, after)
     operation = OPERATIONS_BY_NAME[name]
-    return _CheckedRequest(operation, None if operation.body is None else to_json(fields or {}))
+    return _CheckedRequest(operation, None if operation.fields is None else to_json(fields or {}))
 
 
 def _check_stream_request(name: str, fields: dict[str, Any], key: str | None) -> tuple[Operation, bytes]:

@@ -23,6 +23,8 @@ from traceforge.context.model.objects import (
     MergeStrategy,
     Metadata,
     ProjectId,
+    Provider,
+    RendererRevision,
     RetentionClass,
     Target,
 )
@@ -146,6 +148,14 @@ class NewSnapshot(_Body, kw_only=True, frozen=True, forbid_unknown_fields=True):
     """POST /sessions/{id}/branches/{id}/snapshots."""
 
     prompt_compiler_revision: CompilerRevision | None = None
+
+
+class SnapshotRendering(_Body, kw_only=True, frozen=True, forbid_unknown_fields=True):
+    """The query of GET /snapshots/{id}/render."""
+
+    provider: Provider
+    model: ModelName = "MODEL"
+    renderer_revision: RendererRevision | None = None
 
 
 class NewResponse(_Body, kw_only=True, frozen=True, forbid_unknown_fields=True):

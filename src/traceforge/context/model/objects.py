@@ -267,6 +267,19 @@ class Snapshot(Struct, kw_only=True, frozen=True):
     created_at: Time
 
 
+class Rendering(Struct, kw_only=True, frozen=True):
+    """A snapshot as the request to a provider, without parameters of a target or a caller."""
+
+    object: Literal["rendering"] = "rendering"
+    snapshot_id: SnapshotId
+    provider: Provider
+    model: str
+    renderer_revision: RendererRevision
+    path: str  # Below the address of the provider.
+    body: dict[str, Any]
+    request_digest: DigestText
+
+
 _NO_NUL = r"^[^\u0000]*$(?!\n)"
 
 

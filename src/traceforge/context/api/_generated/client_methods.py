@@ -18,8 +18,8 @@ from traceforge.context.model.inputs import (Base64, Label, MediaType, ModelName
 from traceforge.context.model.objects import (
     Alias, AliasName, ApiKey, Artifact, ArtifactContent, ArtifactId, ArtifactType, Block, Branch, Bundle, BundleId,
     BundleItem, Content, Count, Deleted, Event, EventId, KeyId, MergeStrategy, Merged, Metadata, Page, Project,
-    ProjectId, PurgeJob, PurgeJobId, Receipt, Release, ReleaseId, ReplayReport, ReplayRun, ReplayRunId, Response,
-    ResponseEvent, ResponseId, RetentionClass, Session, Snapshot, Target,
+    ProjectId, Provider, PurgeJob, PurgeJobId, Receipt, Release, ReleaseId, RendererRevision, Rendering, ReplayReport,
+    ReplayRun, ReplayRunId, Response, ResponseEvent, ResponseId, RetentionClass, Session, Snapshot, Target,
 )
 from traceforge.context.model.verification_objects import (ResponseVerification, Verification)
 
@@ -221,6 +221,16 @@ class ClientMethods:
 
     def iterate_blocks(self, snapshot_id: SnapshotId) -> Iterator[Block]:
         return self._iterate("list_blocks", (snapshot_id,))
+
+    def render_snapshot(
+        self, snapshot_id: SnapshotId, *, provider: Provider, model: ModelName | UnsetType = UNSET,
+        renderer_revision: RendererRevision | None = None,
+    ) -> Rendering:
+        """Render a snapshot as the request that a provider would be sent."""
+        return self._call(
+            "render_snapshot", (snapshot_id,), {"provider": provider, "model": model,
+            "renderer_revision": renderer_revision},
+        )
 
     def verify_snapshot(self, snapshot_id: SnapshotId, *, idempotency_key: str | None = None) -> Verification:
         """Compile a snapshot again and compare the digests."""
@@ -561,6 +571,15 @@ class AsyncClientMethods:
 
     def iterate_blocks(self, snapshot_id: SnapshotId) -> AsyncIterator[Block]:
         return self._iterate("list_blocks", (snapshot_id,))
+
+    async def render_snapshot(
+        self, snapshot_id: SnapshotId, *, provider: Provider, model: ModelName | UnsetType = UNSET,
+        renderer_revision: RendererRevision | None = None,
+    ) -> Rendering:
+        return await self._call(
+            "render_snapshot", (snapshot_id,), {"provider": provider, "model": model,
+            "renderer_revision": renderer_revision},
+        )
 
     async def verify_snapshot(self, snapshot_id: SnapshotId, *, idempotency_key: str | None = None) -> Verification:
         return await self._call("verify_snapshot", (snapshot_id,), key=idempotency_key)
