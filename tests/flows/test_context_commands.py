@@ -146,6 +146,8 @@ def test_every_command_works_on_a_database(tmp_path: Path) -> None:
 
     merged = run_json("branch", "merge", session, fork, "--strategy", "rebase", cwd=tmp_path)
     assert 3 == merged["branch"]["version"]
+    refused = run("branch", "merge", session, fork, "--strategy", "rebase", cwd=tmp_path, code=3)
+    assert f"the target already has every event of branch {fork}" in refused.err
     for words in (
         ["artifact", "list"],
         ["bundle", "list"],

@@ -161,6 +161,16 @@ def test_a_client_creates_everything_from_an_artifact_to_a_snapshot(client: Any)
     )
     assert (2, 1) == (merged.branch.version, len(merged.event_ids))
     assert merged.branch == client.get_branch(*at)
+    with pytest.raises(StoreRefused) as refused:
+        client.merge_branch(
+            *at, source_branch_id=fork.id, strategy="rebase", expected_version=2,
+            expected_head_event_id=merged.branch.head_event_id,
+        )  # fmt: skip
+    assert (409, "nothing_to_merge", "source_branch_id") == (
+        refused.value.status,
+        refused.value.reason,
+        refused.value.param,
+    )
     snapshot = client.create_snapshot(*at)
     assert snapshot == client.get_snapshot(snapshot.id)
     assert [snapshot] == client.list_snapshots(*at).data

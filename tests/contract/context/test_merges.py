@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -9,13 +12,16 @@ import pytest
 from support.context_builders import (
     append_event,
     append_events,
+    branch_ids,
     fork_branch,
     list_all_events,
     new_artifact,
     new_session,
 )
+from support.loopback_models import connect_models
 from support.operation_store import Store
-from traceforge.context.model.inputs import Merge, SessionChange
+from support.upstream import Upstream
+from traceforge.context.model.inputs import Merge, NewArtifact, NewResponse, NewSnapshot, SessionChange
 from traceforge.context.model.objects import Branch, EventType, Merged, MergeStrategy, Session
 from traceforge.errors import BranchConflict, StoreRefused
 
@@ -38,7 +44,7 @@ def merge(
 
 
 def test_a_checkpoint_is_one_event_that_refers_to_the_head_of_the_source(store: Store) -> None:
-    """It refers to nothing else in the source."""
+    """Its content is an artifact that says where it came from."""
     session = new_session(store)
     past = append_events(store, session, 2)
     side = fork_branch(store, session)
@@ -46,6 +52,7 @@ def test_a_checkpoint_is_one_event_that_refers_to_the_head_of_the_source(store: 
 
     merged = merge(store, side, session, MergeStrategy.CHECKPOINT)
     events = list_all_events(store, session)
+    artifact = store.get_artifact(events[2].payload_ref or "")
 
     assert [event.id for event in events[2:]] == merged.event_ids
     assert (EventType.CHECKPOINT, theirs[-1].id, 3) == (
@@ -59,6 +66,81 @@ def test_a_checkpoint_is_one_event_that_refers_to_the_head_of_the_source(store: 
         merged.source_branch_id,
     )
     assert (3, events[2].id) == (merged.branch.version, merged.branch.head_event_id)
+    assert ("checkpoint", events[2].content_digest) == (artifact.artifact_type, artifact.content_digest)
+    assert {
+        "source_branch_id": side.id,
+        "source_head_event_id": theirs[-1].id,
+        "common_ancestor_event_id": past[-1].id,
+    } == artifact.metadata
+
+
+TRANSCRIPT = """\
+Another branch of this conversation went on with 7 events:
+
+User:
+Which kettle?
+
+Assistant:
+{"content":null,"tool_calls":[{"function":{"name":"search"},"id":"c1"}]}
+
+Tool result:
+{"tool_call_id":"c1","content":"found"}
+
+Retrieved:
+a document
+
+Assistant:
+The small one.
+It is red.
+
+Note:
+[image/png, 3 bytes]
+
+User:
+Thanks."""
+
+
+def test_a_checkpoint_tells_a_model_what_was_said_on_the_source(store: Store, upstream: Upstream) -> None:
+    """A model that sees the prompt of the target can go on with the source: it is sent what was said there."""
+    store = connect_models(store, upstream.url)
+    session = new_session(store)
+    append_event(store, session, "Good day.")
+    side = fork_branch(store, session)
+    document = new_artifact(store, "a document")
+    image = store.create_artifact(
+        NewArtifact(artifact_type="binary_attachment", content_base64="AAAA", content_media_type="image/png")
+    )
+    append_event(store, side, "Which kettle?")
+    calls = [{"id": "c1", "function": {"name": "search"}}]
+    append_event(store, side, {"content": None, "tool_calls": calls}, EventType.ASSISTANT_MESSAGE)
+    append_event(store, side, '{"tool_call_id":"c1","content":"found"}', EventType.TOOL_RESULT)
+    append_event(store, side, event_type=EventType.RETRIEVAL_RESULT, payload_ref=document.id)
+    parts = [{"type": "text", "text": "The small one."}, {"type": "text", "text": "It is red."}]
+    append_event(store, side, {"role": "assistant", "content": parts}, EventType.ASSISTANT_MESSAGE)
+    append_event(store, side, event_type=EventType.NOTE, payload_ref=image.id)
+    append_event(store, side, [{"type": "text", "text": "Thanks."}])
+
+    merge(store, side, session, MergeStrategy.CHECKPOINT)
+    store.create_response(NewResponse(model="openai/m", session_id=session.id, input="Which one?"))
+
+    messages = json.loads(upstream.received[0].body)["messages"]
+    assert ["Good day.", TRANSCRIPT, "Which one?"] == [message["content"] for message in messages]
+    assert {"user"} == {message["role"] for message in messages}
+    assert store.verify().valid
+
+
+def test_equal_branches_give_equal_checkpoints(store: Store) -> None:
+    """So a provider's prompt cache survives: no id and no time is in the text."""
+    digests = set()
+    for _ in range(2):
+        session = new_session(store)
+        append_event(store, session, "first")
+        side = fork_branch(store, session)
+        append_event(store, side, "second")
+        merge(store, side, session, MergeStrategy.CHECKPOINT)
+        digests.add(store.create_snapshot(*branch_ids(session), NewSnapshot()).ordered_block_manifest_digest)
+
+    assert 1 == len(digests)
 
 
 @pytest.mark.parametrize("summary", ["they agreed", {"agreed": True}])
@@ -213,9 +295,9 @@ def test_a_field_that_a_merge_strategy_does_not_use_is_refused(
     assert (400, param) == (error.value.status, error.value.param)
 
 
-@pytest.mark.parametrize("strategy", [MergeStrategy.CHECKPOINT, MergeStrategy.COMPACT])
-def test_a_source_without_events_has_no_head_to_refer_to(store: Store, strategy: MergeStrategy) -> None:
-    """So there is nothing to merge."""
+@pytest.mark.parametrize("strategy", list(MergeStrategy))
+def test_a_source_without_events_has_nothing_to_merge(store: Store, strategy: MergeStrategy) -> None:
+    """The error says so, and nothing is written."""
     session = new_session(store)
     side = fork_branch(store, session)
     append_event(store, session)
@@ -226,15 +308,121 @@ def test_a_source_without_events_has_no_head_to_refer_to(store: Store, strategy:
     assert [] == store.list_artifacts().data
 
 
-@pytest.mark.parametrize("strategy", REBASES)
-def test_nothing_new_is_nothing_appended(store: Store, strategy: MergeStrategy) -> None:
-    """The target is where it was."""
+def merge_nothing(store: Store, source: Branch | Session, target: Branch | Session, strategy: MergeStrategy) -> None:
+    """Merge, and expect that there is nothing to merge, and that nothing is written."""
+    branches = store.list_branches(target.id if isinstance(target, Session) else target.session_id).data
+    events, artifacts = list_all_events(store, target), store.list_artifacts(limit=100).data
+
+    with pytest.raises(StoreRefused) as error:
+        merge(store, source, target, strategy)
+
+    assert (409, "nothing_to_merge", "source_branch_id") == (
+        error.value.status,
+        error.value.reason,
+        error.value.param,
+    )
+    assert branches == store.list_branches(branches[0].session_id).data
+    assert (events, artifacts) == (list_all_events(store, target), store.list_artifacts(limit=100).data)
+
+
+@pytest.mark.parametrize("strategy", list(MergeStrategy))
+def test_a_source_that_is_behind_the_target_has_nothing_to_merge(store: Store, strategy: MergeStrategy) -> None:
+    """The target has all its events."""
     session = new_session(store)
     side = fork_branch(store, session, append_events(store, session, 2)[0])
 
+    merge_nothing(store, side, session, strategy)
+
+
+@pytest.mark.parametrize("strategy", list(MergeStrategy))
+@pytest.mark.parametrize("first", [MergeStrategy.CHECKPOINT, MergeStrategy.COMPACT, MergeStrategy.REBASE])
+def test_a_merge_brings_only_what_no_earlier_merge_has_brought(
+    store: Store, first: MergeStrategy, strategy: MergeStrategy
+) -> None:
+    """Whatever the strategies: of an unchanged source nothing, of a source that went on the new events."""
+    session = new_session(store)
+    append_events(store, session, 1)
+    side = fork_branch(store, session)
+    append_events(store, side, 2, "old")
+    merge(store, side, session, first)
+    append_event(store, session, "mine")
+
+    for _ in range(2):
+        merge_nothing(store, side, session, strategy)
+    new = append_events(store, side, 2, "new")
     merged = merge(store, side, session, strategy)
 
-    assert ([], 2) == (merged.event_ids, merged.branch.version)
+    added = list_all_events(store, merged.branch)[-len(merged.event_ids) :]
+    assert merged.event_ids == [event.id for event in added]
+    if strategy in REBASES:
+        assert [event.id for event in new] == [event.rebased_from for event in added]
+    elif strategy is MergeStrategy.CHECKPOINT:
+        content = store.get_artifact_content(added[0].payload_ref or "").data.decode()
+        assert "Another branch of this conversation went on with 2 events:\n\nUser:\nnew 0\n\nUser:\nnew 1" == content
+    if strategy is not MergeStrategy.FORK:
+        merge_nothing(store, side, session, strategy)
+
+
+def test_a_fork_merge_is_judged_by_the_target_and_can_be_repeated(store: Store) -> None:
+    """It leaves the target as it is, so the same merge makes another branch; the branch it made has all events."""
+    session = new_session(store)
+    side = fork_branch(store, session)
+    append_event(store, side)
+    append_event(store, session)
+
+    one = merge(store, side, session, MergeStrategy.FORK)
+    two = merge(store, side, session, MergeStrategy.FORK)
+
+    assert one.branch.id != two.branch.id
+    merge_nothing(store, side, one.branch, MergeStrategy.REBASE)
+    merge_nothing(store, one.branch, two.branch, MergeStrategy.REBASE)
+
+
+def test_events_that_come_back_are_not_appended_again(store: Store) -> None:
+    """Neither copies of the target's own events, nor a checkpoint of them, nor copies of copies by a third branch."""
+    session = new_session(store)
+    append_event(store, session, "root")
+    side, third = fork_branch(store, session), fork_branch(store, session)
+    append_event(store, session, "mine")
+    merge(store, session, side, MergeStrategy.REBASE)
+    theirs = append_event(store, side, "theirs")
+    merge(store, side, third, MergeStrategy.REBASE)
+
+    merged = merge(store, side, session, MergeStrategy.REBASE)
+
+    assert [theirs.id] == [event.rebased_from for event in list_all_events(store, session)[-len(merged.event_ids) :]]
+    merge_nothing(store, third, session, MergeStrategy.REBASE)
+    merge_nothing(store, session, third, MergeStrategy.CHECKPOINT)
+    append_event(store, session, "more")
+    merge(store, session, side, MergeStrategy.CHECKPOINT)
+    merge_nothing(store, side, session, MergeStrategy.REBASE)
+
+
+@pytest.mark.parametrize("strategy", [MergeStrategy.CHECKPOINT, MergeStrategy.COMPACT, MergeStrategy.REBASE])
+def test_merges_at_once_bring_each_event_once(store: Store, strategy: MergeStrategy) -> None:
+    """Each of them has read the same head; all but one get a conflict, and then there is nothing to merge."""
+    session = new_session(store)
+    append_event(store, session)
+    side = fork_branch(store, session)
+    append_events(store, side, 3, "side")
+    barrier = threading.Barrier(4)
+
+    def merge_until_done(_: int) -> str:
+        barrier.wait()
+        while True:
+            try:
+                merge(store, side, session, strategy)
+            except BranchConflict:
+                continue
+            except StoreRefused as exc:
+                return exc.reason
+            return "merged"
+
+    with ThreadPoolExecutor(4) as threads:
+        ends = sorted(threads.map(merge_until_done, range(4)))
+
+    assert ["merged", *["nothing_to_merge"] * 3] == sorted(ends)
+    assert (4 if strategy is MergeStrategy.REBASE else 2) == len(list_all_events(store, session))
 
 
 def test_the_common_ancestor_of_nested_forks_is_the_last_shared_event(store: Store) -> None:
@@ -250,6 +438,7 @@ def test_the_common_ancestor_of_nested_forks_is_the_last_shared_event(store: Sto
     twin = fork_branch(store, branch, on_one[1])
     append_event(store, twin, "twin")
     bare = fork_branch(store, fork_branch(store, branch))
+    append_event(store, bare, "bare")
     pairs = [
         (session, branch, root[2]),
         (branch, session, root[2]),
@@ -269,9 +458,7 @@ def test_the_common_ancestor_of_nested_forks_is_the_last_shared_event(store: Sto
         assert ancestor.id == merged.common_ancestor_event_id
         source_events = list_all_events(store, source)
         since = [event.id for event in source_events[source_events.index(ancestor) + 1 :]]
-        assert since == [event.rebased_from for event in list_all_events(store, merged.branch)[-len(since) :]] * bool(
-            since
-        )
+        assert since == [event.rebased_from for event in list_all_events(store, merged.branch)[-len(since) :]]
 
 
 def test_branches_that_share_nothing_have_no_ancestor(store: Store) -> None:

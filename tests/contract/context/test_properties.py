@@ -18,6 +18,7 @@ from hypothesis.stateful import (
 
 from support.context_builders import append_event, branch_ids, fork_branch, list_all_events, new_session
 from support.example_counts import fuzz_seeds
+from support.merge_model import find_new_events
 from support.operation_store import Store
 from traceforge.context.compiler.compiler_revisions import REVISIONS, compile_sources
 from traceforge.context.model.block_source import BlockSource, event_role, kind_of
@@ -95,7 +96,8 @@ class History(RuleBasedStateMachine):
             summary="summary" if strategy is MergeStrategy.COMPACT else None,
         )
         refers = strategy in (MergeStrategy.CHECKPOINT, MergeStrategy.COMPACT)
-        if source == target or self.archived or stale or (refers and not theirs):
+        new = find_new_events(theirs, mine, self.lines)
+        if source == target or self.archived or stale or not new:
             with pytest.raises((StoreRefused, BranchConflict)):
                 self.store.merge_branch(*branch_ids(self.branches[target]), body)
             return
@@ -110,8 +112,8 @@ class History(RuleBasedStateMachine):
         if refers:
             assert [theirs[-1].id] == [event.merged_from for event in added]
         else:
-            assert [event.id for event in theirs[common:]] == [event.rebased_from for event in added]
-            assert [event.content for event in theirs[common:]] == [event.content for event in added]
+            assert [event.id for event in new] == [event.rebased_from for event in added]
+            assert [event.content for event in new] == [event.content for event in added]
         if strategy is MergeStrategy.FORK:
             self.branches.append(merged.branch)
             self.lines.append(mine + added)

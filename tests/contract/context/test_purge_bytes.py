@@ -92,15 +92,15 @@ def tell_everywhere(store: Store, text: str, trace_id: str) -> list[str]:
     append_event(store, talk, [{"type": "text", "text": text}])
     append_event(store, talk, payload_ref=base.id)
     side = fork_branch(store, talk, first)
-    append_event(store, side, f"aside: {text}")
-    for strategy, summary in ((MergeStrategy.REBASE, None), (MergeStrategy.COMPACT, f"they spoke of {text}")):
+    for strategy in (MergeStrategy.REBASE, MergeStrategy.COMPACT, MergeStrategy.CHECKPOINT):
+        append_event(store, side, f"aside: {text}")
         now = store.get_branch(*branch_ids(talk))
         body = Merge(
             source_branch_id=side.id,
             strategy=strategy,
             expected_version=now.version,
             expected_head_event_id=now.head_event_id,
-            summary=summary,
+            summary=f"they spoke of {text}" if strategy is MergeStrategy.COMPACT else None,
         )
         store.merge_branch(*branch_ids(talk), body)
     pinned = store.create_snapshot(*branch_ids(talk), NewSnapshot())

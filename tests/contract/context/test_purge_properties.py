@@ -20,6 +20,7 @@ from msgspec.structs import replace
 
 from support.context_builders import append_event, branch_ids, fork_branch, list_all_events, new_artifact, new_session
 from support.example_counts import fuzz_seeds
+from support.merge_model import find_new_events
 from support.operation_store import Store
 from support.purge_rows import purge, purged_ids
 from traceforge.context.compiler.compiler_revisions import REVISIONS
@@ -72,8 +73,8 @@ class Everything(RuleBasedStateMachine):
         for talk_number in (0, 1, 0):
             self.append_one(talk_number, "said before", refer=False)
         self.fork_one(0, 1)
-        self.append_one(2, "aside", refer=True)
         for strategy in MergeStrategy:
+            self.append_one(2, f"aside, {strategy}", refer=strategy is MergeStrategy.CHECKPOINT)
             self.merge(0, 1, strategy)
 
     def _talk(self, text: str) -> Talk:
@@ -111,13 +112,12 @@ class Everything(RuleBasedStateMachine):
 
     @rule(target_number=st.integers(0, 99), two=st.integers(0, 99), strategy=st.sampled_from(MergeStrategy))
     def merge(self, target_number: int, two: int, strategy: MergeStrategy) -> None:
-        """What would copy a tombstone is refused."""
+        """What would copy a tombstone is refused, and what would bring nothing new."""
         talk, target = self.pick(target_number)
         source = two % len(talk.branches)
         theirs, mine = talk.lines[source], talk.lines[target]
         copies = strategy in (MergeStrategy.REBASE, MergeStrategy.FORK)
-        pairs = enumerate(zip(theirs, mine, strict=False))
-        common = next((at for at, pair in pairs if pair[0].id != pair[1].id), min(len(theirs), len(mine)))
+        new = find_new_events(theirs, mine, talk.lines)
         head = mine[-1].id if mine else None
         body = Merge(
             source_branch_id=branch_ids(talk.branches[source])[1],
@@ -126,8 +126,8 @@ class Everything(RuleBasedStateMachine):
             expected_head_event_id=head,
             summary=f"summary of {len(theirs)}" if strategy is MergeStrategy.COMPACT else None,
         )
-        holed = copies and any(event.purged_by for event in theirs[common:])
-        if source == target or not talk.is_open or holed or not (copies or theirs):
+        holed = strategy is not MergeStrategy.COMPACT and any(event.purged_by for event in new)
+        if source == target or not talk.is_open or holed or not new:
             with pytest.raises(StoreRefused):
                 self.store.merge_branch(*branch_ids(talk.branches[target]), body)
             return
@@ -136,7 +136,7 @@ class Everything(RuleBasedStateMachine):
         added = list_all_events(self.store, merged.branch)[len(mine) :]
         assert merged.event_ids == [event.id for event in added]
         if copies:
-            assert [(event.id, event.content) for event in theirs[common:]] == [
+            assert [(event.id, event.content) for event in new] == [
                 (event.rebased_from, event.content) for event in added
             ]
         for event in added:

@@ -173,6 +173,22 @@ def test_a_model_writes_the_summary_of_a_merge(store: Store, upstream: Upstream)
     assert b"And on Friday." in upstream.received[0].body
 
 
+def test_a_merge_of_nothing_new_calls_no_model(store: Store, upstream: Upstream) -> None:
+    """The summary of the first merge covers every event of the source."""
+    store = connect_models(store, upstream.url)
+    session, _, body = merging(store)
+    merged = store.merge_branch(session.id, session.default_branch_id, body)
+    before = everything(store, session.id)
+    again = replace(body, expected_version=2, expected_head_event_id=merged.branch.head_event_id)
+
+    with pytest.raises(StoreRefused) as error:
+        store.merge_branch(session.id, session.default_branch_id, again)
+
+    assert (409, "nothing_to_merge") == (error.value.status, error.value.reason)
+    assert 1 == len(upstream.received)
+    assert before == everything(store, session.id)
+
+
 def test_a_merge_into_a_branch_that_moved_calls_no_model(store: Store, upstream: Upstream) -> None:
     store = connect_models(store, upstream.url)
     session, _, body = merging(store)

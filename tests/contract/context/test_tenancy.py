@@ -46,6 +46,7 @@ def things(store: Store) -> Things:
     session = new_session(store, "base")
     event = append_event(store, session)
     forked = fork_branch(store, session)
+    append_event(store, forked)
     snapshot = store.create_snapshot(session.id, session.default_branch_id, NewSnapshot())
     new_api_key(store, "read")
     key = store.list_api_keys(limit=100).data[-1]

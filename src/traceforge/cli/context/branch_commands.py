@@ -111,8 +111,9 @@ def merge(
 ) -> None:  # fmt: skip
     """Merge the branch SOURCE into another branch.
 
-    SOURCE stays as it is. checkpoint appends one event that refers to the head of SOURCE; compact appends a summary;
-    rebase appends the events of SOURCE again; fork does the same on a new branch.
+    SOURCE stays as it is. checkpoint appends one event with the text of SOURCE; compact appends a summary; rebase
+    appends the events of SOURCE again; fork does the same on a new branch. Events that an earlier merge has brought
+    are left out; if no others are left, nothing is written and the exit code is 3.
     """
     target = resolve_branch(client, session_id, branch_id)
     version, head = read_expected_head(

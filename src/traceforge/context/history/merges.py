@@ -25,12 +25,13 @@ from traceforge.context.history.events import (
     append_packed_events,
     check_head,
     decrypt_event,
-    pack_event,
     pack_reference,
     read_branch_for_append,
 )
+from traceforge.context.history.merge_transcript import open_events, write_transcript
+from traceforge.context.history.unmerged_events import find_unmerged_events
 from traceforge.context.model.content import join_metadata, pack_metadata, unpack
-from traceforge.context.model.inputs import Merge, NewArtifact, NewEvent
+from traceforge.context.model.inputs import Merge, NewArtifact
 from traceforge.context.model.objects import ArtifactType, Content, EventType, Merged, MergeStrategy, Metadata
 from traceforge.context.storage.store_transaction import AnyRow, StoreTransaction
 from traceforge.context.storage.tables import artifacts, events
@@ -52,30 +53,27 @@ def merge_branch(
 
     Raises:
         BranchConflict: the target has moved on. Nothing was written.
-        StoreRefused: a branch does not exist, the session is archived, a branch is merged into itself, or the body
-            has a field that its strategy does not take.
-        ContentPurged: an event that would be appended again was purged.
+        StoreRefused: a branch does not exist, the session is archived, a branch is merged into itself, the body has
+            a field that its strategy does not take, or the target has every event of the source already.
+        ContentPurged: an event that would be appended again, or as a part of a checkpoint, was purged.
     """
     strategy = MergeStrategy(body.strategy)
-    if strategy in (MergeStrategy.COMPACT, MergeStrategy.FORK):
+    if strategy is not MergeStrategy.REBASE:  # The others insert an artifact or a branch.
         tx.lock_inserts()
     target = read_branch_for_append(tx, session_id, branch_id)
     source = load_branch_row(tx, session_id, body.source_branch_id, "source_branch_id")
     check_merge(body, branch_id, has_model_summary=model_summary is not None)
     check_head(target, body.expected_version, body.expected_head_event_id)
-    target_path, source_path = branch_path(tx, target), branch_path(tx, source)
-    common = common_version(target_path, source_path)
-    ancestor = _event_at(tx, target_path, common)
+    ancestor, unmerged = compare_branches(tx, target, source)
     if strategy is MergeStrategy.CHECKPOINT:
-        appended_to, packed_events = target, [_checkpoint(tx, source, common)]
+        packed_events = [_checkpoint(tx, source, unmerged, ancestor)]
     elif strategy is MergeStrategy.COMPACT:
-        appended_to, packed_events = target, [_compact(tx, source, body, ancestor, model_summary)]
+        packed_events = [_compact(tx, source, body, ancestor, model_summary)]
     else:
-        appended_to = target
-        packed_events = [_repack(tx, row) for row in event_rows(tx, clip_path(source_path, common, source.version))]
-        if strategy is MergeStrategy.FORK:
-            appended_to = _fork_target(tx, session_id, target, body.label)
-    appended = append_packed_events(tx, appended_to, packed_events) if packed_events else []
+        packed_events = [_repack(tx, row) for row in unmerged]
+    is_fork = strategy is MergeStrategy.FORK
+    appended_to = _fork_target(tx, session_id, target, body.label) if is_fork else target
+    appended = append_packed_events(tx, appended_to, packed_events)
     return Merged(
         strategy=strategy,
         branch=to_branch(tx, load_branch_row(tx, session_id, appended_to.id)),
@@ -84,6 +82,30 @@ def merge_branch(
         common_ancestor_event_id=ancestor,
         event_ids=[event.id for event in appended],
     )
+
+
+class BranchComparison(NamedTuple):
+    """What two branches have in common, and what one of them lacks."""
+
+    ancestor_event_id: str | None
+    unmerged: list[AnyRow]
+
+
+def compare_branches(tx: StoreTransaction, target: BranchState, source: AnyRow) -> BranchComparison:
+    """The last event that both branches share, and the source's events that the target does not have.
+
+    Raises:
+        StoreRefused: there are none.
+    """
+    target_path, source_path = branch_path(tx, target), branch_path(tx, source)
+    common = common_version(target_path, source_path)
+    unmerged = find_unmerged_events(tx, target_path, source_path, common)
+    if not unmerged:
+        message = f"the target already has every event of branch {source.id}"
+        if source.head_event_id is None:
+            message = f"the source branch {source.id} has no events"
+        raise StoreRefused(message, reason="nothing_to_merge", status=409, param="source_branch_id")
+    return BranchComparison(_event_at(tx, target_path, common), unmerged)
 
 
 def check_merge(body: Merge, branch_id: str, *, has_model_summary: bool) -> None:
@@ -121,12 +143,11 @@ def _event_at(tx: StoreTransaction, path: Path, sequence: int) -> str | None:
     return None
 
 
-def _checkpoint(tx: StoreTransaction, source: AnyRow, common: int) -> PackedEvent:
-    """One event that refers to the head of the source. Its text depends on the number of events alone."""
-    count = source.version - common
-    text = f"Checkpoint: another branch went on from here with {count} event{'' if count == 1 else 's'}."
-    body = NewEvent(event_type=EventType.CHECKPOINT, content=text, metadata=_provenance(source))
-    return pack_event(tx, body)._replace(merged_from=_head(source))
+def _checkpoint(tx: StoreTransaction, source: AnyRow, unmerged: list[AnyRow], ancestor: str | None) -> PackedEvent:
+    """The new events of the source as a text, and one event that refers to it."""
+    transcript = write_transcript(open_events(tx, unmerged))
+    provenance = {**_provenance(source), "common_ancestor_event_id": ancestor}
+    return _pack_summary(tx, ArtifactType.CHECKPOINT, transcript, provenance, _provenance(source))
 
 
 def _compact(
@@ -135,29 +156,24 @@ def _compact(
     """The summary as an artifact, and one event that refers to it."""
     summary = body.summary if model_summary is None else model_summary.content
     assert summary is not None
-    head = _head(source) if model_summary is None else model_summary.head_event_id
-    origin = {
-        **_provenance(source),
-        "source_head_event_id": head,
-        **(model_summary.provenance if model_summary else {}),
-    }
+    origin = _provenance(source)
+    if model_summary is not None:
+        origin |= {"source_head_event_id": model_summary.head_event_id, **model_summary.provenance}
     provenance = {**origin, "common_ancestor_event_id": ancestor, "model": body.model}
-    artifact = create_artifact(
-        tx, NewArtifact(artifact_type=ArtifactType.COMPACTION_SUMMARY, content=summary, metadata=provenance)
-    )
-    row = tx.load(artifacts, "artifact", artifact.id)
-    return pack_reference(EventType.CHECKPOINT, row, origin)._replace(merged_from=head)
+    return _pack_summary(tx, ArtifactType.COMPACTION_SUMMARY, summary, provenance, origin)
+
+
+def _pack_summary(
+    tx: StoreTransaction, kind: ArtifactType, content: Content, provenance: Metadata, origin: Metadata
+) -> PackedEvent:
+    """An artifact with this content and provenance, and the event that refers to it."""
+    artifact = create_artifact(tx, NewArtifact(artifact_type=kind, content=content, metadata=provenance))
+    packed = pack_reference(EventType.CHECKPOINT, tx.load(artifacts, "artifact", artifact.id), origin)
+    return packed._replace(merged_from=origin["source_head_event_id"])
 
 
 def _provenance(source: AnyRow) -> Metadata:
     return {"source_branch_id": source.id, "source_head_event_id": source.head_event_id}
-
-
-def _head(source: AnyRow) -> str:
-    if source.head_event_id is None:
-        raise _invalid_merge("the source branch has no events", "source_branch_id")
-    head: str = source.head_event_id
-    return head
 
 
 def _repack(tx: StoreTransaction, row: AnyRow) -> PackedEvent:

@@ -6,8 +6,8 @@ compares contents: an object was derived from another where the store has record
 - A session: all events of all its branches, its metadata, the labels of its branches, its snapshots.
 - An artifact: the events that refer to it, the bundles that hold it, and so every snapshot of a session that begins
   with such a bundle.
-- An event: its copies (`rebased_from`), and every summary of a branch it was on (`merged_from`), with the artifact
-  that holds the summary. A checkpoint that only refers to a branch has none of its content, and stays.
+- An event: its copies (`rebased_from`), and every checkpoint or summary of a branch it was on (`merged_from`), with
+  the artifact that holds its text. A checkpoint of an earlier version has no artifact and no content, and stays.
 - Derived from these: the snapshots whose manifest has a removed block; the responses to them, with their traces; the
   assistant messages that those responses appended, which are events again, and the response that appended a removed
   message; the items of replay runs of those snapshots or responses, and the reports with such an item; stored answers
@@ -257,7 +257,7 @@ _PLACE = select(events.c.id, events.c.session_id, events.c.branch_id, events.c.s
 
 
 def _is_summary(row: AnyRow) -> bool:
-    """Whether an event is the summary of a merge: it was merged from a branch, and its content is an artifact."""
+    """Whether an event is a checkpoint or a summary: it was merged from a branch, and its content is an artifact."""
     return row.merged_from is not None and row.payload_ref is not None
 
 

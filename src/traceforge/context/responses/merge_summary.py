@@ -96,11 +96,10 @@ def merge_with_model(
 def _fork_for_summary(store: Store, session_id: str, branch_id: str, body: Merge) -> _SummaryBranch:
     tx = store.tx
     merges.check_merge(body, branch_id, has_model_summary=True)
-    check_head(read_branch_for_append(tx, session_id, branch_id), body.expected_version, body.expected_head_event_id)
+    target = read_branch_for_append(tx, session_id, branch_id)
+    check_head(target, body.expected_version, body.expected_head_event_id)
     source = load_branch_row(tx, session_id, body.source_branch_id, "source_branch_id")
-    if source.head_event_id is None:
-        message = "the source has no events"
-        raise StoreRefused(message, reason="nothing_to_merge", status=409, param="source_branch_id")
+    merges.compare_branches(tx, target, source)  # Before the model is called: there may be nothing to merge.
     resolve_release(tx, body.model or "")  # Before the fork: the model may not exist.
     fork = NewBranch(
         fork_from_branch_id=source.id,
@@ -113,4 +112,5 @@ def _fork_for_summary(store: Store, session_id: str, branch_id: str, body: Merge
         read_branch_for_append(tx, session_id, branch.id),
         [pack_event(tx, NewEvent(event_type=EventType.NOTE, content=SUMMARY_INSTRUCTIONS))],
     )[0]
+    assert source.head_event_id is not None
     return _SummaryBranch(source.head_event_id, branch.id, noted.sequence, noted.id)
