@@ -14,13 +14,14 @@ import pytest
 from support.context_builders import append_event, new_session
 from support.loopback_models import chat_answer, connect_models, scripted_provider
 from support.operation_store import Store
+from support.purge_rows import purge
 from support.upstream import ReceivedRequest, ScriptedResponse, Upstream
 from traceforge.canon import digest_canonical
 from traceforge.clock import now, pinned
-from traceforge.context.comparison.replay_worker import ThreadEngine, execute_run
+from traceforge.context.comparison.replay_worker import ThreadEngine, execute_run, start_worker
 from traceforge.context.model.inputs import NewAlias, NewReplayRun, NewResponse, NewSnapshot
 from traceforge.context.model.objects import EventType, Progress, ReplayRun, Response, Target
-from traceforge.errors import StoreRefused
+from traceforge.errors import ContentPurged, StoreRefused
 
 
 class Scene:
@@ -109,6 +110,22 @@ def test_every_verdict_follows_from_the_lanes(store: Store, scene: Scene) -> Non
     assert [] == items["changed"]["differences"]["drift"]
     assert 2 == report.summary["rules"]["candidate"]["answer.facts"]
     assert 10 == len(scene.asked)
+
+
+@pytest.mark.counted("purge")
+def test_the_worker_of_a_purged_run_ends_quietly(store: Store, scene: Scene) -> None:
+    """Its thread raises nothing: nothing of the run is left."""
+    store = connect_models(store, scene.provider.url)
+    [response] = recorded(store, scene, "gone")
+    body = NewReplayRun(baseline="openai/old", candidate="openai/new", snapshot_ids=[response.snapshot_id])
+    run = store.create_replay_run(body, start=False)
+    purge(store, response.session_id)
+
+    start_worker(store, run.id).join()
+
+    with pytest.raises(ContentPurged):
+        store.get_replay_run(run.id)
+    assert [] == scene.asked
 
 
 def test_an_answer_that_cannot_be_stored_fails_its_lane(store: Store, scene: Scene) -> None:

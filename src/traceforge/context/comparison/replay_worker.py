@@ -182,6 +182,8 @@ def start_worker(store: Store, run_id: str) -> threading.Thread:
             execute_run(store, run_id)
         except StoreUnavailable:
             return  # Its lease expires.
+        except ContentPurged:
+            return  # The run was purged while it ran: nothing of it is left.
 
     thread = threading.Thread(target=work, name="traceforge-replay-run", daemon=True)
     thread.start()
