@@ -41,6 +41,7 @@ from traceforge.context.api.open_store import KEYS_VARIABLE
 from traceforge.context.api.operation_types import LIMIT_DEFAULT, LIMIT_MAX
 from traceforge.context.api.operations import OPERATIONS
 from traceforge.context.api.request_decoding import KEY_CHARACTERS_MAX
+from traceforge.context.history.retention import EPHEMERAL_HOURS_VARIABLE
 from traceforge.context.responses.model_releases import PROVIDERS
 from traceforge.errors import all_errors
 from traceforge.findings import ExitCode
@@ -153,7 +154,10 @@ def test_every_setting_and_environment_variable_has_a_heading() -> None:
         for section, owner in owners.items()
         for rule in owner.__struct_fields__
     ]
-    store = [DB_VARIABLE, KEYS_VARIABLE, API_KEY_VARIABLE, HTTP_HOSTS_VARIABLE, f"{UPSTREAM_VARIABLE}…"]
+    store = [
+        DB_VARIABLE, KEYS_VARIABLE, EPHEMERAL_HOURS_VARIABLE, API_KEY_VARIABLE, HTTP_HOSTS_VARIABLE,
+        f"{UPSTREAM_VARIABLE}…",
+    ]  # fmt: skip
     assert [*rules, *ENVIRONMENT_VARIABLES, MATCH_KEY_VARIABLE, TOKEN_VARIABLE, *store, "CI"] == page.headings(3)
     text = page.path.read_text(encoding="utf-8")
     assert [] == [name for name in PROVIDERS if f"`{UPSTREAM_VARIABLE}{name.upper()}`" not in text]

@@ -10,6 +10,7 @@ import subprocess
 import sys
 from collections import Counter
 from contextlib import ExitStack, closing
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,7 @@ from support.operation_store import Store
 from support.store_servers import run_server, server_process
 from traceforge.cli.context import context
 from traceforge.cli.main import _run as command_line
+from traceforge.clock import pinned
 from traceforge.context.api.operations import OPERATIONS
 from traceforge.context.model.inputs import NewResponse
 from traceforge.context.model.objects import EventType
@@ -447,6 +449,28 @@ def test_git_ignores_the_database_and_its_keys(tmp_path: Path) -> None:
     (tmp_path / ".ai-tests" / "context.db").unlink()
     run("session", "create", cwd=tmp_path)
     assert "mine\n" == (tmp_path / ".ai-tests" / ".gitignore").read_text()
+
+
+def test_expired_content_is_purged_by_a_command(tmp_path: Path) -> None:
+    """It prints the receipt; any other command that opens the database would do it too."""
+    (tmp_path / "number.txt").write_text("4711")
+    create = ["artifact", "create", "number.txt", "--retention", "ephemeral"]
+    with pinned(datetime(2026, 3, 1, tzinfo=UTC)):
+        first, second = (run_json(*create, cwd=tmp_path) for _ in range(2))
+
+    purged = run("purge", "expired", cwd=tmp_path)
+
+    assert purged.out.startswith("receipt pur_")
+    assert first["id"] in purged.out
+    assert second["id"] in purged.out
+    assert "nothing has expired\n" == run("purge", "expired", cwd=tmp_path).out
+    assert [] == run_json("purge", "expired", cwd=tmp_path)
+    refused = run("artifact", "show", first["id"], cwd=tmp_path, code=3)
+    assert f"error TF803: {first['id']} was purged: receipt pur_" in refused.err
+    with pinned(datetime(2026, 3, 1, tzinfo=UTC)):
+        third = run_json(*create, cwd=tmp_path)
+    refused = run("artifact", "show", third["id"], cwd=tmp_path, code=3)
+    assert f"error TF803: {third['id']} was purged: receipt pur_" in refused.err
 
 
 def test_an_expected_version_alone_is_enough_on_a_branch_with_events(tmp_path: Path) -> None:

@@ -12,11 +12,12 @@ import stat
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
-from sqlalchemy import Connection, LargeBinary, MetaData, String, Table, create_engine, insert, select
+from sqlalchemy import Connection, LargeBinary, MetaData, String, Table, create_engine, insert, select, text
 from sqlalchemy.exc import DBAPIError
 
 from support.command import traceforge
@@ -26,6 +27,7 @@ from support.loopback_models import chat_answer, connect_models, scripted_provid
 from support.operation_store import Store
 from support.purge_rows import purge, search_files
 from support.upstream import ScriptedResponse
+from traceforge.clock import pinned
 from traceforge.context import AsyncClient, Client
 from traceforge.context.model.inputs import (
     BranchChange,
@@ -39,6 +41,7 @@ from traceforge.context.model.inputs import (
 )
 from traceforge.context.model.objects import ArtifactType, Response, Session, Target
 from traceforge.context.model_calls import ModelClients
+from traceforge.context.purge.expired_content import purge_expired
 from traceforge.context.storage import schema_migration
 from traceforge.context.storage.database import Database, database_url
 from traceforge.context.storage.keyring import KeyMissing, Keyring
@@ -379,6 +382,22 @@ class TestMigration:
             new = connect_models(store, upstream.url).create_response(body)
             assert store.verify_response(new.id).valid
             assert not store.verify().valid
+
+    @pytest.mark.parametrize("number", [1, 2])
+    def test_its_ephemeral_artifacts_do_not_expire(self, target: str, tmp_path: Path, number: int) -> None:
+        """The class had no effect when they were stored."""
+        keys = str(tmp_path / "ring")
+        write_old_schema(target, keys, number)
+        engine = create_engine(database_url(target))
+        with engine.begin() as connection:
+            connection.execute(text("UPDATE artifacts SET retention_class = 'ephemeral'"))
+        engine.dispose()
+
+        with closing(Store.open(target, keys=keys)) as store, pinned(datetime(2100, 1, 1, tzinfo=UTC)):
+            assert [] == purge_expired(store)
+            assert [("ephemeral", None)] * 2 == [
+                (artifact.retention_class, artifact.expires_at) for artifact in store.list_artifacts().data
+            ]
 
     def test_nothing_plain_is_left_in_its_files(self, tmp_path: Path) -> None:
         """Neither in the database nor in its write-ahead log, while it is open."""

@@ -1,4 +1,5 @@
-"""Background work of a server: resume replay runs and purges whose process died, and write recorded traces to files.
+"""Background work of a server: resume replay runs and purges whose process died, purge expired content, and write
+recorded traces to files.
 
 Never: delays a request, or stops because one of its steps fails: the other steps run, and it is tried again.
 """
@@ -12,6 +13,7 @@ from contextlib import contextmanager
 from traceforge.context.api.project_operations import list_every_project
 from traceforge.context.comparison.replay_worker import resume_replay_runs
 from traceforge.context.project_store import Store
+from traceforge.context.purge.expired_content import purge_expired
 from traceforge.context.purge.purge_jobs import finish_purges
 from traceforge.errors import TraceForgeError
 
@@ -30,7 +32,7 @@ def running_janitor(store: Store, every_s: float = EVERY_S, fail: ReportFailure 
 
     def work() -> None:
         while True:
-            for step in (_resume_runs, finish_purges, _settle):
+            for step in (_resume_runs, finish_purges, purge_expired, _settle):
                 try:
                     step(store)
                 except TraceForgeError:

@@ -38,7 +38,7 @@ from traceforge.context.storage.schema_migration import LEDGER, bring_up_to_date
 from traceforge.context.storage.tables import metadata
 from traceforge.errors import BranchConflict, ContentPurged, StoreRefused, StoreUnavailable
 
-LAST = "0003"
+LAST = "0004"
 
 
 @contextmanager

@@ -44,7 +44,7 @@ def artifact() -> None:
               help="Read the file as this kind of content.")  # fmt: skip
 @click.option("--media-type", default=None, metavar="TYPE", help="Set the media type, such as text/markdown.")
 @click.option("--retention", type=click.Choice([retention.value for retention in RetentionClass]), default="standard",
-              show_default=True, help="Set how long you intend to keep it.")  # fmt: skip
+              show_default=True, help="Set how long it is kept: ephemeral content expires.")  # fmt: skip
 @metadata_option
 @idempotency_key_option
 @with_client_of_new_store

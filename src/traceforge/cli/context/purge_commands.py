@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 
 import click
+import msgspec
 
 from traceforge.cli.context.context_options import (
     EmptyList,
@@ -15,11 +16,13 @@ from traceforge.cli.context.context_options import (
     with_client,
 )
 from traceforge.cli.lazy_group import SuggestingGroup
-from traceforge.cli.output import confirm_or_exit
+from traceforge.cli.output import confirm_or_exit, print_json
 from traceforge.context.api.store_client import Client
 from traceforge.context.model.objects import Progress
+from traceforge.context.purge.expired_content import purge_expired
 from traceforge.errors import StoreUnavailable
 from traceforge.report.context_text import purge_job_line, receipt_lines
+from traceforge.terminal import print_text
 
 
 @click.group(cls=SuggestingGroup)
@@ -49,6 +52,26 @@ def create(
             hint=f"It continues when the database is opened. Then run: traceforge context purge receipt {job.id}",
         )
     print_result(client.get_receipt(job.id), receipt_lines, as_json)
+
+
+@purge.command()
+@with_client
+def expired(client: Client, as_json: bool) -> None:
+    """Purge ephemeral artifacts that have expired.
+
+    Prints the receipts. `traceforge serve` does this by itself, and so does every command that opens the database.
+    Run this where nothing else opens it.
+    """
+    if client.store is None:
+        raise click.UsageError("A server purges expired content by itself. Name a database with --db.")
+    jobs = [job for job in purge_expired(client.store) if job.status is Progress.COMPLETED]
+    receipts = [client.get_receipt(job.id) for job in jobs]
+    if as_json:
+        print_json(msgspec.to_builtins(receipts))
+    elif not receipts:
+        print_text("nothing has expired")
+    for receipt in receipts if not as_json else ():
+        print_result(receipt, receipt_lines, as_json)
 
 
 add_list_command(

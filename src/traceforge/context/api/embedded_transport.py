@@ -17,6 +17,7 @@ from traceforge.context.api.request_decoding import read_json, to_body
 from traceforge.context.model.inputs import NewResponse
 from traceforge.context.model.objects import ResponseEvent
 from traceforge.context.project_store import Store
+from traceforge.context.purge.expired_content import ExpiryWatch
 from traceforge.context.responses.response_generation import RunningResponse, start_response
 from traceforge.conversion import decode_json
 from traceforge.http.thread_pool import ThreadPool
@@ -30,11 +31,13 @@ class EmbeddedTransport:
 
     def __init__(self, store: Store) -> None:
         self.store = store
+        self._expiry = ExpiryWatch(store)
 
     def call(
         self, operation: Operation, ids: tuple[str, ...], body: bytes | None, key: str | None, limit: int,
         after: str | None,
     ) -> Any:  # noqa: ANN401  # fmt: skip
+        self._expiry.purge_if_due()
         value = None if body is None else read_json(body)
         typed_body = None if operation.fields is None else to_body(operation.fields, value)
         arguments = OperationArguments(ids, typed_body, limit, after)
@@ -44,6 +47,7 @@ class EmbeddedTransport:
 
     def stream(self, operation: Operation, body: bytes, key: str | None) -> Iterator[ResponseEvent]:
         """Ask a model; the events of its response as they arrive."""
+        self._expiry.purge_if_due()
         value = read_json(body)
         request = cast("NewResponse", to_body(NewResponse, value))
         if key is None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 
+from traceforge.context.history.retention import read_ephemeral_hours
 from traceforge.context.model_calls import ModelClients
 from traceforge.context.project_store import Store
 from traceforge.context.purge.purge_jobs import finish_purges
@@ -27,6 +28,7 @@ def open_store(
         StoreUnavailable: the database or its keyring cannot be used.
         StoreRefused: the project does not exist.
     """
+    read_ephemeral_hours()  # Raises where the setting is wrong.
     keyring = open_keyring(target, keys)
     database = Database.open(target, keyring)
     try:

@@ -9,9 +9,10 @@ from base64 import b64decode, b64encode
 from binascii import Error as NotBase64
 
 from msgspec import UNSET
-from sqlalchemy import insert, update
+from sqlalchemy import insert, or_, update
 
 from traceforge.clock import now_text
+from traceforge.context.history.retention import expiry_time
 from traceforge.context.model.content import pack, pack_metadata, unpack, unpack_metadata
 from traceforge.context.model.inputs import NewArtifact
 from traceforge.context.model.objects import Artifact, ArtifactContent, ArtifactType, Content, Deleted, RetentionClass
@@ -47,6 +48,7 @@ def create_artifact(tx: StoreTransaction, body: NewArtifact) -> Artifact:
         "content_digest": packed.digest,
         "size_bytes": len(packed.data),
         "retention_class": RetentionClass(body.retention_class).value,
+        "expires_at": expiry_time(RetentionClass(body.retention_class)),
         "sealed": row_key.seal(packed.data),
         "sealed_metadata": row_key.seal(metadata, _METADATA),
         "sealed_media_type": row_key.seal(media_type.encode(), _MEDIA_TYPE),
@@ -81,9 +83,19 @@ def open_artifact(tx: StoreTransaction, row: AnyRow) -> tuple[Content | bytes, s
 
 
 def list_artifacts(tx: StoreTransaction, limit: int, after: str | None) -> Page[Artifact]:
-    hidden = (artifacts.c.deleted_at.is_(None), artifacts.c.purged_by.is_(None))
+    visible = (
+        artifacts.c.deleted_at.is_(None),
+        artifacts.c.purged_by.is_(None),
+        or_(artifacts.c.expires_at.is_(None), artifacts.c.expires_at > now_text()),
+    )
     return list_page(
-        tx, artifacts, (), lambda rows: [_artifact(tx, row) for row in rows], limit=limit, after=after, visible=hidden
+        tx,
+        artifacts,
+        (),
+        lambda rows: [_artifact(tx, row) for row in rows],
+        limit=limit,
+        after=after,
+        visible=visible,
     )
 
 
@@ -127,6 +139,7 @@ def _artifact(tx: StoreTransaction, row: AnyRow) -> Artifact:
         content_digest=row.content_digest,
         size_bytes=row.size_bytes,
         retention_class=RetentionClass(row.retention_class),
+        expires_at=row.expires_at,
         metadata=unpack_metadata(row_key.open(row.sealed_metadata, _METADATA)),
         created_at=row.created_at,
     )

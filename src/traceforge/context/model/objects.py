@@ -72,7 +72,7 @@ class ArtifactType(StrEnum):
 
 
 class RetentionClass(StrEnum):
-    """How long the owner wants to keep an artifact."""
+    """How long an artifact is kept: ephemeral content expires, the rest stays until it is purged."""
 
     EPHEMERAL = "ephemeral"
     STANDARD = "standard"
@@ -149,6 +149,7 @@ class Artifact(Struct, kw_only=True, frozen=True):
     content_digest: DigestText
     size_bytes: Count
     retention_class: RetentionClass
+    expires_at: Time | None  # When its content can no longer be read, and is purged; None: never.
     metadata: Metadata
     created_at: Time
 

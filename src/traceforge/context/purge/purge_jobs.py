@@ -141,7 +141,7 @@ def finish_purges(store: Store) -> None:
     with suppress(TraceForgeError), store.keyring.lock_purges(wait=False) as alone:
         for row in waiting if alone else ():
             with suppress(TraceForgeError):
-                _continue_job(store.of_project(row.project_id), row.id)
+                continue_purge_job(store.of_project(row.project_id), row.id)
         if alone and late:
             _remove_late_traces(store, late)
 
@@ -162,10 +162,11 @@ def run_purge_job(store: Store, job_id: str) -> None:
         CannotWrite: the keyring or the traces cannot be written. The job continues later.
     """
     with store.keyring.lock_purges(wait=True):
-        _continue_job(store, job_id)
+        continue_purge_job(store, job_id)
 
 
-def _continue_job(store: Store, job_id: str) -> None:
+def continue_purge_job(store: Store, job_id: str) -> None:
+    """Like `run_purge_job`, for a process that holds the lock of the keyring."""
     job = store.read(lambda tx: tx.load(purge_jobs, _KIND, job_id))
     if job.status not in _UNFINISHED:
         return

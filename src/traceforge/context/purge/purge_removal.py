@@ -47,6 +47,7 @@ def remove_content(tx: StoreTransaction, reach: PurgeReach, receipt_id: str) -> 
     emptied_artifact = {
         "content_digest": None,
         "size_bytes": None,
+        "expires_at": None,
         "sealed_media_type": None,
         "sealed_metadata": None,
     }

@@ -12,6 +12,7 @@ from typing import Any, TypeAlias
 
 from sqlalchemy import Connection, Executable, Row, Select, Table, bindparam, select
 
+from traceforge.clock import now_text
 from traceforge.context.storage.dialect_statements import (
     insert_missing,
     insert_missing_within,
@@ -105,7 +106,7 @@ class StoreTransaction:
         """A row of this project that was neither deleted nor purged; `kind` is its name in errors.
 
         Raises:
-            StoreRefused: it does not exist, or was deleted.
+            StoreRefused: it does not exist, was deleted, or has expired.
             ContentPurged: its content was purged.
         """
         row = self.find(table, row_id)
@@ -139,7 +140,7 @@ def check_usable(row: AnyRow, kind: str, param: str | None = None) -> AnyRow:
     """The row itself.
 
     Raises:
-        StoreRefused: it was deleted.
+        StoreRefused: it was deleted, or has expired and is not purged yet.
         ContentPurged: its content was purged.
     """
     purged_by = getattr(row, "purged_by", None)
@@ -147,6 +148,10 @@ def check_usable(row: AnyRow, kind: str, param: str | None = None) -> AnyRow:
         raise ContentPurged(row.id, purged_by)
     if getattr(row, "deleted_at", None) is not None:
         raise not_found(kind, row.id, param)
+    expires_at = getattr(row, "expires_at", None)
+    if expires_at is not None and expires_at <= now_text():
+        message = f"{row.id} was ephemeral and expired at {expires_at}"
+        raise StoreRefused(message, reason="expired", status=410, param=param)
     return row
 
 

@@ -107,6 +107,7 @@ artifacts = Table(
     Column("content_digest", Digest),
     Column("size_bytes", Big),
     Column("retention_class", String(16), nullable=False),
+    Column("expires_at", Time),  # Null: never, or purged.
     *_sealed(),
     Column(
         "sealed_metadata", LargeBinary
@@ -116,6 +117,12 @@ artifacts = Table(
     _deleted(),
     _purged(),
     Index(None, "project_id", "seq"),
+    Index(
+        None,
+        "expires_at",
+        sqlite_where=Column("expires_at").is_not(None),
+        postgresql_where=Column("expires_at").is_not(None),
+    ),
 )
 
 bundles = Table(
