@@ -41,6 +41,7 @@ class ScriptedResponse:
     reset: bool = False
     silent: bool = False  # reads the request and resets without a word
     waits_first: bool = False  # waits at the gate before it says anything
+    wait_s: float = WAIT_S  # for one of `permits`
 
     def head(self) -> bytes:
         framing = {"transfer-encoding": "chunked"} if self.chunked else {"content-length": str(self.length)}
@@ -128,17 +129,17 @@ def _send(connection: socket.socket, answer: ScriptedResponse) -> bool:
         _reset(connection)
         return False
     if answer.waits_first and answer.permits is not None:
-        answer.permits.acquire(timeout=WAIT_S)
+        answer.permits.acquire(timeout=answer.wait_s)
     first, *other_pieces = answer.pieces or [b""]
     connection.sendall(answer.head() + _framed(answer, first))
     for piece in other_pieces:
-        if answer.permits is not None and not answer.permits.acquire(timeout=WAIT_S):
+        if answer.permits is not None and not answer.permits.acquire(timeout=answer.wait_s):
             _reset(connection)
             return False
         connection.sendall(_framed(answer, piece))
     if answer.reset:
         if answer.permits is not None:
-            answer.permits.acquire(timeout=WAIT_S)
+            answer.permits.acquire(timeout=answer.wait_s)
         _reset(connection)
         return False
     if answer.chunked:

@@ -117,13 +117,14 @@ def client(request: pytest.FixtureRequest, store: Store) -> Iterator[Any]:
 
 
 @contextmanager
-def _open_async_client(way: str, store: Store, runner: asyncio.Runner) -> Iterator[AsyncClient]:
+def _open_async_client(way: str, store: Store, runner: asyncio.Runner, **options: Any) -> Iterator[AsyncClient]:
+    """A client of the store; `options` are those of the server, where there is one."""
     if way == "async embedded":
         transport = AsyncEmbeddedTransport(_KeptOpen(store))
         yield AsyncClient(transport)
         runner.run(transport.close())
         return
-    with run_server(store, required=True) as site:
+    with run_server(store, required=True, **options) as site:
         client = runner.run(AsyncClient.connect(site.url, api_key=new_api_key(store, "admin")))
         yield client
         runner.run(client.close())
@@ -473,15 +474,13 @@ def test_create_response_takes_no_stream_field(client: Any, upstream: Upstream) 
         client.create_response(model="openai/m", session_id=response.session_id, stream=True)
 
 
-WAITING_CALLS = 40  # More than any pool of threads has.
-
-
 @pytest.mark.parametrize("way", ["async embedded", "async remote"])
 @pytest.mark.parametrize("is_streamed", [pytest.param(False, marks=pytest.mark.slow), True])
+@pytest.mark.parametrize("calls", [40, pytest.param(200, marks=pytest.mark.slow)])
 def test_calls_that_wait_for_a_model_hold_up_no_other_call(
-    store: Store, upstream: Upstream, way: str, is_streamed: bool
+    store: Store, upstream: Upstream, way: str, is_streamed: bool, calls: int
 ) -> None:
-    """Many calls wait for a model; other operations are answered before any of them."""
+    """Many calls wait for a model, more than a pool has connections; an append is answered before any of them."""
     permits = threading.Semaphore(0)
     answer = chat_answer("Yes.")
     response = (
@@ -489,10 +488,11 @@ def test_calls_that_wait_for_a_model_hold_up_no_other_call(
         if is_streamed
         else ScriptedResponse([answer[:9], answer[9:]], permits=permits, chunked=True)
     )
-    upstream.respond_with(*[response] * WAITING_CALLS)
+    response.wait_s = 600  # Until the test lets it go on, however long the calls take to begin.
+    upstream.respond_with(*[response] * calls)
 
     async def work(client: AsyncClient) -> None:
-        sessions = [await client.create_session() for _ in range(WAITING_CALLS)]
+        sessions = [await client.create_session() for _ in range(calls)]
         bodies: list[Any] = [{"model": "openai/m", "session_id": session.id, "input": "Hi"} for session in sessions]
         waiting: list[asyncio.Task[Any]] = [
             asyncio.create_task(
@@ -500,18 +500,25 @@ def test_calls_that_wait_for_a_model_hold_up_no_other_call(
             )
             for body in bodies
         ]
-        while len(upstream.received) < WAITING_CALLS:
+        while len(upstream.received) < calls and not any(task.done() for task in waiting):
             await asyncio.sleep(0.01)
 
-        artifact = await client.create_artifact(artifact_type="document", content="x")
-        assert artifact == await client.get_artifact(artifact.id)
-        assert WAITING_CALLS == len([session async for session in client.iterate_sessions()])
-        assert not any(task.done() for task in waiting)
-        permits.release(2 * WAITING_CALLS)
+        session = await client.create_session()
+        event = await client.append_event(
+            session.id, session.default_branch_id, expected_version=0, expected_head_event_id=None,
+            event=text_event("at once"),
+        )  # fmt: skip
+        assert [event] == (await client.list_events(session.id, session.default_branch_id)).data
+        assert calls + 1 == len([session async for session in client.iterate_sessions()])
+        assert (calls, []) == (len(upstream.received), [task for task in waiting if task.done()])
+        permits.release(2 * calls)
         for answer in await asyncio.gather(*waiting):
             assert "completed" == (answer[-1].response if is_streamed else answer).status
 
-    with asyncio.Runner() as runner, _open_async_client(way, store, runner) as client:
+    with (
+        asyncio.Runner() as runner,
+        _open_async_client(way, store, runner, model_calls_max=calls) as client,  # Of the project: it has them all.
+    ):
         runner.run(work(client))
 
 

@@ -34,7 +34,9 @@ from traceforge.context.storage import database as database_module
 from traceforge.context.storage import schema_migration
 from traceforge.context.storage.database import Database, database_url
 from traceforge.context.storage.keyring import Keyring
+from traceforge.context.storage.projects import get_project
 from traceforge.context.storage.schema_migration import LEDGER, bring_up_to_date
+from traceforge.context.storage.store_transaction import StoreTransaction
 from traceforge.context.storage.tables import metadata
 from traceforge.errors import BranchConflict, ContentPurged, StoreRefused, StoreUnavailable
 
@@ -512,3 +514,24 @@ def test_a_connection_in_use_while_the_store_is_closed_is_closed_when_it_comes_b
 
     with pytest.raises(Exception, match="closed"):
         held[0].execute("SELECT 1")
+
+
+@pytest.mark.slow
+def test_threads_wait_for_a_connection_and_do_not_exceed_what_the_database_allows(target: str, keys: str) -> None:
+    """PostgreSQL refuses the 98th by default. Hundreds of model calls may begin or end at once."""
+    barrier = threading.Barrier(120)
+
+    def read_slowly(store: Store) -> str:
+        barrier.wait()
+
+        def work(tx: StoreTransaction) -> str:
+            name: str = get_project(tx).name
+            time.sleep(1)  # Longer than a second attempt waits.
+            return name
+
+        return store.read(work)
+
+    with closing(Store.open(target, keys=keys)) as store, ThreadPoolExecutor(120) as threads:
+        names = list(threads.map(read_slowly, [store] * 120))
+
+    assert ["default"] * 120 == names

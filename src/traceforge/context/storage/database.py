@@ -34,7 +34,9 @@ from traceforge.errors import InvalidStoreAddress, MissingExtra, StoreUnavailabl
 from traceforge.files import check_not_planted, close_to_others, create_private_file
 
 POOL_SIZE = 8  # Connections that stay open.
-POOL_OVERFLOW = 120  # Further connections, for as long as that many threads need one.
+# Further connections, for as long as that many threads need one; more threads wait. So two processes have fewer than
+# the 100 that PostgreSQL allows by default, also when hundreds of model calls end at once.
+POOL_OVERFLOW = 40
 BUSY_TIMEOUT_S = 60  # How long a writer waits for another one before it gives up.
 RETRY_PAUSE_S = 0.2  # A PostgreSQL that is being restarted refuses connections for about as long.
 
