@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
+import socket
+import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, closing
+from contextlib import ExitStack, closing, contextmanager, suppress
 from pathlib import Path
 from typing import NamedTuple
 
@@ -15,12 +18,20 @@ from support.raw_sockets import Peer, Proxy, Upstream, response
 from support.store_servers import new_api_key, run_server
 from support.three_servers import HEALTH, KINDS, SECONDS_MAX, AttackedServer, attacked_server, is_answered, status_of
 from traceforge.http import server_limits
-from traceforge.http.server_limits import PROXY_LIMITS, STORE_LIMITS, ClientConnections, RequestPhase, peer_address
+from traceforge.http.server_limits import (
+    FAIR_SHARES,
+    PROXY_LIMITS,
+    STORE_LIMITS,
+    ClientConnections,
+    RequestPhase,
+    peer_address,
+)
 
 OpenServer = Callable[..., AttackedServer]
 PLACES = 48  # Three of them are a fair share.
 FLOOD = 120
 KEY_PLACES = 8
+FLOOD_MAX = 50_000  # Connections, if nobody ends the flood before.
 
 
 @pytest.fixture(params=KINDS)
@@ -68,20 +79,26 @@ class KeyedServer(NamedTuple):
     key_header: bytes
 
 
+@pytest.fixture
+def key_places() -> int:
+    """How many connections the server with keys has."""
+    return KEY_PLACES
+
+
 @pytest.fixture(params=["serve", "proxy"])
-def keyed_server(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[KeyedServer]:
+def keyed_server(request: pytest.FixtureRequest, tmp_path: Path, key_places: int) -> Iterator[KeyedServer]:
     """The context server with API keys, or the proxy with a token."""
     with ExitStack() as stack:
         if request.param == "serve":
             store = stack.enter_context(closing(Store.open(str(tmp_path / "context.db"))))
-            limits = STORE_LIMITS._replace(connections=KEY_PLACES)
+            limits = STORE_LIMITS._replace(connections=key_places)
             running = stack.enter_context(run_server(store, required=True, limits=limits))
             port, count = int(running.url.rpartition(":")[2]), running.site.connections.__len__
             header = f"Authorization: Bearer {new_api_key(store, 'write')}\r\n".encode()
             post = b"POST /v2/sessions HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
         else:
             upstream = stack.enter_context(closing(Upstream()))
-            limits = PROXY_LIMITS._replace(connections=KEY_PLACES)
+            limits = PROXY_LIMITS._replace(connections=key_places)
             proxy = Proxy({"up": upstream.url}, token="secret", sink=False, limits=limits)
             stack.callback(proxy.stop)
             port, count, header = proxy.port, lambda: len(proxy.state.connections), b"X-TraceForge-Token: secret\r\n"
@@ -193,6 +210,139 @@ def test_slow_requests_take_no_more_than_half_of_the_places_from_newcomers() -> 
     newcomers = [Connection(f"10.0.1.{index}", 50.0 + index) for index in range(2)]
 
     assert [0] == find_closed(*slow, *newcomers)
+
+
+class CountedConnection(Connection):
+    """Counts how often a server looks at its connections."""
+
+    looks = 0
+
+    @property
+    def deadline(self) -> float:
+        CountedConnection.looks += 1
+        return self._deadline
+
+    @deadline.setter
+    def deadline(self, deadline: float) -> None:
+        self._deadline = deadline
+
+
+@pytest.mark.parametrize("addresses", [1, 2, 500])
+def test_a_newcomer_costs_a_full_server_a_look_at_few_connections(addresses: int) -> None:
+    """Otherwise whoever connects as fast as they can takes the time of all others."""
+    places: ClientConnections[Connection] = ClientConnections(PROXY_LIMITS)
+    for number in range(PROXY_LIMITS.connections + 1):
+        places.admit(CountedConnection(f"10.0.{number % addresses}.1", number))
+    CountedConnection.looks, newcomers = 0, 1000
+    for number in range(newcomers):
+        assert places.admit(CountedConnection(f"10.0.{number % addresses}.1", 5000.0 + number))
+
+    assert PROXY_LIMITS.connections == len(places)
+    assert CountedConnection.looks < newcomers * 2 * FAIR_SHARES
+
+
+def test_who_does_something_after_the_choice_stays() -> None:
+    """The server chooses several at once, and looks again before it closes each."""
+    places: ClientConnections[Connection] = ClientConnections(STORE_LIMITS._replace(connections=64))
+    connections = [Connection("10.0.0.1", number) for number in range(64)]
+    for connection in connections:
+        places.admit(connection)
+    places.admit(Connection("10.0.0.2", 100.0))
+    connections[1].active_at = 101.0
+    connections[2].deadline = 0.0  # It waits for us.
+    connections[3].is_authenticated = True
+    for _ in range(3):
+        places.admit(Connection("10.0.0.2", 102.0))
+
+    assert [0, 4, 5, 6] == [index for index, connection in enumerate(connections) if connection.is_closed]
+
+
+def test_a_choice_is_not_kept_for_later() -> None:
+    """An address that has no more than others by then loses nothing for what it had."""
+    places: ClientConnections[Connection] = ClientConnections(STORE_LIMITS._replace(connections=64))
+    crowd = [Connection("10.0.0.1", number) for number in range(64)]
+    for connection in (*crowd, Connection("10.0.0.2", 100.0)):
+        places.admit(connection)
+    for connection in crowd[3:]:
+        places.discard(connection)
+    for number in range(61):
+        places.admit(Connection(f"10.0.1.{number}", number / 100))
+    places.admit(Connection("10.0.0.2", 100.0))
+
+    assert [True, False, False] == [connection.is_closed for connection in crowd[:3]]
+
+
+FLOODS = {
+    "connections": b"",
+    "half heads": HEALTH[:-3],
+    "slow bodies": HEALTH.replace(b"GET", b"POST").replace(b"\r\n\r\n", b"\r\nContent-Length: 9\r\n\r\n{"),
+    "clients that never read": HEALTH * 500,
+}
+
+
+@contextmanager
+def flood_of(data: bytes, port: int) -> Iterator[Callable[[], int]]:
+    """Connect from many addresses as fast as three threads can, and send `data`; the number of connections so far."""
+    is_over = threading.Event()
+    opened = itertools.count()
+    counts = [0]
+
+    def flood() -> None:
+        with ExitStack() as stack:
+            for number in itertools.takewhile(lambda number: number < FLOOD_MAX and not is_over.is_set(), opened):
+                counts[0] = number
+                with suppress(OSError):
+                    address = attacker_address(number % 1000)
+                    sock = socket.create_connection(("127.0.0.1", port), SECONDS_MAX, (address, 0))
+                    stack.enter_context(sock).settimeout(0.1)
+                    sock.sendall(data)
+                if not number % PLACES:
+                    stack.close()
+
+    attackers = [threading.Thread(target=flood) for _ in range(3)]
+    for attacker in attackers:
+        attacker.start()
+    try:
+        yield lambda: counts[0]
+    finally:
+        is_over.set()
+        for attacker in attackers:
+            attacker.join()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", FLOODS)
+def test_a_client_is_served_while_others_connect_as_fast_as_they_can(open_server: OpenServer, kind: str) -> None:
+    """Its requests are answered long before the flood would end."""
+    server = open_server(connections=PLACES)
+    with flood_of(FLOODS[kind], server.port) as count:
+        wait_for(lambda: count() > PLACES)
+        answered = [server.is_healthy() for _ in range(5)]
+        opened = count()
+
+    assert [True] * 5 == answered
+    assert opened < FLOOD_MAX - PLACES
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", FLOODS)
+@pytest.mark.parametrize("key_places", [PLACES])
+def test_a_client_with_a_key_is_served_in_a_flood(keyed_server: KeyedServer, kind: str) -> None:
+    """Over new connections, and over one that it keeps."""
+    server, key_header = keyed_server
+    path = b"/v2/sessions" if server.kind == "serve" else b"/metrics"
+    request = b"GET %b HTTP/1.1\r\nHost: localhost\r\n%b\r\n" % (path, key_header)
+    kept = server.send(request)
+    statuses = [status_of(kept.response())]
+    with flood_of(FLOODS[kind], server.port) as count:
+        wait_for(lambda: count() > PLACES)
+        for _ in range(5):
+            kept.send(request)
+            statuses += [status_of(peer.response()) for peer in (kept, server.send(request))]
+        opened = count()
+
+    assert [200] * 11 == statuses
+    assert opened < FLOOD_MAX - PLACES
 
 
 def test_an_ipv6_network_of_64_bits_counts_as_one_address() -> None:

@@ -25,6 +25,7 @@ from traceforge.chat.chat_server import ChatServer
 from traceforge.chat.conversation import Chat, ChatModel
 from traceforge.chat.conversation_memory import ConversationMemory
 from traceforge.chat.prompt_layers import PromptFolder
+from traceforge.http.listener import listen
 from traceforge.http.server_limits import CHAT_LIMITS, ServerLimits
 from traceforge.http.serving import bind_socket, socket_url
 
@@ -170,7 +171,7 @@ class RunningChat(Client):
         self._stop = asyncio.Event()
         self._sock = bind_socket("127.0.0.1", 0)
         self.server = ChatServer(self.chat, self.log_lines.append, self._limits)
-        server = await self._loop.create_server(self.server.open_connection, sock=self._sock)
+        server = await listen(self._sock, self.server.open_connection, self._limits.connections)
         self._up.set()
         await self._stop.wait()
         server.close()

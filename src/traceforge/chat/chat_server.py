@@ -15,12 +15,12 @@ from typing import Any
 from traceforge.chat.chat_connection import ChatConnection
 from traceforge.chat.conversation import Chat
 from traceforge.http.access import AccessPolicy
+from traceforge.http.listener import listen
 from traceforge.http.plain_response import JSON_TYPE, PlainResponse
 from traceforge.http.server_limits import CHAT_LIMITS, ClientConnections, ServerLimits, raise_descriptor_limit
 from traceforge.http.serving import run_event_loop, set_on_signals
 
 HOST = "127.0.0.1"
-BACKLOG = 256
 DRAIN_SECONDS = 10.0
 
 _FRONTEND = Path(__file__).parent / "frontend"
@@ -84,7 +84,7 @@ async def _serve(
     raise_descriptor_limit(CHAT_LIMITS.connections)
     chat_server = ChatServer(chat, write_log)
     loop.set_exception_handler(chat_server.handle_loop_exception)
-    server = await loop.create_server(chat_server.open_connection, sock=sock, backlog=BACKLOG)
+    server = await listen(sock, chat_server.open_connection, chat_server.connections.connections_max)
     ready()
     with suppress(asyncio.CancelledError):  # Ctrl-C on Windows.
         await stop.wait()

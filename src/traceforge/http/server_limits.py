@@ -12,11 +12,11 @@ from __future__ import annotations
 
 import ipaddress
 import sys
-from collections import Counter
-from collections.abc import Sequence
+from collections import defaultdict, deque
+from collections.abc import Iterable, Sequence
 from enum import IntEnum
 from operator import attrgetter
-from typing import NamedTuple, Protocol, TypeVar
+from typing import Generic, NamedTuple, Protocol, TypeVar
 
 if sys.platform != "win32":
     import resource
@@ -105,8 +105,12 @@ class ClientConnections(set[ConnectionT]):
     def __init__(self, limits: ServerLimits) -> None:
         super().__init__()
         self._limits = limits
+        self._planned: deque[_ConnectionState[ConnectionT]] = deque()  # Those that make room next.
+        self._planned_admissions = 0  # For which the plan holds.
 
-    def _connections_max(self) -> int:
+    @property
+    def connections_max(self) -> int:
+        """How many there may be, with as many files as this process may open."""
         return min(self._limits.connections, _count_affordable_connections())
 
     def admit(self, connection: ConnectionT) -> bool:
@@ -114,16 +118,33 @@ class ClientConnections(set[ConnectionT]):
 
         If all are taken, one that waits for its client is closed.
         """
-        connections_max = self._connections_max()
+        connections_max = self.connections_max
+        self._planned_admissions -= 1
         if len(self) >= connections_max:
-            waiting = [connection for connection in self if connection.deadline]
-            if not waiting:
+            closed = self._choose_to_close(connections_max)
+            if closed is None:
                 return False
-            closed = _choose_to_close(waiting, connections_max)
             self.discard(closed)
             closed.make_room()
         self.add(connection)
         return True
+
+    def _choose_to_close(self, connections_max: int) -> ConnectionT | None:
+        """The connection that makes room, None if every client waits for us.
+
+        A look at all connections plans for the next newcomers, too: while clients connect as fast as they can, one at
+        each newcomer would take most of our time. A planned connection stays if its client has done something since.
+        """
+        if self._planned_admissions <= 0:
+            self._planned.clear()
+        while self._planned:
+            state = self._planned.popleft()
+            if state.connection in self and state == _state_of(state.connection):
+                return state.connection
+        waiting = [connection for connection in self if connection.deadline]
+        count = self._planned_admissions = max(1, connections_max // FAIR_SHARES)
+        self._planned.extend(map(_state_of, plan_closes(waiting, connections_max, count)))
+        return self._planned.popleft().connection if self._planned else None
 
     def check_call(self, connection: ConnectionT) -> None:
         """Check that the client may make us work: a connection does not make room while its client waits for us.
@@ -131,7 +152,7 @@ class ClientConnections(set[ConnectionT]):
         Raises:
             TooManyCalls: 429 if the client's address has its share, 503 if only the reserved connections are left.
         """
-        connections_max = self._connections_max()
+        connections_max = self.connections_max
         calls_max = connections_max - max(1, min(CONNECTIONS_RESERVED, connections_max // 8))
         address_max = self._limits.calls_per_address
         if len(self) <= min(calls_max, address_max):
@@ -146,26 +167,65 @@ class ClientConnections(set[ConnectionT]):
             raise TooManyCalls(503, f"the server has {calls_max} calls in flight; try again later")
 
 
-def _choose_to_close(waiting: Sequence[ConnectionT], connections_max: int) -> ConnectionT:
-    """The connection that makes room, so that neither many connections nor many addresses push out other clients.
+class _ConnectionState(NamedTuple, Generic[ConnectionT]):
+    connection: ConnectionT
+    is_waiting: bool
+    active_at: float
+    phase: RequestPhase
+    is_authenticated: bool
 
-    It has no valid key, if there is such a connection. Its address is the one with the most, if that is more than a
-    fair share. Connections that have not sent a head go first, so that a flood of them closes no request; but those
+
+def _state_of(connection: ConnectionT) -> _ConnectionState[ConnectionT]:
+    is_waiting = bool(connection.deadline)
+    return _ConnectionState(
+        connection, is_waiting, connection.active_at, connection.phase, connection.is_authenticated
+    )
+
+
+def plan_closes(waiting: Sequence[ConnectionT], connections_max: int, count: int) -> list[ConnectionT]:
+    """The next `count` connections that make room: neither many connections nor many addresses push out others.
+
+    They have no valid key, if there is such a connection. Each is of the address with the most, if that is more than
+    a fair share. Connections that have not sent a head go first, so that a flood of them closes no request; but those
     that have sent one may not take more than half of all, so that newcomers have the time to send theirs. Of these,
-    it is the one whose client has done nothing for the longest time.
+    the one whose client has done nothing for the longest time goes first.
     """
     candidates = [connection for connection in waiting if not connection.is_authenticated] or waiting
-    peer, count = Counter(connection.peer for connection in candidates).most_common(1)[0]
-    if count > max(1, connections_max // FAIR_SHARES):
-        candidates = [connection for connection in candidates if connection.peer == peer]
-    by_phase: dict[RequestPhase, list[ConnectionT]] = {phase: [] for phase in RequestPhase}
+    fair_share = max(1, connections_max // FAIR_SHARES)
+    by_peer: dict[str, list[ConnectionT]] = defaultdict(list)
     for connection in candidates:
-        by_phase[connection.phase].append(connection)
-    first_heads = by_phase[RequestPhase.FIRST_HEAD]
-    if len(candidates) - len(first_heads) > connections_max // 2:
-        first_heads = []
-    group = first_heads or by_phase[RequestPhase.IDLE] or by_phase[RequestPhase.IN_REQUEST]
-    return min(group, key=attrgetter("active_at"))
+        by_peer[connection.peer].append(connection)
+    crowds = {peer: group for peer, group in by_peer.items() if len(group) > fair_share}
+    orders = {peer: _ClosingOrder(group, connections_max // 2) for peer, group in crowds.items()}
+    planned: list[ConnectionT] = []
+    while orders and len(planned) < count:
+        peer = max(orders, key=lambda peer: len(orders[peer]))  # At most FAIR_SHARES of them.
+        planned.append(orders[peer].pop())
+        if len(orders[peer]) <= fair_share:
+            del orders[peer]
+    others = _ClosingOrder(set(candidates).difference(planned), connections_max // 2)
+    return planned + [others.pop() for _ in range(min(count - len(planned), len(others)))]
+
+
+class _ClosingOrder(Generic[ConnectionT]):
+    """Connections in the order in which they make room."""
+
+    def __init__(self, connections: Iterable[ConnectionT], heads_max: int) -> None:
+        self._heads_max = heads_max  # Beyond it, connections that have sent a head go first.
+        self._by_phase: dict[RequestPhase, list[ConnectionT]] = {phase: [] for phase in RequestPhase}
+        for connection in sorted(connections, key=attrgetter("active_at"), reverse=True):
+            self._by_phase[connection.phase].append(connection)
+
+    def __len__(self) -> int:
+        return sum(map(len, self._by_phase.values()))
+
+    def pop(self) -> ConnectionT:
+        """Remove the next one."""
+        first_heads = self._by_phase[RequestPhase.FIRST_HEAD]
+        if len(self) - len(first_heads) > self._heads_max:
+            first_heads = []
+        group = first_heads or self._by_phase[RequestPhase.IDLE] or self._by_phase[RequestPhase.IN_REQUEST]
+        return group.pop()
 
 
 def raise_descriptor_limit(connections_max: int) -> None:

@@ -15,13 +15,13 @@ from typing import Any
 
 import uvicorn
 
+from traceforge.http.listener import listen
 from traceforge.http.server_limits import raise_descriptor_limit
 from traceforge.http.serving import run_event_loop, set_on_signals
 from traceforge.web.store_application import StoreApplication
 from traceforge.web.store_connection import StoreConnection
 
 DRAIN_SECONDS = 10
-BACKLOG = 1024
 _SILENT = logging.CRITICAL + 1  # Uvicorn would log tracebacks with texts of errors, which may quote content.
 
 
@@ -33,7 +33,7 @@ class StoreServer(uvicorn.Server):
             uvicorn.Config(
                 application, lifespan="off", http=StoreConnection, ws="none", log_config=None, log_level=_SILENT,
                 access_log=False, server_header=False, proxy_headers=False,
-                timeout_graceful_shutdown=DRAIN_SECONDS, backlog=BACKLOG,
+                timeout_graceful_shutdown=DRAIN_SECONDS,
             )
         )  # fmt: skip
         self._application = application
@@ -45,9 +45,16 @@ class StoreServer(uvicorn.Server):
         yield
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Listen, then call `ready`."""
-        await super().startup(sockets)
+        """Listen, then call `ready`. Uvicorn's own startup would leave the accepting to uvloop."""
+        assert sockets is not None
+        await self.lifespan.startup()
+        connections_max = self._application.connections.connections_max
+        self.servers = [await listen(sock, self._open_connection, connections_max) for sock in sockets]  # type: ignore[misc]
+        self.started = True
         self._ready()
+
+    def _open_connection(self) -> StoreConnection:
+        return StoreConnection(self.config, self.server_state, self.lifespan.state)
 
     async def on_tick(self, counter: int) -> bool:
         """Ten times a second: close the connections whose time is over."""

@@ -10,8 +10,8 @@ import socket
 
 from traceforge.capture.proxy.client_connection import ClientConnection
 from traceforge.capture.proxy.worker_state import WorkerState
+from traceforge.http.listener import Listening, listen
 
-BACKLOG = 1024  # A test suite opens many connections at once.
 EXPIRY_CHECK_SECONDS = 1.0
 
 
@@ -20,7 +20,7 @@ class ProxyServer:
 
     def __init__(self, state: WorkerState) -> None:
         self._state = state
-        self._server: asyncio.Server | None = None
+        self._listener: Listening | None = None
         self._timer: asyncio.TimerHandle | None = None
 
     async def start(self, sock: socket.socket) -> None:
@@ -28,7 +28,7 @@ class ProxyServer:
         state = self._state
         host, port = sock.getsockname()[:2]
         state.add_own_address(host, port)
-        self._server = await state.loop.create_server(lambda: ClientConnection(state), sock=sock, backlog=BACKLOG)
+        self._listener = await listen(sock, lambda: ClientConnection(state), state.connections.connections_max)
         self._close_expired()
 
     def _close_expired(self) -> None:
@@ -42,8 +42,8 @@ class ProxyServer:
         """Stop accepting, and let calls end within `seconds` or until `hurry`. Returns how many had to be cut."""
         state = self._state
         state.draining = True
-        if self._server is not None:
-            self._server.close()
+        if self._listener is not None:
+            self._listener.close()
         for connection in list(state.connections):
             connection.close_if_idle()
         deadline = state.loop.time() + seconds
