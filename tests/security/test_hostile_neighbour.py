@@ -415,3 +415,44 @@ def test_a_neighbour_without_the_token_or_a_key_gets_nothing_from_our_ports(vill
         )
 
     assert {401} == set(statuses)
+
+
+def test_a_neighbour_who_finds_the_port_of_a_run_gets_nothing_from_it(village: Village) -> None:
+    """Only the command's environment has the token of its base URL: no list of processes, no output and no trace."""
+    program = NEIGHBOUR_PROGRAM.format(
+        uid=NEIGHBOUR,
+        code=textwrap.dedent(
+            """
+            from urllib.parse import urlsplit
+            base = urlsplit(sys.argv[2])
+            origin, paths = f"{base.scheme}://{base.netloc}", ["/openai/v1/models", "/v1/models", "/metrics", "/"]
+            for prefix in ["", "/guess", "/" + "0" * 32, "//", base.path[:-8]]:
+                for path in paths:
+                    try:
+                        result.append(urllib.request.urlopen(origin + prefix + path).status)
+                    except urllib.error.HTTPError as exc:
+                        result.append(exc.code)
+            lines = [tries(lambda: open(f"/proc/{number}/cmdline").read()) or ""
+                     for number in os.listdir("/proc") if number.isdigit() and number != str(os.getpid())]
+            body = json.dumps({"model": "m", "messages": [{"role": "user", "content": "Hi"}]}).encode()
+            headers = {"Content-Type": "application/json"}
+            call = urllib.request.Request(sys.argv[2] + "/chat/completions", data=body, headers=headers)
+            own = urllib.request.urlopen(call).status
+            result = [result, own, base.path, any(base.path.split("/")[1] in line for line in lines)]
+            """
+        ),
+    )
+    words = ["sh", "-c", 'exec "$0" -I -c "$1" / "$OPENAI_BASE_URL"', sys.executable, program]
+
+    ran = village.run("run", "--", *words)
+
+    assert 0 == ran.code, ran
+    statuses, own, path, is_in_a_command_line = json.loads(ran.out)
+    token = path.split("/")[1]
+    assert ({401}, 20) == (set(statuses), len(statuses))
+    assert (200, 32, False) == (own, len(token), is_in_a_command_line)
+    assert token not in ran.err
+    stored = [
+        entry for entry in village.project.rglob("*") if entry.is_file() and token.encode() in entry.read_bytes()
+    ]
+    assert [] == stored

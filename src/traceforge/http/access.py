@@ -26,20 +26,34 @@ class AccessDenied(Exception):
 class AccessPolicy:
     """The access rules of one server that is bound to `host`.
 
-    A server on loopback accepts loopback names only. With a `token`, every request must carry it. With
-    `same_origin`, a browser's request must come from a page of this very server.
+    A server on loopback accepts loopback names only. With a `token`, every request must carry it; a `path_token` is
+    the first segment of its path, for clients that get a base URL and no header. With `same_origin`, a browser's
+    request must come from a page of this very server.
     """
 
-    def __init__(self, host: str, token: str = "", *, same_origin: bool = False) -> None:
+    def __init__(self, host: str, token: str = "", *, path_token: str = "", same_origin: bool = False) -> None:
         self._host = host.lower()
         self._token = token.encode()
+        self._path_prefix = f"/{path_token}/".encode() if path_token else b""
         self._is_loopback = is_loopback(host)
         self._same_origin = same_origin
 
     @property
     def requires_token(self) -> bool:
         """Whether every request must carry a token."""
-        return bool(self._token)
+        return bool(self._token or self._path_prefix)
+
+    def remove_path_token(self, target: str) -> str:
+        """The target of a request as it is served, without the token that it begins with.
+
+        Raises:
+            AccessDenied: 401 if this server requires such a token, and the target has none or another one.
+        """
+        prefix = self._path_prefix
+        if not hmac.compare_digest(target[: len(prefix)].encode("latin-1", "replace"), prefix):
+            message = "the path does not begin with the token of this run; use the base URL from the environment"
+            raise AccessDenied(401, message)
+        return target[len(prefix) - 1 :] if prefix else target
 
     def check(self, headers: Mapping[str, str], authority: str = "") -> None:
         """Check the headers of a request, by lower-case name; `authority` is that of its target, if it has one.

@@ -110,3 +110,35 @@ def test_only_json_in_utf_8_is_json(value: str, is_json: bool) -> None:
 def test_loopback_names_and_addresses_are_recognised(host: str, local: bool) -> None:
     """Names and addresses alike."""
     assert local is is_loopback(host)
+
+
+@pytest.mark.parametrize(
+    ("target", "served"),
+    [
+        ("/secret/openai/v1/x?a=/secret/", "/openai/v1/x?a=/secret/"),
+        ("/secret/", "/"),
+        ("/secret", None),
+        ("/secret?x=/", None),
+        ("/secre/t/openai", None),
+        ("/SECRET/openai", None),
+        ("//secret/openai", None),
+        ("/openai/v1/x", None),
+        ("/%73ecret/openai", None),
+        ("/secr\u00e9t/openai", None),
+        ("/secr\u20act/openai", None),
+        ("*", None),
+        ("", None),
+    ],
+)
+def test_a_path_token_is_the_first_segment_and_is_not_served(target: str, served: str | None) -> None:
+    """Byte by byte: nothing is decoded."""
+    policy = AccessPolicy("127.0.0.1", path_token="secret")
+    assert policy.requires_token
+    assert target == AccessPolicy("127.0.0.1").remove_path_token(target)
+
+    if served is None:
+        with pytest.raises(AccessDenied) as refused:
+            policy.remove_path_token(target)
+        assert 401 == refused.value.status
+    else:
+        assert served == policy.remove_path_token(target)

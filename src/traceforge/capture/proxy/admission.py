@@ -21,14 +21,18 @@ def admit(state: WorkerState, head: RequestHead) -> Route | PlainResponse:
     if "upgrade" in head.inspected and split_list(head.inspected["upgrade"]) != ["h2c"]:
         return _refuse_unsupported(state, "upgrades such as WebSocket")
     authority, target = split_target(head.target)
-    path = target.partition("?")[0]
-    if path == "/healthz":
+    if target.partition("?")[0] == "/healthz":
         return PlainResponse(200, JSON_TYPE, b'{"status":"ok"}')
     try:
         state.access.check(head.inspected, authority)
     except AccessDenied as exc:
         return error_response(exc.status, "refused", str(exc))
-    if path == "/metrics":
+    try:
+        target = state.access.remove_path_token(target)
+    except AccessDenied as exc:
+        state.count_unmatched("the path of a request does not have the token of this run")
+        return error_response(exc.status, "refused", str(exc))
+    if target.partition("?")[0] == "/metrics":
         return PlainResponse(200, CONTENT_TYPE, state.metrics_page())
     return _find_route(state, head, target)
 

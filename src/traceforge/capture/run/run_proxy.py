@@ -8,6 +8,7 @@ not recorded.
 from __future__ import annotations
 
 import asyncio
+import secrets
 import threading
 from collections import Counter
 from collections.abc import Mapping
@@ -42,17 +43,22 @@ class RunProxy:
         self.calls: Counter[str] = Counter()  # by host, once it is closed
 
     def start(self, environ: Mapping[str, str]) -> str:
-        """Begin to serve the upstreams of this environment; the base URL, or "" where no address is free."""
+        """Begin to serve the upstreams of this environment; the base URL, or "" where no address is free.
+
+        The URL has a token that only the command's environment holds: every user of the machine can reach the port.
+        """
         try:
             sock = bind_socket(HOST, 0)
         except CannotListen:
             return ""
         routes = UpstreamRoutes(find_run_upstreams(self._loaded, environ).urls)
         hosts = {upstream.name: upstream.authority for upstream in routes.upstreams}
+        path_token = secrets.token_hex(16)
+        access = AccessPolicy(HOST, path_token=path_token)
         ready = threading.Event()
 
         async def serve() -> None:
-            state = WorkerState(routes, AccessPolicy(HOST), None, engine=self._engine, replay=self._replay)
+            state = WorkerState(routes, access, None, engine=self._engine, replay=self._replay)
             server = ProxyServer(state)
             self._loop, self._stop = asyncio.get_running_loop(), asyncio.Event()
             await server.start(sock)
@@ -64,7 +70,7 @@ class RunProxy:
 
         self._thread = threading.Thread(target=lambda: asyncio.run(serve()), name="traceforge-proxy", daemon=True)
         self._thread.start()
-        return socket_url(sock) if ready.wait(START_SECONDS_MAX) else ""
+        return f"{socket_url(sock)}/{path_token}" if ready.wait(START_SECONDS_MAX) else ""
 
     def close(self) -> None:
         """Stop serving; calls in flight have a little time to end."""
