@@ -43,9 +43,10 @@ def write_prompts(folder: Path, **texts: bytes) -> Path:
 class Client:
     """A client of the chat server at a URL."""
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, token: str = "") -> None:
         self.url = url
-        self._client = httpx.Client(base_url=url, timeout=SECONDS_MAX, trust_env=False)
+        headers = {"authorization": f"Bearer {token}"} if token else {}
+        self._client = httpx.Client(base_url=url, timeout=SECONDS_MAX, trust_env=False, headers=headers)
 
     def post(self, body: object, **headers: str) -> httpx.Response:
         """Send a body: bytes as they are, anything else as JSON."""
@@ -78,7 +79,8 @@ class ChatProcess(Client):
             raise AssertionError(err.decode())
         ready = json.loads(self.line)
         self.pid: int = ready["pid"]  # not that of the process, where something else runs it
-        super().__init__(ready["url"])
+        self.token: str = ready.get("token", "")
+        super().__init__(ready["url"], self.token)
 
     def stop(self, number: int = signal.SIGTERM) -> ExitResult:
         """Send it a signal and wait for its end."""
@@ -151,8 +153,10 @@ class RunningChat(Client):
         memory: ConversationMemory | None = None,
         name: str = "m-1",
         limits: ServerLimits = CHAT_LIMITS,
+        token: str = "",
     ) -> None:
         self._limits = limits
+        self._token = token
         self._up = threading.Event()
         self.log_lines: list[str] = []
         self._peers: list[Peer] = []
@@ -160,7 +164,7 @@ class RunningChat(Client):
         self._thread = threading.Thread(target=self._run, daemon=True)
         self._thread.start()
         assert self._up.wait(SECONDS_MAX)
-        super().__init__(socket_url(self._sock))
+        super().__init__(socket_url(self._sock), token)
 
     def _run(self) -> None:
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
@@ -170,7 +174,7 @@ class RunningChat(Client):
         self._loop = asyncio.get_running_loop()
         self._stop = asyncio.Event()
         self._sock = bind_socket("127.0.0.1", 0)
-        self.server = ChatServer(self.chat, self.log_lines.append, self._limits)
+        self.server = ChatServer(self.chat, self.log_lines.append, self._limits, self._token)
         server = await listen(self._sock, self.server.open_connection, self._limits.connections)
         self._up.set()
         await self._stop.wait()

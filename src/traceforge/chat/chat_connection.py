@@ -10,6 +10,7 @@ It uses the `http` room: a web framework would be the only dependency of the bas
 from __future__ import annotations
 
 import asyncio
+import hmac
 from collections.abc import Awaitable, Callable
 from typing import cast
 
@@ -33,6 +34,7 @@ from traceforge.http.server_limits import (
 
 ROUTES = {"/": "GET", "/chat.css": "GET", "/chat.js": "GET", "/healthz": "GET", "/chat": "POST"}
 _REFUSAL_HEADERS = {
+    401: ("WWW-Authenticate: Bearer",),
     405: ("Allow: " + ", ".join(sorted({*ROUTES.values(), "HEAD"})),),
     429: (f"Retry-After: {RETRY_SECONDS}",),
     503: (f"Retry-After: {RETRY_SECONDS}",),
@@ -57,15 +59,17 @@ class ChatConnection(asyncio.Protocol):
         connections: ClientConnections[ChatConnection],
         report_failure: Callable[[Exception], None],
         limits: ServerLimits,
+        token: str = "",
     ) -> None:
         self._serve = serve
         self._access = access
         self._connections = connections
         self._report_failure = report_failure
         self._limits = limits
+        self._token = token  # "": none is required.
         self.peer = ""
         self.active_at = 0.0
-        self.is_authenticated = False  # The chat requires no key.
+        self.is_authenticated = False
         self._has_sent_head = False
         self._loop = asyncio.get_running_loop()
         self._timer: asyncio.TimerHandle | None = None
@@ -147,6 +151,8 @@ class ChatConnection(asyncio.Protocol):
         self._closes_after_response = self._closes_after_response or not head.keep_alive
         self._is_head_request = head.method == "HEAD"
         self._path = admit(self._access, head)
+        if self._token and self._path == "/chat":
+            self._check_token(head)
         self._has_sent_head = True
         self._head, self._body, self._payload = head, open_body(head.length), bytearray()
         self._set_timer(self._limits.body_seconds)
@@ -154,6 +160,15 @@ class ChatConnection(asyncio.Protocol):
         if wants_continue and not remainder and head.length and head.http_minor:
             self.transport.write(CONTINUE)
         return remainder
+
+    def _check_token(self, head: RequestHead) -> None:
+        authorization = find_header(tuple(head.headers), "authorization")
+        self.is_authenticated = hmac.compare_digest(
+            authorization.encode("latin-1", "replace"), f"Bearer {self._token}".encode()
+        )
+        if not self.is_authenticated:
+            hint = "Open the URL that the server has printed, or send the token as Authorization: Bearer."
+            raise ChatError(ChatErrorCode.WRONG_TOKEN, "the token is missing or wrong", hint=hint)
 
     def _read_body(self, data: bytes) -> None:
         body = self._body

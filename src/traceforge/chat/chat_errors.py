@@ -25,6 +25,7 @@ class ChatErrorCode(Enum):
     MISSING_FIELD = "missing_field", 400
     WRONG_TYPE = "wrong_type", 400
     EMPTY_FIELD = "empty_field", 400
+    WRONG_TOKEN = "wrong_token", 401
     OTHER_ORIGIN = "other_origin", 403
     NO_SUCH_PATH = "no_such_path", 404
     WRONG_METHOD = "wrong_method", 405

@@ -42,9 +42,13 @@ _PAGE_HEADERS = (
 class ChatServer:
     """The pages, the access rules and the connections of one server."""
 
-    def __init__(self, chat: Chat, write_log: Callable[[str], None], limits: ServerLimits = CHAT_LIMITS) -> None:
+    def __init__(
+        self, chat: Chat, write_log: Callable[[str], None], limits: ServerLimits = CHAT_LIMITS, token: str = ""
+    ) -> None:
+        """With a `token`, every request for an answer must have it; the page has nothing to hide."""
         self._chat = chat
         self._limits = limits
+        self._token = token
         self._write_log = write_log
         self._access = AccessPolicy(HOST, same_origin=True)
         self._pages = {path: ((_FRONTEND / name).read_bytes(), kind) for path, (name, kind) in _PAGES.items()}
@@ -52,7 +56,9 @@ class ChatServer:
 
     def open_connection(self) -> asyncio.Protocol:
         """The protocol for the next client."""
-        return ChatConnection(self._serve, self._access, self.connections, self._log_failure, self._limits)
+        return ChatConnection(
+            self._serve, self._access, self.connections, self._log_failure, self._limits, self._token
+        )
 
     async def _serve(self, path: str, body: bytes) -> PlainResponse:
         if path == "/chat":
@@ -70,19 +76,18 @@ class ChatServer:
         self._log_failure(context.get("exception"))
 
 
-def serve(chat: Chat, sock: socket.socket, ready: Callable[[], None], write_log: Callable[[str], None]) -> None:
-    """Serve until a signal comes. Turns in flight may end; a second signal stops at once."""
-    run_event_loop(_serve(chat, sock, ready, write_log))
-
-
-async def _serve(
-    chat: Chat, sock: socket.socket, ready: Callable[[], None], write_log: Callable[[str], None]
+def serve(
+    chat: Chat, sock: socket.socket, ready: Callable[[], None], write_log: Callable[[str], None], token: str = ""
 ) -> None:
+    """Serve until a signal comes. Turns in flight may end; a second signal stops at once."""
+    run_event_loop(_serve(sock, ChatServer(chat, write_log, token=token), ready))
+
+
+async def _serve(sock: socket.socket, chat_server: ChatServer, ready: Callable[[], None]) -> None:
     loop = asyncio.get_running_loop()
     stop, hurry = asyncio.Event(), asyncio.Event()
     set_on_signals(stop, hurry)
     raise_descriptor_limit(CHAT_LIMITS.connections)
-    chat_server = ChatServer(chat, write_log)
     loop.set_exception_handler(chat_server.handle_loop_exception)
     server = await listen(sock, chat_server.open_connection, chat_server.connections.connections_max)
     ready()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import secrets
 from contextlib import nullcontext
 from pathlib import Path
 
@@ -65,12 +66,16 @@ def chat() -> None:
               help="Wait this many seconds for an answer.")  # fmt: skip
 @click.option("--sessions-max", type=click.IntRange(1, 1_000_000), default=SESSIONS_MAX, show_default=True,
               help="Remember this many sessions; the least recently used is forgotten first.")  # fmt: skip
+@click.option("--token", "with_token", is_flag=True,
+              help="Require a random token, which the printed URL has, so that other users of this machine "
+                   "cannot ask the model.")  # fmt: skip
 @click.option("--debug-trace", is_flag=True,
               help="Print every execution trace on stderr; otherwise none is written.")  # fmt: skip
 @click.option("--json", "as_json", is_flag=True, help="Print one line of JSON on stdout when the server is ready.")
 def serve(
     port: int, name: str, upstream: str, provider: str | None, prompts: Path | None, key_from: str,
-    tokens_max: int | None, timeout_s: float, sessions_max: int, debug_trace: bool, as_json: bool,
+    tokens_max: int | None, timeout_s: float, sessions_max: int, with_token: bool, debug_trace: bool,
+    as_json: bool,
 ) -> None:  # fmt: skip
     """Serve a chat on this machine: a page at /, and POST /chat.
 
@@ -103,7 +108,8 @@ def serve(
         conversation = Chat(
             name or LOCAL_MODEL, model, loaded, ConversationMemory(sessions_max), show_trace=show_trace
         )
-        run(conversation, sock, lambda: print_ready(socket_url(sock), as_json), _write_log)
+        token = secrets.token_urlsafe(24) if with_token else ""
+        run(conversation, sock, lambda: print_ready(socket_url(sock), as_json, token), _write_log, token)
     _write_log("stopped")
 
 

@@ -75,14 +75,19 @@ def exit_on_refusal(root: str) -> Iterator[None]:
         raise click.exceptions.Exit(int(exit_code(findings))) from None
 
 
-def print_ready(url: str, as_json: bool) -> None:
-    """Print the address of a server that accepts connections; as JSON, also its process id."""
-    line: JSON = {"url": url, "pid": os.getpid()}
+def print_ready(url: str, as_json: bool, token: str = "") -> None:
+    """Print the address of a server that accepts connections; as JSON, also its process id.
+
+    A `token` is for the page at this address: as a fragment, the browser sends it to no server.
+    """
+    line: dict[str, JSON] = {"url": url, "pid": os.getpid()}
+    if token:
+        line["token"] = token
     if as_json:
         print_json_line(ecmascript_bytes(line))
     else:
         _require_stdout()
-        print_text(f"listening on {url}")
+        print_text(f"listening on {url}/#token={token}" if token else f"listening on {url}")
 
 
 def refuse_in_ci(command: str) -> None:

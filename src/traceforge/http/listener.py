@@ -17,8 +17,8 @@ from typing import Protocol
 
 ACCEPTS_PER_TURN_MAX = 256  # Then the clients that are already connected have their turn.
 ACCEPTED_SHARES = 8  # A turn takes at most this part of the connections, so that nobody goes before its head is read.
-# Clients that wait to be accepted; the system may allow fewer. A full queue is accepted in less than a second. Clients
-# that find it full try again only after 1, 3, 7 and 15 seconds.
+# Clients that wait to be accepted; the system may allow fewer. A full queue is accepted in less than a second.
+# Clients that find it full try again only after 1, 3, 7 and 15 seconds.
 BACKLOG = 4096
 RETRY_SECONDS = 0.1  # Until the next attempt, if no file or no memory is left for another client.
 

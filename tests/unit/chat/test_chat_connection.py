@@ -59,6 +59,49 @@ def error_response(running: RunningChat, data: bytes) -> tuple[int, str]:
     return status, body["error"]["code"]
 
 
+TOKEN = "a-token"
+
+
+@pytest.fixture
+def guarded(tmp_path: Path) -> Iterator[RunningChat]:
+    """A chat that requires a token."""
+    chat = RunningChat(Echo(), write_prompts(tmp_path / "prompts"), token=TOKEN)
+    yield chat
+    chat.stop()
+
+
+@pytest.mark.parametrize(
+    "header",
+    [b"", b"Authorization: Bearer a-toke\r\n", b"Authorization: Bearer a-token2\r\n", b"Authorization: a-token\r\n",
+     b"Authorization: Basic a-token\r\n", b"Authorization: Bearer \xe9\r\n", b"Cookie: token=a-token\r\n",
+     b"X-TraceForge-Token: a-token\r\n", b"Authorization: Bearer x\r\nAuthorization: Bearer a-token\r\n"],
+)  # fmt: skip
+def test_without_the_token_there_is_no_answer(guarded: RunningChat, header: bytes) -> None:
+    """The refusal comes with the head, before the body is read; pages and health need no token."""
+    peer = guarded.connect()
+    peer.send(post(b"", TYPE + header).replace(b"Content-Length: 0", b"Content-Length: 33"))
+
+    status, body = answer(peer)
+    assert (401, "wrong_token") == (status, body["error"]["code"])
+    assert [200] * 4 == [guarded.get(path).status_code for path in ("/", "/chat.js", "/chat.css", "/healthz")]
+
+
+def test_with_the_token_a_client_is_answered_and_keeps_its_connection_in_a_flood(guarded: RunningChat) -> None:
+    """Host and Origin are checked all the same."""
+    token = b"Authorization: Bearer %b\r\n" % TOKEN.encode()
+    peer = guarded.connect()
+    peer.send(post(ASK, TYPE + token))
+
+    assert (200, {"reply": "echo: hi"}) == answer(peer)
+    assert [True] == [connection.is_authenticated for connection in guarded.server.connections]
+    assert (403, "other_origin") == error_response(
+        guarded, post(ASK, TYPE + token + b"Origin: http://127.0.0.1:1\r\n")
+    )
+    assert (421, "other_host") == error_response(guarded, post(ASK, TYPE + token, host=b"evil.example"))
+    peer.send(post())
+    assert 401 == answer(peer)[0]
+
+
 def test_requests_over_one_connection_are_answered_in_turn(running: RunningChat) -> None:
     """Pipelined ones too, in one read or byte by byte."""
     peer = running.connect()

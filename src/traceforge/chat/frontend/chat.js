@@ -14,6 +14,8 @@ const PROMPTS = [
   ["session_prompt_hash", "session.md"],
 ];
 
+// A fragment is sent to no server, and a cookie would be sent to every server of this machine.
+const token = new URLSearchParams(location.hash.slice(1)).get("token");
 let session = crypto.randomUUID();
 let waiting = false;
 
@@ -95,11 +97,9 @@ async function checkFile(file, hash, verdict) {
 async function postMessage(message) {
   const body = { message, session_id: session };
   if (byId("trace").checked) body.trace = true;
-  const response = await fetch("/chat", {
-    method: "POST",
-    headers: { "content-type": "application/json" },
-    body: JSON.stringify(body),
-  });
+  const headers = { "content-type": "application/json" };
+  if (token) headers.authorization = `Bearer ${token}`;
+  const response = await fetch("/chat", { method: "POST", headers, body: JSON.stringify(body) });
   const answer = await response.json();
   if (!response.ok) {
     throw new Error([answer.error.message, answer.error.hint].filter(Boolean).join(". "));
