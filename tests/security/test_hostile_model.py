@@ -8,6 +8,7 @@ secret reaches the disk, no markup is live, nothing crashes, and a flood of text
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import random
@@ -22,6 +23,8 @@ from typing import Any
 
 import pytest
 
+from support.browser import browser
+from support.chat_servers import ChatProcess, chat_process, write_prompts
 from support.command import COMMAND, CommandResult, traceforge
 from support.fake_secrets import draw
 from support.hostile_text import EVERYTHING, list_harm
@@ -35,6 +38,7 @@ MARKUP = "<script>alert(1)</script><img src=x onerror=alert(1)>![a](http://evil/
 TEXT = f"{EVERYTHING} {MARKUP} {SECRET}"
 MEMORY_BYTES = 700 << 20  # of address space, for a command that reads an answer of 4 MiB
 FLOOD_BYTES = 4 << 20
+CHAT_MEMORY_MIB = 150  # more than before the attacks; a response has at most 8 MiB
 
 APP = """
 import os, sys
@@ -256,3 +260,135 @@ def test_a_flood_of_hostile_text_takes_little_memory(tmp_path: Path) -> None:
     assert (0, "") == (ran.returncode, ran.stderr)
     assert len(ran.stdout) < 10_000
     assert [] == list_harm(ran.stdout)
+
+
+CHAT_TEXT = f"{EVERYTHING} {MARKUP}"
+ENDLESS_PIECES = 200  # Of 64 KiB: more than the chat reads of a response.
+JSON_HEADERS = {"content-type": "application/json"}
+TEXT_HEADERS = {"content-type": "text/html"}
+SSE_HEADERS = {"content-type": "text/event-stream"}
+
+
+def endless(piece: bytes, headers: dict[str, str], first: bytes = b"") -> ScriptedResponse:
+    return ScriptedResponse([first, *[piece] * ENDLESS_PIECES], headers=headers, chunked=True)
+
+
+# What the hostile model sends to a chat, and the code of the chat's error, or "" for an answer.
+CHAT_ATTACKS: dict[str, tuple[ScriptedResponse, str]] = {
+    "hostile text": (ScriptedResponse([json.dumps(chat_answer(CHAT_TEXT)).encode()]), ""),
+    "hostile headers": (
+        ScriptedResponse([json.dumps(chat_answer(CHAT_TEXT)).encode()], headers=hostile_headers("application/json")),
+        "",
+    ),
+    "an answer as a page": (
+        ScriptedResponse([json.dumps(chat_answer(CHAT_TEXT)).encode()], headers=TEXT_HEADERS),
+        "",
+    ),
+    "hostile tool calls": (
+        ScriptedResponse(
+            [
+                json.dumps(
+                    chat_answer(
+                        CHAT_TEXT,
+                        content=None,
+                        tool_calls=[{"id": "1", "type": "function", "function": {"name": "x"}}],
+                    )
+                ).encode()
+            ]
+        ),
+        "upstream_empty",
+    ),
+    "a hostile error": (
+        ScriptedResponse([json.dumps({"error": {"message": CHAT_TEXT, "type": CHAT_TEXT}}).encode()], 400),
+        "upstream_refused",
+    ),
+    "a page": (ScriptedResponse([MARKUP.encode()], headers=TEXT_HEADERS), "upstream_unreadable"),
+    "a page as an error": (ScriptedResponse([MARKUP.encode() * 1000], 500, headers=TEXT_HEADERS), "upstream_refused"),
+    "broken JSON": (ScriptedResponse([b'{"choices": [\x1b]52;c;Zm9v\x07', b"\xff\xfe\x00"]), "upstream_unreadable"),
+    "deep JSON": (ScriptedResponse([b"[" * 200_000]), "upstream_unreadable"),
+    "a stream that nobody asked for": (
+        ScriptedResponse(stream_events(CHAT_TEXT), headers=SSE_HEADERS, chunked=True),
+        "",
+    ),
+    "an endless body": (endless(b" " * 65536, JSON_HEADERS, b"{"), "upstream_unreadable"),
+    "an endless stream": (endless(b"data: {}\n: " + b" " * 65520 + b"\n\n", SSE_HEADERS), "upstream_unreadable"),
+    "a redirect": (
+        ScriptedResponse([b""], 307, headers={"location": "http://127.0.0.1:9/", **JSON_HEADERS}),
+        "upstream_refused",
+    ),
+    "a cut answer": (
+        ScriptedResponse([json.dumps(chat_answer(CHAT_TEXT)).encode()[:99]], reset=True),
+        "upstream_broke_off",
+    ),
+    "no answer": (ScriptedResponse([], silent=True), "upstream_broke_off"),
+}
+
+
+def test_a_hostile_model_harms_neither_the_chat_nor_its_page(model: Upstream, tmp_path: Path) -> None:
+    """Each attack, through the server and in a real browser: no script runs, nothing is printed, the chat goes on."""
+    prompts = write_prompts(tmp_path / "prompts")
+    words = ("--upstream", f"{model.url}/v1", "--model", "m-1", "--prompts", str(prompts), "--token")
+    with chat_process(tmp_path, *words) as chat:
+        memory = _memory_peak(chat.pid)
+        answered = {name: _ask_hostile_model(chat, model, name) for name in CHAT_ATTACKS}
+        assert {name: code for name, (_, code) in CHAT_ATTACKS.items()} == answered
+        asyncio.run(_attack_page(chat, model, tmp_path / "profile"))
+        assert _memory_peak(chat.pid) - memory < CHAT_MEMORY_MIB
+        ended = chat.stop()
+
+    assert 0 == ended.code
+    assert [] == list_harm(ended.err)
+    assert "alert(1)" not in ended.err
+
+
+def _memory_peak(pid: int) -> int:
+    match = re.search(r"VmHWM:\s+(\d+) kB", Path(f"/proc/{pid}/status").read_text())
+    assert match is not None
+    return int(match[1]) >> 10
+
+
+def _ask_hostile_model(chat: ChatProcess, model: Upstream, name: str) -> str:
+    """Ask in a new session; the code of the error, "" for an answer. The text of an answer is what the model said."""
+    scripted = CHAT_ATTACKS[name][0]
+    model.choose = lambda _: scripted
+    response = chat.post({"message": "Hi", "session_id": name, "trace": True})
+    assert "application/json" == response.headers["content-type"].partition(";")[0]
+    body = response.json()
+    if "error" in body:
+        assert len(response.content) < 2000
+        return str(body["error"]["code"])
+    assert (CHAT_TEXT, CHAT_TEXT) == (body["reply"], body["trace"]["output"]["assistant_message"])
+    return ""
+
+
+async def _attack_page(chat: ChatProcess, model: Upstream, profile: Path) -> None:
+    """The page shows what the model said as text, and loads nothing."""
+    async with browser(profile) as page:
+        await page.open(f"{chat.url}/#token={chat.token}")
+        await page.eval("window.alert = () => { document.title = 'owned'; }")
+        await page.click("#trace")
+        for number, name in enumerate(("hostile text", "hostile headers", "an answer as a page"), 1):
+            scripted = CHAT_ATTACKS[name][0]
+            model.choose = lambda _, scripted=scripted: scripted  # type: ignore[misc]
+            await page.click("#message")
+            await page.type("Hi")
+            await page.press("Enter")
+            await page.until(f"document.querySelectorAll('article.model').length === {number}")
+            await page.click("article:last-of-type summary")
+        texts = await page.eval("[...document.querySelectorAll('article.model .text')].map(e => e.textContent)")
+        assert [CHAT_TEXT] * 3 == texts
+        for name in ("a hostile error", "a page", "a page as an error", "broken JSON", "an endless body"):
+            scripted = CHAT_ATTACKS[name][0]
+            model.choose = lambda _, scripted=scripted: scripted  # type: ignore[misc]
+            await page.click("#message")
+            await page.press("Enter")
+            if not await page.eval("document.querySelector('#message').value"):
+                await page.type("Hi")
+                await page.press("Enter")
+            await page.until("document.querySelector('#status').className === 'failure'")
+        assert "TraceForge chat" == await page.eval("document.title")
+        live = "main script, main img, main a, main iframe, main svg, main object, main embed, main style"
+        assert 0 == await page.eval(f"document.querySelectorAll({live!r}).length")
+        assert {chat.url} == {"/".join(request["url"].split("/")[:3]) for request in page.requests()
+                              if not request["url"].startswith("data:")}  # fmt: skip
+        assert [] == [event for event in page.problems() if event["method"] == "Runtime.exceptionThrown"]
