@@ -43,11 +43,12 @@ def has_trusted_owner(path: str) -> bool:
 
 
 def list_trusted_projects() -> list[str]:
-    """The projects that this user has trusted."""
+    """The projects that this user has trusted; none if another user could have written the list."""
     path = _list_path()
     if path is None or not os.path.lexists(path):
         return []
-    if hasattr(os, "geteuid") and os.lstat(path).st_uid != os.geteuid():
+    status = os.lstat(path)
+    if hasattr(os, "geteuid") and (status.st_uid != os.geteuid() or status.st_mode & 0o022):
         return []
     try:
         data = read_file(path, follow_links=False, bytes_max=LIST_BYTES_MAX)

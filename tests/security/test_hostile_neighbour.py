@@ -25,6 +25,7 @@ from support.command import CommandResult, traceforge
 from support.model_servers import model_server
 from support.proxy_process import proxy
 from support.store_servers import server_process
+from traceforge.project_trust import list_trusted_projects, trust_project
 
 NEIGHBOUR = 65534
 SECRET_PROMPT = "Zq7-the-prompt-that-nobody-else-reads"
@@ -456,3 +457,22 @@ def test_a_neighbour_who_finds_the_port_of_a_run_gets_nothing_from_it(village: V
         entry for entry in village.project.rglob("*") if entry.is_file() and token.encode() in entry.read_bytes()
     ]
     assert [] == stored
+
+
+def test_a_list_of_trusted_projects_that_others_can_write_is_not_believed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nor one of another user, nor a link; until its owner closes it again."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    assert trust_project("/a/project")
+    path = tmp_path / "traceforge" / "trusted-projects"
+
+    for mode, expected in ((0o600, ["/a/project"]), (0o602, []), (0o620, []), (0o666, []), (0o644, ["/a/project"])):
+        path.chmod(mode)
+        assert expected == list_trusted_projects(), oct(mode)
+    os.chown(path, NEIGHBOUR, NEIGHBOUR)
+    assert [] == list_trusted_projects()
+    os.chown(path, os.geteuid(), -1)
+    path.rename(path.with_name("elsewhere"))
+    path.symlink_to(path.with_name("elsewhere"))
+    assert [] == list_trusted_projects()
