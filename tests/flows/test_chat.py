@@ -18,7 +18,7 @@ from typing import Any
 
 import pytest
 
-from support.chat_servers import PROMPTS, chat_process, write_prompts
+from support.chat_servers import BUNDLED_UPSTREAM, PROMPTS, chat_process, write_prompts
 from support.command import COMMAND, traceforge
 from support.model_servers import model_server
 from support.proxy_process import proxy
@@ -77,7 +77,7 @@ def test_the_chat_runs_without_a_key_and_without_an_argument(tmp_path: Path) -> 
     assert ["reply", "trace"] == list(traced)
     assert plain["reply"] == traced["reply"] == traced["trace"]["output"]["assistant_message"]
     assert "local" == traced["trace"]["model"]
-    assert (0, "stopped") == (ended.code, ended.err.splitlines()[-1])
+    assert (0, f"{BUNDLED_UPSTREAM}\nstopped\n") == ended
     assert [] == list(tmp_path.iterdir())
 
 
@@ -317,7 +317,9 @@ def test_a_stop_lets_the_turn_in_flight_end(tmp_path: Path, prompts: Path, model
         _, err = chat.process.communicate(timeout=10)
 
     assert [{"reply": "done"}] == replies
-    assert (0, b"stopped") == (chat.process.returncode, err.splitlines()[-1])
+    upstream_line, stopped = err.decode().splitlines()
+    assert upstream_line.startswith(f"upstream: {model.url}")
+    assert (0, "stopped") == (chat.process.returncode, stopped)
 
 
 def test_a_stop_lets_a_slow_client_read_to_the_end(tmp_path: Path, prompts: Path, model: Upstream) -> None:
@@ -351,7 +353,7 @@ def test_traces_are_printed_only_with_debug_trace(tmp_path: Path) -> None:
     note, upstream_line, line, stopped = ended.err.splitlines()
 
     assert note.startswith("note: --debug-trace is on")
-    assert "upstream: the model server that comes with TraceForge" == upstream_line
+    assert BUNDLED_UPSTREAM == upstream_line
     assert trace == json.loads(line)
     assert "stopped" == stopped
     assert b"" == chat.out
@@ -445,7 +447,9 @@ def test_a_conversation_in_the_api_of_each_provider(tmp_path: Path, prompts: Pat
     assert second["reply"] != without_history["reply"]  # the history is a part of the request
     assert {HEX[file]: _sha256sum(prompts / file) for file in HEX}.items() <= first["trace"]["inputs"].items()
     assert first["reply"] == first["trace"]["output"]["assistant_message"]
-    assert (0, "stopped") == (ended.code, ended.err.splitlines()[-1])
+    upstream_line, stopped = ended.err.splitlines()
+    assert upstream_line.startswith(f"upstream: {model.url}")
+    assert (0, "stopped") == (ended.code, stopped)
 
 
 def test_the_defaults_of_the_command_are_those_of_the_code() -> None:

@@ -30,6 +30,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.skipif(not os.path.exists("/proc/sel
 
 FILES_MAX = 1024  # That the server may open.
 HALF_OPEN = 1200
+NEVER_READING = 20  # For each of three paths.
 PATIENCE = 120.0  # Seconds of an honest client: the machine that runs the test may be busy, too.
 MEMORY_MIB_MAX = 300  # More than it had before the attack; the attack sends several times as much.
 
@@ -159,7 +160,7 @@ def clients_that_never_read(command: AttackedCommand) -> None:
     """Requests sent ahead, whose responses are not taken."""
     for path in (b"/metrics", b"/v2/openapi.json", b"/chat.js"):
         request = HEALTH.replace(b"/healthz", path)
-        for _ in range(2):
+        for _ in range(NEVER_READING):
             peer = command.connect()
             peer.sock.settimeout(0.2)
             with suppress(OSError):

@@ -31,6 +31,8 @@ from traceforge.http.serving import bind_socket, socket_url
 
 PROMPTS = {"system.md": "You are careful.\n", "developer.md": "Answer shortly.", "session.md": "It is Monday.\n"}
 
+BUNDLED_UPSTREAM = "upstream: the model server that comes with TraceForge"  # The first line on stderr.
+
 
 def write_prompts(folder: Path, **texts: bytes) -> Path:
     """Write a folder of prompts; `texts`, by layer name, replace the default texts."""
