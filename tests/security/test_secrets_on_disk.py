@@ -5,8 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import quopri
-import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from random import Random
 from urllib.parse import quote
@@ -15,43 +14,17 @@ from zlib import crc32
 import pytest
 from msgspec.structs import replace
 
-from support.exchanges import COMPOSER, make_exchange, trace_id
+from support.exchanges import make_exchange, trace_id
 from support.fake_secrets import draw
+from support.planted_secrets import ANSWER, BOUNDARY, PROMPT, make_multipart, read_disk, record
 from support.secret_shapes import SHAPES, make_shape
 from support.wire_transcripts import CHAT
 from traceforge.audit.secret_scan import scan_paths
 from traceforge.canon import JSON
 from traceforge.exchange import Caller, Exchange
 from traceforge.redact.redactor import Redactor
-from traceforge.traces.spool import SpoolWriter
-from traceforge.traces.trace_store import TraceStore
 
 REDACTOR = Redactor()
-PROMPT = {"model": "m", "messages": [{"role": "user", "content": "hello"}]}
-ANSWER = {"id": "c", "object": "chat.completion", "created": 1, "model": "m", "choices": []}
-
-
-def record(folder: Path, exchanges: Sequence[Exchange]) -> None:
-    """Store calls as a recorder does: the spool, the files of the traces, the index."""
-    writer = SpoolWriter(str(folder))
-    for exchange in exchanges:
-        writer.append(COMPOSER.compose(exchange))
-    writer.seal()
-    store = TraceStore(str(folder))
-    store.update_index()
-    store.close()
-
-
-def read_disk(folder: Path) -> bytes:
-    """Every byte under the folder, and what is base64 in it decoded, also from UTF-16."""
-    data = b"\n".join(path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file())
-    return data + b"".join(_decoded(data))
-
-
-def _decoded(data: bytes) -> Iterator[bytes]:
-    for match in re.finditer(rb'"b64": ?"([A-Za-z0-9+/=]+)"', data):
-        inner = base64.b64decode(match[1])
-        yield inner + inner.replace(b"\0", b"")
 
 
 def _in_prompt(text: str) -> Exchange:
@@ -86,15 +59,6 @@ def _in_stream(text: str) -> Exchange:
     return make_exchange(
         request={**PROMPT, "stream": True}, answer=body, media_type="text/event-stream", cuts=range(0, len(body), 97)
     )
-
-
-BOUNDARY = "9f86d081884c7d65"
-
-
-def make_multipart(*parts: tuple[str, bytes]) -> bytes:
-    """A multipart body of parts with these heads and contents."""
-    lines = [f"--{BOUNDARY}\r\n{head}\r\n\r\n".encode() + content for head, content in parts]
-    return b"\r\n".join([*lines, f"--{BOUNDARY}--\r\n".encode()])
 
 
 def _in_multipart(text: str) -> Exchange:

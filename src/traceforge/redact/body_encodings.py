@@ -16,6 +16,7 @@ from typing import NamedTuple
 from urllib.parse import unquote, unquote_to_bytes
 
 from traceforge.redact.lazy_pattern import LazyPattern
+from traceforge.wire.content_encoding import EncodingState, decode_chunks
 
 _MARKS = (
     (codecs.BOM_UTF32_LE, "utf-32-le"),
@@ -100,12 +101,46 @@ def find_compression(data: bytes) -> str:
     return next((name for start, name in _COMPRESSIONS if data.startswith(start)), "")
 
 
+_PROBE_BYTES = 4_096  # of a body are decoded to see whether it is compressed
+_PROBE_BYTES_MAX = 1 << 20  # of what they decode to
+_CONTROL = LazyPattern(r"[\x00-\x08\x0b\x0c\x0e-\x1f]")
+
+
+def guess_compression(data: bytes) -> str:
+    """How bytes are compressed whose first do not say so, as in brotli and deflate: they decode to text."""
+    if data.isascii():
+        return ""
+    for name in ("deflate", "br"):
+        decoded = decode_chunks([data[:_PROBE_BYTES]], name, bytes_max=_PROBE_BYTES_MAX)
+        if decoded.state is EncodingState.STALE:
+            return ""
+        if decoded.state is EncodingState.TOO_LARGE or (
+            decoded.state in (EncodingState.DECODED, EncodingState.CUT) and _is_content(decoded.chunks[0])
+        ):
+            return name
+    return ""
+
+
+def _is_content(data: bytes) -> bool:
+    """Whether a decoded body is text as far as it came, or compressed once more."""
+    if len(data) < 6:  # No secret is shorter.
+        return False
+    try:
+        text = codecs.getincrementaldecoder("utf-8")().decode(data)
+    except UnicodeDecodeError:
+        return find_compression(data) != ""
+    return _CONTROL.search(text) is None or find_compression(data) != ""
+
+
 _BOUNDARY = LazyPattern(r'(?i)boundary\s*=\s*(?:"([^"]{1,200})"|([^\s;,"]{1,200}))')
 _FIRST_LINE = LazyPattern(rb"\s*--([^\r\n]{1,200}?)[ \t]*\r?\n")
 _PART_NAME = LazyPattern(rb"(?i)content-disposition[^\r\n]*?[;\s]name(\*?)\s*=\s*(?:\"([^\"\r\n]*)\"|([^\s;]*))")
 _PART_TYPE = LazyPattern(rb"(?i)(?:^|\n)content-type\s*:\s*([^\r\n]*)")
 _PART_ENCODING = LazyPattern(rb"(?i)(?:^|\n)content-transfer-encoding\s*:\s*(base64|quoted-printable)")
 _ENCODED_WORD = LazyPattern(rb"[^\s;\"'=%]*%[^\s;\"']*")
+_CONTINUED = LazyPattern(
+    rb"(?P<name>[A-Za-z-]+)\*[0-9]{1,3}\*?\s*=\s*(?:\"(?P<quoted>[^\"\r\n]*)\"|(?P<bare>[^\s;]*))"
+)
 _HEAD_END = LazyPattern(rb"\r?\n\r?\n|\A\r?\n")
 
 
@@ -160,6 +195,15 @@ def find_encoded_words(head: bytes) -> Iterator[tuple[int, int, bytes]]:
     """The words with `%xx` in the head of a part, such as a file name: where, and what they mean."""
     for match in _ENCODED_WORD.finditer(head):
         yield *match.span(), unquote_to_bytes(match[0])
+
+
+def find_continued_values(head: bytes) -> list[list[tuple[int, int]]]:
+    """Where the pieces of a parameter stand that is divided over several: `filename*0=…; filename*1=…`."""
+    values: dict[bytes, list[tuple[int, int]]] = {}
+    for match in _CONTINUED.finditer(head):
+        group = "bare" if match["quoted"] is None else "quoted"
+        values.setdefault(match["name"].lower(), []).append(match.span(group))
+    return list(values.values())
 
 
 def decode_part(body: bytes, encoding: str) -> tuple[bytes, Callable[[bytes], bytes]]:

@@ -35,7 +35,7 @@ def redact_command(finder: SecretFinder, words: Sequence[str]) -> str:
         part, is_value = _redact_word(finder, word)
         parts.append(part)
     data = encode(" ".join(parts))
-    return decode(finder.replace_secrets(data, finder.find_secrets(data)))
+    return decode(finder.replace_secrets(data, finder.find_secrets_in_line(data)))
 
 
 def _redact_word(finder: SecretFinder, word: str) -> tuple[str, bool]:

@@ -134,12 +134,17 @@ def _parameter(text: bytes, start: int, _: int) -> ByteRange | None:
     return whole_value(text, *match.span(1)) if is_secret else None
 
 
+_MEMBER_NAME = LazyPattern(rb"\\{0,7}[\"'][^\"'\\]{1,200}\\{0,7}[\"']")
 _STRING_START = LazyPattern(rb"[ \t]{0,8}:\s{0,8}(\\{0,7})([\"'])")
 _NUMBER = LazyPattern(rb"[ \t]{0,8}:\s{0,8}(-?[0-9][0-9.eE+-]{0,40})")
 
 
-def _member(text: bytes, _: int, end: int) -> ByteRange | None:
+def _member(text: bytes, start: int, _: int) -> ByteRange | None:
     """The value of a JSON member whose whole name is secret, at any depth of escaping; empty stays empty."""
+    name = _MEMBER_NAME.match(text, start)
+    if name is None:
+        return None
+    end = name.end()
     match = _STRING_START.match(text, end)
     if match is not None and match[1] + match[2] != _quote_before(text, end):
         return None
@@ -177,7 +182,9 @@ def _backslashes(text: bytes, first: int, place: int) -> int:
 
 def member_detector(names: Iterable[str]) -> Detector:
     """Finds members by name in texts that hold JSON or a Python dict, such as the arguments of a tool call."""
-    return Detector("FIELD", rb"\\{0,7}[\"'](?:" + _any_of(names) + rb")\\{0,7}[\"']", _member)
+    # With the beginning of the value: in a JSON Schema, such names stand before an object and in lists.
+    value = rb"[ \t]*:\s*(?:\\{0,7}[\"']|-?[0-9])"
+    return Detector("FIELD", rb"\\{0,7}[\"'](?:" + _any_of(names) + rb")\\{0,7}[\"']" + value, _member)
 
 
 def _any_of(names: Iterable[str]) -> bytes:

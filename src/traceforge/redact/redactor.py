@@ -20,11 +20,14 @@ from traceforge.redact.body_encodings import (
     decode_part,
     find_boundary,
     find_compression,
+    find_continued_values,
     find_encoded_words,
     find_parts,
+    guess_compression,
     read_wide_text,
 )
 from traceforge.redact.command_lines import redact_command
+from traceforge.redact.event_frames import begins_with_frame, redact_frames
 from traceforge.redact.json_redaction import Slot, keep_valid_json_text, redact_json, redact_line, redact_slots
 from traceforge.redact.markers import SecretMarkers
 from traceforge.redact.redactions import REDACTED, Redacted, Redaction, TextSpan
@@ -37,7 +40,8 @@ from traceforge.redact.url_redaction import redact_form, redact_url
 from traceforge.wire.content_encoding import EncodingState, decode_chunks
 
 FORM_TYPE = "application/x-www-form-urlencoded"
-MULTIPART_DEPTH_MAX = 4  # A deeper one is cleaned as text.
+NESTING_MAX = 4  # So many multipart and compressed bodies may be inside of each other; a deeper one is withheld.
+NAMELESS_COMPRESSIONS = frozenset({"deflate", "br"})  # whose first bytes are those of other formats, too
 EVENT_TYPES = ("text/event-stream", "application/x-ndjson", "application/jsonl", "application/x-jsonlines")
 
 
@@ -133,6 +137,14 @@ class Redactor:
             else text
         )
 
+    def redact_label(self, text: str) -> str:
+        """A name, an error or another short line about a call: also without keys that are joined to other words.
+
+        For example the name of a test, `test_x[a-sk-…]`.
+        """
+        cleaned = self.redact_text(text)
+        return str(redact_line(self._finder, cleaned).value) if self._finder.holds_joined_key(cleaned) else cleaned
+
     def redact_json(self, value: JSON, path: str = "$") -> Redacted[JSON]:
         """A JSON value without secrets; the same object, if it has none.
 
@@ -207,7 +219,9 @@ class Redactor:
         return cleaned if repeating is self else repeating._redact_body_once(data, media_type, path)
 
     def _redact_body_once(self, data: bytes, media_type: str, path: str, depth: int = 0) -> Redacted[bytes]:
-        """`depth` counts the multipart bodies around this one."""
+        """`depth` counts the multipart and compressed bodies around this one."""
+        if begins_with_frame(data):
+            return redact_frames(self._finder, data, path)
         wide = read_wide_text(data, media_type)
         if wide is None:
             return self._redact_narrow_body(data, media_type, path, depth)
@@ -216,11 +230,13 @@ class Redactor:
         return Redacted(narrow.value, [*decoded.log, *narrow.log])
 
     def _redact_narrow_body(self, data: bytes, media_type: str, path: str, depth: int) -> Redacted[bytes]:
-        compression = find_compression(data)
+        compression = find_compression(data) or guess_compression(data)
         if compression and (redacted := self._redact_compressed(data, compression, path, depth)) is not None:
             return redacted
         kind = _base_media_type(media_type)
-        if kind.startswith("multipart/") and depth < MULTIPART_DEPTH_MAX:
+        if kind.startswith("multipart/"):
+            if depth >= NESTING_MAX:
+                return _withhold_body(data, path)
             return self._redact_multipart(data, media_type, path, depth)
         if kind in EVENT_TYPES:
             events = redact_events(self._finder, [data])
@@ -232,23 +248,29 @@ class Redactor:
             try:
                 return self._redact_json_body(data, parse_json(data), path)
             except NotJSON:  # A stream of documents, a document that was cut off, or something else.
-                events = redact_events(self._finder, [data])
-                text = self._redact_text_body(b"".join(events.value), path)
-                return Redacted(text.value, [*events.log, *text.log])
-        return self._redact_text_body(data, path)
+                return self._redact_lines(data, path)
+        return self._redact_lines(data, path) if _begins_with_event(data) else self._redact_text_body(data, path)
+
+    def _redact_lines(self, data: bytes, path: str) -> Redacted[bytes]:
+        """A body that may be a stream of events or documents, and is cleaned as text as well."""
+        events = redact_events(self._finder, [data])
+        text = self._redact_text_body(b"".join(events.value), path)
+        return Redacted(text.value, [*events.log, *text.log])
 
     def _redact_compressed(self, data: bytes, compression: str, path: str, depth: int) -> Redacted[bytes] | None:
         """A compressed body that no header calls so: replaced as a whole where it holds a secret or cannot be read.
 
-        None where it is not compressed after all.
+        None where it is not compressed after all, or what it holds is clean: its bytes are then examined as they are.
         """
         decoded = decode_chunks([data], compression)
-        if decoded.state in (EncodingState.DECODED, EncodingState.CUT) and depth < MULTIPART_DEPTH_MAX:
+        if decoded.state in (EncodingState.DECODED, EncodingState.CUT) and depth < NESTING_MAX:
             content = self._redact_body_once(decoded.chunks[0], "", path, depth + 1)
-            return Redacted(REDACTED.encode(), content.log) if content.log else Redacted(data, [])
-        if decoded.state is EncodingState.STALE or compression == "deflate":
-            return None  # Two bytes say little: text and other formats begin with them, too.
-        return Redacted(REDACTED.encode(), [Redaction(path, 0, "FIELD", digest_bytes(data))])
+            return Redacted(REDACTED.encode(), content.log) if content.log else None
+        if decoded.state is EncodingState.STALE or (
+            decoded.state is EncodingState.FAILED and compression in NAMELESS_COMPRESSIONS
+        ):
+            return None
+        return _withhold_body(data, path)
 
     def redact_chunks(self, chunks: Sequence[bytes], media_type: str = "") -> Redacted[list[bytes]]:
         """The chunks of a response without secrets: as many, cut at the same places where nothing was redacted.
@@ -262,9 +284,7 @@ class Redactor:
     def _redact_chunks_once(self, chunks: Sequence[bytes], media_type: str) -> Redacted[list[bytes]]:
         data = b"".join(chunks)
         is_wide = read_wide_text(data, media_type) is not None
-        if not is_wide and (
-            _base_media_type(media_type) in EVENT_TYPES or data.lstrip()[:6] in (b"data: ", b"event:")
-        ):
+        if not is_wide and (_base_media_type(media_type) in EVENT_TYPES or _begins_with_event(data)):
             return redact_events(self._finder, chunks)
         array = redact_array(self._finder, chunks) if not is_wide and data.lstrip()[:1] == b"[" else None
         if array is not None:
@@ -339,7 +359,14 @@ class Redactor:
             for start, end, word in find_encoded_words(head)
             if (spans := self._finder.find_secrets_in_line(word))
         ]
-        return self._redact_spans(head, merge_spans([*encoded, *self._finder.find_secrets_in_line(head)]), path)
+        continued = [
+            SecretSpan(start, end, spans[0].type)
+            for places in find_continued_values(head)
+            if (spans := self._finder.find_secrets_in_line(b"".join(head[slice(*place)] for place in places)))
+            for start, end in places
+        ]
+        spans = merge_spans([*encoded, *continued, *self._finder.find_secrets_in_line(head)])
+        return self._redact_spans(head, spans, path)
 
     def _redact_part(self, part: Part, body: bytes, path: str, depth: int) -> Redacted[bytes]:
         content, encode_content = decode_part(body, part.encoding)
@@ -363,10 +390,19 @@ class Redactor:
         return Redacted(self._finder.replace_secrets(data, secrets) if secrets else data, log)
 
 
+def _withhold_body(data: bytes, path: str) -> Redacted[bytes]:
+    """In the place of a body that cannot be examined."""
+    return Redacted(REDACTED.encode(), [Redaction(path, 0, "FIELD", digest_bytes(data))])
+
+
 def is_redacted_by_type(media_type: str) -> bool:
     """Whether a body of this type is redacted as a form or as events, even if it is JSON."""
     kind = _base_media_type(media_type)
     return kind == FORM_TYPE or kind in EVENT_TYPES
+
+
+def _begins_with_event(data: bytes) -> bool:
+    return data.lstrip().startswith((b"data:", b"event:", b"id:"))
 
 
 def _base_media_type(media_type: str) -> str:

@@ -16,6 +16,7 @@ import re2
 from traceforge.redact import (
     assignment_detectors,
     context_detectors,
+    encoded_keys,
     key_detectors,
     markup_detectors,
     personal_detectors,
@@ -170,6 +171,7 @@ def built_in_detectors(fields: Iterable[str] = ()) -> tuple[Detector, ...]:
         *key_detectors.TOKENS,
         *key_detectors.BLOCKS,
         *vendor_keys.DETECTORS,
+        *encoded_keys.DETECTORS,
         *context_detectors.DETECTORS,
         *markup_detectors.DETECTORS,
         *assignment_detectors.DETECTORS,

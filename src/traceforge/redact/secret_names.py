@@ -15,7 +15,7 @@ from collections.abc import Iterable
 from traceforge.redact.lazy_pattern import LazyPattern
 
 FIELD_NAMES = (
-    "Authorization", "Proxy-Authorization", "Cookie", "Set-Cookie",
+    "Authorization", "Proxy-Authorization", "Cookie", "Set-Cookie", "Cookie2", "Set-Cookie2",
     "X-API-Key", "API-Key", "X-Goog-API-Key", "Ocp-Apim-Subscription-Key", "X-Functions-Key",
     "X-Auth-Token", "X-Access-Token", "X-CSRF-Token", "X-Amz-Security-Token", "X-GitHub-Token", "X-Vault-Token",
     "Private-Token", "Job-Token", "Deploy-Token",

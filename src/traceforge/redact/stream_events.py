@@ -7,7 +7,8 @@ such a value is closed where it ends. Never: yields what is not JSON, or nests d
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 from traceforge.canon import DEPTH_MAX, is_deeper_than, parse_json, try_parse_json
@@ -17,6 +18,7 @@ from traceforge.wire.json_streams import ArrayParser
 
 _JSON_LINE = LazyPattern(rb"(?:\xef\xbb\xbf|\x1e)?[ \t]*(?P<field>data:)?[ \t]*(?P<json>[\[{][^\r\n]*)")
 _DATA_LINE = LazyPattern(rb"(?:\r\n|\r|\n)data:[ ]?(?P<more>[^\r\n]*)")
+_TEXT_LINE = LazyPattern(rb"(?:\A|(?<=[\r\n]))(?:data:[ ]?|(?=\"))(?P<text>[^\r\n]+)")
 _TOKEN = LazyPattern(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+(?P<quote>"?)|[{}\[\]]', re.DOTALL)
 _CUT_ESCAPE = LazyPattern(rb"(?<!\\)((?:\\\\)*)\\(?:u[0-9A-Fa-f]{0,3})?\Z")
 _CUT_WORD = LazyPattern(rb"[-+.A-Za-z0-9]*\Z")  # the beginning of a number, of `true`, `false` or `null`
@@ -48,8 +50,22 @@ def find_events(data: bytes) -> Iterator[StreamEvent]:
             yield event
 
 
+def find_text_lines(data: bytes, events: Sequence[StreamEvent]) -> list[tuple[int, int]]:
+    """The ranges of texts outside of the events: the data of SSE that is no JSON object, and strings a line each."""
+    starts = [event.start for event in events]
+    lines: list[tuple[int, int]] = []
+    for match in _TEXT_LINE.finditer(data):
+        start, end = match.span("text")
+        index = bisect_right(starts, start) - 1
+        if match["text"] == b"[DONE]" or (index >= 0 and start < events[index].end):
+            continue
+        is_quoted = end - start >= 2 and data[start] == data[end - 1] == ord('"')
+        lines.append((start + 1, end - 1) if is_quoted else (start, end))
+    return lines
+
+
 def _read_range(data: bytes, start: int, end: int) -> StreamEvent | None:
-    value = _parse_event(data[start:end])
+    value = parse_event(data[start:end])
     return None if value is None else StreamEvent(start, end, value)
 
 
@@ -83,7 +99,7 @@ def find_array_events(data: bytes) -> Iterator[StreamEvent]:
             yield event
 
 
-def _parse_event(data: bytes) -> Any:  # noqa: ANN401 (any JSON)
+def parse_event(data: bytes) -> Any:  # noqa: ANN401 (any JSON)
     """The JSON value of an event; None where it is not JSON, or nests deeper than DEPTH_MAX."""
     value = try_parse_json(data)
     if value is None and b"\\u" in data:  # It may hold half of a character that two events share.
@@ -99,7 +115,7 @@ def _close_event(data: bytes, start: int, end: int) -> StreamEvent | None:
     if data.startswith(b"[DONE]", start):
         return None
     for text, closing in _list_endings(data[start:end]):
-        value = _parse_event(text + closing)
+        value = parse_event(text + closing)
         if value is not None:
             return StreamEvent(start, end, value, closing)
     return None

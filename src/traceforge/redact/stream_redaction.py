@@ -12,14 +12,15 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Sequence
+from itertools import accumulate
 
 from traceforge.canon import json_bytes, try_parse_json
 from traceforge.redact.joined_texts import redact_joined_texts
 from traceforge.redact.json_redaction import redact_json
 from traceforge.redact.redactions import Redacted, Redaction
-from traceforge.redact.scanner import SecretSpan
+from traceforge.redact.scanner import CHANCE_TYPES, SecretSpan
 from traceforge.redact.secret_finder import SecretFinder, decode, encode
-from traceforge.redact.stream_events import StreamEvent, find_array_events, find_events
+from traceforge.redact.stream_events import StreamEvent, find_array_events, find_events, find_text_lines
 from traceforge.redact.text_edits import ByteEdit, apply_edits, edit_spans, replace_and_split
 
 PENDING_BYTES_MAX = 8_192  # How much a text stream holds back: longer than any token but a large JWT or a key block.
@@ -51,9 +52,11 @@ def _redact_events(
     cleaned = redact_json(finder, [event.value for event in events])
     log += cleaned.log
     raw = finder.find_secrets(data)
+    lines = _redact_text_lines(finder, data, events, log)
     if not log and not raw:
         return Redacted(list(chunks), [])
-    edits = _text_edits(finder, data, _spans_outside_events(raw, events), log)
+    spans = _spans_outside(_spans_outside(raw, events), lines)
+    edits = [*lines, *_text_edits(finder, data, spans, log)]
     assert isinstance(cleaned.value, list)
     for number, (event, value) in enumerate(zip(events, cleaned.value, strict=True)):
         if number in edited or value != event.value or _has_hidden_secret(finder, data, event, raw):
@@ -76,16 +79,42 @@ def redact_array(finder: SecretFinder, chunks: Sequence[bytes]) -> Redacted[list
     return _redact_events(finder, chunks, events)
 
 
-def _spans_outside_events(raw: Sequence[SecretSpan], events: Sequence[StreamEvent]) -> list[SecretSpan]:
-    """The secrets in lines that are not JSON."""
-    starts = [event.start for event in events]
-    return [item for item in raw if not _overlaps_event(item, starts, events)]
+def _redact_text_lines(
+    finder: SecretFinder, data: bytes, events: Sequence[StreamEvent], log: list[Redaction]
+) -> list[ByteEdit]:
+    """The edits of keys that are divided over events whose data is text and not JSON, in the order of their lines."""
+    if data.count(b"data:") <= len(events) + 1 and data.lstrip()[:1] != b'"':  # One may be `data: [DONE]`.
+        return []
+    lines = find_text_lines(data, events)
+    pieces = [data[start:end] for start, end in lines]
+    joined = b"".join(pieces)
+    borders = list(accumulate(map(len, pieces)))
+
+    def is_divided(item: SecretSpan) -> bool:
+        return bisect_right(borders, item.start) != bisect_right(borders, item.end - 1)
+
+    spans = [item for item in finder.find_secrets(joined) if item.type not in CHANCE_TYPES or not is_divided(item)]
+    if not any(map(is_divided, spans)):
+        return []  # All others are found in the bytes as they are.
+    log += [Redaction("$", 0, item.type, joined[item.start : item.end].decode(errors="replace")) for item in spans]
+    cleaned = replace_and_split(finder, pieces, spans)
+    return [
+        ByteEdit(start, end, new) for (start, end), old, new in zip(lines, pieces, cleaned, strict=True) if old != new
+    ]
 
 
-def _overlaps_event(item: SecretSpan, starts: list[int], events: Sequence[StreamEvent]) -> bool:
+def _spans_outside(
+    spans: Sequence[SecretSpan], ranges: Sequence[StreamEvent] | Sequence[ByteEdit]
+) -> list[SecretSpan]:
+    """The secrets that overlap none of the ranges, which are cleaned by themselves."""
+    starts = [item.start for item in ranges]
+    return [item for item in spans if not _overlaps(item, starts, ranges)]
+
+
+def _overlaps(item: SecretSpan, starts: list[int], ranges: Sequence[StreamEvent] | Sequence[ByteEdit]) -> bool:
     index = bisect_right(starts, item.start) - 1
-    return (index >= 0 and item.start < events[index].end) or (
-        index + 1 < len(events) and item.end > events[index + 1].start
+    return (index >= 0 and item.start < ranges[index].end) or (
+        index + 1 < len(ranges) and item.end > ranges[index + 1].start
     )
 
 

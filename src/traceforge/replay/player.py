@@ -270,7 +270,7 @@ class Player:
 
     def _redact_source(self, caller: Caller, request: KeyedRequest) -> Caller:
         """The caller, whose source a header of the request may name, and a report shows."""
-        return replace(caller, source=self._keyer.redact_text(caller.source, request.redactions))
+        return replace(caller, source=self._keyer.redact_label(caller.source, request.redactions))
 
     def _answer_unmatched(self, request: KeyedRequest, caller: Caller, unmatched: UnmatchedRequest) -> ReplayResult:
         without_values = request._replace(redactions=(), compared_redactions=())

@@ -347,9 +347,9 @@ class RequestKeyer:
         """What is redacted in the headers of a live request, of which `redactions` are those of its body."""
         return self._redactor.with_values(redactions).find_header_redactions(headers)
 
-    def redact_text(self, text: str, redactions: Sequence[Redaction] = ()) -> str:
-        """A text about a live request, without secrets and without the values of `redactions`."""
-        return self._redactor.with_values(redactions).redact_text(text) if text else text
+    def redact_label(self, text: str, redactions: Sequence[Redaction] = ()) -> str:
+        """A line about a live request, without secrets and without the values of `redactions`."""
+        return self._redactor.with_values(redactions).redact_label(text) if text else text
 
     def _redact_head(self, method: str, url: str, headers: Headers) -> tuple[RedactedHead, KeyPrefix]:
         head = self._redactor.redact_head(url, headers)

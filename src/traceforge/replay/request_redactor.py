@@ -65,8 +65,8 @@ class RequestRedactor:
         """What is redacted in the headers. No key needs it: headers identify the caller."""
         return self._redactor.redact_headers(headers, HEADERS_PATH).log
 
-    def redact_text(self, text: str) -> str:
-        return self._redactor.redact_text(text)
+    def redact_label(self, text: str) -> str:
+        return self._redactor.redact_label(text)
 
     def is_secret_parameter(self, name: str) -> bool:
         return self._redactor.is_secret_parameter(name)

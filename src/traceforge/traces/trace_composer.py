@@ -64,7 +64,7 @@ class TraceComposer:
         self._redactor = redactor
         self._match_key = match_key
         self._head = lru_cache(HEADS_CACHED)(self._redact_head)
-        self._redact_cached = lru_cache(HEADS_CACHED)(redactor.redact_text)
+        self._redact_cached = lru_cache(HEADS_CACHED)(redactor.redact_label)
 
     def compose(self, exchange: Exchange) -> StoredTrace:
         call = self._redact_call(exchange)
@@ -153,18 +153,18 @@ class TraceComposer:
             "metadata": self._compose_metadata(call),
         }
         if caller.session_id:
-            body["session_id"] = self._redact_text(call, caller.session_id)
+            body["session_id"] = self._redact_label(call, caller.session_id)
         if caller.step_index is not None:
             body["step_index"] = caller.step_index
         if caller.parent_trace_id:
-            body["parent_trace_id"] = self._redact_text(call, caller.parent_trace_id)
+            body["parent_trace_id"] = self._redact_label(call, caller.parent_trace_id)
         if caller.state is not None:
             body["state_snapshot"] = call.redactor.redact_json(caller.state).value
         body["provider"] = exchange.provider or head.endpoint.dialect or OTHER_PROVIDER
         if caller.source:
             body["source"] = self._compose_source(call, caller.source)
         if caller.scope:
-            body["scope"] = self._redact_text(call, caller.scope)
+            body["scope"] = self._redact_label(call, caller.scope)
         body["provider_request"] = call.request_body.value
         body["provider_response"] = call.response_body.value
         body["wire"] = self._compose_wire(call)
@@ -197,7 +197,7 @@ class TraceComposer:
         if answer is not None and answer.ending is ResponseEnding.COMPLETE and exchange.status < 400:
             return ""  # The response says that it is complete, so a connection that broke afterwards does not matter.
         if exchange.outcome is not CallOutcome.ANSWERED:
-            return self._redact_text(call, exchange.error or f"the call was {exchange.outcome}")
+            return self._redact_label(call, exchange.error or f"the call was {exchange.outcome}")
         if answer is not None and answer.ending is ResponseEnding.CUT:
             return "the answer ended before it said that it was complete"
         return f"HTTP status {exchange.status}" if exchange.status >= 400 else ""
@@ -206,7 +206,7 @@ class TraceComposer:
         exchange, head, response_body = call.exchange, call.head, call.response_body
         answer = response_body.answer
         wire: JSONObject = {
-            "method": exchange.method,
+            "method": self._redact_label(call, exchange.method),
             "url": head.url,
             "request_digest": _request_digest(call.request_body),
             "request_headers": head.headers,
@@ -226,7 +226,7 @@ class TraceComposer:
         if (
             exchange.error and exchange.outcome is CallOutcome.ANSWERED
         ):  # It went well, and yet not all of it is here.
-            wire["incomplete"] = self._redact_text(call, exchange.error)
+            wire["incomplete"] = self._redact_label(call, exchange.error)
         if response_body.encoding not in (EncodingState.NONE, EncodingState.DECODED):
             wire["encoding"] = response_body.encoding.value
         if answer is not None and answer.unknown_events:
@@ -248,15 +248,15 @@ class TraceComposer:
             "echoes": find_echoes(request_redactions, response_body.markers),
         }
 
-    def _redact_text(self, call: _RedactedCall, text: str) -> str:
-        return self._redact_cached(text) if call.redactor is self._redactor else call.redactor.redact_text(text)
+    def _redact_label(self, call: _RedactedCall, text: str) -> str:
+        return self._redact_cached(text) if call.redactor is self._redactor else call.redactor.redact_label(text)
 
     def _compose_source(self, call: _RedactedCall, text: str) -> JSON:
         file, line, function = text.rsplit(":", 2) if text.count(":") >= 2 else (text, "0", "")
         return {
-            "file": self._redact_text(call, file),
+            "file": self._redact_label(call, file),
             "line": int(line) if line.isdecimal() else 0,
-            "function": self._redact_text(call, function),
+            "function": self._redact_label(call, function),
         }
 
     def _redaction_entry(self, redaction: Redaction) -> JSON:

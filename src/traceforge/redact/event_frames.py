@@ -1,0 +1,221 @@
+"""Redact a stream of binary frames: `application/vnd.amazon.eventstream`, in which Bedrock sends its answers.
+
+In: the bytes of frames. Out: the same frames without secrets, with new lengths and checksums where something changed.
+Never: keeps what it cannot read: a frame that was cut off, or headers that are none.
+
+A frame is: its length and that of its headers (4 bytes each, the most significant first), the CRC-32 of these eight
+bytes, the headers, the payload, and the CRC-32 of all that. A header is: a length of one byte, the name, a type of
+one byte, the value. A payload is mostly a JSON object, whose member `bytes` may hold another JSON text in base64; in
+signed requests it is a frame.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import struct
+from typing import Any, NamedTuple
+from zlib import crc32
+
+from traceforge.canon import JSON, digest_bytes, json_bytes
+from traceforge.redact.joined_texts import redact_joined_texts
+from traceforge.redact.json_redaction import redact_json
+from traceforge.redact.redactions import REDACTED, Redacted, Redaction
+from traceforge.redact.scanner import CHANCE_TYPES
+from traceforge.redact.secret_finder import SecretFinder
+from traceforge.redact.stream_events import parse_event
+from traceforge.redact.text_edits import replace_and_split
+
+FRAME_DEPTH_MAX = 3  # Requests have a frame inside of a signed one; deeper ones are withheld.
+_PRELUDE = struct.Struct(">III")
+_CHECKSUM = struct.Struct(">I")
+_OVERHEAD_BYTES = _PRELUDE.size + _CHECKSUM.size
+_VALUE_BYTES = {0: 0, 1: 0, 2: 1, 3: 2, 4: 4, 5: 8, 8: 8, 9: 16}  # of each type of header with a fixed size
+_TEXT_TYPES = frozenset({6, 7})  # bytes and text: two bytes of length, and the value
+
+
+class Frame(NamedTuple):
+    """The headers and the payload of one frame."""
+
+    headers: bytes
+    payload: bytes
+
+    def encode(self) -> bytes:
+        sizes = struct.pack(">II", _OVERHEAD_BYTES + len(self.headers) + len(self.payload), len(self.headers))
+        data = sizes + _CHECKSUM.pack(crc32(sizes)) + self.headers + self.payload
+        return data + _CHECKSUM.pack(crc32(data))
+
+
+def begins_with_frame(data: bytes) -> bool:
+    """Whether the first twelve bytes are those of a frame: the checksum of its lengths is right."""
+    return data[:1] == b"\0" and _read_sizes(data, 0) is not None
+
+
+def _read_sizes(data: bytes, start: int) -> tuple[int, int] | None:
+    if len(data) - start < _PRELUDE.size:
+        return None
+    size, headers_size, checksum = _PRELUDE.unpack_from(data, start)
+    is_valid = size >= _OVERHEAD_BYTES + headers_size and checksum == crc32(data[start : start + 8])
+    return (size, headers_size) if is_valid else None
+
+
+def read_frames(data: bytes) -> tuple[list[Frame], bytes]:
+    """The frames, and what is left behind the last whole one."""
+    frames: list[Frame] = []
+    start = 0
+    while (sizes := _read_sizes(data, start)) is not None and start + sizes[0] <= len(data):
+        headers_start = start + _PRELUDE.size
+        payload_start = headers_start + sizes[1]
+        end = start + sizes[0]
+        frames.append(Frame(data[headers_start:payload_start], data[payload_start : end - _CHECKSUM.size]))
+        start = end
+    return frames, data[start:]
+
+
+def redact_frames(finder: SecretFinder, data: bytes, path: str = "$", depth: int = 0) -> Redacted[bytes]:
+    """Clean frames; a text that goes on from frame to frame is cleaned as one."""
+    frames, rest = read_frames(data)
+    log: list[Redaction] = []
+    headers = [_redact_headers(finder, frame.headers, path, log) for frame in frames]
+    payloads = _redact_payloads(finder, [frame.payload for frame in frames], path, depth, log)
+    if len(rest) > _PRELUDE.size:
+        rest = _withhold(rest, path, log)
+    if not log:
+        return Redacted(data, [])
+    encoded = [Frame(*parts).encode() for parts in zip(headers, payloads, strict=True)]
+    return Redacted(b"".join([*encoded, rest]), log)
+
+
+def _withhold(data: bytes, path: str, log: list[Redaction]) -> bytes:
+    log.append(Redaction(path, 0, "FIELD", digest_bytes(data)))
+    return REDACTED.encode()
+
+
+def _redact_headers(finder: SecretFinder, data: bytes, path: str, log: list[Redaction]) -> bytes:
+    """The headers of a frame; none, where they cannot be read."""
+    headers = _read_headers(data)
+    if headers is None:
+        _withhold(data, path, log)
+        return b""
+    parts: list[bytes] = []
+    for sent_name, kind, sent_value in headers:
+        name = _redact_line(finder, sent_name, path, log)[:255]
+        value = _redact_line(finder, sent_value, path, log) if kind in _TEXT_TYPES else sent_value
+        size = struct.pack(">H", len(value)) if kind in _TEXT_TYPES else b""
+        parts.append(bytes([len(name)]) + name + bytes([kind]) + size + value)
+    return b"".join(parts)
+
+
+def _read_headers(data: bytes) -> list[tuple[bytes, int, bytes]] | None:
+    """The name, type and value of each header; None where the bytes are no headers."""
+    headers: list[tuple[bytes, int, bytes]] = []
+    place = 0
+    while place < len(data):
+        name_end = place + 1 + data[place]
+        kind = data[name_end] if name_end < len(data) else -1
+        start = name_end + (3 if kind in _TEXT_TYPES else 1)
+        end = start + _VALUE_BYTES.get(kind, int.from_bytes(data[name_end + 1 : start], "big"))
+        if (kind not in _VALUE_BYTES and kind not in _TEXT_TYPES) or end > len(data):
+            return None
+        headers.append((data[place + 1 : name_end], kind, data[start:end]))
+        place = end
+    return headers
+
+
+def _redact_line(finder: SecretFinder, data: bytes, path: str, log: list[Redaction]) -> bytes:
+    spans = [item for item in finder.find_secrets_in_line(data) if item.type not in CHANCE_TYPES]
+    log += [Redaction(path, 0, item.type, data[item.start : item.end].decode(errors="replace")) for item in spans]
+    return finder.replace_secrets(data, spans) if spans else data
+
+
+class _Payload(NamedTuple):
+    """The JSON object of a payload, and whether its `bytes` are JSON that was decoded."""
+
+    value: dict[str, Any]
+    is_decoded: bool = False
+    is_changed: bool = False
+
+    def encode(self) -> bytes:
+        inner = self.value.get("bytes")
+        if self.is_decoded and not isinstance(inner, str):
+            return json_bytes({**self.value, "bytes": base64.b64encode(json_bytes(inner)).decode()})
+        return json_bytes(self.value)
+
+
+def _redact_payloads(
+    finder: SecretFinder, payloads: list[bytes], path: str, depth: int, log: list[Redaction]
+) -> list[bytes]:
+    cleaned = list(payloads)
+    objects: dict[int, _Payload] = {}
+    texts: list[int] = []
+    for number, data in enumerate(payloads):
+        if begins_with_frame(data):
+            cleaned[number] = _redact_inner_frames(finder, data, path, depth, log)
+        elif (payload := _read_payload(data)) is not None:
+            objects[number] = _hide_inner_text(finder, payload, path, log)
+        else:
+            texts.append(number)
+    for number, payload in _redact_objects(finder, objects, path, log).items():
+        cleaned[number] = payload.encode()
+    for number, text in zip(texts, _redact_texts(finder, [payloads[text] for text in texts], path, log), strict=True):
+        cleaned[number] = text
+    return cleaned
+
+
+def _redact_inner_frames(finder: SecretFinder, data: bytes, path: str, depth: int, log: list[Redaction]) -> bytes:
+    if depth >= FRAME_DEPTH_MAX:
+        return _withhold(data, path, log)
+    inner = redact_frames(finder, data, path, depth + 1)
+    log += inner.log
+    return inner.value
+
+
+def _redact_objects(
+    finder: SecretFinder, payloads: dict[int, _Payload], path: str, log: list[Redaction]
+) -> dict[int, _Payload]:
+    """The payloads that changed."""
+    events: list[JSON] = [payload.value for payload in payloads.values()]
+    edited, divided = redact_joined_texts(finder, events)
+    cleaned = redact_json(finder, events, path)
+    log += [*divided, *cleaned.log]
+    assert isinstance(cleaned.value, list)
+    return {
+        number: payload._replace(value=value)
+        for place, ((number, payload), value) in enumerate(zip(payloads.items(), cleaned.value, strict=True))
+        if isinstance(value, dict) and (payload.is_changed or place in edited or value != events[place])
+    }
+
+
+def _redact_texts(finder: SecretFinder, pieces: list[bytes], path: str, log: list[Redaction]) -> list[bytes]:
+    """Payloads that are no JSON: one text, or audio, in pieces."""
+    data = b"".join(pieces)
+    spans = finder.find_secrets_in_bytes(data)
+    log += [Redaction(path, 0, item.type, data[item.start : item.end].decode(errors="replace")) for item in spans]
+    return replace_and_split(finder, pieces, spans) if spans else pieces
+
+
+def _read_payload(data: bytes) -> _Payload | None:
+    """The object in a payload, with the JSON in its `bytes` in the place of that; None where it holds none."""
+    value = parse_event(data)
+    if not isinstance(value, dict):
+        return None
+    inner = parse_event(_decode_inner(value))
+    is_decoded = isinstance(inner, dict | list)
+    return _Payload({**value, "bytes": inner}, is_decoded) if is_decoded else _Payload(value)
+
+
+def _decode_inner(value: dict[str, Any]) -> bytes:
+    """The bytes in the member `bytes`; none, where it is not base64."""
+    encoded = value.get("bytes")
+    try:
+        return base64.b64decode(encoded) if isinstance(encoded, str) else b""
+    except (binascii.Error, ValueError):
+        return b""
+
+
+def _hide_inner_text(finder: SecretFinder, payload: _Payload, path: str, log: list[Redaction]) -> _Payload:
+    """The payload; without its `bytes`, if these are no JSON and hold a secret."""
+    inner = _decode_inner(payload.value)
+    if not inner or not finder.find_secrets_in_bytes(inner):
+        return payload
+    return _Payload({**payload.value, "bytes": _withhold(inner, path, log).decode()}, is_changed=True)
