@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import json
 import sys
+from random import Random
+from zlib import crc32
 
 import pytest
 
 from support.corpus import need_shared
+from support.documented_keys import TEMPLATES, make_documented_key
 from support.redaction_scores import GOALS, changed_negatives, score_halves, scores
 from traceforge.canon import parse_json
 from traceforge.errors import NotJSON
@@ -78,3 +81,21 @@ def _shape(value: object) -> object:
     if isinstance(value, dict):
         return {name: _shape(child) for name, child in value.items()}
     return [_shape(child) for child in value] if isinstance(value, list) else None
+
+
+def test_keys_in_documented_formats_are_found(capsys: pytest.CaptureFixture[str]) -> None:
+    """At least 98 of 100 formats of public rule sets and vendors, from the first to the last character."""
+    found = {template: _is_found(template) for template in TEMPLATES}
+
+    with capsys.disabled():
+        sys.stdout.write(f"\nkeys in documented formats: {sum(found.values())} of {len(found)}")
+    assert len(found) >= 150
+    assert sum(found.values()) >= KEY_RECALL * len(found), [name for name, is_found in found.items() if not is_found]
+
+
+def _is_found(template: str) -> bool:
+    """Whether each of three keys of this format is redacted, in a sentence and in quotes."""
+    sources = [Random(crc32(template.encode()) + number) for number in range(3)]
+    keys = [make_documented_key(template, source) for source in sources]
+    texts = [REDACTOR.redact_text(f'use {key} here, or "{key}"') for key in keys]
+    return all(key[-10:] not in text for key, text in zip(keys, texts, strict=True))
