@@ -14,6 +14,7 @@ from traceforge.canon.digests import (
 )
 from traceforge.canon.fast_writer import ascii_json, json_bytes
 from traceforge.canon.json_reader import (
+    has_repeated_names,
     is_deeper_than,
     parse_all_members,
     parse_exact_json,
@@ -53,6 +54,7 @@ __all__ = [
     "exact_ecmascript_bytes",
     "find_conflict_marker",
     "find_repeated_name",
+    "has_repeated_names",
     "is_deeper_than",
     "json_bytes",
     "json_path",

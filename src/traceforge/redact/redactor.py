@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from copy import copy
 from dataclasses import dataclass, field
 
-from traceforge.canon import JSON, digest_bytes, json_bytes, json_path, parse_json
+from traceforge.canon import JSON, digest_bytes, has_repeated_names, json_bytes, json_path, parse_json
 from traceforge.config import Config
 from traceforge.errors import NotJSON
 from traceforge.redact.body_encodings import (
@@ -309,8 +309,8 @@ class Redactor:
         cleaned = redact_json(self._finder, value, path)
         if cleaned.log:
             return Redacted(json_bytes(cleaned.value), cleaned.log)
-        spans = self._finder.find_secrets(data)
-        rewritten = json_bytes(value) if spans else data
+        rewritten = json_bytes(value)
+        spans = self._finder.find_secrets(data) if has_repeated_names(data, rewritten) else []
         if any(data[item.start : item.end] not in rewritten for item in spans) and not self._finder.find_secrets(
             rewritten
         ):
