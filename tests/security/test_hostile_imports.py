@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import resource
 import struct
 import subprocess
+import tarfile
 import zlib
 from contextlib import suppress
 from pathlib import Path
@@ -23,7 +25,8 @@ from support.exchanges import chat_answer, chat_request
 from support.proposals import REPEATABLE, USAGE
 from traceforge.canon import DEPTH_MAX
 from traceforge.errors import CannotRead, InvalidFile
-from traceforge.packs.pack_archive import read_archive
+from traceforge.packs.pack_archive import BLOCK, END, member_header, read_archive
+from traceforge.packs.pack_contents import read_folder
 from traceforge.snapshots.record.cassette_format import read_cassette
 from traceforge.snapshots.record.cassette_yaml import EXPANDED_BYTES_MAX, InvalidYaml, load_yaml
 from traceforge.traces.trace_archive import TraceArchive
@@ -183,6 +186,91 @@ def test_the_rest_of_an_import_goes_on_past_hostile_files(tmp_path: Path) -> Non
     assert "A good question" in pending
     assert "root:" not in pending
     assert not (tmp_path / "ran").exists()
+
+
+JSON_CASSETTES = {
+    "a member twice": (
+        json.dumps({"interactions": [call()]}).replace('"method": "POST"', '"method": "GET", "method": "POST"'),
+        "an object has two members of one name",
+    ),
+    "the interactions twice": ('{"interactions": [], "interactions": []}', "an object has two members of one name"),
+    "deep lists": ('{"interactions": ' + "[" * 100_000, f"nesting deeper than {DEPTH_MAX}"),
+    "a long number": ('{"interactions": ' + "9" * 500_000 + "}", "a number too large for a double"),
+    "NaN": ('{"interactions": [NaN]}', "NaN is not JSON"),
+    "no objects": ('{"interactions": [' + "1," * 100_000 + "1]}", "must be an object"),
+}
+
+
+@pytest.mark.parametrize("name", JSON_CASSETTES)
+def test_a_hostile_json_cassette_is_refused_with_its_place(name: str) -> None:
+    text, problem = JSON_CASSETTES[name]
+
+    with pytest.raises(InvalidFile) as refused:
+        read_cassette(text.encode(), "a.json")
+
+    (finding,) = refused.value.findings
+    assert problem in finding.message
+
+
+def make_pack(tar: bytes) -> bytes:
+    return zstandard.ZstdCompressor(write_checksum=True).compress(tar)
+
+
+def make_member(name: str, data: bytes = b"x") -> bytes:
+    return member_header(name, len(data)) + data + bytes(-len(data) % BLOCK)
+
+
+def make_special_member(kind: bytes) -> bytes:
+    """A tar whose only member is a link, a device or another thing that is no file."""
+    stream = io.BytesIO()
+    member = tarfile.TarInfo("pack/run.json")
+    member.type, member.linkname = kind, "/etc/passwd"
+    with tarfile.open(fileobj=stream, mode="w", format=tarfile.USTAR_FORMAT) as archive:
+        archive.addfile(member)
+    return stream.getvalue()
+
+
+PACKS = {
+    "a name that leads outside": make_member("pack/../../etc/x") + END,
+    "an absolute name": make_member("/etc/passwd") + END,
+    "a name with a backslash": make_member("pack\\..\\x") + END,
+    "a name with control characters": make_member("pack/a\x1b[31m\n::set-output") + END,
+    "a name that runs backwards": make_member("pack/\u202ex") + END,
+    "a file of Git": make_member("pack/.git/config") + END,
+    "a member twice": make_member("pack/a") * 2 + END,
+    "a symbolic link": make_special_member(tarfile.SYMTYPE),
+    "a hard link": make_special_member(tarfile.LNKTYPE),
+    "a device": make_special_member(tarfile.CHRTYPE),
+    "a pipe": make_special_member(tarfile.FIFOTYPE),
+    "a folder": make_special_member(tarfile.DIRTYPE),
+    "a long name": make_special_member(tarfile.GNUTYPE_LONGNAME),
+    "an extended header": make_special_member(tarfile.XHDTYPE),
+}
+
+
+@pytest.mark.parametrize("name", PACKS)
+def test_a_hostile_member_of_a_pack_is_refused(name: str, tmp_path: Path) -> None:
+    """And nothing of the pack is read."""
+    pack = tmp_path / "a.pack"
+    pack.write_bytes(make_pack(PACKS[name]))
+
+    contents = read_archive(str(pack))
+
+    assert (True, {}) == (contents.is_broken, contents.files)
+
+
+def test_links_and_devices_in_the_folder_of_a_pack_are_not_read(tmp_path: Path) -> None:
+    pack = tmp_path / "pack"
+    pack.mkdir()
+    (pack / "run.json").symlink_to("/etc/passwd")
+    os.mkfifo(pack / "pipe")
+    (tmp_path / "other").write_text("{}")
+    os.link(tmp_path / "other", pack / "hard.json")
+
+    contents = read_folder(str(pack))
+
+    assert {} == contents.files
+    assert {"run.json", "pipe", "hard.json"} == {violation.path for violation in contents.violations}
 
 
 YAML_PIECES = [

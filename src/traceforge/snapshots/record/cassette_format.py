@@ -19,7 +19,7 @@ import re
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
-from traceforge.canon import json_bytes, parse_json
+from traceforge.canon import find_repeated_name, json_bytes, parse_json
 from traceforge.errors import InvalidFile, NotJSON
 from traceforge.exchange import Headers
 from traceforge.findings import Finding
@@ -67,10 +67,15 @@ def looks_like_cassette(data: bytes) -> bool:
 
 
 def _load_json(data: bytes) -> object:
+    """A cassette in JSON, without two members of one name: what a reviewer reads is what is imported."""
     try:
-        return parse_json(data)
+        value = parse_json(data)
     except NotJSON as exc:
         raise _invalid_cassette("$", f"not JSON: {exc.message}") from None
+    repeated = find_repeated_name(data, nested=True)
+    if repeated is not None:
+        raise _invalid_cassette("$", "an object has two members of one name")
+    return value
 
 
 def _load_yaml(data: bytes) -> object:
