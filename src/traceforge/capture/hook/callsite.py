@@ -1,7 +1,9 @@
 """The call site: which line of the application makes a call.
 
 In: the stack of the calling thread. Out: `file:line:function`, the file from the root of the project with forward
-slashes; "" where no frame is the application's. Never: looks at anything but names of files and functions.
+slashes; "" where no frame is the application's. Never: looks at anything but names of files and functions, or asks
+the file system while an event loop runs in this thread: there, a path is taken as it is written, and a link in it is
+not followed.
 
 The first frame counts that is not in the standard library, in an installed package, in a folder of scripts, in
 TraceForge, or in a file that the project skips. While a coroutine runs, those that await it are on the stack; a task
@@ -15,9 +17,9 @@ import os
 import sys
 import sysconfig
 from collections.abc import Sequence
-from contextlib import suppress
 from types import FrameType
 
+from .beside_loop import running_loop
 from .task_frames import root_frame, waiting_frames
 
 FRAMES_MAX = 400  # A stack may be deep where an application recurses; its own line is near the top.
@@ -34,8 +36,10 @@ class CallSites:
 
     def __init__(self, root: str, skip: Sequence[str] = ()) -> None:
         self._root = os.path.realpath(root)
+        self._written_root = os.path.abspath(root)
+        self._folder = _current_folder(self._root)
         self._skip = tuple(prefix.strip("/") for prefix in skip)
-        self._foreign: tuple[str, ...] = ()  # folders; filled for the first file
+        self._foreign = tuple(os.path.join(folder, "") for folder in _foreign_folders())
         self._names: dict[str, str] = {}  # by the file of a frame: its name in the project, "" where it is foreign
 
     def find(self, depth: int = 1) -> str:
@@ -83,18 +87,23 @@ class CallSites:
 
     def relative(self, file: str) -> str:
         """The path of a file from the root of the project, with forward slashes."""
-        path = os.path.realpath(file)
-        with suppress(ValueError):  # another drive
-            path = os.path.relpath(path, self._root)
-        return path.replace(os.sep, "/")
+        path = self._absolute(file)
+        root = self._root
+        if running_loop() is None:
+            path = os.path.realpath(path)
+        elif path.startswith(os.path.join(self._written_root, "")):
+            root = self._written_root
+        return _relative_path(path, root).replace(os.sep, "/")
+
+    def _absolute(self, file: str) -> str:
+        return os.path.normpath(os.path.join(self._folder, file))
 
     def _name(self, file: str) -> str:
         if file in _INTERACTIVE:
             return file
         if file.startswith("<"):
             return ""
-        path = os.path.abspath(file)
-        self._foreign = self._foreign or tuple(os.path.join(folder, "") for folder in _foreign_folders())
+        path = self._absolute(file)
         if path.startswith(self._foreign) or _is_installed(path):
             return ""
         name = self.relative(path)
@@ -130,9 +139,27 @@ def _is_installed(path: str) -> bool:
     if "site-packages" in parts or "dist-packages" in parts:
         return True
     folder = os.path.dirname(path)
-    if os.path.basename(folder) not in ("bin", "Scripts"):
+    if os.path.basename(folder) not in ("bin", "Scripts") or running_loop() is not None:
         return False
     return os.path.exists(os.path.join(os.path.dirname(folder), "pyvenv.cfg"))
+
+
+def _current_folder(fallback: str) -> str:
+    try:
+        return os.getcwd()
+    except OSError:  # It was removed.
+        return fallback
+
+
+def _relative_path(path: str, folder: str) -> str:
+    """The way from a folder to a file, both absolute; `os.path.relpath` may ask for the current folder."""
+    if os.path.splitdrive(path)[0] != os.path.splitdrive(folder)[0]:
+        return path
+    parts, folder_parts = (list(filter(None, text.split(os.sep))) for text in (path, folder))
+    common = 0
+    while common < min(len(parts), len(folder_parts)) and parts[common] == folder_parts[common]:
+        common += 1
+    return os.sep.join([os.pardir] * (len(folder_parts) - common) + parts[common:])
 
 
 def _foreign_folders() -> tuple[str, ...]:

@@ -95,7 +95,7 @@ def _wrap_connect(connect: Any, module: Any, connector: Any) -> Any:
             return await connect(self, req, *args, **options)
         if tracked.call.replays_first:
             body = await read_body(module, req)
-            replayed = tracked.call.replay(body)
+            replayed = await tracked.call.replay_async(body)
             if replayed is not None:
                 setattr(req, _MARK, None)
                 return _make_connection(connector, req, replayed, tracked.call)

@@ -90,7 +90,7 @@ def _hook_async(module: Any, patches: Patches) -> None:
             if call.replays_first:
                 content = getattr(request, "_content", None)
                 body = b"".join([chunk async for chunk in request.stream]) if content is None else content
-                replayed = call.replay(body)
+                replayed = await call.replay_async(body)
                 if replayed is not None:
                     return _make_response(module, replayed_stream, replayed, call)
                 request = _with_body(module, request, body)

@@ -1,7 +1,8 @@
 """The connection on which a child process reports to `traceforge run`.
 
 In: frames. Out: the same bytes, in order, in a local socket. Never: makes the application wait: what the socket does
-not take at once waits in memory, and a thread sends it. Beyond a limit, frames are dropped and counted.
+not take at once waits in memory, and a thread sends it; so does what comes before the parent has taken the
+connection. Beyond a limit, frames are dropped and counted.
 
 The thread exists only while something waits, so that a process that forks has no thread because of us. What the
 socket took is safe even where the process ends without cleaning up (`os._exit`).
@@ -9,17 +10,22 @@ socket took is safe even where the process ends without cleaning up (`os._exit`)
 
 from __future__ import annotations
 
+import errno
 import os
 import socket
 import threading
 import time
 from collections import deque
+from typing import Any
 
+from .beside_loop import running_loop
 from .frames import write_frame
 
 WAITING_BYTES_MAX = 64 << 20  # What may wait in memory; beyond it, calls are counted as lost.
-CONNECT_S = 1.0  # How long a process waits for its first connection; the system queues, so it hardly ever does.
-STALLED_S = 5.0  # How long the thread waits for a parent that has stopped reading.
+CONNECT_S = 1.0  # How long a process waits for a connection; the system queues, so it hardly ever does.
+STALLED_S = 5.0  # How long the thread waits for a parent that has stopped reading, or does not take the connection.
+_CONNECTING = frozenset({errno.EAGAIN, errno.EWOULDBLOCK, errno.EINPROGRESS, errno.EALREADY})
+_CONNECTED = frozenset({0, errno.EISCONN})
 
 
 class FrameSender:
@@ -35,6 +41,7 @@ class FrameSender:
         self._lock = threading.RLock()
         self._socket: socket.socket | None = None
         self._inode = 0
+        self._is_connected = False
         self._waiting: deque[memoryview] = deque()  # views, so that a large frame is not copied for each piece of it
         self._waiting_bytes = 0
         self._is_sending = False  # the thread, or `flush`, is at work
@@ -77,21 +84,34 @@ class FrameSender:
             self._give_up()
 
     def _connect(self) -> bool:
-        """Whether there is a connection; opens one where there is none."""
+        """Whether frames can be sent. Opens a connection where there is none; in an event loop, without waiting."""
         if self._is_closed:
             return False
-        if self._socket is not None and inode_of(self._socket) == self._inode:
-            return True
+        if self._socket is None or inode_of(self._socket) != self._inode:
+            self._open_socket()
+        assert self._socket is not None
+        if not self._is_connected:
+            self._socket.settimeout(CONNECT_S if running_loop() is None else 0)
+            error = self._socket.connect_ex(self._target)
+            self._socket.setblocking(False)
+            if error in _CONNECTING:
+                return False
+            self._is_connected = error in _CONNECTED and self._send_hello()
+            if not self._is_connected:
+                self._give_up()
+        return self._is_connected
+
+    def _open_socket(self) -> None:
         if self._socket is not None:
             self._socket.detach()  # The application closed it, and may have its number again.
-        try:
-            self._socket = connect(self._address)
-            self._inode = inode_of(self._socket)
-            self._socket.sendall(write_frame({"kind": "hello", "pid": os.getpid(), "token": self._token}))
-            self._socket.setblocking(False)
-        except OSError:
-            self._give_up()
-        return self._socket is not None
+        self._socket, self._target = make_socket(self._address)
+        self._inode = inode_of(self._socket)
+        self._is_connected = False
+
+    def _send_hello(self) -> bool:
+        """A new connection has room for it."""
+        hello = write_frame({"kind": "hello", "pid": os.getpid(), "token": self._token})
+        return self._send_nowait(memoryview(hello)) == len(hello)
 
     def _send_nowait(self, data: memoryview) -> int:
         """How many bytes the socket takes at once."""
@@ -124,11 +144,11 @@ class FrameSender:
         stalled_at = time.monotonic() + stalled_s
         while True:
             with self._lock:
-                if not self._waiting or not self._connect():
+                if not self._waiting:
                     self._is_sending = False
                     return
                 first = self._waiting[0]  # It stays there until all of it is sent: `flush` waits for an empty queue.
-                sent = self._send_nowait(first)
+                sent = self._send_nowait(first) if self._connect() else 0
                 if self._is_closed:
                     continue
                 self._waiting_bytes -= sent
@@ -158,19 +178,21 @@ class FrameSender:
         self._socket = None
 
 
-def connect(address: str) -> socket.socket:
-    """A connection to `unix:path` or `tcp:host:port`."""
+def make_socket(address: str) -> tuple[socket.socket, Any]:
+    """A socket for `unix:path` or `tcp:host:port`, and where to connect it to."""
     kind, _, path = address.partition(":")
     if kind == "unix":
-        connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        target: object = path
-    else:
-        host, _, port = path.rpartition(":")
-        connection = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
-        target = (host, int(port))
+        return socket.socket(socket.AF_UNIX, socket.SOCK_STREAM), path
+    host, _, port = path.rpartition(":")
+    return socket.socket(socket.AF_INET, socket.SOCK_STREAM), (host, int(port))
+
+
+def connect(address: str) -> socket.socket:
+    """A connection to an address. Waits for it: call it beside an event loop, not in it."""
+    connection, target = make_socket(address)
     try:
         connection.settimeout(CONNECT_S)
-        connection.connect(target)  # type: ignore[arg-type]
+        connection.connect(target)
     except OSError:
         connection.close()
         raise

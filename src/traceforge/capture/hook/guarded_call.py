@@ -15,8 +15,10 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable
+from functools import partial
 from typing import Any
 
+from .beside_loop import do_beside_loop, run_beside_loop
 from .in_flight_call import CLIENT_LEFT, CUT, FAILED, HeaderPairs, InFlightCall
 from .pytest_scopes import current_scope
 from .replayed_response import ReplayedResponse, make_refusal
@@ -86,6 +88,14 @@ class GuardedCall:
         if response is not None:
             self._call = None
         return response
+
+    async def replay_async(self, body: bytes) -> Any:
+        """As `replay`, while the event loop goes on. A call that is cancelled meanwhile is still looked up."""
+        try:
+            return await run_beside_loop(self.replay, body)
+        except BaseException as exc:
+            do_beside_loop(partial(self.end_cancelled, exc))
+            raise
 
     def refuse(self, exc: BaseException) -> ReplayedResponse:
         """The response that says that the call could not be replayed."""

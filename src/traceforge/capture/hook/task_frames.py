@@ -13,16 +13,17 @@ from collections.abc import Iterator
 from types import FrameType
 from typing import Any
 
+from .beside_loop import running_loop
+
 FRAMES_MAX = 400  # of one task, as in `callsite.py`
 TASKS_MAX = 20  # that wait for one another
 
 
 def root_frame() -> tuple[Any, FrameType | None]:
     """The task that is running in this thread, and its outermost frame; None if no task is running."""
-    asyncio = sys.modules.get("asyncio")
-    if asyncio is None or asyncio._get_running_loop() is None:
+    if running_loop() is None:
         return None, None
-    task = asyncio.current_task()
+    task = sys.modules["asyncio"].current_task()
     if task is None:
         return None, None
     return task, getattr(task.get_coro(), "cr_frame", None)

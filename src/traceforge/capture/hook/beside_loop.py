@@ -1,0 +1,99 @@
+"""Work that may wait, beside an event loop.
+
+In: a function that may block (a lookup in files, a query to the parent process), from a coroutine. Out: its result;
+the loop goes on meanwhile. Never: runs two functions at the same time, or in another order than they came: identical
+requests get their responses in the order of the calls.
+
+The thread exists only while something waits, so that a process that forks has no thread because of us.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+from collections import deque
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any
+
+
+def running_loop() -> Any:
+    """The event loop of asyncio that runs in this thread; None where there is none. Imports nothing."""
+    asyncio = sys.modules.get("asyncio")
+    return None if asyncio is None else asyncio._get_running_loop()
+
+
+async def run_beside_loop(function: Callable[..., Any], *args: Any) -> Any:
+    """The result of a function. Without a loop of asyncio, as in a coroutine of trio, it is called at once."""
+    loop = running_loop()
+    if loop is None:
+        return function(*args)
+    future = loop.create_future()
+
+    def work() -> None:
+        try:
+            result, error = function(*args), None
+        except BaseException as exc:  # noqa: BLE001 (it belongs to whoever waits)
+            result, error = None, exc
+        with suppress(RuntimeError):  # The loop is closed: nobody waits.
+            loop.call_soon_threadsafe(_settle, future, result, error)
+
+    _worker.add(work)
+    return await future
+
+
+def do_beside_loop(function: Callable[[], object]) -> None:
+    """Call a function after those that wait already; do not wait for it. It must not raise."""
+    _worker.add(function)
+
+
+def _settle(future: Any, result: Any, error: BaseException | None) -> None:
+    if future.done():  # Whoever waited for it was cancelled.
+        return
+    if error is None:
+        future.set_result(result)
+    else:
+        future.set_exception(error)
+
+
+class _Worker:
+    """Calls functions, one after the other, in a thread that ends when none waits."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._waiting: deque[Callable[[], object]] = deque()
+        self._is_running = False
+
+    def add(self, function: Callable[[], object]) -> None:
+        with self._lock:
+            self._waiting.append(function)
+            if self._is_running:
+                return
+            self._is_running = True
+        try:
+            threading.Thread(target=self._run, name="traceforge-replay", daemon=True).start()
+        except RuntimeError:  # No thread can be started, for example while the interpreter shuts down.
+            self._run()
+
+    def _run(self) -> None:
+        while True:
+            with self._lock:
+                if not self._waiting:
+                    self._is_running = False
+                    return
+                function = self._waiting.popleft()
+            function()
+
+
+_worker = _Worker()
+
+
+def _reset_in_child() -> None:
+    """What waits is the parent's, as is the thread."""
+    global _worker  # noqa: PLW0603 (one for the process)
+    _worker = _Worker()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_reset_in_child)
