@@ -16,43 +16,75 @@ from traceforge.model_server.generated_answer import (
 from traceforge.model_server.provider_io import (
     ApiReply,
     ApiRequest,
+    BadRequest,
     content_text,
     event_stream_reply,
     json_reply,
+)
+from traceforge.model_server.request_options import (
+    MESSAGES,
+    check_tool_names,
+    read_choice,
+    read_count,
+    read_stops,
+    refuse_options,
 )
 
 FINISH = {FinishReason.STOP: "end_turn", FinishReason.LENGTH: "max_tokens", FinishReason.TOOL: "tool_use"}
 
 
+def error_body(error: BadRequest) -> dict[str, Any]:
+    """An error as Anthropic writes it."""
+    kind = "not_found_error" if error.status == 404 else "invalid_request_error"
+    return {"type": "error", "error": {"type": kind, "message": str(error)}}
+
+
 def messages(request: ApiRequest) -> ApiReply:
     """`POST /v1/messages`."""
     body = request.body
-    output_format = (body.get("output_config") or {}).get("format") or body.get("output_format") or {}
+    refuse_options(body, MESSAGES)
+    choice, tools = _read_tool_choice(body.get("tool_choice") or {}, list(_read_tools(body.get("tools") or [])))
     generation = GenerationRequest(
         request.digest,
         len(request.canonical),
         str(body.get("model", "")),
         list(_read_items(body)),
-        [
-            OfferedTool(tool["name"], tool["input_schema"])
-            for tool in body.get("tools") or []
-            if "input_schema" in tool
-        ],
-        _tool_choice(body.get("tool_choice") or {}),
-        output_format.get("schema"),
-        body.get("max_tokens"),
+        tools,
+        choice,
+        _read_schema((body.get("output_config") or {}).get("format") or body.get("output_format")),
+        read_count(body.get("max_tokens"), "max_tokens", None),
+        read_stops(body.get("stop_sequences"), "stop_sequences"),
     )
     answer = generate_answer(generation)
     message = {
         "id": answer.make_id("msg_"), "type": "message", "role": "assistant", "model": generation.model,
-        "content": _blocks(answer), "stop_reason": FINISH[answer.finish_reason], "stop_sequence": None,
+        "content": _blocks(answer), "stop_sequence": answer.stop_sequence,
+        "stop_reason": "stop_sequence" if answer.stop_sequence else FINISH[answer.finish_reason],
         "usage": _usage(answer),
     }  # fmt: skip
     return event_stream_reply(_events(message, answer), named=True) if body.get("stream") else json_reply(message)
 
 
-def _tool_choice(value: dict[str, Any]) -> str:
-    return str(value["name"] if value.get("type") == "tool" else value.get("type", "auto"))
+def _read_tools(tools: list[dict[str, Any]]) -> Iterator[OfferedTool]:
+    """The tools of the caller. A model may leave a hosted tool alone, as this one does."""
+    return (OfferedTool(tool["name"], tool["input_schema"]) for tool in tools if "input_schema" in tool)
+
+
+def _read_tool_choice(value: dict[str, Any], offered: list[OfferedTool]) -> tuple[str, list[OfferedTool]]:
+    kind = read_choice(value.get("type", "auto"), "tool_choice.type", ("auto", "any", "tool", "none"))
+    if kind in ("any", "tool") and not offered:
+        raise BadRequest("`tool_choice` may only be specified while providing `tools`.", param="tool_choice")
+    if kind != "tool":
+        return kind, offered
+    check_tool_names([str(value.get("name"))], [tool.name for tool in offered], "tool_choice")
+    return "any", [tool for tool in offered if tool.name == value["name"]]
+
+
+def _read_schema(output_format: Any) -> dict[str, Any] | None:
+    if not output_format:
+        return None
+    read_choice(output_format.get("type"), "output_config.format.type", ("json_schema",))
+    return output_format.get("schema") or {}
 
 
 def _read_items(body: dict[str, Any]) -> Iterator[PromptItem]:
@@ -85,7 +117,13 @@ def _usage(answer: GeneratedAnswer) -> dict[str, Any]:
 
 
 def _events(message: dict[str, Any], answer: GeneratedAnswer) -> Iterator[dict[str, Any]]:
-    start = {**message, "content": [], "stop_reason": None, "usage": {**message["usage"], "output_tokens": 1}}
+    start = {
+        **message,
+        "content": [],
+        "stop_reason": None,
+        "stop_sequence": None,
+        "usage": {**message["usage"], "output_tokens": 1},
+    }
     yield {"type": "message_start", "message": start}
     for index, block in enumerate(message["content"]):
         empty: dict[str, Any] = {"text": ""} if block["type"] == "text" else {"input": {}}
@@ -95,7 +133,7 @@ def _events(message: dict[str, Any], answer: GeneratedAnswer) -> Iterator[dict[s
         for delta in _deltas(block, answer):
             yield {"type": "content_block_delta", "index": index, "delta": delta}
         yield {"type": "content_block_stop", "index": index}
-    end = {"stop_reason": message["stop_reason"], "stop_sequence": None}
+    end = {"stop_reason": message["stop_reason"], "stop_sequence": message["stop_sequence"]}
     yield {"type": "message_delta", "delta": end, "usage": {"output_tokens": answer.tokens_out}}
     yield {"type": "message_stop"}
 

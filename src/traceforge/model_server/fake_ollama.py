@@ -6,6 +6,7 @@ from typing import Any
 
 from traceforge.model_server.fake_openai import DIMENSIONS, read_items
 from traceforge.model_server.generated_answer import (
+    OPENINGS,
     FinishReason,
     GeneratedAnswer,
     GeneratedToolCall,
@@ -18,17 +19,32 @@ from traceforge.model_server.provider_io import (
     CREATED_TEXT,
     ApiReply,
     ApiRequest,
+    BadRequest,
     embedding_vector,
     json_reply,
     ndjson_reply,
 )
+from traceforge.model_server.request_options import (
+    OLLAMA_CHAT,
+    OLLAMA_GENERATE,
+    read_choice,
+    read_stops,
+    refuse_options,
+)
+from traceforge.model_server.seeded_choice import SeededChoices
 
 NANOSECONDS_PER_TOKEN = 20_000_000
+
+
+def error_body(error: BadRequest) -> dict[str, Any]:
+    """An error as Ollama writes it."""
+    return {"error": str(error)}
 
 
 def chat(request: ApiRequest) -> ApiReply:
     """`POST /api/chat`."""
     body = request.body
+    refuse_options(body, OLLAMA_CHAT)
     tools = [
         OfferedTool(tool["function"]["name"], tool["function"].get("parameters") or {})
         for tool in body.get("tools") or []
@@ -36,29 +52,43 @@ def chat(request: ApiRequest) -> ApiReply:
     items = [item for message in body.get("messages") or [] for item in read_items(message)]
     generation = _read_request(request, items, tools)
     answer = generate_answer(generation)
-    chunks = [_message(text) for text in answer.text_chunks()]
+    thinking = _thinking(request)
+    chunks = [_message("", None, **thinking)] if thinking else []
+    chunks += [_message(text) for text in answer.text_chunks()]
     if answer.tool_call:
         chunks.append(_message("", answer.tool_call))
-    message = _message(answer.text, answer.tool_call)
+    message = _message(answer.text, answer.tool_call, **thinking)
     return _reply(request, answer, chunks, message, _message(""))
 
 
-def _message(text: str, call: GeneratedToolCall | None = None) -> dict[str, Any]:
+def _message(text: str, call: GeneratedToolCall | None = None, **thinking: str) -> dict[str, Any]:
     calls = {"tool_calls": [{"function": {"name": call.name, "arguments": call.arguments}}]} if call else {}
-    return {"message": {"role": "assistant", "content": text, **calls}}
+    return {"message": {"role": "assistant", "content": text, **thinking, **calls}}
 
 
 def generate(request: ApiRequest) -> ApiReply:
     """`POST /api/generate`."""
     body = request.body
+    refuse_options(body, OLLAMA_GENERATE)
     prompts = [
         PromptItem("system", body.get("system") or ""),
         PromptItem("user", body.get("prompt") or ""),
     ]
     generation = _read_request(request, prompts, [])
     answer = generate_answer(generation)
-    chunks: list[dict[str, Any]] = [{"response": text} for text in answer.text_chunks()]
-    return _reply(request, answer, chunks, {"response": answer.text}, {"response": ""})
+    thinking = _thinking(request)
+    chunks: list[dict[str, Any]] = [{"response": "", name: text} for name, text in thinking.items()]
+    chunks += [{"response": text} for text in answer.text_chunks()]
+    return _reply(request, answer, chunks, {"response": answer.text, **thinking}, {"response": ""})
+
+
+def _thinking(request: ApiRequest) -> dict[str, str]:
+    """What the model thinks before it answers, where `think` is on: a truth value, or how much."""
+    if not request.body.get("think"):
+        return {}
+    if request.body["think"] is not True:
+        read_choice(request.body["think"], "think", ("high", "medium", "low", "max"))
+    return {"thinking": SeededChoices(f"{request.digest}/thinking").choose(OPENINGS)}
 
 
 def embed(request: ApiRequest) -> ApiReply:
@@ -74,12 +104,16 @@ def embed(request: ApiRequest) -> ApiReply:
 def _read_request(request: ApiRequest, items: list[PromptItem], tools: list[OfferedTool]) -> GenerationRequest:
     body = request.body
     answer_format = body.get("format")
+    if isinstance(answer_format, str):
+        read_choice(answer_format, "format", ("", "json"))
     schema = answer_format if isinstance(answer_format, dict) else {} if answer_format == "json" else None
-    tokens_max = (body.get("options") or {}).get("num_predict")
+    options = body.get("options") or {}
+    tokens_max = options.get("num_predict")
     tokens_max = tokens_max if tokens_max and tokens_max > 0 else None
     return GenerationRequest(
-        request.digest, len(request.canonical), str(body.get("model", "")), items, tools, "auto", schema, tokens_max
-    )
+        request.digest, len(request.canonical), str(body.get("model", "")), items, tools, "auto", schema, tokens_max,
+        read_stops(options.get("stop"), "options.stop"),
+    )  # fmt: skip
 
 
 def _reply(

@@ -19,10 +19,20 @@ from traceforge.model_server.provider_io import (
     CREATED,
     ApiReply,
     ApiRequest,
+    BadRequest,
     content_text,
     embedding_vector,
     event_stream_reply,
     json_reply,
+)
+from traceforge.model_server.request_options import (
+    CHAT,
+    COMPLETIONS,
+    check_tool_names,
+    read_choice,
+    read_count,
+    read_stops,
+    refuse_options,
 )
 
 DONE_EVENT = "data: [DONE]\n\n"
@@ -31,24 +41,33 @@ FINGERPRINT = "fp_0b5e55ed10"  # Names the runtime, which is always the same.
 FINISH = {FinishReason.STOP: "stop", FinishReason.LENGTH: "length", FinishReason.TOOL: "tool_calls"}
 
 
+def error_body(error: BadRequest) -> dict[str, Any]:
+    """An error as OpenAI writes it."""
+    code = "not_found" if error.status == 404 else None
+    return {"error": {"message": str(error), "type": "invalid_request_error", "param": error.param, "code": code}}
+
+
 def chat(request: ApiRequest) -> ApiReply:
     """`POST /v1/chat/completions`."""
     body = request.body
+    refuse_options(body, CHAT)
+    check_stream_options(body)
+    if body.get("modalities") and body["modalities"] != ["text"]:
+        raise BadRequest('`modalities` must be ["text"]: this server has no sound.', param="modalities")
+    offered = [_read_tool(tool) for tool in body.get("tools") or []]
+    choice, tools = read_tool_choice(body.get("tool_choice"), offered)
     generation = GenerationRequest(
         request.digest,
         len(request.canonical),
         str(body.get("model", "")),
         [item for message in body.get("messages") or [] for item in read_items(message)],
-        [
-            OfferedTool(tool["function"]["name"], tool["function"].get("parameters") or {})
-            for tool in body.get("tools") or []
-            if tool.get("type", "function") == "function"
-        ],
-        tool_choice(body.get("tool_choice")),
-        answer_schema(body.get("response_format")),
-        body.get("max_completion_tokens") or body.get("max_tokens"),
+        tools,
+        choice,
+        answer_schema(body.get("response_format"), "response_format"),
+        read_count(body.get("max_completion_tokens") or body.get("max_tokens"), "max_completion_tokens", None),
+        read_stops(body.get("stop")),
     )
-    answers = [generate_answer(generation, number) for number in range(body.get("n") or 1)]
+    answers = [generate_answer(generation, number) for number in range(read_count(body.get("n"), "n", 1, 128) or 1)]
     if body.get("stream"):
         return event_stream_reply(_chat_chunks(generation, answers, body), end=DONE_EVENT)
     choices = [
@@ -59,16 +78,44 @@ def chat(request: ApiRequest) -> ApiReply:
     return json_reply({**head, "choices": choices, "usage": _usage(answers)})
 
 
-def tool_choice(value: Any) -> str:
-    """What a `tool_choice` demands, in the words of `GenerationRequest`."""
-    if isinstance(value, dict):
-        return str((value.get("function") or value).get("name") or "auto")
-    return {None: "auto", "required": "any"}.get(value, str(value))
+def check_stream_options(body: dict[str, Any]) -> None:
+    if body.get("stream_options") and not body.get("stream"):
+        raise BadRequest("`stream_options` is only allowed when `stream` is true.", param="stream_options")
 
 
-def answer_schema(response_format: Any) -> dict[str, Any] | None:
+def _read_tool(tool: dict[str, Any]) -> OfferedTool:
+    if tool.get("type", "function") != "function":
+        raise BadRequest(f"Tools of type {tool.get('type')!r} are not supported by this server.", param="tools")
+    return OfferedTool(tool["function"]["name"], tool["function"].get("parameters") or {})
+
+
+def read_tool_choice(value: Any, offered: list[OfferedTool]) -> tuple[str, list[OfferedTool]]:
+    """What a `tool_choice` demands, in the words of `GenerationRequest`, and the tools that it allows."""
+    if value is None:
+        return "auto", offered
+    if not offered and value not in ("none", "auto"):
+        raise BadRequest("`tool_choice` is only allowed when `tools` are specified.", param="tool_choice")
+    if isinstance(value, str):
+        read_choice(value, "tool_choice", ("none", "auto", "required"))
+        return ("any" if value == "required" else value), offered
+    kind = read_choice(value.get("type"), "tool_choice.type", ("function", "allowed_tools"))
+    if kind == "function":
+        mode, names = "required", [str((value.get("function") or value).get("name"))]
+    else:
+        allowed = value.get("allowed_tools") or value
+        mode = read_choice(allowed.get("mode"), "tool_choice.mode", ("auto", "required"))
+        named = [tool for tool in allowed.get("tools") or [] if tool.get("type") == "function"]
+        names = [str((tool.get("function") or tool).get("name")) for tool in named]
+    check_tool_names(names, [tool.name for tool in offered], "tool_choice")
+    return ("any" if mode == "required" else "auto"), [tool for tool in offered if tool.name in names]
+
+
+def answer_schema(response_format: Any, name: str) -> dict[str, Any] | None:
     """The schema of a `response_format`; an empty one allows any JSON."""
-    if not response_format or response_format.get("type") not in ("json_object", "json_schema"):
+    if not response_format:
+        return None
+    kind = read_choice(response_format.get("type"), f"{name}.type", ("text", "json_object", "json_schema"))
+    if kind == "text":
         return None
     return (response_format.get("json_schema") or response_format).get("schema") or {}
 
@@ -146,13 +193,18 @@ def _deltas(answer: GeneratedAnswer) -> Iterator[tuple[dict[str, Any], str | Non
 def completions(request: ApiRequest) -> ApiReply:
     """`POST /v1/completions`: one prompt or several."""
     body = request.body
+    refuse_options(body, COMPLETIONS)
+    check_stream_options(body)
     prompts = body.get("prompt") or ""
     prompts = prompts if isinstance(prompts, list) and prompts and isinstance(prompts[0], (str, list)) else [prompts]
-    size, model, tokens_max = len(request.canonical), str(body.get("model", "")), body.get("max_tokens") or 16
+    size, model = len(request.canonical), str(body.get("model", ""))
+    tokens_max, stops = read_count(body.get("max_tokens"), "max_tokens", 16), read_stops(body.get("stop"))
     generations = [
-        GenerationRequest(request.digest, size, model, [PromptItem("user", str(prompt))], tokens_max=tokens_max)
+        GenerationRequest(
+            request.digest, size, model, [PromptItem("user", str(prompt))], tokens_max=tokens_max, stops=stops
+        )
         for prompt in prompts
-        for _ in range(body.get("n") or 1)
+        for _ in range(read_count(body.get("n"), "n", 1, 128) or 1)
     ]
     answers = [generate_answer(generation, number) for number, generation in enumerate(generations)]
     head, usage = _head(generations[0], answers[0], "text_completion"), _usage(answers)
@@ -179,7 +231,9 @@ def embeddings(request: ApiRequest) -> ApiReply:
     body = request.body
     texts = body.get("input") or ""
     texts = texts if isinstance(texts, list) and texts and isinstance(texts[0], (str, list)) else [texts]
-    vectors = [embedding_vector(request, text, body.get("dimensions") or DIMENSIONS) for text in texts]
+    read_choice(body.get("encoding_format") or "float", "encoding_format", ("float", "base64"))
+    dimensions = read_count(body.get("dimensions"), "dimensions", DIMENSIONS) or DIMENSIONS
+    vectors = [embedding_vector(request, text, dimensions) for text in texts]
     values: list[Any] = list(vectors)
     if body.get("encoding_format") == "base64":
         values = [base64.b64encode(struct.pack(f"<{len(vector)}f", *vector)).decode() for vector in vectors]

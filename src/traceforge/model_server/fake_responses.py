@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Literal
 
-from traceforge.model_server.fake_openai import answer_schema, tool_choice
+from traceforge.model_server.fake_openai import answer_schema, read_tool_choice
 from traceforge.model_server.generated_answer import (
     FinishReason,
     GeneratedAnswer,
@@ -18,11 +18,16 @@ from traceforge.model_server.provider_io import (
     CREATED,
     ApiReply,
     ApiRequest,
+    BadRequest,
     content_text,
     event_stream_reply,
     json_reply,
 )
+from traceforge.model_server.request_options import RESPONSES, read_count, refuse_options
 
+LOGPROBS = (
+    "message.output_text.logprobs"  # What else can be included belongs to tools and reasoning, which are absent.
+)
 Event = dict[str, Any]
 ROLES: dict[str, Literal["user", "assistant"]] = {"user": "user", "assistant": "assistant"}
 
@@ -30,19 +35,19 @@ ROLES: dict[str, Literal["user", "assistant"]] = {"user": "user", "assistant": "
 def responses(request: ApiRequest) -> ApiReply:
     """`POST /v1/responses`."""
     body = request.body
+    refuse_options(body, RESPONSES)
+    if LOGPROBS in (body.get("include") or []):
+        raise BadRequest(f"`include`: {LOGPROBS} is not supported by this server.", param="include")
+    choice, tools = read_tool_choice(body.get("tool_choice"), list(_read_tools(body.get("tools") or [])))
     generation = GenerationRequest(
         request.digest,
         len(request.canonical),
         str(body.get("model", "")),
         list(_read_items(body)),
-        [
-            OfferedTool(tool["name"], tool.get("parameters") or {})
-            for tool in body.get("tools") or []
-            if tool.get("name")
-        ],
-        tool_choice(body.get("tool_choice")),
-        answer_schema((body.get("text") or {}).get("format")),
-        body.get("max_output_tokens"),
+        tools,
+        choice,
+        answer_schema((body.get("text") or {}).get("format"), "text.format"),
+        read_count(body.get("max_output_tokens"), "max_output_tokens", None),
     )
     answer = generate_answer(generation)
     response = _response(body, generation, answer)
@@ -50,6 +55,15 @@ def responses(request: ApiRequest) -> ApiReply:
         return json_reply(response)
     numbered = ({**event, "sequence_number": number} for number, event in enumerate(_events(response, answer)))
     return event_stream_reply(numbered, named=True)
+
+
+def _read_tools(tools: list[dict[str, Any]]) -> Iterator[OfferedTool]:
+    """The functions. A model may leave a hosted tool alone, as this one does; a custom tool takes no JSON."""
+    for tool in tools:
+        if tool.get("type") == "custom":
+            raise BadRequest("Tools of type 'custom' are not supported by this server.", param="tools")
+        if tool.get("type", "function") == "function":
+            yield OfferedTool(tool["name"], tool.get("parameters") or {})
 
 
 def _read_items(body: dict[str, Any]) -> Iterator[PromptItem]:
@@ -73,11 +87,12 @@ def _response(body: dict[str, Any], generation: GenerationRequest, answer: Gener
         "status": "incomplete" if cut_short else "completed", "output": [_item(answer)],
         "incomplete_details": {"reason": "max_output_tokens"} if cut_short else None,
         "error": None, "instructions": body.get("instructions"), "metadata": body.get("metadata") or {},
-        "max_output_tokens": body.get("max_output_tokens"), "parallel_tool_calls": True,
+        "max_output_tokens": body.get("max_output_tokens"),
+        "parallel_tool_calls": body.get("parallel_tool_calls", True),
         "previous_response_id": body.get("previous_response_id"), "temperature": body.get("temperature", 1.0),
         "top_p": body.get("top_p", 1.0), "tool_choice": body.get("tool_choice") or "auto",
         "tools": body.get("tools") or [], "text": body.get("text") or {"format": {"type": "text"}},
-        "truncation": "disabled", "usage": {
+        "truncation": body.get("truncation") or "disabled", "usage": {
             "input_tokens": answer.tokens_in, "input_tokens_details": {"cached_tokens": 0},
             "output_tokens": answer.tokens_out, "output_tokens_details": {"reasoning_tokens": 0},
             "total_tokens": answer.tokens_in + answer.tokens_out,

@@ -76,9 +76,11 @@ class GenerationRequest:
     model: str
     items: list[PromptItem]
     tools: list[OfferedTool] = field(default_factory=list)
-    tool_choice: str = "auto"  # Or "none", "any", or the name of a tool.
+    tool_choice: str = "auto"  # Or "none", or "any": a tool of `tools` must be called.
     schema: dict[str, Any] | None = None  # The answer must be JSON of this schema; empty: any JSON object.
     tokens_max: int | None = None
+    stops: list[str] = field(default_factory=list)  # The answer ends before the first of these texts.
+    is_plain_value: bool = False  # The answer is the text of the schema's value, not its JSON.
 
 
 class FinishReason(Enum):
@@ -110,6 +112,7 @@ class GeneratedAnswer:
     finish_reason: FinishReason
     tokens_in: int
     tokens_out: int
+    stop_sequence: str | None = None  # The text before which it ends, where there was one.
 
     def make_id(self, prefix: str, length: int = 24) -> str:
         """An id such as providers make."""
@@ -145,23 +148,31 @@ def generate_answer(request: GenerationRequest, number: int = 0) -> GeneratedAns
         text = f"{opening} {subject} would look first."
         tokens_out = 8 + len(call.arguments_json) // CHARACTERS_PER_TOKEN
         return GeneratedAnswer(digest, text, call, FinishReason.TOOL, tokens_in, tokens_out)
-    words = split_words(_answer_text(request, choices), 1)
+    whole = _answer_text(request, choices)
+    text, stop = cut_at_stop(whole, request.stops)
+    words = split_words(text, 1)
     used = words if request.tokens_max is None else words[: request.tokens_max]
-    reason = FinishReason.STOP if len(used) == len(words) else FinishReason.LENGTH
-    return GeneratedAnswer(digest, "".join(used), None, reason, tokens_in, len(used))
+    if len(used) < len(words):
+        return GeneratedAnswer(digest, "".join(used), None, FinishReason.LENGTH, tokens_in, len(used))
+    return GeneratedAnswer(digest, "".join(used), None, FinishReason.STOP, tokens_in, len(used), stop)
+
+
+def cut_at_stop(text: str, stops: list[str]) -> tuple[str, str | None]:
+    """The text before the first of some texts, and which that was."""
+    places = {stop: text.find(stop) for stop in stops if stop in text}
+    first = min(places, key=lambda stop: places[stop], default=None)
+    return (text, None) if first is None else (text[: places[first]], first)
 
 
 def choose_tool(request: GenerationRequest) -> OfferedTool | None:
     """The tool to call now, or None.
 
-    It is the tool that the choice demands; otherwise the first that was not called yet and shares a word of its name
-    with the question; otherwise, while none was called, the first.
+    It is the first that was not called yet and shares a word of its name with the question; otherwise, while none was
+    called or one must be, the first.
     """
     called = [item.text for item in _last_turn(request) if item.kind == "call"]
     if request.tool_choice == "none" or not request.tools:
         return None
-    if request.tool_choice not in ("auto", "any"):
-        return next((tool for tool in request.tools if tool.name == request.tool_choice), None)
     question = set(re.findall(r"[a-z]+", _question(request).lower()))
     matches = [tool for tool in request.tools if question & set(re.findall(r"[a-z]{4,}", tool.name.lower()))]
     uncalled = [tool for tool in matches if tool.name not in called]
@@ -187,6 +198,8 @@ def _conversation_text(request: GenerationRequest) -> str:
 def _answer_text(request: GenerationRequest, choices: SeededChoices) -> str:
     if request.schema:
         value = make_schema_value(request.schema, choices, _conversation_text(request))
+        if request.is_plain_value:
+            return str(value)
         return json.dumps(value, ensure_ascii=False)
     prose = " ".join(_sentences(request, choices))
     return prose if request.schema is None else json.dumps({"answer": prose}, ensure_ascii=False)

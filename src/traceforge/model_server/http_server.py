@@ -16,32 +16,24 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 from traceforge.model_server import fake_anthropic, fake_gemini, fake_ollama, fake_openai, fake_responses
-from traceforge.model_server.provider_io import ApiReply, ApiRequest
+from traceforge.model_server.provider_io import ApiReply, ApiRequest, BadRequest
 from traceforge.terminal import print_text
 
 # By the end of the path, because base URLs have different beginnings.
-ROUTES: list[tuple[str, Callable[[ApiRequest], ApiReply]]] = [
-    (r"/chat/completions", fake_openai.chat),
-    (r"/responses", fake_responses.responses),
-    (r"/completions", fake_openai.completions),
-    (r"/embeddings", fake_openai.embeddings),
-    (r"/messages", fake_anthropic.messages),
-    (r"/models/[^/:]+:generateContent", fake_gemini.generate),
-    (r"/models/[^/:]+:streamGenerateContent", fake_gemini.stream),
-    (r"/models/[^/:]+:embedContent", fake_gemini.embed),
-    (r"/models/[^/:]+:batchEmbedContents", fake_gemini.embed_batch),
-    (r"/api/chat", fake_ollama.chat),
-    (r"/api/generate", fake_ollama.generate),
-    (r"/api/embed", fake_ollama.embed),
+ROUTES: list[tuple[str, Callable[[ApiRequest], ApiReply], Callable[[BadRequest], Any]]] = [
+    (r"/chat/completions", fake_openai.chat, fake_openai.error_body),
+    (r"/responses", fake_responses.responses, fake_openai.error_body),
+    (r"/completions", fake_openai.completions, fake_openai.error_body),
+    (r"/embeddings", fake_openai.embeddings, fake_openai.error_body),
+    (r"/messages", fake_anthropic.messages, fake_anthropic.error_body),
+    (r"/models/[^/:]+:generateContent", fake_gemini.generate, fake_gemini.error_body),
+    (r"/models/[^/:]+:streamGenerateContent", fake_gemini.stream, fake_gemini.error_body),
+    (r"/models/[^/:]+:embedContent", fake_gemini.embed, fake_gemini.error_body),
+    (r"/models/[^/:]+:batchEmbedContents", fake_gemini.embed_batch, fake_gemini.error_body),
+    (r"/api/chat", fake_ollama.chat, fake_ollama.error_body),
+    (r"/api/generate", fake_ollama.generate, fake_ollama.error_body),
+    (r"/api/embed", fake_ollama.embed, fake_ollama.error_body),
 ]
-
-
-class BadRequest(Exception):
-    """A request that a provider would refuse."""
-
-    def __init__(self, message: str, status: int = 400) -> None:
-        super().__init__(message)
-        self.status = status
 
 
 class ModelServer(ThreadingHTTPServer):
@@ -67,7 +59,7 @@ class ModelServer(ThreadingHTTPServer):
         Raises:
             BadRequest: the path is unknown, or the body does not fit it.
         """
-        route = next((handler for end, handler in ROUTES if re.search(f"{end}/?$", path)), None)
+        route = next((handler for end, handler, _ in ROUTES if re.search(f"{end}/?$", path)), None)
         if route is None:
             raise BadRequest(f"there is nothing at {path}", 404)
         try:
@@ -95,7 +87,7 @@ class _Handler(BaseHTTPRequestHandler):
         try:
             reply = self.server.reply(path, query, self._read())
         except BadRequest as error:
-            reply = _error_reply(error)
+            reply = _error_reply(error, path)
         self._write(reply)
 
     def do_GET(self) -> None:
@@ -149,15 +141,20 @@ def _number(text: str) -> int | float:
     return int(value) if value.is_integer() else value
 
 
-def _error_reply(error: BadRequest) -> ApiReply:
-    """An error from which every SDK can read the message."""
+def _error_reply(error: BadRequest, path: str = "") -> ApiReply:
+    """The error in the shape of the provider that the path belongs to; elsewhere, one that every SDK can read."""
+    write = next((write for end, _, write in ROUTES if re.search(f"{end}/?$", path)), _common_error_body)
+    return ApiReply([json.dumps(write(error)).encode()], status=error.status)
+
+
+def _common_error_body(error: BadRequest) -> dict[str, Any]:
     body = {
         "type": "invalid_request_error",
         "message": str(error),
         "code": error.status,
         "status": "INVALID_ARGUMENT",
     }
-    return ApiReply([json.dumps({"type": "error", "error": body}).encode()], status=error.status)
+    return {"type": "error", "error": body}
 
 
 @contextmanager

@@ -15,6 +15,15 @@ CREATED = 1767225600  # 2026-01-01, the time of every answer, so that it is the 
 CREATED_TEXT = "2026-01-01T00:00:00Z"
 
 
+class BadRequest(Exception):
+    """A request that a provider would refuse; `param` is the option that is wrong, where it is one."""
+
+    def __init__(self, message: str, status: int = 400, param: str | None = None) -> None:
+        super().__init__(message)
+        self.status = status
+        self.param = param
+
+
 class ApiRequest(NamedTuple):
     """A model call: its path, query and JSON body, and the server's salt."""
 
