@@ -54,7 +54,7 @@ def serve(connection: socket.socket) -> None:
     first = receive_frame(connection)
     if first is None:
         return
-    writer = TraceWriter(decode_msgpack(first, RecorderSettings))
+    writer = TraceWriter(decode_msgpack(first, RecorderSettings), keeps_index=True)
     writer.prune()
     _RecorderProcess(connection, writer).run()
 

@@ -51,6 +51,14 @@ class RecordingCounts(Struct):
         """How many were taken and are not kept yet."""
         return max(0, self.accepted - self.lost - self.recorded - self.failures)
 
+    @property
+    def in_spool(self) -> int:
+        """How many are recorded and not files yet."""
+        return max(0, self.recorded - self.drained)
+
     def by_result(self) -> dict[str, int]:
-        """How many ended how; together they are all that were taken."""
-        return {"recorded": self.recorded, "lost": self.lost, "failed": self.failures, "waiting": self.waiting}
+        """How many ended how; together they are all that were taken. Those `in_spool` are recorded, too."""
+        return {
+            "recorded": self.recorded, "lost": self.lost, "failed": self.failures, "waiting": self.waiting,
+            "in_spool": self.in_spool,
+        }  # fmt: skip

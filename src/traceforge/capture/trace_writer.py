@@ -10,6 +10,7 @@ import os
 import time
 from collections import Counter
 from collections.abc import Callable
+from contextlib import closing
 
 from msgspec import Struct
 
@@ -20,7 +21,7 @@ from traceforge.exchange import Exchange
 from traceforge.match_key import find_match_key
 from traceforge.redact.redactor import Redactor
 from traceforge.traces.spool import SpoolWriter
-from traceforge.traces.spool_drain import DrainResult, drain_spool
+from traceforge.traces.spool_drain import DrainedSegment, DrainResult, drain_spool
 from traceforge.traces.trace_composer import TraceComposer
 
 SEGMENT_SECONDS_MAX = 2.0  # The age at which a segment is turned into files.
@@ -61,10 +62,15 @@ class RecorderSettings(Struct, frozen=True):
 
 
 class TraceWriter:
-    """Redacts exchanges and appends them to the spool. Used by one thread."""
+    """Redacts exchanges and appends them to the spool. Used by one thread.
 
-    def __init__(self, settings: RecorderSettings) -> None:
+    With `keeps_index`, traces that become files are added to the index at once, so that the first command afterwards
+    need not read them.
+    """
+
+    def __init__(self, settings: RecorderSettings, *, keeps_index: bool = False) -> None:
         self._settings = settings
+        self._keeps_index = keeps_index
         self._composer = TraceComposer(settings.redactor(), settings.match_key)
         self._writer = SpoolWriter(settings.traces_dir, durable=settings.durable)
         self._failed: Counter[str] = Counter()
@@ -116,10 +122,28 @@ class TraceWriter:
     def drain_spool(self, seconds: float) -> DrainResult:
         """Turn finished segments, and those of dead processes, into files."""
         drained: list[DrainResult] = []
-        self._try_on_disk(lambda: drained.append(drain_spool(self._settings.traces_dir, seconds=seconds)))
+        self._try_on_disk(
+            lambda: drained.append(
+                drain_spool(self._settings.traces_dir, seconds=seconds, on_drained=self._index_segment)
+            )
+        )
         result = drained[0] if drained else DrainResult()
         self.drained += result.traces
         return result
+
+    def _index_segment(self, segment: DrainedSegment) -> None:
+        """Where the index cannot be written, the next command reads the files."""
+        if not self._keeps_index:
+            return
+        from traceforge.traces.index_update import index_drained_segment  # deferred: 25 ms, for SQLite
+        from traceforge.traces.trace_index import BROKEN_INDEX_ERRORS, TraceIndex
+
+        try:
+            index = TraceIndex(self._settings.traces_dir)  # Opened each time: a connection must not cross a fork.
+            with closing(index):
+                index_drained_segment(index, segment)
+        except (OSError, *BROKEN_INDEX_ERRORS):
+            pass
 
     def prune(self) -> None:
         """Remove what is too old, at most once a day."""

@@ -231,6 +231,7 @@ def _print_summary(counted: Mapping[str, int]) -> None:
     ]
     names = {"header_problems": "unusable headers", "refused": "refused", "unseen": "not recordable",
              "cut_at_stop": "cut off at the stop", "waiting": "still being recorded",
+             "in_spool": "in the spool, of which the next command makes files",
              "restarted": "workers restarted"}  # fmt: skip
     parts += [f"{counted[name]} {label}" for name, label in names.items() if counted.get(name)]
     print_text(f"stopped: {', '.join(parts)}", err=True)

@@ -83,6 +83,9 @@ def store_notes(store: TraceStore) -> Iterator[str]:
         yield torn_note(store.drain_result.torn)
     for path in store.drain_result.damaged:
         yield f"{one_line(os.path.relpath(path))} holds traces that cannot be read; the others were kept"
+    if store.drain_result.late:
+        segments = count(store.drain_result.late, "segment")
+        yield f"{segments} of the spool could not be turned into files yet; the traces are listed all the same"
     unread = store.unreadable_files() if os.path.isdir(store.folder) else {}
     if unread:
         yield unread_note(len(unread), one_line(os.path.relpath(store.folder)))

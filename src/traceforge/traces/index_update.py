@@ -20,6 +20,7 @@ from traceforge.errors import CannotRead, InvalidFile, NotJSON, TraceForgeError
 from traceforge.files import read_file
 from traceforge.traces import spool, trace_archive
 from traceforge.traces.spool import SpoolSegment
+from traceforge.traces.spool_drain import DrainedSegment
 from traceforge.traces.trace_format import Trace, check_file_name, read_trace, write_parsed_trace
 from traceforge.traces.trace_index import TraceIndex, TraceLocation, TraceRow
 from traceforge.traces.trace_migration import migrate_trace, needs_migration
@@ -39,6 +40,13 @@ def update_index(index: TraceIndex, traces_dir: str, progress: Progress) -> None
     missing |= _index_files(index, traces_dir, progress)
     _index_archives(index, traces_dir, missing)
     _remove_missing(index, traces_dir, missing)
+
+
+def index_drained_segment(index: TraceIndex, segment: DrainedSegment) -> None:
+    """Add the traces of a segment that became files, without reading the files."""
+    with index.transaction():
+        index.add_rows(TraceRow(summary, TraceLocation("", inode & INODE_MAX)) for summary, inode in segment.files)
+        index.delete_stamp(segment.container)
 
 
 def read_any_version(data: bytes) -> tuple[Trace, bool]:

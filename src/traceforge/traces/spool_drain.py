@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Callable
 from contextlib import suppress
 from typing import NamedTuple
 
@@ -20,10 +21,24 @@ from traceforge.traces import chunk_file
 from traceforge.traces.file_lock import lock_file
 from traceforge.traces.folder_lock import lock_traces_folder
 from traceforge.traces.spool import SEGMENT_SUFFIX, SPOOL_FOLDER, SpoolSegment, find_segments, read_segment
+from traceforge.traces.trace_summary import TraceSummary
 
 DAMAGED_SUFFIX = ".damaged"  # Appended to the name of a segment with unreadable frames, which is not read again.
 
 LEFTOVER_AGE_S = 60.0  # A younger file may be a segment that its writer is about to lock.
+
+
+class DrainedSegment(NamedTuple):
+    """A segment whose traces are files now: for an index, which need not read them again."""
+
+    container: str  # its name, relative to the traces folder
+    files: list[tuple[TraceSummary, int]]  # each trace, and the inode of its file
+
+
+OnDrained = Callable[[DrainedSegment], None]  # called before the segment is removed; must not raise
+
+
+def _ignore_segment(segment: DrainedSegment) -> None: ...
 
 
 class DrainResult(NamedTuple):
@@ -33,15 +48,22 @@ class DrainResult(NamedTuple):
     torn: int = 0  # segments whose last frame was cut off by a crash
     damaged: tuple[str, ...] = ()  # segments with unreadable frames; they are kept
     remaining: int = 0  # segments that were not drained: their owner is alive, or time was up
+    late: int = 0  # of those: time was up
 
     def combined_with(self, other: DrainResult) -> DrainResult:
         damaged = self.damaged + other.damaged
         return DrainResult(
-            self.traces + other.traces, self.torn + other.torn, damaged, self.remaining + other.remaining
+            self.traces + other.traces,
+            self.torn + other.torn,
+            damaged,
+            self.remaining + other.remaining,
+            self.late + other.late,
         )
 
 
-def drain_spool(traces_dir: str, *, seconds: float = float("inf")) -> DrainResult:
+def drain_spool(
+    traces_dir: str, *, seconds: float = float("inf"), on_drained: OnDrained = _ignore_segment
+) -> DrainResult:
     """Turn segments without an owner into files, for at most so many seconds.
 
     Raises:
@@ -52,22 +74,30 @@ def drain_spool(traces_dir: str, *, seconds: float = float("inf")) -> DrainResul
     result = DrainResult()
     if segments:
         with lock_traces_folder(traces_dir, seconds=seconds) as is_locked:
-            result = drain_locked_spool(traces_dir, deadline) if is_locked else DrainResult(remaining=len(segments))
+            result = (
+                drain_locked_spool(traces_dir, deadline, on_drained)
+                if is_locked
+                else DrainResult(remaining=len(segments))
+            )
     _remove_leftovers(os.path.join(traces_dir, SPOOL_FOLDER))
     return result
 
 
-def drain_locked_spool(traces_dir: str, deadline: float = float("inf")) -> DrainResult:
+def drain_locked_spool(
+    traces_dir: str, deadline: float = float("inf"), on_drained: OnDrained = _ignore_segment
+) -> DrainResult:
     """As `drain_spool`, for a caller that holds the lock of the traces folder."""
     result = DrainResult()
     for path in find_segments(traces_dir):
         result = result.combined_with(
-            _drain_segment(traces_dir, path) if time.monotonic() < deadline else DrainResult(remaining=1)
+            _drain_segment(traces_dir, path, on_drained)
+            if time.monotonic() < deadline
+            else DrainResult(remaining=1, late=1)
         )
     return result
 
 
-def _drain_segment(traces_dir: str, path: str) -> DrainResult:
+def _drain_segment(traces_dir: str, path: str, on_drained: OnDrained) -> DrainResult:
     try:
         descriptor = os.open(path, os.O_RDWR)
     except FileNotFoundError:
@@ -80,21 +110,23 @@ def _drain_segment(traces_dir: str, path: str) -> DrainResult:
         if not lock_file(descriptor):
             return DrainResult(remaining=1)
         segment = read_segment(path)
-        return DrainResult() if segment is None else _write_files(traces_dir, path, segment)
+        return DrainResult() if segment is None else _write_files(traces_dir, path, segment, on_drained)
     finally:
         os.close(descriptor)
 
 
-def _write_files(traces_dir: str, path: str, segment: SpoolSegment) -> DrainResult:
+def _write_files(traces_dir: str, path: str, segment: SpoolSegment, on_drained: OnDrained) -> DrainResult:
+    drained = DrainedSegment(f"{SPOOL_FOLDER}/{os.path.basename(path)}", [])
     try:
         with _DrainFolder(traces_dir, os.path.basename(path)) as folder:
             for frame in segment.frames:
                 if frame.chunks:  # First, so that no reader finds a trace without its chunks.
                     folder.make_folder(chunk_file.CHUNKS_FOLDER)
                     folder.write_file(chunk_file.chunk_file_name(frame.summary.id), frame.chunks)
-                folder.write_file(frame.summary.file_name, frame.trace)
+                drained.files.append((frame.summary, folder.write_file(frame.summary.file_name, frame.trace)))
         if segment.frames:
             sync_file_system(traces_dir)
+            on_drained(drained)
         if segment.damaged_bytes:
             os.rename(path, path + DAMAGED_SUFFIX)
         else:
@@ -129,8 +161,8 @@ class _DrainFolder:
     def make_folder(self, name: str) -> None:
         make_private_folder(os.path.join(self._path, name))
 
-    def write_file(self, name: str, data: bytes) -> None:
-        """Write a file completely or not at all; `name` may include a folder."""
+    def write_file(self, name: str, data: bytes) -> int:
+        """Write a file completely or not at all, and return its inode; `name` may include a folder."""
         folder, slash, _ = name.rpartition("/")
         temporary = folder + slash + self._temporary
         dir_fd = self._descriptor
@@ -141,12 +173,14 @@ class _DrainFolder:
             written = os.write(descriptor, data)
             while written < len(data):
                 written += os.write(descriptor, data[written:])
+            inode = os.fstat(descriptor).st_ino
         except OSError:
             os.unlink(temporary, dir_fd=dir_fd)
             raise
         finally:
             os.close(descriptor)
         os.replace(temporary, name, src_dir_fd=dir_fd, dst_dir_fd=dir_fd)
+        return inode
 
 
 _WRITE_FLAGS = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_BINARY", 0)

@@ -18,9 +18,9 @@ from traceforge.exchange import Chunk
 from traceforge.files import read_file, sync_file_system, write_atomic
 from traceforge.traces import chunk_file, spool, trace_archive, trace_index
 from traceforge.traces.folder_lock import lock_traces_folder
-from traceforge.traces.index_update import Progress, read_any_version, update_index
+from traceforge.traces.index_update import Progress, index_drained_segment, read_any_version, update_index
 from traceforge.traces.search_text import trace_text
-from traceforge.traces.spool_drain import DrainResult, drain_spool
+from traceforge.traces.spool_drain import DrainedSegment, DrainResult, drain_spool
 from traceforge.traces.trace_format import Trace, check_trace, write_trace
 from traceforge.traces.trace_index import SearchHit, TraceFilter, TraceIndex, TraceLocation, TraceRow, TraceSession
 from traceforge.traces.trace_migration import MigrationResult, migrate_trace, needs_migration
@@ -60,8 +60,12 @@ class TraceStore:
         if not os.path.isdir(self.folder):
             return
         with suppress(CannotWrite):  # Readers read segments, too: a full disk does not prevent reading.
-            self.drain_result = self.drain_result.combined_with(drain_spool(self.folder, seconds=DRAIN_SECONDS))
+            result = drain_spool(self.folder, seconds=DRAIN_SECONDS, on_drained=self._index_segment)
+            self.drain_result = self.drain_result.combined_with(result)
         self._with_index(lambda index: update_index(index, self.folder, progress))
+
+    def _index_segment(self, segment: DrainedSegment) -> None:
+        self._with_index(lambda index: index_drained_segment(index, segment))
 
     def reindex(self, progress: Progress = ignore_progress) -> int:
         """Rebuild the index with all texts; return the number of traces."""

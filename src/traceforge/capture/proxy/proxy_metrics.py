@@ -54,7 +54,7 @@ class ProxyMetrics:
     def _metrics(
         self, recorder_counts: Mapping[str, int], header_problems: int
     ) -> Iterator[tuple[str, str, _Samples]]:
-        results = {name: count for name, count in recorder_counts.items() if name != "waiting"}
+        results = {name: count for name, count in recorder_counts.items() if name not in ("waiting", "in_spool")}
         waiting = recorder_counts.get("waiting", 0)
         yield "calls_total", "Calls that ended, by provider and class of status.", self._call_samples()
         yield "outcomes_total", "Calls that ended, by outcome.", _by("outcome", self.outcomes)
@@ -72,6 +72,8 @@ class ProxyMetrics:
         yield "header_problems_total", "TraceForge headers that could not be used.", _one(header_problems)
         yield "exchanges_total", "Exchanges, by what the recorder did with them.", _by("result", results)
         yield "exchanges_waiting", "Exchanges on their way to the disk.", _one(waiting)
+        in_spool = recorder_counts.get("in_spool", 0)
+        yield "traces_in_spool", "Traces that are on the disk and not files yet.", _one(in_spool)
 
     def _call_samples(self) -> _Samples:
         return [
