@@ -53,13 +53,16 @@ PEER_GOAL = 12  # times those of the fastest peer
 ADDED_GOAL = 2  # times what nginx adds to the median, at one connection
 DELAY_GOAL = 1.5  # times nginx's
 KEPT_GOAL = 5000  # traces a second, until the last is a file
+ONE_CORE_KEPT_GOAL = 2500  # the same, where proxy and recorder share a core
+CALL_CPU_GOAL_US = 250  # of proxy and recorder together, until a call is a file and in the index
+ARRANGEMENT_SECONDS = 5 if is_quick() else 20
 
 # All but the sustained load writes to memory: removing files takes longer than making them, and ext4 looks at every
 # inode that was freed in the last minutes when it makes a new file, so that one round would slow down the next.
 MEMORY = "/dev/shm" if Path("/dev/shm").is_dir() else None
 TRACEFORGE = str(Path(sys.executable).parent / "traceforge")
 FILES = 3000
-_SUMMARY = {"calls": "calls?,", "recorded": "recorded", "lost": "lost", "failed": "failures of recording",
+_SUMMARY = {"calls": "calls?,", "recorded": "recorded", "lost": "lost", "failed": "recording failures",
             "waiting": "still being recorded"}  # fmt: skip
 
 Rows = Iterator[Row | Note]
@@ -311,12 +314,46 @@ def _all_sustained(folder: Path, direct: Target) -> Rows:
     yield from _paced(_sustained(folder / "paced", direct, PACE))
     yield Note(f"{SUSTAINED_SECONDS} s of load at 16 connections, then SIGTERM; peers {PEER_SUSTAINED_SECONDS} s")
     yield from _overflow(_sustained(folder / "sustained", direct))
+    yield Note(f"{ARRANGEMENT_SECONDS} s of load at 16 connections, proxy and recorder bound to cores")
+    yield from _arrangements(folder, direct)
     for peer in PEERS:
         if peer.recorded is not None:
             try:
                 yield _peer_sustained(peer, folder / f"sustained-{peer.name}", direct)
             except NotRunning as exc:
                 yield Note(str(exc), met=False)
+
+
+def _arrangements(folder: Path, direct: Target) -> Rows:
+    """The recorder on the core of the proxy, and on the other core: how much both cost, until the last is a file."""
+    cores = sorted(os.sched_getaffinity(0))
+    if len(cores) < 2:
+        yield Note("there is only one core here", met=False)
+        return
+    for title, recorder_core in (("on the same core", cores[0]), ("on the other core", cores[1])):
+        with _ours(folder / title.replace(" ", "-"), direct) as ours:
+            _pin(ours.process, cores[0])
+            for recorder in children_of(ours.process):
+                _pin(recorder, recorder_core)
+            before, began = use_of_all(ours.process).cpu, time.monotonic()
+            load = wrk(ours, folder, 16, ARRANGEMENT_SECONDS)
+            settle(ours)
+            rate = load.calls / (time.monotonic() - began)
+            cpu_us = (use_of_all(ours.process).cpu - before) / load.calls * 1e6
+        yield Note(f"  recorder {title}: {load.rate:,.0f} calls/s, {rate:,.0f} traces/s until the last is a file")
+        result = f"{cpu_us:.0f} µs, goal {CALL_CPU_GOAL_US} µs"
+        is_cheap = cpu_us <= CALL_CPU_GOAL_US
+        yield Row(f"CPU a call, recorder {title}", cpu_us, CALL_CPU_GOAL_US, "the goal", cpu_us, result, is_cheap)
+        if recorder_core == cores[0]:
+            result = f"{rate:,.0f}/s, goal {ONE_CORE_KEPT_GOAL:,}/s"
+            is_fast = rate >= ONE_CORE_KEPT_GOAL
+            yield Row("traces/s on one core", 1 / rate, 1 / ONE_CORE_KEPT_GOAL, "the goal", rate, result, is_fast)
+
+
+def _pin(process: int, core: int) -> None:
+    """Bind every thread of a process to a core; what it starts later inherits that."""
+    for thread in os.listdir(f"/proc/{process}/task"):
+        os.sched_setaffinity(int(thread), {core})
 
 
 def _files_a_second(folder: Path) -> float:

@@ -28,8 +28,9 @@ DRAIN_SECONDS = 0.2  # How long the drainer makes files before it looks whether 
 
 
 def can_fork() -> bool:
-    """Whether there is a core for a fork, and a system that can fork."""
-    return (os.cpu_count() or 1) > 1 and hasattr(os, "fork")
+    """Whether this process may use another core for a fork, and the system can fork."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return cores > 1 and hasattr(os, "fork")
 
 
 class _Fork:

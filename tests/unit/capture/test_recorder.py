@@ -208,7 +208,7 @@ def test_a_writer_fork_at_the_end_is_counted(tmp_path: Path, monkeypatch: pytest
     """It writes half of what is left; what it had not written when it died is lost, and everything is counted."""
     monkeypatch.setattr(recorder_process, "FORK_FRAMES_MIN", 2)
     monkeypatch.setattr(recorder_forks, "REPORT_EVERY", 1)
-    monkeypatch.setattr(os, "cpu_count", lambda: 2)
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 1}, raising=False)
     folder = tmp_path / "traces"
     writer, owner = TraceWriter(RecorderSettings(str(folder))), os.getpid()
     write = writer.write
@@ -234,7 +234,7 @@ def test_a_drainer_fork_makes_files_when_the_recorder_is_behind(
     """It ends with the recorder; where it dies, files are made at the end."""
     monkeypatch.setattr(recorder_process, "BEHIND_BYTES", 0)
     monkeypatch.setattr(recorder_process, "BATCH_BYTES", 1)
-    monkeypatch.setattr(os, "cpu_count", lambda: 2)
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 1}, raising=False)
     folder = tmp_path / "traces"
     writer, owner, makers = TraceWriter(RecorderSettings(str(folder))), os.getpid(), tmp_path / "makers"
     make = writer.drain_spool
@@ -553,3 +553,13 @@ def test_traces_in_the_spool_are_counted(tmp_path: Path) -> None:
 
     assert (2, 2) == (before["recorded"], before["in_spool"])
     assert (2, 0) == (writer.counts.recorded, writer.counts.in_spool)
+
+
+@pytest.mark.skipif(not hasattr(os, "sched_getaffinity"), reason="only Linux binds a process to a core")
+@pytest.mark.parametrize("cores", [{0}, {0, 1}])
+def test_a_process_that_is_bound_to_one_core_does_not_fork(monkeypatch: pytest.MonkeyPatch, cores: set[int]) -> None:
+    """However many cores the machine has: a fork on the same core only takes time from the proxy."""
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: cores)
+    monkeypatch.setattr(os, "cpu_count", lambda: 8)
+
+    assert (len(cores) > 1) == recorder_forks.can_fork()
