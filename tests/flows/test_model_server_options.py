@@ -146,6 +146,21 @@ def calling(mode: str, *names: str) -> dict[str, Any]:
     return {"toolConfig": {"functionCallingConfig": {"mode": mode, **allowed}}}
 
 
+def test_log_probabilities_are_those_of_the_words(server: ModelServer) -> None:
+    """In an answer and in its stream; none where they are not asked for."""
+    choice = answer(server, CHAT, {"logprobs": True})["choices"][0]
+    stream = server.reply(CHAT, "", json.dumps({**BODIES[CHAT], "logprobs": True, "stream": True}).encode())
+    events = [json.loads(chunk[6:]) for chunk in stream.chunks if b"[DONE]" not in chunk]
+    chunks = [event["choices"][0] for event in events]
+
+    assert choice["message"]["content"] == "".join(token["token"] for token in choice["logprobs"]["content"])
+    for chunk in chunks:
+        tokens = (chunk["logprobs"] or {"content": []})["content"]
+        assert (chunk["delta"].get("content") or "") == "".join(token["token"] for token in tokens)
+    assert len([chunk for chunk in chunks if chunk["logprobs"]]) > 1
+    assert answer(server, CHAT, {})["choices"][0]["logprobs"] is None
+
+
 FIRST, SECOND = TOOL_NAMES
 
 

@@ -14,6 +14,7 @@ from traceforge.model_server.generated_answer import (
     OfferedTool,
     PromptItem,
     generate_answer,
+    split_words,
 )
 from traceforge.model_server.provider_io import (
     CREATED,
@@ -71,11 +72,23 @@ def chat(request: ApiRequest) -> ApiReply:
     if body.get("stream"):
         return event_stream_reply(_chat_chunks(generation, answers, body), end=DONE_EVENT)
     choices = [
-        {"index": index, "message": _message(answer), "logprobs": None, "finish_reason": FINISH[answer.finish_reason]}
+        {
+            "index": index, "message": _message(answer), "logprobs": _log_probabilities(body, answer.text),
+            "finish_reason": FINISH[answer.finish_reason],
+        }
         for index, answer in enumerate(answers)
-    ]
+    ]  # fmt: skip
     head = _head(generation, answers[0], "chat.completion")
     return json_reply({**head, "choices": choices, "usage": _usage(answers)})
+
+
+def _log_probabilities(body: dict[str, Any], text: str) -> dict[str, Any] | None:
+    """The words of a text as its tokens, each certain: nothing is drawn at random here."""
+    if not body.get("logprobs"):
+        return None
+    words = split_words(text, 1)
+    tokens = [{"token": word, "logprob": 0.0, "bytes": list(word.encode()), "top_logprobs": []} for word in words]
+    return {"content": tokens, "refusal": None}
 
 
 def check_stream_options(body: dict[str, Any]) -> None:
@@ -171,7 +184,8 @@ def _chat_chunks(
     usage = {"usage": None} if with_usage else {}
     for index, answer in enumerate(answers):
         for delta, finish in _deltas(answer):
-            choice = {"index": index, "delta": delta, "logprobs": None, "finish_reason": finish}
+            logprobs = _log_probabilities(body, delta["content"]) if delta.get("content") else None
+            choice = {"index": index, "delta": delta, "logprobs": logprobs, "finish_reason": finish}
             yield {**head, "choices": [choice], **usage}
     if with_usage:
         yield {**head, "choices": [], "usage": _usage(answers)}

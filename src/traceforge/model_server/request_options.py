@@ -6,7 +6,7 @@ are computed from the whole request. A field that is in no table is left alone, 
 
     honoured   the form of the answer follows it
     ignored    an answer of the API may look the same without it: sampling, caching, accounts, tiers, hints
-    refused    the answer would need what is not here: sound, pictures, log probabilities, hosted tools, stored state
+    refused    the answer would need what is not here: sound, pictures, likely tokens, hosted tools, stored state
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ def _rules(honoured: str, ignored: str = "", refused: str = "") -> OptionRules:
 
 CHAT = _rules(
     "messages model tools tool_choice response_format max_tokens max_completion_tokens n stop stream stream_options "
-    "modalities",
+    "modalities logprobs",
     "frequency_penalty logit_bias metadata parallel_tool_calls prediction presence_penalty prompt_cache_key "
     "prompt_cache_options prompt_cache_retention reasoning_effort safety_identifier seed service_tier store "
     "temperature top_p user verbosity",
-    "audio function_call functions logprobs moderation top_logprobs web_search_options",
+    "audio function_call functions moderation top_logprobs web_search_options",
 )
 COMPLETIONS = _rules(
     "model prompt max_tokens n stop stream stream_options",
