@@ -11,7 +11,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import httpx
 import pytest
@@ -227,10 +227,13 @@ def test_commands_that_read_and_rewrite_evidence_connect_to_nothing(project: Pro
     run = ["--", sys.executable, "app.py"]
     for words in (["init"], ["record", *run], ["approve", "--all", "--policy", "--reason", "it is right"]):
         project.run(*words)
+    project.run("run", *run)
     (record,) = (project.folder / ".ai-snapshots" / "openai").glob("*.json")
+    first, second = [trace["id"] for trace in json.loads(project.run("trace", "list", "--json").out)]
     run_file = project.folder / "run.json"
     run_file.write_text(json.dumps(RUN))
     quiet = [
+        ["trace", "show", first], ["trace", "search", "Hi"], ["trace", "diff", first, second],
         ["trace", "verify"], ["trace", "migrate"], ["trace", "reindex"], ["trace", "export", "--out", "traces.jsonl"],
         ["trace", "compress", "--older-than", "0"], ["session", "list"],
         ["modelio", "from-traces", "--out", "a.json"], ["modelio", "hash", "a.json"], ["modelio", "stats", "a.json"],
@@ -270,3 +273,60 @@ def test_trust_writes_your_list_alone(project: Project) -> None:
     assert (set(), set()) == (traced.listened, traced.connected)
     assert all(path.startswith(str(project.state.parent.parent.parent)) for path in outside(traced, project))
     assert set() == {path for path in traced.changed if path.startswith(f"{project.folder}/")}
+
+
+def test_the_context_store_connects_to_the_model_that_is_asked_alone(project: Project) -> None:
+    """Every other command of it connects to nothing, and all of them write their store and traces of the model."""
+    model = f"openai={project.model.url}"
+
+    def run_json(*words: str) -> Any:
+        traced = project.run("context", *words, "--json")
+        assert (set(), set(), set()) == (traced.listened, traced.connected, outside(traced, project)), words
+        return json.loads(traced.out)
+
+    session = run_json("session", "create")["id"]
+    run_json("event", "append", session, "--content", "Hi")
+    snapshot = run_json("snapshot", "create", session)["id"]
+    artifact = run_json("artifact", "create", "app.py")["id"]
+    (project.folder / "runtime.json").write_text("{}")
+    for words in (
+        ["session", "list"], ["log", session], ["branch", "fork", session], ["snapshot", "blocks", snapshot],
+        ["snapshot", "render", snapshot, "--provider", "openai"], ["lint", snapshot],
+        ["cache-key", snapshot, "--runtime", "runtime.json"],
+        ["verify"], ["alias", "create", "helper", "--target", "openai/m"], ["purge", "create", artifact, "--yes"],
+        ["purge", "expired"], ["api-key", "create", "--scope", "read"], ["session", "delete", session],
+    ):  # fmt: skip
+        run_json(*words)
+    session = run_json("session", "create")["id"]
+    asked = project.run("context", "response", "create", "--model", "helper", "--session", session, "--input", "Hi",
+                        "--upstream", model)  # fmt: skip
+    compared = project.run("context", "replay", "run", "--session", session, "--baseline", "helper",
+                           "--candidate", "helper", "--upstream", model)  # fmt: skip
+
+    for traced in (asked, compared):
+        assert (set(), {("127.0.0.1", project.port)}) == (traced.listened, traced.connected)
+        assert set() == outside(traced, project)
+
+
+def test_the_base_is_read_from_git_and_fetched_from_origin_alone(project: Project) -> None:
+    """`base` changes nothing; `base --fetch` changes the clone, and `git fetch` connects to its remote alone."""
+    remote, clone = project.folder.parent / "remote", project.folder
+    identity = ("-c", "user.name=Ada", "-c", "user.email=ada@example.com")
+    subprocess.run(["git", "init", "-q", "-b", "main", str(remote)], check=True)
+    for _ in range(2):
+        subprocess.run(["git", *identity, "commit", "-q", "--allow-empty", "-m", "x"], cwd=remote, check=True)
+    before = subprocess.run(["git", "rev-parse", "HEAD~1"], cwd=remote, check=True, capture_output=True, text=True)
+    shutil.rmtree(clone)
+    subprocess.run(["git", "clone", "-q", "--depth", "1", f"file://{remote}", str(clone)], check=True)
+    event = project.folder.parent / "event.json"
+    event.write_text(json.dumps({"before": before.stdout.strip(), "repository": {"default_branch": "main"}}))
+    project.environ |= {"CI": "true", "GITHUB_ACTIONS": "true", "GITHUB_EVENT_NAME": "push",
+                        "GITHUB_EVENT_PATH": str(event)}  # fmt: skip
+
+    fetched, read = project.run("base", "--fetch"), project.run("base")
+
+    assert before.stdout[:12] in read.out
+    for traced in (fetched, read):
+        assert (set(), set(), set()) == (traced.listened, traced.connected, outside(traced, project))
+    assert all(path.startswith(f"{clone}/.git") for path in fetched.changed if Path(path).is_file())
+    assert set() == {path for path in read.changed if Path(path).is_file()}
