@@ -53,7 +53,7 @@ _PATTERNS: dict[str, st.SearchStrategy[str]] = {
     r"^pc_[1-9][0-9]*$(?!\n)": st.integers(1, 10**30).map(lambda number: f"pc_{number}"),
     _pattern(PromptHash): _hex,
     _pattern(Uuid): st.uuids().map(str) | st.uuids().map(lambda uuid: str(uuid).upper()),
-    SOURCE_FILE_PATTERN: st.sampled_from(["a.py", "src/a b.py", "(unknown)", "..a/é\n", "a:b"]),
+    SOURCE_FILE_PATTERN: st.sampled_from(["a.py", "src/a b.py", "(unknown)", "..a/é\n", "ab:c"]),
     FILE_PATTERN: st.sampled_from(["openai/a.json", "wire/A-b_c.9.json", "a.b-c/0.json"]),
     REASON_PATTERN: st.sampled_from(["why", " \n.", "\ud800", "é😀"]),
     **{id_pattern(prefix): _ids(prefix) for prefix in ("snp", "ses", "br", "blk")},
