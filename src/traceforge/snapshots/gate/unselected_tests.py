@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import os
 import re
+from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 
@@ -22,7 +23,7 @@ from traceforge.snapshots.gate.gate_findings import describe_calls
 from traceforge.snapshots.gate.gate_judgement import RunObservations
 from traceforge.snapshots.tree.approved_calls import ApprovedCall
 from traceforge.snapshots.tree.base_commit import find_gone_files
-from traceforge.snapshots.tree.call_counts import FAILED, PASSED
+from traceforge.snapshots.tree.call_counts import FAILED, PASSED, CountRule, find_count_rule
 from traceforge.snapshots.tree.project_snapshots import ProjectSnapshots, make_run_scopes
 from traceforge.snapshots.tree.run_scopes import (
     find_renamed_tests,
@@ -95,7 +96,7 @@ def find_unselected_tests(
         if (
             scope in outcomes
             or not scope
-            or _ran_as(renamed_tests.get(scope, ""), tests, approved_calls, snapshots, observations)
+            or _ran_as(renamed_tests.get(scope, ""), scope, tests, approved_calls, snapshots, observations)
             or is_command_scope(scope)
             or scope.startswith(skipped_modules)
             or run_scopes.is_removed(scope)
@@ -122,19 +123,28 @@ def find_unselected_tests(
 
 def _ran_as(
     name: str,
+    scope: str,
     tests: Mapping[str, str],
     approved_calls: Iterable[ApprovedCall],
     snapshots: ProjectSnapshots,
     observations: RunObservations,
 ) -> bool:
     """Whether a test ran whole under another name, which it has in another root of pytest, and asked what was
-    approved.
+    approved for `scope`, as often. One that asked more often is judged by its calls.
     """
     if tests.get(name) != PASSED:
         return False
-    keys = snapshots.player.request_keys
-    asked = {keys.get(call_id, call_id) for scope, call_id, _ in observations.uses if scope == name}
-    return all(keys.get(call.id, call.id) in asked for call in approved_calls)
+    keys, config = snapshots.player.request_keys, snapshots.loaded.config
+    asked: Counter[str] = Counter()
+    for user, call_id, times in observations.uses:
+        if user == name:
+            asked[keys.get(call_id, call_id)] += times
+    approved: Counter[str] = Counter()
+    for call in approved_calls:
+        rule = find_count_rule(call, name, config)
+        times = call.call_counts.get(scope) or 1  # 0: unknown
+        approved[keys.get(call.id, call.id)] += times if rule in (CountRule.EXACT, CountRule.MAY_REPEAT) else 1
+    return all(asked[key] >= times for key, times in approved.items())
 
 
 def find_failed_tests(

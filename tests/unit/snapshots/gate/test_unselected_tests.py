@@ -1,13 +1,20 @@
-"""`unselected_tests`: which commands ask for all tests of their paths."""
+"""`unselected_tests`: which commands ask for all tests of their paths, and which tests did not run."""
 
 from __future__ import annotations
 
 import os
 import shlex
+from pathlib import Path
 
 import pytest
 
-from traceforge.snapshots.gate.unselected_tests import find_whole_paths
+from support.approval_project import Project
+from support.sample_files import raw_response_of, snapshot_body
+from traceforge.config import load_config
+from traceforge.snapshots.approve.tree_commit import SnapshotChange
+from traceforge.snapshots.gate.gate_judgement import RunObservations
+from traceforge.snapshots.gate.unselected_tests import find_unselected_tests, find_whole_paths
+from traceforge.snapshots.tree.project_snapshots import open_snapshots
 
 HERE = os.path.realpath(os.curdir)
 
@@ -64,3 +71,30 @@ def test_paths_are_those_of_the_folder_in_which_the_command_runs() -> None:
     """A test may have left it by the time it is asked."""
     assert ["/no/project/tests"] == find_whole_paths(["pytest", "tests"], "/no/project")
     assert ["/no/project"] == find_whole_paths(["pytest"], "/no/project")
+
+
+@pytest.mark.parametrize(("made", "outcome", "is_found"), [
+    (2, "passed", False),
+    (3, "passed", False),  # The calls that it makes are counted elsewhere.
+    (1, "passed", True),
+    (0, "passed", True),
+    (2, "skipped", True),
+])  # fmt: skip
+def test_a_test_in_another_root_makes_as_many_calls_as_were_approved(
+    tmp_path: Path, made: int, outcome: str, is_found: bool
+) -> None:
+    """Else nobody has compared it: a test that no longer makes one of two equal calls."""
+    project = Project(tmp_path / "project")
+    body = snapshot_body(id="one")
+    body["source"]["scopes"] = [{"scope": "tests/test_a.py::test_b", "calls": 2}]
+    project.approve(SnapshotChange("openai", "one", body, raw_response_of(body)))
+    (project.folder / "tests").mkdir()
+    (project.folder / "tests" / "test_a.py").write_text("def test_b(): pass\n")
+    snapshots = open_snapshots(load_config(str(project.folder)))
+    observations = RunObservations(uses=[("test_a.py::test_b", "one", made)] if made else [])
+
+    found = list(
+        find_unselected_tests(snapshots, {"test_a.py::test_b": outcome}, {"tests/test_a.py": False}, observations)
+    )
+
+    assert (["tests/test_a.py::test_b"] if is_found else []) == [finding.file for finding in found]
