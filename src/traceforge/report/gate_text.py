@@ -24,6 +24,7 @@ from traceforge.report.run_text import survivor_lines
 from traceforge.report.text_format import PROMPT_ONLY, count, hint_line, split_node_id
 from traceforge.snapshots.formats.approved_policy import APPROVE_COMMAND, SettingChange, find_policy_changes
 from traceforge.snapshots.gate.gate_findings import REFUSED_RULE, GateFinding, findings_json
+from traceforge.snapshots.record.old_snapshots import NO_OWN_ID
 from traceforge.snapshots.record.pending_changes import ChangeKind, PendingChange
 from traceforge.snapshots.tree.approved_calls import (
     REQUEST_GATE,
@@ -228,7 +229,7 @@ def _old_snapshot_lines(record_run: RecordRun) -> Iterator[str]:
     if record_run.old_snapshots:
         replaced = len(record_run.old_snapshots) - len(remaining)
         yield f"snapshots of an older version: {replaced} replaced when you approve, {len(remaining)} remain"
-    yield from (f"  {one_line(old.file)}: {old.id or 'a record without an id'} remains" for old in remaining)
+    yield from (f"  {one_line(old.file)}: {old.id or NO_OWN_ID} remains" for old in remaining)
 
 
 def policy_lines(snapshots: ProjectSnapshots) -> Iterator[str]:

@@ -47,7 +47,7 @@ from traceforge.snapshots.formats.snapshot_format import (
     read_document,
     write_document,
 )
-from traceforge.snapshots.record.old_snapshots import list_old_records
+from traceforge.snapshots.record.old_snapshots import NO_OWN_ID, list_old_snapshots
 from traceforge.snapshots.tree.approval_chain import ApprovalChain
 from traceforge.snapshots.tree.approval_check import raw_response_lost
 from traceforge.snapshots.tree.approval_signing import find_approver, load_signing_key
@@ -97,7 +97,9 @@ class _TreeEdit:
             check_documents(root, {}) if is_present else DocumentsReport([], 0, [], frozenset(), frozenset())
         )
         old_files = {finding.file for finding in self.documents.findings if is_old_version(finding)}
-        self.old_files = {file: self._list_ids(file) for file in sorted(old_files)} if keep_old else {}
+        self.old_files: dict[str, list[str]] = {file: [] for file in sorted(old_files) if keep_old}  # with their ids
+        for old in list_old_snapshots(root, self.old_files):
+            self.old_files[old.file].append(old.id)
         self.entries = {
             entry.id: entry
             for entry in self.documents.entries
@@ -110,16 +112,12 @@ class _TreeEdit:
             (change.id, change.after) for stored_approval in approvals for change in stored_approval.approval.changes
         }
 
-    def _list_ids(self, file: str) -> list[str]:
-        """The ids of a document of an older version."""
-        return [name for name, _ in list_old_records(read_file(f"{self.root}/{file}", follow_links=False))]
-
     def remove_replaced_documents(self) -> Iterator[Finding]:
         """Remove each document of an older version whose records are all replaced. Returns a finding for one that a
         change would overwrite before that.
         """
         for file, ids in self.old_files.items():
-            remaining = [name or "a record without an id" for name in ids if not self._is_replaced(name)]
+            remaining = [name or NO_OWN_ID for name in ids if not self._is_replaced(name)]
             if not remaining:
                 self.files.setdefault(file, None)
             elif self.files.get(file) is not None:

@@ -7,6 +7,7 @@ record than its id and its question, or writes. `approve` removes an old documen
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
 from typing import NamedTuple
 
@@ -18,6 +19,7 @@ from traceforge.files import read_file
 from traceforge.snapshots.formats.snapshot_format import is_snapshot_id
 from traceforge.snapshots.record.pending_changes import ChangeKind, PendingChange
 
+NO_OWN_ID = "a record without an id of its own"
 QUESTION_FIELDS = ("model", "messages", "prompt")
 
 
@@ -30,27 +32,33 @@ class OldSnapshot(NamedTuple):
 
 
 def list_old_snapshots(root: str, files: Iterable[str]) -> list[OldSnapshot]:
-    """The records of these documents, relative to the tree at `root`; a record without a valid id has the id "".
+    """The records of these documents, relative to the tree at `root`. One without a valid id, or with the id of
+    another one, has the id "": nobody could say which of them was replaced.
 
     Raises:
         CannotRead: a document cannot be read.
     """
-    return [
+    listed = [
         OldSnapshot(record_id, file, _question(record))
         for file in sorted(files)
-        for record_id, record in list_old_records(read_file(f"{root}/{file}", follow_links=False))
+        for record_id, record in _list_records(read_file(f"{root}/{file}", follow_links=False))
     ]
+    id_counts = Counter(old.id for old in listed)
+    return [old if id_counts[old.id] == 1 else old._replace(id="") for old in listed]
 
 
-def list_old_records(data: bytes) -> list[tuple[str, JSONObject]]:
-    """The records of a document of any version, with their ids; "" for one that has none."""
+def _list_records(data: bytes) -> list[tuple[str, JSONObject]]:
+    """The records of a document of any version, with their ids; "" for one that has none, and for all of them in a
+    document that has them in another form.
+    """
     try:
         value = parse_json(data)
     except NotJSON:
-        return []
+        value = None
     records = value.get("snapshots") if isinstance(value, dict) else None
-    listed = records if isinstance(records, list) else []
-    return [(_record_id(record), record if isinstance(record, dict) else {}) for record in listed]
+    if not isinstance(records, list):
+        return [("", {})]
+    return [(_record_id(record), record if isinstance(record, dict) else {}) for record in records]
 
 
 def give_old_ids(
