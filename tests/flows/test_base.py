@@ -209,3 +209,16 @@ def test_an_older_state_of_a_tree_is_a_finding_in_another_folder_too(project: Pr
     message = "AP7 this is an older state of .ai-snapshots: it lacks an approval that main has there"
     assert (1, True) == (refused.code, message in refused.out), refused
     assert 0 == traceforge("verify", "--base", "main", cwd=copied).code
+
+
+def test_a_copied_tree_is_moved_after_its_original_went_on(project: Project) -> None:
+    """It has all approvals of one tree of the base, and some of another one, of which it is no older state."""
+    copied, moved = project.folder / "copied", project.folder / "moved"
+    shutil.copytree(project.root, copied / ".ai-snapshots")
+    project.approve(record_change("one", "It was."))
+    project.commit()
+    copied.rename(moved)
+
+    result = traceforge("verify", "--base", "main", cwd=moved)
+
+    assert 0 == result.code, result

@@ -69,13 +69,16 @@ def find_removed_trees(
 
 def find_copied_states(objects: GitObjects, base: BuildBase, root: str, approvals: Set[str]) -> Iterator[Finding]:
     """Other trees of the commit of which a new tree, `root`, is an older state: it has some of their approvals. One
-    that was moved or copied as it is in the commit has all of them.
+    that was moved or copied as it is in the commit has all of them, and may share some with a third.
     """
+    names_by_tree: dict[str, set[str]] = {}
     for tree in _list_trees(find_repository(os.path.dirname(root)), base.commit):
         folder = objects.list_folder(f"{base.commit}:{tree}/{tree_layout.APPROVALS_DIR}") or {}
-        names = {f"{tree_layout.APPROVALS_DIR}/{name}" for name in folder}
+        names_by_tree[tree] = {f"{tree_layout.APPROVALS_DIR}/{name}" for name in folder}
+    copied_whole = {name for names in names_by_tree.values() if names <= approvals for name in names}
+    for tree, names in names_by_tree.items():
         missing = len(names - approvals)
-        if missing and names & approvals:
+        if missing and (names & approvals) - copied_whole:
             lacks = "an approval" if missing == 1 else f"{missing} approvals"
             message = f"this is an older state of {printable_name(tree)}: it lacks {lacks} that {base.name} has there"
             yield Finding(tree_layout.APPROVALS_DIR, "", BASE_RULE, message, _COPIED_HINT)
