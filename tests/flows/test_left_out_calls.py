@@ -17,6 +17,7 @@ from flows.test_plugin_projects import commit, git, pull_request
 from flows.test_same_verdict import APP
 from support.gate_project import Site
 from support.model_servers import model_server
+from traceforge.pytest_plugin import OPTIONS_WITHOUT_TESTS
 
 FILES = {
     "pytest.ini": "[pytest]\npythonpath = .\n",
@@ -240,6 +241,18 @@ def test_a_file_with_which_no_test_runs_is_not_green_in_a_build(site: Site, opti
     assert (0, 4, 0) == (here.code, by_file.code, by_command.code), (by_file, by_command)
     assert "in addopts, and no test would run: remove it." in by_file.err
     assert 0 != tested.code, tested
+
+
+def test_every_spelling_of_an_option_without_tests_is_known(pytestconfig: pytest.Config) -> None:
+    """One that is not would count as set by a file, though the command line has it."""
+    spellings = {
+        action.dest: {*action.option_strings}
+        for action in pytestconfig._parser.optparser._actions
+        if action.dest in OPTIONS_WITHOUT_TESTS
+    }
+
+    assert {"collectonly", "setuponly", "setupplan"} <= spellings.keys()
+    assert [] == [name for name in spellings if not spellings[name] <= {*OPTIONS_WITHOUT_TESTS[name]}]
 
 
 CALL_BY_HAND = """from app import ask

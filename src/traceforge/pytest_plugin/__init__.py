@@ -53,9 +53,9 @@ OPTIONS_WITHOUT_TESTS = {
     "showfixtures": ("--fixtures", "--funcargs"),
     "show_fixtures_per_test": ("--fixtures-per-test",),
     "cacheshow": ("--cache-show",),
-    "collectonly": ("--co", "--collect-only"),
-    "setupplan": ("--setup-plan",),
-    "setuponly": ("--setup-plan", "--setup-only"),  # The first one sets the other.
+    "collectonly": ("--co", "--collectonly", "--collect-only"),
+    "setupplan": ("--setupplan", "--setup-plan"),
+    "setuponly": ("--setupplan", "--setup-plan", "--setuponly", "--setup-only"),  # The first two set the others.
 }
 # As pytest was started, before a plugin or a `conftest.py` of the project runs, which could make it look like another
 # build, or like none.
