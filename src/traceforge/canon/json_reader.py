@@ -22,6 +22,7 @@ from traceforge.errors import NotJSON
 
 _ENOUGH = DEPTH_MAX + 1
 _COPIED_BYTES_MAX = 64 << 10
+_INDENTED_LINES_MAX = 1 << 16
 _DEEP_LINE = b"\n" + b"  " * DEPTH_MAX  # No string has such a line: a line break in a string is written as `\n`.
 REPEATED = "[REPEATED]"  # The name under which the values of a repeated name are collected.
 _REPEATED_TEXT = f'"{REPEATED}'.encode()
@@ -46,7 +47,7 @@ def parse_json(data: bytes) -> JSON:
         value: JSON = orjson.loads(data)
     except orjson.JSONDecodeError:
         return scan(data)
-    if _may_be_deep(data) and _has_deep_lines(value) and is_deeper_than(value):
+    if _may_be_deep(data) and _may_have_deep_lines(data, value) and is_deeper_than(value):
         refuse_tokens(data.decode())
     return value
 
@@ -147,12 +148,14 @@ def _may_be_deep(data: bytes) -> bool:
     return False
 
 
-def _has_deep_lines(value: JSON) -> bool:
+def _may_have_deep_lines(data: bytes, value: JSON) -> bool:
     """Whether a value may nest deeper than DEPTH_MAX: indented, it then has a line that begins with so many spaces.
 
     Writing a value takes a quarter of the time of walking through it, and most values with many brackets are flat:
-    the messages of a conversation.
+    the messages of a conversation. A value of very many lines is not written: each may begin with hundreds of spaces.
     """
+    if data.count(b",") + 2 * (data.count(b"[") + data.count(b"{")) > _INDENTED_LINES_MAX:
+        return True
     try:
         return _DEEP_LINE in orjson.dumps(value, option=orjson.OPT_INDENT_2)
     except orjson.JSONEncodeError:  # It nests deeper than orjson writes.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+import tracemalloc
 from pathlib import Path
 
 import pytest
@@ -416,3 +417,16 @@ def test_repeated_names_that_nest_deeply_are_refused() -> None:
 
     with pytest.raises(NotJSON):
         parse_all_members(text.encode())
+
+
+def test_a_long_value_that_nests_deeply_takes_little_memory() -> None:
+    """Each of its numbers would be a line that begins with 400 spaces, if it were indented."""
+    data = f"[{nest(','.join('1' * 100_000), DEPTH_MAX - 2)},{','.join(['[]'] * DEPTH_MAX)}]".encode()
+    tracemalloc.start()
+    try:
+        parse_json(data)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+
+    assert peak < 50 * len(data)
