@@ -57,6 +57,10 @@ DOCUMENT_HASH_RULE = "SN4"
 
 REPLACE_HINT = "Re-record all snapshots: traceforge record --replace-old -- COMMAND"
 UPGRADE_HINT = "Upgrade TraceForge: a newer one wrote this file."
+RERECORD_HINT = (
+    'Re-record the snapshot, a partial one is invalid: traceforge snapshot rm ID --reason "…", then traceforge '
+    "record -- COMMAND. One that was edited by hand: restore it from Git."
+)
 RESTORE_HINT = "Restore the file from Git. To change a snapshot, record and approve it again; never edit it by hand."
 
 _ID = re.compile(ID_PATTERN)
@@ -261,7 +265,7 @@ def is_old_version(finding: Finding) -> bool:
 
 
 def _shape(problem: ShapeProblem) -> tuple[str, str, str, str]:
-    return (problem.path, SHAPE_RULE, problem.message, "Re-record the snapshot: a partial one is invalid.")
+    return (problem.path, SHAPE_RULE, problem.message, RERECORD_HINT)
 
 
 def _check_beyond_types(value: JSON) -> list[ShapeProblem]:

@@ -315,3 +315,20 @@ def test_the_documents_are_written_as_the_format_says(project: Project) -> None:
     assert ["version", "snapshots", "hash"] == list(json.loads(data))
     assert ["id", "timestamp", "source", "request", "response", "hash"] == list(json.loads(data)["snapshots"][0])
     assert data.endswith(b"\n}\n")
+
+
+@pytest.mark.parametrize("change", [{"request": {}}, {"source": {"file": "../a.py", "line": 1, "function": ""}}])
+def test_a_record_that_breaks_the_format_can_be_removed(project: Project, change: dict[str, Any]) -> None:
+    """As the hint of SN1 says: `record` does not run on such a tree."""
+    project.commit(_record("one"), _record("two"))
+    file = project.root / "openai/one.json"
+    document = json.loads(file.read_bytes())
+    document["snapshots"][0] |= change
+    file.write_text(json.dumps(document))
+    broken = project.verify().findings
+
+    project.commit(_removal("one"))
+
+    assert "SN1" in {finding.rule for finding in broken}
+    assert not file.exists()
+    assert () == project.verify().findings

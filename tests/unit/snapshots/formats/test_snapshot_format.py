@@ -20,6 +20,7 @@ from traceforge.errors import InvalidFile, NotCanonical, NotJSON
 from traceforge.findings import Finding
 from traceforge.snapshots.formats.snapshot_format import (
     RECORD_FIELDS,
+    RERECORD_HINT,
     check_document,
     computed_hash,
     document_hash,
@@ -148,7 +149,7 @@ def test_missing_fields_are_all_named() -> None:
     ] == check_document(document)
 
 
-_HINT = "Re-record the snapshot: a partial one is invalid."
+_HINT = RERECORD_HINT
 
 
 @pytest.mark.parametrize(
