@@ -222,3 +222,22 @@ def test_a_copied_tree_is_moved_after_its_original_went_on(project: Project) -> 
     result = traceforge("verify", "--base", "main", cwd=moved)
 
     assert 0 == result.code, result
+
+
+def test_an_older_state_of_a_tree_is_a_finding_in_another_tree_too(project: Project, tmp_path: Path) -> None:
+    """An approval that the commit has elsewhere is no new one, also where the tree has some of its own."""
+    shutil.copytree(project.root, tmp_path / "old")
+    project.approve(record_change("one", "It was."))
+    other = Project(tmp_path / "other")
+    other.approve(record_change("other"))
+    root = project.folder / "suite" / ".ai-snapshots"
+    shutil.copytree(other.root, root)
+    project.commit()
+    for name in ("approvals", "openai", "wire"):
+        shutil.copytree(tmp_path / "old" / name, root / name, dirs_exist_ok=True)
+    rebuild_manifest(str(root))
+
+    refused = traceforge("verify", "--base", "main", cwd=root.parent)
+
+    message = "AP7 this has an older state of .ai-snapshots: it lacks an approval that main has there"
+    assert (1, True) == (refused.code, message in refused.out), refused

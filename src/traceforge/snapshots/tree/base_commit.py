@@ -204,8 +204,9 @@ def _check_tree(
         return  # Its last snapshot was removed with an approval.
     approvals = load_approvals(root)
     new_approvals = [stored_approval for stored_approval in approvals if stored_approval.file not in before.approvals]
-    if approvals and not before.approvals:
-        yield from find_copied_states(objects, base, root, {stored_approval.file for stored_approval in approvals})
+    if new_approvals:
+        files = {stored_approval.file for stored_approval in approvals}
+        yield from find_copied_states(objects, base, root, files, files - before.approvals)
     new_states = {
         (change.id, change.after) for stored_approval in new_approvals for change in stored_approval.approval.changes
     }

@@ -1,5 +1,5 @@
 """Snapshot trees that a commit has and the checkout lacks: without its tree, nothing of a project is compared. And
-new trees that are an older state of one of them.
+trees that have an older state of one of them.
 
 In: a repository, a commit and the files and folders whose tests run. Out: a finding for each tree that is gone, in
 one of the folders, above it or below it. Never: reports a tree without snapshots, whose last one was removed with an
@@ -20,7 +20,7 @@ from traceforge.snapshots.tree.git_objects import GitObjects
 from traceforge.snapshots.tree.suite_folders import may_have_tests
 
 BASE_RULE = "AP7"
-_COPIED_HINT = "Copy that tree with all its approvals, or remove this one, and record and approve its calls anew."
+_COPIED_HINT = "Copy that tree with all its approvals, or nothing of it: record and approve the calls here."
 _HINT = 'Restore it from that commit, or remove its snapshots one by one: traceforge snapshot rm ID --reason "…"'
 
 
@@ -67,9 +67,12 @@ def find_removed_trees(
             yield Finding(path, "", BASE_RULE, message, _HINT)
 
 
-def find_copied_states(objects: GitObjects, base: BuildBase, root: str, approvals: Set[str]) -> Iterator[Finding]:
-    """Other trees of the commit of which a new tree, `root`, is an older state: it has some of their approvals. One
-    that was moved or copied as it is in the commit has all of them, and may share some with a third.
+def find_copied_states(
+    objects: GitObjects, base: BuildBase, root: str, approvals: Set[str], new_approvals: Set[str]
+) -> Iterator[Finding]:
+    """Other trees of the commit of which the tree `root` has an older state: some of `new_approvals` are theirs, and
+    not all of theirs are in `approvals`. One that was moved or copied as it is in the commit has all of them, and may
+    share some with a third.
     """
     names_by_tree: dict[str, set[str]] = {}
     for tree in _list_trees(find_repository(os.path.dirname(root)), base.commit):
@@ -78,9 +81,12 @@ def find_copied_states(objects: GitObjects, base: BuildBase, root: str, approval
     copied_whole = {name for names in names_by_tree.values() if names <= approvals for name in names}
     for tree, names in names_by_tree.items():
         missing = len(names - approvals)
-        if missing and (names & approvals) - copied_whole:
+        if missing and (names & new_approvals) - copied_whole:
             lacks = "an approval" if missing == 1 else f"{missing} approvals"
-            message = f"this is an older state of {printable_name(tree)}: it lacks {lacks} that {base.name} has there"
+            verb = "is" if approvals == new_approvals else "has"
+            message = (
+                f"this {verb} an older state of {printable_name(tree)}: it lacks {lacks} that {base.name} has there"
+            )
             yield Finding(tree_layout.APPROVALS_DIR, "", BASE_RULE, message, _COPIED_HINT)
 
 
