@@ -161,7 +161,11 @@ class RecordingJournal:
         written = WrittenRecording(self.recording, len(self._entries), Digest(f"sha256:{core_hash.hexdigest()}"))
         if not self._is_written_already(written.model_io_hash):
             if not self.overwrite:
-                check_nothing_exists(self.recording)
+                recover = f"{_RECOVER_COMMAND} {shlex.quote(self.recording)}"
+                check_nothing_exists(
+                    self.recording,
+                    f"The journal keeps the calls. Move the file away, then: {recover}; or add --force.",
+                )
             pieces = self._session_pieces(self._session_fields(ended_at_utc))
             write_atomic_chunks(self.recording, chain(pieces, (b"\n",)))
         self.discard()
@@ -244,10 +248,11 @@ def check_path_is_free(recording: str, *, overwrite: bool = False) -> None:
         raise CannotWrite(path, FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT)))
 
 
-def check_nothing_exists(recording: str) -> None:
+def check_nothing_exists(
+    recording: str, hint: str = "Choose another file, or replace it with --force (in Python: overwrite=True)."
+) -> None:
     """Raise `PathInUse` if there is a file at this path: a finished recording is never overwritten by accident."""
     if os.path.lexists(recording):
-        hint = "Choose another file, or replace it with --force (in Python: overwrite=True)."
         raise PathInUse(f"{recording} already exists", hint=hint)
 
 

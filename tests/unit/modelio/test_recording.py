@@ -383,11 +383,13 @@ def test_a_file_that_appears_while_a_recording_runs_is_not_overwritten(tmp_path:
     session.adapter.complete("a")
     path.write_text("of somebody else")
 
-    with pytest.raises(PathInUse):
+    with pytest.raises(PathInUse) as refused:
         session.close()
     os.close(session._journal._descriptor)
-    with pytest.raises(PathInUse):
+    with pytest.raises(PathInUse) as caught:
         recover_recording(path)
+    assert f"Move the file away, then: traceforge modelio recover {path}" in refused.value.hint
+    assert refused.value.hint == caught.value.hint
     assert "of somebody else" == path.read_text()
     assert 1 == recover_recording(path, overwrite=True).interactions
     assert ["r.json"] == os.listdir(tmp_path)
