@@ -205,6 +205,29 @@ def test_a_redacted_frame_is_a_valid_frame() -> None:
     assert all(Frame(*item).encode() in cleaned for item in (first, second))
 
 
+def test_a_header_that_its_markers_make_too_long_is_withheld() -> None:
+    value = (b"- " * 40_000)[: 65_535 - 170] + b"password=abcdef1;" * 10
+    header = b"\x01h\x07" + struct.pack(">H", len(value)) + value
+
+    (cleaned,), rest = read_frames(REDACTOR.redact_body(Frame(header, b"{}").encode(), EVENT_STREAM).value)
+
+    assert (b"\x01h\x07\x00\x0a[REDACTED]", b"{}", b"") == (*cleaned, rest)
+
+
+def test_a_frame_hides_no_key_in_a_member_that_another_of_its_name_replaced() -> None:
+    text = f'{{"text":"{make_key()}","text":"hello"}}'.encode()
+    outer = b'{"bytes":"%b","bytes":"e30="}' % base64.b64encode(text)
+    inner = b'{"bytes":"%b"}' % base64.b64encode(text)
+
+    payloads = [
+        read_frames(REDACTOR.redact_body(Frame(HEADERS, payload).encode(), EVENT_STREAM).value)[0][0].payload
+        for payload in (text, outer, inner)
+    ]
+
+    hello = base64.b64encode(b'{"text":"hello"}').decode()
+    assert [{"text": "hello"}, {"bytes": "e30="}, {"bytes": hello}] == [json.loads(payload) for payload in payloads]
+
+
 def test_frames_without_a_secret_are_unchanged() -> None:
     source = Random(9)
     audio = base64.b64encode(source.randbytes(3_000)).decode()

@@ -17,7 +17,7 @@ import struct
 from typing import Any, NamedTuple
 from zlib import crc32
 
-from traceforge.canon import JSON, digest_bytes, json_bytes
+from traceforge.canon import JSON, digest_bytes, has_repeated_names, json_bytes
 from traceforge.redact.joined_texts import redact_joined_texts
 from traceforge.redact.json_redaction import redact_json
 from traceforge.redact.redactions import REDACTED, Redacted, Redaction
@@ -32,6 +32,7 @@ _CHECKSUM = struct.Struct(">I")
 _OVERHEAD_BYTES = _PRELUDE.size + _CHECKSUM.size
 _VALUE_BYTES = {0: 0, 1: 0, 2: 1, 3: 2, 4: 4, 5: 8, 8: 8, 9: 16}  # of each type of header with a fixed size
 _TEXT_TYPES = frozenset({6, 7})  # bytes and text: two bytes of length, and the value
+_VALUE_BYTES_MAX = 0xFFFF
 
 
 class Frame(NamedTuple):
@@ -101,6 +102,8 @@ def _redact_headers(finder: SecretFinder, data: bytes, path: str, log: list[Reda
     for sent_name, kind, sent_value in headers:
         name = _redact_line(finder, sent_name, path, log)[:255]
         value = _redact_line(finder, sent_value, path, log) if kind in _TEXT_TYPES else sent_value
+        if len(value) > _VALUE_BYTES_MAX:  # Markers may be longer than what they replace.
+            value = REDACTED.encode()
         size = struct.pack(">H", len(value)) if kind in _TEXT_TYPES else b""
         parts.append(bytes([len(name)]) + name + bytes([kind]) + size + value)
     return b"".join(parts)
@@ -133,7 +136,7 @@ class _Payload(NamedTuple):
 
     value: dict[str, Any]
     is_decoded: bool = False
-    is_changed: bool = False
+    is_changed: bool = False  # It lost a member that another of its name replaced, or its `bytes`.
 
     def encode(self) -> bytes:
         inner = self.value.get("bytes")
@@ -152,6 +155,8 @@ def _redact_payloads(
         if begins_with_frame(data):
             cleaned[number] = _redact_inner_frames(finder, data, path, depth, log)
         elif (payload := _read_payload(data)) is not None:
+            if payload.is_changed:
+                _withhold(data, path, log)
             objects[number] = _hide_inner_text(finder, payload, path, log)
         else:
             texts.append(number)
@@ -199,9 +204,13 @@ def _read_payload(data: bytes) -> _Payload | None:
     value = parse_event(data)
     if not isinstance(value, dict):
         return None
-    inner = parse_event(_decode_inner(value))
-    is_decoded = isinstance(inner, dict | list)
-    return _Payload({**value, "bytes": inner}, is_decoded) if is_decoded else _Payload(value)
+    is_changed = has_repeated_names(data, json_bytes(value))
+    encoded = _decode_inner(value)
+    inner = parse_event(encoded)
+    if not isinstance(inner, dict | list):
+        return _Payload(value, is_changed=is_changed)
+    is_changed = is_changed or has_repeated_names(encoded, json_bytes(inner))
+    return _Payload({**value, "bytes": inner}, is_decoded=True, is_changed=is_changed)
 
 
 def _decode_inner(value: dict[str, Any]) -> bytes:
