@@ -6,6 +6,7 @@ import base64
 import gzip
 import json
 import struct
+import time
 import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -106,6 +107,18 @@ def test_only_the_key_is_cut_out_of_base64() -> None:
     cleaned = REDACTOR.redact_text(f"see {encoded}!")
 
     assert base64.b64decode(cleaned.removeprefix("see ").removesuffix("!")).endswith(b"and all that follows it")
+
+
+def test_places_that_begin_like_encoded_keys_cost_little() -> None:
+    """A model may send nothing else: a place that begins no key is not decoded as far as a key could reach."""
+    texts = [b"c2st" * 2_000, b"c2st " * 2_000, b" 736b2d" * 2_000]
+    assert texts[0][:40] == REDACTOR.redact_body(texts[0][:40]).value  # Its expressions are compiled now.
+
+    start = time.process_time()
+    cleaned = [REDACTOR.redact_body(text).value for text in texts]
+
+    assert texts == cleaned
+    assert time.process_time() - start < 0.45  # 0.75 s when every place was decoded
 
 
 def test_base64_without_a_key_is_unchanged() -> None:

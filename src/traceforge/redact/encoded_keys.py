@@ -32,10 +32,13 @@ ANCHOR_CHARACTERS = 5  # of an encoded prefix that the scan over all detectors l
 DECODED_BYTES_MAX = 1_024  # Longer than any key that a prefix of these begins.
 
 _MARKS = (*ascii_letters[26:], *ascii_letters[:26], *digits, "+\\-", "/_")  # The last two differ in URLs.
-_BASE64 = LazyPattern(rb"(?:[A-Za-z0-9+/_-]|\r?\n|\\r\\n|\\n)+")
+_BASE64 = LazyPattern(rb"(?:[A-Za-z0-9+/_-]++|\r?\n|\\r\\n|\\n)++")
 _BREAKS = LazyPattern(rb"\r?\n|\\r\\n|\\n")
 _PADDING = LazyPattern(rb"(?:=|%3[Dd]){0,2}")
 _BASE64_BYTES = f"{ascii_letters}{digits}+/-_".encode()
+_KEY_START = LazyPattern(rb"[A-Za-z0-9_.-]{12}")  # what every key begins with
+_PROBE_CHARACTERS = 40  # of base64, that hold as much: most places have no key, and hostile text has many places
+_TOKEN_BYTES = f"{ascii_letters}{digits}_.-".encode()
 _HEX = LazyPattern(rb"(?:[0-9a-fA-F]{2})+")
 _URL_ALPHABET = bytes.maketrans(b"-_", b"+/")
 _DETECTORS = (*key_detectors.TOKENS, *vendor_keys.DETECTORS)
@@ -73,14 +76,16 @@ def _base64_locator(shift: int, *, has_edge: bool = False) -> Callable[[bytes, i
         before = text[max(0, first - 4) : first]
         if len(before) == 4 and not before.strip(_BASE64_BYTES):
             first, offset = first - 4, offset + 3  # What precedes the key says whether one begins there.
-        run = _BASE64.match(text, max(first, 0), first + DECODED_BYTES_MAX * 2)
-        if first < 0 or run is None:
+        probe = _BASE64.match(text, first, first + _PROBE_CHARACTERS) if first >= 0 else None
+        if probe is None or not _may_begin_key(_decode_run(probe), offset, is_inner=not has_edge):
             return None
-        places = _list_places(run)
-        decoded = _decode_base64(bytes(text[place] for place in places))
+        run = _BASE64.match(text, first, first + DECODED_BYTES_MAX * 2)
+        assert run is not None
+        decoded = _decode_run(run)
         end = _find_key_end(decoded, offset)
         if not end:
             return None
+        places = _list_places(run)
         last = min(-(-end // 3) * 4, len(places))
         if len(places) - last < 4 and end == len(decoded):
             last = len(places)
@@ -88,6 +93,14 @@ def _base64_locator(shift: int, *, has_edge: bool = False) -> Callable[[bytes, i
         return places[offset // 3 * 4], padding.end() if padding else places[last - 1] + 1
 
     return locate
+
+
+def _may_begin_key(decoded: bytes, offset: int, *, is_inner: bool) -> bool:
+    """Whether a key may begin at `offset`; one of INNER_PREFIXES may not continue a word: `sk-` has `-` itself."""
+    if _KEY_START.match(decoded, offset) is None:
+        return False
+    before = decoded[max(0, offset - 2) : offset]
+    return not is_inner or before[-1:] not in _TOKEN_BYTES or not before or before[:1] == b"\\"
 
 
 def _list_places(run: re.Match[bytes]) -> list[int]:
@@ -98,8 +111,8 @@ def _list_places(run: re.Match[bytes]) -> list[int]:
     return places
 
 
-def _decode_base64(data: bytes) -> bytes:
-    data = data.translate(_URL_ALPHABET)
+def _decode_run(run: re.Match[bytes]) -> bytes:
+    data = _BREAKS.sub(b"", run[0]).translate(_URL_ALPHABET)
     data = data[: len(data) - 1] if len(data) % 4 == 1 else data
     return base64.b64decode(data + b"=" * (-len(data) % 4))
 
@@ -107,7 +120,8 @@ def _decode_base64(data: bytes) -> bytes:
 def _locate_hex(text: bytes, start: int, _: int) -> ByteRange | None:
     first = after_edge(text, start)
     run = _HEX.match(text, first, first + DECODED_BYTES_MAX * 2)
-    end = _find_key_end(bytes.fromhex(run[0].decode()), 0) if run else 0
+    decoded = bytes.fromhex(run[0].decode()) if run else b""
+    end = _find_key_end(decoded, 0) if _KEY_START.match(decoded) else 0
     return (first, first + 2 * end) if end else None
 
 
