@@ -16,6 +16,7 @@ import pytest
 from traceforge.build_environment import is_ci
 from traceforge.canon import json_bytes, parse_json
 from traceforge.capture.hook.pytest_scopes import leave_pytest
+from traceforge.capture.run.suite_events import merge_outcomes
 from traceforge.config import load_config
 from traceforge.errors import TraceForgeError
 from traceforge.pytest_plugin import (
@@ -301,6 +302,10 @@ class PluginGate:
         self._is_red = True
         self._lines += lines
 
+    def _name_tests(self, tests: Mapping[str, str]) -> dict[str, str]:
+        """How tests ended, by the names with which they were recorded."""
+        return merge_outcomes((self.process.name_scope(test), outcome) for test, outcome in tests.items())
+
     def _judge(self, observations: RunObservations) -> None:
         is_only_collected = bool(self._config.getoption("collectonly", False))
         allow_unused = is_only_collected or (
@@ -309,7 +314,7 @@ class PluginGate:
         )
         skipped_modules = [] if is_only_collected else observations.skipped_modules
         tests = {**dict.fromkeys(skipped_modules, "skipped"), **self._tests}
-        tests = {self.process.name_scope(test): outcome for test, outcome in tests.items()}
+        tests = self._name_tests(tests)
         judgement = judge_run(
             self.process.snapshots, observations, tests, command_passed=False, allow_unused=allow_unused
         )
@@ -345,7 +350,7 @@ class PluginGate:
         recorded = RecordedScopes(
             observations.use_counts,
             observations.last_use_counts,
-            observations.list_outcomes(self._tests),
+            observations.list_outcomes(self._name_tests(self._tests)),
             observations.gone_cases,
             observations.scope_starts,
             observations.workers,

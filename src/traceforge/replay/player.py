@@ -99,6 +99,8 @@ class Player:
         self.unmatched: list[UnmatchedRequest] = []
         self.default_scope = ""  # of calls that belong to no test
         self.scope_prefix = ""  # that scopes may have now, and had not when they were recorded
+        self.redacts_scopes = False  # Some scope was recorded without a secret that its test still has in its name.
+        self._redacted_scopes: dict[str, str] = {}
         self.fresh_scopes: frozenset[str] = frozenset()  # with `allow_upstream`, all their requests go upstream
         self.renews_uncompared = (
             False  # with `allow_upstream`, requests go upstream whose recordings lack fingerprints
@@ -134,7 +136,7 @@ class Player:
         """
         if not caller.scope and self.default_scope:
             caller = replace(caller, scope=self.default_scope)
-        if self.scope_prefix:
+        if self.scope_prefix or self.redacts_scopes:
             caller = replace(caller, scope=self.name_scope(caller.scope))
         if allow_upstream and caller.scope in self.fresh_scopes:
             return self._pass_upstream()
@@ -178,7 +180,9 @@ class Player:
         return {recording.name: recording.key for recording in self._library.recordings}
 
     def name_scope(self, scope: str) -> str:
-        """The scope as it was recorded: its paths without the prefix, unless recordings have it."""
+        """The scope as it was recorded, unless recordings have it: without secrets, its paths without the prefix."""
+        if self.redacts_scopes and not self._library.recordings_in_scope(scope):
+            scope = self._redact_scope(scope)
         prefix = self.scope_prefix
         if not prefix or prefix[:-1] not in scope or self._library.recordings_in_scope(scope):
             return scope
@@ -186,6 +190,12 @@ class Player:
             return scope.removeprefix(prefix)
         # A fixture or an import, which names a folder or a file.
         return scope.replace(f" {prefix[:-1]}::", " ").replace(f" {prefix}", " ")
+
+    def _redact_scope(self, scope: str) -> str:
+        redacted = self._redacted_scopes.get(scope)
+        if redacted is None:
+            redacted = self._redacted_scopes[scope] = self._keyer.redact_label(scope)
+        return redacted
 
     def restart_scope(self, scope: str, worker: str = "") -> None:
         """Count identical requests of a scope from the first again: a test begins, perhaps again."""

@@ -63,6 +63,19 @@ def test_answers_come_in_the_order_in_which_they_were_recorded(tmp_path: Path) -
     assert ["x1", "y1", "x2", "y2", "y2"] == [say("elsewhere") for _ in range(5)]
 
 
+def test_a_scope_is_looked_up_as_it_was_stored(tmp_path: Path) -> None:
+    """Without the secret that its test has in its name; a test without one keeps its own."""
+    secret, plain = f"test_a.py::test_b[{MAIL}]", "test_a.py::test_b[plain]"
+    player = make_player(tmp_path, chat_exchange("a", "1", 1, secret), chat_exchange("a", "2", 2, plain))
+    player.redacts_scopes = True
+
+    answers = [text_of(play(player, chat_exchange("a"), Caller(scope=scope))) for scope in (plain, secret)]
+
+    stored = f"test_a.py::test_b[{REDACTED}]"
+    assert (["2", "1"], stored, plain) == (answers, player.name_scope(secret), player.name_scope(plain))
+    assert {stored, plain} == {scope for scope, _ in player.use_counts}
+
+
 def test_a_failed_attempt_is_replayed_before_its_retry(tmp_path: Path) -> None:
     """As the SDK saw it."""
     failed = make_exchange(CHAT, chat_request("a"), {"error": {"message": "slow down"}}, status=429, number=1)

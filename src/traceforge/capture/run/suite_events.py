@@ -7,8 +7,8 @@ other scope was opened, and which tests were collected. Never: knows what a test
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field, replace
 
 from traceforge.capture.hook.pytest_events import BEGAN
 from traceforge.capture.hook.pytest_scopes import BROKEN, OPENED
@@ -49,3 +49,30 @@ class SuiteEvents:
         """A process has collected its tests."""
         self.collected.update(tests)
         self.is_selection = self.is_selection or is_selection
+
+    def rename_scopes(
+        self, name_scope: Callable[[str], str], is_chosen: Callable[[str], bool] = lambda _: True
+    ) -> SuiteEvents:
+        """The events of the chosen scopes, by other names."""
+
+        def rename(scopes: Iterable[str]) -> list[tuple[str, str]]:
+            return [(name_scope(scope), scope) for scope in scopes if is_chosen(scope)]
+
+        scope_starts: Counter[str] = Counter()
+        for name, scope in rename(self.scope_starts):
+            scope_starts[name] += self.scope_starts[scope]
+        return replace(
+            self,
+            tests=merge_outcomes((name, self.tests[scope]) for name, scope in rename(self.tests)),
+            scope_starts=scope_starts,
+            broken_scopes={name for name, _ in rename(self.broken_scopes)},
+            collected={name for name, _ in rename(self.collected)},
+        )
+
+
+def merge_outcomes(outcomes: Iterable[tuple[str, str]]) -> dict[str, str]:
+    """How tests ended, by name: the worst of those that have one name, because a secret in it was redacted."""
+    merged: dict[str, str] = {}
+    for name, outcome in outcomes:
+        merged[name] = max(merged.get(name, outcome), outcome, key=_OUTCOMES.index)
+    return merged

@@ -8,9 +8,7 @@ Never: fails because of a damaged tree that a command does not ask for, or that 
 from __future__ import annotations
 
 import os
-from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from dataclasses import replace
 from functools import cached_property
 
 from traceforge.build_environment import is_ci
@@ -240,26 +238,16 @@ class NestedProjects:
         """The events of the scopes that belong to a project with these snapshots, by the names that they have in its
         folder; and of tests that a project below has taken over, though this one still has approved calls of theirs.
         """
-        if not self.projects:
-            return suite
         name_scope = snapshots.player.name_scope
+        if not self.projects:
+            return suite.rename_scopes(name_scope)
         approved = {turn.scope for call in snapshots.approved_calls for turn in call.turns}
 
         def is_taken_over(scope: str) -> bool:
             nearest = self.find_owner(scope) if is_test_scope(scope) and name_scope(scope) in approved else None
             return nearest is not None and (owner is None or is_below(nearest.folder, owner.folder))
 
-        def select(scopes: Iterable[str]) -> Iterator[tuple[str, str]]:
-            chosen = (scope for scope in scopes if self.find_owner(scope) is owner or is_taken_over(scope))
-            return ((name_scope(scope), scope) for scope in chosen)
-
-        return replace(
-            suite,
-            tests={name: suite.tests[scope] for name, scope in select(suite.tests)},
-            scope_starts=Counter({name: suite.scope_starts[scope] for name, scope in select(suite.scope_starts)}),
-            broken_scopes={name for name, _ in select(suite.broken_scopes)},
-            collected={name for name, _ in select(suite.collected)},
-        )
+        return suite.rename_scopes(name_scope, lambda scope: self.find_owner(scope) is owner or is_taken_over(scope))
 
     def _find_nearest(self, file: str) -> NestedProject | None:
         paths = (os.path.realpath(os.path.join(start, file)) for start in self._starts)

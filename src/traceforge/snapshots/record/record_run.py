@@ -115,14 +115,15 @@ def run_record(
 
 
 def _describe_run(snapshots: ProjectSnapshots, run: CommandRun) -> RecordedScopes:
-    player, suite = snapshots.player, run.suite
+    player = snapshots.player
+    suite = run.suite.rename_scopes(player.name_scope)
     shared = {**dict.fromkeys(suite.scope_starts, PASSED), **dict.fromkeys(suite.broken_scopes, FAILED)}
     workers = player.worker_uses.values()
     use_counts = merge_worker_counts(worker.counts for worker in workers)
     return RecordedScopes(
         use_counts,
         use_counts - merge_worker_counts(worker.earlier_counts for worker in workers),
-        {**run.tests, **shared, player.default_scope: FAILED if run.exit_code else PASSED},
+        {**suite.tests, **shared, player.default_scope: FAILED if run.exit_code else PASSED},
         list_gone_cases(snapshots, suite.collected, is_selection=suite.is_selection),
         suite.scope_starts,
         max(1, len(suite.workers)),

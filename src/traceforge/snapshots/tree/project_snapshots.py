@@ -15,6 +15,7 @@ from traceforge.capture.run.environment import RecordedVariables
 from traceforge.config import SNAPSHOTS_DIR, Config, LoadedConfig, ModelRule, current_folder
 from traceforge.findings import Finding
 from traceforge.match_key import ensure_match_key, load_match_key
+from traceforge.redact.redactions import REDACTED
 from traceforge.replay.library import Library
 from traceforge.replay.player import Player
 from traceforge.replay.request_key import RequestKeyer, make_request_keyer
@@ -97,6 +98,9 @@ def open_snapshots(
         fallback=SynthesisedAnswers(answering_calls, config.models, keys),
     )
     player.default_scope = scope
+    player.redacts_scopes = any(REDACTED in turn.scope for call in approved_calls for turn in call.turns)
+    if player.redacts_scopes:
+        player.name_scope(REDACTED)  # Its modules are loaded now: while a command runs, none may be.
     player.renews_uncompared = is_recording
     policy_findings = check_policy_approved(loaded, tree_report.settings)
     return ProjectSnapshots(
