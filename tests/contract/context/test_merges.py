@@ -8,6 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
+from sqlalchemy import event, update
 
 from support.context_builders import (
     append_event,
@@ -23,6 +24,7 @@ from support.operation_store import Store
 from support.upstream import Upstream
 from traceforge.context.model.inputs import Merge, NewArtifact, NewResponse, NewSnapshot, SessionChange
 from traceforge.context.model.objects import Branch, EventType, Merged, MergeStrategy, Session
+from traceforge.context.storage.tables import events as event_table
 from traceforge.errors import BranchConflict, StoreRefused
 
 REBASES = (MergeStrategy.REBASE, MergeStrategy.FORK)
@@ -396,6 +398,44 @@ def test_events_that_come_back_are_not_appended_again(store: Store) -> None:
     append_event(store, session, "more")
     merge(store, session, side, MergeStrategy.CHECKPOINT)
     merge_nothing(store, side, session, MergeStrategy.REBASE)
+
+
+@pytest.mark.parametrize("strategy", [MergeStrategy.CHECKPOINT, MergeStrategy.REBASE])
+def test_earlier_merges_add_no_statements_to_a_merge(store: Store, strategy: MergeStrategy) -> None:
+    """A merge after each append would otherwise take longer every time."""
+    session = new_session(store)
+    append_event(store, session)
+    side = fork_branch(store, session)
+    counts = []
+
+    for _ in range(8):
+        append_event(store, side, "side")
+        statements: list[str] = []
+
+        def count(*arguments: Any, statements: list[str] = statements) -> None:
+            statements.append(arguments[2])
+
+        event.listen(store.database.engine, "before_cursor_execute", count)
+        merge(store, side, session, strategy)
+        event.remove(store.database.engine, "before_cursor_execute", count)
+        counts.append(len(statements))
+
+    assert counts[2] == counts[7]
+
+
+def test_a_checkpoint_of_an_earlier_version_brought_nothing(store: Store) -> None:
+    """It has no text, so the events can still be merged."""
+    session = new_session(store)
+    append_event(store, session)
+    side = fork_branch(store, session)
+    theirs = append_events(store, side, 2, "side")
+    [checkpoint_id] = merge(store, side, session, MergeStrategy.CHECKPOINT).event_ids
+    old = update(event_table).where(event_table.c.id == checkpoint_id).values(payload_ref=None)
+    store.write(lambda tx: tx.execute(old))
+
+    merged = merge(store, side, session, MergeStrategy.REBASE)
+
+    assert len(theirs) == len(merged.event_ids)
 
 
 @pytest.mark.parametrize("strategy", [MergeStrategy.CHECKPOINT, MergeStrategy.COMPACT, MergeStrategy.REBASE])
