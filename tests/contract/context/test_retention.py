@@ -177,3 +177,21 @@ def test_two_processes_purge_expired_content_once(store: Store) -> None:
         assert [] == purge_expired_at(store, AFTER)
     assert 1 == len(purge_expired_at(store, AFTER))
     assert 1 == len(store.list_purge_jobs().data)
+
+
+def test_expired_content_that_is_not_purged_yet_is_no_problem_of_the_store(store: Store) -> None:
+    """A response that was made from it cannot be rendered again, and nothing is wrong with it."""
+    artifact = new_ephemeral(store)
+    session = new_session(store)
+    with pinned(BEFORE):
+        append_event(store, session, payload_ref=artifact.id)
+        snapshot = store.create_snapshot(*branch_ids(session), NewSnapshot())
+        response_id = insert_response(store, snapshot.id, "yes")
+        assert [] == store.verify().problems
+
+    with pinned(AFTER):
+        assert [] == store.verify().problems
+        with pytest.raises(StoreRefused) as error:
+            store.verify_response(response_id)
+
+    assert (410, "expired") == (error.value.status, error.value.reason)

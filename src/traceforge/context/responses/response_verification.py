@@ -26,7 +26,7 @@ from traceforge.context.responses import stored_responses
 from traceforge.context.responses.model_releases import get_release
 from traceforge.context.responses.renderer_revisions import RENDERER_REVISIONS, target_runtime
 from traceforge.context.responses.response_generation import build_model_request
-from traceforge.context.storage.store_transaction import AnyRow, StoreTransaction
+from traceforge.context.storage.store_transaction import EXPIRED, AnyRow, StoreTransaction
 from traceforge.context.storage.tables import responses, snapshots
 from traceforge.errors import StoreRefused, TraceForgeError
 
@@ -49,6 +49,7 @@ def verify_response(tx: StoreTransaction, response_id: str) -> ResponseVerificat
 
     Raises:
         ContentPurged: the response was purged.
+        StoreRefused: it does not exist, or its input has expired.
     """
     return _verify_row(tx, stored_responses.load_row(tx, response_id))
 
@@ -74,7 +75,8 @@ def _check_stored(tx: StoreTransaction, response_id: str) -> list[StoreProblem]:
     try:
         return _verify_row(tx, row).problems
     except TraceForgeError as exc:
-        return [StoreProblem(id=row.id, message=exc.message)]
+        is_expired = isinstance(exc, StoreRefused) and exc.reason == EXPIRED
+        return [] if is_expired else [StoreProblem(id=row.id, message=exc.message)]
 
 
 def _verify_row(tx: StoreTransaction, row: AnyRow) -> ResponseVerification:
@@ -89,6 +91,8 @@ def _verify_row(tx: StoreTransaction, row: AnyRow) -> ResponseVerification:
             rendered = _render_again(tx, row)
             messages = list(_list_differences(response, rendered))
         except StoreRefused as exc:
+            if exc.reason == EXPIRED:  # It is about to be purged, with this response.
+                raise
             messages = [f"it cannot be rendered again: {exc.message}"]
     return ResponseVerification(
         response_id=response.id,
