@@ -9,6 +9,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
+from sqlalchemy import update
 
 from support.context_builders import append_event, branch_ids, new_artifact, new_session
 from support.operation_store import Store
@@ -19,6 +20,7 @@ from traceforge.context.api.store_client import Client
 from traceforge.context.model.inputs import NewProject, NewSnapshot
 from traceforge.context.model.objects import Artifact, PurgeJob
 from traceforge.context.purge.expired_content import REASON, purge_expired
+from traceforge.context.storage.tables import artifacts
 from traceforge.errors import ContentPurged, StoreRefused, StoreUnavailable
 from traceforge.web.janitor import running_janitor
 
@@ -177,6 +179,65 @@ def test_two_processes_purge_expired_content_once(store: Store) -> None:
         assert [] == purge_expired_at(store, AFTER)
     assert 1 == len(purge_expired_at(store, AFTER))
     assert 1 == len(store.list_purge_jobs().data)
+
+
+def damage(store: Store, artifact: Artifact, wrapped_key: bytes = bytes(60)) -> None:
+    """Make a row that cannot be decrypted: it stops every purge of its project."""
+    own = update(artifacts).where(artifacts.c.id == artifact.id).values(wrapped_key=wrapped_key)
+    store.write(lambda tx: tx.execute(own))
+
+
+def test_a_project_that_cannot_be_purged_leaves_one_job_and_stops_no_other(store: Store) -> None:
+    """It is tried again after an hour, or when the command asks for it; a janitor asks every few seconds."""
+    other = store.of_project(store.create_project(NewProject(name="other")).id)
+    new_ephemeral(store)
+    kept = new_artifact(store, "damaged")
+    new_ephemeral(other)
+    damage(store, kept)
+
+    with pytest.raises(StoreUnavailable, match=kept.id):
+        purge_expired_at(store, AFTER)
+    assert [[], []] == [purge_expired_at(store, AFTER + timedelta(seconds=5)) for _ in range(2)]
+    for at_once, instant in ((True, AFTER), (False, AFTER + timedelta(hours=2))):
+        with pinned(instant), pytest.raises(StoreUnavailable, match=kept.id):
+            purge_expired(store, at_once=at_once)
+
+    assert ["failed"] == [job.status for job in store.list_purge_jobs().data]
+    assert ["completed"] == [job.status for job in other.list_purge_jobs().data]
+
+
+def test_a_purge_that_was_interrupted_is_continued_and_not_repeated(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A keyring that cannot be written for a while leaves one job that waits."""
+    new_ephemeral(store)
+    with monkeypatch.context() as patch:
+        patch.setattr(store.keyring, "add_key", _refuse)
+        for _ in range(3):
+            with pytest.raises(StoreUnavailable, match="read-only"):
+                purge_expired_at(store, AFTER)
+    assert ["queued"] == [job.status for job in store.list_purge_jobs().data]
+
+    [job] = purge_expired_at(store, AFTER)
+
+    assert [("completed", job.id)] == [(job.status, job.id) for job in store.list_purge_jobs().data]
+
+
+def _refuse(*_: object) -> None:
+    raise StoreUnavailable("read-only")
+
+
+def test_a_clock_that_is_set_back_does_not_stop_the_watch(store: Store) -> None:
+    """It was a year ahead for a moment: what expires today is still purged today."""
+    client = Client(EmbeddedTransport(store))
+    with pinned(STORED_AT + timedelta(days=365)):
+        client.list_sessions()
+    new_ephemeral(store)
+
+    with pinned(AFTER):
+        client.list_sessions()
+
+    assert ["completed"] == [job.status for job in store.list_purge_jobs().data]
 
 
 def test_expired_content_that_is_not_purged_yet_is_no_problem_of_the_store(store: Store) -> None:

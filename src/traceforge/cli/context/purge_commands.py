@@ -64,7 +64,7 @@ def expired(client: Client, as_json: bool) -> None:
     """
     if client.store is None:
         raise click.UsageError("A server purges expired content by itself. Name a database with --db.")
-    jobs = [job for job in purge_expired(client.store) if job.status is Progress.COMPLETED]
+    jobs = [job for job in purge_expired(client.store, at_once=True) if job.status is Progress.COMPLETED]
     receipts = [client.get_receipt(job.id) for job in jobs]
     if as_json:
         print_json(msgspec.to_builtins(receipts))
