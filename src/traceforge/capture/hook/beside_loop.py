@@ -20,14 +20,15 @@ from typing import Any
 
 def running_loop() -> Any:
     """The event loop of asyncio that runs in this thread; None where there is none. Imports nothing."""
-    asyncio = sys.modules.get("asyncio")
-    return None if asyncio is None else asyncio._get_running_loop()
+    # Another thread may be importing it: then it has no functions yet.
+    get_running_loop = getattr(sys.modules.get("asyncio"), "_get_running_loop", None)
+    return None if get_running_loop is None else get_running_loop()
 
 
 async def run_beside_loop(function: Callable[..., Any], *args: Any) -> Any:
-    """The result of a function. Without a loop of asyncio, as in a coroutine of trio, it is called at once."""
+    """The result of a function. In a coroutine that asyncio does not run, as one of trio, it is called at once."""
     loop = running_loop()
-    if loop is None:
+    if loop is None or _is_of_another_library():
         return function(*args)
     future = loop.create_future()
 
@@ -41,6 +42,18 @@ async def run_beside_loop(function: Callable[..., Any], *args: Any) -> Any:
 
     _worker.add(work)
     return await future
+
+
+def _is_of_another_library() -> bool:
+    """Whether another library runs this coroutine, inside a loop of asyncio: `trio.run` in a notebook, or as a guest.
+
+    It cannot wait for a future of asyncio. Such libraries say who they are in sniffio.
+    """
+    sniffio = sys.modules.get("sniffio")
+    try:
+        return sniffio is not None and sniffio.current_async_library() != "asyncio"
+    except Exception:  # noqa: BLE001 (it finds none, or is being imported)
+        return False
 
 
 def do_beside_loop(function: Callable[[], object]) -> None:

@@ -93,6 +93,11 @@ class GuardedCall:
         """As `replay`, while the event loop goes on. A call that is cancelled meanwhile is still looked up."""
         try:
             return await run_beside_loop(self.replay, body)
+        except (
+            GeneratorExit
+        ):  # Its loop was closed. This is the garbage collector, perhaps that of the end of Python,
+            self.defer_end()  # where a thread would never start, and who starts it would wait for it forever.
+            raise
         except BaseException as exc:
             do_beside_loop(partial(self.end_cancelled, exc))
             raise

@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
+from types import ModuleType
 
 import httpx
 import pytest
@@ -22,7 +24,7 @@ from support.http_clients import DRIVERS, Driver
 from support.replay_player import make_player
 from support.upstream import ScriptedResponse, Upstream, upstream
 from support.wire_transcripts import CHAT
-from traceforge.capture.hook.beside_loop import do_beside_loop, run_beside_loop
+from traceforge.capture.hook.beside_loop import do_beside_loop, run_beside_loop, running_loop
 from traceforge.capture.hook.callsite import CallSites
 from traceforge.capture.recorder import MemoryRecorder
 from traceforge.capture.replay_responder import ReplayResponder
@@ -196,6 +198,66 @@ def test_work_without_a_loop_of_asyncio_is_done_at_once() -> None:
     with pytest.raises(StopIteration) as stop:
         coroutine.send(None)
     assert threading.get_ident() == stop.value.value
+
+
+CLOSED_LOOP = """
+import asyncio, time
+import traceforge.capture.hook.guarded_call as guarded_call
+from traceforge.capture.hook.in_flight_call import InFlightCall
+from traceforge.capture.hook.watcher import Watcher
+
+class SlowWatcher(Watcher):
+    def replay_call(self, call, body):
+        time.sleep(0.1)
+
+async def main():
+    call = InFlightCall(print, "POST", "http://127.0.0.1/", ())
+    coroutine = guarded_call.GuardedCall(call, SlowWatcher()).replay_async(b"")
+    asyncio.get_running_loop().create_task(coroutine)
+    await asyncio.sleep(0.02)
+
+loop = asyncio.new_event_loop()
+loop.run_until_complete(main())
+loop.close()  # with a task that waits, as `asyncio.run` never does
+time.sleep(0.3)
+print("end")
+"""
+
+
+def test_a_process_ends_although_a_loop_was_closed_during_a_lookup() -> None:
+    """Its coroutine is collected when Python ends: a thread that is started there never runs."""
+    path = os.pathsep.join([str(PROJECT / "src"), os.environ.get("PYTHONPATH", "")])
+    ended = subprocess.run(
+        [sys.executable, "-c", CLOSED_LOOP], check=False, env={**os.environ, "PYTHONPATH": path},
+        capture_output=True, text=True, timeout=60,
+    )  # fmt: skip
+
+    assert (0, "end\n") == (ended.returncode, ended.stdout), ended
+
+
+def test_a_loop_is_not_looked_for_in_a_module_that_is_being_imported(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another thread may import asyncio for the first time while this one makes a call."""
+    monkeypatch.setitem(sys.modules, "asyncio", ModuleType("asyncio"))
+
+    assert running_loop() is None
+
+
+def test_a_coroutine_of_another_library_inside_a_loop_waits_for_no_future(monkeypatch: pytest.MonkeyPatch) -> None:
+    """`trio.run` in a notebook: trio understands only what is its own, and says so in sniffio."""
+    sniffio = ModuleType("sniffio")
+    monkeypatch.setitem(sys.modules, "sniffio", sniffio)
+
+    async def step(library: str) -> bool:
+        monkeypatch.setattr(sniffio, "current_async_library", lambda: library, raising=False)
+        coroutine = run_beside_loop(threading.get_ident)
+        try:
+            coroutine.send(None)
+        except StopIteration as stop:
+            return bool(stop.value == threading.get_ident())
+        coroutine.close()
+        return False
+
+    assert [True, False] == [asyncio.run(step(library)) for library in ("trio", "asyncio")]
 
 
 @pytest.mark.parametrize("enter", [lambda link, _: link, lambda _, real: real], ids=["link", "real"])
