@@ -87,8 +87,11 @@ class FrameSender:
         """Whether frames can be sent. Opens a connection where there is none; in an event loop, without waiting."""
         if self._is_closed:
             return False
-        if self._socket is None or inode_of(self._socket) != self._inode:
-            self._open_socket()
+        try:
+            if self._socket is None or inode_of(self._socket) != self._inode:
+                self._open_socket()
+        except OSError:  # The application has no descriptor left, for now.
+            return False
         assert self._socket is not None
         if not self._is_connected:
             self._socket.settimeout(CONNECT_S if running_loop() is None else 0)
@@ -104,6 +107,7 @@ class FrameSender:
     def _open_socket(self) -> None:
         if self._socket is not None:
             self._socket.detach()  # The application closed it, and may have its number again.
+            self._socket = None
         self._socket, self._target = make_socket(self._address)
         self._inode = inode_of(self._socket)
         self._is_connected = False

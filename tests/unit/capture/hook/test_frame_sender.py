@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import socket
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -112,6 +114,26 @@ def test_a_missing_parent_does_no_harm(tmp_path: Path) -> None:
     sender.flush(1)
 
     assert 3 == sender.lost
+
+
+def test_an_application_without_descriptors_does_not_notice(
+    listener: socket.socket, sender: FrameSender, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What it reports waits until there is a descriptor again."""
+    make_socket, failures = module.make_socket, [OSError(errno.EMFILE, "Too many open files")] * 2
+
+    def fail_at_first(address: str) -> Any:
+        if failures:
+            raise failures.pop()
+        return make_socket(address)
+
+    monkeypatch.setattr(module, "make_socket", fail_at_first)
+    sender.send(write_frame({"kind": "begin"}))
+    sender.flush(10)
+    sender.close()
+
+    assert ["hello", "begin"] == read_kinds(listener.accept()[0])
+    assert 0 == sender.lost
 
 
 def test_a_parent_that_goes_away_is_noticed(listener: socket.socket, sender: FrameSender) -> None:
