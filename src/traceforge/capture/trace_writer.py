@@ -24,6 +24,7 @@ from traceforge.traces.spool import SpoolWriter
 from traceforge.traces.spool_drain import DrainedSegment, DrainResult, drain_spool
 from traceforge.traces.trace_composer import TraceComposer
 
+INDEX_BUSY_MS = 200  # How long to wait for a command that writes the index: calls wait in memory meanwhile.
 SEGMENT_SECONDS_MAX = 2.0  # The age at which a segment is turned into files.
 TIME_IS_UP = "there was no time to make files; the next command does"
 
@@ -132,14 +133,15 @@ class TraceWriter:
         return result
 
     def _index_segment(self, segment: DrainedSegment) -> None:
-        """Where the index cannot be written, the next command reads the files."""
+        """Where the index cannot be written, or not soon, the next command reads the files."""
         if not self._keeps_index:
             return
         from traceforge.traces.index_update import index_drained_segment  # deferred: 25 ms, for SQLite
         from traceforge.traces.trace_index import BROKEN_INDEX_ERRORS, TraceIndex
 
         try:
-            index = TraceIndex(self._settings.traces_dir)  # Opened each time: a connection must not cross a fork.
+            # Opened each time: a connection must not cross a fork.
+            index = TraceIndex(self._settings.traces_dir, busy_ms=INDEX_BUSY_MS)
             with closing(index):
                 index_drained_segment(index, segment)
         except (OSError, *BROKEN_INDEX_ERRORS):

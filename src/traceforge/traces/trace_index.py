@@ -99,10 +99,10 @@ class TraceSession(NamedTuple):
 class TraceIndex:
     """One open index. Used by one thread."""
 
-    def __init__(self, traces_dir: str, *, in_memory: bool = False) -> None:
+    def __init__(self, traces_dir: str, *, in_memory: bool = False, busy_ms: int | None = None) -> None:
         is_there = os.path.isdir(traces_dir) and not in_memory  # Listing nothing creates no folder.
         self._connection = (
-            _open_or_rebuild(os.path.join(traces_dir, INDEX_FOLDER)) if is_there else _connect(":memory:")
+            _open_or_rebuild(os.path.join(traces_dir, INDEX_FOLDER), busy_ms) if is_there else _connect(":memory:")
         )
 
     def close(self) -> None:
@@ -306,13 +306,13 @@ def _where_clause(trace_filter: TraceFilter) -> tuple[str, list[str | int]]:
     return (f"WHERE {' AND '.join(clauses)}" if clauses else ""), values
 
 
-def _open_or_rebuild(folder: str) -> sqlite3.Connection:
+def _open_or_rebuild(folder: str, busy_ms: int | None) -> sqlite3.Connection:
     path = os.path.join(folder, INDEX_FILE)
     for _ in range(2):
         try:
             make_private_folder(folder)
             os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
-            return _connect(path)
+            return _connect(path, busy_ms)
         except (OSError, sqlite3.OperationalError):  # not writable, full, or locked for too long
             break
         except BROKEN_INDEX_ERRORS:
@@ -320,8 +320,8 @@ def _open_or_rebuild(folder: str) -> sqlite3.Connection:
     return _connect(":memory:")
 
 
-def _connect(path: str) -> sqlite3.Connection:
-    connection = sqlite3.connect(path, timeout=BUSY_MS / 1000, isolation_level=None)
+def _connect(path: str, busy_ms: int | None = None) -> sqlite3.Connection:
+    connection = sqlite3.connect(path, timeout=(busy_ms or BUSY_MS) / 1000, isolation_level=None)
     try:
         connection.execute("PRAGMA journal_mode = WAL")
         connection.execute("PRAGMA synchronous = OFF")  # It can be rebuilt.

@@ -29,6 +29,7 @@ from traceforge.config import load_config
 from traceforge.exchange import Chunk, Exchange
 from traceforge.traces import index_update
 from traceforge.traces.spool_drain import DrainResult, drain_spool
+from traceforge.traces.trace_index import BUSY_MS, TraceIndex
 from traceforge.traces.trace_store import TraceStore
 
 RECORDERS: list[Callable[[RecorderSettings], Recorder]] = [ThreadRecorder, ProcessRecorder]
@@ -541,6 +542,23 @@ def test_a_broken_index_does_not_stop_a_recorder(tmp_path: Path) -> None:
 
     assert (1, 1, {}) == (writer.counts.recorded, writer.counts.drained, writer.counts.troubles)
     assert [exchange().id] == ids(tmp_path)
+
+
+def test_a_recorder_does_not_wait_for_a_command_that_holds_the_index(tmp_path: Path) -> None:
+    """A command may be stopped while it writes: calls would wait in memory, and then be lost."""
+    writer = TraceWriter(RecorderSettings(str(tmp_path)), keeps_index=True)
+    writer.write(exchange(1))
+    with closing(TraceIndex(str(tmp_path))) as index, index.transaction():
+        started = time.monotonic()
+        writer.write_files()
+        waited = time.monotonic() - started
+    with closing(TraceStore(str(tmp_path))) as store:
+        store.update_index()
+        indexed = [row.summary.id for row in store.list_rows()]
+
+    assert waited < BUSY_MS / 1000
+    assert (1, {}) == (writer.counts.drained, writer.counts.troubles)
+    assert ids(tmp_path) == indexed
 
 
 def test_traces_in_the_spool_are_counted(tmp_path: Path) -> None:
