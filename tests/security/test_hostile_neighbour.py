@@ -476,3 +476,23 @@ def test_a_list_of_trusted_projects_that_others_can_write_is_not_believed(
     path.rename(path.with_name("elsewhere"))
     path.symlink_to(path.with_name("elsewhere"))
     assert [] == list_trusted_projects()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="other systems do not tell whose a connection is")
+def test_a_program_of_the_run_that_loses_the_path_of_its_base_url_is_served(village: Village) -> None:
+    """As with `new URL("/v1/…", base)`: `run` does not break a program that works without it."""
+    program = textwrap.dedent(
+        """
+        import os, urllib.request
+        from urllib.parse import urljoin
+        body = b'{"model": "m", "messages": [{"role": "user", "content": "Hi"}]}'
+        url = urljoin(os.environ["OPENAI_BASE_URL"], "/v1/chat/completions")
+        call = urllib.request.Request(url, data=body, headers={"Content-Type": "application/json"})
+        print(urllib.request.urlopen(call).status)
+        """
+    )
+
+    ran = village.run("run", "--", sys.executable, "-I", "-c", program)
+
+    assert (0, "200") == (ran.code, ran.out.strip()), ran
+    assert "1 trace recorded" in ran.err

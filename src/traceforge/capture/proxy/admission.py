@@ -5,6 +5,8 @@ Never: forwards a request that the access rules refuse, or one whose traffic cou
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from traceforge.capture.proxy.upstream_routes import PathLeavesUpstream, Route
 from traceforge.capture.proxy.worker_state import WorkerState
 from traceforge.conversion import encode_json
@@ -14,8 +16,12 @@ from traceforge.http.metrics_text import CONTENT_TYPE
 from traceforge.http.plain_response import JSON_TYPE, PlainResponse
 
 
-def admit(state: WorkerState, head: RequestHead) -> Route | PlainResponse:
-    """The route of a request, or our own response to it."""
+def admit(state: WorkerState, head: RequestHead, is_own_user: Callable[[], bool]) -> Route | PlainResponse:
+    """The route of a request, or our own response to it.
+
+    Some clients use only the host and the port of a base URL, and lose the token in its path: they are served if
+    `is_own_user` knows them for processes of our user.
+    """
     if head.method == "CONNECT":
         return _refuse_unsupported(state, "tunnels (CONNECT)")
     if "upgrade" in head.inspected and split_list(head.inspected["upgrade"]) != ["h2c"]:
@@ -30,8 +36,9 @@ def admit(state: WorkerState, head: RequestHead) -> Route | PlainResponse:
     try:
         target = state.access.remove_path_token(target)
     except AccessDenied as exc:
-        state.count_unmatched("the path of a request does not have the token of this run")
-        return error_response(exc.status, "refused", str(exc))
+        if not is_own_user():
+            state.count_unmatched("the path of a request does not have the token of this run")
+            return error_response(exc.status, "refused", str(exc))
     if target.partition("?")[0] == "/metrics":
         return PlainResponse(200, CONTENT_TYPE, state.metrics_page())
     return _find_route(state, head, target)

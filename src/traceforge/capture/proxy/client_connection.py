@@ -17,6 +17,7 @@ from traceforge.capture.proxy.direct_write import find_descriptor, write_directl
 from traceforge.capture.proxy.prepared_request import PreparedRequest, RepeatedHead, prepare_request, remember_head
 from traceforge.capture.proxy.proxy_metrics import increment
 from traceforge.http.body_framing import InvalidBody, MessageBody, open_body
+from traceforge.http.connection_owner import is_own_client
 from traceforge.http.message_head import HeadReader, InvalidHead, RequestHead
 from traceforge.http.plain_response import PlainResponse
 from traceforge.http.server_limits import (
@@ -155,7 +156,7 @@ class ClientConnection(asyncio.Protocol):
         """Serve the request with this head; return the bytes after the request."""
         head = RequestHead(data)
         self._has_sent_head = True
-        admitted = admit(self._state, head)
+        admitted = admit(self._state, head, self._is_own_user)
         if not isinstance(admitted, PlainResponse):
             self.is_authenticated = self._state.access.requires_token
             request = prepare_request(head, admitted)
@@ -168,6 +169,10 @@ class ClientConnection(asyncio.Protocol):
         _, _, remainder = self._open_body(head.length, remainder)
         self._respond(admitted, head.method)
         return remainder
+
+    def _is_own_user(self) -> bool:
+        peer, server = map(self.transport.get_extra_info, ("peername", "sockname"))
+        return is_own_client(peer, server)
 
     def _start_call(self, request: PreparedRequest, remainder: bytes) -> bytes:
         if self._is_call_refused():

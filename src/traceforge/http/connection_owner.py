@@ -1,0 +1,34 @@
+"""Which user has the other end of a connection on this machine.
+
+In: the two addresses of a connection over IPv4. Out: whether its client runs as our own user. Never: guesses: where
+the system does not tell (Linux does), the client counts as a stranger.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import sys
+from contextlib import suppress
+
+_TCP_FILES = ("/proc/net/tcp", "/proc/net/tcp6")  # Java connects to IPv4 with sockets of IPv6.
+
+
+def is_own_client(peer: tuple[str, int] | None, server: tuple[str, int] | None) -> bool:
+    """Whether the client at `peer` of the connection to `server` is a process of our user; None: it has gone."""
+    if peer is None or server is None or not hasattr(os, "geteuid"):
+        return False
+    ends = _kernel_address(peer), _kernel_address(server)
+    for path in _TCP_FILES:
+        with suppress(OSError, ValueError, IndexError), open(path, encoding="ascii") as file:
+            for line in file:
+                fields = line.split()
+                if fields[1].endswith(ends[0]) and fields[2].endswith(ends[1]):
+                    # A socket that its process has closed has no inode, and the user 0.
+                    return fields[9] != "0" and int(fields[7]) == os.geteuid()
+    return False
+
+
+def _kernel_address(address: tuple[str, int]) -> str:
+    number = int.from_bytes(socket.inet_aton(address[0]), sys.byteorder)
+    return f"{number:08X}:{address[1]:04X}"
