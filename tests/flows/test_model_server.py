@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import copy
 import json
+import socket
+import struct
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -391,6 +393,26 @@ def test_the_command_prints_its_url_and_counts_calls() -> None:
 
     assert answers[0]["choices"][0]["message"]["content"] != answers[1]["choices"][0]["message"]["content"]
     assert [1, 1] == counts
+
+
+def test_a_client_that_resets_its_connection_is_not_printed(
+    server: ModelServer, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """The next request is answered; any other fault of the server is printed."""
+    port = int(server.url.rpartition(":")[2])
+    with socket.create_connection(("127.0.0.1", port)) as client:
+        client.send(b"POST / HTTP/1.1\r\n")
+        client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))  # Closing sends a reset.
+    gone, wrong = ConnectionResetError(104, "reset by peer"), ValueError("a fault")
+    for error in (gone, wrong):
+        try:
+            raise error
+        except (ConnectionError, ValueError):
+            server.handle_error(None, ("127.0.0.1", 1))
+
+    assert httpx.get(server.url, trust_env=False).status_code < 500
+    printed = capfd.readouterr().err
+    assert ("ValueError: a fault" in printed, "ConnectionResetError" in printed) == (True, False)
 
 
 def test_the_model_server_needs_the_standard_library_only() -> None:

@@ -9,6 +9,7 @@ import argparse
 import gzip
 import json
 import re
+import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -52,6 +53,11 @@ class ModelServer(ThreadingHTTPServer):
     def url(self) -> str:
         """The base URL, without a path."""
         return f"http://127.0.0.1:{self.server_port}"
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Print what went wrong, except for a client that has gone: the terminal may be that of a tutorial."""
+        if not isinstance(sys.exception(), ConnectionError):
+            super().handle_error(request, client_address)
 
     def reply(self, path: str, query: str, data: bytes) -> ApiReply:
         """The reply to a POST, which is counted.
