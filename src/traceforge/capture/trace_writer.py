@@ -10,7 +10,6 @@ import os
 import time
 from collections import Counter
 from collections.abc import Callable
-from contextlib import closing
 
 from msgspec import Struct
 
@@ -136,16 +135,10 @@ class TraceWriter:
         """Where the index cannot be written, or not soon, the next command reads the files."""
         if not self._keeps_index:
             return
-        from traceforge.traces.index_update import index_drained_segment  # deferred: 25 ms, for SQLite
-        from traceforge.traces.trace_index import BROKEN_INDEX_ERRORS, TraceIndex
+        from traceforge.traces.index_update import try_index_segment  # deferred: 25 ms, for SQLite
 
-        try:
-            # Opened each time: a connection must not cross a fork.
-            index = TraceIndex(self._settings.traces_dir, busy_ms=INDEX_BUSY_MS)
-            with closing(index):
-                index_drained_segment(index, segment)
-        except (OSError, *BROKEN_INDEX_ERRORS):
-            pass
+        # The index is opened each time: a connection must not cross a fork.
+        try_index_segment(self._settings.traces_dir, segment, INDEX_BUSY_MS)
 
     def prune(self) -> None:
         """Remove what is too old, at most once a day."""

@@ -148,8 +148,8 @@ def generate_answer(request: GenerationRequest, number: int = 0) -> GeneratedAns
         text = f"{opening} {subject} would look first."
         tokens_out = 8 + len(call.arguments_json) // CHARACTERS_PER_TOKEN
         return GeneratedAnswer(digest, text, call, FinishReason.TOOL, tokens_in, tokens_out)
-    whole = _answer_text(request, choices)
-    text, stop = cut_at_stop(whole, request.stops)
+    uncut_text = _answer_text(request, choices)
+    text, stop = cut_at_stop(uncut_text, request.stops)
     words = split_words(text, 1)
     used = words if request.tokens_max is None else words[: request.tokens_max]
     if len(used) < len(words):

@@ -97,9 +97,9 @@ def pytest_cmdline_main(config: pytest.Config) -> None:
     if not is_ci(LOADED_ENVIRONMENT) or is_worker(config):
         return
     words = [*map(str, config.invocation_params.args), *LOADED_ENVIRONMENT.get("PYTEST_ADDOPTS", "").split()]
-    given = {word.partition("=")[0] for word in words} | {word[:2] for word in words if word[1:2] != "-"}
+    named_options = {word.partition("=")[0] for word in words} | {word[:2] for word in words if word[1:2] != "-"}
     for name, options in OPTIONS_WITHOUT_TESTS.items():
-        if config.getoption(name, None) and given.isdisjoint(options):
+        if config.getoption(name, None) and named_options.isdisjoint(options):
             message = f"a file of the project sets {options[-1]} in addopts, and no test would run: remove it."
             raise pytest.UsageError(message)
 

@@ -54,8 +54,8 @@ def spell_base64(prefix: str, shift: int) -> str:
 
 
 def _spell_character(bits: str) -> str:
-    known = bits.replace("?", ".")
-    options = "".join(_MARKS[value] for value in range(64) if re.fullmatch(known, f"{value:06b}"))
+    pattern = bits.replace("?", ".")
+    options = "".join(_MARKS[value] for value in range(64) if re.fullmatch(pattern, f"{value:06b}"))
     return options if len(options) == 1 else f"[{options}]"
 
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Iterator
+from contextlib import closing, suppress
 from itertools import islice
 
 from traceforge.canon import parse_json
@@ -22,7 +23,7 @@ from traceforge.traces import spool, trace_archive
 from traceforge.traces.spool import SpoolSegment
 from traceforge.traces.spool_drain import DrainedSegment
 from traceforge.traces.trace_format import Trace, check_file_name, read_trace, write_parsed_trace
-from traceforge.traces.trace_index import TraceIndex, TraceLocation, TraceRow
+from traceforge.traces.trace_index import BROKEN_INDEX_ERRORS, TraceIndex, TraceLocation, TraceRow
 from traceforge.traces.trace_migration import migrate_trace, needs_migration
 from traceforge.traces.trace_summary import summarize_trace
 
@@ -47,6 +48,15 @@ def index_drained_segment(index: TraceIndex, segment: DrainedSegment) -> None:
     with index.transaction():
         index.add_rows(TraceRow(summary, TraceLocation("", inode & INODE_MAX)) for summary, inode in segment.files)
         index.delete_stamp(segment.container)
+
+
+def try_index_segment(traces_dir: str, segment: DrainedSegment, busy_ms: int) -> None:
+    """Add the traces of a segment to the index of a folder, unless the index is broken or stays locked for `busy_ms`.
+
+    Without the rows, the next command that updates the index reads the files.
+    """
+    with suppress(OSError, *BROKEN_INDEX_ERRORS), closing(TraceIndex(traces_dir, busy_ms=busy_ms)) as index:
+        index_drained_segment(index, segment)
 
 
 def read_any_version(data: bytes) -> tuple[Trace, bool]:

@@ -40,10 +40,10 @@ def find_unmerged_events(tx: StoreTransaction, target: Path, source: Path, commo
     candidates = list(event_rows(tx, clip_path(source, common, high), _PLACE))
     if not candidates:
         return []
-    known = _KnownEvents(tx, target)
-    known.load_places(row.rebased_from for row in candidates)
-    known.load_places(row.merged_from for row in candidates)
-    unmerged = {row.id: row.sequence for row in candidates if not known.has_event(row)}
+    target_events = _KnownEvents(tx, target)
+    target_events.load_places(row.rebased_from for row in candidates)
+    target_events.load_places(row.merged_from for row in candidates)
+    unmerged = {row.id: row.sequence for row in candidates if not target_events.has_event(row)}
     if not unmerged:
         return []
     rows = event_rows(tx, clip_path(source, min(unmerged.values()) - 1, high))  # Contents of these alone.
@@ -98,9 +98,9 @@ class _KnownEvents:
         """Add a path; the part of it that was not known before."""
         unknown: Path = []
         for segment in path:
-            known = self._known_up_to.get(segment.branch_id, 0)
-            if segment.high > known:
-                unknown.append(segment._replace(low=max(segment.low, known)))
+            covered_up_to = self._known_up_to.get(segment.branch_id, 0)
+            if segment.high > covered_up_to:
+                unknown.append(segment._replace(low=max(segment.low, covered_up_to)))
                 self._known_up_to[segment.branch_id] = segment.high
         return unknown
 

@@ -43,9 +43,9 @@ def purge_expired(store: Store, *, at_once: bool = False) -> list[PurgeJob]:
         return []
     jobs: list[PurgeJob] = []
     failures: dict[str, TraceForgeError] = {}
-    left = set[str]()  # Projects that this call is done with.
+    finished_projects = set[str]()
     with store.keyring.lock_purges(wait=False) as alone:
-        while alone and (targets := store.read(lambda tx: _find_expired(tx, left))):
+        while alone and (targets := store.read(lambda tx: _find_expired(tx, finished_projects))):
             for project_id, artifact_ids in targets.items():
                 try:
                     job = _purge_artifacts(store.of_project(project_id), artifact_ids, at_once=at_once)
@@ -53,7 +53,7 @@ def purge_expired(store: Store, *, at_once: bool = False) -> list[PurgeJob]:
                     failures[project_id] = exc
                     job = None
                 if job is None:
-                    left.add(project_id)
+                    finished_projects.add(project_id)
                 else:
                     jobs.append(job)
     for failure in failures.values():
@@ -72,17 +72,17 @@ def _purge_artifacts(store: Store, artifact_ids: list[str], *, at_once: bool) ->
 
 def _find_job(tx: StoreTransaction, artifact_ids: list[str], *, at_once: bool) -> str | None:
     """The job of these artifacts that an earlier call left, or a new one: a call that fails leaves one, not many."""
-    left = select(purge_jobs.c.id, purge_jobs.c.status, purge_jobs.c.completed_at).where(
+    unfinished_jobs = select(purge_jobs.c.id, purge_jobs.c.status, purge_jobs.c.completed_at).where(
         purge_jobs.c.project_id == tx.project_id,
         purge_jobs.c.status != Progress.COMPLETED.value,
         purge_jobs.c.targets == encode_json(artifact_ids).decode(),
     )
-    for row in tx.fetch_all(left.order_by(purge_jobs.c.seq.desc()).limit(1)):
+    for row in tx.fetch_all(unfinished_jobs.order_by(purge_jobs.c.seq.desc()).limit(1)):
         if row.status == Progress.FAILED.value:
             if not at_once and row.completed_at > seconds_ago(RETRY_SECONDS):
                 return None
-            again = {"status": Progress.QUEUED.value, "error_code": None, "completed_at": None}
-            tx.execute(update(purge_jobs).where(purge_jobs.c.id == row.id).values(again))
+            queued = {"status": Progress.QUEUED.value, "error_code": None, "completed_at": None}
+            tx.execute(update(purge_jobs).where(purge_jobs.c.id == row.id).values(queued))
         return str(row.id)
     return create_purge_job(tx, NewPurge(targets=artifact_ids, reason=REASON)).id
 
