@@ -177,7 +177,8 @@ def migrate(old: str, new: str, values: tuple[str, ...], reason: str, tag: str, 
 
     With them: snapshots of another version. No value is guessed: where a record lacks a field that the new version
     requires, give it with --set (file, line, function, temperature, max_tokens, tokens_used, latency_ms,
-    finish_reason); the record lists it as declared. All files are migrated, or none. Refused in CI.
+    finish_reason); the record lists it as declared. Records that were recorded again are left out, and listed. All
+    files are migrated, or none. Refused in CI.
     """
     refuse_in_ci("snapshot migrate")
     reason = check_reason(reason) if reason else ""
@@ -193,7 +194,7 @@ def migrate(old: str, new: str, values: tuple[str, ...], reason: str, tag: str, 
     root = snapshots_root(loaded)
     with exit_on_refusal(root):
         read = migrate_tree(root, _read_values(values))
-        findings = read.findings or ([] if read.records else [nothing_approved("")])
+        findings = read.findings or ([] if read.records or read.left_out else [nothing_approved("")])
         if findings:
             raise InvalidFile(tuple(sorted(findings)))
         approval = commit_changes(
@@ -208,6 +209,8 @@ def migrate(old: str, new: str, values: tuple[str, ...], reason: str, tag: str, 
             config=loaded.config,
         )
     print_text(f"migrated: {count(len(read.records), 'record')} of {count(len(read.files), 'document')}")
+    for name in read.left_out:
+        print_text(f"left out: {name} (already recorded again)")
     print_text(f"approved: {one_line(os.path.join(root, approval.approval.file))}")
 
 

@@ -23,8 +23,8 @@ from traceforge.report.request_head_text import head_change_lines, unknown_parts
 from traceforge.report.run_text import survivor_lines
 from traceforge.report.text_format import PROMPT_ONLY, count, hint_line, split_node_id
 from traceforge.snapshots.formats.approved_policy import APPROVE_COMMAND, SettingChange, find_policy_changes
+from traceforge.snapshots.formats.snapshot_format import NO_OWN_ID
 from traceforge.snapshots.gate.gate_findings import REFUSED_RULE, GateFinding, findings_json
-from traceforge.snapshots.record.old_snapshots import NO_OWN_ID
 from traceforge.snapshots.record.pending_changes import ChangeKind, PendingChange
 from traceforge.snapshots.tree.approved_calls import (
     REQUEST_GATE,
@@ -227,8 +227,13 @@ def _old_snapshot_lines(record_run: RecordRun) -> Iterator[str]:
     """How many snapshots of an older version are replaced, and which remain."""
     remaining = record_run.remaining_old
     if record_run.old_snapshots:
-        replaced = len(record_run.old_snapshots) - len(remaining)
-        yield f"snapshots of an older version: {replaced} replaced when you approve, {len(remaining)} remain"
+        pending, already = len(record_run.pending_old), record_run.already_replaced
+        numbers = [
+            *([f"{pending} replaced when you approve"] if pending else []),
+            *([f"{already} already recorded again"] if already else []),
+            f"{len(remaining)} remain",
+        ]
+        yield f"snapshots of an older version: {', '.join(numbers)}"
     yield from (f"  {one_line(old.file)}: {old.id or NO_OWN_ID} remains" for old in remaining)
 
 

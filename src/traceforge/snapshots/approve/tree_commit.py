@@ -39,6 +39,7 @@ from traceforge.snapshots.formats.raw_response import (
     read_raw_response,
 )
 from traceforge.snapshots.formats.snapshot_format import (
+    NO_OWN_ID,
     RECORD_FIELDS,
     RESTORE_HINT,
     SHAPE_RULE,
@@ -47,7 +48,7 @@ from traceforge.snapshots.formats.snapshot_format import (
     read_document,
     write_document,
 )
-from traceforge.snapshots.record.old_snapshots import NO_OWN_ID, list_old_snapshots
+from traceforge.snapshots.record.old_snapshots import list_old_snapshots
 from traceforge.snapshots.tree.approval_chain import ApprovalChain
 from traceforge.snapshots.tree.approval_check import raw_response_lost
 from traceforge.snapshots.tree.approval_signing import find_approver, load_signing_key
@@ -364,7 +365,7 @@ def _check_new_ids(tree: _TreeEdit, changes: Sequence[SnapshotChange]) -> Iterat
     for change in changes:
         if tree.has(change.id):
             message = f"id {change.id} is already in {tree.file_of(change.id)}"
-            yield Finding(f"{change.provider}/{change.id}.json", "", IDENTITY_RULE, message, RESTORE_HINT)
+            yield Finding(f"{change.provider}/{change.id}.json", "", IDENTITY_RULE, message, "Run the command again.")
 
 
 def _check_record(change: SnapshotChange, data: bytes, models: Mapping[str, ModelRule]) -> Iterator[Finding]:

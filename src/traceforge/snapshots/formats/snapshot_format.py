@@ -55,6 +55,8 @@ VERSION_RULE = "SN2"
 RECORD_HASH_RULE = "SN3"
 DOCUMENT_HASH_RULE = "SN4"
 
+NO_OWN_ID = "a record without an id of its own"
+
 REPLACE_HINT = "Re-record all snapshots: traceforge record --replace-old -- COMMAND"
 UPGRADE_HINT = "Upgrade TraceForge: a newer one wrote this file."
 RERECORD_HINT = (
@@ -238,14 +240,27 @@ def is_snapshot_id(value: JSON) -> bool:
     return isinstance(value, str) and _ID.match(value) is not None
 
 
+def list_record_ids(value: JSON) -> tuple[str, ...]:
+    """The ids of a document's records, whatever its version; "" for one without a valid id."""
+    records = value.get("snapshots") if isinstance(value, dict) else None
+    items = records if isinstance(records, list) else []
+    names = [item.get("id") if isinstance(item, dict) else None for item in items]
+    return tuple(cast("str", name) if is_snapshot_id(name) else "" for name in names)
+
+
 def check_document(value: JSON, file: str = "", *, owned: bool = False) -> list[Finding]:
     """Every broken rule of a parsed document; `owned` as for the writers of `canon`."""
-    version = value.get("version") if isinstance(value, dict) else None
-    if isinstance(version, str) and version != VERSION:
+    if (version := find_other_version(value)) is not None:
         return [unsupported_version(file, version)]
     findings = [Finding(file, *_shape(problem)) for problem in find_problems(value, SnapshotDocument)]
     findings += [Finding(file, *_shape(problem)) for problem in _check_beyond_types(value)]
     return findings or _check_hashes(cast("dict[str, Any]", value), file, owned)
+
+
+def find_other_version(value: JSON) -> str | None:
+    """The version of a parsed document that is not of the current one; None for any other document."""
+    version = value.get("version") if isinstance(value, dict) else None
+    return version if isinstance(version, str) and version != VERSION else None
 
 
 def unsupported_version(file: str, version: str) -> Finding:

@@ -19,7 +19,6 @@ from traceforge.files import read_file
 from traceforge.snapshots.formats.snapshot_format import is_snapshot_id
 from traceforge.snapshots.record.pending_changes import ChangeKind, PendingChange
 
-NO_OWN_ID = "a record without an id of its own"
 QUESTION_FIELDS = ("model", "messages", "prompt")
 
 
@@ -64,12 +63,18 @@ def _list_records(data: bytes) -> list[tuple[str, JSONObject]]:
 def give_old_ids(
     changes: Sequence[PendingChange], old_snapshots: Sequence[OldSnapshot], taken_ids: Collection[str]
 ) -> list[PendingChange]:
-    """The changes; each new call gets the id of the first old record that asked the same and is not replaced yet."""
+    """The changes; each new call gets the id of the first old record that asked the same and is not replaced yet. One
+    that has the id of an old record keeps it.
+    """
+    old_ids = {old.id for old in old_snapshots}
+    taken_ids = {*taken_ids, *(change.id for change in changes)}
     unused = {old.id: old for old in old_snapshots if old.id and old.id not in taken_ids}
     renamed: list[PendingChange] = []
     for change in changes:
         question = _question(change.call.request)
-        is_new = change.kind in (ChangeKind.NEW, ChangeKind.REFUSED) and change.before is None
+        is_new = (
+            change.kind in (ChangeKind.NEW, ChangeKind.REFUSED) and change.before is None and change.id not in old_ids
+        )
         old = next((old for old in unused.values() if is_new and old.question == question), None)
         if old is None:
             renamed.append(change)

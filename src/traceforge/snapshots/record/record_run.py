@@ -57,9 +57,20 @@ class RecordRun:
     @property
     def remaining_old(self) -> list[OldSnapshot]:
         """Snapshots of an older version that are not replaced, because no call of this run asked for them."""
-        replaced = {change.id for change in self.changes if change.kind is not ChangeKind.REFUSED}
-        replaced |= {call.id for call in self.snapshots.approved_calls}
-        return [old for old in self.old_snapshots if old.id not in replaced]
+        pending = {old.id for old in self.pending_old}
+        approved = {call.id for call in self.snapshots.approved_calls}
+        return [old for old in self.old_snapshots if old.id not in pending and old.id not in approved]
+
+    @property
+    def pending_old(self) -> list[OldSnapshot]:
+        """Snapshots of an older version that an approval of this run's changes replaces."""
+        changed = {change.id for change in self.changes if change.kind is not ChangeKind.REFUSED}
+        return [old for old in self.old_snapshots if old.id in changed]
+
+    @property
+    def already_replaced(self) -> int:
+        """How many snapshots of an older version were recorded again before this run, and are not pending."""
+        return len(self.old_snapshots) - len(self.pending_old) - len(self.remaining_old)
 
     @property
     def lost(self) -> int:

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cached_property
 from typing import NamedTuple, Protocol, cast
 
-from traceforge.canon import Digest, JSONObject, digest_bytes
+from traceforge.canon import Digest, JSONObject, digest_bytes, parse_json
 from traceforge.compare.compared_call import ComparedCall
 from traceforge.config import SNAPSHOTS_DIR, ModelRule
 from traceforge.errors import CannotRead, InvalidFile
@@ -29,7 +29,7 @@ from traceforge.replay.scoped_volatile import find_model
 from traceforge.snapshots.formats.determinism_policy import find_gate
 from traceforge.snapshots.formats.raw_response import RawResponse, decode_comparable_call, read_raw_response
 from traceforge.snapshots.formats.record_draft import draft_request
-from traceforge.snapshots.formats.snapshot_format import is_old_version, read_document
+from traceforge.snapshots.formats.snapshot_format import is_old_version, list_record_ids, read_document
 from traceforge.snapshots.formats.tree_layout import RESERVED_DIRS
 from traceforge.snapshots.tree.run_scopes import is_shared_scope
 from traceforge.snapshots.tree.tree_verification import TreeContent
@@ -181,23 +181,28 @@ def list_approved_calls(content: TreeContent, models: Mapping[str, ModelRule]) -
 
 def _read_tree(root: str, *, skip_old: bool) -> TreeContent:
     content = TreeContent()
+    old_ids: set[str] = set()
     for folder in list_folder(root):
         if not folder.is_dir() or folder.name in RESERVED_DIRS or folder.name.startswith("."):
             continue
         for entry in list_folder(folder.path):
             if entry.name.endswith(".json") and not entry.name.startswith("."):
+                data = read_file(entry.path, follow_links=False)
                 try:
-                    snapshots = read_document(read_file(entry.path, follow_links=False))
+                    snapshots = read_document(data)
                 except InvalidFile as exc:
                     if skip_old and all(map(is_old_version, exc.findings)):
+                        old_ids.update(list_record_ids(parse_json(data)), [entry.name.removesuffix(".json")])
                         continue
                     raise
                 records = [snapshot.body for snapshot in snapshots]
                 content.documents.append((folder.name, f"{folder.name}/{entry.name}", records))
+    old_ids -= {str(record["id"]) for _, _, records in content.documents for record in records}
     for entry in _scan_raw_responses(root):
-        if entry.name.endswith(".json") and not entry.name.startswith("."):
+        name = entry.name.removesuffix(".json")
+        if entry.name.endswith(".json") and not entry.name.startswith(".") and name not in old_ids:
             data = read_file(entry.path, follow_links=False)
-            content.raw_responses[entry.name.removesuffix(".json")] = digest_bytes(data), read_raw_response(data)
+            content.raw_responses[name] = digest_bytes(data), read_raw_response(data)
     return content
 
 

@@ -80,7 +80,7 @@ def open_snapshots(
     root = os.path.join(loaded.project, SNAPSHOTS_DIR)
     content = TreeContent()
     tree_report = _verify_root(root, config.models, content)
-    old_files = _set_old_aside(tree_report, content) if replace_old else frozenset()
+    old_files = _list_old(tree_report) if replace_old else frozenset()
     if replace_old:
         tree_report = _without_old(tree_report)
     keys = make_request_keyer(loaded)
@@ -108,13 +108,11 @@ def open_snapshots(
     )
 
 
-def _set_old_aside(report: TreeReport, content: TreeContent) -> frozenset[str]:
-    """Drop documents of an older version from what was read; returns their names."""
-    old_files = frozenset(
+def _list_old(report: TreeReport) -> frozenset[str]:
+    """The documents of an older version, of which a check reads nothing else."""
+    return frozenset(
         finding.file for finding in report.findings if is_old_version(finding) and finding.file != MANIFEST_NAME
     )
-    content.documents = [document for document in content.documents if document[1] not in old_files]
-    return old_files
 
 
 def _without_old(report: TreeReport) -> TreeReport:

@@ -13,7 +13,7 @@ field. Never: guesses a value (a supplied one is listed in `request.declared`), 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any, NamedTuple, cast
 
 from msgspec import UNSET, Struct, UnsetType
@@ -33,10 +33,17 @@ from traceforge.shape import (
 )
 from traceforge.snapshots.formats import tree_layout
 from traceforge.snapshots.formats.record_draft import REQUEST_FIELDS
-from traceforge.snapshots.formats.snapshot_format import SHAPE_RULE, VERSION, SnapshotIdText, SnapshotMessage
+from traceforge.snapshots.formats.snapshot_format import (
+    SHAPE_RULE,
+    VERSION,
+    SnapshotIdText,
+    SnapshotMessage,
+    list_record_ids,
+)
 
 OLD_VERSION = "0.9.0"
 MIGRATIONS = ((OLD_VERSION, VERSION),)  # every migration there is
+MIGRATE_COMMAND = f"traceforge snapshot migrate --from {OLD_VERSION} --to {VERSION}"
 
 SOURCE_FIELDS = ("file", "line", "function")
 RESPONSE_FIELDS = ("content", "tokens_used", "latency_ms", "finish_reason", "tool_calls")
@@ -90,6 +97,7 @@ class MigratedTree(NamedTuple):
     files: list[str]
     records: list[tuple[str, JSONObject]]
     findings: list[Finding]
+    left_out: list[str]  # ids of records that this version has already
 
 
 def migrate_tree(root: str, supplied: Mapping[str, JSON]) -> MigratedTree:
@@ -98,9 +106,8 @@ def migrate_tree(root: str, supplied: Mapping[str, JSON]) -> MigratedTree:
     Raises:
         CannotRead: the tree, or a document, cannot be read.
     """
-    files: list[str] = []
-    records: list[tuple[str, JSONObject]] = []
-    findings: list[Finding] = []
+    old_documents: list[tuple[str, str, JSONObject]] = []
+    current_ids = {name.removesuffix(".json") for name in _list_files(root, tree_layout.WIRE_DIR)}
     for provider in tree_layout.list_providers(root):
         for name in tree_layout.list_json_files(root, provider, []):
             file = f"{provider}/{name}"
@@ -109,17 +116,29 @@ def migrate_tree(root: str, supplied: Mapping[str, JSON]) -> MigratedTree:
             except NotJSON:
                 continue  # Its version is unknown; the commit refuses the tree.
             if isinstance(value, dict) and value.get("version") == OLD_VERSION:
-                bodies, document_findings = migrate_document(value, supplied, file)
-                files.append(file)
-                records += [(provider, body) for body in bodies]
-                findings += document_findings
-    return MigratedTree(files, records, findings)
+                old_documents.append((provider, file, value))
+            elif isinstance(value, dict) and value.get("version") == VERSION:
+                current_ids.update(filter(None, list_record_ids(value)))
+    migrated = MigratedTree([], [], [], [])
+    for provider, file, document in old_documents:
+        bodies, document_findings = migrate_document(document, supplied, file, current_ids)
+        migrated.files.append(file)
+        migrated.records.extend((provider, body) for body in bodies)
+        migrated.findings.extend(document_findings)
+        migrated.left_out.extend(name for name in list_record_ids(document) if name in current_ids)
+    return migrated
+
+
+def _list_files(root: str, folder: str) -> list[str]:
+    return tree_layout.list_json_files(root, folder, []) if tree_layout.is_folder(f"{root}/{folder}") else []
 
 
 def migrate_document(
-    value: JSON, supplied: Mapping[str, JSON], file: str = ""
+    value: JSON, supplied: Mapping[str, JSON], file: str = "", current_ids: Collection[str] = ()
 ) -> tuple[list[JSONObject], list[Finding]]:
-    """The records of 1.0.0 for a document of 0.9.0, and a finding for each that cannot be migrated."""
+    """The records of 1.0.0 for a document of 0.9.0, and a finding for each that cannot be migrated. Records with
+    one of `current_ids` are left out.
+    """
     findings = [
         Finding(file, problem.path, SHAPE_RULE, problem.message, _HINT)
         for problem in find_problems(value, OldDocument)
@@ -128,6 +147,8 @@ def migrate_document(
         return [], findings
     bodies: list[JSONObject] = []
     for index, record in enumerate(cast("dict[str, Any]", value)["snapshots"]):
+        if record["id"] in current_ids:
+            continue
         path = f"$.snapshots[{index}]"
         missing = list(_find_missing(record, supplied, file, path))
         findings += missing

@@ -10,7 +10,7 @@ responses without a record, against the approvals. `tree_layout` defines which f
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
@@ -30,8 +30,18 @@ from traceforge.snapshots.formats.raw_response import (
     find_disagreements,
     read_raw_response,
 )
-from traceforge.snapshots.formats.snapshot_format import RESTORE_HINT, check_document, is_snapshot_id
+from traceforge.snapshots.formats.snapshot_format import (
+    NO_OWN_ID,
+    REPLACE_HINT,
+    RESTORE_HINT,
+    check_document,
+    find_other_version,
+    is_old_version,
+    is_snapshot_id,
+    list_record_ids,
+)
 from traceforge.snapshots.tree.approval_check import check_approvals
+from traceforge.snapshots.tree.snapshot_migration import MIGRATE_COMMAND, OLD_VERSION
 
 IDENTITY_RULE = "SN5"
 RAW_REFERENCE_RULE = "SN7"
@@ -67,6 +77,8 @@ class DocumentResult(NamedTuple):
     request_gated: int = 0
     raw_response_ids: tuple[str, ...] = ()  # of records that name a raw response
     is_complete: bool = True  # every record could be read well enough to check the manifest against it
+    other_version: str | None = None  # of a document of another version, which is not read any further
+    other_ids: tuple[str, ...] = ()  # of its records; "" for one without a valid id
 
 
 class DocumentsReport(NamedTuple):
@@ -77,11 +89,12 @@ class DocumentsReport(NamedTuple):
     findings: list[Finding]
     unknown_files: frozenset[str]  # files, and folders with a final slash, that could not be read well enough
     raw_response_ids: frozenset[str]  # of records that name a raw response
+    other_ids: frozenset[str] = frozenset()  # of records of another version
 
     @property
     def unknown_ids(self) -> frozenset[str]:
-        """Ids that may be in an unknown file: files are named after their ids."""
-        return frozenset(os.path.basename(file).removesuffix(".json") for file in self.unknown_files)
+        """Ids that are in an unknown file, or may be: files are named after their ids."""
+        return self.other_ids | {os.path.basename(file).removesuffix(".json") for file in self.unknown_files}
 
 
 class TreeReport(NamedTuple):
@@ -169,15 +182,39 @@ def check_documents(
     entries: list[snapshot_manifest.RecordEntry] = []
     request_gated = 0
     raw_response_ids: set[str] = set()
-    for task, result in zip(tasks, map_tasks(check_document_file, tasks), strict=True):
+    other_ids: set[str] = set()
+    results = list(zip(tasks, map_tasks(check_document_file, tasks), strict=True))
+    current_ids = {entry.id for _, result in results for entry in result.entries}
+    for task, result in results:
         entries += result.entries
-        findings += result.findings
+        findings += _name_remaining(result, current_ids) if result.other_ids else result.findings
+        other_ids.update(result.other_ids)
         request_gated += result.request_gated
         raw_response_ids.update(result.raw_response_ids)
         if not result.is_complete:
             unknown_files.add(task.file)
     findings += _check_unique(entries)
-    return DocumentsReport(entries, request_gated, findings, frozenset(unknown_files), frozenset(raw_response_ids))
+    return DocumentsReport(
+        entries,
+        request_gated,
+        findings,
+        frozenset(unknown_files),
+        frozenset(raw_response_ids),
+        frozenset(other_ids - {""}),
+    )
+
+
+def _name_remaining(result: DocumentResult, current_ids: Collection[str]) -> list[Finding]:
+    """The findings of a document of another version; their hint names what is not recorded again, if a part is."""
+    remaining = [name for name in result.other_ids if name not in current_ids]
+    if len(remaining) == len(result.other_ids):
+        return result.findings
+    hint = f"Not recorded again: {', '.join(name or NO_OWN_ID for name in remaining)}. {REPLACE_HINT}"
+    if not remaining:
+        hint = "Each of its records is recorded again: delete the file."
+    elif result.other_version == OLD_VERSION:
+        hint += f", or: {MIGRATE_COMMAND}"
+    return [finding._replace(hint=hint) if is_old_version(finding) else finding for finding in result.findings]
 
 
 def check_document_file(task: DocumentTask) -> DocumentResult:
@@ -192,8 +229,13 @@ def check_document_file(task: DocumentTask) -> DocumentResult:
 
 def _check_file(task: DocumentTask) -> DocumentResult:
     value = parse_exact_json(read_file(f"{task.root}/{task.file}", follow_links=False))
+    if (other_version := find_other_version(value)) is not None:
+        findings = check_document(value, task.file)
+        return DocumentResult(
+            [], findings, is_complete=False, other_version=other_version, other_ids=list_record_ids(value)
+        )
     records = _list_records(value)
-    findings: list[Finding] = []
+    findings = []
     request_gated = 0
     for index, record in enumerate(records):
         findings += _check_record(task, index, record)
