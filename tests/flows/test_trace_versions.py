@@ -50,7 +50,10 @@ def test_an_old_trace_elsewhere_is_repaired_as_the_hint_says(tmp_path: Path) -> 
     assert "traceforge trace migrate FILE" in finding["hint"]
     assert "migrated 1 trace\n" == traceforge("trace", "migrate", file, cwd=tmp_path).out
     assert [] == _verify(tmp_path, "trace", "verify", "elsewhere")
-    assert "migrated 0 traces\n" == traceforge("trace", "migrate", file, cwd=tmp_path).out
+    assert (
+        "nothing to migrate: the trace has version 1.0.0 or newer\n"
+        == traceforge("trace", "migrate", file, cwd=tmp_path).out
+    )
 
 
 def test_an_old_trace_with_another_fault_is_recorded_again(tmp_path: Path) -> None:
@@ -74,7 +77,7 @@ def test_a_version_nobody_knows_has_its_own_words_and_code(tmp_path: Path, versi
     assert ("TR2", True) == (finding["rule"], f"{version} is unknown" in finding["message"])
     assert "record the call again" in finding["hint"]
     assert (1, before) == (refused.code, file.read_bytes())
-    assert f"error TF104: trace version {version} is unknown" in refused.err
+    assert f"error TF104: {file}: $.schema_version: trace version {version} is unknown" in refused.err
     with pytest.raises(UnknownVersion):
         migrate_trace(json.loads(before))
 

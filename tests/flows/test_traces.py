@@ -546,7 +546,7 @@ def test_an_old_trace_is_read_as_a_new_one_and_rewritten_on_request(project: Pat
     migrated = run(project, "migrate", "--json")
     assert ([{"id": trace_id(1), "from": "0.0.0", "to": "1.0.0"}], "") == (json.loads(migrated.out), migrated.err)
     assert printed.out == old_trace.read_text()
-    assert ("migrated 0 traces\n", "") == run(project, "migrate")[1:]
+    assert ("nothing to migrate: all 6 traces have version 1.0.0 or newer\n", "") == run(project, "migrate")[1:]
     assert "checked 6 traces: all valid\n" == run(project, "verify").out
 
 

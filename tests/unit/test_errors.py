@@ -212,6 +212,7 @@ def test_an_unreadable_file_becomes_an_io_finding() -> None:
     [
         (InvalidFile(FINDINGS[:1]), "must be number, got string at $.x"),
         (InvalidFile(FINDINGS), "must be number, got string at $.x (and 1 more)"),
+        (InvalidFile(FINDINGS).in_file("b.json"), "b.json: $.x: must be number, got string (and 1 more)"),
         (InvalidConfig(FINDINGS[:1]), "a.json: must be number, got string"),
         (InvalidConfig(FINDINGS), "a.json: must be number, got string (and 1 more: traceforge config check)"),
     ],

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 from collections.abc import Sequence
+from typing import Self
 
 from traceforge.errors.base import TraceForgeError
 from traceforge.findings import IO, PARSE, ExitCode, Finding
@@ -74,9 +75,16 @@ class InvalidFile(TraceForgeError):
 
     def __init__(self, findings: tuple[Finding, ...]) -> None:
         first = findings[0]
-        more = f" (and {len(findings) - 1} more)" if len(findings) > 1 else ""
-        super().__init__(f"{first.message} at {first.path}{more}", hint=first.hint)
+        self._more = f" (and {len(findings) - 1} more)" if len(findings) > 1 else ""
+        super().__init__(f"{first.message} at {first.path}{self._more}", hint=first.hint)
         self.findings = findings
+
+    def in_file(self, file: str) -> Self:
+        """Name the file and the place in it first in the message; returns the error itself."""
+        first = self.findings[0]
+        place = f"{first.path}: " if first.path else ""
+        self.message = f"{place}{first.message}{self._more}"
+        return super().in_file(file)
 
 
 class UnknownVersion(InvalidFile):

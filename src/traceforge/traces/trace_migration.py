@@ -107,7 +107,7 @@ def find_version_problem(trace: JSON, file: str = "") -> Finding | None:
     if parts >= current:
         return None
     if not _leads_here(version):
-        message = f"trace version {name} is unknown: it cannot be migrated to {SCHEMA_VERSION}"
+        message = f"trace version {name} is unknown, so it cannot be migrated to {SCHEMA_VERSION}"
         return _version_finding(file, message, UNKNOWN_HINT)
     is_stated = isinstance(trace, dict) and "schema_version" in trace
     message = f"trace version {name} is older than {SCHEMA_VERSION}" if is_stated else "the trace has no version"

@@ -417,12 +417,15 @@ def migrate_trace_file(path: str) -> list[tuple[TraceSummary, MigrationResult]]:
         raise exc.in_file(path) from None
     if isinstance(value, dict):
         return _migrate_file(path, value)
-    raise InvalidFile(tuple(check_trace(value, path)))
+    raise InvalidFile(tuple(check_trace(value, path))).in_file(path)
 
 
 def _migrate_file(path: str, trace: JSONObject) -> list[tuple[TraceSummary, MigrationResult]]:
-    upgraded, result = migrate_trace(trace)
-    data = write_trace(upgraded)
+    try:
+        upgraded, result = migrate_trace(trace)
+        data = write_trace(upgraded)
+    except InvalidFile as exc:
+        raise exc.in_file(path) from None
     if not result.steps:
         return []
     write_atomic(path, data, mode=0o600)

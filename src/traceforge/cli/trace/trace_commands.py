@@ -27,6 +27,7 @@ from traceforge.terminal import one_line, print_text
 from traceforge.traces.retention import prune_traces
 from traceforge.traces.trace_follower import TraceFollower
 from traceforge.traces.trace_index import TraceFilter, TraceRow
+from traceforge.traces.trace_migration import SCHEMA_VERSION
 from traceforge.traces.trace_store import TraceStore, migrate_trace_file
 from traceforge.traces.trace_summary import TraceSummary
 
@@ -256,15 +257,23 @@ def migrate(files: tuple[str, ...], as_json: bool) -> None:
     """
     refuse_in_ci("trace migrate")
     if files:
+        file_count = len(files)
         migrated = [migration for file in files for migration in migrate_trace_file(file)]
     else:
         with open_store() as (store, _):
-            migrated = store.migrate_traces(store.list_rows(oldest_first=True))
+            rows = store.list_rows(oldest_first=True)
+            file_count = sum(not row.location.container for row in rows)
+            migrated = store.migrate_traces(rows) if rows else []
             store.old_version_count = 0
     if as_json:
         print_json([{"id": trace.id, "from": was.original_version, "to": was.new_version} for trace, was in migrated])
         return
-    print_text(f"migrated {count(len(migrated), 'trace')}")
+    if migrated:
+        print_text(f"migrated {count(len(migrated), 'trace')}")
+        return
+    traces = f"all {file_count} traces have" if file_count > 1 else "the trace has"
+    reason = f": {traces} version {SCHEMA_VERSION} or newer" if file_count else ""
+    print_text(f"nothing to migrate{reason}")
 
 
 @click.command()
