@@ -50,6 +50,15 @@ def test_jsonl_output_has_the_spans_of_secrets() -> None:
     ] == lines
 
 
+def test_a_file_in_place_of_a_command_is_answered_with_both_commands(tmp_path: Path) -> None:
+    (tmp_path / "my app.py").write_text("")
+    ran = traceforge("redact", "my app.py", cwd=tmp_path)
+
+    assert 2 == ran.code
+    assert "traceforge redact check 'my app.py'" in ran.err
+    assert "traceforge redact text 'my app.py'" in ran.err
+
+
 def test_a_line_of_another_shape_is_refused(tmp_path: Path) -> None:
     """Exit 2, and exit 3 for a line that is not JSON; both name the line."""
     (tmp_path / "a.jsonl").write_text('{"text": "x"}\n{"txt": "x"}\n')

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import shlex
 import sys
 
 import click
@@ -18,7 +20,22 @@ from traceforge.redact.redactor import Redactor
 from traceforge.report.text_format import count, findings_verdict
 
 
-@click.group(cls=SuggestingGroup)
+class _RedactGroup(SuggestingGroup):
+    """Names the commands for a path that was typed in place of a command."""
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        if args and args[0] not in self.list_commands(ctx) and os.path.exists(args[0]):
+            path = shlex.quote(args[0])
+            ctx.fail(
+                f"There is no command {args[0]!r}. To find secrets in it: traceforge redact check {path}. "
+                f"To print it without them: traceforge redact text {path}."
+            )
+        return super().resolve_command(ctx, args)
+
+
+@click.group(cls=_RedactGroup)
 def redact() -> None:
     """Remove secrets from a text, or find them in files."""
 
