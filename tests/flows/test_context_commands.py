@@ -149,7 +149,8 @@ def test_every_command_works_on_a_database(tmp_path: Path) -> None:
     merged = run_json("branch", "merge", session, fork, "--strategy", "rebase", cwd=tmp_path)
     assert 3 == merged["branch"]["version"]
     refused = run("branch", "merge", session, fork, "--strategy", "rebase", cwd=tmp_path, code=3)
-    assert f"the target already has every event of branch {fork}" in refused.err
+    assert f"error TF801: nothing_to_merge: the target already has every event of branch {fork}\n" in refused.err
+    assert f"traceforge context log {session}\n" in refused.err
     for words in (
         ["artifact", "list"],
         ["bundle", "list"],
@@ -339,6 +340,18 @@ def test_a_deleted_artifact_is_compared_by_its_digest_and_a_purged_one_is_refuse
             assert f"error TF803: {third} was purged: receipt pur_" in refused.err
         assert "valid: " == run("verify", cwd=tmp_path, **settings).out[:7]
         run("diff", ids["one"], ids["two"], cwd=tmp_path, code=1, **settings)
+
+
+def test_a_deleted_session_names_the_purge_that_removes_its_content(tmp_path: Path) -> None:
+    """Who reads it afterwards learns that it was deleted."""
+    session = run_json("session", "create", cwd=tmp_path)["id"]
+
+    deleted = run("session", "delete", session, cwd=tmp_path)
+    assert f"\nIts content is kept until you purge it: traceforge context purge create {session}\n" in deleted.out
+    refused = run("session", "show", session, cwd=tmp_path, code=3)
+    assert (
+        f"error TF801: session {session} was deleted\n    hint: See: traceforge context session list\n" == refused.err
+    )
 
 
 def test_wrong_usage_and_refusals_are_one_line(tmp_path: Path) -> None:

@@ -129,7 +129,7 @@ def test_every_operation_is_said_to_find_a_deleted_session_or_not(model_store: S
 
 
 def test_no_operation_finds_a_deleted_session_or_its_branches(model_store: Store) -> None:
-    """Each says 404, the same as for an id that does not exist; nothing is written, and no model is asked."""
+    """Each answers 404 and says that it was deleted; nothing is written, and no model is asked."""
     store = model_store
     made = make(store)
     store.delete_session(made.session.id)
@@ -138,7 +138,7 @@ def test_no_operation_finds_a_deleted_session_or_its_branches(model_store: Store
     for name, call in hidden_calls(store, made).items():
         with pytest.raises(StoreRefused) as error:
             call()
-        message = f"there is no session {made.session.id}"
+        message = f"session {made.session.id} was deleted"
         assert (404, "not_found", message) == (error.value.status, error.value.reason, error.value.message), name
     assert [] == store.list_sessions().data
     assert before == [store.list_responses(), store.list_replay_runs(), store.list_artifacts()]

@@ -312,7 +312,7 @@ def test_a_deleted_session_cannot_be_read(store: Store) -> None:
     ):
         with pytest.raises(StoreRefused) as error:
             use()
-        assert (404, f"there is no session {session.id}") == (error.value.status, error.value.message)
+        assert (404, f"session {session.id} was deleted") == (error.value.status, error.value.message)
     assert [] == store.list_sessions().data
 
 

@@ -21,7 +21,7 @@ from traceforge.context.model.inputs import NewProject, NewSnapshot
 from traceforge.context.model.objects import Artifact, PurgeJob
 from traceforge.context.purge.expired_content import REASON, purge_expired
 from traceforge.context.storage.tables import artifacts
-from traceforge.errors import ContentPurged, StoreRefused, StoreUnavailable
+from traceforge.errors import ContentPurged, InvalidConfig, StoreRefused
 from traceforge.web.janitor import running_janitor
 
 STORED_AT = datetime(2026, 3, 1, 10, 20, tzinfo=UTC)
@@ -84,7 +84,7 @@ def test_a_wrong_setting_is_refused_when_the_store_is_opened(
     """The error names the setting."""
     monkeypatch.setenv("TRACEFORGE_CONTEXT_EPHEMERAL_HOURS", text)
 
-    with pytest.raises(StoreUnavailable, match="TRACEFORGE_CONTEXT_EPHEMERAL_HOURS"):
+    with pytest.raises(InvalidConfig, match="TRACEFORGE_CONTEXT_EPHEMERAL_HOURS: must be a whole number"):
         Store.open(target, keys=keys)
 
 

@@ -18,7 +18,7 @@ from traceforge.cli.context.context_options import (
 from traceforge.cli.lazy_group import SuggestingGroup
 from traceforge.context.api.store_client import Client
 from traceforge.context.model.objects import MergeStrategy
-from traceforge.errors import BranchConflict
+from traceforge.errors import BranchConflict, StoreRefused
 from traceforge.report.context_text import branch_line, field_lines
 
 _NO_BRANCHES = EmptyList("branches", "fork one with `traceforge context branch fork SESSION`")
@@ -119,10 +119,15 @@ def merge(
     version, head = read_expected_head(
         client, session_id, target, expected_version, expected_head, is_retry_possible=idempotency_key is not None
     )
-    result = client.merge_branch(
-        session_id, target, source_branch_id=source, strategy=strategy, expected_version=version,
-        expected_head_event_id=head, summary=summary, model=model, label=label, idempotency_key=idempotency_key,
-    )  # fmt: skip
+    try:
+        result = client.merge_branch(
+            session_id, target, source_branch_id=source, strategy=strategy, expected_version=version,
+            expected_head_event_id=head, summary=summary, model=model, label=label, idempotency_key=idempotency_key,
+        )  # fmt: skip
+    except StoreRefused as exc:
+        if exc.reason == "nothing_to_merge":  # The error of a server has no hint.
+            exc.hint = f"Append to the source first, or look at both: traceforge context log {session_id}"
+        raise
     print_result(result, field_lines, as_json)
 
 

@@ -125,7 +125,7 @@ def _hint_at_list(db: str) -> Iterator[None]:
     try:
         yield
     except StoreRefused as exc:
-        kind = exc.message.removeprefix("there is no ").rpartition(" ")[0]
+        kind = exc.message.removeprefix("there is no ").removesuffix(" was deleted").rpartition(" ")[0]
         if exc.reason == "not_found" and not exc.hint and kind in _GROUPS_OF_KINDS:
             exc.hint = f"See: traceforge context {_GROUPS_OF_KINDS[kind]} list{format_db_option(db)}"
         raise

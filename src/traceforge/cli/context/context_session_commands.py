@@ -20,7 +20,13 @@ from traceforge.cli.context.context_options import (
 )
 from traceforge.cli.lazy_group import SuggestingGroup
 from traceforge.context.api.store_client import Client
+from traceforge.context.model.objects import Deleted
 from traceforge.report.context_text import field_lines, session_line
+
+
+def _deletion_lines(deletion: Deleted) -> list[str]:
+    purge = f"traceforge context purge create {deletion.id}"
+    return [*field_lines(deletion), f"Its content is kept until you purge it: {purge}"]
 
 
 @click.group(cls=SuggestingGroup)
@@ -58,6 +64,7 @@ add_object_command(
     Client.delete_session,
     "SESSION",
     "Delete a session; its content stays until it is purged.",
+    _deletion_lines,
 )
 
 

@@ -101,9 +101,9 @@ def compare_branches(tx: StoreTransaction, target: BranchState, source: AnyRow) 
     common = common_version(target_path, source_path)
     unmerged = find_unmerged_events(tx, target_path, source_path, common)
     if not unmerged:
-        message = f"the target already has every event of branch {source.id}"
+        message = f"nothing_to_merge: the target already has every event of branch {source.id}"
         if source.head_event_id is None:
-            message = f"the source branch {source.id} has no events"
+            message = f"nothing_to_merge: the source branch {source.id} has no events"
         raise StoreRefused(message, reason="nothing_to_merge", status=409, param="source_branch_id")
     return BranchComparison(_event_at(tx, target_path, common), unmerged)
 

@@ -11,8 +11,10 @@ import re
 from datetime import timedelta
 
 from traceforge.clock import now, timestamp_text
+from traceforge.config import CONFIG_RULE
 from traceforge.context.model.objects import RetentionClass
-from traceforge.errors import StoreUnavailable
+from traceforge.errors import InvalidConfig
+from traceforge.findings import Finding
 
 EPHEMERAL_HOURS_VARIABLE = "TRACEFORGE_CONTEXT_EPHEMERAL_HOURS"
 EPHEMERAL_HOURS = 24
@@ -23,14 +25,13 @@ def read_ephemeral_hours() -> int:
     """How many hours ephemeral content is kept.
 
     Raises:
-        StoreUnavailable: the setting is not a whole number of hours.
+        InvalidConfig: the setting is not a whole number of hours.
     """
     text = os.environ.get(EPHEMERAL_HOURS_VARIABLE) or str(EPHEMERAL_HOURS)
     if not _HOURS.match(text):
-        raise StoreUnavailable(
-            f"{EPHEMERAL_HOURS_VARIABLE} is not a whole number from 1 to 99999",
-            hint=f"Set the hours for which ephemeral content is kept, or leave it out: {EPHEMERAL_HOURS} hours.",
-        )
+        hint = f"Set the hours for which ephemeral content is kept, or leave it out: {EPHEMERAL_HOURS} hours."
+        message = "must be a whole number from 1 to 99999"
+        raise InvalidConfig((Finding(EPHEMERAL_HOURS_VARIABLE, "", CONFIG_RULE, message, hint),))
     return int(text)
 
 

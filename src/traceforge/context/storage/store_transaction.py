@@ -149,7 +149,7 @@ def check_usable(row: AnyRow, kind: str, param: str | None = None) -> AnyRow:
     if purged_by is not None:
         raise ContentPurged(row.id, purged_by)
     if getattr(row, "deleted_at", None) is not None:
-        raise not_found(kind, row.id, param)
+        raise StoreRefused(f"{kind} {row.id} was deleted", reason="not_found", status=404, param=param)
     expires_at = getattr(row, "expires_at", None)
     if expires_at is not None and expires_at <= now_text():
         message = f"{row.id} was ephemeral and expired at {expires_at}"
