@@ -41,7 +41,7 @@ from traceforge.context.api.open_store import KEYS_VARIABLE
 from traceforge.context.api.operation_types import LIMIT_DEFAULT, LIMIT_MAX
 from traceforge.context.api.operations import OPERATIONS
 from traceforge.context.api.request_decoding import KEY_CHARACTERS_MAX
-from traceforge.context.history.retention import EPHEMERAL_HOURS_VARIABLE
+from traceforge.context.history.artifact_expiry import EPHEMERAL_HOURS_VARIABLE
 from traceforge.context.responses.model_releases import PROVIDERS
 from traceforge.errors import all_errors
 from traceforge.findings import ExitCode

@@ -25,7 +25,7 @@ from traceforge.chat.chat_server import ChatServer
 from traceforge.chat.conversation import Chat, ChatModel
 from traceforge.chat.conversation_memory import ConversationMemory
 from traceforge.chat.prompt_layers import PromptFolder
-from traceforge.http.listener import listen
+from traceforge.http.accept_loop import listen
 from traceforge.http.server_limits import CHAT_LIMITS, ServerLimits
 from traceforge.http.serving import bind_socket, socket_url
 

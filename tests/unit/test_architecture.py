@@ -45,6 +45,7 @@ HASH_USERS = {
 # Who opens files. `files` is the only module that opens a file in order to check it.
 FILE_OPENERS = {
     "files": "reads and writes files safely",
+    "http.connection_owner": "the sockets of this machine, which the kernel lists in /proc",
     "schemas": "the schemas that ship with the package",
     "report.explanations": "the explanations that ship with the package",
     "chat.chat_server": "the page that ships with the package",

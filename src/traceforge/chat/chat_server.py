@@ -14,8 +14,8 @@ from typing import Any
 
 from traceforge.chat.chat_connection import ChatConnection
 from traceforge.chat.conversation import Chat
+from traceforge.http.accept_loop import listen
 from traceforge.http.access import AccessPolicy
-from traceforge.http.listener import listen
 from traceforge.http.plain_response import JSON_TYPE, PlainResponse
 from traceforge.http.server_limits import CHAT_LIMITS, ClientConnections, ServerLimits, raise_descriptor_limit
 from traceforge.http.serving import run_event_loop, set_on_signals

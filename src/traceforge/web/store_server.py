@@ -15,7 +15,7 @@ from typing import Any
 
 import uvicorn
 
-from traceforge.http.listener import listen
+from traceforge.http.accept_loop import listen
 from traceforge.http.server_limits import raise_descriptor_limit
 from traceforge.http.serving import run_event_loop, set_on_signals
 from traceforge.web.store_application import StoreApplication

@@ -21,7 +21,7 @@ from traceforge.context.model.inputs import NewProject, NewSnapshot
 from traceforge.context.model.objects import Artifact, PurgeJob
 from traceforge.context.purge.expired_content import REASON, purge_expired
 from traceforge.context.storage.tables import artifacts
-from traceforge.errors import ContentPurged, InvalidConfig, StoreRefused
+from traceforge.errors import ContentPurged, InvalidConfig, StoreRefused, StoreUnavailable
 from traceforge.web.janitor import running_janitor
 
 STORED_AT = datetime(2026, 3, 1, 10, 20, tzinfo=UTC)

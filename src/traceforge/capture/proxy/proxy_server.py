@@ -10,7 +10,7 @@ import socket
 
 from traceforge.capture.proxy.client_connection import ClientConnection
 from traceforge.capture.proxy.worker_state import WorkerState
-from traceforge.http.listener import Listening, listen
+from traceforge.http.accept_loop import Listening, listen
 
 EXPIRY_CHECK_SECONDS = 1.0
 

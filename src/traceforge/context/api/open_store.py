@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from traceforge.context.history.retention import read_ephemeral_hours
+from traceforge.context.history.artifact_expiry import read_ephemeral_hours
 from traceforge.context.model_calls import ModelClients
 from traceforge.context.project_store import Store
 from traceforge.context.purge.purge_jobs import finish_purges

@@ -12,7 +12,7 @@ from msgspec import UNSET
 from sqlalchemy import insert, or_, update
 
 from traceforge.clock import now_text
-from traceforge.context.history.retention import expiry_time
+from traceforge.context.history.artifact_expiry import expiry_time
 from traceforge.context.model.content import pack, pack_metadata, unpack, unpack_metadata
 from traceforge.context.model.inputs import NewArtifact
 from traceforge.context.model.objects import Artifact, ArtifactContent, ArtifactType, Content, Deleted, RetentionClass

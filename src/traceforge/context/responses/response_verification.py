@@ -26,7 +26,7 @@ from traceforge.context.responses import stored_responses
 from traceforge.context.responses.model_releases import get_release
 from traceforge.context.responses.renderer_revisions import RENDERER_REVISIONS, target_runtime
 from traceforge.context.responses.response_generation import build_model_request
-from traceforge.context.storage.store_transaction import EXPIRED, AnyRow, StoreTransaction
+from traceforge.context.storage.store_transaction import AnyRow, StoreTransaction
 from traceforge.context.storage.tables import responses, snapshots
 from traceforge.errors import StoreRefused, TraceForgeError
 
@@ -75,7 +75,7 @@ def _check_stored(tx: StoreTransaction, response_id: str) -> list[StoreProblem]:
     try:
         return _verify_row(tx, row).problems
     except TraceForgeError as exc:
-        is_expired = isinstance(exc, StoreRefused) and exc.reason == EXPIRED
+        is_expired = isinstance(exc, StoreRefused) and exc.reason == "expired"
         return [] if is_expired else [StoreProblem(id=row.id, message=exc.message)]
 
 
@@ -91,7 +91,7 @@ def _verify_row(tx: StoreTransaction, row: AnyRow) -> ResponseVerification:
             rendered = _render_again(tx, row)
             messages = list(_list_differences(response, rendered))
         except StoreRefused as exc:
-            if exc.reason == EXPIRED:  # It is about to be purged, with this response.
+            if exc.reason == "expired":  # It is about to be purged, with this response.
                 raise
             messages = [f"it cannot be rendered again: {exc.message}"]
     return ResponseVerification(

@@ -27,7 +27,6 @@ from traceforge.ids import id_pattern
 
 AnyRow: TypeAlias = "Row[*tuple[Any, ...]]"
 
-EXPIRED = "expired"  # The code of an error: an ephemeral artifact is not purged yet, and cannot be read any more.
 
 _ID = re.compile(id_pattern("[a-z]{2,4}"))
 _LOCKED_GENERATION = select(projects.c.generation).with_for_update(read=True)
@@ -153,7 +152,7 @@ def check_usable(row: AnyRow, kind: str, param: str | None = None) -> AnyRow:
     expires_at = getattr(row, "expires_at", None)
     if expires_at is not None and expires_at <= now_text():
         message = f"{row.id} was ephemeral and expired at {expires_at}"
-        raise StoreRefused(message, reason=EXPIRED, status=410, param=param)
+        raise StoreRefused(message, reason="expired", status=410, param=param)
     return row
 
 

@@ -11,8 +11,8 @@ from typing import Any, cast
 import pytest
 
 from support.raw_sockets import LOOPS
-from traceforge.http import listener
-from traceforge.http.listener import listen
+from traceforge.http import accept_loop
+from traceforge.http.accept_loop import listen
 from traceforge.http.serving import bind_socket
 
 CLIENTS = 100
@@ -81,7 +81,7 @@ def test_nobody_is_accepted_after_the_end() -> None:
 
 def test_accepting_goes_on_when_a_file_is_free_again(monkeypatch: pytest.MonkeyPatch) -> None:
     """A server that has no file left for a client neither stops nor tries without a pause."""
-    monkeypatch.setattr(listener, "RETRY_SECONDS", 0.01)
+    monkeypatch.setattr(accept_loop, "RETRY_SECONDS", 0.01)
 
     class FullSocket(socket.socket):
         failures = 0
