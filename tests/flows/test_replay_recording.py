@@ -199,7 +199,7 @@ def test_volatile_fields_are_part_of_the_prompt_hash(tmp_path: Path) -> None:
         (("--mode", "record"), 2, "--recording needs --mode replay"),
         (("--mode", "replay", "--session", "s"), 2, "--recording needs --mode replay"),
         (("--mode", "replay", "--from", "snapshots"), 2, "--recording needs --mode replay"),
-        (("--mode", "replay"), 1, "model_io.json: response_hash mismatch"),
+        (("--mode", "replay"), 1, "model_io.json: $.interactions[0].response_hash: response_hash mismatch"),
     ],
 )
 def test_wrong_usage_or_an_invalid_recording_is_an_error_at_the_start(
