@@ -42,7 +42,7 @@ CHANGED: list[Row] = [
     ("gemini: a setting is new", GEMINI, "temperature=0,", "temperature=0, top_k=3,"),
     ("gemini: a safety setting is new", GEMINI, "temperature=0,",
      'temperature=0, safety_settings=[{"category": "HARM_CATEGORY_HATE_SPEECH", "threshold": "BLOCK_NONE"}],'),
-    ("gemini: the version of the API is another", GEMINI, "HttpOptions(base_url", 'HttpOptions(api_version="v1", base_url'),
+    ("gemini: the version of the API is another", GEMINI, "HttpOptions(base_url", 'HttpOptions(api_version="v1beta", base_url'),
     ("ollama: the prompt is another", OLLAMA, "Name a stone.", "Name a gem."),
     ("ollama: an option is another", OLLAMA, '"num_predict": 60', '"num_predict": 61'),
     ("ollama: the model is kept", OLLAMA, "options=OPTIONS)", "options=OPTIONS, keep_alive=5)"),
