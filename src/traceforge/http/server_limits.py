@@ -82,7 +82,7 @@ class LimitedConnection(Protocol):
 
     @property
     def is_authenticated(self) -> bool:
-        """Whether the last request had a valid key or token; False on a server that requires none."""
+        """Whether the last request that needs a key or token had a valid one; False if the server requires none."""
 
     def make_room(self) -> None:
         """Close this connection at once, for a new one."""

@@ -6,6 +6,7 @@ Never: forwards a request that the access rules refuse, or one whose traffic cou
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import NamedTuple
 
 from traceforge.capture.proxy.upstream_routes import PathLeavesUpstream, Route
 from traceforge.capture.proxy.worker_state import WorkerState
@@ -16,32 +17,41 @@ from traceforge.http.metrics_text import CONTENT_TYPE
 from traceforge.http.plain_response import JSON_TYPE, PlainResponse
 
 
-def admit(state: WorkerState, head: RequestHead, is_own_user: Callable[[], bool]) -> Route | PlainResponse:
-    """The route of a request, or our own response to it.
+class Admission(NamedTuple):
+    """What becomes of a request: its route, or our own response to it."""
+
+    result: Route | PlainResponse
+    is_authenticated: bool = False  # The proxy requires a token, and the request passed that check.
+
+
+def admit(state: WorkerState, head: RequestHead, is_own_user: Callable[[], bool]) -> Admission:
+    """Find the route of a request, or our own response to it.
 
     Some clients use only the host and the port of a base URL, and lose the token in its path: they are served if
     `is_own_user` knows them for processes of our user.
     """
     if head.method == "CONNECT":
-        return _refuse_unsupported(state, "tunnels (CONNECT)")
+        return Admission(_refuse_unsupported(state, "tunnels (CONNECT)"))
     if "upgrade" in head.inspected and split_list(head.inspected["upgrade"]) != ["h2c"]:
-        return _refuse_unsupported(state, "upgrades such as WebSocket")
+        return Admission(_refuse_unsupported(state, "upgrades such as WebSocket"))
     authority, target = split_target(head.target)
     if target.partition("?")[0] == "/healthz":
-        return PlainResponse(200, JSON_TYPE, b'{"status":"ok"}')
+        return Admission(PlainResponse(200, JSON_TYPE, b'{"status":"ok"}'))
     try:
         state.access.check(head.inspected, authority)
     except AccessDenied as exc:
-        return error_response(exc.status, "refused", str(exc))
+        return Admission(error_response(exc.status, "refused", str(exc)))
     try:
         target = state.access.remove_path_token(target)
     except AccessDenied as exc:
         if not is_own_user():
             state.count_unmatched("the path of a request does not have the token of this run")
-            return error_response(exc.status, "refused", str(exc))
+            return Admission(error_response(exc.status, "refused", str(exc)))
     if target.partition("?")[0] == "/metrics":
-        return PlainResponse(200, CONTENT_TYPE, state.metrics_page())
-    return _find_route(state, head, target)
+        result: Route | PlainResponse = PlainResponse(200, CONTENT_TYPE, state.metrics_page())
+    else:
+        result = _find_route(state, head, target)
+    return Admission(result, state.access.requires_token)
 
 
 def error_response(status: int, code: str, message: str) -> PlainResponse:

@@ -156,9 +156,9 @@ class ClientConnection(asyncio.Protocol):
         """Serve the request with this head; return the bytes after the request."""
         head = RequestHead(data)
         self._has_sent_head = True
-        admitted = admit(self._state, head, self._is_own_user)
+        admitted, is_authenticated = admit(self._state, head, self._is_own_user)
+        self.is_authenticated |= is_authenticated
         if not isinstance(admitted, PlainResponse):
-            self.is_authenticated = self._state.access.requires_token
             request = prepare_request(head, admitted)
             if self._remember_tries < REMEMBER_HEAD_TRIES_MAX:
                 self._remember_tries += 1
