@@ -5,13 +5,15 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 MODEL := .venv-model
 MODEL_READY := $(MODEL)/.ready
+SITE := .venv-site
+SITE_READY := $(SITE)/.ready
 SEED := $(or $(SEED),$(shell date +%s))
 
 # What is compiled once is read by the thousand processes that the tests start.
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-all soak test-model check types lint bench docs dist lock node strace chromium compiler clean
+.PHONY: help setup demo test test-all soak test-model check types lint bench docs docs-site dist lock node strace chromium compiler clean
 
 help: ## List the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
@@ -96,16 +98,25 @@ bench: setup node ## Measure against peers in the same run; prints ratios
 docs: setup ## Rewrite the generated parts of docs/ and the packaged schemas
 	@$(BIN)/python tools/generate.py
 
+# Zensical has dependencies of its own, which no test and no user needs.
+$(SITE_READY): requirements/site.txt
+	@test -x $(SITE)/bin/python || $(PYTHON) -m venv $(SITE)
+	@$(SITE)/bin/python -m pip install -qq --disable-pip-version-check --no-deps --require-hashes -r requirements/site.txt
+	@touch $@
+
+docs-site: $(SITE_READY) ## Build the documentation site into build/site; open build/site/index.html
+	@$(SITE)/bin/python tools/site.py
+
 dist: setup ## Build the wheel and the source archive into dist/
 	@rm -rf dist && $(BIN)/python -m build --no-isolation --outdir dist . >/dev/null && ls dist
 
 lock: ## Pin every dependency with its hashes (needs uv)
 	@uv pip compile --universal --python-version 3.11 --generate-hashes --quiet --upgrade \
 	  --custom-compile-command "make lock" --group dev --extra serve -o requirements/dev.txt pyproject.toml
-	@for one in apps litellm ray vcr escapes tox pytest7 blockbuster model-build; do uv pip compile --universal --python-version 3.11 --generate-hashes --quiet --upgrade \
+	@for one in apps litellm ray vcr escapes tox pytest7 blockbuster model-build site; do uv pip compile --universal --python-version 3.11 --generate-hashes --quiet --upgrade \
 	  --custom-compile-command "make lock" -o requirements/$$one.txt requirements/$$one.in; done
 	@uv pip compile --universal --python-version 3.11 --generate-hashes --quiet --upgrade --custom-compile-command "make lock" \
 	  --excludes requirements/model-without.txt -o requirements/model.txt requirements/model.in
 
-clean: ## Remove .venv, .venv-model and everything built
-	@rm -rf $(VENV) $(MODEL) dist build .mypy_cache .ruff_cache .pytest_cache .hypothesis
+clean: ## Remove .venv, .venv-model, .venv-site and everything built
+	@rm -rf $(VENV) $(MODEL) $(SITE) dist build .mypy_cache .ruff_cache .pytest_cache .hypothesis
