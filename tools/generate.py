@@ -1,23 +1,22 @@
-"""Write the files that are generated from the code and the docs: schemas, docs/reference/cli.md, `traceforge help`.
+"""Write the files that are generated from the code and the docs: schemas, pages of docs/reference, `traceforge help`.
 
 `make docs` runs this; `--check` writes nothing and fails if a file is out of date.
 """
 
 from __future__ import annotations
 
+import json
 import re
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import click
 import client_methods
 import msgspec
+import reference_pages
 
 from traceforge.canon import JSON, ecmascript_bytes
 from traceforge.chat.execution_trace import ExecutionTrace
-from traceforge.cli.main import cli
 from traceforge.context.model.context_snapshot import ContextSnapshot
 from traceforge.modelio.recording_format import ModelIOSession
 from traceforge.packs.pack_format import LedgerEntry, PackRun
@@ -26,6 +25,7 @@ from traceforge.snapshots.formats.approval_format import Approval
 from traceforge.snapshots.formats.snapshot_format import SnapshotDocument
 from traceforge.snapshots.formats.snapshot_manifest import Manifest
 from traceforge.traces.trace_format import TraceShape
+from traceforge.web.openapi_document import build_document
 
 ROOT = Path(__file__).resolve().parent.parent
 TYPES: dict[str, Any] = {
@@ -39,7 +39,6 @@ TYPES: dict[str, Any] = {
     "snapshot": SnapshotDocument,
     "trace": TraceShape,
 }
-GENERATED = "<!-- Made by `make docs`; edit the code it is made from. -->\n\n"
 
 
 def schema_text(name: str) -> bytes:
@@ -59,21 +58,19 @@ def schema_text(name: str) -> bytes:
     return ecmascript_bytes({**head, **schema}, indent=2) + b"\n"
 
 
-def cli_page() -> str:
-    """Every command's help, as the command prints it."""
-    parts = ["# Command line\n", GENERATED.strip() + "\n"]
-    for context in _contexts(cli, click.Context(cli, info_name="traceforge", **cli.context_settings)):
-        parts.append(f"## {context.command_path}\n\n```text\n{context.get_help()}\n```\n")
-    return "\n".join(parts)
-
-
-def _contexts(command: click.Command, context: click.Context) -> Iterator[click.Context]:
-    yield context
-    if isinstance(command, click.Group):
-        for name in command.list_commands(context):
-            child = command.get_command(context, name)
-            assert child is not None
-            yield from _contexts(child, click.Context(child, info_name=name, parent=context))
+def openapi_text() -> bytes:
+    """The OpenAPI document of the context store, with a line for each path and schema: such a diff can be read."""
+    document = build_document()
+    components = {name: value for name, value in document["components"].items() if name != "schemas"}
+    schemas = document["components"]["schemas"]
+    head = {name: value for name, value in document.items() if name not in ("paths", "components")}
+    parts = [json.dumps(head)[:-1] + ', "paths": {']
+    parts.append(
+        ",\n".join(f"{json.dumps(path)}: {json.dumps(methods)}" for path, methods in document["paths"].items())
+    )
+    parts.append('}, "components": ' + json.dumps(components)[:-1] + ', "schemas": {')
+    parts.append(",\n".join(f"{json.dumps(name)}: {json.dumps(schema)}" for name, schema in schemas.items()))
+    return ("\n".join(parts) + "\n}}}\n").encode()
 
 
 _LINK = re.compile(r"\[([^\]]+)\]\([^)]+\)")
@@ -128,7 +125,11 @@ def files() -> dict[Path, bytes]:
     assert set(TYPES) == set(NAMES)
     generated = {ROOT / "src/traceforge/schemas" / f"{name}.json": schema_text(name) for name in NAMES}
     generated[ROOT / "src/traceforge/report/explanations.json"] = explanations()
-    generated[ROOT / "docs/reference/cli.md"] = cli_page().encode()
+    reference = ROOT / "docs" / "reference"
+    generated |= {reference / name: text.encode() for name, text in reference_pages.cli_pages().items()}
+    generated[reference / "python-api.md"] = reference_pages.python_page().encode()
+    generated[reference / "openapi.json"] = openapi_text()
+    generated[reference / "http-api.md"] = reference_pages.http_page(json.loads(openapi_text())).encode()
     generated[ROOT / "src/traceforge/context/api/_generated/client_methods.py"] = client_methods.module_text()
     return generated
 

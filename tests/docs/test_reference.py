@@ -20,6 +20,7 @@ from traceforge.chat.chat_connection import BODY_BYTES_MAX, ROUTES
 from traceforge.chat.chat_errors import ChatErrorCode
 from traceforge.chat.conversation_memory import BYTES_MAX, MESSAGES_MAX, SESSIONS_MAX
 from traceforge.chat.provider_model import RESPONSE_BYTES_MAX
+from traceforge.cli.command_table import TOP
 from traceforge.cli.context.context_options import API_KEY_VARIABLE, DB_VARIABLE
 from traceforge.cli.main import cli
 from traceforge.config import (
@@ -78,12 +79,15 @@ def _commands(command: click.Command, words: str = "traceforge") -> Iterator[tup
 
 
 COMMANDS = dict(_commands(cli))
+CLI_PAGES = [read_page(path) for path in sorted(REFERENCE.glob("cli*.md"))]
 
 
 def test_every_command_has_a_heading_and_all_its_options() -> None:
-    """On the page about the command line."""
-    page = read_page(REFERENCE / "cli.md")
-    texts = dict(zip(page.headings(2), (block.text for block in page.blocks), strict=True))
+    """On the pages about the command line: one for each group, and one for all."""
+    texts: dict[str, str] = {}
+    for page in CLI_PAGES:
+        commands = [heading for heading in page.headings(2) if heading.split()[0] == "traceforge"]
+        texts |= dict(zip(commands, (block.text for block in page.blocks), strict=True))
 
     names = [(words, name) for words, command in COMMANDS.items() for each in command.params for name in _names(each)]
 
@@ -98,8 +102,10 @@ def _names(param: click.Parameter) -> list[str]:
     return list(param.opts) if isinstance(param, click.Option) else [str(param.metavar)]
 
 
-def test_the_page_about_the_command_line_names_no_other_command() -> None:
-    assert set(COMMANDS) == set(read_page(REFERENCE / "cli.md").headings(2))
+def test_the_pages_about_the_command_line_name_no_other_command() -> None:
+    headings = {heading for page in CLI_PAGES for heading in page.headings(2)}
+
+    assert set(COMMANDS) == headings - set(TOP)
 
 
 def test_generated_files_are_up_to_date() -> None:
