@@ -114,6 +114,9 @@ TOP: CommandTable = {
             "traceforge.cli.redact_commands:redact", "Remove secrets from a text, or find them in files."
         ),
         "schema": CommandEntry("traceforge.cli.schema_command:schema", "Print the JSON Schema of a file format."),
+        "completion": CommandEntry(
+            "traceforge.cli.completion_command:completion", "Print the script that completes commands in a shell."
+        ),
         "help": CommandEntry("traceforge.cli.help_command:show_help", "Explain a command, a rule or an error code."),
     },
 }

@@ -27,6 +27,8 @@ from traceforge.terminal import one_line, print_text
 INTERRUPTED = 130  # what a shell reports for Ctrl-C
 BROKEN_PIPE = 141  # what a shell reports when the reader of a pipe has ended
 
+COMPLETION_VARIABLE = "_TRACEFORGE_COMPLETE"  # set by the scripts that `traceforge completion` prints
+
 _INTERNAL_HINT = "Run it again with `traceforge --debug` before the command, and report the output."
 _STDOUT_ERRNOS = {  # of writing to a file, a device or a pipe that is open
     errno.EAGAIN,
@@ -133,8 +135,10 @@ def _explain_os_error(error: OSError) -> TraceForgeError:
 
 def _invoke(arguments: list[str]) -> int:
     """As `cli.main`, except that a broken pipe is not turned into exit code 1, which means findings."""
-    if "_TRACEFORGE_COMPLETE" in os.environ:
-        cli.main(arguments, prog_name="traceforge")
+    if COMPLETION_VARIABLE in os.environ:
+        with suppress(TraceForgeError):  # A missing extra leaves nothing to complete.
+            cli.main(arguments, prog_name="traceforge")
+        return ExitCode.OK
     try:
         with cli.make_context("traceforge", list(arguments)) as context:
             cli.invoke(context)
