@@ -13,7 +13,7 @@ SEED := $(or $(SEED),$(shell date +%s))
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-all soak test-model check types lint bench docs docs-site dist lock node strace chromium compiler clean
+.PHONY: help setup demo test test-all soak test-model check types lint bench docs docs-site changelog dist lock node strace chromium compiler clean
 
 help: ## List the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
@@ -107,13 +107,16 @@ $(SITE_READY): requirements/site.txt
 docs-site: $(SITE_READY) ## Build the documentation site into build/site; open build/site/index.html
 	@$(SITE)/bin/python tools/site.py
 
+changelog: setup ## Write the newest section of CHANGELOG.md from the fragments in changelog.d
+	@$(BIN)/python tools/changelog.py
+
 dist: setup ## Build the wheel and the source archive into dist/
 	@rm -rf dist && $(BIN)/python -m build --no-isolation --outdir dist . >/dev/null && ls dist
 
 lock: ## Pin every dependency with its hashes (needs uv)
 	@uv pip compile --universal --python-version 3.11 --generate-hashes --quiet --upgrade \
 	  --custom-compile-command "make lock" --group dev --extra serve -o requirements/dev.txt pyproject.toml
-	@for one in apps litellm ray vcr escapes tox pytest7 blockbuster model-build site; do uv pip compile --universal --python-version 3.11 --generate-hashes --quiet --upgrade \
+	@for one in apps litellm ray vcr escapes tox pytest7 blockbuster model-build packaging site; do uv pip compile --universal --python-version 3.11 --generate-hashes --quiet --upgrade \
 	  --custom-compile-command "make lock" -o requirements/$$one.txt requirements/$$one.in; done
 	@uv pip compile --universal --python-version 3.11 --generate-hashes --quiet --upgrade --custom-compile-command "make lock" \
 	  --excludes requirements/model-without.txt -o requirements/model.txt requirements/model.in

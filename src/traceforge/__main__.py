@@ -5,6 +5,6 @@ import sys
 if not sys.flags.safe_path:
     del sys.path[0]  # `-m` puts the current folder there, and a checkout could bring a `json.py`.
 
-from traceforge.cli.main import main
+from traceforge_gate import main
 
 main()

@@ -23,6 +23,7 @@ from traceforge.config import (
     find_repository,
     load_config,
 )
+from traceforge.distribution import DISTRIBUTION, install_command
 from traceforge.errors import CannotWrite
 from traceforge.files import STATE_DIR, make_shared_folder, read_file, write_atomic
 from traceforge.match_key import ensure_match_key, find_match_key, read_key_id
@@ -113,16 +114,16 @@ jobs:
           python-version: "3.12"
       - name: Every changed snapshot is approved # checked before anything of the pull request runs
         run: |
-          pip install traceforge
-          traceforge base --fetch
-          traceforge verify
+          @INSTALL_TRACEFORGE@
+          @COMMAND@ base --fetch # `traceforge`, by the name that no other package has
+          @COMMAND@ verify
       - name: Install
         run: |
           @INSTALL@
       - name: Behaviour is as approved
         env:
           TRACEFORGE_MATCH_KEY: ${{ secrets.TRACEFORGE_MATCH_KEY }} # the content of .ai-tests/match.key
-        run: traceforge test -- python -m pytest
+        run: @COMMAND@ test -- python -m pytest
 """
 
 # Ways to write that a folder is ignored: anchored or not, with what is in it or without.
@@ -176,7 +177,8 @@ def _workflow(project: str, root: str) -> str:
         install = "python -m pip install -r requirements.txt"
     elif any(os.path.exists(os.path.join(project, name)) for name in ("pyproject.toml", "setup.py")):
         install = "python -m pip install -e ."
-    return WORKFLOW.replace("@FOLDER@", "" if below == "." else inside).replace("@INSTALL@", install)
+    workflow = WORKFLOW.replace("@INSTALL_TRACEFORGE@", install_command()).replace("@COMMAND@", DISTRIBUTION)
+    return workflow.replace("@FOLDER@", "" if below == "." else inside).replace("@INSTALL@", install)
 
 
 def _write_config(loaded: LoadedConfig, seen_from: str) -> str:

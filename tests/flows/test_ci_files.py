@@ -36,7 +36,7 @@ def parse_yaml(text: str) -> Any:
 def find_unknown_words(script: str) -> list[str]:
     """The traceforge commands and options of a script that do not exist."""
     unknown_words = []
-    for words in re.findall(r"(?:^|\s)traceforge( [^\n;|&#]*)", script, re.MULTILINE):
+    for words in re.findall(r"(?:^|\s)traceforge(?:-gate)?( [^\n;|&#]*)", script, re.MULTILINE):
         command: click.Command = cli
         options = set[str]()
         for word in shlex.split(words.partition(" -- ")[0]):

@@ -244,4 +244,4 @@ def test_without_pyyaml_the_error_names_the_extra(project: Path, tmp_path: Path)
 
     assert 3 == ran.code
     assert "error TF402: YAML cassettes cannot be read here: PyYAML is not installed" in ran.err
-    assert 'hint: pip install "traceforge[vcr]"' in ran.err
+    assert 'hint: pip install "traceforge-gate[vcr]"' in ran.err

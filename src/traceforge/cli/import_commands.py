@@ -27,8 +27,8 @@ def vcr(folder: str, as_json: bool) -> None:
     """Import cassettes of vcrpy and pytest-recording.
 
     Every model call in the cassettes under DIR becomes a redacted trace and a pending change for you to approve. In
-    the layout of pytest-recording (cassettes/MODULE/TEST.yaml), a call belongs to its test. Reading YAML needs an
-    extra: pip install "traceforge[vcr]".
+    the layout of pytest-recording (cassettes/MODULE/TEST.yaml), a call belongs to its test. Reading YAML needs the
+    extra `vcr`.
 
     Exit code 1: the snapshot tree is invalid, and nothing was imported. Exit code 3: a cassette could not be read, or
     no cassette holds a model call; the others were imported.

@@ -18,6 +18,7 @@
     ├── InvalidConfig              TF401  the configuration cannot be used
     ├── MissingExtra               TF402  an optional package is not installed
     ├── UntrustedProject           TF403  another user configured the project
+    ├── ForeignPackage             TF404  another project called traceforge is installed
     ├── CannotListen               TF501  a server cannot use an address
     ├── CannotStart                TF502  a command cannot be started
     ├── ProviderFailed             TF503  a provider gave no usable answer
@@ -72,7 +73,13 @@ from traceforge.errors.file_errors import (
     UnknownVersion,
     WrongMatchKey,
 )
-from traceforge.errors.project_errors import CannotApprove, InvalidConfig, MissingExtra, UntrustedProject
+from traceforge.errors.project_errors import (
+    CannotApprove,
+    ForeignPackage,
+    InvalidConfig,
+    MissingExtra,
+    UntrustedProject,
+)
 from traceforge.errors.store_errors import (
     BranchConflict,
     ContentPurged,
@@ -100,6 +107,7 @@ __all__ = [
     "CannotWrite",
     "ContentPurged",
     "FailureKind",
+    "ForeignPackage",
     "InternalError",
     "InvalidConfig",
     "InvalidFields",

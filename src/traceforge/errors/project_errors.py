@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from traceforge.distribution import install_command
 from traceforge.errors.base import TraceForgeError
 from traceforge.findings import Finding
 
@@ -24,7 +25,13 @@ class MissingExtra(TraceForgeError):
     code = "TF402"
 
     def __init__(self, message: str, extra: str) -> None:
-        super().__init__(message, hint=f'pip install "traceforge[{extra}]"')
+        super().__init__(message, hint=install_command(extra))
+
+
+class ForeignPackage(TraceForgeError):
+    """`import traceforge` gives another project of that name, or a mixture of both."""
+
+    code = "TF404"
 
 
 class UntrustedProject(TraceForgeError):

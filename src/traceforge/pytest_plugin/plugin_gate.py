@@ -18,7 +18,7 @@ from traceforge.canon import json_bytes, parse_json
 from traceforge.capture.hook.pytest_scopes import leave_pytest
 from traceforge.capture.run.suite_events import merge_outcomes
 from traceforge.config import load_config
-from traceforge.errors import TraceForgeError
+from traceforge.errors import ForeignPackage, TraceForgeError
 from traceforge.pytest_plugin import (
     LATE_CALLS_FILE,
     LATE_CALLS_KEY,
@@ -42,6 +42,7 @@ from traceforge.snapshots.gate.unselected_tests import (
 )
 from traceforge.terminal import escape_text, one_line, print_text
 from traceforge.wildcards import names_test
+from traceforge_gate import find_foreign_package
 
 if TYPE_CHECKING:
     from traceforge.findings import Finding
@@ -78,6 +79,7 @@ class PluginGate:
             )
         prefix = self._find_scope_prefix() if self._mode != RECORD else ""
         try:
+            _refuse_foreign_package()
             self._process = SuiteProcess(load_config(self.project), self._mode, prefix)
             snapshots = self._process.snapshots
             findings = snapshots.tree_report.findings if self._mode == RECORD else snapshots.findings
@@ -363,6 +365,12 @@ class PluginGate:
         if proposal.changes:
             self._lines.append('next: traceforge diff, then traceforge approve --all --reason "…"')
         self._lines += policy_lines(snapshots)
+
+
+def _refuse_foreign_package() -> None:
+    problem = find_foreign_package()
+    if problem is not None:
+        raise ForeignPackage(problem[0], hint=problem[1])
 
 
 def _findings_text(findings: list[GateFinding]) -> str:

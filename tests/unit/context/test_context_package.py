@@ -40,4 +40,4 @@ def test_a_context_command_without_the_extra_names_the_extra() -> None:
     process = subprocess.run([sys.executable, "-c", COMMAND], capture_output=True, text=True, check=False)
     assert 3 == process.returncode, process.stderr
     assert "sqlalchemy is not installed" in process.stderr
-    assert "traceforge[context]" in process.stderr
+    assert "traceforge-gate[context]" in process.stderr
