@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+import signal
 import sys
 from collections.abc import Iterator
 from functools import partial
@@ -28,6 +29,9 @@ def pytest_configure(config: pytest.Config) -> None:
     busy = [HealthCheck.too_slow]  # A machine that is busy with other tests is no fault of a property.
     settings.register_profile("length", max_examples=scale_examples(100), deadline=None, suppress_health_check=busy)
     settings.load_profile("length")
+    if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
+        # A shell starts jobs in the background so, and the commands that tests start would never see a Ctrl-C.
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:
