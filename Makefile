@@ -98,6 +98,9 @@ bench: setup node ## Measure against peers in the same run; prints ratios
 docs: setup ## Rewrite the generated parts of docs/ and the packaged schemas
 	@$(BIN)/python tools/generate.py
 
+pictures: setup ## Draw docs/images from real runs; look at them before you keep them
+	@$(BIN)/python tools/pictures.py
+
 # Zensical has dependencies of its own, which no test and no user needs.
 $(SITE_READY): requirements/site.txt
 	@test -x $(SITE)/bin/python || $(PYTHON) -m venv $(SITE)
