@@ -22,7 +22,10 @@ from __future__ import annotations
 
 import re
 import sys
-from typing import TextIO
+from collections.abc import Iterable
+from typing import Protocol, TextIO, TypeVar
+
+Item = TypeVar("Item")
 
 _GITHUB = (
     "add-mask|add-matcher|add-path|debug|echo|endgroup|error|group|notice|remove-matcher|save-state|set-env"
@@ -43,6 +46,18 @@ _INVISIBLE = re.compile(
 )
 
 _CLEAR_LINE = "\r\x1b[K"
+
+
+class ProgressReporter(Protocol):
+    """Passes items on, and may show how many are completed. Rooms that take long get one from the command line."""
+
+    def __call__(self, items: Iterable[Item], total: int, label: str = ..., /) -> Iterable[Item]:
+        """Yield every item, of which there will be `total`."""
+        ...
+
+
+def no_progress(items: Iterable[Item], total: int, label: str = "", /) -> Iterable[Item]:
+    return items
 
 
 def one_line(text: str) -> str:

@@ -382,9 +382,7 @@ def test_a_tree_that_was_tampered_with_sends_nothing(site: Site) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("typed", "code", "calls"), [("n", 130, 0), ("y", 0, 1)])
-def test_on_a_terminal_the_user_confirms_and_sees_a_progress_bar(
-    site: Site, typed: str, code: int, calls: int
-) -> None:
+def test_on_a_terminal_the_user_confirms_and_sees_progress(site: Site, typed: str, code: int, calls: int) -> None:
     """Nothing is sent before the user agrees."""
     before = site.server.served
     leader, follower = pty.openpty()
@@ -403,7 +401,7 @@ def test_on_a_terminal_the_user_confirms_and_sees_a_progress_bar(
     assert (code, calls) == (process.returncode, site.server.served - before)
     assert "Make these calls? [y/N]" in printed
     assert ("nothing was sent" in printed, "interrupted" in printed) == (calls == 0, False)
-    assert ("asking" in printed, "100%" in printed) == (calls == 1, calls == 1)
+    assert ("asking: 0 of 1 …" in printed) == (calls == 1)
 
 
 def _read_from(terminal: int) -> bytes:

@@ -69,7 +69,7 @@ OPENING_METHODS = {"read_bytes", "read_text", "write_bytes", "write_text"}
 PRINTERS = {
     "terminal": "the only module that prints",
     "cli.main": "chooses how the streams encode text, and redirects those that cannot be written",
-    "cli.output": "questions and progress bars of click, with text that `terminal` has escaped",
+    "cli.output": "questions of click, with text that `terminal` has escaped",
     "cli.nonblocking_stderr": "writes what `terminal` has escaped, without waiting for the reader",
     "cli.pending_commands": "questions of click that quote nothing",
     "cli.trace.trace_commands": "asks whether standard output has colours",

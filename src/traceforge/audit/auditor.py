@@ -18,7 +18,7 @@ from msgspec import Struct, field
 
 from traceforge.audit.file_check import AuditTask, check_file
 from traceforge.audit.file_kinds import FileKind, find_kind
-from traceforge.audit.parallel_map import ProgressReporter, map_in_parallel, no_progress
+from traceforge.audit.parallel_map import map_in_parallel
 from traceforge.canon import JSON, parse_json
 from traceforge.config import SNAPSHOTS_DIR, LoadedConfig, ModelRule
 from traceforge.errors import CannotRead, InvalidFile, NotJSON
@@ -27,6 +27,7 @@ from traceforge.findings import IO, ExitCode, Finding, exit_code
 from traceforge.snapshots.formats.approved_policy import check_policy_approved
 from traceforge.snapshots.tree.base_commit import check_against_base
 from traceforge.snapshots.tree.tree_verification import TreeReport, verify_tree
+from traceforge.terminal import ProgressReporter, no_progress
 
 if TYPE_CHECKING:
     from traceforge.snapshots.formats.tree_layout import StoredSnapshot

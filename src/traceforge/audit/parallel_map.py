@@ -11,24 +11,14 @@ import os
 import pickle
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
+
+from traceforge.terminal import ProgressReporter, no_progress
 
 Task = TypeVar("Task")
 Outcome = TypeVar("Outcome")
 
 WORTH_FORKING = 2_000  # files, from which a second core saves more than its start costs
-
-
-class ProgressReporter(Protocol):
-    """Passes results on, and may show a progress bar."""
-
-    def __call__(self, outcomes: Iterable[Outcome], total: int) -> Iterable[Outcome]:
-        """Yield every outcome, of which there will be `total`."""
-        ...
-
-
-def no_progress(outcomes: Iterable[Outcome], total: int) -> Iterable[Outcome]:
-    return outcomes
 
 
 def map_in_parallel(

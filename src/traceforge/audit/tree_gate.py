@@ -10,7 +10,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from traceforge.audit.auditor import AuditReport, nothing_approved, verify_snapshots
-from traceforge.audit.parallel_map import ProgressReporter, no_progress
 from traceforge.config import LoadedConfig, current_folder
 from traceforge.errors import CannotRead, InvalidFile, NotJSON
 from traceforge.findings import ExitCode, Finding, exit_code
@@ -20,6 +19,7 @@ from traceforge.snapshots.gate.gate_findings import GateFinding
 from traceforge.snapshots.record.pending_changes import ChangeKind, PendingChange, load_pending
 from traceforge.snapshots.tree.base_commit import BaseCheck, check_against_base
 from traceforge.snapshots.tree.declaration_effects import check_declarations
+from traceforge.terminal import ProgressReporter, no_progress
 
 PENDING_RULE = "GT4"
 _PENDING_HINT = "See it: traceforge diff {id}; then approve or reject it."

@@ -10,7 +10,8 @@ import click
 from traceforge.canon import JSON
 from traceforge.capture.proxy.effective_upstreams import EffectiveUpstreams, describe_key_destination, find_upstreams
 from traceforge.capture.run.environment import read_upstreams
-from traceforge.cli.output import confirm_or_exit, has_stderr_terminal, json_option, print_json, slow_progress_bar
+from traceforge.cli.output import confirm_or_exit, has_stderr_terminal, json_option, print_json
+from traceforge.cli.progress import show_progress
 from traceforge.cli.project import load_project
 from traceforge.config import LoadedConfig, upstream_problem
 from traceforge.findings import exit_code
@@ -103,7 +104,7 @@ def check_live(
         if missing:
             confirm_calls(yes, describe_declared_keys(missing_calls, upstreams))
         try:
-            for _ in slow_progress_bar(check.run_missing(concurrency), len(missing), "asking"):
+            for _ in show_progress(check.run_missing(concurrency), len(missing), "asking", at_once=True):
                 pass
         except KeyboardInterrupt:
             answered = plan.request_count - len(check.missing)

@@ -11,7 +11,8 @@ from traceforge.audit.tree_gate import check_tree_and_pending
 from traceforge.canon import JSON, exact_ecmascript_bytes
 from traceforge.cli.ci_report_files import write_ci_reports
 from traceforge.cli.ci_reports import is_ci_report_wanted, report_options
-from traceforge.cli.output import print_json, progress_bar
+from traceforge.cli.output import print_json
+from traceforge.cli.progress import show_progress
 from traceforge.cli.project import load_project, snapshots_root
 from traceforge.config import LoadedConfig, current_folder
 from traceforge.findings import ExitCode, exit_code
@@ -53,7 +54,7 @@ def test(
     # Without a command, which is what a commit hook runs, this import would be a third of the CPU time.
     from traceforge.snapshots.gate.command_gate import run_test
 
-    test_run = run_test(loaded, command, allow_unused=allow_unused, base=base)
+    test_run = run_test(loaded, command, allow_unused=allow_unused, base=base, progress=show_progress)
     code: int = exit_code([*(gate_finding.finding for gate_finding in test_run.findings), *test_run.unchecked])
     if code == ExitCode.OK and test_run.run is not None:
         code = test_run.run.exit_code
@@ -73,7 +74,7 @@ def test(
 
 
 def _check_without_command(loaded: LoadedConfig, base: str | None, as_json: bool, junit: str, sarif: str) -> None:
-    report = check_tree_and_pending(loaded, snapshots_root(loaded), progress_bar, base)
+    report = check_tree_and_pending(loaded, snapshots_root(loaded), show_progress, base)
     code = int(report.exit_code)
     summary = tree_gate_summary(report)
     if as_json:

@@ -6,6 +6,7 @@ import click
 
 from traceforge.cli.lazy_group import SuggestingGroup
 from traceforge.cli.output import json_option, print_json, refuse_in_ci
+from traceforge.cli.progress import show_progress
 from traceforge.cli.project import load_project
 from traceforge.findings import ExitCode, exit_code
 from traceforge.report.import_text import import_json, import_lines
@@ -34,12 +35,12 @@ def vcr(folder: str, as_json: bool) -> None:
     no cassette holds a model call; the others were imported.
     """
     refuse_in_ci("import vcr")
-    snapshots = open_snapshots(load_project(), is_recording=True)
+    snapshots = open_snapshots(load_project(), is_recording=True, progress=show_progress)
     if findings := snapshots.tree_report.findings:
         print_text(finding_lines(findings), err=True)
         print_text("the snapshot tree is invalid, so nothing was imported", err=True)
         raise click.exceptions.Exit(int(exit_code(findings)))
-    imported = import_cassettes(snapshots, folder)
+    imported = import_cassettes(snapshots, folder, progress=show_progress)
     code = ExitCode.UNCHECKED if imported.findings or imported.unread or not imported.calls else ExitCode.OK
     if as_json:
         print_json(import_json(imported, int(code)))

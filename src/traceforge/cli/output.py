@@ -6,7 +6,7 @@ import os
 import sys
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from typing import NoReturn, TypeVar
+from typing import NoReturn
 
 import click
 
@@ -17,10 +17,6 @@ from traceforge.errors import STDOUT_HINT, CannotWrite, InvalidFile
 from traceforge.findings import Finding, exit_code
 from traceforge.report.text_format import finding_lines
 from traceforge.terminal import escape_text, print_json_bytes, print_text, write_raw
-
-Outcome = TypeVar("Outcome")
-
-BAR_FROM = 500  # Fewer files are checked before a bar could be read.
 
 json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON document on stdout.")
 
@@ -98,28 +94,9 @@ def refuse_in_ci(command: str) -> None:
         )
 
 
-def progress_bar(outcomes: Iterable[Outcome], total: int) -> Iterable[Outcome]:
-    """Show a progress bar on stderr for many files, on a terminal only."""
-    return _with_bar(outcomes, total, 100, "checking") if total >= BAR_FROM and has_stderr_terminal() else outcomes
-
-
-def slow_progress_bar(outcomes: Iterable[Outcome], total: int, label: str) -> Iterable[Outcome]:
-    """As `progress_bar`, for slow outcomes: each one moves the bar."""
-    return _with_bar(outcomes, total, 1, label) if has_stderr_terminal() else outcomes
-
-
 def has_stderr_terminal() -> bool:
     """Whether stderr is a terminal."""
     return sys.stderr is not None and sys.stderr.isatty()
-
-
-def _with_bar(outcomes: Iterable[Outcome], total: int, step: int, label: str) -> Iterator[Outcome]:
-    with click.progressbar(length=total, label=label, file=sys.stderr) as bar:
-        for completed, outcome in enumerate(outcomes, 1):
-            if completed % step == 0:
-                bar.update(step)
-            yield outcome
-        bar.update(total % step)
 
 
 def confirm_or_exit(question: str, declined: str) -> None:

@@ -8,6 +8,7 @@ import click
 
 from traceforge.canon import exact_ecmascript_bytes
 from traceforge.cli.output import refuse_in_ci
+from traceforge.cli.progress import show_progress
 from traceforge.cli.project import print_upstreams
 from traceforge.config import current_folder, load_config
 from traceforge.findings import ExitCode, exit_code
@@ -54,7 +55,9 @@ def record(command: tuple[str, ...], fresh: bool, replace_old: bool, propose_con
     if command:
         if not as_json:
             print_upstreams(loaded)
-        record_run = run_record(loaded, command, fresh=fresh, replace_old=replace_old, notify=_print_note)
+        record_run = run_record(
+            loaded, command, fresh=fresh, replace_old=replace_old, notify=_print_note, progress=show_progress
+        )
         if record_run.run is None:
             findings = record_run.snapshots.tree_report.findings
             print_text(finding_lines(findings), err=True)

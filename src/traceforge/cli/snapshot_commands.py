@@ -12,7 +12,8 @@ from traceforge.canon import JSON, parse_json
 from traceforge.cli.approval_reason import check_reason
 from traceforge.cli.ci_reports import print_audit_and_exit, report_options
 from traceforge.cli.lazy_group import SuggestingGroup
-from traceforge.cli.output import exit_on_refusal, json_option, print_json, progress_bar, refuse_in_ci
+from traceforge.cli.output import exit_on_refusal, json_option, print_json, refuse_in_ci
+from traceforge.cli.progress import show_progress
 from traceforge.cli.project import load_project, snapshots_root
 from traceforge.clock import now
 from traceforge.errors import InvalidFile, NotJSON
@@ -53,7 +54,7 @@ def verify(folder: str | None, as_json: bool, junit: str, sarif: str) -> None:
     root = folder or snapshots_root(loaded)
     report = AuditReport()
     if folder or os.path.lexists(root):
-        tree = verify_snapshots(root, loaded.config.models, progress_bar)
+        tree = verify_snapshots(root, loaded.config.models, show_progress)
         report.add_tree(tree, root)
         if is_tree_of(loaded.project, root):
             report.findings += check_policy_approved(loaded, tree.settings)

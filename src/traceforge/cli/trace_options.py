@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import timedelta
@@ -12,42 +11,23 @@ from typing import Any, TypeVar
 
 import click
 
+from traceforge.cli.progress import ProgressLine
 from traceforge.clock import find_instant, now, timestamp_text
 from traceforge.config import Config, current_folder, load_config
 from traceforge.errors import CannotRead
 from traceforge.report.text_format import count
 from traceforge.snapshots.tree.tracked_state import refuse_tracked_state
-from traceforge.terminal import one_line, print_status, print_text
+from traceforge.terminal import one_line, print_text
 from traceforge.traces.trace_index import TraceFilter
 from traceforge.traces.trace_store import TraceStore
 
 PAGE = 20  # Fits on a terminal together with the prompt.
-PROGRESS_FROM = 1000  # Fewer traces are read before a line could be read.
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 _SINCE = "List only traces since TIME: 2026-01-31, 2026-01-31T12:00:00Z, or 30m, 2h, 7d ago."
 _AGO = re.compile(r"([0-9]{1,6})([smhdw])\Z")
 _UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
-
-
-class ProgressLine:
-    """One line on stderr that counts the traces read so far, on a terminal only."""
-
-    def __init__(self) -> None:
-        self._is_shown = False
-
-    def __call__(self, number: int) -> None:
-        """Update the line."""
-        if number >= PROGRESS_FROM and sys.stderr is not None and sys.stderr.isatty():
-            print_status(f"{number} traces read …")
-            self._is_shown = True
-
-    def clear(self) -> None:
-        """Erase the line before other output."""
-        if self._is_shown:
-            print_status("")
-            self._is_shown = False
 
 
 @contextmanager
@@ -64,10 +44,9 @@ def open_store() -> Iterator[tuple[TraceStore, Config]]:
     if os.path.lexists(store.folder) and not os.path.isdir(store.folder):
         hint = f"It comes from: {loaded.origins['traces_dir']}."
         raise CannotRead(os.path.relpath(store.folder), "traces_dir is not a folder", hint=hint)
-    line = ProgressLine()
     try:
-        store.update_index(line)
-        line.clear()
+        with ProgressLine("traces read") as line:
+            store.update_index(line.update)
         for note in store_notes(store):
             print_text(f"note: {note}", err=True)
         yield store, loaded.config

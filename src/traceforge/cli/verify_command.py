@@ -8,7 +8,8 @@ import click
 
 from traceforge.audit.auditor import Auditor, BaseCommit
 from traceforge.cli.ci_reports import print_audit_and_exit, report_options
-from traceforge.cli.output import json_option, progress_bar
+from traceforge.cli.output import json_option
+from traceforge.cli.progress import show_progress
 from traceforge.cli.project import load_project
 from traceforge.config import SNAPSHOTS_DIR, LoadedConfig, current_folder
 from traceforge.snapshots.tree.declaration_effects import check_declarations
@@ -37,7 +38,7 @@ def verify(
     loaded = load_project()
     traces_dir = os.path.join(loaded.project, loaded.config.traces_dir)
     against = BaseCommit(loaded.project, base, current_folder()) if not paths else None
-    auditor = Auditor(loaded.config.models, traces_dir, progress_bar, against, loaded, require_signed=require_signed)
+    auditor = Auditor(loaded.config.models, traces_dir, show_progress, against, loaded, require_signed=require_signed)
     report = auditor.verify(paths or project_paths(loaded), named=bool(paths))
     if not paths:
         report.findings = sorted([*report.findings, *check_declarations(loaded)])

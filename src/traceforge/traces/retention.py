@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from traceforge.clock import days_ago
 from traceforge.files import make_private_folder
+from traceforge.terminal import ProgressReporter, no_progress
 from traceforge.traces import trace_index
 from traceforge.traces.spool import SPOOL_FOLDER
 from traceforge.traces.trace_index import TraceFilter
@@ -25,7 +26,9 @@ class PruneResult(NamedTuple):
     spooled: int
 
 
-def prune_traces(store: TraceStore, trace_filter: TraceFilter, *, dry_run: bool = False) -> PruneResult:
+def prune_traces(
+    store: TraceStore, trace_filter: TraceFilter, *, dry_run: bool = False, progress: ProgressReporter = no_progress
+) -> PruneResult:
     """Remove the traces that match, except those in the spool of a process that still records.
 
     Raises:
@@ -34,7 +37,7 @@ def prune_traces(store: TraceStore, trace_filter: TraceFilter, *, dry_run: bool 
     matching = store.list_rows(trace_filter)
     rows = [row for row in matching if not row.location.container.startswith(f"{SPOOL_FOLDER}/")]
     if not dry_run:
-        store.remove_traces(rows)
+        store.remove_traces(rows, progress)
     return PruneResult(len(rows), len(matching) - len(rows))
 
 

@@ -16,6 +16,7 @@ from traceforge.canon import JSONObject, parse_json
 from traceforge.errors import CannotRead, CannotWrite, InvalidFile, NotFound, NotJSON
 from traceforge.exchange import Chunk
 from traceforge.files import read_file, sync_file_system, write_atomic
+from traceforge.terminal import ProgressReporter, no_progress
 from traceforge.traces import chunk_file, spool, trace_archive, trace_index
 from traceforge.traces.folder_lock import lock_traces_folder
 from traceforge.traces.index_update import Progress, index_drained_segment, read_any_version, update_index
@@ -181,7 +182,7 @@ class TraceStore:
         """The chunks of a streamed response; empty where it was not a stream."""
         return chunk_file.read_chunks(self.read_stored(row).chunks)
 
-    def remove_traces(self, rows: Sequence[TraceRow]) -> None:
+    def remove_traces(self, rows: Sequence[TraceRow], progress: ProgressReporter = no_progress) -> None:
         """Remove traces and their chunks, except in segments that are still being written.
 
         Raises:
@@ -191,16 +192,16 @@ class TraceStore:
         if not names:
             return
         with lock_traces_folder(self.folder):
-            self._remove_locked(rows, names)
+            self._remove_locked(rows, names, progress)
 
-    def _remove_locked(self, rows: Sequence[TraceRow], names: set[str]) -> None:
-        for row in rows:
+    def _remove_locked(self, rows: Sequence[TraceRow], names: set[str], progress: ProgressReporter) -> None:
+        for row in progress(rows, len(rows), "removing"):
             self._unlink(os.path.join(self.folder, row.summary.file_name))
             self._unlink(os.path.join(self.folder, chunk_file.chunk_file_name(row.summary.id)))
         containers = {row.location.container for row in rows}
-        for path in trace_archive.find_archives(
-            self.folder
-        ):  # After a crash, a trace may be both in a file and in an archive.
+        # After a crash, a trace may be both in a file and in an archive.
+        archives = list(trace_archive.find_archives(self.folder))
+        for path in progress(archives, len(archives), "rewriting archives"):
             self._rewrite_archive(
                 path, names, must_open=f"{trace_archive.ARCHIVE_FOLDER}/{os.path.basename(path)}" in containers
             )

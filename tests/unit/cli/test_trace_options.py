@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import sys
 from datetime import UTC, datetime
 
 import click
 import pytest
 
 from traceforge.cli.trace_options import (
-    PROGRESS_FROM,
-    ProgressLine,
     old_versions_note,
     read_time,
     torn_note,
@@ -61,21 +58,3 @@ def test_what_is_no_time_is_wrong_usage(text: str) -> None:
     """And the message names the option."""
     with pytest.raises(click.UsageError, match="--until"):
         read_time(text, "--until")
-
-
-def test_progress_is_one_line_that_goes_away(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Only on a terminal, only for long work, and what is said next has a line of its own."""
-    line = ProgressLine()
-    line(PROGRESS_FROM)
-    line.clear()
-    assert "" == capsys.readouterr().err
-
-    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
-    for count in (PROGRESS_FROM - 1, PROGRESS_FROM, 2 * PROGRESS_FROM):
-        line(count)
-    line.clear()
-    line.clear()
-
-    assert "\r\x1b[K1000 traces read …\r\x1b[K2000 traces read …\r\x1b[K" == capsys.readouterr().err

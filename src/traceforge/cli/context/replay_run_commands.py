@@ -22,6 +22,7 @@ from traceforge.cli.context.context_options import (
     with_client,
 )
 from traceforge.cli.lazy_group import SuggestingGroup
+from traceforge.cli.progress import ProgressLine
 from traceforge.context.api.store_client import Client
 from traceforge.context.comparison.ray_engine import RayEngine
 from traceforge.context.comparison.replay_worker import create_replay_run, execute_run, resume_replay_runs
@@ -120,11 +121,13 @@ def report(client: Client, run_id: str, html: Path | None, as_json: bool) -> Non
 
 
 def _wait_for_end(client: Client, replay_run: ReplayRun) -> ReplayRun:
-    while replay_run.status not in _ENDED:
-        time.sleep(_POLL_S)
-        replay_run = client.get_replay_run(replay_run.id)
-        if client.store is not None and replay_run.status is Progress.RUNNING:
-            resume_replay_runs(client.store)
+    with ProgressLine("comparing", replay_run.total, at_once=True) as line:
+        while replay_run.status not in _ENDED:
+            time.sleep(_POLL_S)
+            replay_run = client.get_replay_run(replay_run.id)
+            line.update(replay_run.finished)
+            if client.store is not None and replay_run.status is Progress.RUNNING:
+                resume_replay_runs(client.store)
     return replay_run
 
 

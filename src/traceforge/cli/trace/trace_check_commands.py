@@ -8,7 +8,8 @@ import sys
 import click
 
 from traceforge.audit.auditor import Auditor, AuditReport, nothing_to_verify, nothing_traced
-from traceforge.cli.output import json_option, print_findings_and_exit, print_json, progress_bar
+from traceforge.cli.output import json_option, print_findings_and_exit, print_json
+from traceforge.cli.progress import show_progress
 from traceforge.cli.trace_options import has_colour, open_store
 from traceforge.compare.compared_call import ComparedCall
 from traceforge.compare.comparison import compare
@@ -54,7 +55,7 @@ def verify(folder: str | None, as_json: bool) -> None:
     root = folder or os.path.relpath(os.path.join(loaded.project, loaded.config.traces_dir))
     report = AuditReport()
     if folder or os.path.lexists(root):
-        report = Auditor(loaded.config.models, root, progress_bar).verify([root])
+        report = Auditor(loaded.config.models, root, show_progress).verify([root])
     if not report.checked["trace"] and not report.findings:  # Files of other formats do not count here.
         report.findings.append(nothing_to_verify(root) if folder else nothing_traced(root))
     summary = audit_summary(report.checked, report.findings, report.request_gated)

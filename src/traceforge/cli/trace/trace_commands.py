@@ -18,7 +18,8 @@ from traceforge.cli.output import (
     refuse_in_ci,
     write_stdout,
 )
-from traceforge.cli.trace_options import PAGE, ProgressLine, filter_options, has_colour, make_filter, open_store
+from traceforge.cli.progress import ProgressLine, show_progress
+from traceforge.cli.trace_options import PAGE, filter_options, has_colour, make_filter, open_store
 from traceforge.clock import days_ago
 from traceforge.files import write_private_chunks
 from traceforge.report.text_format import bytes_text, count
@@ -102,11 +103,10 @@ def search(words: tuple[str, ...], limit: int, as_json: bool, **options: str) ->
 
     Quote several words to find them next to each other; word* finds every word that begins with it.
     """
-    line = ProgressLine()
     query = " ".join(f'"{word}"' if " " in word and '"' not in word else word for word in words)
     with open_store() as (store, _):
-        hits = store.search(query, make_filter(options), limit, line)
-        line.clear()
+        with ProgressLine("traces read") as line:
+            hits = store.search(query, make_filter(options), limit, line.update)
         empty = "nothing found" if hits or store.count_traces(TraceFilter()) else _empty_message(store, TraceFilter())
     if as_json:
         plain = str.maketrans("", "", "\x02\x03")
@@ -202,7 +202,8 @@ def prune(older_than: int | None, session_id: str | None, dry_run: bool, as_json
         if not session_id and older_than is None and not days:
             raise click.UsageError("max_trace_retention is 0, so traces are kept for ever. Pass --older-than DAYS.")
         until = days_ago(days) if older_than is not None or not session_id else ""
-        pruned = prune_traces(store, TraceFilter(session_id=session_id or "", until=until), dry_run=dry_run)
+        matching = TraceFilter(session_id=session_id or "", until=until)
+        pruned = prune_traces(store, matching, dry_run=dry_run, progress=show_progress)
     if as_json:
         removed = 0 if dry_run else pruned.removable
         print_json({"removed": removed, "matched": pruned.removable, "left": pruned.spooled})
@@ -227,9 +228,8 @@ def compress(older_than: int, as_json: bool) -> None:
     Every command still reads them there.
     """
     with open_store() as (store, _):
-        compressed = store.compress_traces(
-            store.list_rows(TraceFilter(until=days_ago(older_than)), oldest_first=True)
-        )
+        rows = store.list_rows(TraceFilter(until=days_ago(older_than)), oldest_first=True)
+        compressed = store.compress_traces(show_progress(rows, len(rows), "compressing"))
     if as_json:
         print_json(
             {
@@ -263,7 +263,7 @@ def migrate(files: tuple[str, ...], as_json: bool) -> None:
         with open_store() as (store, _):
             rows = store.list_rows(oldest_first=True)
             file_count = sum(not row.location.container for row in rows)
-            migrated = store.migrate_traces(rows) if rows else []
+            migrated = store.migrate_traces(show_progress(rows, len(rows), "migrating")) if rows else []
             store.old_version_count = 0
     if as_json:
         print_json([{"id": trace.id, "from": was.original_version, "to": was.new_version} for trace, was in migrated])
@@ -282,10 +282,8 @@ def reindex() -> None:
 
     The traces themselves are not changed.
     """
-    line = ProgressLine()
-    with open_store() as (store, _):
-        number = store.reindex(line)
-        line.clear()
+    with open_store() as (store, _), ProgressLine("traces read") as line:
+        number = store.reindex(line.update)
     print_text(f"indexed {count(number, 'trace')}")
 
 

@@ -48,6 +48,7 @@ from traceforge.snapshots.tree.project_snapshots import (
     list_gone_cases,
     open_snapshots,
 )
+from traceforge.terminal import ProgressReporter, no_progress
 
 COMMAND = "(the command)"
 LOST_PYTHON = "a Python started with"
@@ -79,7 +80,12 @@ class TestRun:
 
 
 def run_test(
-    loaded: LoadedConfig, command: Sequence[str], *, allow_unused: bool = False, base: str | None = None
+    loaded: LoadedConfig,
+    command: Sequence[str],
+    *,
+    allow_unused: bool = False,
+    base: str | None = None,
+    progress: ProgressReporter = no_progress,
 ) -> TestRun:
     """Run a command with every model call answered from snapshots, and judge what it asked.
 
@@ -89,7 +95,7 @@ def run_test(
     Raises:
         NotFound, BaseUnavailable: that commit is not in this clone.
     """
-    snapshots = open_snapshots(loaded, scope=redacted_scope(loaded, command))
+    snapshots = open_snapshots(loaded, scope=redacted_scope(loaded, command), progress=progress)
     if snapshots.findings:
         return TestRun(snapshots, None, [GateFinding(finding, 0) for finding in snapshots.findings])
     folder = current_folder()

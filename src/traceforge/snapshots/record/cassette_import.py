@@ -38,6 +38,7 @@ from traceforge.snapshots.record.pending_changes import PendingChange, load_pend
 from traceforge.snapshots.record.proposal import propose_changes
 from traceforge.snapshots.record.record_run import read_traces
 from traceforge.snapshots.tree.project_snapshots import ProjectSnapshots, make_run_scopes
+from traceforge.terminal import ProgressReporter, no_progress
 from traceforge.wire.content_encoding import decode_body
 from traceforge.wire.endpoints import Dialect, find_endpoint
 
@@ -59,7 +60,9 @@ class CassetteImport:
     findings: list[Finding] = field(default_factory=list)
 
 
-def import_cassettes(snapshots: ProjectSnapshots, folder: str) -> CassetteImport:
+def import_cassettes(
+    snapshots: ProjectSnapshots, folder: str, progress: ProgressReporter = no_progress
+) -> CassetteImport:
     """Import every cassette under a folder.
 
     Raises:
@@ -70,7 +73,8 @@ def import_cassettes(snapshots: ProjectSnapshots, folder: str) -> CassetteImport
     loaded, report = snapshots.loaded, CassetteImport()
     exchanges: list[Exchange] = []
     cassette_files = 0
-    for path in _list_files(folder):
+    paths = list(_list_files(folder))
+    for path in progress(paths, len(paths), "reading cassettes"):
         try:
             data = read_file(path, follow_links=False, bytes_max=CASSETTE_BYTES_MAX)
             if path.endswith(JSON_END) and not looks_like_cassette(data):
@@ -85,7 +89,7 @@ def import_cassettes(snapshots: ProjectSnapshots, folder: str) -> CassetteImport
     if not cassette_files and not report.findings:
         raise NotFound(f"there are no cassettes in {folder}", hint="Name the folder that holds them.")
     report.calls = len(exchanges)
-    _file_changes(snapshots, exchanges, report)
+    _file_changes(snapshots, exchanges, report, progress)
     return report
 
 
@@ -175,11 +179,13 @@ def _make_exchange(
     )
 
 
-def _file_changes(snapshots: ProjectSnapshots, exchanges: Sequence[Exchange], report: CassetteImport) -> None:
+def _file_changes(
+    snapshots: ProjectSnapshots, exchanges: Sequence[Exchange], report: CassetteImport, progress: ProgressReporter
+) -> None:
     """Write the traces, and save unapproved calls as pending changes, in place of others of the same tests."""
     loaded = snapshots.loaded
     writer = TraceWriter(RecorderSettings.from_project(loaded))
-    for exchange in exchanges:
+    for exchange in progress(exchanges, len(exchanges), "writing traces"):
         writer.write(exchange)
     writer.write_files()
     for problem, times in writer.counts.failed.items():

@@ -36,6 +36,7 @@ from traceforge.snapshots.tree.project_snapshots import (
     open_snapshots,
 )
 from traceforge.snapshots.tree.run_scopes import command_scope, is_test_scope
+from traceforge.terminal import ProgressReporter, no_progress
 from traceforge.traces.index_update import read_any_version
 from traceforge.traces.trace_store import TraceStore
 
@@ -85,6 +86,7 @@ def run_record(
     fresh: bool = False,
     replace_old: bool = False,
     notify: Callable[[str], object],
+    progress: ProgressReporter = no_progress,
 ) -> RecordRun:
     """Run a command: replay approved calls, record the others, and file new or changed ones as pending.
 
@@ -94,7 +96,9 @@ def run_record(
     `replace_old`: calls of snapshots of an older version are recorded again, and get their ids.
     """
     scope = redacted_scope(loaded, command)
-    snapshots = open_snapshots(loaded, fresh=fresh, scope=scope, is_recording=True, replace_old=replace_old)
+    snapshots = open_snapshots(
+        loaded, fresh=fresh, scope=scope, is_recording=True, replace_old=replace_old, progress=progress
+    )
     has_new_key = snapshots.has_new_key
     if snapshots.tree_report.findings:
         return RecordRun(snapshots)

@@ -30,6 +30,7 @@ from traceforge.snapshots.tree.run_scopes import RunScopes, find_gone_cases
 from traceforge.snapshots.tree.synthesised_answers import SynthesisedAnswers
 from traceforge.snapshots.tree.tracked_state import refuse_tracked_state
 from traceforge.snapshots.tree.tree_verification import TreeContent, TreeReport, verify_tree
+from traceforge.terminal import ProgressReporter, no_progress
 
 
 class ProjectSnapshots(NamedTuple):
@@ -57,6 +58,7 @@ def open_snapshots(
     scope: str = "",
     is_recording: bool = False,
     replace_old: bool = False,
+    progress: ProgressReporter = no_progress,
 ) -> ProjectSnapshots:
     """Verify the tree of a project, and load its approved calls.
 
@@ -79,7 +81,7 @@ def open_snapshots(
     config = loaded.config
     root = os.path.join(loaded.project, SNAPSHOTS_DIR)
     content = TreeContent()
-    tree_report = _verify_root(root, config.models, content)
+    tree_report = _verify_root(root, config.models, content, progress)
     old_files = _list_old(tree_report) if replace_old else frozenset()
     if replace_old:
         tree_report = _without_old(tree_report)
@@ -119,11 +121,20 @@ def _without_old(report: TreeReport) -> TreeReport:
     return report._replace(findings=tuple(finding for finding in report.findings if not is_old_version(finding)))
 
 
-def _verify_root(root: str, models: Mapping[str, ModelRule], content: TreeContent) -> TreeReport:
+def _verify_root(
+    root: str, models: Mapping[str, ModelRule], content: TreeContent, progress: ProgressReporter
+) -> TreeReport:
     if not os.path.lexists(root):
         return TreeReport(0, 0, ())
     problem = find_root_problem(root)
-    return TreeReport(0, 0, (problem,)) if problem is not None else verify_tree(root, models, content=content)
+    if problem is not None:
+        return TreeReport(0, 0, (problem,))
+    return verify_tree(
+        root,
+        models,
+        lambda check, tasks: progress(map(check, tasks), len(tasks), "reading snapshots"),
+        content,
+    )
 
 
 def _may_repeat(call: ApprovedCall, scope: str, config: Config) -> bool:
