@@ -26,7 +26,6 @@ PAGES_OUTSIDE_DOCS = {
     "CHANGELOG.md": "project/changelog.md",
     "changelog.d/README.md": "project/changelog-fragments.md",
     "examples/README.md": "project/examples.md",
-    "README.md": "project/readme.md",
 }
 REDIRECT = (
     '<!doctype html><meta charset="utf-8"><meta http-equiv="refresh" content="0; url={0}/"><a href="{0}/">{0}</a>\n'

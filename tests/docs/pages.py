@@ -15,8 +15,9 @@ long pytest took, when something was approved, spaces at the end of a line, the 
 but `…` stands, and, where nothing can be sealed, how strongly a test was kept offline. The port 8080 of a page is
 another one that is free.
 
-A page that is named `gate-*` has the packages of `requirements/apps.txt` and of `tests/apps/node`, and the model
-server of `examples/` at the port of which it speaks. The tutorial starts in the checkout.
+A page that is named `gate-*` has the packages of `requirements/apps.txt` (or `requirements/litellm.txt`) and of
+`tests/apps/node`. These pages, those of the cookbook and the quickstart have the model server of `examples/` at the
+port of which they speak. The tutorial starts in the checkout.
 
 `python tests/docs/pages.py` writes the real output into every page; read the diff before you keep it.
 """
@@ -54,6 +55,7 @@ LANGUAGES = frozenset(
 SECONDS_MAX = 120  # A command of a page ends soon, also on a busy machine; beyond this, it hangs.
 FROM_THE_CHECKOUT = "docs/tutorials/first-gate.md"
 PORT = "8080"
+ON_OLD_OPENAI = frozenset({"gate-litellm", "gate-dspy", "gate-instructor"})  # litellm pins an older openai
 MORE = "…"
 GIT_USER = {"NAME": "Ada", "EMAIL": "ada@example.com"}
 
@@ -235,29 +237,38 @@ def needs_packages(page: Page) -> bool:
     return page.path.name.startswith("gate-")
 
 
+def needs_model(page: Page) -> bool:
+    """Whether the page expects a model server."""
+    return needs_packages(page) or page.path.parent.name == "cookbook" or page.path.name == "quickstart.md"
+
+
 @contextmanager
 def open_terminal(page: Page, folder: Path) -> Iterator[Terminal]:
     """A terminal in `folder`, with everything that the page's reader is assumed to have."""
     copy_samples(page, folder)
     path = [Path(sys.executable).parent]
-    if not needs_packages(page):
-        with socket.create_server(("127.0.0.1", 0)) as free:
-            port = str(free.getsockname()[1])
+    if needs_packages(page):
+        path.insert(0, installed_python("litellm" if page.path.stem in ON_OLD_OPENAI else "apps").parent)
+    if any(block.language == "javascript" for block in page.blocks):
+        (folder / "node_modules").symlink_to(node_modules("node") / "node_modules")
+    with _port_of_a_model(page) as port:
         terminal = Terminal(page, folder, path, port)
         try:
             yield terminal
         finally:
             terminal.close()
-        return
-    path.insert(0, installed_python("apps").parent)
-    if any(block.language == "javascript" for block in page.blocks):
-        (folder / "node_modules").symlink_to(node_modules("node") / "node_modules")
-    with model_server_process() as server:
-        terminal = Terminal(page, folder, path, server.url.rpartition(":")[2])
-        try:
-            yield terminal
-        finally:
-            terminal.close()
+
+
+@contextmanager
+def _port_of_a_model(page: Page) -> Iterator[str]:
+    """The port of a model server if the page needs one, else one that is free."""
+    if needs_model(page):
+        with model_server_process() as server:
+            yield server.url.rpartition(":")[2]
+    else:
+        with socket.create_server(("127.0.0.1", 0)) as free:
+            port = str(free.getsockname()[1])
+        yield port
 
 
 def is_shown_output(expected: str, output: str) -> bool:

@@ -369,3 +369,17 @@ def test_every_page_has_one_title_and_starts_with_it() -> None:
         else:
             assert page.headings(1) == page.headings()[:1], page.name
             assert page.prose[0].startswith("# "), page.name
+
+
+def test_the_support_matrix_names_the_versions_of_the_lock_files() -> None:
+    """Only what the suite runs is called tested."""
+    text = (ROOT / "docs" / "support.md").read_text(encoding="utf-8")
+    locks = [
+        (ROOT / "requirements" / f"{name}.txt").read_text(encoding="utf-8") for name in ("litellm", "apps", "dev")
+    ]
+    pinned = dict(re.findall(r"^([a-z0-9-]+)==(\S+)", "\n".join(locks), re.MULTILINE))
+
+    rows = re.findall(r"^\| ([a-z0-9-]+) \| ([0-9.]+) \|", text, re.MULTILINE)
+
+    assert 17 == len(rows)
+    assert [] == [(name, version) for name, version in rows if version != pinned[name]]
