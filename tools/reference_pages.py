@@ -202,7 +202,7 @@ def http_page(document: dict[str, Any]) -> str:
         for method, operation in methods.items():
             by_tag.setdefault(operation["tags"][0], []).append(_operation_text(path, method, operation))
     for tag, texts in sorted(by_tag.items()):
-        parts += [f"## {tag.replace('_', ' ').capitalize()}\n", *texts]
+        parts += [f"## {tag.replace('-', ' ').capitalize()}\n", *texts]
     parts.append("## Objects\n")
     parts += [_schema_text(name, schema) for name, schema in sorted(document["components"]["schemas"].items())]
     return "\n".join(parts)
