@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import binascii
 import gzip
 import json
 import re
@@ -22,8 +23,8 @@ from support.fake_secrets import draw
 from support.planted_secrets import ANSWER, BOUNDARY, PROMPT, decode_everything, make_multipart, read_disk, record
 from traceforge.exchange import Caller, CallOutcome, Exchange
 from traceforge.redact import encoded_keys
+from traceforge.redact.binary_frames import Frame, read_frames
 from traceforge.redact.encoded_keys import INNER_PREFIXES, PREFIXES
-from traceforge.redact.event_frames import Frame, read_frames
 from traceforge.redact.redactions import REDACTED
 from traceforge.redact.redactor import Redactor
 
@@ -294,6 +295,77 @@ def test_a_compressed_body_hides_no_key(name: str, tmp_path: Path) -> None:
     record(tmp_path, [replace(exchange, id=trace_id(number)) for number, exchange in enumerate(exchanges)])
 
     assert not is_stored(tmp_path, key)
+
+
+def damage(data: bytes) -> bytes:
+    """Without its right checksum."""
+    return data[:-1] + bytes([data[-1] ^ 1])
+
+
+def raw_deflate(data: bytes) -> bytes:
+    return zlib.compress(data)[2:-4]
+
+
+def small_window(data: bytes) -> bytes:
+    """zlib whose first bytes are not those of most."""
+    compressor = zlib.compressobj(wbits=9)
+    return compressor.compress(data) + compressor.flush()
+
+
+def part_in(encoding: str, data: bytes) -> bytes:
+    return make_multipart((f"Content-Transfer-Encoding: {encoding}", data))
+
+
+# Bodies whose label says nothing, and that hold the key in another body. Each was once stored as it came.
+HIDDEN: dict[str, Callable[[bytes], bytes]] = {
+    "brotli in brotli": lambda data: brotli.compress(brotli.compress(data)),
+    "deflate in deflate in brotli": lambda data: brotli.compress(raw_deflate(raw_deflate(data))),
+    "deflate in zlib": lambda data: zlib.compress(raw_deflate(data)),
+    "zlib with a small window, twice": lambda data: small_window(small_window(data)),
+    "UTF-16 in deflate": lambda data: raw_deflate(data.decode().encode("utf-16")),
+    "a frame in brotli": lambda data: brotli.compress(Frame(b"", data).encode()),
+    "zlib with a wrong checksum": lambda data: damage(zlib.compress(data)),
+    "zlib with a small window and a wrong checksum": lambda data: damage(small_window(data)),
+    "deflate before other bytes": lambda data: raw_deflate(data) + b"\xff\0rest",
+    "brotli before other bytes": lambda data: brotli.compress(data) + b"\xff\0rest",
+    "gzip in a frame": lambda data: Frame(b"", gzip.compress(data)).encode(),
+    "deflate in a frame": lambda data: Frame(b"", raw_deflate(data)).encode(),
+    "gzip in the bytes of a frame": lambda data: frame({"bytes": base64.b64encode(gzip.compress(data)).decode()}),
+    "a part in a frame": lambda data: Frame(b"", part_in("base64", base64.b64encode(data))).encode(),
+    "a part in base64": lambda data: part_in("base64", base64.b64encode(data)),
+    "a part in base64 in brotli": lambda data: brotli.compress(part_in("base64", base64.b64encode(data))),
+    "a part in zlib": lambda data: part_in("binary", zlib.compress(data)),
+    "a part in base64 without padding": lambda data: part_in("base64", base64.b64encode(data + b"!").rstrip(b"=")),
+    "a part in two pieces of base64": lambda data: part_in(
+        "base64", base64.b64encode(b"x") + base64.b64encode(data + b"!")
+    ),
+    "a part in base64 with a comment": lambda data: part_in("base64 (as always)", base64.b64encode(data)),
+    "a part in an unknown encoding": lambda data: part_in("x-uuencode", binascii.b2a_hex(data)),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", HIDDEN)
+@pytest.mark.parametrize("media_type", ["", "text/event-stream", MULTIPART])
+def test_a_body_inside_of_others_hides_no_key(name: str, media_type: str, tmp_path: Path) -> None:
+    """Whatever the label of the outermost says: what is not looked into is not stored."""
+    key = "hvs." + draw(Random(5), 48)
+    data = HIDDEN[name](f"use the key {key} for all of them".encode())
+
+    cleaned = REDACTOR.redact_body(data, media_type).value
+    chunks = REDACTOR.redact_chunks([data[:9], data[9:]], media_type).value
+
+    for stored in (cleaned, b"".join(chunks)):
+        (tmp_path / "stored").write_text(json.dumps({"b64": base64.b64encode(stored).decode()}))
+        assert not is_stored(tmp_path, key)
+
+
+@pytest.mark.parametrize("media_type", ["multipart/mixed", "multipart/mixed; boundary=another"])
+def test_a_part_whose_border_no_label_names_hides_no_key(media_type: str) -> None:
+    secret = b"hvs." + draw(Random(5), 48).encode()
+    body = b"hello\r\n" + part_in("base64", base64.b64encode(b"use " + secret))
+
+    assert base64.b64encode(secret)[:40] not in REDACTOR.redact_body(body, media_type).value
+    assert base64.b64encode(b"use [REDACTED]") in REDACTOR.redact_body(body, media_type).value
 
 
 @pytest.mark.parametrize("name", COMPRESSIONS)

@@ -7,7 +7,6 @@ bytes unexamined because they are malformed: what cannot be put together again i
 from __future__ import annotations
 
 import base64
-import binascii
 import codecs
 import quopri
 import re
@@ -16,7 +15,6 @@ from typing import NamedTuple
 from urllib.parse import unquote, unquote_to_bytes
 
 from traceforge.redact.lazy_pattern import LazyPattern
-from traceforge.wire.content_encoding import EncodingState, decode_chunks
 
 _MARKS = (
     (codecs.BOM_UTF32_LE, "utf-32-le"),
@@ -89,54 +87,14 @@ def find_wide_runs(data: bytes) -> Iterator[tuple[int, int, bytes]]:
         yield match.start(), width, run.replace(b"\0", b"")
 
 
-_COMPRESSIONS = (
-    (b"\x1f\x8b\x08", "gzip"),
-    (b"\x28\xb5\x2f\xfd", "zstd"),
-    *((b"\x78" + level, "deflate") for level in (b"\x01", b"\x5e", b"\x9c", b"\xda")),
-)
-
-
-def find_compression(data: bytes) -> str:
-    """How bytes are compressed, by the first of them; "" where they do not say so."""
-    return next((name for start, name in _COMPRESSIONS if data.startswith(start)), "")
-
-
-_PROBE_BYTES = 4_096  # of a body are decoded to see whether it is compressed
-_PROBE_BYTES_MAX = 1 << 20  # of what they decode to
-_CONTROL = LazyPattern(r"[\x00-\x08\x0b\x0c\x0e-\x1f]")
-
-
-def guess_compression(data: bytes) -> str:
-    """How bytes are compressed whose first do not say so, as in brotli and deflate: they decode to text."""
-    if data.isascii():
-        return ""
-    for name in ("deflate", "br"):
-        decoded = decode_chunks([data[:_PROBE_BYTES]], name, bytes_max=_PROBE_BYTES_MAX)
-        if decoded.state is EncodingState.STALE:
-            return ""
-        if decoded.state is EncodingState.TOO_LARGE or (
-            decoded.state in (EncodingState.DECODED, EncodingState.CUT) and _is_content(decoded.chunks[0])
-        ):
-            return name
-    return ""
-
-
-def _is_content(data: bytes) -> bool:
-    """Whether a decoded body is text as far as it came, or compressed once more."""
-    if len(data) < 6:  # No secret is shorter.
-        return False
-    try:
-        text = codecs.getincrementaldecoder("utf-8")().decode(data)
-    except UnicodeDecodeError:
-        return find_compression(data) != ""
-    return _CONTROL.search(text) is None or find_compression(data) != ""
-
-
 _BOUNDARY = LazyPattern(r'(?i)boundary\s*=\s*(?:"([^"]{1,200})"|([^\s;,"]{1,200}))')
 _FIRST_LINE = LazyPattern(rb"\s*--([^\r\n]{1,200}?)[ \t]*\r?\n")
+_FIRST_HEAD = LazyPattern(rb"(?i)(?:\A|\n)--([^\r\n]{1,200}?)[ \t]*\r?\ncontent-[a-z-]{4,32}[ \t]*:")
 _PART_NAME = LazyPattern(rb"(?i)content-disposition[^\r\n]*?[;\s]name(\*?)\s*=\s*(?:\"([^\"\r\n]*)\"|([^\s;]*))")
 _PART_TYPE = LazyPattern(rb"(?i)(?:^|\n)content-type\s*:\s*([^\r\n]*)")
-_PART_ENCODING = LazyPattern(rb"(?i)(?:^|\n)content-transfer-encoding\s*:\s*(base64|quoted-printable)")
+_PART_ENCODING = LazyPattern(rb"(?i)(?:^|\n)content-transfer-encoding\s*:\s*([^\r\n;]*)")
+_PLAIN_ENCODINGS = frozenset({"", "7bit", "8bit", "binary"})
+_NOT_BASE64 = LazyPattern(rb"[^A-Za-z0-9+/]")
 _ENCODED_WORD = LazyPattern(rb"[^\s;\"'=%]*%[^\s;\"']*")
 _CONTINUED = LazyPattern(
     rb"(?P<name>[A-Za-z-]+)\*[0-9]{1,3}\*?\s*=\s*(?:\"(?P<quoted>[^\"\r\n]*)\"|(?P<bare>[^\s;]*))"
@@ -168,8 +126,13 @@ def find_boundary(data: bytes, media_type: str) -> bytes:
         boundary = (match[1] or match[2]).encode("latin-1", "replace")
         if b"--" + boundary in data:
             return boundary
-    first_line = _FIRST_LINE.match(data[:256])
+    first_line = _FIRST_LINE.match(data[:256]) or _FIRST_HEAD.search(data)
     return first_line[1] if first_line else b""
+
+
+def begins_with_part(data: bytes) -> bool:
+    """Whether bytes begin as a multipart body does: a border, and a header of its first part."""
+    return data[:2] == b"--" and _FIRST_HEAD.match(data[:512]) is not None
 
 
 def _read_part(data: bytes, start: int, end: int) -> Part:
@@ -182,7 +145,7 @@ def _read_part(data: bytes, start: int, end: int) -> Part:
         (body_start, end),
         _read_name(name) if name else "",
         kind[1].decode("latin-1").strip() if kind else "",
-        encoding[1].decode().lower() if encoding else "",
+        encoding[1].decode("latin-1").strip().lower() if encoding else "",
     )
 
 
@@ -206,13 +169,16 @@ def find_continued_values(head: bytes) -> list[list[tuple[int, int]]]:
     return list(values.values())
 
 
-def decode_part(body: bytes, encoding: str) -> tuple[bytes, Callable[[bytes], bytes]]:
-    """The content of a part without its transfer encoding, and how to encode another content."""
+def decode_part(body: bytes, encoding: str) -> tuple[bytes, Callable[[bytes], bytes]] | None:
+    """The content of a part without its transfer encoding, and how to encode another; None if it is unknown."""
     if encoding == "base64":
-        try:
-            return base64.b64decode(body, validate=False), base64.encodebytes
-        except (binascii.Error, ValueError):
-            return body, bytes
+        return _decode_base64(body), base64.encodebytes
     if encoding == "quoted-printable":
         return quopri.decodestring(body), quopri.encodestring
-    return body, bytes
+    return (body, bytes) if encoding in _PLAIN_ENCODINGS else None
+
+
+def _decode_base64(body: bytes) -> bytes:
+    """Every piece between padding, as far as it can be decoded, whatever else is between its characters."""
+    pieces = [_NOT_BASE64.sub(b"", piece) for piece in body.split(b"=")]
+    return b"".join(base64.b64decode(piece[: len(piece) - (len(piece) % 4 == 1)] + b"==") for piece in pieces)

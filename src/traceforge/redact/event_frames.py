@@ -3,10 +3,8 @@
 In: the bytes of frames. Out: the same frames without secrets, with new lengths and checksums where something changed.
 Never: keeps what it cannot read: a frame that was cut off, or headers that are none.
 
-A frame is: its length and that of its headers (4 bytes each, the most significant first), the CRC-32 of these eight
-bytes, the headers, the payload, and the CRC-32 of all that. A header is: a length of one byte, the name, a type of
-one byte, the value. A payload is mostly a JSON object, whose member `bytes` may hold another JSON text in base64; in
-signed requests it is a frame.
+`binary_frames` has the format. A payload is mostly a JSON object, whose member `bytes` may hold another JSON text in
+base64; in signed requests it is a frame.
 """
 
 from __future__ import annotations
@@ -15,9 +13,11 @@ import base64
 import binascii
 import struct
 from typing import Any, NamedTuple
-from zlib import crc32
 
 from traceforge.canon import JSON, digest_bytes, has_repeated_names, json_bytes
+from traceforge.redact.binary_frames import PRELUDE_BYTES, Frame, begins_with_frame, read_frames
+from traceforge.redact.body_encodings import begins_with_part
+from traceforge.redact.compressed_bodies import list_compressions
 from traceforge.redact.joined_texts import redact_joined_texts
 from traceforge.redact.json_redaction import redact_json
 from traceforge.redact.redactions import REDACTED, Redacted, Redaction
@@ -27,50 +27,9 @@ from traceforge.redact.stream_events import parse_event
 from traceforge.redact.text_edits import replace_and_split
 
 FRAME_DEPTH_MAX = 3  # Requests have a frame inside of a signed one; deeper ones are withheld.
-_PRELUDE = struct.Struct(">III")
-_CHECKSUM = struct.Struct(">I")
-_OVERHEAD_BYTES = _PRELUDE.size + _CHECKSUM.size
 _VALUE_BYTES = {0: 0, 1: 0, 2: 1, 3: 2, 4: 4, 5: 8, 8: 8, 9: 16}  # of each type of header with a fixed size
 _TEXT_TYPES = frozenset({6, 7})  # bytes and text: two bytes of length, and the value
 _VALUE_BYTES_MAX = 0xFFFF
-
-
-class Frame(NamedTuple):
-    """The headers and the payload of one frame."""
-
-    headers: bytes
-    payload: bytes
-
-    def encode(self) -> bytes:
-        sizes = struct.pack(">II", _OVERHEAD_BYTES + len(self.headers) + len(self.payload), len(self.headers))
-        data = sizes + _CHECKSUM.pack(crc32(sizes)) + self.headers + self.payload
-        return data + _CHECKSUM.pack(crc32(data))
-
-
-def begins_with_frame(data: bytes) -> bool:
-    """Whether the first twelve bytes are those of a frame: the checksum of its lengths is right."""
-    return data[:1] == b"\0" and _read_sizes(data, 0) is not None
-
-
-def _read_sizes(data: bytes, start: int) -> tuple[int, int] | None:
-    if len(data) - start < _PRELUDE.size:
-        return None
-    size, headers_size, checksum = _PRELUDE.unpack_from(data, start)
-    is_valid = size >= _OVERHEAD_BYTES + headers_size and checksum == crc32(data[start : start + 8])
-    return (size, headers_size) if is_valid else None
-
-
-def read_frames(data: bytes) -> tuple[list[Frame], bytes]:
-    """The frames, and what is left behind the last whole one."""
-    frames: list[Frame] = []
-    start = 0
-    while (sizes := _read_sizes(data, start)) is not None and start + sizes[0] <= len(data):
-        headers_start = start + _PRELUDE.size
-        payload_start = headers_start + sizes[1]
-        end = start + sizes[0]
-        frames.append(Frame(data[headers_start:payload_start], data[payload_start : end - _CHECKSUM.size]))
-        start = end
-    return frames, data[start:]
 
 
 def redact_frames(finder: SecretFinder, data: bytes, path: str = "$", depth: int = 0) -> Redacted[bytes]:
@@ -79,7 +38,7 @@ def redact_frames(finder: SecretFinder, data: bytes, path: str = "$", depth: int
     log: list[Redaction] = []
     headers = [_redact_headers(finder, frame.headers, path, log) for frame in frames]
     payloads = _redact_payloads(finder, [frame.payload for frame in frames], path, depth, log)
-    if len(rest) > _PRELUDE.size:
+    if len(rest) > PRELUDE_BYTES:
         rest = _withhold(rest, path, log)
     if not log:
         return Redacted(data, [])
@@ -158,6 +117,8 @@ def _redact_payloads(
             if payload.is_changed:
                 _withhold(data, path, log)
             objects[number] = _hide_inner_text(finder, payload, path, log)
+        elif _is_container(data):
+            cleaned[number] = _withhold(data, path, log)
         else:
             texts.append(number)
     for number, payload in _redact_objects(finder, objects, path, log).items():
@@ -223,8 +184,15 @@ def _decode_inner(value: dict[str, Any]) -> bytes:
 
 
 def _hide_inner_text(finder: SecretFinder, payload: _Payload, path: str, log: list[Redaction]) -> _Payload:
-    """The payload; without its `bytes`, if these are no JSON and hold a secret."""
+    """The payload; without its `bytes`, if these are no JSON, and hold a secret or cannot be looked into."""
     inner = _decode_inner(payload.value)
-    if not inner or not finder.find_secrets_in_bytes(inner):
+    if not inner or payload.is_decoded:
+        return payload
+    if not begins_with_frame(inner) and not _is_container(inner) and not finder.find_secrets_in_bytes(inner):
         return payload
     return _Payload({**payload.value, "bytes": _withhold(inner, path, log).decode()}, is_changed=True)
+
+
+def _is_container(data: bytes) -> bool:
+    """Whether these bytes hold others, compressed or in parts. No provider sends that in frames: it is withheld."""
+    return begins_with_part(data) or bool(list_compressions(data))

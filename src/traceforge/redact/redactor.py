@@ -14,20 +14,21 @@ from dataclasses import dataclass, field
 from traceforge.canon import JSON, digest_bytes, has_repeated_names, json_bytes, json_path, parse_json
 from traceforge.config import Config
 from traceforge.errors import NotJSON
+from traceforge.redact.binary_frames import begins_with_frame
 from traceforge.redact.body_encodings import (
     Part,
     WideText,
+    begins_with_part,
     decode_part,
     find_boundary,
-    find_compression,
     find_continued_values,
     find_encoded_words,
     find_parts,
-    guess_compression,
     read_wide_text,
 )
 from traceforge.redact.command_lines import redact_command
-from traceforge.redact.event_frames import begins_with_frame, redact_frames
+from traceforge.redact.compressed_bodies import is_damaged, list_compressions
+from traceforge.redact.event_frames import redact_frames
 from traceforge.redact.json_redaction import Slot, keep_valid_json_text, redact_json, redact_line, redact_slots
 from traceforge.redact.markers import SecretMarkers
 from traceforge.redact.redactions import REDACTED, Redacted, Redaction, TextSpan
@@ -230,11 +231,11 @@ class Redactor:
         return Redacted(narrow.value, [*decoded.log, *narrow.log])
 
     def _redact_narrow_body(self, data: bytes, media_type: str, path: str, depth: int) -> Redacted[bytes]:
-        compression = find_compression(data) or guess_compression(data)
-        if compression and (redacted := self._redact_compressed(data, compression, path, depth)) is not None:
-            return redacted
+        for compression in list_compressions(data):
+            if (redacted := self._redact_compressed(data, compression, path, depth)) is not None:
+                return redacted
         kind = _base_media_type(media_type)
-        if kind.startswith("multipart/"):
+        if kind.startswith("multipart/") or begins_with_part(data):
             if depth >= NESTING_MAX:
                 return _withhold_body(data, path)
             return self._redact_multipart(data, media_type, path, depth)
@@ -266,10 +267,10 @@ class Redactor:
         if decoded.state in (EncodingState.DECODED, EncodingState.CUT) and depth < NESTING_MAX:
             content = self._redact_body_once(decoded.chunks[0], "", path, depth + 1)
             return Redacted(REDACTED.encode(), content.log) if content.log else None
-        if decoded.state is EncodingState.STALE or (
-            decoded.state is EncodingState.FAILED and compression in NAMELESS_COMPRESSIONS
-        ):
+        if decoded.state is EncodingState.STALE:
             return None
+        if decoded.state is EncodingState.FAILED and compression in NAMELESS_COMPRESSIONS:
+            return _withhold_body(data, path) if is_damaged(data, compression) else None
         return _withhold_body(data, path)
 
     def redact_chunks(self, chunks: Sequence[bytes], media_type: str = "") -> Redacted[list[bytes]]:
@@ -283,10 +284,15 @@ class Redactor:
 
     def _redact_chunks_once(self, chunks: Sequence[bytes], media_type: str) -> Redacted[list[bytes]]:
         data = b"".join(chunks)
-        is_wide = read_wide_text(data, media_type) is not None
-        if not is_wide and (_base_media_type(media_type) in EVENT_TYPES or _begins_with_event(data)):
+        is_encoded = (
+            read_wide_text(data, media_type) is not None
+            or begins_with_frame(data)
+            or begins_with_part(data)
+            or bool(list_compressions(data))
+        )
+        if not is_encoded and (_base_media_type(media_type) in EVENT_TYPES or _begins_with_event(data)):
             return redact_events(self._finder, chunks)
-        array = redact_array(self._finder, chunks) if not is_wide and data.lstrip()[:1] == b"[" else None
+        array = redact_array(self._finder, chunks) if not is_encoded and data.lstrip()[:1] == b"[" else None
         if array is not None:
             return array
         body = self._redact_body_once(data, media_type, "$")
@@ -369,7 +375,10 @@ class Redactor:
         return self._redact_spans(head, spans, path)
 
     def _redact_part(self, part: Part, body: bytes, path: str, depth: int) -> Redacted[bytes]:
-        content, encode_content = decode_part(body, part.encoding)
+        decoded = decode_part(body, part.encoding)
+        if decoded is None:
+            return _withhold_body(body, path)
+        content, encode_content = decoded
         if self._finder.is_secret_part(part.name):
             secret = content.decode("utf-8", "replace").strip()
             if self._finder.is_allowed(secret):

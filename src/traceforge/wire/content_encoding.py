@@ -18,6 +18,7 @@ import zstandard
 DECODED_BYTES_MAX = 256 << 20  # A model's answer is far smaller; a bomb is far larger.
 _MEMBERS_MAX = 10_000  # Only a hostile body has more pieces than this.
 _ZSTD_WINDOW_BYTES_MAX = 8 << 20  # RFC 9659: more is not allowed in a content encoding.
+_START_STEP_BYTES = 8  # So little is lost before a byte that cannot be decoded.
 _CONTROL = re.compile(rb"[\x00-\x08\x0b\x0c\x0e-\x1f]")
 
 
@@ -76,6 +77,21 @@ def decode_chunks(chunks: Sequence[bytes], encodings: str, *, bytes_max: int = D
             return DecodedChunks(sent, EncodingState.STALE if _is_text(body) else EncodingState.FAILED)
         is_whole = is_whole and reached_end
     return DecodedChunks(data, EncodingState.DECODED if is_whole else EncodingState.CUT)
+
+
+def decode_start(data: bytes, name: str, *, bytes_max: int) -> bytes:
+    """What deflate, without its header, or brotli gives before the first byte that cannot be decoded.
+
+    At most about `bytes_max`. For bodies that `decode_chunks` refuses: they are damaged, or end in other bytes.
+    """
+    decoder: _ChunkDecoder = _BrotliDecoder(bytes_max) if name == "br" else _zlib_decoder(-15, bytes_max)
+    parts: list[bytes] = []
+    try:
+        for start in range(0, len(data), _START_STEP_BYTES):
+            parts.append(decoder.feed(data[start : start + _START_STEP_BYTES]))
+    except Exception:  # noqa: BLE001, S110 (each library has errors of its own, and here they only end the text)
+        pass
+    return b"".join(parts)
 
 
 class _TooLargeError(Exception):
