@@ -203,6 +203,19 @@ NAMED: dict[str, tuple[str, str]] = {
     "an azure connection string": ("Endpoint=sb://h/;SharedAccessKeyName=n;SharedAccessKey={}", "base64"),
     "a url": ("postgres://ann:{}@db/app", PASSWORD),
     "a parameter": ("https://h/x?api_key={}", HEX32),
+    "a vendor whose name begins as counts do": ("MINIMAX_API_KEY={}", HEX32),
+    "the same, in yaml": ("maxmind_license_key: {}", HEX32),
+    "the same, in code": ("numverifyToken = '{}'", HEX32),
+    "the same, in a header": ("curl -H 'pagerduty-token: {}' https://h", HEX32),
+    "a vendor that is called as a place in a list": ("CURSOR_API_KEY={}", HEX32),
+    "a token of a page": ("page_access_token={}", HEX32),
+    "the environment of a container": ("env:\n  - name: ACME_API_KEY\n    value: {}\n", HEX32),
+    "a pair in a text": ('see {{"name": "acme_token", "value": "{}"}}', HEX32),
+    "a row of a table": ("| ACME_API_KEY | `{}` |", HEX32),
+    "a row of values": ("acme_secret,{},9", HEX32),
+    "a value of two parts": ("ACME_TOKEN={}", "parts"),
+    "a value with few digits": ("acme_key = '{}'", "letters"),
+    "a token in an option": ("agent --acme-jwt {} run", HEX32),
 }  # fmt: skip
 
 
@@ -216,6 +229,8 @@ def make_value(kind: str, source: Random) -> str:
         "aws": lambda s: draw(s, 40, ALNUM + "/+"),
         "lower52": lambda s: lower(s, 52),
         "base64": lambda s: draw(s, 43, ALNUM + "/+") + "=",
+        "parts": lambda s: f"a{draw(s, 23)}.b{draw(s, 31)}",
+        "letters": lambda s: "".join(s.choice(HEX[10:] + "kq") + s.choice("QRSTUVWXYZ") for _ in range(18)) + "7",
     }
     return makers[kind](source)
 

@@ -44,10 +44,16 @@ _ASSIGNED = LazyPattern(
 _BARE_REMAINDER = LazyPattern(rb"[^\x00\s\"'`,;<>(){}\[\]&|\\]*")
 _NAME = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-."
 _OTHER_NAME = LazyPattern(
-    rb"(?i)(?:^|[_.-])(?:page|next(?:page|token|[_.-])|continu|cursor|count|limit|max|min|num|total|budget|cache|csrf)"
-    rb"|tokeni[sz]"
-    rb"|_(?:id|ids|name|names|type|url|uri|path|file|length|len|size|env|field|hint|policy|regex|pattern|format)$"
+    rb"(?i:tokeni[sz]"
+    rb"|_(?:id|ids|name|names|type|url|uri|path|file|length|len|size|env|field|hint|policy|regex|pattern|format)$)"
 )
+# Names of counts and of places in a list, by a whole word: `max_tokens`, `pageToken`, and not `MAXMIND_KEY`.
+_COUNT_WORD = rb"page|cursor|count|limit|max|min|num|total|budget|cached?|csrf"
+_COUNT_NAME = LazyPattern(
+    rb"(?:^|[_.-])(?:(?i:next(?:page|token|[_.-])|continu|(?:" + _COUNT_WORD + rb")s?(?:[_.-]|token|key))"
+    rb"|(?:" + _COUNT_WORD + rb"|Page|Cursor|Count|Limit|Max|Min|Num|Total|Budget|Cached?|Csrf)s?[A-Z][a-z])"
+)
+_TOKEN_NAME = LazyPattern(rb"(?i)(?:api|access|auth|oauth|refresh|bearer|bot|personal|secret)[-_.]?token\Z")
 # Names that end in `key` and name a place, not a secret.
 _OTHER_KEY = LazyPattern(
     rb"(?i)(?:^|[_.-])(?:primary|foreign|public|partition|sort|idempotency|prompt|row|object|group|dedup[a-z]*|routing"
@@ -114,9 +120,17 @@ class _NameStrength(IntEnum):
     PASSWORD = 3
 
 
+def _is_other_name(name: bytes) -> bool:
+    """Whether a name that holds a secret word names something else: a count, a place in a list, a length."""
+    if _OTHER_NAME.search(name) is not None:
+        return True
+    is_clear = _STRONG_NAME.search(name) is not None or _TOKEN_NAME.search(name) is not None
+    return not is_clear and _COUNT_NAME.search(name) is not None
+
+
 @lru_cache(maxsize=_NAMES_REMEMBERED_MAX)
 def _judge_name(name: bytes) -> _NameStrength:
-    if _OTHER_NAME.search(name):
+    if _is_other_name(name):
         return _NameStrength.OTHER
     if _STRONG_NAME.search(name) is None:
         return _NameStrength.WEAK
@@ -127,7 +141,7 @@ def _is_assigned(name: bytes, value: bytes, *, is_quoted: bool, is_tight: bool) 
     """Whether a value under this name is a secret; only its beginning is examined."""
     value = value[:_JUDGED_BYTES]
     strength = _judge_name(name)
-    if strength is _NameStrength.OTHER or (not is_quoted and _DOTTED.match(value)):
+    if strength is _NameStrength.OTHER or (not is_quoted and _DOTTED.match(value) and not is_opaque(value)):
         return False
     if strength is _NameStrength.WEAK:
         return _is_weakly_named(name, value)
@@ -173,9 +187,10 @@ def _is_bare_password(name: bytes, value: bytes, *, is_tight: bool) -> bool:
     return is_password(value) and value[:1].isalnum()
 
 
+_CELL = rb"[ \t]{0,4}[|,][ \t]{0,4}"  # between the name and the value in a row of a table
 _SENTENCE = LazyPattern(
-    rb"(?P<name>" + _STRONG_WORD + rb"|(?i:token|key))[\"'`]?[ \t]{1,4}"
-    rb"(?:(?P<verb>(?i:is|was))[ \t:]{1,3}|->[ \t]?)?[\"'`]?(?P<value>[^\x00\s\"'`,;<>(){}\[\]|\\]{6,1024})"
+    rb"(?P<name>" + _STRONG_WORD + rb"|(?i:token|key))[\"'`]?(?:" + _CELL + rb"|[ \t]{1,4}"
+    rb"(?:(?P<verb>(?i:is|was))[ \t:]{1,3}|->[ \t]?)?)[\"'`]?(?P<value>[^\x00\s\"'`,;<>(){}\[\]|\\]{6,1024})"
 )
 
 
@@ -186,14 +201,14 @@ _KEY_OF = LazyPattern(
 
 
 def _sentence(text: bytes, start: int, _: int) -> ByteRange | None:
-    """`the token 9f86…`, `password is Tr0ub4dor`: a name, white space or a verb, and a value that is random."""
+    """`the token 9f86…`, `password is Tr0ub4dor`, `| api_key | 9f86… |`: a name, and beside it a random value."""
     match = _SENTENCE.match(text, start)
     if match is None:
         return None
     name = _whole_name(text, start, match.end("name"))
     value = match["value"][:_JUDGED_BYTES].rstrip(_SENTENCE_MARKS)
     is_named = _OTHER_KEY.search(name) is None or _KEY_OF.search(text[max(0, start - 16) : start]) is not None
-    if not is_named or _OTHER_NAME.search(name):
+    if not is_named or _is_other_name(name):
         return None
     if not is_opaque(value) and not (match["verb"] and _is_spoken_password(name, value)):
         return None
@@ -215,13 +230,13 @@ def _glued(text: bytes, start: int, _: int) -> ByteRange | None:
     if match is None or not is_opaque(match["value"][:_JUDGED_BYTES]) or count_digits(match["value"]) < 4:
         return None
     name = _whole_name(text, start, match.start("value") - 1)
-    if _GLUED_NAME.search(name) is None or _OTHER_NAME.search(name):
+    if _GLUED_NAME.search(name) is None or _is_other_name(name):
         return None
     return whole_value(text, *match.span("value"))
 
 
 _OPTION = LazyPattern(
-    rb"--[A-Za-z0-9._-]{0,41}(?P<word>(?i:key|token|secret|passw(?:or)?d|passphrase|pass|pwd|credentials?|auth|pat))"
+    rb"--[A-Za-z0-9._-]{0,41}(?P<word>(?i:key|token|secret|passw(?:or)?d|passphrase|pass|pwd|credentials?|auth|jwt|pat))"
     rb"(?:[ \t]{1,3}|=)(?P<quote>\\?[\"']?)(?P<value>[^\x00\s\"'`,;<>(){}\[\]|\\]{4,1024})"
 )
 
@@ -236,7 +251,7 @@ def _option(text: bytes, start: int, _: int) -> ByteRange | None:
         value[:1] in b"-$%"
         or is_placeholder(value)
         or is_common_word(value)
-        or _DOTTED.match(value)
+        or (_DOTTED.match(value) and not is_opaque(value))
         or b"/" in value[:1]
     ):
         return None
@@ -280,8 +295,8 @@ DETECTORS = (
     Detector("SECRET", rb"(?i:_pass)" + _ASSIGN + rb"[^\x00\s\"'`,;{}]{6}", _assigned),
     Detector(
         "SECRET",
-        rb"(?i:passw(?:or)?d|secret|token|key)[\"'`]?[ \t]{1,4}(?:(?i:is)[ \t]{1,2}|->[ \t]?)?[\"'`]?"
-        rb"[A-Za-z0-9+/_.~=-]{16}",
+        rb"(?i:passw(?:or)?d|secret|token|key)[\"'`]?(?:" + _CELL + rb"|[ \t]{1,4}(?:(?i:is)[ \t]{1,2}|->[ \t]?)?)"
+        rb"[\"'`]?[A-Za-z0-9+/_.~=-]{16}",
         _sentence,
     ),
     Detector(
@@ -290,7 +305,7 @@ DETECTORS = (
     Detector("SECRET", rb"(?i:key|token|secret)[-_][A-Za-z0-9+/=]{24}", _glued),
     Detector(
         "SECRET",
-        rb"--[A-Za-z0-9][A-Za-z0-9._-]{0,40}(?i:key|token|secret|passw(?:or)?d|passphrase|pass|pwd|credentials?|auth|pat)"
+        rb"--[A-Za-z0-9][A-Za-z0-9._-]{0,40}(?i:key|token|secret|passw(?:or)?d|passphrase|pass|pwd|credentials?|auth|jwt|pat)"
         rb"(?:[ \t]{1,3}|=)\\?[\"']?[A-Za-z0-9][^\x00\s]{3}",
         _option,
     ),

@@ -1,4 +1,4 @@
-"""Secrets in XML and HTML, by the name of their element or attribute.
+"""Secrets in XML and HTML, by the name of their element or attribute, and in lists of names and values.
 
 In: text with markup, also escaped as in a JSON string or with `&lt;`. Out: the range of the value. Never: parses a
 document: prompts and error pages contain markup, too, whole or cut off.
@@ -32,6 +32,12 @@ _QUOTE = rb"\\{0,3}(?:[\"']|&quot;)"
 _PAIR = LazyPattern(
     rb"(?i:name|key|id)\s{0,4}=\s{0,4}" + _QUOTE + rb"(?P<name>" + _NAME + rb")" + _QUOTE
     + rb"[^\x00<>]{0,200}?\s(?i:value)\s{0,4}=\s{0,4}" + _QUOTE + rb"(?P<value>[^\x00\"'<>&\\]{1,4096})"
+)  # fmt: skip
+_MARK = rb"\\{0,3}[\"']?"
+_ENTRY = LazyPattern(
+    rb"(?i:name|key)" + _MARK + rb"\s{0,4}:\s{0,4}" + _MARK + rb"(?P<name>" + _NAME + rb")" + _MARK
+    + rb"(?:\s|\\n|,){1,24}" + _MARK + rb"(?i:value)" + _MARK + rb"\s{0,4}:\s{0,4}" + _MARK
+    + rb"(?P<value>[^\x00\"'\s,}\\]{6,4096})"
 )  # fmt: skip
 _ATTRIBUTE = LazyPattern(
     rb"\s(?P<name>" + _NAME + rb")\s{0,4}=\s{0,4}" + _QUOTE + rb"(?P<value>[^\x00\"'<>&\\\s]{1,4096})"
@@ -74,6 +80,11 @@ def _pair(text: bytes, start: int, _: int) -> ByteRange | None:
     return _value_of(_PAIR.match(text, start))
 
 
+def _entry(text: bytes, start: int, _: int) -> ByteRange | None:
+    """`- name: API_KEY` and `value: …` on the next line, as in the environment of a container; the same in JSON."""
+    return _value_of(_ENTRY.match(text, start))
+
+
 def _attribute(text: bytes, start: int, _: int) -> ByteRange | None:
     """`<login password="…">`: inside a tag, and not in other text."""
     tag = text[max(0, start - _TAG_BYTES) : start]
@@ -89,5 +100,18 @@ DETECTORS = (
     Detector("FIELD", _OPEN + _ANY_NAME + rb"(?:\s[^\x00<>&]*)?" + _CLOSE + rb"\s{0,16}[^\x00\s]", _element),
     Detector("FIELD", _OPEN + rb"key" + _CLOSE + rb"\s{0,8}" + _ANY_NAME + rb"\s{0,8}" + _OPEN + rb"\\?/key", _plist),
     Detector("FIELD", rb"(?i:name|key|id)\s{0,4}=\s{0,4}" + _QUOTE + _ANY_NAME + _QUOTE, _pair),
+    Detector(
+        "FIELD",
+        rb"(?i:name|key)"
+        + _MARK
+        + rb"\s{0,4}:\s{0,4}"
+        + _MARK
+        + _ANY_NAME
+        + _MARK
+        + rb"(?:\s|\\n|,){1,24}"
+        + _MARK
+        + rb"(?i:value)",
+        _entry,
+    ),
     Detector("FIELD", rb"\s" + _ANY_NAME + rb"\s{0,4}=\s{0,4}" + _QUOTE + rb"[^\x00\"'<>&\\\s]", _attribute),
 )

@@ -101,8 +101,15 @@ def is_common_word(value: bytes) -> bool:
 
 
 def is_opaque(value: bytes) -> bool:
-    """Whether the value can hardly be anything but random: a long run of letters and several digits, and no id."""
-    if count_digits(value) < 3 or longest_alphanumeric_run(value) < 16 or not is_random(value):
+    """Whether the value can hardly be anything but random: a long run of letters and several digits, and no id.
+
+    Instead of digits, it may mix cases more often than names in code do.
+    """
+    if (
+        (count_digits(value) < 3 and _case_changes(value) * 3 < len(value))
+        or longest_alphanumeric_run(value) < 16
+        or not is_random(value)
+    ):
         return False
     return not is_provider_id(value) and not _UUID.match(value)
 

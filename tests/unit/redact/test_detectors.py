@@ -93,6 +93,10 @@ def test_a_secret_after_an_escaped_line_break_is_found(kind: str) -> None:
         "the password must have 8 characters and the key is under the mat",
         "mysql -u root -p; docker login -u ann -p $PASSWORD; git log -p main",
         '{"name": "max_token", "value": "4096"}, {"name": "city", "value": "Paris"}',
+        '"nextPageToken": "9f86d081884c7d659a2feaa0c55ad015", "page_token": "9f86d081884c7d659a2feaa0c55ad015"',
+        "cursor_token=9f86d081884c7d659a2feaa0c55ad015, cacheKey: 9f86d081884c7d659a2feaa0c55ad015",
+        "| token | cost |, key, value, token,getUserAuthenticationTokenFromRequest",
+        "- name: OPENAI_API_KEY\n  valueFrom:\n    secretKeyRef: x\n- name: api_key\n  value: $(API_KEY)",
     ],
 )
 def test_a_text_that_only_looks_like_a_secret_is_unchanged(text: str) -> None:
