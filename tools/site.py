@@ -4,7 +4,8 @@ In: docs/, a few pages of the repository's root, and mkdocs.yml. Out: static fil
 anything. A broken link, a broken anchor, a page that no menu has, or a resource of another host fails the build.
 
 The pages are written for a Git host. A copy of them is changed for the site: the name of a file after a fence
-(` ```python file=app.py `) becomes its title, and links to the pages in PAGES_OUTSIDE_DOCS follow them.
+(` ```python file=app.py `) becomes its title, links to the pages in PAGES_OUTSIDE_DOCS follow them, and a Mermaid
+diagram, which a Git host draws and a site only with a script of another host, becomes a list.
 """
 
 from __future__ import annotations
@@ -61,7 +62,7 @@ def _site_text(source: Path, target: Path, places: dict[Path, Path]) -> str:
     text = source.read_text(encoding="utf-8")
     parts, end = [], 0
     for code in _CODE.finditer(text):
-        parts += [_LINK.sub(follow, text[end : code.start()]), _FENCE.sub(_title, code[0])]
+        parts += [_LINK.sub(follow, text[end : code.start()]), list_diagram(_FENCE.sub(_title, code[0]))]
         end = code.end()
     return "".join([*parts, _LINK.sub(follow, text[end:])])
 
@@ -70,6 +71,26 @@ def _title(fence: re.Match[str]) -> str:
     """The opening line of a block, with the file it belongs to as title; other words are for the tests."""
     name = re.search(r" file=(\S+)", fence["words"])
     return f"{fence['indent']}{fence['mark']}{fence['language']}" + (f' title="{name[1]}"' if name else "")
+
+
+def list_diagram(block: str) -> str:
+    """A Mermaid diagram as a list: its messages in order, or its groups with what is in them. Other blocks stay."""
+    if not block.startswith("```mermaid"):
+        return block
+    names = dict(re.findall(r"^ *participant (\w+) as (.+)$", block, re.MULTILINE))
+    lines: list[str] = []
+    for line in block.splitlines():
+        if message := re.match(r" *(\w+)-?->>(\w+): (.+)", line):
+            lines.append(f"1. **{names[message[1]]}** → **{names[message[2]]}**: {message[3]}")
+        elif condition := re.match(r" *alt (.+)", line):
+            lines.append(f"1. If {condition[1]}:")
+        elif group := re.match(r" *subgraph \w+ \[(.+)\]", line):
+            lines.append(f"- **{group[1]}**")
+        elif room := re.match(r' *\w+\["(.+)"\]', line):
+            lines.append(f"    - {room[1].replace(',<br/>', ', ').replace('<br/>', ': ')}")
+        elif line.strip() == "else":
+            lines.append("1. Otherwise:")
+    return "\n".join(lines)
 
 
 def pages_without_menu(staging: Path) -> list[str]:

@@ -107,6 +107,20 @@ def test_pages_are_changed_for_the_site_only_where_it_needs_that(tmp_path: Path)
     assert [] == builder.pages_without_menu(tmp_path / "pages")
 
 
+def test_a_diagram_becomes_a_list() -> None:
+    """Drawing it would take a script of another host."""
+    builder = _load_builder()
+    sequence = "```mermaid\nsequenceDiagram\n  participant App as application\n  participant Hook as hook\n"
+    sequence += "  App->>Hook: request\n  Hook-->>App: response\n```"
+    flow = '```mermaid\nflowchart BT\n  subgraph call [One call]\n    wire["wire<br/>bytes"]\n  end\n```'
+
+    assert "1. **application** → **hook**: request\n1. **hook** → **application**: response" == builder.list_diagram(
+        sequence
+    )
+    assert "- **One call**\n    - wire: bytes" == builder.list_diagram(flow)
+    assert "```text\na\n```" == builder.list_diagram("```text\na\n```")
+
+
 def test_every_way_to_load_a_resource_of_another_host_is_reported(tmp_path: Path) -> None:
     """Links that a reader may follow are not loaded."""
     builder = _load_builder()
