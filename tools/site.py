@@ -129,7 +129,8 @@ def resources_of_other_hosts(site: Path) -> Iterator[tuple[str, str]]:
 
 def list_versions(folder: Path, newest: str) -> None:
     """Write what the version menu reads, and send visitors of the folder to the newest version."""
-    names = sorted((path.name for path in folder.iterdir() if (path / "index.html").is_file()), reverse=True)
+    names = [path.name for path in folder.iterdir() if (path / "index.html").is_file()]
+    names.sort(key=lambda name: [int(number) for number in re.findall(r"\d+", name)], reverse=True)
     versions = [{"version": name, "title": name, "aliases": ["latest"] * (name == newest)} for name in names]
     (folder / "versions.json").write_text(json.dumps(versions, indent=2) + "\n", encoding="utf-8")
     (folder / "index.html").write_text(REDIRECT.format(newest), encoding="utf-8")

@@ -107,6 +107,20 @@ def test_pages_are_changed_for_the_site_only_where_it_needs_that(tmp_path: Path)
     assert [] == builder.pages_without_menu(tmp_path / "pages")
 
 
+def test_versions_stand_beside_each_other_newest_first(tmp_path: Path) -> None:
+    builder = _load_builder()
+    for version in ("0.9.0", "0.10.0", "0.2.1"):
+        (tmp_path / version).mkdir()
+        (tmp_path / version / "index.html").touch()
+
+    builder.list_versions(tmp_path, "0.10.0")
+
+    entries = json.loads((tmp_path / "versions.json").read_text())
+    assert [("0.10.0", ["latest"]), ("0.9.0", []), ("0.2.1", [])] == [
+        (entry["version"], entry["aliases"]) for entry in entries
+    ]
+
+
 def test_a_diagram_becomes_a_list() -> None:
     """Drawing it would take a script of another host."""
     builder = _load_builder()
