@@ -35,6 +35,7 @@ RULES: dict[str, str] = {
     "GT4": "No change waits for approval.",
     "GT5": "A test connects to nothing but loopback.",
     "GT6": "A test makes as many calls as it was approved with, if it ran and passed.",
+    "DR1": "A test sends the request that its cassette recorded (`traceforge audit vcr`).",
     "PD1": "A pending change has every field of its format, of the right type, and no other.",
     "MF1": "A tree with records has a manifest.",
     "MF2": "The manifest has every field of its format, of the right type, and no other.",

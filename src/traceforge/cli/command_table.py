@@ -50,6 +50,9 @@ TOP: CommandTable = {
         "verify": CommandEntry(
             "traceforge.cli.verify_command:verify", "Check snapshots, traces, recordings and packs under PATH."
         ),
+        "audit": CommandEntry(
+            "traceforge.cli.audit_commands:audit_group", "Find tests that no longer send what was recorded."
+        ),
         "base": CommandEntry(
             "traceforge.cli.base_command:base", "Print the commit that this build is compared with."
         ),

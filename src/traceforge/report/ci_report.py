@@ -1,4 +1,4 @@
-"""One report of `test` or `verify`, which the writers of JUnit, SARIF and GitHub annotations read.
+"""One report of `test`, `verify` or `audit vcr`, which the writers of JUnit, SARIF and GitHub annotations read.
 
 In: the result of a command. Out: findings with their locations and details, the tests or snapshots that were checked,
 and counts. Never: decides anything; the exit code is the command's.
@@ -13,7 +13,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from traceforge.audit.auditor import AuditReport
 from traceforge.config import SNAPSHOTS_DIR
+from traceforge.drift.drift_audit import DriftReport
 from traceforge.findings import Finding
+from traceforge.report.drift_text import cause_finding, drift_summary
 from traceforge.report.finding_locations import FindingLocator, SourceLocation
 from traceforge.report.gate_text import gate_finding_lines, gate_report_lines
 from traceforge.report.text_format import audit_summary, hint_line, split_node_id
@@ -120,6 +122,23 @@ def build_audit_report(audit: AuditReport, locations: FindingLocator, command: s
     counts = {**dict(sorted(audit.checked.items())), "request_gated": audit.request_gated}
     summary = audit_summary(audit.checked, audit.findings, audit.request_gated)
     return _build_report(command, findings, _snapshot_cases(audit), counts, summary, int(audit.exit_code))
+
+
+def build_drift_report(drift: DriftReport, locations: FindingLocator) -> CIReport:
+    """The report of `traceforge audit vcr`: one finding for each cause."""
+    findings = [
+        _report_finding(cause_finding(cause), locations)._replace(scopes=cause.tests) for cause in drift.causes
+    ]
+    findings += [_report_finding(finding, locations) for finding in drift.unchecked]
+    counts = {
+        "cassette_tests": len(drift.compared),
+        "drifted_tests": len(drift.drifted_tests),
+        "calls": sum(drift.compared.values()),
+        "drifted_calls": len(drift.drifted),
+        "unplayed": len(drift.unplayed),
+    }
+    cases = _test_cases(drift.tests, findings)
+    return _build_report("audit vcr", findings, cases, counts, drift_summary(drift), int(drift.exit_code))
 
 
 def _build_report(

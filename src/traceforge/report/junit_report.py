@@ -17,6 +17,7 @@ from traceforge.audit.rule_catalogue import RULES
 from traceforge.report.ci_report import CaseOutcome, CaseResult, CIReport, ReportedFinding
 from traceforge.terminal import escape_text
 
+TEST_COMMANDS = ("test", "audit vcr")  # whose cases are tests, and not files
 HOST = "localhost"  # Required by the schema, which suggests this value.
 
 
@@ -24,7 +25,7 @@ def junit_bytes(report: CIReport, instant: datetime) -> bytes:
     """Write the report as one XML document."""
     root = Element("testsuites")
     suites = [("findings", [_finding_case(item) for item in report.findings])]
-    suites.append(("tests" if report.command == "test" else "files", [_case(case) for case in report.cases]))
+    suites.append(("tests" if report.command in TEST_COMMANDS else "files", [_case(case) for case in report.cases]))
     for number, (name, cases) in enumerate(suites):
         root.append(_suite(f"traceforge {report.command}: {name}", number, report, cases, instant))
     text: bytes = tostring(root, encoding="utf-8", xml_declaration=True)

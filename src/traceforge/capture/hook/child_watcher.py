@@ -10,13 +10,15 @@ import atexit
 import json
 import os
 import time
+from collections.abc import Sequence
 from typing import Any
 
-from . import child_processes, clients, dispatch, pytest_events
+from . import cassette_events, child_processes, clients, dispatch, pytest_events
 from .frame_sender import FrameSender
 from .frames import write_frame
 from .guarded_call import end_dropped_calls, faults, is_traceforge_header
 from .in_flight_call import CLIENT_LEFT, HeaderPairs, InFlightCall
+from .patches import ImportHook, Patches
 from .pytest_scopes import current_scope, current_worker
 from .query_client import QueryClient
 from .watcher import Watcher
@@ -34,6 +36,7 @@ class ChildWatcher(Watcher):
         self._open_calls: dict[str, InFlightCall] = {}  # that the parent knows of
         self._notes: set[str] = set()
         self.call_sites: Any = None
+        self.recorder_hook: ImportHook | None = None  # where the recorder of a suite is observed
 
     def begin_call(self, method: str, url: str, headers: HeaderPairs, source: str) -> InFlightCall:
         upstream = tuple([header for header in headers if not is_traceforge_header(header[0])])
@@ -111,6 +114,8 @@ class ChildWatcher(Watcher):
     def report_suite(self, event: str) -> None:
         """A run of pytest began or ended in this process; at once, because the process may end without a goodbye."""
         self._report_event({"kind": "suite", "what": event})
+        if self.recorder_hook is not None and event == "began":
+            self.recorder_hook.restart()
 
     def _report_event(self, head: dict[str, Any]) -> None:
         if self._queries is None:
@@ -121,6 +126,27 @@ class ChildWatcher(Watcher):
     def report_collection(self, tests: list[str], is_selection: bool) -> None:
         """The tests that this process has collected; `is_selection`: not all of them run."""
         self._sender.send(write_frame({"kind": "collected", "tests": tests, "selection": is_selection}))
+
+    def report_loaded(self, cassette: str, recorded: list[tuple[str, str]]) -> None:
+        """A recorder of the application has read a cassette with these methods and URLs."""
+        self._send_cassette_event("loaded", cassette, {"recorded": recorded})
+
+    def report_played(
+        self, cassette: str, index: int, recorded: tuple[dict[str, str], bytes], sent: tuple[dict[str, str], bytes]
+    ) -> None:
+        """A recorder has answered a request with the interaction `index` of a cassette."""
+        fields = {"index": index, "recorded": recorded[0], "sent": sent[0]}
+        self._send_cassette_event("played", cassette, fields, [recorded[1], sent[1]])
+
+    def report_unanswered(self, cassette: str, method: str, url: str, outcome: str) -> None:
+        """A call was not answered from a cassette, or not in a way that can be compared."""
+        self._send_cassette_event("unanswered", cassette, {"method": method, "url": url, "what": outcome})
+
+    def _send_cassette_event(
+        self, kind: str, cassette: str, fields: dict[str, Any], bodies: Sequence[bytes] = ()
+    ) -> None:
+        head = {"kind": kind, "scope": current_scope(), "cassette": os.path.abspath(cassette), **fields}
+        self._sender.send(write_frame(head, bodies))
 
     def note_unseen(self, description: str) -> None:
         """Reported once for each description."""
@@ -161,17 +187,28 @@ def start_watching(address: str, token: str, variables: dict[str, tuple[str, str
     options = json.loads(options_json)
     sender = FrameSender(address, token)
     watcher = ChildWatcher(sender, QueryClient(address, token) if options["plays"] else None)
-    subscription = dispatch.Subscription(
-        watcher, root=options["root"], skip=options["skip"], hosts=options["hosts"], process_wide=True
-    )
-    watcher.call_sites = subscription.call_sites
-    finder = clients.start(
-        subscription, {**child_processes.make_hooks(variables, watcher), **pytest_events.make_hooks(watcher)}
-    )
+    if options["observes"]:
+        hooks = {**cassette_events.make_hooks(watcher), **pytest_events.make_hooks(watcher)}
+        finder = watcher.recorder_hook = ImportHook(hooks, Patches())
+        finder.start()
+    else:
+        finder = _hook_clients(watcher, variables, options)
     atexit.register(watcher.at_exit)
     if hasattr(os, "register_at_fork"):
         os.register_at_fork(after_in_child=watcher.after_fork)
     return finder
+
+
+def _hook_clients(
+    watcher: ChildWatcher, variables: dict[str, tuple[str, str | None]], options: dict[str, Any]
+) -> ImportHook:
+    subscription = dispatch.Subscription(
+        watcher, root=options["root"], skip=options["skip"], hosts=options["hosts"], process_wide=True
+    )
+    watcher.call_sites = subscription.call_sites
+    return clients.start(
+        subscription, {**child_processes.make_hooks(variables, watcher), **pytest_events.make_hooks(watcher)}
+    )
 
 
 def _describe(call: InFlightCall) -> dict[str, Any]:

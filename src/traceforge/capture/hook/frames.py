@@ -15,6 +15,12 @@ In: one message and the bytes that belong to it. Out: one frame, and back. Never
     suite  what                      a run of pytest began or ended in this process
     bye    lost, faults, fault       the process ends
 
+Where a run observes the recorder of a suite, in place of `begin` and `end`:
+
+    loaded      scope, cassette, recorded                 a cassette was read; methods and URLs
+    played      scope, cassette, index, recorded, sent    the bytes are the body of the recorded and the sent request
+    unanswered  scope, cassette, method, url, what        a call that was not answered from a cassette
+
 In a replay there is also a call that was refused by the child itself, and queries on connections of their own, with
 the replies after the colon:
 

@@ -61,6 +61,12 @@ class ImportHook:
             if module is not None and not getattr(getattr(module, "__spec__", None), "_initializing", False):
                 self._apply(name, module)
 
+    def restart(self) -> None:
+        """Be asked first again. The finder of pytest that rewrites assertions takes plugins before us."""
+        if self in sys.meta_path:
+            sys.meta_path.remove(self)
+        self.start()
+
     def stop(self) -> None:
         """Wait no longer, and undo every patch."""
         if self in sys.meta_path:

@@ -19,6 +19,7 @@ from traceforge.capture.hook.child_processes import isolating_flags, looks_like_
 from traceforge.capture.recorder import Recorder
 from traceforge.capture.recording_counts import RecordingCounts
 from traceforge.capture.replay_responder import ReplayResponder
+from traceforge.capture.run.cassette_observer import CassetteObserver
 from traceforge.capture.run.environment import StartProxy, command_environment
 from traceforge.capture.run.listener import ProcessListener
 from traceforge.capture.run.offline import OfflineReport, OfflineRun
@@ -76,9 +77,11 @@ def run_command(
     with_proxy: bool = False,
     replay: ReplayResponder | None = None,
     offline: bool = False,
+    cassettes: CassetteObserver | None = None,
 ) -> CommandRun:
     """Run a command to its end. `with_proxy` also records programs that cannot be instrumented; with `replay`, calls
-    are answered from recordings; `offline` keeps the command from the network.
+    are answered from recordings; `offline` keeps the command from the network. With `cassettes`, no call is recorded:
+    what the command's own recorder plays is reported to it.
 
     Raises:
         CannotStart: the command does not exist, or may not be run.
@@ -87,10 +90,12 @@ def run_command(
     session_id = f"run-{uuid4()}"
     token = secrets.token_hex(16)
     engine = Engine(recorder, session_id=session_id, source=f"{_script_name(words)}:0:")
-    reports = ProcessReports(engine, token, replay)
+    reports = ProcessReports(engine, token, replay, cassettes)
     run_proxy = RunProxy(engine, loaded, replay)
     start = start_proxy or (run_proxy.start if with_proxy else None)
-    processes = _CommandProcesses(words, loaded, reports, token, plays=replay is not None)
+    processes = _CommandProcesses(
+        words, loaded, reports, token, plays=replay is not None, observes=cassettes is not None
+    )
     with blocked_signals() as mask, hidden_memory() if offline else nullcontext():
         listener = ProcessListener(reports)
         try:
@@ -116,13 +121,21 @@ class _CommandProcesses:
     """The processes of one command, from its start to its end."""
 
     def __init__(
-        self, words: Sequence[str], loaded: LoadedConfig, reports: ProcessReports, token: str, *, plays: bool
+        self,
+        words: Sequence[str],
+        loaded: LoadedConfig,
+        reports: ProcessReports,
+        token: str,
+        *,
+        plays: bool,
+        observes: bool,
     ) -> None:
         self._words = words
         self._loaded = loaded
         self._reports = reports
         self._token = token
         self._plays = plays
+        self._observes = observes
         self.descendants = CommandDescendants()
         self.offline_run: OfflineRun | None = None
         self.exit_code = 0
@@ -150,6 +163,7 @@ class _CommandProcesses:
             self._token,
             proxy,
             plays=self._plays,
+            observes=self._observes,
             offline=offline_run.environment(proxy, address) if offline_run is not None else None,
         )
         self.exit_code = run_process(

@@ -150,15 +150,23 @@ def command_environment(
     proxy: str = "",
     *,
     plays: bool = False,
+    observes: bool = False,
     offline: OfflineEnvironment | None = None,
 ) -> dict[str, str]:
     """The environment for the command; `proxy` is a base URL, or "" where there is none. With `plays`, calls are
-    replayed, and a process that cannot be instrumented must not run; with `offline`, nothing reaches the network.
+    replayed, and a process that cannot be instrumented must not run; with `observes`, no client is hooked, but the
+    recorder of a suite is; with `offline`, nothing reaches the network.
     """
     base_urls = _base_urls(environ, proxy) if proxy else {}
     config = loaded.config
     options = ascii_json(
-        {"plays": plays, "root": loaded.project, "skip": [*config.callsite.skip], "hosts": [*config.hosts]}
+        {
+            "plays": plays,
+            "observes": observes,
+            "root": loaded.project,
+            "skip": [*config.callsite.skip],
+            "hosts": [*config.hosts],
+        }
     )
     proxy_variables = offline.proxy_variables if offline is not None else {}
     hidden = [f"{name}\x1f{value}\x1f{_original_value(environ, name)}" for name, value in base_urls.items()]

@@ -22,6 +22,7 @@ from traceforge.capture.hook.in_flight_call import InFlightCall
 from traceforge.capture.hook.pytest_events import BEGAN
 from traceforge.capture.hook.replayed_response import ReplayedResponse, make_refusal
 from traceforge.capture.replay_responder import ReplayResponder
+from traceforge.capture.run.cassette_observer import CASSETTE_EVENTS, CassetteObserver
 from traceforge.capture.run.network_access import RefusedConnection
 from traceforge.capture.run.process_files import describe_program
 from traceforge.capture.run.suite_events import SuiteEvents
@@ -37,8 +38,15 @@ NAME_LENGTH_MAX = 300  # of a host or a program that a process reports
 class ProcessReports:
     """Everything that was reported so far. Safe to use from several threads."""
 
-    def __init__(self, engine: Engine, token: str, replay: ReplayResponder | None = None) -> None:
+    def __init__(
+        self,
+        engine: Engine,
+        token: str,
+        replay: ReplayResponder | None = None,
+        cassettes: CassetteObserver | None = None,
+    ) -> None:
         self._engine = engine
+        self._cassettes = cassettes
         self._token = token
         self._replay = replay
         self._lock = threading.Lock()
@@ -123,6 +131,9 @@ class ProcessConnection:
         elif kind == "refused":
             if self._reports._replay is not None:
                 self._reports._replay.count_refusal(str(head["why"]))
+        elif kind in CASSETTE_EVENTS:
+            if self._reports._cassettes is not None:
+                CASSETTE_EVENTS[kind](self._reports._cassettes, head, pieces)
         elif kind == "bye":
             self._reports.lost += abs(int(head["lost"]))  # A process cannot take back what others reported.
             if head["faults"]:

@@ -72,35 +72,50 @@ def import_cassettes(
     """
     loaded, report = snapshots.loaded, CassetteImport()
     exchanges: list[Exchange] = []
-    cassette_files = 0
-    paths = list(_list_files(folder))
+    paths = list(list_cassette_files(folder))
     for path in progress(paths, len(paths), "reading cassettes"):
         try:
-            data = read_file(path, follow_links=False, bytes_max=CASSETTE_BYTES_MAX)
-            if path.endswith(JSON_END) and not looks_like_cassette(data):
-                continue
-            cassette_files += 1
-            interactions = read_cassette(data, path)
+            interactions = read_cassette_file(path)
         except (InvalidFile, CannotRead) as exc:
-            report.findings += _findings_of(exc, path)
+            report.findings += list_cassette_findings(exc, path)
+            continue
+        if interactions is None:
             continue
         report.cassettes += 1
         exchanges += _make_exchanges(loaded, path, interactions, report)
-    if not cassette_files and not report.findings:
+    if not report.cassettes and not report.findings:
         raise NotFound(f"there are no cassettes in {folder}", hint="Name the folder that holds them.")
     report.calls = len(exchanges)
     _file_changes(snapshots, exchanges, report, progress)
     return report
 
 
-def _findings_of(exc: InvalidFile | CannotRead, path: str) -> list[Finding]:
+def read_cassette_file(path: str) -> list[CassetteInteraction] | None:
+    """The interactions of a cassette; None if the file is JSON of another kind.
+
+    Raises:
+        MissingExtra: it is YAML, and PyYAML is not installed.
+        InvalidFile, CannotRead: it is no cassette, or cannot be read.
+    """
+    data = read_file(path, follow_links=False, bytes_max=CASSETTE_BYTES_MAX)
+    if path.endswith(JSON_END) and not looks_like_cassette(data):
+        return None
+    return read_cassette(data, path)
+
+
+def list_cassette_findings(exc: InvalidFile | CannotRead, path: str) -> list[Finding]:
+    """Why `read_cassette_file` refused a file."""
     if isinstance(exc, CannotRead):
         return [exc.finding(path)]
     return [finding._replace(file=path) for finding in exc.findings]
 
 
-def _list_files(folder: str) -> Iterator[str]:
-    """Every file that may be a cassette, sorted."""
+def list_cassette_files(folder: str) -> Iterator[str]:
+    """Every file that may be a cassette, sorted.
+
+    Raises:
+        CannotRead: there is no such folder.
+    """
     if os.path.isfile(folder):
         yield folder
         return

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from traceforge.capture.hook import bootstrap, child_processes, clients, pytest_events
+from traceforge.capture.hook import bootstrap, cassette_events, child_processes, clients, pytest_events
 from traceforge.capture.run.environment import BASE_URL_VARIABLES, command_environment
 from traceforge.config import load_config
 
@@ -29,6 +29,7 @@ def test_every_hooked_module_triggers_the_bootstrap() -> None:
         *clients.HOOKS,
         *child_processes.make_hooks({}, None),
         *pytest_events.make_hooks(None),
+        *cassette_events.make_hooks(None),
     } == bootstrap.TRIGGER_MODULES
 
 

@@ -1,0 +1,203 @@
+"""Which recorded request answered which sent request, in the recorders that a suite uses itself: vcrpy and cassetter.
+
+In: the modules of the recorders, as they are imported. Out: reports to the watcher: a cassette was loaded, a recorded
+interaction was played, a call was not answered. Never: imports a recorder, changes what it plays, or runs a filter of
+the project once more: the pair that the recorder itself compares is what is reported.
+
+    vcr.cassette.requests_match                   compares the filtered request with a recorded one
+    vcr.cassette.Cassette.play_response           plays the interaction that was compared last
+    vcr.cassette.Cassette.can_play_response_for   None: a filter takes the request out; false: nothing answers it
+    vcr.cassette.Cassette._load                   reads the recorded interactions
+    cassetter.cassette.scrub_interaction          takes secrets out of the request
+    cassetter.cassette.Cassette.match             plays an interaction, or raises where nothing answers
+    cassetter.cassette.Cassette.load              reads the recorded interactions
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+from typing import Any
+
+from .patches import Hook, Patches
+
+REFUSED, LIVE = "refused", "live"  # What became of a call that no recorded interaction answers.
+NOT_HTTP = "not HTTP"
+UNREADABLE = "unreadable"  # A body has a type that is not known.
+OTHER_RECORDERS = ("betamax",)  # Recorders whose cassettes are not observed.
+
+
+def make_hooks(watcher: Any) -> dict[str, Hook]:
+    """Hooks for the modules of recorders."""
+    events = _CassetteEvents(watcher)
+    return {
+        "vcr.cassette": events.hook_vcrpy,
+        "cassetter.cassette": events.hook_cassetter,
+        **dict.fromkeys(OTHER_RECORDERS, events.hook_other),
+    }
+
+
+class _CassetteEvents:
+    """Patches that report to a watcher. No error of theirs reaches a test."""
+
+    def __init__(self, watcher: Any) -> None:
+        self._watcher = watcher
+        self._compared = threading.local()  # what the recorder of this thread compared last
+
+    def hook_other(self, module: Any, patches: Patches) -> None:
+        self._watcher.note_unseen(f"calls recorded by {module.__name__}")
+
+    def hook_vcrpy(self, module: Any, patches: Patches) -> None:
+        compared = self._compared
+
+        def wrap_match(match: Any) -> Any:
+            def watched(sent: Any, recorded: Any, *args: Any, **kwargs: Any) -> Any:
+                result = match(sent, recorded, *args, **kwargs)
+                if result:
+                    compared.pair = recorded, sent
+                return result
+
+            return watched
+
+        def wrap_play(play: Any) -> Any:
+            def watched(cassette: Any, request: Any) -> Any:
+                compared.pair = None
+                response = play(cassette, request)
+                self._guard(self._report_vcrpy, cassette)
+                return response
+
+            return watched
+
+        def wrap_can_play(can_play: Any) -> Any:
+            def watched(cassette: Any, request: Any) -> Any:
+                result = can_play(cassette, request)
+                if not result and result is not None:
+                    self._guard(self._report_unanswered, cassette, request)
+                return result
+
+            return watched
+
+        def wrap_load(load: Any) -> Any:
+            def watched(cassette: Any) -> Any:
+                result = load(cassette)
+                self._guard(self._report_loaded, cassette._path, [recorded for recorded, _ in cassette.data])
+                return result
+
+            return watched
+
+        patches.wrap(module, "requests_match", wrap_match)
+        patches.wrap(module.Cassette, "can_play_response_for", wrap_can_play)
+        patches.wrap(module.Cassette, "_load", wrap_load)
+        patches.wrap(module.Cassette, "play_response", wrap_play)
+
+    def hook_cassetter(self, module: Any, patches: Patches) -> None:
+        compared = self._compared
+
+        def wrap_scrub(scrub: Any) -> Any:
+            def watched(*args: Any, **kwargs: Any) -> Any:
+                compared.pair = scrub(*args, **kwargs)
+                return compared.pair
+
+            return watched
+
+        def wrap_match(match: Any) -> Any:
+            def watched(cassette: Any, method: str, uri: str, *args: Any, **kwargs: Any) -> Any:
+                try:
+                    index, response = match(cassette, method, uri, *args, **kwargs)
+                except module.NoMatchError:
+                    outcome = LIVE if cassette.can_record else REFUSED
+                    self._guard(self._watcher.report_unanswered, str(cassette.path), method, uri, outcome)
+                    raise
+                self._guard(self._report_cassetter, cassette, index)
+                return index, response
+
+            return watched
+
+        def wrap_load(load: Any) -> Any:
+            def watched(cassette: Any) -> Any:
+                result = load(cassette)
+                recorded = [interaction.request for interaction in cassette.interactions]
+                self._guard(self._report_loaded, cassette.path, recorded)
+                return result
+
+            return watched
+
+        def wrap_other(play: Any) -> Any:
+            def watched(cassette: Any, *args: Any, **kwargs: Any) -> Any:
+                self._guard(self._watcher.report_unanswered, str(cassette.path), "", "", NOT_HTTP)
+                return play(cassette, *args, **kwargs)
+
+            return watched
+
+        patches.wrap(module, "scrub_interaction", wrap_scrub)
+        patches.wrap(module.Cassette, "load", wrap_load)
+        patches.wrap(module.Cassette, "match", wrap_match)
+        for name in ("play_grpc", "play_ws"):
+            if hasattr(module.Cassette, name):
+                patches.wrap(module.Cassette, name, wrap_other)
+
+    def _guard(self, report: Any, *args: Any) -> None:
+        try:
+            report(*args)
+        except Exception as exc:  # noqa: BLE001
+            self._watcher.add_fault(exc)
+
+    def _report_loaded(self, path: Any, recorded: Any) -> None:
+        self._watcher.report_loaded(str(path), [(request.method, request.uri) for request in recorded])
+
+    def _report_vcrpy(self, cassette: Any) -> None:
+        recorded, sent = self._compared.pair
+        index = next(number for number, (request, _) in enumerate(cassette.data) if request is recorded)
+        self._report_played(str(cassette._path), index, recorded, sent)
+
+    def _report_cassetter(self, cassette: Any, index: int) -> None:
+        self._report_played(
+            str(cassette.path), index, cassette.interactions[index].request, self._compared.pair.request
+        )
+
+    def _report_played(self, path: str, index: int, recorded: Any, sent: Any) -> None:
+        try:
+            requests = [_describe(recorded), _describe(sent)]
+        except TypeError:
+            self._watcher.report_unanswered(path, sent.method, sent.uri, UNREADABLE)
+        else:
+            self._watcher.report_played(path, index, *requests)
+
+    def _report_unanswered(self, cassette: Any, request: Any) -> None:
+        """A client asks more than once for one request; it is the same object each time."""
+        if getattr(self._compared, "unanswered", None) is not request:
+            self._compared.unanswered = request
+            outcome = REFUSED if cassette.write_protected else LIVE
+            self._watcher.report_unanswered(str(cassette._path), request.method, request.uri, outcome)
+
+
+def _describe(request: Any) -> tuple[dict[str, str], bytes]:
+    """A request of a recorder: its head, with the headers that say how the body is to be read, and its body."""
+    headers = {str(name).lower(): values for name, values in request.headers.items()}
+    head = {"method": str(request.method), "url": str(request.uri)}
+    for field, name in (("type", "content-type"), ("encoding", "content-encoding")):
+        value = headers.get(name, "")
+        value = value[0] if isinstance(value, (list, tuple)) and value else value
+        head[field] = value.decode("latin-1") if isinstance(value, bytes) else str(value or "")
+    return head, _read_body(request.body)
+
+
+def _read_body(body: Any) -> bytes:
+    """The bytes of a body, in any form that the recorders hold it.
+
+    Raises:
+        TypeError: it has another form.
+    """
+    if hasattr(body, "body_type"):  # cassetter's
+        body = json.dumps(body.content) if body.body_type == "json" else body.content
+    if body is None:
+        return b""
+    if isinstance(body, str):
+        return body.encode("utf-8", "surrogatepass")
+    if isinstance(body, (bytes, bytearray, memoryview)):
+        return bytes(body)
+    if isinstance(body, (dict, list)):
+        return json.dumps(body).encode()
+    if hasattr(body, "read"):  # vcrpy makes a new one for each reader
+        return _read_body(body.read())
+    return b"".join(_read_body(part) for part in body)

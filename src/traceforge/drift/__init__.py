@@ -1,0 +1,1 @@
+"""What a suite with recordings of its own sends today, compared with what they hold."""

@@ -1,0 +1,233 @@
+"""Run a suite with its own recorder, and compare what it sends with what its cassettes hold.
+
+In: a command. Out: a `DriftReport`. Never: imports, approves or writes anything, changes what the suite does, or
+calls a test that was not compared unchanged.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from traceforge.capture.hook.cassette_events import LIVE, NOT_HTTP, REFUSED, UNREADABLE
+from traceforge.capture.run.cassette_observer import PlayedInteraction, UnansweredCall
+from traceforge.capture.run.command_runner import CommandRun, run_command
+from traceforge.config import LoadedConfig, current_folder
+from traceforge.drift.request_changes import INVENTED_IDS, RequestChange, list_request_changes
+from traceforge.drift.unopened_cassettes import UnopenedCassette, read_unopened
+from traceforge.findings import IO, ExitCode, Finding
+from traceforge.redact.redactor import Redactor
+from traceforge.replay.request_key import RequestKeyer, make_request_keyer
+from traceforge.snapshots.gate.null_recorder import NullRecorder
+from traceforge.snapshots.record.cassette_import import list_cassette_files
+
+DRIFT_RULE = "DR1"
+COMMAND = "(the command)"
+OUTSIDE = "(outside of tests)"
+TESTS_FAILED = 1  # pytest's exit code where all tests ran, and some failed
+
+OUTCOMES = {
+    REFUSED: "no recorded interaction matches, so the recorder refused it",
+    LIVE: "no recorded interaction matches, so it went live",
+    NOT_HTTP: "the audit compares HTTP alone",
+    UNREADABLE: "its body has a type that the audit does not know",
+}
+
+
+@dataclass(frozen=True)
+class RecordedInteraction:
+    """An interaction of a cassette: its place and, without secrets, its method and URL."""
+
+    cassette: str
+    index: int  # from 0
+    method: str
+    url: str
+
+
+@dataclass(frozen=True)
+class DriftedCall:
+    """A call that differs from the interaction that answered it."""
+
+    test: str
+    interaction: RecordedInteraction
+    changes: tuple[RequestChange, ...]
+
+
+@dataclass(frozen=True)
+class DriftCause:
+    """One difference, and the tests that have it."""
+
+    change: RequestChange
+    tests: tuple[str, ...]
+    calls: int
+
+    @property
+    def note(self) -> str:
+        """What a reader should know about it; "" where there is nothing."""
+        return "a snapshot does not compare them" if self.change.summary == INVENTED_IDS else ""
+
+
+@dataclass
+class DriftReport:
+    """The result of an audit."""
+
+    command_exit_code: int
+    tests: Mapping[str, str]  # by node id: passed, failed or skipped
+    compared: Mapping[str, int]  # by test: calls that were compared
+    drifted: Sequence[DriftedCall]
+    unanswered: Sequence[UnansweredCall]  # without secrets
+    unplayed: Sequence[RecordedInteraction]  # of cassettes that a test loaded
+    cassettes: int  # that were loaded and are not empty
+    unopened: Sequence[UnopenedCassette] = ()  # of the folder that was named
+    unchecked: list[Finding] = field(default_factory=list)
+
+    @property
+    def drifted_tests(self) -> list[str]:
+        return [*dict.fromkeys(call.test for call in self.drifted)]
+
+    @property
+    def failed_tests(self) -> list[str]:
+        return sorted(test for test, outcome in self.tests.items() if outcome == "failed")
+
+    @property
+    def causes(self) -> list[DriftCause]:
+        """The differences, those of most tests first."""
+        calls: dict[RequestChange, list[str]] = {}
+        for call in self.drifted:
+            for change in call.changes:
+                calls.setdefault(change, []).append(call.test)
+        causes = [DriftCause(change, tuple(sorted({*tests})), len(tests)) for change, tests in calls.items()]
+        return sorted(causes, key=lambda cause: (-len(cause.tests), cause.change.text))
+
+    @property
+    def exit_code(self) -> ExitCode:
+        if self.drifted:
+            return ExitCode.FINDINGS
+        return ExitCode.UNCHECKED if self.unchecked else ExitCode.OK
+
+
+def audit_cassettes(loaded: LoadedConfig, command: Sequence[str], folder: str | None = None) -> DriftReport:
+    """Run the command and compare its calls with the cassettes that its recorder plays.
+
+    `folder` is also searched for cassettes that no test loaded.
+
+    Raises:
+        CannotStart: the command does not exist, or may not be run.
+        CannotRead: the folder does not exist.
+    """
+    redactor = Redactor.from_config(loaded.config)
+    observer = _DriftObserver(make_request_keyer(loaded), redactor)
+    paths = [*list_cassette_files(folder)] if folder is not None else []
+    run = run_command(command, loaded, NullRecorder(), cassettes=observer)
+    unopened = read_unopened(path for path in paths if os.path.realpath(path) not in observer.opened)
+    report = DriftReport(
+        run.exit_code,
+        run.suite.rename_scopes(redactor.redact_label).tests,
+        observer.compared,
+        observer.drifted,
+        observer.unanswered,
+        [*observer.list_unplayed()],
+        sum(bool(interactions) for interactions in observer.loaded.values()),
+        [*unopened],
+    )
+    report.unchecked = [*_find_unchecked(report, run, observer)]
+    return report
+
+
+class _DriftObserver:
+    """Compares interactions as they are played, so that no body is held longer. Implements `CassetteObserver`."""
+
+    def __init__(self, keyer: RequestKeyer, redactor: Redactor) -> None:
+        self._keyer = keyer
+        self._redactor = redactor
+        self._played: set[tuple[str, int]] = set()
+        self.loaded: dict[str, list[RecordedInteraction]] = {}
+        self.opened: set[str] = set()  # real paths
+        self.loading_tests: set[str] = set()  # that loaded a cassette which is not empty
+        self.compared: Counter[str] = Counter()
+        self.drifted: list[DriftedCall] = []
+        self.unanswered: list[UnansweredCall] = []
+
+    def add_loaded(self, scope: str, cassette: str, recorded: Sequence[tuple[str, str]]) -> None:
+        self.opened.add(os.path.realpath(cassette))
+        if recorded:
+            self.loading_tests.add(self._name_test(scope))
+        if len(recorded) >= len(self.loaded.get(cassette, ())):
+            self.loaded[cassette] = [
+                self._describe(cassette, index, method, url) for index, (method, url) in enumerate(recorded)
+            ]
+
+    def add_played(self, interaction: PlayedInteraction) -> None:
+        scope, cassette, index, recorded, sent = interaction
+        test = self._name_test(scope)
+        self._played.add((cassette, index))
+        self.compared[test] += 1
+        changes = list_request_changes(self._keyer, recorded, sent)
+        if changes:
+            played = self._describe(cassette, index, recorded.method, recorded.url)
+            self.drifted.append(DriftedCall(test, played, changes))
+
+    def add_unanswered(self, call: UnansweredCall) -> None:
+        safe = self._describe(call.cassette, 0, call.method, call.url)
+        self.unanswered.append(
+            call._replace(scope=self._name_test(call.scope), cassette=safe.cassette, method=safe.method, url=safe.url)
+        )
+
+    def list_unplayed(self) -> Iterator[RecordedInteraction]:
+        for cassette, interactions in sorted(self.loaded.items()):
+            for interaction in interactions:
+                if (cassette, interaction.index) not in self._played:
+                    yield interaction
+
+    def _describe(self, cassette: str, index: int, method: str, url: str) -> RecordedInteraction:
+        label, safe_url = self._redactor.redact_label, self._redactor.redact_url(url).value
+        return RecordedInteraction(label(_relative(cassette)), index, label(method), safe_url)
+
+    def _name_test(self, scope: str) -> str:
+        return self._redactor.redact_label(scope) if scope else OUTSIDE
+
+
+def _relative(path: str) -> str:
+    relative = os.path.relpath(path, current_folder())
+    return (path if relative.startswith(os.pardir) else relative).replace(os.sep, "/")
+
+
+def _find_unchecked(report: DriftReport, run: CommandRun, observer: _DriftObserver) -> Iterator[Finding]:
+    """Everything that keeps the audit from being complete."""
+    for call in dict.fromkeys(report.unanswered):
+        request = f"{call.method} {call.url}".strip() or "a call"
+        yield Finding(call.scope, "", IO, f"{request} was not compared: {OUTCOMES.get(call.outcome, call.outcome)}")
+    for test in report.failed_tests:
+        if test in observer.loading_tests:
+            message = "the test failed, so calls that it has not reached were not compared"
+            yield Finding(test, "", IO, message)
+    for cassette in report.unopened:
+        if cassette.problem is not None:
+            yield cassette.problem
+    yield from _find_unseen(run)
+    if run.exit_code not in (0, TESTS_FAILED) or (run.exit_code and not report.tests):
+        yield Finding(COMMAND, "", IO, f"the command ended with exit code {run.exit_code}, so tests may be missing")
+    if not report.compared:
+        yield Finding(COMMAND, "", IO, "no recorded interaction was played, so nothing was compared", _NOTHING_HINT)
+
+
+_NOTHING_HINT = (
+    "The audit observes vcrpy, pytest-recording and cassetter. Run the tests that use them, with recording enabled, "
+    "in a Python that reads PYTHONPATH."
+)
+
+
+def _find_unseen(run: CommandRun) -> Iterator[Finding]:
+    for description, number in run.not_seen.items():
+        yield Finding(COMMAND, "", IO, f"{description} could not be observed ({number})")
+    for problem, number in run.problems.items():
+        yield Finding(COMMAND, "", IO, f"the recorder could not be observed ({number}): {problem}", _VERSION_HINT)
+    if run.lost:
+        yield Finding(COMMAND, "", IO, f"{run.lost} reports of the suite were lost")
+    if run.open_suites > 0:
+        yield Finding(COMMAND, "", IO, "a run of pytest did not end")
+
+
+_VERSION_HINT = "Use another version of the recorder, or report this version."

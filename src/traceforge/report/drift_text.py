@@ -1,0 +1,129 @@
+"""Lines and JSON of `traceforge audit vcr`.
+
+In: the result of an audit, without secrets. Out: lines, or one JSON document. Never: prints, or decides.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from traceforge.canon import JSON, JSONObject
+from traceforge.drift.drift_audit import DRIFT_RULE, DriftCause, DriftReport, RecordedInteraction
+from traceforge.drift.request_changes import RequestChange
+from traceforge.findings import ExitCode, Finding
+from traceforge.report.text_format import count, finding_lines
+from traceforge.terminal import one_line
+
+TESTS_SHOWN = 5  # of each cause; the JSON report and the page have all
+LINES_SHOWN = 10  # of each other list
+DRIFT_HINT = "Record the cassettes of these tests again, or undo the change."
+
+
+def drift_lines(report: DriftReport) -> Iterator[str]:
+    """Causes first, then what was not compared, what was not played, and the verdict."""
+    for cause in report.causes:
+        yield from _cause_lines(cause)
+    if report.unchecked:
+        yield finding_lines(report.unchecked[:LINES_SHOWN])
+        yield from _more(len(report.unchecked), LINES_SHOWN)
+    if report.unplayed:
+        yield f"recorded, and played by no test: {count(len(report.unplayed), 'interaction')}"
+        yield from (f"    {_interaction_text(item)}" for item in report.unplayed[:LINES_SHOWN])
+        yield from _more(len(report.unplayed), LINES_SHOWN)
+    if report.unopened:
+        yield f"loaded by no test: {count(len(report.unopened), 'cassette')}"
+        yield from (f"    {one_line(cassette.path)}" for cassette in report.unopened[:LINES_SHOWN])
+        yield from _more(len(report.unopened), LINES_SHOWN)
+    if report.failed_tests:
+        yield f"failed, whether or not they drifted: {count(len(report.failed_tests), 'test')}"
+        yield from (f"    {one_line(test)}" for test in report.failed_tests[:LINES_SHOWN])
+        yield from _more(len(report.failed_tests), LINES_SHOWN)
+    yield f"exit code of the command: {report.command_exit_code}"
+    yield drift_summary(report)
+
+
+def drift_summary(report: DriftReport) -> str:
+    """The verdict, on one line."""
+    tests, calls = count(len(report.compared), "cassette test"), count(sum(report.compared.values()), "call")
+    not_compared = f"; {count(len(report.unchecked), 'part')} could not be checked" if report.unchecked else ""
+    if report.drifted:
+        return f"DRIFT: {len(report.drifted_tests)} of {tests} ({len(report.drifted)} of {calls}){not_compared}"
+    if report.exit_code is ExitCode.UNCHECKED:
+        return f"NOT CHECKED: no drift in {tests} ({calls}){not_compared}"
+    return f"NO DRIFT: {tests} ({calls})"
+
+
+def cause_text(cause: DriftCause) -> str:
+    """The cause and how many tests have it."""
+    note = f" ({cause.note})" if cause.note else ""
+    return f"{cause.change.text} in {count(len(cause.tests), 'test')}{note}"
+
+
+def cause_finding(cause: DriftCause) -> Finding:
+    """The cause as a finding."""
+    return Finding(cause.tests[0], cause.change.field or cause.change.part, DRIFT_RULE, cause_text(cause), DRIFT_HINT)
+
+
+def _cause_lines(cause: DriftCause) -> Iterator[str]:
+    yield one_line(cause_text(cause))
+    yield from (f"    {one_line(test)}" for test in cause.tests[:TESTS_SHOWN])
+    yield from _more(len(cause.tests), TESTS_SHOWN)
+
+
+def _more(number: int, shown: int) -> Iterator[str]:
+    if number > shown:
+        yield f"    … and {number - shown} more: --json and --html list all"
+
+
+def _interaction_text(interaction: RecordedInteraction) -> str:
+    place = f"{interaction.cassette}: interaction {interaction.index}"
+    return one_line(f"{place}: {interaction.method} {interaction.url}")
+
+
+def drift_json(report: DriftReport) -> JSONObject:
+    """The whole result as JSON."""
+    return {
+        "exit_code": int(report.exit_code),
+        "command_exit_code": report.command_exit_code,
+        "tests": {"compared": len(report.compared), "drifted": len(report.drifted_tests)},
+        "calls": {"compared": sum(report.compared.values()), "drifted": len(report.drifted)},
+        "cassettes": report.cassettes,
+        "causes": [
+            {**_change_json(cause.change), "tests": [*cause.tests], "calls": cause.calls, "note": cause.note}
+            for cause in report.causes
+        ],
+        "drifted": [
+            {"test": call.test, **_interaction_json(call.interaction), "changes": _changes_json(call.changes)}
+            for call in report.drifted
+        ],
+        "unanswered": [dict(call._asdict()) for call in report.unanswered],
+        "unplayed": [_interaction_json(interaction) for interaction in report.unplayed],
+        "unopened": [
+            {"cassette": cassette.path, "interactions": cassette.interactions} for cassette in report.unopened
+        ],
+        "failed": [*report.failed_tests],
+        "findings": [dict(finding.to_json()) for finding in report.unchecked],
+    }
+
+
+def _changes_json(changes: Sequence[RequestChange]) -> list[JSON]:
+    return [_change_json(change) for change in changes]
+
+
+def _change_json(change: RequestChange) -> JSONObject:
+    return {
+        "part": change.part,
+        "field": change.field,
+        "before": change.before,
+        "after": change.after,
+        "change": change.text,
+    }
+
+
+def _interaction_json(interaction: RecordedInteraction) -> JSONObject:
+    return {
+        "cassette": interaction.cassette,
+        "interaction": interaction.index,
+        "method": interaction.method,
+        "url": interaction.url,
+    }

@@ -1,0 +1,73 @@
+"""Audit the projects of the corpus that have cassettes, with the versions of `requirements/cassette-projects.txt`.
+
+    PYTHONPATH=tests .venv/bin/python -m support.cassette_projects
+
+prints the numbers of docs/how-to/audit-cassettes.md.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import NamedTuple
+
+from support.command import traceforge
+from support.corpus import need_shared
+from support.environments import installed_python
+
+NAMES = ("llm-anthropic", "llm-gemini")
+
+
+class AuditedProject(NamedTuple):
+    """The result of an audit."""
+
+    name: str
+    code: int
+    report: str  # as it is printed
+
+    @property
+    def drifted_tests(self) -> tuple[int, int]:
+        """How many tests drifted, and how many have cassettes."""
+        match = re.search(r"DRIFT: (\d+) of (\d+) cassette tests", self.report)
+        assert match is not None, self.report
+        return int(match[1]), int(match[2])
+
+    @property
+    def table_row(self) -> str:
+        """The row of the project, as the page has it."""
+        drifted, tests = self.drifted_tests
+        calls = self.report.rpartition("(")[2].partition(" calls)")[0]
+        causes = re.findall(r"^traceforge: (.* in \d+ tests?(?: \(.*\))?)$", self.report, re.MULTILINE)
+        return f"| {self.name} | {drifted} of {tests} | {calls} | {len(causes)} |"
+
+
+def audit_project(name: str, folder: Path) -> AuditedProject:
+    """Copy a project to a folder, install it beside its dependencies, and audit its cassette tests."""
+    python = installed_python("cassette-projects")
+    project, source, packages = (folder / f"{name}{end}" for end in ("", "-source", "-packages"))
+    for copy in (project, source):  # Building leaves files behind.
+        shutil.copytree(need_shared(f"corpus/projects/{name}"), copy, copy_function=shutil.copyfile)
+        for path in (copy, *copy.rglob("*")):
+            path.chmod(0o755 if path.is_dir() else 0o644)
+    install = ["-m", "pip", "install", "-qq", "--no-deps", "--no-build-isolation", "--no-index", "--target"]
+    subprocess.run([str(python), *install, str(packages), str(source)], capture_output=True, timeout=300, check=True)
+    command = [str(python), "-m", "pytest", "-q", "-m", "vcr", "-p", "no:cacheprovider"]
+    variables = {"PYTHONPATH": str(packages), "PYTHONDONTWRITEBYTECODE": "1"}
+    ran = traceforge("audit", "vcr", "tests/cassettes", "--", *command, cwd=project, **variables)
+    return AuditedProject(name, ran.code, ran.err)
+
+
+def main() -> None:
+    """Print a row for each project, and the report of the first."""
+    with tempfile.TemporaryDirectory() as folder:
+        projects = [audit_project(name, Path(folder)) for name in NAMES]
+    rows = "\n".join(project.table_row for project in projects)
+    sys.stdout.write(f"{rows}\n\n{projects[0].report}")
+
+
+if __name__ == "__main__":
+    main()
