@@ -78,7 +78,7 @@ class VolatileParts(Struct, forbid_unknown_fields=True, frozen=True):
 class ModelRule(Struct, forbid_unknown_fields=True, frozen=True):
     """Settings for the models that one pattern names."""
 
-    gate: Literal["behaviour", "request"] = "behaviour"
+    gate: Literal["behaviour", "request"] | UnsetType = UNSET
     temperature: Annotated[float, Meta(ge=0, le=2)] | UnsetType = UNSET
     max_tokens: Annotated[float, Meta(ge=-1, multiple_of=1)] | UnsetType = UNSET
     usage_in_answers: Literal["required", "absent"] = "required"
@@ -141,6 +141,7 @@ class Config(Struct, forbid_unknown_fields=True, frozen=True):
     redact_fields: list[NonEmptyText] = msgspec.field(default_factory=list)
     redact_patterns: list[NonEmptyText] = msgspec.field(default_factory=list)
     allow: list[NonEmptyText] = msgspec.field(default_factory=list)
+    determinism: Literal["auto", "strict"] = "auto"
     models: dict[str, ModelRule] = msgspec.field(default_factory=dict)
     upstreams: dict[str, str | UpstreamRule] = msgspec.field(default_factory=dict)
     hosts: list[NonEmptyText] = msgspec.field(default_factory=list)

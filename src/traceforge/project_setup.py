@@ -57,8 +57,11 @@ CONFIG = """{
   // Values that look like secrets and may stay, such as "*@example.org".
   "allow": [],
 
-  // What is declared about models whose calls cannot carry a temperature or a seed, such as
-  // "claude-*": { "gate": "request", "temperature": 1 }
+  // "auto": a call with temperature 0 and a seed is gated on prompt and answer, any other on its prompt;
+  // "strict": any other is refused.
+  "determinism": "auto",
+
+  // What is declared about models, such as "gpt-4.1-*": { "gate": "behaviour" } to gate their answers too.
   "models": {},
 
   // Names and addresses of your own upstreams, such as "corp": "https://llm.example.com/gateway"; only an option or

@@ -37,7 +37,7 @@ def test_nothing_differs(project: Project) -> None:
     """Under any name of the commit."""
     for name in ("main", "v1", "HEAD", project.git("rev-parse", "HEAD").strip()):
         result = project.verify(base=name)
-        assert (0, "checked 1 approval, 3 snapshots (1: prompt checked, answer not checked): all valid\n") == (
+        assert (0, "checked 1 approval, 3 snapshots (2 prompt and answer, 1 prompt only): all valid\n") == (
             result.code,
             result.out,
         )

@@ -409,3 +409,21 @@ def _read_from(terminal: int) -> bytes:
         return os.read(terminal, 1 << 16)
     except OSError:  # the other side is closed
         return b""
+
+
+@pytest.mark.slow
+def test_a_record_of_several_runs_gives_the_verdict(site: Site, flaky: FlakyServer) -> None:
+    """An answer that is gated and varies is refused; where only the prompt is gated, its variance is reported."""
+    recorded = Site(site.folder, site.python, flaky)
+    options = ("--fresh", "--runs", "2")
+    same = recorded.record("-k", "test_chat_stream", options=options)
+    flaky.salts = ("", "x", "y")
+    varying = recorded.record("-k", "test_chat_stream", options=options)
+    reported = recorded.record("-k", "test_message", options=options)
+
+    assert (0, True) == (same.code, " in 2 runs: " in same.err and ", 0 not deterministic" in same.err), same.err
+    assert 1 == varying.code, varying.err
+    assert "❌ Non-deterministic behavior detected" in varying.err
+    assert "   1/2 runs produced different outputs" in varying.err
+    assert 0 == reported.code, reported.err
+    assert "⚠️ Non-deterministic behavior detected" in reported.err

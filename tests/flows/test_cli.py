@@ -372,7 +372,7 @@ def test_test_in_a_project_without_snapshots_names_the_first_step(tmp_path: Path
     assert [
         ".ai-snapshots: IO nothing to verify: no snapshots yet",
         "    hint: Record and approve first: traceforge record -- COMMAND",
-        "RED: 0 snapshots checked, 1 unchecked",
+        "RED: 0 snapshots; 1 unchecked",
     ] == ran.out.splitlines()
 
 

@@ -1,5 +1,5 @@
 """Suites written as each framework's documentation writes its first call: recorded, approved, green, and red after an
-edit of the prompt.
+edit of the prompt. No parameter and no setting is added for TraceForge.
 
 Each is recorded with the variable of its base URL, because the provider is a server of this machine. It must be green
 with the variable and without it: LangChain, litellm and openai-agents send other fields where it is set.
@@ -21,11 +21,6 @@ from support.model_servers import ModelServer, model_server
 
 SUITES = Path(__file__).parents[1] / "apps" / "first_calls"
 LITELLM = ("litellm_sdk", "instructor_client", "dspy_predict")  # need an environment of their own
-MODELS = ("gpt-*", "claude-*", "gemini-*", "gemma*")
-CONFIG = ", ".join(
-    f'"{name}": {{"gate": "request", "temperature": 1, "max_tokens": 4096, "usage_in_answers": "absent"}}'
-    for name in MODELS
-)
 
 pytestmark = pytest.mark.slow
 
@@ -56,7 +51,6 @@ def site(tmp_path: Path, suite: str) -> Iterator[Site]:
     """The suite as a project of its own, not recorded yet."""
     os.mkdir(tmp_path / ".git")
     shutil.copy(SUITES / f"{suite}.py", tmp_path / f"test_{suite}.py")
-    (tmp_path / "traceforge.config.json").write_text(f'{{"models": {{{CONFIG}}}}}')
     with model_server() as server:
         yield Site(tmp_path, server, installed_python("litellm" if suite in LITELLM else "apps"))
 
@@ -75,6 +69,7 @@ def test_an_unchanged_suite_is_green_and_an_edited_prompt_is_red(site: Site, sui
 
     assert (0, 0) == (recorded.code, approved.code), recorded.out + recorded.err + approved.err
     assert 0 == unchanged.code, unchanged.out + unchanged.err
+    assert " prompt only" in unchanged.err
     assert 0 == without_urls.code, without_urls.out + without_urls.err
     assert (1, True) == (edited.code, "Please: " in edited.err), edited.out + edited.err
     assert served == site.server.served > 0

@@ -59,7 +59,8 @@ def test_an_approved_suite_is_green_and_nothing_reaches_the_provider(site: Site)
 
     assert (0, 0) == (ran.code, served(site)), ran.err
     assert f"GREEN: {CALL_COUNT} calls replayed" == _line(ran.err, "GREEN")
-    assert "prompt checked, answer not checked: 3 calls" in ran.err  # two messages of Claude, one embedding
+    assert ", 3 prompt only" in _line(ran.err, "snapshots:")  # two messages of Claude, one embedding
+    assert "to check answers too, send temperature 0 and a seed" in ran.err
     assert f"{TEST_COUNT} passed" in ran.out
 
 
@@ -237,8 +238,8 @@ def test_fresh_makes_every_call_live_and_equal_answers_are_unchanged(recorded: S
 
 
 @pytest.mark.slow
-def test_two_answers_to_a_request_are_refused_under_the_behaviour_gate(site: Site) -> None:
-    """And approved one by one under the request gate."""
+def test_a_call_that_may_vary_is_refused_by_a_strict_project_only(site: Site) -> None:
+    """Any other project approves it, gated on its prompt."""
     with (site.folder / "four_providers.py").open("a") as file:
         file.write(
             "\n\ndef test_draws() -> None:\n"
@@ -246,35 +247,43 @@ def test_two_answers_to_a_request_are_refused_under_the_behaviour_gate(site: Sit
             "    try:\n        assert chat('Draw.')\n    finally:\n        SETTINGS['temperature'] = 0\n"
         )
 
+    (site.folder / "traceforge.config.json").write_text(json.dumps({**CONFIG, "determinism": "strict"}))
     ran = site.record("-k", "test_draws")
     refused = site.approve()
-    (site.folder / "traceforge.config.json").write_text(
-        json.dumps({"models": {**CONFIG["models"], "gpt-4.1-mini": {"gate": "request"}}})
-    )
+    (site.folder / "traceforge.config.json").write_text(json.dumps(CONFIG))
     second = site.record("-k", "test_draws")
     approved = site.approve()
 
     assert "temperature must be 0" in ran.err
     assert (1, "nothing to approve\n") == (refused.code, refused.out)
     assert "new: 1" in second.err
+    assert "(prompt checked, answer not checked: temperature 0.9, a seed)" in second.err
     assert 0 == approved.code
     assert 0 == site.test("-k", "test_draws").code
 
 
 @pytest.mark.slow
-def test_missing_values_of_a_model_are_proposed_for_the_configuration(site: Site) -> None:
-    """One line a model, and one command that writes the declarations."""
+def test_calls_without_any_parameter_are_approved_and_gated_on_their_prompt(site: Site) -> None:
+    """The record declares the documented defaults, and says what it gates; an edited prompt is red."""
     site.edit('"temperature": 0, "seed": 7, "max_tokens": 60}', '"n": 1}')
 
-    ran = site.record("-k", "test_chat")
-    proposed = site.run("record", "--propose-config")
     recorded = site.record("-k", "test_chat")
+    approved = site.approve()
+    green = site.test("-k", "test_chat")
+    site.edit("Name a river.", "Name a lake.")
+    red = site.test("-k", "test_chat")
 
-    assert "gpt-4.1-mini: refused for" in ran.err
-    assert 0 == proposed.code
-    rule = json.loads((site.folder / "traceforge.config.json").read_text())["models"]["gpt-4.1-mini"]
-    assert {"gate": "request", "temperature": 1, "max_tokens": 32768} == rule
+    assert (0, 0, 0, 1) == (recorded.code, approved.code, green.code, red.code), recorded.err + approved.err
     assert "refused" not in recorded.err
+    requests = [
+        json.loads(path.read_text())["snapshots"][0]["request"]
+        for path in (site.folder / ".ai-snapshots" / "openai").iterdir()
+    ]
+    plain = [request for request in requests if "temperature" in request.get("declared", [])]
+    assert {("request", "no temperature, no seed")} == {
+        (request["gate"], request["gate_reason"]) for request in plain
+    }
+    assert {(1, 32768)} == {(request["temperature"], request["max_tokens"]) for request in plain}
 
 
 @pytest.mark.slow

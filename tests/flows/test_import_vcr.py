@@ -207,14 +207,18 @@ def test_importing_twice_changes_nothing(project: Path) -> None:
 
 
 def test_a_failed_attempt_is_dropped_and_a_refused_call_has_a_reason(project: Path) -> None:
-    """429 and then an answer is one call; a call that cannot be repeated is refused with its fix."""
+    """429 and then an answer is one call; a strict project refuses a call that cannot be repeated, with its fix."""
     busy = interaction("Hi", status={"code": 429}, body={"string": '{"error": {"message": "slow down"}}'})
     loose = interaction("loose")
     loose["request"]["body"] = json.dumps({**json.loads(loose["request"]["body"]), "temperature": 0.7})
     write(project, "test_bot/test_a.json", busy, interaction("Hi"), loose)
 
+    (project / "traceforge.config.json").write_text(json.dumps({**CONFIG, "determinism": "strict"}))
     ran = import_cassettes(project)
+    (project / "traceforge.config.json").write_text(json.dumps(CONFIG))
+    plain = import_cassettes(project)
 
+    assert (0, True, False) == (plain.code, "new: 2\n" in plain.out, "refused" in plain.out)
     assert (0, True, True) == (ran.code, "new: 1\n" in ran.out, "refused: 1\n" in ran.out)
     assert "temperature must be 0" in ran.out
 

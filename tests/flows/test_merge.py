@@ -49,7 +49,7 @@ def test_rebuilding_the_manifest_resolves_a_merge(project: Project, autocrlf: st
     project.commit("merged")
 
     result = traceforge("verify", cwd=project.folder)
-    assert (0, "checked 3 approvals, 6 snapshots (1: prompt checked, answer not checked): all valid\n") == (
+    assert (0, "checked 3 approvals, 6 snapshots (5 prompt and answer, 1 prompt only): all valid\n") == (
         result.code,
         result.out,
     )

@@ -64,7 +64,10 @@ def test_a_whole_tree_is_migrated_and_approved(project: Project) -> None:
     }
     assert before["openai/new.json"] == after["openai/new.json"]
     verified = traceforge("verify", cwd=project.folder)
-    assert (0, "checked 2 approvals, 4 snapshots: all valid\n") == (verified.code, verified.out)
+    assert (0, "checked 2 approvals, 4 snapshots (2 prompt and answer, 2 prompt only): all valid\n") == (
+        verified.code,
+        verified.out,
+    )
     record = json.loads(traceforge("snapshot", "show", "three", "--json", cwd=project.folder).out)
     assert ["source.file", "max_tokens", "response.finish_reason"] == record["record"]["request"]["declared"]
     assert ("migrated from 0.9.0 to 1.0.0", "v1") == (record["approvals"][0]["reason"], record["approvals"][0]["tag"])
@@ -93,7 +96,8 @@ def test_missing_fields_of_every_record_are_named_and_nothing_is_written(project
 def test_a_migration_that_verify_would_refuse_is_not_written(
     project: Project, file: str, records: list[dict[str, Any]], rule: str
 ) -> None:
-    """The policy holds, and ids are unique."""
+    """The policy of a strict project holds, and ids are unique."""
+    (project.folder / "traceforge.config.json").write_text('{"determinism": "strict"}')
     cleaned = [{name: value for name, value in fields.items() if value is not ...} for fields in records]
     write(project, file, *cleaned)
     before = tree(project)

@@ -24,6 +24,8 @@ CHANGES: dict[str, tuple[dict[str, Any], str]] = {
     "redacted parts": ({"match": {"redacted": "count"}}, "match.redacted"),
     "gate of a model": ({"models": {"gpt-4*": {"gate": "request"}}}, 'models["gpt-4*"].gate'),
     "default of a model": ({"models": {"gpt-4*": {"temperature": 0}}}, 'models["gpt-4*"].temperature'),
+    "determinism": ({"determinism": "strict"}, "determinism"),
+    "forced gate": ({"models": {"gpt-4*": {"gate": "behaviour"}}}, 'models["gpt-4*"].gate'),
     "skipped test": ({"test": {"may_skip": ["four_*"]}}, "test.may_skip"),
     "network": ({"test": {"seal_network": "off"}}, "test.seal_network"),
     "stricter network": ({"test": {"seal_network": "require"}}, "test.seal_network"),

@@ -14,6 +14,7 @@ from traceforge.clock import now
 from traceforge.config import load_config
 from traceforge.replay.compared_headers import ALWAYS_STORED
 from traceforge.snapshots.approve.tree_commit import SnapshotChange, commit_changes
+from traceforge.snapshots.formats.determinism_policy import ModelPolicy
 from traceforge.snapshots.formats.raw_response import write_raw_response
 from traceforge.snapshots.formats.snapshot_format import RECORD_FIELDS
 from traceforge.snapshots.tree.approved_calls import load_approved_calls
@@ -137,13 +138,13 @@ def store_as_an_older_version(site: Site) -> None:
     """Rewrite the raw responses without their upstreams, and with the headers that every version has stored."""
     loaded = load_config(str(site.folder))
     changes = []
-    for call in load_approved_calls(loaded.project, loaded.config.models):
+    for call in load_approved_calls(loaded.project, ModelPolicy.from_config(loaded.config)):
         assert call.raw_response is not None
         headers = tuple(pair for pair in call.raw_response.request_headers if pair[0].lower() in ALWAYS_STORED)
         raw = call.raw_response._replace(upstream=None, request_headers=headers, base_urls=None)
         record = {name: call.record[name] for name in RECORD_FIELDS} if call.record is not None else None
         changes.append(SnapshotChange(call.provider, call.id, record, write_raw_response(raw)))
-    commit_changes(loaded.project, loaded.config.models, changes, reason="old", now=now())
+    commit_changes(loaded.project, ModelPolicy.from_config(loaded.config), changes, reason="old", now=now())
 
 
 @pytest.mark.slow

@@ -556,7 +556,7 @@ def _check_declared_fields(product: Product) -> None:
 
 def _check_strict_determinism(product: Product) -> None:
     for name, change in (("warm", {"temperature": 0.7}), ("seedless", {"seed": None})):
-        folder = product.project(f"strict-{name}")
+        folder = product.project(f"strict-{name}", determinism="strict")
         document = copy.deepcopy(SNAPSHOT)
         request = document["snapshots"][0]["request"] | change
         document["snapshots"][0]["request"] = {key: value for key, value in request.items() if value is not None}
@@ -564,6 +564,9 @@ def _check_strict_determinism(product: Product) -> None:
         path.parent.mkdir(parents=True)
         path.write_text(json.dumps(with_hashes(document)))
         assert "SN8" in product.run(folder, "snapshot", "verify", code=1).out
+        (folder / "traceforge.config.json").write_text("{}")
+        product.run(folder, "snapshot", "manifest")
+        assert "(1 prompt only): all valid" in product.run(folder, "snapshot", "verify").out
 
 
 def _check_old_version(product: Product) -> None:
@@ -1099,7 +1102,7 @@ REQUIREMENTS: list[Requirement] = [
     Requirement("000", "Storage Format", "a file for each snapshot, in a folder for each provider", _check_storage),
     Requirement("000", "Manifest File", "it lists every snapshot with its hash (decision 2)", _check_manifest),
     Requirement("000", "Determinism Requirements",
-                "a temperature, or no seed, is refused unless the model is declared (decision 4)",
+                "a temperature, or no seed, is refused by a strict project, else gated on the prompt (decision 4)",
                 _check_strict_determinism),
     Requirement("000", "Backward Compatibility", "no default fills in a missing field",
                 SnapshotCase(_without(SNAPSHOT, (*REQUEST, "temperature")),

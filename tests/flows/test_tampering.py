@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from support.example_counts import scale_examples
 from support.node import CanonicalOracle
 from support.sample_files import write_tree
+from traceforge.snapshots.formats.determinism_policy import ModelPolicy
 from traceforge.snapshots.tree.tree_verification import verify_tree
 
 FILES = scale_examples(200)
@@ -36,13 +37,13 @@ def tree(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Tree]:
     """A valid tree; it must be valid again at the end."""
     root = write_tree(tmp_path_factory.mktemp("tamper") / ".ai-snapshots", FILES)
     valid_tree = Tree(root)
-    assert () == verify_tree(str(root), {}).findings
+    assert () == verify_tree(str(root), ModelPolicy()).findings
     yield valid_tree
-    assert () == verify_tree(str(root), {}).findings
+    assert () == verify_tree(str(root), ModelPolicy()).findings
 
 
 def has_findings(tree: Tree) -> bool:
-    return bool(verify_tree(str(tree.root), {}).findings)
+    return bool(verify_tree(str(tree.root), ModelPolicy()).findings)
 
 
 def is_altered(oracle: CanonicalOracle, before: bytes, after: bytes, *, ordered: bool) -> bool:

@@ -25,6 +25,7 @@ from traceforge.canon import digest_bytes
 from traceforge.config import Config, TestRule
 from traceforge.snapshots.approve.tree_commit import SnapshotChange, commit_changes
 from traceforge.snapshots.formats.approval_format import approval_hash
+from traceforge.snapshots.formats.determinism_policy import ModelPolicy
 from traceforge.snapshots.formats.snapshot_format import write_document
 from traceforge.snapshots.tree.manifest_rebuild import rebuild_manifest
 from traceforge.snapshots.tree.tree_verification import verify_tree
@@ -71,11 +72,13 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         ]
         for number, (changes, sign) in enumerate(steps):
             now = datetime(2026, 1, 10, 9, number, tzinfo=UTC)
-            commit_changes(str(project), {}, changes, reason="as agreed", tag="v1", sign=sign, now=now, config=POLICY)
+            commit_changes(
+                str(project), ModelPolicy(), changes, reason="as agreed", tag="v1", sign=sign, now=now, config=POLICY
+            )
         tree = project / ".ai-snapshots"
-        assert () == verify_tree(str(tree), {}).findings
+        assert () == verify_tree(str(tree), ModelPolicy()).findings
         yield tree
-        assert () == verify_tree(str(tree), {}).findings
+        assert () == verify_tree(str(tree), ModelPolicy()).findings
 
 
 def _files(root: Path) -> list[Path]:
@@ -83,7 +86,7 @@ def _files(root: Path) -> list[Path]:
 
 
 def _has_findings(root: Path) -> bool:
-    return bool(verify_tree(str(root), {}).findings)
+    return bool(verify_tree(str(root), ModelPolicy()).findings)
 
 
 def _different_value(value: Any) -> Any:
@@ -189,7 +192,7 @@ def test_a_record_that_is_changed_with_its_hashes_is_found(forged: Path) -> None
             continue
         rebuild_manifest(str(forged))
         tried += 1
-        assert "AP3" in {finding.rule for finding in verify_tree(str(forged), {}).findings}, variant
+        assert "AP3" in {finding.rule for finding in verify_tree(str(forged), ModelPolicy()).findings}, variant
 
     assert tried > 20
 
@@ -205,7 +208,7 @@ def test_an_answer_that_is_changed_everywhere_is_found(forged: Path) -> None:
     (forged / "openai" / "two.json").write_bytes(write_document([document]))
     rebuild_manifest(str(forged))
 
-    assert {"AP3"} == {finding.rule for finding in verify_tree(str(forged), {}).findings}
+    assert {"AP3"} == {finding.rule for finding in verify_tree(str(forged), ModelPolicy()).findings}
 
 
 def test_a_rewritten_signed_approval_is_found(forged: Path) -> None:
@@ -220,5 +223,7 @@ def test_a_rewritten_signed_approval_is_found(forged: Path) -> None:
             written = path.with_name(f"{time}-{variant['hash'][7:19]}.json")
             path.unlink(missing_ok=True)
             written.write_text(json.dumps(variant))
-            assert {"AP1", "AP4"} & {finding.rule for finding in verify_tree(str(forged), {}).findings}, changed
+            assert {"AP1", "AP4"} & {finding.rule for finding in verify_tree(str(forged), ModelPolicy()).findings}, (
+                changed
+            )
             written.unlink()

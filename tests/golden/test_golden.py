@@ -23,6 +23,7 @@ from traceforge.packs.pack_format import write_member
 from traceforge.packs.pack_signature import load_public_key
 from traceforge.packs.pack_verifier import verify_pack
 from traceforge.snapshots.formats.approval_format import check_approval, read_approval, signed_bytes
+from traceforge.snapshots.formats.determinism_policy import ModelPolicy
 from traceforge.snapshots.formats.raw_response import (
     check_has_no_record,
     draft_raw_response,
@@ -70,6 +71,7 @@ FILES = {
     "snapshot-0.9.0.json": "60a1bd08bb121dda2df35c2dc28f1a34fc438482e041f7fa5c619f1677a5dd20",
     "snapshot-1.0.0-calls.json": "b9115f3dae30dc5a6c25f93046bf07c69b0f45fb1e890c66d11e8ff6a1871b68",
     "snapshot-1.0.0-per-worker.json": "6ccaa76d30799730a7eee1ca390d1dedea9a76ac7671cc9899922e4c4dfc40d5",
+    "snapshot-1.0.0-plain.json": "7121877a1a72af1f5a60022a1fd6957828e11cd13d2cad294f2d4da7727b3ba7",
     "snapshot-1.0.0-scopes.json": "cc2bb475a3dbef813b518d396de16b00798016c414f0db508a255bbc1c2d27c1",
     "snapshot-1.0.0-stream.json": "3c8523b0eba31383a2516238617de02d0a50be0bdb052999b6d27af8499cd8d3",
     "snapshot-1.0.0.json": "6f7fcee825321405769542626fa28ba0551702b55b58c74aa13ffb7ae10d881b",
@@ -150,6 +152,16 @@ def test_snapshot_1_0_0_of_a_stream_is_read_with_its_hash() -> None:
     assert _read("snapshot-1.0.0-stream.json") == write_document([record.body])
 
 
+def test_snapshot_1_0_0_of_a_plain_call_is_read_with_its_gate() -> None:
+    """What was not sent is declared, and the record says that only the prompt is gated, and why."""
+    (record,) = read_document(_read("snapshot-1.0.0-plain.json"))
+
+    assert "sha256:c838bd2efe23e9a5041909025351352f0893f581872fbc84f50ea118d7fcb136" == record.hash
+    request: Any = record.body["request"]
+    assert ("request", "no temperature, no seed") == (request["gate"], request["gate_reason"])
+    assert _read("snapshot-1.0.0-plain.json") == write_document([record.body])
+
+
 def test_snapshot_0_9_0_is_refused_and_can_be_migrated() -> None:
     """With the values that the second record lacks, it becomes this document, byte for byte."""
     old = parse_json(_read("snapshot-0.9.0.json"))
@@ -201,14 +213,14 @@ def test_raw_response_1_0_0_without_a_record_is_read_with_its_source() -> None:
 
     assert answer.source is not None
     assert [{"scope": "tests/test_agents.py::test_retry[漢字]", "turn": 1}, {"scope": ""}] == answer.source["scopes"]
-    assert (429, []) == (answer.status, check_has_no_record(answer, {}))
+    assert (429, []) == (answer.status, check_has_no_record(answer, ModelPolicy()))
     assert _read("wire-answer-1.0.0-alone.json") == write_raw_response(answer)
 
 
 def test_raw_response_1_0_0_is_read_with_its_chunks() -> None:
     """One chunk ends inside a character; its record can be drafted, and written again it is the same file."""
     answer = read_raw_response(_read("wire-answer-1.0.0.json"))
-    draft = draft_raw_response(answer, {})
+    draft = draft_raw_response(answer, ModelPolicy())
 
     assert 4 == len(answer.chunks)
     assert answer.chunks[1].data.endswith(b"H\xc3")

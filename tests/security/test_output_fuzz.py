@@ -30,7 +30,7 @@ from traceforge.findings import Finding
 from traceforge.report.ci_report import CaseOutcome, CaseResult
 from traceforge.report.context_text import field_lines
 from traceforge.report.diff_text import text_diff
-from traceforge.report.gate_text import change_json, change_lines, diff_lines, gate_finding_lines, refused_model_lines
+from traceforge.report.gate_text import change_json, change_lines, diff_lines, gate_finding_lines
 from traceforge.report.git_textconv import to_readable_text
 from traceforge.report.github_report import annotation_lines, summary_markdown
 from traceforge.report.junit_report import junit_bytes
@@ -140,9 +140,8 @@ def test_pending_changes_are_harmless(before: str, after: str, name: str) -> Non
 
     for change in (*first, *second):
         assert_harmless("\n".join(change_lines([change])))
-        assert_harmless("\n".join(refused_model_lines([change])))
         for old in (None, approved[0] if approved else None):
-            assert_harmless("\n".join(diff_lines(change, old, KEYS, {}, colour=False, full=True)))
+            assert_harmless("\n".join(diff_lines(change, old, KEYS, colour=False, full=True)))
         assert_json_is_harmless(change_json(change))
     assert_harmless(text_diff(before, after))
 

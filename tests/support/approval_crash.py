@@ -22,6 +22,7 @@ from typing import Any
 from support.approval_project import record_change
 from support.sample_files import raw_error_response
 from traceforge.snapshots.approve.tree_commit import SnapshotChange, commit_changes
+from traceforge.snapshots.formats.determinism_policy import ModelPolicy
 from traceforge.snapshots.tree.tree_transaction import finish_interrupted_approval
 from traceforge.snapshots.tree.tree_verification import verify_tree
 
@@ -100,7 +101,7 @@ def read_tree(project: Path) -> dict[str, bytes]:
 def approve(project: Path, number: int) -> None:
     """Approve the changes of one step, at the same time in every run."""
     now = datetime(2026, 1, 10, 9, number, tzinfo=UTC)
-    commit_changes(str(project), {}, STEPS[number], reason="as agreed", now=now)
+    commit_changes(str(project), ModelPolicy(), STEPS[number], reason="as agreed", now=now)
 
 
 def kill_at_step(at: int, act: Callable[[], object]) -> bool:
@@ -165,7 +166,7 @@ class Run:
         self.counts["new" if tree == new else "old"] += 1
         if tree not in (old, new):
             self.problems.append(f"{where}: neither old nor new, differs in {sorted(set(tree) ^ set(new))}")
-        if tree and verify_tree(str(self._victim / ".ai-snapshots"), {}).findings:
+        if tree and verify_tree(str(self._victim / ".ai-snapshots"), ModelPolicy()).findings:
             self.problems.append(f"{where}: verify is not green")
         if journal.exists():
             self.problems.append(f"{where}: the journal is still there")

@@ -10,6 +10,7 @@ from support.command import CommandResult, traceforge
 from support.sample_files import raw_response_of, snapshot_body
 from traceforge.config import Config, load_config
 from traceforge.snapshots.approve.tree_commit import SnapshotChange, commit_changes
+from traceforge.snapshots.formats.determinism_policy import ModelPolicy
 
 
 def record_change(name: str, content: str = "It is.", provider: str = "openai") -> SnapshotChange:
@@ -52,7 +53,9 @@ class Project:
 
     def _commit(self, changes: tuple[SnapshotChange, ...], config: Config | None) -> Path:
         self._now += timedelta(minutes=1)
-        approved = commit_changes(str(self.folder), {}, changes, reason="as agreed", now=self._now, config=config)
+        approved = commit_changes(
+            str(self.folder), ModelPolicy(), changes, reason="as agreed", now=self._now, config=config
+        )
         return self.root / approved.approval.file
 
     def verify(self, *options: str, base: str = "main") -> CommandResult:

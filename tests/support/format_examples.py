@@ -120,6 +120,8 @@ _FULL_RECORD: dict[str, Any] = {
         "tools": [{"type": "function", "function": {"name": "look", "parameters": {"10": 1, "9": 2}}}],
         "stream": True,
         "declared": ["temperature"],
+        "gate": "request",
+        "gate_reason": "no temperature, a seed",
         "provider_own": {"any": [1, None, True]},
     },
     "response": {

@@ -25,7 +25,7 @@ JUNK: tuple[Any, ...] = (
 NEW_KEYS = (
     SECRET, "", "0", "__proto__", "name", "content", "tool_calls", "messages", "prompt", "seed", "wire", "hash",
     "session_id", "step_index", "usage", "choices", "text", "bundle", "model_io_hash", "stats", "latency_ms", "error",
-    "parent_trace_id", "state_snapshot", "stop", "stream", "declared", "tools",
+    "parent_trace_id", "state_snapshot", "stop", "stream", "declared", "gate", "tools",
 )  # fmt: skip
 
 

@@ -12,6 +12,7 @@ from traceforge.canon import Digest
 from traceforge.config import ModelRule
 from traceforge.exchange import Caller, Exchange
 from traceforge.replay.request_key import RequestKeyer
+from traceforge.snapshots.formats.determinism_policy import ModelPolicy
 from traceforge.snapshots.record.candidates import Candidate, find_candidates
 from traceforge.snapshots.record.pending_changes import PendingChange
 from traceforge.snapshots.record.proposal import Proposal, propose_changes
@@ -43,6 +44,7 @@ def make_call(
 def candidates_from(
     *calls: Exchange,
     models: Models = NO_MODELS,
+    is_strict: bool = False,
     match_key: bytes | None = None,
     keys: RequestKeyer = KEYS,
     workers: Mapping[str, str] | None = None,
@@ -51,7 +53,7 @@ def candidates_from(
     composer = TraceComposer(REDACTOR, match_key) if match_key else COMPOSER
     composed = [composer.compose(exchange) for exchange in calls]
     traces = [(parse_object(trace.trace), trace.chunks) for trace in composed]
-    return find_candidates(traces, keys, models, workers=workers)
+    return find_candidates(traces, keys, ModelPolicy(models, is_strict), workers=workers)
 
 
 def propose(
@@ -59,11 +61,12 @@ def propose(
     approved: Sequence[ApprovedCall] = (),
     used: Mapping[tuple[str, str], int] | None = None,
     models: Models = NO_MODELS,
+    is_strict: bool = False,
     folder: str = "/nowhere",
     match_key: bytes | None = None,
 ) -> Proposal:
     """The changes that a run of these calls proposes, in a folder of tests."""
-    candidates = candidates_from(*calls, models=models, match_key=match_key)
+    candidates = candidates_from(*calls, models=models, is_strict=is_strict, match_key=match_key)
     return propose_changes(
         candidates, approved, KEYS, used or {}, RunScopes({exchange.caller.scope for exchange in calls}, [folder])
     )

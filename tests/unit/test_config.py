@@ -210,7 +210,7 @@ def test_every_effective_setting_has_its_value_and_origin(tmp_path: Path) -> Non
 
     assert {"value": 30, "from": "default"} == settings["max_trace_retention"]
     match: dict[str, list[str]] = {"ignore_paths": [], "ignore_patterns": []}
-    rule = {"gate": "behaviour", "temperature": 0, "usage_in_answers": "required", "calls": "exact", "match": match}
+    rule = {"temperature": 0, "usage_in_answers": "required", "calls": "exact", "match": match}
     assert {"value": {"gpt-*": rule}, "from": CONFIG_FILE} == settings["models"]
     assert list(Config.__struct_fields__) == list(settings)
 

@@ -20,11 +20,12 @@ from traceforge.audit.file_check import AuditTask, check_file
 from traceforge.audit.file_kinds import FileKind, find_kind
 from traceforge.audit.parallel_map import map_in_parallel
 from traceforge.canon import JSON, parse_json
-from traceforge.config import SNAPSHOTS_DIR, LoadedConfig, ModelRule
+from traceforge.config import SNAPSHOTS_DIR, LoadedConfig
 from traceforge.errors import CannotRead, InvalidFile, NotJSON
 from traceforge.files import list_folder, read_file
 from traceforge.findings import IO, ExitCode, Finding, exit_code
 from traceforge.snapshots.formats.approved_policy import check_policy_approved
+from traceforge.snapshots.formats.determinism_policy import ModelPolicy
 from traceforge.snapshots.tree.base_commit import check_against_base
 from traceforge.snapshots.tree.tree_verification import TreeReport, verify_tree
 from traceforge.terminal import ProgressReporter, no_progress
@@ -91,7 +92,7 @@ class Auditor:
 
     def __init__(
         self,
-        models: Mapping[str, ModelRule],
+        policy: ModelPolicy,
         traces_dir: str,
         progress: ProgressReporter = no_progress,
         base: BaseCommit | None = None,
@@ -101,7 +102,7 @@ class Auditor:
     ) -> None:
         """`loaded` is the project whose settings must be the approved ones."""
         self._require_signed = require_signed
-        self._models = models
+        self._policy = policy
         self._loaded = loaded
         self._base = base
         self._traces_dir = os.path.realpath(traces_dir)
@@ -143,7 +144,7 @@ class Auditor:
             self._report.findings.append(exc.finding(folder))
             return
         if os.path.basename(os.path.abspath(folder)) == SNAPSHOTS_DIR or _holds_snapshots(folder):
-            tree = verify_snapshots(folder, self._models, self._progress, require_signed=self._require_signed)
+            tree = verify_snapshots(folder, self._policy, self._progress, require_signed=self._require_signed)
             self._report.add_tree(tree, folder)
             if self._loaded is not None and is_tree_of(self._loaded.project, folder):
                 self._report.findings += check_policy_approved(self._loaded, tree.settings)
@@ -204,7 +205,7 @@ class Auditor:
 
 def verify_snapshots(
     folder: str,
-    models: Mapping[str, ModelRule],
+    policy: ModelPolicy,
     progress: ProgressReporter = no_progress,
     *,
     require_signed: bool = False,
@@ -216,7 +217,7 @@ def verify_snapshots(
     try:
         report = verify_tree(
             folder,
-            models,
+            policy,
             lambda check, tasks: map_in_parallel(check, tasks, progress),
             require_signed=require_signed,
         )

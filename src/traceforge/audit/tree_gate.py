@@ -14,6 +14,7 @@ from traceforge.config import LoadedConfig, current_folder
 from traceforge.errors import CannotRead, InvalidFile, NotJSON
 from traceforge.findings import ExitCode, Finding, exit_code
 from traceforge.snapshots.formats.approved_policy import check_policy_approved
+from traceforge.snapshots.formats.determinism_policy import ModelPolicy
 from traceforge.snapshots.formats.tree_layout import StoredSnapshot, find_root_problem
 from traceforge.snapshots.gate.gate_findings import GateFinding
 from traceforge.snapshots.record.pending_changes import ChangeKind, PendingChange, load_pending
@@ -37,7 +38,7 @@ class TreeGateReport(NamedTuple):
 
     audit: AuditReport
     findings: Sequence[GateFinding]
-    records: int = 0
+    snapshots: int = 0
     request_gated: int = 0
     base_line: str = ""  # which commit the snapshots were compared with
 
@@ -53,24 +54,24 @@ def check_tree_and_pending(
     """Check the snapshot tree at `root`, what differs from the commit `base`, and that no change is pending."""
     audit = AuditReport()
     findings = list[GateFinding]()
-    records, request_gated = 0, 0
+    snapshots, request_gated = 0, 0
     stored: Mapping[str, StoredSnapshot] = {}
     problem = find_root_problem(root) if os.path.lexists(root) else None
     if problem is not None:
         findings.append(GateFinding(problem, 0))
     elif os.path.lexists(root):
-        tree = verify_snapshots(root, loaded.config.models, progress)
+        tree = verify_snapshots(root, ModelPolicy.from_config(loaded.config), progress)
         audit.add_tree(tree, root)
-        records, request_gated, stored = tree.records, tree.request_gated, tree.stored
+        snapshots, request_gated, stored = tree.records + tree.raw_only, tree.request_gated, tree.stored
         tree_findings = [*tree.findings, *check_policy_approved(loaded, tree.settings)]
         findings += [GateFinding(finding, 0) for finding in tree_findings]
     compared = _compare_with_base(loaded, stored, base)
     findings += [GateFinding(finding, 0) for finding in compared.name_files(root)]
     findings += [GateFinding(finding, 0) for finding in check_declarations(loaded)]
     findings += find_pending_changes(load_pending(loaded.project))
-    if not findings and not records:
+    if not findings and not snapshots:
         findings.append(GateFinding(nothing_approved(root), 0))
-    return TreeGateReport(audit, findings, records, request_gated, compared.line)
+    return TreeGateReport(audit, findings, snapshots, request_gated, compared.line)
 
 
 def _compare_with_base(loaded: LoadedConfig, stored: Mapping[str, StoredSnapshot], base: str | None) -> BaseCheck:

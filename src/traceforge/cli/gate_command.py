@@ -80,7 +80,15 @@ def _check_without_command(loaded: LoadedConfig, base: str | None, as_json: bool
     if as_json:
         compared: dict[str, JSON] = {"base": report.base_line} if report.base_line else {}
         findings = findings_json(report.findings)
-        print_json({"exit_code": code, "snapshots": report.records, **compared, "findings": findings})
+        print_json(
+            {
+                "exit_code": code,
+                "snapshots": report.snapshots,
+                "request_gated": report.request_gated,
+                **compared,
+                "findings": findings,
+            }
+        )
     else:
         base_lines = [one_line(report.base_line)] if report.base_line else []
         print_text("\n".join([*base_lines, *gate_finding_lines(report.findings), summary]))

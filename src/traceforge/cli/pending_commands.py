@@ -25,6 +25,7 @@ from traceforge.snapshots.approve.pending_approval import select_pending
 from traceforge.snapshots.approve.tree_approval import approve_tree
 from traceforge.snapshots.approve.tree_commit import CommitResult
 from traceforge.snapshots.formats.approved_policy import ApprovedSettings, SettingChange, find_policy_changes
+from traceforge.snapshots.formats.determinism_policy import ModelPolicy
 from traceforge.snapshots.record.pending_changes import (
     PENDING_FOLDER,
     ChangeKind,
@@ -60,8 +61,9 @@ def _load_state(*, with_new_policy: bool = False) -> _PendingState:
     """`with_new_policy`: where no policy was ever approved, every setting differs from it."""
     loaded = load_project()
     root = os.path.join(loaded.project, SNAPSHOTS_DIR)
-    tree = verify_tree(root, loaded.config.models) if os.path.isdir(root) else TreeReport(0, 0, ())
-    approved = [] if tree.findings else load_approved_calls(loaded.project, loaded.config.models)
+    policy = ModelPolicy.from_config(loaded.config)
+    tree = verify_tree(root, policy) if os.path.isdir(root) else TreeReport(0, 0, ())
+    approved = [] if tree.findings else load_approved_calls(loaded.project, policy)
     settings = _find_settings(loaded, tree.settings, with_new_policy=with_new_policy)
     calls = {call.id: call for call in approved}
     return _PendingState(loaded, load_pending(loaded.project), calls, len(tree.findings), settings)
@@ -118,10 +120,9 @@ def _print_diffs(
     loaded: LoadedConfig, changes: Sequence[PendingChange], approved: dict[str, ApprovedCall], *, full: bool
 ) -> None:
     colour = sys.stdout.isatty() and "NO_COLOR" not in os.environ
-    keys, models = make_request_keyer(loaded), loaded.config.models
+    keys = make_request_keyer(loaded)
     texts = [
-        "\n".join(diff_lines(change, approved.get(change.id), keys, models, colour=colour, full=full))
-        for change in changes
+        "\n".join(diff_lines(change, approved.get(change.id), keys, colour=colour, full=full)) for change in changes
     ]
     if texts:
         print_text("\n\n".join(texts), colour=colour)

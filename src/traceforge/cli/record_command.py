@@ -15,9 +15,10 @@ from traceforge.findings import ExitCode, exit_code
 from traceforge.match_key import requires_comparison
 from traceforge.report.gate_text import record_json, record_lines
 from traceforge.report.text_format import finding_lines
-from traceforge.snapshots.record.model_declarations import declare_models
 from traceforge.snapshots.record.record_run import run_record
 from traceforge.terminal import one_line, print_json_bytes, print_text
+
+RUNS_MAX = 1000
 
 
 @click.command(context_settings={"allow_interspersed_args": False})
@@ -26,11 +27,16 @@ from traceforge.terminal import one_line, print_json_bytes, print_text
     "--replace-old", is_flag=True, help="Record the calls of snapshots of an older version again, to replace them."
 )
 @click.option(
-    "--propose-config", is_flag=True, help="Write the settings that refused models need into the configuration."
+    "--runs",
+    type=click.IntRange(1, RUNS_MAX),
+    default=1,
+    show_default=True,
+    metavar="N",
+    help="Run COMMAND N times and compare the answers of its live calls with each other.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print the summary as one line of JSON on stderr.")
 @click.argument("command", nargs=-1, type=click.UNPROCESSED, metavar="[-- COMMAND...]")
-def record(command: tuple[str, ...], fresh: bool, replace_old: bool, propose_config: bool, as_json: bool) -> None:
+def record(command: tuple[str, ...], fresh: bool, replace_old: bool, runs: int, as_json: bool) -> None:
     """Run COMMAND and save new or changed model calls for review.
 
     Approved calls are answered from snapshots; only new or changed requests go to their provider. The exit code is
@@ -38,45 +44,53 @@ def record(command: tuple[str, ...], fresh: bool, replace_old: bool, propose_con
     compared. Then list the pending
     changes with `traceforge status`, read them with `traceforge diff` and approve them with `traceforge approve`.
 
-    A call is refused if it cannot be approved as it is, for example because its answer may differ each time;
+    A call with temperature 0 and a seed is checked on prompt and answer, any other call on its prompt; its answer is
+    replayed. A call is refused if it cannot be approved as it is, for example because its answer was cut off;
     `traceforge status` says why.
+
+    With --runs, COMMAND is run N times. The calls of the first run are saved, and the answers of the others are
+    compared with theirs. An answer that is checked and varies is refused, with exit code 1; where only the prompt is
+    checked, its variance is reported. Add --fresh to measure approved calls too.
 
     With --replace-old, snapshots of an older version of the format answer nothing: their calls are recorded again
     under their ids. `traceforge approve` removes an old file when each of its calls is replaced. What COMMAND did not
     ask for stays as it is, and is listed.
-
-    Without a COMMAND, --propose-config works on the calls that were refused before.
     """
     refuse_in_ci("record")
     loaded = load_config(current_folder())
-    if not command and not propose_config:
+    if not command:
         raise click.UsageError("Name the command to run: traceforge record -- COMMAND.")
-    code = 0
-    if command:
-        if not as_json:
-            print_upstreams(loaded)
-        record_run = run_record(
-            loaded, command, fresh=fresh, replace_old=replace_old, notify=_print_note, progress=show_progress
-        )
-        if record_run.run is None:
-            findings = record_run.snapshots.tree_report.findings
-            print_text(finding_lines(findings), err=True)
-            print_text("the snapshot tree is invalid, so nothing was run", err=True)
-            raise click.exceptions.Exit(int(exit_code(findings)))
-        if as_json:
-            print_json_bytes(exact_ecmascript_bytes(record_json(record_run)), err=True)
-        else:
-            print_text("\n".join(f"traceforge: {line}" for line in record_lines(record_run)), err=True)
-        nothing = not record_run.live and not record_run.snapshots.player.played_count
-        uncompared = record_run.snapshots.player.uncompared_call_count and requires_comparison(
-            loaded.config.match.redacted, os.environ
-        )
-        code = record_run.run.exit_code or (
-            ExitCode.UNCHECKED if nothing or record_run.unread or record_run.lost or uncompared else 0
-        )
-    if propose_config:
-        for line in declare_models(loaded):
-            _print_note(line)
+    if not as_json:
+        print_upstreams(loaded)
+    record_run = run_record(
+        loaded,
+        command,
+        fresh=fresh,
+        replace_old=replace_old,
+        runs=runs,
+        notify=_print_note,
+        progress=show_progress,
+    )
+    if record_run.run is None:
+        findings = record_run.snapshots.tree_report.findings
+        print_text(finding_lines(findings), err=True)
+        print_text("the snapshot tree is invalid, so nothing was run", err=True)
+        raise click.exceptions.Exit(int(exit_code(findings)))
+    if as_json:
+        print_json_bytes(exact_ecmascript_bytes(record_json(record_run)), err=True)
+    else:
+        print_text("\n".join(f"traceforge: {line}" for line in record_lines(record_run)), err=True)
+    nothing = not record_run.live and not record_run.snapshots.player.played_count
+    uncompared = record_run.snapshots.player.uncompared_call_count and requires_comparison(
+        loaded.config.match.redacted, os.environ
+    )
+    code = record_run.run.exit_code or (
+        ExitCode.FINDINGS
+        if any(variance.is_failure for variance in record_run.variances)
+        else ExitCode.UNCHECKED
+        if nothing or record_run.unread or record_run.lost or record_run.failed_repeats or uncompared
+        else 0
+    )
     raise click.exceptions.Exit(int(code))
 
 

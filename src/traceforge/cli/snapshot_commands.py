@@ -25,6 +25,7 @@ from traceforge.report.snapshot_text import snapshot_list_text, snapshot_text
 from traceforge.report.text_format import count, finding_lines, hint_line
 from traceforge.snapshots.approve.tree_commit import SnapshotChange, commit_changes
 from traceforge.snapshots.formats.approved_policy import check_policy_approved
+from traceforge.snapshots.formats.determinism_policy import ModelPolicy
 from traceforge.snapshots.formats.raw_response import write_raw_response
 from traceforge.snapshots.formats.snapshot_format import is_snapshot_id
 from traceforge.snapshots.formats.snapshot_manifest import MANIFEST_NAME
@@ -54,7 +55,7 @@ def verify(folder: str | None, as_json: bool, junit: str, sarif: str) -> None:
     root = folder or snapshots_root(loaded)
     report = AuditReport()
     if folder or os.path.lexists(root):
-        tree = verify_snapshots(root, loaded.config.models, show_progress)
+        tree = verify_snapshots(root, ModelPolicy.from_config(loaded.config), show_progress)
         report.add_tree(tree, root)
         if is_tree_of(loaded.project, root):
             report.findings += check_policy_approved(loaded, tree.settings)
@@ -94,9 +95,9 @@ def list_snapshots(as_json: bool) -> None:
     loaded = load_project()
     snapshots = load_tree(snapshots_root(loaded))
     if as_json:
-        print_json([snapshot_json(snapshot, loaded.config.models) for snapshot in snapshots])
+        print_json([snapshot_json(snapshot, ModelPolicy.from_config(loaded.config)) for snapshot in snapshots])
     elif snapshots:
-        print_text(snapshot_list_text(snapshots, loaded.config.models))
+        print_text(snapshot_list_text(snapshots, ModelPolicy.from_config(loaded.config)))
     else:
         print_text("no snapshots yet: record and approve calls with `traceforge record -- COMMAND`", err=True)
 
@@ -110,9 +111,9 @@ def show(snapshot_id: str, full: bool, as_json: bool) -> None:
     loaded = load_project()
     snapshot = load_snapshot(snapshots_root(loaded), snapshot_id)
     if as_json:
-        print_json(snapshot_full_json(snapshot, loaded.config.models))
+        print_json(snapshot_full_json(snapshot, ModelPolicy.from_config(loaded.config)))
     else:
-        print_text(snapshot_text(snapshot, loaded.config.models, full=full))
+        print_text(snapshot_text(snapshot, ModelPolicy.from_config(loaded.config), full=full))
 
 
 @snapshot.command()
@@ -145,7 +146,7 @@ def remove(snapshot_ids: tuple[str, ...], reason: str, tag: str, sign: bool) -> 
     with exit_on_refusal(snapshots_root(loaded)):
         approval = commit_changes(
             loaded.project,
-            loaded.config.models,
+            ModelPolicy.from_config(loaded.config),
             changes,
             reason=reason,
             tag=tag,
@@ -200,7 +201,7 @@ def migrate(old: str, new: str, values: tuple[str, ...], reason: str, tag: str, 
             raise InvalidFile(tuple(sorted(findings)))
         approval = commit_changes(
             loaded.project,
-            loaded.config.models,
+            ModelPolicy.from_config(loaded.config),
             [SnapshotChange(provider, str(body["id"]), body, None) for provider, body in read.records],
             reason=reason or f"migrated from {old} to {new}",
             tag=tag,
@@ -219,13 +220,13 @@ def _migrate_raw_responses(reason: str, tag: str, sign: bool) -> None:
     loaded = load_project()
     root = snapshots_root(loaded)
     with exit_on_refusal(root):
-        migrated = migrate_raw_responses(load_approved_calls(loaded.project, loaded.config.models))
+        migrated = migrate_raw_responses(load_approved_calls(loaded.project, ModelPolicy.from_config(loaded.config)))
         if not migrated:
             print_text("nothing to migrate: no raw response is of an older version")
             return
         approval = commit_changes(
             loaded.project,
-            loaded.config.models,
+            ModelPolicy.from_config(loaded.config),
             [
                 SnapshotChange(call.provider, call.id, call.record, write_raw_response(call.raw_response))
                 for call in migrated

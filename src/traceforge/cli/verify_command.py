@@ -12,6 +12,7 @@ from traceforge.cli.output import json_option
 from traceforge.cli.progress import show_progress
 from traceforge.cli.project import load_project
 from traceforge.config import SNAPSHOTS_DIR, LoadedConfig, current_folder
+from traceforge.snapshots.formats.determinism_policy import ModelPolicy
 from traceforge.snapshots.tree.declaration_effects import check_declarations
 
 
@@ -38,7 +39,8 @@ def verify(
     loaded = load_project()
     traces_dir = os.path.join(loaded.project, loaded.config.traces_dir)
     against = BaseCommit(loaded.project, base, current_folder()) if not paths else None
-    auditor = Auditor(loaded.config.models, traces_dir, show_progress, against, loaded, require_signed=require_signed)
+    policy = ModelPolicy.from_config(loaded.config)
+    auditor = Auditor(policy, traces_dir, show_progress, against, loaded, require_signed=require_signed)
     report = auditor.verify(paths or project_paths(loaded), named=bool(paths))
     if not paths:
         report.findings = sorted([*report.findings, *check_declarations(loaded)])

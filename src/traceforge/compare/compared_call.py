@@ -3,9 +3,9 @@
 In: the body of a trace, or a snapshot record. Out: a `ComparedCall`, the same for both. Never: checks a format (its
 reader did), changes the request, or keeps what differs in every run: ids, times, token counts, log probabilities.
 
-The request is kept with every field. An answer is a list of choices, usually one; the single answer of a snapshot is
-a choice, too. `content` may be a text, null or a list of parts: its text is that of its text parts, and null is the
-empty text.
+The request is kept with every field that was sent. An answer is a list of choices, usually one; the single answer of
+a snapshot is a choice, too. `content` may be a text, null or a list of parts: its text is that of its text parts, and
+null is the empty text.
 """
 
 from __future__ import annotations
@@ -21,6 +21,8 @@ from traceforge.errors import NotJSON
 RUN_FIELDS = frozenset(
     {"id", "object", "created", "created_at", "completed_at", "usage", "model", "system_fingerprint", "service_tier"}
 )
+# What a snapshot record says about its request, and the model was not sent.
+RECORD_FIELDS = frozenset({"declared", "gate", "gate_reason"})
 NOISE_FIELDS = frozenset({"index", "logprobs", "padding", "obfuscation"})
 
 _TEXT_PARTS = frozenset({"text", "output_text"})
@@ -73,11 +75,13 @@ class ComparedCall(Struct, frozen=True):
 
     @classmethod
     def from_snapshot(cls, record: JSONObject) -> Self:
-        """Take the call out of a valid snapshot record (`Snapshot.body`)."""
-        response = cast("JSONObject", record["response"])
+        """Take the call out of a valid snapshot record (`Snapshot.body`), with the fields that were really sent."""
+        request, response = cast("JSONObject", record["request"]), cast("JSONObject", record["response"])
+        declared = cast("list[JSON]", request.get("declared", []))
+        sent = {name: value for name, value in request.items() if name not in declared and name not in RECORD_FIELDS}
         message: JSONObject = {key: response[key] for key in ("content", "tool_calls") if key in response}
         choice = _choice({"message": message, "finish_reason": response.get("finish_reason")})
-        return cls(cast("JSONObject", record["request"]), ComparedAnswer((choice,)))
+        return cls(sent, ComparedAnswer((choice,)))
 
 
 def _answer(response: JSONObject) -> ComparedAnswer:

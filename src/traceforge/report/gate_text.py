@@ -7,7 +7,6 @@ value.
 from __future__ import annotations
 
 import shlex
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, cast
 
@@ -15,19 +14,19 @@ from traceforge.canon import JSON, JSONObject
 from traceforge.compare.classification import value_text
 from traceforge.compare.compared_call import ComparedCall
 from traceforge.compare.comparison import compare
-from traceforge.config import MATCH_KEY_FILE, ModelRule
+from traceforge.config import MATCH_KEY_FILE
 from traceforge.replay.fingerprints import find_differing_path
 from traceforge.report.diff_text import comparison_text
 from traceforge.report.observation_text import observation_lines, uncompared_line
 from traceforge.report.request_head_text import head_change_lines, unknown_parts_text
 from traceforge.report.run_text import survivor_lines
-from traceforge.report.text_format import PROMPT_ONLY, count, hint_line, split_node_id
+from traceforge.report.text_format import ANSWER_HINT, PROMPT_ONLY, count, gate_counts, hint_line, split_node_id
 from traceforge.snapshots.formats.approved_policy import APPROVE_COMMAND, SettingChange, find_policy_changes
+from traceforge.snapshots.formats.determinism_policy import REQUEST_GATE
 from traceforge.snapshots.formats.snapshot_format import NO_OWN_ID
 from traceforge.snapshots.gate.gate_findings import REFUSED_RULE, GateFinding, findings_json
 from traceforge.snapshots.record.pending_changes import ChangeKind, PendingChange
 from traceforge.snapshots.tree.approved_calls import (
-    REQUEST_GATE,
     ApprovedCall,
     key_stored_request,
     take_compared_parts,
@@ -89,7 +88,9 @@ def _test_names(change: PendingChange) -> str:
 
 
 def _gate_note(change: PendingChange) -> str:
-    return f"  ({PROMPT_ONLY})" if change.gate == REQUEST_GATE else ""
+    if change.gate != REQUEST_GATE:
+        return ""
+    return f"  ({PROMPT_ONLY}{f': {one_line(change.gate_reason)}' if change.gate_reason else ''})"
 
 
 def change_json(change: PendingChange) -> JSONObject:
@@ -99,6 +100,7 @@ def change_json(change: PendingChange) -> JSONObject:
         "kind": change.kind.value,
         "provider": change.provider,
         "gate": change.gate,
+        "gate_reason": change.gate_reason or None,
         "source": change.source,
         "trace": change.trace,
         "redacted": change.redacted_count,
@@ -110,7 +112,6 @@ def diff_lines(
     change: PendingChange,
     before: ApprovedCall | None,
     keys: RequestKeyer,
-    models: Mapping[str, ModelRule],
     *,
     colour: bool,
     full: bool,
@@ -123,7 +124,7 @@ def diff_lines(
         yield from _count_lines(before, change)
     else:
         scope = next((turn.scope for turn in change.turns), "")
-        approved, proposed = (take_compared_parts(call, keys, models, scope) for call in (before, change))
+        approved, proposed = (take_compared_parts(call, keys, scope) for call in (before, change))
         comparison = compare(approved, proposed)
         redacted_path = _find_differing_redaction(before, change, keys, scope)
         if comparison.has_changed:
@@ -215,12 +216,33 @@ def record_lines(record_run: RecordRun) -> Iterator[str]:
         yield f"lost: {lost_calls} whose process ended in the middle of it, or that could not be stored"
     if record_run.run is not None:
         yield from survivor_lines(record_run.run)
-    yield from refused_model_lines(record_run.changes)
+    yield from _variance_lines(record_run)
     yield from _old_snapshot_lines(record_run)
     yield from pattern_proposal_lines(record_run.proposals)
+    if any(change.record is not None and change.gate == REQUEST_GATE for change in record_run.changes):
+        yield ANSWER_HINT
     if any(change.kind is not ChangeKind.REFUSED for change in record_run.changes):
         yield 'next: traceforge diff, then traceforge approve --all --reason "…"'
     yield from policy_lines(record_run.snapshots)
+
+
+def _variance_lines(record_run: RecordRun) -> Iterator[str]:
+    """The verdict of several runs: which live calls vary."""
+    variances = record_run.variances
+    for variance in variances:
+        if variance.varies:
+            yield f"{'❌' if variance.is_failure else '⚠️'} Non-deterministic behavior detected"
+            yield f"   {variance.different}/{variance.runs} runs produced different outputs"
+            yield "   → CI fails" if variance.is_failure else f"   → {PROMPT_ONLY}: reported, not a failure"
+            yield f"   {one_line(variance.location)}"
+    if variances:
+        varying = sum(variance.varies for variance in variances)
+        single = sum(variance.runs == 1 for variance in variances)
+        parts = [f"{len(variances) - varying - single} the same", f"{varying} not deterministic"]
+        parts += [f"{single} made in the first run only"] if single else []
+        yield f"{count(len(variances), 'request')} in {record_run.run_count} runs: {', '.join(parts)}"
+    if record_run.failed_repeats:
+        yield f"{count(record_run.failed_repeats, 'further run')} of the command failed: some answers may be missing"
 
 
 def _old_snapshot_lines(record_run: RecordRun) -> Iterator[str]:
@@ -275,27 +297,11 @@ def record_json(record_run: RecordRun) -> JSONObject:
         "unchanged": record_run.unchanged,
         "unread": record_run.unread,
         "lost": record_run.lost,
+        **({"variance": [variance.to_json() for variance in record_run.variances]} if record_run.variances else {}),
         "pending": [change_json(change) for change in record_run.changes],
         **({"remaining": [old.id for old in record_run.remaining_old]} if record_run.old_snapshots else {}),
         **({"proposed": [proposal.to_json() for proposal in record_run.proposals]} if record_run.proposals else {}),
     }
-
-
-def refused_model_lines(changes: Iterable[PendingChange]) -> Iterator[str]:
-    """One line per model whose calls were refused for fields that the configuration can declare."""
-    missing: dict[str, Counter[str]] = {}
-    for change in changes:
-        if change.kind is ChangeKind.REFUSED and change.record is not None:
-            model = str(cast("JSONObject", change.record["request"]).get("model"))
-            # A field has a group, such as `request.temperature`; other reasons are not about the model.
-            fields = [reason.field.partition(".")[2] for reason in change.reasons if "." in reason.field]
-            missing.setdefault(model, Counter()).update(fields)
-    declarable = {model: counts for model, counts in sorted(missing.items()) if counts}
-    for model, counts in declarable.items():
-        field_counts = ", ".join(f"{one_line(name)} ({times})" for name, times in counts.most_common())
-        yield f"{one_line(model)}: refused for {field_counts}"
-    if declarable:
-        yield "to declare what these models support: traceforge record --propose-config"
 
 
 def gate_finding_lines(gate_findings: Sequence[GateFinding], *, colour: bool = False) -> Iterator[str]:
@@ -345,14 +351,13 @@ def gate_report_lines(test_run: TestRun, command: Sequence[str], *, colour: bool
 
 def tree_gate_summary(report: TreeGateReport) -> str:
     """The last line of `test` without a command."""
-    gated = f" ({report.request_gated}: {PROMPT_ONLY})" if report.request_gated else ""
     unchecked = sum(gate_finding.finding.is_unchecked for gate_finding in report.findings)
-    parts = [f"{count(report.records, 'snapshot')} checked{gated}"]
+    parts = [gate_counts(report.snapshots, report.request_gated)]
     if len(report.findings) > unchecked or not unchecked:
         parts.append(count(len(report.findings) - unchecked, "finding"))
     if unchecked:
         parts.append(f"{unchecked} unchecked")
-    return f"{'RED' if report.findings else 'GREEN'}: {', '.join(parts)}"
+    return f"{'RED' if report.findings else 'GREEN'}: {'; '.join(parts)}"
 
 
 def gate_report_json(test_run: TestRun, code: int) -> JSONObject:
@@ -364,6 +369,10 @@ def gate_report_json(test_run: TestRun, code: int) -> JSONObject:
         "command_exit_code": test_run.run.exit_code if test_run.run is not None else None,
         "replayed": observations.replayed,
         "request_gated": observations.request_gated,
+        "snapshots": {
+            "prompt_and_answer": len(observations.snapshot_ids) - len(observations.prompt_only_ids),
+            "prompt_only": len(observations.prompt_only_ids),
+        },
         "synthesised": observations.synthesised,
         "volatile": dict(observations.volatile),
         "uncompared_fields": dict(observations.uncompared_fields),
@@ -421,8 +430,7 @@ def status_lines(
 ) -> Iterator[str]:
     """How many calls are approved, and the pending changes."""
     gated = sum(call.gate == REQUEST_GATE for call in approved)
-    approved_line = f"approved: {count(len(approved), 'call')}"
-    yield f"{approved_line} ({gated}: {PROMPT_ONLY})" if gated else approved_line
+    yield f"approved: {gate_counts(len(approved), gated)}"
     if finding_count:
         yield f"the snapshot tree has {count(finding_count, 'finding')}: traceforge verify"
     yield from change_lines(changes)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from traceforge.canon import JSONObject
-from traceforge.report.gate_text import change_json, change_lines, refused_model_lines
+from traceforge.report.gate_text import change_json, change_lines
 from traceforge.report.text_format import count, finding_lines
 from traceforge.snapshots.record.cassette_import import CassetteImport
 from traceforge.snapshots.record.pending_changes import ChangeKind
@@ -19,7 +19,6 @@ def import_lines(imported: CassetteImport) -> Iterator[str]:
     if imported.findings:
         yield finding_lines(imported.findings)
     yield from change_lines(imported.changes)
-    yield from refused_model_lines(imported.changes)
     if imported.unchanged:
         yield f"unchanged: {imported.unchanged}"
     if imported.unread:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from traceforge.report.text_format import PROMPT_ONLY, count
+from traceforge.report.text_format import ANSWER_HINT, count, gate_counts
 from traceforge.snapshots.gate.gate_judgement import RunObservations
 from traceforge.terminal import one_line
 
@@ -16,7 +16,7 @@ MOVES_SHOWN = 6
 
 
 def observation_lines(observations: RunObservations) -> Iterator[str]:
-    """Calls that were compared only in part, or not at all."""
+    """Calls that were compared only in part, or not at all; and the gates of the snapshots that answered."""
     for declared, times in sorted(observations.volatile.items()):
         yield f"ignored as volatile: {one_line(declared)} ({count(times, 'time')})"
     for path, times in sorted(observations.uncompared_fields.items()):
@@ -38,8 +38,9 @@ def observation_lines(observations: RunObservations) -> Iterator[str]:
             yield f"    and {len(observations.moved_calls) - MOVES_SHOWN} more"
     if observations.ungated_calls:
         yield f"{count(observations.ungated_calls, 'call')} of tests that are marked as off: not checked"
-    if observations.request_gated:
-        yield f"{PROMPT_ONLY}: {count(observations.request_gated, 'call')}"
+    if observations.prompt_only_ids:
+        yield gate_counts(len(observations.snapshot_ids), len(observations.prompt_only_ids))
+        yield ANSWER_HINT
 
 
 def uncompared_line(calls: int, parts: int) -> str:

@@ -6,12 +6,12 @@ prompts and answers stand after a bar.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 
 from traceforge.canon import JSON, JSONObject, json_bytes
-from traceforge.config import ModelRule
 from traceforge.report.text_format import bytes_text, count, table
 from traceforge.snapshots.formats.approval_format import StoredApproval
+from traceforge.snapshots.formats.determinism_policy import ModelPolicy
 from traceforge.snapshots.formats.raw_response import RawResponse
 from traceforge.snapshots.tree.tree_listing import ListedSnapshot
 from traceforge.terminal import one_line
@@ -19,21 +19,21 @@ from traceforge.terminal import one_line
 TEXT_LINES_MAX = 40  # Of one message or answer; `--full` shows all of it.
 _BAR = "    | "
 _COLUMNS = ("ID", "PROVIDER", "MODEL", "GATE", "APPROVALS", "SOURCE")
-_REQUEST_FIELDS = frozenset({"model", "messages", "prompt"})  # of a request: shown in lines of their own
+_REQUEST_FIELDS = frozenset({"model", "messages", "prompt", "gate", "gate_reason"})  # shown in lines of their own
 _ANSWER_FIELDS = frozenset({"content", "tool_calls", "wire"})
 
 
-def snapshot_list_text(snapshots: Sequence[ListedSnapshot], models: Mapping[str, ModelRule]) -> str:
+def snapshot_list_text(snapshots: Sequence[ListedSnapshot], policy: ModelPolicy) -> str:
     """A table with one line per snapshot."""
-    return "\n".join(table(_COLUMNS, [_cells(snapshot, models) for snapshot in snapshots]))
+    return "\n".join(table(_COLUMNS, [_cells(snapshot, policy) for snapshot in snapshots]))
 
 
-def _cells(snapshot: ListedSnapshot, models: Mapping[str, ModelRule]) -> tuple[str, ...]:
+def _cells(snapshot: ListedSnapshot, policy: ModelPolicy) -> tuple[str, ...]:
     return (
         snapshot.id,
         one_line(snapshot.provider) or "(raw response)",
         one_line(snapshot.model) or "-",
-        snapshot.gate(models),
+        snapshot.gate(policy),
         str(len(snapshot.approvals)),
         _call_site(snapshot.source) or "-",
     )
@@ -48,14 +48,14 @@ def _call_site(source: JSONObject) -> str:
     return one_line(f"{source.get('file')}{at}{function}")
 
 
-def snapshot_text(snapshot: ListedSnapshot, models: Mapping[str, ModelRule], *, full: bool) -> str:
+def snapshot_text(snapshot: ListedSnapshot, policy: ModelPolicy, *, full: bool) -> str:
     """One snapshot: source, request, answer, raw response and approvals."""
-    return "\n".join(_snapshot_lines(snapshot, models, full))
+    return "\n".join(_snapshot_lines(snapshot, policy, full))
 
 
-def _snapshot_lines(snapshot: ListedSnapshot, models: Mapping[str, ModelRule], full: bool) -> Iterator[str]:
+def _snapshot_lines(snapshot: ListedSnapshot, policy: ModelPolicy, full: bool) -> Iterator[str]:
     yield f"snapshot {snapshot.id}"
-    for name, text in _facts(snapshot, models):
+    for name, text in _facts(snapshot, policy):
         yield f"  {name:<9} {one_line(text)}"
     for scope in _list(snapshot.source.get("scopes")):
         if isinstance(scope, dict):
@@ -73,13 +73,10 @@ def _snapshot_lines(snapshot: ListedSnapshot, models: Mapping[str, ModelRule], f
         yield from _approval_lines(snapshot, approval)
 
 
-def _facts(snapshot: ListedSnapshot, models: Mapping[str, ModelRule]) -> Iterator[tuple[str, str]]:
+def _facts(snapshot: ListedSnapshot, policy: ModelPolicy) -> Iterator[tuple[str, str]]:
     yield "file", snapshot.file
     yield "hash", snapshot.hash
-    yield (
-        "gate",
-        snapshot.gate(models) if snapshot.record is not None else "request (a raw response without a record)",
-    )
+    yield "gate", f"{snapshot.gate(policy)}{f' ({snapshot.gate_reason})' if snapshot.gate_reason else ''}"
     if snapshot.record is not None:
         yield "recorded", str(snapshot.record["timestamp"])
     if snapshot.source:

@@ -11,6 +11,7 @@ from traceforge.findings import Finding
 from traceforge.terminal import one_line
 
 PROMPT_ONLY = "prompt checked, answer not checked"  # how every report describes gate: "request"
+ANSWER_HINT = 'to check answers too, send temperature 0 and a seed, or declare "gate": "behaviour" for the model'
 
 
 def finding_lines(findings: Iterable[Finding]) -> str:
@@ -29,11 +30,27 @@ def hint_line(hint: str) -> str:
     return f"    hint: {one_line(hint)}"
 
 
+def gate_counts(snapshots: int, prompt_only: int) -> str:
+    """`9 snapshots: 4 prompt and answer, 5 prompt only`."""
+    parts = _gate_parts(snapshots, prompt_only)
+    return f"{count(snapshots, 'snapshot')}{f': {parts}' if parts else ''}"
+
+
+def _gate_parts(snapshots: int, prompt_only: int) -> str:
+    numbers = ((snapshots - prompt_only, "prompt and answer"), (prompt_only, "prompt only"))
+    return ", ".join(f"{number} {noun}" for number, noun in numbers if number)
+
+
 def audit_summary(checked: Mapping[str, int], findings: list[Finding], request_gated: int) -> str:
     """The last line of a check: what was checked, and the result."""
-    parts = ", ".join(f"{count(number, kind)}" for kind, number in sorted(checked.items()) if number)
-    gated = f" ({request_gated}: {PROMPT_ONLY})" if request_gated else ""
-    return f"checked {parts or 'nothing'}{gated}: {findings_verdict(findings) or 'all valid'}"
+    parts = ", ".join(
+        f"{count(number, kind)} ({_gate_parts(number, request_gated)})"
+        if kind == "snapshot" and request_gated
+        else count(number, kind)
+        for kind, number in sorted(checked.items())
+        if number
+    )
+    return f"checked {parts or 'nothing'}: {findings_verdict(findings) or 'all valid'}"
 
 
 def findings_verdict(findings: list[Finding]) -> str:

@@ -12,12 +12,13 @@ from support.sample_files import sample_session, snapshot_body, write_pack, writ
 from traceforge.audit import parallel_map
 from traceforge.audit.auditor import Auditor, AuditReport
 from traceforge.config import ModelRule
+from traceforge.snapshots.formats.determinism_policy import ModelPolicy
 from traceforge.snapshots.formats.snapshot_format import write_document
 
 
 def audit(*paths: Path, traces: str = "nowhere") -> AuditReport:
     """Check paths with no declared models."""
-    return Auditor({}, traces).verify([str(path) for path in paths])
+    return Auditor(ModelPolicy(), traces).verify([str(path) for path in paths])
 
 
 def test_all_kinds_under_one_path_are_counted(tmp_path: Path) -> None:
@@ -97,7 +98,7 @@ def test_calls_that_are_gated_on_the_request_only_are_counted(tmp_path: Path) ->
     """A declared exception is counted in every report, so that it does not look like the full gate."""
     root = write_tree(tmp_path / ".ai-snapshots", 2)
 
-    report = Auditor({"gpt-4*": ModelRule(gate="request")}, "nowhere").verify([str(root)])
+    report = Auditor(ModelPolicy({"gpt-4*": ModelRule(gate="request")}), "nowhere").verify([str(root)])
 
     assert 2 == report.request_gated
     assert 2 == report.to_json()["request_gated"]

@@ -16,16 +16,16 @@ def test_a_valid_tree_is_green(tmp_path: Path) -> None:
 
     report = check_tree_and_pending(load_config(str(tmp_path)), str(root))
 
-    assert (ExitCode.OK, 3) == (report.exit_code, report.records)
-    assert "GREEN: 3 snapshots checked, 0 findings" == tree_gate_summary(report)
+    assert (ExitCode.OK, 3) == (report.exit_code, report.snapshots)
+    assert "GREEN: 3 snapshots: 3 prompt and answer; 0 findings" == tree_gate_summary(report)
 
 
 def test_a_project_without_snapshots_is_unchecked(tmp_path: Path) -> None:
     """Nothing was checked, which must not pass."""
     report = check_tree_and_pending(load_config(str(tmp_path)), str(tmp_path / ".ai-snapshots"))
 
-    assert (ExitCode.UNCHECKED, 0) == (report.exit_code, report.records)
-    assert "RED: 0 snapshots checked, 1 unchecked" == tree_gate_summary(report)
+    assert (ExitCode.UNCHECKED, 0) == (report.exit_code, report.snapshots)
+    assert "RED: 0 snapshots; 1 unchecked" == tree_gate_summary(report)
 
 
 def test_an_edited_snapshot_is_red(tmp_path: Path) -> None:

@@ -165,7 +165,8 @@ def test_a_trace_can_be_compared_with_a_snapshot() -> None:
     response = record["response"]
     message = {"role": "assistant", "content": response["content"], "tool_calls": response["tool_calls"]}
     choice = {"index": 0, "message": message, "finish_reason": response["finish_reason"]}
-    trace = {**SPECIFIED_TRACE, "request": record["request"], "response": {"object": "x", "choices": [choice]}}
+    sent = ComparedCall.from_snapshot(record).request
+    trace = {**SPECIFIED_TRACE, "request": sent, "response": {"object": "x", "choices": [choice]}}
 
     assert () == compare(ComparedCall.from_snapshot(record), ComparedCall.from_trace(trace)).changes
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import traceforge
 
 REQUIRED = {  # by command: one of these follows it
-    "record": (" -- ", " --propose-config"),
+    "record": (" -- ",),
     "approve": (' --reason "…"',),
     "snapshot rm": (' --reason "…"',),
 }

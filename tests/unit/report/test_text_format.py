@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from traceforge.findings import Finding
-from traceforge.report.text_format import audit_summary, count, finding_lines
+from traceforge.report.text_format import audit_summary, count, finding_lines, gate_counts
 from traceforge.terminal import one_line
 
 
@@ -25,12 +25,31 @@ def test_no_text_from_a_file_leaves_its_line(text: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("snapshots", "prompt_only", "line"),
+    [
+        (9, 5, "9 snapshots: 4 prompt and answer, 5 prompt only"),
+        (1, 0, "1 snapshot: 1 prompt and answer"),
+        (2, 2, "2 snapshots: 2 prompt only"),
+        (0, 0, "0 snapshots"),
+    ],
+)
+def test_snapshots_are_counted_by_what_they_gate(snapshots: int, prompt_only: int, line: str) -> None:
+    assert line == gate_counts(snapshots, prompt_only)
+
+
+@pytest.mark.parametrize(
     ("checked", "rules", "gated", "line"),
     [
         ({"snapshot": 2, "pack": 1}, [], 0, "checked 1 pack, 2 snapshots: all valid"),
         ({"snapshot": 1}, ["SN1", "IO"], 0, "checked 1 snapshot: 1 finding, 1 could not be checked"),
         ({}, ["IO"], 0, "checked nothing: 1 could not be checked"),
-        ({"modelio": 3}, [], 2, "checked 3 modelio (2: prompt checked, answer not checked): all valid"),
+        ({"modelio": 3}, [], 0, "checked 3 modelio: all valid"),
+        (
+            {"snapshot": 9, "trace": 1},
+            [],
+            5,
+            "checked 9 snapshots (4 prompt and answer, 5 prompt only), 1 trace: all valid",
+        ),
     ],
 )
 def test_the_summary_counts_checked_wrong_unchecked_and_partly_gated(

@@ -17,6 +17,7 @@ from traceforge.config import current_folder, load_config
 from traceforge.findings import ExitCode
 from traceforge.report.diff_text import comparison_text
 from traceforge.report.text_format import audit_summary
+from traceforge.snapshots.formats.determinism_policy import ModelPolicy
 from traceforge.snapshots.tree.tracked_state import refuse_tracked_state
 from traceforge.terminal import print_text
 
@@ -55,7 +56,7 @@ def verify(folder: str | None, as_json: bool) -> None:
     root = folder or os.path.relpath(os.path.join(loaded.project, loaded.config.traces_dir))
     report = AuditReport()
     if folder or os.path.lexists(root):
-        report = Auditor(loaded.config.models, root, show_progress).verify([root])
+        report = Auditor(ModelPolicy.from_config(loaded.config), root, show_progress).verify([root])
     if not report.checked["trace"] and not report.findings:  # Files of other formats do not count here.
         report.findings.append(nothing_to_verify(root) if folder else nothing_traced(root))
     summary = audit_summary(report.checked, report.findings, report.request_gated)

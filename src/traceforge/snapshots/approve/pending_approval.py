@@ -12,6 +12,7 @@ from traceforge.clock import now
 from traceforge.config import LoadedConfig
 from traceforge.errors import CannotApprove
 from traceforge.snapshots.approve.tree_commit import CommitResult, SnapshotChange, commit_changes
+from traceforge.snapshots.formats.determinism_policy import ModelPolicy
 from traceforge.snapshots.record.pending_changes import ChangeKind, PendingChange, delete_pending
 from traceforge.snapshots.tree.approved_calls import load_approved_calls
 from traceforge.snapshots.tree.declaration_effects import find_excessive_declarations
@@ -35,7 +36,8 @@ def approve_changes(
         InvalidFile: a change breaks a rule of the format.
         CannotWrite: the tree cannot be written.
     """
-    approved_calls = load_approved_calls(loaded.project, loaded.config.models, skip_old=True)
+    policy = ModelPolicy.from_config(loaded.config)
+    approved_calls = load_approved_calls(loaded.project, policy, skip_old=True)
     if findings := find_excessive_declarations(loaded, approved_calls):
         raise CannotApprove(findings[0].message, hint=findings[0].hint)
     current_hashes = {call.id: call.hash for call in approved_calls}
@@ -52,7 +54,7 @@ def approve_changes(
     ]
     result = commit_changes(
         loaded.project,
-        loaded.config.models,
+        policy,
         snapshot_changes,
         reason=reason,
         tag=tag,

@@ -17,6 +17,7 @@ from traceforge.errors import InvalidFile
 from traceforge.files import read_file
 from traceforge.snapshots.approve.tree_commit import CommitResult, Decision, draft_approval
 from traceforge.snapshots.formats.approval_format import ApprovedChange, load_approvals, read_approval
+from traceforge.snapshots.formats.determinism_policy import ModelPolicy
 from traceforge.snapshots.formats.tree_layout import WIRE_DIR, StoredSnapshot
 from traceforge.snapshots.tree import approval_check
 from traceforge.snapshots.tree.approval_chain import ApprovalChain
@@ -46,7 +47,7 @@ def approve_tree(
     """
     root = os.path.join(loaded.project, SNAPSHOTS_DIR)
     with lock_tree(loaded.project) as write:
-        report = verify_tree(root, loaded.config.models)
+        report = verify_tree(root, ModelPolicy.from_config(loaded.config))
         refused = tuple(finding for finding in report.findings if finding.rule not in SETTLED_RULES)
         if refused:
             raise InvalidFile(refused)

@@ -7,7 +7,7 @@ writes what `verify` would refuse, adds to a tree that is broken elsewhere, or l
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from datetime import datetime
 from typing import NamedTuple, cast
 
@@ -15,7 +15,7 @@ from msgspec import UNSET, UnsetType
 
 from traceforge.canon import Digest, JSONObject, digest_bytes, json_path, parse_json
 from traceforge.clock import timestamp_text
-from traceforge.config import SNAPSHOTS_DIR, Config, ModelRule
+from traceforge.config import SNAPSHOTS_DIR, Config
 from traceforge.errors import InvalidFile, NotFound, NotJSON
 from traceforge.files import read_file
 from traceforge.findings import Finding, printable_name
@@ -95,7 +95,9 @@ class _TreeEdit:
         self._replaced = frozenset(replaced_files)
         is_present = os.path.lexists(root)
         self.documents = (
-            check_documents(root, {}) if is_present else DocumentsReport([], 0, [], frozenset(), frozenset())
+            check_documents(root, determinism_policy.ModelPolicy())
+            if is_present
+            else DocumentsReport([], 0, [], frozenset(), frozenset())
         )
         old_files = {finding.file for finding in self.documents.findings if is_old_version(finding)}
         self.old_files: dict[str, list[str]] = {file: [] for file in sorted(old_files) if keep_old}  # with their ids
@@ -181,7 +183,7 @@ class _TreeEdit:
 
 def commit_changes(
     project: str,
-    models: Mapping[str, ModelRule],
+    policy: determinism_policy.ModelPolicy,
     changes: Sequence[SnapshotChange],
     *,
     reason: str,
@@ -212,7 +214,7 @@ def commit_changes(
         tree = _TreeEdit(os.path.join(project, SNAPSHOTS_DIR), replaced_files, keep_old=keep_old)
         _raise_if_any(_check_names(changes))
         _raise_if_any(_check_new_ids(tree, changes) if replaced_files else [])
-        approved_changes = _apply_changes(tree, changes, models)
+        approved_changes = _apply_changes(tree, changes, policy)
         _raise_if_any(tree.remove_replaced_documents())
         _raise_if_any(tree.find_broken_documents())
         entries = list(tree.entries.values())
@@ -266,21 +268,21 @@ def _list_settings(chain: ApprovalChain, config: Config, approve_policy: bool) -
 
 
 def _apply_changes(
-    tree: _TreeEdit, changes: Sequence[SnapshotChange], models: Mapping[str, ModelRule]
+    tree: _TreeEdit, changes: Sequence[SnapshotChange], policy: determinism_policy.ModelPolicy
 ) -> list[ApprovedChange]:
     """Apply every change, or raise with the findings of all of them."""
     approved_changes: list[ApprovedChange] = []
     findings: list[Finding] = []
     for change in changes:
         try:
-            approved_changes.append(_apply_change(tree, change, models))
+            approved_changes.append(_apply_change(tree, change, policy))
         except InvalidFile as exc:
             findings += exc.findings
     _raise_if_any(findings)
     return approved_changes
 
 
-def _apply_change(tree: _TreeEdit, change: SnapshotChange, models: Mapping[str, ModelRule]) -> ApprovedChange:
+def _apply_change(tree: _TreeEdit, change: SnapshotChange, policy: determinism_policy.ModelPolicy) -> ApprovedChange:
     """Apply one change to the tree's files; returns the state before and after."""
     before, file = tree.find_approved_digest(change.id), tree.file_of(change.id)
     if change.record is None and change.raw_response is None:
@@ -293,14 +295,14 @@ def _apply_change(tree: _TreeEdit, change: SnapshotChange, models: Mapping[str, 
         tree.files[_raw_response_file(change.id)] = change.raw_response
     if change.record is None:
         assert change.raw_response is not None
-        _raise_if_any(_check_raw_only(change, models))
+        _raise_if_any(_check_raw_only(change, policy))
         digest = digest_bytes(change.raw_response)
         return ApprovedChange(change.id, _raw_response_file(change.id), before, digest, digest, _list_unknown(change))
     file = f"{change.provider}/{change.id}.json"
     if change.raw_response is None and change.id in tree.chain.recorded_ids():
         raise InvalidFile((raw_response_lost(file, change.id),))
     data = _write_record(change)
-    _raise_if_any(_check_record(change, data, models))
+    _raise_if_any(_check_record(change, data, policy))
     (record,) = read_document(data)
     tree.files[file] = data
     tree.entries[change.id] = snapshot_manifest.RecordEntry(
@@ -368,10 +370,10 @@ def _check_new_ids(tree: _TreeEdit, changes: Sequence[SnapshotChange]) -> Iterat
             yield Finding(f"{change.provider}/{change.id}.json", "", IDENTITY_RULE, message, "Run the command again.")
 
 
-def _check_record(change: SnapshotChange, data: bytes, models: Mapping[str, ModelRule]) -> Iterator[Finding]:
+def _check_record(change: SnapshotChange, data: bytes, policy: determinism_policy.ModelPolicy) -> Iterator[Finding]:
     file = f"{change.provider}/{change.id}.json"
     (record,) = cast("list[JSONObject]", cast("JSONObject", parse_json(data))["snapshots"])
-    for problem in determinism_policy.check_policy(cast("JSONObject", record["request"]), change.provider, models):
+    for problem in determinism_policy.check_policy(cast("JSONObject", record["request"]), change.provider, policy):
         yield Finding(
             file,
             f"$.snapshots[0].request.{problem.path}",
@@ -380,14 +382,14 @@ def _check_record(change: SnapshotChange, data: bytes, models: Mapping[str, Mode
             determinism_policy.POLICY_HINT,
         )
     if change.raw_response is not None:
-        for problem in find_disagreements(record, _parse_raw_response(change), models):
+        for problem in find_disagreements(record, _parse_raw_response(change), policy):
             yield Finding(
                 file, f"$.snapshots[0].{problem.path}".rstrip("."), WIRE_RULE, problem.message, RESTORE_HINT
             )
 
 
-def _check_raw_only(change: SnapshotChange, models: Mapping[str, ModelRule]) -> Iterator[Finding]:
-    for message in check_has_no_record(_parse_raw_response(change), models):
+def _check_raw_only(change: SnapshotChange, policy: determinism_policy.ModelPolicy) -> Iterator[Finding]:
+    for message in check_has_no_record(_parse_raw_response(change), policy):
         yield Finding(_raw_response_file(change.id), "", WIRE_RULE, message)
 
 

@@ -32,7 +32,6 @@ from __future__ import annotations
 
 import base64
 import binascii
-from collections.abc import Mapping
 from typing import Annotated, Any, NamedTuple, cast
 
 from msgspec import UNSET, Meta, Struct, UnsetType
@@ -40,14 +39,14 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 from traceforge.canon import JSON, JSONObject, json_bytes, parse_exact_json
 from traceforge.compare.compared_call import ComparedCall
 from traceforge.compare.json_diff import ABSENT, is_same_as_doubles
-from traceforge.config import ModelRule
 from traceforge.errors import InvalidFile
 from traceforge.exchange import Chunk, Headers, find_header
 from traceforge.findings import Finding
 from traceforge.replay.request_key import OLD_REQUEST, UnknownParts
 from traceforge.shape import NonEmptyText, NonNegative, ShapeProblem, WholeNumber, find_problems
+from traceforge.snapshots.formats.determinism_policy import ModelPolicy
 from traceforge.snapshots.formats.record_draft import DraftKind, RecordDraft, draft_record
-from traceforge.snapshots.formats.snapshot_format import RESTORE_HINT, CallSource
+from traceforge.snapshots.formats.snapshot_format import OWN_REQUEST_FIELDS, RESTORE_HINT, CallSource
 from traceforge.wire.dialects import decode_request
 from traceforge.wire.endpoints import find_endpoint
 from traceforge.wire.response_reader import ParsedResponse, ResponseReader
@@ -55,6 +54,7 @@ from traceforge.wire.response_reader import ParsedResponse, ResponseReader
 VERSION = "1.0.0"
 RAW_RESPONSE_RULE = "SN9"
 STREAM_TYPES = frozenset({"text/event-stream", "application/x-ndjson"})
+_NOT_IN_RAW_RESPONSES = frozenset({"latency_ms", "wire", *OWN_REQUEST_FIELDS})  # fields of a record
 
 HeaderPair = Annotated[list[str], Meta(min_length=2, max_length=2)]
 KeyName = Annotated[str, Meta(pattern=r"^[A-Z][A-Z0-9_]{0,99}$(?!\n)", description="the name of a variable")]
@@ -281,13 +281,17 @@ def decode_call(raw: RawResponse) -> tuple[JSONObject, ParsedResponse]:
     return request, reader.finish()
 
 
-def draft_raw_response(raw: RawResponse, models: Mapping[str, ModelRule]) -> RecordDraft:
+def draft_raw_response(raw: RawResponse, policy: ModelPolicy) -> RecordDraft:
     """The record that this raw response would have."""
     request, answer = decode_call(raw)
     if answer.streamed and request:
         request = {**request, "stream": True}  # Gemini asks for a stream in the address, and Ollama by default.
     return draft_record(
-        request, answer.unified if answer.error is None else None, models, is_left_early=raw.is_left_early
+        request,
+        answer.unified if answer.error is None else None,
+        policy,
+        find_endpoint(raw.method, raw.url),
+        is_left_early=raw.is_left_early,
     )
 
 
@@ -315,27 +319,35 @@ def _response_text(raw: RawResponse) -> str:
     return b"".join(chunk.data for chunk in raw.chunks).decode(errors="replace")
 
 
-def check_has_no_record(raw: RawResponse, models: Mapping[str, ModelRule]) -> list[str]:
+def check_has_no_record(raw: RawResponse, policy: ModelPolicy) -> list[str]:
     """Messages if a record could hold this call: then it must have one, because a record also gates the answer."""
-    if draft_raw_response(raw, models).kind is DraftKind.RAW_ONLY:
+    if draft_raw_response(raw, policy).kind is DraftKind.RAW_ONLY:
         return []
     return ["no record names this raw response, and a record could hold the call"]
 
 
-def find_disagreements(record: JSONObject, raw: RawResponse, models: Mapping[str, ModelRule]) -> list[ShapeProblem]:
-    """Fields in which a record differs from the raw response that is replayed for it."""
-    draft = draft_raw_response(raw, models)
+def find_disagreements(record: JSONObject, raw: RawResponse, policy: ModelPolicy) -> list[ShapeProblem]:
+    """Fields in which a record differs from the raw response that is replayed for it.
+
+    The value of a field that was not sent is not compared: the record must list it as declared.
+    """
+    draft = draft_raw_response(raw, policy)
     if draft.kind is DraftKind.RAW_ONLY:
         return [ShapeProblem("", f"the raw response is not the answer of a model: {draft.reasons[0].message}")]
-    violations: list[ShapeProblem] = []
+    not_sent = cast("list[str]", draft.request.get("declared", []))
     declared = cast("list[JSON]", cast("JSONObject", record["request"]).get("declared", []))
+    violations = [
+        ShapeProblem("request.declared", f"does not list {name}, which was not sent")
+        for name in not_sent
+        if name not in declared
+    ]
     for side, fields in (("request", draft.request), ("response", draft.response)):
         stated = cast("JSONObject", record[side])
-        names = [name for name in {**fields, **stated} if name not in ("latency_ms", "wire", "declared")]
+        names = [name for name in {**fields, **stated} if name not in _NOT_IN_RAW_RESPONSES]
         violations += [
             ShapeProblem(f"{side}.{name}", "differs from the raw response")
             for name in names
-            if name not in declared
+            if name not in not_sent
             and not (name == "stream" and name not in stated)  # Earlier records do not show it.
             and not is_same_as_doubles(stated.get(name, ABSENT), fields.get(name, ABSENT))
         ]

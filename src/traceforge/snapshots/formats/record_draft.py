@@ -1,42 +1,47 @@
 """The draft of a record: what a snapshot of a call would hold.
 
 In: a call in the unified view, and what the configuration declares about its model. Out: the request and the response
-of a record, or every reason why a record cannot hold the call. Never: guesses a value: one that was not sent is
-declared in the configuration and listed as declared, or it is missing.
+of a record, or every reason why a record cannot hold the call. Never: refuses a call, or passes off a value that was
+not sent as one that was.
 
-A call is *refused* where something is missing that the user can add, and *raw only* where records have no field for
-it: an error, an embedding, several answers, a list of prompts. Such a call is committed as its raw response alone.
+Records have fields that many calls leave out: the draft holds what the configuration declares for the model, else the
+provider's documented default, else 0, and lists the field in `request.declared`. A call is *raw only* where records
+have no field for it: an error, an embedding, several answers, a list of prompts. It is committed as its raw response
+alone.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from enum import StrEnum
-from fnmatch import fnmatchcase
 from typing import NamedTuple, cast
 
 from msgspec import UNSET
 
 from traceforge.canon import JSON, JSONObject
-from traceforge.config import ModelRule
-from traceforge.snapshots.formats.snapshot_format import find_request_problems, find_response_problems
+from traceforge.snapshots.formats.determinism_policy import DECLARABLE_FIELDS, ModelPolicy, choose_gate
+from traceforge.snapshots.formats.provider_defaults import find_default
+from traceforge.snapshots.formats.snapshot_format import (
+    OWN_REQUEST_FIELDS,
+    find_request_problems,
+    find_response_problems,
+)
+from traceforge.wire.endpoints import Dialect, Endpoint, EndpointKind
 from traceforge.wire.unified import as_object, is_number, list_objects
 
-# In the order in which a record has them; everything else that was sent follows.
+# In the order in which a record has them; everything else that was sent follows, then what the record adds.
 REQUEST_FIELDS = (
     "model", "messages", "prompt", "temperature", "max_tokens", "top_p", "frequency_penalty", "presence_penalty",
     "seed", "stop", "tools", "stream",
 )  # fmt: skip
 
-
 LEFT_EARLY = "left_early"  # the finish reason of an answer that the application did not read to its end
+UNKNOWN_FINISH = "unknown"  # the finish reason of an answer that names none
 
 
 class DraftKind(StrEnum):
     """What a call can become."""
 
     SNAPSHOT = "snapshot"
-    REFUSED = "refused"
     RAW_ONLY = "wire_only"
 
 
@@ -54,13 +59,14 @@ class RecordDraft(NamedTuple):
     kind: DraftKind
     request: JSONObject
     response: JSONObject  # without `latency_ms` and `wire`, which the model did not send
-    reasons: tuple[RefusalReason, ...] = ()
+    reasons: tuple[RefusalReason, ...] = ()  # why a record cannot hold the call
 
 
 def draft_record(
     request: JSONObject,
     response: JSONObject | None,
-    models: Mapping[str, ModelRule],
+    policy: ModelPolicy,
+    endpoint: Endpoint,
     *,
     is_left_early: bool = False,
 ) -> RecordDraft:
@@ -71,28 +77,50 @@ def draft_record(
     unsupported = _find_unsupported(request, response)
     if unsupported or response is None:
         return RecordDraft(DraftKind.RAW_ONLY, {}, {}, tuple(unsupported))
-    record_request, reasons = _convert_request(request, models)
-    rule = find_model_rule(str(request.get("model")), models)
-    may_lack_usage = is_left_early or (rule is not None and rule.usage_in_answers == "absent")
-    record_response, response_reasons = _convert_response(
-        response, has_usage=not may_lack_usage, is_left_early=is_left_early
-    )
-    reasons += response_reasons
-    declared: list[JSON] = ["tokens_used"] if record_response["tokens_used"] == 0 and may_lack_usage else []
-    declared += ["finish_reason"] if record_response["finish_reason"] == LEFT_EARLY and is_left_early else []
+    record_request = _fill_in(convert_request(request), policy, endpoint)
+    record_response, declared = _convert_response(response, is_left_early=is_left_early)
     if declared:
         record_request["declared"] = [*cast("list[JSON]", record_request.get("declared", [])), *declared]
-    unsupported = _find_invalid_fields(record_request, record_response, {reason.field for reason in reasons})
+    choice = choose_gate(record_request, policy, has_seed=has_seed_field(endpoint))
+    record_request |= {"gate": choice.gate, "gate_reason": choice.reason}
+    unsupported = _find_invalid_fields(record_request, record_response)
     if unsupported:
         return RecordDraft(DraftKind.RAW_ONLY, {}, {}, tuple(unsupported))
-    return RecordDraft(
-        DraftKind.REFUSED if reasons else DraftKind.SNAPSHOT, record_request, record_response, tuple(reasons)
-    )
+    return RecordDraft(DraftKind.SNAPSHOT, record_request, record_response)
 
 
-def draft_request(request: JSONObject, models: Mapping[str, ModelRule]) -> JSONObject:
-    """The request of a record even if fields are missing, to compare it with an approved one."""
-    return _convert_request(request, models)[0]
+def has_seed_field(endpoint: Endpoint) -> bool:
+    """Whether requests to this API can carry a seed."""
+    return endpoint.dialect is not Dialect.ANTHROPIC and endpoint.kind is not EndpointKind.RESPONSES
+
+
+def convert_request(request: JSONObject) -> JSONObject:
+    """What was sent, in the words and the order of a record."""
+    fields = {name: value for name, value in request.items() if value is not None}
+    if isinstance(fields.get("stop"), str):
+        fields["stop"] = [fields["stop"]]
+    return {**{name: fields.pop(name) for name in REQUEST_FIELDS if name in fields}, **fields}
+
+
+def declare_request(request: JSONObject, policy: ModelPolicy) -> JSONObject:
+    """What was sent, with the values that the configuration declares for the model."""
+    rule = policy.find_rule(str(request.get("model")))
+    declared = {name: getattr(rule, name) for name in DECLARABLE_FIELDS if getattr(rule, name) is not UNSET}
+    return {**declared, **convert_request(request)}
+
+
+def _fill_in(sent: JSONObject, policy: ModelPolicy, endpoint: Endpoint) -> JSONObject:
+    """The request of a record, with declared values for what was not sent."""
+    model = str(sent.get("model"))
+    rule = policy.find_rule(model)
+    fields = dict(sent)
+    declared: list[JSON] = [name for name in DECLARABLE_FIELDS if name not in sent]
+    for name in DECLARABLE_FIELDS:
+        if name not in sent:
+            value = getattr(rule, name)
+            fields[name] = find_default(name, model, str(endpoint.dialect)) if value is UNSET else value
+    ordered = {name: fields.pop(name) for name in REQUEST_FIELDS if name in fields}
+    return {**ordered, **fields, **({"declared": declared} if declared else {})}
 
 
 def _find_unsupported(request: JSONObject, response: JSONObject | None) -> list[RefusalReason]:
@@ -106,63 +134,39 @@ def _find_unsupported(request: JSONObject, response: JSONObject | None) -> list[
         reasons.append(RefusalReason("request.prompt", "a list of prompts", ""))
     if "messages" not in request and "prompt" not in request:
         reasons.append(RefusalReason("request", "no messages and no prompt", ""))
+    reasons += [
+        RefusalReason(f"request.{name}", "the application sent a field that records use themselves", "")
+        for name in OWN_REQUEST_FIELDS
+        if request.get(name) is not None
+    ]
     return reasons
 
 
-def _find_invalid_fields(request: JSONObject, response: JSONObject, missing: set[str]) -> list[RefusalReason]:
-    """Values that were really sent and that a record cannot hold, such as no messages, or a `top_p` of 2.
-
-    `missing` are the fields that the user can add, or declare.
-    """
+def _find_invalid_fields(request: JSONObject, response: JSONObject) -> list[RefusalReason]:
+    """Values that were really sent and that a record cannot hold, such as no messages, or a `top_p` of 2."""
     problems = [("request", problem) for problem in find_request_problems(request)]
     problems += [("response", problem) for problem in find_response_problems({**response, "latency_ms": 0})]
-    reasons = [
+    return [
         RefusalReason(f"{part}{problem.path.removeprefix('$')}", problem.message, "") for part, problem in problems
     ]
-    absent = missing | ({"response.tokens_used"} if "response.usage" in missing else set())
-    return [reason for reason in reasons if reason.field not in absent]
 
 
-def _convert_request(request: JSONObject, models: Mapping[str, ModelRule]) -> tuple[JSONObject, list[RefusalReason]]:
-    rule = find_model_rule(str(request.get("model")), models)
-    fields = {name: value for name, value in request.items() if value is not None}
-    declared: list[JSON] = []
-    reasons: list[RefusalReason] = []
-    for field in ("temperature", "max_tokens"):
-        if is_number(fields.get(field)):
-            continue
-        value = getattr(rule, field) if rule is not None else UNSET
-        if value is UNSET:
-            hint = f"Send {field}, or declare it for this model in the configuration: models, {field}."
-            reasons.append(RefusalReason(f"request.{field}", f"the request has no {field}", hint))
-        else:
-            fields[field] = value
-            declared.append(field)
-    if isinstance(fields.get("stop"), str):
-        fields["stop"] = [fields["stop"]]
-    ordered = {name: fields.pop(name) for name in REQUEST_FIELDS if name in fields}
-    return {**ordered, **fields, **({"declared": declared} if declared else {})}, reasons
-
-
-def _convert_response(
-    response: JSONObject, *, has_usage: bool, is_left_early: bool
-) -> tuple[JSONObject, list[RefusalReason]]:
+def _convert_response(response: JSONObject, *, is_left_early: bool) -> tuple[JSONObject, list[JSON]]:
+    """The response of a record, and the names of its fields that the provider did not send."""
     (choice,) = list_objects(response.get("choices"))
     message = as_object(choice.get("message")) or {"content": choice.get("text")}
-    reasons: list[RefusalReason] = []
+    declared: list[JSON] = []
     total = as_object(response.get("usage")).get("total_tokens")
-    if not is_number(total) and not has_usage:
-        total = 0
     if not is_number(total):
-        hint = 'Ask for it (stream_options.include_usage), or declare "usage_in_answers": "absent" for this model.'
-        reasons.append(RefusalReason("response.usage", "the answer has no token usage", hint))
-    reason = choice.get("finish_reason") or (LEFT_EARLY if is_left_early else None)
+        total = 0
+        declared.append("tokens_used")
+    reason = choice.get("finish_reason")
     if not isinstance(reason, str) or not reason:
-        hint = "Record the call again: its answer was cut off."
-        reasons.append(RefusalReason("response.finish_reason", "the answer has no finish reason", hint))
+        reason = LEFT_EARLY if is_left_early else UNKNOWN_FINISH
+        declared.append("finish_reason")
     fields: JSONObject = {"content": _answer_text(message), "tokens_used": total, "finish_reason": reason}
     tool_calls = list_objects(message.get("tool_calls"))
-    return {**fields, **({"tool_calls": cast("list[JSON]", tool_calls)} if tool_calls else {})}, reasons
+    return {**fields, **({"tool_calls": cast("list[JSON]", tool_calls)} if tool_calls else {})}, declared
 
 
 def _answer_text(message: JSONObject) -> str:
@@ -174,8 +178,3 @@ def _answer_text(message: JSONObject) -> str:
         return content
     refusal = message.get("refusal")
     return refusal if isinstance(refusal, str) else ""
-
-
-def find_model_rule(model: str, models: Mapping[str, ModelRule]) -> ModelRule | None:
-    """The configured rule for a model: the first whose pattern matches."""
-    return next((rule for pattern, rule in models.items() if fnmatchcase(model, pattern)), None)

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from typing import Annotated, Any, NamedTuple, cast
+from typing import Annotated, Any, Literal, NamedTuple, cast
 
 from msgspec import UNSET, Meta, Struct, UnsetType
 
@@ -49,6 +49,8 @@ ID_PATTERN = r"^[a-z0-9_-]{3,64}$(?!\n)"
 # Relative, on every system, and without a `..` that could leave the project.
 SOURCE_FILE_PATTERN = r"^(?![/\\]|[A-Za-z]:|(?:[\s\S]*[/\\])?\.\.(?:[/\\]|$(?!\n)))[\s\S]"
 RECORD_FIELDS = ("id", "timestamp", "source", "request", "response")
+# Of a record's request, what the record says about it: which fields were not sent, and what is compared.
+OWN_REQUEST_FIELDS = ("declared", "gate", "gate_reason")
 
 SHAPE_RULE = "SN1"
 VERSION_RULE = "SN2"
@@ -121,6 +123,8 @@ class SnapshotRequest(Struct):
     tools: list[OpenObject] | UnsetType = UNSET
     stream: bool | UnsetType = UNSET
     declared: list[NonEmptyText] | UnsetType = UNSET
+    gate: Literal["behaviour", "request"] | UnsetType = UNSET
+    gate_reason: NonEmptyText | UnsetType = UNSET
 
 
 class RawResponseReference(Struct, forbid_unknown_fields=True):

@@ -18,13 +18,12 @@ from traceforge.canon import JSON, JSONObject
 from traceforge.capture.run.network_access import RefusedConnection
 from traceforge.compare.compared_call import ComparedCall
 from traceforge.compare.json_diff import is_same_json
-from traceforge.config import ModelRule
 from traceforge.errors import NOT_REPLAYABLE_HINT
 from traceforge.findings import IO, Finding
 from traceforge.replay.fingerprints import Fingerprints, read_fingerprints
 from traceforge.replay.logical_upstream import HOST_MARK, UPSTREAM_PLACE, same_as_setting
 from traceforge.snapshots.formats.raw_response import RawResponse
-from traceforge.snapshots.formats.record_draft import draft_request
+from traceforge.snapshots.formats.record_draft import convert_request
 from traceforge.snapshots.gate.telemetry_hosts import is_telemetry_host
 from traceforge.snapshots.tree.approved_calls import ApprovedCall, take_compared_parts
 from traceforge.snapshots.tree.call_counts import (
@@ -103,7 +102,6 @@ def find_unapproved_requests(
     misses: Iterable[UnmatchedRequest],
     approved_calls: Sequence[ApprovedCall],
     use_counts: UseCounts,
-    models: Mapping[str, ModelRule],
     keys: RequestKeyer | None = None,
 ) -> list[GateFinding]:
     """One finding for each edit of a prompt, with the number of calls in which it repeats; retries count once.
@@ -130,7 +128,7 @@ def find_unapproved_requests(
             groups.setdefault((head_finding.finding.rule, place), []).append(head_finding)
         if miss.head_differences and not miss.has_other_differences and nearest is not None:
             continue
-        gate_finding = _explain_miss(miss, nearest, use_counts, models, keys)
+        gate_finding = _explain_miss(miss, nearest, use_counts, keys)
         edit = _digest_edit(gate_finding.comparison) if gate_finding.comparison is not None else None
         group = groups.setdefault((gate_finding.finding.rule, edit or gate_finding.finding.message), [])
         group.append(gate_finding)
@@ -236,7 +234,6 @@ def _explain_miss(
     miss: UnmatchedRequest,
     nearest: ApprovedCall | None,
     use_counts: UseCounts,
-    models: Mapping[str, ModelRule],
     keys: RequestKeyer | None,
 ) -> GateFinding:
     scopes = (miss.caller.scope,)
@@ -244,11 +241,11 @@ def _explain_miss(
     if miss.request is None or nearest is None or miss.reason:
         hint = NEW_HINT if miss.can_record else NOT_REPLAYABLE_HINT
         return GateFinding(Finding(file, "", NEW_RULE, miss.message, hint), 1, scopes, miss.nearest)
-    before = nearest.call if keys is None else take_compared_parts(nearest, keys, models, miss.caller.scope)
+    before = nearest.call if keys is None else take_compared_parts(nearest, keys, miss.caller.scope)
     body = miss.request.key_fields.body
     request = decode_request(miss.request.endpoint, body) if isinstance(body, dict) else {}
     if nearest.record is not None:
-        request = draft_request(request, models)
+        request = convert_request(request)
     comparison = _compare_calls(before, ComparedCall(request, before.answer))
     comparison_shown = comparison if comparison.request_changes else None
     explanation = "" if comparison_shown else miss.message

@@ -19,6 +19,7 @@ from traceforge.capture.run.network_access import RefusedConnection
 from traceforge.conversion import convert
 from traceforge.findings import IO, Finding
 from traceforge.match_key import NO_KEY_HINT, requires_comparison
+from traceforge.snapshots.formats.determinism_policy import REQUEST_GATE
 from traceforge.snapshots.gate.gate_findings import (
     NEW_HINT,
     NEW_RULE,
@@ -30,7 +31,6 @@ from traceforge.snapshots.gate.gate_findings import (
     find_unapproved_requests,
     find_unused,
 )
-from traceforge.snapshots.tree.approved_calls import REQUEST_GATE
 from traceforge.snapshots.tree.call_counts import FAILED, PASSED, CountedRun, compare_counts, merge_worker_counts
 from traceforge.snapshots.tree.project_snapshots import ProjectSnapshots, make_run_scopes
 from traceforge.snapshots.tree.run_scopes import RunScopes, find_renamed_tests, is_test_scope
@@ -61,7 +61,7 @@ class RunObservations(Struct):
     workers: int = 0  # processes that ran tests
     moved_calls: list[str] = field(default_factory=list)  # by `judge_run`: calls that other scopes make than before
     ungated_calls: int = 0  # of tests that are marked as off
-    request_gated: int = 0  # calls of which only the request is compared
+    prompt_only_ids: list[str] = field(default_factory=list)  # of snapshots that answered; gated on the prompt alone
     uncompared_calls: int = 0  # with redacted parts that could not be compared
     uncompared_parts: int = 0
     unknown_heads: int = 0  # calls whose snapshot does not say where they went, or which headers they had
@@ -83,6 +83,16 @@ class RunObservations(Struct):
         """How each scope of the run ended; `command` is the scope of a command that passed."""
         shared = {**dict.fromkeys(self.scope_starts, PASSED), **dict.fromkeys(self.broken_scopes, FAILED)}
         return {**tests, **shared, **({command: PASSED} if command else {})}
+
+    @property
+    def snapshot_ids(self) -> set[str]:
+        """The snapshots that answered."""
+        return {name for _, name, _ in self.uses}
+
+    @property
+    def request_gated(self) -> int:
+        """Calls of which only the prompt is compared."""
+        return sum(times for _, name, times in self.uses if name in self.prompt_only_ids)
 
     @property
     def replayed(self) -> int:
@@ -116,7 +126,7 @@ class RunJudgement(NamedTuple):
 def observe_replay(snapshots: ProjectSnapshots) -> RunObservations:
     """What the player of this process was asked so far."""
     player = snapshots.player
-    gated_ids = {call.id for call in snapshots.approved_calls if call.gate == REQUEST_GATE}
+    prompt_only_ids = {call.id for call in snapshots.approved_calls if call.gate == REQUEST_GATE}
     unknown_ids = {call.id for call in snapshots.approved_calls if call.has_unknown_head}
     workers = player.worker_uses.values()
     return RunObservations(
@@ -124,7 +134,7 @@ def observe_replay(snapshots: ProjectSnapshots) -> RunObservations:
         workers=1,
         earlier_uses=_list_uses(merge_worker_counts(worker.earlier_counts for worker in workers)),
         missed_scopes=sorted({request.caller.scope for request in player.unmatched}),
-        request_gated=sum(times for (_, name), times in player.use_counts.items() if name in gated_ids),
+        prompt_only_ids=sorted(prompt_only_ids & {name for _, name in player.use_counts}),
         uncompared_calls=player.uncompared_call_count,
         uncompared_parts=player.uncompared_part_count,
         unknown_heads=sum(times for (_, name), times in player.use_counts.items() if name in unknown_ids),
@@ -160,7 +170,6 @@ def merge_observations(observations: Iterable[RunObservations]) -> RunObservatio
         merged.skipped_modules += process.skipped_modules
         merged.unseen += process.unseen
         merged.ungated_calls += process.ungated_calls
-        merged.request_gated += process.request_gated
         merged.uncompared_calls += process.uncompared_calls
         merged.uncompared_parts += process.uncompared_parts
         merged.unknown_heads += process.unknown_heads
@@ -168,6 +177,7 @@ def merge_observations(observations: Iterable[RunObservations]) -> RunObservatio
         volatile.update(process.volatile)
         uncompared_fields.update(process.uncompared_fields)
     merged.key_names = sorted({*merged.key_names})
+    merged.prompt_only_ids = sorted({name for process in observations for name in process.prompt_only_ids})
     merged.volatile = dict(volatile)
     merged.uncompared_fields = dict(uncompared_fields)
     merged.scope_starts = dict(scope_starts)
@@ -185,11 +195,10 @@ def judge_requests(
     location: str,
 ) -> list[GateFinding]:
     """Unapproved requests, and connections that were refused: those of one test, or of a whole run."""
-    config = snapshots.loaded.config
     findings = find_unapproved_requests(
-        unmatched, snapshots.approved_calls, snapshots.player.use_counts, config.models, snapshots.keys
+        unmatched, snapshots.approved_calls, snapshots.player.use_counts, snapshots.keys
     )
-    return findings + find_refused_connections(refused, config.test.ignore_hosts, location)
+    return findings + find_refused_connections(refused, snapshots.loaded.config.test.ignore_hosts, location)
 
 
 def judge_run(

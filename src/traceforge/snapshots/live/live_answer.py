@@ -6,16 +6,16 @@ that was not redacted.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any, cast
 
 from msgspec import Struct, field
 
 from traceforge.canon import JSON, JSONObject, parse_json
 from traceforge.compare.compared_call import ComparedCall
-from traceforge.config import ModelRule
 from traceforge.replay.request_key import RequestKeyer
+from traceforge.snapshots.formats.determinism_policy import ModelPolicy
 from traceforge.snapshots.formats.raw_response import decode_comparable_answer
+from traceforge.snapshots.formats.record_draft import UNKNOWN_FINISH
 from traceforge.snapshots.live.live_plan import LiveCall
 from traceforge.snapshots.live.live_sender import SendResult
 from traceforge.snapshots.record.candidates import find_candidates
@@ -57,10 +57,10 @@ class FailedRequest(Struct, frozen=True):
 class LiveAnswerReader:
     """Reads answers from exchanges. Thread-safe."""
 
-    def __init__(self, composer: TraceComposer, keys: RequestKeyer, models: Mapping[str, ModelRule]) -> None:
+    def __init__(self, composer: TraceComposer, keys: RequestKeyer, policy: ModelPolicy) -> None:
         self._composer = composer
         self._keys = keys
-        self._models = models
+        self._policy = policy
 
     def read(self, call: LiveCall, run: int, sent: SendResult) -> LiveAnswer | FailedRequest:
         """Redact an exchange, and read its answer."""
@@ -69,11 +69,11 @@ class LiveAnswerReader:
         composed = self._composer.compose(exchange)
         body = cast("JSONObject", parse_json(composed.trace))
         problem = self._find_problem(call, sent, body)
-        candidates = find_candidates([(body, composed.chunks)], self._keys, self._models) if not problem else []
+        candidates = find_candidates([(body, composed.chunks)], self._keys, self._policy) if not problem else []
         if not candidates:
             return FailedRequest(*identity, problem or "the answer could not be read")
         (candidate,) = candidates
-        if candidate.has_record and not candidate.draft.response.get("finish_reason"):
+        if candidate.has_record and self._broke_off(call, candidate.draft.response):
             return FailedRequest(*identity, "the answer broke off: it has no finish reason")
         response = as_object(body.get("response"))
         metadata = as_object(body.get("metadata"))
@@ -90,6 +90,12 @@ class LiveAnswerReader:
             cast("float | None", metadata.get("tokens_used")),
             sent.attempts,
         )
+
+    @staticmethod
+    def _broke_off(call: LiveCall, response: JSONObject) -> bool:
+        """Whether an answer has no finish reason, and the approved one has."""
+        approved = as_object(call.approved.record["response"]) if call.approved.record is not None else {}
+        return response["finish_reason"] == UNKNOWN_FINISH != approved.get("finish_reason")
 
     @staticmethod
     def _find_problem(call: LiveCall, sent: SendResult, body: JSONObject) -> str:

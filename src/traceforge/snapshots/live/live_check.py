@@ -15,6 +15,7 @@ from traceforge.capture.trace_writer import RecorderSettings
 from traceforge.config import LoadedConfig
 from traceforge.errors import InternalError, TraceForgeError
 from traceforge.replay.request_key import RequestKeyer
+from traceforge.snapshots.formats.determinism_policy import ModelPolicy
 from traceforge.snapshots.live.live_address import find_key_header, make_key_headers
 from traceforge.snapshots.live.live_answer import FailedRequest, LiveAnswer, LiveAnswerReader
 from traceforge.snapshots.live.live_journal import LiveJournal
@@ -94,7 +95,7 @@ def open_check(
 ) -> LiveCheck:
     """Prepare a plan to be run. API keys are read from `environ` when a request is sent, and stored nowhere."""
     setting = RecorderSettings.from_project(loaded)
-    reader = LiveAnswerReader(TraceComposer(setting.redactor()), keys, loaded.config.models)
+    reader = LiveAnswerReader(TraceComposer(setting.redactor()), keys, ModelPolicy.from_config(loaded.config))
     stop = threading.Event()
     sender = LiveSender(HostPacing(stop))
 

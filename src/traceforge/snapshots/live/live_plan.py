@@ -20,8 +20,8 @@ from traceforge.errors import NotFound
 from traceforge.exchange import Headers
 from traceforge.redact.redactions import REDACTED
 from traceforge.replay.fingerprints import HEADERS_PATH, PERSONAL_TYPES, URL_PATH
+from traceforge.snapshots.formats.determinism_policy import find_model_rule
 from traceforge.snapshots.formats.raw_response import RawResponse, decode_call
-from traceforge.snapshots.formats.record_draft import find_model_rule
 from traceforge.snapshots.live.live_address import (
     ANTHROPIC_VERSION,
     ProviderAddresses,
@@ -236,8 +236,7 @@ def _price(call: LiveCall, models: Mapping[str, ModelRule]) -> float | None:
     rule = find_model_rule(call.model, models)
     input_tokens, output_tokens = (_number(call.usage.get(name)) for name in ("prompt_tokens", "completion_tokens"))
     if (
-        rule is None
-        or rule.input_price_per_million is UNSET
+        rule.input_price_per_million is UNSET
         or rule.output_price_per_million is UNSET
         or input_tokens is None
         or output_tokens is None

@@ -20,8 +20,9 @@ from traceforge.compare.compared_call import ComparedCall
 from traceforge.compare.comparison import Comparison, compare
 from traceforge.compare.text_diff import count_words, split_tokens
 from traceforge.findings import ExitCode
+from traceforge.snapshots.formats.determinism_policy import REQUEST_GATE
 from traceforge.snapshots.live.live_answer import FailedRequest, LiveAnswer
-from traceforge.snapshots.tree.approved_calls import REQUEST_GATE, ApprovedCall
+from traceforge.snapshots.tree.approved_calls import ApprovedCall
 
 
 class LiveVerdict(StrEnum):

@@ -18,18 +18,22 @@ from msgspec.structs import replace
 
 from traceforge.canon import Digest, JSONObject
 from traceforge.compare.compared_call import ComparedCall
-from traceforge.config import ModelRule
 from traceforge.errors import LOST_KEY_HINT
 from traceforge.exchange import CallOutcome, Headers
 from traceforge.replay.fingerprints import Fingerprints
 from traceforge.replay.recorded_response import RecordedResponse
 from traceforge.replay.request_key import KeyedRequest, RequestKeyer, UnknownParts
 from traceforge.replay.trace_recordings import find_unknown_parts, request_headers, response_from_trace
-from traceforge.snapshots.formats.determinism_policy import check_policy, find_gate
+from traceforge.snapshots.formats.determinism_policy import (
+    POLICY_HINT,
+    REQUEST_GATE,
+    ModelPolicy,
+    check_policy,
+)
 from traceforge.snapshots.formats.raw_response import RawResponse, decode_comparable_call, draft_raw_response
-from traceforge.snapshots.formats.record_draft import DraftKind, RecordDraft, RefusalReason
+from traceforge.snapshots.formats.record_draft import UNKNOWN_FINISH, DraftKind, RecordDraft, RefusalReason
 from traceforge.snapshots.formats.snapshot_format import is_source_file
-from traceforge.snapshots.tree.approved_calls import REQUEST_GATE, key_stored_request
+from traceforge.snapshots.tree.approved_calls import key_stored_request
 
 # Headers about the server and the time, which differ in every recording.
 TRANSIENT_HEADERS = frozenset(
@@ -45,7 +49,8 @@ OUTSIDE = "(outside)"  # the folder of a source file that is not in the project
 UNKNOWN_SOURCE: JSONObject = {"file": "(unknown)", "line": 0, "function": ""}
 
 _USER_INFO = re.compile(r"//[^/?#]*@")  # Its redacted form looks like a broken IPv6 address.
-_POLICY_HINT = 'Set it where the call is made, or declare the model with "gate": "request" in the configuration.'
+
+_CUT_HINT = "Read the answer to its end, and record again."
 
 NO_KEY_REASON = RefusalReason(
     "request",
@@ -118,7 +123,7 @@ class Candidate(Struct, frozen=True, dict=True):
 def find_candidates(
     traces: Iterable[tuple[JSONObject, bytes]],
     keys: RequestKeyer,
-    models: Mapping[str, ModelRule],
+    policy: ModelPolicy,
     scope: str = "",
     workers: Mapping[str, str] | None = None,
     *,
@@ -133,7 +138,7 @@ def find_candidates(
     candidates = [
         candidate
         for body, chunks in traces
-        if (candidate := _make_candidate(body, chunks, keys, models, scope, needs_match_key)) is not None
+        if (candidate := _make_candidate(body, chunks, keys, policy, scope, needs_match_key)) is not None
     ]
     candidates = list(_drop_failed_attempts(candidates))
     return _drop_repeats_of_workers(_mark_calls_per_worker(candidates, workers or {}), workers or {})
@@ -143,7 +148,7 @@ def _make_candidate(
     body: JSONObject,
     chunk_lines: bytes,
     keys: RequestKeyer,
-    models: Mapping[str, ModelRule],
+    policy: ModelPolicy,
     scope: str,
     needs_match_key: bool,
 ) -> Candidate | None:
@@ -155,11 +160,8 @@ def _make_candidate(
     call_scope = str(body.get("scope") or scope)
     keyed_request = key_stored_request(keys, raw, call_scope)
     fingerprints = keys.read_fingerprints(keyed_request, raw.redacted)
-    draft = draft_raw_response(raw, models)
+    draft = draft_raw_response(raw, policy)
     provider = provider_folder(str(body.get("provider", "other")))
-    gate = (
-        find_gate(str(draft.request.get("model")), models) if draft.kind is not DraftKind.RAW_ONLY else REQUEST_GATE
-    )
     metadata = cast("JSONObject", body["metadata"])
     return Candidate(
         str(body["id"]),
@@ -172,9 +174,9 @@ def _make_candidate(
         float(str(metadata["duration_ms"])),
         raw,
         draft,
-        gate,
+        str(draft.request.get("gate", REQUEST_GATE)),
         (
-            *_find_refusal_reasons(trace_wire, answer, draft, provider, models),
+            *_find_refusal_reasons(trace_wire, answer, draft, provider, policy),
             *([NO_KEY_REASON] if needs_match_key and fingerprints is None else ()),
         ),
     )
@@ -194,24 +196,23 @@ def _find_refusal_reasons(
     answer: RecordedResponse,
     draft: RecordDraft,
     provider: str,
-    models: Mapping[str, ModelRule],
+    policy: ModelPolicy,
 ) -> Iterator[RefusalReason]:
     """Why the call cannot be approved."""
     if answer.cut and not _is_left_early(trace_wire, answer):
         client_left = trace_wire.get("outcome") == CallOutcome.CLIENT_LEFT
         cause = "the application closed the connection" if client_left else "the provider broke off"
-        yield RefusalReason(
-            "response", f"the answer was cut off: {cause}", "Read the answer to its end, and record again."
-        )
+        yield RefusalReason("response", f"the answer was cut off: {cause}", _CUT_HINT)
         return
     if trace_wire.get("incomplete"):
         yield RefusalReason("response", "the call was too large to be stored whole", "Ask for less in one call.")
         return
     if draft.kind is DraftKind.RAW_ONLY:
         return
-    yield from draft.reasons
-    for problem in check_policy(draft.request, provider, models):
-        yield RefusalReason(f"request.{problem.path}", problem.message, _POLICY_HINT)
+    for problem in check_policy(draft.request, provider, policy):
+        yield RefusalReason(f"request.{problem.path}", problem.message, POLICY_HINT)
+    if policy.is_strict and draft.response["finish_reason"] == UNKNOWN_FINISH:
+        yield RefusalReason("response.finish_reason", "the answer has no finish reason", _CUT_HINT)
 
 
 def _is_left_early(trace_wire: JSONObject, answer: RecordedResponse) -> bool:

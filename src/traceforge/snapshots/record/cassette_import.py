@@ -24,6 +24,7 @@ from traceforge.errors import CannotRead, InvalidFile, NotFound, NotJSON
 from traceforge.exchange import Caller, Chunk, Exchange, find_header
 from traceforge.files import read_file
 from traceforge.findings import PARSE, Finding
+from traceforge.snapshots.formats.determinism_policy import ModelPolicy
 from traceforge.snapshots.record.candidates import find_candidates
 from traceforge.snapshots.record.cassette_format import (
     CASSETTE_BYTES_MAX,
@@ -207,7 +208,10 @@ def _file_changes(
         report.findings.append(Finding("(the traces)", "", PARSE, f"{times} could not be stored: {problem}"))
     traces, report.unread = read_traces(loaded, [exchange.id for exchange in exchanges])
     candidates = find_candidates(
-        traces, snapshots.keys, loaded.config.models, needs_match_key=loaded.config.match.redacted != "count"
+        traces,
+        snapshots.keys,
+        ModelPolicy.from_config(loaded.config),
+        needs_match_key=loaded.config.match.redacted != "count",
     )
     tests = {exchange.caller.scope for exchange in exchanges if exchange.caller.scope}
     proposal = propose_changes(

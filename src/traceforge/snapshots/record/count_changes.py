@@ -9,10 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from traceforge.canon import JSON, JSONObject
+from traceforge.snapshots.formats.determinism_policy import BEHAVIOUR_GATE
 from traceforge.snapshots.formats.raw_response import write_raw_response
 from traceforge.snapshots.formats.snapshot_format import RECORD_FIELDS
 from traceforge.snapshots.record.pending_changes import ChangeKind, PendingChange
-from traceforge.snapshots.tree.approved_calls import BEHAVIOUR_GATE, ApprovedCall, ScopeTurn
+from traceforge.snapshots.tree.approved_calls import ApprovedCall, ScopeTurn
 from traceforge.snapshots.tree.call_counts import CountedRun, ScopeState, compare_counts
 from traceforge.snapshots.tree.run_scopes import is_shared_scope
 

@@ -27,6 +27,7 @@ from traceforge.errors import InvalidFile
 from traceforge.files import STATE_DIR, list_folder, make_private_folder, read_file, write_atomic
 from traceforge.findings import Finding
 from traceforge.shape import DigestText, OpenObject, WholeNumber, find_problems
+from traceforge.snapshots.formats.determinism_policy import RAW_ONLY_REASON
 from traceforge.snapshots.formats.raw_response import RawResponse, decode_comparable_call, read_raw_response
 from traceforge.snapshots.formats.record_draft import RefusalReason
 from traceforge.snapshots.formats.snapshot_format import SnapshotIdText
@@ -92,6 +93,13 @@ class PendingChange(Struct, frozen=True):
         return (
             cast("JSONObject", self.record["source"]) if self.record is not None else self.raw_response.source or {}
         )
+
+    @property
+    def gate_reason(self) -> str:
+        """Why the call has its gate; "" if its record does not say."""
+        if self.record is None:
+            return RAW_ONLY_REASON
+        return str(cast("JSONObject", self.record["request"]).get("gate_reason", ""))
 
     @property
     def location(self) -> str:

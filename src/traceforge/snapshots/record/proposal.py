@@ -20,12 +20,13 @@ from traceforge.compare.compared_call import ComparedCall
 from traceforge.compare.comparison import compare
 from traceforge.replay.request_distance import PromptLikeness, RequestDistance, measure_distance
 from traceforge.replay.request_key import KeyedRequest, RequestKeyer
+from traceforge.snapshots.formats.determinism_policy import BEHAVIOUR_GATE
 from traceforge.snapshots.formats.raw_response import write_raw_response
 from traceforge.snapshots.formats.record_draft import RefusalReason
 from traceforge.snapshots.record.candidates import Candidate, RequestIdentity
 from traceforge.snapshots.record.count_changes import propose_counts
 from traceforge.snapshots.record.pending_changes import ChangeKind, PendingChange
-from traceforge.snapshots.tree.approved_calls import BEHAVIOUR_GATE, ApprovedCall, ScopeTurn, key_stored_request
+from traceforge.snapshots.tree.approved_calls import ApprovedCall, ScopeTurn, key_stored_request
 from traceforge.snapshots.tree.call_counts import CountedRun
 from traceforge.snapshots.tree.run_scopes import RunScopes
 from traceforge.wire.endpoints import find_endpoint

@@ -23,6 +23,8 @@ from traceforge.config import SNAPSHOTS_DIR, LoadedConfig
 from traceforge.errors import NotFound
 from traceforge.redact.redactor import Redactor
 from traceforge.replay.player import Player
+from traceforge.snapshots.formats.determinism_policy import ModelPolicy
+from traceforge.snapshots.record.answer_variance import CallVariance, measure_variance, refuse_varying_calls
 from traceforge.snapshots.record.candidates import Candidate, find_candidates
 from traceforge.snapshots.record.old_snapshots import OldSnapshot, give_old_ids, list_old_snapshots
 from traceforge.snapshots.record.pattern_proposal import PatternProposal, list_proposals
@@ -54,6 +56,9 @@ class RecordRun:
     proposals: list[PatternProposal] = field(default_factory=list)  # for parts of prompts that vary by their nature
     has_new_key: bool = False  # whether a match key was made
     old_snapshots: Sequence[OldSnapshot] = ()  # of an older version, before this run
+    variances: list[CallVariance] = field(default_factory=list)  # of live calls, if the command was run several times
+    run_count: int = 1  # how often the command was run
+    failed_repeats: int = 0  # further runs of the command that failed
 
     @property
     def remaining_old(self) -> list[OldSnapshot]:
@@ -85,10 +90,14 @@ def run_record(
     *,
     fresh: bool = False,
     replace_old: bool = False,
+    runs: int = 1,
     notify: Callable[[str], object],
     progress: ProgressReporter = no_progress,
 ) -> RecordRun:
     """Run a command: replay approved calls, record the others, and file new or changed ones as pending.
+
+    With several `runs`, the command is repeated, and the answers of its live calls are compared. The calls of the
+    first run are filed.
 
     A live call may refer to something the provider stores (`previous_response_id`) that was only replayed, which the
     provider does not know. Then `notify` is called, and the command is run again with those tests fully live.
@@ -113,7 +122,12 @@ def run_record(
         snapshots.player.fresh_scopes = broken_scopes
         live_run = _run_live(snapshots, command)
     recorded_scopes = _describe_run(snapshots, live_run.run)
-    proposal = file_changes(snapshots, live_run.candidates, recorded_scopes, old_snapshots)
+    repeats = [
+        _repeat_live(loaded, command, scope, snapshots, fresh=fresh, replace_old=replace_old) for _ in range(runs - 1)
+    ]
+    variances = measure_variance([run.candidates for run in (live_run, *repeats)]) if repeats else []
+    candidates = list(refuse_varying_calls(live_run.candidates, variances))
+    proposal = file_changes(snapshots, candidates, recorded_scopes, old_snapshots)
     return RecordRun(
         snapshots,
         live_run.run,
@@ -126,7 +140,25 @@ def run_record(
         ),
         has_new_key,
         old_snapshots,
+        variances,
+        runs,
+        sum(run.run.exit_code != 0 for run in repeats),
     )
+
+
+def _repeat_live(
+    loaded: LoadedConfig,
+    command: Sequence[str],
+    scope: str,
+    first: ProjectSnapshots,
+    *,
+    fresh: bool,
+    replace_old: bool,
+) -> _LiveRun:
+    """Run the command once more, with the same calls live as in the first run."""
+    snapshots = open_snapshots(loaded, fresh=fresh, scope=scope, is_recording=True, replace_old=replace_old)
+    snapshots.player.fresh_scopes = first.player.fresh_scopes
+    return _run_live(snapshots, command)
 
 
 def _describe_run(snapshots: ProjectSnapshots, run: CommandRun) -> RecordedScopes:
@@ -234,7 +266,7 @@ def read_candidates(
     `workers`, see `find_candidates`.
     """
     traces, unread = read_traces(snapshots.loaded, trace_ids)
-    models, scope = snapshots.loaded.config.models, snapshots.player.default_scope
+    policy, scope = ModelPolicy.from_config(snapshots.loaded.config), snapshots.player.default_scope
     names = tuple(sorted(key_names))
     redactor = Redactor.from_config(snapshots.loaded.config)
     urls: JSONObject = {name: redactor.redact_url(url).value for name, url in sorted(base_urls.items())}
@@ -243,7 +275,7 @@ def read_candidates(
         for candidate in find_candidates(
             traces,
             snapshots.keys,
-            models,
+            policy,
             scope,
             workers,
             needs_match_key=snapshots.loaded.config.match.redacted != "count",

@@ -11,13 +11,13 @@ answers any number of times, because clients retry, and so does the last answer 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from functools import cached_property
 from typing import NamedTuple, Protocol, cast
 
 from traceforge.canon import Digest, JSONObject, digest_bytes, parse_json
 from traceforge.compare.compared_call import ComparedCall
-from traceforge.config import SNAPSHOTS_DIR, ModelRule
+from traceforge.config import SNAPSHOTS_DIR
 from traceforge.errors import CannotRead, InvalidFile
 from traceforge.files import list_folder, read_file
 from traceforge.replay.compared_body import find_compared_part
@@ -26,9 +26,9 @@ from traceforge.replay.library import RecordedKey, Recording
 from traceforge.replay.recorded_response import RecordedResponse, read_echoes
 from traceforge.replay.request_key import KeyedRequest, KeyFields, RequestKeyer
 from traceforge.replay.scoped_volatile import find_model
-from traceforge.snapshots.formats.determinism_policy import find_gate
+from traceforge.snapshots.formats.determinism_policy import BEHAVIOUR_GATE, REQUEST_GATE, ModelPolicy, find_gate
 from traceforge.snapshots.formats.raw_response import RawResponse, decode_comparable_call, read_raw_response
-from traceforge.snapshots.formats.record_draft import draft_request
+from traceforge.snapshots.formats.record_draft import convert_request
 from traceforge.snapshots.formats.snapshot_format import is_old_version, list_record_ids, read_document
 from traceforge.snapshots.formats.tree_layout import RESERVED_DIRS
 from traceforge.snapshots.tree.run_scopes import is_shared_scope
@@ -36,7 +36,6 @@ from traceforge.snapshots.tree.tree_verification import TreeContent
 from traceforge.wire.dialects import decode_request
 from traceforge.wire.endpoints import find_endpoint
 
-BEHAVIOUR_GATE, REQUEST_GATE = "behaviour", "request"
 HEAD_FIELDS = ("upstream", "headers")  # of a request that a person wrote: where it goes, and its headers
 POLLING_METHOD = "GET"  # of requests that ask how far something is, and no model
 
@@ -150,25 +149,23 @@ def count_calls(turns: Iterable[ScopeTurn]) -> dict[str, int]:
     return counts
 
 
-def load_approved_calls(
-    project: str, models: Mapping[str, ModelRule], *, skip_old: bool = False
-) -> list[ApprovedCall]:
+def load_approved_calls(project: str, policy: ModelPolicy, *, skip_old: bool = False) -> list[ApprovedCall]:
     """Every approved call of a project, by provider and id. `skip_old` leaves out documents of an older version.
 
     Raises:
         CannotRead, NotJSON, InvalidFile: the tree does not pass `verify`.
     """
     root = os.path.join(project, SNAPSHOTS_DIR)
-    return list_approved_calls(_read_tree(root, skip_old=skip_old), models) if os.path.isdir(root) else []
+    return list_approved_calls(_read_tree(root, skip_old=skip_old), policy) if os.path.isdir(root) else []
 
 
-def list_approved_calls(content: TreeContent, models: Mapping[str, ModelRule]) -> list[ApprovedCall]:
+def list_approved_calls(content: TreeContent, policy: ModelPolicy) -> list[ApprovedCall]:
     """Every approved call of a tree that `verify_tree` has read, by provider and id."""
     calls: list[ApprovedCall] = []
     raw_responses = dict(content.raw_responses)
     for provider, file, records in content.documents:
         for record in records:
-            gate = find_gate(str(cast("JSONObject", record["request"])["model"]), models)
+            gate = find_gate(cast("JSONObject", record["request"]), provider, policy)
             name, digest = str(record["id"]), Digest(str(record["hash"]))
             _, raw = raw_responses.pop(name, (None, None))
             calls.append(ApprovedCall(name, provider, file, digest, record, raw, gate))
@@ -241,9 +238,7 @@ class StoredCall(Protocol):
     def call(self) -> ComparedCall: ...
 
 
-def take_compared_parts(
-    stored: StoredCall, keys: RequestKeyer, models: Mapping[str, ModelRule], scope: str
-) -> ComparedCall:
+def take_compared_parts(stored: StoredCall, keys: RequestKeyer, scope: str) -> ComparedCall:
     """The call without what is ignored in a scope, so that no diff of two calls has a row for it."""
     call, record, raw = stored.call, stored.record, stored.raw_response
     if raw is not None:
@@ -252,7 +247,7 @@ def take_compared_parts(
         if not isinstance(body, dict):
             return call
         request = decode_request(keyed_request.endpoint, body) or body
-        return ComparedCall(draft_request(request, models) if record is not None else request, call.answer)
+        return ComparedCall(convert_request(request) if record is not None else request, call.answer)
     return ComparedCall(find_compared_part(call.request, stored.provider), call.answer)
 
 

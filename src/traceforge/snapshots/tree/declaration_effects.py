@@ -22,6 +22,7 @@ from traceforge.findings import Finding
 from traceforge.replay.scoped_volatile import PartsDeclaration, find_model_pattern, list_declarations
 from traceforge.replay.volatile import MATCH_SETTING, VolatileRules
 from traceforge.replay.volatile_kinds import find_volatile_spans, replace_volatile_spans
+from traceforge.snapshots.formats.determinism_policy import ModelPolicy
 from traceforge.snapshots.tree.approved_calls import ApprovedCall, ScopeTurn, load_approved_calls
 
 EFFECT_RULE = "CF3"
@@ -65,7 +66,7 @@ def check_declarations(loaded: LoadedConfig) -> list[Finding]:
     if not has_declarations(loaded.config):
         return []
     try:
-        calls = load_approved_calls(loaded.project, loaded.config.models)
+        calls = load_approved_calls(loaded.project, ModelPolicy.from_config(loaded.config))
     except (CannotRead, NotJSON, InvalidFile):
         return []
     return find_excessive_declarations(loaded, calls)

@@ -12,7 +12,7 @@ from typing import NamedTuple
 from traceforge.files import read_file, write_atomic
 from traceforge.findings import Finding
 from traceforge.snapshots.formats import snapshot_manifest
-from traceforge.snapshots.formats.determinism_policy import POLICY_RULE
+from traceforge.snapshots.formats.determinism_policy import POLICY_RULE, ModelPolicy
 from traceforge.snapshots.tree.tree_verification import check_documents
 
 
@@ -33,7 +33,7 @@ def rebuild_manifest(root: str) -> RebuiltManifest:
         CannotRead: the tree cannot be listed.
         CannotWrite: the manifest cannot be written.
     """
-    documents = check_documents(root, {})
+    documents = check_documents(root, ModelPolicy())
     findings = tuple(sorted(finding for finding in documents.findings if finding.rule != POLICY_RULE))
     if findings or not documents.entries:
         return RebuiltManifest(len(documents.entries), changed=False, findings=findings)

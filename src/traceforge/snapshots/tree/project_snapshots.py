@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import NamedTuple
 
 from traceforge.capture.run.environment import RecordedVariables
-from traceforge.config import SNAPSHOTS_DIR, Config, LoadedConfig, ModelRule, current_folder
+from traceforge.config import SNAPSHOTS_DIR, Config, LoadedConfig, current_folder
 from traceforge.findings import Finding
 from traceforge.match_key import ensure_match_key, load_match_key
 from traceforge.redact.redactions import REDACTED
@@ -20,6 +20,7 @@ from traceforge.replay.library import Library
 from traceforge.replay.player import Player
 from traceforge.replay.request_key import RequestKeyer, make_request_keyer
 from traceforge.snapshots.formats.approved_policy import check_policy_approved
+from traceforge.snapshots.formats.determinism_policy import ModelPolicy
 from traceforge.snapshots.formats.snapshot_format import is_old_version
 from traceforge.snapshots.formats.snapshot_manifest import MANIFEST_NAME
 from traceforge.snapshots.formats.tree_layout import find_root_problem, has_interrupted_approval
@@ -78,16 +79,16 @@ def open_snapshots(
         from traceforge.snapshots.tree.tree_transaction import finish_interrupted_approval
 
         finish_interrupted_approval(loaded.project)
-    config = loaded.config
+    config, policy = loaded.config, ModelPolicy.from_config(loaded.config)
     root = os.path.join(loaded.project, SNAPSHOTS_DIR)
     content = TreeContent()
-    tree_report = _verify_root(root, config.models, content, progress)
+    tree_report = _verify_root(root, policy, content, progress)
     old_files = _list_old(tree_report) if replace_old else frozenset()
     if replace_old:
         tree_report = _without_old(tree_report)
     keys = make_request_keyer(loaded)
     # From the bytes that were verified: the files may have changed since.
-    approved_calls = [] if tree_report.findings else list_approved_calls(content, config.models)
+    approved_calls = [] if tree_report.findings else list_approved_calls(content, policy)
     if findings := find_excessive_declarations(loaded, approved_calls):
         tree_report, approved_calls = tree_report._replace(findings=tuple(findings)), []
     answering_calls = [] if fresh else approved_calls
@@ -97,7 +98,7 @@ def open_snapshots(
         keys,
         Library(build_recordings(answering_calls, keys, lambda call, scope: _may_repeat(call, scope, config))),
         match_key=load_match_key(loaded.project) if can_answer else None,
-        fallback=SynthesisedAnswers(answering_calls, config.models, keys),
+        fallback=SynthesisedAnswers(answering_calls, policy, keys),
     )
     player.default_scope = scope
     player.redacts_scopes = any(REDACTED in turn.scope for call in approved_calls for turn in call.turns)
@@ -121,9 +122,7 @@ def _without_old(report: TreeReport) -> TreeReport:
     return report._replace(findings=tuple(finding for finding in report.findings if not is_old_version(finding)))
 
 
-def _verify_root(
-    root: str, models: Mapping[str, ModelRule], content: TreeContent, progress: ProgressReporter
-) -> TreeReport:
+def _verify_root(root: str, policy: ModelPolicy, content: TreeContent, progress: ProgressReporter) -> TreeReport:
     if not os.path.lexists(root):
         return TreeReport(0, 0, ())
     problem = find_root_problem(root)
@@ -131,7 +130,7 @@ def _verify_root(
         return TreeReport(0, 0, (problem,))
     return verify_tree(
         root,
-        models,
+        policy,
         lambda check, tasks: progress(map(check, tasks), len(tasks), "reading snapshots"),
         content,
     )

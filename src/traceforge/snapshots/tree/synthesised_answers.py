@@ -10,17 +10,18 @@ object of names and values. What it does not state is unknown, and equals anythi
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator
 from typing import cast
 
 from traceforge.canon import JSON, Digest, JSONObject, digest_bytes, exact_canonical_bytes
-from traceforge.config import ModelRule
 from traceforge.replay.compared_body import find_compared_part
 from traceforge.replay.compared_headers import Pairs
 from traceforge.replay.recorded_response import RecordedResponse
 from traceforge.replay.request_key import KeyedRequest, RequestKeyer
 from traceforge.replay.response_synthesis import synthesize_response
-from traceforge.snapshots.formats.record_draft import draft_request
+from traceforge.snapshots.formats.determinism_policy import ModelPolicy
+from traceforge.snapshots.formats.record_draft import convert_request, declare_request
+from traceforge.snapshots.formats.snapshot_format import OWN_REQUEST_FIELDS
 from traceforge.snapshots.tree.approved_calls import HEAD_FIELDS, ApprovedCall
 from traceforge.wire.dialects import decode_request
 
@@ -28,17 +29,16 @@ from traceforge.wire.dialects import decode_request
 class SynthesisedAnswers:
     """Records without a raw response, by their request."""
 
-    def __init__(
-        self, calls: Iterable[ApprovedCall], models: Mapping[str, ModelRule], keys: RequestKeyer | None = None
-    ) -> None:
-        self._models = models
+    def __init__(self, calls: Iterable[ApprovedCall], policy: ModelPolicy, keys: RequestKeyer | None = None) -> None:
+        self._policy = policy
         self._keys = keys
         self._calls: dict[tuple[str, Digest], list[ApprovedCall]] = {}
         for call in calls:
             if call.raw_response is None and call.record is not None:
-                stated = cast("JSONObject", call.record["request"])
-                request = {name: value for name, value in stated.items() if name not in HEAD_FIELDS}
-                self._calls.setdefault((call.provider, _request_digest(call.provider, request)), []).append(call)
+                for request in _list_requests(cast("JSONObject", call.record["request"])):
+                    calls = self._calls.setdefault((call.provider, _request_digest(call.provider, request)), [])
+                    if call not in calls:
+                        calls.append(call)
 
     def find_response(self, keyed_request: KeyedRequest) -> tuple[str, RecordedResponse] | None:
         """The id of the record with the same request, and its answer."""
@@ -58,8 +58,14 @@ class SynthesisedAnswers:
         body, endpoint = keyed_request.key_fields.body, keyed_request.endpoint
         if not self._calls or not isinstance(body, dict) or endpoint.dialect is None or not endpoint.is_generative:
             return []
-        request = draft_request(decode_request(endpoint, body), self._models)
-        return self._calls.get((str(endpoint.dialect), _request_digest(str(endpoint.dialect), request)), [])
+        sent = decode_request(endpoint, body)
+        calls: list[ApprovedCall] = []
+        for request in (convert_request(sent), declare_request(sent, self._policy)):
+            same_request = self._calls.get(
+                (str(endpoint.dialect), _request_digest(str(endpoint.dialect), request)), []
+            )
+            calls += [call for call in same_request if call not in calls]
+        return calls
 
     def _find_head_difference(self, call: ApprovedCall, keyed_request: KeyedRequest) -> str:
         """What differs from the upstream and the headers that a record states; "" where nothing does."""
@@ -79,6 +85,13 @@ class SynthesisedAnswers:
         return ""
 
 
+def _list_requests(stated: JSONObject) -> Iterator[JSONObject]:
+    """The requests that a record answers: with the values of its declared fields, and without them."""
+    declared = cast("list[JSON]", stated.get("declared", []))
+    for ignored in ((), declared):
+        yield {name: value for name, value in stated.items() if name not in HEAD_FIELDS and name not in ignored}
+
+
 def _drop_media_type(headers: Pairs) -> Pairs:
     """Drop the media type: a client adds it by itself, and a snapshot written by hand leaves it out."""
     return tuple(pair for pair in headers if pair[0] != "content-type")
@@ -91,7 +104,9 @@ def _request_digest(provider: str, request: JSONObject) -> Digest:
     """
     compared = find_compared_part(request, provider)
     return digest_bytes(
-        exact_canonical_bytes({name: value for name, value in compared.items() if name not in ("declared", "stream")})
+        exact_canonical_bytes(
+            {name: value for name, value in compared.items() if name not in (*OWN_REQUEST_FIELDS, "stream")}
+        )
     )
 
 

@@ -14,13 +14,12 @@ from typing import NamedTuple, cast
 from msgspec import to_builtins
 
 from traceforge.canon import JSONObject, digest_bytes
-from traceforge.config import ModelRule
 from traceforge.errors import InvalidFile, NotFound, NotJSON
 from traceforge.files import read_file
 from traceforge.findings import printable_name
 from traceforge.snapshots.formats import tree_layout
 from traceforge.snapshots.formats.approval_format import StoredApproval, load_approvals
-from traceforge.snapshots.formats.determinism_policy import find_gate
+from traceforge.snapshots.formats.determinism_policy import RAW_ONLY_REASON, REQUEST_GATE, ModelPolicy, find_gate
 from traceforge.snapshots.formats.raw_response import RawResponse, read_raw_response
 from traceforge.snapshots.formats.snapshot_format import is_snapshot_id, read_document
 
@@ -53,9 +52,18 @@ class ListedSnapshot(NamedTuple):
         source = self.record["source"] if self.record is not None else self.raw_response and self.raw_response.source
         return source if isinstance(source, dict) else {}
 
-    def gate(self, models: Mapping[str, ModelRule]) -> str:
+    def gate(self, policy: ModelPolicy) -> str:
         """The gate: `behaviour` (prompt and answer), or `request` (prompt only)."""
-        return find_gate(self.model, models) if self.record is not None else "request"
+        request = self.record["request"] if self.record is not None else None
+        return find_gate(request, self.provider, policy) if isinstance(request, dict) else REQUEST_GATE
+
+    @property
+    def gate_reason(self) -> str:
+        """Why it has this gate; "" if its record does not say."""
+        if self.record is None:
+            return RAW_ONLY_REASON
+        request = self.record["request"]
+        return str(request.get("gate_reason", "")) if isinstance(request, dict) else ""
 
 
 def load_tree(root: str) -> list[ListedSnapshot]:
@@ -135,14 +143,15 @@ def _read_raw_response(root: str, file: str) -> tuple[RawResponse, str]:
         raise exc.in_file(f"{root}/{file}") from None
 
 
-def snapshot_json(snapshot: ListedSnapshot, models: Mapping[str, ModelRule]) -> JSONObject:
+def snapshot_json(snapshot: ListedSnapshot, policy: ModelPolicy) -> JSONObject:
     """A snapshot as `snapshot list --json` prints it."""
     return {
         "id": snapshot.id,
         "kind": "record" if snapshot.record is not None else "wire",
         "provider": snapshot.provider or None,
         "model": snapshot.model or None,
-        "gate": snapshot.gate(models),
+        "gate": snapshot.gate(policy),
+        "gate_reason": snapshot.gate_reason or None,
         "file": snapshot.file,
         "hash": snapshot.hash,
         "source": snapshot.source or None,
@@ -150,11 +159,11 @@ def snapshot_json(snapshot: ListedSnapshot, models: Mapping[str, ModelRule]) -> 
     }
 
 
-def snapshot_full_json(snapshot: ListedSnapshot, models: Mapping[str, ModelRule]) -> JSONObject:
+def snapshot_full_json(snapshot: ListedSnapshot, policy: ModelPolicy) -> JSONObject:
     """A snapshot as `snapshot show --json` prints it: with its record, raw response and approvals."""
     raw = snapshot.raw_response
     return {
-        **snapshot_json(snapshot, models),
+        **snapshot_json(snapshot, policy),
         "record": snapshot.record,
         "wire": None
         if raw is None

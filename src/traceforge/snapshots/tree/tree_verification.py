@@ -16,7 +16,6 @@ from typing import Any, NamedTuple
 
 from traceforge.canon import JSON, Digest, JSONObject, digest_bytes, parse_exact_json
 from traceforge.clock import find_instant
-from traceforge.config import ModelRule
 from traceforge.errors import CannotRead, InvalidFile, NotJSON
 from traceforge.files import list_folder, read_file
 from traceforge.findings import IO, Finding, internal_error_finding, printable_name
@@ -65,7 +64,7 @@ class DocumentTask(NamedTuple):
     root: str
     provider: str
     file: str  # relative to the root
-    models: Mapping[str, ModelRule]
+    policy: determinism_policy.ModelPolicy
     content: TreeContent | None = None  # collects what was read; only within one process
 
 
@@ -120,7 +119,7 @@ class TreeReport(NamedTuple):
 
 def verify_tree(
     root: str,
-    models: Mapping[str, ModelRule],
+    policy: determinism_policy.ModelPolicy,
     map_tasks: Mapper = map,
     content: TreeContent | None = None,
     *,
@@ -135,7 +134,7 @@ def verify_tree(
     Raises:
         CannotRead: `root` itself cannot be listed.
     """
-    documents = check_documents(root, models, map_tasks, content)
+    documents = check_documents(root, policy, map_tasks, content)
     findings = [*documents.findings, *_check_manifest(root, documents), *_check_match_key_id(root)]
     raw_ids = [name for name in _list_raw_responses(root, findings) if name not in documents.unknown_ids]
     stored = {
@@ -148,7 +147,7 @@ def verify_tree(
     for name in raw_ids:
         file = f"{tree_layout.WIRE_DIR}/{name}.json"
         if name not in stored:
-            digest, raw_findings = _check_raw_only(root, file, models, content)
+            digest, raw_findings = _check_raw_only(root, file, policy, content)
             findings += raw_findings
             stored[name] = tree_layout.StoredSnapshot(file, digest, must_be_approved=True)
         elif name not in documents.raw_response_ids:
@@ -170,14 +169,14 @@ def verify_tree(
 
 
 def check_documents(
-    root: str, models: Mapping[str, ModelRule], map_tasks: Mapper = map, content: TreeContent | None = None
+    root: str, policy: determinism_policy.ModelPolicy, map_tasks: Mapper = map, content: TreeContent | None = None
 ) -> DocumentsReport:
     """Check every document of a tree, but not its manifest.
 
     Raises:
         CannotRead: `root` itself cannot be listed.
     """
-    tasks, findings = _list_documents(root, models, content)
+    tasks, findings = _list_documents(root, policy, content)
     unknown_files = {f"{finding.file}/" for finding in findings if finding.is_unchecked}
     entries: list[snapshot_manifest.RecordEntry] = []
     request_gated = 0
@@ -239,7 +238,7 @@ def _check_file(task: DocumentTask) -> DocumentResult:
     request_gated = 0
     for index, record in enumerate(records):
         findings += _check_record(task, index, record)
-        request_gated += _is_request_gated(record, task.models)
+        request_gated += _is_request_gated(record, task)
     entries = [
         snapshot_manifest.RecordEntry(task.provider, record["id"], task.file, record["hash"], record["timestamp"])
         for record in records
@@ -286,19 +285,18 @@ def _names_raw_response(record: dict[str, Any]) -> bool:
     return isinstance(response, dict) and "wire" in response and isinstance(record.get("id"), str)
 
 
-def _is_request_gated(record: dict[str, Any], models: Mapping[str, ModelRule]) -> bool:
+def _is_request_gated(record: dict[str, Any], task: DocumentTask) -> bool:
     request = record.get("request")
     return (
-        bool(models)
-        and isinstance(request, dict)
-        and determinism_policy.find_gate(str(request.get("model")), models) == "request"
+        isinstance(request, dict)
+        and determinism_policy.find_gate(request, task.provider, task.policy) == determinism_policy.REQUEST_GATE
     )
 
 
 def _check_record(task: DocumentTask, index: int, record: dict[str, Any]) -> Iterable[Finding]:
     request, response = record.get("request"), record.get("response")
     if isinstance(request, dict):
-        for problem in determinism_policy.check_policy(request, task.provider, task.models):
+        for problem in determinism_policy.check_policy(request, task.provider, task.policy):
             path = f"$.snapshots[{index}].request.{problem.path}"
             yield Finding(
                 task.file, path, determinism_policy.POLICY_RULE, problem.message, determinism_policy.POLICY_HINT
@@ -342,7 +340,7 @@ def _check_agreement(
     if task.content is not None:
         task.content.raw_responses[record["id"]] = digest, raw
     if isinstance(record.get("request"), dict) and isinstance(record.get("response"), dict):
-        for problem in find_disagreements(record, raw, task.models):
+        for problem in find_disagreements(record, raw, task.policy):
             at = f"{record_path}.{problem.path}".rstrip(".")
             yield Finding(task.file, at, RAW_RESPONSE_RULE, problem.message, RESTORE_HINT)
 
@@ -370,7 +368,7 @@ def _list_raw_responses(root: str, findings: list[Finding]) -> list[str]:
 
 
 def _check_raw_only(
-    root: str, file: str, models: Mapping[str, ModelRule], content: TreeContent | None
+    root: str, file: str, policy: determinism_policy.ModelPolicy, content: TreeContent | None
 ) -> tuple[str, list[Finding]]:
     """Check a raw response without a record: only a call that a record cannot hold may lack one."""
     try:
@@ -385,7 +383,7 @@ def _check_raw_only(
         try:
             findings += [
                 Finding(file, "", RAW_RESPONSE_RULE, message, RESTORE_HINT)
-                for message in check_has_no_record(raw, models)
+                for message in check_has_no_record(raw, policy)
             ]
         except Exception as exc:  # noqa: BLE001 (becomes a finding: unchecked, never valid)
             findings.append(internal_error_finding(file, exc))
@@ -393,7 +391,7 @@ def _check_raw_only(
 
 
 def _list_documents(
-    root: str, models: Mapping[str, ModelRule], content: TreeContent | None
+    root: str, policy: determinism_policy.ModelPolicy, content: TreeContent | None
 ) -> tuple[list[DocumentTask], list[Finding]]:
     tasks: list[DocumentTask] = []
     findings: list[Finding] = []
@@ -406,7 +404,7 @@ def _list_documents(
                     Finding(entry.name, "", tree_layout.LAYOUT_RULE, "not a provider's name", tree_layout.STRAY_HINT)
                 )
             names = tree_layout.list_json_files(root, entry.name, findings)
-            tasks += [DocumentTask(root, entry.name, f"{entry.name}/{name}", models, content) for name in names]
+            tasks += [DocumentTask(root, entry.name, f"{entry.name}/{name}", policy, content) for name in names]
         elif entry.is_symlink():
             findings.append(_link_finding(entry.name))
         elif entry.name not in tree_layout.ROOT_FILES and not entry.name.startswith("."):

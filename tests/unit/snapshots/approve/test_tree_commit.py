@@ -15,6 +15,7 @@ from traceforge.config import ModelRule
 from traceforge.errors import InvalidFile, NotFound
 from traceforge.files import read_file
 from traceforge.snapshots.approve.tree_commit import CommitResult, SnapshotChange, commit_changes
+from traceforge.snapshots.formats.determinism_policy import ModelPolicy
 from traceforge.snapshots.formats.snapshot_format import read_document, write_document
 from traceforge.snapshots.tree.manifest_rebuild import rebuild_manifest
 from traceforge.snapshots.tree.tree_verification import TreeReport, verify_tree
@@ -37,6 +38,9 @@ def _removal(name: str) -> SnapshotChange:
     return SnapshotChange("", name, None, None)
 
 
+STRICT = ModelPolicy(is_strict=True)
+
+
 class Project:
     """A project whose approvals come a minute apart."""
 
@@ -48,12 +52,12 @@ class Project:
     def commit(self, *changes: SnapshotChange, **options: Any) -> CommitResult:
         """Approve, without a word more than needed."""
         self._now += timedelta(minutes=1)
-        arguments = {"models": {}, "reason": "as agreed", "now": self._now, **options}
-        return commit_changes(str(self.folder), arguments.pop("models"), changes, **arguments)
+        arguments = {"policy": ModelPolicy(), "reason": "as agreed", "now": self._now, **options}
+        return commit_changes(str(self.folder), arguments.pop("policy"), changes, **arguments)
 
     def verify(self) -> TreeReport:
         """The whole tree."""
-        return verify_tree(str(self.root), {})
+        return verify_tree(str(self.root), ModelPolicy())
 
     def tree(self) -> dict[str, bytes]:
         """Every file of the tree."""
@@ -228,7 +232,7 @@ def test_a_change_that_verify_would_refuse_is_never_written(
     before = project.tree()
 
     with pytest.raises(InvalidFile) as error:
-        project.commit(_record("good"), change)
+        project.commit(_record("good"), change, policy=STRICT)
 
     assert rule in {finding.rule for finding in error.value.findings}
     assert all(finding.file for finding in error.value.findings)
@@ -242,7 +246,7 @@ def test_all_findings_are_raised_together(project: Project) -> None:
     ]
 
     with pytest.raises(InvalidFile) as error:
-        project.commit(*loose, SnapshotChange("openai", "oops", None, b"{}"))
+        project.commit(*loose, SnapshotChange("openai", "oops", None, b"{}"), policy=STRICT)
 
     assert {"openai/one.json", "openai/two.json", "wire/oops.json"} == {
         finding.file for finding in error.value.findings
@@ -253,11 +257,10 @@ def test_a_declared_gate_is_respected(project: Project) -> None:
     """A model that is gated on its request may have any temperature."""
     body = _with(_body("abc"), "request", temperature=1)
 
-    project.commit(
-        SnapshotChange("openai", "abc", body, raw_response_of(body)), models={"gpt-4*": ModelRule(gate="request")}
-    )
+    policy = ModelPolicy({"gpt-4*": ModelRule(gate="request")}, is_strict=True)
+    project.commit(SnapshotChange("openai", "abc", body, raw_response_of(body)), policy=policy)
 
-    assert 1 == verify_tree(str(project.root), {"gpt-4*": ModelRule(gate="request")}).request_gated
+    assert (1, ()) == verify_tree(str(project.root), policy)[1:3]
 
 
 def test_nothing_is_added_to_a_broken_tree(project: Project) -> None:

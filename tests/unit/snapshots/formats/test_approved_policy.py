@@ -32,7 +32,7 @@ def _changes(before: Config, after: Config) -> list[tuple[str, Any, Any]]:
 
 def test_only_settings_that_decide_nothing_are_left_out() -> None:
     """A new setting belongs to the policy until somebody says that it decides nothing."""
-    config = _config(models={"gpt-*": {"temperature": 1, "max_tokens": 5}})
+    config = _config(models={"gpt-*": {"gate": "request", "temperature": 1, "max_tokens": 5}})
     names = {name.partition(".")[0].partition("[")[0] for name in list_policy_settings(config)}
     prefix = 'models["gpt-*"].'
     model_settings = {
@@ -50,6 +50,7 @@ def test_only_settings_that_decide_nothing_are_left_out() -> None:
     [
         ({}, {"match": {"ignore_paths": []}, "test": {"seal_network": "auto"}, "hosts": []}),
         ({"traces_dir": "a", "durability": "group"}, {"traces_dir": "b", "durability": "sync", "callsite": {}}),
+        ({}, {"determinism": "auto"}),
         ({"hosts": ["a", "b"]}, {"hosts": ["b", "a", "a"]}),
         ({"upstreams": {"corp": "https://a.org"}}, {"upstreams": {"corp": {"url": "https://a.org"}}}),
         ({"test": {"allow_ports": [5432, "1-2"]}}, {"test": {"allow_ports": ["1-2", 5432.0]}}),

@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from support.corpus import need_shared
 from support.corpus_traffic import _ADDRESSES, interactions
 from traceforge.canon import parse_json
-from traceforge.config import ModelRule
 from traceforge.errors import InvalidFile, NotJSON
 from traceforge.exchange import Chunk
+from traceforge.snapshots.formats.determinism_policy import ModelPolicy
 from traceforge.snapshots.formats.raw_response import (
     RawResponse,
     check_raw_response,
@@ -34,7 +34,6 @@ ANSWER: dict[str, Any] = {
     "choices": [{"index": 0, "message": {"role": "assistant", "content": "Hello"}, "finish_reason": "stop"}],
     "usage": {"prompt_tokens": 1, "completion_tokens": 1, "total_tokens": 2},
 }  # fmt: skip
-DECLARED = {"*": ModelRule(temperature=1.0, max_tokens=100)}
 
 texts = st.text(max_size=20)
 pairs = st.lists(st.tuples(texts, texts), max_size=3).map(tuple)
@@ -74,7 +73,7 @@ def wire(request: Any = None, *chunks: bytes, status: int = 200, media_type: str
 
 def record(answer: RawResponse) -> dict[str, Any]:
     """The record that an approval would write for it."""
-    draft = draft_raw_response(answer, {})
+    draft = draft_raw_response(answer, ModelPolicy())
     assert DraftKind.SNAPSHOT is draft.kind
     return {"request": draft.request, "response": {**draft.response, "latency_ms": 5}}
 
@@ -127,7 +126,7 @@ def test_data_that_is_not_json_is_refused() -> None:
 
 def test_a_record_agrees_with_its_own_raw_response() -> None:
     """Latency and the file reference are not compared."""
-    assert [] == find_disagreements(record(wire()), wire(), {})
+    assert [] == find_disagreements(record(wire()), wire(), ModelPolicy())
 
 
 @pytest.mark.parametrize(
@@ -149,7 +148,22 @@ def test_a_changed_record_disagrees_with_its_raw_response(side: str, field: str,
     stated = copy.deepcopy(record(wire()))
     stated[side][field] = value
 
-    assert [f"{side}.{field}"] == [problem.path for problem in find_disagreements(stated, wire(), {})]
+    assert [f"{side}.{field}"] == [problem.path for problem in find_disagreements(stated, wire(), ModelPolicy())]
+
+
+def test_only_what_was_not_sent_may_be_declared() -> None:
+    """A record cannot exempt a changed prompt from the comparison, or hide that a value was not sent."""
+    plain = wire({name: value for name, value in REQUEST.items() if name != "temperature"})
+    stated = copy.deepcopy(record(plain))
+    edited, hidden = copy.deepcopy(stated), copy.deepcopy(stated)
+    edited["request"]["messages"] = [{"role": "user", "content": "Hi!"}]
+    edited["request"]["declared"].append("messages")
+    del hidden["request"]["declared"]
+
+    assert ["temperature"] == stated["request"]["declared"]
+    assert [] == find_disagreements(stated, plain, ModelPolicy())
+    assert ["request.messages"] == [problem.path for problem in find_disagreements(edited, plain, ModelPolicy())]
+    assert ["request.declared"] == [problem.path for problem in find_disagreements(hidden, plain, ModelPolicy())]
 
 
 def test_a_changed_raw_response_disagrees_with_its_record() -> None:
@@ -157,15 +171,17 @@ def test_a_changed_raw_response_disagrees_with_its_record() -> None:
     stated = record(wire())
     other = json.dumps(ANSWER).replace("Hello", "Hullo").encode()
 
-    assert ["response.content"] == [p.path for p in find_disagreements(stated, wire(None, other), {})]
-    assert ["request.seed"] == [p.path for p in find_disagreements(stated, wire({**REQUEST, "seed": 2}), {})]
+    assert ["response.content"] == [p.path for p in find_disagreements(stated, wire(None, other), ModelPolicy())]
+    assert ["request.seed"] == [
+        p.path for p in find_disagreements(stated, wire({**REQUEST, "seed": 2}), ModelPolicy())
+    ]
 
 
 def test_a_record_that_refers_to_an_error_response_disagrees_with_it() -> None:
     error = wire(None, b'{"error": {"message": "no"}}', status=500)
 
     assert ["the raw response is not the answer of a model: the provider answered with an error"] == [
-        problem.message for problem in find_disagreements(record(wire()), error, {})
+        problem.message for problem in find_disagreements(record(wire()), error, ModelPolicy())
     ]
 
 
@@ -179,10 +195,10 @@ def test_every_call_of_the_corpus_agrees_with_its_own_record() -> None:
             interaction.method, _ADDRESSES[interaction.label], "", (), parse_json(interaction.request),
             interaction.status or 200, (("content-type", interaction.media_type),), (Chunk(1.0, interaction.body),),
         )  # fmt: skip
-        draft = draft_raw_response(answer, DECLARED)
+        draft = draft_raw_response(answer, ModelPolicy())
         kinds[draft.kind] += 1
         if draft.kind is DraftKind.SNAPSHOT:
             stated = {"request": draft.request, "response": {**draft.response, "latency_ms": 1}}
-            assert [] == find_disagreements(stated, answer, DECLARED), interaction.name
+            assert [] == find_disagreements(stated, answer, ModelPolicy()), interaction.name
 
     assert kinds[DraftKind.SNAPSHOT] > 0.9 * sum(kinds.values())

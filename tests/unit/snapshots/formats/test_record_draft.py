@@ -11,13 +11,18 @@ from hypothesis import strategies as st
 from support.format_examples import least_record
 from traceforge.config import ModelRule
 from traceforge.shape import find_problems
-from traceforge.snapshots.formats.record_draft import DraftKind, RecordDraft, draft_record, find_model_rule
+from traceforge.snapshots.formats.determinism_policy import ModelPolicy
+from traceforge.snapshots.formats.record_draft import DraftKind, RecordDraft, draft_record
 from traceforge.snapshots.formats.snapshot_format import SnapshotRequest, SnapshotResponse, write_document
+from traceforge.wire.endpoints import Dialect, Endpoint, EndpointKind
 
 REQUEST: dict[str, Any] = {
     "seed": 7, "model": "m", "messages": [{"role": "user", "content": "Hi"}], "temperature": 0, "max_tokens": 5,
     "stream": True, "logit_bias": {"1": 2}, "top_p": None,
 }  # fmt: skip
+FIELDS = ["model", "messages", "temperature", "max_tokens", "seed", "stream", "logit_bias"]
+CHAT = Endpoint(Dialect.OPENAI, EndpointKind.CHAT)
+DECLARED = ModelPolicy({"m": ModelRule(temperature=1, max_tokens=9)})
 MESSAGE = {"role": "assistant", "content": "Hello"}
 
 
@@ -34,10 +39,11 @@ def fields(draft: RecordDraft) -> list[str]:
 
 def test_a_call_with_every_field_is_a_snapshot() -> None:
     """Its fields in the order of the format; the provider's own are kept, nulls are not."""
-    draft = draft_record(REQUEST, unified_response(), {})
+    draft = draft_record(REQUEST, unified_response(), ModelPolicy(), CHAT)
 
     assert (DraftKind.SNAPSHOT, ()) == (draft.kind, draft.reasons)
-    assert ["model", "messages", "temperature", "max_tokens", "seed", "stream", "logit_bias"] == list(draft.request)
+    assert [*FIELDS, "gate", "gate_reason"] == list(draft.request)
+    assert ("behaviour", "temperature 0 and a seed") == (draft.request["gate"], draft.request["gate_reason"])
     assert {"content": "Hello", "tokens_used": 3, "finish_reason": "stop"} == draft.response
     assert [] == find_problems(draft.request, SnapshotRequest)
     assert [] == find_problems({**draft.response, "latency_ms": 1}, SnapshotResponse)
@@ -57,12 +63,15 @@ def test_a_call_with_every_field_is_a_snapshot() -> None:
         ({"temperature": 3}, "request.temperature"),
         ({"frequency_penalty": -3}, "request.frequency_penalty"),
         ({"stop": [1]}, "request.stop[0]"),
+        ({"temperature": "warm"}, "request.temperature"),
         ({"declared": 5}, "request.declared"),
+        ({"gate": "behaviour"}, "request.gate"),
+        ({"gate_reason": "mine"}, "request.gate_reason"),
     ],
 )
 def test_a_request_that_a_record_cannot_hold_is_its_raw_response_alone(changes: dict[str, Any], field: str) -> None:
     """An application may send what no record can state; the call is never refused for it."""
-    draft = draft_record({**REQUEST, **changes}, unified_response(), {})
+    draft = draft_record({**REQUEST, **changes}, unified_response(), ModelPolicy(), CHAT)
 
     assert (DraftKind.RAW_ONLY, [field]) == (draft.kind, fields(draft))
 
@@ -70,7 +79,7 @@ def test_a_request_that_a_record_cannot_hold_is_its_raw_response_alone(changes: 
 @pytest.mark.parametrize("changes", [{"max_tokens": -1}, {"max_tokens": 5.0}, {"top_p": 1}, {"stream": False}])
 def test_a_value_at_the_border_is_a_snapshot(changes: dict[str, Any]) -> None:
     """-1 is several providers' word for unlimited."""
-    assert DraftKind.SNAPSHOT is draft_record({**REQUEST, **changes}, unified_response(), {}).kind
+    assert DraftKind.SNAPSHOT is draft_record({**REQUEST, **changes}, unified_response(), ModelPolicy(), CHAT).kind
 
 
 _VALUES = st.none() | st.booleans() | st.integers(-3, 3) | st.floats(-3, 3) | st.text(max_size=2) | st.just([])
@@ -95,38 +104,63 @@ def test_a_draft_is_never_what_the_validator_refuses(
     """Whatever an application sends and a provider answers: a snapshot is valid, or the call is no snapshot."""
     choice = {"index": 0, "message": MESSAGE, "finish_reason": reason}
     answer = {"object": "chat.completion", "choices": [choice], "usage": {"total_tokens": usage}}
-    models = {"*": ModelRule(temperature=1, max_tokens=0)} if declares else {}
-    draft = draft_record({**REQUEST, **changes}, answer, models)
+    policy = ModelPolicy({"*": ModelRule(temperature=1, max_tokens=0)} if declares else {})
+    draft = draft_record({**REQUEST, **changes}, answer, policy, CHAT)
 
     if draft.kind is DraftKind.SNAPSHOT:
         body = {**least_record(), "request": draft.request, "response": {**draft.response, "latency_ms": 1}}
         assert write_document([body])
 
 
-@pytest.mark.parametrize("field", ["temperature", "max_tokens"])
-def test_a_missing_field_is_refused_with_a_fix_and_never_inferred(field: str) -> None:
-    """The message names the field; a declaration fills it and is listed."""
-    request = {name: value for name, value in REQUEST.items() if name != field}
-    refused = draft_record(request, unified_response(), {"other-*": ModelRule(temperature=1, max_tokens=9)})
-    declared = draft_record(request, unified_response(), {"m": ModelRule(temperature=1, max_tokens=9)})
+@pytest.mark.parametrize(
+    ("model", "endpoint", "temperature", "max_tokens"),
+    [
+        ("gpt-4o-mini", CHAT, 1, 16_384),
+        ("openai/gpt-5", CHAT, 1, 128_000),
+        ("claude-sonnet-4-5", Endpoint(Dialect.ANTHROPIC, EndpointKind.MESSAGES), 1, 0),
+        ("gemini-2.5-flash", Endpoint(Dialect.GEMINI, EndpointKind.GENERATE), 1, 65_536),
+        ("llama3.2", Endpoint(Dialect.OLLAMA, EndpointKind.CHAT), 0.8, -1),
+        ("someones-model", CHAT, 0, 0),
+        ("m", CHAT, 1, 9),  # declared in the configuration
+    ],
+)
+def test_what_was_not_sent_is_the_documented_default_and_listed_as_declared(
+    model: str, endpoint: Endpoint, temperature: float, max_tokens: int
+) -> None:
+    """Or 0 where there is none; the configuration wins. Such a call is gated on its prompt."""
+    draft = draft_record({"model": model, "messages": REQUEST["messages"]}, unified_response(), DECLARED, endpoint)
 
-    assert (DraftKind.REFUSED, [f"request.{field}"]) == (refused.kind, fields(refused))
-    assert field in refused.reasons[0].hint
-    assert field not in refused.request
-    assert (DraftKind.SNAPSHOT, [field]) == (declared.kind, declared.request["declared"])
-    assert {"temperature": 1, "max_tokens": 9}[field] == declared.request[field]
+    assert DraftKind.SNAPSHOT is draft.kind
+    assert ["temperature", "max_tokens"] == draft.request["declared"]
+    assert (temperature, max_tokens) == (draft.request["temperature"], draft.request["max_tokens"])
+    assert "request" == draft.request["gate"]
+
+
+@pytest.mark.parametrize(
+    ("endpoint", "gate"),
+    [
+        (CHAT, "request"),
+        (Endpoint(Dialect.OPENAI, EndpointKind.RESPONSES), "behaviour"),
+        (Endpoint(Dialect.ANTHROPIC, EndpointKind.MESSAGES), "behaviour"),
+    ],
+)
+def test_temperature_0_fixes_the_answer_where_the_api_has_no_seed(endpoint: Endpoint, gate: str) -> None:
+    """Responses and Messages have no such field."""
+    request = {name: value for name, value in REQUEST.items() if name != "seed"}
+
+    assert gate == draft_record(request, unified_response(), ModelPolicy(), endpoint).request["gate"]
 
 
 def test_a_sent_value_wins_over_a_declared_one() -> None:
     """It is not listed as declared."""
-    draft = draft_record(REQUEST, unified_response(), {"m": ModelRule(temperature=1, max_tokens=9)})
+    draft = draft_record(REQUEST, unified_response(), DECLARED, CHAT)
 
     assert (0, 5, False) == (draft.request["temperature"], draft.request["max_tokens"], "declared" in draft.request)
 
 
 def test_a_single_stop_sequence_becomes_a_list() -> None:
     """A translation, and nothing inferred."""
-    assert ["x"] == draft_record({**REQUEST, "stop": "x"}, unified_response(), {}).request["stop"]
+    assert ["x"] == draft_record({**REQUEST, "stop": "x"}, unified_response(), ModelPolicy(), CHAT).request["stop"]
 
 
 @pytest.mark.parametrize(
@@ -140,22 +174,20 @@ def test_a_single_stop_sequence_becomes_a_list() -> None:
 )
 def test_the_content_is_the_text_of_the_answer(message: dict[str, Any], content: str) -> None:
     """An answer of tool calls only has empty content."""
-    draft = draft_record(REQUEST, unified_response(message), {})
+    draft = draft_record(REQUEST, unified_response(message), ModelPolicy(), CHAT)
 
     assert (DraftKind.SNAPSHOT, content) == (draft.kind, draft.response["content"])
     assert message.get("tool_calls") == draft.response.get("tool_calls")
 
 
-def test_an_answer_without_token_counts_or_finish_reason_is_refused() -> None:
-    """The message says which option to request."""
-    draft = draft_record(
-        REQUEST,
-        {**unified_response(usage=None), "choices": [{"index": 0, "message": MESSAGE, "finish_reason": None}]},
-        {},
-    )
+def test_an_answer_without_token_counts_or_finish_reason_declares_them() -> None:
+    """Many streams have neither."""
+    answer = {**unified_response(usage=None), "choices": [{"index": 0, "message": MESSAGE, "finish_reason": None}]}
+    draft = draft_record(REQUEST, answer, ModelPolicy(), CHAT)
 
-    assert (DraftKind.REFUSED, ["response.usage", "response.finish_reason"]) == (draft.kind, fields(draft))
-    assert "include_usage" in draft.reasons[0].hint
+    assert DraftKind.SNAPSHOT is draft.kind
+    assert ["tokens_used", "finish_reason"] == draft.request["declared"]
+    assert (0, "unknown") == (draft.response["tokens_used"], draft.response["finish_reason"])
 
 
 @pytest.mark.parametrize(
@@ -171,15 +203,7 @@ def test_an_answer_without_token_counts_or_finish_reason_is_refused() -> None:
 def test_a_call_that_the_format_cannot_represent_is_only_a_raw_response(
     request_body: dict[str, Any], answer: dict[str, Any] | None
 ) -> None:
-    draft = draft_record(request_body, answer, {})
+    draft = draft_record(request_body, answer, ModelPolicy(), CHAT)
 
     assert (DraftKind.RAW_ONLY, {}, {}) == (draft.kind, draft.request, draft.response)
     assert draft.reasons
-
-
-def test_the_first_matching_pattern_is_used() -> None:
-    """In the order of the configuration."""
-    rules = {"claude-*": ModelRule(gate="request"), "*": ModelRule()}
-
-    assert "request" == find_model_rule("claude-x", rules).gate  # type: ignore[union-attr]
-    assert find_model_rule("gpt", {"claude-*": ModelRule()}) is None

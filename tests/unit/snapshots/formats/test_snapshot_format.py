@@ -241,6 +241,8 @@ OPTIONAL: list[tuple[str | int, ...]] = [
             "stop",
             "tools",
             "declared",
+            "gate",
+            "gate_reason",
             "stream",
         )
     ],
@@ -261,6 +263,7 @@ STRINGS = [
     (*_RECORD, "request", "model"),
     (*_RECORD, "request", "stop", 0),
     (*_RECORD, "request", "declared", 0),
+    (*_RECORD, "request", "gate_reason"),
     (*_RECORD, "request", "messages", 0, "role"),
     (*_RECORD, "response", "content"),
     (*_RECORD, "response", "finish_reason"),
@@ -410,6 +413,16 @@ def test_a_request_has_messages_or_a_prompt() -> None:
     assert [] == check_document(with_hashes(prompt))
     assert [("SN1", "$.snapshots[0].request")] == _rules(neither) == _rules(both)
     assert [("SN1", "$.snapshots[0].request.prompt")] == _rules(empty)
+
+
+@pytest.mark.parametrize("gate", ["", "answer", None, 1, ["request"]])
+def test_a_gate_is_one_of_two(gate: Any) -> None:
+    """Anything else is one finding, at its place."""
+    changed = with_hashes(_set(_full(), (*_RECORD, "request", "gate"), gate))
+
+    assert [("SN1", "$.snapshots[0].request.gate", "must be 'behaviour' or 'request'")] == [
+        (finding.rule, finding.path, finding.message) for finding in check_document(changed)
+    ]
 
 
 def test_a_token_limit_of_zero_is_declared() -> None:

@@ -17,6 +17,7 @@ from traceforge.replay.library import Library
 from traceforge.replay.player import Player
 from traceforge.replay.request_key import RequestKeyer
 from traceforge.replay.volatile import VolatileRules
+from traceforge.snapshots.formats.determinism_policy import ModelPolicy
 from traceforge.snapshots.gate.gate_findings import (
     CHANGED_RULE,
     NEW_RULE,
@@ -42,10 +43,12 @@ def approved_calls(*calls: Exchange) -> list[ApprovedCall]:
 
 def rerun_findings(approved: list[ApprovedCall], *calls: Exchange) -> tuple[Player, list[GateFinding]]:
     """Ask these, and say what is found."""
-    player = Player(KEYS, Library(build_recordings(approved, KEYS)), fallback=SynthesisedAnswers(approved, {}))
+    player = Player(
+        KEYS, Library(build_recordings(approved, KEYS)), fallback=SynthesisedAnswers(approved, ModelPolicy())
+    )
     for exchange in calls:
         play(player, exchange, exchange.caller)
-    return player, find_unapproved_requests(player.unmatched, approved, player.use_counts, {})
+    return player, find_unapproved_requests(player.unmatched, approved, player.use_counts)
 
 
 def test_approved_calls_are_replayed_without_findings() -> None:
@@ -244,7 +247,7 @@ def test_a_snapshot_without_a_raw_response_is_replayed_in_the_providers_format()
 
 def test_pending_changes_are_findings() -> None:
     """New, changed or refused: it is not approved."""
-    changes = propose(make_call("a"), make_call("b", number=1, temperature=1)).changes
+    changes = propose(make_call("a"), make_call("b", number=1, temperature=1), is_strict=True).changes
 
     findings = list(find_pending_changes(changes))
 
@@ -263,7 +266,7 @@ def test_an_unknown_caller_is_named_as_unknown() -> None:
     player = Player(KEYS, Library([]))
     play(player, make_call("a", source=""), Caller())
 
-    (finding,) = find_unapproved_requests(player.unmatched, [], {}, {})
+    (finding,) = find_unapproved_requests(player.unmatched, [], {})
 
     assert "(unknown)" == finding.finding.file
 

@@ -99,7 +99,7 @@ def test_observations_of_workers_are_sent_as_plain_values_and_added_up() -> None
         moved_calls=["moved"],
         workers=1,
         ungated_calls=1,
-        request_gated=2,
+        prompt_only_ids=["first"],
         uncompared_calls=3,
         uncompared_parts=4,
         unknown_heads=7,
@@ -117,7 +117,7 @@ def test_observations_of_workers_are_sent_as_plain_values_and_added_up() -> None
     for name, merged in both.to_builtins().items():
         once = values[name]
         expected = {key: 2 * value for key, value in once.items()} if isinstance(once, dict) else 2 * once
-        is_same = name in ("key_names", "base_urls", "trace_workers", "uses", "earlier_uses")
+        is_same = name in ("key_names", "base_urls", "trace_workers", "uses", "earlier_uses", "prompt_only_ids")
         assert (once if is_same else expected) == merged, name
 
 

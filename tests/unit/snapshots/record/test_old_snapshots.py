@@ -11,6 +11,7 @@ import pytest
 
 from support.approval_project import Project, record_change
 from traceforge.snapshots.approve.tree_commit import commit_changes
+from traceforge.snapshots.formats.determinism_policy import ModelPolicy
 from traceforge.snapshots.record.old_snapshots import list_old_snapshots
 
 FIRST, SECOND = ({"id": "first", "prompt": "1"}, {"id": "second", "prompt": "2"})
@@ -52,6 +53,6 @@ def test_an_approval_removes_no_document_that_is_not_replaced(tmp_path: Path, re
     old.write_text(json.dumps({"version": "0.9.0", "snapshots": records}))
     now = datetime(2026, 1, 10, tzinfo=UTC)
 
-    commit_changes(str(project.folder), {}, [record_change("one")], reason="why", now=now, keep_old=True)
+    commit_changes(str(project.folder), ModelPolicy(), [record_change("one")], reason="why", now=now, keep_old=True)
 
     assert stays == old.exists()

@@ -13,6 +13,7 @@ from support.proposals import REPEATABLE, approve_change, candidates_from, make_
 from support.wire_transcripts import CHAT
 from traceforge.config import ModelRule
 from traceforge.exchange import Caller, CallOutcome, Exchange
+from traceforge.snapshots.formats.determinism_policy import ModelPolicy
 from traceforge.snapshots.formats.raw_response import find_disagreements, read_raw_response
 from traceforge.snapshots.record.pending_changes import ChangeKind, PendingChange, read_pending
 from traceforge.snapshots.record.proposal import Proposal
@@ -195,10 +196,11 @@ def test_a_new_turn_is_numbered_after_the_replayed_ones() -> None:
         ({"temperature": None}, "request.temperature"),
     ],
 )
-def test_a_missing_field_is_named_with_its_fix(more: dict[str, Any], field: str) -> None:
-    """The field, what is wrong, and what to do."""
-    change = only(propose(make_call("a", **more)))
+def test_a_strict_project_names_a_missing_field_with_its_fix(more: dict[str, Any], field: str) -> None:
+    """The field, what is wrong, and what to do; any other project approves the call."""
+    change = only(propose(make_call("a", **more), is_strict=True))
 
+    assert ChangeKind.NEW is only(propose(make_call("a", **more))).kind
     assert ChangeKind.REFUSED is change.kind
     assert field in [reason.field for reason in change.reasons]
     assert all(reason.hint for reason in change.reasons)
@@ -300,7 +302,7 @@ def test_a_stream_that_the_application_left_can_be_approved_as_far_as_it_was_rea
     assert ["tokens_used", "finish_reason"] == record["request"]["declared"]
     raw = read_raw_response(change.raw_response_text.encode())
     assert (True, change.raw_response) == (raw.is_left_early, raw)
-    assert [] == find_disagreements(record, raw, {})
+    assert [] == find_disagreements(record, raw, ModelPolicy())
     assert [] == kinds(propose(_unfinished_stream(CallOutcome.CLIENT_LEFT), approved=[approve_change(change)]))
 
 
@@ -308,15 +310,18 @@ def test_a_call_without_an_answer_is_not_a_candidate() -> None:
     assert [] == candidates_from(make_exchange(CHAT, chat_request("a"), b"", status=0, outcome=CallOutcome.FAILED))
 
 
-def test_missing_usage_is_refused_or_declared() -> None:
-    """A model that never reports it can be declared so; the record lists that."""
+def test_missing_usage_is_listed_as_declared() -> None:
+    """A strict project refuses it, unless the model is declared to report none."""
     request = chat_request("a", **REPEATABLE)
     exchange = make_exchange(CHAT, request, chat_answer("y", usage=None), caller=Caller("a.py:1:f"))
 
-    refused = only(propose(exchange))
-    declared = only(propose(exchange, models={"gpt-*": ModelRule(usage_in_answers="absent")}))
+    refused = only(propose(exchange, is_strict=True))
+    declared = only(propose(exchange))
+    absent = only(propose(exchange, models={"gpt-*": ModelRule(usage_in_answers="absent")}, is_strict=True))
 
-    assert ["response.usage"] == [reason.field for reason in refused.reasons]
-    assert (ChangeKind.NEW, ["tokens_used"]) == (declared.kind, declared.call.request["declared"])
+    assert ["the answer has no token usage"] == [reason.message for reason in refused.reasons]
+    assert ChangeKind.NEW is declared.kind is absent.kind
     assert declared.record is not None
-    assert [] == find_disagreements(declared.record, declared.raw_response, {})
+    record: dict[str, Any] = declared.record
+    assert (0, ["tokens_used"]) == (record["response"]["tokens_used"], record["request"]["declared"])
+    assert [] == find_disagreements(declared.record, declared.raw_response, ModelPolicy())

@@ -12,6 +12,7 @@ import pytest
 
 from support.sample_files import raw_error_response, write_approval_file, write_tree
 from traceforge.canon import digest_bytes
+from traceforge.snapshots.formats.determinism_policy import ModelPolicy
 from traceforge.snapshots.formats.snapshot_format import read_document
 from traceforge.snapshots.tree.tree_verification import verify_tree
 
@@ -27,7 +28,7 @@ def root(tmp_path: Path) -> Path:
 
 
 def _rules(root: Path) -> list[tuple[str, str, str]]:
-    return [finding[:3] for finding in verify_tree(str(root), {}).findings]
+    return [finding[:3] for finding in verify_tree(str(root), ModelPolicy()).findings]
 
 
 def _hash(root: Path) -> str:
@@ -56,7 +57,7 @@ def test_any_approval_of_a_record_counts(root: Path) -> None:
     write_approval_file(root, ("snap-0001", SECOND, FIRST_DIGEST, SECOND_DIGEST))
 
     assert [] == _rules(root)
-    assert 3 == verify_tree(str(root), {}).approvals
+    assert 3 == verify_tree(str(root), ModelPolicy()).approvals
 
 
 def test_ap3_a_raw_response_without_an_approval(root: Path) -> None:
@@ -72,7 +73,7 @@ def test_an_approved_raw_response_is_counted_as_request_gated(root: Path) -> Non
     """Its answer is replayed, and not gated."""
     write_approval_file(root, ("oops", OOPS, None, _oops(root)))
 
-    assert (3, 1, (), 1, 1) == verify_tree(str(root), {})[:5]
+    assert (3, 1, (), 1, 1) == verify_tree(str(root), ModelPolicy())[:5]
 
 
 def test_sn9_a_file_that_is_no_raw_response(root: Path) -> None:
@@ -164,7 +165,7 @@ def test_ap4_a_bad_signature(root: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     for name, value in (("gpg.format", "ssh"), ("user.signingkey", str(project / "id.pub"))):
         subprocess.run(["git", "config", name, value], cwd=project, check=True)
     change = SnapshotChange("openai", "oops", None, raw_error_response())
-    result = commit_changes(str(project), {}, [change], reason="why", sign=True, now=datetime.now(UTC))
+    result = commit_changes(str(project), ModelPolicy(), [change], reason="why", sign=True, now=datetime.now(UTC))
     path = root / result.approval.file
     document = json.loads(path.read_bytes())
     assert [] == _rules(root)

@@ -16,6 +16,7 @@ from traceforge.replay.player import Player
 from traceforge.replay.request_key import RequestKeyer
 from traceforge.replay.volatile import VolatileRules
 from traceforge.report.gate_text import diff_lines
+from traceforge.snapshots.formats.determinism_policy import ModelPolicy
 from traceforge.snapshots.gate.gate_findings import find_unapproved_requests
 from traceforge.snapshots.record.pending_changes import PendingChange
 from traceforge.snapshots.tree.approved_calls import ApprovedCall, build_recordings
@@ -44,10 +45,10 @@ def _rows(approved: ApprovedCall, exchange: Exchange) -> list[str]:
     """The lines of the pending diff, and the changes that a red run shows."""
     player = Player(VOLATILE, Library(build_recordings([approved], VOLATILE)))
     player.play("POST", exchange.url, exchange.request_headers, exchange.request_body, exchange.caller)
-    (finding,) = find_unapproved_requests(player.unmatched, [approved], player.use_counts, {}, VOLATILE)
+    (finding,) = find_unapproved_requests(player.unmatched, [approved], player.use_counts, VOLATILE)
     assert finding.comparison is not None
     changes = [str(change.to_json()) for change in finding.comparison.request_changes]
-    return [*diff_lines(_pending(exchange), approved, VOLATILE, {}, colour=False, full=True), *changes]
+    return [*diff_lines(_pending(exchange), approved, VOLATILE, colour=False, full=True), *changes]
 
 
 def test_an_ignored_place_is_no_row_of_a_diff() -> None:
@@ -65,7 +66,7 @@ def test_a_redacted_part_that_differs_is_said() -> None:
     ann, bob = (make_call(f"Write to {name}@corp-example.org.") for name in ("ann", "bob"))
     (before,), (after,) = (propose(call, match_key=b"key").changes for call in (ann, bob))
 
-    lines = list(diff_lines(after, approve_change(before), VOLATILE, {}, colour=False, full=True))
+    lines = list(diff_lines(after, approve_change(before), VOLATILE, colour=False, full=True))
 
     assert "    a redacted part of the request differs at $.messages[0].content" in lines
     assert "bob" not in "".join(lines)
@@ -76,7 +77,7 @@ def _written_by_hand(**request: Any) -> SynthesisedAnswers:
     assert change.record is not None
     stated: Any = change.record["request"]
     record = {**change.record, "request": {**stated, **request}}
-    return SynthesisedAnswers([approve_change(change)._replace(record=record, raw_response=None)], {})
+    return SynthesisedAnswers([approve_change(change)._replace(record=record, raw_response=None)], ModelPolicy())
 
 
 @pytest.mark.parametrize(
@@ -101,7 +102,7 @@ def test_an_answer_of_such_a_snapshot_counts_redacted_parts_as_uncompared() -> N
     """The record has no fingerprints."""
     request = chat_request("Write to ann@corp-example.org.", **REPEATABLE)
     change = _pending(make_call("Write to bob@corp-example.org."))
-    answers = SynthesisedAnswers([approve_change(change)._replace(raw_response=None)], {})
+    answers = SynthesisedAnswers([approve_change(change)._replace(raw_response=None)], ModelPolicy())
     player = Player(VOLATILE, Library([]), match_key=b"key", fallback=answers)
     live = make_exchange(CHAT, request)
 

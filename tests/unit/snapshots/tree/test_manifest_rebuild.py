@@ -10,6 +10,7 @@ import pytest
 
 from support.sample_files import snapshot_body, write_tree
 from traceforge.errors import CannotRead
+from traceforge.snapshots.formats.determinism_policy import ModelPolicy
 from traceforge.snapshots.formats.snapshot_format import write_document
 from traceforge.snapshots.tree.manifest_rebuild import rebuild_manifest
 from traceforge.snapshots.tree.tree_verification import verify_tree
@@ -41,7 +42,7 @@ def test_rebuilding_gives_the_same_manifest_whatever_was_there_before(root: Path
 
     assert (3, True, ()) == rebuild_manifest(str(root))
     assert manifest == (root / "manifest.json").read_bytes()
-    assert () == verify_tree(str(root), {}).findings
+    assert () == verify_tree(str(root), ModelPolicy()).findings
 
 
 def test_a_new_document_is_added_and_a_deleted_one_removed(root: Path) -> None:

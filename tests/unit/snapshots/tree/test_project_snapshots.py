@@ -13,6 +13,7 @@ from support.sample_files import raw_error_response, raw_response_of, snapshot_b
 from traceforge.canon import digest_bytes
 from traceforge.config import load_config
 from traceforge.errors import BrokenJournal
+from traceforge.snapshots.formats.determinism_policy import ModelPolicy
 from traceforge.snapshots.formats.snapshot_format import read_document, write_document
 from traceforge.snapshots.formats.snapshot_manifest import RecordEntry, write_manifest
 from traceforge.snapshots.tree import approved_calls, tree_verification
@@ -52,7 +53,7 @@ def test_the_verified_calls_are_the_loaded_ones(project: Path) -> None:
 
     assert () == tuple(gate.findings)
     assert 5 == len(gate.approved_calls)
-    assert load_approved_calls(str(project), loaded.config.models) == gate.approved_calls
+    assert load_approved_calls(str(project), ModelPolicy.from_config(loaded.config)) == gate.approved_calls
     assert {"wired", "oops"} == {call.id for call in gate.approved_calls if call.raw_response is not None}
 
 

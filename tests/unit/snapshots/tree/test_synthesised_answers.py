@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 
-from traceforge.canon import Digest, JSONObject
+from traceforge.canon import JSON, Digest, JSONObject
 from traceforge.exchange import Headers
 from traceforge.replay.request_key import RequestKeyer
 from traceforge.replay.volatile import VolatileRules
-from traceforge.snapshots.tree.approved_calls import BEHAVIOUR_GATE, ApprovedCall
+from traceforge.snapshots.formats.determinism_policy import BEHAVIOUR_GATE, ModelPolicy
+from traceforge.snapshots.tree.approved_calls import ApprovedCall
 from traceforge.snapshots.tree.synthesised_answers import SynthesisedAnswers
 
 REQUEST: JSONObject = {
@@ -21,7 +22,7 @@ RESPONSE: JSONObject = {"content": "yes", "tokens_used": 3, "latency_ms": 0, "fi
 OPENAI, GATEWAY = "https://api.openai.com", "https://llm.example.com"
 
 
-def written(**head: str | JSONObject) -> ApprovedCall:
+def written(**head: JSON) -> ApprovedCall:
     """An approved record without a raw response."""
     request: JSONObject = {**REQUEST, **head}
     record: JSONObject = {"id": "by-hand", "source": {}, "request": request, "response": RESPONSE}
@@ -31,7 +32,7 @@ def written(**head: str | JSONObject) -> ApprovedCall:
 def ask(call: ApprovedCall, host: str, *headers: tuple[str, str], **fields: object) -> str:
     """The id of the snapshot that answers a request, or why none does."""
     keys = RequestKeyer(None, VolatileRules())
-    answers = SynthesisedAnswers([call], {}, keys)
+    answers = SynthesisedAnswers([call], ModelPolicy(), keys)
     sent: Headers = (("content-type", "application/json"), ("user-agent", "x"), *headers)
     body = json.dumps({**REQUEST, **fields}).encode()
     request = keys.key_request("POST", f"{host}/v1/chat/completions", sent, body)
@@ -67,3 +68,13 @@ def test_stated_headers_count_as_they_do_in_a_key() -> None:
     assert "by-hand is approved with other headers: x-tenant" == ask(
         call, OPENAI, ("openai-beta", "a,b"), ("x-tenant", "a")
     )
+
+
+def test_a_field_that_the_record_only_declares_need_not_be_sent() -> None:
+    """A plain request has no temperature; one with another temperature is another request."""
+    call = written(declared=["temperature", "max_tokens"], gate="request", gate_reason="no temperature, no seed")
+
+    assert "by-hand" == ask(call, OPENAI, temperature=None, max_tokens=None)
+    assert "by-hand" == ask(call, OPENAI)
+    assert "" == ask(call, OPENAI, temperature=0.5)
+    assert "" == ask(written(), OPENAI, temperature=None, max_tokens=None)

@@ -15,6 +15,7 @@ from traceforge.canon import digest_bytes
 from traceforge.config import ModelRule
 from traceforge.errors import CannotRead
 from traceforge.findings import Finding
+from traceforge.snapshots.formats.determinism_policy import ModelPolicy
 from traceforge.snapshots.formats.snapshot_format import document_hash, read_document, record_hash, write_document
 from traceforge.snapshots.formats.snapshot_manifest import RecordEntry, write_manifest
 from traceforge.snapshots.tree.tree_verification import check_documents, verify_tree
@@ -22,6 +23,7 @@ from traceforge.snapshots.tree.tree_verification import check_documents, verify_
 FIRST, SECOND, THIRD = (f"openai/snap-000{number}.json" for number in range(3))
 ZEROS = "sha256:" + "0" * 64
 REQUEST_GATE = {"gpt-4*": ModelRule(gate="request")}
+DEFAULT, STRICT = ModelPolicy(), ModelPolicy(is_strict=True)
 
 
 @pytest.fixture
@@ -30,12 +32,12 @@ def root(tmp_path: Path) -> Path:
     return write_tree(tmp_path / ".ai-snapshots")
 
 
-def _findings(root: Path, models: dict[str, ModelRule] | None = None) -> tuple[Finding, ...]:
-    return verify_tree(str(root), models or {}).findings
+def _findings(root: Path, policy: ModelPolicy = DEFAULT) -> tuple[Finding, ...]:
+    return verify_tree(str(root), policy).findings
 
 
-def _rules(root: Path) -> list[tuple[str, str, str]]:
-    return [(finding.file, finding.path, finding.rule) for finding in _findings(root)]
+def _rules(root: Path, policy: ModelPolicy = DEFAULT) -> list[tuple[str, str, str]]:
+    return [(finding.file, finding.path, finding.rule) for finding in _findings(root, policy)]
 
 
 def _change(root: Path, file: str, change: Callable[[dict[str, Any]], object], *, seal: bool = True) -> None:
@@ -52,7 +54,7 @@ def _change(root: Path, file: str, change: Callable[[dict[str, Any]], object], *
 
 
 def _rebuild(root: Path) -> None:
-    (root / "manifest.json").write_bytes(write_manifest(check_documents(str(root), {}).entries))
+    (root / "manifest.json").write_bytes(write_manifest(check_documents(str(root), ModelPolicy()).entries))
 
 
 # ---------------------------------------------------------------------------------------------
@@ -60,17 +62,17 @@ def _rebuild(root: Path) -> None:
 
 
 def test_a_valid_tree_has_no_finding(root: Path) -> None:
-    assert (3, 0, ()) == verify_tree(str(root), {})[:3]
+    assert (3, 0, ()) == verify_tree(str(root), ModelPolicy())[:3]
 
 
 def test_an_empty_tree_has_no_finding_and_no_record(tmp_path: Path) -> None:
     """Nothing was approved yet; the caller decides what that means."""
-    assert (0, 0, ()) == verify_tree(str(tmp_path), {})[:3]
+    assert (0, 0, ()) == verify_tree(str(tmp_path), ModelPolicy())[:3]
 
 
 def test_a_missing_tree_is_an_error_and_not_an_empty_tree(tmp_path: Path) -> None:
     with pytest.raises(CannotRead, match="no such file or folder"):
-        verify_tree(str(tmp_path / "missing"), {})
+        verify_tree(str(tmp_path / "missing"), ModelPolicy())
 
 
 def test_a_tree_holds_several_providers(root: Path) -> None:
@@ -79,7 +81,7 @@ def test_a_tree_holds_several_providers(root: Path) -> None:
     (root / "my.host-1" / "other-id.json").write_bytes(write_document([snapshot_body(id="other-id")]))
     _rebuild(root)
 
-    assert (4, 0, ()) == verify_tree(str(root), {})[:3]
+    assert (4, 0, ()) == verify_tree(str(root), ModelPolicy())[:3]
 
 
 def test_a_document_may_hold_several_records_under_any_name(root: Path) -> None:
@@ -88,7 +90,7 @@ def test_a_document_may_hold_several_records_under_any_name(root: Path) -> None:
     (root / "openai" / "many.json").write_bytes(write_document(bodies))
     _rebuild(root)
 
-    assert (6, 0, ()) == verify_tree(str(root), {})[:3]
+    assert (6, 0, ()) == verify_tree(str(root), ModelPolicy())[:3]
 
 
 def test_a_document_without_records_is_valid(root: Path) -> None:
@@ -121,7 +123,7 @@ def test_a_reserved_folder_is_not_a_provider(root: Path, folder: str) -> None:
     (root / folder).mkdir()
     (root / folder / ".x.json").write_bytes(b"{")
 
-    assert (3, 0, ()) == verify_tree(str(root), {})[:3]
+    assert (3, 0, ()) == verify_tree(str(root), ModelPolicy())[:3]
 
 
 # ---------------------------------------------------------------------------------------------
@@ -221,7 +223,7 @@ def test_sn6_a_folder_that_no_provider_is_called(root: Path, name: str) -> None:
     (root / "openai").rename(root / name)
 
     assert (name, "", "SN6") in _rules(root)
-    assert 3 == verify_tree(str(root), {}).records
+    assert 3 == verify_tree(str(root), ModelPolicy()).records
 
 
 def test_sn6_a_folder_inside_a_provider(root: Path) -> None:
@@ -338,7 +340,7 @@ def test_an_id_that_no_file_can_have_is_a_finding_and_no_crash(root: Path, name:
 
 
 def test_sn8_a_request_that_is_not_deterministic(root: Path) -> None:
-    """Temperature and seed are two findings, each at its field."""
+    """In a strict project, temperature and seed are two findings, each at its field; else the prompt is gated."""
 
     def loosen(record: dict[str, Any]) -> None:
         record["request"]["temperature"] = 0.7
@@ -349,8 +351,9 @@ def test_sn8_a_request_that_is_not_deterministic(root: Path) -> None:
     assert [
         (SECOND, "$.snapshots[0].request.seed", "SN8"),
         (SECOND, "$.snapshots[0].request.temperature", "SN8"),
-    ] == _rules(root)
-    assert () == _findings(root, REQUEST_GATE)
+    ] == _rules(root, STRICT)
+    assert () == _findings(root, ModelPolicy(REQUEST_GATE, is_strict=True))
+    assert (3, 1, ()) == verify_tree(str(root), ModelPolicy())[:3]
 
 
 def test_a_finding_about_a_record_names_its_place_in_the_document(root: Path) -> None:
@@ -360,16 +363,16 @@ def test_a_finding_about_a_record_names_its_place_in_the_document(root: Path) ->
     document["snapshots"].insert(0, 5)
     (root / SECOND).write_text(json.dumps(document))
 
-    places = [place for file, *place in _rules(root) if file == SECOND]
+    places = [place for file, *place in _rules(root, STRICT) if file == SECOND]
     assert ["$.snapshots[0]", "SN1"] in places
     assert ["$.snapshots[1].request.temperature", "SN8"] in places
 
 
 def test_calls_that_are_gated_on_their_request_are_counted(root: Path) -> None:
     """They must not look like records whose answer is checked."""
-    assert 3 == verify_tree(str(root), REQUEST_GATE).request_gated
-    assert 0 == verify_tree(str(root), {"claude-*": ModelRule(gate="request")}).request_gated
-    assert 0 == verify_tree(str(root), {"gpt-4*": ModelRule()}).request_gated
+    assert 3 == verify_tree(str(root), ModelPolicy(REQUEST_GATE)).request_gated
+    assert 0 == verify_tree(str(root), ModelPolicy({"claude-*": ModelRule(gate="request")})).request_gated
+    assert 0 == verify_tree(str(root), ModelPolicy({"gpt-4*": ModelRule()})).request_gated
 
 
 # ---------------------------------------------------------------------------------------------
@@ -516,7 +519,7 @@ def test_all_findings_of_all_files_are_reported_sorted(root: Path) -> None:
     (root / SECOND).write_bytes(b"{")
     (root / "stray.txt").write_text("x")
     (root / "manifest.json").write_bytes(b"[]")
-    findings = _findings(root)
+    findings = _findings(root, STRICT)
 
     assert sorted(findings) == list(findings)
     assert {"SN1", "SN8", "PARSE", "SN6", "MF2"} == {finding.rule for finding in findings}
@@ -530,13 +533,13 @@ def test_the_findings_do_not_depend_on_how_the_files_are_mapped(root: Path) -> N
     def backwards(check: Any, tasks: list[Any]) -> list[Any]:
         return [check(task) for task in reversed(tasks)][::-1]
 
-    assert verify_tree(str(root), {}) == verify_tree(str(root), {}, backwards)
+    assert verify_tree(str(root), ModelPolicy()) == verify_tree(str(root), ModelPolicy(), backwards)
 
 
 def test_documents_can_be_checked_without_their_manifest(root: Path) -> None:
     """What rebuilding starts from: every record as an entry, and no word about the manifest."""
     (root / "manifest.json").write_bytes(b"broken")
-    report = check_documents(str(root), {})
+    report = check_documents(str(root), ModelPolicy())
     (record,) = read_document((root / FIRST).read_bytes())
 
     assert [] == report.findings
