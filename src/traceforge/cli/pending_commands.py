@@ -33,6 +33,7 @@ from traceforge.snapshots.record.pending_changes import (
     delete_pending,
     load_pending,
 )
+from traceforge.snapshots.record.pending_judgement import judge_again
 from traceforge.snapshots.tree.approved_calls import ApprovedCall, load_approved_calls
 from traceforge.snapshots.tree.tree_verification import TreeReport, verify_tree
 from traceforge.terminal import one_line, print_text
@@ -66,7 +67,8 @@ def _load_state(*, with_new_policy: bool = False) -> _PendingState:
     approved = [] if tree.findings else load_approved_calls(loaded.project, policy)
     settings = _find_settings(loaded, tree.settings, with_new_policy=with_new_policy)
     calls = {call.id: call for call in approved}
-    return _PendingState(loaded, load_pending(loaded.project), calls, len(tree.findings), settings)
+    changes = judge_again(load_pending(loaded.project), policy, calls)
+    return _PendingState(loaded, changes, calls, len(tree.findings), settings)
 
 
 def _find_settings(

@@ -209,10 +209,20 @@ def _find_refusal_reasons(
         return
     if draft.kind is DraftKind.RAW_ONLY:
         return
+    yield from find_policy_reasons(draft, provider, policy)
+
+
+def find_policy_reasons(draft: RecordDraft, provider: str, policy: ModelPolicy) -> Iterator[RefusalReason]:
+    """Why a strict project refuses a call that a record can hold."""
     for problem in check_policy(draft.request, provider, policy):
         yield RefusalReason(f"request.{problem.path}", problem.message, POLICY_HINT)
     if policy.is_strict and draft.response["finish_reason"] == UNKNOWN_FINISH:
-        yield RefusalReason("response.finish_reason", "the answer has no finish reason", _CUT_HINT)
+        yield RefusalReason("response.finish_reason", "the answer has no finish reason", POLICY_HINT)
+
+
+def is_policy_reason(reason: RefusalReason) -> bool:
+    """Whether another configuration could approve the call."""
+    return reason.hint == POLICY_HINT
 
 
 def _is_left_early(trace_wire: JSONObject, answer: RecordedResponse) -> bool:
