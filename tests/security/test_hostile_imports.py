@@ -9,11 +9,14 @@ import resource
 import struct
 import subprocess
 import tarfile
+import tracemalloc
 import zlib
 from contextlib import suppress
 from pathlib import Path
+from random import Random
 from typing import Any
 
+import msgspec
 import pytest
 import yaml
 import zstandard
@@ -21,7 +24,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from support.command import COMMAND, PLAIN_PYTEST
-from support.exchanges import chat_answer, chat_request
+from support.exchanges import chat_answer, chat_request, plain_trace
 from support.proposals import REPEATABLE, USAGE
 from traceforge.canon import DEPTH_MAX
 from traceforge.errors import CannotRead, InvalidFile
@@ -360,3 +363,32 @@ def test_any_archive_is_read_or_refused(
     with pytest.raises((InvalidFile, CannotRead)):
         TraceArchive(str(traces))
     assert read_archive(str(pack)).is_broken
+
+
+def test_lists_that_a_small_archive_announces_are_not_built(tmp_path: Path) -> None:
+    """20 KB that hold millions of blocks once took gigabytes."""
+    blocks = 3_000_000
+    random_bytes = Random(1).randbytes(20_000)
+    table = [b"\x93\xc6", struct.pack(">I", 20_000), random_bytes, b"\xdd", struct.pack(">I", blocks)]
+    path = tmp_path / "a.tfz"
+    path.write_bytes(make_trace_archive(zstandard.compress(b"".join([*table, b"\x92\0\0" * blocks, b"\x90"]))))
+
+    tracemalloc.start()
+    with pytest.raises(InvalidFile):
+        TraceArchive(str(path))
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+
+    assert peak < 64 << 20
+
+
+@pytest.mark.parametrize("name", ["twice", "overlapping"])
+def test_entries_of_an_archive_that_share_bytes_are_refused(name: str, tmp_path: Path) -> None:
+    """Many entries of one long trace would be a bomb for every command that reads them."""
+    trace = plain_trace(1)
+    contents = [b"", [[4, 10]], [[trace.summary, 0, 0, 9, 0], [trace.summary, 0, 0 if name == "twice" else 8, 9, 0]]]
+    path = tmp_path / "a.tfz"
+    path.write_bytes(make_trace_archive(zstandard.compress(msgspec.msgpack.encode(contents))))
+
+    with pytest.raises(InvalidFile, match="overlap"):
+        TraceArchive(str(path))

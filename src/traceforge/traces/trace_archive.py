@@ -41,6 +41,7 @@ ARCHIVE_RULE = "TR5"
 BLOCK_BYTES_MAX = 256 << 10  # One trace is read by decompressing its block: a millisecond.
 ARCHIVE_BYTES_MAX = 256 << 20  # Uncompressed; more traces go to a second archive.
 EXPANSION_MAX = 10_000  # How often its own size a frame may hold, beside a whole block; more is a bomb.
+ENTRY_BYTES_MIN = 2  # of an entry in the compressed contents: no two have the same id
 DICTIONARY_BYTES = 64 << 10
 SAMPLES_BYTES_MAX = 100 * DICTIONARY_BYTES  # More samples do not make the dictionary better.
 SAMPLES_MIN = 16  # The fewest samples a dictionary is trained on.
@@ -64,6 +65,14 @@ class _TableOfContents(msgspec.Struct, array_like=True):
     dictionary: bytes
     blocks: list[tuple[_Size, _Size]]
     entries: list[ArchiveEntry]
+
+
+class _RawContents(msgspec.Struct, array_like=True):
+    """The same, before its lists are built: a small file may announce lists that fill the memory."""
+
+    dictionary: bytes
+    blocks: msgspec.Raw
+    entries: msgspec.Raw
 
 
 class TraceArchive:
@@ -212,9 +221,39 @@ def _read_contents(path: str, data: bytes) -> _TableOfContents:
     if magic != MAGIC or len(packed) != length or zlib.crc32(packed) != checksum:
         raise _damaged_error(path, "its table of contents is damaged")
     try:
-        return decode_msgpack(_decompress(packed, b""), _TableOfContents)
+        raw = _decompress(packed, b"")
+        _check_counts(decode_msgpack(raw, _RawContents), len(packed))
+        contents = decode_msgpack(raw, _TableOfContents)
     except (msgspec.DecodeError, ValueError):
         raise _damaged_error(path, "its table of contents cannot be read") from None
+    if not _are_in_order(contents.entries):
+        raise _damaged_error(path, "two of its entries overlap")
+    return contents
+
+
+def _check_counts(contents: _RawContents, packed_bytes: int) -> None:
+    """Raises ValueError where there are more entries than their ids take up, or more blocks than entries."""
+    entries, blocks = _count_items(contents.entries), _count_items(contents.blocks)
+    if entries * ENTRY_BYTES_MIN > packed_bytes or blocks > entries:
+        raise ValueError("too many")
+
+
+def _count_items(data: msgspec.Raw) -> int:
+    """How many items an array of msgpack says that it has."""
+    head = bytes(memoryview(data)[:5])
+    if head[:1] == b"\xdc":
+        return int.from_bytes(head[1:3], "big")
+    return int.from_bytes(head[1:5], "big") if head[:1] == b"\xdd" else head[0] & 0x0F
+
+
+def _are_in_order(entries: Sequence[ArchiveEntry]) -> bool:
+    """Whether each entry begins behind the one before it, as they are written: none is there twice."""
+    place = (0, 0)
+    for entry in entries:
+        if (entry.block, entry.start) < place:
+            return False
+        place = (entry.block, entry.start + entry.trace_length + entry.chunks_length)
+    return True
 
 
 def _damaged_error(path: str, reason: str) -> InvalidFile:
