@@ -18,6 +18,7 @@ from traceforge.snapshots.formats.determinism_policy import ModelPolicy
 from traceforge.snapshots.formats.tree_layout import StoredSnapshot, find_root_problem
 from traceforge.snapshots.gate.gate_findings import GateFinding
 from traceforge.snapshots.record.pending_changes import ChangeKind, PendingChange, load_pending
+from traceforge.snapshots.record.pending_judgement import judge_again
 from traceforge.snapshots.tree.base_commit import BaseCheck, check_against_base
 from traceforge.snapshots.tree.declaration_effects import check_declarations
 from traceforge.terminal import ProgressReporter, no_progress
@@ -68,7 +69,8 @@ def check_tree_and_pending(
     compared = _compare_with_base(loaded, stored, base)
     findings += [GateFinding(finding, 0) for finding in compared.name_files(root)]
     findings += [GateFinding(finding, 0) for finding in check_declarations(loaded)]
-    findings += find_pending_changes(load_pending(loaded.project))
+    pending = judge_again(load_pending(loaded.project), ModelPolicy.from_config(loaded.config), {})
+    findings += find_pending_changes(pending)
     if not findings and not snapshots:
         findings.append(GateFinding(nothing_approved(root), 0))
     return TreeGateReport(audit, findings, snapshots, request_gated, compared.line)

@@ -296,7 +296,8 @@ def review(full: bool, sign: bool) -> None:
             continue
         if answer == "o":
             click.edit(filename=os.path.join(loaded.project, PENDING_FOLDER, f"{change.id}.json"))
-            changes[place] = next((fresh for fresh in load_pending(loaded.project) if fresh.id == change.id), change)
+            edited = judge_again(load_pending(loaded.project), ModelPolicy.from_config(loaded.config), approved)
+            changes[place] = next((fresh for fresh in edited if fresh.id == change.id), change)
             continue
         if answer == "a":
             accepted.append(change.id)

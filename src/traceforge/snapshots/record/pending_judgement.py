@@ -57,8 +57,10 @@ def _find_kind(change: PendingChange, before: ApprovedCall | None) -> ChangeKind
         return ChangeKind.REFUSED
     if change.kind is not ChangeKind.REFUSED:
         return change.kind
-    if before is None:
+    if change.before is None:
         return ChangeKind.NEW
+    if before is None:  # It is approved, and its tree cannot be read.
+        return ChangeKind.BOTH
     comparison = compare(before.call, change.call)
     if not comparison.answer_changes:
         return ChangeKind.REQUEST
