@@ -374,7 +374,7 @@ def test_calls_through_the_proxy_are_recorded(tmp_path: Path, prompts: Path, mod
         with chat_process(tmp_path, *arguments) as chat:
             answer = chat.ask("needle", "my session", trace=True)
         recording.stop()
-    listed = json.loads(traceforge("trace", "list", "--json", cwd=tmp_path).out)
+    listed = json.loads(traceforge("trace", "list", "--json", cwd=tmp_path).out)["data"]
     recorded = b"".join(path.read_bytes() for path in (tmp_path / ".ai-tests").rglob("*") if path.is_file())
 
     assert 1 == len(listed)

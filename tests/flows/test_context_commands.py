@@ -140,7 +140,7 @@ def test_every_command_works_on_a_database(tmp_path: Path) -> None:
         == run("verify", cwd=tmp_path).out
     )
     assert run("verify", ids["one"], cwd=tmp_path).out.endswith(": valid\n")
-    advice = json.loads(run("lint", ids["one"], "--json", cwd=tmp_path, code=1).out)
+    advice = json.loads(run("lint", ids["one"], "--json", cwd=tmp_path, code=1).out)["data"]
     assert {"short_prefix"} == {advice_item["code"] for advice_item in advice}
     (tmp_path / "runtime.json").write_text('{"engine": "vllm"}')
     keys = run_json("cache-key", ids["one"], "--runtime", "runtime.json", cwd=tmp_path)

@@ -65,7 +65,7 @@ def test_a_candidate_is_compared_with_recorded_answers(project: Path) -> None:
         )  # fmt: skip
         report = run_json(project, "replay", "report", run["id"], "--html", "report.html")
         lines = traceforge("context", "replay", "report", run["id"], cwd=project).out
-        traces = json.loads(traceforge("trace", "list", "--json", cwd=project).out)
+        traces = json.loads(traceforge("trace", "list", "--json", cwd=project).out)["data"]
 
     assert ["completed", "completed"] == [response["status"] for response in responses]
     assert ("completed", 2, 2) == (run["status"], run["finished"], run["total"])

@@ -121,7 +121,7 @@ def test_the_exit_code_is_that_of_the_command(project: Path, server: ModelServer
 def test_a_session_of_traces_becomes_a_recording(recorded: tuple[Path, CommandResult]) -> None:
     """The same as the command's; all traces where no session is named."""
     project = recorded[0]
-    (listed,) = json.loads(traceforge("session", "list", "--json", cwd=project).out)
+    (listed,) = json.loads(traceforge("session", "list", "--json", cwd=project).out)["data"]
     named = traceforge(
         "modelio", "from-traces", "--session", listed["session_id"], "--out", "named.json", cwd=project
     )

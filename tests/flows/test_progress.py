@@ -96,7 +96,7 @@ def test_without_a_terminal_there_is_none(project: Path) -> None:
 
 def test_prune_counts_the_traces_that_it_removes(project: Path) -> None:
     store_calls(project, *(call(number, at=time_ago(days=100)) for number in range(3)))
-    assert 3 == len(json.loads(traceforge("trace", "list", "--json", cwd=project).out))
+    assert 3 == len(json.loads(traceforge("trace", "list", "--json", cwd=project).out)["data"])
 
     printed = run_on_terminal("trace", "prune", "--older-than", "9", cwd=project)
 
@@ -109,7 +109,7 @@ def test_prune_counts_the_traces_that_it_removes(project: Path) -> None:
 @pytest.mark.parametrize(("command", "label"), [("compress", "compressing"), ("migrate", "migrating")])
 def test_work_on_many_traces_is_counted(project: Path, command: str, label: str) -> None:
     store_calls(project, *(call(number, at=time_ago(days=100)) for number in range(3)))
-    assert 3 == len(json.loads(traceforge("trace", "list", "--json", cwd=project).out))
+    assert 3 == len(json.loads(traceforge("trace", "list", "--json", cwd=project).out)["data"])
 
     printed = run_on_terminal("trace", command, cwd=project)
 

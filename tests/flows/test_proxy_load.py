@@ -252,7 +252,7 @@ def test_a_kill_under_load_loses_only_calls_in_transit(tmp_path: Path, seconds: 
 
     until = time.monotonic() + 120
     while True:  # A command drains for a few seconds, and the recorder is still busy.
-        listed = json.loads(traceforge("trace", "list", "--limit", "1000000", "--json", cwd=tmp_path).out)
+        listed = json.loads(traceforge("trace", "list", "--limit", "1000000", "--json", cwd=tmp_path).out)["data"]
         if not find_segments(str(load.traces)):
             break
         assert time.monotonic() < until, "the spool is never empty"

@@ -57,7 +57,7 @@ def test_sessions_are_listed_as_json(project: Path) -> None:
     assert {
         "session_id": "agent-1", "steps": 5, "first": "2025-03-02T09:01:00.000Z", "last": "2025-03-02T09:05:00.000Z",
         "errors": 1, "tokens": 84, "models": ["claude-haiku-4-5", "gpt-4.1-mini"],
-    } == json.loads(run(project, "list", "--json").out)[1]  # fmt: skip
+    } == json.loads(run(project, "list", "--json").out)["data"][1]  # fmt: skip
 
 
 def test_a_project_without_sessions_has_an_empty_list(tmp_path: Path) -> None:
@@ -65,7 +65,7 @@ def test_a_project_without_sessions_has_an_empty_list(tmp_path: Path) -> None:
     assert ("", "no sessions yet: a call belongs to a session if it sends a session id\n") == run(tmp_path, "list")[
         1:
     ]
-    assert "[]\n" == run(tmp_path, "list", "--json").out
+    assert {"object": "list", "data": [], "has_more": False} == json.loads(run(tmp_path, "list", "--json").out)
 
 
 def test_a_session_is_shown_as_a_tree_of_its_steps(project: Path) -> None:

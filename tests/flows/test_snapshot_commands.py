@@ -52,7 +52,7 @@ def test_list_prints_one_line_per_snapshot(project: Project) -> None:
 
 
 def test_list_as_json_has_files_and_hashes(project: Project) -> None:
-    listed = json.loads(run(project, "list", "--json").out)
+    listed = json.loads(run(project, "list", "--json").out)["data"]
 
     assert ["by-hand", "greeting", "oops"] == [snapshot["id"] for snapshot in listed]
     assert ["record", "record", "wire"] == [snapshot["kind"] for snapshot in listed]
@@ -67,7 +67,7 @@ def test_the_declared_gate_is_shown(project: Project) -> None:
     """That of the model in the configuration."""
     (project.folder / "traceforge.config.json").write_text('{"models": {"gpt-4*": {"gate": "request"}}}')
 
-    assert {"request"} == {snapshot["gate"] for snapshot in json.loads(run(project, "list", "--json").out)}
+    assert {"request"} == {snapshot["gate"] for snapshot in json.loads(run(project, "list", "--json").out)["data"]}
 
 
 def test_an_empty_project_has_an_empty_list(tmp_path: Path) -> None:
@@ -75,7 +75,8 @@ def test_an_empty_project_has_an_empty_list(tmp_path: Path) -> None:
     assert (0, "", "no snapshots yet: record and approve calls with `traceforge record -- COMMAND`\n") == traceforge(
         "snapshot", "list", cwd=tmp_path
     )
-    assert (0, "[]\n", "") == traceforge("snapshot", "list", "--json", cwd=tmp_path)
+    listed = traceforge("snapshot", "list", "--json", cwd=tmp_path)
+    assert (0, {"object": "list", "data": [], "has_more": False}) == (listed.code, json.loads(listed.out))
 
 
 def test_show_prints_the_whole_record(project: Project) -> None:
@@ -152,7 +153,7 @@ def test_rm_writes_an_approval_and_leaves_a_valid_tree(project: Project) -> None
     assert ("not asked any more", "v3", [None, None]) == (
         approval["reason"], approval["tag"], [change["after"] for change in approval["changes"]],
     )  # fmt: skip
-    assert ["by-hand"] == [snapshot["id"] for snapshot in json.loads(run(project, "list", "--json").out)]
+    assert ["by-hand"] == [snapshot["id"] for snapshot in json.loads(run(project, "list", "--json").out)["data"]]
     assert 0 == project.verify().code
 
 

@@ -51,7 +51,9 @@ def run(project: Path, *words: str, code: int = 0, **variables: str) -> CommandR
 
 def listed_numbers(project: Path, *words: str, **variables: str) -> list[int]:
     """The numbers of the listed traces, in order."""
-    return [int(row["id"][:8], 16) for row in json.loads(run(project, "list", "--json", *words, **variables).out)]
+    return [
+        int(row["id"][:8], 16) for row in json.loads(run(project, "list", "--json", *words, **variables).out)["data"]
+    ]
 
 
 def file_of(project: Path, number: int) -> Path:
@@ -143,7 +145,7 @@ def test_a_page_says_that_there_is_more_and_how_to_get_it(project: Path) -> None
 
 def test_a_list_in_json_has_every_field_of_the_summary(project: Path) -> None:
     """And the name of the file."""
-    (row,) = json.loads(run(project, "list", "--json", "--session", "quiz-7", "--limit", "1").out)
+    (row,) = json.loads(run(project, "list", "--json", "--session", "quiz-7", "--limit", "1").out)["data"]
 
     assert {
         "id": trace_id(6), "timestamp": "2025-03-02T09:06:00.000Z", "endpoint": "/v1/chat/completions",
@@ -301,7 +303,7 @@ def test_show_in_a_project_without_traces_names_the_first_step(tmp_path: Path) -
 )
 def test_a_search_finds_requests_and_answers(project: Path, words: list[str], expected: list[int]) -> None:
     """Words, phrases and prefixes, newest first; redacted text is not found, and every query is valid."""
-    rows = json.loads(run(project, "search", "--json", *words).out)
+    rows = json.loads(run(project, "search", "--json", *words).out)["data"]
 
     assert expected == [int(row["id"][:8], 16) for row in rows]
     assert all("snippet" in row for row in rows)
@@ -440,7 +442,7 @@ def test_prune_removes_traces_older_than_the_retention(project: Path) -> None:
     assert [22, 20] == listed_numbers(project)
     assert [f"{trace_id(22)}.jsonl"] == os.listdir(project / TRACES / "chunks")
     assert 2 == len(list((project / TRACES).glob("*.json")))
-    assert [] == json.loads(run(project, "search", "bonjour", "--json").out)
+    assert [] == json.loads(run(project, "search", "bonjour", "--json").out)["data"]
     (project / "traceforge.config.json").write_text('{"max_trace_retention": 7}')
     assert {"removed": 1, "matched": 1, "left": 0} == json.loads(run(project, "prune", "--json").out)
     assert "checked 1 trace: all valid\n" == run(project, "verify").out
@@ -544,7 +546,10 @@ def test_an_old_trace_is_read_as_a_new_one_and_rewritten_on_request(project: Pat
     )
 
     migrated = run(project, "migrate", "--json")
-    assert ([{"id": trace_id(1), "from": "0.0.0", "to": "1.0.0"}], "") == (json.loads(migrated.out), migrated.err)
+    assert ([{"id": trace_id(1), "from": "0.0.0", "to": "1.0.0"}], "") == (
+        json.loads(migrated.out)["data"],
+        migrated.err,
+    )
     assert printed.out == old_trace.read_text()
     assert ("nothing to migrate: all 6 traces have version 1.0.0 or newer\n", "") == run(project, "migrate")[1:]
     assert "checked 6 traces: all valid\n" == run(project, "verify").out

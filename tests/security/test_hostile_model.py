@@ -163,7 +163,7 @@ def test_a_hostile_model_harms_nobody(model: Upstream, tmp_path: Path) -> None:
     for words in (("status",), ("status", "--json"), ("diff",), ("diff", "--full")):
         victim.run(*words, codes=(0, 1))
     victim.run("approve", "--all", "--policy", "--reason", EVERYTHING, codes=(0, 1))
-    ids = [row["id"] for row in json.loads(victim.run("snapshot", "list", "--json").out)]
+    ids = [row["id"] for row in json.loads(victim.run("snapshot", "list", "--json").out)["data"]]
     assert ids
 
     _read_traces(victim)
@@ -186,7 +186,7 @@ def test_a_hostile_model_harms_nobody(model: Upstream, tmp_path: Path) -> None:
 
 def _read_traces(victim: Victim) -> None:
     """Every way to read what was recorded."""
-    traces = [row["id"] for row in json.loads(victim.run("trace", "list", "--json").out)]
+    traces = [row["id"] for row in json.loads(victim.run("trace", "list", "--json").out)["data"]]
     assert len(traces) >= 5
     for words in (("list",), ("search", "forged"), ("search", "forged", "--json"), ("tail", "--no-follow"),
                   ("tail", "--no-follow", "--json"), ("verify",), ("export",)):  # fmt: skip

@@ -229,7 +229,7 @@ def test_commands_that_read_and_rewrite_evidence_connect_to_nothing(project: Pro
         project.run(*words)
     project.run("run", *run)
     (record,) = (project.folder / ".ai-snapshots" / "openai").glob("*.json")
-    first, second = [trace["id"] for trace in json.loads(project.run("trace", "list", "--json").out)]
+    first, second = [trace["id"] for trace in json.loads(project.run("trace", "list", "--json").out)["data"]]
     run_file = project.folder / "run.json"
     run_file.write_text(json.dumps(RUN))
     quiet = [

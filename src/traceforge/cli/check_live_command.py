@@ -170,7 +170,7 @@ def confirm_calls(yes: bool, declared_keys: list[str]) -> None:
 def _print_results_and_exit(results: list[CheckedCall], *, strict: bool, as_json: bool) -> None:
     code = check_exit_code(results, strict=strict)
     if as_json:
-        report: JSON = {
+        report: dict[str, JSON] = {
             "exit_code": int(code),
             "snapshots": [checked_json(result, strict=strict) for result in results],
         }

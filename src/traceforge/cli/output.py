@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import NoReturn
 
@@ -21,9 +21,14 @@ from traceforge.terminal import escape_text, print_json_bytes, print_text, write
 json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON document on stdout.")
 
 
-def print_json(value: JSON) -> None:
-    """Print one document, indented as JavaScript does."""
-    print_json_line(exact_ecmascript_bytes(value, indent=2))
+def print_json(document: Mapping[str, JSON]) -> None:
+    """Print one document, indented as JavaScript does. It is an object: a list is in one, see `print_json_list`."""
+    print_json_line(exact_ecmascript_bytes(dict(document), indent=2))
+
+
+def print_json_list(items: Sequence[Mapping[str, JSON]], *, has_more: bool = False) -> None:
+    """Print a list in the one shape of all lists, that of the context store; `has_more`: the limit cut it."""
+    print_json({"object": "list", "data": [dict(item) for item in items], "has_more": has_more})
 
 
 def print_json_line(data: bytes) -> None:
@@ -43,14 +48,16 @@ def _require_stdout() -> None:
         raise CannotWrite("the output", "standard output is closed", hint=STDOUT_HINT)
 
 
-def print_findings_and_exit(findings: Iterable[Finding], summary: str, report: JSON, as_json: bool) -> NoReturn:
+def print_findings_and_exit(
+    findings: Iterable[Finding], summary: str, report: Mapping[str, JSON], as_json: bool
+) -> NoReturn:
     """Print findings and a summary, or the JSON report, and exit with the findings' code."""
     finding_list = list(findings)
     print_findings(finding_list, summary, report, as_json)
     raise click.exceptions.Exit(int(exit_code(finding_list)))
 
 
-def print_findings(findings: list[Finding], summary: str, report: JSON, as_json: bool) -> None:
+def print_findings(findings: list[Finding], summary: str, report: Mapping[str, JSON], as_json: bool) -> None:
     """Print findings and a summary, or the JSON report."""
     if as_json:
         print_json(report)

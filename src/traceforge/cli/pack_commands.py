@@ -103,7 +103,7 @@ def export(folder: str, out: str, force: bool) -> None:
     findings = pack_findings(report)
     if findings:
         print_findings_and_exit(
-            findings, f"{one_line(folder)}: {findings_verdict(findings)}, so it was not exported", None, False
+            findings, f"{one_line(folder)}: {findings_verdict(findings)}, so it was not exported", {}, False
         )
     size = export_archive(contents, out, overwrite=force)
     print_text(f"{one_line(out)}: {count(len(report.files), 'file')}, {bytes_text(size)}{_signature_note(report)}")

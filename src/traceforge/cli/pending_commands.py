@@ -86,7 +86,7 @@ def status(as_json: bool) -> None:
     _, changes, approved, broken, settings = _load_state()
     kinds = Counter(change.kind.value for change in changes)
     if as_json:
-        report: JSON = {
+        report: dict[str, JSON] = {
             "approved": len(approved),
             "findings": broken,
             "counts": dict(kinds),

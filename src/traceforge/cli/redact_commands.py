@@ -91,7 +91,7 @@ def check(paths: tuple[str, ...], as_json: bool) -> None:
     redactor = Redactor.from_config(load_config(current_folder()).config)
     findings, checked = scan_paths(redactor, paths)
     summary = f"checked {count(checked, 'file')}: {findings_verdict(findings) or 'no secret found'}"
-    report: JSON = {
+    report: dict[str, JSON] = {
         "ok": not findings,
         "exit_code": int(exit_code(findings)),
         "checked": checked,

@@ -6,7 +6,7 @@ import click
 
 from traceforge.canon import json_bytes
 from traceforge.cli.lazy_group import SuggestingGroup
-from traceforge.cli.output import json_option, print_json, print_json_line
+from traceforge.cli.output import json_option, print_json_line, print_json_list
 from traceforge.cli.trace_options import PAGE, open_store
 from traceforge.report.trace_text import session_list_text, session_tree_text, state_note
 from traceforge.terminal import print_text
@@ -30,7 +30,8 @@ def list_sessions(limit: int, as_json: bool) -> None:
     with open_store() as (store, _):
         sessions = store.list_sessions(limit + 1)
     if as_json:
-        print_json([{**session._asdict(), "models": list(session.models)} for session in sessions[:limit]])
+        items = [{**session._asdict(), "models": list(session.models)} for session in sessions[:limit]]
+        print_json_list(items, has_more=len(sessions) > limit)
     elif sessions:
         print_text(session_list_text(sessions[:limit]))
         if len(sessions) > limit:

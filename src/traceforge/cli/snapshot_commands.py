@@ -12,7 +12,7 @@ from traceforge.canon import JSON, parse_json
 from traceforge.cli.approval_reason import check_reason
 from traceforge.cli.ci_reports import print_audit_and_exit, report_options
 from traceforge.cli.lazy_group import SuggestingGroup
-from traceforge.cli.output import exit_on_refusal, json_option, print_json, refuse_in_ci
+from traceforge.cli.output import exit_on_refusal, json_option, print_json, print_json_list, refuse_in_ci
 from traceforge.cli.progress import show_progress
 from traceforge.cli.project import load_project, snapshots_root
 from traceforge.clock import now
@@ -95,7 +95,8 @@ def list_snapshots(as_json: bool) -> None:
     loaded = load_project()
     snapshots = load_tree(snapshots_root(loaded))
     if as_json:
-        print_json([snapshot_json(snapshot, ModelPolicy.from_config(loaded.config)) for snapshot in snapshots])
+        policy = ModelPolicy.from_config(loaded.config)
+        print_json_list([snapshot_json(snapshot, policy) for snapshot in snapshots])
     elif snapshots:
         print_text(snapshot_list_text(snapshots, ModelPolicy.from_config(loaded.config)))
     else:

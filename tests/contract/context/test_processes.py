@@ -150,7 +150,7 @@ def test_a_server_resumes_the_work_of_servers_that_died(
 
 def listed_traces(folder: Path) -> set[str]:
     """The ids of the traces that a person sees."""
-    return {trace["id"] for trace in json.loads(traceforge("trace", "list", "--json", cwd=folder).out)}
+    return {trace["id"] for trace in json.loads(traceforge("trace", "list", "--json", cwd=folder).out)["data"]}
 
 
 @pytest.mark.slow

@@ -10,7 +10,7 @@ import click
 import msgspec
 
 from traceforge.cli.context.context_options import print_result, with_client
-from traceforge.cli.output import print_json
+from traceforge.cli.output import print_json, print_json_list
 from traceforge.context.api.client_blocks import open_blocks
 from traceforge.context.api.client_verification import verify_store
 from traceforge.context.api.store_client import Client
@@ -77,7 +77,7 @@ def _verify_objects(client: Client, names: Sequence[str], as_json: bool) -> NoRe
         client.verify_response(name) if name.startswith("rsp_") else client.verify_snapshot(name) for name in names
     ]
     if as_json:
-        print_json([msgspec.to_builtins(check) for check in checks])
+        print_json_list([msgspec.to_builtins(check) for check in checks])
     else:
         for check in checks:
             for line in _verification_lines(check):
@@ -157,7 +157,7 @@ def lint(client: Client, snapshot_id: str, earlier: str | None, as_json: bool) -
     before = open_blocks(client, earlier) if earlier else []
     advice = advise(open_blocks(client, snapshot_id), before)
     if as_json:
-        print_json([item.to_json() for item in advice])
+        print_json_list([item.to_json() for item in advice])
     else:
         for item in advice:
             print_text(f"{item.block_id or snapshot_id}: {item.code.value}: {one_line(item.sentence)}")

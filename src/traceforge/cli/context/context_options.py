@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 import click
 import msgspec
 
-from traceforge.canon import JSON, parse_json
+from traceforge.canon import JSON, JSONObject, parse_json
 from traceforge.cli.output import json_option, print_json
 from traceforge.config import LoadedConfig, current_folder, load_config, upstream_problem
 from traceforge.context.api.http_transport import HTTP_HOSTS_VARIABLE
@@ -221,7 +221,7 @@ def require_database(client: Client) -> Store:
 def print_result(answer: Any, lines: Callable[[Any], list[str]], as_json: bool) -> None:  # noqa: ANN401 (any answer)
     """Print an object as JSON or as lines."""
     if as_json:
-        print_json(cast("JSON", msgspec.to_builtins(answer)))
+        print_json(cast("JSONObject", msgspec.to_builtins(answer)))
     else:
         print_text("\n".join(lines(answer)))
 
@@ -269,7 +269,7 @@ def print_page(
 ) -> None:
     """Print one page of a list; how to get the next one, or a first object, goes to stderr."""
     if as_json:
-        print_json(cast("JSON", msgspec.to_builtins(page)))
+        print_json(cast("JSONObject", msgspec.to_builtins(page)))
         return
     for item in page.data:
         print_text(line(item))

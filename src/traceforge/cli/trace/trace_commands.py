@@ -15,6 +15,7 @@ from traceforge.cli.output import (
     json_option,
     print_json,
     print_json_line,
+    print_json_list,
     refuse_in_ci,
     write_stdout,
 )
@@ -57,7 +58,7 @@ def list_traces(limit: int, before: str, as_json: bool, **options: str) -> None:
         rows = store.list_rows(narrowed, limit + 1)
         summaries = [row.summary for row in rows[:limit]]
         if as_json:
-            print_json([_summary_json(summary) for summary in summaries])
+            print_json_list([_summary_json(summary) for summary in summaries], has_more=len(rows) > limit)
             return
         if not summaries:
             print_text(_empty_message(store, narrowed), err=True)
@@ -106,11 +107,13 @@ def search(words: tuple[str, ...], limit: int, as_json: bool, **options: str) ->
     query = " ".join(f'"{word}"' if " " in word and '"' not in word else word for word in words)
     with open_store() as (store, _):
         with ProgressLine("traces read") as line:
-            hits = store.search(query, make_filter(options), limit, line.update)
+            matches = store.search(query, make_filter(options), limit + 1, line.update)
+        hits = matches[:limit]
         empty = "nothing found" if hits or store.count_traces(TraceFilter()) else _empty_message(store, TraceFilter())
     if as_json:
         plain = str.maketrans("", "", "\x02\x03")
-        print_json([{**_summary_json(hit.summary), "snippet": hit.snippet.translate(plain)} for hit in hits])
+        items = [{**_summary_json(hit.summary), "snippet": hit.snippet.translate(plain)} for hit in hits]
+        print_json_list(items, has_more=len(matches) > limit)
     elif hits:
         colour = has_colour(sys.stdout)
         print_text(search_hits_text(hits, colour=colour), colour=colour)
@@ -266,7 +269,9 @@ def migrate(files: tuple[str, ...], as_json: bool) -> None:
             migrated = store.migrate_traces(show_progress(rows, len(rows), "migrating")) if rows else []
             store.old_version_count = 0
     if as_json:
-        print_json([{"id": trace.id, "from": was.original_version, "to": was.new_version} for trace, was in migrated])
+        print_json_list(
+            [{"id": trace.id, "from": was.original_version, "to": was.new_version} for trace, was in migrated]
+        )
         return
     if migrated:
         print_text(f"migrated {count(len(migrated), 'trace')}")

@@ -80,7 +80,7 @@ class Advice(NamedTuple):
     sentence: str
     hint: str
 
-    def to_json(self) -> JSON:
+    def to_json(self) -> dict[str, JSON]:
         return {"code": self.code.value, "block_id": self.block_id, "sentence": self.sentence, "hint": self.hint}
 
 
