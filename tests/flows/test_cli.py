@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
-import pty
 import re
 import subprocess
 import sys
@@ -374,23 +372,6 @@ def test_test_in_a_project_without_snapshots_names_the_first_step(tmp_path: Path
         "    hint: Record and approve first: traceforge record -- COMMAND",
         "RED: 0 snapshots; 1 unchecked",
     ] == ran.out.splitlines()
-
-
-def test_a_bar_is_drawn_on_a_terminal_only(tmp_path: Path) -> None:
-    """On stderr, with many files; never on stdout or in a pipe."""
-    root = write_tree(tmp_path / ".ai-snapshots", 600)
-    watching, terminal = pty.openpty()
-
-    completed = subprocess.run(
-        [str(COMMAND), "verify", str(root)], stdout=subprocess.PIPE, stderr=terminal, check=False
-    )
-    os.close(terminal)
-    drawn = os.read(watching, 1 << 16)
-    os.close(watching)
-
-    assert b"checked 600 snapshots: all valid\n" == completed.stdout
-    assert b"100%" in drawn
-    assert "" == traceforge("verify", root).err
 
 
 def test_a_closed_stdout_is_not_an_error(tmp_path: Path) -> None:

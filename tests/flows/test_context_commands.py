@@ -477,7 +477,7 @@ def test_expired_content_is_purged_by_a_command(tmp_path: Path) -> None:
     assert first["id"] in purged.out
     assert second["id"] in purged.out
     assert "nothing has expired\n" == run("purge", "expired", cwd=tmp_path).out
-    assert [] == run_json("purge", "expired", cwd=tmp_path)
+    assert [] == run_json("purge", "expired", cwd=tmp_path)["data"]
     refused = run("artifact", "show", first["id"], cwd=tmp_path, code=3)
     assert f"error TF803: {first['id']} was purged: receipt pur_" in refused.err
     with pinned(datetime(2026, 3, 1, tzinfo=UTC)):

@@ -23,6 +23,7 @@ json_option = click.option("--json", "as_json", is_flag=True, help="Print one JS
 
 def print_json(document: Mapping[str, JSON]) -> None:
     """Print one document, indented as JavaScript does. It is an object: a list is in one, see `print_json_list`."""
+    assert isinstance(document, Mapping)
     print_json_line(exact_ecmascript_bytes(dict(document), indent=2))
 
 

@@ -16,7 +16,7 @@ from traceforge.cli.context.context_options import (
     with_client,
 )
 from traceforge.cli.lazy_group import SuggestingGroup
-from traceforge.cli.output import confirm_or_exit, print_json
+from traceforge.cli.output import confirm_or_exit, print_json_list
 from traceforge.context.api.store_client import Client
 from traceforge.context.model.objects import Progress
 from traceforge.context.purge.expired_content import purge_expired
@@ -67,7 +67,7 @@ def expired(client: Client, as_json: bool) -> None:
     jobs = [job for job in purge_expired(client.store, at_once=True) if job.status is Progress.COMPLETED]
     receipts = [client.get_receipt(job.id) for job in jobs]
     if as_json:
-        print_json(msgspec.to_builtins(receipts))
+        print_json_list(msgspec.to_builtins(receipts))
     elif not receipts:
         print_text("nothing has expired")
     for receipt in receipts if not as_json else ():
