@@ -33,6 +33,7 @@ from traceforge.context.api.operation_types import OperationArguments
 from traceforge.context.api.operations import OPERATIONS_BY_NAME
 from traceforge.context.model.inputs import Append, NewEvent
 from traceforge.context.model.objects import EventType, Session
+from traceforge.context.storage.leases import CLOCK_DIFFERENCE_S
 from traceforge.context.storage.sealing import SealedColumns, Sealer
 from traceforge.context.storage.tables import idempotency, idempotency_subjects
 from traceforge.errors import BranchConflict, ContentPurged, StoreRefused
@@ -178,6 +179,27 @@ def test_a_long_call_is_in_flight_until_its_lease_runs_out(store: Store) -> None
         store.write(lambda tx: store_answer(tx, key, EncodedResponse(201, b"{}"), frozenset()))
     answer = store.write(lambda tx: claim_key(tx, key)).answer
     assert EncodedResponse(201, b"{}", response_id="rsp_" + "0" * 26) == answer
+
+
+def test_a_clock_that_is_set_back_does_not_lengthen_a_lease(store: Store) -> None:
+    """A process died while the clock was six hours ahead: the retry resumes its call, and does not wait for hours."""
+    key = make_key("/responses", "k", {"a": 1})
+    with pinned(now() + timedelta(hours=6)):
+        store.write(lambda tx: claim_key(tx, key, owner="one"))
+
+    assert "resumed" == store.write(lambda tx: claim_key(tx, key, owner="two")).state
+    assert not store.write(lambda tx: renew_claim(tx, key, owner="one"))
+
+
+@pytest.mark.parametrize("seconds", [5, CLOCK_DIFFERENCE_S - 1])
+def test_a_call_of_a_machine_whose_clock_is_ahead_is_in_flight(store: Store, seconds: float) -> None:
+    """Two machines never have quite the same time."""
+    key = make_key("/responses", "k", {"a": 1})
+    with pinned(now() + timedelta(seconds=seconds)):
+        store.write(lambda tx: claim_key(tx, key, owner="one"))
+
+    with pytest.raises(StoreRefused):
+        store.write(lambda tx: claim_key(tx, key, owner="two"))
 
 
 def test_a_released_key_claim_leaves_no_row(store: Store) -> None:

@@ -18,6 +18,7 @@ from support.purge_rows import purge
 from support.upstream import ReceivedRequest, ScriptedResponse, Upstream
 from traceforge.canon import digest_canonical
 from traceforge.clock import now, pinned
+from traceforge.context.comparison.replay_runs import claim_run
 from traceforge.context.comparison.replay_worker import ThreadEngine, execute_run, start_worker
 from traceforge.context.model.inputs import NewAlias, NewReplayRun, NewResponse, NewSnapshot
 from traceforge.context.model.objects import EventType, Progress, ReplayRun, Response, Target
@@ -315,6 +316,20 @@ def test_a_resumed_run_keeps_its_finished_items(store: Store, scene: Scene) -> N
     assert (Progress.COMPLETED, 3) == (finished.status, finished.finished)
     assert (2, 6) == (asked_before, len(scene.asked))
     assert 6 == len({(model, messages[-1]["content"]) for model, messages in scene.asked})
+
+
+def test_a_run_from_before_the_clock_was_set_back_is_resumed(store: Store, scene: Scene) -> None:
+    """Its process died while the clock was six hours ahead."""
+    store = connect_models(store, scene.provider.url)
+    responses = recorded(store, scene, "one")
+    scene.answers[("new", "one")] = "1"
+    snapshots = [response.snapshot_id for response in responses]
+    body = NewReplayRun(baseline="openai/old", candidate="openai/new", snapshot_ids=snapshots)
+    run = store.create_replay_run(body, start=False)
+    with pinned(now() + timedelta(hours=6)):
+        assert store.write(lambda tx: claim_run(tx, run.id))
+
+    assert Progress.COMPLETED is execute_run(store, run.id).status
 
 
 def test_runs_without_a_living_worker_are_resumed(store: Store, scene: Scene) -> None:

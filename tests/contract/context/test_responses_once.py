@@ -106,6 +106,20 @@ def test_a_retry_finishes_the_response_of_a_dead_process_and_the_input_is_stored
     assert ["Hi", "Yes."] == [event.content for event in list_all_events(store, session)]
 
 
+def test_a_retry_resumes_a_response_from_before_the_clock_was_set_back(store: Store, upstream: Upstream) -> None:
+    """Its process died while the clock was six hours ahead; the input is stored once."""
+    store = connect_models(store, upstream.url)
+    session = new_session(store)
+    body = body_of(session.id)
+    with pinned(now() + timedelta(hours=6)):
+        dead = begin(store, body)
+
+    send(store, body)
+
+    assert Progress.COMPLETED is store.get_response(dead.id).status
+    assert ["Hi", "Yes."] == [event.content for event in list_all_events(store, session)]
+
+
 def test_a_process_that_lost_its_lease_cannot_store_its_answer(store: Store, upstream: Upstream) -> None:
     """The answer of the process that took over stays."""
     store = connect_models(store, upstream.url)

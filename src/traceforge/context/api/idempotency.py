@@ -30,6 +30,7 @@ from traceforge.context.api.operation_types import Operation, OperationArguments
 from traceforge.context.api.request_decoding import check_key
 from traceforge.context.project_store import Store
 from traceforge.context.storage.dialect_statements import LockTimeout
+from traceforge.context.storage.leases import has_lease
 from traceforge.context.storage.sealing import SealedColumns
 from traceforge.context.storage.store_transaction import StoreTransaction
 from traceforge.context.storage.tables import idempotency, idempotency_subjects
@@ -158,7 +159,7 @@ def claim_key(
         body = tx.sealer.open(TABLE, key.row_id, sealed)
         answer = EncodedResponse(row.status, body, response_id=row.response_id)
         return KeyClaim("answered", answer, row.response_id)
-    if row.lease_until > now_text():
+    if has_lease(row.lease_until, lease_s):
         raise key_in_use()
     tx.execute(update(idempotency).where(_matches(tx, key)).values(lease_owner=owner, lease_until=until))
     return KeyClaim("resumed", None, row.response_id)

@@ -23,7 +23,7 @@ from traceforge.context.model.inputs import NewReplayRun, NewSnapshot
 from traceforge.context.model.objects import EventType, Progress, ReplayReport, ReplayRun
 from traceforge.context.responses.model_releases import get_release, resolve_release
 from traceforge.context.responses.stored_responses import open_content
-from traceforge.context.storage.leases import lease_end, lease_owner
+from traceforge.context.storage.leases import has_no_lease, lease_end, lease_owner
 from traceforge.context.storage.paging import Page, list_page
 from traceforge.context.storage.sealed_tables import row_name
 from traceforge.context.storage.sealing import SealedColumns
@@ -339,7 +339,7 @@ def _is_unclaimed(tx: StoreTransaction) -> tuple[Any, ...]:
         replay_runs.c.purged_by.is_(None),
         or_(
             replay_runs.c.status == Progress.QUEUED.value,
-            (replay_runs.c.status == Progress.RUNNING.value) & (replay_runs.c.lease_until < now_text()),
+            (replay_runs.c.status == Progress.RUNNING.value) & has_no_lease(replay_runs.c.lease_until),
         ),
     )
 

@@ -19,7 +19,7 @@ from sqlalchemy import insert, select, update
 from traceforge.canon import JSON, JSONObject, digest_canonical, json_bytes, parse_json
 from traceforge.clock import now_text
 from traceforge.context.model.objects import AppendConflict, Failure, Progress, Response, Target, Usage
-from traceforge.context.storage.leases import lease_end, lease_owner, seconds_ago
+from traceforge.context.storage.leases import has_no_lease, lease_end, lease_owner, seconds_ago
 from traceforge.context.storage.paging import Page, list_page
 from traceforge.context.storage.sealing import SealedColumns
 from traceforge.context.storage.store_transaction import AnyRow, StoreTransaction
@@ -167,7 +167,7 @@ def take_over_response(tx: StoreTransaction, response_id: str) -> bool:
         responses.c.id == response_id,
         responses.c.project_id == tx.project_id,
         responses.c.status == Progress.RUNNING.value,
-        responses.c.lease_until < now_text(),
+        has_no_lease(responses.c.lease_until),
         responses.c.purged_by.is_(None),
     )
     return tx.execute(update(responses).where(*own).values(lease_owner=lease_owner(), lease_until=lease_end())) == 1

@@ -1,7 +1,8 @@
 """Leases: which process works on a task that takes longer than a transaction.
 
 A process writes its name and an end time into the row of the task, and renews the end in a thread of its own. A lease
-that has run out tells the others that its process died.
+that has run out tells the others that its process died. So does one that ends later than any that begins now: the
+clock was set back, and nobody has renewed it since.
 """
 
 from __future__ import annotations
@@ -13,10 +14,13 @@ from contextlib import contextmanager
 from datetime import timedelta
 from uuid import uuid4
 
-from traceforge.clock import now, timestamp_text
+from sqlalchemy import ColumnElement, or_
+
+from traceforge.clock import now, now_text, timestamp_text
 from traceforge.errors import StoreUnavailable
 
 LEASE_S = 30.0  # A process that does not renew for this long is taken for dead.
+CLOCK_DIFFERENCE_S = 60.0  # How far apart the clocks of two machines may be.
 RENEW_EVERY_S = 5.0  # Also how soon a process learns that its task was canceled elsewhere.
 
 _owner_of_process: tuple[int, str] = (0, "")
@@ -33,6 +37,16 @@ def lease_owner() -> str:
 def lease_end(seconds: float = LEASE_S) -> str:
     """The end of a lease that begins now."""
     return timestamp_text(now() + timedelta(seconds=seconds))
+
+
+def has_lease(until: str, seconds: float = LEASE_S) -> bool:
+    """Whether a process works on the task whose lease, of at most `seconds`, ends then."""
+    return now_text() <= until <= lease_end(seconds + CLOCK_DIFFERENCE_S)
+
+
+def has_no_lease(until: ColumnElement[str]) -> ColumnElement[bool]:
+    """The same as a condition of a statement, for leases of the usual length: whether nobody works on the task."""
+    return or_(until < now_text(), until > lease_end(LEASE_S + CLOCK_DIFFERENCE_S))
 
 
 def seconds_ago(seconds: float) -> str:
