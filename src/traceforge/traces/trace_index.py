@@ -17,6 +17,7 @@ from contextlib import contextmanager, suppress
 from typing import Any, NamedTuple
 
 from msgspec import Struct
+from msgspec.structs import astuple
 
 from traceforge.canon import parse_json
 from traceforge.clock import find_instant
@@ -32,6 +33,8 @@ BUSY_MS = 10_000  # how long to wait for another process that writes
 
 _FIELDS = TraceSummary.__struct_fields__
 _COLUMNS = ", ".join(_FIELDS)
+_INSERT_UNLESS_TAKEN = f"""INSERT OR IGNORE INTO traces(number, name, place, start, {_COLUMNS})
+    VALUES ({", ".join("?" * (4 + len(_FIELDS)))})"""  # noqa: S608
 _SCHEMA = f"""
 CREATE TABLE traces(
   number INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE, place TEXT NOT NULL, start INTEGER NOT NULL,
@@ -121,20 +124,24 @@ class TraceIndex:
 
     def add_rows(self, rows: Iterable[TraceRow]) -> None:
         """Add rows. One that exists gets the new location and keeps its text, unless its file was replaced."""
-        for summary, location in rows:
-            values = [getattr(summary, field) for field in _FIELDS]
-            name = summary.file_name
-            query = "SELECT 1 FROM traces WHERE name = ? AND place = '' AND start != ?"
-            if not location.container and self._connection.execute(query, (name, location.position)).fetchone():
-                self.remove_rows([name])
-            if self.move_trace(name, location):
-                continue
-            number = self._free_number(summary)
-            marks = ", ".join("?" * (4 + len(values)))
-            self._connection.execute(
-                f"INSERT INTO traces(number, name, place, start, {_COLUMNS}) VALUES ({marks})",  # noqa: S608
-                (number, name, location.container, location.position, *values),
-            )
+        rows = list(rows)
+        values = [
+            (row_number(summary), summary.file_name, *location, *astuple(summary)) for summary, location in rows
+        ]
+        # All at once takes half the time, and new traces rarely share a name or a number with others.
+        if self._connection.executemany(_INSERT_UNLESS_TAKEN, values).rowcount < len(rows):
+            for row in rows:
+                self._add_row(row)
+
+    def _add_row(self, row: TraceRow) -> None:
+        summary, location = row
+        name = summary.file_name
+        query = "SELECT 1 FROM traces WHERE name = ? AND place = '' AND start != ?"
+        if not location.container and self._connection.execute(query, (name, location.position)).fetchone():
+            self.remove_rows([name])
+        if not self.move_trace(name, location):
+            values = (self._free_number(summary), name, *location, *astuple(summary))
+            self._connection.execute(_INSERT_UNLESS_TAKEN, values)
 
     def move_trace(self, name: str, location: TraceLocation) -> bool:
         """Change the location of a trace; False where the index does not have it."""

@@ -105,6 +105,30 @@ def test_rows_of_one_millisecond_with_similar_ids_are_all_stored(index: TraceInd
     assert 10 == index.count_rows(TraceFilter()) == len(index.list_rows(TraceFilter(since=at, until=timestamp(2))))
 
 
+def test_new_rows_are_added_with_one_statement_each(index: TraceIndex) -> None:
+    """A recorder adds thousands a second."""
+    statements: list[str] = []
+    index._connection.set_trace_callback(statements.append)
+
+    _add(index, *(_row(number) for number in range(1, 101)))
+
+    assert 100 == index.count_rows(TraceFilter())
+    assert len(statements) <= 100 + 3  # and those of the transaction and the count
+
+
+def test_a_batch_may_mix_new_moved_replaced_and_repeated_rows(index: TraceIndex) -> None:
+    """Each ends as if it had been added alone, in the order of the batch."""
+    _add(index, _row(1, TraceLocation("spool/a", 0)), _row(2, TraceLocation("", 1)))
+    index.add_texts([(number, "marzipan") for number, _ in index.rows_without_text(9)])
+    batch = [_row(1, TraceLocation("", 7)), _row(2, TraceLocation("", 2)), _row(3, TraceLocation("", 3))]
+
+    _add(index, *batch, _row(3, TraceLocation("", 4)))
+
+    expected = [*batch[:2], _row(3, TraceLocation("", 4))]
+    assert expected == index.list_rows(TraceFilter(), oldest_first=True)
+    assert [batch[0].summary] == [hit.summary for hit in index.search("marzipan", TraceFilter(), 9)]
+
+
 @pytest.mark.parametrize("at", ["0001-01-01T00:00:00Z", "9999-12-31T23:59:59Z", "2026-02-30T00:00:00Z"])
 def test_every_time_has_a_number_that_sqlite_holds(index: TraceIndex, at: str) -> None:
     """Also one that no day has."""
