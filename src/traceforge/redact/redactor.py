@@ -94,8 +94,11 @@ class Redactor:
         Only values that are distinctive (`repeated_values`), and that no detector finds by themselves; the same
         object where there are none.
         """
+        values = list_values(redactions)
+        if not values:
+            return self
         earlier = self._finder.repeated_values.types if self._finder.repeated_values is not None else {}
-        values = {value: kind for value, kind in list_values(redactions).items() if value not in earlier}
+        values = {value: kind for value, kind in values.items() if value not in earlier}
         values = self._drop_recognised(values) if values else values
         if not values:
             return self

@@ -55,6 +55,7 @@ TRACE_DEPTH = 50  # How much deeper a value is nested in a trace than in its bod
 
 # The name of a layout, whether it is indented, and what ends it.
 LAYOUTS = ((COMPACT, False, b""), ("compact-lf", False, b"\n"), ("indented", True, b""), ("indented-lf", True, b"\n"))
+_LAYOUT_NAMES = {(indented, end): name for name, indented, end in LAYOUTS}
 
 
 class RedactedBody(NamedTuple):
@@ -158,7 +159,7 @@ def find_layout(value: JSON, data: bytes) -> str:
     end = b"\n" if data.endswith(b"\n") else b""
     if json_bytes(value, indent=indented) + end != data:
         return ""
-    return next(name for name, *layout in LAYOUTS if layout == [indented, end])
+    return _LAYOUT_NAMES[indented, end]
 
 
 def write_body(value: JSON, layout: str) -> bytes:
@@ -192,7 +193,7 @@ def read_response(
     if request_redactions and body.redactions and pair_echoes(request_redactions, body.redactions):
         markers = SecretMarkers(item.reveal() for item in request_redactions)
         body = read(redactor, endpoint, exchange.status, media_type, decoded.chunks, markers)
-    return body._replace(encoding=decoded.state)
+    return body if decoded.state is body.encoding else body._replace(encoding=decoded.state)
 
 
 def omit_body(data: bytes, state: EncodingState) -> RedactedBody:

@@ -77,13 +77,14 @@ class TraceComposer:
         response = _unified_response(answer)
         if response is not None and answer is not None:
             response = _redact_view(call.redactor, response, answer.body)
+        body["request"], body["response"] = request, response
         try:
-            trace = write_parsed_trace({**body, "request": request, "response": response})
+            trace = write_parsed_trace(body)
         except InvalidFile:  # The unified request or response is invalid: drop them and keep the bodies.
-            request = {"model": call.head.endpoint.model}
-            response = {"object": "other"} if response is not None else None
-            trace = write_parsed_trace({**body, "request": request, "response": response})
-        summary = summarize_trace({**body, "request": request, "response": response})
+            body["request"] = {"model": call.head.endpoint.model}
+            body["response"] = {"object": "other"} if response is not None else None
+            trace = write_parsed_trace(body)
+        summary = summarize_trace(body)
         chunks = (
             write_chunks(exchange.chunks, call.response_body.chunks)
             if answer is not None and answer.streamed
@@ -148,7 +149,7 @@ class TraceComposer:
             "id": exchange.id,
             "timestamp": exchange.started_at,
             "endpoint": head.path,
-            "request": None,
+            "request": None,  # `compose` adds both
             "response": None,
             "metadata": self._compose_metadata(call),
         }
@@ -169,7 +170,9 @@ class TraceComposer:
         body["provider_response"] = call.response_body.value
         body["wire"] = self._compose_wire(call)
         redacted = self._compose_redacted(head, call.request_body, call.response_body)
-        return {**body, "redacted": redacted} if redacted else body
+        if redacted:
+            body["redacted"] = redacted
+        return body
 
     def _compose_metadata(self, call: _RedactedCall) -> JSONObject:
         exchange, answer = call.exchange, call.response_body.answer
@@ -270,7 +273,8 @@ def _redact_view(redactor: Redactor, view: JSONObject, body: JSON) -> JSONObject
     """Redact texts that decoding joined: a secret may be divided in the body and whole in the view."""
     members = body if isinstance(body, dict) else {}
     new = collect_strings([value for name, value in view.items() if value is not members.get(name)])
-    if not new or not redactor.find_secrets("\0".join(new - collect_strings(body))):
+    joined = new - collect_strings(body) if new else new
+    if not joined or not redactor.find_secrets("\0".join(joined)):
         return view
     redacted = redactor.redact_json(view).value
     assert isinstance(redacted, dict)

@@ -98,6 +98,8 @@ def migrate_trace(trace: JSONObject) -> tuple[JSONObject, MigrationResult]:
 def find_version_problem(trace: JSON, file: str = "") -> Finding | None:
     """The finding for a trace that is not of this version, nor of a newer minor one; its hint is what repairs it."""
     version = trace_version(trace)
+    if version == SCHEMA_VERSION:
+        return None
     name = printable_name(version)
     if not _VERSION.match(version):
         return _version_finding(file, f"trace version {name} is unknown: it is not a version", UNKNOWN_HINT)

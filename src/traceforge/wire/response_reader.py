@@ -6,8 +6,7 @@ that cannot be understood has the ending `RAW`, and the caller keeps its bytes.
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from enum import StrEnum
 from typing import NamedTuple
 
@@ -37,7 +36,7 @@ class ParsedResponse(NamedTuple):
     ending: ResponseEnding
     body: JSON  # the provider's own answer, assembled if it was a stream; None where it is raw
     unified: JSONObject | None  # None on an error, and where it is raw
-    unknown_events: Counter[str]
+    unknown_events: Mapping[str, int]  # how often each came
     broken_events: int = 0  # events whose data was not JSON
     error: JSONObject | None = None  # on an error: message, type and code, as far as the provider gave them
     streamed: bool = False  # did it come as events or lines?
@@ -148,7 +147,7 @@ class ResponseReader:
         """Finish with a body that the caller has parsed already."""
         if not isinstance(body, dict):
             ending = ResponseEnding.ERROR if self._status >= 400 else ResponseEnding.RAW
-            return ParsedResponse(ending, body, None, Counter())
+            return ParsedResponse(ending, body, None, {})
         is_cut = self._endpoint.dialect is Dialect.OLLAMA and body.get("done") is False  # a stream of one line
         return self._build_result(body, ResponseEnding.CUT if is_cut else ResponseEnding.COMPLETE)
 
@@ -167,7 +166,7 @@ class ResponseReader:
         return self._build_result(body, ResponseEnding.ERROR if self._assembler.has_failed else ending)
 
     def _build_result(self, body: JSONObject, ending: ResponseEnding) -> ParsedResponse:
-        unknown_events = self._assembler.unknown_events if self._assembler else Counter()
+        unknown_events = self._assembler.unknown_events if self._assembler else {}
         if self._status >= 400 or (body.get("error") and "choices" not in body and "output" not in body):
             ending = ResponseEnding.ERROR
         has_answer = bool(body) and (ending is not ResponseEnding.ERROR or self._has_content(body))
