@@ -5,6 +5,7 @@ It is in a module of its own so that a replay, which records nothing, need not i
 
 from __future__ import annotations
 
+import os
 from collections import Counter
 
 from msgspec import Struct, field
@@ -18,7 +19,7 @@ class RecordingCounts(Struct):
     lost: int = 0  # the backlog was full, or the process that writes traces died
     failed: dict[str, int] = field(default_factory=dict)  # a reason, and how many could not be kept for it
     troubles: dict[str, int] = field(default_factory=dict)  # what else went wrong, and cost no call
-    drained: int = 0  # traces that were moved from the spool to files
+    segments: dict[str, int] = field(default_factory=dict)  # a segment's path, and how many traces went into it
 
     def __add__(self, other: RecordingCounts) -> RecordingCounts:
         return RecordingCounts(
@@ -27,7 +28,7 @@ class RecordingCounts(Struct):
             self.lost + other.lost,
             dict(Counter(self.failed) + Counter(other.failed)),
             dict(Counter(self.troubles) + Counter(other.troubles)),
-            self.drained + other.drained,
+            {**self.segments, **other.segments},
         )
 
     def __sub__(self, earlier: RecordingCounts) -> RecordingCounts:
@@ -38,7 +39,7 @@ class RecordingCounts(Struct):
             self.lost - earlier.lost,
             dict(Counter(self.failed) - Counter(earlier.failed)),
             dict(Counter(self.troubles) - Counter(earlier.troubles)),
-            self.drained - earlier.drained,
+            {path: count for path, count in self.segments.items() if path not in earlier.segments},
         )
 
     @property
@@ -53,8 +54,8 @@ class RecordingCounts(Struct):
 
     @property
     def in_spool(self) -> int:
-        """How many are recorded and not files yet."""
-        return max(0, self.recorded - self.drained)
+        """How many are recorded and not files yet, whoever makes the files: a segment is gone when they are made."""
+        return sum(count for path, count in self.segments.items() if os.path.exists(path))
 
     def by_result(self) -> dict[str, int]:
         """How many ended how; together they are all that were taken. Those `in_spool` are recorded, too."""

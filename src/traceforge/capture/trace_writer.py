@@ -77,12 +77,14 @@ class TraceWriter:
         self._troubles: Counter[str] = Counter()
         self._segment_started = 0.0  # when the open segment got its first trace; 0 where it is empty
         self.written = 0
-        self.drained = 0
 
     @property
     def counts(self) -> RecordingCounts:
         return RecordingCounts(
-            recorded=self.written, failed=dict(self._failed), troubles=dict(self._troubles), drained=self.drained
+            recorded=self.written,
+            failed=dict(self._failed),
+            troubles=dict(self._troubles),
+            segments=self._writer.list_segments(),
         )
 
     def write(self, exchange: Exchange | bytes) -> None:
@@ -127,9 +129,7 @@ class TraceWriter:
                 drain_spool(self._settings.traces_dir, seconds=seconds, on_drained=self._index_segment)
             )
         )
-        result = drained[0] if drained else DrainResult()
-        self.drained += result.traces
-        return result
+        return drained[0] if drained else DrainResult()
 
     def _index_segment(self, segment: DrainedSegment) -> None:
         """Where the index cannot be written, or not soon, the next command reads the files."""

@@ -83,6 +83,8 @@ class SpoolWriter:
         self._durable = durable
         self._lock = threading.Lock()
         self._descriptor = -1
+        self._path = ""  # of the segment
+        self._counts: dict[str, int] = {}  # of traces, by segment, also of closed ones
         self._size = 0
         self._synced_at = 0.0
         self._dirty = False
@@ -116,9 +118,15 @@ class SpoolWriter:
         with self._lock:
             self._close_segment()
 
+    def list_segments(self) -> dict[str, int]:
+        """The segments of this writer that are not drained yet, and how many traces went into each."""
+        counts = self._counts.copy()  # Without the lock, which is held while the disk is waited for.
+        return {path: count for path, count in counts.items() if os.path.exists(path)}
+
     def reset_after_fork(self) -> None:
-        """In a forked child, leave the segment to the parent; a thread that held the lock does not exist here."""
+        """In a forked child, leave the segments to the parent; a thread that held the lock does not exist here."""
         self._lock = threading.Lock()
+        self._counts = {}
         self._dirty = False
         self._close_segment()
 
@@ -131,6 +139,7 @@ class SpoolWriter:
             os.ftruncate(self._descriptor, self._size)
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         self._size += size
+        self._counts[self._path] = self._counts.get(self._path, 0) + 1
         self._dirty = True
         now = time.monotonic()
         if self._durable or now - self._synced_at >= SYNC_INTERVAL_S:
@@ -158,7 +167,8 @@ class SpoolWriter:
         except BaseException:
             os.close(descriptor)
             raise
-        self._descriptor, self._size = descriptor, 0
+        self._descriptor, self._path, self._size = descriptor, name + SEGMENT_SUFFIX, 0
+        self._counts = self.list_segments()
         self._synced_at = time.monotonic()
 
     def _close_segment(self) -> None:

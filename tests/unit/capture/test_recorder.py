@@ -223,7 +223,7 @@ def test_a_writer_fork_at_the_end_is_counted(tmp_path: Path, monkeypatch: pytest
     reports = receive(writer, 40)
 
     assert (27 if dies else 40) == reports[-1].recorded == len(ids(folder))
-    assert 40 == reports[-1].recorded + reports[-1].lost
+    assert (40, 0) == (reports[-1].recorded + reports[-1].lost, reports[-1].in_spool)
     assert [] == os.listdir(folder / "spool")
 
 
@@ -257,8 +257,7 @@ def test_a_drainer_fork_makes_files_when_the_recorder_is_behind(
     (fork,) = {int(line) for line in makers.read_text().split()} - {owner}
     with pytest.raises(ProcessLookupError):
         os.kill(fork, 0)
-    if not dies:
-        assert 5 == reports[-1].drained
+    assert 0 == reports[-1].in_spool
 
 
 def test_the_recorder_rests_in_a_burst_and_not_when_it_is_behind_for_long(tmp_path: Path) -> None:
@@ -499,7 +498,7 @@ def test_a_process_adds_traces_to_the_index_as_they_become_files(
         store.update_index()
         indexed = [row.summary.id for row in store.list_rows(oldest_first=True)]
 
-    assert (5, 0) == (counts.drained, counts.in_spool)
+    assert (5, 0) == (counts.recorded, counts.in_spool)
     assert ids(tmp_path) == indexed
 
 
@@ -540,7 +539,7 @@ def test_a_broken_index_does_not_stop_a_recorder(tmp_path: Path) -> None:
     writer.write(exchange())
     writer.write_files()
 
-    assert (1, 1, {}) == (writer.counts.recorded, writer.counts.drained, writer.counts.troubles)
+    assert (1, 0, {}) == (writer.counts.recorded, writer.counts.in_spool, writer.counts.troubles)
     assert [exchange().id] == ids(tmp_path)
 
 
@@ -557,7 +556,7 @@ def test_a_recorder_does_not_wait_for_a_command_that_holds_the_index(
         store.update_index()
         indexed = [row.summary.id for row in store.list_rows()]
 
-    assert (1, {}) == (writer.counts.drained, writer.counts.troubles)
+    assert (0, {}) == (writer.counts.in_spool, writer.counts.troubles)
     assert ids(tmp_path) == indexed
 
 
@@ -571,6 +570,21 @@ def test_traces_in_the_spool_are_counted(tmp_path: Path) -> None:
 
     assert (2, 2) == (before["recorded"], before["in_spool"])
     assert (2, 0) == (writer.counts.recorded, writer.counts.in_spool)
+
+
+def test_traces_that_another_command_drains_are_no_longer_in_the_spool(tmp_path: Path) -> None:
+    """Nor do traces of another process, of which this one makes files, make up for its own."""
+    writer, other = (TraceWriter(RecorderSettings(str(tmp_path))) for _ in range(2))
+    for number, target in enumerate((writer, writer, other)):
+        target.write(exchange(number))
+    other.seal()
+    writer.drain_spool(20)
+    before = writer.counts.in_spool, other.counts.in_spool
+    writer.seal()
+    drain_spool(str(tmp_path))
+
+    assert (2, 0) == before
+    assert (0, 0) == (writer.counts.in_spool, other.counts.in_spool)
 
 
 @pytest.mark.skipif(not hasattr(os, "sched_getaffinity"), reason="only Linux binds a process to a core")
