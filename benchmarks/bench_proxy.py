@@ -150,12 +150,9 @@ def _open_contest(folder: Path, upstream: Target) -> Iterator[tuple[Contest, lis
     folder.mkdir()
     missing: list[Note] = []
     with ExitStack() as stack:
-        nginx = Target("nginx", free_port())
         targets = {
             "direct": upstream,
-            "nginx": stack.enter_context(
-                process(nginx_command(folder, "nginx", _front_config(nginx.port, upstream.port)), nginx, folder)
-            ),
+            "nginx": stack.enter_context(_nginx(folder, upstream)),
             "ours": stack.enter_context(_ours(folder / "ours", upstream)),
         }
         for peer in PEERS:
@@ -171,6 +168,14 @@ def _ours(folder: Path, upstream: Target) -> Iterator[Target]:
     folder.mkdir()
     target = Target("ours", free_port(), f"/up{PATH}")
     command = [TRACEFORGE, "proxy", "--port", str(target.port), "--upstream", f"up={_url(upstream)}"]
+    with process(command, target, folder) as started:
+        yield started
+
+
+@contextmanager
+def _nginx(folder: Path, upstream: Target) -> Iterator[Target]:
+    target = Target("nginx", free_port())
+    command = nginx_command(folder, "nginx", _front_config(target.port, upstream.port))
     with process(command, target, folder) as started:
         yield started
 
@@ -331,19 +336,25 @@ def _arrangements(folder: Path, direct: Target) -> Rows:
         yield Note("there is only one core here", met=False)
         return
     for title, recorder_core in (("on the same core", cores[0]), ("on the other core", cores[1])):
-        with _ours(folder / title.replace(" ", "-"), direct) as ours:
-            _pin(ours.process, cores[0])
+        place = folder / title.replace(" ", "-")
+        with _nginx(folder, direct) as nginx, _ours(place, direct) as ours:
+            for peer in (nginx.process, *children_of(nginx.process), ours.process):
+                _pin(peer, cores[0])
             for recorder in children_of(ours.process):
                 _pin(recorder, recorder_core)
+            limit = wrk(nginx, folder, 16, ARRANGEMENT_SECONDS)
             before, began = use_of_all(ours.process).cpu, time.monotonic()
             load = wrk(ours, folder, 16, ARRANGEMENT_SECONDS)
             settle(ours)
             rate = load.calls / (time.monotonic() - began)
             cpu_us = (use_of_all(ours.process).cpu - before) / load.calls * 1e6
         yield Note(f"  recorder {title}: {load.rate:,.0f} calls/s, {rate:,.0f} traces/s until the last is a file")
+        speeds = [1 / load.rate], [1 / limit.rate]
+        yield _compare(f"calls/s, recorder {title}", *speeds, "nginx on one core", RATE_GOAL)
         result = f"{cpu_us:.0f} µs, goal {CALL_CPU_GOAL_US} µs"
         is_cheap = cpu_us <= CALL_CPU_GOAL_US
-        yield Row(f"CPU a call, recorder {title}", cpu_us, CALL_CPU_GOAL_US, "the goal", cpu_us, result, is_cheap)
+        cpu = cpu_us / 1e6, CALL_CPU_GOAL_US / 1e6
+        yield Row(f"CPU a call, recorder {title}", *cpu, "the goal", cpu[1] / cpu[0], result, is_cheap)
         if recorder_core == cores[0]:
             result = f"{rate:,.0f}/s, goal {ONE_CORE_KEPT_GOAL:,}/s"
             is_fast = rate >= ONE_CORE_KEPT_GOAL
