@@ -11,9 +11,9 @@ import threading
 import time
 from collections.abc import Callable, Generator
 from types import TracebackType
-from typing import Self
+from typing import Self, cast
 
-from traceforge.canon import Digest, JSONObject, digest_bytes, encode_utf8
+from traceforge.canon import JSON, Digest, JSONObject, digest_bytes, encode_utf8
 from traceforge.clock import now_text
 from traceforge.errors import RecordingFull
 from traceforge.modelio.adapter import Adapter, Completion, Context, Stream, redact_content
@@ -54,7 +54,8 @@ class RecordingSession:
         self._response_bytes = 0
         self._written: WrittenRecording | None = None
         recording_mode = mode or getattr(adapter, "recording_mode", RECORD)
-        head = JournalHeader(adapter.adapter_id, adapter.model_id, recording_mode, now_text())
+        adapter_id, model_id = map(self._redactor.redact_label, (adapter.adapter_id, adapter.model_id))
+        head = JournalHeader(adapter_id, model_id, recording_mode, now_text())
         self._journal = RecordingJournal.create(os.fspath(path), head, overwrite=overwrite)
         self.adapter = RecordingAdapter(adapter, self)
 
@@ -99,15 +100,19 @@ class RecordingSession:
         Raises:
             RecordingFull: the recording is full. The model was not called.
         """
-        return self.reserve_hashed_call(hash_prompt(prompt, self._redactor))
+        secrets = self._redactor.redact_json(prompt if isinstance(prompt, str) else cast("JSON", list(prompt))).log
+        return self._reserve(hash_prompt(prompt, self._redactor), self._redactor.with_values(secrets))
 
     def reserve_hashed_call(self, prompt_hash: Digest) -> ReservedCall:
         """As `reserve_call`, for a prompt of which only the hash is known."""
+        return self._reserve(prompt_hash, self._redactor)
+
+    def _reserve(self, prompt_hash: Digest, redactor: Redactor) -> ReservedCall:
         with self._lock:
             self._check_can_add()
             n = self._numbered_calls
             self._numbered_calls += 1
-        return ReservedCall(self, n, prompt_hash)
+        return ReservedCall(self, n, prompt_hash, redactor)
 
     def start_call(self) -> None:
         """Begin a call that has its number.
@@ -138,9 +143,11 @@ class RecordingSession:
         if self._response_bytes + size > TOTAL_BYTES_MAX:
             raise RecordingFull(f"the responses of a recording would have more than {TOTAL_BYTES_MAX} bytes (MI11)")
 
-    def save_interaction(self, n: int, prompt_hash: Digest, completion: Completion, latency_ms: float) -> None:
-        """Store the complete answer of a call."""
-        data = encode_utf8(redact_content(completion.text, self._redactor))
+    def save_interaction(
+        self, n: int, prompt_hash: Digest, redactor: Redactor, completion: Completion, latency_ms: float
+    ) -> None:
+        """Store the complete answer of a call; `redactor` also removes the secrets of its prompt."""
+        data = encode_utf8(redact_content(completion.text, redactor))
         content = data.decode()
         interaction: JSONObject = {
             "prompt_hash": prompt_hash,
@@ -169,10 +176,11 @@ class RecordingSession:
 class ReservedCall:
     """A call with a number in a recording. It is stored only if `save` is called."""
 
-    def __init__(self, session: RecordingSession, n: int, prompt_hash: Digest) -> None:
+    def __init__(self, session: RecordingSession, n: int, prompt_hash: Digest, redactor: Redactor) -> None:
         self._session = session
         self._n = n
         self._prompt_hash = prompt_hash
+        self._redactor = redactor
         self._started_at = 0.0
 
     def __enter__(self) -> Self:
@@ -194,7 +202,7 @@ class ReservedCall:
         """
         if latency_ms is None:
             latency_ms = (time.perf_counter() - self._started_at) * 1000
-        self._session.save_interaction(self._n, self._prompt_hash, completion, latency_ms)
+        self._session.save_interaction(self._n, self._prompt_hash, self._redactor, completion, latency_ms)
 
 
 class RecordingAdapter:

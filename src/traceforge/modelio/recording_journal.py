@@ -19,16 +19,33 @@ import hashlib
 import os
 import re
 import shlex
+import stat
 from collections.abc import Iterator
 from contextlib import suppress
 from itertools import chain
 from typing import NamedTuple, cast
 
-from traceforge.canon import DIGEST_PATTERN, JSON, Digest, JSONObject, canonical_bytes, digest_text, parse_json
+from traceforge.canon import (
+    DIGEST_PATTERN,
+    JSON,
+    Digest,
+    JSONObject,
+    canonical_bytes,
+    digest_text,
+    encode_utf8,
+    parse_json,
+)
 from traceforge.errors import CannotRead, CannotWrite, InvalidFile, NotJSON, PathInUse
 from traceforge.files import write_atomic_chunks
 from traceforge.findings import Finding
-from traceforge.modelio.recording_format import CORE_FIELDS, INTERACTION_CORE_FIELDS, SCHEMA_VERSION
+from traceforge.modelio.recording_format import (
+    CORE_FIELDS,
+    INTERACTION_CORE_FIELDS,
+    INTERACTIONS_MAX,
+    RESPONSE_BYTES_MAX,
+    SCHEMA_VERSION,
+    TOTAL_BYTES_MAX,
+)
 from traceforge.modelio.recording_verifier import InvalidRecording, verify_session_file
 from traceforge.traces.file_lock import lock_file
 
@@ -59,6 +76,7 @@ class JournalEntry(NamedTuple):
     tokens_input: float = 0
     tokens_output: float = 0
     latency_ms: float = 0
+    response_bytes: int = 0
 
 
 class WrittenRecording(NamedTuple):
@@ -129,9 +147,12 @@ class RecordingJournal:
         except OSError as exc:
             raise CannotRead(path, (exc.strerror or str(exc)).lower(), hint="Name the recording itself.") from None
         try:
+            if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+                raise CannotRead(path, "not a file", hint="Name the recording itself.")
             if not lock_file(descriptor):
                 raise PathInUse(f"a running process still records to {path}", hint="Wait until it ends.")
             header, entries, size = _read_journal(descriptor, path)
+            _check_limits(entries, path)
         except BaseException:
             os.close(descriptor)
             raise
@@ -267,8 +288,13 @@ def _core_fields(header: JournalHeader) -> JSONObject:
 
 
 def _make_entry(n: int, start: int, length: int, interaction: JSONObject) -> JournalEntry:
-    totals = (interaction.get(name) for name in ("tokens_input", "tokens_output", "latency_ms"))
-    return JournalEntry(n, start, length, *(value if isinstance(value, int | float) else 0 for value in totals))
+    tokens_input, tokens_output, latency_ms = (
+        value if isinstance(value := interaction.get(name), int | float) else 0
+        for name in ("tokens_input", "tokens_output", "latency_ms")
+    )
+    content = interaction.get("response_content")
+    size = len(encode_utf8(content)) if isinstance(content, str) else 0
+    return JournalEntry(n, start, length, tokens_input, tokens_output, latency_ms, size)
 
 
 def _read_journal(descriptor: int, path: str) -> tuple[JournalHeader, list[JournalEntry], int]:
@@ -290,6 +316,13 @@ def _read_journal(descriptor: int, path: str) -> tuple[JournalHeader, list[Journ
     if header is None:
         raise _invalid_journal(path, "the first line is missing")
     return header, entries, size
+
+
+def _check_limits(entries: list[JournalEntry], path: str) -> None:
+    """Raise `InvalidFile` for more than a recording may hold: no session of ours writes such a journal."""
+    sizes = [entry.response_bytes for entry in entries]
+    if len(sizes) > INTERACTIONS_MAX or sum(sizes) > TOTAL_BYTES_MAX or max(sizes, default=0) > RESPONSE_BYTES_MAX:
+        raise _invalid_journal(path, "more interactions or longer responses than a recording may have")
 
 
 def _is_intact(interaction: JSONObject) -> bool:
