@@ -24,9 +24,8 @@ from traceforge.compare.json_diff import ABSENT, Side, ValueChange, is_same_json
 from traceforge.compare.text_diff import diff_words
 from traceforge.redact.redactions import REDACTED
 from traceforge.replay.compared_body import renumber_ids
-from traceforge.replay.compared_headers import Pairs
 from traceforge.replay.fingerprints import PERSONAL_TYPES
-from traceforge.replay.request_key import KeyedRequest, RequestKeyer
+from traceforge.replay.request_key import KeyedRequest, Parameters, RequestKeyer
 
 INVENTED_IDS = "ids of tool calls, invented anew in each run"
 REORDERED = "in another order"
@@ -85,7 +84,7 @@ def _list_head_changes(before: KeyedRequest, after: KeyedRequest) -> Iterator[Re
         yield _describe_change("query", change)
 
 
-def _group_query(pairs: Pairs) -> JSON:
+def _group_query(pairs: Parameters) -> JSON:
     values: dict[str, list[JSON]] = {}
     for name, value in pairs:
         values.setdefault(name, []).append(value)

@@ -10,7 +10,7 @@ the caller's identity.
 `upstream` is the logical upstream (`logical_upstream`). `address` is the dialect, the kind, the model in the path and
 the last part of the path (whether Gemini streams); for an unknown endpoint it is the whole path, without a provider's
 account. `query` is every parameter except credentials, `headers` are those of `compared_headers`, both as sorted
-pairs.
+pairs; `?a` is a parameter with null as its value, and not `?a=`.
 
 Where a stored request does not say where it went, or not all of its headers, these parts are *unknown*: its key
 covers what is known, and names what is not. A live request has one key more for each combination of unknown parts
@@ -23,11 +23,11 @@ import base64
 import binascii
 import re
 from collections import Counter
-from collections.abc import Container, Sequence
+from collections.abc import Container, Iterator, Sequence
 from functools import cached_property, lru_cache, partial
 from operator import itemgetter
-from typing import TYPE_CHECKING, NamedTuple
-from urllib.parse import parse_qsl
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+from urllib.parse import unquote_plus
 
 from traceforge.canon import JSON, Digest, FieldsDigest, exact_canonical_bytes, json_bytes, parse_all_members
 from traceforge.errors import NotJSON
@@ -74,6 +74,8 @@ CACHED_REQUEST_BYTES_MAX = 32 << 10
 
 _BOUNDARY = r'(?i)multipart/.*?boundary="?([^";,]+)"?'
 
+Parameters: TypeAlias = tuple[tuple[str, str | None], ...]
+
 _CacheKey = tuple[str, str, Headers, tuple[str, ...], bytes]
 _NO_COUNTS: Counter[str] = Counter()  # shared by requests without volatile parts; never changed
 
@@ -98,7 +100,7 @@ class KeyFields(NamedTuple):
     method: str
     upstream: str
     address: str
-    query: Pairs
+    query: Parameters
     headers: Pairs
     body: JSON  # redacted, volatile parts replaced
     unknown: UnknownParts = ALL_KNOWN
@@ -373,12 +375,11 @@ class RequestKeyer:
             endpoint, path, fields, find_base_url(url), boundary, _begin_digest(fields), uncompared_fields, {}
         )
 
-    def _compared_query(self, query: str) -> Pairs:
+    def _compared_query(self, query: str) -> Parameters:
         """Every parameter except credentials, sorted by name: of two with one name, a server may take the first."""
-        pairs = parse_qsl(query, keep_blank_values=True, errors="surrogateescape")
         return tuple(
             (name, value)
-            for name, value in sorted(pairs, key=itemgetter(0))
+            for name, value in sorted(_split_query(query), key=itemgetter(0))
             if value != REDACTED or not self._redactor.is_secret_parameter(name)
         )
 
@@ -438,7 +439,15 @@ def _without_unknown(fields: KeyFields, unknown: UnknownParts, endpoint: Endpoin
     return fields._replace(unknown=unknown)
 
 
-def _pairs_text(pairs: Pairs) -> str:
+def _split_query(query: str) -> Iterator[tuple[str, str | None]]:
+    """The decoded parameters. One without `=` has None as its value: a server can tell `?a` from `?a=`."""
+    for parameter in filter(None, query.split("&")):
+        name, equals_sign, value = parameter.partition("=")
+        decoded = unquote_plus(value, errors="surrogateescape") if equals_sign else None
+        yield unquote_plus(name, errors="surrogateescape"), decoded
+
+
+def _pairs_text(pairs: Parameters) -> str:
     return json_bytes([[name, value] for name, value in pairs]).decode()
 
 

@@ -13,13 +13,12 @@ from traceforge.canon import JSON, JSONObject, json_bytes
 from traceforge.compare.json_diff import ABSENT, Absent, Side, ValueChange, list_differences
 from traceforge.errors import TraceForgeError
 from traceforge.exchange import Caller, Chunk, Headers
-from traceforge.replay.compared_headers import Pairs
 from traceforge.replay.library import Library, LookupResult
 from traceforge.replay.logical_upstream import UPSTREAM_PLACE
 from traceforge.replay.nearest_recording import CANDIDATES_MAX, find_nearest
 from traceforge.replay.recorded_response import RecordedResponse
 from traceforge.replay.request_distance import common_lengths, weigh_values
-from traceforge.replay.request_key import KeyedRequest, KeyFields
+from traceforge.replay.request_key import KeyedRequest, KeyFields, Parameters
 from traceforge.terminal import one_line
 from traceforge.wire.endpoints import Dialect, Endpoint
 
@@ -156,15 +155,15 @@ def _find_differences(before: KeyFields, after: KeyFields) -> Iterator[ValueChan
     yield from list_differences(before.body, after.body, "$")
 
 
-def _differing_pairs(kind: str, before: Pairs, after: Pairs) -> Iterator[ValueChange]:
+def _differing_pairs(kind: str, before: Parameters, after: Parameters) -> Iterator[ValueChange]:
     for name in sorted({name for name, _ in (*before, *after)}):
         old, new = (_joined_values(pairs, name) for pairs in (before, after))
         if old != new:
             yield ValueChange(f"the {kind} {name}", old, new)
 
 
-def _joined_values(pairs: Pairs, name: str) -> Side:
-    values = [value for key, value in pairs if key == name]
+def _joined_values(pairs: Parameters, name: str) -> Side:
+    values = ["(without =)" if value is None else value for key, value in pairs if key == name]
     return ", ".join(values) if values else ABSENT
 
 

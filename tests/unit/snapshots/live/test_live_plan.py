@@ -100,7 +100,7 @@ def test_a_key_in_the_query_is_not_sent() -> None:
     assert approved_call.raw_response is not None
     redacted = {"request": [{"path": "$.url", "type": "SECRET_FIELD"}], "response": [], "echoes": []}
     path = "/v1beta/models/gemini-2.5-flash:streamGenerateContent"
-    wire = approved_call.raw_response._replace(path=path, query="alt=sse&key=%5BREDACTED%5D", redacted=redacted)
+    wire = approved_call.raw_response._replace(path=path, query="alt=sse&a&key=%5BREDACTED%5D", redacted=redacted)
 
     (call,) = planned(
         approved_call._replace(provider="gemini", raw_response=wire),
@@ -108,7 +108,7 @@ def test_a_key_in_the_query_is_not_sent() -> None:
         {"GEMINI_API_KEY": "k"},
     ).calls
 
-    assert f"https://generativelanguage.googleapis.com{path}?alt=sse" == call.url
+    assert f"https://generativelanguage.googleapis.com{path}?alt=sse&a" == call.url
 
 
 @pytest.mark.parametrize(
