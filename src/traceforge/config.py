@@ -444,8 +444,8 @@ def is_host(host: str) -> bool:
 def keeps_keys_private(url: str) -> bool:
     """Whether requests to this URL are encrypted, or stay on this machine.
 
-    Only `localhost` and plain addresses stay: a name such as localhost.example.com is somebody else's, and programs
-    do not agree about what 0x7f.1 means.
+    Only `localhost` and plain addresses stay: a name such as localhost.example.com may be a host on the internet, and
+    programs do not agree about what 0x7f.1 means.
     """
     parts = urlsplit(url)
     host = parts.hostname or ""

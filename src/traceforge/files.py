@@ -247,10 +247,10 @@ def write_private_chunks(path: str, chunks: Iterable[bytes]) -> None:
 def check_not_planted(path: str) -> None:
     """Refuse a file, a link or a pipe that another user has put into a folder in which everybody may create files.
 
-    It would lead what we write to that user, or to a file of ours that this user chose.
+    That user would get what we write, or would choose which of our files we overwrite.
 
     Raises:
-        CannotWrite: the path belongs to another user, who is not the owner of the folder either.
+        CannotWrite: the path belongs neither to this user nor to the owner of the folder.
     """
     if os.name != "posix":
         return
@@ -262,7 +262,7 @@ def check_not_planted(path: str) -> None:
 
 
 def close_to_others(path: str) -> None:
-    """Take from other users what they may do with a file of ours; nothing where there is no file.
+    """Make a file private to its owner; a missing file is not an error.
 
     Raises:
         CannotWrite: other users may read or change it, and we may not change that.

@@ -120,7 +120,7 @@ def _find_owners(path: str) -> set[int]:
 
 def _is_own_checkout(project: str, paths: Sequence[str]) -> bool:
     """Whether this is root in a checkout of another user: everything belongs to that user, also the current folder,
-    and nobody else can add files to the project.
+    and only that user can add files to the project.
     """
     if not hasattr(os, "geteuid") or os.geteuid() != ROOT:
         return False

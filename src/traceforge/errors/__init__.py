@@ -4,7 +4,7 @@
     ├── NotJSON                    TF101  a text is not JSON
     ├── NotCanonical               TF102  a value cannot be written as JSON
     ├── InvalidFile                TF103  a file is JSON and breaks the rules of its format
-    │   └── UnknownVersion         TF104  a file has a version that nobody knows
+    │   └── UnknownVersion         TF104  a file has a version that we cannot read
     ├── CannotRead                 TF201  a file cannot be read
     ├── CannotWrite                TF202  a file or a stream cannot be written
     ├── NotFound                   TF203  no object has this name, or several have it

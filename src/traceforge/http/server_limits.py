@@ -231,7 +231,7 @@ class _ClosingOrder(Generic[ConnectionT]):
 def raise_descriptor_limit(connections_max: int) -> None:
     """Let this process open as many files as its connections need, if the system allows it.
 
-    Only for a process that starts no program of somebody else, because programs inherit the limit.
+    Only for a process that starts no foreign programs, because they would inherit the limit.
     """
     if sys.platform != "win32":
         soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)

@@ -170,7 +170,7 @@ class ProjectGates:
     def judge_exit(self) -> None:
         """The process ends, and what others registered with `atexit` since we did has run. A fork has no verdict.
 
-        A worker of pytest-xdist writes a file for the process that started it: nobody reads its exit code.
+        A worker of pytest-xdist writes a file for the process that started it, because xdist ignores its exit code.
         """
         is_verdict = is_main_program()
         if os.getpid() != self._pid or not (is_verdict or is_worker(self._config)):

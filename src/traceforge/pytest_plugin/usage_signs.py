@@ -2,7 +2,7 @@
 
 In: the files of a checkout. Out: the first sign, or none. Never: reads a file that is not a small regular one.
 
-TraceForge may be installed where nobody uses it, such as with the tools of a company. There, a build whose base
+TraceForge may be installed and not used, such as with the tools of a company. There, a build whose base
 cannot be read must not fail; in a project that uses TraceForge it must, as its snapshots may have been removed.
 """
 

@@ -35,11 +35,11 @@ class WideText(NamedTuple):
     codec: str
     mark: bytes
     text: str
-    rest: bytes
+    incomplete: bytes
 
     def encode(self, text: str) -> bytes:
         """Another text in the same encoding."""
-        return self.mark + text.encode(self.codec, "surrogatepass") + self.rest
+        return self.mark + text.encode(self.codec, "surrogatepass") + self.incomplete
 
 
 def read_wide_text(data: bytes, media_type: str = "") -> WideText | None:
@@ -50,9 +50,9 @@ def read_wide_text(data: bytes, media_type: str = "") -> WideText | None:
         return None
     width = 4 if "32" in codec else 2
     body = data[len(mark) :]
-    rest = body[len(body) // width * width :]
+    incomplete = body[len(body) // width * width :]
     try:
-        return WideText(codec, mark, body[: len(body) - len(rest)].decode(codec, "surrogatepass"), rest)
+        return WideText(codec, mark, body[: len(body) - len(incomplete)].decode(codec, "surrogatepass"), incomplete)
     except UnicodeDecodeError:
         return WideText(codec, mark, body.decode(codec, "replace"), b"")
 

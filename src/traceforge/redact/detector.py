@@ -69,14 +69,14 @@ def mark_detector(
     mark: bytes,
     head: bytes,
     head_max: int,
-    whole: bytes,
+    token: bytes,
     is_plausible: Callable[[bytes], bool] | None = None,
 ) -> Detector:
     """A token that a rare mark inside gives away, with a head of up to `head_max` bytes of the alphabet `head`.
 
     An anchor that began with the head would begin in every word, and make the scan over all detectors slow.
     """
-    exact = LazyPattern(whole)
+    exact = LazyPattern(token)
 
     def locate(text: bytes, start: int, _: int) -> ByteRange | None:
         before = text[max(0, start - head_max - 1) : start]

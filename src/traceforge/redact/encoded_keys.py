@@ -104,7 +104,7 @@ def _may_begin_key(decoded: bytes, offset: int, *, is_inner: bool) -> bool:
 
 
 def _list_places(run: re.Match[bytes]) -> list[int]:
-    """Where the characters of base64 stand in the text: those of a run that are not a part of a line break."""
+    """The positions in the text of the base64 characters: those of a run that are not a part of a line break."""
     places = list(range(run.start(), run.end()))
     for match in reversed(list(_BREAKS.finditer(run[0]))):
         del places[match.start() : match.end()]

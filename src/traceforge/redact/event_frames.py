@@ -34,16 +34,16 @@ _VALUE_BYTES_MAX = 0xFFFF
 
 def redact_frames(finder: SecretFinder, data: bytes, path: str = "$", depth: int = 0) -> Redacted[bytes]:
     """Clean frames; a text that goes on from frame to frame is cleaned as one."""
-    frames, rest = read_frames(data)
+    frames, incomplete = read_frames(data)
     log: list[Redaction] = []
     headers = [_redact_headers(finder, frame.headers, path, log) for frame in frames]
     payloads = _redact_payloads(finder, [frame.payload for frame in frames], path, depth, log)
-    if len(rest) > PRELUDE_BYTES:
-        rest = _withhold(rest, path, log)
+    if len(incomplete) > PRELUDE_BYTES:
+        incomplete = _withhold(incomplete, path, log)
     if not log:
         return Redacted(data, [])
     encoded = [Frame(*parts).encode() for parts in zip(headers, payloads, strict=True)]
-    return Redacted(b"".join([*encoded, rest]), log)
+    return Redacted(b"".join([*encoded, incomplete]), log)
 
 
 def _withhold(data: bytes, path: str, log: list[Redaction]) -> bytes:
@@ -69,7 +69,7 @@ def _redact_headers(finder: SecretFinder, data: bytes, path: str, log: list[Reda
 
 
 def _read_headers(data: bytes) -> list[tuple[bytes, int, bytes]] | None:
-    """The name, type and value of each header; None where the bytes are no headers."""
+    """The name, type and value of each header; None where they cannot be parsed."""
     headers: list[tuple[bytes, int, bytes]] = []
     place = 0
     while place < len(data):
@@ -153,7 +153,7 @@ def _redact_objects(
 
 
 def _redact_texts(finder: SecretFinder, pieces: list[bytes], path: str, log: list[Redaction]) -> list[bytes]:
-    """Payloads that are no JSON: one text, or audio, in pieces."""
+    """Payloads other than JSON: the pieces of one text, or of audio."""
     data = b"".join(pieces)
     spans = finder.find_secrets_in_bytes(data)
     log += [Redaction(path, 0, item.type, data[item.start : item.end].decode(errors="replace")) for item in spans]
@@ -184,7 +184,7 @@ def _decode_inner(value: dict[str, Any]) -> bytes:
 
 
 def _hide_inner_text(finder: SecretFinder, payload: _Payload, path: str, log: list[Redaction]) -> _Payload:
-    """The payload; without its `bytes`, if these are no JSON, and hold a secret or cannot be looked into."""
+    """The payload; without its `bytes`, if these hold a secret and are not JSON."""
     inner = _decode_inner(payload.value)
     if not inner or payload.is_decoded:
         return payload

@@ -51,7 +51,7 @@ def find_events(data: bytes) -> Iterator[StreamEvent]:
 
 
 def find_text_lines(data: bytes, events: Sequence[StreamEvent]) -> list[tuple[int, int]]:
-    """The ranges of texts outside of the events: the data of SSE that is no JSON object, and strings a line each."""
+    """The ranges of texts outside of the events: SSE data that is not a JSON object, and lines of one string."""
     starts = [event.start for event in events]
     lines: list[tuple[int, int]] = []
     for match in _TEXT_LINE.finditer(data):

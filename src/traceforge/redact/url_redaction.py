@@ -28,8 +28,8 @@ def redact_url(finder: SecretFinder, url: str, path: str = "$") -> Redacted[str]
     head = _USERINFO.sub(lambda match: _log_redaction(log, path, match.start(), "BASIC_AUTH", match[0]), match[0])
     head = "/".join(_redact_part(finder, part, unquote(part), log, path) for part in head.split("/"))
     head = _redact_pairs(finder, head, log, path, _PAIR)
-    rest = _redact_pairs(finder, url[match.end() :], log, path, _WORD_OR_PAIR)  # A fragment holds pairs, too.
-    return Redacted(_redact_text(finder, head + rest, log, path), log)
+    tail = _redact_pairs(finder, url[match.end() :], log, path, _WORD_OR_PAIR)  # A fragment holds pairs, too.
+    return Redacted(_redact_text(finder, head + tail, log, path), log)
 
 
 def redact_form(finder: SecretFinder, form: str, path: str = "$") -> Redacted[str]:

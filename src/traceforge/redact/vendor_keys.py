@@ -266,9 +266,9 @@ def _anchor(rows: list[tuple[VendorKey, str]]) -> str:
     prefixes: dict[str, set[str]] = {}
     for row, prefix in rows:
         looked_at = _OPEN_ANCHOR_BYTES if row.alphabet in _OPEN_ALPHABETS else _ANCHOR_BYTES
-        rest = f"{_ALPHABETS[row.alphabet]}{{{min(row.shortest, looked_at)}}}"
-        prefixes.setdefault(rest, set()).add(re.escape(prefix))
-    return "|".join(f"(?:{'|'.join(sorted(names))}){rest}" for rest, names in prefixes.items())
+        suffix = f"{_ALPHABETS[row.alphabet]}{{{min(row.shortest, looked_at)}}}"
+        prefixes.setdefault(suffix, set()).add(re.escape(prefix))
+    return "|".join(f"(?:{'|'.join(sorted(names))}){suffix}" for suffix, names in prefixes.items())
 
 
 def _table_detector(edge: bytes, rows: list[tuple[VendorKey, str]]) -> Detector:

@@ -42,10 +42,10 @@ def read_fingerprints(
     """The fingerprints of a stored request: `redacted` as in its trace, `body` its body. `is_ignored` says of a path
     in the body whether it is compared at all; `header_names` are the headers that are, in lower case.
     """
-    head, rest = _split_entries(redacted, body)
+    head, in_body = _split_entries(redacted, body)
     header_paths = {header_path(name) for name in header_names}
     entries = [entry for entry in head if _is_compared_in_head(entry, header_paths)]
-    entries += [entry for entry in rest if not is_ignored(str(entry.get("path")))]
+    entries += [entry for entry in in_body if not is_ignored(str(entry.get("path")))]
     fingerprints: list[tuple[str, str]] = []
     for entry in entries:
         fingerprint = entry.get("fingerprint")
@@ -71,17 +71,17 @@ def _split_entries(redacted: JSON, body: JSON) -> tuple[list[JSONObject], list[J
         return [], []
     markers = _count_markers(body)
     head: list[JSONObject] = []
-    rest: list[JSONObject] = []
+    in_body: list[JSONObject] = []
     for entry in reversed(entries):
         path = str(entry.get("path"))
         if not _is_below(path, URL_PATH) and not _is_below(path, HEADERS_PATH):
-            rest.append(entry)
+            in_body.append(entry)
         elif markers[path]:
             markers[path] -= 1
-            rest.append(entry)
+            in_body.append(entry)
         else:
             head.append(entry)
-    return head[::-1], rest[::-1]
+    return head[::-1], in_body[::-1]
 
 
 def _count_markers(body: JSON) -> Counter[str]:

@@ -115,7 +115,7 @@ class UpstreamNames:
         """The logical upstream of a URL; `path` is its path, and `prefix` the part of it before the endpoint.
 
         `is_header`: the host is that of a `Host` header, which says nothing about the connection. A URL without HTTPS
-        leads to whoever answers for a provider's host, not to the provider.
+        does not prove that a provider answers, even if it names the provider's host.
         """
         place, host, has_default_port = _split_authority(url)
         if not host:

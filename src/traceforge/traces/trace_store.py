@@ -409,7 +409,7 @@ def migrate_trace_file(path: str) -> list[tuple[TraceSummary, MigrationResult]]:
 
     Raises:
         CannotRead, NotJSON: it cannot be read.
-        UnknownVersion, InvalidFile: it cannot be migrated, or is no trace.
+        UnknownVersion, InvalidFile: it cannot be migrated, or is not a trace.
         CannotWrite: it cannot be written.
     """
     try:

@@ -95,7 +95,7 @@ class StoreApplication:
             await asyncio.sleep(DELETE_EXPIRED_SECONDS)
 
     async def authorize(self, request: Request, scope: str) -> AuthorizedCaller:
-        """Find out who calls, before the body is read: a client without a key takes no memory.
+        """Identify the caller before the body is read: a client without a key takes no memory.
 
         Raises:
             ErrorResponse: the API key is missing, unknown, or lacks the scope.

@@ -16,7 +16,7 @@ from traceforge.http.event_stream import EventStreamParser
 from traceforge.wire.dialects import decode_response, new_assembler
 from traceforge.wire.endpoints import Dialect, Endpoint
 from traceforge.wire.json_streams import ArrayParser, LineParser
-from traceforge.wire.openai.chat import DONE, ChatAssembler
+from traceforge.wire.openai.chat import DONE_DATA, ChatAssembler
 from traceforge.wire.provider_error import read_error
 from traceforge.wire.stream_assembly import StreamAssembler
 
@@ -120,7 +120,7 @@ class ResponseReader:
     def _add_event(self, event: object) -> None:
         assert self._assembler is not None
         name, data = event if isinstance(event, tuple) else ("", event)
-        if data.strip() == DONE:
+        if data.strip() == DONE_DATA:
             if isinstance(self._assembler, ChatAssembler):
                 self._assembler.add_done()
             return

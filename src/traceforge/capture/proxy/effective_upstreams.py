@@ -115,11 +115,11 @@ def describe_key_destination(name: str, variable: str, url: str) -> str:
 
 def _read_variables(environ: Mapping[str, str], names: set[str]) -> Iterator[tuple[str, tuple[str, str]]]:
     """The upstreams in `TRACEFORGE_UPSTREAM_…`: a known name in any case and with any sign, or else in lower case."""
-    known = {_suffix(name): name for name in sorted(names)}
+    names_by_suffix = {_suffix(name): name for name in sorted(names)}
     for variable, url in environ.items():
         suffix = variable.removeprefix(UPSTREAM_VARIABLE)
         if suffix != variable and url:
-            name = known.get(suffix, suffix.lower())
+            name = names_by_suffix.get(suffix, suffix.lower())
             if not upstream_problem(name, url):
                 yield name, (variable, url)
 

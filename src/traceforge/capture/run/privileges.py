@@ -1,7 +1,7 @@
 """What a sealed command must not inherit: capabilities of root, network sockets, and access to our memory.
 
-In: the thread that starts the command. Out: the same, with less. Never: takes anything from an ordinary user, who has
-none of these capabilities.
+In: the thread that starts the command. Out: the same, with less. Never: changes anything for an ordinary user: only
+root has these capabilities.
 
 Landlock and the filter of system calls do not bind root where a capability is enough: to read the environment of a
 process outside (`CAP_PERFMON`), to build packets, to change routes, to load a module. A container has none of these

@@ -129,7 +129,7 @@ def find_volatile(text: str) -> dict[str, int]:
 
 def _looks_random(word: str) -> bool:
     """Whether letters and digits alternate several times, as in no word and no version."""
-    turns = sum(left.isdigit() != right.isdigit() for left, right in pairwise(word))
+    turns = sum(first.isdigit() != second.isdigit() for first, second in pairwise(word))
     return turns >= 4
 
 

@@ -116,5 +116,5 @@ class _KnownEvents:
             yield row
 
     def _is_covered(self, row: AnyRow) -> bool:
-        known: int = self._known_up_to.get(row.branch_id, 0)
-        return bool(row.sequence <= known)
+        last_sequence: int = self._known_up_to.get(row.branch_id, 0)
+        return bool(row.sequence <= last_sequence)

@@ -245,7 +245,7 @@ def is_snapshot_id(value: JSON) -> bool:
 
 
 def list_record_ids(value: JSON) -> tuple[str, ...]:
-    """The ids of a document's records, whatever its version; "" for one without a valid id."""
+    """The ids of a document's records, in any version; "" for one without a valid id."""
     records = value.get("snapshots") if isinstance(value, dict) else None
     items = records if isinstance(records, list) else []
     names = [item.get("id") if isinstance(item, dict) else None for item in items]

@@ -135,16 +135,16 @@ def _ran_as(
     if tests.get(name) != PASSED:
         return False
     keys, config = snapshots.player.request_keys, snapshots.loaded.config
-    asked: Counter[str] = Counter()
+    request_counts: Counter[str] = Counter()
     for user, call_id, times in observations.uses:
         if user == name:
-            asked[keys.get(call_id, call_id)] += times
+            request_counts[keys.get(call_id, call_id)] += times
     approved: Counter[str] = Counter()
     for call in approved_calls:
         rule = find_count_rule(call, name, config)
         times = call.call_counts.get(scope) or 1  # 0: unknown
         approved[keys.get(call.id, call.id)] += times if rule in (CountRule.EXACT, CountRule.MAY_REPEAT) else 1
-    return all(asked[key] >= times for key, times in approved.items())
+    return all(request_counts[key] >= times for key, times in approved.items())
 
 
 def find_failed_tests(

@@ -32,7 +32,7 @@ class OldSnapshot(NamedTuple):
 
 def list_old_snapshots(root: str, files: Iterable[str]) -> list[OldSnapshot]:
     """The records of these documents, relative to the tree at `root`. One without a valid id, or with the id of
-    another one, has the id "": nobody could say which of them was replaced.
+    another one, has the id "": with two of one id, it is unclear which was replaced.
 
     Raises:
         CannotRead: a document cannot be read.

@@ -135,14 +135,15 @@ def has_tree_of_base(project: str) -> bool:
 
 def find_gone_files(project: str, names: Iterable[str]) -> list[str]:
     """Which of these files of a project the base of the build has and the checkout lacks; none without a base."""
-    gone = sorted(name for name in names if not os.path.lexists(os.path.join(project, name)))
-    if not gone:
+    missing = sorted(name for name in names if not os.path.lexists(os.path.join(project, name)))
+    if not missing:
         return []
     try:
         with _open_base(project, None) as (objects, base):
             if objects is None or not base.commit:
                 return []
-            return [name for name in gone if "\n" not in name and objects.find(f"{base.commit}:./{name}") is not None]
+            searchable = [name for name in missing if "\n" not in name]
+            return [name for name in searchable if objects.find(f"{base.commit}:./{name}") is not None]
     except BaseUnavailable:
         return []
 

@@ -121,7 +121,7 @@ def _is_around(folder: str, start: str) -> bool:
 
 
 def _is_in_place(path: str) -> bool:
-    """Whether a tree is where it was; a link on the way to it may lead to where nobody looks for tests."""
+    """Whether a tree is where it was, and not behind a link: it may lead to a folder that pytest does not search."""
     return os.path.lexists(path) and os.path.realpath(path) == path
 
 

@@ -100,7 +100,7 @@ def _drop_media_type(headers: Pairs) -> Pairs:
 def _request_digest(provider: str, request: JSONObject) -> Digest:
     """The digest of what is compared of a record's request, as in a request key.
 
-    The answer is streamed if the request asks for it, whatever the record says.
+    The answer is streamed if the request asks for it, even if the record says otherwise.
     """
     compared = find_compared_part(request, provider)
     return digest_bytes(

@@ -11,7 +11,7 @@ from traceforge.canon import JSON, JSONObject
 from traceforge.wire.stream_assembly import StreamAssembler, StreamFrame, append_delta, sse_frame
 from traceforge.wire.unified import as_object, as_text, build_tool_call, is_number, list_objects, without_fields
 
-DONE = b"[DONE]"
+DONE_DATA = b"[DONE]"
 
 
 def decode_request(body: JSONObject, model: str = "") -> JSONObject:

@@ -1,6 +1,6 @@
 """Add the time at which an artifact expires.
 
-An artifact that was stored before has none, whatever its retention class: it was stored when the class had no effect.
+An artifact that was stored before does not expire, also not an ephemeral one: the class had no effect at that time.
 
 Revision ID: 0004
 """
