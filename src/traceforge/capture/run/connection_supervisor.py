@@ -42,6 +42,7 @@ from traceforge.capture.run.syscall_filter import MSG_FASTOPEN, SyscallNumbers
 
 CALL_32_BIT = "an address that a 32-bit program has"  # The arguments of such a call are not read.
 QUIC_PORT, DNS_PORT = 443, 53
+CLOSE_S = 30.0  # How long the end of a run waits for a decision about a connection.
 MESSAGES_MAX = 1024  # of one `sendmmsg`: the kernel's own limit
 
 _RECEIVE, _SEND, _IS_VALID, _SET_FLAGS = 0xC0502100, 0xC0182101, 0x40082102, 0x40082104
@@ -112,8 +113,11 @@ class ConnectionSupervisor:
     def close(self) -> None:
         """End it. Processes that are still there are refused every connection from now on."""
         os.close(self._wake_writer)
-        self._thread.join()
-        os.close(self._wake_reader)
+        self._thread.join(CLOSE_S)
+        if self._thread.is_alive():
+            self.failure = f"it did not end within {CLOSE_S:.0f} seconds"
+        else:
+            os.close(self._wake_reader)
 
     def _supervise(self) -> None:
         try:

@@ -200,7 +200,8 @@ class OfflineRun:
                 self.strength = self.strength._replace(gaps=gaps)
         if self._relay is not None:
             self._relay.close()
-        self._scan.close()
+        if not self._scan.close():
+            failure = failure or "the scan of processes did not end"
         self._refusing.close()
         node_pids, refused = self._read_node_reports()
         refused.update(reports.refused_connections)

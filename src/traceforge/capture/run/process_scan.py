@@ -26,6 +26,7 @@ from traceforge.capture.run.process_files import (
 )
 
 SCAN_INTERVAL_S = 0.01
+CLOSE_S = 30.0  # How long the end of a run waits for a scan; it takes milliseconds, unless the system stalls.
 FIRST_STACK_BYTES_MAX = (
     64 << 10
 )  # pointers to the words and variables of a program; far less than two stacks differ by
@@ -56,10 +57,13 @@ class ProcessScan:
             self._thread = threading.Thread(target=self._scan_repeatedly, name="traceforge scan", daemon=True)
             self._thread.start()
 
-    def close(self) -> None:
+    def close(self) -> bool:
+        """End the scan. False: it did not end, because the system keeps it waiting for a file of a process."""
         self._stop.set()
-        if self._thread is not None:
-            self._thread.join()
+        if self._thread is None:
+            return True
+        self._thread.join(CLOSE_S)
+        return not self._thread.is_alive()
 
     @property
     def descendants(self) -> list[int]:

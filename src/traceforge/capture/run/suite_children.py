@@ -86,7 +86,6 @@ class SuiteChildren:
         self._settings = ""  # the value of RUN_VARIABLE
         self._children: list[StartedChild] = []
         self._is_inherited = False  # whether the real environment has the variables
-        self._forking: dict[int, PausableListener] = {}  # by thread: paused until it has forked
 
     def start(self) -> None:
         global _active  # noqa: PLW0603 (one for the process is the point)
@@ -190,22 +189,17 @@ class SuiteChildren:
         """A child was started; `program` is what it runs, where that is not the first word."""
         self._children.append(StartedChild.from_words(pid, words, program))
 
-    def before_fork(self) -> None:
+    def before_fork(self) -> PausableListener | None:
+        """The listener, if it was paused."""
         self.prepare()
-        if self._listener is not None:
-            self._listener.pause()
-            self._forking[get_ident()] = self._listener
+        listener = self._listener
+        return listener if listener is not None and listener.pause() else None
 
-    def after_fork(self) -> None:
-        if (listener := self._forking.pop(get_ident(), None)) is not None:
-            listener.resume()
-
-    def enter_fork(self) -> None:
-        """This process is a fork: what it asks and does is the business of its parent."""
+    def enter_fork(self, listener: PausableListener | None) -> None:
+        """This process is a fork: what it asks and does is the business of its parent, whose `listener` is paused."""
         global _active  # noqa: PLW0603
         _active = self._listener = None
         self._import_hook.stop()
-        listener = self._forking.pop(get_ident(), None)
         if listener is None:
             return
         listener.forget()
@@ -227,6 +221,8 @@ def _find_command_line(pid: int) -> str:
 
 
 _active: SuiteChildren | None = None
+# By thread: who prepared its fork, and the listener that is paused until it has forked. The run may end meanwhile.
+_forking: dict[int, tuple[SuiteChildren, PausableListener | None]] = {}
 _has_fork_hooks = False
 
 
@@ -239,15 +235,18 @@ def _register_fork_hooks() -> None:
 
 
 def _before_fork() -> None:
-    if _active is not None:
-        _active.before_fork()
+    if (children := _active) is not None:
+        _forking[get_ident()] = children, children.before_fork()
 
 
 def _after_fork() -> None:
-    if _active is not None:
-        _active.after_fork()
+    _, listener = _forking.pop(get_ident(), (None, None))
+    if listener is not None:
+        listener.resume()
 
 
 def _enter_fork() -> None:
-    if _active is not None:
-        _active.enter_fork()
+    children, listener = _forking.pop(get_ident(), (None, None))
+    _forking.clear()  # Other threads are not in this process.
+    if children is not None:
+        children.enter_fork(listener)
