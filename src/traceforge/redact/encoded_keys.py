@@ -15,6 +15,7 @@ import base64
 import re
 from collections.abc import Callable, Sequence
 from functools import partial
+from itertools import product
 from string import ascii_letters, digits
 
 from traceforge.redact import key_detectors, vendor_keys
@@ -54,8 +55,8 @@ def spell_base64(prefix: str, shift: int) -> str:
 
 
 def _spell_character(bits: str) -> str:
-    pattern = bits.replace("?", ".")
-    options = "".join(_MARKS[value] for value in range(64) if re.fullmatch(pattern, f"{value:06b}"))
+    values = product(*("01" if bit == "?" else bit for bit in bits))
+    options = "".join(_MARKS[int("".join(value), 2)] for value in values)
     return options if len(options) == 1 else f"[{options}]"
 
 

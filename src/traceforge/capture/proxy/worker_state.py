@@ -14,13 +14,13 @@ from traceforge.capture.proxy.replayed_call import ReplayedCall
 from traceforge.capture.proxy.response_writer import ResponseWriter
 from traceforge.capture.proxy.upstream_pool import UpstreamPool
 from traceforge.capture.proxy.upstream_routes import UpstreamRoutes
-from traceforge.capture.recorder import Recorder
 from traceforge.http.access import AccessPolicy
 from traceforge.http.server_limits import PROXY_LIMITS, ClientConnections, ServerLimits
 
 if TYPE_CHECKING:
     from traceforge.capture.proxy.client_connection import ClientConnection
     from traceforge.capture.proxy.prepared_request import PreparedRequest
+    from traceforge.capture.recorder import Recorder
     from traceforge.capture.replay_responder import ReplayResponder
 
 _LOOPBACK = ("localhost", "127.0.0.1", "::1")

@@ -12,11 +12,11 @@ import secrets
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
 from uuid import uuid4
 
 from traceforge.capture.engine import Engine
 from traceforge.capture.hook.child_processes import isolating_flags, looks_like_python
-from traceforge.capture.recorder import Recorder
 from traceforge.capture.recording_counts import RecordingCounts
 from traceforge.capture.replay_responder import ReplayResponder
 from traceforge.capture.run.cassette_observer import CassetteObserver
@@ -31,6 +31,9 @@ from traceforge.capture.run.suite_events import SuiteEvents
 from traceforge.capture.run.surviving_processes import CommandDescendants
 from traceforge.config import LoadedConfig
 from traceforge.errors import CannotListen
+
+if TYPE_CHECKING:
+    from traceforge.capture.recorder import Recorder
 
 DRAIN_S = 5.0  # How long the end of a run waits for reports of its processes, and how long it makes files.
 

@@ -41,7 +41,7 @@ from traceforge.snapshots.gate.unselected_tests import (
     find_whole_paths,
     list_asked_files,
 )
-from traceforge.snapshots.record.record_run import redacted_scope
+from traceforge.snapshots.tree.command_scope import redacted_scope
 from traceforge.snapshots.tree.project_snapshots import (
     ProjectSnapshots,
     find_recorded_variables,

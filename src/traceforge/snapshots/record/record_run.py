@@ -31,13 +31,14 @@ from traceforge.snapshots.record.pattern_proposal import PatternProposal, list_p
 from traceforge.snapshots.record.pending_changes import ChangeKind, PendingChange, load_pending, save_pending
 from traceforge.snapshots.record.proposal import Proposal, propose_changes
 from traceforge.snapshots.tree.call_counts import FAILED, PASSED, CountedRun, merge_worker_counts
+from traceforge.snapshots.tree.command_scope import redacted_scope
 from traceforge.snapshots.tree.project_snapshots import (
     ProjectSnapshots,
     list_gone_cases,
     make_run_scopes,
     open_snapshots,
 )
-from traceforge.snapshots.tree.run_scopes import command_scope, is_test_scope
+from traceforge.snapshots.tree.run_scopes import is_test_scope
 from traceforge.terminal import ProgressReporter, no_progress
 from traceforge.traces.index_update import read_any_version
 from traceforge.traces.trace_store import TraceStore
@@ -175,11 +176,6 @@ def _describe_run(snapshots: ProjectSnapshots, run: CommandRun) -> RecordedScope
         suite.scope_starts,
         max(1, len(suite.workers)),
     )
-
-
-def redacted_scope(loaded: LoadedConfig, command: Sequence[str]) -> str:
-    """The scope of a command, which is stored in snapshots and may hold a secret."""
-    return command_scope(command, Redactor.from_config(loaded.config).redact_command)
 
 
 class _LiveRun(NamedTuple):
