@@ -21,6 +21,7 @@ from support.gate_case import (
     Replace,
     Step,
     Write,
+    commit_tracked,
     green,
     not_green,
     red,
@@ -54,6 +55,8 @@ LEFT_OUT = [
             Replace(CHAT, "def test_stream", "@pytest.mark.kept\ndef test_stream")),
     _hidden("a test has a name in other letters, and is deselected", _settings("-k 'not test_chat'"),
             Replace(CHAT, "def test_chat", "def test_\N{FULLWIDTH LATIN SMALL LETTER C}hat")),
+    not_green("a test has a name that looks the same, and its prompt changed", CHANGED,
+              Replace(CHAT, "def test_chat", "def test_\N{CYRILLIC SMALL LETTER ES}hat"), says="GT[123]", variables=CI),
     _hidden("a plugin of the project drops a test", Append(CONFTEST, "\n\npytest_plugins = ['dropping']\n"),
             Write("dropping.py", "def pytest_collection_modifyitems(items):\n"
                   "    items[:] = [item for item in items if item.name != 'test_chat']\n")),
@@ -85,6 +88,13 @@ def _copy_old_tree(checkout: Checkout) -> None:
     shutil.copy(checkout.folder / CONFIG, checkout.folder / "suite")
 
 
+def _approve_suite(checkout: Checkout) -> None:
+    Write(PARCEL, "import desk\n\n\ndef test_parcel():\n    assert desk.ask('Where is it?')\n")(checkout)
+    RECORD_SUITE(checkout)
+    APPROVE_ALL(checkout)
+    commit_tracked(checkout)
+
+
 def _move_root_up(checkout: Checkout) -> None:
     (checkout.folder / "pytest.ini").rename(checkout.folder.parent / "pytest.ini")
 
@@ -93,7 +103,19 @@ TREES = [
     red("a copy of old snapshots beside a test takes it over", _copy_old_tree, more="suite", says="GT3", ways=(TEST, PYTEST)),
 ]  # fmt: skip
 
+OTHER_ROOT = Write("settings/pytest.ini", "[pytest]\npython_files = *_tests.py\npythonpath = ..\n")
+
 ROOTS = [
+    green("the settings of pytest are in a folder beside the tests", OTHER_ROOT, more="-c settings/pytest.ini", variables=CI,
+          ways=(TEST, PYTEST)),
+    not_green("the settings of pytest are in a folder beside the tests, and a prompt changed", OTHER_ROOT, CHANGED, says="GT[12]",
+              more="-c settings/pytest.ini", variables=CI, ways=(TEST, PYTEST)),
+    not_green("the settings of pytest are in a folder beside the tests, and a test makes no call", OTHER_ROOT,
+              Replace(CHAT, 'assert desk.ask("Where is my parcel?")', "assert desk"), says="test_chat did not run|GT3",
+              more="-c settings/pytest.ini", variables=CI, ways=(TEST, PYTEST)),
+    green("the root of pytest is a folder below now", _approve_suite, more="--rootdir=suite suite", variables=CI, ways=(PYTEST, TEST)),
+    red("the root of pytest is a folder below now, and a prompt changed", _approve_suite,
+        Replace(PARCEL, "Where is it?", "Where is it now?"), more="--rootdir=suite suite", variables=CI, ways=(PYTEST, TEST)),
     green("the root of pytest is the folder above now", _move_root_up, variables=CI, ways=(TEST, PYTEST)),
     not_green("the root of pytest is the folder above now, and a prompt changed", _move_root_up, CHANGED, variables=CI, says="GT[12]",
               ways=(TEST, PYTEST)),
@@ -102,8 +124,42 @@ ROOTS = [
               ways=(TEST, PYTEST)),
 ]  # fmt: skip
 
+ANSWER = """
+
+import httpx
+
+
+def _answer(self, request, **options):
+    message = {"role": "assistant", "content": "It is on its way."}
+    return httpx.Response(200, json={"choices": [{"message": message}]}, request=request)
+"""
+PASS_ON = """
+
+import httpx
+
+_handle_request = httpx.HTTPTransport.handle_request
+
+
+def _pass_on(self, request):
+    return _handle_request(self, request)
+
+
+httpx.HTTPTransport.handle_request = _pass_on
+"""
+
+CLIENTS = [
+    *(not_green(f"a conftest.py answers in place of httpx, {name}", CHANGED, Append(CONFTEST, f"{ANSWER}\n\n{patch}\n"), variables=CI,
+                says="GT", ways=(TEST, PYTEST))
+      for name, patch in {"in its transport": "httpx.HTTPTransport.handle_request = _answer",
+                          "in its client": "httpx.Client.send = _answer"}.items()),
+    green("a conftest.py wraps the transport of httpx", Append(CONFTEST, PASS_ON), variables=CI, ways=(TEST, PYTEST)),
+    red("a conftest.py wraps the transport of httpx, and a prompt changed", CHANGED, Append(CONFTEST, PASS_ON), variables=CI,
+        ways=(TEST, PYTEST)),
+]  # fmt: skip
+
 CASES = {
     "a test that a file leaves out": LEFT_OUT,
+    "another HTTP client by a file": CLIENTS,
     "the processes of pytest": PROCESSES,
     "snapshots beside a test": TREES,
     "another root of pytest": ROOTS,

@@ -66,7 +66,8 @@ def find_scope_file(scope: str) -> str:
 
 def find_renamed_tests(approved: Collection[str], ran: Collection[str]) -> dict[str, str]:
     """Tests that ran under the name that they have in another root of pytest, by the name they were approved with:
-    `tests/test_a.py::test_b` is `test_a.py::test_b` where there is a `tests/pytest.ini`. Only where no other fits.
+    `tests/test_a.py::test_b` is `test_a.py::test_b` where there is a `tests/pytest.ini`, and `::test_b` where the
+    command names the file and the root is a folder beside it. Only where no other fits.
     """
     names: dict[str, list[str]] = {}
     for test in filter(is_test_scope, {*ran} - {*approved}):
@@ -82,7 +83,7 @@ def find_renamed_tests(approved: Collection[str], ran: Collection[str]) -> dict[
 
 
 def _is_same_file(file: str, other: str) -> bool:
-    return file.endswith(f"/{other}") or other.endswith(f"/{file}")
+    return "" in (file, other) or file.endswith(f"/{other}") or other.endswith(f"/{file}")
 
 
 def find_gone_cases(scopes: Iterable[str], collected: Collection[str]) -> list[str]:

@@ -89,6 +89,8 @@ def test_the_file_of_a_scope_is_that_of_its_test_or_fixture(scope: str, file: st
     [
         (["tests/test_a.py::test_b"], ["test_a.py::test_b"], {"tests/test_a.py::test_b": "test_a.py::test_b"}),
         (["a.py::T::test_b[1]"], ["x/y/a.py::T::test_b[1]"], {"a.py::T::test_b[1]": "x/y/a.py::T::test_b[1]"}),
+        (["test_a.py::test_b"], ["::test_b"], {"test_a.py::test_b": "::test_b"}),  # the root is another folder
+        (["test_a.py::test_b", "test_c.py::test_b"], ["::test_b"], {}),
         (["tests/test_a.py::test_b"], ["test_a.py::test_c"], {}),  # another test
         (["tests/test_a.py::test_b"], ["a.py::test_b"], {}),  # another file
         (["tests/test_a.py::test_b"], ["tests/test_a.py::test_b", "test_a.py::test_b"], {}),  # it ran itself
