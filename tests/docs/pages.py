@@ -64,7 +64,9 @@ _SETTING = re.compile(
     r"(TRACEFORGE|GITHUB|GIT|PYTEST|NODE|OPENAI|ANTHROPIC|GEMINI|GOOGLE|OLLAMA|LANG\w+)_.*|MAKE.*|MFLAGS|CI|COLUMNS"
 )
 _END = "that was it: "  # Printed by the shell after each command, with the exit code.
-_VOLATILE = re.compile(r"(?<= in )\d+\.\d\d(?=s\b)|\d{4}-\d\d-\d\dT[\d-]+Z-[0-9a-f]{12}(?=\.json)| +$", re.MULTILINE)
+_VOLATILE = re.compile(
+    r"(?<= in )\d+\.\d\ds\b(?: \(\d:\d\d:\d\d\))?|\d{4}-\d\d-\d\dT[\d-]+Z-[0-9a-f]{12}(?=\.json)| +$", re.MULTILINE
+)
 _STRENGTH = re.compile(r"^traceforge: offline: .*\n(    .*\n)*", re.MULTILINE)
 _FENCE = re.compile(r"^(?P<mark>`{3,})(?P<info>[^`]*)$")
 _HEADING = re.compile(r"^(#{1,6}) +(.*?)\s*$")

@@ -16,7 +16,7 @@ from pages import (
     commands,
     is_run_here,
     is_shown_output,
-    needs_packages,
+    needs_model,
     open_terminal,
     run_python,
     write_file,
@@ -69,7 +69,7 @@ def _with_code() -> list[object]:
         pytest.param(page, id=page.name, marks=[pytest.mark.slow] if is_long else [])
         for page in PAGES
         if _has_code(page)
-        for is_long in [needs_packages(page) or page.path.name in LONG_PAGES]
+        for is_long in [needs_model(page) or page.path.name in LONG_PAGES]
     ]
 
 

@@ -15,6 +15,7 @@ PAGE_OUTPUT = "6 passed in 1.07s\ntraceforge: new: 12\n…\ntraceforge: next: tr
     [
         (PAGE_OUTPUT, True),
         ("6 passed in 12.70s\ntraceforge: new: 12\na\nb\ntraceforge: next: traceforge diff\n", True),
+        ("6 passed in 61.07s (0:01:01)\ntraceforge: new: 12\ntraceforge: next: traceforge diff\n", True),
         ("6 passed in 1.07s\ntraceforge: new: 12\ntraceforge: next: traceforge diff  \n", True),
         ("5 passed in 1.07s\ntraceforge: new: 12\ntraceforge: next: traceforge diff\n", False),
         ("6 passed in 1.07s\ntraceforge: new: 13\ntraceforge: next: traceforge diff\n", False),
