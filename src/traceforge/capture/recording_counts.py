@@ -54,7 +54,7 @@ class RecordingCounts(Struct):
 
     @property
     def in_spool(self) -> int:
-        """How many are recorded and not files yet, whoever makes the files: a segment is gone when they are made."""
+        """How many are recorded and not files yet: each process may make files, and then removes the segment."""
         return sum(count for path, count in self.segments.items() if os.path.exists(path))
 
     def by_result(self) -> dict[str, int]:

@@ -1,7 +1,7 @@
-"""Progress for a person who waits: the last line of the terminal counts, and is erased before other output.
+"""Progress on a terminal: the last line of the terminal counts, and is erased before other output.
 
 In: how much is completed. Out: a line on standard error, through `terminal`. Never: anything without a terminal, in
-CI, or into standard output; nor a line before somebody has waited for a second, unless each item takes that long.
+CI, or into standard output; nor a line in the first second, unless each item takes that long.
 """
 
 from __future__ import annotations
@@ -60,14 +60,14 @@ class ProgressLine:
 
 
 def can_show_progress() -> bool:
-    """Whether a person watches: standard error is a terminal that can erase a line, and this is no build."""
+    """Whether a person watches: standard error is a terminal that can erase a line, and CI is not set."""
     return sys.stderr is not None and sys.stderr.isatty() and os.environ.get("TERM") != "dumb" and not is_ci()
 
 
 def show_progress(
     items: Iterable[Item], total: int, label: str = "checking", *, at_once: bool = False
 ) -> Iterable[Item]:
-    """Pass items on, and count them for a person who waits; `at_once` where each item may take a second."""
+    """Pass items on, and show their count on a terminal; `at_once` where each item may take a second."""
     return _count_items(items, ProgressLine(label, total, at_once=at_once)) if can_show_progress() else items
 
 

@@ -319,7 +319,7 @@ def _read_journal(descriptor: int, path: str) -> tuple[JournalHeader, list[Journ
 
 
 def _check_limits(entries: list[JournalEntry], path: str) -> None:
-    """Raise `InvalidFile` for more than a recording may hold: no session of ours writes such a journal."""
+    """Raise `InvalidFile` for more than a recording may hold: TraceForge never writes such a journal."""
     sizes = [entry.response_bytes for entry in entries]
     if len(sizes) > INTERACTIONS_MAX or sum(sizes) > TOTAL_BYTES_MAX or max(sizes, default=0) > RESPONSE_BYTES_MAX:
         raise _invalid_journal(path, "more interactions or longer responses than a recording may have")

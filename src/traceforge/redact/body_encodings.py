@@ -179,6 +179,6 @@ def decode_part(body: bytes, encoding: str) -> tuple[bytes, Callable[[bytes], by
 
 
 def _decode_base64(body: bytes) -> bytes:
-    """Every piece between padding, as far as it can be decoded, whatever else is between its characters."""
+    """Every piece between padding, as far as it can be decoded; other characters in it are passed over."""
     pieces = [_NOT_BASE64.sub(b"", piece) for piece in body.split(b"=")]
     return b"".join(base64.b64decode(piece[: len(piece) - (len(piece) % 4 == 1)] + b"==") for piece in pieces)

@@ -70,9 +70,9 @@ def _cause_lines(cause: DriftCause) -> Iterator[str]:
     yield from _more(len(cause.tests), TESTS_SHOWN)
 
 
-def _more(number: int, shown: int) -> Iterator[str]:
-    if number > shown:
-        yield f"    … and {number - shown} more: --json and --html list all"
+def _more(number: int, limit: int) -> Iterator[str]:
+    if number > limit:
+        yield f"    … and {number - limit} more: --json and --html list all"
 
 
 def _interaction_text(interaction: RecordedInteraction) -> str:

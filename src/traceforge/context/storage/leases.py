@@ -2,7 +2,7 @@
 
 A process writes its name and an end time into the row of the task, and renews the end in a thread of its own. A lease
 that has run out tells the others that its process died. So does one that ends later than any that begins now: the
-clock was set back, and nobody has renewed it since.
+clock was set back, and its process has not renewed it since.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def has_lease(until: str, seconds: float = LEASE_S) -> bool:
 
 
 def has_no_lease(until: ColumnElement[str]) -> ColumnElement[bool]:
-    """The same as a condition of a statement, for leases of the usual length: whether nobody works on the task."""
+    """The same as a condition of a statement, for leases of the usual length: whether no process is at work."""
     return or_(until < now_text(), until > lease_end(LEASE_S + CLOCK_DIFFERENCE_S))
 
 

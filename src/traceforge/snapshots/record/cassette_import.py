@@ -96,7 +96,7 @@ def read_cassette_file(path: str) -> list[CassetteInteraction] | None:
 
     Raises:
         MissingExtra: it is YAML, and PyYAML is not installed.
-        InvalidFile, CannotRead: it is no cassette, or cannot be read.
+        InvalidFile, CannotRead: it is not a cassette, or cannot be read.
     """
     data = read_file(path, follow_links=False, bytes_max=CASSETTE_BYTES_MAX)
     if path.endswith(JSON_END) and not looks_like_cassette(data):
@@ -115,7 +115,7 @@ def list_cassette_files(folder: str) -> Iterator[str]:
     """Every file that may be a cassette, sorted.
 
     Raises:
-        CannotRead: there is no such folder.
+        CannotRead: the folder does not exist.
     """
     if os.path.isfile(folder):
         yield folder
