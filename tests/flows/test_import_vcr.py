@@ -223,6 +223,42 @@ def test_a_failed_attempt_is_dropped_and_a_refused_call_has_a_reason(project: Pa
     assert "temperature must be 0" in ran.out
 
 
+def test_compressed_cassettes_of_another_layout_belong_to_their_tests(project: Path) -> None:
+    """Two lists in `.yaml.gz`, named by class and test, as LangChain has them."""
+    (project / "tests" / "test_chat.py").write_text("class TestChat(Standard):\n    pass\n")
+    call = interaction()
+    text = json.dumps({"requests": [call["request"]], "responses": [call["response"]]})
+    file = project / "tests" / "cassettes" / "TestChat.test_invoke.yaml.gz"
+    file.write_bytes(gzip.compress(text.encode()))
+
+    unlinked = import_cassettes(project)
+    linked = import_cassettes(project, "--layout", "cassettes/{class}.{test}")
+
+    assert (0, True) == (unlinked.code, "1 cassette of no known test" in unlinked.out), unlinked
+    assert (0, True) == (linked.code, "1 cassette of a known test\n" in linked.out), linked
+    changes = [json.loads(path.read_text()) for path in (project / ".ai-tests" / "pending").iterdir()]
+    scopes = {turn["scope"] for change in changes for turn in change["record"]["source"]["scopes"]}
+    assert "tests/test_chat.py::TestChat::test_invoke" in scopes
+    assert 2 == import_cassettes(project, "--layout", "cassettes/{name}").code
+
+
+def test_the_summary_of_a_large_import_fits_on_a_screen(project: Path) -> None:
+    """Calls are counted, and each reason is printed once."""
+    for number in range(40):
+        loose = interaction(f"question {number}")
+        loose["request"]["body"] = json.dumps({**json.loads(loose["request"]["body"]), "temperature": 0.7})
+        write(project, f"test_bot/test_{number}.json", loose if number % 2 else interaction(f"question {number}"))
+        (project / "tests" / "cassettes" / f"broken{number}.json").write_text('{"interactions": [')
+
+    ran = import_cassettes(project)
+
+    assert 3 == ran.code
+    assert "… and 35 more findings: --json lists all\n" in ran.out
+    assert "40 cassettes of a known test\n" in ran.out
+    assert 30 > ran.out.count("\n"), ran.out
+    assert 80 == len(json.loads(import_cassettes(project, "--json").out)["pending"]) + 40
+
+
 def test_nothing_to_import_is_not_a_success(project: Path) -> None:
     """No folder, no cassette, no model call; and CI never writes."""
     assert 3 == traceforge("import", "vcr", "nowhere", cwd=project).code

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import io
 import json
 import os
@@ -158,8 +159,9 @@ def import_all(folder: Path) -> subprocess.CompletedProcess[str]:
         resource.setrlimit(resource.RLIMIT_AS, (MEMORY_MAX, MEMORY_MAX))
 
     environ = {**PLAIN_PYTEST, "PATH": os.environ["PATH"], "HOME": str(folder)}
+    command = [str(COMMAND), "import", "vcr", "tests/cassettes", "--json"]
     return subprocess.run(
-        [str(COMMAND), "import", "vcr", "tests/cassettes"], cwd=folder, env=environ, capture_output=True, text=True,
+        command, cwd=folder, env=environ, capture_output=True, text=True,
         timeout=SECONDS_MAX, check=False, preexec_fn=limit_memory,
     )  # fmt: skip
 
@@ -176,15 +178,20 @@ def test_the_rest_of_an_import_goes_on_past_hostile_files(tmp_path: Path) -> Non
     (cassettes / "folder.json").mkdir()
     os.mkfifo(cassettes / "pipe.json")
     (cassettes / "deep.json").write_text('{"interactions": ' + "[" * 100_000)
+    (cassettes / "bomb.yaml.gz").write_bytes(gzip.compress(b"- 0\n" * (17 << 20)))
+    (cassettes / "cut.json.gz").write_bytes(gzip.compress(os.urandom(99))[:-20])
+    (cassettes / "plain.yml.gz").write_text("interactions: []\n")
+    (cassettes / "twice.yaml.gz").write_bytes(gzip.compress(gzip.compress(b"interactions: []\n")))
+    (cassettes / "uneven.json").write_text('{"requests": [{}], "responses": []}')
 
     ran = import_all(tmp_path)
 
     assert 3 == ran.returncode, ran
     assert "TF999" not in ran.stderr
-    for number in range(len(BOMBS)):
-        assert f"bomb{number}.yaml: $: PARSE" in ran.stdout
-    for name in ("link.json", "loop.json", "pipe.json", "deep.json"):
-        assert name in ran.stdout
+    findings = {(Path(finding["file"]).name, finding["rule"]) for finding in json.loads(ran.stdout)["findings"]}
+    assert {(f"bomb{number}.yaml", "PARSE") for number in range(len(BOMBS))} < findings
+    assert {(name, "PARSE") for name in ("bomb.yaml.gz", "cut.json.gz", "plain.yml.gz", "twice.yaml.gz")} < findings
+    assert {"link.json", "loop.json", "pipe.json", "deep.json", "uneven.json"} < {name for name, _ in findings}
     pending = "".join(path.read_text() for path in (tmp_path / ".ai-tests" / "pending").iterdir())
     assert "A good question" in pending
     assert "root:" not in pending

@@ -12,6 +12,7 @@ from traceforge.findings import ExitCode, exit_code
 from traceforge.report.import_text import import_json, import_lines
 from traceforge.report.text_format import finding_lines
 from traceforge.snapshots.record.cassette_import import import_cassettes
+from traceforge.snapshots.record.cassette_layout import DEFAULT_PATTERN, CassetteLayout
 from traceforge.snapshots.tree.project_snapshots import open_snapshots
 from traceforge.terminal import print_text
 
@@ -23,24 +24,37 @@ def import_group() -> None:
 
 @import_group.command()
 @click.argument("folder", metavar="DIR")
+@click.option(
+    "--layout",
+    "pattern",
+    metavar="PATTERN",
+    default=DEFAULT_PATTERN,
+    show_default=True,
+    help="How a path names its test: {module}, {class}, {test}, and * for anything else.",
+)
 @json_option
-def vcr(folder: str, as_json: bool) -> None:
+def vcr(folder: str, pattern: str, as_json: bool) -> None:
     """Import cassettes of vcrpy and pytest-recording.
 
     Every model call in the cassettes under DIR becomes a redacted trace and a pending change for you to approve. In
-    the layout of pytest-recording (cassettes/MODULE/TEST.yaml), a call belongs to its test. Reading YAML needs the
-    extra `vcr`.
+    the layout of pytest-recording (cassettes/MODULE/TEST.yaml), a call belongs to its test; --layout names another
+    one. Reading YAML needs the extra `vcr`.
 
     Exit code 1: the snapshot tree is invalid, and nothing was imported. Exit code 3: a cassette could not be read, or
     no cassette holds a model call; the others were imported.
     """
     refuse_in_ci("import vcr")
-    snapshots = open_snapshots(load_project(), is_recording=True, progress=show_progress)
+    loaded = load_project()
+    try:
+        layout = CassetteLayout(loaded.project, pattern)
+    except ValueError as exc:
+        raise click.BadParameter(str(exc), param_hint="--layout") from None
+    snapshots = open_snapshots(loaded, is_recording=True, progress=show_progress)
     if findings := snapshots.tree_report.findings:
         print_text(finding_lines(findings), err=True)
         print_text("the snapshot tree is invalid, so nothing was imported", err=True)
         raise click.exceptions.Exit(int(exit_code(findings)))
-    imported = import_cassettes(snapshots, folder, progress=show_progress)
+    imported = import_cassettes(snapshots, folder, layout, progress=show_progress)
     code = ExitCode.UNCHECKED if imported.findings or imported.unread or not imported.calls else ExitCode.OK
     if as_json:
         print_json(import_json(imported, int(code)))

@@ -2,9 +2,10 @@
 
     {"version": 1, "interactions": [{"request": {method, uri, headers, body}, "response": {status, headers, body}}]}
 
-In YAML or JSON. A body is a text, bytes (`!!binary`), `{"string": …}`, `{"base64_string": …}`, or the parsed JSON in
-`parsed_body`, as some serializers write it; `status` is `{"code", "message"}`, or a `status_code` as vcrpy once wrote
-it for httpx, with the body in `content`. Headers hold a value or a list of values.
+In YAML or JSON, plain or compressed with gzip. LangChain writes two lists, `requests` and `responses`, in place of
+`interactions`. A body is a text, bytes (`!!binary`), `{"string": …}`, `{"base64_string": …}`, or parsed JSON: any
+other mapping or list, or the value of `parsed_body`. `status` is `{"code", "message"}`, or a `status_code` as vcrpy
+once wrote it for httpx, with the body in `content`. Headers hold a value or a list of values.
 
 In: the bytes of a cassette. Out: its interactions, in their order. Never: creates an object that a YAML tag names, or
 guesses: anything else is refused, with its place.
@@ -14,23 +15,21 @@ from __future__ import annotations
 
 import base64
 import binascii
-import os
-import re
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 from urllib.parse import urlsplit
 
-from traceforge.canon import find_repeated_name, json_bytes, parse_json
+from traceforge.canon import JSON, find_repeated_name, json_bytes, parse_json
 from traceforge.errors import InvalidFile, NotJSON
 from traceforge.exchange import Headers
 from traceforge.findings import Finding
 from traceforge.snapshots.record.cassette_yaml import InvalidYaml, load_yaml
+from traceforge.wire.content_encoding import EncodingState, decode_body
 
-YAML_ENDS, JSON_END = (".yaml", ".yml"), ".json"
+YAML_ENDS, JSON_END, GZIP_END = (".yaml", ".yml"), ".json", ".gz"
+CASSETTE_ENDS = tuple(f"{end}{packed}" for end in (*YAML_ENDS, JSON_END) for packed in ("", GZIP_END))
 CASSETTE_BYTES_MAX = 64 << 20
 RULE = "PARSE"
-FOLDER = "cassettes"  # of pytest-recording: <folder of the test module>/cassettes/<module>/<test>.yaml
-
-_CLASS_NAME = re.compile(r"([A-Za-z_]\w*)\.(?=\w)")
+_JSON_BODY = (dict, list)
 
 
 class CassetteInteraction(NamedTuple):
@@ -53,17 +52,43 @@ def read_cassette(data: bytes, name: str) -> list[CassetteInteraction]:
         InvalidFile: the file is not a cassette; the finding names the place.
     """
     value = _load_json(data) if name.endswith(JSON_END) else _load_yaml(data)
-    if not isinstance(value, dict) or not isinstance(value.get("interactions"), list):
-        raise _invalid_cassette("$", "no cassette: it has no list of interactions")
+    if isinstance(value, dict) and isinstance(value.get("interactions"), list):
+        return [
+            _read_interaction(interaction, f"$.interactions[{index}]")
+            for index, interaction in enumerate(value["interactions"])
+        ]
+    if isinstance(value, dict) and isinstance(value.get("requests"), list):
+        return _read_pairs(value["requests"], value.get("responses"))
+    raise _invalid_cassette("$", "no cassette: it has no list of interactions")
+
+
+def unpack_cassette(data: bytes, name: str) -> tuple[bytes, str]:
+    """The text of a cassette and its name, both without compression.
+
+    Raises:
+        InvalidFile: it is not compressed as its name says, or holds more than a cassette may.
+    """
+    if not name.lower().endswith(GZIP_END):
+        return data, name
+    decoded = decode_body(data, "gzip", bytes_max=CASSETTE_BYTES_MAX)
+    if decoded.state is not EncodingState.DECODED:
+        raise _invalid_cassette("$", f"not gzip of at most {CASSETTE_BYTES_MAX} bytes")
+    return decoded.body, name[: -len(GZIP_END)]
+
+
+def _read_pairs(requests: list[Any], responses: object) -> list[CassetteInteraction]:
+    """LangChain's form: the n-th response belongs to the n-th request."""
+    if not isinstance(responses, list) or len(responses) != len(requests):
+        raise _invalid_cassette("$.responses", "must be as many as there are requests")
     return [
-        _read_interaction(interaction, f"$.interactions[{index}]")
-        for index, interaction in enumerate(value["interactions"])
+        _read_interaction({"request": request, "response": response}, f"$.requests[{index}]")
+        for index, (request, response) in enumerate(zip(requests, responses, strict=True))
     ]
 
 
 def looks_like_cassette(data: bytes) -> bool:
     """Whether a JSON file is meant to be a cassette; the folder may hold other files."""
-    return b'"interactions"' in data
+    return b'"interactions"' in data or (b'"requests"' in data and b'"responses"' in data)
 
 
 def _load_json(data: bytes) -> object:
@@ -129,7 +154,7 @@ def _read_headers(side: dict[str, Any], path: str) -> Headers:
     for name, values in headers.items():
         for value in values if isinstance(values, list | tuple) else [values]:
             pairs.append((str(name), value.decode("latin-1") if isinstance(value, bytes) else str(value)))
-    if "parsed_body" in side:  # It was decoded before it was parsed.
+    if "parsed_body" in side or _is_json_body(_find_body(side)):  # It was decoded before it was parsed.
         pairs = [pair for pair in pairs if pair[0].lower() not in ("content-encoding", "content-length")]
         if not any(name.lower() == "content-type" for name, _ in pairs):
             pairs.append(("content-type", "application/json"))
@@ -138,18 +163,15 @@ def _read_headers(side: dict[str, Any], path: str) -> Headers:
 
 def _read_body(side: dict[str, Any], path: str) -> bytes:
     if "parsed_body" in side:
-        try:
-            return json_bytes(side["parsed_body"])
-        except (TypeError, ValueError):
-            raise _invalid_cassette(f"{path}.parsed_body", "holds values that JSON cannot express") from None
-    body = side.get("body", side.get("content"))
+        return _write_json(side["parsed_body"], f"{path}.parsed_body")
+    body = _find_body(side)
+    if _is_json_body(body):
+        return _write_json(body, f"{path}.body")
     if isinstance(body, dict) and isinstance(body.get("base64_string"), str):
         try:
             return base64.b64decode(body["base64_string"], validate=True)
         except (binascii.Error, ValueError):
             raise _invalid_cassette(f"{path}.body", "is not base64") from None
-    if isinstance(body, dict) and "string" in body:
-        body = body["string"]
     if body is None:
         return b""
     if isinstance(body, str):
@@ -159,22 +181,23 @@ def _read_body(side: dict[str, Any], path: str) -> bytes:
     return body
 
 
+def _find_body(side: dict[str, Any]) -> object:
+    body = side.get("body", side.get("content"))
+    return body["string"] if isinstance(body, dict) and "string" in body else body
+
+
+def _is_json_body(body: object) -> bool:
+    """Whether a serializer has parsed the body."""
+    is_encoded = isinstance(body, dict) and isinstance(body.get("base64_string"), str)
+    return isinstance(body, _JSON_BODY) and not is_encoded
+
+
+def _write_json(value: object, path: str) -> bytes:
+    try:
+        return json_bytes(cast("JSON", value))
+    except (TypeError, ValueError):
+        raise _invalid_cassette(path, "holds values that JSON cannot express") from None
+
+
 def _invalid_cassette(path: str, message: str) -> InvalidFile:
     return InvalidFile((Finding("", path, RULE, message, "Record the cassette again, or leave it out."),))
-
-
-def find_cassette_test(path: str, project: str) -> str:
-    """The node id of the test of a cassette, by pytest-recording's folder layout; "" if unknown.
-
-    The test module must exist. A class is named before the first dot: `TestChat.test_hello[gpt-4.1]`.
-    """
-    folder, file = os.path.split(os.path.realpath(path))
-    above, module = os.path.split(folder)
-    place, last = os.path.split(above)
-    source = os.path.join(place, f"{module}.py")
-    if last != FOLDER or not os.path.isfile(source):
-        return ""
-    name = os.path.splitext(file)[0]
-    function, bracket, parameters = name.partition("[")
-    node = "::".join(_CLASS_NAME.sub(r"\1\n", function).split("\n")) + bracket + parameters
-    return f"{os.path.relpath(source, os.path.realpath(project)).replace(os.sep, '/')}::{node}"

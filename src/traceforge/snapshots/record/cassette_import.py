@@ -28,13 +28,14 @@ from traceforge.snapshots.formats.determinism_policy import ModelPolicy
 from traceforge.snapshots.record.candidates import find_candidates
 from traceforge.snapshots.record.cassette_format import (
     CASSETTE_BYTES_MAX,
+    CASSETTE_ENDS,
     JSON_END,
-    YAML_ENDS,
     CassetteInteraction,
-    find_cassette_test,
     looks_like_cassette,
     read_cassette,
+    unpack_cassette,
 )
+from traceforge.snapshots.record.cassette_layout import CassetteLayout
 from traceforge.snapshots.record.pending_changes import PendingChange, load_pending, save_pending
 from traceforge.snapshots.record.proposal import propose_changes
 from traceforge.snapshots.record.record_run import read_traces
@@ -54,6 +55,7 @@ class CassetteImport:
     cassettes: int = 0  # that were read
     calls: int = 0
     others: int = 0  # interactions that are not model calls
+    linked: int = 0  # cassettes with model calls whose test is known
     without_test: int = 0  # cassettes with model calls whose test is unknown
     unread: int = 0  # calls that could not be stored
     unchanged: int = 0
@@ -62,9 +64,9 @@ class CassetteImport:
 
 
 def import_cassettes(
-    snapshots: ProjectSnapshots, folder: str, progress: ProgressReporter = no_progress
+    snapshots: ProjectSnapshots, folder: str, layout: CassetteLayout, progress: ProgressReporter = no_progress
 ) -> CassetteImport:
-    """Import every cassette under a folder.
+    """Import every cassette under a folder; `layout` says which test a cassette belongs to.
 
     Raises:
         NotFound: the folder holds no cassette.
@@ -83,7 +85,7 @@ def import_cassettes(
         if interactions is None:
             continue
         report.cassettes += 1
-        exchanges += _make_exchanges(loaded, path, interactions, report)
+        exchanges += _make_exchanges(loaded, layout, path, interactions, report)
     if not report.cassettes and not report.findings:
         raise NotFound(f"there are no cassettes in {folder}", hint="Name the folder that holds them.")
     report.calls = len(exchanges)
@@ -98,10 +100,10 @@ def read_cassette_file(path: str) -> list[CassetteInteraction] | None:
         MissingExtra: it is YAML, and PyYAML is not installed.
         InvalidFile, CannotRead: it is not a cassette, or cannot be read.
     """
-    data = read_file(path, follow_links=False, bytes_max=CASSETTE_BYTES_MAX)
-    if path.endswith(JSON_END) and not looks_like_cassette(data):
+    data, name = unpack_cassette(read_file(path, follow_links=False, bytes_max=CASSETTE_BYTES_MAX), path)
+    if name.endswith(JSON_END) and not looks_like_cassette(data):
         return None
-    return read_cassette(data, path)
+    return read_cassette(data, name)
 
 
 def list_cassette_findings(exc: InvalidFile | CannotRead, path: str) -> list[Finding]:
@@ -124,19 +126,22 @@ def list_cassette_files(folder: str) -> Iterator[str]:
         raise CannotRead(folder, "no such file or folder", hint="Check the path.")
     for parent, folders, files in os.walk(folder):
         folders[:] = sorted(name for name in folders if not name.startswith("."))
-        yield from (
-            os.path.join(parent, name) for name in sorted(files) if name.lower().endswith((*YAML_ENDS, JSON_END))
-        )
+        yield from (os.path.join(parent, name) for name in sorted(files) if name.lower().endswith(CASSETTE_ENDS))
 
 
 def _make_exchanges(
-    loaded: LoadedConfig, path: str, interactions: Sequence[CassetteInteraction], report: CassetteImport
+    loaded: LoadedConfig,
+    layout: CassetteLayout,
+    path: str,
+    interactions: Sequence[CassetteInteraction],
+    report: CassetteImport,
 ) -> Iterator[Exchange]:
     calls = [interaction for interaction in interactions if is_model_call(interaction)]
     report.others += len(interactions) - len(calls)
     if not calls:
         return
-    scope = find_cassette_test(path, loaded.project)
+    scope = layout.find_test(path)
+    report.linked += bool(scope)
     report.without_test += not scope
     name = os.path.relpath(os.path.realpath(path), os.path.realpath(loaded.project)).replace(os.sep, "/")
     started = _find_start_time(path, calls)

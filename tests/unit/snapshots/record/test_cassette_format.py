@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+import gzip
 import json
-from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 
 from traceforge.errors import InvalidFile
-from traceforge.snapshots.record.cassette_format import find_cassette_test, read_cassette
+from traceforge.snapshots.record.cassette_format import read_cassette, unpack_cassette
 from traceforge.snapshots.record.cassette_import import is_model_call
 
 REQUEST = {"method": "POST", "uri": "https://h/v1/chat/completions", "headers": {}, "body": '{"model": "m"}'}
@@ -43,6 +43,38 @@ def test_json_and_yaml_give_the_same_result(data: bytes, name: str) -> None:
     assert {("A", "1"), ("A", "2"), ("b", "3")} == set(interaction.response_headers)
 
 
+@pytest.mark.parametrize(("data", "name"), json_and_yaml({"requests": [REQUEST], "responses": [RESPONSE]}))
+def test_two_lists_are_read_as_interactions(data: bytes, name: str) -> None:
+    """As LangChain writes them, compressed or not."""
+    packed = unpack_cassette(gzip.compress(data), f"{name}.gz")
+
+    assert read_cassette(*json_and_yaml(cassette())[0]) == read_cassette(*packed) == read_cassette(data, name)
+
+
+@pytest.mark.parametrize("body", [{"model": "m"}, {"string": {"model": "m"}}])
+def test_a_mapping_as_body_is_json(body: dict[str, Any]) -> None:
+    """A serializer has parsed it, so headers about its encoding are stale."""
+    headers = {"Content-Encoding": ["gzip"], "Content-Length": ["9"], "A": ["1"]}
+
+    (interaction,) = read_cassette(*json_and_yaml(cassette({"body": body, "headers": headers}))[1])
+
+    assert b'{"model":"m"}' == interaction.request_body
+    assert (("A", "1"), ("content-type", "application/json")) == interaction.request_headers
+
+
+@pytest.mark.parametrize(
+    "data",
+    [b"", b"plain", gzip.compress(b"x" * 99, mtime=0)[:-9], gzip.compress(b"x" * 2_000, mtime=0)],
+    ids=["empty", "plain", "cut", "large"],
+)
+def test_a_compressed_cassette_is_limited(data: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is not gzip, is cut, or holds more than a cassette may is refused."""
+    monkeypatch.setattr("traceforge.snapshots.record.cassette_format.CASSETTE_BYTES_MAX", 1_000)
+
+    with pytest.raises(InvalidFile):
+        unpack_cassette(data, "a.yaml.gz")
+
+
 def test_bytes_come_as_binary_and_as_a_stream() -> None:
     """`!!binary`, and the object that vcrpy once wrote for a body that was a stream."""
     stream = "!!python/object/new:_io.BytesIO {state: !!python/tuple [!!binary eA==, 0, null]}"
@@ -60,6 +92,9 @@ def test_bytes_come_as_binary_and_as_a_stream() -> None:
     ("value", "place"),
     [
         ({}, "$"),
+        ({"requests": [REQUEST]}, "$.responses"),
+        ({"requests": [REQUEST], "responses": [RESPONSE, RESPONSE]}, "$.responses"),
+        ({"requests": [1], "responses": [1]}, "$.requests[0]"),
         ({"interactions": [1]}, "$.interactions[0]"),
         ({"interactions": [{"request": {}}]}, "$.interactions[0]"),
         (cassette({"uri": "no address"}), "$.interactions[0].request"),
@@ -90,26 +125,6 @@ def test_broken_yaml_is_refused(text: str) -> None:
     """Never a traceback, and never an object that a tag names."""
     with pytest.raises(InvalidFile):
         read_cassette(text.encode(), "a.yaml")
-
-
-@pytest.mark.parametrize(
-    ("file", "test"),
-    [
-        ("tests/cassettes/test_bot/test_hi.yaml", "tests/test_bot.py::test_hi"),
-        ("tests/cassettes/test_bot/TestBot.test_hi.yaml", "tests/test_bot.py::TestBot::test_hi"),
-        ("tests/cassettes/test_bot/TestBot.test_hi[gpt-4.1].yaml", "tests/test_bot.py::TestBot::test_hi[gpt-4.1]"),
-        ("tests/cassettes/test_bot/test_hi[gpt-4.1].yaml", "tests/test_bot.py::test_hi[gpt-4.1]"),
-        ("tests/cassettes/test_gone/test_hi.yaml", ""),
-        ("tests/cassettes/test_hi.yaml", ""),
-        ("tests/tapes/test_bot/test_hi.yaml", ""),
-    ],
-)
-def test_the_test_of_a_cassette_is_found_by_its_path(tmp_path: Path, file: str, test: str) -> None:
-    """In the layout of pytest-recording, and only if the test module exists."""
-    (tmp_path / "tests").mkdir()
-    (tmp_path / "tests" / "test_bot.py").touch()
-
-    assert test == find_cassette_test(str(tmp_path / file), str(tmp_path))
 
 
 @pytest.mark.parametrize(
