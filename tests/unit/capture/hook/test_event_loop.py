@@ -21,6 +21,7 @@ from support.blocking_calls import blocking_calls
 from support.corpus import PROJECT
 from support.exchanges import chat_answer, chat_request, make_exchange
 from support.http_clients import DRIVERS, Driver
+from support.loopback_models import chat_events
 from support.replay_player import make_player
 from support.upstream import ScriptedResponse, Upstream, upstream
 from support.wire_transcripts import CHAT
@@ -80,6 +81,31 @@ def test_nothing_blocks_the_loop_of_an_application(driver: Driver, project: Path
     assert [] == blocking_in_replay
     assert (1, 1, 1) == (captured.exchanges, replayed.played, len(replayed.unmatched))
     assert b"replayed" in answer.body
+
+
+@pytest.mark.parametrize("driver", ASYNC_DRIVERS, ids=lambda driver: driver.name)
+@pytest.mark.parametrize("debug", ["", "1"])
+def test_no_stream_blocks_the_loop_of_an_application(
+    driver: Driver, project: Path, server: Upstream, monkeypatch: pytest.MonkeyPatch, debug: str
+) -> None:
+    """Also in asyncio's debug mode, which refuses what another thread schedules without a wake-up."""
+    monkeypatch.setenv("PYTHONASYNCIODEBUG", debug)
+    by_asyncio = {"stat"} if debug else set()  # It looks for the source of every line on the stack.
+    body = json.dumps({**chat_request("hello"), "stream": True}).encode()
+    events = chat_events("One", " two", " three")
+    server.respond_with(ScriptedResponse(events, headers={"content-type": "text/event-stream"}, chunked=True))
+    live: list[bytes] = []
+    replayed: list[bytes] = []
+    recorder = MemoryRecorder()
+    with blocking_calls() as blocking, traceforge.capture(sink=recorder):
+        driver.stream(server.url + CHAT, body, live.append)
+    player = make_player(project / "traces", *recorder.exchanges)
+    with traceforge.replay(player=player) as replay, blocking_calls() as blocking_in_replay:
+        driver.stream(server.url + CHAT, body, replayed.append)
+
+    assert set() == {*blocking, *blocking_in_replay} - by_asyncio
+    assert (1, 1) == (len(recorder.exchanges), replay.played)
+    assert b"".join(events) == b"".join(live) == b"".join(replayed)
 
 
 PROGRAM = """
