@@ -249,7 +249,7 @@ def test_a_call_that_may_vary_is_refused_by_a_strict_project_only(site: Site) ->
 
     (site.folder / "traceforge.config.json").write_text(json.dumps({**CONFIG, "determinism": "strict"}))
     ran = site.record("-k", "test_draws")
-    refused = site.approve()
+    refused = site.run("approve", "--all", "--reason", "it is right")
     (site.folder / "traceforge.config.json").write_text(json.dumps(CONFIG))
     second = site.record("-k", "test_draws")
     approved = site.approve()
