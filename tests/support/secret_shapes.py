@@ -79,6 +79,11 @@ VENDOR_KEYS: dict[str, Callable[[Random], str]] = {
     "twilio": lambda s: "SK" + hexadecimal(s, 32),
     "sendgrid": lambda s: "SG." + draw(s, 22) + "." + draw(s, 43),
     "mailgun": lambda s: "key-" + hexadecimal(s, 32),
+    "mailgun, of letters": lambda s: "key-" + lower(s, 32),
+    "salesblink": lambda s: "key-" + draw(s, 64),
+    "chec": lambda s: "sk_" + lower(s, 45),
+    "iex cloud": lambda s: "sk_" + lower(s, 32),
+    "facebook, of the explorer": lambda s: "EAACEdEose0cBA" + draw(s, 24),
     "mailchimp": lambda s: hexadecimal(s, 32) + "-us13",
     "brevo": lambda s: "xkeysib-" + hexadecimal(s, 64) + "-" + lower(s, 16),
     "resend": lambda s: "re_" + draw(s, 8) + "_" + draw(s, 24),
@@ -152,6 +157,8 @@ VENDOR_KEYS: dict[str, Callable[[Random], str]] = {
     "alibaba": lambda s: "LTAI" + draw(s, 20),
     "dynatrace": lambda s: "dt0c01." + upper(s, 24) + "." + upper(s, 64),
     "tailscale": lambda s: "tskey-auth-" + draw(s, 12) + "-" + draw(s, 24),
+    "pulumi, of letters": lambda s: "pul-" + lower(s, 40),
+    "rubygems, of letters": lambda s: "rubygems_" + lower(s, 42),
     "pulumi": lambda s: "pul-" + hexadecimal(s, 40),
     "hubspot": lambda s: "pat-na1-" + uuid4(s),
     "age": lambda s: "AGE-SECRET-KEY-1" + upper(s, 58),
@@ -230,7 +237,9 @@ def make_value(kind: str, source: Random) -> str:
         "lower52": lambda s: lower(s, 52),
         "base64": lambda s: draw(s, 43, ALNUM + "/+") + "=",
         "parts": lambda s: f"a{draw(s, 23)}.b{draw(s, 31)}",
-        "letters": lambda s: "".join(s.choice(HEX[10:] + "kq") + s.choice("QRSTUVWXYZ") for _ in range(18)) + "7",
+        "letters": lambda s: (
+            "".join(s.choice(string.ascii_lowercase) + s.choice(string.ascii_uppercase) for _ in range(18)) + "7"
+        ),
     }
     return makers[kind](source)
 
