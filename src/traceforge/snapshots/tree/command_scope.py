@@ -1,8 +1,7 @@
 """The scope of a command, as snapshots store it.
 
-In: the words of a command. Out: a scope without secrets. A module of its own: it needs the redactor, which a run of
-the pytest plugin without model calls does not load, and `traceforge test` needs nothing else of what `record` loads
-(a tenth of the CPU time of its imports).
+In: the words of a command. Out: a scope without secrets. A module of its own, because it needs the redactor, which a
+run of the pytest plugin without model calls does not load.
 """
 
 from __future__ import annotations
