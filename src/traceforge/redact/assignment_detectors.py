@@ -187,7 +187,7 @@ def _is_bare_password(name: bytes, value: bytes, *, is_tight: bool) -> bool:
     return is_password(value) and value[:1].isalnum()
 
 
-_CELL = rb"[ \t]{0,4}[|,][ \t]{0,4}"  # between the name and the value in a row of a table
+_CELL = rb"[ \t]*[|,][ \t]*"  # between the name and the value in a row of a table
 _SENTENCE = LazyPattern(
     rb"(?P<name>" + _STRONG_WORD + rb"|(?i:token|key))[\"'`]?(?:" + _CELL + rb"|[ \t]{1,4}"
     rb"(?:(?P<verb>(?i:is|was))[ \t:]{1,3}|->[ \t]?)?)[\"'`]?(?P<value>[^\x00\s\"'`,;<>(){}\[\]|\\]{6,1024})"

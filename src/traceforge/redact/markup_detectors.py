@@ -95,22 +95,15 @@ def _attribute(text: bytes, start: int, _: int) -> ByteRange | None:
 
 # The scan over all detectors follows a name without counting: a count would be a state of its automaton for each byte
 # of every word. The exact expressions above count.
-_ANY_NAME = rb"[A-Za-z0-9_.:-]*" + _WORD + rb"[A-Za-z0-9_-]{0,12}"
+_ANY_NAME = rb"[A-Za-z0-9_.:-]*" + _WORD + rb"[A-Za-z0-9_-]*"
+_PAIR_NAME = rb"[A-Za-z0-9_.-]*(?i:key|token|secret|password)"
 DETECTORS = (
     Detector("FIELD", _OPEN + _ANY_NAME + rb"(?:\s[^\x00<>&]*)?" + _CLOSE + rb"\s{0,16}[^\x00\s]", _element),
     Detector("FIELD", _OPEN + rb"key" + _CLOSE + rb"\s{0,8}" + _ANY_NAME + rb"\s{0,8}" + _OPEN + rb"\\?/key", _plist),
     Detector("FIELD", rb"(?i:name|key|id)\s{0,4}=\s{0,4}" + _QUOTE + _ANY_NAME + _QUOTE, _pair),
     Detector(
         "FIELD",
-        rb"(?i:name|key)"
-        + _MARK
-        + rb"\s{0,4}:\s{0,4}"
-        + _MARK
-        + _ANY_NAME
-        + _MARK
-        + rb"(?:\s|\\n|,){1,24}"
-        + _MARK
-        + rb"(?i:value)",
+        rb"(?i:name|key)[\\\"']*\s?:\s?[\\\"']*" + _PAIR_NAME + rb"[\\\"']*[\s,\\][\s,\\n\"']*value",
         _entry,
     ),
     Detector("FIELD", rb"\s" + _ANY_NAME + rb"\s{0,4}=\s{0,4}" + _QUOTE + rb"[^\x00\"'<>&\\\s]", _attribute),
