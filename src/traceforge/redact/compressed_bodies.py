@@ -34,6 +34,8 @@ def list_compressions(data: bytes) -> list[str]:
     if named or data.isascii():
         return [named] if named else []
     probe = data[:_PROBE_BYTES]
+    if _is_text(probe):  # Also where the probe ends inside of a character.
+        return []
     return [name for name in ("deflate", "br") if _can_be_decoded(probe, name)]
 
 
