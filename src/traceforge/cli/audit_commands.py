@@ -11,8 +11,8 @@ from traceforge.cli.lazy_group import SuggestingGroup
 from traceforge.config import current_folder, load_config
 from traceforge.drift.drift_audit import audit_cassettes
 from traceforge.files import write_atomic
-from traceforge.report.ci_report import build_drift_report
 from traceforge.report.drift_page import drift_html
+from traceforge.report.drift_report import build_drift_report
 from traceforge.report.drift_text import drift_json, drift_lines
 from traceforge.report.finding_locations import FindingLocator
 from traceforge.terminal import print_json_bytes, print_text

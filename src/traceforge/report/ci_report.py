@@ -13,9 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from traceforge.audit.auditor import AuditReport
 from traceforge.config import SNAPSHOTS_DIR
-from traceforge.drift.drift_audit import DriftReport
 from traceforge.findings import Finding
-from traceforge.report.drift_text import cause_finding, drift_summary
 from traceforge.report.finding_locations import FindingLocator, SourceLocation
 from traceforge.report.gate_text import gate_finding_lines, gate_report_lines
 from traceforge.report.text_format import audit_summary, hint_line, split_node_id
@@ -86,7 +84,7 @@ def build_test_report(test_run: TestRun, code: int, folder: str) -> CIReport:
         _report_gate_finding(gate_finding, locations, tree if _is_in_tree(gate_finding, test_run) else "")
         for gate_finding in test_run.findings
     ]
-    findings += [_report_finding(finding, locations) for finding in test_run.unchecked]
+    findings += [report_finding(finding, locations) for finding in test_run.unchecked]
     observations = test_run.observations
     counts = {
         "replayed": observations.replayed,
@@ -96,7 +94,7 @@ def build_test_report(test_run: TestRun, code: int, folder: str) -> CIReport:
     }
     *_, summary = gate_report_lines(test_run, ())
     tests = test_run.run.tests if test_run.run is not None else {}
-    return _build_report("test", findings, _test_cases(tests, findings), counts, summary, code)
+    return build_report("test", findings, list_test_cases(tests, findings), counts, summary, code)
 
 
 def _is_in_tree(gate_finding: GateFinding, test_run: TestRun) -> bool:
@@ -113,35 +111,18 @@ def build_tree_report(
     """The report of `traceforge test` without a command: the snapshot tree and pending changes."""
     findings = [_report_gate_finding(gate_finding, locations) for gate_finding in gate_findings]
     counts = {"snapshots": audit.checked.total(), "request_gated": audit.request_gated}
-    return _build_report("test", findings, _snapshot_cases(audit), counts, summary, code)
+    return build_report("test", findings, _snapshot_cases(audit), counts, summary, code)
 
 
 def build_audit_report(audit: AuditReport, locations: FindingLocator, command: str = "verify") -> CIReport:
     """The report of `traceforge verify`."""
-    findings = [_report_finding(finding, locations) for finding in audit.findings]
+    findings = [report_finding(finding, locations) for finding in audit.findings]
     counts = {**dict(sorted(audit.checked.items())), "request_gated": audit.request_gated}
     summary = audit_summary(audit.checked, audit.findings, audit.request_gated)
-    return _build_report(command, findings, _snapshot_cases(audit), counts, summary, int(audit.exit_code))
+    return build_report(command, findings, _snapshot_cases(audit), counts, summary, int(audit.exit_code))
 
 
-def build_drift_report(drift: DriftReport, locations: FindingLocator) -> CIReport:
-    """The report of `traceforge audit vcr`: one finding for each cause."""
-    findings = [
-        _report_finding(cause_finding(cause), locations)._replace(scopes=cause.tests) for cause in drift.causes
-    ]
-    findings += [_report_finding(finding, locations) for finding in drift.unchecked]
-    counts = {
-        "cassette_tests": len(drift.compared),
-        "drifted_tests": len(drift.drifted_tests),
-        "calls": sum(drift.compared.values()),
-        "drifted_calls": len(drift.drifted),
-        "unplayed": len(drift.unplayed),
-    }
-    cases = _test_cases(drift.tests, findings)
-    return _build_report("audit vcr", findings, cases, counts, drift_summary(drift), int(drift.exit_code))
-
-
-def _build_report(
+def build_report(
     command: str,
     findings: Sequence[ReportedFinding],
     cases: Iterable[CaseResult],
@@ -149,6 +130,7 @@ def _build_report(
     summary: str,
     code: int,
 ) -> CIReport:
+    """Put a report together; every count of findings is derived here."""
     unchecked = sum(item.finding.is_unchecked for item in findings)
     all_counts = {**counts, "findings": len(findings) - unchecked, "unchecked": unchecked, "exit_code": code}
     return CIReport(command, tuple(findings), tuple(cases), all_counts, summary, code)
@@ -163,11 +145,12 @@ def _report_gate_finding(gate_finding: GateFinding, locations: FindingLocator, b
     return ReportedFinding(gate_finding.finding, location, "\n".join(details), scopes, gate_finding.nearest)
 
 
-def _report_finding(finding: Finding, locations: FindingLocator) -> ReportedFinding:
+def report_finding(finding: Finding, locations: FindingLocator) -> ReportedFinding:
+    """A finding with its place in the project and its hint."""
     return ReportedFinding(finding, locations.locate(finding), hint_line(finding.hint) if finding.hint else "")
 
 
-def _test_cases(tests: Mapping[str, str], findings: Iterable[ReportedFinding]) -> Iterable[CaseResult]:
+def list_test_cases(tests: Mapping[str, str], findings: Iterable[ReportedFinding]) -> Iterable[CaseResult]:
     """Every test that ran. A test with a finding has failed, even if it passed itself."""
     reasons: dict[str, list[str]] = {}
     for finding in findings:
