@@ -16,6 +16,7 @@ ALLOWED = {
     "msgspec.DecodeError",
     "msgspec.Meta",
     "msgspec.MsgspecError",
+    "msgspec.Raw",
     "msgspec.Struct",
     "msgspec.UNSET",
     "msgspec.UnsetType",
@@ -25,6 +26,7 @@ ALLOWED = {
     "msgspec.msgpack.Encoder",
     "msgspec.msgpack.encode",
     "msgspec.structs.asdict",
+    "msgspec.structs.astuple",
     "msgspec.structs.replace",
     "msgspec.to_builtins",
 }

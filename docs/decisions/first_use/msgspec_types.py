@@ -48,6 +48,7 @@ FUNCTIONS = {
     "Struct()": new_object,
     "structs.replace": lambda types: msgspec.structs.replace(new_object(types), m={}),
     "structs.asdict": lambda types: msgspec.structs.asdict(new_object(types)),
+    "structs.astuple": lambda types: msgspec.structs.astuple(new_object(types)),
 }
 
 
